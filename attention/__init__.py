@@ -1,0 +1,1 @@
+"""Attention as pure functions of arrays: score, align, read."""

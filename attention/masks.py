@@ -1,0 +1,56 @@
+"""Which keys a query may attend to: bool arrays, True = may attend.
+
+Masks of several kinds combine with `&`.
+
+Axes: ... any batch; Q queries; K keys.
+"""
+
+import jax
+import jax.numpy as jnp
+
+
+def padding_mask(valid: jax.Array) -> jax.Array:
+    """Lets every query attend to the keys that are not padding.
+
+    Args:
+        valid: [..., K] bool, True where there is a token.
+
+    Returns:
+        [..., 1, K] bool.
+
+    Raises:
+        TypeError: if `valid` is not bool (a padded id is not a truth value).
+    """
+    if valid.dtype != bool:
+        raise TypeError(f"valid must be bool (True = a token), got {valid.dtype}")
+    return valid[..., None, :]
+
+
+def causal_mask(queries: int, keys: int, offset: int | jax.Array = 0) -> jax.Array:
+    """Lets a query attend to its own position and those before it.
+
+    Vaswani et al. (2017), section 3.2.3.
+
+    Args:
+        queries: Q.
+        keys: K; key j is at position j.
+        offset: position of the first query, query i is at offset + i; may be traced.
+            In cached decoding the number of tokens decoded before.
+
+    Returns:
+        [Q, K] bool.
+    """
+    return jnp.arange(keys) <= offset + jnp.arange(queries)[:, None]
+
+
+def segment_mask(query: jax.Array, key: jax.Array) -> jax.Array:
+    """Lets a query attend to the keys of its own segment: several sentences a row.
+
+    Args:
+        query: [..., Q] int, the segment of each query.
+        key: [..., K] int, the segment of each key.
+
+    Returns:
+        [..., Q, K] bool.
+    """
+    return query[..., :, None] == key[..., None, :]

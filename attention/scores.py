@@ -1,0 +1,204 @@
+"""How well does a key answer a query? The scores of the literature, by name.
+
+| name | score(query, key) | from |
+|---|---|---|
+| dot | query key^T | Luong et al. (2015), eq. 8 |
+| scaled_dot | query key^T / sqrt(D) | Vaswani et al. (2017), eq. 1 |
+| general | query W key^T | Luong et al. (2015), eq. 8 |
+| additive | v tanh(W [query; key]) | Bahdanau et al. (2015), A.1.2 |
+| concat | the same | Luong et al. (2015), eq. 8 |
+| location | W query | Luong et al. (2015), eq. 9 |
+| cosine | sharpness cos(query, key) | Graves et al. (2014), eqs. 5 and 6 |
+
+All have the signature f(query [..., Q, D], key [..., K, E], **parameters) -> scores
+[..., Q, K], in the promoted dtype of the inputs, and raise a ValueError where a width
+does not fit. `f.parameters` maps the name of each parameter to its axis letters, from
+which a model can create them; D and E are the inputs' widths, A and L are free. Leading
+axes of a parameter are batch axes: one set a head, say. `SCORES` maps names to
+functions.
+
+Axes: ... any batch; Q queries; K keys; D query width; E key width; A hidden width of a
+score; L positions a location score knows.
+"""
+
+import functools
+import math
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+Score = Callable[..., jax.Array]
+
+
+def _score(*, same_width: bool = False, **parameters: tuple[str, ...]):
+    """Declares the parameters of a score and checks the widths of each call."""
+
+    def declare(function: Score) -> Score:
+        @functools.wraps(function)
+        def score(query: jax.Array, key: jax.Array, **given: jax.Array) -> jax.Array:
+            if same_width and query.shape[-1] != key.shape[-1]:
+                raise ValueError(
+                    f"{function.__name__}: query {query.shape} and key {key.shape} "
+                    "differ in width"
+                )
+            sizes = {"D": query.shape[-1], "E": key.shape[-1]}
+            for name in parameters.keys() & given.keys():
+                _check_axes(name, jnp.shape(given[name]), parameters[name], sizes)
+            return function(query, key, **given)
+
+        score.parameters = parameters
+        return score
+
+    return declare
+
+
+def _check_axes(
+    name: str, shape: tuple[int, ...], axes: tuple[str, ...], sizes: dict[str, int]
+) -> None:
+    own = shape[len(shape) - len(axes) :] if len(shape) >= len(axes) else ()
+    if tuple(map(sizes.setdefault, axes, own)) != own or len(own) < len(axes):
+        wanted = ", ".join(f"{axis}={sizes.get(axis, 'any')}" for axis in axes)
+        raise ValueError(f"{name} {shape} must end in the axes [{wanted}]")
+
+
+@_score(same_width=True)
+def dot_scores(query: jax.Array, key: jax.Array) -> jax.Array:
+    """Dot products: the "dot" row of Luong et al. (2015), eq. 8.
+
+    Args:
+        query: [..., Q, D].
+        key: [..., K, D]; batch axes broadcast against `query`.
+
+    Returns:
+        [..., Q, K] unnormalised scores.
+    """
+    return jnp.einsum("...qd,...kd->...qk", query, key)
+
+
+@_score(same_width=True)
+def scaled_dot_scores(query: jax.Array, key: jax.Array) -> jax.Array:
+    """Dot products over sqrt(D): Vaswani et al. (2017), eq. 1.
+
+    D is the width of a key, of a head where there are heads; it keeps the variance of
+    the scores at 1 when queries and keys have it (section 3.2.1).
+
+    Args:
+        query: [..., Q, D].
+        key: [..., K, D]; batch axes broadcast against `query`.
+
+    Returns:
+        [..., Q, K] unnormalised scores.
+    """
+    return dot_scores(query / math.sqrt(query.shape[-1]), key)
+
+
+@_score(w=("D", "E"))
+def general_scores(query: jax.Array, key: jax.Array, w: jax.Array) -> jax.Array:
+    """Bilinear scores query W key^T: the "general" row of Luong et al. (2015), eq. 8.
+
+    There is no 1/sqrt(D) as in `scaled_dot_scores`: the paper has none, and `w` can
+    learn the scale.
+
+    Args:
+        query: [..., Q, D].
+        key: [..., K, E]; batch axes broadcast against `query`.
+        w: [..., D, E].
+
+    Returns:
+        [..., Q, K] unnormalised scores.
+    """
+    return dot_scores(jnp.einsum("...qd,...de->...qe", query, w), key)
+
+
+@_score(w_query=("D", "A"), w_key=("E", "A"), v=("A",))
+def additive_scores(
+    query: jax.Array,
+    key: jax.Array,
+    w_query: jax.Array,
+    w_key: jax.Array,
+    v: jax.Array,
+) -> jax.Array:
+    """Additive scores v tanh(W_a query + U_a key): Bahdanau et al. (2015), A.1.2.
+
+    Luong's "concat" row is the same: his W_a, which multiplies [query; key], is cut in
+    two here. The hidden layer, [..., Q, K, A], is computed again in the backward pass
+    instead of being kept.
+
+    Args:
+        query: [..., Q, D].
+        key: [..., K, E]; batch axes broadcast against `query`.
+        w_query: [..., D, A].
+        w_key: [..., E, A].
+        v: [..., A].
+
+    Returns:
+        [..., Q, K] unnormalised scores.
+    """
+    query = jnp.einsum("...qd,...da->...qa", query, w_query)
+    key = jnp.einsum("...ke,...ea->...ka", key, w_key)
+    return _additive(query, key, v)
+
+
+@jax.checkpoint
+def _additive(query: jax.Array, key: jax.Array, v: jax.Array) -> jax.Array:
+    hidden = jnp.tanh(query[..., :, None, :] + key[..., None, :, :])  # [..., Q, K, A]
+    # A product and a sum, which XLA fuses with the tanh; einsum would form `hidden`.
+    return jnp.sum(hidden * v[..., None, None, :], axis=-1)
+
+
+@_score(w=("D", "L"))
+def location_scores(query: jax.Array, key: jax.Array, w: jax.Array) -> jax.Array:
+    """Scores of positions, W query: Luong et al. (2015), eq. 9.
+
+    Of the keys only their number counts. As the paper says, a shorter source uses the
+    first of the L scores and a longer one is attended to in its first L positions
+    only; what is left is normalised to sum to 1, which it leaves open.
+
+    Args:
+        query: [..., Q, D].
+        key: [..., K, E].
+        w: [..., D, L].
+
+    Returns:
+        [..., Q, K] unnormalised scores, -inf (as masked) from position L on.
+    """
+    keys = key.shape[-2]
+    scores = jnp.einsum("...qd,...dl->...ql", query, w[..., :keys])
+    beyond = [(0, 0)] * (scores.ndim - 1) + [(0, keys - scores.shape[-1])]
+    return jnp.pad(scores, beyond, constant_values=-jnp.inf)
+
+
+@_score(same_width=True, sharpness=())
+def cosine_scores(query: jax.Array, key: jax.Array, sharpness: jax.Array) -> jax.Array:
+    """Cosine times a sharpness: Graves et al. (2014), eqs. 5 and 6.
+
+    The cosine with a vector of zeros is 0, and so is its gradient.
+
+    Args:
+        query: [..., Q, D].
+        key: [..., K, D]; batch axes broadcast against `query`.
+        sharpness: [...], the paper's beta; positive.
+
+    Returns:
+        [..., Q, K] unnormalised scores.
+    """
+    query = _unit(query) * jnp.asarray(sharpness)[..., None, None]
+    return dot_scores(query, _unit(key))
+
+
+def _unit(x: jax.Array) -> jax.Array:
+    square = jnp.sum(x * x, axis=-1, keepdims=True)
+    # The inner `where` keeps the infinite slope at 0 out of the gradient.
+    return x * jnp.where(square > 0, jax.lax.rsqrt(jnp.where(square > 0, square, 1)), 0)
+
+
+SCORES: dict[str, Score] = {
+    "dot": dot_scores,
+    "scaled_dot": scaled_dot_scores,
+    "general": general_scores,
+    "additive": additive_scores,
+    "concat": additive_scores,
+    "location": location_scores,
+    "cosine": cosine_scores,
+}

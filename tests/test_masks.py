@@ -1,0 +1,43 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from attention.masks import causal_mask, padding_mask
+
+
+def test_padding_mask_lets_every_query_see_the_tokens():
+    tokens = jnp.array([[4, 5, 2, 0, 0], [6, 2, 0, 0, 0]])
+    mask = padding_mask(tokens != 0)
+    assert mask.shape == (2, 1, 5)
+    seen = [[True] * 3 + [False] * 2, [True] * 2 + [False] * 3]
+    np.testing.assert_array_equal(mask[:, 0], seen)
+
+
+@pytest.mark.parametrize("offset", [0, 3, 11])
+@pytest.mark.parametrize("queries, keys", [(5, 5), (5, 7), (7, 5), (1, 11)])
+def test_causal_mask_shows_a_query_its_own_and_earlier_positions(queries, keys, offset):
+    expected = np.zeros((queries, keys), bool)
+    for i, j in np.ndindex(queries, keys):
+        expected[i, j] = j <= offset + i
+    np.testing.assert_array_equal(causal_mask(queries, keys, offset), expected)
+
+
+def test_causal_mask_takes_a_traced_offset():
+    step = jax.jit(lambda time: causal_mask(1, 7, time))
+    whole = causal_mask(7, 7)
+    for time in range(7):
+        np.testing.assert_array_equal(step(time)[0], whole[time])
+
+
+def test_masks_combine():
+    valid = jnp.array([[True, True, False], [True, True, True]])
+    both = padding_mask(valid) & causal_mask(3, 3)
+    assert both.shape == (2, 3, 3)
+    assert not both[0, :, 2].any()
+    assert both[1, 2, 2] and not both[1, 1, 2]
+
+
+def test_ids_are_no_mask():
+    with pytest.raises(TypeError, match="valid must be bool .* got int32"):
+        padding_mask(jnp.array([[4, 2, 0]]))
