@@ -1,0 +1,1 @@
+"""Readers and generators of data: numpy only, no jax, no config objects."""

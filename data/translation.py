@@ -1,0 +1,558 @@
+"""Parallel text: aligned sentence pairs in splits that do not leak into each other.
+
+Corpora, by the name that `load` takes:
+
+*   `homeassistant`: the interface strings of Home Assistant, in 60 languages, out of
+    its published wheel (Apache-2.0). Split by component.
+*   `libreoffice`: paragraphs of the LibreOffice help that share a file and an element
+    id, out of Debian packages (MPL-2.0). Split by help file.
+*   `files`: the user's own aligned text, one sentence a line.
+*   `tfds:NAME`: a translation data set of TensorFlow Datasets.
+*   `numbers`: English and German number words, generated; for trials without network.
+
+Corpora that come without splits are split by component, file or number and never by
+sentence, since near-duplicates sit together. Pairs are distinct over the whole corpus,
+so that none is in two splits. The same source text may still occur in training with
+another translation, or with a word changed: `leakage` measures how much.
+
+Of the two package corpora, pairs whose sides are equal are dropped from three words
+on: they are product names or were never translated. Shorter ones are mostly words that
+both languages share ("Display"), and stay.
+"""
+
+import gzip
+import hashlib
+import html.parser
+import json
+import os
+import re
+import subprocess
+import tarfile
+import zipfile
+import zlib
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+
+import numpy as np
+
+from data.packages import cache, fetch, fetch_deb
+from errors import UserError
+
+Pair = tuple[str, str]
+Record = tuple[str, str, str]  # group, source, target
+
+SPLITS = ("train", "validation", "test")
+HELD_OUT = 0.07  # share of a corpus without splits in each of validation and test
+
+_HOME_ASSISTANT = "2026.2.3"
+# SHA-256 of the records that the reported results stand on.
+_EXPECTED = {
+    "homeassistant-2026.2.3-en-de": (
+        "d44e5583c9603b59286d1c04416680df7efddfbc0510d230b96f301006fa5589"
+    ),
+    "homeassistant-2026.2.3-en-es": (
+        "be4c56ae67a0c70a525a530e7406ea02ef2227190b97f5f36b8c116b55bd879c"
+    ),
+    "homeassistant-2026.2.3-en-fr": (
+        "c2c675358f799977f1e0a63eeabfcc3f089cbd812f970669d4b086f7584147c7"
+    ),
+    "homeassistant-2026.2.3-en-nl": (
+        "1176b241e648084190caa3e96cd481a245d00ab9267fc108f74ce94cb3ec63d0"
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Sentence pairs of one language pair.
+
+    Attributes:
+        train: pairs to train on.
+        validation: pairs to choose settings and checkpoints by.
+        test: pairs to report on.
+        leakage: see `leakage`, of the test split.
+        digest: SHA-256 of all three splits.
+    """
+
+    train: list[Pair]
+    validation: list[Pair]
+    test: list[Pair]
+    leakage: dict[str, float]
+    digest: str
+
+    def __str__(self) -> str:
+        """One line for the log."""
+        return (
+            f"{len(self.train):,} / {len(self.validation):,} / {len(self.test):,} "
+            f"pairs to train, validate, test; of the test sources "
+            f"{self.leakage['verbatim']:.1%} are verbatim in training and "
+            f"{self.leakage['near']:.1%} have a near-duplicate there"
+        )
+
+
+def load(
+    corpus: str,
+    source_language: str,
+    target_language: str,
+    *,
+    extra: Sequence[str] = (),
+    min_words: int = 3,
+    max_words: int = 40,
+    train_min_words: int = 1,
+    files: Mapping[str, str] | None = None,
+    split_seed: int = 0,
+) -> Corpus:
+    """Reads a corpus; downloads and converts it on first use.
+
+    Args:
+        corpus: a name as in the module's docstring.
+        source_language: such as "en".
+        target_language: such as "de".
+        extra: corpora that are added to training as a whole.
+        min_words: fewest words of a source in validation and test.
+        max_words: most words of either side. Neither limit touches validation and test
+            sets that the corpus brings along: a published test set stays whole.
+        train_min_words: fewest words of a source in training.
+        files: for `files`: of each split, "train" at least, a prefix to which
+            ".<language>" or ".<language>.gz" is added, or the two paths with a comma
+            between. Without "validation" or "test" the end of "train" is cut off.
+        split_seed: of the choice of groups for validation and test, where it is ours.
+
+    Returns:
+        The splits.
+
+    Raises:
+        UserError: for what cannot be found, downloaded or read, naming it.
+    """
+    languages = source_language, target_language
+    if source_language == target_language:
+        raise UserError(f"source_language and target_language are {target_language!r}")
+    splits = _splits(corpus, languages, files, split_seed, (min_words, max_words))
+    train = splits["train"]
+    for name in extra:
+        whole = _splits(name, languages, files, split_seed, (1, max_words))
+        train = [*train, *(pair for split in SPLITS for pair in whole[split])]
+    test = splits["test"]
+    validation = _without(splits["validation"], test)
+    train = _within(train, train_min_words, max_words)
+    train = _without(dict.fromkeys(train), [*validation, *test])
+    for name, pairs in zip(SPLITS, (train, validation, test), strict=True):
+        if not pairs:
+            raise UserError(
+                f"corpus {corpus} {source_language}-{target_language} has no {name} "
+                f"pairs (of {min_words} to {max_words} words, "
+                f"{train_min_words} to {max_words} in training)"
+            )
+    content = json.dumps([train, validation, test], ensure_ascii=False)
+    return Corpus(
+        train, validation, test, leakage(train, test), _sha256(content.encode())
+    )
+
+
+def leakage(train: Iterable[Pair], test: Sequence[Pair]) -> dict[str, float]:
+    """Measures how much of a test set training has seen.
+
+    Returns:
+        Shares of the test pairs: `verbatim`, the source is also one in training;
+        `near`, the words of the source (in lower case, digits as 0, as a set) and
+        those of a training source have a Jaccard similarity of at least 0.8. Verbatim
+        ones are near ones too.
+    """
+    sources = {source for source, _ in train}
+    sets = sorted({_words(source) for source in sources}, key=sorted)
+    holds = defaultdict(list)
+    for n, words in enumerate(sets):
+        for word in words:
+            holds[word].append(n)
+
+    def is_near(words: frozenset[str]) -> bool:
+        # A set this similar holds at least 0.8 of the words, so one of the rarest.
+        rarest = sorted(words, key=lambda word: len(holds.get(word, ())))
+        for word in rarest[: len(words) - -(-4 * len(words) // 5) + 1]:
+            for n in holds.get(word, ()):
+                if 5 * len(words & sets[n]) >= 4 * len(words | sets[n]):
+                    return True
+        return False
+
+    near = sum(source in sources or is_near(_words(source)) for source, _ in test)
+    verbatim = sum(source in sources for source, _ in test)
+    return {"verbatim": verbatim / len(test), "near": near / len(test)}
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(re.findall(r"\w+", re.sub(r"\d", "0", text.lower())))
+
+
+def _without(pairs: Iterable[Pair], excluded: Iterable[Pair]) -> list[Pair]:
+    excluded = set(excluded)
+    return [pair for pair in pairs if pair not in excluded]
+
+
+def _within(pairs: Iterable[Pair], least: int, most: int) -> list[Pair]:
+    return [
+        (source, target)
+        for source, target in pairs
+        if least <= len(source.split()) <= most and len(target.split()) <= most
+    ]
+
+
+def _splits(
+    corpus: str,
+    languages: tuple[str, str],
+    files: Mapping[str, str] | None,
+    seed: int,
+    limits: tuple[int, int],
+) -> dict[str, list[Pair]]:
+    if corpus == "files":
+        return _hold_out(_read_files(files or {}, languages), limits)
+    if corpus.startswith("tfds:"):
+        return _hold_out(_read_tfds(corpus.removeprefix("tfds:"), languages), limits)
+    if corpus == "numbers":
+        return _split_groups(_numbers(languages, seed), seed, limits)
+    if corpus == "homeassistant":
+        name, convert = f"{corpus}-{_HOME_ASSISTANT}", _read_home_assistant
+    elif corpus == "libreoffice":
+        name, convert = corpus, _read_libreoffice
+    else:
+        raise UserError(
+            f"corpus is {corpus!r}: must be homeassistant, libreoffice, files, "
+            "tfds:NAME or numbers"
+        )
+    records = _cached(f"{name}-{'-'.join(languages)}", convert, languages)
+    records = [
+        (group, source, target)
+        for group, source, target in records
+        if source != target or len(source.split()) < 3
+    ]
+    return _split_groups(records, seed, limits)
+
+
+def _split_groups(
+    records: Sequence[Record], seed: int, limits: tuple[int, int]
+) -> dict[str, list[Pair]]:
+    """Fills test and validation with whole groups, in the order of a hash."""
+    groups = defaultdict(list)
+    for group, source, target in records:
+        groups[group].append((source, target))
+    splits: dict[str, list[Pair]] = {name: [] for name in SPLITS}
+    wanted = HELD_OUT * len(records)
+    for group in sorted(groups, key=lambda g: _sha256(f"{seed}:{g}".encode())):
+        for name in ("test", "validation", "train"):
+            if name == "train" or len(splits[name]) < wanted:
+                splits[name] += groups[group]
+                break
+    for name in ("validation", "test"):
+        splits[name] = _within(splits[name], *limits)
+    return splits
+
+
+def _hold_out(
+    splits: dict[str, list[Pair]], limits: tuple[int, int]
+) -> dict[str, list[Pair]]:
+    """Cuts missing splits off the end of training, neighbours together."""
+    size = max(int(HELD_OUT * len(splits["train"])), 1)
+    for name in ("test", "validation"):
+        if name not in splits:
+            splits[name] = _within(splits["train"][-size:], *limits)
+            splits["train"] = splits["train"][:-size]
+    return splits
+
+
+def _clean(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _cached(name: str, convert, languages: tuple[str, str]) -> list[Record]:
+    """The distinct records of a package, converted once into one file of the cache.
+
+    Its first line is the SHA-256 of the rest.
+    """
+    path = cache() / f"{name}.jsonl"
+    content = path.read_bytes() if path.exists() else b"\n"
+    digest, _, content = content.partition(b"\n")
+    if _sha256(content).encode() != digest:
+        first: dict[Pair, Record] = {}
+        for group, source, target in convert(*languages):
+            source, target = _clean(source), _clean(target)
+            if source and target:
+                first.setdefault((source, target), (group, source, target))
+        lines = (json.dumps(r, ensure_ascii=False) for r in first.values())
+        content = "\n".join(lines).encode()
+        temporary = path.with_name(f"{path.name}.{os.getpid()}")
+        temporary.write_bytes(_sha256(content).encode() + b"\n" + content)
+        temporary.replace(path)
+    if _sha256(content) != _EXPECTED.get(name, _sha256(content)):
+        raise UserError(
+            f"the records of {name} in {cache()} are not those that were published: "
+            "delete its files there to download them again"
+        )
+    return [tuple(json.loads(line)) for line in content.decode().split("\n") if line]
+
+
+def _read_home_assistant(source: str, target: str) -> Iterator[Record]:
+    path = fetch("homeassistant", _HOME_ASSISTANT, python_version="3.14")
+    pattern = re.compile(r"homeassistant/components/(\w+)/translations/([\w-]+)\.json")
+    try:
+        with zipfile.ZipFile(path) as wheel:
+            tables = defaultdict(dict)
+            for name in wheel.namelist():
+                if match := pattern.fullmatch(name):
+                    tables[match[1]][match[2]] = name
+            known = {language for table in tables.values() for language in table}
+            for language in (source, target):
+                if language not in known:
+                    near = get_close_matches(language, known, 5, 0) or sorted(known)
+                    raise UserError(
+                        f"Home Assistant has no language {language!r}; near ones: "
+                        f"{', '.join(near)}"
+                    )
+            for component in sorted(tables):
+                table = tables[component]
+                if source in table and target in table:
+                    texts, translations = (
+                        dict(_flatten(json.loads(wheel.read(table[language]))))
+                        for language in (source, target)
+                    )
+                    for place, text in texts.items():
+                        pair = text, translations.get(place, "")
+                        # A reference to another string, not text.
+                        if not any("[%key:" in side for side in pair):
+                            yield component, *pair
+    except zipfile.BadZipFile:
+        raise UserError(f"{path} is not a wheel: delete it to download again") from None
+
+
+def _flatten(table: Mapping, place: tuple = ()) -> Iterator[tuple[tuple, str]]:
+    for name, value in table.items():
+        if isinstance(value, dict):
+            yield from _flatten(value, (*place, name))
+        else:
+            yield (*place, name), value
+
+
+def _read_libreoffice(source: str, target: str) -> Iterator[Record]:
+    pages, translations = (_read_help(language) for language in (source, target))
+    for page in sorted(pages.keys() & translations.keys()):
+        for place, text in pages[page].items():
+            if place in translations[page]:
+                yield page, text, translations[page][place]
+
+
+def _read_help(language: str) -> dict[str, dict[str, str]]:
+    """Text by page and element id."""
+    language = {"en": "en-us"}.get(language, language.lower())
+    path = fetch_deb(f"libreoffice-help-{language}")
+    pages = {}
+    try:
+        # dpkg-deb knows every compression that a .deb comes in; Python does not.
+        with subprocess.Popen(
+            ["dpkg-deb", "--fsys-tarfile", str(path)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        ) as process:
+            with tarfile.open(fileobj=process.stdout, mode="r|") as archive:
+                for member in archive:
+                    page = re.search(r"/help/[^/]+/(text/.*)\.html$", member.name)
+                    if page:
+                        parser = _HelpPage()
+                        parser.feed(archive.extractfile(member).read().decode())
+                        pages[page[1]] = parser.texts
+    except (OSError, tarfile.TarError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} cannot be read: {error}") from None
+    return pages
+
+
+class _HelpPage(html.parser.HTMLParser):
+    """Collects the paragraphs and headings of a help page by their id."""
+
+    def __init__(self):
+        super().__init__()
+        self.texts: dict[str, str] = {}
+        self._place: str | None = None
+
+    def handle_starttag(self, tag, attributes):
+        if re.fullmatch(r"p|h\d", tag):
+            fields = dict(attributes)
+            place = fields.get("id") or ""
+            code = "code" in (fields.get("class") or "")
+            text = place.startswith(("par_", "hd_")) and not code
+            # A page may embed an element twice: the first counts.
+            self._place = place if text and place not in self.texts else None
+        elif tag == "br":
+            self.handle_data(" ")
+
+    def handle_endtag(self, tag):
+        if re.fullmatch(r"p|h\d", tag):
+            self._place = None
+
+    def handle_data(self, data):
+        if self._place:
+            self.texts[self._place] = self.texts.get(self._place, "") + data
+
+
+def _read_files(
+    files: Mapping[str, str], languages: tuple[str, str]
+) -> dict[str, list[Pair]]:
+    if not files.get("train"):
+        raise UserError(
+            "corpus files needs the place of its train split: a prefix "
+            f"(PREFIX.{languages[0]} and PREFIX.{languages[1]}, .gz too) or "
+            "SOURCE_FILE,TARGET_FILE"
+        )
+    return {
+        name: _read_aligned(*_two_paths(files[name], languages))
+        for name in SPLITS
+        if files.get(name)
+    }
+
+
+def _two_paths(place: str, languages: tuple[str, str]) -> list[Path]:
+    if "," in place:
+        paths = [Path(part.strip()) for part in place.split(",")]
+        if len(paths) != 2:
+            raise UserError(f"{place} names {len(paths)} files: must be two")
+    else:
+        paths = [Path(f"{place}.{language}") for language in languages]
+    for k, path in enumerate(paths):
+        if not path.exists():
+            paths[k] = path.with_name(path.name + ".gz")
+        if not paths[k].is_file():
+            raise UserError(f"{path} does not exist, nor does {path.name}.gz")
+    return paths
+
+
+def _read_aligned(source: Path, target: Path) -> list[Pair]:
+    texts, translations = _read_lines(source), _read_lines(target)
+    short = min(len(texts), len(translations))
+    if len(texts) != len(translations):
+        longer = source if len(texts) > short else target
+        raise UserError(
+            f"{source} has {len(texts)} lines and {target} has {len(translations)}: "
+            f"line {short + 1} of {longer} has no partner"
+        )
+    pairs = []
+    for n, (text, translation) in enumerate(zip(texts, translations, strict=True), 1):
+        if bool(text) != bool(translation):
+            empty, full = (target, source) if text else (source, target)
+            raise UserError(
+                f"line {n} of {empty} is empty and line {n} of {full} is not: "
+                "remove both, or add the translation"
+            )
+        if text:
+            pairs.append((text, translation))
+    if not pairs:
+        raise UserError(f"{source} and {target} hold nothing but empty lines")
+    return pairs
+
+
+def _read_lines(path: Path) -> list[str]:
+    try:
+        content = path.read_bytes()
+        if path.suffix == ".gz":
+            content = gzip.decompress(content)
+    except (OSError, EOFError, zlib.error) as error:
+        raise UserError(f"{path} cannot be read: {error}") from None
+    if not content:
+        raise UserError(f"{path} is empty")
+    lines = []
+    # Not splitlines: it also breaks at characters that are text here (U+2028, U+0085).
+    for n, line in enumerate(content.removesuffix(b"\n").split(b"\n"), 1):
+        try:
+            lines.append(_clean(line.decode("utf-8-sig" if n == 1 else "utf-8")))
+        except UnicodeDecodeError as error:
+            raise UserError(
+                f"line {n} of {path} is not UTF-8: byte 0x{line[error.start]:02x} at "
+                f"column {error.start + 1}"
+            ) from None
+    return lines
+
+
+def _read_tfds(name: str, languages: tuple[str, str]) -> dict[str, list[Pair]]:
+    try:
+        import tensorflow_datasets as tfds
+
+        sources = tfds.data_source(name)
+    except Exception as error:  # of a hundred builders
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise UserError(
+            f"tfds:{name} cannot be opened ({reason}); some data sets, such as wmt*, "
+            "need `pip install tensorflow-cpu`, and the corpus files does without"
+        ) from None
+    if "train" not in sources:
+        raise UserError(f"tfds:{name} has no split train, only {', '.join(sources)}")
+    splits = {}
+    for split in SPLITS:
+        if split in sources:
+            splits[split] = pairs = []
+            for n in range(len(sources[split])):
+                example = sources[split][n]
+                for language in languages:
+                    if not isinstance(example.get(language), (bytes, str)):
+                        raise UserError(
+                            f"tfds:{name} has no text in {language!r}: it holds "
+                            f"{', '.join(example)}"
+                        )
+                pair = tuple(_clean(_text(example[x])) for x in languages)
+                if all(pair):
+                    pairs.append(pair)
+    return splits
+
+
+def _text(value: bytes | str) -> str:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _numbers(languages: tuple[str, str], seed: int) -> list[Record]:
+    words = {"en": english_number, "de": german_number}
+    if not words.keys() >= set(languages):
+        raise UserError(f"corpus numbers is in en and de, not {'-'.join(languages)}")
+    chosen = np.random.default_rng(seed).choice(1_000_000, 2_000, replace=False)
+    return [(str(n), *(words[x](int(n)) for x in languages)) for n in chosen]
+
+
+_ENGLISH = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen "
+    "fourteen fifteen sixteen seventeen eighteen nineteen"
+).split()
+_ENGLISH_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
+_GERMAN = (
+    "null ein zwei drei vier fünf sechs sieben acht neun zehn elf zwölf dreizehn "
+    "vierzehn fünfzehn sechzehn siebzehn achtzehn neunzehn"
+).split()
+_GERMAN_TENS = (
+    "zwanzig dreißig vierzig fünfzig sechzig siebzig achtzig neunzig"
+).split()
+
+
+def english_number(n: int) -> str:
+    """Words of a number below a million: 21 is "twenty-one"."""
+    for unit, name in ((1000, "thousand"), (100, "hundred")):
+        if n >= unit:
+            rest = f" {english_number(n % unit)}" if n % unit else ""
+            return f"{english_number(n // unit)} {name}{rest}"
+    if n < 20:
+        return _ENGLISH[n]
+    tens = _ENGLISH_TENS[n // 10 - 2]
+    return f"{tens}-{_ENGLISH[n % 10]}" if n % 10 else tens
+
+
+def german_number(n: int) -> str:
+    """The word of a number below a million: 21 is "einundzwanzig"."""
+    return _german(n) + ("s" if n % 100 == 1 else "")
+
+
+def _german(n: int) -> str:
+    for unit, name in ((1000, "tausend"), (100, "hundert")):
+        if n >= unit:
+            return _german(n // unit) + name + (_german(n % unit) if n % unit else "")
+    if n < 20:
+        return _GERMAN[n]
+    tens = _GERMAN_TENS[n // 10 - 2]
+    return f"{_GERMAN[n % 10]}und{tens}" if n % 10 else tens

@@ -1,0 +1,373 @@
+import functools
+import gzip
+import json
+import subprocess
+import zipfile
+
+import pytest
+
+from data import packages, translation
+from data.translation import english_number, german_number, leakage, load
+from errors import UserError
+
+LANGUAGES = ("en", "de")
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("ATTENTION_DATA", str(tmp_path / "cache"))
+    return packages.cache()
+
+
+def _write(tmp_path, name, source, target):
+    (tmp_path / f"{name}.en").write_text("\n".join(source) + "\n", "utf-8")
+    (tmp_path / f"{name}.de").write_text("\n".join(target) + "\n", "utf-8")
+    return str(tmp_path / name)
+
+
+def _load_files(**files):
+    return load("files", *LANGUAGES, files=files, min_words=1)
+
+
+# Number words.
+
+
+def test_numbers_in_words():
+    expected = {
+        0: ("zero", "null"),
+        1: ("one", "eins"),
+        17: ("seventeen", "siebzehn"),
+        21: ("twenty-one", "einundzwanzig"),
+        70: ("seventy", "siebzig"),
+        101: ("one hundred one", "einhunderteins"),
+        1000: ("one thousand", "eintausend"),
+        21_016: ("twenty-one thousand sixteen", "einundzwanzigtausendsechzehn"),
+        101_111: (
+            "one hundred one thousand one hundred eleven",
+            "einhunderteintausendeinhundertelf",
+        ),
+        999_999: (
+            "nine hundred ninety-nine thousand nine hundred ninety-nine",
+            "neunhundertneunundneunzigtausendneunhundertneunundneunzig",
+        ),
+    }
+    for n, words in expected.items():
+        assert (english_number(n), german_number(n)) == words
+
+
+def test_numbers_are_a_corpus_in_both_directions_without_a_package(monkeypatch):
+    monkeypatch.setattr(translation, "fetch", None)
+    there, back = load("numbers", "en", "de"), load("numbers", "de", "en", min_words=1)
+    assert (len(there.train), len(there.validation), len(there.test)) == (
+        1720,
+        140,
+        140,
+    )
+    assert [pair[::-1] for pair in there.test] == back.test
+    assert load("numbers", "en", "de").digest == there.digest != back.digest
+    assert load("numbers", "en", "de", split_seed=1).digest != there.digest
+    with pytest.raises(UserError, match="corpus numbers is in en and de, not en-fr"):
+        load("numbers", "en", "fr")
+
+
+# What every corpus has in common.
+
+
+def test_leakage_counts_verbatim_and_near_sources():
+    train = [("Failed to connect to host 12", "x"), ("Current power", "y")]
+    test = [
+        ("Current power", "z"),  # verbatim
+        ("failed to connect to host 37!", "x"),  # near: case, digits, punctuation
+        ("Failed to connect to host 12 again", "x"),  # near: 6 of 7 words
+        ("Failed to reach the host 12", "x"),  # 4 of 8 words
+    ]
+    assert leakage(train, test) == {"verbatim": 0.25, "near": 0.75}
+
+
+def test_near_duplicates_equal_a_comparison_of_all_pairs():
+    corpus = load("numbers", "en", "de")
+    train = {translation._words(source) for source, _ in corpus.train}
+    near = 0
+    for source, _ in corpus.test:
+        words = translation._words(source)
+        near += any(len(words & t) / len(words | t) >= 0.8 for t in train)
+    assert 0 < near < len(corpus.test)
+    assert corpus.leakage["near"] == near / len(corpus.test)
+
+
+def test_groups_are_never_split_and_pairs_are_in_one_split():
+    records = [(f"g{n % 53}", f"s {n} {n}", f"t {n}") for n in range(1009)]
+    splits = translation._split_groups(records, 0, (1, 40))
+    group = {(source, target): g for g, source, target in records}
+    groups = {name: {group[p] for p in pairs} for name, pairs in splits.items()}
+    assert sum(map(len, splits.values())) == 1009
+    assert sum(map(len, groups.values())) == 53
+    for name in ("validation", "test"):
+        assert 0.07 * 1009 <= len(splits[name]) < 0.07 * 1009 + 20
+
+
+def test_unknown_names_say_what_is_accepted():
+    with pytest.raises(UserError, match="corpus is 'wmt': must be homeassistant"):
+        load("wmt", "en", "de")
+    with pytest.raises(UserError, match="source_language and target_language are 'en'"):
+        load("numbers", "en", "en")
+    with pytest.raises(UserError, match="has no validation pairs .of 30 to 40 words"):
+        load("numbers", "en", "de", min_words=30)
+
+
+# The user's own files.
+
+
+def test_files_keep_the_given_splits_and_training_gives_way(tmp_path):
+    train = _write(tmp_path, "train", list("abcadd  "), list("ABCADD  "))
+    validation = _write(tmp_path, "valid", list("bc"), list("BX"))
+    test = _write(tmp_path, "test", list("cc"), list("CC"))
+    corpus = _load_files(train=train, validation=validation, test=test)
+    assert corpus.train == [("a", "A"), ("d", "D")]
+    assert corpus.validation == [("b", "B"), ("c", "X")]
+    assert corpus.test == [("c", "C")] * 2
+    assert corpus.leakage == {"verbatim": 0.0, "near": 0.0}
+
+
+def test_files_without_splits_lose_their_end_to_them(tmp_path):
+    lines = [f"line {n}" for n in range(100)]
+    corpus = _load_files(train=_write(tmp_path, "all", lines, lines))
+    held = [source for source, _ in corpus.validation + corpus.test]
+    assert [source for source, _ in corpus.train] + held == lines
+    assert len(corpus.test) == len(corpus.validation) == 7
+
+
+def test_word_limits_spare_the_given_test_set(tmp_path):
+    lines = ["a", "a b", "a b c", "a b c d"]
+    place = _write(tmp_path, "x", lines, lines[::-1])
+    other = _write(tmp_path, "y", ["e " * 9, "f"], ["e", "f " * 9])
+    corpus = load(
+        "files",
+        *LANGUAGES,
+        files={
+            "train": place,
+            "validation": other,
+            "test": _write(tmp_path, "z", ["g " * 9], ["g"]),
+        },
+        max_words=3,
+        train_min_words=2,
+    )
+    assert corpus.train == [("a b", "a b c"), ("a b c", "a b")]
+    assert len(corpus.validation) == 2 and len(corpus.test) == 1
+
+
+def test_files_may_be_compressed_or_two_paths_and_hold_odd_separators(tmp_path):
+    text = "\ufeffone\u2028two\r\nthree\n".encode()
+    with gzip.open(tmp_path / "a.en.gz", "wb") as file:
+        file.write(text)
+    (tmp_path / "a.de").write_bytes(b"eins zwei\ndrei")
+    expected = [("one two", "eins zwei"), ("three", "drei")]
+    for place in (f"{tmp_path}/a", f"{tmp_path}/a.en,{tmp_path}/a.de"):
+        splits = translation._read_files({"train": place}, LANGUAGES)
+        assert splits == {"train": expected}
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "message"),
+    [
+        (None, b"x\n", "a.en does not exist, nor does a.en.gz"),
+        (b"", b"x\n", "a.en is empty"),
+        (b"\n\n", b"\n\n", "a.en and .*a.de hold nothing but empty lines"),
+        (b"x\ny\nz\n", b"x\ny\n", "3 lines and .* has 2: line 3 of .*a.en has no par"),
+        (b"x\n", b"x\ny\n", "1 lines and .* has 2: line 2 of .*a.de has no partner"),
+        (b"x\n \n", b"x\ny\n", "line 2 of .*a.en is empty and line 2 of .*a.de is not"),
+        (b"x\n", b"x\xe4\n", "line 1 of .*a.de is not UTF-8: byte 0xe4 at column 2"),
+        (b"x\ny\n", b"x\n\xff\n", "line 2 of .*a.de is not UTF-8: byte 0xff at col"),
+    ],
+)
+def test_a_bad_file_is_named_with_its_line(tmp_path, source, target, message):
+    for name, content in (("a.en", source), ("a.de", target)):
+        if content is not None:
+            (tmp_path / name).write_bytes(content)
+    with pytest.raises(UserError, match=message) as error:
+        _load_files(train=f"{tmp_path}/a")
+    assert "\n" not in str(error.value)
+
+
+def test_a_bad_archive_and_a_missing_place_are_named(tmp_path):
+    (tmp_path / "a.en.gz").write_bytes(b"no archive")
+    (tmp_path / "a.de").write_text("x\n")
+    with pytest.raises(UserError, match="a.en.gz cannot be read"):
+        _load_files(train=f"{tmp_path}/a")
+    with pytest.raises(UserError, match="needs the place of its train split"):
+        _load_files()
+    with pytest.raises(UserError, match="names 3 files: must be two"):
+        _load_files(train="a,b,c")
+
+
+# Packages.
+
+
+def _wheel(cache, tables):
+    path = cache / f"homeassistant-{translation._HOME_ASSISTANT}-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as wheel:
+        for (component, language), table in tables.items():
+            name = f"homeassistant/components/{component}/translations/{language}.json"
+            wheel.writestr(name, json.dumps(table))
+    return path
+
+
+def test_home_assistant_strings_are_aligned_by_path(cache, monkeypatch):
+    monkeypatch.setattr(translation, "_EXPECTED", {})
+    english = {
+        "a": {"b": "Turn  on\nthe {name}", "c": "only here"},
+        "d": "[%key:common::x%]",
+        "e": "USB Power Delivery",
+        "f": "Display",
+    }
+    german = {
+        "a": {"b": "{name} einschalten"},
+        "d": "An",
+        "e": "USB Power Delivery",
+        "f": "Display",
+    }
+    tables = {("alpha", "en"): english, ("alpha", "de"): german, ("x", "en"): english}
+    for n in range(40):
+        text = {"a": f"State of number {n}", "same": "Turn on the {name}"}
+        tables[f"c{n}", "en"] = text
+        tables[f"c{n}", "de"] = {"a": f"{n}. Zustand", "same": "{name} einschalten"}
+    path = _wheel(cache, tables)
+    corpus = load("homeassistant", *LANGUAGES, min_words=1)
+    pairs = corpus.train + corpus.validation + corpus.test
+    expected = [(f"State of number {n}", f"{n}. Zustand") for n in range(40)]
+    expected += [("Turn on the {name}", "{name} einschalten"), ("Display", "Display")]
+    assert sorted(pairs) == sorted(expected)
+
+    # Converted once, and again where the converted file is damaged.
+    path.unlink()
+    assert load("homeassistant", *LANGUAGES, min_words=1) == corpus
+    (converted,) = cache.glob("*.jsonl")
+    content = converted.read_text()
+    converted.write_text(content.replace("Zustand", "Zvstand"))
+    _wheel(cache, tables)
+    assert load("homeassistant", *LANGUAGES, min_words=1) == corpus
+    assert converted.read_text() == content
+    with pytest.raises(UserError, match="no language 'du'; near ones: de, en"):
+        load("homeassistant", "en", "du")
+
+
+def test_records_that_are_not_the_published_ones_are_refused(cache):
+    tables = {("a", language): {"x": language} for language in LANGUAGES}
+    _wheel(cache, tables)
+    with pytest.raises(UserError, match="en-de in .* are not those that were publish"):
+        load("homeassistant", *LANGUAGES)
+
+
+def test_a_broken_wheel_is_named(cache):
+    _wheel(cache, {}).write_bytes(b"cut off")
+    with pytest.raises(UserError, match="whl is not a wheel: delete it"):
+        load("homeassistant", *LANGUAGES)
+
+
+def test_help_pages_are_read_by_element_id():
+    parser = translation._HelpPage()
+    parser.feed(
+        '<h1 id="hd_1">Open &amp; save</h1><p>no id</p><p id="other">other</p>'
+        '<p id="par_2" class="paragraph">Choose <span>File</span><br>and <i>go</i>.</p>'
+        '<p id="par_3" class="code">x = 1</p><p id="par_2">embedded again</p>'
+    )
+    assert parser.texts == {"hd_1": "Open & save", "par_2": "Choose File and go."}
+
+
+def test_a_second_corpus_joins_training_only(cache, monkeypatch):
+    alone = load("numbers", "en", "de")
+    records = [("page", *alone.test[0]), ("page", "one more page", "noch eine Seite")]
+    monkeypatch.setattr(translation, "_read_libreoffice", lambda *_: iter(records))
+    both = load("numbers", "en", "de", extra=("libreoffice",))
+    assert both.test == alone.test and both.validation == alone.validation
+    assert both.train == [*alone.train, ("one more page", "noch eine Seite")]
+
+
+@pytest.mark.parametrize(
+    ("stderr", "reason"),
+    [
+        ("ERROR: No matching distribution found for x==1\n", "No matching distrib"),
+        ("W: unsandboxed\nE: Unable to locate package x\n", "E: Unable to locate"),
+    ],
+)
+def test_a_failed_download_names_package_folder_and_alternatives(
+    cache, monkeypatch, stderr, reason
+):
+    def fail(command, **_):
+        return subprocess.CompletedProcess(command, 1, "", stderr)
+
+    monkeypatch.setattr(packages.subprocess, "run", fail)
+    for package in (lambda: packages.fetch("x", "1"), lambda: packages.fetch_deb("x")):
+        with pytest.raises(UserError, match=f"package x.* {cache} .*{reason}") as error:
+            package()
+        assert "files" in str(error.value) and "tfds:NAME" in str(error.value)
+        assert "\n" not in str(error.value)
+    assert not list(cache.iterdir())
+
+
+def test_a_missing_client_is_named(cache, monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(UserError, match="apt-get: No such file"):
+        packages.fetch_deb("x")
+
+
+@pytest.mark.network
+def test_home_assistant_has_the_pairs_that_the_results_stand_on():
+    corpus = load("homeassistant", *LANGUAGES)
+    sizes = len(corpus.train), len(corpus.validation), len(corpus.test)
+    assert sizes == (21_606, 1_148, 1_178)
+    long = [pair for pair in corpus.train if len(pair[0].split()) >= 3]
+    assert len(long) == 13_282
+    assert corpus.leakage["verbatim"] < 0.02 and corpus.leakage["near"] < 0.05
+
+
+# TensorFlow Datasets.
+
+
+def test_tfds_data_sources_are_read(tmp_path, monkeypatch):
+    tfds = pytest.importorskip("tensorflow_datasets")
+
+    class TinyTranslation(tfds.core.GeneratorBasedBuilder):
+        VERSION = tfds.core.Version("1.0.0")
+
+        def _info(self):
+            features = tfds.features.Translation(languages=LANGUAGES)
+            return tfds.core.DatasetInfo(builder=self, features=features)
+
+        def _split_generators(self, manager):
+            return {
+                "train": self._generate_examples(0, 29),
+                "test": self._generate_examples(29, 31),
+            }
+
+        def _generate_examples(self, start, stop):
+            for n in range(start, stop):
+                yield n, {"en": english_number(n), "de": german_number(n)}
+
+    local = functools.partial(
+        tfds.data_source,
+        data_dir=tmp_path,
+        # The default, but not together with data_dir.
+        builder_kwargs={"file_format": "array_record"},
+    )
+    monkeypatch.setattr(tfds, "data_source", local)
+    corpus = load("tfds:tiny_translation", *LANGUAGES, min_words=1)
+    everything = corpus.train + corpus.validation
+    assert sorted(everything) == sorted(
+        (english_number(n), german_number(n)) for n in range(29)
+    )
+    assert len(corpus.validation) == 2
+    assert sorted(corpus.test) == [
+        ("thirty", "dreißig"),
+        ("twenty-nine", "neunundzwanzig"),
+    ]
+    with pytest.raises(UserError, match="no text in 'fr': it holds "):
+        load("tfds:tiny_translation", "en", "fr")
+
+
+def test_what_tfds_cannot_open_is_named_with_a_way_out():
+    pytest.importorskip("tensorflow_datasets")
+    with pytest.raises(UserError, match="tfds:no_such_set cannot be opened") as error:
+        load("tfds:no_such_set", *LANGUAGES)
+    assert "tensorflow-cpu" in str(error.value) and "files" in str(error.value)
+    assert "\n" not in str(error.value)

@@ -1,0 +1,129 @@
+import json
+import os
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from data.translation import english_number, german_number
+from data.vocabulary import EOS, UNK, Segmentations, Vocabulary, train_vocabulary
+from errors import UserError
+
+TEXTS = [
+    words(7919 * n % 1_000_000)
+    for n in range(499)
+    for words in (english_number, german_number)
+]
+
+
+@pytest.fixture(scope="module")
+def vocabulary(tmp_path_factory):
+    path = tmp_path_factory.mktemp("vocabulary") / "vocabulary.model"
+    return train_vocabulary(TEXTS, 127, path)
+
+
+def test_special_ids_and_round_trip(vocabulary):
+    assert vocabulary.size == 127
+    for text in TEXTS[:31]:
+        ids = vocabulary.encode(text)
+        assert ids[-1] == EOS and min(ids[:-1]) > UNK and max(ids) < 127
+        assert vocabulary.decode(ids) == text
+        # Decoding stops at the first EOS and skips BOS and PAD.
+        assert vocabulary.decode([1, *ids, 0, 0, *ids]) == text
+        assert "".join(vocabulary.pieces(ids)[:-1]).replace("▁", " ").strip() == text
+        assert vocabulary.pieces([*ids, 0])[-1] == "</s>"
+
+
+def test_text_is_composed_and_on_one_line(vocabulary):
+    assert vocabulary.encode("  fu\u0308nf\n hundert") == vocabulary.encode(
+        "fünf hundert"
+    )
+
+
+def test_unseen_characters_are_unknown(vocabulary):
+    assert UNK in vocabulary.encode("漢")
+
+
+def test_a_second_training_reads_what_is_there_unless_something_differs(tmp_path):
+    path = tmp_path / "v.model"
+    train_vocabulary(TEXTS, 101, path)
+    os.utime(path, (1, 1))
+    train_vocabulary(TEXTS, 101, path)
+    assert path.stat().st_mtime == 1
+    train_vocabulary(TEXTS[2:], 101, path)
+    assert path.stat().st_mtime > 1
+    os.utime(path, (1, 1))
+    assert train_vocabulary(TEXTS[2:], 103, path).size == 103
+    assert json.loads((tmp_path / "v.model.json").read_text())["size"] == 103
+    path.write_bytes(b"broken")
+    assert train_vocabulary(TEXTS[2:], 103, path).size == 103
+
+
+def test_training_twice_gives_the_same_vocabulary(tmp_path):
+    for name in "ab":
+        train_vocabulary(TEXTS, 101, tmp_path / name)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_few_texts_make_a_small_unigram_vocabulary_and_no_bpe_one(tmp_path):
+    assert train_vocabulary(["a b", "ab"], 5003, tmp_path / "a").size < 20
+    with pytest.raises(UserError, match="a bpe vocabulary of 5003 pieces cannot be"):
+        train_vocabulary(["a b", "ab"], 5003, tmp_path / "b", kind="bpe")
+    with pytest.raises(UserError, match="on 0 sentences"):
+        train_vocabulary([], 101, tmp_path / "c")
+
+
+def test_a_missing_vocabulary_is_named(tmp_path):
+    with pytest.raises(UserError, match="none.model is not a readable vocabulary"):
+        Vocabulary(tmp_path / "none.model")
+
+
+def test_the_first_of_the_n_best_is_the_best_and_all_spell_the_text(vocabulary):
+    texts = TEXTS[:17]
+    every = vocabulary.encode_all(texts, nbest=5, alpha=0.2)
+    assert len(every) == 17
+    assert every.first[-1] > 17
+    for n, text in enumerate(texts):
+        found = [every.ids(k) for k in range(every.first[n], every.first[n + 1])]
+        assert found[0].tolist() == vocabulary.encode(text)
+        assert len({tuple(ids) for ids in found}) == len(found) <= 5
+        assert {vocabulary.decode(ids.tolist()) for ids in found} == {text}
+        assert every.best_lengths()[n] == len(found[0])
+    single = vocabulary.encode_all(texts)
+    assert single.lengths.tolist() == every.best_lengths().tolist()
+
+
+def test_n_best_are_drawn_in_proportion_to_their_probability_to_alpha(vocabulary):
+    """Kudo (2018), section 3.2, from the model's own scores of the pieces."""
+    alpha, text = 0.3, TEXTS[2]
+    every = vocabulary.encode_all([text, text], nbest=4, alpha=alpha)
+    assert every.first[1] == 4
+    score = vocabulary._model.get_score
+    log_p = [
+        sum(score(int(i)) for i in every.ids(k)[:-1]) for k in range(every.first[1])
+    ]
+    expected = np.exp(alpha * np.array(log_p))
+    expected /= expected.sum()
+    rng = np.random.default_rng(0)
+    drawn = Counter(every.draw(np.zeros(20_000, int), rng).tolist())
+    for k, p in enumerate(expected):
+        # Five standard deviations of a share of 20,000 draws.
+        assert abs(drawn[k] / 20_000 - p) < 5 * np.sqrt(p * (1 - p) / 20_000)
+    assert every.mean_lengths()[1] == pytest.approx(
+        expected @ every.lengths[: every.first[1]]
+    )
+
+
+def test_draws_depend_on_the_generator_alone_and_stay_in_their_sentence():
+    listed = [[[n, EOS]] * (1 + n % 3) for n in range(4, 41)]
+    every = Segmentations(listed, [np.arange(len(x)) + 0.5 for x in listed])
+    sentences = np.arange(len(every)).repeat(11)
+    one, two = (every.draw(sentences, np.random.default_rng(5)) for _ in range(2))
+    assert (one == two).all()
+    assert [every.ids(k)[0] - 4 for k in one] == sentences.tolist()
+
+
+def test_an_empty_sentence_is_its_end_alone(vocabulary):
+    every = vocabulary.encode_all(["", TEXTS[0]], nbest=3, alpha=0.1)
+    assert every.ids(0).tolist() == vocabulary.encode("") == [EOS]
+    assert every.first[1] == 1
