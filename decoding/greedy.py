@@ -1,0 +1,53 @@
+"""Greedy decoding: the most probable token at every step."""
+
+import jax
+
+from decoding.rollout import rollout
+from decoding.top import top
+from decoding.types import Carry, Decoded, Step
+
+
+def greedy(
+    step: Step,
+    carry: Carry,
+    *,
+    batch: int,
+    max_length: int,
+    limit: jax.Array | None = None,
+    keep_weights: bool = False,
+    bos: int = 1,
+    eos: int = 2,
+    pad: int = 0,
+) -> Decoded:
+    """Takes the most probable token until EOS.
+
+    Args:
+        step: see `decoding.types.Step`.
+        carry: the state of one row (R = 1) before the first token.
+        batch: B.
+        max_length: L, the most tokens, EOS included; the last is EOS in any case.
+        limit: [B] the same for each sentence, e.g. source length + 50; None: L for all.
+        keep_weights: whether attention is recorded.
+        bos: the first input.
+        eos: the token that ends a hypothesis.
+        pad: what follows it.
+
+    Returns:
+        One hypothesis a sentence (N = 1); its score is its log-probability.
+
+    Raises:
+        ValueError: if a size is below 1 or `limit` is not [B].
+    """
+    return rollout(
+        step,
+        carry,
+        lambda logits, t: top(logits, 1)[1][..., 0],
+        batch=batch,
+        rows=1,
+        max_length=max_length,
+        limit=limit,
+        keep_weights=keep_weights,
+        bos=bos,
+        eos=eos,
+        pad=pad,
+    )

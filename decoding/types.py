@@ -1,0 +1,42 @@
+"""What decoding takes and gives.
+
+Axes: B sentences; R rows, the hypotheses of a sentence that are decoded side by side;
+N returned hypotheses; L positions of the output; S source positions; W vocabulary.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol, Self
+
+import jax
+
+
+class Carry(Protocol):
+    """A decoder's state for [B, R] hypotheses: a pytree of constant shapes."""
+
+    def take(self, parents: jax.Array) -> Self:
+        """Returns the state whose row r goes on from row `parents[b, r]` of this."""
+
+
+# (carry, token [B, R] int32) -> (carry, logits [B, R, W], weights [B, R, S] or None).
+# A closure over parameters and encoded source. A logit of -inf forbids a token.
+Step = Callable[[Carry, jax.Array], tuple[Carry, jax.Array, jax.Array | None]]
+
+
+class Decoded(NamedTuple):
+    """Hypotheses of each sentence, best score first.
+
+    Attributes:
+        tokens: [B, N, L] int32, ending in EOS, then PAD; there is no BOS.
+        scores: [B, N] float32 that the hypotheses are ordered by; -inf marks a place
+            for which there was no hypothesis (`lengths` 0).
+        log_probs: [B, N] float32 log p(tokens | source), EOS included.
+        lengths: [B, N] int32 number of tokens, EOS included.
+        weights: [B, N, L, S] attention at each position, 0 after EOS; None unless
+            asked for.
+    """
+
+    tokens: jax.Array
+    scores: jax.Array
+    log_probs: jax.Array
+    lengths: jax.Array
+    weights: jax.Array | None
