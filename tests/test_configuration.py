@@ -1,0 +1,141 @@
+"""Configs: overrides, errors in one line, the record of a run."""
+
+import json
+from pathlib import Path
+
+import pytest
+from ml_collections import ConfigDict
+
+from errors import UserError
+from training import configuration
+
+TOY = str(Path(__file__).parent / "toy.py")
+
+
+def test_an_override_takes_the_type_of_the_value_it_replaces():
+    config = configuration.read(
+        TOY,
+        [
+            "model.width=7",
+            "model.dropout=0",
+            "model.name=1e3",
+            "data.rows=8,24",
+            "data.shuffle=false",
+            "seed=1",
+            "seed=2",
+        ],
+    )
+    assert config.model.to_dict() == {"width": 7, "dropout": 0.0, "name": "1e3"}
+    assert isinstance(config.model.dropout, float)
+    assert config.data.rows == (8, 24)
+    assert config.data.shuffle is False
+    assert config.seed == 2
+
+
+@pytest.mark.parametrize(
+    "override, message",
+    [
+        ("model.widht=7", "config.model.widht is unknown; did you mean config.model.w"),
+        ("width=7", "config.width is unknown; did you mean config.model.width?"),
+        ("model.width.x=7", "config.model.width.x is unknown"),
+        ("zzzz=7", "config.zzzz is unknown"),
+        ("model=7", "config.model is a group: set one of config.model.dropout"),
+        ("model.width=0.5", "config.model.width takes a whole number, got '0.5'"),
+        ("model.width=", "config.model.width takes a whole number, got ''"),
+        ("model.dropout=None", "config.model.dropout takes a number, got 'None'"),
+        ("model.name=None", "config.model.name takes text, got 'None'"),
+        ("data.shuffle=maybe", "config.data.shuffle takes true or false"),
+        ("data.rows=a,b", "takes a list with commas, each a whole number, got 'a,b'"),
+        ("data.rows=(1, 'b')", "config.data.rows takes a list with commas"),
+        ("task=os:system", "config.task takes"),
+    ],
+)
+def test_a_wrong_override_is_told_in_one_line(override, message):
+    with pytest.raises(UserError) as error:
+        configuration.read(TOY, [override])
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "flag, message",
+    [
+        (None, "--config is missing"),
+        (TOY.replace("toy", "toi"), "toi.py is no file; did you mean"),
+        (f"{TOY}:huge", "the variant is smoke or none, got huge"),
+        (__file__, "has no get_config"),
+    ],
+)
+def test_a_config_that_cannot_be_read_is_named(flag, message):
+    with pytest.raises(UserError, match="(?s).*" + message):
+        configuration.read(flag)
+
+
+def test_a_syntax_error_in_a_config_is_told_with_its_line(tmp_path):
+    path = tmp_path / "broken.py"
+    path.write_text("import os\n\ndef get_config(:\n")
+    with pytest.raises(UserError, match="broken.py:3: "):
+        configuration.read(str(path))
+
+
+def test_a_field_out_of_range_is_named():
+    config = configuration.read(TOY, ["eval_every=0"])
+    with pytest.raises(UserError, match="config.eval_every must be .* got 0"):
+        configuration.check(config)
+
+
+def example():
+    from training.task import Task
+
+    inner = ConfigDict({"rate": 1.0, "sizes": (2, 3), "nothing": None, "text": "a:b"})
+    return ConfigDict({"task": Task, "model": inner, "seed": 3, "train_steps": 5})
+
+
+def test_a_recorded_config_reads_back_equal(tmp_path):
+    config = example()
+    del config.task
+    configuration.record(config, tmp_path)
+    back = configuration.load(tmp_path)
+    assert back.to_dict() == config.to_dict()
+    assert isinstance(back.model.rate, float) and back.model.sizes == (2, 3)
+
+
+def test_classes_are_recorded_by_name_and_only_our_own_are_read_back(tmp_path):
+    configuration.record(example(), tmp_path)
+    recorded = json.loads((tmp_path / "config.json").read_text())
+    assert recorded["task"] == "training.task:Task"
+    assert configuration.load(tmp_path).task == "training.task:Task"  # not a class
+    for name in ("tasks.nowhere:Thing", "models.transformer:jax"):
+        (tmp_path / "config.json").write_text(json.dumps({"task": name}))
+        with pytest.raises(UserError, match=name):
+            configuration.load(tmp_path)
+
+
+def test_a_run_of_another_config_is_refused_with_the_difference(tmp_path):
+    configuration.record(example(), tmp_path)
+    other = example()
+    other.model.rate = 0.5
+    other.extra = "new"
+    with pytest.raises(UserError) as error:
+        configuration.record(other, tmp_path)
+    assert "config.model.rate: 1.0 there, 0.5 now" in str(error.value)
+    assert 'config.extra: absent there, "new" now' in str(error.value)
+    assert "seed" not in str(error.value)
+
+
+def test_a_run_may_be_made_longer(tmp_path):
+    configuration.record(example(), tmp_path)
+    longer = example()
+    longer.train_steps = 50
+    configuration.record(longer, tmp_path)
+    assert json.loads((tmp_path / "config.json").read_text())["train_steps"] == 50
+
+
+def test_a_folder_that_holds_no_run_is_named(tmp_path):
+    with pytest.raises(UserError, match="holds no run"):
+        configuration.load(tmp_path)
+    (tmp_path / "config.json").write_text('{"seed": ')
+    with pytest.raises(UserError, match="config.json is damaged"):
+        configuration.load(tmp_path)
+    with pytest.raises(UserError, match="--workdir="):
+        configuration.record(example(), tmp_path / "config.json")

@@ -1,0 +1,187 @@
+"""One device or many, jit, fsdp or pmap: the same gradients and parameters."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+import toy
+from ml_collections import ConfigDict
+
+from errors import UserError
+from training import checkpoints, loop, parallel
+
+ROOT = Path(__file__).parent.parent
+
+# Sizes that 8 divides only where they are meant to be cut: width 16, not inputs 3.
+LAYOUTS = {
+    "one": ("jit", 1, 1),
+    "data": ("jit", 8, 1),
+    "fsdp": ("jit", 1, 8),
+    "both": ("jit", 2, 4),
+    "pmap": ("pmap", 8, 1),
+}
+
+
+def config(parallel, data, fsdp):
+    made = toy.get_config()
+    made.data.rows = (16,)
+    made.model.dropout = 0.0  # each device of pmap draws its own
+    made.parallel, made.mesh = parallel, ConfigDict({"data": data, "fsdp": fsdp})
+    return made
+
+
+class Descends(toy.Toy):
+    """Plain gradient descent: Adam would hide a gradient that is too large."""
+
+    def __init__(self, config):
+        import optax
+
+        super().__init__(config)
+        self.optimizer = optax.sgd(0.1)
+
+
+def layout(name):
+    made = config(*LAYOUTS[name])
+    if name == "one":  # one of the eight
+        mesh = jax.make_mesh(
+            (1, 1),
+            ("data", "fsdp"),
+            axis_types=(jax.sharding.AxisType.Auto,) * 2,
+            devices=jax.devices()[:1],
+        )
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(parallel, "make_mesh", lambda _: mesh)
+            return parallel.Layout(made.mesh, made.parallel), Descends(made)
+    return parallel.Layout(made.mesh, made.parallel), Descends(made)
+
+
+def steps(name, count):
+    """Parameters after 0, 1, ... steps, and the metrics of each."""
+    place, task = layout(name)
+    rng = jax.random.key(0)
+    like = place.abstract(task.init_state, rng)
+    state = place.init(task.init_state, rng, like)
+    step, source = place.compile(task.train_step, like), task.train_data()
+    params, sums = [jax.tree.map(np.array, state.params)], []
+    for i in range(count):
+        state, metrics = step(state, place.put(source[i]), rng)
+        params.append(jax.tree.map(np.array, state.params))
+        sums.append(jax.tree.map(np.array, metrics))
+    return params, sums, state
+
+
+def close(left, right):
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, 1e-5, 1e-5), left, right)
+
+
+def on_eight_devices(test):
+    """Runs a test's body in a process that has eight devices."""
+    if jax.device_count() == 8:
+        return True
+    flags = "--xla_force_host_platform_device_count=8"
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-x", f"{__file__}::{test}"],
+        # Without NPROC, many steps in flight on such devices deadlock.
+        env={**os.environ, "NPROC": "16", "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return False
+
+
+def test_every_layout_gives_the_parameters_of_one_device():
+    if not on_eight_devices("test_every_layout_gives_the_parameters_of_one_device"):
+        return
+    params, sums, _ = steps("one", 5)
+    for name in ("data", "fsdp", "both", "pmap"):
+        other, other_sums, state = steps(name, 5)
+        jax.tree.map(np.testing.assert_array_equal, other[0], params[0])
+        close(other, params)
+        close(other_sums, sums)
+        share = {"fsdp": 2, "both": 4}.get(name, 16)  # of the 16 columns
+        assert state.params["in"].addressable_shards[0].data.shape == (3, share)
+
+
+def test_raw_gradients_of_every_layout_are_those_of_one_device():
+    if not on_eight_devices(
+        "test_raw_gradients_of_every_layout_are_those_of_one_device"
+    ):
+        return
+    from training.state import gradients
+
+    def raw(name, accumulate):
+        place, task = layout(name)
+
+        class Keeps(Descends):
+            def train_step(self, state, batch, rng):
+                grads, sums = gradients(self.loss, state.params, batch, rng, accumulate)
+                return state.replace(params=grads), sums
+
+        rng = jax.random.key(0)
+        like = place.abstract(task.init_state, rng)
+        state = place.init(task.init_state, rng, like)
+        step = place.compile(Keeps(task.config).train_step, like)
+        return step(state, place.put(task.train_data()[0]), rng)[0].params
+
+    expected = raw("one", 1)
+    for name, accumulate in (("data", 1), ("fsdp", 1), ("both", 2), ("pmap", 2)):
+        close(raw(name, accumulate), expected)
+
+
+def test_a_checkpoint_of_eight_devices_goes_on_on_one_and_the_other_way(tmp_path):
+    if jax.device_count() == 1:
+        made = config("jit", 1, 1)
+        made.train_steps = 4
+        loop.train(made, tmp_path / "fsdp")  # the other process takes 4 more
+        shutil.copytree(tmp_path / "fsdp", tmp_path / "pmap")
+        os.environ["CHECKPOINTS"] = str(tmp_path)
+        on_eight_devices(
+            "test_a_checkpoint_of_eight_devices_goes_on_on_one_and_the_other_way"
+        )
+        straight = config("jit", 1, 1)
+        loop.train(straight, tmp_path / "one")
+        like = jax.eval_shape(toy.Toy(straight).init_state, jax.random.key(0))
+        expected = checkpoints.restore(tmp_path / "one", "last", like)
+        for name in ("fsdp", "pmap"):
+            assert checkpoints.find(tmp_path / name, "last") == 8
+            loop.train(straight, tmp_path / name)  # and 4 here again
+            state = checkpoints.restore(tmp_path / name, "last", like)
+            assert int(state.step) == 12
+            close(state.params, expected.params)
+        return
+    for name in ("fsdp", "pmap"):
+        made = config(*LAYOUTS[name])
+        made.train_steps = 8
+        loop.train(made, Path(os.environ["CHECKPOINTS"]) / name)
+
+
+@pytest.mark.parametrize(
+    "mesh, way, message",
+    [
+        ((3, 1), "jit", "data=3 times fsdp=1 does not make the 1 devices"),
+        ((-1, -1), "jit", "data=-1 times fsdp=-1"),
+        ((0, 1), "jit", "data=0"),
+        ((-1, 1), "xmap", "config.parallel=xmap is unknown: take jit or pmap"),
+    ],
+)
+def test_a_layout_that_cannot_be_is_refused(mesh, way, message):
+    with pytest.raises(UserError, match=message):
+        parallel.Layout(ConfigDict({"data": mesh[0], "fsdp": mesh[1]}), way)
+
+
+def test_rows_that_do_not_divide_are_refused(monkeypatch):
+    place = parallel.Layout(ConfigDict({"data": -1, "fsdp": 1}), "jit")
+
+    class Eight:
+        size = 8
+
+    monkeypatch.setattr(place, "mesh", Eight())
+    with pytest.raises(UserError, match="12 rows does not divide over 8 devices"):
+        place.put({"x": np.zeros((12, 3))})

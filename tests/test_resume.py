@@ -1,0 +1,135 @@
+"""A run that was stopped anywhere ends with the parameters of one that was not."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+import toy
+
+from training import checkpoints, loop
+from training.metrics import read_rows
+
+ROOT = Path(__file__).parent.parent
+
+
+def final(workdir, made):
+    like = jax.eval_shape(toy.Toy(made).init_state, jax.random.key(0))
+    state = checkpoints.restore(workdir, "last", like)
+    assert int(state.step) == made.train_steps
+    return state
+
+
+def same(left, right):
+    jax.tree.map(np.testing.assert_array_equal, left, right)
+
+
+def test_stopping_at_any_step_changes_no_bit(tmp_path):
+    straight = toy.get_config()
+    loop.train(straight, tmp_path / "straight")
+    for steps in (1, 5, 11, 12):
+        part = toy.get_config()
+        part.train_steps = steps
+        assert loop.train(part, tmp_path / "parts") == 0
+    same(final(tmp_path / "parts", straight), final(tmp_path / "straight", straight))
+
+
+class Stopped(toy.Toy):
+    """Is asked to stop while its seventh batch is made."""
+
+    asked = False
+
+    def train_data(self):
+        source = super().train_data()
+
+        class Stops:
+            def __getitem__(self, index):
+                if index == 6 and not Stopped.asked:
+                    Stopped.asked = True
+                    os.kill(os.getpid(), signal.SIGTERM)
+                return source[index]
+
+        return Stops()
+
+
+def test_a_signal_saves_at_the_step_and_the_same_command_goes_on(tmp_path, capsys):
+    made = toy.get_config()
+    made.save_every = made.eval_every = 1000
+    loop.train(made, tmp_path / "straight")
+    made.task = Stopped
+    assert loop.train(made, tmp_path / "stopped") == 128 + signal.SIGTERM
+    step = checkpoints.find(tmp_path / "stopped", "last")
+    assert 1 <= step <= 7
+    told = capsys.readouterr().err
+    assert f"stopped, saved at step {step}: the same command goes on" in told
+    assert loop.train(made, tmp_path / "stopped") == 0
+    same(final(tmp_path / "stopped", made), final(tmp_path / "straight", made))
+    rows = read_rows(tmp_path / "stopped" / "metrics.jsonl")
+    assert [r["step"] for r in rows if r["split"] == "train"] == [5, 10, 12]
+
+
+STEPS = 150
+COMMAND = [
+    *(sys.executable, "train.py", "--config=tests/toy.py", "--tune_memory=false"),
+    *(f"--config.train_steps={STEPS}", "--config.save_every=5"),
+    *("--config.eval_every=20", "--config.log_every=7"),
+    "--config.model.width=40000",  # enough for a save to take a while
+]
+
+
+def start(workdir):
+    return subprocess.Popen(
+        [*COMMAND, f"--workdir={workdir}"],
+        cwd=ROOT,
+        env={**os.environ, "JAX_PLATFORMS": "cpu"},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def kill_when(process, ready):
+    """kill -9 at the first moment that `ready()`; False if the run ended before."""
+    while process.poll() is None:
+        if ready():
+            process.kill()
+            process.communicate()
+            return True
+        time.sleep(0.0005)
+    return False
+
+
+def test_kill_9_in_training_and_in_a_save_changes_no_bit(tmp_path):
+    straight = start(tmp_path / "straight")
+    assert straight.wait() == 0, straight.stderr.read()
+    folder = tmp_path / "killed" / "checkpoints"
+
+    def complete():
+        return [int(p.name) for p in folder.glob("*") if p.name.isdecimal()]
+
+    # In training, as soon as a checkpoint is there; then twice inside a save.
+    assert kill_when(start(tmp_path / "killed"), complete)
+    caught = 0
+    for _ in range(2):
+        later = max(complete()) + 20
+        assert kill_when(
+            start(tmp_path / "killed"),
+            lambda later=later: max(complete()) >= later and any(folder.glob("*tmp*")),
+        )
+        caught += any(folder.glob("*tmp*"))
+    assert caught  # at least once half a checkpoint was left behind
+    assert (newest := max(complete())) < STEPS
+    last = start(tmp_path / "killed")
+    _, told = last.communicate()
+    assert last.returncode == 0, told
+    assert f"going on from step {newest} of {STEPS}" in told
+    assert not list(folder.glob("*tmp*"))
+    made = toy.get_config()
+    made.model.width, made.train_steps = 40000, STEPS
+    same(final(tmp_path / "killed", made), final(tmp_path / "straight", made))
+    rows = read_rows(tmp_path / "killed" / "metrics.jsonl")
+    steps = [r["step"] for r in rows if r["split"] == "train"]
+    assert steps == [*range(7, STEPS, 7), STEPS]

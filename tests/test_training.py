@@ -1,0 +1,379 @@
+"""The loop, its state, optimizer, checkpoints, logs and errors, on a toy task."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+import toy
+
+from errors import UserError
+from training import checkpoints, loop, metrics, runtime, state
+from training.metrics import read_rows
+
+ROOT = Path(__file__).parent.parent
+
+
+def config(**changes):
+    made = toy.get_config()
+    made.update_from_flattened_dict(changes)
+    return made
+
+
+def like(made):
+    return jax.eval_shape(toy.Toy(made).init_state, jax.random.key(0))
+
+
+def by_name(**kwargs):
+    return toy.Toy(config(**kwargs))
+
+
+# --- optimizer and gradients
+
+
+def test_noam_is_equation_3_of_the_paper():
+    made = config(**{"optimizer.schedule": "noam", "optimizer.warmup": 7})
+    rate = state.make_schedule(made.optimizer, width=11)
+    for step in (1, 2, 7, 8, 100):
+        expected = 0.01 * 11**-0.5 * min(step**-0.5, step * 7**-1.5)
+        np.testing.assert_allclose(rate(step - 1), expected, rtol=1e-6)
+
+
+def test_schedules_rise_to_the_learning_rate_in_the_warmup():
+    optimizer = config(**{"optimizer.decay_steps": 23}).optimizer
+    constant = state.make_schedule(optimizer)
+    np.testing.assert_allclose([constant(i) for i in (0, 2, 50)], [1 / 300, 0.01, 0.01])
+    optimizer.schedule = "warmup_cosine"
+    cosine = state.make_schedule(optimizer)
+    rates = [cosine(i) for i in (0, 3, 13, 23)]
+    np.testing.assert_allclose(rates, [0.0, 0.01, 0.005, 0.0], atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"optimizer.schedule": "nome"}, "schedule=nome is unknown: take noam"),
+        ({"optimizer.schedule": "noam", "optimizer.warmup": 0}, "warmup of at least 1"),
+        ({"optimizer.schedule": "warmup_cosine"}, "decay_steps=0 must be greater"),
+    ],
+)
+def test_a_schedule_that_makes_no_sense_is_refused(change, message):
+    with pytest.raises(UserError, match=message):
+        by_name(**change)
+
+
+def test_clipping_bounds_the_gradient_and_decay_leaves_vectors_alone():
+    made = config(**{"optimizer.clip": 0.5, "optimizer.weight_decay": 0.1})
+    params = {"matrix": jnp.full((2, 3), 5.0), "vector": jnp.full(3, 5.0)}
+    optimizer = state.make_optimizer(made.optimizer)
+    zeros = jax.tree.map(jnp.zeros_like, params)
+    updates, _ = optimizer.update(zeros, optimizer.init(params), params)
+    rate = 0.01 / 3
+    np.testing.assert_allclose(updates["matrix"], -rate * 0.1 * 5, rtol=1e-5)
+    np.testing.assert_allclose(updates["vector"], 0)
+    clipped, _ = optax.clip_by_global_norm(0.5).update(params, optax.EmptyState())
+    moments = optimizer.update(params, optimizer.init(params), params)[1][1].mu
+    expected = jax.tree.map(lambda g: 0.1 * g, clipped)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, 1e-5), moments, expected)
+
+
+def test_accumulated_gradients_are_those_of_the_whole_batch():
+    task = by_name(**{"model.dropout": 0.0})
+    params = task.init_state(jax.random.key(0)).params
+    batch, rng = task.train_data()[0], jax.random.key(1)
+    whole, sums = state.gradients(task.loss, params, batch, rng)
+    for parts in (2, 4, 8):
+        cut, cut_sums = state.gradients(task.loss, params, batch, rng, parts)
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, 1e-5), cut, whole)
+        np.testing.assert_allclose(cut_sums["loss"], sums["loss"], rtol=1e-6)
+        np.testing.assert_allclose(cut_sums["tokens"][0], sums["tokens"][0])
+    mean = jax.grad(lambda p: (lambda s, aux: s / aux[0])(*task.loss(p, batch, None)))
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, 1e-5), whole, mean(params)
+    )
+
+
+def test_accumulation_must_divide_the_rows():
+    task = by_name(**{"optimizer.accumulate": 5})
+    first = task.init_state(jax.random.key(0))
+    with pytest.raises(UserError, match="accumulate=5 does not divide the 16 rows"):
+        task.train_step(first, task.train_data()[0], jax.random.key(0))
+
+
+def test_a_batch_of_filler_has_zero_gradients():
+    task = by_name()
+    params = task.init_state(jax.random.key(0)).params
+    batch = task.train_data()[0] | {"weight": np.zeros(16, np.float32)}
+    grads, _ = state.gradients(task.loss, params, batch, jax.random.key(1))
+    assert all((g == 0).all() for g in jax.tree.leaves(grads))
+
+
+# --- the loop
+
+
+def test_a_run_directory_holds_what_a_run_is(tmp_path):
+    assert loop.train(config(), tmp_path) == 0
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names >= {"config.json", "environment.json", "metrics.jsonl", "checkpoints"}
+    assert names >= {"assets", "figures", "tensorboard"}
+    rows = read_rows(tmp_path / "metrics.jsonl")
+    steps = {s: [r["step"] for r in rows if r["split"] == s] for s in ("train",)}
+    assert steps["train"] == [5, 10, 12]
+    evaluations = [r for r in rows if r["split"] == "validation"]
+    assert [r["step"] for r in evaluations] == [4, 8, 12]
+    assert evaluations[-1]["error"] < evaluations[0]["error"]
+    assert rows[0]["seconds"] <= rows[-1]["seconds"]
+    assert all(row["tokens_per_second"] > 0 for row in rows if row["split"] == "train")
+    assert sorted(tmp_path.glob("figures/step_12/*.png"))
+
+
+def test_the_logged_loss_is_the_mean_over_all_examples_since_the_last_row(tmp_path):
+    made = config(log_every=2, train_steps=2)
+    loop.train(made, tmp_path)
+    task = toy.Toy(made)
+    init_rng, rng = jax.random.split(jax.random.key(0))
+    current, total, count = task.init_state(init_rng), 0.0, 0.0
+    for step in range(2):
+        own, batch = jax.random.fold_in(rng, step), task.train_data()[step]
+        current, sums = task.train_step(current, batch, own)
+        total, count = total + sums["loss"][0], count + sums["loss"][1]
+    row = read_rows(tmp_path / "metrics.jsonl")[0]
+    np.testing.assert_allclose(row["loss"], total / count, rtol=1e-5)
+
+
+def test_the_last_few_checkpoints_and_the_best_are_kept(tmp_path):
+    class Overfits(toy.Toy):
+        def evaluate(self, state, split, *, out_dir=None):
+            return {"error": abs(int(state.step) - 5.0)}  # best at 4
+
+    made = config(save_every=2)
+    made.task = Overfits
+    loop.train(made, tmp_path)
+    with checkpoints.Checkpoints(tmp_path) as kept:
+        assert kept.steps() == [4, 10, 12]
+        assert kept.best() == 4
+    assert {p.name for p in (tmp_path / "figures").iterdir()} == {"step_4", "step_12"}
+    best = checkpoints.restore(tmp_path, "best", like(made))
+    assert int(best.step) == 4
+    assert int(checkpoints.restore(tmp_path, "last", like(made)).step) == 12
+    assert int(checkpoints.restore(tmp_path, "10", like(made)).step) == 10
+    with pytest.raises(UserError, match=r"no checkpoint 7: take last, best, or one of"):
+        checkpoints.restore(tmp_path, 7, like(made))
+
+
+def test_an_average_is_the_mean_of_the_last_parameters(tmp_path):
+    made = config()
+    loop.train(made, tmp_path)
+    states = [checkpoints.restore(tmp_path, step, like(made)) for step in (9, 12)]
+    mean = checkpoints.average(tmp_path, 2, like(made))
+    jax.tree.map(
+        lambda m, a, b: np.testing.assert_allclose(m, (a + b) / 2, 1e-6),
+        mean.params,
+        states[0].params,
+        states[1].params,
+    )
+    assert int(mean.step) == 12
+    with pytest.raises(UserError, match="cannot average 0 checkpoints"):
+        checkpoints.average(tmp_path, 0, like(made))
+
+
+def test_a_folder_without_a_checkpoint_is_named(tmp_path):
+    with pytest.raises(UserError, match="holds no checkpoint: train first"):
+        checkpoints.restore(tmp_path, "last", None)
+    (tmp_path / "checkpoints").mkdir()
+    with pytest.raises(UserError, match="holds no checkpoint: train first"):
+        checkpoints.average(tmp_path, 2, None)
+
+
+def test_a_save_is_not_disturbed_by_the_steps_that_follow(tmp_path):
+    task = toy.Toy(config(**{"model.width": 100_000}))
+    step = jax.jit(task.train_step, donate_argnums=0)
+    batch, rng = task.train_data()[0], jax.random.key(0)
+    current = task.init_state(rng)
+    with checkpoints.Checkpoints(tmp_path, 9) as saved:
+        expected = {}
+        for number in range(1, 6):
+            current, _ = step(current, batch, rng)
+            expected[number] = jax.tree.map(np.array, current)
+            saved.save(number, current)
+        for number, one in expected.items():
+            restored = saved.restore(number, like(task.config))
+            jax.tree.map(np.testing.assert_array_equal, restored, one)
+
+
+class Explodes(toy.Toy):
+    """Its loss (or only its gradient) is not finite from the seventh step on."""
+
+    where = "loss"
+
+    def train_step(self, state, batch, rng):
+        bad = jnp.where(state.step >= 6, jnp.nan, 0.0)
+        state, sums = super().train_step(state, batch, rng)
+        if self.where == "loss":
+            return state, sums | {"loss": (sums["loss"][0] + bad, sums["loss"][1])}
+        return state.replace(params=jax.tree.map(lambda p: p + bad, state.params)), sums
+
+
+class ExplodesUnseen(Explodes):
+    where = "params"
+
+
+@pytest.mark.parametrize(
+    "task, message",
+    [
+        (Explodes, r"loss is nan at step 7,.* last good .* step 6"),
+        (ExplodesUnseen, r"(loss is nan at step 8|not finite after step 7),.* step 6"),
+    ],
+)
+def test_a_loss_that_is_not_finite_stops_and_keeps_the_last_good_state(
+    tmp_path, task, message
+):
+    made = config(save_every=1)
+    made.task = task
+    with pytest.raises(UserError, match=message):
+        loop.train(made, tmp_path)
+    good = checkpoints.restore(tmp_path, "last", like(made))
+    assert int(good.step) == 6
+    assert all(np.isfinite(x).all() for x in jax.tree.leaves(good))
+
+
+def test_prefetch_keeps_the_order_and_passes_errors_on():
+    assert list(loop.prefetch(lambda i: i * i, 3, 11)) == [i * i for i in range(3, 11)]
+    assert list(loop.prefetch(lambda i: i, 5, 5)) == []
+    batches = loop.prefetch(lambda i: 1 // (6 - i), 4, 9)
+    assert [next(batches), next(batches)] == [0, 1]
+    with pytest.raises(ZeroDivisionError):
+        next(batches)
+
+
+def test_the_loop_adds_little_to_the_step(tmp_path):
+    class Sleeps(toy.Toy):
+        def train_step(self, state, batch, rng):
+            wait = jax.pure_callback(nap, jnp.zeros(()), state.step)
+            state, sums = super().train_step(state, batch, rng)
+            return state, sums | {"wait": (wait, jnp.ones(()))}
+
+    def nap(_):
+        time.sleep(0.02)
+        return np.zeros((), np.float32)
+
+    made = config(train_steps=40, eval_every=40, save_every=40, log_every=20)
+    made.task = Sleeps
+    loop.train(made, tmp_path)
+    rows = [r for r in read_rows(tmp_path / "metrics.jsonl") if r["split"] == "train"]
+    seconds = rows[1]["seconds"] - rows[0]["seconds"]
+    assert 0.4 <= seconds < 0.8  # 20 naps, and as much again for a busy machine
+
+
+# --- logs
+
+
+def test_rows_after_the_restored_step_and_torn_lines_are_dropped(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    row = '{"step": %d, "split": "train", "seconds": %d}\n'
+    path.write_text(row % (3, 30) + row % (6, 60) + row % (9, 90) + '{"step": 1')
+    log = metrics.Log(tmp_path, start=6, total=12)
+    log.row(8, "train", {"loss": 0.5})
+    log.close()
+    rows = read_rows(path)
+    assert [r["step"] for r in rows] == [3, 6, 8]
+    assert 60 <= rows[-1]["seconds"] < 70
+
+
+def test_a_terminal_gets_a_bar_and_others_get_lines(tmp_path, monkeypatch, capsys):
+    for tty, words in ((True, "2/4"), (False, "step 2/4  loss 0.5000  1:")):
+        monkeypatch.setattr(sys.stderr, "isatty", lambda tty=tty: tty, raising=False)
+        log = metrics.Log(tmp_path, start=0, total=4)
+        log._begun -= 75  # a minute and a quarter ago
+        log.add(1, {"loss": (jnp.array(1.0), jnp.array(2.0))})
+        log.add(2, {"loss": (jnp.array(1.0), jnp.array(2.0))})
+        log.train_row(2)
+        log.say("a line [of mine]")
+        log.close()
+        told = capsys.readouterr().err
+        assert words in told and "a line [of mine]" in told
+
+
+# --- the process
+
+
+def entry_point(*flags, **environment):
+    return subprocess.run(
+        [sys.executable, ROOT / "train.py", *flags],
+        env={**os.environ, "JAX_PLATFORMS": "cpu", **environment},
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
+
+
+def test_help_shows_our_flags_and_leaves_with_0():
+    done = entry_point("--help")
+    assert done.returncode == 0
+    assert all(f"--{flag}" in done.stdout for flag in ("config", "workdir"))
+    assert len(done.stdout.splitlines()) < 30
+
+
+@pytest.mark.parametrize(
+    "flags, message",
+    [
+        (("--confg=x",), "error: Unknown command line flag 'confg'"),
+        (("--config=tests/toy.py",), "error: --workdir is missing"),
+        (("--workdir=/nowhere", "hello"), "error: hello is no flag"),
+        (
+            (
+                "--workdir=/nowhere",
+                "--config=tests/toy.py",
+                "--config.model.widht",
+                "3",
+            ),
+            "error: config.model.widht is unknown; did you mean config.model.width?",
+        ),
+    ],
+)
+def test_a_users_mistake_gets_one_line_and_status_1(flags, message):
+    done = entry_point("--tune_memory=false", *flags)
+    assert done.returncode == 1
+    assert done.stderr.startswith(message) and len(done.stderr.splitlines()) == 1
+
+
+def test_memory_is_tuned_openly_once_and_only_if_wanted(monkeypatch, capsys):
+    calls = []
+    monkeypatch.setattr(os, "execve", lambda *call: calls.append(call))
+    monkeypatch.setattr(runtime.platform, "libc_ver", lambda: ("glibc", "2.36"))
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    for name in runtime._MALLOC:
+        monkeypatch.delenv(name, raising=False)
+    runtime.tune_memory(False)
+    assert not calls
+    monkeypatch.setenv("MALLOC_TOP_PAD_", "7")
+    runtime.tune_memory(True)
+    (_, command, environment), *_ = calls
+    assert command == [sys.executable, *sys.orig_argv[1:]]
+    assert environment["MALLOC_TOP_PAD_"] == "7"
+    assert environment["GLIBC_TUNABLES"] == "glibc.malloc.hugetlb=1"
+    assert "--tune_memory=false" in capsys.readouterr().err
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    runtime.tune_memory(True)
+    monkeypatch.delenv("GLIBC_TUNABLES")
+    monkeypatch.setenv("JAX_PLATFORMS", "cuda")
+    runtime.tune_memory(True)
+    assert len(calls) == 1
+
+
+def test_a_signal_is_noted_and_the_second_acts():
+    with runtime.StopSignal() as stop:
+        assert stop.received is None
+        os.kill(os.getpid(), signal.SIGINT)
+        assert stop.received == signal.SIGINT
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(1)

@@ -1,0 +1,110 @@
+"""A task that trains in a moment: an MLP with dropout fits a sine; and its config."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from ml_collections import ConfigDict
+
+from training.state import TrainState, gradients, make_optimizer
+from training.task import Task
+
+
+def get_config(variant=""):
+    if variant not in ("", "smoke"):
+        raise ValueError(f"the variant is smoke or none, got {variant}")
+    config = ConfigDict()
+    config.task = Toy
+    config.model = ConfigDict({"width": 16, "dropout": 0.1, "name": "toy"})
+    config.optimizer = ConfigDict(
+        {
+            "schedule": "constant",
+            "learning_rate": 0.01,
+            "warmup": 3,
+            "decay_steps": 0,
+            "b1": 0.9,
+            "b2": 0.98,
+            "eps": 1e-9,
+            "weight_decay": 0.0,
+            "clip": 1.0,
+            "accumulate": 1,
+        }
+    )
+    config.data = ConfigDict({"rows": (16, 32), "inputs": 3, "shuffle": True})
+    config.seed = 0
+    config.train_steps = 12
+    config.eval_every = 4
+    config.save_every = 3
+    config.log_every = 5
+    config.checkpoints = ConfigDict({"keep": 2})
+    config.mesh = ConfigDict({"data": -1, "fsdp": 1})
+    config.parallel = "jit"
+    return config
+
+
+class Source:
+    """Batches of two shapes, one after the other."""
+
+    def __init__(self, config):
+        self.data, self.seed = config.data, config.seed
+
+    def __getitem__(self, index):
+        rng = np.random.default_rng((self.seed, index))
+        rows = self.data.rows[index % len(self.data.rows)]
+        x = rng.normal(size=(rows, self.data.inputs)).astype(np.float32)
+        weight = (rng.random(rows) < 0.7).astype(np.float32)  # others are filler
+        return {"x": x, "y": np.sin(x.sum(1)), "weight": weight}
+
+
+class Toy(Task):
+    metric = ("error", "min")
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.optimizer = make_optimizer(config.optimizer, width=config.model.width)
+
+    def prepare(self, workdir, *, training):
+        (workdir / "assets").mkdir(exist_ok=True)
+
+    def init_state(self, rng):
+        first, second = jax.random.split(rng)
+        width, inputs = self.config.model.width, self.config.data.inputs
+        params = {
+            "in": jax.random.normal(first, (inputs, width)),
+            "bias": jnp.zeros(width),
+            "out": jax.random.normal(second, (width,)) / width**0.5,
+        }
+        return TrainState.create(params, self.optimizer)
+
+    def train_data(self):
+        return Source(self.config)
+
+    def loss(self, params, batch, rng):
+        """(sum, (count, metrics)) of squared errors over rows that are no filler."""
+        hidden = jnp.tanh(batch["x"] @ params["in"] + params["bias"])
+        if rng is not None and (rate := self.config.model.dropout):
+            kept = jax.random.bernoulli(rng, 1 - rate, hidden.shape)
+            hidden = hidden * kept / (1 - rate)
+        error = jnp.square(hidden @ params["out"] - batch["y"]) * batch["weight"]
+        count = batch["weight"].sum()
+        return error.sum(), (count, {"tokens": (count, count)})
+
+    def train_step(self, state, batch, rng):
+        accumulate = self.config.optimizer.accumulate
+        grads, metrics = gradients(self.loss, state.params, batch, rng, accumulate)
+        return state.update(grads, self.optimizer), metrics
+
+    def evaluate(self, state, split, *, out_dir=None):
+        error, (count, _) = self.loss(state.params, Source(self.config)[10**6], None)
+        return {"error": float(error / count)}
+
+    def figures(self, state, out_dir):
+        path = out_dir / "step.png"
+        path.write_bytes(PIXEL)
+        return [path]
+
+
+PIXEL = bytes.fromhex(
+    "89504e470d0a1a0a0000000d49484452000000010000000108000000003a7e9b55"
+    "0000000a49444154789c6360000000020001"
+    "48afa4710000000049454e44ae426082"
+)

@@ -1,0 +1,1 @@
+"""The loop that trains any task, and what it stands on."""

@@ -1,0 +1,174 @@
+"""Checkpoints of a run: the last few and the best, written in the background.
+
+A checkpoint appears under its final name only when it is complete, so a process killed
+inside a save leaves the one before it as the newest.
+"""
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import orbax.checkpoint as ocp
+from orbax.checkpoint import checkpoint_managers
+
+from errors import UserError
+
+_SCORE = "score"  # higher is better; what the best checkpoint has most of
+
+
+class Checkpoints:
+    """The checkpoints in a run directory; a context manager that waits for saves."""
+
+    def __init__(self, workdir: Path, keep: int | None = None):
+        """Opens `workdir/checkpoints`.
+
+        Args:
+            workdir: the run directory.
+            keep: how many of the last checkpoints to keep, besides the best one; None
+                opens for reading.
+        """
+        self.path = Path(workdir).absolute() / "checkpoints"
+        best = checkpoint_managers.BestN(
+            get_metric_fn=_score, n=1, keep_checkpoints_without_metrics=False
+        )
+        last = checkpoint_managers.LatestN(keep)
+        self._manager = ocp.CheckpointManager(
+            self.path,
+            options=ocp.CheckpointManagerOptions(
+                create=keep is not None,
+                cleanup_tmp_directories=keep is not None,
+                best_fn=_score,  # without it metrics are not written
+                preservation_policy=checkpoint_managers.AnyPreservationPolicy(
+                    [last, best]
+                ),
+            ),
+        )
+
+    def __enter__(self) -> "Checkpoints":
+        """Returns itself."""
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        """Waits for the last save."""
+        self._manager.close()
+
+    def steps(self) -> list[int]:
+        """Returns the steps there are, in order."""
+        return sorted(self._manager.all_steps())
+
+    def best(self) -> int | None:
+        """Returns the step with the best score, or None where none was evaluated."""
+        scores = {step: _score(self._manager.metrics(step)) for step in self.steps()}
+        step = max(scores, key=lambda s: (scores[s], s), default=None)
+        return None if step is None or scores[step] == -math.inf else step
+
+    def save(self, step: int, state: Any, score: float | None = None) -> None:
+        """Copies the state and returns; the rest happens in the background.
+
+        Args:
+            step: its name.
+            state: pytree of arrays; its memory may be reused at once.
+            score: higher is better; None if the state was not evaluated.
+        """
+        metrics = {} if score is None or math.isnan(score) else {_SCORE: score}
+        self._manager.save(
+            step, args=ocp.args.StandardSave(state), metrics=metrics, force=True
+        )
+
+    def wait(self) -> None:
+        """Returns when every save is complete."""
+        self._manager.wait_until_finished()
+
+    def restore(self, step: int, like: Any) -> Any:
+        """Returns the state of a step.
+
+        Args:
+            step: one of `steps()`.
+            like: pytree of `jax.ShapeDtypeStruct`; a leaf without a sharding goes to
+                the first device.
+        """
+        place = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+        like = jax.tree.map(
+            lambda x: jax.ShapeDtypeStruct(
+                x.shape, x.dtype, sharding=x.sharding or place
+            ),
+            like,
+        )
+        return self._manager.restore(step, args=ocp.args.StandardRestore(like))
+
+
+def find(workdir: Path, which: str | int) -> int:
+    """Returns the step that `which` names: "last", "best" or a step.
+
+    Raises:
+        UserError: if there is no such checkpoint.
+    """
+    with _open(workdir) as checkpoints:
+        steps, best = checkpoints.steps(), checkpoints.best()
+    if which == "last":
+        return steps[-1]
+    if which == "best":
+        if best is None:
+            raise UserError(
+                f"{workdir} holds no evaluated checkpoint: take last, or one of {steps}"
+            )
+        return best
+    if not str(which).isdecimal() or int(which) not in steps:
+        raise UserError(
+            f"{workdir} has no checkpoint {which}: take last, best, or one of {steps}"
+        )
+    return int(which)
+
+
+def restore(workdir: Path, which: str | int, like: Any) -> Any:
+    """Returns a state of the run in `workdir`.
+
+    Args:
+        workdir: the run directory.
+        which: "last", "best" or a step.
+        like: the state's shapes, as `jax.eval_shape(task.init_state, rng)` gives them.
+
+    Raises:
+        UserError: if there is no such checkpoint.
+    """
+    step = find(workdir, which)
+    with _open(workdir) as checkpoints:
+        return checkpoints.restore(step, like)
+
+
+def average(workdir: Path, n: int, like: Any) -> Any:
+    """Returns the last state with the mean parameters of the last `n` checkpoints.
+
+    Fewer are averaged where fewer were kept.
+
+    Raises:
+        UserError: if there is no checkpoint, or `n` is below 1.
+    """
+    if n < 1:
+        raise UserError(f"cannot average {n} checkpoints: take 1 or more")
+    with _open(workdir) as checkpoints:
+        steps = checkpoints.steps()[-n:]
+        state = checkpoints.restore(steps[-1], like)
+        params = state.params
+        for step in steps[:-1]:
+            other = checkpoints.restore(step, like).params
+            params = jax.tree.map(lambda a, b: a + b, params, other)
+    mean = jax.tree.map(lambda p: (p / len(steps)).astype(p.dtype), params)
+    return state.replace(params=mean)
+
+
+def _open(workdir: Path) -> Checkpoints:
+    if (Path(workdir) / "checkpoints").is_dir():
+        checkpoints = Checkpoints(workdir)
+        if checkpoints.steps():
+            return checkpoints
+    raise UserError(
+        f"{Path(workdir) / 'checkpoints'} holds no checkpoint: train first, or name "
+        "another --workdir"
+    )
+
+
+def _score(metrics: Mapping[str, float] | None) -> float:
+    return (metrics or {}).get(_SCORE, -math.inf)

@@ -1,0 +1,270 @@
+"""Configs: a file's `get_config(variant)`, overrides from flags, and their record.
+
+A config is written down once, in its file: an override takes its type from the value it
+replaces. A run keeps its config as `config.json`, with classes as "module:Name", so
+that evaluation and prediction need no config file; reading it back imports nothing but
+the project's own tasks and models.
+"""
+
+import ast
+import difflib
+import importlib
+import importlib.util
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from errors import UserError
+
+# What may differ when a run goes on; everything else makes it another run.
+_CHANGEABLE = (
+    "train_steps eval_every save_every log_every mesh parallel checkpoints".split()
+)
+_CLASS = re.compile(r"((?:tasks|models)(?:\.\w+)+):(\w+)")
+_NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+_BOOLS = {"true": True, "1": True, "false": False, "0": False}
+
+
+def read(flag: str | None, overrides: Sequence[str] = ()) -> ConfigDict:
+    """Returns the config that a flag names, with overrides, locked.
+
+    Args:
+        flag: "configs/name.py" or "configs/name.py:variant".
+        overrides: "model.d_model=256" and the like; the last one counts.
+
+    Raises:
+        UserError: for a missing file, an unknown variant or field, or a wrong type.
+    """
+    if not flag:
+        raise UserError(
+            "--config is missing: give a config file, as in --config=configs/NAME.py"
+        )
+    path, _, variant = flag.partition(":")
+    config = _load(Path(path), variant)
+    for override in overrides:
+        name, _, text = override.partition("=")
+        _override(config, name, text)
+    return config.lock()
+
+
+def _load(path: Path, variant: str) -> ConfigDict:
+    if not path.is_file():
+        there = [str(p) for p in sorted((path.parent or Path()).glob("*.py"))]
+        near = difflib.get_close_matches(str(path), there, cutoff=0.3)
+        raise UserError(f"--config={path} is no file{_near(near)}")
+    spec = importlib.util.spec_from_file_location(f"configs.{path.stem}", path)
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except SyntaxError as error:
+        raise UserError(f"{path}:{error.lineno}: {error.msg}") from error
+    if not hasattr(module, "get_config"):
+        raise UserError(f"{path} has no get_config(variant)")
+    try:
+        return module.get_config(variant)
+    except (ValueError, KeyError) as error:
+        raise UserError(f"--config={path}:{variant}: {error}") from error
+
+
+def _override(config: ConfigDict, name: str, text: str) -> None:
+    *parents, last = name.split(".")
+    parent = config
+    for part in parents:
+        parent = parent[part] if part in parent else None
+        if not isinstance(parent, ConfigDict):
+            break
+    if not isinstance(parent, ConfigDict) or last not in parent:
+        names = [n for n, _ in _fields(config)]
+        near = [n for n in names if n.split(".")[-1] == last]
+        near = near or difflib.get_close_matches(name, names, cutoff=0.7)
+        raise UserError(
+            f"config.{name} is unknown{_near([f'config.{n}' for n in near])}"
+        )
+    old = parent[last]
+    if isinstance(old, ConfigDict):
+        inner = ", ".join(f"config.{name}.{n}" for n in old)
+        raise UserError(f"config.{name} is a group: set one of {inner}")
+    kind = type(old) if old is not None else parent.get_type(last)
+    try:
+        parent[last] = _parse(text, kind, old)
+    except (ValueError, TypeError, KeyError, SyntaxError) as error:
+        wanted = _NAMES.get(kind, kind.__name__)
+        if kind is tuple:
+            kinds = {_NAMES.get(type(x), type(x).__name__) for x in old or ()}
+            wanted = "a list with commas" + "".join(f", each {k}" for k in kinds)
+        raise UserError(f"config.{name} takes {wanted}, got '{text}'") from error
+
+
+def _parse(text: str, kind: type, old: Any) -> Any:
+    if kind is bool:
+        return _BOOLS[text.lower()]
+    if kind is str:
+        if text == "None":
+            raise ValueError
+        return text
+    if kind is tuple:
+        return _parse_tuple(text, {type(x) for x in old or ()})
+    if kind is type or issubclass(kind, type):
+        return _class(text)
+    if kind is type(None):
+        return ast.literal_eval(text)
+    return kind(text)
+
+
+def _parse_tuple(text: str, kinds: set[type]) -> tuple[Any, ...]:
+    if text.startswith(("(", "[")):
+        parts = tuple(ast.literal_eval(text))
+    else:
+        parts = tuple(part.strip() for part in text.split(",") if part.strip())
+        if len(kinds) == 1 and not kinds & {tuple, dict}:
+            (kind,) = kinds
+            parts = tuple(_parse(part, kind, None) for part in parts)
+    if len(kinds) == 1 and {type(part) for part in parts} - kinds:
+        raise TypeError
+    return parts
+
+
+def _near(names: Sequence[str]) -> str:
+    return f"; did you mean {' or '.join(names)}?" if names else ""
+
+
+def check(config: ConfigDict) -> None:
+    """Checks the fields that the loop itself reads.
+
+    Raises:
+        UserError: for one that is missing or out of range.
+    """
+    fields = dict(_fields(config))
+    for name in ("task", "seed", "parallel", "mesh.data", "mesh.fsdp"):
+        if name not in fields:
+            raise UserError(f"config.{name} is missing")
+    for name in (
+        "train_steps",
+        "eval_every",
+        "save_every",
+        "log_every",
+        "checkpoints.keep",
+    ):
+        if not isinstance(fields.get(name), int) or fields[name] < 1:
+            raise UserError(
+                f"config.{name} must be a whole number of at least 1, got "
+                f"{fields.get(name)}"
+            )
+
+
+def record(config: ConfigDict, workdir: Path) -> None:
+    """Writes `config.json`, or checks that the run in `workdir` is of this config.
+
+    Raises:
+        UserError: if it is another, with the difference; or if `workdir` cannot be one.
+    """
+    path = workdir / "config.json"
+    text = json.dumps(_encode(config), indent=2)
+    try:
+        workdir.mkdir(parents=True, exist_ok=True)
+        if path.exists() and (before := path.read_text()) != text:
+            _compare(before, text, workdir)
+        write(path, text)
+    except OSError as error:
+        raise UserError(f"--workdir={workdir}: {error.strerror}") from error
+
+
+def _compare(before: str, now: str, workdir: Path) -> None:
+    old, new = (dict(_fields(_parse_json(text, workdir))) for text in (before, now))
+    lines = [
+        f"  config.{name}: {_show(old, name)} there, {_show(new, name)} now"
+        for name in {**old, **new}
+        if _show(old, name) != _show(new, name)
+        and name.split(".")[0] not in _CHANGEABLE
+    ]
+    if lines:
+        raise UserError(
+            "\n".join(
+                [
+                    f"{workdir} holds a run of another config (take another --workdir, "
+                    "or the same config):",
+                    *lines,
+                ]
+            )
+        )
+
+
+def _show(fields: dict[str, Any], name: str) -> str:
+    return json.dumps(fields[name]) if name in fields else "absent"
+
+
+def load(workdir: Path) -> ConfigDict:
+    """Returns the config that a run directory records.
+
+    Raises:
+        UserError: if there is none, or it names a class outside tasks and models.
+    """
+    path = workdir / "config.json"
+    if not path.is_file():
+        raise UserError(f"{workdir} holds no run: {path} is missing")
+    return _decode(_parse_json(path.read_text(), workdir)).lock()
+
+
+def write(path: Path, text: str) -> None:
+    """Replaces a file's text at one moment, so that no reader sees half of it."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(text)
+    os.replace(temporary, path)
+
+
+def _parse_json(text: str, workdir: Path) -> dict[str, Any]:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise UserError(f"{workdir}/config.json is damaged: {error}") from error
+
+
+def _fields(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yields the leaves as ("model.d_model", 256)."""
+    for name, value in config.items():
+        if isinstance(value, ConfigDict | dict) and value:
+            yield from _fields(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _encode(value: Any) -> Any:
+    if isinstance(value, ConfigDict):
+        return {name: _encode(inner) for name, inner in value.items()}
+    if isinstance(value, type):
+        return f"{value.__module__}:{value.__qualname__}"
+    if isinstance(value, tuple):
+        return [_encode(inner) for inner in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise UserError(
+        f"a config takes numbers, text, tuples, classes and None, got {value!r}"
+    )
+
+
+def _decode(value: Any) -> Any:
+    if isinstance(value, dict):
+        return ConfigDict({name: _decode(inner) for name, inner in value.items()})
+    if isinstance(value, list):
+        return tuple(_decode(inner) for inner in value)
+    if isinstance(value, str) and _CLASS.fullmatch(value):
+        return _class(value)
+    return value
+
+
+def _class(text: str) -> type:
+    match = _CLASS.fullmatch(text)
+    if not match:
+        raise ValueError(f"{text} is no class of tasks or models")
+    try:
+        found = getattr(importlib.import_module(match[1]), match[2])
+    except (ImportError, AttributeError) as error:
+        raise UserError(f"there is no class {text}: {error}") from error
+    if not isinstance(found, type) or found.__module__ != match[1]:
+        raise UserError(f"{text} is no class of tasks or models")
+    return found

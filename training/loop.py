@@ -1,0 +1,174 @@
+"""The one training loop. It knows no task and no model.
+
+A run is a function of its config: batch i depends on (seed, i), the randomness of a
+step on (seed, step), and a checkpoint holds everything else. So a run that was stopped
+anywhere, in whatever way, goes on to the same parameters bit for bit.
+"""
+
+import contextlib
+import dataclasses
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from ml_collections import ConfigDict
+
+from errors import UserError
+from training import configuration, runtime
+from training.checkpoints import Checkpoints
+from training.metrics import Log
+from training.parallel import Layout
+from training.task import Task
+
+_AHEAD = 4  # batches made and sent to the devices before they are needed
+
+
+def train(config: ConfigDict, workdir: Path) -> int:
+    """Trains a config's task in a run directory, from its last checkpoint on.
+
+    Args:
+        config: see `configs/`.
+        workdir: the run directory: new, or of a run of the same config.
+
+    Returns:
+        0 when the last step is done, or 128 and the number of the signal that asked to
+        stop; the state is saved either way.
+
+    Raises:
+        UserError: for a config that does not fit together or is not the one of
+            `workdir`, or when the loss or the parameters are no longer finite.
+    """
+    configuration.check(config)
+    task = config.task(config)
+    layout = Layout(config.mesh, config.parallel)
+    configuration.record(config, workdir)
+    runtime.record_environment(workdir)
+    task.prepare(workdir, training=True)
+    with (
+        runtime.StopSignal() as stop,
+        Checkpoints(workdir, config.checkpoints.keep) as checkpoints,
+    ):
+        start = max(checkpoints.steps(), default=0)
+        with contextlib.closing(Log(workdir, start, config.train_steps)) as log:
+            run = _Run(config, workdir, task, layout, checkpoints, log, stop)
+            try:
+                run.steps(start)
+            except FloatingPointError as error:
+                checkpoints.wait()
+                good = checkpoints.steps()
+                raise UserError(
+                    f"{error}, training stopped; the last good checkpoint in {workdir} "
+                    f"is {f'step {good[-1]}' if good else 'none'}. A lower "
+                    "config.optimizer.learning_rate or clipping may help"
+                ) from error
+            checkpoints.wait()
+            if stop.received:
+                step = checkpoints.steps()[-1]
+                log.say(f"stopped, saved at step {step}: the same command goes on")
+                return 128 + stop.received
+            run.figures()
+    return 0
+
+
+@dataclasses.dataclass
+class _Run:
+    """What the steps of a run share."""
+
+    config: ConfigDict
+    workdir: Path
+    task: Task
+    layout: Layout
+    checkpoints: Checkpoints
+    log: Log
+    stop: runtime.StopSignal
+
+    def __post_init__(self):
+        self.init_rng, self.rng = jax.random.split(jax.random.key(self.config.seed))
+        self.like = self.layout.abstract(self.task.init_state, self.init_rng)
+
+    def steps(self, start: int) -> None:
+        """Does the steps after `start`, up to the last one or a signal to stop."""
+        config, log, total = self.config, self.log, self.config.train_steps
+        if start >= total:
+            return
+        if start:
+            log.say(f"going on from step {start} of {total}")
+        with log.paused():
+            if start:
+                state = self.checkpoints.restore(start, self.like)
+            else:
+                state = self.layout.init(self.task.init_state, self.init_rng, self.like)
+            jax.block_until_ready(state)
+            source = self.task.train_data()
+        train_step = self.layout.compile(self.task.train_step, self.like)
+        compiled = set()
+        batches = prefetch(lambda i: self.layout.put(source[i]), start, total)
+        with contextlib.closing(batches):
+            for step, batch in enumerate(batches, start + 1):
+                shape = tuple(x.shape for x in jax.tree.leaves(batch))
+                if shape in compiled:
+                    state, metrics = train_step(state, batch, self.rng)
+                else:
+                    with log.paused():  # XLA compiles once for each shape
+                        state, metrics = train_step(state, batch, self.rng)
+                    compiled.add(shape)
+                log.add(step, metrics)
+                if step % config.log_every == 0 or step == total:
+                    log.train_row(step)
+                evaluates = step % config.eval_every == 0 or step == total
+                stops = self.stop.received is not None
+                if evaluates or stops or step % config.save_every == 0:
+                    with log.paused():
+                        self.save(step, state, evaluates)
+                if stops:
+                    return
+
+    def save(self, step: int, state: Any, evaluates: bool) -> None:
+        """Saves a state that is sound, with its score if it is to be evaluated."""
+        if not _all_finite(state.params):  # which a finite loss does not promise
+            raise FloatingPointError(f"parameters are not finite after step {step}")
+        score = None
+        if evaluates:
+            scores = self.task.evaluate(state, "validation")
+            self.log.evaluation(step, "validation", scores)
+            name, direction = self.task.metric
+            score = scores[name] if direction == "max" else -scores[name]
+        self.checkpoints.save(step, state, score)
+
+    def figures(self) -> None:
+        """Draws the figures of the last and the best state, where they are missing."""
+        last, best = self.checkpoints.steps()[-1], self.checkpoints.best()
+        for step in {last, best} - {None}:
+            folder = self.workdir / "figures" / f"step_{step}"
+            if folder.exists():
+                continue
+            unfinished = folder.with_name(f".{folder.name}")
+            unfinished.mkdir(parents=True, exist_ok=True)
+            state = self.checkpoints.restore(step, self.like)
+            paths = self.task.figures(state, unfinished)
+            unfinished.rename(folder)  # it appears when all are drawn
+            paths = [folder / path.relative_to(unfinished) for path in paths]
+            self.log.images(step, paths)
+        self.log.say(f"done: step {last}, best at step {best}, in {self.workdir}")
+
+
+@jax.jit
+def _all_finite(tree: Any) -> jax.Array:
+    return jnp.stack([jnp.isfinite(x).all() for x in jax.tree.leaves(tree)]).all()
+
+
+def prefetch(get: Callable[[int], Any], start: int, stop: int) -> Iterator[Any]:
+    """Yields get(start), ..., get(stop - 1), each made in a thread ahead of its use."""
+    with ThreadPoolExecutor(1) as pool:
+        waiting = deque(
+            pool.submit(get, i) for i in range(start, min(start + _AHEAD, stop))
+        )
+        for following in range(start + _AHEAD, stop + _AHEAD):
+            batch = waiting.popleft().result()
+            if following < stop:
+                waiting.append(pool.submit(get, following))
+            yield batch

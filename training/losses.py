@@ -1,0 +1,54 @@
+"""Losses over a vocabulary, as (sum, count).
+
+Axes: `...` any batch, W vocabulary.
+"""
+
+import jax
+import jax.numpy as jnp
+
+
+def smoothed_cross_entropy(
+    logits: jax.Array, targets: jax.Array, smoothing: float, weights: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Cross-entropy to q = (1 - smoothing) one_hot(target) + smoothing / W.
+
+    Label smoothing of Szegedy et al. (2016), section 7, as used by Vaswani et al.
+    (2017), section 5.4. The smallest value is the entropy of q, not 0. The gradient,
+    softmax(logits) - q, is written by hand: one pass over the logits each way, where
+    differentiating a `log_softmax` keeps and walks several arrays of their size.
+
+    Args:
+        logits: [..., W] float32.
+        targets: [...] int32 in [0, W).
+        smoothing: in [0, 1).
+        weights: [...] float32, 0 where a position does not count.
+
+    Returns:
+        The weighted sum over all positions and the sum of the weights, two scalars.
+    """
+    loss = _cross_entropy(logits, targets, smoothing)
+    return jnp.sum(loss * weights), jnp.sum(weights)
+
+
+@jax.custom_vjp
+def _cross_entropy(logits, targets, smoothing):
+    return _forward(logits, targets, smoothing)[0]
+
+
+def _forward(logits, targets, smoothing):
+    log_normaliser = jax.nn.logsumexp(logits, axis=-1)
+    chosen = jnp.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]
+    expected = (1 - smoothing) * chosen + smoothing * logits.mean(-1)
+    return log_normaliser - expected, (logits, log_normaliser, targets, smoothing)
+
+
+def _backward(residuals, gradient):
+    logits, log_normaliser, targets, smoothing = residuals
+    width = logits.shape[-1]
+    is_target = jnp.arange(width) == targets[..., None]
+    smoothed = jnp.where(is_target, 1 - smoothing, 0) + smoothing / width
+    softmax = jnp.exp(logits - log_normaliser[..., None])
+    return (softmax - smoothed) * gradient[..., None], None, None
+
+
+_cross_entropy.defvjp(_forward, _backward)

@@ -1,0 +1,166 @@
+"""One step on one device or many: `jit` over a mesh, or `pmap`.
+
+Under `jit` the batch is cut over the axes "data" and "fsdp" of a mesh, and every leaf
+of the state (parameters and optimizer moments alike) over "fsdp" where one of its axes
+divides; XLA adds the communication. Under `pmap` each device holds the whole state and
+its own rows, and sums cross devices in `total`. Either way the state has the same
+shapes, so a checkpoint does not know how it was trained.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+from ml_collections import ConfigDict
+
+from errors import UserError
+
+_DATA, _FSDP = "data", "fsdp"
+_summed_over: list[str] = []  # the axis that `total` sums over, while pmap traces
+
+
+def total(tree: Any) -> Any:
+    """Sums each leaf over the devices.
+
+    Under `jit` an array is already the whole batch's, and this changes nothing.
+    """
+    return jax.lax.psum(tree, _summed_over[-1]) if _summed_over else tree
+
+
+@contextlib.contextmanager
+def _summing(axis: str) -> Iterator[None]:
+    _summed_over.append(axis)
+    try:
+        yield
+    finally:
+        _summed_over.pop()
+
+
+def make_mesh(config: ConfigDict) -> Mesh:
+    """Returns the mesh of `config.mesh`: `data` x `fsdp` devices, -1 for the rest.
+
+    Raises:
+        UserError: if the devices cannot be arranged so.
+    """
+    devices, data, fsdp = jax.device_count(), config.data, config.fsdp
+    if data == -1 and fsdp > 0:
+        data = devices // fsdp
+    elif fsdp == -1 and data > 0:
+        fsdp = devices // data
+    if data < 1 or fsdp < 1 or data * fsdp != devices:
+        raise UserError(
+            f"config.mesh: data={config.data} times fsdp={config.fsdp} does not make "
+            f"the {devices} devices there are (-1 takes the rest)"
+        )
+    return jax.make_mesh((data, fsdp), (_DATA, _FSDP), axis_types=(AxisType.Auto,) * 2)
+
+
+class Layout:
+    """Where the state and the batches of a run lie, and how its step is compiled."""
+
+    def __init__(self, mesh: ConfigDict, parallel: str):
+        """Takes `config.mesh` and `config.parallel`.
+
+        Raises:
+            UserError: for devices that cannot be arranged so, or an unknown `parallel`.
+        """
+        self.mesh = make_mesh(mesh)
+        self.pmap = parallel == "pmap"
+        if parallel not in ("jit", "pmap"):
+            raise UserError(f"config.parallel={parallel} is unknown: take jit or pmap")
+        if self.pmap and self.mesh.shape[_FSDP] > 1:
+            raise UserError("config.parallel=pmap needs config.mesh.fsdp=1")
+        if self.pmap and jax.process_count() > 1:
+            raise UserError("config.parallel=pmap runs on one host: take jit")
+        self._replicated = NamedSharding(self.mesh, PartitionSpec())
+        self._rows = NamedSharding(self.mesh, PartitionSpec((_DATA, _FSDP)))
+
+    def abstract(self, init: Callable[[jax.Array], Any], rng: jax.Array) -> Any:
+        """Returns the shapes of `init(rng)` with their places, without computing it."""
+        return jax.tree.map(
+            lambda x: jax.ShapeDtypeStruct(
+                x.shape, x.dtype, sharding=self._place(x.shape)
+            ),
+            jax.eval_shape(init, rng),
+        )
+
+    def init(self, init: Callable[[jax.Array], Any], rng: jax.Array, like: Any) -> Any:
+        """Returns `init(rng)`, each leaf made where `like` (see `abstract`) has it."""
+        return jax.jit(init, out_shardings=_shardings(like))(rng)
+
+    def put(self, batch: Any) -> Any:
+        """Moves a host's batch (a pytree with rows first) to the devices.
+
+        Every host has the whole batch and sends the rows of its own devices.
+
+        Raises:
+            UserError: if the rows do not divide over the devices.
+        """
+        devices = self.mesh.size
+        for leaf in jax.tree.leaves(batch):
+            if len(leaf) % devices:
+                raise UserError(
+                    f"a batch of {len(leaf)} rows does not divide over {devices} "
+                    "devices: choose rows as a multiple, or fewer devices"
+                )
+        if self.pmap:
+            batch = jax.tree.map(lambda x: x.reshape(devices, -1, *x.shape[1:]), batch)
+        if jax.process_count() > 1:
+            return jax.tree.map(
+                lambda x: jax.make_array_from_callback(
+                    x.shape, self._rows, lambda index: x[index]
+                ),
+                batch,
+            )
+        return jax.device_put(batch, self._rows)
+
+    def compile(self, step: Callable[..., Any], like: Any) -> Callable[..., Any]:
+        """Returns `step(state, batch, rng) -> (state, metrics)` for these devices.
+
+        The state's memory is reused. `rng` is the run's own: each step folds its number
+        in, and under `pmap` the device's, too.
+
+        Args:
+            step: a task's `train_step`.
+            like: the state's shapes and places, from `abstract`.
+        """
+
+        def one(state, batch, rng):
+            return step(state, batch, jax.random.fold_in(rng, state.step))
+
+        def each(state, batch, rng):
+            with _summing(_DATA):
+                rng = jax.random.fold_in(rng, jax.lax.axis_index(_DATA))
+                return one(state, batch, rng)
+
+        if self.pmap:
+            return jax.pmap(
+                each,
+                _DATA,
+                in_axes=(None, 0, None),
+                out_axes=None,
+                donate_argnums=0,
+                devices=list(self.mesh.devices.flat),
+            )
+        return jax.jit(
+            one,
+            donate_argnums=0,
+            out_shardings=(_shardings(like), self._replicated),
+        )
+
+    def _place(self, shape: tuple[int, ...]) -> NamedSharding:
+        """Cuts the largest axis that divides over "fsdp"; none fits: replicates."""
+        parts = self.mesh.shape[_FSDP]
+        sizes = [n if n % parts == 0 else 0 for n in shape]
+        if parts == 1 or not any(sizes):
+            return self._replicated
+        spec: list[str | None] = [None] * len(shape)
+        spec[int(np.argmax(sizes))] = _FSDP
+        return NamedSharding(self.mesh, PartitionSpec(*spec))
+
+
+def _shardings(like: Any) -> Any:
+    return jax.tree.map(lambda x: x.sharding, like)

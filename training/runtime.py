@@ -1,0 +1,225 @@
+"""The process around a run: errors, flags, memory, compilation cache, environment.
+
+Nothing here imports jax before it must: `--help` and a mistyped flag answer at once,
+and `tune_memory` starts Python again before anything slow is imported.
+"""
+
+import glob
+import json
+import os
+import platform
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from absl import app, flags, logging
+
+from errors import UserError
+
+_HELP = ("--help", "-help", "-h", "-?", "--h")
+_MALLOC = {
+    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
+    "MALLOC_MMAP_THRESHOLD_": str(2**32),
+    "MALLOC_TRIM_THRESHOLD_": str(2**33),
+    "MALLOC_TOP_PAD_": str(2**28),
+}
+
+
+def run(main: Callable[[list[str]], int | None]) -> None:
+    """Runs an entry point: a user's mistake gets one line and exit status 1.
+
+    Flags are parsed first. `--config.FIELD=VALUE` is taken for a config's override
+    where the entry point has a `--config` flag.
+
+    Args:
+        main: called with the overrides, as ["FIELD=VALUE", ...].
+    """
+
+    def parse(argv: list[str]) -> list[str]:
+        if any(arg in _HELP for arg in argv[1:]):
+            print(
+                f"{sys.modules['__main__'].__doc__}\n{flags.FLAGS.main_module_help()}"
+            )
+            sys.exit(0)
+        try:
+            rest, overrides = _split(argv)
+            stray = flags.FLAGS(rest)[1:]
+            if stray:
+                raise UserError(f"{stray[0]} is no flag: see --help")
+        except (flags.Error, UserError) as error:
+            sys.exit(_fail(error))
+        if flags.FLAGS["verbosity"].using_default_value:
+            logging.set_verbosity(logging.WARNING)  # orbax tells every move at INFO
+        return overrides
+
+    def guarded(overrides: list[str]) -> int | None:
+        try:
+            return main(overrides)
+        except UserError as error:
+            return _fail(error)
+        except KeyboardInterrupt:
+            print("interrupted", file=sys.stderr)
+            return 128 + signal.SIGINT
+
+    app.run(guarded, flags_parser=parse)
+
+
+def _split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Parts the command line into absl's own and a config's overrides."""
+    if "config" not in flags.FLAGS:
+        return list(argv), []
+    rest, overrides, args = [], [], list(argv)
+    while args:
+        arg = args.pop(0)
+        name = arg.lstrip("-")
+        if not arg.startswith("-") or not name.startswith("config."):
+            rest.append(arg)
+            continue
+        if "=" not in name:
+            if not args or args[0].startswith("--"):
+                raise UserError(f"{arg} needs a value: {arg}=VALUE")
+            name += f"={args.pop(0)}"
+        overrides.append(name.removeprefix("config."))
+    return rest, overrides
+
+
+def _fail(error: Exception) -> int:
+    print(f"error: {error}", file=sys.stderr)
+    return 1
+
+
+class StopSignal:
+    """Notes SIGTERM and SIGINT, so that a loop can end at a step of its own.
+
+    A second signal acts at once. The number of the signal is in `received`.
+    """
+
+    def __init__(self):
+        """Waits for nothing yet."""
+        self.received: int | None = None
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> "StopSignal":
+        """Starts to listen (in a main thread; elsewhere there is nothing to hear)."""
+        try:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                self._before[number] = signal.signal(number, self._note)
+        except ValueError:
+            pass
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        """Gives the signals back."""
+        while self._before:
+            signal.signal(*self._before.popitem())
+
+    def _note(self, number: int, _frame: Any) -> None:
+        self.received = number
+        self.__exit__()
+
+
+def tune_memory(wanted: bool) -> None:
+    """Starts Python again with a malloc that keeps large buffers.
+
+    XLA's CPU backend asks for large fresh buffers at each step; the page faults cost up
+    to a fifth of its time. Only on Linux with glibc and without an accelerator; what
+    the environment sets already is left as it is.
+    """
+    missing = {k: v for k, v in _MALLOC.items() if k not in os.environ}
+    if not wanted or not missing or not _cpu_only():
+        return
+    if platform.libc_ver()[0] != "glibc":
+        return
+    print(
+        "memory: starting again with glibc's malloc set to keep large buffers "
+        "(--tune_memory=false leaves it)",
+        file=sys.stderr,
+        flush=True,
+    )
+    command = [sys.executable, *sys.orig_argv[1:]]
+    os.execve(sys.executable, command, {**os.environ, **missing})
+
+
+def _cpu_only() -> bool:
+    platforms = os.environ.get("JAX_PLATFORMS", "")
+    devices = ("/dev/nvidia[0-9]*", "/dev/accel*", "/dev/kfd", "/dev/vfio/[0-9]*")
+    return platforms == "cpu" or (
+        not platforms and not any(glob.glob(pattern) for pattern in devices)
+    )
+
+
+def cache_folder() -> Path:
+    """Returns where downloads and compiled programs are kept between runs."""
+    if folder := os.environ.get("ATTENTION_DATA"):
+        return Path(folder)
+    return Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / (
+        "attention-jax"
+    )
+
+
+def start() -> None:
+    """Sets jax up: the compilation cache, and the other hosts where there are any.
+
+    A host of several finds the others by `JAX_COORDINATOR_ADDRESS`,
+    `JAX_NUM_PROCESSES` and `JAX_PROCESS_ID`.
+    """
+    import jax
+
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+        jax.config.update("jax_compilation_cache_dir", str(cache_folder() / "xla"))
+    if address := os.environ.get("JAX_COORDINATOR_ADDRESS"):
+        names = "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"
+        try:
+            number, index = (int(os.environ[name]) for name in names)
+        except (KeyError, ValueError) as error:
+            raise UserError(
+                f"JAX_COORDINATOR_ADDRESS is set, so {' and '.join(names)} must be "
+                "whole numbers"
+            ) from error
+        jax.distributed.initialize(address, number, index, heartbeat_timeout_seconds=10)
+
+
+def environment() -> dict[str, Any]:
+    """Returns versions, devices and the commit, as a run records them."""
+    import jax
+
+    names = (
+        "jax jaxlib flax optax orbax-checkpoint ml_collections numpy sentencepiece "
+        "sacrebleu"
+    )
+    versions = {"python": platform.python_version()}
+    for name in names.split():
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return {
+        "versions": versions,
+        "platform": platform.platform(),
+        "cpus": os.cpu_count(),
+        "devices": [device.device_kind for device in jax.devices()],
+        "backend": jax.default_backend(),
+        "commit": _git("rev-parse", "HEAD"),
+        "changed": _git("status", "--porcelain", "--untracked-files=no").splitlines(),
+    }
+
+
+def record_environment(workdir: Path) -> None:
+    """Writes `environment.json` into a run directory."""
+    text = json.dumps(environment(), indent=2)
+    (workdir / "environment.json").write_text(text + "\n")
+
+
+def _git(*command: str) -> str:
+    folder = Path(__file__).parent
+    try:
+        done = subprocess.run(
+            ["git", *command], cwd=folder, capture_output=True, text=True, timeout=10
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
