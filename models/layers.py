@@ -1,0 +1,363 @@
+"""Layers that two or more models share: products, norms, dropout, scores, heads.
+
+Axes: B batch, H heads, Q queries, K keys, D width of a head, C width of the model,
+T any sequence, L length of a cache, R hypotheses that share one source.
+"""
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from attention.core import Attention, attend, masked_softmax
+from attention.relative import relative_scores, relative_values
+from attention.scores import SCORES
+
+_glorot = nn.initializers.xavier_uniform()
+
+
+def dropout(x: jax.Array, rate: float, rng: jax.Array) -> jax.Array:
+    """Sets a share `rate` of the elements to 0 and scales the others up to match.
+
+    Draws one random byte an element, a quarter of the random bits of a float mask
+    (drawing them is a fifth of a training step on a CPU). The rate is therefore
+    rounded to a multiple of 1/256, and the scale is exact for the rounded rate.
+
+    Args:
+        x: [..., C].
+        rate: in [0, 1).
+        rng: typed PRNG key.
+
+    Returns:
+        [..., C] in the dtype of `x`, equal to `x` in expectation.
+
+    Raises:
+        ValueError: if `rate` is not in [0, 1).
+    """
+    if not 0 <= rate < 1:
+        raise ValueError(f"dropout: rate is {rate}, must be at least 0 and below 1")
+    keep = 256 - round(256 * rate)
+    if keep == 256:
+        return x
+    *batch, width = x.shape
+    words = jax.random.bits(rng, (*batch, -(-width // 4)), jnp.uint32)
+    random_bytes = jax.lax.bitcast_convert_type(words, jnp.uint8).reshape(*batch, -1)
+    kept = random_bytes[..., :width] < keep
+    return jnp.where(kept, x * jnp.asarray(256 / keep, x.dtype), 0)
+
+
+class Dropout(nn.Module):
+    """`dropout` as a layer; draws from the stream "dropout"."""
+
+    rate: float
+
+    @nn.compact
+    def __call__(self, x: jax.Array, *, train: bool) -> jax.Array:
+        if not train or self.rate == 0:
+            return x
+        return dropout(x, self.rate, self.make_rng("dropout"))
+
+
+@jax.custom_vjp
+def linear(x: jax.Array, kernel: jax.Array) -> jax.Array:
+    """Product x W; its gradient transposes the smaller of its two factors.
+
+    Products on a CPU read row-major factors, so a transposed one is copied first; the
+    automatic gradient x^T g copies x even where it is the wider one.
+
+    Args:
+        x: [..., C].
+        kernel: [C, F].
+
+    Returns:
+        [..., F] in the promoted dtype.
+    """
+    return x @ kernel
+
+
+def _linear_backward(residuals, gradient):
+    x, kernel = residuals
+    rows = x.reshape(-1, x.shape[-1])
+    gradient_rows = gradient.reshape(-1, gradient.shape[-1])
+    if rows.shape[1] <= gradient_rows.shape[1]:
+        kernel_gradient = rows.T @ gradient_rows
+    else:
+        # The barrier keeps XLA from turning this back into rows.T @ gradient_rows.
+        kernel_gradient = jax.lax.optimization_barrier(gradient_rows.T @ rows).T
+    return gradient @ kernel.T, kernel_gradient
+
+
+linear.defvjp(lambda x, kernel: (x @ kernel, (x, kernel)), _linear_backward)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(1, 2))
+def _split(x: jax.Array, parts: int, heads: int) -> tuple[jax.Array, ...]:
+    """[B, T, parts H D] to `parts` arrays [B, H, T, D]; the gradient concatenates.
+
+    The automatic gradient of the slices pads each to full size and adds them up.
+    """
+    x = x.reshape(*x.shape[:2], parts, heads, -1)
+    return tuple(jnp.swapaxes(x[:, :, i], 1, 2) for i in range(parts))
+
+
+def _split_backward(parts, heads, _, gradients):
+    rows = [jnp.swapaxes(g, 1, 2) for g in gradients]
+    return (jnp.concatenate([g.reshape(*g.shape[:2], -1) for g in rows], axis=-1),)
+
+
+_split.defvjp(lambda x, *shape: (_split(x, *shape), None), _split_backward)
+
+
+@jax.custom_vjp
+def layer_norm(x: jax.Array, scale: jax.Array, bias: jax.Array) -> jax.Array:
+    """LN(x) = scale (x - mean) / std + bias, Ba et al. (2016), eq. 4, on C.
+
+    With its gradient written out: fewer passes over [..., C] than the automatic one.
+
+    Args:
+        x: [..., C] float32.
+        scale: [C].
+        bias: [C].
+
+    Returns:
+        [..., C] float32.
+    """
+    return _layer_norm_forward(x, scale, bias)[0]
+
+
+def _layer_norm_forward(x, scale, bias):
+    mean = x.mean(-1, keepdims=True)
+    centred = x - mean
+    variance = jnp.square(centred).mean(-1, keepdims=True)
+    inverse = jax.lax.rsqrt(variance + 1e-6)
+    return centred * inverse * scale + bias, (x, mean, inverse, scale)
+
+
+def _layer_norm_backward(residuals, gradient):
+    x, mean, inverse, scale = residuals
+    normed = (x - mean) * inverse
+    scaled = gradient * scale
+    along = (scaled * normed).mean(-1, keepdims=True)
+    x_gradient = inverse * (scaled - scaled.mean(-1, keepdims=True) - normed * along)
+    batch = tuple(range(x.ndim - 1))
+    return x_gradient, (gradient * normed).sum(batch), gradient.sum(batch)
+
+
+layer_norm.defvjp(_layer_norm_forward, _layer_norm_backward)
+
+
+class LayerNorm(nn.Module):
+    """`layer_norm` with its scale and bias; float32 whatever comes in."""
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        scale = self.param("scale", nn.initializers.ones, x.shape[-1:])
+        bias = self.param("bias", nn.initializers.zeros, x.shape[-1:])
+        return layer_norm(x.astype(jnp.float32), scale, bias)
+
+
+class Dense(nn.Module):
+    """x W + b by `linear`, in `dtype`."""
+
+    features: int
+    dtype: jnp.dtype = jnp.float32
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        kernel = self.param("kernel", _glorot, (x.shape[-1], self.features))
+        bias = self.param("bias", nn.initializers.zeros, (self.features,))
+        product = linear(x.astype(self.dtype), kernel.astype(self.dtype))
+        return product + bias.astype(self.dtype)
+
+
+class Score(nn.Module):
+    """A row of `attention.scores.SCORES` with the parameters that it names.
+
+    Attributes:
+        row: a key of `SCORES`.
+        heads: leading axes of every parameter: (H,) for a score of its own per head.
+        hidden: A, width inside the additive score.
+        max_length: L, the longest source that the location score tells apart.
+    """
+
+    row: str
+    heads: Sequence[int] = ()
+    hidden: int = 0
+    max_length: int = 0
+
+    @nn.compact
+    def __call__(self, query: jax.Array, key: jax.Array) -> jax.Array:
+        sizes = {"A": self.hidden, "L": self.max_length}
+        sizes |= {"D": query.shape[-1], "E": key.shape[-1]}
+        score = SCORES[self.row]
+        parameters = {
+            name: self.param(
+                name, _score_init, (*self.heads, *(sizes[a] for a in axes))
+            ).astype(query.dtype)
+            for name, axes in score.parameters.items()
+        }
+        return score(query, key, **parameters)
+
+
+def _score_init(rng: jax.Array, shape: Sequence[int]) -> jax.Array:
+    """Glorot for the last two axes, whatever axes lead."""
+    limit = math.sqrt(6 / sum(shape[-2:])) if shape else 1.0
+    return jax.random.uniform(rng, shape, minval=-limit, maxval=limit)
+
+
+class Cache(NamedTuple):
+    """Keys and values of the steps so far, [R, B, H, L, D] each."""
+
+    key: jax.Array
+    value: jax.Array
+
+
+class MultiHeadAttention(nn.Module):
+    """MultiHead(Q, K, V) of Vaswani et al. (2017), section 3.2.2, with any score.
+
+    Projections have no bias, as in the paper's equations. With `max_distance`, the
+    relative positions of Shaw et al. (2018) are added, a table a head for the keys and
+    one for the values. The weights of a pass are sown into the collection "attention".
+
+    Attributes:
+        features: C; a multiple of `heads`.
+        heads: H.
+        score: a key of `attention.scores.SCORES`.
+        score_hidden: A of the additive score.
+        max_length: L of the location score.
+        max_distance: k of Shaw et al.; None for no relative positions.
+        dtype: of the products; the softmax and the parameters stay float32.
+    """
+
+    features: int
+    heads: int
+    score: str = "scaled_dot"
+    score_hidden: int = 0
+    max_length: int = 0
+    max_distance: int | None = None
+    dtype: jnp.dtype = jnp.float32
+
+    def setup(self):
+        square = (self.features, self.features)
+        self.query = self.param("query", _glorot, square)
+        self.key = self.param("key", _glorot, square)
+        self.value = self.param("value", _glorot, square)
+        self.out = self.param("out", _glorot, square)
+        self.scores = Score(
+            self.score, (self.heads,), self.score_hidden, self.max_length
+        )
+        if self.max_distance is not None:
+            width = self.features // self.heads
+            tables = (self.heads, 2 * self.max_distance + 1, width)
+            self.relative_key = self.param("relative_key", _score_init, tables)
+            self.relative_value = self.param("relative_value", _score_init, tables)
+
+    def __call__(self, x: jax.Array, mask: jax.Array | None) -> jax.Array:
+        """Self-attention over a whole sequence.
+
+        Args:
+            x: [B, T, C].
+            mask: bool, broadcasts to [B, H, T, T]; True = may attend.
+
+        Returns:
+            [B, T, C].
+        """
+        query, key, value = self._project(x, self.query, self.key, self.value)
+        scores = self.scores(query, key)
+        if self.max_distance is not None:
+            table = self.relative_key.astype(query.dtype)
+            scale = query.shape[-1] ** -0.5
+            scores += scale * relative_scores(query, table, key.shape[-2])
+        attention = attend(scores, value, mask=mask)
+        self.sow("attention", "weights", attention.weights)
+        context = attention.context
+        if self.max_distance is not None:
+            table = self.relative_value.astype(query.dtype)
+            context += relative_values(attention.weights, table)
+        return self._merge(context)
+
+    def project_memory(self, memory: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Keys and values [B, H, K, D] of a memory [B, K, C]: once a source."""
+        return self._project(memory, self.key, self.value)
+
+    def read(
+        self, x: jax.Array, key: jax.Array, value: jax.Array, mask: jax.Array | None
+    ) -> Attention:
+        """Cross-attention of x [B, Q, C] to a memory from `project_memory`.
+
+        Returns:
+            Context [B, Q, C] and weights [B, H, Q, K].
+        """
+        (query,) = self._project(x, self.query)
+        attention = attend(self.scores(query, key), value, mask=mask)
+        self.sow("attention", "weights", attention.weights)
+        return attention._replace(context=self._merge(attention.context))
+
+    def start(self, batch: int, rows: int, length: int) -> Cache:
+        """An empty cache for `rows` hypotheses a source of at most `length` steps."""
+        width = self.features // self.heads
+        empty = jnp.zeros((rows, batch, self.heads, length, width), self.dtype)
+        return Cache(empty, empty)
+
+    def step(
+        self, x: jax.Array, cache: Cache, time: jax.Array, path: jax.Array
+    ) -> tuple[jax.Array, Cache]:
+        """One step of causal self-attention for R hypotheses a source.
+
+        Each row attends to the entries on its own path through the rows of the cache,
+        so that following a beam moves no keys and no values.
+
+        Args:
+            x: [B, R, C], the inputs at step `time`.
+            cache: [R, B, H, L, D] keys and values of the steps before.
+            time: int scalar, from 0.
+            path: [B, R, L, R] bool; True where a row's step went through that row.
+
+        Returns:
+            [B, R, C], and the cache with this step in it.
+        """
+        query, key, value = self._project(x, self.query, self.key, self.value)
+        cache = Cache(
+            *(
+                jax.lax.dynamic_update_slice_in_dim(
+                    old, jnp.moveaxis(new, 2, 0)[:, :, :, None], time, axis=3
+                )
+                for old, new in zip(cache, (key, value), strict=True)
+            )
+        )
+        scores = self.scores(query, cache.key)  # [R, B, H, R, L]
+        scores = jnp.broadcast_to(scores, (x.shape[1], *scores.shape[-4:]))
+        scores = jnp.moveaxis(scores, 0, -1)  # [B, H, R, L, R]
+        if self.max_distance is not None:
+            # Every row is the same step: rows are a batch axis, and Q is 1.
+            table = self.relative_key.astype(query.dtype)[:, None]
+            relative = relative_scores(
+                query[..., None, :], table, scores.shape[-2], time
+            )
+            scale = query.shape[-1] ** -0.5
+            scores += scale * jnp.swapaxes(relative, -1, -2)  # [B, H, R, L, 1]
+        *batch, length, rows = scores.shape
+        mask = path[:, None].reshape(path.shape[0], 1, rows, -1)
+        weights = masked_softmax(scores.reshape(*batch, -1), mask)
+        weights = weights.reshape(*batch, length, rows)
+        context = jnp.einsum("bhrlp,pbhld->bhrd", weights, cache.value)
+        if self.max_distance is not None:
+            table = self.relative_value.astype(query.dtype)[:, None]
+            by_time = weights.sum(-1)[..., None, :]  # [B, H, R, 1, L]
+            context += relative_values(by_time, table, time)[..., 0, :]
+        return self._merge(context), cache
+
+    def _project(self, x: jax.Array, *kernels: jax.Array) -> tuple[jax.Array, ...]:
+        """[B, T, C] to one [B, H, T, D] a kernel, all in one product."""
+        kernel = jnp.concatenate(kernels, axis=-1).astype(self.dtype)
+        return _split(linear(x.astype(self.dtype), kernel), len(kernels), self.heads)
+
+    def _merge(self, context: jax.Array) -> jax.Array:
+        """[B, H, Q, D] to [B, Q, C] through W^O."""
+        context = jnp.swapaxes(context, 1, 2)
+        context = context.reshape(*context.shape[:2], -1)
+        return linear(context.astype(self.dtype), self.out.astype(self.dtype))

@@ -1,0 +1,358 @@
+"""The Transformer of Vaswani et al. (2017), encoder and decoder, sections 3.1-3.4.
+
+Axes: B batch, S source positions, T target steps, C width of the model, H heads,
+W vocabulary, R hypotheses that share one source, L longest decoded length.
+
+As published: post-norm, sinusoidal positions, one embedding matrix for source, target
+and output times sqrt(C) at the inputs, dropout on the sums of embeddings and positions
+and on the output of each sub-layer, no biases in the attention projections. By field:
+pre-norm (with a norm behind each stack), learned positions, the relative positions of
+Shaw et al. (2018) in place of absolute ones, any score in any of the three attentions.
+
+What differs from the paper: the rate of dropout is rounded to a multiple of 1/256.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from attention.core import Attention
+from attention.masks import causal_mask, padding_mask, segment_mask
+from attention.positions import learned_positions, sinusoids
+from models.layers import Cache, Dense, Dropout, LayerNorm, MultiHeadAttention
+
+PAD, BOS, EOS = 0, 1, 2
+
+
+class Memory(NamedTuple):
+    """An encoded source, projected once for every decoder layer."""
+
+    keys: tuple[jax.Array, ...]  # a layer: [B, H, S, D]
+    values: tuple[jax.Array, ...]
+    mask: jax.Array  # [B, S] bool
+
+
+class Carry(NamedTuple):
+    """State of step-by-step decoding."""
+
+    time: jax.Array  # int scalar
+    path: jax.Array  # [B, R, L, R] bool: row r's step l went through row r'
+    caches: tuple[Cache, ...]
+
+    def take(self, parents: jax.Array) -> "Carry":
+        """Goes on from rows `parents` [B, R]: the paths follow, the caches stay."""
+        path = jnp.take_along_axis(self.path, parents[:, :, None, None], axis=1)
+        return self._replace(path=path)
+
+
+class FeedForward(nn.Module):
+    """FFN(x) = max(0, x W_1 + b_1) W_2 + b_2: Vaswani et al. (2017), eq. 2."""
+
+    hidden: int
+    dtype: jnp.dtype
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        hidden = nn.relu(Dense(self.hidden, self.dtype, name="in")(x))
+        return Dense(x.shape[-1], self.dtype, name="out")(hidden)
+
+
+class Residual(nn.Module):
+    """Dropout, sum and norm around a sub-layer: LN(x + Dropout(f(x))) if post-norm."""
+
+    norm: str
+    rate: float
+
+    def setup(self):
+        self.layer_norm = LayerNorm()
+        self.dropout = Dropout(self.rate)
+
+    def __call__(self, x, sublayer, *, train):
+        """[B, T, C] and a function of it to [B, T, C]."""
+        if self.norm == "pre":
+            return x + self.dropout(sublayer(self.layer_norm(x)), train=train)
+        return self.layer_norm(x + self.dropout(sublayer(x), train=train))
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention and feed-forward."""
+
+    attention: dict
+    d_ff: int
+    norm: str
+    rate: float
+
+    def setup(self):
+        self.self_attention = MultiHeadAttention(**self.attention)
+        self.feed_forward = FeedForward(self.d_ff, self.attention["dtype"])
+        self.residuals = [Residual(self.norm, self.rate) for _ in range(2)]
+
+    def __call__(self, x, mask, *, train):
+        """[B, S, C] to [B, S, C]; mask broadcasts to [B, H, S, S]."""
+        attention, feed_forward = self.residuals
+        x = attention(x, lambda y: self.self_attention(y, mask), train=train)
+        return feed_forward(x, self.feed_forward, train=train)
+
+
+class DecoderLayer(nn.Module):
+    """Causal self-attention, cross-attention and feed-forward."""
+
+    attention: dict
+    cross: dict
+    d_ff: int
+    norm: str
+    rate: float
+
+    def setup(self):
+        self.self_attention = MultiHeadAttention(**self.attention)
+        self.cross_attention = MultiHeadAttention(**self.cross)
+        self.feed_forward = FeedForward(self.d_ff, self.attention["dtype"])
+        self.residuals = [Residual(self.norm, self.rate) for _ in range(3)]
+
+    def __call__(self, x, causal, key, value, mask, *, train):
+        """[B, T, C] to [B, T, C], with the memory of this layer."""
+        return self._layer(
+            x, lambda y: self.self_attention(y, causal), key, value, mask, train
+        ).context
+
+    def step(self, x, cache, time, path, key, value, mask):
+        """[B, R, C] to Attention([B, R, C], cross weights [B, H, R, S]) and cache."""
+
+        def self_attention(y):
+            nonlocal cache
+            y, cache = self.self_attention.step(y, cache, time, path)
+            return y
+
+        return self._layer(x, self_attention, key, value, mask, False), cache
+
+    def _layer(self, x, self_attention, key, value, mask, train) -> Attention:
+        first, second, third = self.residuals
+        weights = None
+
+        def cross_attention(y):
+            nonlocal weights
+            y, weights = self.cross_attention.read(y, key, value, mask)
+            return y
+
+        x = first(x, self_attention, train=train)
+        x = second(x, cross_attention, train=train)
+        return Attention(third(x, self.feed_forward, train=train), weights)
+
+
+class Transformer(nn.Module):
+    """Encoder-decoder; see the module's docstring.
+
+    Batches are dicts of int32 `source` [B, S] and `target` [B, T], ids 0 = padding,
+    1 = start, 2 = end; both end in 2, and the start is added here. A row may hold
+    several sentences, each with its end: sentence i of the target sees sentence i of
+    the source and nothing else, and positions start anew.
+
+    Attributes:
+        vocab_size: W, of the joint vocabulary.
+        d_model: C; a multiple of `heads`, and even with sinusoidal positions.
+        heads: H.
+        encoder_layers, decoder_layers: N of the paper.
+        d_ff: hidden width of the feed-forward blocks.
+        dropout: P_drop.
+        norm: "post" as published, or "pre".
+        positions: "sinusoidal", "learned" or "relative".
+        max_distance: k, the clipping distance of relative positions.
+        max_length: longest sequence of learned positions and of the location score.
+        encoder_score, decoder_score, cross_score: keys of `attention.scores.SCORES`.
+        score_hidden: A of the additive score.
+        share_embeddings: one matrix for source, target and output.
+        dtype: of the products; parameters, softmax, norms and loss stay float32.
+    """
+
+    vocab_size: int
+    d_model: int
+    heads: int
+    encoder_layers: int
+    decoder_layers: int
+    d_ff: int
+    dropout: float
+    norm: str
+    positions: str
+    max_distance: int
+    max_length: int
+    encoder_score: str
+    decoder_score: str
+    cross_score: str
+    score_hidden: int
+    share_embeddings: bool
+    dtype: str
+
+    def setup(self):
+        init = nn.initializers.normal(self.d_model**-0.5)
+        names = ("embedding",)
+        if not self.share_embeddings:
+            names = ("source_embedding", "target_embedding", "output_embedding")
+        shape = (self.vocab_size, self.d_model)
+        tables = [self.param(name, init, shape) for name in names]
+        # Source, target, output.
+        self.tables = tables * 3 if self.share_embeddings else tables
+        if self.positions == "learned":
+            self.position_tables = [
+                self.param(f"{side}_positions", init, (self.max_length, self.d_model))
+                for side in ("source", "target")
+            ]
+        self.embedding_dropout = Dropout(self.dropout)
+
+        def attention(score, relative):
+            return dict(
+                features=self.d_model,
+                heads=self.heads,
+                score=score,
+                score_hidden=self.score_hidden,
+                max_length=self.max_length,
+                max_distance=self.max_distance if relative else None,
+                dtype=jnp.dtype(self.dtype),
+            )
+
+        relative = self.positions == "relative"
+        common = dict(d_ff=self.d_ff, norm=self.norm, rate=self.dropout)
+        self.encoder = [
+            EncoderLayer(attention(self.encoder_score, relative), **common)
+            for _ in range(self.encoder_layers)
+        ]
+        self.decoder = [
+            DecoderLayer(
+                attention(self.decoder_score, relative),
+                attention(self.cross_score, False),
+                **common,
+            )
+            for _ in range(self.decoder_layers)
+        ]
+        if self.norm == "pre":
+            self.encoder_norm = LayerNorm()
+            self.decoder_norm = LayerNorm()
+
+    def __call__(self, batch: dict[str, jax.Array], *, train: bool) -> jax.Array:
+        """Logits of every target token given those before it.
+
+        Args:
+            batch: `source` [B, S] and `target` [B, T] int32.
+            train: whether dropout is on (stream "dropout").
+
+        Returns:
+            [B, T, W] float32 logits; position t predicts `target[:, t]`.
+        """
+        source, target = batch["source"], batch["target"]
+        memory = self.encode(source, train=train)
+        sentence, position = _sentences(target)
+        previous = jnp.pad(target[:, :-1], ((0, 0), (1, 0)))
+        x = self._embed(jnp.where(position == 0, BOS, previous), position, side=1)
+        x = self.embedding_dropout(x, train=train)
+        # [B, 1, T, T] and [B, 1, T, S]
+        causal = causal_mask(target.shape[1], target.shape[1])
+        causal &= segment_mask(sentence, sentence)[:, None]
+        mask = segment_mask(sentence, _sentences(source)[0])[:, None]
+        for layer, key, value in zip(
+            self.decoder, memory.keys, memory.values, strict=True
+        ):
+            x = layer(x, causal, key, value, mask, train=train)
+        return self._logits(x)
+
+    def encode(self, source: jax.Array, *, train: bool = False) -> Memory:
+        """Encodes sources [B, S] of int32 ids, padded with 0."""
+        sentence, position = _sentences(source)
+        mask = segment_mask(sentence, sentence)[:, None]  # [B, 1, S, S]
+        x = self._embed(source, position, side=0)
+        x = self.embedding_dropout(x, train=train)
+        for layer in self.encoder:
+            x = layer(x, mask, train=train)
+        if self.norm == "pre":
+            x = self.encoder_norm(x)
+        projected = [layer.cross_attention.project_memory(x) for layer in self.decoder]
+        keys, values = zip(*projected, strict=True)
+        return Memory(keys, values, source != PAD)
+
+    def start(self, memory: Memory, rows: int, length: int) -> Carry:
+        """State before the first step of `rows` hypotheses of up to `length` tokens."""
+        batch = memory.mask.shape[0]
+        return Carry(
+            jnp.zeros((), jnp.int32),
+            jnp.zeros((batch, rows, length, rows), bool),
+            tuple(
+                layer.self_attention.start(batch, rows, length)
+                for layer in self.decoder
+            ),
+        )
+
+    def step(
+        self, carry: Carry, token: jax.Array, memory: Memory
+    ) -> tuple[Carry, jax.Array, Attention]:
+        """One decoding step; a whole pass gives the same logits.
+
+        Args:
+            carry: from `start` or the step before.
+            token: [B, R] int32, the last token of each hypothesis; first the start id.
+            memory: from `encode`; shared by the R hypotheses of a source.
+
+        Returns:
+            The next carry, logits [B, R, W] float32, and the cross-attention of the
+            last layer: context [B, R, C], weights [B, R, S], the mean of its heads.
+        """
+        rows = token.shape[1]
+        here = jnp.eye(rows, dtype=bool)[:, None]  # [R, 1, R]
+        path = jax.lax.dynamic_update_slice_in_dim(
+            carry.path,
+            jnp.broadcast_to(here, (token.shape[0], rows, 1, rows)),
+            carry.time,
+            axis=2,
+        )
+        x = self._embed(token, carry.time, side=1)
+        mask = padding_mask(memory.mask)[:, None]
+        caches, attention = [], None
+        for i, layer in enumerate(self.decoder):
+            attention, cache = layer.step(
+                x,
+                carry.caches[i],
+                carry.time,
+                path,
+                memory.keys[i],
+                memory.values[i],
+                mask,
+            )
+            x = attention.context
+            caches.append(cache)
+        carry = Carry(carry.time + 1, path, tuple(caches))
+        return carry, self._logits(x), Attention(x, attention.weights.mean(1))
+
+    def _embed(self, ids, position, *, side):
+        """[B, T] ids to [B, T, C] float32; side 0 is the source, 1 the target.
+
+        `position` is an array [B, T] below T, or one traced position for all.
+        """
+        x = self.tables[side][ids] * self.d_model**0.5
+        length, first = (ids.shape[1], 0) if position.ndim else (1, position)
+        if self.positions == "sinusoidal":
+            table = sinusoids(length, self.d_model, first)
+        elif self.positions == "learned":
+            length = min(length, self.max_length)
+            table = learned_positions(self.position_tables[side], length, first)
+        else:
+            return x
+        return x + (table[position] if position.ndim else table)
+
+    def _logits(self, x):
+        if self.norm == "pre":
+            x = self.decoder_norm(x)
+        dtype = jnp.dtype(self.dtype)
+        return jnp.einsum(
+            "btc,wc->btw",
+            x.astype(dtype),
+            self.tables[2].astype(dtype),
+            preferred_element_type=jnp.float32,
+        )
+
+
+def _sentences(ids: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Which sentence of its row each token is in (padding: -1), and where in it."""
+    index = jnp.arange(ids.shape[1])
+    ends = ids == EOS
+    first = jnp.pad(ends[:, :-1], ((0, 0), (1, 0)))
+    start = jax.lax.cummax(jnp.where(first, index, 0), axis=1)
+    return jnp.where(ids == PAD, -1, jnp.cumsum(first, axis=1)), index - start

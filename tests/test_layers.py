@@ -1,0 +1,89 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from models.layers import Score, dropout, layer_norm, linear
+
+BATCH, STEPS, WIDTH, WIDE = 3, 5, 7, 11
+
+
+@pytest.fixture
+def draw():
+    rng = np.random.default_rng(0)
+    return lambda *shape: rng.normal(size=shape).astype(np.float32)
+
+
+def gradients_of(function, *args):
+    return jax.grad(
+        lambda args: jnp.sum(jnp.sin(function(*args)))  # no constant gradient
+    )(args)
+
+
+@pytest.mark.parametrize("shape", [(WIDTH, WIDE), (WIDE, WIDTH)])
+def test_linear_has_the_gradient_of_the_product(draw, shape):
+    x, kernel = draw(BATCH, STEPS, shape[0]), draw(*shape)
+    np.testing.assert_allclose(linear(x, kernel), x @ kernel, atol=1e-6)
+    ours = gradients_of(linear, x, kernel)
+    plain = gradients_of(jnp.matmul, x, kernel)
+    for a, b in zip(ours, plain, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5)
+
+
+def test_layer_norm_equals_its_definition_and_has_its_gradient(draw):
+    x, scale, bias = 3 + 2 * draw(BATCH, STEPS, WIDTH), draw(WIDTH), draw(WIDTH)
+
+    def plain(x, scale, bias):
+        std = jnp.sqrt(jnp.var(x, -1, keepdims=True) + 1e-6)
+        return scale * (x - jnp.mean(x, -1, keepdims=True)) / std + bias
+
+    np.testing.assert_allclose(
+        layer_norm(x, scale, bias), plain(x, scale, bias), atol=1e-5
+    )
+    ours = gradients_of(layer_norm, x, scale, bias)
+    for a, b in zip(ours, gradients_of(plain, x, scale, bias), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5)
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.3, 0.5])
+def test_dropout_drops_its_share_and_keeps_the_mean(rate):
+    x = jnp.ones((307, 1009))
+    y = np.asarray(dropout(x, rate, jax.random.key(0)))
+    share = round(256 * rate) / 256
+    deviation = 5 * np.sqrt(share * (1 - share) / x.size)  # five standard errors
+    assert abs((y == 0).mean() - share) < deviation
+    assert abs(y.mean() - 1) < deviation / (1 - share)
+    assert len(np.unique(y)) == 2
+
+
+def test_dropout_masks_are_independent_between_neighbours():
+    y = np.asarray(dropout(jnp.ones((307, 1009)), 0.5, jax.random.key(0))) > 0
+    for lag in (1, 2, 3, 4, 5):
+        together = (y[:, lag:] & y[:, :-lag]).mean()
+        assert abs(together - 0.25) < 5 * 0.5 / np.sqrt(y.size)
+
+
+def test_dropout_of_rate_zero_is_the_identity_and_of_one_an_error():
+    x = jnp.ones((BATCH, WIDTH))
+    np.testing.assert_array_equal(dropout(x, 0.0, jax.random.key(0)), x)
+    with pytest.raises(ValueError, match=r"rate is 1\.0, must be at least 0"):
+        dropout(x, 1.0, jax.random.key(0))
+
+
+def test_a_score_has_parameters_of_its_own_for_each_head(draw):
+    query, key = draw(BATCH, 2, STEPS, WIDTH), draw(BATCH, 2, STEPS, WIDTH)
+    layer = Score("additive", (2,), hidden=WIDE)
+    variables = layer.init(jax.random.key(0), query, key)
+    shapes = jax.tree.map(jnp.shape, variables["params"])
+    assert shapes == {
+        "w_query": (2, WIDTH, WIDE),
+        "w_key": (2, WIDTH, WIDE),
+        "v": (2, WIDE),
+    }
+    together = layer.apply(variables, query, key)
+    for head in range(2):
+        one = jax.tree.map(lambda x, h=head: x[h : h + 1], variables)
+        alone = Score("additive", (1,), hidden=WIDE).apply(
+            one, query[:, head : head + 1], key[:, head : head + 1]
+        )
+        np.testing.assert_allclose(together[:, head], alone[:, 0], atol=1e-6)

@@ -1,0 +1,259 @@
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from attention.scores import SCORES
+from models.transformer import Transformer
+
+BATCH, SOURCE, TARGET, WORDS = 3, 7, 5, 23
+SMALL = dict(
+    vocab_size=WORDS,
+    d_model=12,
+    heads=2,
+    encoder_layers=2,
+    decoder_layers=2,
+    d_ff=17,
+    dropout=0.0,
+    norm="post",
+    positions="sinusoidal",
+    max_distance=2,
+    max_length=13,
+    encoder_score="scaled_dot",
+    decoder_score="scaled_dot",
+    cross_score="scaled_dot",
+    score_hidden=5,
+    share_embeddings=True,
+    dtype="float32",
+)
+
+
+def build(**changes):
+    """A small model, its variables moved off zero, and a batch with padding."""
+    model = Transformer(**SMALL | changes)
+    rng = np.random.default_rng(0)
+    source = rng.integers(4, WORDS, (BATCH, SOURCE))
+    target = rng.integers(4, WORDS, (BATCH, TARGET))
+    source[1, 4:] = 0
+    target[2, 3:] = 0
+    batch = {"source": jnp.asarray(source), "target": jnp.asarray(target)}
+    variables = model.init(jax.random.key(0), batch, train=False)
+    params = jax.tree.map(
+        lambda x: x + 0.1 * jax.random.normal(jax.random.key(1), x.shape),
+        variables["params"],
+    )
+    return model, {"params": params}, batch
+
+
+def parameter_count(**changes):
+    model = Transformer(**SMALL | dict(vocab_size=37_000) | changes)
+    batch = {name: jnp.zeros((1, 8), jnp.int32) for name in ("source", "target")}
+    shapes = jax.eval_shape(
+        lambda: model.init(jax.random.key(0), batch, train=False)["params"]
+    )
+    return sum(x.size for x in jax.tree.leaves(shapes))
+
+
+def test_base_has_the_parameter_count_of_the_paper():
+    # 12 d^2 + 8 d^2... counted by hand from sections 3.1-3.4, without biases in
+    # the attention projections: 63.0M at a shared vocabulary of 37,000.
+    d, f = 512, 2048
+    feed_forward = 2 * d * f + f + d
+    encoder = 4 * d * d + feed_forward + 2 * 2 * d
+    decoder = 8 * d * d + feed_forward + 3 * 2 * d
+    sizes = dict(d_model=d, d_ff=f, heads=8, encoder_layers=6, decoder_layers=6)
+    count = parameter_count(**sizes)
+    assert count == 6 * (encoder + decoder) + 37_000 * d
+    assert round(count / 1e6, 1) == 63.0
+
+
+def test_big_has_the_parameter_count_of_the_paper():
+    sizes = dict(d_model=1024, d_ff=4096, heads=16, encoder_layers=6, decoder_layers=6)
+    assert round(parameter_count(**sizes) / 1e6, 1) == 214.2
+
+
+def test_relative_tables_have_the_size_of_shaw():
+    # 12 self-attentions, keys and values, 8 heads of 64, k = 16.
+    sizes = dict(d_model=512, d_ff=1024, heads=8, encoder_layers=6, decoder_layers=6)
+    plain = parameter_count(**sizes)
+    relative = parameter_count(**sizes, positions="relative", max_distance=16)
+    assert relative - plain == 405_504
+
+
+def test_a_later_target_token_changes_no_earlier_logits():
+    model, variables, batch = build()
+    logits = model.apply(variables, batch, train=False)
+    for t in range(TARGET):
+        changed = dict(batch, target=batch["target"].at[:, t].set(9))
+        other = model.apply(variables, changed, train=False)
+        # Token t is an input from step t + 1 on.
+        np.testing.assert_array_equal(other[:2, : t + 1], logits[:2, : t + 1])
+        if t + 1 < TARGET:
+            assert np.abs(other[:2, t + 1] - logits[:2, t + 1]).max() > 1e-3
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "relative"])
+def test_padding_changes_nothing(positions):
+    model, variables, batch = build(positions=positions)
+    logits = model.apply(variables, batch, train=False)
+    padded = {name: jnp.pad(x, ((0, 2), (0, 3))) for name, x in batch.items()}
+    other = model.apply(variables, padded, train=False)
+    assert np.isfinite(other).all()
+    real = batch["target"] != 0
+    other = other[:BATCH, :TARGET]
+    np.testing.assert_allclose(other[real], logits[real], atol=1e-5)
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "relative"])
+def test_sentences_packed_into_a_row_do_not_see_each_other(positions):
+    model, variables, _ = build(positions=positions)
+    pairs = [([5, 6, 7, 2], [8, 9, 2]), ([9, 2], [4, 5, 6, 2]), ([11, 4, 2], [7, 2])]
+
+    def logits(source, target, pad=0):
+        batch = {"source": source + [0] * pad, "target": target + [0] * pad}
+        batch = {name: jnp.asarray([row]) for name, row in batch.items()}
+        return model.apply(variables, batch, train=False)[0]
+
+    alone = np.concatenate([logits(source, target) for source, target in pairs])
+    sources, targets = (
+        [x for part in side for x in part] for side in zip(*pairs, strict=True)
+    )
+    packed = logits(sources, targets, pad=2)[: len(targets)]
+    np.testing.assert_allclose(packed, alone, atol=1e-5)
+
+
+def test_rows_of_padding_have_finite_gradients_of_zero():
+    model, variables, batch = build()
+    weights = (batch["target"] != 0).astype(jnp.float32)
+
+    def loss(variables, batch, weights):
+        logits = model.apply(variables, batch, train=False)
+        return jnp.sum(weights[..., None] * jax.nn.log_softmax(logits))
+
+    alone = jax.grad(loss)(variables, batch, weights)
+    filled = {name: jnp.pad(x, ((0, 2), (0, 0))) for name, x in batch.items()}
+    with_filler = jax.grad(loss)(variables, filled, jnp.pad(weights, ((0, 2), (0, 0))))
+    for a, b in zip(jax.tree.leaves(alone), jax.tree.leaves(with_filler), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-4, rtol=1e-4)  # sums in other order
+
+
+def test_the_encoder_without_positions_is_permutation_equivariant():
+    # k = 0 gives every distance the same vector, which says nothing about order.
+    model, variables, batch = build(positions="relative", max_distance=0)
+    order = np.random.default_rng(1).permutation(SOURCE)
+
+    def keys(source):
+        return model.apply(variables, source, method="encode").keys[0]
+
+    source = batch["source"][:1]
+    np.testing.assert_allclose(
+        keys(source[:, order]), keys(source)[:, :, order], atol=1e-5
+    )
+    model, variables, batch = build()
+    moved = keys(source[:, order]) - keys(source)[:, :, order]
+    assert np.abs(moved).max() > 1e-2
+
+
+def decode(model, variables, batch, rows, parents=None):
+    """Steps of `rows` hypotheses through the cache: [B, R, T, W] and tokens."""
+    memory = model.apply(variables, batch["source"], method="encode")
+    carry = model.apply(variables, memory, rows, TARGET + 2, method="start")
+    rng = np.random.default_rng(2)
+    history = np.zeros((BATCH, rows, 0), np.int32)
+    token = np.full((BATCH, rows), 1)
+    step = jax.jit(lambda *args: model.apply(variables, *args, method="step"))
+    logits = np.zeros((BATCH, rows, 0, WORDS))
+    for _ in range(TARGET):
+        carry, out, attention = step(carry, jnp.asarray(token), memory)
+        assert attention.weights.shape == (BATCH, rows, SOURCE)
+        logits = np.concatenate([logits, out[:, :, None]], axis=2)
+        parent = rng.integers(0, rows, (BATCH, rows))
+        token = rng.integers(4, WORDS, (BATCH, rows))
+        carry = carry.take(jnp.asarray(parent))
+        history = np.take_along_axis(history, parent[..., None], axis=1)
+        logits = np.take_along_axis(logits, parent[..., None, None], axis=1)
+        history = np.concatenate([history, token[..., None]], axis=2)
+    return logits, history
+
+
+def full_pass(model, variables, batch, history):
+    rows = [
+        model.apply(variables, dict(batch, target=jnp.asarray(h)), train=False)
+        for h in np.moveaxis(history, 1, 0)
+    ]
+    return np.stack(rows, axis=1)
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "relative"])
+def test_cached_steps_along_beams_equal_the_full_pass(rows, norm, positions):
+    case = build(norm=norm, positions=positions)
+    logits, history = decode(*case, rows)
+    np.testing.assert_allclose(logits, full_pass(*case, history), atol=2e-5)
+
+
+@pytest.mark.parametrize("score", sorted(SCORES))
+def test_every_score_works_in_all_three_attentions_and_in_the_cache(score):
+    case = build(encoder_score=score, decoder_score=score, cross_score=score)
+    logits, history = decode(*case, 3)
+    np.testing.assert_allclose(logits, full_pass(*case, history), atol=2e-5)
+    model, variables, batch = case
+
+    def loss(variables):
+        return jnp.sum(jax.nn.log_softmax(model.apply(variables, batch, train=False)))
+
+    gradients = jax.grad(loss)(variables)
+    for path, leaf in jax.tree_util.tree_leaves_with_path(gradients):
+        assert np.isfinite(leaf).all(), path
+        if "scores" in jax.tree_util.keystr(path):
+            assert np.abs(leaf).max() > 0, path
+
+
+def test_every_attention_sows_weights_that_sum_to_one():
+    model, variables, batch = build()
+    _, sown = model.apply(variables, batch, train=False, mutable=["attention"])
+    sown = sown["attention"]
+    sides = itertools.chain(
+        ((f"encoder_{i}", "self_attention", SOURCE, SOURCE) for i in range(2)),
+        ((f"decoder_{i}", "self_attention", TARGET, TARGET) for i in range(2)),
+        ((f"decoder_{i}", "cross_attention", TARGET, SOURCE) for i in range(2)),
+    )
+    for layer, kind, queries, keys in sides:
+        (weights,) = sown[layer][kind]["weights"]
+        assert weights.shape == (BATCH, 2, queries, keys)
+        real = (batch["target"] if queries == TARGET else batch["source"]) != 0
+        sums = jnp.moveaxis(weights.sum(-1), 1, -1)[real]
+        np.testing.assert_allclose(sums, 1, atol=1e-5)
+        if keys == SOURCE:  # the padding of source 1, seen from its tokens
+            assert not np.any(weights[1, :, :4, 4:])
+
+
+def test_sharing_ties_the_three_matrices():
+    _, shared, _ = build()
+    _, own, _ = build(share_embeddings=False)
+    assert "embedding" in shared["params"]
+    assert len([name for name in own["params"] if name.endswith("embedding")]) == 3
+
+
+def test_bfloat16_keeps_float32_parameters_and_logits():
+    model, variables, batch = build(dtype="bfloat16")
+    assert all(x.dtype == jnp.float32 for x in jax.tree.leaves(variables))
+    logits = model.apply(variables, batch, train=False)
+    assert logits.dtype == jnp.float32
+    exact = Transformer(**SMALL).apply(variables, batch, train=False)
+    # Eight bits of mantissa.
+    np.testing.assert_allclose(logits, exact, atol=0.1 * np.abs(exact).max())
+
+
+def test_dropout_needs_its_stream_and_changes_with_it():
+    model, variables, batch = build(dropout=0.3)
+
+    def logits(seed):
+        rngs = {"dropout": jax.random.key(seed)}
+        return model.apply(variables, batch, train=True, rngs=rngs)
+
+    np.testing.assert_array_equal(logits(0), logits(0))
+    assert np.abs(logits(0) - logits(1)).max() > 1e-2
