@@ -46,7 +46,7 @@ def relative_scores(
     if query.shape[-1] != table.shape[-1]:
         raise ValueError(f"query {query.shape} and table {table.shape} differ in width")
     products = jnp.einsum("...qd,...rd->...qr", query, table)  # [..., Q, 2k+1]
-    return _spread(products, keys, offset)
+    return _spread(products, table.shape[-2] // 2, keys, offset)
 
 
 def relative_values(
@@ -66,7 +66,8 @@ def relative_values(
         ValueError: if `table` does not have an odd number of rows.
     """
     _check_table(table)
-    by_distance = _collect(weights, table.shape[-2], offset)  # [..., Q, 2k+1]
+    k, keys = table.shape[-2] // 2, weights.shape[-1]
+    by_distance = _collect(weights, k, keys, offset)  # [..., Q, 2k+1]
     return jnp.einsum("...qr,...rv->...qv", by_distance, table)
 
 
@@ -124,36 +125,32 @@ def _take(x: jax.Array, columns: jax.Array) -> jax.Array:
     return x.at[..., rows, columns].get(mode="promise_in_bounds")
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
-def _spread(x: jax.Array, keys: int, offset: int | jax.Array) -> jax.Array:
+@functools.partial(jax.custom_vjp, nondiff_argnums=(1, 2))
+def _spread(x: jax.Array, k: int, keys: int, offset: int | jax.Array) -> jax.Array:
     """[..., Q, 2k+1] -> [..., Q, K]: the entry of each key's clipped distance."""
-    *_, queries, size = x.shape
-    k = size // 2
-    return _take(x, jnp.clip(_distances(queries, keys, offset), -k, k) + k)
+    return _take(x, jnp.clip(_distances(x.shape[-2], keys, offset), -k, k) + k)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
-def _collect(x: jax.Array, size: int, offset: int | jax.Array) -> jax.Array:
+@functools.partial(jax.custom_vjp, nondiff_argnums=(1, 2))
+def _collect(x: jax.Array, k: int, keys: int, offset: int | jax.Array) -> jax.Array:
     """[..., Q, K] -> [..., Q, 2k+1]: the sum over the keys of a clipped distance."""
-    *_, queries, keys = x.shape
-    k = size // 2
     if k == 0:
         return jnp.sum(x, axis=-1, keepdims=True)
-    distance = _distances(queries, keys, offset)
+    distance = _distances(x.shape[-2], keys, offset)
     before = jnp.sum(jnp.where(distance <= -k, x, 0), axis=-1, keepdims=True)
     after = jnp.sum(jnp.where(distance >= k, x, 0), axis=-1, keepdims=True)
     # Between the two ends there is one key a distance, if any.
-    key = offset + jnp.arange(queries)[:, None] + jnp.arange(1 - k, k)  # [Q, 2k-1]
+    key = offset + jnp.arange(x.shape[-2])[:, None] + jnp.arange(1 - k, k)  # [Q, 2k-1]
     between = _take(x, jnp.clip(key, 0, keys - 1))
     between = jnp.where((0 <= key) & (key < keys), between, 0)
     return jnp.concatenate([before, between, after], axis=-1)
 
 
 _spread.defvjp(
-    lambda x, keys, offset: (_spread(x, keys, offset), (x.shape[-1], offset)),
-    lambda keys, saved, gradient: (_collect(gradient, *saved), None),
+    lambda x, k, keys, offset: (_spread(x, k, keys, offset), offset),
+    lambda k, keys, offset, gradient: (_collect(gradient, k, keys, offset), None),
 )
 _collect.defvjp(
-    lambda x, size, offset: (_collect(x, size, offset), (x.shape[-1], offset)),
-    lambda size, saved, gradient: (_spread(gradient, *saved), None),
+    lambda x, k, keys, offset: (_collect(x, k, keys, offset), offset),
+    lambda k, keys, offset, gradient: (_spread(gradient, k, keys, offset), None),
 )

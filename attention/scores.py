@@ -36,16 +36,18 @@ def _score(*, same_width: bool = False, **parameters: tuple[str, ...]):
 
     def declare(function: Score) -> Score:
         @functools.wraps(function)
-        def score(query: jax.Array, key: jax.Array, **given: jax.Array) -> jax.Array:
+        def score(query: jax.Array, key: jax.Array, *args, **kwargs) -> jax.Array:
             if same_width and query.shape[-1] != key.shape[-1]:
                 raise ValueError(
                     f"{function.__name__}: query {query.shape} and key {key.shape} "
                     "differ in width"
                 )
             sizes = {"D": query.shape[-1], "E": key.shape[-1]}
-            for name in parameters.keys() & given.keys():
-                _check_axes(name, jnp.shape(given[name]), parameters[name], sizes)
-            return function(query, key, **given)
+            given = dict(zip(parameters, args, strict=False)) | kwargs
+            for name, axes in parameters.items():
+                if name in given:
+                    _check_axes(name, jnp.shape(given[name]), axes, sizes)
+            return function(query, key, *args, **kwargs)
 
         score.parameters = parameters
         return score

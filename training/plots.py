@@ -60,8 +60,9 @@ def attention_heatmaps(
     left = 0.45 + _text_width(rows)
     top, between = 0.08 + _text_width(columns), 0.25
     head_room, foot, bar = 0.45, 0.3, 0.85
+    pitch = top + 0.3 + height + 0.2
     total_width = left + across * width + (across - 1) * between + bar
-    total_height = head_room + down * (top + 0.4 + height) + foot
+    total_height = head_room + down * pitch - 0.2 + foot
     total_width = max(total_width, 0.6 + 0.095 * len(title))
 
     figure = Figure(figsize=(total_width, total_height), dpi=150, facecolor="white")
@@ -80,7 +81,7 @@ def attention_heatmaps(
     for head in range(heads):
         row, column = divmod(head, across)
         x = left + column * (width + between)
-        y = total_height - head_room - row * (top + 0.4 + height) - top - 0.4 - height
+        y = total_height - head_room - row * pitch - top - 0.3 - height
         axes = figure.add_axes(
             (
                 x / total_width,
@@ -108,15 +109,11 @@ def attention_heatmaps(
         if column == 0:
             axes.set_ylabel(row_title, fontsize=10, color="#777777", labelpad=6)
         axes.set_xlabel(column_title, fontsize=10, color="#777777", labelpad=4)
+    tall = min(height, 3.0)
     x = left + across * width + (across - 1) * between + 0.15
-    y = total_height - head_room - top - 0.4 - height
+    y = total_height - head_room - top - 0.3 - tall
     bar_axes = figure.add_axes(
-        (
-            x / total_width,
-            y / total_height,
-            0.12 / total_width,
-            height / total_height,
-        )
+        (x / total_width, y / total_height, 0.12 / total_width, tall / total_height)
     )
     colour_bar = figure.colorbar(image, cax=bar_axes)
     colour_bar.outline.set_visible(False)

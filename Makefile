@@ -1,0 +1,60 @@
+# `make help` lists the targets. PYTHON=python3.12 chooses the interpreter of a new
+# environment, VENV=folder where it goes, ARGS='--config.seed=1' is appended to the
+# command of `train`, `test`, `results` and `bench`.
+VENV ?= .venv
+PYTHON ?=
+ARGS ?=
+PY := $(VENV)/bin/python
+STAMP := $(VENV)/.installed
+PIP := $(PY) -m pip --disable-pip-version-check
+
+SUPPORTED := import sys, venv, ensurepip; \
+	sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
+
+.PHONY: help env train test lint format results bench
+.DEFAULT_GOAL := help
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
+
+env: $(STAMP) ## make .venv from the requirements files (PYTHON=... picks the interpreter)
+
+# An environment is made once and then only updated: the stamp is older than the
+# requirements exactly when they have changed or the last installation failed.
+$(STAMP): requirements.txt requirements-dev.txt
+	@$(PIP) --version >/dev/null 2>&1 || { \
+	  for python in $(or $(PYTHON),python3.13 python3.12 python3.11 python3 python); do \
+	    "$$python" -c '$(SUPPORTED)' >/dev/null 2>&1 && break; python=; \
+	  done; \
+	  if [ -z "$$python" ]; then \
+	    echo "error: $(or $(PYTHON),no python on PATH) $(if $(PYTHON),is not,is) a Python" \
+	      "3.11, 3.12 or 3.13 with the venv module; name one: make env PYTHON=python3.12" >&2; \
+	    exit 1; \
+	  fi; \
+	  echo "making $(VENV) with $$("$$python" --version)"; \
+	  "$$python" -m venv --clear $(VENV); \
+	}
+	@echo "installing the requirements into $(VENV) (the first time takes minutes)"
+	@$(PIP) install -qq -r requirements-dev.txt
+	@touch $@
+
+train: env ## train the English-German Transformer into runs/transformer_nmt
+	$(PY) train.py --config=configs/transformer_nmt.py --workdir=runs/transformer_nmt $(ARGS)
+
+test: env ## run the default tests (ARGS='-m slow' runs the long ones)
+	$(PY) -m pytest $(ARGS)
+
+lint: env ## check format, lint and imports
+	$(PY) -m ruff format --check .
+	$(PY) -m ruff check .
+
+format: env ## format and repair what ruff can
+	$(PY) -m ruff format .
+	$(PY) -m ruff check --fix .
+
+results: env ## run the reported experiments that are missing, write the README's tables
+	$(PY) -m results.make $(ARGS)
+
+bench: env ## time this project against other libraries, write the README's tables
+	$(PY) -m benchmarks $(ARGS)
+	$(PY) -m results.tables

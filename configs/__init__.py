@@ -1,0 +1,1 @@
+"""Experiments by name: `get_config(variant)`, always with the variant `smoke`."""

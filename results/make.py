@@ -1,0 +1,150 @@
+"""Does the reported runs that are missing and writes their records and tables.
+
+    python -m results.make
+
+A run that stopped half-way goes on, one that is done is only scored; delete a record
+and its folder under `runs/` to do it again.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from errors import UserError
+from results import tables
+from results.reported import TABLES, Run
+from training import configuration
+from training.metrics import read_rows
+
+ROOT = Path(__file__).parent.parent
+
+
+def main() -> None:
+    """Makes what is missing."""
+    for table in TABLES.values():
+        for run in table.runs:
+            for seed in run.seeds:
+                if not is_current(run, seed):
+                    make(run, seed)
+    tables.write()
+
+
+def record_path(run: Run, seed: int) -> Path:
+    """Returns where the record of a run is kept."""
+    return tables.RESULTS / f"{_label(run, seed)}.json"
+
+
+def is_current(run: Run, seed: int) -> bool:
+    """Whether there is a record of this config with these overrides."""
+    path = record_path(run, seed)
+    if not path.exists():
+        return False
+    record = json.loads(path.read_text("utf-8"))
+    return all(record[name] == value for name, value in _identity(run, seed).items())
+
+
+def make(run: Run, seed: int) -> None:
+    """Trains as far as that is missing, scores the test split, writes the record."""
+    workdir = Path("runs") / _label(run, seed)
+    train, score = commands(run, seed)
+    if not _is_done(run, seed, ROOT / workdir):
+        _call(train)
+    _call(score)
+    text = json.dumps(collect(run, seed, ROOT / workdir), indent=2, ensure_ascii=False)
+    record_path(run, seed).write_text(text + "\n", "utf-8")
+
+
+def commands(run: Run, seed: int) -> list[str]:
+    """Returns the commands that train and score a run."""
+    name, _, variant = run.config.partition(":")
+    config = f"configs/{name}.py" + f":{variant}" * bool(variant)
+    workdir = f"--workdir=runs/{_label(run, seed)}"
+    overrides = [f"--config.{override}" for override in _overrides(run, seed)]
+    return [
+        " ".join(["python train.py", f"--config={config}", workdir, *overrides]),
+        f"python eval.py {workdir} --split=test",
+    ]
+
+
+def collect(run: Run, seed: int, workdir: Path) -> dict[str, Any]:
+    """Returns the record of a trained and scored run directory.
+
+    Raises:
+        UserError: if a file that it needs is not there.
+    """
+    try:
+        scores, environment = (
+            json.loads((workdir / name).read_text("utf-8"))
+            for name in ("eval_test.json", "environment.json")
+        )
+    except FileNotFoundError as error:
+        raise UserError(f"{error.filename} is missing: train and score first") from None
+    metric, _ = configuration.load(workdir).task.metric
+    rows = read_rows(workdir / "metrics.jsonl")
+    devices = environment["devices"]
+    device = f"{len(devices)} x {devices[0]}"
+    if environment["backend"] == "cpu":
+        device = f"CPU, {environment['cpus']} cores"
+    metrics = {k: v for k, v in scores.items() if isinstance(v, int | float)}
+    return {
+        "name": run.name,
+        "system": tables.OURS,
+        **_identity(run, seed),
+        "commands": commands(run, seed),
+        "metrics": {
+            **{k: round(v, 3) for k, v in metrics.items() if k != "step"},
+            **{f"{k}_signature": v for k, v in scores.get("signatures", {}).items()},
+        },
+        "checkpoint": scores["checkpoint"],
+        "steps": rows[-1]["step"],
+        "minutes": round(rows[-1]["seconds"] / 60, 1),
+        "curve": [
+            [round(row["seconds"] / 60, 2), round(row[metric], 3)]
+            for row in rows
+            if row["split"] == "validation"
+        ],
+        "device": device,
+        "versions": environment["versions"],
+        "commit": environment["commit"][:10]
+        + "+changes" * bool(environment["changed"]),
+    }
+
+
+def _identity(run: Run, seed: int) -> dict[str, Any]:
+    return {"config": run.config, "overrides": list(run.overrides), "seed": seed}
+
+
+def _overrides(run: Run, seed: int) -> list[str]:
+    return [*run.overrides, *([f"seed={seed}"] if seed != run.seeds[0] else [])]
+
+
+def _label(run: Run, seed: int) -> str:
+    return run.name + (f".seed{seed}" if seed != run.seeds[0] else "")
+
+
+def _is_done(run: Run, seed: int, workdir: Path) -> bool:
+    """Whether the last step is trained, by a run directory of this very config."""
+    if not (workdir / "config.json").exists():
+        return False
+    name, _, variant = run.config.partition(":")
+    path = ROOT / "configs" / f"{name}.py"
+    config = configuration.read(f"{path}:{variant}", _overrides(run, seed))
+    configuration.record(config, workdir)  # refuses the run of another config
+    rows = read_rows(workdir / "metrics.jsonl")
+    return bool(rows) and rows[-1]["step"] >= config.train_steps
+
+
+def _call(command: str) -> None:
+    print(command, flush=True)
+    done = subprocess.run([sys.executable, *command.split()[1:]], cwd=ROOT)
+    if done.returncode:
+        raise UserError(f"{command} ended with status {done.returncode}")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except UserError as error:
+        sys.exit(f"error: {error}")

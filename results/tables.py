@@ -1,0 +1,229 @@
+"""Writes the README's tables from the records beside this file.
+
+    python -m results.tables
+
+A table stands between `<!-- results:begin NAME -->` and `<!-- results:end NAME -->`.
+"""
+
+import json
+import math
+import re
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from errors import UserError
+from results.reported import TABLES, Run, Table
+
+RESULTS = Path(__file__).parent
+README = RESULTS.parent / "README.md"
+OURS = "this project"
+_COLUMNS = 8  # at most, of the learning curves
+_EMPTY = "Not measured yet."
+
+# By name of the record: what it shows, and its columns.
+BENCHMARKS = {
+    "transformer_step": (
+        "Training step: 11.7M parameters, 64 × (32 + 32) tokens, float32",
+        {"ms a step": "median_ms", "tokens/s": "rate", "of matmul rate": "share"},
+    ),
+    "decoding": (
+        "Beam search: the same model, beam 4, 64 sentences to 32 tokens",
+        {"ms a batch": "median_ms", "sentences/s": "rate"},
+    ),
+    "tokens": (
+        "Training on the default corpus, batches of 2048 target tokens",
+        {"real target tokens/s": "rate", "ms a step": "median_ms"}
+        | {"padding": "padding"},
+    ),
+    "transformer_base": (
+        "Training step: Transformer-base, 63M parameters, 32 × (64 + 64) tokens",
+        {"ms a step": "median_ms", "tokens/s": "rate", "of matmul rate": "share"},
+    ),
+}
+_FACTS = {  # of a benchmark, below its table
+    "ratio": "{:.2f} times the rate of the fastest other library",
+    "ratio_same_malloc": "{:.2f} times when that one is given the same malloc",
+    "product_gflop_a_second": "matrix products alone: {:.0f} GFLOP/s",
+}
+
+Record = dict[str, Any]
+
+
+def records(pattern: str, folder: Path = RESULTS) -> list[Record]:
+    """Returns the records whose file names match, in the names' order."""
+    return [json.loads(p.read_text("utf-8")) for p in sorted(folder.glob(pattern))]
+
+
+def runs(folder: Path = RESULTS) -> list[Record]:
+    """Returns the records of runs."""
+    return [record for record in records("*.json", folder) if "question" not in record]
+
+
+def render(folder: Path = RESULTS) -> dict[str, str]:
+    """Returns the text of every table, by name."""
+    found = runs(folder)
+    texts = {}
+    for name, table in TABLES.items():
+        rows = _rows(table, found)
+        texts[name] = _results(table, rows)
+        texts[f"{name}_curves"] = _curves(table, rows)
+    return texts | {"benchmarks": _benchmarks(records("bench_*.json", folder))}
+
+
+def replace(text: str, tables: dict[str, str]) -> str:
+    """Returns `text` with the tables between their marks.
+
+    Raises:
+        UserError: for a table without marks, or marks without a table.
+    """
+    marks = re.compile(
+        r"(<!-- results:begin (\w+) -->\n).*?(<!-- results:end \2 -->)", re.DOTALL
+    )
+    there = [match[2] for match in marks.finditer(text)]
+    if sorted(there) != sorted(tables):
+        raise UserError(
+            f"README.md has marks for {', '.join(there) or 'no table'}; "
+            f"the tables are {', '.join(tables)}"
+        )
+    return marks.sub(lambda m: f"{m[1]}\n{tables[m[2]]}\n\n{m[3]}", text)
+
+
+def write() -> None:
+    """Writes the tables into the README."""
+    README.write_text(replace(README.read_text("utf-8"), render()), "utf-8")
+
+
+def _rows(table: Table, found: list[Record]) -> list[tuple[Run | None, list[Record]]]:
+    """Returns the rows that have records: our runs, each followed by other systems'."""
+    ours, others = defaultdict(list), defaultdict(list)
+    for record in found:
+        if record["system"] == OURS:
+            ours[record["name"]].append(record)
+        else:
+            others[record["config"]].append(record)
+    rows = []
+    for run in table.runs:
+        rows.append((run, ours[run.name]))
+        rows += [(None, [record]) for record in others.pop(run.config, [])]
+    return [row for row in rows if row[1]]
+
+
+def _results(table: Table, rows: list[tuple[Run | None, list[Record]]]) -> str:
+    if not rows:
+        return _EMPTY
+    titles = ["run", *table.metrics, "steps", "minutes", "device", "commit", "paper"]
+    lines, signatures = [], []
+    for run, group in rows:
+        for record in group:
+            values = record["metrics"]
+            for title, metric in table.metrics.items():
+                signature = values.get(f"{metric}_signature")
+                signatures += [f"{title} `{signature}`"] if signature else []
+        lines.append(
+            [
+                _title(run, group),
+                *(_mean(group, metric) for metric in table.metrics.values()),
+                f"{group[0]['steps']:,}",
+                f"{statistics.mean(record['minutes'] for record in group):.1f}",
+                group[0]["device"],
+                ", ".join(dict.fromkeys(f"`{r['commit']}`" for r in group)),
+                run.paper if run else "",
+            ]
+        )
+    below = "Test split; signatures: " + ", ".join(dict.fromkeys(signatures)) + "."
+    return _table(titles, lines) + (f"\n\n{below}" if signatures else "")
+
+
+def _title(run: Run | None, group: list[Record]) -> str:
+    if run is None:
+        return group[0]["system"]
+    file = run.config.partition(":")[0]
+    parts = [f"[`{run.config}`](configs/{file}.py)"]
+    parts += [f"`{override}`" for override in run.overrides]
+    parts += [f"({len(group)} seeds)"] if len(group) > 1 else []
+    return " ".join(parts)
+
+
+def _mean(group: list[Record], metric: str) -> str:
+    values = [r["metrics"][metric] for r in group if metric in r["metrics"]]
+    if not values:
+        return "–"
+    spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
+    return f"{statistics.mean(values):.1f}{spread}"
+
+
+def _curves(table: Table, rows: list[tuple[Run | None, list[Record]]]) -> str:
+    rows = [(run, group) for run, group in rows if group[0]["curve"]]
+    if not rows:
+        return _EMPTY
+    minutes = _minutes(max(group[0]["curve"][-1][0] for _, group in rows))
+    lines = [
+        [
+            _title(run, group[:1]),
+            *(_reached(group[0]["curve"], minute) for minute in minutes),
+        ]
+        for run, group in rows
+    ]
+    title = f"validation {next(iter(table.metrics))} after minutes"
+    return _table([title, *map(str, minutes)], lines)
+
+
+def _minutes(last: float) -> Sequence[int]:
+    """Returns at most `_COLUMNS` round numbers that reach `last`."""
+    steps = (digit * 10**power for power in range(9) for digit in (1, 2, 5))
+    step = next(step for step in steps if last <= step * _COLUMNS)
+    return range(step, step * math.ceil(last / step) + 1, step)
+
+
+def _reached(curve: list[list[float]], minute: int) -> str:
+    """Returns the last value by a minute."""
+    values = [value for at, value in curve if at <= minute]
+    return f"{values[-1]:.1f}" if values else "–"
+
+
+def _benchmarks(found: list[Record]) -> str:
+    known = {record["question"]: record for record in found}
+    order = [name for name in BENCHMARKS if name in known]
+    return "\n\n".join(_benchmark(known[name]) for name in order) or _EMPTY
+
+
+def _benchmark(record: Record) -> str:
+    name = record["question"]
+    heading, columns = BENCHMARKS[name]
+    columns = columns | {"peak MB": "peak_mb"}
+    lines = [
+        [system, *(_figure(values, field) for field in columns.values())]
+        for system, values in record["systems"].items()
+    ]
+    facts = [
+        text.format(record[fact])
+        for fact, text in _FACTS.items()
+        if record.get(fact) is not None
+    ]
+    facts += [f"{record['device']}, commit `{record['commit'] or 'unknown'}`"]
+    return (
+        f"**{heading}** (`python -m benchmarks.{name}`)\n\n"
+        f"{_table(['', *columns], lines)}\n\n{'; '.join(facts)}."
+    )
+
+
+def _figure(values: Record, field: str) -> str:
+    value = values.get(field)
+    if value is None:
+        return "–"
+    if field in ("share", "padding"):
+        return f"{value:.0%}"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _table(titles: Iterable[str], rows: Iterable[Sequence[str]]) -> str:
+    titles = list(titles)
+    ruler = ["---", *["---:"] * (len(titles) - 1)]
+    return "\n".join(f"| {' | '.join(row)} |" for row in [titles, ruler, *rows])
+
+
+if __name__ == "__main__":
+    write()

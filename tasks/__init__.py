@@ -1,0 +1,1 @@
+"""A task a file: its data, objective, metrics, figures and predictions."""

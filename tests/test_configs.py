@@ -1,0 +1,61 @@
+"""Every config of the project: its variants build, and its smoke run goes through."""
+
+import importlib
+import json
+
+import pytest
+from smoke import ROOT, call, run
+
+from tasks.translation import Translation
+
+CONFIGS = sorted(p.stem for p in (ROOT / "configs").glob("*.py") if p.stem[0] != "_")
+
+
+def module(name):
+    return importlib.import_module(f"configs.{name}")
+
+
+VARIANTS = [(name, variant) for name in CONFIGS for variant in module(name).VARIANTS]
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_config_has_the_default_and_a_smoke_variant(name):
+    assert {"", "smoke"} <= set(module(name).VARIANTS)
+    with pytest.raises(ValueError, match="nonsense.*smoke"):
+        module(name).get_config("nonsense")
+
+
+@pytest.mark.parametrize(("name", "variant"), VARIANTS)
+def test_a_variant_builds_its_task(name, variant):
+    config = module(name).get_config(variant)
+    assert config.task(config).config is config
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_the_smoke_variant_trains_and_is_scored(name):
+    workdir = run(name)
+    done = call("eval.py", f"--workdir={workdir}", "--tune_memory=false")
+    assert done.returncode == 0, done.stderr
+    report = json.loads((workdir / "eval_test.json").read_text())
+    assert report == json.loads(done.stdout)
+    metric = module(name).get_config("smoke").task.metric[0]
+    assert isinstance(report[metric], float)
+    assert list((workdir / "figures").rglob("*.png"))
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_every_field_of_a_translation_config_is_read(name):
+    config = module(name).get_config("")
+    if config.task is not Translation:
+        pytest.skip("another task")
+    code = "".join(
+        path.read_text()
+        for folder in ("tasks", "training", "models", "data")
+        for path in (ROOT / folder).glob("*.py")
+    )
+    fields = [
+        field
+        for group in ("model", "optimizer", "data", "loss", "evaluation")
+        for field in config[group]
+    ]
+    assert [field for field in fields if field not in code] == []

@@ -1,0 +1,62 @@
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from attention.positions import learned_positions, sinusoids
+
+
+@pytest.mark.parametrize("length, dim, offset", [(7, 10, 0), (5, 11, 13), (1, 2, 3)])
+def test_sinusoids_are_those_of_the_paper(x64, length, dim, offset):
+    found = sinusoids(length, dim, offset)
+    assert found.shape == (length, dim)
+    for row, column in np.ndindex(length, dim):
+        angle = (offset + row) / 10000 ** (2 * (column // 2) / dim)
+        expected = (math.sin, math.cos)[column % 2](angle)
+        assert abs(found[row, column] - expected) < 1e-12
+
+
+def test_each_pair_of_channels_lies_on_the_unit_circle():
+    pairs = sinusoids(101, 14).reshape(101, 7, 2)
+    np.testing.assert_allclose(jnp.sum(pairs**2, axis=-1), 1, atol=1e-6)
+
+
+@pytest.mark.parametrize("step", [1, 5, 23])
+def test_moving_on_is_one_rotation_wherever_one_is(x64, step):
+    dim = 14
+    here, there = (sinusoids(31, dim, s).reshape(31, dim // 2, 2) for s in (0, step))
+    angles = step / 10000 ** (np.arange(0, dim, 2) / dim)
+    rotation = np.array(
+        [[np.cos(angles), np.sin(angles)], [-np.sin(angles), np.cos(angles)]]
+    )
+    moved = np.einsum("abi,tib->tia", rotation, here)
+    np.testing.assert_allclose(moved, there, atol=1e-12)
+
+
+def test_offset_may_be_traced_in_both():
+    table = jnp.arange(33.0).reshape(11, 3)
+    steps = jax.jit(
+        lambda t: (sinusoids(1, 6, t)[0], learned_positions(table, 1, t)[0])
+    )
+    for time in range(11):
+        found = steps(time)
+        np.testing.assert_allclose(found[0], sinusoids(11, 6)[time], atol=1e-6)
+        np.testing.assert_array_equal(found[1], table[time])
+
+
+def test_learned_positions_are_the_rows_of_the_table():
+    table = jnp.arange(33.0).reshape(11, 3)
+    np.testing.assert_array_equal(learned_positions(table, 5), table[:5])
+    np.testing.assert_array_equal(learned_positions(table, 5, 6), table[6:])
+    used = jax.grad(lambda t: learned_positions(t, 2, 3).sum())(table)
+    np.testing.assert_array_equal(used[:, 0], [0] * 3 + [1] * 2 + [0] * 6)
+
+
+@pytest.mark.parametrize("length, offset", [(12, 0), (5, 7), (1, 11), (1, -1)])
+def test_positions_beyond_the_table_are_refused(length, offset):
+    with pytest.raises(
+        ValueError, match=rf"{offset} to .* \+ {length} do not fit .* 11"
+    ):
+        learned_positions(jnp.zeros((11, 3)), length, offset)

@@ -1,0 +1,224 @@
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.test_util import check_grads
+
+from attention.core import attend
+from attention.masks import causal_mask
+from attention.relative import relative_attention, relative_scores, relative_values
+from attention.scores import scaled_dot_scores
+
+B, H, Q, K, D, V = 2, 3, 5, 7, 11, 13
+
+
+def row(i, j, k):
+    """The table's row for a query at position i and a key at position j."""
+    return max(-k, min(k, j - i)) + k
+
+
+def loop_attention(query, key, value, key_table, value_table, mask, offset):
+    """Shaw et al. (2018), eqs. 3 and 4, for one head: one query and key at a time."""
+    k_key, k_value = len(key_table) // 2, len(value_table) // 2
+    context, weights = np.zeros((Q, V)), np.zeros((Q, K))
+    for i in range(Q):
+        scores = np.full(K, -np.inf)
+        for j in range(K):
+            if mask[i, j]:
+                relative = key_table[row(offset + i, j, k_key)]
+                scores[j] = query[i] @ (key[j] + relative) / math.sqrt(D)
+        weights[i] = np.exp(scores) / np.exp(scores).sum()
+        for j in range(K):
+            relative = value_table[row(offset + i, j, k_value)]
+            context[i] += weights[i, j] * (value[j] + relative)
+    return context, weights
+
+
+@pytest.fixture
+def inputs(draw):
+    def make(k=2, heads=(H,)):
+        tables = draw(*heads, 2 * k + 1, D), draw(*heads, 2 * k + 1, V)
+        return draw(B, H, Q, D), draw(B, H, K, D), draw(B, H, K, V), *tables
+
+    return make
+
+
+@pytest.mark.parametrize("offset", [0, 3, 40, -3])
+@pytest.mark.parametrize("k", [0, 1, 2, 4, 17])
+def test_attention_equals_a_loop(x64, inputs, draw, k, offset):
+    arguments = inputs(k)
+    mask = (draw(B, 1, Q, K) > -0.5).at[..., 0].set(True)
+    found = jax.jit(relative_attention)(*arguments, mask=mask, offset=offset)
+    for b, h in np.ndindex(B, H):
+        head = [x[b, h] for x in arguments[:3]] + [x[h] for x in arguments[3:]]
+        expected = loop_attention(*map(np.asarray, head), mask[b, 0], offset)
+        np.testing.assert_allclose(found.context[b, h], expected[0], atol=1e-12)
+        np.testing.assert_allclose(found.weights[b, h], expected[1], atol=1e-12)
+
+
+@pytest.mark.parametrize("queries, keys", [(1, 1), (1, 7), (5, 1), (7, 5), (3, 3)])
+def test_any_lengths(x64, draw, queries, keys):
+    query, table, weights = draw(queries, D), draw(5, D), draw(queries, keys)
+    scores = jax.jit(relative_scores, static_argnums=2)(query, table, keys, 1)
+    read = jax.jit(relative_values)(weights, table, 1)
+    query, weights = np.asarray(query), np.asarray(weights)
+    for i in range(queries):
+        rows = np.asarray(table)[[row(1 + i, j, 2) for j in range(keys)]]
+        np.testing.assert_allclose(scores[i], rows @ query[i], atol=1e-12)
+        np.testing.assert_allclose(read[i], weights[i] @ rows, atol=1e-12)
+
+
+@pytest.mark.parametrize("k", [0, 2])
+def test_gradients_are_those_of_finite_differences(x64, inputs, k):
+    mask = causal_mask(Q, K, 1)
+
+    def attention(*arguments):
+        return relative_attention(*arguments, mask=mask, offset=1)
+
+    check_grads(jax.jit(attention), inputs(k), order=1, modes=["rev"])
+
+
+def test_weights_sum_to_one_and_a_masked_key_has_no_effect(inputs):
+    query, key, value, *tables = inputs()
+    mask = jnp.arange(K) < 4
+    found = relative_attention(query, key, value, *tables, mask=mask)
+    assert (found.weights >= 0).all()
+    np.testing.assert_allclose(found.weights.sum(-1), 1, atol=1e-6)
+    np.testing.assert_array_equal(found.weights[..., 4:], 0)
+    junk = key.at[:, :, 4:].add(9), value.at[:, :, 4:].add(1e30)
+    again = relative_attention(query, *junk, *tables, mask=mask)
+    np.testing.assert_allclose(again.context, found.context, atol=1e-5)
+
+
+def test_a_fully_masked_row_is_zero_with_finite_gradients(inputs):
+    mask = jnp.ones((Q, K), bool).at[2].set(False)
+
+    def read(*arguments):
+        return relative_attention(*arguments, mask=mask).context
+
+    arguments = inputs()
+    np.testing.assert_array_equal(read(*arguments)[:, :, 2], 0)
+    gradient = jax.jit(jax.grad(lambda *x: jnp.sum(read(*x) ** 2), range(5)))
+    gradients = gradient(*arguments)
+    assert all(np.isfinite(g).all() for g in gradients)
+    np.testing.assert_array_equal(gradients[0][:, :, 2], 0)
+
+
+def test_batched_equals_vmapped(x64, inputs):
+    arguments = inputs()
+    expected = relative_attention(*arguments)
+    heads = jax.vmap(relative_attention)
+    mapped = jax.jit(jax.vmap(heads, in_axes=(0, 0, 0, None, None)))(*arguments)
+    for a, b in zip(mapped, expected, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-12)
+
+
+def test_gradients_pass_through_jit_scan_and_rematerialisation(draw):
+    query, tables = draw(Q, D), (draw(5, D), draw(5, D))
+
+    def layer(x, offset):
+        return relative_attention(x, x, x, *tables, offset=offset).context
+
+    def scanned(x):
+        wrapped = jax.checkpoint(jax.jit(layer))
+        return jnp.sum(jax.lax.scan(lambda x, t: (wrapped(x, t), None), x, steps)[0])
+
+    steps = jnp.array([0, 2])
+    expected = jax.grad(lambda x: jnp.sum(layer(layer(x, 0), 2)))(query)
+    found = jax.jit(jax.grad(scanned))(query)
+    np.testing.assert_allclose(found, expected, atol=1e-4)  # float32 products
+
+
+def test_tables_may_be_shared_by_the_heads(x64, inputs):
+    *arrays, key_table, value_table = inputs(heads=())
+    tables = [jnp.broadcast_to(t, (H, *t.shape)) for t in (key_table, value_table)]
+    expected = relative_attention(*arrays, *tables)
+    for a, b in zip(
+        relative_attention(*arrays, key_table, value_table), expected, strict=True
+    ):
+        np.testing.assert_allclose(a, b, atol=1e-12)
+
+
+def test_one_query_at_a_time_equals_all_at_once(x64, inputs):
+    query, key, value, *tables = inputs()
+    step = jax.jit(
+        lambda q, time: relative_attention(
+            q, key, value, *tables, mask=causal_mask(1, K, time), offset=time
+        )
+    )
+    whole = relative_attention(query, key, value, *tables, mask=causal_mask(Q, K))
+    for time in range(Q):
+        found = step(query[:, :, time : time + 1], time)
+        for a, b in zip(found, whole, strict=True):
+            np.testing.assert_allclose(a[:, :, 0], b[:, :, time], atol=1e-12)
+
+
+def test_rows_may_have_positions_of_their_own(x64, draw):
+    query, table, weights = draw(B, Q, D), draw(5, D), draw(B, Q, K)
+    offsets = jnp.array([4, 1])
+
+    def both(query, weights, offset):
+        scores = relative_scores(query, table, K, offset)
+        return scores, relative_values(weights, table, offset)
+
+    mapped = jax.vmap(both)(query, weights, offsets)
+    for b in range(B):
+        expected = both(query[b], weights[b], int(offsets[b]))
+        for a, e in zip(mapped, expected, strict=True):
+            np.testing.assert_allclose(a[b], e, atol=1e-12)
+    mapped = jax.jit(lambda q, w: jax.vmap(both)(q, w, offsets))
+    check_grads(mapped, (query, weights), order=1, modes=["rev"])
+
+
+def test_zero_tables_are_plain_attention(inputs):
+    query, key, value, *tables = inputs()
+    found = relative_attention(query, key, value, *(0 * t for t in tables))
+    expected = attend(scaled_dot_scores(query, key), value)
+    np.testing.assert_allclose(found.context, expected.context, atol=1e-6)
+    np.testing.assert_allclose(found.weights, expected.weights, atol=1e-6)
+
+
+def test_clipping_at_nought_leaves_no_order(x64, inputs):
+    query, key, value, *tables = inputs(k=0)
+    order = np.random.default_rng(1).permutation(K)
+    found = relative_attention(query, key[:, :, order], value[:, :, order], *tables)
+    expected = relative_attention(query, key, value, *tables)
+    np.testing.assert_allclose(found.context, expected.context, atol=1e-12)
+
+
+def test_moving_queries_and_keys_together_changes_nothing(x64, draw):
+    query, key, value = draw(Q, D), draw(K, D), draw(K, V)
+    tables, shift = (draw(5, D), draw(5, V)), 3
+    moved = [jnp.pad(x, ((shift, 0), (0, 0))) for x in (key, value)]
+    mask = jnp.arange(K + shift) >= shift
+    attention = jax.jit(relative_attention)
+    found = attention(query, *moved, *tables, mask=mask, offset=1 + shift)
+    expected = attention(query, key, value, *tables, offset=1)
+    np.testing.assert_allclose(found.context, expected.context, atol=1e-12)
+
+
+def test_the_last_row_of_a_table_is_for_keys_to_the_right():
+    table = jnp.arange(5.0)[:, None]
+    scores = relative_scores(jnp.ones((4, 1)), table, 4)
+    np.testing.assert_array_equal(
+        scores, [[2, 3, 4, 4], [1, 2, 3, 4], [0, 1, 2, 3], [0, 0, 1, 2]]
+    )
+
+
+def test_memory_grows_with_the_scores_and_not_with_the_width(draw):
+    length, width = 211, 101
+    arguments = [draw(length, width)] * 3 + [draw(9, width)] * 2
+    step = jax.grad(lambda *x: relative_attention(*x).context.sum(), range(5))
+    used = jax.jit(step).lower(*arguments).compile().memory_analysis()
+    assert used.temp_size_in_bytes < 0.2 * 4 * length * length * width
+
+
+def test_tables_that_do_not_fit_are_refused(draw):
+    with pytest.raises(ValueError, match=r"odd number of rows, 2k \+ 1: got \(4, 11\)"):
+        relative_scores(draw(Q, D), draw(4, D), K)
+    with pytest.raises(ValueError, match=r"odd number of rows, 2k \+ 1: got \(11,\)"):
+        relative_values(draw(Q, K), draw(D))
+    with pytest.raises(ValueError, match=r"\(5, 11\) and table \(3, 13\) differ"):
+        relative_scores(draw(Q, D), draw(3, V), K)

@@ -1,0 +1,221 @@
+"""The README's tables, the records and the list of reported runs say the same."""
+
+import json
+
+import pytest
+
+from errors import UserError
+from results import make, tables
+from results.reported import TABLES, Run
+from training import configuration
+
+RUNS = [run for table in TABLES.values() for run in table.runs]
+
+
+def record(name="transformer_nmt", system=tables.OURS, **fields):
+    return {
+        "name": name,
+        "system": system,
+        "config": "transformer_nmt",
+        "overrides": [],
+        "seed": 0,
+        "commands": [],
+        "metrics": {"bleu": 21.04, "bleu_signature": "nrefs:1", "chrf": 43.0},
+        "steps": 1700,
+        "minutes": 13.0,
+        "curve": [[1.5, 3.0], [5.9, 11.0], [13.0, 20.0]],
+        "device": "CPU, 2 cores",
+        "versions": {"jax": "0.0.1"},
+        "commit": "abcdef",
+    } | fields
+
+
+def put(folder, **records):
+    for name, value in records.items():
+        (folder / f"{name}.json").write_text(json.dumps(value))
+
+
+def test_the_readme_shows_the_records():
+    text = tables.README.read_text("utf-8")
+    assert tables.replace(text, tables.render()) == text, (
+        "run: python -m results.tables"
+    )
+
+
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
+def test_a_reported_run_has_a_config(run, monkeypatch):
+    monkeypatch.chdir(make.ROOT)
+    flag = make.commands(run, 0)[0].split("--config=")[1].split()[0]
+    assert configuration.read(flag, run.overrides)
+
+
+def test_the_names_of_reported_runs_differ():
+    assert len({run.name for run in RUNS}) == len(RUNS)
+
+
+def test_every_record_is_reported_and_whole():
+    wanted = {}
+    for run in RUNS:
+        for seed in run.seeds:
+            wanted[make.record_path(run, seed).name] = (run, seed)
+    configs = {run.config for run in RUNS}
+    for path in tables.RESULTS.glob("*.json"):
+        found = json.loads(path.read_text("utf-8"))
+        if path.name.startswith("bench_"):
+            assert found["question"] in tables.BENCHMARKS, path.name
+            assert path.stem == f"bench_{found['question']}"
+        elif found["system"] == tables.OURS:
+            assert set(record()) <= set(found), path.name
+            assert path.name in wanted, f"{path.name} is not in reported.py"
+            assert make.is_current(*wanted[path.name]), path.name
+        else:
+            needed = set(record()) - {"overrides", "commands"}
+            assert needed <= set(found), path.name
+            assert found["config"] in configs, path.name
+
+
+def test_runs_stand_beside_another_system(tmp_path):
+    put(
+        tmp_path,
+        a=record(system="Other 1.0", metrics={"bleu": 11.7}, name="other"),
+        b=record(),
+    )
+    lines = tables.render(tmp_path)["translation"].splitlines()
+    assert lines[2].startswith(
+        "| [`transformer_nmt`](configs/transformer_nmt.py) | 21.0"
+    )
+    assert lines[3].startswith("| Other 1.0 | 11.7 | – | – | 1,700 | 13.0 |")
+    assert lines[-1] == "Test split; signatures: BLEU `nrefs:1`."
+
+
+def test_a_row_shows_the_mean_and_spread_over_seeds(tmp_path):
+    for seed, bleu in enumerate((19.0, 20.0, 24.0)):
+        put(tmp_path, **{f"s{seed}": record(seed=seed, metrics={"bleu": bleu})})
+    text = tables.render(tmp_path)["translation"]
+    assert "(3 seeds) | 21.0 ± 2.6 |" in text
+
+
+def test_a_curve_shows_the_last_value_by_each_minute(tmp_path):
+    put(tmp_path, a=record(), b=record(system="Other", curve=[[7.0, 5.0]]))
+    lines = tables.render(tmp_path)["translation_curves"].splitlines()
+    columns = [cell.strip() for cell in lines[0].split("|")[2:-1]]
+    assert columns == ["2", "4", "6", "8", "10", "12", "14"]
+    assert lines[2].endswith("| 3.0 | 3.0 | 11.0 | 11.0 | 11.0 | 11.0 | 20.0 |")
+    assert lines[3].endswith("| – | – | – | 5.0 | 5.0 | 5.0 | 5.0 |")
+
+
+@pytest.mark.parametrize("last", [0.05, 1.0, 7.9, 8.1, 15.0, 61.0, 4321.0])
+def test_the_minutes_of_curves_are_few_and_reach_the_end(last):
+    minutes = tables._minutes(last)
+    assert (
+        len(minutes) <= tables._COLUMNS
+        and minutes[-1] >= last > minutes[-1] - (minutes[0])
+    )
+
+
+def test_a_benchmark_shows_systems_and_ratio(tmp_path):
+    systems = {
+        tables.OURS: {"median_ms": 311.5, "rate": 13151.0, "peak_mb": 1900},
+        "Other": {"median_ms": 640.25, "rate": 6398.0, "share": 0.336},
+    }
+    put(
+        tmp_path,
+        bench_transformer_step={
+            "question": "transformer_step",
+            "systems": systems,
+            "ratio": 2.056,
+            "ratio_same_malloc": None,
+            "device": "some CPU, 2 threads",
+            "commit": None,
+        },
+    )
+    text = tables.render(tmp_path)["benchmarks"]
+    assert "| this project | 312 | 13,151 | – | 1,900 |" in text
+    assert "| Other | 640 | 6,398 | 34% | – |" in text
+    assert text.endswith(
+        "2.06 times the rate of the fastest other library; "
+        "some CPU, 2 threads, commit `unknown`."
+    )
+
+
+def test_tables_are_written_between_their_marks():
+    text = "a\n<!-- results:begin x -->\nold\n<!-- results:end x -->\nb\n"
+    once = tables.replace(text, {"x": "| new |"})
+    assert once == text.replace("old", "\n| new |\n")
+    assert tables.replace(once, {"x": "| new |"}) == once
+    with pytest.raises(UserError, match="marks for x; the tables are y"):
+        tables.replace(text, {"y": ""})
+
+
+@pytest.fixture
+def workdir(tmp_path):
+    """A run directory, as far as results are taken from it."""
+    config = configuration.read(str(make.ROOT / "configs/transformer_nmt.py"))
+    configuration.record(config, tmp_path)
+    rows = [
+        {"step": 50, "split": "train", "seconds": 9.0, "loss": 5.0},
+        {"step": 100, "split": "validation", "seconds": 30.0, "bleu": 7.12345},
+        {"step": config.train_steps, "split": "validation", "seconds": 90, "bleu": 9.0},
+    ]
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    (tmp_path / "metrics.jsonl").write_text(lines)
+    environment = {
+        "versions": {"jax": "0.0.1"},
+        "backend": "cpu",
+        "devices": ["cpu"],
+        "cpus": 2,
+        "commit": "0123456789abcdef",
+        "changed": [],
+    }
+    (tmp_path / "environment.json").write_text(json.dumps(environment))
+    scores = {"checkpoint": "best", "step": 100, "bleu": 21.04321}
+    scores["signatures"] = {"bleu": "nrefs:1"}
+    (tmp_path / "eval_test.json").write_text(json.dumps(scores))
+    return tmp_path
+
+
+def test_a_record_is_taken_from_the_run_directory(workdir):
+    found = make.collect(RUNS[0], 0, workdir)
+    assert set(record()) <= set(found)
+    assert found["metrics"] == {"bleu": 21.043, "bleu_signature": "nrefs:1"}
+    assert found["curve"] == [[0.5, 7.123], [1.5, 9.0]]
+    assert (found["minutes"], found["device"]) == (1.5, "CPU, 2 cores")
+    assert found["commit"] == "0123456789"
+    (workdir / "eval_test.json").unlink()
+    with pytest.raises(UserError, match=r"eval_test\.json is missing"):
+        make.collect(RUNS[0], 0, workdir)
+
+
+def test_a_run_is_done_when_its_last_step_is(workdir):
+    assert make._is_done(RUNS[0], 0, workdir)
+    (workdir / "metrics.jsonl").write_text('{"step": 99, "seconds": 1.0}\n')
+    assert not make._is_done(RUNS[0], 0, workdir)
+    with pytest.raises(UserError, match="config.seed: 0 there, 1 now"):
+        make._is_done(RUNS[0], 1, workdir)
+
+
+def test_only_missing_runs_are_made(tmp_path, monkeypatch):
+    run = Run("x", "transformer_nmt", "", ("model.heads=2",), (0, 1))
+    put(tmp_path, x=record(name="x", overrides=["model.heads=2"]))
+    made = []
+    monkeypatch.setattr(tables, "RESULTS", tmp_path)
+    monkeypatch.setattr(
+        make, "TABLES", {"t": TABLES["translation"]._replace(runs=[run])}
+    )
+    monkeypatch.setattr(make, "make", lambda run, seed: made.append((run.name, seed)))
+    monkeypatch.setattr(tables, "write", lambda: None)
+    make.main()
+    assert made == [("x", 1)]
+    put(tmp_path, x=record(name="x"))  # of other overrides
+    make.main()
+    assert made[1:] == [("x", 0), ("x", 1)]
+
+
+def test_the_commands_of_a_run_carry_what_differs():
+    run = Run("x", "transformer_nmt:relative", "", ("model.heads=2",), (0, 1))
+    assert make.commands(run, 1) == [
+        "python train.py --config=configs/transformer_nmt.py:relative "
+        "--workdir=runs/x.seed1 --config.model.heads=2 --config.seed=1",
+        "python eval.py --workdir=runs/x.seed1 --split=test",
+    ]
+    assert make.commands(run, 0)[1] == "python eval.py --workdir=runs/x --split=test"

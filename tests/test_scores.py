@@ -1,0 +1,244 @@
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.test_util import check_grads
+
+from attention import scores
+from attention.core import attend
+from attention.scores import SCORES
+
+B, H, Q, K, D, E, A, L, V = 2, 3, 5, 7, 11, 13, 17, 19, 23
+NAMES = sorted(SCORES.keys() - {"concat"})  # another name of "additive"
+
+
+def same_width(name):
+    return name in ("dot", "scaled_dot", "cosine")
+
+
+@pytest.fixture
+def inputs(draw):
+    """Query, key and parameters of a score, by name; `heads` lead the parameters."""
+
+    def make(name, heads=()):
+        key = draw(B, H, K, D if same_width(name) else E)
+        sizes = {"D": D, "E": E, "A": A, "L": L}
+        parameters = {
+            parameter: draw(*heads, *(sizes[axis] for axis in axes))
+            for parameter, axes in SCORES[name].parameters.items()
+        }
+        return draw(B, H, Q, D), key, parameters
+
+    return make
+
+
+def loop_score(name, q, k, position, p):
+    """The score of one query vector for one key vector, as the papers print it."""
+    if name == "dot":
+        return sum(a * b for a, b in zip(q, k, strict=True))
+    if name == "scaled_dot":
+        return sum(a * b for a, b in zip(q, k, strict=True)) / math.sqrt(D)
+    if name == "general":
+        return sum(q[d] * p["w"][d, e] * k[e] for d in range(D) for e in range(E))
+    if name == "additive":
+        stacked = np.concatenate([p["w_query"], p["w_key"]])  # Luong's W_a, [D + E, A]
+        return p["v"] @ np.tanh(np.concatenate([q, k]) @ stacked)
+    if name == "location":
+        return sum(q[d] * p["w"][d, position] for d in range(D))
+    if name == "cosine":
+        norms = math.sqrt(sum(a * a for a in q) * sum(b * b for b in k))
+        return p["sharpness"] * sum(a * b for a, b in zip(q, k, strict=True)) / norms
+    raise AssertionError(f"no loop for {name}")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_score_equals_a_loop_with_parameters_a_head(x64, inputs, name):
+    query, key, parameters = inputs(name, heads=(H,))
+    found = SCORES[name](query, key, **parameters)
+    assert found.shape == (B, H, Q, K)
+    for b, h, i, j in np.ndindex(B, H, Q, K):
+        q, k = np.asarray(query[b, h, i]), np.asarray(key[b, h, j])
+        head = {n: np.asarray(p[h]) for n, p in parameters.items()}
+        expected = loop_score(name, q, k, j, head)
+        np.testing.assert_allclose(found[b, h, i, j], expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_shared_parameters_are_the_same_in_every_head(x64, inputs, name):
+    query, key, shared = inputs(name)
+    heads = {n: jnp.broadcast_to(p, (H, *p.shape)) for n, p in shared.items()}
+    np.testing.assert_allclose(
+        SCORES[name](query, key, **shared),
+        SCORES[name](query, key, **heads),
+        atol=1e-12,
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_batched_equals_vmapped_and_jitted(x64, inputs, name):
+    query, key, parameters = inputs(name, heads=(H,))
+    expected = SCORES[name](query, key, **parameters)
+    heads = jax.vmap(lambda q, k, p: SCORES[name](q, k, **p))
+    mapped = jax.vmap(heads, in_axes=(0, 0, None))(query, key, parameters)
+    np.testing.assert_allclose(mapped, expected, atol=1e-12)
+    jitted = jax.jit(SCORES[name])(query, key, **parameters)
+    np.testing.assert_allclose(jitted, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_batch_axes_of_query_and_key_broadcast(x64, inputs, name):
+    query, key, parameters = inputs(name)
+    found = SCORES[name](query, key[0, 0], **parameters)
+    repeated = jnp.broadcast_to(key[0, 0], key.shape)
+    expected = SCORES[name](query, repeated, **parameters)
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_gradients_are_those_of_finite_differences(x64, inputs, name):
+    query, key, parameters = inputs(name, heads=(H,))
+
+    def score(query, key, parameters):
+        return SCORES[name](query, key, **parameters)
+
+    check_grads(jax.jit(score), (query, key, parameters), order=1)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_score_attends(inputs, draw, name):
+    query, key, parameters = inputs(name, heads=(H,))
+    value, mask = draw(B, H, K, V), (jnp.arange(K) < 4) & (jnp.arange(Q) != 1)[:, None]
+
+    @jax.jit
+    def read(query, key, value):
+        return attend(SCORES[name](query, key, **parameters), value, mask=mask)
+
+    context, weights = read(query, key, value)
+    assert context.shape == (B, H, Q, V)
+    assert (weights >= 0).all()
+    np.testing.assert_array_equal(weights[..., 4:], 0)
+    np.testing.assert_array_equal(context[:, :, 1], 0)
+    rows = jnp.broadcast_to((jnp.arange(Q) != 1).astype(float), (B, H, Q))
+    np.testing.assert_allclose(weights.sum(-1), rows, atol=1e-6)
+    junk = read(query, key.at[:, :, 4:].add(9), value.at[:, :, 4:].add(1e30))
+    np.testing.assert_allclose(junk.context, context, atol=1e-5)
+    gradient = jax.jit(jax.grad(lambda *x: read(*x).context.sum(), (0, 1, 2)))
+    gradients = gradient(query, key, value)
+    assert all(np.isfinite(g).all() for g in gradients)
+    np.testing.assert_array_equal(gradients[0][:, :, 1], 0)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_dtype_is_that_of_the_inputs(inputs, name):
+    arguments = jax.tree.map(lambda x: x.astype(jnp.bfloat16), inputs(name))
+    query, key, parameters = arguments
+    found = jax.eval_shape(SCORES[name], query, key, **parameters)
+    assert found.dtype == jnp.bfloat16
+
+
+def test_scaled_dot_is_dot_with_a_scaled_query(inputs):
+    query, key, _ = inputs("dot")
+    np.testing.assert_allclose(
+        scores.scaled_dot_scores(query, key),
+        scores.dot_scores(query, key) / math.sqrt(D),
+        atol=1e-6,
+    )
+
+
+def test_general_with_the_identity_is_dot(inputs):
+    query, key, _ = inputs("dot")
+    np.testing.assert_allclose(
+        scores.general_scores(query, key, w=jnp.eye(D)),
+        scores.dot_scores(query, key),
+        atol=1e-5,
+    )
+
+
+def test_additive_with_a_zero_v_attends_to_all_alike(inputs, draw):
+    query, key, parameters = inputs("additive")
+    parameters["v"] = jnp.zeros(A)
+    found = attend(scores.additive_scores(query, key, **parameters), draw(B, H, K, V))
+    np.testing.assert_allclose(found.weights, 1 / K, atol=1e-6)
+
+
+def test_additive_keeps_no_hidden_layer_for_the_backward_pass(inputs):
+    query, key, parameters = inputs("additive")
+    _, backward = jax.vjp(scores.additive_scores, query, key, *parameters.values())
+    kept = max(x.size for x in jax.tree.leaves(backward) if hasattr(x, "size"))
+    assert kept < B * H * Q * K * A
+
+
+@pytest.mark.parametrize("keys", [1, K, L, L + 4])
+def test_location_cuts_short_and_masks_beyond_its_length(draw, keys):
+    query, w = draw(B, Q, D), draw(D, L)
+    found = scores.location_scores(query, draw(B, keys, E), w=w)
+    assert found.shape == (B, Q, keys)
+    known = min(keys, L)
+    np.testing.assert_allclose(found[..., :known], (query @ w)[..., :known], atol=1e-5)
+    weights = attend(found, draw(B, keys, V)).weights
+    np.testing.assert_array_equal(weights[..., L:], 0)
+    np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-6)
+
+
+def test_location_looks_at_the_number_of_the_keys_alone(inputs):
+    query, key, parameters = inputs("location")
+    np.testing.assert_array_equal(
+        scores.location_scores(query, key, **parameters),
+        scores.location_scores(query, jnp.zeros((K, 1)), **parameters),
+    )
+
+
+def test_cosine_does_not_depend_on_the_norms(inputs):
+    query, key, parameters = inputs("cosine")
+    found = scores.cosine_scores(1e-3 * query, 1e3 * key, **parameters)
+    expected = scores.cosine_scores(query, key, **parameters)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert (jnp.abs(expected) <= jnp.abs(parameters["sharpness"]) + 1e-5).all()
+
+
+def test_cosine_with_a_vector_of_zeros_is_zero_with_finite_gradients(draw):
+    query, key = draw(Q, D).at[1].set(0), draw(K, D).at[2].set(0)
+    found = scores.cosine_scores(query, key, sharpness=5.0)
+    np.testing.assert_array_equal(found[1], 0)
+    np.testing.assert_array_equal(found[:, 2], 0)
+    gradient = jax.grad(
+        lambda *x: scores.cosine_scores(*x, sharpness=5.0).sum(), (0, 1)
+    )
+    gradients = jax.jit(gradient)(query, key)
+    assert all(np.isfinite(g).all() for g in gradients)
+    np.testing.assert_array_equal(gradients[0][1], 0)
+    np.testing.assert_array_equal(gradients[1][2], 0)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_width_that_does_not_fit_is_refused(inputs, name):
+    query, key, parameters = inputs(name)
+    if same_width(name):
+        with pytest.raises(ValueError, match=r"_scores: query \(.* differ in width"):
+            SCORES[name](query, key[..., 1:], **parameters)
+        return
+    with pytest.raises(ValueError, match=r"must end in the axes \[D=10, "):
+        SCORES[name](query[..., 1:], key, **parameters)
+
+
+def test_parameters_that_disagree_or_lack_an_axis_are_refused(inputs):
+    query, key, parameters = inputs("additive")
+    short = parameters | {"v": parameters["v"][1:]}
+    with pytest.raises(ValueError, match=r"v \(16,\) must end in the axes \[A=17\]"):
+        scores.additive_scores(query, key, **short)
+    with pytest.raises(ValueError, match=r"w \(11,\) must end in .* \[D=11, E=13\]"):
+        scores.general_scores(query, key, w=jnp.ones(D))
+
+
+def test_parameters_name_their_axes():
+    assert SCORES["concat"] is SCORES["additive"]
+    assert {name: SCORES[name].parameters for name in NAMES} == {
+        "dot": {},
+        "scaled_dot": {},
+        "general": {"w": ("D", "E")},
+        "additive": {"w_query": ("D", "A"), "w_key": ("E", "A"), "v": ("A",)},
+        "location": {"w": ("D", "L")},
+        "cosine": {"sharpness": ()},
+    }

@@ -1,0 +1,238 @@
+"""The translation task: exact scores, order, search, figures, errors."""
+
+import functools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+import sacrebleu
+from PIL import Image
+
+from configs.transformer_nmt import get_config
+from data.vocabulary import EOS
+from errors import UserError
+from tasks.translation import Translation
+from training import plots
+
+
+def make(workdir, **fields):
+    config = get_config("smoke")
+    for name, value in fields.items():
+        group, _, field = name.partition("__")
+        config[group][field] = value
+    task = Translation(config)
+    task.prepare(workdir, training=not (workdir / "assets").exists())
+    return task
+
+
+@pytest.fixture(scope="module")
+def workdir(tmp_path_factory):
+    return tmp_path_factory.mktemp("run")
+
+
+@pytest.fixture(scope="module")
+def task(workdir):
+    return make(workdir, evaluation__rows=53)  # leaves filler rows
+
+
+@pytest.fixture(scope="module")
+def state(task):
+    return task.init_state(jax.random.key(0))
+
+
+@pytest.fixture(scope="module")
+def fitted(workdir):
+    """A task and a state that knows the first five test sentences by heart."""
+    task = make(workdir, model__dropout=0.0, loss__smoothing=0.0)
+    sources, targets = (texts[:5] for texts in task._pairs("test"))
+    batch = {
+        "source": padded([task.vocabulary.encode(text) for text in sources]),
+        "target": padded([task.vocabulary.encode(text) for text in targets]),
+    }
+    optimizer = optax.adam(3e-3)
+    state = task.init_state(jax.random.key(1))
+    task._optimizer = optimizer
+    state = state.replace(opt_state=optimizer.init(state.params))
+    step = jax.jit(task.train_step)
+    for i in range(150):
+        state, metrics = step(state, batch, jax.random.key(i))
+    assert metrics["loss"][0] / metrics["loss"][1] < 0.05
+    return task, state, sources, targets
+
+
+def padded(sentences):
+    width = max(map(len, sentences))
+    return np.array([ids + [0] * (width - len(ids)) for ids in sentences], np.int32)
+
+
+def test_perplexity_is_that_of_a_loop_over_all_sentences(task, state):
+    sources, references = task._pairs("validation")
+    targets = [task.vocabulary.encode(text) for text in references]
+    batch = {
+        "source": padded([task.vocabulary.encode(text) for text in sources]),
+        "target": padded(targets),
+    }
+    forward = jax.jit(functools.partial(task.model.apply, train=False))
+    log_probs = np.array(
+        jax.nn.log_softmax(forward({"params": state.params}, batch)), np.float64
+    )
+    total = sum(
+        log_probs[row, t, token]
+        for row, target in enumerate(targets)
+        for t, token in enumerate(target)
+    )
+    expected = math.exp(-total / sum(map(len, targets)))
+    found = task._perplexity(state.params, sources, references)
+    assert found == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_sentence_is_translated_the_same_in_any_company(fitted):
+    task, state, sources, _ = fitted
+    together = task.predict(state, [*sources, "", *sources[::-1]], beam=3)
+    alone = [task.predict(state, [text], beam=3)[0] for text in sources]
+    texts = [found[0].text for found in alone]
+    assert [found[0].text for found in together] == [*texts, "", *texts[::-1]]
+
+
+def test_it_learns_a_batch_by_heart(fitted):
+    task, state, sources, targets = fitted
+    found = [best[0].text for best in task.predict(state, sources)]
+    assert found == targets
+
+
+def test_filler_rows_and_padding_change_no_step(workdir):
+    task = make(workdir, model__dropout=0.0)
+    state = task.init_state(jax.random.key(2))
+    batch = {
+        "source": padded([[5, 6, 7, EOS], [8, EOS]]),
+        "target": padded([[9, EOS], [5, 4, 6, EOS]]),
+    }
+    wider = {name: np.pad(ids, ((0, 3), (0, 5))) for name, ids in batch.items()}
+    step = jax.jit(task.train_step)
+    results = [step(state, b, jax.random.key(0)) for b in (batch, wider)]
+    (one, metrics), (two, wider_metrics) = results
+    assert metrics["tokens"][0] == wider_metrics["tokens"][0] == 6
+    np.testing.assert_allclose(metrics["loss"][0], wider_metrics["loss"][0], rtol=1e-5)
+    mean = jax.tree.map(lambda a, b: jnp.abs(a - b).max(), one.params, two.params)
+    # Adam turns a gradient's sign into a step: only a mistake moves it by that much.
+    assert max(jax.tree.leaves(mean)) < 1e-5
+
+
+def test_n_best_are_distinct_and_sorted(fitted):
+    task, state, sources, _ = fitted
+    for found in task.predict(state, sources, beam=4, n_best=4):
+        assert len({text for text, _ in found}) == len(found) > 1
+        assert [p.score for p in found] == sorted(p.score for p in found)[::-1]
+
+
+def test_samples_depend_on_the_seed_alone(task, state):
+    def draw(seed):
+        return task.predict(state, ["one", "two"], temperature=1.0, seed=seed)
+
+    assert draw(3) == draw(3) != draw(4)
+
+
+def test_a_long_line_is_cut_with_a_warning(task, state, capsys):
+    most = task.config.data.max_length
+    ((prediction,),) = task.predict(state, ["seven " * 3 * most], beam=1)
+    warning = capsys.readouterr().err
+    assert warning.startswith("warning: line 1 has ")
+    assert f"only the first {most}" in warning
+    assert len(task.vocabulary.encode(prediction.text)) <= most + 1
+
+
+def test_a_final_evaluation_writes_what_it_scored(fitted, tmp_path):
+    task, state, *_ = fitted
+    report = task.evaluate(state, "test", out_dir=tmp_path)
+    rows = (tmp_path / "translations_test.tsv").read_text("utf-8").splitlines()[1:]
+    _, references, hypotheses = zip(*(row.split("\t") for row in rows), strict=True)
+    again = sacrebleu.corpus_bleu(hypotheses, [references]).score
+    assert report["bleu"] == pytest.approx(again)
+    groups = report["by_length"].values()
+    assert sum(group["sentences"] for group in groups) == len(rows)
+    samples = (tmp_path / "samples_test.md").read_text("utf-8").splitlines()
+    assert samples[0] == "| source | reference | hypothesis |" and len(samples) > 3
+    assert (tmp_path / "figures" / "bleu_by_length_test.png").exists()
+
+
+def test_attention_maps_are_distributions_over_what_may_be_read(fitted):
+    task, state, sources, targets = fitted
+    source, target = (task.vocabulary.encode(x) for x in (sources[0], targets[0]))
+    maps = task._maps(state.params, source, target)
+    model = task.config.model
+    assert len(maps) == model.encoder_layers + 2 * model.decoder_layers
+    for name, weights in maps.items():
+        rows, columns = task._axes(name, source, target)
+        assert weights.shape == (model.heads, len(rows), len(columns))
+        np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
+        if name.startswith("decoder") and "self" in name:
+            assert not np.triu(weights, 1).any()
+            assert columns[0] == "<s>" and len(columns) == len(target)
+
+
+def test_figures_show_every_layer(fitted, tmp_path):
+    task, state, *_ = fitted
+    paths = task.figures(state, tmp_path)
+    model = task.config.model
+    maps = model.encoder_layers + 2 * model.decoder_layers
+    assert len(paths) == maps * task.config.evaluation.figures
+    assert sorted(paths) == sorted(tmp_path.glob("*.png"))
+
+
+def test_heat_maps_need_a_label_for_each_row_and_column(tmp_path):
+    weights = np.full((3, 5, 7), 1 / 7)
+    path = plots.attention_heatmaps(
+        weights, list("abcde"), list("ABCDEFG"), "title", tmp_path / "x" / "a.png"
+    )
+    with Image.open(path) as image:
+        assert image.width > 100
+    with pytest.raises(ValueError, match=r"\[H, 5 rows, 6 columns\]"):
+        plots.attention_heatmaps(weights, "abcde", "ABCDEF", "title", path)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("loss__smoothing", 1.0, "config.loss.smoothing is 1.0"),
+        ("data__max_length", 10**6, "config.data.max_length is 1000000: the model"),
+        ("evaluation__rows", 0, "config.evaluation.rows is 0: must be at least 1"),
+        ("evaluation__beam", 0, "beam is 0: must be at least 1"),
+        ("evaluation__alpha", -0.1, "alpha is -0.1: must be at least 0"),
+        ("model__heads", 3, "heads"),
+        ("model__norm", "nrom", "nrom"),
+        ("model__positions", "absolute", "absolute"),
+        ("model__cross_score", "dott", "dott"),
+        ("model__cross_score", "location", "config.data.pack=false"),
+        ("model__dtype", "float23", "float23"),
+        ("model__dropout", 1.0, "dropout"),
+    ],
+)
+def test_values_that_do_not_fit_are_told_before_data_is_read(field, value, message):
+    config = get_config("smoke")
+    group, _, name = field.partition("__")
+    config[group][name] = value
+    with pytest.raises(UserError, match=message) as error:
+        Translation(config)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"beam": 2, "n_best": 3}, "n_best is 3: a beam of 2 finds no more than 2"),
+        ({"temperature": -1.0}, "temperature is -1.0"),
+        ({"top_p": 0.0, "temperature": 1.0}, r"top_p is 0.0: must be in \(0, 1\]"),
+        ({"top_k": 5}, "set a temperature"),
+    ],
+)
+def test_search_options_are_checked(task, state, options, message):
+    with pytest.raises(UserError, match=message):
+        task.predict(state, ["one"], **options)
+
+
+def test_an_unknown_split_is_told(task, state):
+    with pytest.raises(UserError, match="split is train: must be validation or test"):
+        task.evaluate(state, "train")
