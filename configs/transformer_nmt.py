@@ -98,6 +98,7 @@ def get_config(variant: str = "") -> ConfigDict:
     config.optimizer.schedule = "noam"  # eq. 3
     config.optimizer.learning_rate = 1.0  # factor of eq. 3
     config.optimizer.warmup = 1000
+    config.optimizer.decay_steps = 4000  # of warmup_cosine: where it reaches 0
     config.optimizer.b1 = 0.9  # section 5.3
     config.optimizer.b2 = 0.98
     config.optimizer.eps = 1e-9

@@ -1,0 +1,1 @@
+"""Side-by-side timing against other libraries; never imported by the product."""

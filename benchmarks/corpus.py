@@ -1,0 +1,50 @@
+"""A config's corpus as text files, for libraries that read those."""
+
+from pathlib import Path
+
+from data import translation
+from data.vocabulary import Vocabulary, train_vocabulary
+
+
+def write_corpus(config, folder: Path) -> Vocabulary:
+    """Writes a translation config's splits and vocabulary into a folder.
+
+    The files are SPLIT.source and SPLIT.target with a sentence a line,
+    sentencepiece.model, and vocabulary.txt with a piece a line, the special ones left
+    out.
+
+    Args:
+        config: as in `configs/transformer_nmt.py`.
+        folder: made if it is not there.
+
+    Returns:
+        The vocabulary.
+    """
+    data = config.data
+    corpus = translation.load(
+        data.corpus,
+        data.source_language,
+        data.target_language,
+        extra=data.extra,
+        min_words=data.min_words,
+        max_words=data.max_words,
+        train_min_words=data.train_min_words,
+        files=data.files.to_dict(),
+        split_seed=data.split_seed,
+    )
+    print(corpus)
+    folder.mkdir(parents=True, exist_ok=True)
+    for split in translation.SPLITS:
+        for side, texts in zip(
+            ("source", "target"), zip(*getattr(corpus, split), strict=True), strict=True
+        ):
+            lines = [" ".join(text.split()) + "\n" for text in texts]
+            (folder / f"{split}.{side}").write_text("".join(lines), encoding="utf-8")
+    vocabulary = train_vocabulary(
+        (text for pair in corpus.train for text in pair),
+        data.vocab_size,
+        folder / "sentencepiece.model",
+    )
+    pieces = vocabulary.pieces(range(4, vocabulary.size))
+    (folder / "vocabulary.txt").write_text("\n".join(pieces) + "\n", encoding="utf-8")
+    return vocabulary

@@ -1,0 +1,244 @@
+"""Alternates systems in short blocks, so that all of them see the same machine.
+
+Each system is a process of its own (its own environment, allocator and peak memory)
+that waits while another one is measured. Every round visits all of them, in the
+opposite order of the round before; what is reported are medians over all rounds.
+"""
+
+import argparse
+import contextlib
+import dataclasses
+import json
+import math
+import os
+import platform
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from benchmarks.environment import ROOT, peers_python
+
+THREADS = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class System:
+    """A row of the table: `python -m benchmarks.systems.MODULE MODE SPEC`."""
+
+    name: str
+    module: str
+    mode: str
+    spec: dict
+    peer: bool = False  # runs in the peers' environment
+
+
+def parser(
+    description: str, *, rounds: int | None = None, steps: int | None = None
+) -> argparse.ArgumentParser:
+    """Returns the command line that the questions share."""
+    result = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    if rounds:
+        result.add_argument("--rounds", type=int, default=rounds, help="of all systems")
+        result.add_argument("--steps", type=int, default=steps, help="a block")
+        result.add_argument("--only", nargs="*", help="names of systems to measure")
+    result.add_argument(
+        "--write", action=argparse.BooleanOptionalAction, default=True, help="results/"
+    )
+    return result
+
+
+def process_environment() -> dict[str, str]:
+    """Returns the environment of a measured process."""
+    threads = {"OMP_NUM_THREADS": str(THREADS), "MKL_NUM_THREADS": str(THREADS)}
+    return os.environ | threads | {"JAX_PLATFORMS": "cpu"}
+
+
+def use_cores() -> None:
+    """Keeps this process on `THREADS` cores, which XLA sizes its thread pool by."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:THREADS])
+
+
+class Process:
+    """A running system."""
+
+    def __init__(self, system: System):
+        python = peers_python() if system.peer else sys.executable
+        module = f"benchmarks.systems.{system.module}"
+        self.name = system.name
+        self.process = subprocess.Popen(
+            [python, "-m", module, system.mode, json.dumps(system.spec)],
+            cwd=ROOT,
+            env=process_environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            preexec_fn=use_cores,
+        )
+        self.info = self._answer()
+
+    def run(self, steps: int) -> dict:
+        """Returns the seconds and units of each of `steps` steps, and the peak."""
+        print(steps, file=self.process.stdin, flush=True)
+        return self._answer()
+
+    def close(self) -> None:
+        """Ends the process."""
+        self.process.stdin.close()
+        self.process.wait()
+
+    def _answer(self) -> dict:
+        line = self.process.stdout.readline()
+        if not line:
+            code = self.process.wait()
+            raise SystemExit(f"error: {self.name} ended with status {code} (see above)")
+        return json.loads(line)
+
+
+def measure(
+    systems: Sequence[System], args: argparse.Namespace
+) -> dict[str, dict[str, Any]]:
+    """Measures the systems side by side.
+
+    Returns:
+        by name: median_ms of a step, rate (median over rounds of units a second),
+        rounds (the median of each round, in ms), peak_mb, steps, and the system's info.
+    """
+    with contextlib.ExitStack() as stack:
+        running = []
+        for system in systems:
+            if args.only and system.name not in args.only:
+                continue
+            print(f"starting {system.name}", file=sys.stderr, flush=True)
+            running.append(Process(system))
+            stack.callback(running[-1].close)
+        blocks = {process.name: [] for process in running}
+        for process in _visits(running, args.rounds):
+            blocks[process.name].append(process.run(args.steps))
+        return {p.name: _summary(blocks[p.name]) | p.info for p in running}
+
+
+def measure_training(
+    systems: Sequence[System], spec: dict, args: argparse.Namespace
+) -> tuple[dict[str, dict[str, Any]], dict[str, float]]:
+    """Measures training steps beside the machine's own rate of matrix products.
+
+    Returns:
+        what `measure` returns, with the `share` of that rate that each system reaches;
+        and the GFLOP of a step and of a second.
+    """
+    products = [
+        System(f"XLA product {size}", "matmul", size, {})
+        for size in ("2048,256,1024", "1024,1024,1024")
+    ]
+    measured = measure([*products, *systems], args)
+    rates = [measured.pop(p.name)["rate"] for p in products if p.name in measured]
+    gflop, limit = training_gflop(spec), max(rates, default=math.nan)
+    for values in measured.values():
+        values["share"] = round(gflop / values["median_ms"] * 1e3 / limit, 3)
+    fields = {"gflop_a_step": round(gflop, 1), "product_gflop_a_second": limit}
+    return measured, fields
+
+
+def ratio(measured: dict, ours: str, peers: Sequence[str]) -> float | None:
+    """Returns how many times our rate is that of the fastest of the peers."""
+    rates = [measured[name]["rate"] for name in peers if name in measured]
+    if not rates or ours not in measured:
+        return None
+    return round(measured[ours]["rate"] / max(rates), 2)
+
+
+def _visits(running: list[Process], rounds: int) -> Iterator[Process]:
+    for i in range(rounds):
+        yield from running if i % 2 == 0 else reversed(running)
+
+
+def _summary(blocks: list[dict]) -> dict:
+    seconds = [s for block in blocks for s in block["seconds"]]
+    rates = [sum(block["units"]) / sum(block["seconds"]) for block in blocks]
+    return {
+        "median_ms": round(1e3 * statistics.median(seconds), 2),
+        "rate": round(statistics.median(rates), 2),
+        "rounds": [round(1e3 * statistics.median(b["seconds"]), 2) for b in blocks],
+        "peak_mb": round(max(block["peak_mb"] for block in blocks)),
+        "steps": len(seconds),
+    }
+
+
+def report(
+    question: str,
+    args: argparse.Namespace,
+    measured: dict[str, dict[str, Any]],
+    columns: dict[str, str],
+    **fields: Any,
+) -> None:
+    """Prints the table and writes results/bench_<question>.json.
+
+    Args:
+        question: name of the record.
+        args: the command line.
+        measured: what `measure` returned.
+        columns: title of each column after the name, to the field that it shows.
+        **fields: what else the record says (ratios, goals, ...), printed below.
+    """
+    rows = [["system", *columns]]
+    for name, values in measured.items():
+        rows.append([name, *(_text(values.get(field)) for field in columns.values())])
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    print(f"\n{question}")
+    for name, *cells in rows:
+        cells = [cell.rjust(w) for cell, w in zip(cells, widths[1:], strict=True)]
+        print("  ".join([name.ljust(widths[0]), *cells]))
+    for name, value in fields.items():
+        print(f"{name}: {_text(value)}")
+    if args.write and not args.only:
+        record = {"question": question, "systems": measured, **fields}
+        write(f"bench_{question}", record | environment())
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
+    return "" if value is None else f"{value:,}"
+
+
+def training_gflop(spec: dict) -> float:
+    """GFLOP of the matrix products of one training step, backward pass included."""
+    d, ff, S, T = spec["d_model"], spec["d_ff"], spec["source"], spec["target"]
+    # Multiply-adds a sentence: projections, scores and reads, feed-forward.
+    encoder = S * (4 * d * d + 2 * S * d + 2 * d * ff)
+    decoder = T * (6 * d * d + 2 * (T + S) * d + 2 * d * ff) + S * 2 * d * d
+    output = T * d * spec["vocab_size"]
+    return 6e-9 * spec["rows"] * (spec["layers"] * (encoder + decoder) + output)
+
+
+def write(name: str, record: dict) -> None:
+    """Writes results/NAME.json."""
+    path = ROOT / "results" / f"{name}.json"
+    path.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+    print(f"wrote {path.relative_to(ROOT)}")
+
+
+def environment() -> dict:
+    """Returns the machine, the commit and the command of this measurement."""
+    git = ["git", "rev-parse", "--short", "HEAD"]
+    commit = subprocess.run(git, cwd=ROOT, capture_output=True, text=True)
+    main = sys.modules["__main__"].__spec__
+    return {
+        "device": f"{_processor()}, {THREADS} threads",
+        "platform": platform.platform(terse=True),
+        "commit": commit.stdout.strip() if commit.returncode == 0 else None,
+        "command": " ".join(["python -m", main.name if main else "", *sys.argv[1:]]),
+    }
+
+
+def _processor() -> str:
+    with contextlib.suppress(OSError), open("/proc/cpuinfo") as lines:
+        for line in lines:
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()

@@ -1,0 +1,108 @@
+"""What does JoeyNMT's Transformer reach on our default corpus in the same time?
+
+    python -m benchmarks.joeynmt_translation --minutes=13
+
+Trains JoeyNMT 2.3's Transformer, of the size of `configs/transformer_nmt.py`, with its
+own trainer on the pairs of that config's training split, with the same sentencepiece
+vocabulary. The clock counts training alone: validations, by which the best parameters
+are chosen, are outside it. The test split is translated with its beam search, and BLEU
+and chrF are sacreBLEU's on the detokenised text, as `eval.py` computes them.
+"""
+
+import argparse
+import json
+import subprocess
+from pathlib import Path
+
+from benchmarks import harness
+from benchmarks.corpus import write_corpus
+from benchmarks.environment import ROOT, peers_python
+from configs import transformer_nmt
+
+
+def main() -> None:
+    """Trains, scores and writes results/joeynmt_transformer.json."""
+    parser = harness.parser(__doc__)
+    yes_or_no = argparse.BooleanOptionalAction
+    parser.add_argument("--minutes", type=float, default=13, help="of training")
+    parser.add_argument("--validations", type=int, default=6)
+    parser.add_argument("--tokens", type=int, default=1024, help="in a batch, padded")
+    parser.add_argument("--learning_rate", type=float, default=1e-3, help="its peak")
+    parser.add_argument("--warmup", type=int, default=200, help="steps")
+    parser.add_argument("--dropout", type=float, default=0.1)
+    parser.add_argument("--beam", type=int, default=5)
+    parser.add_argument("--alpha", type=float, default=1.0)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--extra", action=yes_or_no, default=True, help="corpora")
+    parser.add_argument("--train_min_words", type=int, help="by default the config's")
+    parser.add_argument("--folder", default=ROOT / "runs" / "joeynmt_transformer")
+    args = parser.parse_args()
+
+    folder = Path(args.folder).resolve()
+    config = transformer_nmt.get_config()
+    config.data.train_min_words = args.train_min_words or config.data.train_min_words
+    config.data.extra = config.data.extra if args.extra else ()
+    write_corpus(config, folder)
+    model = config.model
+    spec = {
+        "folder": str(folder),
+        "layers": model.encoder_layers,
+        "smoothing": config.loss.smoothing,
+        "max_length": config.data.max_length,
+    }
+    spec |= {name: model[name] for name in ("d_model", "heads", "d_ff")}
+    spec |= {"share_embeddings": model.share_embeddings}
+    flags = "minutes validations tokens learning_rate warmup dropout beam alpha seed"
+    spec |= {name: getattr(args, name) for name in flags.split()}
+    trained = {name: config.data[name] for name in ("extra", "train_min_words")}
+    subprocess.run(
+        [
+            peers_python(),
+            "-m",
+            "benchmarks.systems.joey",
+            "translate",
+            json.dumps(spec),
+        ],
+        cwd=ROOT,
+        env=harness.process_environment(),
+        preexec_fn=harness.use_cores,
+        check=True,
+    )
+    run = json.loads((folder / "run.json").read_text())
+    environment = harness.environment()
+    record = {
+        "name": "joeynmt_transformer",
+        "system": f"JoeyNMT {run['versions']['joeynmt']}",
+        "config": "transformer_nmt",
+        "overrides": [],
+        "settings": spec | trained | {"folder": folder.name},
+        "seed": args.seed,
+        "metrics": scores(folder, config.data.target_language),
+        "minutes": args.minutes,
+        **run,
+        "commands": [environment.pop("command")],
+        **environment,
+    }
+    print(json.dumps(record["metrics"], indent=2))
+    if args.write:
+        harness.write(record["name"], record)
+
+
+def scores(folder: Path, language: str) -> dict:
+    """Returns BLEU and chrF of the test split's hypotheses, with signatures."""
+    from sacrebleu.metrics import BLEU, CHRF
+
+    hypotheses, references = (
+        (folder / name).read_text(encoding="utf-8").removesuffix("\n").split("\n")
+        for name in ("test.hypotheses", "test.target")
+    )
+    metrics = {"bleu": BLEU(trg_lang=language), "chrf": CHRF()}
+    result = {}
+    for name, metric in metrics.items():
+        result[name] = round(metric.corpus_score(hypotheses, [references]).score, 2)
+        result[f"{name}_signature"] = str(metric.get_signature())
+    return result | {"sentences": len(references)}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,295 @@
+"""A Transformer and a beam search in the manner of Flax's WMT example.
+
+Our own compact writing of what that example publishes: pre-norm blocks of
+`nn.MultiHeadDotProductAttention` without biases and with dropout on the weights, a
+one-hot smoothed cross-entropy over log-softmax, Adam. Its beam search flattens the
+beam into the batch, tiles the encoded sources, gathers the whole key-value cache along
+the parents at every step, and takes the top 2 K of K W log-probabilities.
+
+Modes: "step" is one training step, "decode" one batch of beam search.
+"""
+
+from importlib.metadata import version
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax import linen as nn
+
+from benchmarks.systems import worker
+
+PAD, BOS = 0, 1
+NEVER = -1.0e7  # the example's minus infinity
+
+
+def sinusoids(length: int, width: int) -> np.ndarray:
+    """[length, width], sines in the first half of the columns."""
+    rates = 1e4 ** (-np.arange(width // 2) / (width // 2 - 1))
+    angles = np.arange(length)[:, None] * rates
+    return np.concatenate([np.sin(angles), np.cos(angles)], 1).astype(np.float32)
+
+
+class Stack(nn.Module):
+    """Pre-norm blocks: self-attention, cross-attention if `encoded`, feed-forward."""
+
+    spec: dict
+    decode: bool = False
+
+    @nn.compact
+    def __call__(self, ids, mask, encoded=None, cross_mask=None, *, train):
+        """[B, T] ids to [B, T, C]."""
+        spec, rate = self.spec, self.spec["dropout"]
+        width = spec["d_model"]
+
+        def dropout(x):
+            return nn.Dropout(rate, deterministic=not train)(x)
+
+        def attention(query, key, mask, decode=False):
+            return nn.MultiHeadDotProductAttention(
+                spec["heads"],
+                use_bias=False,
+                kernel_init=nn.initializers.xavier_uniform(),
+                broadcast_dropout=False,
+                dropout_rate=rate,
+                deterministic=not train,
+                decode=decode,
+            )(query, key, mask=mask)
+
+        table = nn.Embed(
+            spec["vocab_size"], width, embedding_init=nn.initializers.normal(1.0)
+        )
+        x = table(ids)
+        if self.decode:
+            start = not self.has_variable("cache", "index")
+            index = self.variable("cache", "index", lambda: jnp.uint32(0))
+            length = ids.shape[1] if start else 1
+            positions = jnp.asarray(sinusoids(512, width))
+            x += jax.lax.dynamic_slice_in_dim(positions, index.value, length)
+            index.value += 0 if start else 1
+        else:
+            x += sinusoids(512, width)[: ids.shape[1]]
+        x = dropout(x)
+        for _ in range(spec["layers"]):
+            y = nn.LayerNorm()(x)
+            x += dropout(attention(y, y, mask, self.decode))
+            if encoded is not None:
+                x += dropout(attention(nn.LayerNorm()(x), encoded, cross_mask))
+            y = nn.Dense(spec["d_ff"])(nn.LayerNorm()(x))
+            x += dropout(nn.Dense(width)(dropout(nn.relu(y))))
+        return nn.LayerNorm()(x)
+
+
+class Transformer(nn.Module):
+    """Encoder, decoder and output layer with separate vocabularies."""
+
+    spec: dict
+    decode: bool = False
+
+    def setup(self):  # noqa: D102
+        self.encoder = Stack(self.spec)
+        self.decoder = Stack(self.spec, self.decode)
+        self.output = nn.Dense(self.spec["vocab_size"])
+
+    def encode(self, source, *, train=False):
+        """[B, S] to [B, S, C]."""
+        mask = nn.make_attention_mask(source > 0, source > 0)
+        return self.encoder(source, mask, train=train)
+
+    def read(self, encoded, source, target, *, train=False):
+        """Logits [B, T, W]; shifts the target unless it decodes."""
+        inputs = target
+        if self.decode:
+            mask, valid = None, jnp.ones_like(target, bool)
+        else:
+            mask = nn.combine_masks(
+                nn.make_attention_mask(target > 0, target > 0),
+                nn.make_causal_mask(target),
+            )
+            valid = target > 0
+            inputs = jnp.pad(target[:, :-1], ((0, 0), (1, 0)))
+        cross = nn.make_attention_mask(valid, source > 0)
+        return self.output(self.decoder(inputs, mask, encoded, cross, train=train))
+
+    def __call__(self, source, target, *, train):
+        """Logits [B, T, W]."""
+        encoded = self.encode(source, train=train)
+        return self.read(encoded, source, target, train=train)
+
+
+def loss_sum(logits, targets, smoothing):
+    """Smoothed cross-entropy with one-hot targets, as (sum, count)."""
+    vocab = logits.shape[-1]
+    low = smoothing / (vocab - 1)
+    constant = -((1 - smoothing) * np.log(1 - smoothing) + smoothing * np.log(low))
+    hot = targets[..., None] == jnp.arange(vocab)
+    soft = jnp.where(hot, 1 - smoothing, low).astype(jnp.float32)
+    loss = -jnp.sum(soft * nn.log_softmax(logits), axis=-1) - constant
+    weights = jnp.where(targets > 0, 1.0, 0.0)
+    return jnp.sum(loss * weights), jnp.sum(weights)
+
+
+def train_step(model, optimizer, smoothing):
+    """Returns the jitted step(params, opt_state, batch, rng, i)."""
+
+    def step(params, opt_state, source, target, rng, i):
+        def loss(params):
+            rngs = {"dropout": jax.random.fold_in(rng, i)}
+            variables = {"params": params}
+            logits = model.apply(variables, source, target, train=True, rngs=rngs)
+            total, count = loss_sum(logits, target, smoothing)
+            return total / count
+
+        value, grads = jax.value_and_grad(loss)(params)
+        updates, opt_state = optimizer.update(grads, opt_state, params)
+        return optax.apply_updates(params, updates), opt_state, value
+
+    return jax.jit(step, donate_argnums=(0, 1))
+
+
+def flatten(x):
+    """[B, K, ...] to [B * K, ...]; scalars stay."""
+    return x.reshape(-1, *x.shape[2:]) if x.ndim > 1 else x
+
+
+def gather(tree, parents):
+    """Every leaf [B, K, ...] along parents [B, K']; scalars stay."""
+    rows = jnp.arange(parents.shape[0])[:, None]
+    return jax.tree.map(lambda x: x[rows, parents] if x.ndim > 1 else x, tree)
+
+
+def beam_search(model, params, cache, source, encoded, beam, length, alpha, eos):
+    """Returns the best sequences [B, L]; `cache` has [B, K, ...] leaves."""
+    batch = source.shape[0]
+
+    def tile(x):
+        return jnp.repeat(x, beam, axis=0)
+
+    source, encoded = tile(source), tile(encoded)
+    never = jnp.full((batch, beam), NEVER)
+    sequences = jnp.zeros((batch, beam, length + 1), jnp.int32)
+
+    def penalty(n):
+        return ((5.0 + n) / 6.0) ** alpha
+
+    def going(state):
+        i, live_scores, finished_scores, *_ = state
+        best = live_scores[:, 0] / penalty(length)
+        return (i < length) & jnp.any(best > finished_scores.min(1))
+
+    def extend(state):
+        i, live_scores, finished_scores, live, finished, flags, cache = state
+        token = jax.lax.dynamic_slice_in_dim(live, i, 1, axis=2)
+        logits, changed = model.apply(
+            {"params": params, "cache": jax.tree.map(flatten, cache)},
+            encoded,
+            source,
+            flatten(token),
+            method="read",
+            mutable=["cache"],
+        )
+
+        def unflatten(x):
+            return x.reshape(batch, beam, *x.shape[1:]) if x.ndim else x
+
+        cache = jax.tree.map(unflatten, changed["cache"])
+        log_probs = nn.log_softmax(unflatten(logits[:, 0])) + live_scores[..., None]
+        vocab = log_probs.shape[-1]
+        scores, flat = jax.lax.top_k(log_probs.reshape(batch, -1), 2 * beam)
+        chosen = gather(live, flat // vocab)
+        chosen = chosen.at[:, :, i + 1].set(flat % vocab)
+        ended = chosen[:, :, i + 1] == eos
+        _, order = jax.lax.top_k(scores + ended * NEVER, beam)
+        kept = gather([chosen, scores + ended * NEVER, flat // vocab], order)
+        live, live_scores, parents = kept
+        cache = gather(cache, parents)
+        ending = scores / penalty(i + 1) + ~ended * NEVER
+        pool = jnp.concatenate([finished_scores, ending], 1)
+        _, order = jax.lax.top_k(pool, beam)
+        parts = [
+            jnp.concatenate([finished, chosen], 1),
+            pool,
+            jnp.concatenate([flags, ended], 1),
+        ]
+        finished, finished_scores, flags = gather(parts, order)
+        return i + 1, live_scores, finished_scores, live, finished, flags, cache
+
+    first = jnp.full((batch, beam), NEVER).at[:, 0].set(0.0)
+    flags = jnp.zeros((batch, beam), bool)
+    state = 0, first, never, sequences, sequences, flags, cache
+    _, _, _, live, finished, flags, _ = jax.lax.while_loop(going, extend, state)
+    some = jnp.any(flags, axis=1)[:, None]
+    return jnp.where(some, finished[:, 0, 1:], live[:, 0, 1:])
+
+
+def main() -> None:
+    """Serves the mode."""
+    mode, spec = worker.arguments()
+    rng = jax.random.key(0)
+    draw = np.random.default_rng(0)
+    shape = spec["rows"], spec["source"]
+    source = draw.integers(4, spec["vocab_size"], shape, np.int32)
+    shape = spec["rows"], spec["target"]
+    target = draw.integers(4, spec["vocab_size"], shape, np.int32)
+    model = Transformer(spec)
+    init = jax.jit(lambda rng: model.init(rng, source, target, train=False)["params"])
+    params = init(rng)
+    info = {
+        "parameters": sum(x.size for x in jax.tree.leaves(params)),
+        "versions": {"jax": jax.__version__, "flax": version("flax")},
+    }
+    if mode == "step":
+        optimizer = optax.adam(1e-4, b1=0.9, b2=0.98, eps=1e-9)
+        run = train_step(model, optimizer, spec["smoothing"])
+        state = [params, optimizer.init(params), 0]
+
+        def step() -> float:
+            params, opt_state, i = state
+            params, opt_state, loss = run(params, opt_state, source, target, rng, i)
+            loss.block_until_ready()
+            state[:] = params, opt_state, i + 1
+            return target.size
+
+    else:
+        length, beam = spec["target"], spec["beam"]
+        decoder = Transformer(spec, decode=True)
+        rows = spec["rows"] * beam
+
+        def empty_cache():
+            full = jnp.ones((rows, length), jnp.int32)
+            encoded = jnp.ones((rows, spec["source"], spec["d_model"]))
+            given = encoded, jnp.ones((rows, spec["source"]), jnp.int32), full
+            cache = decoder.init(rng, *given, method="read")["cache"]
+            return jax.tree.map(
+                lambda x: x.reshape(-1, beam, *x.shape[1:]) if x.ndim else x, cache
+            )
+
+        @jax.jit
+        def translate(params, source):
+            encoded = decoder.apply({"params": params}, source, method="encode")
+            # No token has id -1, so that every hypothesis runs to the last step.
+            return beam_search(
+                decoder,
+                params,
+                jax.tree.map(jnp.zeros_like, shapes),
+                source,
+                encoded,
+                beam,
+                length,
+                spec["alpha"],
+                -1,
+            )
+
+        shapes = jax.eval_shape(empty_cache)
+        shapes = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+
+        def step() -> float:
+            out = translate(params, source).block_until_ready()
+            assert out.shape == (spec["rows"], length) and (out != PAD).all()
+            return spec["rows"]
+
+    worker.serve(step, info)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,319 @@
+"""JoeyNMT 2.3 (Kreutzer et al. 2019) as installed: its model, loss, search and trainer.
+
+Modes: "step" is one training step on random tokens, "decode" one batch of its beam
+search, "tokens" training steps of its trainer on text files, "translate" a whole
+training run under a limit of time, with translations of the test set.
+"""
+
+import itertools
+import json
+import logging
+import shutil
+import time
+from importlib.metadata import version
+from pathlib import Path
+from types import SimpleNamespace
+
+import torch
+from joeynmt.batch import Batch
+from joeynmt.config import parse_global_args, set_validation_args
+from joeynmt.helpers import load_checkpoint
+from joeynmt.model import build_model
+from joeynmt.prediction import predict, prepare
+from joeynmt.search import search
+from joeynmt.training import TrainManager
+from joeynmt.vocabulary import Vocabulary
+
+from benchmarks.systems import worker
+
+SPECIALS = SimpleNamespace(
+    unk_token="<unk>",
+    pad_token="<pad>",
+    bos_token="<s>",
+    eos_token="</s>",
+    sep_token=None,
+    unk_id=0,
+    pad_id=1,
+    bos_id=2,
+    eos_id=3,
+    sep_id=None,
+    lang_tags=[],
+)
+
+
+def model_config(spec: dict) -> dict:
+    """The `model` section of its configuration."""
+    stack = {
+        "type": "transformer",
+        "num_layers": spec["layers"],
+        "num_heads": spec["heads"],
+        "embeddings": {
+            "embedding_dim": spec["d_model"],
+            "scale": True,
+            "dropout": spec["dropout"],
+        },
+        "hidden_size": spec["d_model"],
+        "ff_size": spec["d_ff"],
+        "dropout": spec["dropout"],
+        "layer_norm": "pre",  # needs no long warm-up
+    }
+    return {
+        "initializer": "xavier_uniform",
+        "embed_initializer": "xavier_uniform",
+        "tied_embeddings": spec["share_embeddings"],
+        "tied_softmax": spec["share_embeddings"],
+        "encoder": stack,
+        "decoder": dict(stack),
+    }
+
+
+def random_model(spec: dict):
+    """Returns its model over a vocabulary of numbered words, and the loss set."""
+    words = [f"w{i}" for i in range(spec["vocab_size"] - 4)]
+    vocabularies = [Vocabulary(words, SPECIALS) for _ in range(2)]
+    model = build_model(model_config(spec), *vocabularies)
+    model.loss_function = ("crossentropy", spec["smoothing"])
+    return model
+
+
+def random_batch(spec: dict, *, with_target: bool) -> Batch:
+    """Returns a batch without padding."""
+    rows = spec["rows"]
+    source = torch.randint(4, spec["vocab_size"], (rows, spec["source"]))
+    target = torch.randint(4, spec["vocab_size"], (rows, spec["target"] + 1))
+    target[:, 0], target[:, -1] = SPECIALS.bos_id, SPECIALS.eos_id
+    return Batch(
+        src=source,
+        src_length=torch.full((rows,), spec["source"]),
+        src_prompt_mask=None,
+        trg=target if with_target else None,
+        trg_prompt_mask=None,
+        indices=torch.arange(rows),
+        device=torch.device("cpu"),
+        pad_index=SPECIALS.pad_id,
+        eos_index=SPECIALS.eos_id,
+    )
+
+
+def trainer_config(spec: dict) -> dict:
+    """The whole configuration, of a run in `spec["folder"]` on its text files."""
+    folder = Path(spec["folder"])
+    side = {
+        "level": "bpe",
+        "tokenizer_type": "sentencepiece",
+        "tokenizer_cfg": {"model_file": str(folder / "sentencepiece.model")},
+        "voc_file": str(folder / "vocabulary.txt"),
+        "max_length": spec["max_length"],
+    }
+    return {
+        "name": "transformer",
+        "model_dir": str(folder / "model"),
+        "use_cuda": False,
+        "random_seed": spec["seed"],
+        "data": {
+            "train": str(folder / "train"),
+            "dev": str(folder / "validation"),
+            "test": str(folder / "test"),
+            "dataset_type": "plain",
+            "src": {"lang": "source", **side},
+            "trg": {"lang": "target", **side},
+        },
+        "training": {
+            "optimizer": "adam",
+            "adam_betas": [0.9, 0.98],
+            "normalization": "tokens",
+            "label_smoothing": spec["smoothing"],
+            "learning_rate": spec["learning_rate"],
+            "learning_rate_min": 1e-8,
+            "learning_rate_warmup": spec["warmup"],
+            "scheduling": "warmupinversesquareroot",
+            "clip_grad_norm": 1.0,
+            "batch_size": spec["tokens"],
+            "batch_type": "token",
+            "early_stopping_metric": "bleu",
+            "epochs": 10**6,  # the clock ends the run
+            "logging_freq": 50,
+            "validation_freq": 10**9,  # by the clock, see TimedTrainer
+            "print_valid_sents": [],
+            "keep_best_ckpts": 1,
+        },
+        "testing": {
+            "batch_size": 64,
+            "batch_type": "sentence",
+            "max_output_length": 100,  # the longest test reference has 83 pieces
+            "beam_size": spec["beam"],
+            "beam_alpha": spec["alpha"],
+            "eval_metrics": ["bleu", "chrf"],
+        },
+        "model": model_config(spec),
+    }
+
+
+class TimedTrainer(TrainManager):
+    """Its trainer, with validations and the end set by minutes of training."""
+
+    def start_clock(self, minutes: float, validations: int, data) -> None:
+        """Sets the limit and the validation data."""
+        marks = range(1, validations + 1)
+        self.marks = [60 * minutes * i / validations for i in marks]
+        self.limit, self.data = 60 * minutes, data
+        self.curve, self.aside = [], 0.0
+        self.begin = time.perf_counter()
+
+    def _train_step(self, batch):
+        seconds = time.perf_counter() - self.begin - self.aside
+        if self.marks and seconds >= self.marks[0]:
+            while self.marks and seconds >= self.marks[0]:
+                self.marks.pop(0)
+            self._validate(self.data)
+            line = (self.model_dir / "validations.txt").read_text().splitlines()[-1]
+            scores = dict(part.split(": ") for part in line.split("\t") if ": " in part)
+            point = [round(seconds / 60, 2), round(float(scores["bleu"]), 2)]
+            self.curve.append(point)
+            print("minute {}: validation BLEU {}".format(*point), flush=True)
+            self.aside = time.perf_counter() - self.begin - seconds
+        if seconds >= self.limit:
+            self.stats.is_max_update = True  # ends after this batch
+        return super()._train_step(batch)
+
+
+def make_trainer(spec: dict):
+    """Returns its trainer and (train, validation, test) data."""
+    config = trainer_config(spec)
+    shutil.rmtree(config["model_dir"], ignore_errors=True)
+    Path(config["model_dir"]).mkdir(parents=True)
+    args = parse_global_args(config, rank=0, mode="train")
+    model, *data = prepare(args, rank=0, mode="train")
+    trainer = TimedTrainer(
+        rank=0,
+        model=model,
+        model_dir=args.model_dir,
+        device=args.device,
+        autocast=args.autocast,
+        seed=args.seed,
+        train_args=args.train,
+        dev_args=set_validation_args(args.test),
+    )
+    return args, trainer, data
+
+
+def train_batches(trainer, data):
+    """Yields the batches of its own loader for ever."""
+    args, epoch = trainer.args, 0
+    loader = data.make_iter(
+        batch_size=args.batch_size,
+        batch_type=args.batch_type,
+        seed=trainer.seed,
+        shuffle=True,
+        eos_index=trainer.model.eos_index,
+        pad_index=trainer.model.pad_index,
+        device=trainer.device,
+    )
+    while True:
+        loader.batch_sampler.set_seed(trainer.seed + epoch)
+        yield from loader
+        epoch += 1
+
+
+def padding(trainer, data) -> float:
+    """Share of padding in the first 100 batches, both sides together."""
+    real = size = 0
+    for batch in itertools.islice(train_batches(trainer, data), 100):
+        for ids in (batch.src, batch.trg):
+            real += (ids != trainer.model.pad_index).sum().item()
+            size += ids.numel()
+    return round(1 - real / size, 3)
+
+
+def translate(spec: dict) -> None:
+    """Trains, translates the test set; writes test.hypotheses and run.json."""
+    args, trainer, (train, validation, test) = make_trainer(spec)
+    trainer.start_clock(spec["minutes"], spec["validations"], validation)
+    trainer.train_and_validate(train, validation)
+    best = load_checkpoint(args.model_dir / "best.ckpt", args.device)
+    trainer.model.load_state_dict(best["model_state"])
+    hypotheses = predict(
+        trainer.model,
+        test,
+        args.device,
+        n_gpu=0,
+        args=args.test,
+        autocast=args.autocast,
+    )[2]
+    folder = Path(spec["folder"])
+    folder.joinpath("test.hypotheses").write_text("\n".join(hypotheses) + "\n")
+    record = {
+        "curve": trainer.curve,
+        "steps": trainer.stats.steps,
+        "target_tokens": int(trainer.stats.total_tokens),
+        "best_step": trainer.stats.best_ckpt_iter,
+        "parameters": sum(p.numel() for p in trainer.model.parameters()),
+        "versions": versions(),
+    }
+    folder.joinpath("run.json").write_text(json.dumps(record))
+
+
+def versions() -> dict:
+    """What was measured."""
+    return {name: version(name) for name in ("joeynmt", "torch", "sentencepiece")}
+
+
+def main() -> None:
+    """Serves the mode."""
+    mode, spec = worker.arguments()
+    logging.disable(logging.WARNING)
+    if mode == "translate":
+        torch.manual_seed(spec["seed"])
+        return translate(spec)
+    torch.manual_seed(0)
+    info = {"versions": versions()}
+    if mode == "tokens":
+        _, trainer, (data, *_) = make_trainer(spec)
+        model, batches = trainer.model, train_batches(trainer, data)
+
+        def step() -> float:
+            batch = next(batches)
+            trainer._train_step(batch)
+            trainer.clip_grad_fun(parameters=model.parameters())
+            trainer.optimizer.step()
+            trainer.scheduler.step(trainer.stats.steps)
+            model.zero_grad()
+            trainer.stats.steps += 1
+            return batch.ntokens
+
+        trainer.start_clock(1e9, 0, None)
+        info["padding"] = padding(trainer, data)
+    elif mode == "step":
+        model, batch = random_model(spec).train(), random_batch(spec, with_target=True)
+        adam = torch.optim.Adam(model.parameters(), 1e-4, betas=(0.9, 0.98), eps=1e-9)
+
+        def step() -> float:
+            loss, *_ = model(return_type="loss", **vars(batch))
+            batch.normalize(loss, "tokens").backward()
+            adam.step()
+            model.zero_grad()
+            loss.item()
+            return batch.ntokens
+
+    else:
+        model, batch = random_model(spec).eval(), random_batch(spec, with_target=False)
+
+        def step() -> float:
+            length = spec["target"]
+            out, *_ = search(
+                model=model,
+                batch=batch,
+                max_output_length=length,
+                min_output_length=length,
+                beam_size=spec["beam"],
+                beam_alpha=spec["alpha"],
+            )
+            assert out.shape == (spec["rows"], length)
+            return spec["rows"]
+
+    info["parameters"] = sum(p.numel() for p in model.parameters())
+    worker.serve(step, info, warmup=1 if mode == "decode" else 2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,30 @@
+"""The machine's own rate of float32 matrix products under XLA: modes are sizes.
+
+MODE is "M,K,N": [M, K] @ [K, N]; the units are GFLOP.
+"""
+
+import jax
+import jax.numpy as jnp
+
+from benchmarks.systems import worker
+
+REPEATS = 20  # products in a step, so that a step is long enough to time
+
+
+def main() -> None:
+    """Serves products of one size."""
+    mode, _ = worker.arguments()
+    m, k, n = (int(size) for size in mode.split(","))
+    a, b = jnp.ones((m, k)), jnp.ones((k, n))
+    product = jax.jit(jnp.matmul)
+
+    def step() -> float:
+        for _ in range(REPEATS):
+            product(a, b).block_until_ready()
+        return REPEATS * 2e-9 * m * k * n
+
+    worker.serve(step, {"versions": {"jax": jax.__version__}})
+
+
+if __name__ == "__main__":
+    main()

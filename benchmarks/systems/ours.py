@@ -1,0 +1,136 @@
+"""This project's own code, the way `train.py` and `eval.py` run it.
+
+Modes: "step" is one training step on random tokens, "decode" one batch of beam search,
+"tokens" training steps on the configured corpus.
+"""
+
+import itertools
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from benchmarks.systems import worker
+from configs import transformer_nmt
+from decoding import beam_search
+from training import runtime
+from training.parallel import Layout
+
+EOS = 2
+
+
+def make_config(spec: dict):
+    """Returns the default config with the sizes of `spec`."""
+    config = transformer_nmt.get_config()
+    with config.unlocked():
+        config.data.vocab_size = spec["vocab_size"]
+        config.loss.smoothing = spec["smoothing"]
+        config.model.encoder_layers = config.model.decoder_layers = spec["layers"]
+        for name in ("d_model", "heads", "d_ff", "dropout", "share_embeddings"):
+            config.model[name] = spec[name]
+    return config
+
+
+def training(task, config):
+    """Returns a function of a batch that takes one step and waits for it."""
+    layout, rng = Layout(config.mesh, config.parallel), jax.random.key(0)
+    like = layout.abstract(task.init_state, rng)
+    step = layout.compile(task.train_step, like)
+    state = layout.init(task.init_state, rng, like)
+
+    def run(batch) -> None:
+        nonlocal state
+        state, metrics = step(state, layout.put(batch), rng)
+        jax.block_until_ready(metrics)
+
+    return run, sum(x.size for x in jax.tree.leaves(like.params))
+
+
+def random_ids(spec: dict, length: int) -> np.ndarray:
+    """[rows, length] int32 without padding, EOS at the end."""
+    shape = spec["rows"], length
+    ids = np.random.default_rng(0).integers(4, spec["vocab_size"], shape, np.int32)
+    ids[:, -1] = EOS
+    return ids
+
+
+def sizes(batch) -> tuple[tuple[int, ...], ...]:
+    """Returns the shapes of a batch: each is compiled once."""
+    return tuple(ids.shape for ids in batch.values())
+
+
+def decoding(task, spec: dict):
+    """Returns a function that decodes one batch, and the number of parameters."""
+    model, rows, beam, length = task.model, spec["rows"], spec["beam"], spec["target"]
+    variables = {"params": jax.jit(task.init_state)(jax.random.key(0)).params}
+
+    @jax.jit
+    def translate(variables, source):
+        memory = model.apply(variables, source, method="encode")
+        never = jnp.full((rows, beam, 1), -1e4)
+
+        def step(carry, token):
+            carry, logits, attention = model.apply(
+                variables, carry, token, memory, method="step"
+            )
+            # Without an early EOS every hypothesis runs to the last step.
+            logits = jax.lax.dynamic_update_slice_in_dim(logits, never, EOS, axis=2)
+            return carry, logits, attention.weights
+
+        carry = model.apply(variables, memory, beam, length, method="start")
+        alpha = spec["alpha"]
+        return beam_search(
+            step, carry, batch=rows, beam=beam, max_length=length, alpha=alpha
+        )
+
+    source = random_ids(spec, spec["source"])
+
+    def step() -> float:
+        decoded = jax.block_until_ready(translate(variables, source))
+        assert (decoded.lengths == length).all()
+        return rows
+
+    return step, sum(x.size for x in jax.tree.leaves(variables))
+
+
+def main() -> None:
+    """Serves the mode."""
+    mode, spec = worker.arguments()
+    runtime.start()
+    config = make_config(spec)
+    info = {"versions": runtime.environment()["versions"]}
+    warmup = 2
+    if mode == "tokens":
+        config.data.tokens = spec["tokens"]
+        config.data.segmentations = 1  # the best segmentations, as the others train on
+        task = config.task(config)
+        task.prepare(Path(spec["folder"]), training=True)
+        batches = task.train_data()
+        run, info["parameters"] = training(task, config)
+        info["padding"] = round(batches.padding(), 3)
+        shapes = {sizes(batches[i]): i for i in range(len(batches))}
+        indices = itertools.chain(shapes.values(), itertools.count())
+        warmup = len(shapes) + 1  # every shape is compiled
+
+        def step() -> float:
+            batch = batches[next(indices)]
+            run(batch)
+            return int(np.count_nonzero(batch["target"]))
+
+    elif mode == "step":
+        task = config.task(config)
+        run, info["parameters"] = training(task, config)
+        batch = {name: random_ids(spec, spec[name]) for name in ("source", "target")}
+
+        def step() -> float:
+            run(batch)
+            return batch["target"].size
+
+    else:
+        step, info["parameters"] = decoding(config.task(config), spec)
+    worker.serve(step, info, warmup=warmup)
+
+
+if __name__ == "__main__":
+    main()

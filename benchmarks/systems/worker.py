@@ -1,0 +1,48 @@
+"""The measured side of the harness; runs in any environment."""
+
+import json
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable
+
+
+def arguments() -> tuple[str, dict]:
+    """Returns this process's mode and specification from the command line.
+
+    Where the specification says `tune_memory`, Python starts again with the malloc
+    settings of `train.py` first.
+    """
+    mode, spec = sys.argv[1], json.loads(sys.argv[2])
+    if spec.get("tune_memory"):
+        from training import runtime
+
+        runtime.tune_memory(True)
+    return mode, spec
+
+
+def serve(step: Callable[[], float], info: dict, *, warmup: int = 2) -> None:
+    """Runs `step` as often as each line of standard input says; answers with JSON.
+
+    Args:
+        step: does one unit of the question's work, waits for the result, and returns
+            its size (tokens, sentences, GFLOP, ...).
+        info: what the system says of itself (versions, parameters, ...).
+        warmup: steps before the first answer, which are not measured.
+    """
+    # Answers have a channel of their own: whatever a library prints goes to stderr.
+    channel = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    for _ in range(warmup):
+        step()
+    print(json.dumps(info), file=channel)
+    for line in sys.stdin:
+        seconds, units = [], []
+        for _ in range(int(line)):
+            start = time.perf_counter()
+            units.append(float(step()))
+            seconds.append(time.perf_counter() - start)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # from KB
+        answer = {"seconds": seconds, "units": units, "peak_mb": peak}
+        print(json.dumps(answer), file=channel)

@@ -1,0 +1,65 @@
+"""How many real target tokens a second does training on the default corpus see?
+
+    python -m benchmarks.tokens
+
+The default corpus with its sentencepiece vocabulary, a Transformer of width 256, 3 + 3
+layers, batches of 2048 target tokens, float32, two threads. Padding is not counted, so
+that it costs whoever pads. The segmentations are the best ones on both sides. JoeyNMT
+runs its own loader (which does not sort by length) and trainer step; this project
+compiles every batch shape before the clock starts.
+"""
+
+from benchmarks import harness
+from benchmarks.corpus import write_corpus
+from benchmarks.environment import ROOT
+from benchmarks.harness import System
+from benchmarks.transformer_step import OURS
+from configs import transformer_nmt
+
+GOAL = 5.0
+
+
+def main() -> None:
+    """Measures, prints the table and writes results/bench_tokens.json."""
+    args = harness.parser(__doc__, rounds=5, steps=15).parse_args()
+    config = transformer_nmt.get_config()
+    folder = ROOT / "runs" / "bench_tokens"
+    vocabulary = write_corpus(config, folder)
+    model = config.model
+    spec = {
+        "folder": str(folder),
+        "tokens": 2048,
+        "layers": 3,
+        "d_model": 256,
+        "heads": 4,
+        "d_ff": 1024,
+        "vocab_size": vocabulary.size,
+        "share_embeddings": model.share_embeddings,
+        "dropout": model.dropout,
+        "smoothing": config.loss.smoothing,
+        "max_length": config.data.max_length,
+        "learning_rate": 1e-3,
+        "warmup": 200,
+        "beam": 1,
+        "alpha": 0.0,
+        "seed": 0,
+    }
+    systems = [
+        System(OURS, "ours", "tokens", spec | {"tune_memory": True}),
+        System("this project, malloc as it is", "ours", "tokens", spec),
+        System("JoeyNMT", "joey", "tokens", spec, peer=True),
+    ]
+    measured = harness.measure(systems, args)
+    harness.report(
+        "tokens",
+        args,
+        measured,
+        {"real tokens/s": "rate", "ms a step": "median_ms", "padding": "padding"}
+        | {"peak MB": "peak_mb"},
+        ratio=harness.ratio(measured, OURS, ["JoeyNMT"]),
+        goal=GOAL,
+    )
+
+
+if __name__ == "__main__":
+    main()

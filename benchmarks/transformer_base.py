@@ -1,0 +1,58 @@
+"""Transformer-base on this machine: seconds a step and memory, against PyTorch.
+
+    python -m benchmarks.transformer_base
+
+The base model of Vaswani et al. (2017), table 3: width 512, 8 heads, 6 + 6 layers,
+feed-forward 2048, one vocabulary of 37,000 shared by source, target and output (63M
+parameters). 32 x 64 source and 32 x 64 target tokens, dropout and label smoothing 0.1,
+Adam, float32, two threads. PyTorch's is `torch.nn.Transformer` with tied embeddings.
+Memory is the largest resident set of the process, compilation included.
+"""
+
+from benchmarks import harness
+from benchmarks.harness import System
+from benchmarks.transformer_step import OURS
+
+SPEC = {
+    "d_model": 512,
+    "heads": 8,
+    "layers": 6,
+    "d_ff": 2048,
+    "vocab_size": 37000,
+    "share_embeddings": True,
+    "dropout": 0.1,
+    "smoothing": 0.1,
+    "rows": 32,
+    "source": 64,
+    "target": 64,
+}
+TUNED = SPEC | {"tune_memory": True}
+SYSTEMS = [
+    System(OURS, "ours", "step", TUNED),
+    System("this project, malloc as it is", "ours", "step", SPEC),
+    System("torch.nn.Transformer", "pytorch", "step", SPEC, peer=True),
+    System("torch.nn.Transformer, same malloc", "pytorch", "step", TUNED, peer=True),
+]
+GOAL, GOAL_MB = 2.2, 3600
+
+
+def main() -> None:
+    """Measures, prints the table and writes results/bench_transformer_base.json."""
+    args = harness.parser(__doc__, rounds=4, steps=3).parse_args()
+    measured, fields = harness.measure_training(SYSTEMS, SPEC, args)
+    harness.report(
+        "transformer_base",
+        args,
+        measured,
+        {"ms a step": "median_ms", "tokens/s": "rate", "share of products": "share"}
+        | {"peak MB": "peak_mb", "parameters": "parameters"},
+        **fields,
+        ratio=harness.ratio(measured, OURS, [SYSTEMS[2].name]),
+        ratio_same_malloc=harness.ratio(measured, OURS, [SYSTEMS[3].name]),
+        goal=GOAL,
+        goal_mb=GOAL_MB,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""How fast is a training step of the Transformer, against other libraries?
+
+    python -m benchmarks.transformer_step
+
+Width 256, 4 heads, 3 + 3 layers, feed-forward 1024, vocabulary 8000 + 8000 untied,
+64 x 32 source and 64 x 32 target tokens, label smoothing 0.1, dropout 0.1, Adam,
+float32, two threads; random tokens without padding, although every system masks for it.
+
+Each library drops out where it does so by itself: this project where the paper does;
+Flax's WMT example, PyTorch and JoeyNMT also in the attention weights and inside the
+feed-forward blocks. This project and PyTorch are post-norm as published, the others
+pre-norm. `train.py` sets glibc's malloc to keep large buffers; the rows "same malloc"
+say what that brings to others, "malloc as it is" what it brings here. The machine's own
+rate of matrix products is that of XLA, the faster of two sizes.
+
+trax 1.4.1, no longer kept up, is left out: it needs TensorFlow and an older numpy and
+jax than run here (`numpy.float_` is the first name that it misses).
+"""
+
+from benchmarks import harness
+from benchmarks.harness import System
+
+SPEC = {
+    "d_model": 256,
+    "heads": 4,
+    "layers": 3,
+    "d_ff": 1024,
+    "vocab_size": 8000,
+    "share_embeddings": False,
+    "dropout": 0.1,
+    "smoothing": 0.1,
+    "rows": 64,
+    "source": 32,
+    "target": 32,
+}
+TUNED = SPEC | {"tune_memory": True}
+OURS = "this project"
+SYSTEMS = [
+    System(OURS, "ours", "step", TUNED),
+    System("this project, malloc as it is", "ours", "step", SPEC),
+    System("Flax WMT style", "flax_wmt", "step", SPEC),
+    System("Flax WMT style, same malloc", "flax_wmt", "step", TUNED),
+    System("torch.nn.Transformer", "pytorch", "step", SPEC, peer=True),
+    System("torch.nn.Transformer, same malloc", "pytorch", "step", TUNED, peer=True),
+    System("JoeyNMT", "joey", "step", SPEC, peer=True),
+    System("JoeyNMT, same malloc", "joey", "step", TUNED, peer=True),
+]
+GOAL = 1.7
+
+
+def main() -> None:
+    """Measures, prints the table and writes results/bench_transformer_step.json."""
+    args = harness.parser(__doc__, rounds=6, steps=5).parse_args()
+    measured, fields = harness.measure_training(SYSTEMS, SPEC, args)
+    plain = [s.name for s in SYSTEMS[2:] if "malloc" not in s.name]
+    tuned = [s.name for s in SYSTEMS[2:] if "malloc" in s.name]
+    harness.report(
+        "transformer_step",
+        args,
+        measured,
+        {"ms a step": "median_ms", "tokens/s": "rate", "share of products": "share"}
+        | {"peak MB": "peak_mb", "parameters": "parameters"},
+        **fields,
+        ratio=harness.ratio(measured, OURS, plain),
+        ratio_same_malloc=harness.ratio(measured, OURS, tuned),
+        goal=GOAL,
+    )
+
+
+if __name__ == "__main__":
+    main()
