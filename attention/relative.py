@@ -21,6 +21,7 @@ import jax
 import jax.numpy as jnp
 
 from attention.core import Attention, attend
+from attention.scores import Score, scaled_dot_scores
 
 
 def relative_scores(
@@ -81,8 +82,9 @@ def relative_attention(
     mask: jax.Array | None = None,
     bias: jax.Array | None = None,
     offset: int | jax.Array = 0,
+    score: Score = scaled_dot_scores,
 ) -> Attention:
-    """Scaled dot-product attention with relative keys and values: eqs. 3 to 5.
+    """Attention with relative keys and values: eqs. 3 to 5.
 
     Args:
         query: [..., Q, D].
@@ -93,6 +95,8 @@ def relative_attention(
         mask: bool, True = may attend; broadcasts to [..., Q, K].
         bias: added to the scaled scores.
         offset: position of the first query among the keys; may be traced.
+        score: compares queries and keys; the paper's is the scaled dot product. What
+            the distances add is scaled by 1/sqrt(D) whatever the score is.
 
     Returns:
         Attention(context [..., Q, V], weights [..., Q, K]).
@@ -101,9 +105,9 @@ def relative_attention(
         TypeError: if `mask` is not bool.
         ValueError: if the shapes do not fit.
     """
-    query = query / math.sqrt(query.shape[-1])  # scales both terms of eq. 5
-    scores = jnp.einsum("...qd,...kd->...qk", query, key)
-    scores = scores + relative_scores(query, key_table, key.shape[-2], offset)
+    scaled = query / math.sqrt(query.shape[-1])
+    scores = score(query, key)
+    scores = scores + relative_scores(scaled, key_table, key.shape[-2], offset)
     context, weights = attend(scores, value, mask=mask, bias=bias)
     return Attention(context + relative_values(weights, value_table, offset), weights)
 

@@ -13,8 +13,9 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from attention.core import Attention, attend, masked_softmax
-from attention.relative import relative_scores, relative_values
+from attention.alignments import global_alignment
+from attention.core import Attention, attend
+from attention.relative import relative_attention, relative_scores, relative_values
 from attention.scores import SCORES
 
 _glorot = nn.initializers.xavier_uniform()
@@ -267,18 +268,22 @@ class MultiHeadAttention(nn.Module):
             [B, T, C].
         """
         query, key, value = self._project(x, self.query, self.key, self.value)
-        scores = self.scores(query, key)
-        if self.max_distance is not None:
-            table = self.relative_key.astype(query.dtype)
-            scale = query.shape[-1] ** -0.5
-            scores += scale * relative_scores(query, table, key.shape[-2])
-        attention = attend(scores, value, mask=mask)
+        if self.max_distance is None:
+            attention = attend(
+                self.scores(query, key), value, mask=mask, align=global_alignment
+            )
+        else:
+            attention = relative_attention(
+                query,
+                key,
+                value,
+                self.relative_key.astype(query.dtype),
+                self.relative_value.astype(query.dtype),
+                mask=mask,
+                score=self.scores,
+            )
         self.sow("attention", "weights", attention.weights)
-        context = attention.context
-        if self.max_distance is not None:
-            table = self.relative_value.astype(query.dtype)
-            context += relative_values(attention.weights, table)
-        return self._merge(context)
+        return self._merge(attention.context)
 
     def project_memory(self, memory: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Keys and values [B, H, K, D] of a memory [B, K, C]: once a source."""
@@ -293,7 +298,8 @@ class MultiHeadAttention(nn.Module):
             Context [B, Q, C] and weights [B, H, Q, K].
         """
         (query,) = self._project(x, self.query)
-        attention = attend(self.scores(query, key), value, mask=mask)
+        scores = self.scores(query, key)
+        attention = attend(scores, value, mask=mask, align=global_alignment)
         self.sow("attention", "weights", attention.weights)
         return attention._replace(context=self._merge(attention.context))
 
@@ -342,7 +348,7 @@ class MultiHeadAttention(nn.Module):
             scores += scale * jnp.swapaxes(relative, -1, -2)  # [B, H, R, L, 1]
         *batch, length, rows = scores.shape
         mask = path[:, None].reshape(path.shape[0], 1, rows, -1)
-        weights = masked_softmax(scores.reshape(*batch, -1), mask)
+        weights = global_alignment(scores.reshape(*batch, -1), mask=mask)
         weights = weights.reshape(*batch, length, rows)
         context = jnp.einsum("bhrlp,pbhld->bhrd", weights, cache.value)
         if self.max_distance is not None:
