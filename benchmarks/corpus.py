@@ -4,6 +4,7 @@ from pathlib import Path
 
 from data import translation
 from data.vocabulary import Vocabulary, train_vocabulary
+from tasks.translation import read_corpus
 
 
 def write_corpus(config, folder: Path) -> Vocabulary:
@@ -20,18 +21,7 @@ def write_corpus(config, folder: Path) -> Vocabulary:
     Returns:
         The vocabulary.
     """
-    data = config.data
-    corpus = translation.load(
-        data.corpus,
-        data.source_language,
-        data.target_language,
-        extra=data.extra,
-        min_words=data.min_words,
-        max_words=data.max_words,
-        train_min_words=data.train_min_words,
-        files=data.files.to_dict(),
-        split_seed=data.split_seed,
-    )
+    corpus = read_corpus(config.data)
     print(corpus)
     folder.mkdir(parents=True, exist_ok=True)
     for split in translation.SPLITS:
@@ -42,7 +32,7 @@ def write_corpus(config, folder: Path) -> Vocabulary:
             (folder / f"{split}.{side}").write_text("".join(lines), encoding="utf-8")
     vocabulary = train_vocabulary(
         (text for pair in corpus.train for text in pair),
-        data.vocab_size,
+        config.data.vocab_size,
         folder / "sentencepiece.model",
     )
     pieces = vocabulary.pieces(range(4, vocabulary.size))

@@ -22,6 +22,7 @@ _BASE = {  # table 3, "base"; sections 5.1-5.4 and 6.1
     "model.dropout": 0.1,
     "model.norm": "post",
     "data.vocab_size": 37000,
+    "data.made_up_names": 0.0,
     "data.tokens": 25000,
     "optimizer.schedule": "noam",
     "optimizer.learning_rate": 1.0,
@@ -119,6 +120,7 @@ def get_config(variant: str = "") -> ConfigDict:
     config.data.min_words = 3  # English words of a scored pair
     config.data.max_words = 40
     config.data.train_min_words = 1  # labels of one or two words teach vocabulary
+    config.data.made_up_names = 0.4  # teaches to copy the names of what is new
     config.data.vocab_size = 4000
     config.data.segmentations = 1  # best ones to draw from; 1: no regularisation
     config.data.sampling_alpha = 0.2  # Kudo (2018), section 3.2: smaller is more even

@@ -59,6 +59,26 @@ _CHOICES = {
 }
 
 
+def read_corpus(data: ConfigDict) -> translation.Corpus:
+    """Returns the sentence pairs that `config.data` asks for; see `translation.load`.
+
+    Raises:
+        UserError: for what cannot be found, downloaded or read.
+    """
+    return translation.load(
+        data.corpus,
+        data.source_language,
+        data.target_language,
+        extra=data.extra,
+        min_words=data.min_words,
+        max_words=data.max_words,
+        train_min_words=data.train_min_words,
+        made_up_names=data.made_up_names,
+        files=data.files.to_dict(),
+        split_seed=data.split_seed,
+    )
+
+
 class Prediction(NamedTuple):
     """A translation and what it was ranked by."""
 
@@ -358,17 +378,7 @@ class Translation(Task):
 
     def _prepare_training(self) -> None:
         data = self.config.data
-        corpus = translation.load(
-            data.corpus,
-            data.source_language,
-            data.target_language,
-            extra=data.extra,
-            min_words=data.min_words,
-            max_words=data.max_words,
-            train_min_words=data.train_min_words,
-            files=data.files.to_dict(),
-            split_seed=data.split_seed,
-        )
+        corpus = read_corpus(data)
         pairs = corpus.train
         vocabulary = train_vocabulary(
             (text for pair in pairs for text in pair),

@@ -1,9 +1,11 @@
 import functools
 import gzip
 import json
+import re
 import subprocess
 import zipfile
 
+import numpy as np
 import pytest
 
 from data import packages, translation
@@ -200,16 +202,55 @@ def test_a_bad_archive_and_a_missing_place_are_named(tmp_path):
         _load_files(train="a,b,c")
 
 
+# Made-up names.
+
+
+def test_made_up_names_are_the_same_on_both_sides_and_leave_the_rest_alone():
+    pairs = [
+        (f"Turn on Acme{n} of {{room_{n}}} at 12:30", f"Acme{n} in {{room_{n}}}, 12:30")
+        for n in range(101)
+    ]
+    renamed = translation.make_up_names(pairs, 1.0)
+    assert renamed == translation.make_up_names(pairs, 1.0)
+    names = set()
+    for source, target in renamed:
+        name, place = re.fullmatch(
+            r"Turn on (\w+) of {(\w+)} at 12:30", source
+        ).groups()
+        assert target == f"{name} in {{{place}}}, 12:30"
+        assert name.startswith("Ac") and place.islower()  # halves of names of its kind
+        names.add(name)
+    assert len(names) > 50
+
+
+def test_the_share_of_made_up_names_is_kept_and_words_without_names_are():
+    named = [(f"Acme{n} is on", f"Acme{n} ist an") for n in range(1009)]
+    plain = [("the Light is on", "das Licht ist an"), ("in 2024", "in 2024")] * 7
+    renamed = translation.make_up_names([*named, *plain], 0.3)
+    assert renamed[len(named) :] == plain
+    changed = np.mean([a != b for a, b in zip(named, renamed, strict=False)])
+    assert 0.25 < changed < 0.35
+    assert translation.make_up_names(named, 0.0) == named
+    with pytest.raises(UserError, match=r"made_up_names is 1.5: must be in \[0, 1\]"):
+        translation.make_up_names(named, 1.5)
+
+
 # Packages.
 
 
-def _wheel(cache, tables):
-    path = cache / f"homeassistant-{translation._HOME_ASSISTANT}-py3-none-any.whl"
-    with zipfile.ZipFile(path, "w") as wheel:
-        for (component, language), table in tables.items():
-            name = f"homeassistant/components/{component}/translations/{language}.json"
-            wheel.writestr(name, json.dumps(table))
-    return path
+def _wheels(cache, components, panels=None):
+    """Writes tables {(component, language): strings} and, by path, {path: strings}."""
+    name = f"homeassistant-{translation._HOME_ASSISTANT}-py3-none-any.whl"
+    front = f"home_assistant_frontend-{translation._FRONTEND}-py3-none-any.whl"
+    with zipfile.ZipFile(cache / name, "w") as wheel:
+        for (component, language), table in components.items():
+            place = f"homeassistant/components/{component}/translations/{language}.json"
+            wheel.writestr(place, json.dumps(table))
+    empty = {f"translations/{x}-{'0' * 32}.json": {} for x in LANGUAGES}
+    with zipfile.ZipFile(cache / front, "w") as wheel:
+        for place, table in {**empty, **(panels or {})}.items():
+            wheel.writestr(f"hass_frontend/static/{place}", json.dumps(table))
+    return cache / name
 
 
 def test_home_assistant_strings_are_aligned_by_path(cache, monkeypatch):
@@ -231,7 +272,7 @@ def test_home_assistant_strings_are_aligned_by_path(cache, monkeypatch):
         text = {"a": f"State of number {n}", "same": "Turn on the {name}"}
         tables[f"c{n}", "en"] = text
         tables[f"c{n}", "de"] = {"a": f"{n}. Zustand", "same": "{name} einschalten"}
-    path = _wheel(cache, tables)
+    path = _wheels(cache, tables)
     corpus = load("homeassistant", *LANGUAGES, min_words=1)
     pairs = corpus.train + corpus.validation + corpus.test
     expected = [(f"State of number {n}", f"{n}. Zustand") for n in range(40)]
@@ -244,22 +285,44 @@ def test_home_assistant_strings_are_aligned_by_path(cache, monkeypatch):
     (converted,) = cache.glob("*.jsonl")
     content = converted.read_text()
     converted.write_text(content.replace("Zustand", "Zvstand"))
-    _wheel(cache, tables)
+    _wheels(cache, tables)
     assert load("homeassistant", *LANGUAGES, min_words=1) == corpus
     assert converted.read_text() == content
     with pytest.raises(UserError, match="no language 'du'; near ones: de, en"):
         load("homeassistant", "en", "du")
 
 
+def test_the_strings_of_the_web_interface_are_in_training_only(cache, monkeypatch):
+    monkeypatch.setattr(translation, "_EXPECTED", {})
+    components, panels = {}, {}
+    for n in range(40):
+        for language, word in (("en", "State"), ("de", "Zustand")):
+            components[f"c{n}", language] = {"a": f"{word} of number {n}"}
+            table = {"b": f"{word} on panel {n}", "c": f"{word} of number {n}"}
+            panels[f"translations/p{n}/{language}-{n:032x}.json"] = table
+    _wheels(cache, components, {})
+    alone = load("homeassistant", *LANGUAGES)
+    panels[f"translations/en-{'f' * 32}.json"] = {"x": "Save it"}
+    panels[f"translations/de-{'f' * 32}.json"] = {"x": "Sichere es"}
+    panels[f"other/en-{'f' * 32}.json"] = {"x": "not a translation"}
+    next(cache.glob("*.jsonl")).unlink()
+    _wheels(cache, components, panels)
+    both = load("homeassistant", *LANGUAGES)
+    expected = [(f"State on panel {n}", f"Zustand on panel {n}") for n in range(40)]
+    expected.append(("Save it", "Sichere es"))
+    assert sorted(both.train) == sorted([*alone.train, *expected])
+    assert both.test == alone.test and both.validation == alone.validation
+
+
 def test_records_that_are_not_the_published_ones_are_refused(cache):
     tables = {("a", language): {"x": language} for language in LANGUAGES}
-    _wheel(cache, tables)
+    _wheels(cache, tables)
     with pytest.raises(UserError, match="en-de in .* are not those that were publish"):
         load("homeassistant", *LANGUAGES)
 
 
 def test_a_broken_wheel_is_named(cache):
-    _wheel(cache, {}).write_bytes(b"cut off")
+    _wheels(cache, {}).write_bytes(b"cut off")
     with pytest.raises(UserError, match="whl is not a wheel: delete it"):
         load("homeassistant", *LANGUAGES)
 
@@ -315,7 +378,7 @@ def test_a_missing_client_is_named(cache, monkeypatch):
 def test_home_assistant_has_the_pairs_that_the_results_stand_on():
     corpus = load("homeassistant", *LANGUAGES)
     sizes = len(corpus.train), len(corpus.validation), len(corpus.test)
-    assert sizes == (21_606, 1_148, 1_178)
+    assert sizes == (27_944, 1_148, 1_178)
     long = [pair for pair in corpus.train if len(pair[0].split()) >= 3]
     assert len(long) == 13_282
     assert corpus.leakage["verbatim"] < 0.02 and corpus.leakage["near"] < 0.05

@@ -59,7 +59,7 @@ class Task(abc.ABC):
 
     @abc.abstractmethod
     def train_data(self) -> Source:
-        """Returns the training batches; a `grain.MapDataset` is one such source."""
+        """Returns the training batches; any random-access source will do."""
 
     @abc.abstractmethod
     def train_step(self, state: Any, batch: Any, rng: jax.Array) -> tuple[Any, Metrics]:
