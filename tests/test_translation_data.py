@@ -380,7 +380,7 @@ def test_home_assistant_has_the_pairs_that_the_results_stand_on():
     sizes = len(corpus.train), len(corpus.validation), len(corpus.test)
     assert sizes == (27_944, 1_148, 1_178)
     long = [pair for pair in corpus.train if len(pair[0].split()) >= 3]
-    assert len(long) == 13_282
+    assert len(long) == 17_271
     assert corpus.leakage["verbatim"] < 0.02 and corpus.leakage["near"] < 0.05
 
 
