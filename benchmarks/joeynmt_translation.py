@@ -9,7 +9,6 @@ are chosen, are outside it. The test split is translated with its beam search, a
 and chrF are sacreBLEU's on the detokenised text, as `eval.py` computes them.
 """
 
-import argparse
 import json
 import subprocess
 from pathlib import Path
@@ -23,7 +22,6 @@ from configs import transformer_nmt
 def main() -> None:
     """Trains, scores and writes results/joeynmt_transformer.json."""
     parser = harness.parser(__doc__)
-    yes_or_no = argparse.BooleanOptionalAction
     parser.add_argument("--minutes", type=float, default=13, help="of training")
     parser.add_argument("--validations", type=int, default=6)
     parser.add_argument("--tokens", type=int, default=1024, help="in a batch, padded")
@@ -33,15 +31,17 @@ def main() -> None:
     parser.add_argument("--beam", type=int, default=5)
     parser.add_argument("--alpha", type=float, default=1.0)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--extra", action=yes_or_no, default=True, help="corpora")
     parser.add_argument("--train_min_words", type=int, help="by default the config's")
+    parser.add_argument("--made_up_names", type=float, help="by default the config's")
     parser.add_argument("--folder", default=ROOT / "runs" / "joeynmt_transformer")
     args = parser.parse_args()
 
     folder = Path(args.folder).resolve()
     config = transformer_nmt.get_config()
-    config.data.train_min_words = args.train_min_words or config.data.train_min_words
-    config.data.extra = config.data.extra if args.extra else ()
+    data = "train_min_words", "made_up_names"
+    for name in data:
+        if (value := getattr(args, name)) is not None:
+            config.data[name] = value
     write_corpus(config, folder)
     model = config.model
     spec = {
@@ -54,7 +54,7 @@ def main() -> None:
     spec |= {"share_embeddings": model.share_embeddings}
     flags = "minutes validations tokens learning_rate warmup dropout beam alpha seed"
     spec |= {name: getattr(args, name) for name in flags.split()}
-    trained = {name: config.data[name] for name in ("extra", "train_min_words")}
+    trained = {name: config.data[name] for name in data}
     subprocess.run(
         [
             peers_python(),
