@@ -11,6 +11,7 @@ from pathlib import Path
 
 from absl import flags
 
+import storage
 from errors import UserError
 from training import runtime
 
@@ -39,7 +40,7 @@ def main(_: list[str]) -> None:
     if not _WORKDIR.value:
         raise UserError("--workdir is missing: name the folder of a run")
     runtime.tune_memory(_TUNE_MEMORY.value)
-    from training import configuration, trained  # slow to import: not for --help
+    from training import plots, trained  # slow to import: not for --help
 
     runtime.start()
     workdir, split = Path(_WORKDIR.value), _SPLIT.value
@@ -48,8 +49,8 @@ def main(_: list[str]) -> None:
     scores = task.evaluate(state, split, out_dir=workdir, **options)
     report = {"split": split, "checkpoint": which, "step": int(state.step), **scores}
     text = json.dumps(report, indent=2)
-    configuration.write(workdir / f"eval_{split}.json", text + "\n")
-    if _FIGURES.value:
+    storage.write(workdir / f"eval_{split}.json", text + "\n")
+    if _FIGURES.value and plots.available():
         task.figures(state, workdir / "figures" / "eval")
     print(text)
 

@@ -34,8 +34,9 @@ class Attention(NamedTuple):
 def masked_softmax(scores: jax.Array, mask: jax.Array | None = None) -> jax.Array:
     """Softmax over the keys a query may attend to: 0 elsewhere, exactly.
 
-    A row without any such key is 0 everywhere and sends back a gradient of 0; a score
-    of -inf counts as masked.
+    Bahdanau et al. (2015), eq. 6; Vaswani et al. (2017), eq. 1 and section 3.2.3. A
+    row without any such key is 0 everywhere and sends back a gradient of 0; a score of
+    -inf counts as masked.
 
     Args:
         scores: [..., Q, K] unnormalised, floating.

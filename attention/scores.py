@@ -2,20 +2,19 @@
 
 | name | score(query, key) | from |
 |---|---|---|
-| dot | query key^T | Luong et al. (2015), eq. 8 |
+| dot | query key^T | Luong et al. (2015), section 3.1 |
 | scaled_dot | query key^T / sqrt(D) | Vaswani et al. (2017), eq. 1 |
-| general | query W key^T | Luong et al. (2015), eq. 8 |
+| general | query W key^T | Luong et al. (2015), section 3.1 |
 | additive | v tanh(W [query; key]) | Bahdanau et al. (2015), A.1.2 |
-| concat | the same | Luong et al. (2015), eq. 8 |
-| location | W query | Luong et al. (2015), eq. 9 |
+| concat | the same | Luong et al. (2015), section 3.1 |
+| location | W query | Luong et al. (2015), section 3.1 |
 | cosine | sharpness cos(query, key) | Graves et al. (2014), eqs. 5 and 6 |
 
 All have the signature f(query [..., Q, D], key [..., K, E], **parameters) -> scores
-[..., Q, K], in the promoted dtype of the inputs, and raise a ValueError where a width
-does not fit. `f.parameters` maps the name of each parameter to its axis letters, from
-which a model can create them; D and E are the inputs' widths, A and L are free. Leading
-axes of a parameter are batch axes: one set a head, say. `SCORES` maps names to
-functions.
+[..., Q, K], in the promoted dtype of the inputs. `f.parameters` maps the name of each
+parameter to its axis letters, from which a model can create them; D and E are the
+inputs' widths, A and L are free. Leading axes of a parameter are batch axes: one set a
+head, say. `SCORES` maps names to functions.
 
 Axes: ... any batch; Q queries; K keys; D query width; E key width; A hidden width of a
 score; L positions a location score knows.
@@ -66,7 +65,7 @@ def _check_axes(
 
 @_score(same_width=True)
 def dot_scores(query: jax.Array, key: jax.Array) -> jax.Array:
-    """Dot products: the "dot" row of Luong et al. (2015), eq. 8.
+    """Dot products: "dot" in Luong et al. (2015), section 3.1.
 
     Args:
         query: [..., Q, D].
@@ -74,6 +73,9 @@ def dot_scores(query: jax.Array, key: jax.Array) -> jax.Array:
 
     Returns:
         [..., Q, K] unnormalised scores.
+
+    Raises:
+        ValueError: if query and key differ in width.
     """
     return jnp.einsum("...qd,...kd->...qk", query, key)
 
@@ -91,13 +93,16 @@ def scaled_dot_scores(query: jax.Array, key: jax.Array) -> jax.Array:
 
     Returns:
         [..., Q, K] unnormalised scores.
+
+    Raises:
+        ValueError: if query and key differ in width.
     """
     return dot_scores(query / math.sqrt(query.shape[-1]), key)
 
 
 @_score(w=("D", "E"))
 def general_scores(query: jax.Array, key: jax.Array, w: jax.Array) -> jax.Array:
-    """Bilinear scores query W key^T: the "general" row of Luong et al. (2015), eq. 8.
+    """Bilinear scores query W key^T: "general" in Luong et al. (2015), section 3.1.
 
     There is no 1/sqrt(D) as in `scaled_dot_scores`: the paper has none, and `w` can
     learn the scale.
@@ -109,6 +114,9 @@ def general_scores(query: jax.Array, key: jax.Array, w: jax.Array) -> jax.Array:
 
     Returns:
         [..., Q, K] unnormalised scores.
+
+    Raises:
+        ValueError: if `w` does not fit the widths.
     """
     return dot_scores(jnp.einsum("...qd,...de->...qe", query, w), key)
 
@@ -136,6 +144,9 @@ def additive_scores(
 
     Returns:
         [..., Q, K] unnormalised scores.
+
+    Raises:
+        ValueError: if a parameter does not fit the widths or the others.
     """
     query = jnp.einsum("...qd,...da->...qa", query, w_query)
     key = jnp.einsum("...ke,...ea->...ka", key, w_key)
@@ -151,7 +162,7 @@ def _additive(query: jax.Array, key: jax.Array, v: jax.Array) -> jax.Array:
 
 @_score(w=("D", "L"))
 def location_scores(query: jax.Array, key: jax.Array, w: jax.Array) -> jax.Array:
-    """Scores of positions, W query: Luong et al. (2015), eq. 9.
+    """Scores of positions, W query: Luong et al. (2015), section 3.1.
 
     Of the keys only their number counts. As the paper says, a shorter source uses the
     first of the L scores and a longer one is attended to in its first L positions
@@ -164,6 +175,9 @@ def location_scores(query: jax.Array, key: jax.Array, w: jax.Array) -> jax.Array
 
     Returns:
         [..., Q, K] unnormalised scores, -inf (as masked) from position L on.
+
+    Raises:
+        ValueError: if `w` does not fit the query's width.
     """
     keys = key.shape[-2]
     scores = jnp.einsum("...qd,...dl->...ql", query, w[..., :keys])
@@ -184,6 +198,9 @@ def cosine_scores(query: jax.Array, key: jax.Array, sharpness: jax.Array) -> jax
 
     Returns:
         [..., Q, K] unnormalised scores.
+
+    Raises:
+        ValueError: if query and key differ in width.
     """
     query = _unit(query) * jnp.asarray(sharpness)[..., None, None]
     return dot_scores(query, _unit(key))

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from benchmarks.environment import ROOT, peers_python
+from training import runtime
 
 THREADS = 2
 
@@ -225,13 +226,11 @@ def write(name: str, record: dict) -> None:
 
 def environment() -> dict:
     """Returns the machine, the commit and the command of this measurement."""
-    git = ["git", "rev-parse", "--short", "HEAD"]
-    commit = subprocess.run(git, cwd=ROOT, capture_output=True, text=True)
     main = sys.modules["__main__"].__spec__
     return {
         "device": f"{_processor()}, {THREADS} threads",
         "platform": platform.platform(terse=True),
-        "commit": commit.stdout.strip() if commit.returncode == 0 else None,
+        "commit": runtime.commit(),
         "command": " ".join(["python -m", main.name if main else "", *sys.argv[1:]]),
     }
 

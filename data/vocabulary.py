@@ -4,48 +4,42 @@ A vocabulary is a sentencepiece model (Kudo & Richardson 2018) over both languag
 together, trained on the training split alone. The ids 0 to 3 are PAD, BOS, EOS and
 UNK in every one of them; an encoded sentence ends in EOS and has no BOS.
 
-Subword regularisation (Kudo 2018, section 3.2): a sentence's segmentation is drawn
+Subword regularisation (Kudo 2018, section 3.3): a sentence's segmentation is drawn
 from its n best, in proportion to P(x)^alpha. sentencepiece draws from a generator
 that is global to the process and cannot be set back; here the n best are listed once
 and drawn by a numpy generator, so that a batch depends on its seed alone.
 """
 
-import hashlib
 import io
 import json
-import os
 import unicodedata
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 
+import storage
 from errors import UserError
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
+_COVERAGE = 0.9999  # of the texts' characters; the rarest have no piece and are UNK
 
 
 def train_vocabulary(
     texts: Iterable[str],
     size: int,
     path: str | Path,
-    *,
-    kind: str = "unigram",
-    character_coverage: float = 0.9999,
 ) -> "Vocabulary":
-    """Trains a sentencepiece model, or reads the one that is already at `path`.
+    """Trains a unigram sentencepiece model, or reads the one that is already at `path`.
 
     The settings and a hash of the texts stand beside the model in `<path>.json`; where
     they are the same, nothing is trained.
 
     Args:
         texts: sentences of both languages, of the training split only.
-        size: number of pieces, the four special ones included. A unigram model has
-            fewer where the texts do not hold as many; see `Vocabulary.size`.
+        size: number of pieces, the four special ones included. There are fewer where
+            the texts do not hold as many; see `Vocabulary.size`.
         path: the model's file.
-        kind: "unigram" or "bpe". Only unigram models can be sampled from.
-        character_coverage: share of the texts' characters that get a piece; the rarest
-            remain UNK.
 
     Returns:
         The vocabulary.
@@ -59,13 +53,12 @@ def train_vocabulary(
     texts = [_normal(text) for text in texts]
     settings = {
         "size": size,
-        "kind": kind,
-        "character_coverage": character_coverage,
-        "texts": _sha256("\n".join(texts).encode()),
+        "character_coverage": _COVERAGE,
+        "texts": storage.sha256("\n".join(texts).encode()),
     }
     record = path.with_name(path.name + ".json")
     if path.exists() and record.exists():
-        expected = {**settings, "model": _sha256(path.read_bytes())}
+        expected = {**settings, "model": storage.sha256(path.read_bytes())}
         if json.loads(record.read_text()) == expected:
             return Vocabulary(path)
     model = io.BytesIO()
@@ -74,8 +67,8 @@ def train_vocabulary(
             sentence_iterator=iter(texts),
             model_writer=model,
             vocab_size=size,
-            model_type=kind,
-            character_coverage=character_coverage,
+            model_type="unigram",
+            character_coverage=_COVERAGE,
             pad_id=PAD,
             bos_id=BOS,
             eos_id=EOS,
@@ -83,20 +76,20 @@ def train_vocabulary(
             # Identity: the default rule (NFKC) rewrites "…" and "²", which the
             # references hold and BLEU counts.
             normalization_rule_name="identity",
-            hard_vocab_limit=kind != "unigram",
+            hard_vocab_limit=False,
             num_threads=1,  # the result depends on the number of threads
             minloglevel=2,
         )
     except (RuntimeError, OSError) as error:
         reason = str(error).strip().split("\n")[-1]
         raise UserError(
-            f"a {kind} vocabulary of {size} pieces cannot be trained on "
+            f"a vocabulary of {size} pieces cannot be trained on "
             f"{len(texts)} sentences: {reason}"
         ) from None
     path.parent.mkdir(parents=True, exist_ok=True)
-    settings["model"] = _sha256(model.getvalue())
-    _replace(path, model.getvalue())
-    _replace(record, json.dumps(settings, indent=2).encode() + b"\n")
+    settings["model"] = storage.sha256(model.getvalue())
+    storage.write(path, model.getvalue())
+    storage.write(record, json.dumps(settings, indent=2) + "\n")
     return Vocabulary(path)
 
 
@@ -233,13 +226,3 @@ def _until_eos(ids: Iterable[int]) -> tuple[list[int], bool]:
 
 def _normal(text: str) -> str:
     return " ".join(unicodedata.normalize("NFC", text).split())
-
-
-def _sha256(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
-
-
-def _replace(path: Path, content: bytes) -> None:
-    temporary = path.with_name(f"{path.name}.{os.getpid()}")
-    temporary.write_bytes(content)
-    temporary.replace(path)

@@ -26,7 +26,10 @@ from decoding.types import Carry, Decoded, Step
 
 
 def length_penalty(length: jax.Array, alpha: float) -> jax.Array:
-    """Returns ((5 + length) / 6)^alpha, what a log-probability is divided by."""
+    """Returns ((5 + length) / 6)^alpha, what a log-probability is divided by.
+
+    Wu et al. (2016), eq. 14, without its coverage penalty; `length` of any shape.
+    """
     return ((5 + length) / 6) ** alpha
 
 

@@ -10,7 +10,11 @@ from decoding.types import Carry, Decoded, Step
 
 
 def limits(limit: jax.Array | None, batch: int, max_length: int) -> jax.Array:
-    """Returns [B] the most tokens of each sentence, EOS included, in 1..max_length."""
+    """Returns [B] the most tokens of each sentence, EOS included, in 1..max_length.
+
+    Raises:
+        ValueError: if a size is below 1 or `limit` is not [B].
+    """
     if batch < 1 or max_length < 1:
         raise ValueError(
             "batch and max_length must be at least 1, "
@@ -26,7 +30,11 @@ def limits(limit: jax.Array | None, batch: int, max_length: int) -> jax.Array:
 def empty_weights(
     step: Step, carry: Carry, token: jax.Array, max_length: int, keep: bool
 ) -> jax.Array | None:
-    """Returns zeros [L, B, R, S] to record `step`'s weights in, None if not kept."""
+    """Returns zeros [L, B, R, S] to record `step`'s weights in, None if not kept.
+
+    Raises:
+        ValueError: if they are to be kept and `step` returns none.
+    """
     if not keep:
         return None
     weights = jax.eval_shape(step, carry, token)[2]

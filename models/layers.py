@@ -178,6 +178,8 @@ class Dense(nn.Module):
 class Score(nn.Module):
     """A row of `attention.scores.SCORES` with the parameters that it names.
 
+    A parameter without axes (a sharpness) is the softplus of what is learned.
+
     Attributes:
         row: a key of `SCORES`.
         heads: leading axes of every parameter: (H,) for a score of its own per head.
@@ -195,18 +197,23 @@ class Score(nn.Module):
         sizes = {"A": self.hidden, "L": self.max_length}
         sizes |= {"D": query.shape[-1], "E": key.shape[-1]}
         score = SCORES[self.row]
-        parameters = {
-            name: self.param(
-                name, _score_init, (*self.heads, *(sizes[a] for a in axes))
-            ).astype(query.dtype)
-            for name, axes in score.parameters.items()
-        }
+        parameters = {}
+        for name, axes in score.parameters.items():
+            own = [sizes[a] for a in axes]
+            if axes:
+                init = partial(_uniform, fan=sum(own[-2:]))
+                value = self.param(name, init, (*self.heads, *own))
+            else:  # positive: at first the spread of cosines is that of scaled_dot
+                start = math.log(math.expm1(math.sqrt(query.shape[-1])))
+                init = nn.initializers.constant(start)
+                value = nn.softplus(self.param(name, init, tuple(self.heads)))
+            parameters[name] = value.astype(query.dtype)
         return score(query, key, **parameters)
 
 
-def _score_init(rng: jax.Array, shape: Sequence[int]) -> jax.Array:
-    """Glorot for the last two axes, whatever axes lead."""
-    limit = math.sqrt(6 / sum(shape[-2:])) if shape else 1.0
+def _uniform(rng: jax.Array, shape: Sequence[int], *, fan: int) -> jax.Array:
+    """Glorot's uniform values, `fan` the inputs and outputs of one matrix."""
+    limit = math.sqrt(6 / fan)
     return jax.random.uniform(rng, shape, minval=-limit, maxval=limit)
 
 
@@ -254,8 +261,9 @@ class MultiHeadAttention(nn.Module):
         if self.max_distance is not None:
             width = self.features // self.heads
             tables = (self.heads, 2 * self.max_distance + 1, width)
-            self.relative_key = self.param("relative_key", _score_init, tables)
-            self.relative_value = self.param("relative_value", _score_init, tables)
+            init = partial(_uniform, fan=sum(tables[1:]))
+            self.relative_key = self.param("relative_key", init, tables)
+            self.relative_value = self.param("relative_value", init, tables)
 
     def __call__(self, x: jax.Array, mask: jax.Array | None) -> jax.Array:
         """Self-attention over a whole sequence.

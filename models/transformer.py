@@ -21,9 +21,17 @@ from flax import linen as nn
 from attention.core import Attention
 from attention.masks import causal_mask, padding_mask, segment_mask
 from attention.positions import learned_positions, sinusoids
+from attention.scores import SCORES
 from models.layers import Cache, Dense, Dropout, LayerNorm, MultiHeadAttention
 
 PAD, BOS, EOS = 0, 1, 2
+# What a field that names something takes.
+CHOICES = {
+    "norm": ("post", "pre"),
+    "positions": ("sinusoidal", "learned", "relative"),
+    "dtype": ("float32", "bfloat16"),
+    **dict.fromkeys(("encoder_score", "decoder_score", "cross_score"), tuple(SCORES)),
+}
 
 
 class Memory(NamedTuple):
@@ -151,7 +159,7 @@ class Transformer(nn.Module):
 
     Attributes:
         vocab_size: W, of the joint vocabulary.
-        d_model: C; a multiple of `heads`, and even with sinusoidal positions.
+        d_model: C; a multiple of `heads`.
         heads: H.
         encoder_layers, decoder_layers: N of the paper.
         d_ff: hidden width of the feed-forward blocks.
@@ -164,6 +172,9 @@ class Transformer(nn.Module):
         score_hidden: A of the additive score.
         share_embeddings: one matrix for source, target and output.
         dtype: of the products; parameters, softmax, norms and loss stay float32.
+
+    Raises:
+        ValueError: when it is built, for a field that is out of range.
     """
 
     vocab_size: int
@@ -185,6 +196,23 @@ class Transformer(nn.Module):
     dtype: str
 
     def setup(self):
+        for name, accepted in CHOICES.items():
+            if getattr(self, name) not in accepted:
+                raise ValueError(
+                    f"{name} is {getattr(self, name)!r}: must be one of "
+                    f"{', '.join(accepted)}"
+                )
+        for name in ("d_model", "heads", "encoder_layers", "decoder_layers", "d_ff"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}: must be at least 1")
+        if self.d_model % self.heads:
+            raise ValueError(
+                f"heads is {self.heads}: must divide d_model, which is {self.d_model}"
+            )
+        if not 0 <= self.dropout < 1:
+            raise ValueError(
+                f"dropout is {self.dropout}: must be at least 0 and below 1"
+            )
         init = nn.initializers.normal(self.d_model**-0.5)
         names = ("embedding",)
         if not self.share_embeddings:

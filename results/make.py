@@ -12,6 +12,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from ml_collections import ConfigDict
+
 from errors import UserError
 from results import tables
 from results.reported import TABLES, Run
@@ -37,12 +39,14 @@ def record_path(run: Run, seed: int) -> Path:
 
 
 def is_current(run: Run, seed: int) -> bool:
-    """Whether there is a record of this config with these overrides."""
+    """Whether there is a record of this config, with the values that it has now."""
     path = record_path(run, seed)
     if not path.exists():
         return False
     record = json.loads(path.read_text("utf-8"))
-    return all(record[name] == value for name, value in _identity(run, seed).items())
+    return all(
+        record.get(name) == value for name, value in _identity(run, seed).items()
+    )
 
 
 def make(run: Run, seed: int) -> None:
@@ -107,13 +111,23 @@ def collect(run: Run, seed: int, workdir: Path) -> dict[str, Any]:
         ],
         "device": device,
         "versions": environment["versions"],
-        "commit": environment["commit"][:10]
-        + "+changes" * bool(environment["changed"]),
+        "commit": environment["commit"],
     }
 
 
 def _identity(run: Run, seed: int) -> dict[str, Any]:
-    return {"config": run.config, "overrides": list(run.overrides), "seed": seed}
+    return {
+        "config": run.config,
+        "overrides": list(run.overrides),
+        "seed": seed,
+        "settings": configuration.encode(_config(run, seed)),
+    }
+
+
+def _config(run: Run, seed: int) -> ConfigDict:
+    name, _, variant = run.config.partition(":")
+    path = ROOT / "configs" / f"{name}.py"
+    return configuration.read(f"{path}:{variant}", _overrides(run, seed))
 
 
 def _overrides(run: Run, seed: int) -> list[str]:
@@ -128,10 +142,8 @@ def _is_done(run: Run, seed: int, workdir: Path) -> bool:
     """Whether the last step is trained, by a run directory of this very config."""
     if not (workdir / "config.json").exists():
         return False
-    name, _, variant = run.config.partition(":")
-    path = ROOT / "configs" / f"{name}.py"
-    config = configuration.read(f"{path}:{variant}", _overrides(run, seed))
-    configuration.record(config, workdir)  # refuses the run of another config
+    config = _config(run, seed)
+    configuration.compare(config, workdir)
     rows = read_rows(workdir / "metrics.jsonl")
     return bool(rows) and rows[-1]["step"] >= config.train_steps
 

@@ -33,13 +33,13 @@ import optax
 from flax import traverse_util
 from ml_collections import ConfigDict
 
-from attention.scores import SCORES
+import storage
 from data import translation
 from data.batching import Batches, eval_batches
 from data.vocabulary import EOS, PAD, Vocabulary, train_vocabulary
 from decoding import beam_search, greedy, sample
 from errors import UserError
-from training import configuration, plots
+from training import plots
 from training.losses import smoothed_cross_entropy
 from training.state import TrainState, gradients, make_optimizer
 from training.task import Metrics, Task
@@ -49,14 +49,12 @@ _LENGTHS = (5, 10, 20, 40)  # upper ends of BLEU's length groups, in source word
 _FIGURE_PIECES = range(8, 21)  # sentences of these lengths make legible figures
 
 
+_POSITIVE = (
+    *("evaluation.rows", "evaluation.average", "evaluation.figures"),
+    *("data.max_length", "data.tokens", "data.max_shapes", "data.rows_multiple"),
+    *("data.segmentations", "optimizer.accumulate"),
+)
 _SCORES = ("encoder_score", "decoder_score", "cross_score")
-# What a field of `config.model` takes, in every model that has a field of this name.
-_CHOICES = {
-    "norm": ("post", "pre"),
-    "positions": ("sinusoidal", "learned", "relative"),
-    "dtype": ("float32", "bfloat16"),
-    **dict.fromkeys(_SCORES, tuple(SCORES)),
-}
 
 
 def read_corpus(data: ConfigDict) -> translation.Corpus:
@@ -140,7 +138,6 @@ class Translation(Task):
         """Checks what must fit together; see `Task`."""
         super().__init__(config)
         data, evaluation = config.data, config.evaluation
-        _check_model(config.model)
         if not 0 <= config.loss.smoothing < 1:
             raise UserError(
                 f"config.loss.smoothing is {config.loss.smoothing}: must be in [0, 1)"
@@ -158,19 +155,34 @@ class Translation(Task):
                 f"config.model.{located[0]} is 'location', which tells places in a row "
                 "apart: set config.data.pack=false, for one sentence a row"
             )
-        for name in ("rows", "average", "figures"):
-            if evaluation[name] < 1:
+        for name in _POSITIVE:
+            group, field = name.split(".")
+            if config[group].get(field, 1) < 1:
                 raise UserError(
-                    f"config.evaluation.{name} is {evaluation[name]}: "
-                    "must be at least 1"
+                    f"config.{name} is {config[group][field]}: must be at least 1"
                 )
-        self._search = Search(evaluation.beam, evaluation.alpha).check()
+        kept = config.checkpoints.keep
+        if evaluation.average > kept:
+            raise UserError(
+                f"config.evaluation.average is {evaluation.average}, but only {kept} "
+                "checkpoints are kept (config.checkpoints.keep)"
+            )
+        which = evaluation.checkpoint
+        if which not in ("average", "best", "last") and not which.isdecimal():
+            raise UserError(
+                f"config.evaluation.checkpoint is {which!r}: must be average, best, "
+                "last or a step"
+            )
+        try:
+            self._search = Search(evaluation.beam, evaluation.alpha).check()
+        except UserError as error:
+            raise UserError(f"config.evaluation.{error}") from None
         self._optimizer = make_optimizer(config.optimizer, width=config.model.d_model)
         self._build(data.vocab_size)
         try:  # a model states its own rules when it is built
             jax.eval_shape(self.init_state, jax.random.key(0))
         except (TypeError, ValueError) as error:
-            raise UserError(f"config.model: {error}") from error
+            raise UserError(f"config.model.{error}") from error
 
     def _build(self, vocab_size: int) -> None:
         self.model = self.config.architecture(
@@ -270,13 +282,14 @@ class Translation(Task):
         _write_translations(
             out_dir, split, list(zip(sources, references, hypotheses, strict=True))
         )
-        plots.bars(
-            {name: group["bleu"] for name, group in by_length.items()},
-            f"BLEU by source length, {split}",
-            out_dir / "figures" / f"bleu_by_length_{split}.png",
-            axis_title="words in the source",
-            notes={n: f"n = {group['sentences']}" for n, group in by_length.items()},
-        )
+        if plots.available():
+            plots.bars(
+                {name: group["bleu"] for name, group in by_length.items()},
+                f"BLEU by source length, {split}",
+                out_dir / "figures" / f"bleu_by_length_{split}.png",
+                axis_title="words in the source",
+                notes={n: f"n = {x['sentences']}" for n, x in by_length.items()},
+            )
         return scores | {
             "sentences": len(sources),
             "beam": search.beam,
@@ -354,6 +367,8 @@ class Translation(Task):
         Raises:
             UserError: for an option out of its range.
         """
+        if figures is not None and not plots.available():
+            raise UserError("figures need matplotlib, which is not installed")
         search = self._override_search(beam, alpha, n_best, temperature, top_k, top_p)
         if n_best > 1 and not temperature:  # some may be the same text in other pieces
             search = search._replace(n_best=search.beam)
@@ -389,7 +404,7 @@ class Translation(Task):
             held = getattr(corpus, split)
             self._check_lengths(vocabulary, split, held)
             text = json.dumps(held, ensure_ascii=False, indent=0)
-            configuration.write(self._assets / f"{split}.json", text)
+            storage.write(self._assets / f"{split}.json", text)
         lengths = np.array([_longest(vocabulary, pair) for pair in pairs])
         short = [pairs[i] for i in np.flatnonzero(lengths <= data.max_length)]
         if not short:
@@ -630,24 +645,6 @@ class Translation(Task):
 def _by_number(name: str) -> list[str | int]:
     """Sorts `decoder_10/...` behind `decoder_2/...`."""
     return [int(x) if x.isdigit() else x for x in re.split(r"(\d+)", name)]
-
-
-def _check_model(model: ConfigDict) -> None:
-    for name, accepted in _CHOICES.items():
-        if name in model and model[name] not in accepted:
-            raise UserError(
-                f"config.model.{name} is {model[name]!r}: must be one of "
-                f"{', '.join(accepted)}"
-            )
-    if "heads" in model and (model.heads < 1 or model.d_model % model.heads):
-        raise UserError(
-            f"config.model.heads is {model.heads}: must divide config.model.d_model, "
-            f"which is {model.d_model}"
-        )
-    if not 0 <= model.dropout < 1:
-        raise UserError(
-            f"config.model.dropout is {model.dropout}: must be at least 0 and below 1"
-        )
 
 
 def _distinct(predictions: Sequence[Prediction]) -> list[Prediction]:

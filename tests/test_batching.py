@@ -4,7 +4,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from data.batching import Batches, choose_boxes, eval_batches, segments
+from data.batching import Batches, choose_boxes, eval_batches
 from data.vocabulary import EOS, Segmentations
 
 
@@ -40,13 +40,6 @@ def _held(ids):
                 sentence = []
         assert not sentence
     return found
-
-
-def test_segments_number_the_sentences_of_a_row():
-    ids = np.array([[5, 6, EOS, 7, EOS, 0, 0], [8, 9, 4, 5, 6, 7, EOS]])
-    np.testing.assert_array_equal(
-        segments(ids), [[0, 0, 0, 1, 1, 2, 2], [0, 0, 0, 0, 0, 0, 0]]
-    )
 
 
 @pytest.mark.parametrize("pack", [False, True])
@@ -162,12 +155,11 @@ def test_sides_must_have_as_many_sentences():
         )
 
 
-@pytest.mark.parametrize("both", [False, True])
-def test_evaluation_holds_every_sentence_once_with_its_index(both):
+def test_evaluation_holds_every_sentence_once_with_its_index():
     source, target = map(_sentences, _corpus(101))
     seen, shapes = [], set()
-    for indices, batch in eval_batches(source, target if both else None, rows=16):
-        assert batch.keys() == ({"source", "target"} if both else {"source"})
+    for indices, batch in eval_batches(source, target, rows=16):
+        assert batch.keys() == {"source", "target"}
         shapes.add(tuple(ids.shape for ids in batch.values()))
         for ids in batch.values():
             assert [(r, n) for r, n, _ in _held(ids)] == list(enumerate(indices))

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 from ml_collections import ConfigDict
 
+from configs import transformer_nmt
 from errors import UserError
+from tasks.translation import Translation
 from training import configuration
 
 TOY = str(Path(__file__).parent / "toy.py")
@@ -84,16 +86,27 @@ def test_a_field_out_of_range_is_named():
         configuration.check(config)
 
 
-def example():
-    from training.task import Task
+def test_steps_that_would_not_learn_are_refused():
+    config = transformer_nmt.get_config()
+    config.train_steps = config.optimizer.decay_steps + 1
+    with pytest.raises(UserError, match="decay_steps must be at least as many"):
+        configuration.check(config)
+    config.optimizer.schedule = "noam"
+    configuration.check(config)
+    config.seed = -1
+    with pytest.raises(UserError, match="config.seed is -1: must be at least 0"):
+        configuration.check(config)
 
+
+def example():
     inner = ConfigDict({"rate": 1.0, "sizes": (2, 3), "nothing": None, "text": "a:b"})
-    return ConfigDict({"task": Task, "model": inner, "seed": 3, "train_steps": 5})
+    return ConfigDict(
+        {"task": Translation, "model": inner, "seed": 3, "train_steps": 5}
+    )
 
 
 def test_a_recorded_config_reads_back_equal(tmp_path):
     config = example()
-    del config.task
     configuration.record(config, tmp_path)
     back = configuration.load(tmp_path)
     assert back.to_dict() == config.to_dict()
@@ -103,16 +116,25 @@ def test_a_recorded_config_reads_back_equal(tmp_path):
 def test_classes_are_recorded_by_name_and_only_our_own_are_read_back(tmp_path):
     configuration.record(example(), tmp_path)
     recorded = json.loads((tmp_path / "config.json").read_text())
-    assert recorded["task"] == "training.task:Task"
-    assert configuration.load(tmp_path).task == "training.task:Task"  # not a class
-    for name in ("tasks.nowhere:Thing", "models.transformer:jax"):
+    assert recorded["task"] == "tasks.translation:Translation"
+    assert configuration.load(tmp_path).task is Translation
+    for name in ("tasks.nowhere:Thing", "models.transformer:jax", "toy:Toy"):
         (tmp_path / "config.json").write_text(json.dumps({"task": name}))
         with pytest.raises(UserError, match=name):
             configuration.load(tmp_path)
 
 
+def test_a_folder_where_nothing_was_trained_takes_another_config(tmp_path):
+    configuration.record(example(), tmp_path)
+    other = example()
+    other.model.rate = 0.5
+    configuration.record(other, tmp_path)
+    assert configuration.load(tmp_path).model.rate == 0.5
+
+
 def test_a_run_of_another_config_is_refused_with_the_difference(tmp_path):
     configuration.record(example(), tmp_path)
+    (tmp_path / "checkpoints" / "7").mkdir(parents=True)
     other = example()
     other.model.rate = 0.5
     other.extra = "new"
@@ -125,6 +147,7 @@ def test_a_run_of_another_config_is_refused_with_the_difference(tmp_path):
 
 def test_a_run_may_be_made_longer(tmp_path):
     configuration.record(example(), tmp_path)
+    (tmp_path / "checkpoints" / "5").mkdir(parents=True)
     longer = example()
     longer.train_steps = 50
     configuration.record(longer, tmp_path)

@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from attention.masks import causal_mask, padding_mask
+from attention.masks import causal_mask, padding_mask, segment_mask
 
 
 def test_padding_mask_lets_every_query_see_the_tokens():
@@ -28,6 +28,19 @@ def test_causal_mask_takes_a_traced_offset():
     whole = causal_mask(7, 7)
     for time in range(7):
         np.testing.assert_array_equal(step(time)[0], whole[time])
+
+
+def test_segment_mask_shows_a_query_the_keys_of_its_own_segment():
+    query = np.array([[0, 0, 1, 2, -1], [0, 1, 1, 1, -1]])
+    key = np.array([[0, 1, 1, 2, 2, -1, -1], [0, 0, 0, 1, -1, -1, -1]])
+    expected = np.zeros((2, 5, 7), bool)
+    for b, i, j in np.ndindex(expected.shape):
+        expected[b, i, j] = query[b, i] == key[b, j]
+    found = segment_mask(jnp.asarray(query), jnp.asarray(key))
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(
+        jax.vmap(segment_mask)(jnp.asarray(query), jnp.asarray(key)), expected
+    )
 
 
 def test_masks_combine():

@@ -12,7 +12,9 @@ import pytest
 import toy
 from ml_collections import ConfigDict
 
+from configs import transformer_nmt
 from errors import UserError
+from tasks.translation import Translation
 from training import checkpoints, loop, parallel
 
 ROOT = Path(__file__).parent.parent
@@ -45,9 +47,10 @@ class Descends(toy.Toy):
         self.optimizer = optax.sgd(0.1)
 
 
-def layout(name):
+def place(name):
+    """The layout of this name; "one" is one of the eight devices."""
     made = config(*LAYOUTS[name])
-    if name == "one":  # one of the eight
+    if name == "one":
         mesh = jax.make_mesh(
             (1, 1),
             ("data", "fsdp"),
@@ -56,8 +59,12 @@ def layout(name):
         )
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(parallel, "make_mesh", lambda _: mesh)
-            return parallel.Layout(made.mesh, made.parallel), Descends(made)
-    return parallel.Layout(made.mesh, made.parallel), Descends(made)
+            return parallel.Layout(made.mesh, made.parallel)
+    return parallel.Layout(made.mesh, made.parallel)
+
+
+def layout(name):
+    return place(name), Descends(config(*LAYOUTS[name]))
 
 
 def steps(name, count):
@@ -133,6 +140,48 @@ def test_raw_gradients_of_every_layout_are_those_of_one_device():
     expected = raw("one", 1)
     for name, accumulate in (("data", 1), ("fsdp", 1), ("both", 2), ("pmap", 2)):
         close(raw(name, accumulate), expected)
+
+
+class Translates(Translation):
+    """A small translator that descends plainly."""
+
+    def __init__(self, config):
+        import optax
+
+        super().__init__(config)
+        self._optimizer = optax.sgd(0.1)
+
+
+def test_the_transformer_has_the_same_gradients_in_every_layout(tmp_path):
+    if not on_eight_devices(
+        "test_the_transformer_has_the_same_gradients_in_every_layout"
+    ):
+        return
+    made = transformer_nmt.get_config("smoke")
+    made.model.dropout = 0.0  # each device of pmap draws its own
+    made.model.encoder_layers, made.model.positions = 2, "relative"
+    task = Translates(made)
+    task.prepare(tmp_path, training=True)
+    batch = task.train_data()[0]
+    assert len(batch["source"]) % 8 == 0 and made.data.pack
+    rng = jax.random.key(0)
+
+    def after_a_step(name):
+        where = place(name)
+        like = where.abstract(task.init_state, rng)
+        state = where.init(task.init_state, rng, like)
+        before = jax.tree.map(np.array, state.params)
+        step = where.compile(task.train_step, like)
+        state, metrics = step(state, where.put(batch), rng)
+        return before, *jax.tree.map(np.array, (state.params, metrics))
+
+    before, expected, sums = after_a_step("one")
+    moved = jax.tree.map(lambda a, b: np.abs(a - b).max(), before, expected)
+    assert min(jax.tree.leaves(moved)) > 1e-6  # every parameter has a gradient
+    for name in ("data", "fsdp", "both", "pmap"):
+        _, params, other_sums = after_a_step(name)
+        close(params, expected)
+        close(other_sums, sums)
 
 
 def test_a_checkpoint_of_eight_devices_goes_on_on_one_and_the_other_way(tmp_path):

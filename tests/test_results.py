@@ -19,6 +19,7 @@ def record(name="transformer_nmt", system=tables.OURS, **fields):
         "config": "transformer_nmt",
         "overrides": [],
         "seed": 0,
+        "settings": {},
         "commands": [],
         "metrics": {"bleu": 21.04, "bleu_signature": "nrefs:1", "chrf": 43.0},
         "steps": 1700,
@@ -152,6 +153,7 @@ def workdir(tmp_path):
     """A run directory, as far as results are taken from it."""
     config = configuration.read(str(make.ROOT / "configs/transformer_nmt.py"))
     configuration.record(config, tmp_path)
+    (tmp_path / "checkpoints" / "100").mkdir(parents=True)
     rows = [
         {"step": 50, "split": "train", "seconds": 9.0, "loss": 5.0},
         {"step": 100, "split": "validation", "seconds": 30.0, "bleu": 7.12345},
@@ -164,8 +166,7 @@ def workdir(tmp_path):
         "backend": "cpu",
         "devices": ["cpu"],
         "cpus": 2,
-        "commit": "0123456789abcdef",
-        "changed": [],
+        "commit": "0123456789+changes",
     }
     (tmp_path / "environment.json").write_text(json.dumps(environment))
     scores = {"checkpoint": "best", "step": 100, "bleu": 21.04321}
@@ -180,7 +181,7 @@ def test_a_record_is_taken_from_the_run_directory(workdir):
     assert found["metrics"] == {"bleu": 21.043, "bleu_signature": "nrefs:1"}
     assert found["curve"] == [[0.5, 7.123], [1.5, 9.0]]
     assert (found["minutes"], found["device"]) == (1.5, "CPU, 2 cores")
-    assert found["commit"] == "0123456789"
+    assert found["commit"] == "0123456789+changes"
     (workdir / "eval_test.json").unlink()
     with pytest.raises(UserError, match=r"eval_test\.json is missing"):
         make.collect(RUNS[0], 0, workdir)
@@ -196,7 +197,8 @@ def test_a_run_is_done_when_its_last_step_is(workdir):
 
 def test_only_missing_runs_are_made(tmp_path, monkeypatch):
     run = Run("x", "transformer_nmt", "", ("model.heads=2",), (0, 1))
-    put(tmp_path, x=record(name="x", overrides=["model.heads=2"]))
+    same = make._identity(run, 0)
+    put(tmp_path, x=record(name="x", **same))
     made = []
     monkeypatch.setattr(tables, "RESULTS", tmp_path)
     monkeypatch.setattr(
@@ -209,6 +211,10 @@ def test_only_missing_runs_are_made(tmp_path, monkeypatch):
     put(tmp_path, x=record(name="x"))  # of other overrides
     make.main()
     assert made[1:] == [("x", 0), ("x", 1)]
+    same["settings"]["loss"]["smoothing"] = 0.0  # of the config as it was
+    put(tmp_path, x=record(name="x", **same))
+    make.main()
+    assert made[3:] == [("x", 0), ("x", 1)]
 
 
 def test_the_commands_of_a_run_carry_what_differs():

@@ -1,6 +1,7 @@
 """A run that was stopped anywhere ends with the parameters of one that was not."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,6 +12,8 @@ import jax
 import numpy as np
 import toy
 
+from configs import transformer_nmt
+from tasks.translation import Translation
 from training import checkpoints, loop
 from training.metrics import read_rows
 
@@ -64,12 +67,71 @@ def test_a_signal_saves_at_the_step_and_the_same_command_goes_on(tmp_path, capsy
     assert loop.train(made, tmp_path / "stopped") == 128 + signal.SIGTERM
     step = checkpoints.find(tmp_path / "stopped", "last")
     assert 1 <= step <= 7
+    with checkpoints.Checkpoints(tmp_path / "stopped") as kept:
+        assert kept.planned() == []
     told = capsys.readouterr().err
     assert f"stopped, saved at step {step}: the same command goes on" in told
     assert loop.train(made, tmp_path / "stopped") == 0
     same(final(tmp_path / "stopped", made), final(tmp_path / "straight", made))
     rows = read_rows(tmp_path / "stopped" / "metrics.jsonl")
     assert [r["step"] for r in rows if r["split"] == "train"] == [5, 10, 12]
+
+
+def test_a_stop_does_not_change_the_mean_of_the_last_checkpoints(tmp_path):
+    made = toy.get_config()
+    state = toy.Toy(made).init_state(jax.random.key(0))
+    like = jax.eval_shape(lambda: state)
+
+    def mean(folder, steps):
+        with checkpoints.Checkpoints(tmp_path / folder, keep=3) as kept:
+            for step, planned in steps:
+                params = jax.tree.map(lambda x, s=step: x + s, state.params)
+                kept.save(step, state.replace(params=params), planned=planned)
+            kept.wait()
+            planned = kept.planned()
+        return planned, checkpoints.average(tmp_path / folder, 3, like)
+
+    on_time = [(step, True) for step in (2, 4, 6, 8)]
+    planned, straight = mean("straight", on_time)
+    assert planned == [4, 6, 8]
+    stopped, found = mean("stopped", [*on_time[:3], (7, False), on_time[3]])
+    assert stopped == planned
+    same(found, straight)
+    assert checkpoints.find(tmp_path / "stopped", "last") == 8
+    # A run that nobody resumed yet still has it.
+    assert mean("now", [*on_time[:3], (7, False)])[0] == [2, 4, 6]
+    assert checkpoints.find(tmp_path / "now", "last") == 7
+
+
+class Trains(Translation):
+    """Only trains: scores and figures are not what is looked at."""
+
+    def evaluate(self, state, split, **_):
+        return {"bleu": 0.0}
+
+    def figures(self, state, out_dir):
+        return []
+
+
+def test_a_translator_that_was_stopped_ends_as_one_that_was_not(tmp_path):
+    made = transformer_nmt.get_config("smoke")
+    made.task = Trains
+    made.train_steps = made.eval_every = 11
+    made.save_every, made.optimizer.accumulate = 4, 2
+    loop.train(made, tmp_path / "straight")
+    shutil.copytree(tmp_path / "straight", tmp_path / "parts")
+    shutil.rmtree(tmp_path / "parts" / "checkpoints" / "11")
+    shutil.rmtree(tmp_path / "parts" / "checkpoints" / "8")  # it goes on from 4
+    assert checkpoints.find(tmp_path / "parts", "last") == 4
+    loop.train(made, tmp_path / "parts")
+    task = made.task(made)
+    task.prepare(tmp_path / "parts", training=False)
+    like = jax.eval_shape(task.init_state, jax.random.key(0))
+    ends = [
+        checkpoints.restore(tmp_path / x, "last", like) for x in ("straight", "parts")
+    ]
+    assert int(ends[0].step) == 11
+    same(*ends)
 
 
 STEPS = 150

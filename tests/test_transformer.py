@@ -6,15 +6,16 @@ import numpy as np
 import pytest
 
 from attention.scores import SCORES
+from configs import transformer_nmt
 from models.transformer import Transformer
 
 BATCH, SOURCE, TARGET, WORDS = 3, 7, 5, 23
 SMALL = dict(
     vocab_size=WORDS,
     d_model=12,
-    heads=2,
+    heads=3,
     encoder_layers=2,
-    decoder_layers=2,
+    decoder_layers=3,
     d_ff=17,
     dropout=0.0,
     norm="post",
@@ -56,26 +57,54 @@ def parameter_count(**changes):
     return sum(x.size for x in jax.tree.leaves(shapes))
 
 
-def test_base_has_the_parameter_count_of_the_paper():
-    # 12 d^2 + 8 d^2... counted by hand from sections 3.1-3.4, without biases in
-    # the attention projections: 63.0M at a shared vocabulary of 37,000.
-    d, f = 512, 2048
+def variant_count(variant):
+    """Parameters of a variant of the config, each in its own place of the formula."""
+    config = transformer_nmt.get_config(variant)
+    model = config.model
+    d, f, words = model.d_model, model.d_ff, config.data.vocab_size
     feed_forward = 2 * d * f + f + d
     encoder = 4 * d * d + feed_forward + 2 * 2 * d
     decoder = 8 * d * d + feed_forward + 3 * 2 * d
-    sizes = dict(d_model=d, d_ff=f, heads=8, encoder_layers=6, decoder_layers=6)
-    count = parameter_count(**sizes)
-    assert count == 6 * (encoder + decoder) + 37_000 * d
-    assert round(count / 1e6, 1) == 63.0
+    count = parameter_count(**model.to_dict(), vocab_size=words)
+    expected = model.encoder_layers * encoder + model.decoder_layers * decoder
+    assert count == expected + words * d
+    return count
 
 
-def test_big_has_the_parameter_count_of_the_paper():
-    sizes = dict(d_model=1024, d_ff=4096, heads=16, encoder_layers=6, decoder_layers=6)
-    assert round(parameter_count(**sizes) / 1e6, 1) == 214.2
+def test_base_and_big_have_the_parameter_counts_of_the_paper():
+    # Sections 3.1-3.4, without biases in the attention projections.
+    assert round(variant_count("base") / 1e6, 1) == 63.0
+    assert round(variant_count("big") / 1e6, 1) == 214.2
+
+
+def test_encoder_and_decoder_have_the_depth_of_their_own_field():
+    d, f = SMALL["d_model"], SMALL["d_ff"]
+    feed_forward = 2 * d * f + f + d
+    deeper = parameter_count(encoder_layers=5) - parameter_count(encoder_layers=2)
+    assert deeper == 3 * (4 * d * d + feed_forward + 2 * 2 * d)
+    deeper = parameter_count(decoder_layers=5) - parameter_count(decoder_layers=3)
+    assert deeper == 2 * (8 * d * d + feed_forward + 3 * 2 * d)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("norm", "nrom", "norm is 'nrom': must be one of post, pre"),
+        ("positions", "absolute", "must be one of sinusoidal, learned, relative"),
+        ("cross_score", "dto", "cross_score is 'dto': must be one of dot, scaled_dot"),
+        ("dtype", "float64", "must be one of float32, bfloat16"),
+        ("heads", 5, "heads is 5: must divide d_model, which is 12"),
+        ("decoder_layers", 0, "decoder_layers is 0: must be at least 1"),
+        ("dropout", 1.0, "dropout is 1.0: must be at least 0 and below 1"),
+    ],
+)
+def test_a_field_out_of_range_is_refused(field, value, message):
+    with pytest.raises(ValueError, match=message):
+        parameter_count(**{field: value})
 
 
 def test_relative_tables_have_the_size_of_shaw():
-    # 12 self-attentions, keys and values, 8 heads of 64, k = 16.
+    # 12 self-attentions, keys and values, 8 heads of 64, 33 distances for k = 16.
     sizes = dict(d_model=512, d_ff=1024, heads=8, encoder_layers=6, decoder_layers=6)
     plain = parameter_count(**sizes)
     relative = parameter_count(**sizes, positions="relative", max_distance=16)
@@ -218,12 +247,12 @@ def test_every_attention_sows_weights_that_sum_to_one():
     sown = sown["attention"]
     sides = itertools.chain(
         ((f"encoder_{i}", "self_attention", SOURCE, SOURCE) for i in range(2)),
-        ((f"decoder_{i}", "self_attention", TARGET, TARGET) for i in range(2)),
-        ((f"decoder_{i}", "cross_attention", TARGET, SOURCE) for i in range(2)),
+        ((f"decoder_{i}", "self_attention", TARGET, TARGET) for i in range(3)),
+        ((f"decoder_{i}", "cross_attention", TARGET, SOURCE) for i in range(3)),
     )
     for layer, kind, queries, keys in sides:
         (weights,) = sown[layer][kind]["weights"]
-        assert weights.shape == (BATCH, 2, queries, keys)
+        assert weights.shape == (BATCH, 3, queries, keys)
         real = (batch["target"] if queries == TARGET else batch["source"]) != 0
         sums = jnp.moveaxis(weights.sum(-1), 1, -1)[real]
         np.testing.assert_allclose(sums, 1, atol=1e-5)

@@ -4,8 +4,9 @@ A checkpoint appears under its final name only when it is complete, so a process
 inside a save leaves the one before it as the newest.
 """
 
+import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,23 @@ from orbax.checkpoint import checkpoint_managers
 from errors import UserError
 
 _SCORE = "score"  # higher is better; what the best checkpoint has most of
+_UNPLANNED = "unplanned"  # saved because the run was asked to stop
+
+
+@dataclasses.dataclass
+class _Last:
+    """Keeps the newest checkpoint and the last `n` planned ones; all if `n` is None.
+
+    An unplanned one takes no planned one's place, so that the mean over the last few
+    does not depend on where a run was stopped.
+    """
+
+    n: int | None
+
+    def should_preserve(self, checkpoints: Sequence, *, context: Any) -> list[bool]:
+        planned = [c.step for c in checkpoints if _UNPLANNED not in (c.metrics or {})]
+        kept = {*planned[-(self.n or len(planned)) :], checkpoints[-1].step}
+        return [c.step in kept for c in checkpoints]
 
 
 class Checkpoints:
@@ -26,14 +44,13 @@ class Checkpoints:
 
         Args:
             workdir: the run directory.
-            keep: how many of the last checkpoints to keep, besides the best one; None
-                opens for reading.
+            keep: how many of the last planned checkpoints to keep, besides the best one
+                and the newest; None opens for reading.
         """
         self.path = Path(workdir).absolute() / "checkpoints"
         best = checkpoint_managers.BestN(
             get_metric_fn=_score, n=1, keep_checkpoints_without_metrics=False
         )
-        last = checkpoint_managers.LatestN(keep)
         self._manager = ocp.CheckpointManager(
             self.path,
             options=ocp.CheckpointManagerOptions(
@@ -41,7 +58,7 @@ class Checkpoints:
                 cleanup_tmp_directories=keep is not None,
                 best_fn=_score,  # without it metrics are not written
                 preservation_policy=checkpoint_managers.AnyPreservationPolicy(
-                    [last, best]
+                    [_Last(keep), best]
                 ),
             ),
         )
@@ -58,21 +75,36 @@ class Checkpoints:
         """Returns the steps there are, in order."""
         return sorted(self._manager.all_steps())
 
+    def planned(self) -> list[int]:
+        """Returns the steps without those where a run was asked to stop, in order."""
+        metrics = self._manager.metrics
+        return [s for s in self.steps() if _UNPLANNED not in (metrics(s) or {})]
+
     def best(self) -> int | None:
         """Returns the step with the best score, or None where none was evaluated."""
         scores = {step: _score(self._manager.metrics(step)) for step in self.steps()}
         step = max(scores, key=lambda s: (scores[s], s), default=None)
         return None if step is None or scores[step] == -math.inf else step
 
-    def save(self, step: int, state: Any, score: float | None = None) -> None:
+    def save(
+        self,
+        step: int,
+        state: Any,
+        score: float | None = None,
+        *,
+        planned: bool = True,
+    ) -> None:
         """Copies the state and returns; the rest happens in the background.
 
         Args:
             step: its name.
             state: pytree of arrays; its memory may be reused at once.
             score: higher is better; None if the state was not evaluated.
+            planned: whether a run that nobody stops has this checkpoint, too.
         """
         metrics = {} if score is None or math.isnan(score) else {_SCORE: score}
+        if not planned:
+            metrics[_UNPLANNED] = 1.0
         self._manager.save(
             step, args=ocp.args.StandardSave(state), metrics=metrics, force=True
         )
@@ -117,7 +149,8 @@ def find(workdir: Path, which: str | int) -> int:
         return best
     if not str(which).isdecimal() or int(which) not in steps:
         raise UserError(
-            f"{workdir} has no checkpoint {which}: take last, best, or one of {steps}"
+            f"{workdir} has no checkpoint {which}: take last, best, average, or one of "
+            f"{steps}"
         )
     return int(which)
 
@@ -141,7 +174,8 @@ def restore(workdir: Path, which: str | int, like: Any) -> Any:
 def average(workdir: Path, n: int, like: Any) -> Any:
     """Returns the last state with the mean parameters of the last `n` checkpoints.
 
-    Fewer are averaged where fewer were kept.
+    Only planned ones count, where there are any, so that a run that was stopped and
+    resumed has the same mean. Fewer are averaged where fewer were kept.
 
     Raises:
         UserError: if there is no checkpoint, or `n` is below 1.
@@ -149,7 +183,7 @@ def average(workdir: Path, n: int, like: Any) -> Any:
     if n < 1:
         raise UserError(f"cannot average {n} checkpoints: take 1 or more")
     with _open(workdir) as checkpoints:
-        steps = checkpoints.steps()[-n:]
+        steps = (checkpoints.planned() or checkpoints.steps())[-n:]
         state = checkpoints.restore(steps[-1], like)
         params = state.params
         for step in steps[:-1]:

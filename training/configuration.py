@@ -11,7 +11,6 @@ import difflib
 import importlib
 import importlib.util
 import json
-import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
+import storage
 from errors import UserError
 
 # What may differ when a run goes on; everything else makes it another run.
@@ -155,27 +155,42 @@ def check(config: ConfigDict) -> None:
                 f"config.{name} must be a whole number of at least 1, got "
                 f"{fields.get(name)}"
             )
+    if not isinstance(config.seed, int) or config.seed < 0:
+        raise UserError(f"config.seed is {config.seed}: must be at least 0")
+    end = fields.get("optimizer.decay_steps")
+    if fields.get("optimizer.schedule") == "warmup_cosine" and end < config.train_steps:
+        raise UserError(
+            f"config.train_steps is {config.train_steps}, but the learning rate is 0 "
+            f"from step {end} on: config.optimizer.decay_steps must be at least as many"
+        )
 
 
 def record(config: ConfigDict, workdir: Path) -> None:
-    """Writes `config.json`, or checks that the run in `workdir` is of this config.
+    """Writes `config.json`, where `compare` allows it.
 
     Raises:
-        UserError: if it is another, with the difference; or if `workdir` cannot be one.
+        UserError: as `compare`, or if `workdir` cannot be a run directory.
     """
-    path = workdir / "config.json"
-    text = json.dumps(_encode(config), indent=2)
+    compare(config, workdir)
     try:
         workdir.mkdir(parents=True, exist_ok=True)
-        if path.exists() and (before := path.read_text()) != text:
-            _compare(before, text, workdir)
-        write(path, text)
+        text = json.dumps(encode(config), indent=2)
+        storage.write(workdir / "config.json", text)
     except OSError as error:
         raise UserError(f"--workdir={workdir}: {error.strerror}") from error
 
 
-def _compare(before: str, now: str, workdir: Path) -> None:
-    old, new = (dict(_fields(_parse_json(text, workdir))) for text in (before, now))
+def compare(config: ConfigDict, workdir: Path) -> None:
+    """Checks that what was trained in `workdir`, if anything, is of this config.
+
+    Raises:
+        UserError: if it is of another one, with the difference.
+    """
+    path = workdir / "config.json"
+    if not (path.is_file() and any((workdir / "checkpoints").glob("[0-9]*"))):
+        return
+    old = dict(_fields(_parse_json(path.read_text(), workdir)))
+    new = dict(_fields(encode(config)))
     lines = [
         f"  config.{name}: {_show(old, name)} there, {_show(new, name)} now"
         for name in {**old, **new}
@@ -207,14 +222,10 @@ def load(workdir: Path) -> ConfigDict:
     path = workdir / "config.json"
     if not path.is_file():
         raise UserError(f"{workdir} holds no run: {path} is missing")
-    return _decode(_parse_json(path.read_text(), workdir)).lock()
-
-
-def write(path: Path, text: str) -> None:
-    """Replaces a file's text at one moment, so that no reader sees half of it."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(text)
-    os.replace(temporary, path)
+    config = _decode(_parse_json(path.read_text(), workdir))
+    if not isinstance(config.get("task"), type):
+        raise UserError(f"{path}: {config.get('task')} is no class of tasks")
+    return config.lock()
 
 
 def _parse_json(text: str, workdir: Path) -> dict[str, Any]:
@@ -233,13 +244,18 @@ def _fields(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
             yield f"{prefix}{name}", value
 
 
-def _encode(value: Any) -> Any:
+def encode(value: Any) -> Any:
+    """Returns a config, or a value in one, as JSON has it: classes by their names.
+
+    Raises:
+        UserError: for a value that has no such form.
+    """
     if isinstance(value, ConfigDict):
-        return {name: _encode(inner) for name, inner in value.items()}
+        return {name: encode(inner) for name, inner in value.items()}
     if isinstance(value, type):
         return f"{value.__module__}:{value.__qualname__}"
     if isinstance(value, tuple):
-        return [_encode(inner) for inner in value]
+        return [encode(inner) for inner in value]
     if value is None or isinstance(value, bool | int | float | str):
         return value
     raise UserError(

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from ml_collections import ConfigDict
 
 from errors import UserError
-from training import configuration, runtime
+from training import configuration, plots, runtime
 from training.checkpoints import Checkpoints
 from training.metrics import Log
 from training.parallel import Layout
@@ -46,7 +46,6 @@ def train(config: ConfigDict, workdir: Path) -> int:
     task = config.task(config)
     layout = Layout(config.mesh, config.parallel)
     configuration.record(config, workdir)
-    runtime.record_environment(workdir)
     task.prepare(workdir, training=True)
     with (
         runtime.StopSignal() as stop,
@@ -63,7 +62,8 @@ def train(config: ConfigDict, workdir: Path) -> int:
                 raise UserError(
                     f"{error}, training stopped; the last good checkpoint in {workdir} "
                     f"is {f'step {good[-1]}' if good else 'none'}. A lower "
-                    "config.optimizer.learning_rate or clipping may help"
+                    "config.optimizer.learning_rate or clipping may help, in another "
+                    "--workdir"
                 ) from error
             checkpoints.wait()
             if stop.received:
@@ -95,6 +95,7 @@ class _Run:
         config, log, total = self.config, self.log, self.config.train_steps
         if start >= total:
             return
+        runtime.record_environment(self.workdir)
         if start:
             log.say(f"going on from step {start} of {total}")
         with log.paused():
@@ -137,11 +138,16 @@ class _Run:
             self.log.evaluation(step, "validation", scores)
             name, direction = self.task.metric
             score = scores[name] if direction == "max" else -scores[name]
-        self.checkpoints.save(step, state, score)
+        planned = evaluates or step % self.config.save_every == 0
+        self.checkpoints.save(step, state, score, planned=planned)
 
     def figures(self) -> None:
         """Draws the figures of the last and the best state, where they are missing."""
         last, best = self.checkpoints.steps()[-1], self.checkpoints.best()
+        self.log.say(f"done: step {last}, best at step {best}, in {self.workdir}")
+        if not plots.available():
+            self.log.say("no figures: matplotlib is not installed")
+            return
         for step in {last, best} - {None}:
             folder = self.workdir / "figures" / f"step_{step}"
             if folder.exists():
@@ -153,7 +159,6 @@ class _Run:
             unfinished.rename(folder)  # it appears when all are drawn
             paths = [folder / path.relative_to(unfinished) for path in paths]
             self.log.images(step, paths)
-        self.log.say(f"done: step {last}, best at step {best}, in {self.workdir}")
 
 
 @jax.jit

@@ -12,7 +12,7 @@ from typing import Any
 
 import jax
 
-from training import configuration
+import storage
 from training.task import Metrics
 
 _IN_FLIGHT = 16  # steps dispatched and not waited for
@@ -31,7 +31,7 @@ class Log:
         self._path = workdir / "metrics.jsonl"
         rows = [row for row in read_rows(self._path) if row["step"] <= start]
         if self._writes:
-            configuration.write(self._path, "".join(f"{json.dumps(r)}\n" for r in rows))
+            storage.write(self._path, "".join(f"{json.dumps(r)}\n" for r in rows))
         self._board = self._writes and _open_board(workdir / "tensorboard", start + 1)
         self._show = _open_display(start, total) if self._writes else _Silent()
         self._start, self._total = start, total

@@ -104,7 +104,8 @@ class Layout:
             if len(leaf) % devices:
                 raise UserError(
                     f"a batch of {len(leaf)} rows does not divide over {devices} "
-                    "devices: choose rows as a multiple, or fewer devices"
+                    f"devices: make config.data.rows_multiple a multiple of {devices}, "
+                    "or take fewer devices"
                 )
         if self.pmap:
             batch = jax.tree.map(lambda x: x.reshape(devices, -1, *x.shape[1:]), batch)

@@ -4,6 +4,7 @@ Matplotlib's object interface only (no pyplot): nothing global is touched, no wi
 is opened, and figures may be drawn from any thread.
 """
 
+import importlib.util
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -12,6 +13,11 @@ import numpy as np
 _CELL = 0.235  # inches a token: room for one label line at _FONT points
 _FONT = 8.5
 _INK = "#222222"
+
+
+def available() -> bool:
+    """Whether matplotlib, which the rest of this module needs, is installed."""
+    return importlib.util.find_spec("matplotlib") is not None
 
 
 def attention_heatmaps(

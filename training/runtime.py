@@ -18,6 +18,7 @@ from typing import Any
 
 from absl import app, flags, logging
 
+import storage
 from errors import UserError
 
 _HELP = ("--help", "-help", "-h", "-?", "--h")
@@ -152,25 +153,21 @@ def _cpu_only() -> bool:
     )
 
 
-def cache_folder() -> Path:
-    """Returns where downloads and compiled programs are kept between runs."""
-    if folder := os.environ.get("ATTENTION_DATA"):
-        return Path(folder)
-    return Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / (
-        "attention-jax"
-    )
-
-
 def start() -> None:
     """Sets jax up: the compilation cache, and the other hosts where there are any.
 
     A host of several finds the others by `JAX_COORDINATOR_ADDRESS`,
     `JAX_NUM_PROCESSES` and `JAX_PROCESS_ID`.
+
+    Raises:
+        UserError: if the cache folder cannot be made, or the address is given without
+            the numbers.
     """
     import jax
 
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
-        jax.config.update("jax_compilation_cache_dir", str(cache_folder() / "xla"))
+        folder = storage.cache_folder() / "xla"
+        jax.config.update("jax_compilation_cache_dir", str(folder))
     if address := os.environ.get("JAX_COORDINATOR_ADDRESS"):
         names = "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"
         try:
@@ -203,15 +200,20 @@ def environment() -> dict[str, Any]:
         "cpus": os.cpu_count(),
         "devices": [device.device_kind for device in jax.devices()],
         "backend": jax.default_backend(),
-        "commit": _git("rev-parse", "HEAD"),
-        "changed": _git("status", "--porcelain", "--untracked-files=no").splitlines(),
+        "commit": commit(),
     }
+
+
+def commit() -> str:
+    """Returns the commit of this code, with "+changes" where it is not as committed."""
+    changes = _git("status", "--porcelain", "--untracked-files=no", "--", "*.py")
+    return _git("rev-parse", "HEAD")[:10] + "+changes" * bool(changes)
 
 
 def record_environment(workdir: Path) -> None:
     """Writes `environment.json` into a run directory."""
     text = json.dumps(environment(), indent=2)
-    (workdir / "environment.json").write_text(text + "\n")
+    storage.write(workdir / "environment.json", text + "\n")
 
 
 def _git(*command: str) -> str:

@@ -78,7 +78,10 @@ def make_schedule(config: ConfigDict, width: int | None = None) -> optax.Schedul
                 f"config.optimizer.decay_steps={config.decay_steps} must be greater "
                 f"than config.optimizer.warmup={warmup}"
             )
-        return optax.warmup_cosine_decay_schedule(0.0, peak, warmup, config.decay_steps)
+        cosine = optax.warmup_cosine_decay_schedule(
+            0.0, peak, warmup, config.decay_steps
+        )
+        return lambda count: cosine(count + 1)
     raise UserError(
         f"config.optimizer.schedule={name} is unknown: "
         "take noam, constant or warmup_cosine"
@@ -160,7 +163,7 @@ def _cut(x: jax.Array, parts: int) -> jax.Array:
     # Micro-batch a takes rows a, a + parts, ...: rows stay on the device they are on.
     if x.shape[0] % parts:
         raise UserError(
-            f"config.optimizer.accumulate={parts} does not divide "
-            f"the {x.shape[0]} rows of a batch"
+            f"config.optimizer.accumulate={parts} does not divide the {x.shape[0]} "
+            "rows of a batch on a device (see config.data.rows_multiple)"
         )
     return x.reshape(-1, parts, *x.shape[1:]).swapaxes(0, 1)
