@@ -182,7 +182,9 @@ class Translation(Task):
         try:  # a model states its own rules when it is built
             jax.eval_shape(self.init_state, jax.random.key(0))
         except (TypeError, ValueError) as error:
-            raise UserError(f"config.model.{error}") from error
+            of_a_field = str(error).partition(" ")[0] in config.model
+            between = "." if of_a_field else ": "
+            raise UserError(f"config.model{between}{error}") from error
 
     def _build(self, vocab_size: int) -> None:
         self.model = self.config.architecture(

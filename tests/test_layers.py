@@ -87,3 +87,25 @@ def test_a_score_has_parameters_of_its_own_for_each_head(draw):
             one, query[:, head : head + 1], key[:, head : head + 1]
         )
         np.testing.assert_allclose(together[:, head], alone[:, 0], atol=1e-6)
+
+
+def first_parameters(row, heads, width=7, hidden=11):
+    x = jnp.ones((heads, 2, width))
+    score = Score(row, (heads,), hidden)
+    return score, score.init(jax.random.key(0), x, x)["params"]
+
+
+def test_a_sharpness_is_positive_and_starts_at_the_root_of_the_width():
+    score, params = first_parameters("cosine", 3)
+    query = key = jnp.eye(7)[None]
+    for raw, expected in ((params["sharpness"], 7**0.5), (jnp.full(3, -5.0), 0.0067)):
+        scores = score.apply({"params": {"sharpness": raw}}, query, key)
+        np.testing.assert_allclose(scores, jnp.eye(7)[None] * expected, rtol=2e-2)
+
+
+@pytest.mark.parametrize("row, name", [("additive", "v"), ("general", "w")])
+def test_the_spread_of_a_parameter_does_not_depend_on_the_number_of_heads(row, name):
+    fan = {"v": 11, "w": 7 + 7}[name]
+    for heads in (2, 997):
+        largest = jnp.abs(first_parameters(row, heads)[1][name]).max()
+        assert 0.8 < largest / np.sqrt(6 / fan) <= 1

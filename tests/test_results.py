@@ -1,5 +1,6 @@
 """The README's tables, the records and the list of reported runs say the same."""
 
+import importlib
 import json
 
 import pytest
@@ -73,6 +74,18 @@ def test_every_record_is_reported_and_whole():
             needed = set(record()) - {"overrides", "commands"}
             assert needed <= set(found), path.name
             assert found["config"] in configs, path.name
+
+
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
+def test_a_config_says_what_the_record_of_its_default_says(run):
+    name, _, variant = run.config.partition(":")
+    path = make.record_path(run, run.seeds[0])
+    if variant or run.overrides or not path.exists():
+        pytest.skip("not the default, or not measured yet")
+    found = json.loads(path.read_text("utf-8"))
+    said = importlib.import_module(f"configs.{name}").__doc__
+    assert f"{found['minutes']:.1f} minutes" in said
+    assert f"{found['metrics']['bleu']:.1f} BLEU" in said
 
 
 def test_runs_stand_beside_another_system(tmp_path):
