@@ -41,7 +41,7 @@ $(STAMP): requirements.txt requirements-dev.txt
 train: env ## train the English-German Transformer into runs/transformer_nmt
 	$(PY) train.py --config=configs/transformer_nmt.py --workdir=runs/transformer_nmt $(ARGS)
 
-test: env ## run the default tests (ARGS='-m slow' runs the long ones)
+test: env ## run the default tests (ARGS='-k beam' chooses some)
 	$(PY) -m pytest $(ARGS)
 
 lint: env ## check format, lint and imports
