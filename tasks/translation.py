@@ -161,6 +161,12 @@ class Translation(Task):
                 raise UserError(
                     f"config.{name} is {config[group][field]}: must be at least 1"
                 )
+        parts, rows = config.optimizer.accumulate, data.rows_multiple
+        if rows % parts:
+            raise UserError(
+                f"config.optimizer.accumulate is {parts}: must divide "
+                f"config.data.rows_multiple, which is {rows}"
+            )
         kept = config.checkpoints.keep
         if evaluation.average > kept:
             raise UserError(
@@ -177,7 +183,9 @@ class Translation(Task):
             self._search = Search(evaluation.beam, evaluation.alpha).check()
         except UserError as error:
             raise UserError(f"config.evaluation.{error}") from None
-        self._optimizer = make_optimizer(config.optimizer, width=config.model.d_model)
+        self._optimizer = make_optimizer(
+            config.optimizer, width=config.model.get("d_model")
+        )
         self._build(data.vocab_size)
         try:  # a model states its own rules when it is built
             jax.eval_shape(self.init_state, jax.random.key(0))

@@ -204,6 +204,7 @@ def test_heat_maps_need_a_label_for_each_row_and_column(tmp_path):
         ("evaluation__average", 6, "average is 6, but only 5 checkpoints are kept"),
         ("evaluation__checkpoint", "bset", "'bset': must be average, best, last or a"),
         ("optimizer__accumulate", 0, "config.optimizer.accumulate is 0: must be at"),
+        ("optimizer__accumulate", 3, "must divide config.data.rows_multiple, which"),
         ("data__max_shapes", 0, "config.data.max_shapes is 0: must be at least 1"),
         ("data__rows_multiple", 0, "config.data.rows_multiple is 0: must be at least"),
         ("model__d_model", 0, "config.model.d_model is 0: must be at least 1"),
