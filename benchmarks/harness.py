@@ -106,7 +106,7 @@ def measure(
     """Measures the systems side by side.
 
     Returns:
-        by name: median_ms of a step, rate (median over rounds of units a second),
+        by name: median_ms of a step, rate (median over steps of units a second),
         rounds (the median of each round, in ms), peak_mb, steps, and the system's info.
     """
     with contextlib.ExitStack() as stack:
@@ -159,8 +159,10 @@ def _visits(running: list[Process], rounds: int) -> Iterator[Process]:
 
 
 def _summary(blocks: list[dict]) -> dict:
-    seconds = [s for block in blocks for s in block["seconds"]]
-    rates = [sum(block["units"]) / sum(block["seconds"]) for block in blocks]
+    seconds, units = (
+        [x for block in blocks for x in block[name]] for name in ("seconds", "units")
+    )
+    rates = [u / s for u, s in zip(units, seconds, strict=True)]
     return {
         "median_ms": round(1e3 * statistics.median(seconds), 2),
         "rate": round(statistics.median(rates), 2),
