@@ -97,10 +97,10 @@ def first_parameters(row, heads, width=7, hidden=11):
 
 def test_a_sharpness_is_positive_and_starts_at_the_root_of_the_width():
     score, params = first_parameters("cosine", 3)
-    query = key = jnp.eye(7)[None]
+    query = key = jnp.stack([jnp.eye(7)] * 3)
     for raw, expected in ((params["sharpness"], 7**0.5), (jnp.full(3, -5.0), 0.0067)):
         scores = score.apply({"params": {"sharpness": raw}}, query, key)
-        np.testing.assert_allclose(scores, jnp.eye(7)[None] * expected, rtol=2e-2)
+        np.testing.assert_allclose(scores, query * expected, rtol=2e-2)
 
 
 @pytest.mark.parametrize("row, name", [("additive", "v"), ("general", "w")])
