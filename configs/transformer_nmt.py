@@ -150,7 +150,7 @@ def get_config(variant: str = "") -> ConfigDict:
     config.evaluation.figures = 2  # sentences
 
     config.seed = 0
-    config.train_steps = 3500
+    config.train_steps = 3500  # more of them need more optimizer.decay_steps
     config.eval_every = 700
     config.save_every = 100  # seconds of work; the last five are averaged
     config.log_every = 50

@@ -144,7 +144,12 @@ def load(
     test = splits["test"]
     validation = _without(splits["validation"], test)
     train = _within(train, train_min_words, max_words)
-    train = _without(dict.fromkeys(train), [*validation, *test])
+    count, train = len(train), _without(dict.fromkeys(train), [*validation, *test])
+    if count and not train:
+        raise UserError(
+            f"corpus {corpus}: all {count} training pairs are in validation or test, "
+            "from where they are taken out"
+        )
     for name, pairs in zip(SPLITS, (train, validation, test), strict=True):
         if not pairs:
             raise UserError(
@@ -282,8 +287,8 @@ def _splits(
         name, convert = corpus, _read_libreoffice
     else:
         raise UserError(
-            f"corpus is {corpus!r}: must be homeassistant, libreoffice, files, "
-            "tfds:NAME or numbers"
+            f"config.data.corpus is {corpus!r}: must be homeassistant, libreoffice, "
+            "files, tfds:NAME or numbers"
         )
     records = _cached(f"{name}-{'-'.join(languages)}", convert, languages)
     records = [
@@ -488,7 +493,7 @@ def _read_files(
 ) -> dict[str, list[Pair]]:
     if not files.get("train"):
         raise UserError(
-            "corpus files needs the place of its train split: a prefix "
+            "corpus files needs config.data.files.train, a split's place: a prefix "
             f"(PREFIX.{languages[0]} and PREFIX.{languages[1]}, .gz too) or "
             "SOURCE_FILE,TARGET_FILE"
         )

@@ -239,7 +239,7 @@ class Translation(Task):
         real = (batch["target"] != PAD).astype(jnp.float32)  # [B, T]
         smoothing = self.config.loss.smoothing
         loss, count = smoothed_cross_entropy(logits, batch["target"], smoothing, real)
-        return loss, (count, {"tokens": (count, jnp.ones_like(count))})
+        return loss, (count, {"tokens": (count, count)})
 
     def evaluate(
         self,
@@ -453,7 +453,8 @@ class Translation(Task):
         print(
             f"data: {corpus}; {dropped} training pairs longer than "
             f"config.data.max_length={self.config.data.max_length} pieces left out\n"
-            f"vocabulary: {self.vocabulary.size} pieces\n"
+            f"vocabulary: {self.vocabulary.size} pieces of "
+            f"{self.config.data.vocab_size} asked for (config.data.vocab_size)\n"
             f"batches: {len(batches)} an epoch in {len(batches.shapes)} shapes, "
             f"{batches.padding():.1%} padding",
             file=sys.stderr,

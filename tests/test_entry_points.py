@@ -3,10 +3,14 @@
 import json
 import os
 import shutil
+import signal
+import subprocess
+import sys
+import time
 
 import pytest
 from PIL import Image
-from smoke import call, run
+from smoke import ROOT, call, run
 
 
 @pytest.fixture(scope="module")
@@ -113,3 +117,33 @@ def test_help_names_the_flags_and_an_example(command):
     done = call(command, "--help")
     assert done.returncode == 0
     assert f"python {command} --" in done.stdout and "--workdir" in done.stdout
+
+
+@pytest.mark.parametrize("seconds", [1, 3, 6])
+def test_an_interrupted_prediction_ends_in_one_line(workdir, seconds):
+    command = [sys.executable, "predict.py", f"--workdir={workdir}"]
+    process = subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )  # waits for its input
+    time.sleep(seconds)
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode in (128 + signal.SIGINT, -signal.SIGINT)
+    assert process.returncode < 0 or told == "interrupted\n"
+
+
+def test_nobody_reading_the_predictions_is_no_error(workdir):
+    lines = "one\n" * 3
+    process = subprocess.Popen(
+        [sys.executable, "predict.py", f"--workdir={workdir}"],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    process.stdout.close()
+    process.stdin.write(lines)
+    process.stdin.close()
+    assert "Traceback" not in process.stderr.read()
+    assert process.wait() == 128 + signal.SIGPIPE

@@ -164,7 +164,7 @@ def test_the_last_few_checkpoints_and_the_best_are_kept(tmp_path):
     assert int(best.step) == 4
     assert int(checkpoints.restore(tmp_path, "last", like(made)).step) == 12
     assert int(checkpoints.restore(tmp_path, "10", like(made)).step) == 10
-    with pytest.raises(UserError, match=r"no checkpoint 7: take last, best, or one of"):
+    with pytest.raises(UserError, match="no checkpoint 7: take last, best, average"):
         checkpoints.restore(tmp_path, 7, like(made))
 
 
@@ -369,6 +369,15 @@ def test_memory_is_tuned_openly_once_and_only_if_wanted(monkeypatch, capsys):
     assert len(calls) == 1
 
 
+@pytest.fixture
+def interruptible():
+    """The usual handler, also where a shell in the background has it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_a_signal_is_noted_and_the_second_acts():
     with runtime.StopSignal() as stop:
         assert stop.received is None

@@ -110,7 +110,7 @@ def test_groups_are_never_split_and_pairs_are_in_one_split():
 
 
 def test_unknown_names_say_what_is_accepted():
-    with pytest.raises(UserError, match="corpus is 'wmt': must be homeassistant"):
+    with pytest.raises(UserError, match="corpus is .wmt.: must be homeassistant"):
         load("wmt", "en", "de")
     with pytest.raises(UserError, match="source_language and target_language are 'en'"):
         load("numbers", "en", "en")
@@ -197,10 +197,16 @@ def test_a_bad_archive_and_a_missing_place_are_named(tmp_path):
     (tmp_path / "a.de").write_text("x\n")
     with pytest.raises(UserError, match="a.en.gz cannot be read"):
         _load_files(train=f"{tmp_path}/a")
-    with pytest.raises(UserError, match="needs the place of its train split"):
+    with pytest.raises(UserError, match="needs config.data.files.train"):
         _load_files()
     with pytest.raises(UserError, match="names 3 files: must be two"):
         _load_files(train="a,b,c")
+
+
+def test_training_that_is_all_held_out_is_told(tmp_path):
+    prefix = _write(tmp_path, "x", ["a b", "c d"], ["e", "f"])
+    with pytest.raises(UserError, match="all 2 training pairs are in validation or"):
+        _load_files(train=prefix, validation=prefix, test=prefix)
 
 
 # Made-up names.

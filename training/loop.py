@@ -144,7 +144,10 @@ class _Run:
     def figures(self) -> None:
         """Draws the figures of the last and the best state, where they are missing."""
         last, best = self.checkpoints.steps()[-1], self.checkpoints.best()
-        self.log.say(f"done: step {last}, best at step {best}, in {self.workdir}")
+        metric, _ = self.task.metric
+        self.log.say(
+            f"done: step {last}, best {metric} at step {best}, in {self.workdir}"
+        )
         if not plots.available():
             self.log.say("no figures: matplotlib is not installed")
             return

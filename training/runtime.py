@@ -58,13 +58,19 @@ def run(main: Callable[[list[str]], int | None]) -> None:
         return overrides
 
     def guarded(overrides: list[str]) -> int | None:
+        # Libraries turn a KeyboardInterrupt into tracebacks of their own. A shell has
+        # the signal ignored in what it runs in the background, and so it stays.
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, _interrupted)
         try:
-            return main(overrides)
+            status = main(overrides)
+            sys.stdout.flush()
+            return status
         except UserError as error:
             return _fail(error)
-        except KeyboardInterrupt:
-            print("interrupted", file=sys.stderr)
-            return 128 + signal.SIGINT
+        except BrokenPipeError:  # whoever read the output has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 128 + signal.SIGPIPE
 
     app.run(guarded, flags_parser=parse)
 
@@ -86,6 +92,11 @@ def _split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
             name += f"={args.pop(0)}"
         overrides.append(name.removeprefix("config."))
     return rest, overrides
+
+
+def _interrupted(*_: Any) -> None:
+    print("interrupted", file=sys.stderr, flush=True)
+    os._exit(128 + signal.SIGINT)
 
 
 def _fail(error: Exception) -> int:
