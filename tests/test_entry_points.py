@@ -123,8 +123,14 @@ def test_help_names_the_flags_and_an_example(command):
 def test_an_interrupted_prediction_ends_in_one_line(workdir, seconds):
     command = [sys.executable, "predict.py", f"--workdir={workdir}"]
     process = subprocess.Popen(
-        command, cwd=ROOT, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )  # waits for its input
+        command,
+        cwd=ROOT,
+        stdin=subprocess.PIPE,  # it waits for its input
+        stderr=subprocess.PIPE,
+        text=True,
+        # A shell that runs the tests in the background has the signal ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     time.sleep(seconds)
     process.send_signal(signal.SIGINT)
     _, told = process.communicate(timeout=60)
