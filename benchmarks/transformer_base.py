@@ -5,7 +5,8 @@
 The base model of Vaswani et al. (2017), table 3: width 512, 8 heads, 6 + 6 layers,
 feed-forward 2048, one vocabulary of 37,000 shared by source, target and output (63M
 parameters). 32 x 64 source and 32 x 64 target tokens, dropout and label smoothing 0.1,
-Adam, float32, two threads. PyTorch's is `torch.nn.Transformer` with tied embeddings.
+Adam, float32, two threads. PyTorch's is `torch.nn.Transformer` with tied embeddings,
+post-norm as published; this project's is pre-norm, as in `configs/transformer_nmt.py`.
 Memory is the largest resident set of the process, compilation included.
 """
 

@@ -8,10 +8,10 @@ float32, two threads; random tokens without padding, although every system masks
 
 Each library drops out where it does so by itself: this project where the paper does;
 Flax's WMT example, PyTorch and JoeyNMT also in the attention weights and inside the
-feed-forward blocks. This project and PyTorch are post-norm as published, the others
-pre-norm. `train.py` sets glibc's malloc to keep large buffers; the rows "same malloc"
-say what that brings to others, "malloc as it is" what it brings here. The machine's own
-rate of matrix products is that of XLA, the faster of two sizes.
+feed-forward blocks. PyTorch is post-norm as published, the others pre-norm. `train.py`
+sets glibc's malloc to keep large buffers; the rows "same malloc" say what that brings
+to others, "malloc as it is" what it brings here. The machine's own rate of matrix
+products is that of XLA, the faster of two sizes.
 
 trax 1.4.1, no longer kept up, is left out: it needs TensorFlow and an older numpy and
 jax than run here (`numpy.float_` is the first name that it misses).

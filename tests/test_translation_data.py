@@ -110,7 +110,7 @@ def test_groups_are_never_split_and_pairs_are_in_one_split():
 
 
 def test_unknown_names_say_what_is_accepted():
-    with pytest.raises(UserError, match="corpus is .wmt.: must be homeassistant"):
+    with pytest.raises(UserError, match="corpus is 'wmt': must be homeassistant"):
         load("wmt", "en", "de")
     with pytest.raises(UserError, match="source_language and target_language are 'en'"):
         load("numbers", "en", "en")
@@ -319,6 +319,17 @@ def test_the_strings_of_the_web_interface_are_in_training_only(cache, monkeypatc
     expected.append(("Save it", "Sichere es"))
     assert sorted(both.train) == sorted([*alone.train, *expected])
     assert both.test == alone.test and both.validation == alone.validation
+
+    # What is about a component that is held out is left out, by its key or its panel.
+    held_out = f"c{alone.test[0][0].split()[-1]}"
+    for n, place in enumerate((f"{held_out}/", "")):
+        for language, word in (("en", "About"), ("de", "Zu")):
+            table = {"y": {held_out: f"{word} it {n}"}, "z": f"{word} the rest {n}"}
+            panels[f"translations/{place}{language}-{n + 7:032x}.json"] = table
+    next(cache.glob("*.jsonl")).unlink()
+    _wheels(cache, components, panels)
+    added = set(load("homeassistant", *LANGUAGES).train) - set(both.train)
+    assert added == {("About the rest 1", "Zu the rest 1")}
 
 
 def test_records_that_are_not_the_published_ones_are_refused(cache):

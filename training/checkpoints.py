@@ -31,7 +31,7 @@ class _Last:
     n: int | None
 
     def should_preserve(self, checkpoints: Sequence, *, context: Any) -> list[bool]:
-        planned = [c.step for c in checkpoints if _UNPLANNED not in (c.metrics or {})]
+        planned = [c.step for c in checkpoints if _is_planned(c.metrics)]
         kept = {*planned[-(self.n or len(planned)) :], checkpoints[-1].step}
         return [c.step in kept for c in checkpoints]
 
@@ -77,8 +77,7 @@ class Checkpoints:
 
     def planned(self) -> list[int]:
         """Returns the steps without those where a run was asked to stop, in order."""
-        metrics = self._manager.metrics
-        return [s for s in self.steps() if _UNPLANNED not in (metrics(s) or {})]
+        return [s for s in self.steps() if _is_planned(self._manager.metrics(s))]
 
     def best(self) -> int | None:
         """Returns the step with the best score, or None where none was evaluated."""
@@ -206,3 +205,7 @@ def _open(workdir: Path) -> Checkpoints:
 
 def _score(metrics: Mapping[str, float] | None) -> float:
     return (metrics or {}).get(_SCORE, -math.inf)
+
+
+def _is_planned(metrics: Mapping[str, float] | None) -> bool:
+    return _UNPLANNED not in (metrics or {})
