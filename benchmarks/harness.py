@@ -123,14 +123,25 @@ def measure(
         return {p.name: _summary(blocks[p.name]) | p.info for p in running}
 
 
-def measure_training(
-    systems: Sequence[System], spec: dict, args: argparse.Namespace
-) -> tuple[dict[str, dict[str, Any]], dict[str, float]]:
+def report_training(
+    question: str,
+    args: argparse.Namespace,
+    systems: Sequence[System],
+    spec: dict,
+    **goals: float,
+) -> None:
     """Measures training steps beside the machine's own rate of matrix products.
 
-    Returns:
-        what `measure` returns, with the `share` of that rate that each system reaches;
-        and the GFLOP of a step and of a second.
+    The record says what `share` of that rate each system reaches, and how many times
+    the first system's rate is that of the fastest peer: of those with the malloc that
+    they come with, and of those with this project's.
+
+    Args:
+        question: name of the record.
+        args: the command line.
+        systems: this project's first.
+        spec: sizes of the step.
+        **goals: what the record sets beside the ratios.
     """
     products = [
         System(f"XLA product {size}", "matmul", size, {})
@@ -141,8 +152,24 @@ def measure_training(
     gflop, limit = training_gflop(spec), max(rates, default=math.nan)
     for values in measured.values():
         values["share"] = round(gflop / values["median_ms"] * 1e3 / limit, 3)
-    fields = {"gflop_a_step": round(gflop, 1), "product_gflop_a_second": limit}
-    return measured, fields
+    ours, *others = systems
+    peers = [s for s in others if s.module != ours.module]
+    plain, tuned = (
+        [s.name for s in peers if bool(s.spec.get("tune_memory")) is tunes]
+        for tunes in (False, True)
+    )
+    report(
+        question,
+        args,
+        measured,
+        {"ms a step": "median_ms", "tokens/s": "rate", "share of products": "share"}
+        | {"peak MB": "peak_mb", "parameters": "parameters"},
+        gflop_a_step=round(gflop, 1),
+        product_gflop_a_second=limit,
+        ratio=ratio(measured, ours.name, plain),
+        ratio_same_malloc=ratio(measured, ours.name, tuned),
+        **goals,
+    )
 
 
 def ratio(measured: dict, ours: str, peers: Sequence[str]) -> float | None:

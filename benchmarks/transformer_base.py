@@ -40,18 +40,8 @@ GOAL, GOAL_MB = 2.2, 3600
 def main() -> None:
     """Measures, prints the table and writes results/bench_transformer_base.json."""
     args = harness.parser(__doc__, rounds=4, steps=3).parse_args()
-    measured, fields = harness.measure_training(SYSTEMS, SPEC, args)
-    harness.report(
-        "transformer_base",
-        args,
-        measured,
-        {"ms a step": "median_ms", "tokens/s": "rate", "share of products": "share"}
-        | {"peak MB": "peak_mb", "parameters": "parameters"},
-        **fields,
-        ratio=harness.ratio(measured, OURS, [SYSTEMS[2].name]),
-        ratio_same_malloc=harness.ratio(measured, OURS, [SYSTEMS[3].name]),
-        goal=GOAL,
-        goal_mb=GOAL_MB,
+    harness.report_training(
+        "transformer_base", args, SYSTEMS, SPEC, goal=GOAL, goal_mb=GOAL_MB
     )
 
 

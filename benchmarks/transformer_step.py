@@ -51,20 +51,7 @@ GOAL = 1.7
 def main() -> None:
     """Measures, prints the table and writes results/bench_transformer_step.json."""
     args = harness.parser(__doc__, rounds=6, steps=5).parse_args()
-    measured, fields = harness.measure_training(SYSTEMS, SPEC, args)
-    plain = [s.name for s in SYSTEMS[2:] if "malloc" not in s.name]
-    tuned = [s.name for s in SYSTEMS[2:] if "malloc" in s.name]
-    harness.report(
-        "transformer_step",
-        args,
-        measured,
-        {"ms a step": "median_ms", "tokens/s": "rate", "share of products": "share"}
-        | {"peak MB": "peak_mb", "parameters": "parameters"},
-        **fields,
-        ratio=harness.ratio(measured, OURS, plain),
-        ratio_same_malloc=harness.ratio(measured, OURS, tuned),
-        goal=GOAL,
-    )
+    harness.report_training("transformer_step", args, SYSTEMS, SPEC, goal=GOAL)
 
 
 if __name__ == "__main__":
