@@ -43,6 +43,28 @@ def causal_mask(queries: int, keys: int, offset: int | jax.Array = 0) -> jax.Arr
     return jnp.arange(keys) <= offset + jnp.arange(queries)[:, None]
 
 
+def window_mask(centre: jax.Array, keys: int, window: int) -> jax.Array:
+    """Lets a query attend to the keys around a position: |s - centre| <= window.
+
+    Luong et al. (2015), section 3.2: 2 window + 1 keys around an integer, 2 window
+    around what lies between two, fewer at the ends of the sentence.
+
+    Args:
+        centre: [..., Q] int or floating, in positions; may lie outside of the keys.
+        keys: K; key s is at position s, from 0.
+        window: at least 0, the paper's D: how far the window reaches to each side.
+
+    Returns:
+        [..., Q, K] bool.
+
+    Raises:
+        ValueError: if `window` is negative.
+    """
+    if window < 0:
+        raise ValueError(f"window must be at least 0, got {window}")
+    return jnp.abs(_distances(centre, keys)) <= window
+
+
 def segment_mask(query: jax.Array, key: jax.Array) -> jax.Array:
     """Lets a query attend to the keys of its own segment: several sentences a row.
 
@@ -54,3 +76,10 @@ def segment_mask(query: jax.Array, key: jax.Array) -> jax.Array:
         [..., Q, K] bool.
     """
     return query[..., :, None] == key[..., None, :]
+
+
+def _distances(centre: jax.Array, keys: int) -> jax.Array:
+    """[..., Q, K] s - centre, in float32 or wider: bfloat16 counts up to 256 only."""
+    centre = jnp.asarray(centre)
+    centre = centre.astype(jnp.promote_types(centre.dtype, jnp.float32))
+    return jnp.arange(keys, dtype=centre.dtype) - centre[..., None]

@@ -16,6 +16,10 @@ parameter to its axis letters, from which a model can create them; D and E are t
 inputs' widths, A and L are free. Leading axes of a parameter are batch axes: one set a
 head, say. `SCORES` maps names to functions.
 
+What is asked again and again, as by a recurrent decoder, is prepared once:
+f(query, key, **parameters) = f.compare(query, f.project(key, **parameters),
+**parameters), where `project` does all the work that needs no query.
+
 Axes: ... any batch; Q queries; K keys; D query width; E key width; A hidden width of a
 score; L positions a location score knows.
 """
@@ -30,8 +34,17 @@ import jax.numpy as jnp
 Score = Callable[..., jax.Array]
 
 
-def _score(*, same_width: bool = False, **parameters: tuple[str, ...]):
-    """Declares the parameters of a score and checks the widths of each call."""
+def _score(
+    *,
+    same_width: bool = False,
+    project: Score | None = None,
+    compare: Score | None = None,
+    **parameters: tuple[str, ...],
+):
+    """Declares the parameters of a score and checks the widths of each call.
+
+    Without `project` a score is `compare` itself, and keys are compared as they are.
+    """
 
     def declare(function: Score) -> Score:
         @functools.wraps(function)
@@ -49,6 +62,8 @@ def _score(*, same_width: bool = False, **parameters: tuple[str, ...]):
             return function(query, key, *args, **kwargs)
 
         score.parameters = parameters
+        score.project = project or (lambda key, **_: key)
+        score.compare = compare or function
         return score
 
     return declare
@@ -61,6 +76,10 @@ def _check_axes(
     if tuple(map(sizes.setdefault, axes, own)) != own or len(own) < len(axes):
         wanted = ", ".join(f"{axis}={sizes.get(axis, 'any')}" for axis in axes)
         raise ValueError(f"{name} {shape} must end in the axes [{wanted}]")
+
+
+def _dot(query: jax.Array, key: jax.Array) -> jax.Array:
+    return jnp.einsum("...qd,...kd->...qk", query, key)
 
 
 @_score(same_width=True)
@@ -77,7 +96,7 @@ def dot_scores(query: jax.Array, key: jax.Array) -> jax.Array:
     Raises:
         ValueError: if query and key differ in width.
     """
-    return jnp.einsum("...qd,...kd->...qk", query, key)
+    return _dot(query, key)
 
 
 @_score(same_width=True)
@@ -100,7 +119,11 @@ def scaled_dot_scores(query: jax.Array, key: jax.Array) -> jax.Array:
     return dot_scores(query / math.sqrt(query.shape[-1]), key)
 
 
-@_score(w=("D", "E"))
+def _general_key(key: jax.Array, w: jax.Array) -> jax.Array:
+    return jnp.einsum("...ke,...de->...kd", key, w)
+
+
+@_score(project=_general_key, compare=lambda q, k, **_: _dot(q, k), w=("D", "E"))
 def general_scores(query: jax.Array, key: jax.Array, w: jax.Array) -> jax.Array:
     """Bilinear scores query W key^T: "general" in Luong et al. (2015), section 3.1.
 
@@ -118,10 +141,35 @@ def general_scores(query: jax.Array, key: jax.Array, w: jax.Array) -> jax.Array:
     Raises:
         ValueError: if `w` does not fit the widths.
     """
-    return dot_scores(jnp.einsum("...qd,...de->...qe", query, w), key)
+    return _dot(query, _general_key(key, w))
 
 
-@_score(w_query=("D", "A"), w_key=("E", "A"), v=("A",))
+def _additive_key(key: jax.Array, w_key: jax.Array, **_: jax.Array) -> jax.Array:
+    return jnp.einsum("...ke,...ea->...ka", key, w_key)
+
+
+def _additive_compare(
+    query: jax.Array, key: jax.Array, w_query: jax.Array, v: jax.Array, **_: jax.Array
+) -> jax.Array:
+    return _additive(jnp.einsum("...qd,...da->...qa", query, w_query), key, v)
+
+
+@jax.checkpoint
+def _additive(query: jax.Array, key: jax.Array, v: jax.Array) -> jax.Array:
+    hidden = jnp.tanh(query[..., :, None, :] + key[..., None, :, :])  # [..., Q, K, A]
+    if v.ndim == 1:
+        return hidden @ v
+    # A product and a sum, which XLA fuses with the tanh; einsum would form `hidden`.
+    return jnp.sum(hidden * v[..., None, None, :], axis=-1)
+
+
+@_score(
+    project=_additive_key,
+    compare=_additive_compare,
+    w_query=("D", "A"),
+    w_key=("E", "A"),
+    v=("A",),
+)
 def additive_scores(
     query: jax.Array,
     key: jax.Array,
@@ -148,16 +196,7 @@ def additive_scores(
     Raises:
         ValueError: if a parameter does not fit the widths or the others.
     """
-    query = jnp.einsum("...qd,...da->...qa", query, w_query)
-    key = jnp.einsum("...ke,...ea->...ka", key, w_key)
-    return _additive(query, key, v)
-
-
-@jax.checkpoint
-def _additive(query: jax.Array, key: jax.Array, v: jax.Array) -> jax.Array:
-    hidden = jnp.tanh(query[..., :, None, :] + key[..., None, :, :])  # [..., Q, K, A]
-    # A product and a sum, which XLA fuses with the tanh; einsum would form `hidden`.
-    return jnp.sum(hidden * v[..., None, None, :], axis=-1)
+    return _additive_compare(query, _additive_key(key, w_key), w_query, v)
 
 
 @_score(w=("D", "L"))
@@ -185,7 +224,19 @@ def location_scores(query: jax.Array, key: jax.Array, w: jax.Array) -> jax.Array
     return jnp.pad(scores, beyond, constant_values=-jnp.inf)
 
 
-@_score(same_width=True, sharpness=())
+def _unit(x: jax.Array, **_: jax.Array) -> jax.Array:
+    square = jnp.sum(x * x, axis=-1, keepdims=True)
+    # The inner `where` keeps the infinite slope at 0 out of the gradient.
+    return x * jnp.where(square > 0, jax.lax.rsqrt(jnp.where(square > 0, square, 1)), 0)
+
+
+def _cosine_compare(
+    query: jax.Array, key: jax.Array, sharpness: jax.Array
+) -> jax.Array:
+    return _dot(_unit(query) * jnp.asarray(sharpness)[..., None, None], key)
+
+
+@_score(same_width=True, project=_unit, compare=_cosine_compare, sharpness=())
 def cosine_scores(query: jax.Array, key: jax.Array, sharpness: jax.Array) -> jax.Array:
     """Cosine times a sharpness: Graves et al. (2014), eqs. 5 and 6.
 
@@ -202,14 +253,7 @@ def cosine_scores(query: jax.Array, key: jax.Array, sharpness: jax.Array) -> jax
     Raises:
         ValueError: if query and key differ in width.
     """
-    query = _unit(query) * jnp.asarray(sharpness)[..., None, None]
-    return dot_scores(query, _unit(key))
-
-
-def _unit(x: jax.Array) -> jax.Array:
-    square = jnp.sum(x * x, axis=-1, keepdims=True)
-    # The inner `where` keeps the infinite slope at 0 out of the gradient.
-    return x * jnp.where(square > 0, jax.lax.rsqrt(jnp.where(square > 0, square, 1)), 0)
+    return _cosine_compare(query, _unit(key), sharpness)
 
 
 SCORES: dict[str, Score] = {

@@ -1,4 +1,4 @@
-"""Runs every timing question in turn: `make bench` (about ten minutes, quiet machine).
+"""Runs every timing question in turn: `make bench` (15 minutes, on a quiet machine).
 
 The time-limited training run of another library is `benchmarks.joeynmt_translation`.
 """
@@ -6,7 +6,10 @@ The time-limited training run of another library is `benchmarks.joeynmt_translat
 import subprocess
 import sys
 
-QUESTIONS = ("transformer_step", "decoding", "tokens", "transformer_base")
+QUESTIONS = (
+    *("transformer_step", "decoding", "tokens", "transformer_base"),
+    *("recurrent_step", "recurrent_decoding"),
+)
 
 
 def main() -> None:

@@ -127,20 +127,17 @@ def report_training(
     question: str,
     args: argparse.Namespace,
     systems: Sequence[System],
-    spec: dict,
     **goals: float,
 ) -> None:
     """Measures training steps beside the machine's own rate of matrix products.
 
-    The record says what `share` of that rate each system reaches, and how many times
-    the first system's rate is that of the fastest peer: of those with the malloc that
-    they come with, and of those with this project's.
+    The record says what `share` of that rate each system reaches, and has the ratios of
+    `ratios`.
 
     Args:
         question: name of the record.
         args: the command line.
         systems: this project's first.
-        spec: sizes of the step.
         **goals: what the record sets beside the ratios.
     """
     products = [
@@ -149,27 +146,52 @@ def report_training(
     ]
     measured = measure([*products, *systems], args)
     rates = [measured.pop(p.name)["rate"] for p in products if p.name in measured]
-    gflop, limit = training_gflop(spec), max(rates, default=math.nan)
-    for values in measured.values():
-        values["share"] = round(gflop / values["median_ms"] * 1e3 / limit, 3)
-    ours, *others = systems
-    peers = [s for s in others if s.module != ours.module]
-    plain, tuned = (
-        [s.name for s in peers if bool(s.spec.get("tune_memory")) is tunes]
-        for tunes in (False, True)
-    )
+    limit = max(rates, default=math.nan)
+    for system in systems:
+        if values := measured.get(system.name):
+            values["gflop"] = round(training_gflop(system.spec), 1)
+            rate = values["gflop"] / values["median_ms"] * 1e3
+            values["share"] = round(rate / limit, 3)
     report(
         question,
         args,
         measured,
         {"ms a step": "median_ms", "tokens/s": "rate", "share of products": "share"}
-        | {"peak MB": "peak_mb", "parameters": "parameters"},
-        gflop_a_step=round(gflop, 1),
+        | {"peak MB": "peak_mb", "compile s": "compile_s", "parameters": "parameters"},
         product_gflop_a_second=limit,
-        ratio=ratio(measured, ours.name, plain),
-        ratio_same_malloc=ratio(measured, ours.name, tuned),
+        **ratios(measured, systems),
         **goals,
     )
+
+
+def ratios(
+    measured: dict[str, dict[str, Any]], systems: Sequence[System]
+) -> dict[str, float | None]:
+    """Returns how many times the rate of the fastest peer this project's is.
+
+    The peers are those with the malloc that they come with for `ratio`, and those with
+    this project's for `ratio_same_malloc`. Where the systems are of several models, the
+    fields are `ratio_MODEL` and `ratio_same_malloc_MODEL`, among the model's systems.
+
+    Args:
+        measured: what `measure` returned.
+        systems: this project's first, also of each model.
+    """
+    groups = {}
+    for system in systems:
+        groups.setdefault(system.spec.get("model", ""), []).append(system)
+    result = {}
+    for model, (ours, *others) in groups.items():
+        for name, tunes in ("ratio", False), ("ratio_same_malloc", True):
+            peers = [
+                s.name
+                for s in others
+                if s.module != ours.module and bool(s.spec.get("tune_memory")) is tunes
+            ]
+            if peers:
+                field = f"{name}_{model}" if len(groups) > 1 else name
+                result[field] = ratio(measured, ours.name, peers)
+    return result
 
 
 def ratio(measured: dict, ours: str, peers: Sequence[str]) -> float | None:
@@ -238,12 +260,39 @@ def _text(value: Any) -> str:
 
 def training_gflop(spec: dict) -> float:
     """GFLOP of the matrix products of one training step, backward pass included."""
+    recurrent = spec.get("model", "transformer") != "transformer"
+    products = _recurrent_products(spec) if recurrent else _transformer_products(spec)
+    return 6e-9 * spec["rows"] * products
+
+
+def _transformer_products(spec: dict) -> int:
+    """Multiply-adds of a sentence, forward."""
     d, ff, S, T = spec["d_model"], spec["d_ff"], spec["source"], spec["target"]
-    # Multiply-adds a sentence: projections, scores and reads, feed-forward.
+    # Projections, scores and reads, feed-forward.
     encoder = S * (4 * d * d + 2 * S * d + 2 * d * ff)
     decoder = T * (6 * d * d + 2 * (T + S) * d + 2 * d * ff) + S * 2 * d * d
     output = T * d * spec["vocab_size"]
-    return 6e-9 * spec["rows"] * (spec["layers"] * (encoder + decoder) + output)
+    return spec["layers"] * (encoder + decoder) + output
+
+
+def _recurrent_products(spec: dict) -> int:
+    """Multiply-adds of a sentence, forward, of a layer on each side.
+
+    The encoder reads in both directions. Where `spec` has `maxout`, that many units of
+    two pieces read the last word, the state and the context, and the context is fed
+    back; else a layer as wide as the state reads the state and the context, and is
+    itself fed back.
+    """
+    e, n, S, T = (spec[name] for name in ("embedding", "hidden", "source", "target"))
+    additive, maxout = spec["model"] == "bahdanau", spec.get("maxout")
+    gates = 3 if additive else 4  # of a GRU, of an LSTM
+    fed, last = (2 * n, maxout) if maxout else (n, n)
+    encoder = S * 2 * gates * n * (e + n)
+    keys, scores = S * 2 * n * n, S * n + (n * n if additive else 0)
+    state = gates * n * (e + fed + n)
+    readout = 2 * maxout * (e + 3 * n) if maxout else n * 3 * n
+    output = last * spec["vocab_size"]
+    return encoder + keys + T * (scores + S * 2 * n + state + readout + output)
 
 
 def write(name: str, record: dict) -> None:

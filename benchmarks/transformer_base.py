@@ -41,7 +41,7 @@ def main() -> None:
     """Measures, prints the table and writes results/bench_transformer_base.json."""
     args = harness.parser(__doc__, rounds=4, steps=3).parse_args()
     harness.report_training(
-        "transformer_base", args, SYSTEMS, SPEC, goal=GOAL, goal_mb=GOAL_MB
+        "transformer_base", args, SYSTEMS, goal=GOAL, goal_mb=GOAL_MB
     )
 
 

@@ -51,7 +51,7 @@ GOAL = 1.7
 def main() -> None:
     """Measures, prints the table and writes results/bench_transformer_step.json."""
     args = harness.parser(__doc__, rounds=6, steps=5).parse_args()
-    harness.report_training("transformer_step", args, SYSTEMS, SPEC, goal=GOAL)
+    harness.report_training("transformer_step", args, SYSTEMS, goal=GOAL)
 
 
 if __name__ == "__main__":

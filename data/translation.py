@@ -11,6 +11,8 @@ Corpora, by the name that `load` takes:
 *   `files`: the user's own aligned text, one sentence a line.
 *   `tfds:NAME`: a translation data set of TensorFlow Datasets.
 *   `numbers`: English and German number words, generated; for trials without network.
+*   `reversal`: random letters and the same backwards, generated; the toy on which a
+    fixed vector forgets and attention does not.
 
 Corpora that come without splits are split by component, file or number and never by
 sentence, since near-duplicates sit together. No pair is in two splits, and none twice
@@ -280,6 +282,8 @@ def _splits(
         return _hold_out(_read_tfds(corpus.removeprefix("tfds:"), languages), limits)
     if corpus == "numbers":
         return _split_groups(_numbers(languages, seed), seed, limits)
+    if corpus == "reversal":
+        return _split_groups(_reversal(limits, seed), seed, limits)
     if corpus == "homeassistant":
         name = f"{corpus}-{_HOME_ASSISTANT}-{_FRONTEND}"
         convert = _read_home_assistant
@@ -288,7 +292,7 @@ def _splits(
     else:
         raise UserError(
             f"config.data.corpus is {corpus!r}: must be homeassistant, libreoffice, "
-            "files, tfds:NAME or numbers"
+            "files, tfds:NAME, numbers or reversal"
         )
     records = _cached(f"{name}-{'-'.join(languages)}", convert, languages)
     records = [
@@ -606,6 +610,17 @@ def _numbers(languages: tuple[str, str], seed: int) -> list[Record]:
         raise UserError(f"corpus numbers is in en and de, not {'-'.join(languages)}")
     chosen = np.random.default_rng(seed).choice(1_000_000, 2_000, replace=False)
     return [(str(n), *(words[x](int(n)) for x in languages)) for n in chosen]
+
+
+def _reversal(limits: tuple[int, int], seed: int) -> list[Record]:
+    """Ten thousand rows of letters, of lengths drawn evenly from `limits`."""
+    rng = np.random.default_rng(seed)
+    records = []
+    for length in rng.integers(limits[0], limits[1] + 1, 10_000):
+        letters = rng.choice(list("abcdefghijklmnopqrst"), length)
+        source, target = " ".join(letters), " ".join(letters[::-1])
+        records.append((source, source, target))
+    return records
 
 
 _ENGLISH = (

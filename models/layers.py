@@ -5,7 +5,7 @@ T any sequence, L length of a cache, R hypotheses that share one source.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -13,7 +13,13 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from attention.alignments import global_alignment
+from attention.alignments import (
+    ALIGNMENTS,
+    entropy,
+    global_alignment,
+    log_probability,
+    predicted_position,
+)
 from attention.core import Attention, attend
 from attention.relative import relative_attention, relative_scores, relative_values
 from attention.scores import SCORES
@@ -166,13 +172,20 @@ class Dense(nn.Module):
 
     features: int
     dtype: jnp.dtype = jnp.float32
+    kernel_init: Callable = _glorot
+    bias_init: Callable = nn.initializers.zeros
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        kernel = self.param("kernel", _glorot, (x.shape[-1], self.features))
-        bias = self.param("bias", nn.initializers.zeros, (self.features,))
+        kernel = self.param("kernel", self.kernel_init, (x.shape[-1], self.features))
+        bias = self.param("bias", self.bias_init, (self.features,))
         product = linear(x.astype(self.dtype), kernel.astype(self.dtype))
         return product + bias.astype(self.dtype)
+
+
+def logits(x: jax.Array, table: jax.Array) -> jax.Array:
+    """Products of x [..., C] with each row of a vocabulary [W, C]: [..., W] float32."""
+    return jnp.einsum("...c,wc->...w", x, table, preferred_element_type=jnp.float32)
 
 
 class Score(nn.Module):
@@ -185,36 +198,155 @@ class Score(nn.Module):
         heads: leading axes of every parameter: (H,) for a score of its own per head.
         hidden: A, width inside the additive score.
         max_length: L, the longest source that the location score tells apart.
+        matrix_init: of matrices; by default Glorot's, one matrix at a time.
+        vector_init: of vectors; the same.
     """
 
     row: str
     heads: Sequence[int] = ()
     hidden: int = 0
     max_length: int = 0
+    matrix_init: Callable | None = None
+    vector_init: Callable | None = None
+
+    def __call__(self, query: jax.Array, key: jax.Array) -> jax.Array:
+        """Scores queries [..., Q, D] against keys [..., K, E]: [..., Q, K]."""
+        parameters = self.parameters(query.shape[-1], key.shape[-1])
+        parameters = {n: x.astype(query.dtype) for n, x in parameters.items()}
+        return SCORES[self.row](query, key, **parameters)
 
     @nn.compact
-    def __call__(self, query: jax.Array, key: jax.Array) -> jax.Array:
-        sizes = {"A": self.hidden, "L": self.max_length}
-        sizes |= {"D": query.shape[-1], "E": key.shape[-1]}
-        score = SCORES[self.row]
-        parameters = {}
-        for name, axes in score.parameters.items():
+    def parameters(self, query: int, key: int) -> dict[str, jax.Array]:
+        """Returns the score's parameters for a query and a key of these widths."""
+        sizes = {"A": self.hidden, "L": self.max_length, "D": query, "E": key}
+        found = {}
+        for name, axes in SCORES[self.row].parameters.items():
             own = [sizes[a] for a in axes]
             if axes:
-                init = partial(_uniform, fan=sum(own[-2:]))
-                value = self.param(name, init, (*self.heads, *own))
+                init = self.matrix_init if len(own) > 1 else self.vector_init
+                init = init or partial(_uniform, fan=sum(own[-2:]))
+                found[name] = self.param(name, init, (*self.heads, *own))
             else:  # positive: at first the spread of cosines is that of scaled_dot
-                start = math.log(math.expm1(math.sqrt(query.shape[-1])))
+                start = math.log(math.expm1(math.sqrt(query)))
                 init = nn.initializers.constant(start)
-                value = nn.softplus(self.param(name, init, tuple(self.heads)))
-            parameters[name] = value.astype(query.dtype)
-        return score(query, key, **parameters)
+                found[name] = nn.softplus(self.param(name, init, tuple(self.heads)))
+        return found
 
 
-def _uniform(rng: jax.Array, shape: Sequence[int], *, fan: int) -> jax.Array:
+DRAWN = ("hard", "gumbel")  # the alignments that draw at random, where they may
+
+
+class Aligned(NamedTuple):
+    """Weights [..., Q, K], and what else an alignment tells: [..., Q] each, or None.
+
+    Attributes:
+        weights: what reads the values.
+        position: p_t of a local alignment that predicts it.
+        log_probability: of what a hard alignment drew.
+        entropy: of what it drew from.
+    """
+
+    weights: jax.Array
+    position: jax.Array | None = None
+    log_probability: jax.Array | None = None
+    entropy: jax.Array | None = None
+
+    def record(self, module: nn.Module) -> None:
+        """Sows what is there: "attention" to be seen, "reinforce" to be learned."""
+        for name in ("weights", "position"):
+            if (found := getattr(self, name)) is not None:
+                module.sow("attention", name, found)
+        for name in ("log_probability", "entropy"):
+            if (found := getattr(self, name)) is not None:
+                module.sow("reinforce", name, found)
+
+
+class Alignment(nn.Module):
+    """A row of `attention.alignments.ALIGNMENTS` with what that needs.
+
+    What draws at random ("hard", "gumbel") does so with an `rng`, in training; without
+    one it takes the most probable key.
+
+    Attributes:
+        row: a key of `ALIGNMENTS`.
+        heads: leading axes of every parameter.
+        hidden: width inside the prediction of local-p's position.
+        window: D of the local alignments.
+        temperature: of the Gumbel alignment.
+        params_init: of the parameters; by default Glorot's.
+    """
+
+    row: str
+    heads: Sequence[int] = ()
+    hidden: int = 0
+    window: int = 10
+    temperature: float = 1.0
+    params_init: Callable | None = None
+
+    @nn.compact
+    def parameters(self, width: int) -> dict[str, jax.Array]:
+        """Returns the parameters for queries of this width."""
+        if self.row != "local_p":
+            return {}
+        shapes = {"w": (width, self.hidden), "v": (self.hidden,)}
+        return {
+            name: self.param(
+                f"position_{name}",
+                self.params_init or partial(_uniform, fan=sum(shape)),
+                (*self.heads, *shape),
+            )
+            for name, shape in shapes.items()
+        }
+
+    @nn.nowrap
+    def weigh(
+        self,
+        parameters: dict[str, jax.Array],
+        scores: jax.Array,
+        *,
+        query: jax.Array,
+        time: jax.Array,
+        mask: jax.Array,
+        rng: jax.Array | None,
+    ) -> Aligned:
+        """Aligns scores.
+
+        Args:
+            parameters: see `parameters`.
+            scores: [..., Q, K].
+            query: [..., Q, D], which predicts local-p's position.
+            time: the step that each query belongs to, from 0; broadcasts to [..., Q].
+            mask: [..., Q or 1, K] bool, True = may attend.
+            rng: to draw with, or None.
+        """
+        align = ALIGNMENTS[self.row]
+        if self.row in DRAWN:
+            if self.row == "gumbel":
+                align = partial(align, temperature=self.temperature)
+            weights = align(scores, mask=mask, rng=rng)
+            if self.row == "gumbel" or rng is None:
+                return Aligned(weights)
+            chosen = log_probability(scores, weights, mask=mask)
+            spread = entropy(global_alignment(scores, mask=mask))
+            return Aligned(weights, None, chosen, spread)
+        if self.row not in ("local_m", "local_p"):
+            return Aligned(align(scores, mask=mask))
+        length = mask.sum(-1)  # [..., Q or 1]
+        if self.row == "local_p":
+            position = predicted_position(query, length, **parameters)
+        else:  # a target that is longer than its source stays at the end of it
+            position = jnp.minimum(time, length - 1)
+            position = jnp.broadcast_to(position, scores.shape[:-1])
+        weights = align(scores, mask=mask, position=position, window=self.window)
+        return Aligned(weights, position if self.row == "local_p" else None)
+
+
+def _uniform(
+    rng: jax.Array, shape: Sequence[int], dtype: jnp.dtype = jnp.float32, *, fan: int
+) -> jax.Array:
     """Glorot's uniform values, `fan` the inputs and outputs of one matrix."""
     limit = math.sqrt(6 / fan)
-    return jax.random.uniform(rng, shape, minval=-limit, maxval=limit)
+    return jax.random.uniform(rng, shape, dtype, -limit, limit)
 
 
 class Cache(NamedTuple):
@@ -235,9 +367,12 @@ class MultiHeadAttention(nn.Module):
         features: C; a multiple of `heads`.
         heads: H.
         score: a key of `attention.scores.SCORES`.
-        score_hidden: A of the additive score.
+        score_hidden: A of the additive score and of local-p's predicted position.
         max_length: L of the location score.
         max_distance: k of Shaw et al.; None for no relative positions.
+        alignment: a key of `attention.alignments.ALIGNMENTS`, of cross-attention.
+        window: D of the local alignments.
+        temperature: of the Gumbel alignment.
         dtype: of the products; the softmax and the parameters stay float32.
     """
 
@@ -247,6 +382,9 @@ class MultiHeadAttention(nn.Module):
     score_hidden: int = 0
     max_length: int = 0
     max_distance: int | None = None
+    alignment: str = "global"
+    window: int = 10
+    temperature: float = 1.0
     dtype: jnp.dtype = jnp.float32
 
     def setup(self):
@@ -257,6 +395,10 @@ class MultiHeadAttention(nn.Module):
         self.out = self.param("out", _glorot, square)
         self.scores = Score(
             self.score, (self.heads,), self.score_hidden, self.max_length
+        )
+        self.align = Alignment(
+            *(self.alignment, (self.heads,), self.score_hidden),
+            *(self.window, self.temperature),
         )
         if self.max_distance is not None:
             width = self.features // self.heads
@@ -298,18 +440,40 @@ class MultiHeadAttention(nn.Module):
         return self._project(memory, self.key, self.value)
 
     def read(
-        self, x: jax.Array, key: jax.Array, value: jax.Array, mask: jax.Array | None
+        self,
+        x: jax.Array,
+        key: jax.Array,
+        value: jax.Array,
+        mask: jax.Array,
+        time: jax.Array,
     ) -> Attention:
         """Cross-attention of x [B, Q, C] to a memory from `project_memory`.
+
+        Args:
+            x: [B, Q, C].
+            key: [B, H, K, D].
+            value: [B, H, K, D].
+            mask: bool, broadcasts to [B, H, Q, K]; True = may attend.
+            time: int, the step of each query, broadcasts to [B, H, Q].
 
         Returns:
             Context [B, Q, C] and weights [B, H, Q, K].
         """
         (query,) = self._project(x, self.query)
-        scores = self.scores(query, key)
-        attention = attend(scores, value, mask=mask, align=global_alignment)
-        self.sow("attention", "weights", attention.weights)
-        return attention._replace(context=self._merge(attention.context))
+        rng = None
+        if self.alignment in DRAWN and self.has_rng("alignment"):
+            rng = self.make_rng("alignment")
+        found = self.align.weigh(
+            self.align.parameters(query.shape[-1]),
+            self.scores(query, key),
+            query=query,
+            time=time,
+            mask=mask,
+            rng=rng,
+        )
+        found.record(self)
+        context = self._merge(jnp.matmul(found.weights, value))
+        return Attention(context, found.weights)
 
     def start(self, batch: int, rows: int, length: int) -> Cache:
         """An empty cache for `rows` hypotheses a source of at most `length` steps."""

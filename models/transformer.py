@@ -7,22 +7,31 @@ As published: post-norm, sinusoidal positions, one embedding matrix for source, 
 and output times sqrt(C) at the inputs, dropout on the sums of embeddings and positions
 and on the output of each sub-layer, no biases in the attention projections. By field:
 pre-norm (with a norm behind each stack), learned positions, the relative positions of
-Shaw et al. (2018) in place of absolute ones, any score in any of the three attentions.
+Shaw et al. (2018) in place of absolute ones, any score in any of the three attentions,
+any alignment in the one to the source.
 
 What differs from the paper: the rate of dropout is rounded to a multiple of 1/256.
 """
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from attention.alignments import ALIGNMENTS
 from attention.core import Attention
 from attention.masks import causal_mask, padding_mask, segment_mask
 from attention.positions import learned_positions, sinusoids
 from attention.scores import SCORES
-from models.layers import Cache, Dense, Dropout, LayerNorm, MultiHeadAttention
+from models.layers import (
+    Cache,
+    Dense,
+    Dropout,
+    LayerNorm,
+    MultiHeadAttention,
+    logits,
+)
 
 PAD, BOS, EOS = 0, 1, 2
 # What a field that names something takes.
@@ -31,6 +40,7 @@ CHOICES = {
     "positions": ("sinusoidal", "learned", "relative"),
     "dtype": ("float32", "bfloat16"),
     **dict.fromkeys(("encoder_score", "decoder_score", "cross_score"), tuple(SCORES)),
+    "cross_alignment": tuple(ALIGNMENTS),
 }
 
 
@@ -121,8 +131,9 @@ class DecoderLayer(nn.Module):
 
     def __call__(self, x, causal, key, value, mask, *, train):
         """[B, T, C] to [B, T, C], with the memory of this layer."""
+        time = jnp.arange(x.shape[1])
         return self._layer(
-            x, lambda y: self.self_attention(y, causal), key, value, mask, train
+            x, lambda y: self.self_attention(y, causal), key, value, mask, time, train
         ).context
 
     def step(self, x, cache, time, path, key, value, mask):
@@ -133,15 +144,15 @@ class DecoderLayer(nn.Module):
             y, cache = self.self_attention.step(y, cache, time, path)
             return y
 
-        return self._layer(x, self_attention, key, value, mask, False), cache
+        return self._layer(x, self_attention, key, value, mask, time, False), cache
 
-    def _layer(self, x, self_attention, key, value, mask, train) -> Attention:
+    def _layer(self, x, self_attention, key, value, mask, time, train) -> Attention:
         first, second, third = self.residuals
         weights = None
 
         def cross_attention(y):
             nonlocal weights
-            y, weights = self.cross_attention.read(y, key, value, mask)
+            y, weights = self.cross_attention.read(y, key, value, mask, time)
             return y
 
         x = first(x, self_attention, train=train)
@@ -169,7 +180,11 @@ class Transformer(nn.Module):
         max_distance: k, the clipping distance of relative positions.
         max_length: longest sequence of learned positions and of the location score.
         encoder_score, decoder_score, cross_score: keys of `attention.scores.SCORES`.
-        score_hidden: A of the additive score.
+        cross_alignment: a key of `attention.alignments.ALIGNMENTS`; the local ones take
+            one sentence a row.
+        score_hidden: A of the additive score and of local-p's predicted position.
+        window: D of the local alignments.
+        temperature: of the Gumbel alignment.
         share_embeddings: one matrix for source, target and output.
         dtype: of the products; parameters, softmax, norms and loss stay float32.
 
@@ -191,9 +206,14 @@ class Transformer(nn.Module):
     encoder_score: str
     decoder_score: str
     cross_score: str
+    cross_alignment: str
     score_hidden: int
+    window: int
+    temperature: float
     share_embeddings: bool
     dtype: str
+
+    packs: ClassVar[bool] = True
 
     def setup(self):
         for name, accepted in CHOICES.items():
@@ -228,7 +248,7 @@ class Transformer(nn.Module):
             ]
         self.embedding_dropout = Dropout(self.dropout)
 
-        def attention(score, relative):
+        def attention(score, relative, **more):
             return dict(
                 features=self.d_model,
                 heads=self.heads,
@@ -237,7 +257,14 @@ class Transformer(nn.Module):
                 max_length=self.max_length,
                 max_distance=self.max_distance if relative else None,
                 dtype=jnp.dtype(self.dtype),
+                **more,
             )
+
+        cross = dict(
+            alignment=self.cross_alignment,
+            window=self.window,
+            temperature=self.temperature,
+        )
 
         relative = self.positions == "relative"
         common = dict(d_ff=self.d_ff, norm=self.norm, rate=self.dropout)
@@ -248,7 +275,7 @@ class Transformer(nn.Module):
         self.decoder = [
             DecoderLayer(
                 attention(self.decoder_score, relative),
-                attention(self.cross_score, False),
+                attention(self.cross_score, False, **cross),
                 **common,
             )
             for _ in range(self.decoder_layers)
@@ -369,12 +396,7 @@ class Transformer(nn.Module):
         if self.norm == "pre":
             x = self.decoder_norm(x)
         dtype = jnp.dtype(self.dtype)
-        return jnp.einsum(
-            "btc,wc->btw",
-            x.astype(dtype),
-            self.tables[2].astype(dtype),
-            preferred_element_type=jnp.float32,
-        )
+        return logits(x.astype(dtype), self.tables[2].astype(dtype))
 
 
 def _sentences(ids: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -1,15 +1,22 @@
 """Does the reported runs that are missing and writes their records and tables.
 
-    python -m results.make
+    python -m results.make               # those of every table
+    python -m results.make translation   # those of the tables named
 
 A run that stopped half-way goes on, one that is done is only scored; delete a record
 and its folder under `runs/` to do it again.
 """
 
+import argparse
 import json
+import os
+import statistics
 import subprocess
 import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import Queue
 from typing import Any
 
 from ml_collections import ConfigDict
@@ -23,14 +30,58 @@ from training.metrics import read_rows
 ROOT = Path(__file__).parent.parent
 
 
-def main() -> None:
-    """Makes what is missing."""
-    for table in TABLES.values():
-        for run in table.runs:
-            for seed in run.seeds:
-                if not is_current(run, seed):
-                    make(run, seed)
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Makes what is missing of the tables named in the arguments, or of all.
+
+    Raises:
+        UserError: for a name that no table has.
+    """
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("tables", nargs="*", metavar="NAME", help=", ".join(TABLES))
+    parser.add_argument(
+        "--jobs", type=int, default=1, help="runs at a time, each on its own cores"
+    )
+    args = parser.parse_args(arguments)
+    names = args.tables or list(TABLES)
+    for name in names:
+        if name not in TABLES:
+            raise UserError(f"no table is called {name}: there is {', '.join(TABLES)}")
+    missing = [
+        (run, seed)
+        for name in names
+        for run in TABLES[name].runs
+        for seed in run.seeds
+        if not is_current(run, seed)
+    ]
+    with ThreadPoolExecutor(args.jobs) as pool:
+        free = Queue()
+        for cores in shares(args.jobs):
+            free.put(cores)
+
+        def one(run: Run, seed: int) -> None:
+            cores = free.get()
+            try:
+                make(run, seed, cores)
+            finally:
+                free.put(cores)
+
+        for done in [pool.submit(one, *which) for which in missing]:
+            done.result()
     tables.write()
+
+
+def shares(jobs: int) -> list[list[int]]:
+    """Returns the cores of each of `jobs` processes, as even as it goes.
+
+    Raises:
+        UserError: for fewer than one core, or one process, each.
+    """
+    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_setaffinity") else []
+    if jobs < 1 or (jobs > 1 and jobs > len(cores)):
+        raise UserError(f"--jobs is {jobs}: must be in 1..{max(len(cores), 1)}")
+    return [cores[i::jobs] for i in range(jobs)]
 
 
 def record_path(run: Run, seed: int) -> Path:
@@ -49,13 +100,13 @@ def is_current(run: Run, seed: int) -> bool:
     )
 
 
-def make(run: Run, seed: int) -> None:
+def make(run: Run, seed: int, cores: Sequence[int] = ()) -> None:
     """Trains as far as that is missing, scores the test split, writes the record."""
     workdir = Path("runs") / _label(run, seed)
     train, score = commands(run, seed)
     if not _is_done(run, seed, ROOT / workdir):
-        _call(train)
-    _call(score)
+        _call(train, cores)
+    _call(score, cores)
     text = json.dumps(collect(run, seed, ROOT / workdir), indent=2, ensure_ascii=False)
     record_path(run, seed).write_text(text + "\n", "utf-8")
 
@@ -92,6 +143,14 @@ def collect(run: Run, seed: int, workdir: Path) -> dict[str, Any]:
     if environment["backend"] == "cpu":
         device = f"CPU, {environment['cpus']} cores"
     metrics = {k: v for k, v in scores.items() if isinstance(v, int | float)}
+    rates = [row["steps_per_second"] for row in rows if "steps_per_second" in row]
+    where_known = {
+        "by_length": {
+            group: {k: round(v, 3) for k, v in values.items()}
+            for group, values in scores.get("by_length", {}).items()
+        },
+        "steps_per_second": round(statistics.median(rates), 3) if rates else None,
+    }
     return {
         "name": run.name,
         "system": tables.OURS,
@@ -112,6 +171,7 @@ def collect(run: Run, seed: int, workdir: Path) -> dict[str, Any]:
         "device": device,
         "versions": environment["versions"],
         "commit": environment["commit"],
+        **{field: value for field, value in where_known.items() if value},
     }
 
 
@@ -148,9 +208,13 @@ def _is_done(run: Run, seed: int, workdir: Path) -> bool:
     return bool(rows) and rows[-1]["step"] >= config.train_steps
 
 
-def _call(command: str) -> None:
+def _call(command: str, cores: Sequence[int]) -> None:
     print(command, flush=True)
-    done = subprocess.run([sys.executable, *command.split()[1:]], cwd=ROOT)
+    done = subprocess.run(
+        [sys.executable, *command.split()[1:]],
+        cwd=ROOT,
+        preexec_fn=(lambda: os.sched_setaffinity(0, cores)) if cores else None,
+    )
     if done.returncode:
         raise UserError(f"{command} ended with status {done.returncode}")
 

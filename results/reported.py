@@ -1,5 +1,7 @@
-"""The runs that the README reports, in its order."""
+"""The runs that the README reports, in its order, and its figures of them."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 
@@ -12,6 +14,7 @@ class Run(NamedTuple):
         paper: what the paper reports, and on what.
         overrides: "FIELD=VALUE" of the config.
         seeds: one training each; the row shows their mean and spread.
+        label: title of the row; by default the config and the overrides.
     """
 
     name: str
@@ -19,16 +22,52 @@ class Run(NamedTuple):
     paper: str
     overrides: tuple[str, ...] = ()
     seeds: tuple[int, ...] = (0,)
+    label: str = ""
 
 
 class Table(NamedTuple):
-    """A table, and the metrics that it shows, by title.
+    """A table, and what it shows, by title.
 
-    The first metric is the one that the learning curves follow.
+    Attributes:
+        metrics: of the test split; the learning curves follow the first.
+        runs: its rows.
+        columns: fields of the records, such as {"steps/s": "steps_per_second"}.
+        curves: whether a second table shows how fast the runs learn.
     """
 
     metrics: dict[str, str]
     runs: tuple[Run, ...]
+    columns: Mapping[str, str] = MappingProxyType({})
+    curves: bool = True
+
+
+class Figure(NamedTuple):
+    """A plot of BLEU by source length, a line a run.
+
+    Attributes:
+        file: the PNG, from the root of the repository.
+        title: one line above it.
+        lines: names of runs, by label.
+    """
+
+    file: str
+    title: str
+    lines: dict[str, str]
+
+
+_SEEDS = (0, 1, 2)
+_SCORES = ("dot", "general", "concat", "location")
+_ALIGNMENTS = {"global": "global", "local_m": "local-m", "local_p": "local-p"}
+
+
+def _luong(score: str, alignment: str, title: str) -> Run:
+    fields = (f"model.score={score}", f"model.alignment={alignment}")
+    name, label = f"short_luong_{score}_{alignment}", f"Luong, {score}, {title}"
+    return Run(name, "luong_nmt:short", "", fields, _SEEDS, label)
+
+
+def _short(name: str, config: str, label: str, *overrides: str) -> Run:
+    return Run(f"short_{name}", f"{config}:short", "", overrides, _SEEDS, label)
 
 
 TABLES = {
@@ -43,4 +82,39 @@ TABLES = {
             ),
         ),
     ),
+    "alignments": Table(
+        metrics={"BLEU": "bleu", "chrF": "chrf", "perplexity": "perplexity"},
+        columns={"steps/s": "steps_per_second"},
+        curves=False,
+        runs=(
+            _short(
+                *("seq2seq_forward", "seq2seq_nmt", "no attention"),
+                "model.reverse_source=false",
+            ),
+            _short("seq2seq", "seq2seq_nmt", "no attention, source reversed"),
+            _short("bahdanau", "bahdanau_nmt", "Bahdanau, additive, global"),
+            *(
+                _luong(score, alignment, title)
+                for alignment, title in _ALIGNMENTS.items()
+                for score in _SCORES
+            ),
+            _luong("general", "hard", "hard"),
+            _luong("general", "gumbel", "Gumbel straight-through"),
+            _short("transformer", "transformer_nmt", "Transformer"),
+        ),
+    ),
 }
+
+FIGURES: tuple[Figure, ...] = (
+    Figure(
+        "docs/bleu_by_length.png",
+        "BLEU by source length, with and without attention",
+        {
+            "no attention": "short_seq2seq_forward",
+            "no attention, reversed": "short_seq2seq",
+            "Bahdanau": "short_bahdanau",
+            "Luong, general": "short_luong_general_global",
+            "Transformer": "short_transformer",
+        },
+    ),
+)

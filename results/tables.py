@@ -1,4 +1,4 @@
-"""Writes the README's tables from the records beside this file.
+"""Writes the README's tables and draws its figures from the records beside this file.
 
     python -m results.tables
 
@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from errors import UserError
-from results.reported import TABLES, Run, Table
+from results.reported import FIGURES, TABLES, Figure, Run, Table
+from training import plots
 
 RESULTS = Path(__file__).parent
 README = RESULTS.parent / "README.md"
@@ -42,10 +43,27 @@ BENCHMARKS = {
         "Training step: Transformer-base, 63M parameters, 32 × (64 + 64) tokens",
         {"ms a step": "median_ms", "tokens/s": "rate", "of matmul rate": "share"},
     ),
+    "recurrent_step": (
+        "Training step: recurrent, states of 512, 64 × (32 + 32) tokens, float32",
+        {"ms a step": "median_ms", "tokens/s": "rate", "of matmul rate": "share"}
+        | {"compile s": "compile_s"},
+    ),
+    "recurrent_decoding": (
+        "Beam search: the recurrent models, beam 4, 64 sentences to 32 tokens",
+        {"ms a batch": "median_ms", "sentences/s": "rate", "compile s": "compile_s"},
+    ),
 }
 _FACTS = {  # of a benchmark, below its table
     "ratio": "{:.2f} times the rate of the fastest other library",
     "ratio_same_malloc": "{:.2f} times when that one is given the same malloc",
+    **{
+        f"{name}_{model}": f"{model.capitalize()}: {text}"
+        for model in ("bahdanau", "luong")
+        for name, text in {
+            "ratio": "{:.2f} times JoeyNMT's rate",
+            "ratio_same_malloc": "{:.2f} times with the same malloc",
+        }.items()
+    },
     "product_gflop_a_second": "matrix products alone: {:.0f} GFLOP/s",
 }
 
@@ -69,7 +87,8 @@ def render(folder: Path = RESULTS) -> dict[str, str]:
     for name, table in TABLES.items():
         rows = _rows(table, found)
         texts[name] = _results(table, rows)
-        texts[f"{name}_curves"] = _curves(table, rows)
+        if table.curves:
+            texts[f"{name}_curves"] = _curves(table, rows)
     return texts | {"benchmarks": _benchmarks(records("bench_*.json", folder))}
 
 
@@ -91,9 +110,53 @@ def replace(text: str, tables: dict[str, str]) -> str:
     return marks.sub(lambda m: f"{m[1]}\n{tables[m[2]]}\n\n{m[3]}", text)
 
 
+def draw(folder: Path = RESULTS, root: Path = README.parent) -> list[Path]:
+    """Draws the figures whose lines all have records; none without matplotlib.
+
+    Raises:
+        UserError: if a figure's runs were not scored on the same sentences.
+    """
+    if not plots.available():
+        return []
+    found = defaultdict(list)
+    for record in runs(folder):
+        if record["system"] == OURS and "by_length" in record:
+            found[record["name"]].append(record["by_length"])
+    return [
+        _draw(figure, found, root / figure.file)
+        for figure in FIGURES
+        if all(name in found for name in figure.lines.values())
+    ]
+
+
 def write() -> None:
-    """Writes the tables into the README."""
+    """Writes the tables into the README, and draws its figures."""
     README.write_text(replace(README.read_text("utf-8"), render()), "utf-8")
+    draw()
+
+
+def _draw(figure: Figure, found: dict[str, list[Record]], path: Path) -> Path:
+    series, sentences = {}, {}
+    for label, name in figure.lines.items():
+        series[label] = defaultdict(list)
+        for by_length in found[name]:
+            counts = {group: x["sentences"] for group, x in by_length.items()}
+            sentences = sentences or counts
+            if counts != sentences:
+                raise UserError(
+                    f"{figure.file}: {name} has {counts} sentences by length, the runs "
+                    f"before it {sentences}: they must be of one test split"
+                )
+            for group, values in by_length.items():
+                series[label][group].append(values["bleu"])
+    return plots.lines(
+        series,
+        figure.title,
+        path,
+        axis_title="words in the source",
+        value_title="BLEU",
+        notes={group: f"n = {count:,}" for group, count in sentences.items()},
+    )
 
 
 def _rows(table: Table, found: list[Record]) -> list[tuple[Run | None, list[Record]]]:
@@ -114,7 +177,8 @@ def _rows(table: Table, found: list[Record]) -> list[tuple[Run | None, list[Reco
 def _results(table: Table, rows: list[tuple[Run | None, list[Record]]]) -> str:
     if not rows:
         return _EMPTY
-    titles = ["run", *table.metrics, "steps", "minutes", "device", "commit", "paper"]
+    titles = ["run", *table.metrics, *table.columns]
+    titles += ["steps", "minutes", "device", "commit", "paper"]
     lines, signatures = [], []
     for run, group in rows:
         for record in group:
@@ -126,6 +190,7 @@ def _results(table: Table, rows: list[tuple[Run | None, list[Record]]]) -> str:
             [
                 _title(run, group),
                 *(_mean(group, metric) for metric in table.metrics.values()),
+                *(_field(group, field) for field in table.columns.values()),
                 f"{group[0]['steps']:,}",
                 f"{statistics.mean(record['minutes'] for record in group):.1f}",
                 group[0]["device"],
@@ -141,8 +206,8 @@ def _title(run: Run | None, group: list[Record]) -> str:
     if run is None:
         return group[0]["system"]
     file = run.config.partition(":")[0]
-    parts = [f"[`{run.config}`](configs/{file}.py)"]
-    parts += [f"`{override}`" for override in run.overrides]
+    parts = [f"[{run.label or f'`{run.config}`'}](configs/{file}.py)"]
+    parts += [f"`{override}`" for override in run.overrides if not run.label]
     parts += [f"({len(group)} seeds)"] if len(group) > 1 else []
     return " ".join(parts)
 
@@ -153,6 +218,11 @@ def _mean(group: list[Record], metric: str) -> str:
         return "–"
     spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
     return f"{statistics.mean(values):.1f}{spread}"
+
+
+def _field(group: list[Record], field: str) -> str:
+    values = [record[field] for record in group if field in record]
+    return _figure({field: statistics.mean(values)} if values else {}, field)
 
 
 def _curves(table: Table, rows: list[tuple[Run | None, list[Record]]]) -> str:

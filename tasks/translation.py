@@ -3,9 +3,14 @@
 Works with any model of this protocol (`models.transformer.Transformer` shows it):
 `model.apply(variables, batch, train=...) -> logits [B, T, W]`, and the methods
 `encode(source) -> memory`, `start(memory, rows, length) -> carry` and
-`step(carry, token, memory) -> (carry, logits, Attention)` for decoding. A model that
-sows attention weights [B, H, Q, K] into the collection "attention", under names with
-`encoder`, `self_attention` or `cross_attention` in them, gets its figures drawn.
+`step(carry, token, memory) -> (carry, logits, Attention)` for decoding; its class says
+whether it `packs`, takes several sentences a row. A model that sows attention weights
+[B, H, Q, K] into the collection "attention", under names with `encoder`,
+`self_attention` or `cross_attention` in them, gets its figures drawn, with the
+`position` [B, H, Q] beside the weights, where there is one, as a line. What a hard
+alignment draws is learned by REINFORCE from `log_probability` and `entropy` [B, ..., T]
+in the collection "reinforce": the reward of a choice is the log-likelihood of all
+tokens from its own on, against a moving mean (Xu et al. 2015, section 4.1).
 
 What is reported: perplexity is exp of the negative log-likelihood a target token, EOS
 included and without label smoothing; BLEU and chrF are sacreBLEU's, on the detokenised
@@ -34,6 +39,7 @@ from flax import traverse_util
 from ml_collections import ConfigDict
 
 import storage
+from attention.alignments import reinforce, update_baseline
 from data import translation
 from data.batching import Batches, eval_batches
 from data.vocabulary import EOS, PAD, Vocabulary, train_vocabulary
@@ -54,7 +60,12 @@ _POSITIVE = (
     *("data.max_length", "data.tokens", "data.max_shapes", "data.rows_multiple"),
     *("data.segmentations", "optimizer.accumulate"),
 )
-_SCORES = ("encoder_score", "decoder_score", "cross_score")
+# Fields of a model that may ask for places in a row, and the values that do.
+_PLACED = {
+    **dict.fromkeys(("encoder_score", "decoder_score", "cross_score"), {"location"}),
+    "cross_alignment": {"local_m", "local_p"},
+}
+_ALIGNMENTS = ("alignment", "cross_alignment")
 
 
 def read_corpus(data: ConfigDict) -> translation.Corpus:
@@ -82,6 +93,22 @@ class Prediction(NamedTuple):
 
     text: str
     score: float
+
+
+class Map(NamedTuple):
+    """An attention while a sentence is written.
+
+    Attributes:
+        weights: [H, Q, K].
+        position: [H, Q] where it looked for each query's key; None for most.
+    """
+
+    weights: np.ndarray
+    position: np.ndarray | None
+
+    def legend(self) -> str:
+        """What to say of it in a title."""
+        return "" if self.position is None else " (line: the predicted position)"
 
 
 class Search(NamedTuple):
@@ -147,14 +174,18 @@ class Translation(Task):
                 f"config.data.max_length is {data.max_length}: the model takes "
                 f"{config.model.max_length} (config.model.max_length)"
             )
-        located = [
-            n for n in _SCORES if n in config.model and config.model[n] == "location"
-        ]
-        if data.pack and located:
+        if data.pack and not config.architecture.packs:
             raise UserError(
-                f"config.model.{located[0]} is 'location', which tells places in a row "
-                "apart: set config.data.pack=false, for one sentence a row"
+                f"config.data.pack is true, but {config.architecture.__name__} takes "
+                "one sentence a row: set config.data.pack=false"
             )
+        for name in _PLACED:
+            if data.pack and config.model.get(name, "") in _PLACED[name]:
+                raise UserError(
+                    f"config.model.{name} is {config.model[name]!r}, which tells "
+                    "places in a row apart: set config.data.pack=false, for one "
+                    "sentence a row"
+                )
         for name in _POSITIVE:
             group, field = name.split(".")
             if config[group].get(field, 1) < 1:
@@ -217,7 +248,10 @@ class Translation(Task):
         """Returns the state before the first step."""
         batch = {name: jnp.ones((1, 2), jnp.int32) for name in ("source", "target")}
         params = self.model.init(rng, batch, train=False)["params"]
-        return TrainState.create(params, self._optimizer)
+        state = TrainState.create(params, self._optimizer)
+        if any(self.config.model.get(name, "") == "hard" for name in _ALIGNMENTS):
+            state = state.replace(baseline=jnp.zeros(()))
+        return state
 
     def train_data(self) -> Batches:
         """Returns the training batches."""
@@ -228,18 +262,43 @@ class Translation(Task):
     ) -> tuple[TrainState, Metrics]:
         """One step of Adam on the label-smoothed cross-entropy a target token."""
         grads, metrics = gradients(
-            self._loss, state.params, batch, rng, self.config.optimizer.accumulate
+            functools.partial(self._loss, baseline=state.baseline),
+            *(state.params, batch, rng, self.config.optimizer.accumulate),
         )
-        return state.update(grads, self._optimizer), metrics
+        state = state.update(grads, self._optimizer)
+        if state.baseline is not None:
+            total, count = metrics["reward"]
+            mean = total / jnp.maximum(count, 1)
+            state = state.replace(baseline=update_baseline(state.baseline, mean))
+        return state, metrics
 
-    def _loss(self, params, batch, rng):
-        logits = self.model.apply(
-            {"params": params}, batch, train=True, rngs={"dropout": rng}
+    def _loss(self, params, batch, rng, baseline):
+        logits, sown = self.model.apply(
+            {"params": params},
+            batch,
+            train=True,
+            rngs={"dropout": rng, "alignment": jax.random.fold_in(rng, 1)},
+            mutable=["reinforce"],
         )
-        real = (batch["target"] != PAD).astype(jnp.float32)  # [B, T]
+        target = batch["target"]
+        real = (target != PAD).astype(jnp.float32)  # [B, T]
         smoothing = self.config.loss.smoothing
-        loss, count = smoothed_cross_entropy(logits, batch["target"], smoothing, real)
-        return loss, (count, {"tokens": (count, count)})
+        loss, count = smoothed_cross_entropy(logits, target, smoothing, real)
+        metrics = {"loss": (loss, count), "tokens": (count, count)}
+        if baseline is not None:
+            drawn = _by_step(sown["reinforce"])
+            reward = -optax.softmax_cross_entropy_with_integer_labels(logits, target)
+            reward = jax.lax.stop_gradient(reward) * real
+            # The choice at a step acts on all tokens from there on.
+            rewards, tokens = (
+                jax.lax.cumsum(x, axis=1, reverse=True) for x in (reward, real)
+            )
+            policy = reinforce(drawn["log_probability"], rewards, baseline * tokens)
+            policy *= self.config.loss.reward
+            policy -= self.config.loss.entropy * drawn["entropy"]
+            loss += jnp.sum(policy * real)
+            metrics["reward"] = (jnp.sum(reward), count)
+        return loss, (count, metrics)
 
     def evaluate(
         self,
@@ -261,8 +320,10 @@ class Translation(Task):
             alpha: exponent of the length penalty; `config.evaluation.alpha` by default.
 
         Returns:
-            `bleu`, `chrf` and `perplexity`; with `out_dir` also what they stand on:
-            `sentences`, `beam`, `alpha`, `signatures` and `by_length`.
+            `bleu`, `chrf` and `perplexity`; with `out_dir` also `word_accuracy`, the
+            share in per cent of the reference's words that the translation has at the
+            same place, and what they stand on: `sentences`, `beam`, `alpha`,
+            `signatures` and `by_length`.
         """
         from sacrebleu.metrics import BLEU, CHRF
 
@@ -301,6 +362,7 @@ class Translation(Task):
                 notes={n: f"n = {x['sentences']}" for n, x in by_length.items()},
             )
         return scores | {
+            "word_accuracy": _word_accuracy(hypotheses, references),
             "sentences": len(sources),
             "beam": search.beam,
             "alpha": search.alpha,
@@ -326,18 +388,21 @@ class Translation(Task):
         found = self._translate(params, chosen, self._search)
         for number, (source, best) in enumerate(zip(chosen, found, strict=True), 1):
             target = best[0][0]
-            for name, weights in self._maps(params, source, target).items():
+            for name, found_map in self._maps(params, source, target).items():
                 rows, columns = self._axes(name, source, target)
                 cross = "cross_attention" in name
+                heads = len(found_map.weights)
                 paths.append(
                     plots.attention_heatmaps(
-                        weights,
+                        found_map.weights,
                         rows,
                         columns,
-                        f"Sentence {number}: {_title(name)}",
+                        f"Sentence {number}: {_title(name)}{found_map.legend()}",
                         out_dir / f"{number}_{name.replace('/', '_')}.png",
+                        panels=None if heads > 1 else ["weights"],
                         row_title="writes" if cross else "queries",
                         column_title="reads" if cross else "keys",
+                        marks=found_map.position,
                     )
                 )
         return paths
@@ -379,6 +444,9 @@ class Translation(Task):
         """
         if figures is not None and not plots.available():
             raise UserError("figures need matplotlib, which is not installed")
+        if figures is not None and not self._attends():
+            name = self.config.architecture.__name__
+            raise UserError(f"figures: {name} has no attention to draw")
         search = self._override_search(beam, alpha, n_best, temperature, top_k, top_p)
         if n_best > 1 and not temperature:  # some may be the same text in other pieces
             search = search._replace(n_best=search.beam)
@@ -593,46 +661,57 @@ class Translation(Task):
 
     def _maps(
         self, params: Any, source: Sequence[int], target: Sequence[int]
-    ) -> dict[str, np.ndarray]:
-        """Returns the weights [H, Q, K] of each attention while `target` is written."""
+    ) -> dict[str, Map]:
+        """Returns each attention while `target` is written."""
         batch = {
             name: np.pad([ids], ((0, 0), (0, _power(len(ids)) - len(ids))))
             for name, ids in (("source", source), ("target", target))
         }
         maps = {}
         found = jax.device_get(self._jit_attention(params, batch))
-        for name in sorted(found, key=_by_number):
-            weights = found[name]
-            rows, columns = self._axes(name, source, target)
-            maps[name] = weights[0, :, : len(rows), : len(columns)]
+        for path in sorted(found, key=_by_number):
+            name, _, kind = path.rpartition("/")
+            if kind == "weights":
+                rows, columns = self._axes(name, source, target)
+                position = found.get(f"{name}/position")
+                maps[name] = Map(
+                    found[path][0, :, : len(rows), : len(columns)],
+                    None if position is None else position[0, :, : len(rows)],
+                )
         return maps
+
+    def _attends(self) -> bool:
+        """Whether the model has an attention to show."""
+        batch = {name: jnp.ones((1, 2), jnp.int32) for name in ("source", "target")}
+        shapes = jax.eval_shape(self.init_state, jax.random.key(0))
+        return bool(jax.eval_shape(self._attention, shapes.params, batch))
 
     def _attention(self, params, batch):
         _, sown = self.model.apply(
             {"params": params}, batch, train=False, mutable=["attention"]
         )
-        named = traverse_util.flatten_dict(sown["attention"], sep="/")
-        return {
-            name.removesuffix("/weights"): weights for name, (weights,) in named.items()
-        }
+        named = traverse_util.flatten_dict(sown.get("attention", {}), sep="/")
+        return {name: found for name, (found,) in named.items()}
 
     def _draw_alignment(self, params, source, target, path) -> None:
-        layers = [
-            weights.mean(0)
-            for name, weights in self._maps(params, source, target).items()
-            if "cross_attention" in name
-        ]
-        panels = {f"layer {n}": weights for n, weights in enumerate(layers, 1)}
+        maps = self._maps(params, source, target)
+        maps = [found for name, found in maps.items() if "cross_attention" in name]
+        panels = {f"layer {n}": m.weights.mean(0) for n, m in enumerate(maps, 1)}
+        mean = any(len(found.weights) > 1 for found in maps)
+        title, marks = "Alignment", None
         if len(panels) > 1:
-            panels = {"all layers": np.mean(layers, 0), **panels}
+            panels = {"all layers": np.mean(list(panels.values()), 0), **panels}
+        elif maps[0].position is not None and not mean:
+            title, marks = title + maps[0].legend(), maps[0].position
         plots.attention_heatmaps(
             np.stack(list(panels.values())),
             *self._axes("cross_attention", source, target),
-            "Alignment: cross-attention, mean of its heads",
+            f"{title}: cross-attention, mean of its heads" if mean else title,
             path,
-            panels=list(panels),
+            panels=list(panels) if len(panels) > 1 else ["weights"],
             row_title="writes",
             column_title="reads",
+            marks=marks,
         )
 
     def _axes(self, name, source, target) -> tuple[list[str], list[str]]:
@@ -664,6 +743,15 @@ def _distinct(predictions: Sequence[Prediction]) -> list[Prediction]:
     for prediction in predictions:
         first.setdefault(prediction.text, prediction)
     return list(first.values())
+
+
+def _by_step(sown: Any) -> dict[str, jax.Array]:
+    """Adds up what layers [B, ..., T] have sown, by name: [B, T] each."""
+    totals: dict[str, jax.Array] = {}
+    for path, (found,) in traverse_util.flatten_dict(sown).items():
+        found = found.sum(tuple(range(1, found.ndim - 1)))
+        totals[path[-1]] = totals.get(path[-1], 0) + found
+    return totals
 
 
 def _title(name: str) -> str:
@@ -712,6 +800,16 @@ def _by_length(sources: Sequence[str]) -> dict[str, list[int]]:
             name = f"{low + 1}-{high}" if high < math.inf else f"over {low}"
             groups[name] = group
     return groups
+
+
+def _word_accuracy(hypotheses: Sequence[str], references: Sequence[str]) -> float:
+    """Per cent of the references' words that stand at the same place."""
+    right = total = 0
+    for hypothesis, reference in zip(hypotheses, references, strict=True):
+        words = reference.split()
+        right += sum(map(str.__eq__, words, hypothesis.split()))
+        total += len(words)
+    return 100 * right / total
 
 
 def _write_translations(

@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from attention.masks import causal_mask, padding_mask, segment_mask
+from attention.masks import causal_mask, padding_mask, segment_mask, window_mask
 
 
 def test_padding_mask_lets_every_query_see_the_tokens():
@@ -28,6 +28,35 @@ def test_causal_mask_takes_a_traced_offset():
     whole = causal_mask(7, 7)
     for time in range(7):
         np.testing.assert_array_equal(step(time)[0], whole[time])
+
+
+@pytest.mark.parametrize("window", [0, 2, 13])
+@pytest.mark.parametrize("dtype", [np.int32, np.uint8, np.float32])
+def test_window_mask_shows_a_query_the_keys_around_its_centre(dtype, window):
+    centre = np.array([[0, 2.5, 4.75, 7, 10], [3, 9.5, 11, 12.5, 40]]).astype(dtype)
+    expected = np.zeros((2, 5, 11), bool)
+    for b, i, j in np.ndindex(expected.shape):
+        expected[b, i, j] = abs(j - float(centre[b, i])) <= window
+    found = window_mask(jnp.asarray(centre), 11, window)
+    np.testing.assert_array_equal(found, expected)
+    mapped = jax.vmap(lambda c: window_mask(c, 11, window))(jnp.asarray(centre))
+    np.testing.assert_array_equal(mapped, expected)
+
+
+def test_window_mask_is_exact_where_bfloat16_no_longer_counts():
+    # The integers from 256 to 512 that bfloat16 has are the even ones.
+    seen = window_mask(jnp.array([300], jnp.bfloat16), 331, 3)
+    np.testing.assert_array_equal(np.flatnonzero(seen[0]), np.arange(297, 304))
+
+
+def test_a_window_over_all_positions_hides_nothing():
+    assert window_mask(jnp.arange(7), 11, 10).all()
+    np.testing.assert_array_equal(window_mask(jnp.arange(7), 7, 0), np.eye(7))
+
+
+def test_a_negative_window_is_refused():
+    with pytest.raises(ValueError, match="window must be at least 0, got -1"):
+        window_mask(jnp.arange(7), 11, -1)
 
 
 def test_segment_mask_shows_a_query_the_keys_of_its_own_segment():

@@ -7,8 +7,8 @@ import pytest
 
 from errors import UserError
 from results import make, tables
-from results.reported import TABLES, Run
-from training import configuration
+from results.reported import FIGURES, TABLES, Figure, Run, Table
+from training import configuration, plots
 
 RUNS = [run for table in TABLES.values() for run in table.runs]
 
@@ -32,6 +32,13 @@ def record(name="transformer_nmt", system=tables.OURS, **fields):
     } | fields
 
 
+def by_length(*scores, sentences=(7, 3)):
+    return {
+        group: {"sentences": count, "bleu": score}
+        for group, count, score in zip(("1-5", "6-10"), sentences, scores, strict=True)
+    }
+
+
 def put(folder, **records):
     for name, value in records.items():
         (folder / f"{name}.json").write_text(json.dumps(value))
@@ -53,6 +60,11 @@ def test_a_reported_run_has_a_config(run, monkeypatch):
 
 def test_the_names_of_reported_runs_differ():
     assert len({run.name for run in RUNS}) == len(RUNS)
+
+
+def test_the_lines_of_figures_are_reported_runs():
+    lines = {name for figure in FIGURES for name in figure.lines.values()}
+    assert lines <= {run.name for run in RUNS}
 
 
 def test_every_record_is_reported_and_whole():
@@ -107,6 +119,82 @@ def test_a_row_shows_the_mean_and_spread_over_seeds(tmp_path):
         put(tmp_path, **{f"s{seed}": record(seed=seed, metrics={"bleu": bleu})})
     text = tables.render(tmp_path)["translation"]
     assert "(3 seeds) | 21.0 ± 2.6 |" in text
+
+
+def test_a_column_of_the_records_stands_after_the_metrics(tmp_path, monkeypatch):
+    run = Run("x", "transformer_nmt", "paper", label="Luong, general, local-p")
+    columns = {"steps/s": "steps_per_second"}
+    table = Table({"BLEU": "bleu"}, (run,), columns, curves=False)
+    monkeypatch.setattr(tables, "TABLES", {"t": table})
+    put(
+        tmp_path,
+        x=record(name="x", steps_per_second=5.21),
+        y=record(name="x", steps_per_second=5.27),
+        other=record(system="Other"),  # whose rate nobody took
+    )
+    found = tables.render(tmp_path)
+    lines = found["t"].splitlines()
+    assert lines[0].startswith("| run | BLEU | steps/s | steps | minutes |")
+    title = "[Luong, general, local-p](configs/transformer_nmt.py) (2 seeds)"
+    assert lines[2].startswith(f"| {title} | 21.0 ± 0.0 | 5.24 | 1,700 |")
+    assert lines[3].startswith("| Other | 21.0 | – | 1,700 |")
+    assert sorted(found) == ["benchmarks", "t"]  # no t_curves
+
+
+def test_a_label_takes_the_place_of_config_and_overrides():
+    run = Run("x", "transformer_nmt:base", "", ("model.heads=2",))
+    link = "(configs/transformer_nmt.py)"
+    default = f"[`transformer_nmt:base`]{link} `model.heads=2`"
+    assert tables._title(run, [record()]) == default
+    assert tables._title(run._replace(label="two"), [record()]) == f"[two]{link}"
+
+
+@pytest.fixture
+def figure(monkeypatch):
+    """A figure of two runs, and what is drawn of it."""
+    figure = Figure("docs/x.png", "BLEU by length", {"with": "a", "without": "b"})
+    monkeypatch.setattr(tables, "FIGURES", (figure,))
+    drawn = []
+    monkeypatch.setattr(plots, "available", lambda: True)
+    monkeypatch.setattr(plots, "lines", lambda *args, **of: drawn.append((args, of)))
+    return drawn
+
+
+def test_a_figure_has_a_line_a_run_with_the_values_of_its_seeds(tmp_path, figure):
+    put(
+        tmp_path,
+        a=record(name="a", by_length=by_length(5.0, 3.0)),
+        a1=record(name="a", by_length=by_length(7.0, 2.0)),
+        b=record(name="b", by_length=by_length(4.0, 1.0)),
+        c=record(name="b", system="Other", by_length=by_length(9.0, 9.0)),
+    )
+    tables.draw(tmp_path, tmp_path)
+    (((series, title, path), of),) = figure
+    assert list(series) == ["with", "without"]
+    assert series["with"] == {"1-5": [5.0, 7.0], "6-10": [3.0, 2.0]}
+    assert series["without"] == {"1-5": [4.0], "6-10": [1.0]}
+    assert (title, path) == ("BLEU by length", tmp_path / "docs/x.png")
+    assert of["notes"] == {"1-5": "n = 7", "6-10": "n = 3"}
+
+
+def test_a_figure_is_left_out_where_something_is_missing(tmp_path, figure, monkeypatch):
+    scored = by_length(5.0, 3.0)
+    put(tmp_path, a=record(name="a", by_length=scored), b=record(name="b"))
+    assert tables.draw(tmp_path, tmp_path) == []
+    put(tmp_path, b=record(name="b", by_length=scored))
+    monkeypatch.setattr(plots, "available", lambda: False)
+    assert tables.draw(tmp_path, tmp_path) == []
+    assert figure == []
+
+
+def test_a_figure_is_of_one_test_split(tmp_path, figure):
+    put(
+        tmp_path,
+        a=record(name="a", by_length=by_length(5.0, 3.0)),
+        b=record(name="b", by_length=by_length(5.0, 3.0, sentences=(7, 4))),
+    )
+    with pytest.raises(UserError, match=r"docs/x\.png: b has .*'6-10': 4"):
+        tables.draw(tmp_path, tmp_path)
 
 
 def test_a_curve_shows_the_last_value_by_each_minute(tmp_path):
@@ -168,7 +256,9 @@ def workdir(tmp_path):
     configuration.record(config, tmp_path)
     (tmp_path / "checkpoints" / "100").mkdir(parents=True)
     rows = [
-        {"step": 50, "split": "train", "seconds": 9.0, "loss": 5.0},
+        {"step": 25, "split": "train", "seconds": 5.0, "steps_per_second": 4.0},
+        {"step": 50, "split": "train", "seconds": 9.0, "steps_per_second": 6.5},
+        {"step": 75, "split": "train", "seconds": 20.0, "steps_per_second": 5.1234},
         {"step": 100, "split": "validation", "seconds": 30.0, "bleu": 7.12345},
         {"step": config.train_steps, "split": "validation", "seconds": 90, "bleu": 9.0},
     ]
@@ -184,6 +274,7 @@ def workdir(tmp_path):
     (tmp_path / "environment.json").write_text(json.dumps(environment))
     scores = {"checkpoint": "best", "step": 100, "bleu": 21.04321}
     scores["signatures"] = {"bleu": "nrefs:1"}
+    scores["by_length"] = by_length(5.12345, 3.0)
     (tmp_path / "eval_test.json").write_text(json.dumps(scores))
     return tmp_path
 
@@ -195,6 +286,8 @@ def test_a_record_is_taken_from_the_run_directory(workdir):
     assert found["curve"] == [[0.5, 7.123], [1.5, 9.0]]
     assert (found["minutes"], found["device"]) == (1.5, "CPU, 2 cores")
     assert found["commit"] == "0123456789+changes"
+    assert found["by_length"] == by_length(5.123, 3.0)
+    assert found["steps_per_second"] == 5.123  # the median
     (workdir / "eval_test.json").unlink()
     with pytest.raises(UserError, match=r"eval_test\.json is missing"):
         make.collect(RUNS[0], 0, workdir)
@@ -217,17 +310,37 @@ def test_only_missing_runs_are_made(tmp_path, monkeypatch):
     monkeypatch.setattr(
         make, "TABLES", {"t": TABLES["translation"]._replace(runs=[run])}
     )
-    monkeypatch.setattr(make, "make", lambda run, seed: made.append((run.name, seed)))
+    monkeypatch.setattr(
+        make, "make", lambda run, seed, _: made.append((run.name, seed))
+    )
     monkeypatch.setattr(tables, "write", lambda: None)
-    make.main()
+    make.main([])
     assert made == [("x", 1)]
     put(tmp_path, x=record(name="x"))  # of other overrides
-    make.main()
+    make.main([])
     assert made[1:] == [("x", 0), ("x", 1)]
     same["settings"]["loss"]["smoothing"] = 0.0  # of the config as it was
     put(tmp_path, x=record(name="x", **same))
-    make.main()
+    make.main([])
     assert made[3:] == [("x", 0), ("x", 1)]
+
+
+def test_only_the_runs_of_tables_that_are_named_are_made(monkeypatch):
+    table = TABLES["translation"]
+    known = {
+        name: table._replace(runs=(Run(name * 2, "transformer_nmt", ""),))
+        for name in "abc"
+    }
+    made = []
+    monkeypatch.setattr(make, "TABLES", known)
+    monkeypatch.setattr(make, "is_current", lambda run, seed: False)
+    monkeypatch.setattr(make, "make", lambda run, seed, _: made.append(run.name))
+    monkeypatch.setattr(tables, "write", lambda: made.append("written"))
+    make.main(["c", "a"])
+    assert made == ["cc", "aa", "written"]
+    with pytest.raises(UserError, match="^no table is called d: there is a, b, c$"):
+        make.main(["a", "d"])
+    assert made == ["cc", "aa", "written"]
 
 
 def test_the_commands_of_a_run_carry_what_differs():

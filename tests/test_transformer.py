@@ -25,7 +25,10 @@ SMALL = dict(
     encoder_score="scaled_dot",
     decoder_score="scaled_dot",
     cross_score="scaled_dot",
+    cross_alignment="global",
     score_hidden=5,
+    window=2,
+    temperature=1.0,
     share_embeddings=True,
     dtype="float32",
 )

@@ -164,7 +164,8 @@ def test_attention_maps_are_distributions_over_what_may_be_read(fitted):
     maps = task._maps(state.params, source, target)
     model = task.config.model
     assert len(maps) == model.encoder_layers + 2 * model.decoder_layers
-    for name, weights in maps.items():
+    for name, (weights, position) in maps.items():
+        assert position is None
         rows, columns = task._axes(name, source, target)
         assert weights.shape == (model.heads, len(rows), len(columns))
         np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)

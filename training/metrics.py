@@ -39,7 +39,8 @@ class Log:
         self._sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
         self._begun = time.monotonic()
         self._before = rows[-1]["seconds"] if rows else 0.0
-        self._window = self._begun  # moved by what is not training
+        # Since the last row: its step, and its time moved by what is not training.
+        self._told, self._window = start, self._begun
 
     def add(self, step: int, metrics: Metrics) -> None:
         """Takes a step's metrics, still being computed, and waits for older ones."""
@@ -78,13 +79,14 @@ class Log:
         self.wait()
         seconds = max(time.monotonic() - self._window, 1e-9)
         row = {n: s / max(c, 1) for n, (s, c) in self._sums.items() if n != "tokens"}
+        row["steps_per_second"] = (step - self._told) / seconds
         if "tokens" in self._sums:
             row["tokens_per_second"] = self._sums["tokens"][0] / seconds
         self.row(step, "train", row)
         left = (time.monotonic() - self._begun) / max(step - self._start, 1)
         self._show.tell(step, row, left * (self._total - step))
         self._sums.clear()
-        self._window = time.monotonic()
+        self._window, self._told = time.monotonic(), step
 
     def row(self, step: int, split: str, values: Mapping[str, float]) -> None:
         """Writes a row of metrics."""

@@ -1,10 +1,11 @@
-"""Figures: attention as labelled heat maps, and a score by group as bars.
+"""Figures: attention as heat maps, a score by group as bars or lines, points, curves.
 
 Matplotlib's object interface only (no pyplot): nothing global is touched, no window
 is opened, and figures may be drawn from any thread.
 """
 
 import importlib.util
+import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -12,7 +13,14 @@ import numpy as np
 
 _CELL = 0.235  # inches a token: room for one label line at _FONT points
 _FONT = 8.5
+_NAME = 0.17  # inches a name at the end of a line is high
 _INK = "#222222"
+_MARK = "#e66100"  # stands out on every blue of `_colours`, for the colour-blind too
+# Colours of Okabe and Ito, which the colour-blind tell apart. One marker fewer: when
+# the colours come round, the markers differ.
+_LINE_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#000000", "#e69f00")
+_LINE_MARKERS = ("o", "s", "^", "D", "v")
+_LINE_DASHES = ("--", "-", "-.", ":")
 
 
 def available() -> bool:
@@ -30,6 +38,7 @@ def attention_heatmaps(
     panels: Sequence[str] | None = None,
     row_title: str = "query",
     column_title: str = "key",
+    marks: np.ndarray | None = None,
 ) -> Path:
     """Draws attention weights as one heat map a head, on one colour scale.
 
@@ -42,12 +51,14 @@ def attention_heatmaps(
         panels: H titles of the maps; "head 1", ... where not given.
         row_title: What the rows are.
         column_title: What the columns are.
+        marks: [H, Q] key positions to draw over the maps as dots on a line, in cells
+            from 0 at the first cell's centre; NaN draws none.
 
     Returns:
         `path`.
 
     Raises:
-        ValueError: if the labels do not fit `weights`.
+        ValueError: if the labels or the marks do not fit `weights`.
     """
     from matplotlib.figure import Figure
 
@@ -57,6 +68,8 @@ def attention_heatmaps(
             f"weights {weights.shape} must be [H, {len(rows)} rows, "
             f"{len(columns)} columns]"
         )
+    if marks is not None and np.shape(marks) != weights.shape[:2]:
+        raise ValueError(f"marks {np.shape(marks)} must be {weights.shape[:2]} [H, Q]")
     heads, queries, keys = weights.shape
     panels = panels or [f"head {head + 1}" for head in range(heads)]
     across = _panels_across(heads, queries, keys)
@@ -99,6 +112,11 @@ def attention_heatmaps(
         image = axes.imshow(
             weights[head], cmap=_colours(), vmin=0, vmax=scale, aspect="auto"
         )
+        if marks is not None:
+            axes.autoscale(False)  # a mark beyond the keys is cut off
+            axes.plot(
+                marks[head], range(queries), ".-", color=_MARK, lw=1.0, markersize=5
+            )
         axes.set_title(panels[head], fontsize=10, color=_INK, pad=5)
         axes.xaxis.tick_top()
         axes.set_xticks(range(keys), columns, rotation=90, fontsize=_FONT)
@@ -164,6 +182,191 @@ def bars(
         axes.spines[side].set_visible(False)
     figure.tight_layout()
     return _save(figure, path)
+
+
+def fit(
+    points: Mapping[str, tuple[Sequence[float], Sequence[float]]],
+    curves: Mapping[str, tuple[Sequence[float], Sequence[float]]],
+    title: str,
+    path: Path,
+    *,
+    axis_titles: tuple[str, str],
+) -> Path:
+    """Draws points, and curves over them, with their names above.
+
+    Args:
+        points: (x, y) of the dots of each name.
+        curves: (x, y) of the line of each name.
+        title: One line above the figure.
+        path: The PNG to write; its folder is made.
+        axis_titles: What x and y are.
+
+    Returns:
+        `path`.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.4, 4.2), dpi=150)
+    axes = figure.add_subplot()
+    for name, (x, y) in points.items():
+        axes.scatter(x, y, s=22, color="#9aa3ad", linewidths=0, label=name)
+    looks = zip(itertools.cycle(_LINE_COLOURS), itertools.cycle(_LINE_DASHES))
+    for (name, (x, y)), (colour, dashes) in zip(curves.items(), looks, strict=False):
+        axes.plot(x, y, dashes, color=colour, linewidth=1.8, label=name)
+    axes.set_xlabel(axis_titles[0], fontsize=9, color="#777777")
+    axes.set_ylabel(axis_titles[1], fontsize=9, color="#777777")
+    # The names stand in one row between the title and the axes: over nothing drawn.
+    axes.set_title(
+        title, fontsize=11, fontweight="bold", loc="left", color=_INK, pad=26
+    )
+    axes.legend(
+        loc="lower left",
+        bbox_to_anchor=(-0.01, 1.0),
+        ncols=len(points) + len(curves),
+        frameon=False,
+        fontsize=9,
+        labelcolor=_INK,
+        borderaxespad=0.2,
+        handlelength=1.8,
+        columnspacing=1.6,
+    )
+    axes.tick_params(length=0, labelsize=9, colors=_INK)
+    axes.grid(color="#eeeeee", linewidth=0.8)
+    axes.set_axisbelow(True)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    figure.tight_layout()
+    return _save(figure, path)
+
+
+def lines(
+    series: Mapping[str, Mapping[str, Sequence[float]]],
+    title: str,
+    path: Path,
+    *,
+    axis_title: str,
+    value_title: str,
+    notes: Mapping[str, str] | None = None,
+) -> Path:
+    """Draws one line a series over the same groups, its name beside its end.
+
+    A line is the mean of a group's values, the band around it their standard
+    deviation; one value has none.
+
+    Args:
+        series: The values of each group, such as one a seed, by series; groups in
+            order, and a group that a series lacks is a gap.
+        title: One line above the figure.
+        path: The PNG to write; its folder is made.
+        axis_title: What the groups are.
+        value_title: What the values are.
+        notes: A second line under a group's name.
+
+    Returns:
+        `path`.
+    """
+    from matplotlib.figure import Figure
+
+    notes = notes or {}
+    groups = list(dict.fromkeys(group for of in series.values() for group in of))
+    last = len(groups) - 1
+    # In inches, as above.
+    width, height = max(3.6, 0.95 * len(groups)), max(2.6, 1.1 * _NAME * len(series))
+    left, right, head, foot = 0.6, 0.3 + _text_width(list(series)), 0.45, 0.75
+    total_width = max(left + width + right, 0.6 + 0.095 * len(title))
+    total_height = head + height + foot
+    figure = Figure(figsize=(total_width, total_height), dpi=150, facecolor="white")
+    box = (left, foot, width, height)
+    axes = figure.add_axes(np.divide(box, (total_width, total_height) * 2))
+    ends, lowest = [], np.inf
+    looks = zip(itertools.cycle(_LINE_COLOURS), itertools.cycle(_LINE_MARKERS))
+    for (label, of), (colour, marker) in zip(series.items(), looks, strict=False):
+        values = [of.get(group, [np.nan]) for group in groups]
+        mean = np.array([np.mean(x) for x in values])
+        spread = np.array([np.std(x, ddof=1) if len(x) > 1 else 0.0 for x in values])
+        axes.plot(mean, f"{marker}-", color=colour, lw=1.8, markersize=5, clip_on=False)
+        if spread.any():
+            axes.fill_between(
+                range(len(groups)),
+                mean - spread,
+                mean + spread,
+                color=colour,
+                alpha=0.15,
+                linewidth=0,
+            )
+        at = np.flatnonzero(np.isfinite(mean))[-1]
+        ends.append((mean[at], at, label, colour))
+        lowest = min(lowest, np.nanmin(mean))
+    low, high = axes.get_ylim()
+    low = max(low, min(lowest, 0.0))  # a band may reach below 0, the axis need not
+    axes.set(xlim=(-0.3, last + 0.15), ylim=(low, high))
+    _name_ends(axes, ends, 1 + 0.2 / width, _NAME / height)
+    names = [f"{name}\n{notes[name]}" if name in notes else name for name in groups]
+    axes.set_xticks(range(len(groups)), names)
+    axes.set_xlabel(axis_title, fontsize=9, color="#777777")
+    axes.set_ylabel(value_title, fontsize=9, color="#777777")
+    axes.set_title(title, fontsize=11, fontweight="bold", loc="left", color=_INK)
+    axes.tick_params(length=0, labelsize=9, colors=_INK)
+    axes.grid(axis="y", color="#e9e9e9", linewidth=0.8)
+    axes.set_axisbelow(True)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    return _save(figure, path)
+
+
+def _name_ends(
+    axes, ends: Sequence[tuple[float, int, str, str]], x: float, share: float
+) -> None:
+    """Writes names at `x`, none over another, and joins them to their lines.
+
+    Args:
+        axes: Where the lines are; its limits are set.
+        ends: Value, place, name and colour of each line's last point.
+        x: Where the names begin, in widths of the axes.
+        share: What a name takes of the axes' height.
+    """
+    ends = sorted(ends)
+    low, high = axes.get_ylim()
+    gap = share * (high - low)
+    places = _apart([end[0] for end in ends], gap, low + gap / 2, high - gap / 2)
+    for place, (value, at, name, colour) in zip(places, ends, strict=True):
+        axes.annotate(
+            f" {name}",
+            (at, value),
+            (x, place),
+            textcoords=axes.get_yaxis_transform(),
+            va="center",
+            fontsize=9,
+            color=_INK,
+            arrowprops={
+                "arrowstyle": "-",
+                "color": colour,
+                "linewidth": 0.8,
+                "relpos": (0, 0.5),
+                "patchA": None,  # else steep lines would end below their names
+                "shrinkA": 0,
+                "shrinkB": 0,
+            },
+        )
+
+
+def _apart(
+    places: Sequence[float], gap: float, low: float, high: float
+) -> Sequence[float]:
+    """Moves sorted places as little as can be, to be `gap` apart and within bounds.
+
+    Least squares: the places less their gaps, made monotone (min-max of their means).
+    """
+    steps = gap * np.arange(len(places))
+    free = np.asarray(places) - steps
+    count = len(places)
+    fitted = [
+        max(
+            min(free[i:k].mean() for k in range(j + 1, count + 1)) for i in range(j + 1)
+        )
+        for j in range(count)
+    ]
+    return np.clip(fitted, low, max(low, high - steps[-1])) + steps
 
 
 def _panels_across(heads: int, queries: int, keys: int) -> int:

@@ -208,11 +208,18 @@ def environment() -> dict[str, Any]:
     return {
         "versions": versions,
         "platform": platform.platform(),
-        "cpus": os.cpu_count(),
+        "cpus": _cpus(),
         "devices": [device.device_kind for device in jax.devices()],
         "backend": jax.default_backend(),
         "commit": commit(),
     }
+
+
+def _cpus() -> int:
+    """The cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def commit() -> str:

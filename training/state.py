@@ -19,11 +19,20 @@ Loss = Callable[..., tuple[jax.Array, tuple[jax.Array, Metrics]]]
 
 @flax.struct.dataclass
 class TrainState:
-    """Everything that a checkpoint holds."""
+    """Everything that a checkpoint holds.
+
+    Attributes:
+        step: int32, the number of steps done.
+        params: of the model.
+        opt_state: of the optimizer.
+        baseline: moving mean of the reward, where a step estimates gradients by
+            REINFORCE; None elsewhere.
+    """
 
     step: jax.Array
     params: Any
     opt_state: Any
+    baseline: jax.Array | None = None
 
     @classmethod
     def create(
@@ -38,7 +47,7 @@ class TrainState:
         """Returns the state after one step of `optimizer` along `gradients`."""
         updates, opt_state = optimizer.update(gradients, self.opt_state, self.params)
         params = optax.apply_updates(self.params, updates)
-        return TrainState(self.step + 1, params, opt_state)
+        return self.replace(step=self.step + 1, params=params, opt_state=opt_state)
 
 
 def make_schedule(config: ConfigDict, width: int | None = None) -> optax.Schedule:

@@ -1,8 +1,14 @@
-"""JoeyNMT 2.3 (Kreutzer et al. 2019) as installed: its model, loss, search and trainer.
+"""JoeyNMT 2.3 (Kreutzer et al. 2019) as installed: its models, loss, search, trainer.
 
 Modes: "step" is one training step on random tokens, "decode" one batch of its beam
 search, "tokens" training steps of its trainer on text files, "translate" a whole
 training run under a limit of time, with translations of the test set.
+
+Models: "transformer"; "bahdanau" and "luong", which name the score and the cell (GRU,
+LSTM) of its one recurrent model. That model is Luong's: the state attends after its
+update, tanh of a layer over state and context is what the output layer reads and what
+is fed back, all as wide as the state. Its encoder runs in both directions only: with
+one it looks for the second in vain.
 """
 
 import itertools
@@ -43,6 +49,19 @@ SPECIALS = SimpleNamespace(
 
 def model_config(spec: dict) -> dict:
     """The `model` section of its configuration."""
+    recurrent = spec.get("model", "transformer") != "transformer"
+    stacks = recurrent_stacks(spec) if recurrent else transformer_stacks(spec)
+    share = spec["share_embeddings"]
+    return stacks | {
+        "initializer": "xavier_uniform",
+        "embed_initializer": "xavier_uniform",
+        "tied_embeddings": share,
+        "tied_softmax": share,
+    }
+
+
+def transformer_stacks(spec: dict) -> dict:
+    """Encoder and decoder of its Transformer."""
     stack = {
         "type": "transformer",
         "num_layers": spec["layers"],
@@ -57,14 +76,31 @@ def model_config(spec: dict) -> dict:
         "dropout": spec["dropout"],
         "layer_norm": "pre",  # needs no long warm-up
     }
-    return {
-        "initializer": "xavier_uniform",
-        "embed_initializer": "xavier_uniform",
-        "tied_embeddings": spec["share_embeddings"],
-        "tied_softmax": spec["share_embeddings"],
-        "encoder": stack,
-        "decoder": dict(stack),
+    return {"encoder": stack, "decoder": dict(stack)}
+
+
+def recurrent_stacks(spec: dict) -> dict:
+    """Encoder and decoder of its recurrent model."""
+    stack = {
+        "type": "recurrent",
+        "rnn_type": "gru" if spec["model"] == "bahdanau" else "lstm",
+        "num_layers": spec["layers"],
+        "embeddings": {
+            "embedding_dim": spec["embedding"],
+            "scale": False,
+            "dropout": spec["dropout"],
+        },
+        "dropout": spec["dropout"],  # between layers
     }
+    decoder = {
+        "hidden_size": spec["hidden"],
+        "hidden_dropout": spec["dropout"],  # on state and context
+        "attention": spec["model"],
+        "init_hidden": "bridge",
+        "input_feeding": True,
+    }
+    encoder = {"hidden_size": spec["hidden"], "bidirectional": True}
+    return {"encoder": stack | encoder, "decoder": stack | decoder}
 
 
 def random_model(spec: dict):

@@ -4,7 +4,9 @@ Modes: "step" is one training step on random tokens, "decode" one batch of beam 
 "tokens" training steps on the configured corpus.
 """
 
+import importlib
 import itertools
+import time
 from pathlib import Path
 
 import jax
@@ -12,23 +14,38 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.systems import worker
-from configs import transformer_nmt
 from decoding import beam_search
 from training import runtime
 from training.parallel import Layout
 
 EOS = 2
+FIELDS = {  # of a model's config that a specification sets
+    "transformer": (
+        *("d_model", "heads", "d_ff", "encoder_layers", "decoder_layers"),
+        *("dropout", "share_embeddings"),
+    ),
+    "bahdanau": (
+        *("embedding", "hidden", "encoder_layers", "score_hidden", "maxout"),
+        *("dropout", "share_embeddings"),
+    ),
+    "luong": (
+        *("embedding", "hidden", "layers", "bidirectional"),
+        *("dropout", "share_embeddings"),
+    ),
+}
 
 
 def make_config(spec: dict):
-    """Returns the default config with the sizes of `spec`."""
-    config = transformer_nmt.get_config()
+    """Returns the default config of a model with the sizes of `spec`."""
+    model = spec.get("model", "transformer")
+    config = importlib.import_module(f"configs.{model}_nmt").get_config()
     with config.unlocked():
         config.data.vocab_size = spec["vocab_size"]
         config.loss.smoothing = spec["smoothing"]
-        config.model.encoder_layers = config.model.decoder_layers = spec["layers"]
-        for name in ("d_model", "heads", "d_ff", "dropout", "share_embeddings"):
-            config.model[name] = spec[name]
+        config.optimizer.clip = 0.0  # the others do not clip
+        for name in FIELDS[model]:
+            both = name.endswith("layers")  # as many on each side
+            config.model[name] = spec["layers" if both else name]
     return config
 
 
@@ -98,9 +115,10 @@ def main() -> None:
     """Serves the mode."""
     mode, spec = worker.arguments()
     runtime.start()
+    jax.config.update("jax_enable_compilation_cache", False)  # so that it is timed
     config = make_config(spec)
     info = {"versions": runtime.environment()["versions"]}
-    warmup = 2
+    compiled = 1  # first calls, each of which compiles
     if mode == "tokens":
         config.data.tokens = spec["tokens"]
         config.data.segmentations = 1  # the best segmentations, as the others train on
@@ -111,7 +129,7 @@ def main() -> None:
         info["padding"] = round(batches.padding(), 3)
         shapes = {sizes(batches[i]): i for i in range(len(batches))}
         indices = itertools.chain(shapes.values(), itertools.count())
-        warmup = len(shapes) + 1  # every shape is compiled
+        compiled = len(shapes)
 
         def step() -> float:
             batch = batches[next(indices)]
@@ -129,7 +147,11 @@ def main() -> None:
 
     else:
         step, info["parameters"] = decoding(config.task(config), spec)
-    worker.serve(step, info, warmup=warmup)
+    start = time.perf_counter()
+    for _ in range(compiled):
+        step()
+    info["compile_s"] = round(time.perf_counter() - start, 1)
+    worker.serve(step, info, warmup=1)
 
 
 if __name__ == "__main__":

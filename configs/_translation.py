@@ -1,0 +1,145 @@
+"""What the translation configs share: data, optimizer, loss, evaluation, schedule."""
+
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from tasks.translation import Translation
+
+# A run of seconds on generated number words, for any model.
+SMOKE = {
+    "data.corpus": "numbers",
+    "data.min_words": 1,
+    "data.vocab_size": 120,
+    "data.max_length": 64,
+    "data.tokens": 256,
+    "data.max_shapes": 2,
+    "optimizer.warmup": 20,
+    "optimizer.decay_steps": 30,
+    "evaluation.extra": 30,
+    "evaluation.figures": 1,
+    "train_steps": 30,
+    "eval_every": 15,
+    "save_every": 10,
+    "log_every": 10,
+}
+# What recurrent models change of `translation_config`.
+RECURRENT = {
+    "data.pack": False,  # a state belongs to one sentence
+    "data.max_length": 128,
+    "data.max_shapes": 6,
+    "optimizer.clip": 1.0,
+}
+# Small enough for the smoke run, of any recurrent model.
+SMALL = {
+    "model.embedding": 16,
+    "model.hidden": 24,
+    "model.dropout": 0.1,
+}
+# The setting of the comparison of alignments and scores: sentences of 3 to 12 words.
+SHORT = {
+    "data.max_words": 12,
+    "data.vocab_size": 2000,
+    "data.max_length": 64,
+    "optimizer.decay_steps": 1500,
+    "train_steps": 1500,
+    "eval_every": 750,
+}
+# Its small widths, of any recurrent model.
+NARROW = {
+    "model.embedding": 128,
+    "model.hidden": 128,
+    "data.max_shapes": 5,
+}
+# Sixteen random letters, to be written backwards.
+REVERSAL = {
+    "data.corpus": "reversal",
+    "data.min_words": 16,
+    "data.max_words": 16,
+    "data.vocab_size": 30,
+    "data.max_length": 20,
+    "data.made_up_names": 0.0,
+    "data.max_shapes": 1,
+    "evaluation.extra": 1,
+}
+
+
+def translation_config(architecture: type) -> ConfigDict:
+    """Returns a config that lacks nothing but `model`."""
+    config = ConfigDict()
+    config.task = Translation
+    config.architecture = architecture
+    config.model = ConfigDict()
+
+    config.optimizer = ConfigDict()
+    config.optimizer.schedule = "warmup_cosine"  # "noam" is Vaswani et al., eq. 3
+    config.optimizer.learning_rate = 0.003  # the highest; for noam, a factor of eq. 3
+    config.optimizer.warmup = 300
+    config.optimizer.decay_steps = 3500  # of warmup_cosine: where it reaches 0
+    config.optimizer.b1 = 0.9
+    config.optimizer.b2 = 0.98
+    config.optimizer.eps = 1e-9
+    config.optimizer.weight_decay = 0.0
+    config.optimizer.clip = 0.0  # largest global norm of the gradient; 0 for none
+    config.optimizer.accumulate = 1  # micro-batches a step
+
+    config.data = ConfigDict()
+    # Or "libreoffice", "numbers", "reversal", "files", "tfds:...".
+    config.data.corpus = "homeassistant"
+    config.data.extra = ()  # corpora that add to training
+    config.data.files = ConfigDict({"train": "", "validation": "", "test": ""})
+    config.data.split_seed = 0  # of the components that are held out
+    config.data.source_language = "en"
+    config.data.target_language = "de"
+    config.data.min_words = 3  # English words of a scored pair
+    config.data.max_words = 40
+    config.data.train_min_words = 1  # labels of one or two words teach vocabulary
+    config.data.made_up_names = 0.4  # teaches to copy the names of what is new
+    config.data.vocab_size = 4000
+    config.data.segmentations = 1  # best ones to draw from; 1: no regularisation
+    config.data.sampling_alpha = 0.2  # Kudo (2018), section 3.3: smaller is more even
+    config.data.max_length = 256  # pieces; longer training pairs are left out
+    config.data.tokens = 1024  # rows x longer side, a batch
+    config.data.pack = True  # several sentences a row: three shapes, little padding
+    config.data.max_shapes = 3  # each costs a compilation
+    config.data.rows_multiple = 8  # the devices times accumulate must divide it
+
+    config.loss = ConfigDict()
+    config.loss.smoothing = 0.1  # Vaswani et al., section 5.4
+    config.loss.reward = 1.0  # of hard alignments: weight of REINFORCE's estimate
+    config.loss.entropy = 0.0  # of hard alignments: weight of their entropy
+
+    config.evaluation = ConfigDict()
+    config.evaluation.beam = 4  # Vaswani et al., section 6.1, like extra
+    config.evaluation.alpha = 1.0  # their 0.6 suits longer sentences
+    config.evaluation.extra = 50  # pieces that a translation may be longer by
+    config.evaluation.rows = 64  # sentences decoded at a time
+    config.evaluation.checkpoint = "average"  # or "best", "last"
+    config.evaluation.average = 5
+    config.evaluation.figures = 2  # sentences
+
+    config.seed = 0
+    config.train_steps = 3500  # more of them need more optimizer.decay_steps
+    config.eval_every = 700
+    config.save_every = 100  # seconds of work; the last five are averaged
+    config.log_every = 50
+    config.checkpoints = ConfigDict({"keep": 5})
+    config.mesh = ConfigDict({"data": -1, "fsdp": 1})
+    config.parallel = "jit"  # or "pmap"
+    return config
+
+
+def apply(
+    config: ConfigDict, variants: dict[str, dict[str, Any]], variant: str
+) -> ConfigDict:
+    """Returns `config` with the fields that a variant changes.
+
+    Raises:
+        ValueError: for a variant that there is not.
+    """
+    if variant not in variants:
+        raise ValueError(f"{variant} is none of {', '.join(filter(None, variants))}")
+    for name, value in variants[variant].items():
+        group, _, field = name.rpartition(".")
+        (config[group] if group else config)[field] = value
+    return config

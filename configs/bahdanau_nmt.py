@@ -1,0 +1,73 @@
+"""English to German with RNNsearch (Bahdanau, Cho and Bengio, 2015).
+
+    python train.py --config=configs/bahdanau_nmt.py --workdir=runs/bahdanau_nmt
+
+Variants: `paper` is the paper's model and recipe but for the optimizer (Adam in place
+of Adadelta), for a corpus of millions of pairs and an accelerator. `short` is the
+setting of the README's comparison of alignments and scores, `reversal` the toy of
+writing sixteen letters backwards; `smoke` trains for seconds on generated number words.
+"""
+
+from ml_collections import ConfigDict
+
+from configs._translation import (
+    NARROW,
+    RECURRENT,
+    REVERSAL,
+    SHORT,
+    SMALL,
+    SMOKE,
+    apply,
+    translation_config,
+)
+from models.bahdanau import Bahdanau
+
+# What each variant changes.
+VARIANTS = {
+    "": {},
+    "paper": {  # appendices A and B
+        "model.embedding": 620,
+        "model.hidden": 1000,
+        "model.maxout": 500,
+        "model.score_hidden": 1000,
+        "model.dropout": 0.0,
+        "model.init_scheme": "paper",
+        "model.share_embeddings": False,
+        "data.vocab_size": 30_000,
+        "data.made_up_names": 0.0,
+        "data.tokens": 4096,
+        "optimizer.learning_rate": 0.0003,
+        "optimizer.clip": 1.0,
+        "optimizer.decay_steps": 300_000,
+        "loss.smoothing": 0.0,
+        "train_steps": 300_000,
+        "eval_every": 5000,
+        "save_every": 1000,
+    },
+    "short": SHORT
+    | NARROW
+    | {"model.maxout": 128, "model.score_hidden": 128, "model.window": 3},
+    "reversal": REVERSAL,
+    "smoke": SMOKE | SMALL | {"model.maxout": 16, "model.score_hidden": 16},
+}
+
+
+def get_config(variant: str = "") -> ConfigDict:
+    """Returns the config of a variant; `` is the default."""
+    config = apply(translation_config(Bahdanau), {"": RECURRENT}, "")
+    config.model.embedding = 192
+    config.model.hidden = 256
+    config.model.cell = "gru"  # or "lstm"
+    config.model.encoder_layers = 1
+    config.model.maxout = 256  # l units
+    config.model.readout_state = "previous"  # appendix A.2.2; or "new"
+    config.model.score = "additive"  # any key of attention.scores
+    config.model.alignment = "global"  # any key of attention.alignments
+    config.model.score_hidden = 256  # n'
+    config.model.max_length = 128  # of the location score
+    config.model.window = 10  # D of the local alignments
+    config.model.temperature = 1.0  # of the Gumbel alignment
+    config.model.dropout = 0.2
+    config.model.init_scheme = "standard"  # "paper" is appendix B.1: slow with Adam
+    config.model.share_embeddings = True
+    return apply(config, VARIANTS, variant)

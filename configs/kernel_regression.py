@@ -1,0 +1,104 @@
+"""Kernel regression, the attention of Nadaraya (1964) and Watson (1964).
+
+    python train.py --config=configs/kernel_regression.py --workdir=runs/kernels
+
+takes 8 seconds on two CPU cores, of which two are training. The mean squared error to
+the curve on the test split, as `eval.py` gives it, and then over ten draws of the
+points (seeds 0 to 9), mean and standard deviation; the sources print no numbers:
+
+| variant | kernel, width | mse | ten draws |
+|---|---|---|---|
+| `average` | constant | 0.806 | 0.82 ± 0.05 |
+| `boxcar` | 1 | 0.233 | 0.22 ± 0.09 |
+| `triangular` | 1 | 0.201 | 0.14 ± 0.10 |
+| `epanechnikov` | 1 | 0.196 | 0.15 ± 0.10 |
+| `gaussian` | 0.5 | 0.192 | 0.15 ± 0.10 |
+| default | Gaussian, learned: 0.44 (0.17 to 0.55) | 0.196 | 0.18 ± 0.15 |
+| `no_leave_one_out` | Gaussian, learned: 0.0003 | 1.525 | 0.99 ± 0.26 |
+
+What it shows: to weigh by distance leaves about a quarter of the error of averaging,
+with any kernel. The learned width minimises the error at points left out; it is
+narrower than 0.5 in nine draws of ten, and no better, being learned from 40 noisy
+points. A model that may see the value it is to predict learns to look nowhere else: its
+training loss goes from 1.4 to 0.00005, its width towards 0 and its estimate to that of
+the nearest neighbour, which is worse than averaging.
+
+`smoke` trains for a moment.
+"""
+
+from ml_collections import ConfigDict
+
+from models.kernel_regression import KernelRegression
+from tasks.regression import Regression
+
+_FIXED = {"model.learned": False, "train_steps": 1, "eval_every": 1}  # nothing to learn
+# What each variant changes.
+VARIANTS = {
+    "": {},
+    "average": _FIXED | {"model.kernel": "constant"},
+    "gaussian": _FIXED | {"model.width": 0.5},
+    "boxcar": _FIXED | {"model.kernel": "boxcar"},
+    "triangular": _FIXED | {"model.kernel": "triangular"},
+    "epanechnikov": _FIXED | {"model.kernel": "epanechnikov"},
+    "no_leave_one_out": {
+        "model.leave_one_out": False,
+        "train_steps": 1000,  # the width falls until one key has all the weight
+    },
+    "smoke": {
+        "data.points": 8,
+        "data.queries": 10,
+        "train_steps": 6,
+        "eval_every": 3,
+        "save_every": 2,
+        "log_every": 2,
+    },
+}
+
+
+def get_config(variant: str = "") -> ConfigDict:
+    """Returns the config of a variant; `` is the default."""
+    config = ConfigDict()
+    config.task = Regression
+    config.architecture = KernelRegression
+
+    config.model = ConfigDict()
+    config.model.kernel = "gaussian"  # any key of attention.kernels.KERNELS
+    config.model.width = 1.0  # the first one, where it is learned; else the source's
+    config.model.learned = True
+    config.model.leave_one_out = True  # without it the width falls towards 0
+
+    config.optimizer = ConfigDict()
+    config.optimizer.schedule = "constant"
+    config.optimizer.learning_rate = 0.03  # of log width: 3% of the width a step
+    config.optimizer.warmup = 0
+    config.optimizer.decay_steps = 300  # of warmup_cosine
+    config.optimizer.b1 = 0.9  # Adam's own defaults
+    config.optimizer.b2 = 0.999
+    config.optimizer.eps = 1e-8
+    config.optimizer.weight_decay = 0.0
+    config.optimizer.clip = 0.0
+
+    config.data = ConfigDict()
+    config.data.points = 40  # the source's, like all of this group
+    config.data.length = 5.0  # x is in [0, length]
+    config.data.noise = 1.0  # standard deviation, of the training points alone
+    config.data.queries = 50  # of a split: steps of 0.1
+
+    config.evaluation = ConfigDict()
+    config.evaluation.checkpoint = "last"  # "best" would peek at the true curve
+    config.evaluation.average = 1
+
+    config.seed = 0  # also of the points
+    config.train_steps = 300
+    config.eval_every = 100
+    config.save_every = 100
+    config.log_every = 50
+    config.checkpoints = ConfigDict({"keep": 1})
+    config.mesh = ConfigDict({"data": -1, "fsdp": 1})
+    config.parallel = "jit"  # or "pmap"
+    if variant not in VARIANTS:
+        raise ValueError(f"{variant} is none of {', '.join(filter(None, VARIANTS))}")
+    for name, value in VARIANTS[variant].items():
+        group, _, field = name.rpartition(".")
+        (config[group] if group else config)[field] = value
+    return config

@@ -1,0 +1,80 @@
+"""English to German with the models of Luong, Pham and Manning (2015).
+
+    python train.py --config=configs/luong_nmt.py --workdir=runs/luong_nmt
+
+The default is global attention with the general score and input feeding; by field, any
+score and any alignment, as in
+
+    python train.py --config=configs/luong_nmt.py --workdir=runs/local \
+        --config.model.score=dot --config.model.alignment=local_p
+
+Variants: `paper` is the paper's size and recipe but for the optimizer (Adam in place of
+SGD), for a corpus of millions of pairs and an accelerator. `short` is the setting of
+the README's comparison of alignments and scores, `reversal` the toy of writing sixteen
+letters backwards; `smoke` trains for seconds on generated number words.
+"""
+
+from ml_collections import ConfigDict
+
+from configs._translation import (
+    NARROW,
+    RECURRENT,
+    REVERSAL,
+    SHORT,
+    SMALL,
+    SMOKE,
+    apply,
+    translation_config,
+)
+from models.luong import Luong
+
+# What each variant changes.
+VARIANTS = {
+    "": {},
+    "paper": {  # section 4
+        "model.embedding": 1000,
+        "model.hidden": 1000,
+        "model.layers": 4,
+        "model.score_hidden": 1000,
+        "model.reverse_source": True,
+        "model.init_scheme": "paper",
+        "model.share_embeddings": False,
+        "data.vocab_size": 50_000,
+        "data.made_up_names": 0.0,
+        "data.tokens": 4096,
+        "optimizer.learning_rate": 0.0003,
+        "optimizer.clip": 5.0,
+        "optimizer.decay_steps": 400_000,
+        "loss.smoothing": 0.0,
+        "train_steps": 400_000,
+        "eval_every": 5000,
+        "save_every": 1000,
+    },
+    "short": SHORT
+    | NARROW
+    | {"model.layers": 1, "model.score_hidden": 128, "model.window": 3},
+    "reversal": REVERSAL | {"model.layers": 1},
+    "smoke": SMOKE | SMALL | {"model.score_hidden": 16},
+}
+
+
+def get_config(variant: str = "") -> ConfigDict:
+    """Returns the config of a variant; `` is the default."""
+    config = apply(translation_config(Luong), {"": RECURRENT}, "")
+    config.model.embedding = 192
+    config.model.hidden = 256
+    config.model.cell = "lstm"  # or "gru"
+    config.model.layers = 2  # the paper: 4
+    config.model.bidirectional = False
+    config.model.reverse_source = False  # the paper reverses it
+    config.model.input_feeding = True  # section 3.3
+    config.model.score = "general"  # any key of attention.scores
+    config.model.alignment = "global"  # any key of attention.alignments
+    config.model.score_hidden = 256  # of "concat" and of local-p's position
+    config.model.max_length = 128  # of the location score
+    config.model.window = 10  # D of the local alignments; section 4
+    config.model.temperature = 1.0  # of the Gumbel alignment
+    config.model.dropout = 0.2  # section 4
+    config.model.init_scheme = "standard"  # "paper" is U(-0.1, 0.1)
+    config.model.share_embeddings = True
+    return apply(config, VARIANTS, variant)

@@ -1,0 +1,90 @@
+"""English to German through one fixed vector: no attention.
+
+    python train.py --config=configs/seq2seq_nmt.py --workdir=runs/seq2seq_nmt
+
+The default is the LSTM of Sutskever et al. (2014), sized for two CPU cores.
+
+Variants: `paper` is theirs (384M parameters); `cho` is the gated encoder-decoder of Cho
+et al. (2014), and `cho_paper` that at their size; both papers' sizes want a corpus of
+millions of pairs and an accelerator. `short` is the setting of the README's comparison
+of alignments and scores, `reversal` the toy of writing sixteen letters backwards;
+`smoke` trains for seconds on generated number words.
+"""
+
+from ml_collections import ConfigDict
+
+from configs._translation import (
+    NARROW,
+    RECURRENT,
+    REVERSAL,
+    SHORT,
+    SMALL,
+    SMOKE,
+    apply,
+    translation_config,
+)
+from models.seq2seq import Seq2Seq
+
+_CHO = {
+    "model.cell": "gru",
+    "model.layers": 1,
+    "model.reverse_source": False,
+    "model.summary": "tanh",
+    "model.feed": ("every_step", "feed_forward"),
+    "model.maxout": 128,
+}
+# What each variant changes.
+VARIANTS = {
+    "": {},
+    "paper": {  # section 3.4; Adam in place of their SGD
+        "model.embedding": 1000,
+        "model.hidden": 1000,
+        "model.layers": 4,
+        "model.init_scheme": "paper",
+        "model.share_embeddings": False,
+        "data.vocab_size": 80_000,
+        "data.made_up_names": 0.0,
+        "data.tokens": 4096,
+        "optimizer.learning_rate": 0.0003,
+        "optimizer.clip": 5.0,
+        "train_steps": 300_000,
+        "optimizer.decay_steps": 300_000,
+        "eval_every": 5000,
+        "save_every": 1000,
+    },
+    "cho": _CHO,
+    "cho_paper": _CHO
+    | {  # section 4.1
+        "model.embedding": 100,
+        "model.hidden": 1000,
+        "model.maxout": 500,
+        "data.vocab_size": 15_000,
+        "data.made_up_names": 0.0,
+        "data.tokens": 2048,
+        "optimizer.learning_rate": 0.0003,
+        "train_steps": 100_000,
+        "optimizer.decay_steps": 100_000,
+        "eval_every": 5000,
+        "save_every": 1000,
+    },
+    "short": SHORT | NARROW | {"model.layers": 1},
+    "reversal": REVERSAL | {"model.layers": 1, "model.reverse_source": False},
+    "smoke": SMOKE | SMALL,
+}
+
+
+def get_config(variant: str = "") -> ConfigDict:
+    """Returns the config of a variant; `` is the default."""
+    config = apply(translation_config(Seq2Seq), {"": RECURRENT}, "")
+    config.model.embedding = 192
+    config.model.hidden = 256
+    config.model.cell = "lstm"  # or "gru"
+    config.model.layers = 2  # Sutskever et al.: 4
+    config.model.reverse_source = True  # their section 3.3
+    config.model.summary = "state"  # "tanh" is Cho et al.'s
+    config.model.feed = ("initial_state",)  # see models.seq2seq.FEEDS
+    config.model.maxout = 0  # l of Cho et al.'s readout; 0 for a linear one
+    config.model.dropout = 0.2
+    config.model.init_scheme = "standard"  # "paper" is U(-0.08, 0.08)
+    config.model.share_embeddings = True
+    return apply(config, VARIANTS, variant)

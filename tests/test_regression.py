@@ -1,0 +1,244 @@
+"""Kernel regression as a task: the points, what is learned, scores, predictions."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from PIL import Image
+
+from configs.kernel_regression import VARIANTS, get_config
+from errors import UserError
+from tasks.regression import curve
+from training import loop, plots, trained
+
+FIXED = ("average", "gaussian", "boxcar", "triangular", "epanechnikov")
+
+
+def make(variant="", **fields):
+    config = get_config(variant)
+    for name, value in fields.items():
+        group, _, field = name.partition("__")
+        (config[group] if field else config)[field or group] = value
+    return config.task(config)
+
+
+def batch(task):
+    return jax.tree.map(jnp.asarray, task.train_data()[0])
+
+
+@functools.cache
+def fitted(variant="", **fields):
+    """A task and its state after the variant's training; the loss of each step."""
+    task = make(variant, **fields)
+    points, rng = batch(task), jax.random.key(1)
+
+    def step(state, _):
+        state, metrics = task.train_step(state, points, rng)
+        return state, metrics["loss"][0] / metrics["loss"][1]
+
+    state = task.init_state(jax.random.key(0))
+    steps = task.config.train_steps
+    return task, *jax.jit(lambda s: jax.lax.scan(step, s, length=steps))(state)
+
+
+def read(task, state, x):
+    return task._jit_read(state.params, np.asarray(x, np.float32))
+
+
+def left_out_error(task, width):
+    """The mean squared error where each point is estimated from the others."""
+    x, y = np.float64(task._x), np.float64(task._y)
+    errors = []
+    for i in range(len(x)):
+        others = np.arange(len(x)) != i
+        kernel = np.exp(-((x[i] - x[others]) ** 2) / (2 * width**2))
+        errors.append((kernel @ y[others] / kernel.sum() - y[i]) ** 2)
+    return np.mean(errors)
+
+
+def test_points_lie_sorted_about_the_curve_and_depend_on_the_seed():
+    found = make(data__points=4001, data__length=3.0)
+    x, y = found._x, found._y
+    assert x.shape == y.shape == (4001,)
+    assert (np.diff(x) >= 0).all() and x.min() >= 0 and x.max() < 3
+    np.testing.assert_allclose(x.mean(), 1.5, atol=0.1)  # of sampling
+    noise = y - curve(x)
+    np.testing.assert_allclose([noise.mean(), noise.std()], [0, 1], atol=0.1)
+    np.testing.assert_array_equal(x, make(data__points=4001, data__length=3.0)._x)
+    assert (make(seed=1)._x != make()._x).all()
+    exact = make(data__noise=0.0)
+    np.testing.assert_allclose(exact._y, 2 * np.sin(exact._x) + exact._x, atol=1e-5)
+
+
+def test_the_grids_of_the_splits_lie_halfway_between_each_other():
+    task = make()
+    validation, test = task._grid("validation"), task._grid("test")
+    np.testing.assert_allclose(validation, np.arange(50) / 10, atol=1e-6)
+    between = (validation[1:] + validation[:-1]) / 2
+    np.testing.assert_allclose(test[:-1], between, atol=1e-6)
+    with pytest.raises(UserError, match="split is tset: must be validation or test"):
+        task._grid("tset")
+
+
+def test_attention_beats_the_average_by_far():
+    average = make("average")
+    state = average.init_state(jax.random.key(0))
+    worst = average.evaluate(state, "test")["mse"]
+    truth = curve(average._grid("test"))
+    np.testing.assert_allclose(worst, np.mean((average._y.mean() - truth) ** 2), 1e-5)
+    task, state, _ = fitted()
+    assert task.evaluate(state, "test")["mse"] < worst / 3
+    for name in ("gaussian", "boxcar", "triangular", "epanechnikov"):
+        task = make(name)
+        state = task.init_state(jax.random.key(0))
+        assert task.evaluate(state, "test")["mse"] < worst / 3
+
+
+def test_the_learned_width_is_the_best_of_leaving_one_out():
+    task, state, losses = fitted()
+    width = task.evaluate(state, "validation")["width"]
+    widths = np.geomspace(0.05, 5, 401)
+    errors = [left_out_error(task, w) for w in widths]
+    np.testing.assert_allclose(width, widths[np.argmin(errors)], rtol=0.02)  # the grid
+    np.testing.assert_allclose(losses[-1], min(errors), rtol=1e-4)
+    assert width < task.config.model.width / 2  # a narrower band than at the start
+
+
+def test_without_leaving_one_out_it_ends_at_the_nearest_neighbour():
+    task, state, losses = fitted("no_leave_one_out")
+    scores = task.evaluate(state, "test")
+    assert scores["width"] < np.diff(task._x).min()
+    assert losses[-1] < 1e-3
+    np.testing.assert_allclose(read(task, state, task._x).context[:, 0], task._y, 0.1)
+    x = task._grid("test")
+    nearest = task._y[np.abs(x[:, None] - task._x).argmin(1)]
+    expected = np.mean((nearest - curve(x)) ** 2)
+    np.testing.assert_allclose(scores["mse"], expected, rtol=1e-3)
+    task, state, _ = fitted()
+    assert scores["mse"] > 3 * task.evaluate(state, "test")["mse"]
+
+
+@pytest.mark.parametrize("leave_one_out", [True, False])
+def test_a_point_sees_its_own_value_only_out_of_training(leave_one_out):
+    task = make(model__leave_one_out=leave_one_out)
+    params = task.init_state(jax.random.key(0)).params
+    points = batch(task)
+    inputs = task._inputs(points["x"]) | {"own": points["own"]}
+    apply = functools.partial(task.model.apply, {"params": params}, inputs)
+    own = np.diagonal(apply(train=True).weights)
+    assert (own == 0).all() if leave_one_out else (own > 0).all()
+    np.testing.assert_allclose(apply(train=True).weights.sum(-1), 1, atol=1e-6)
+    assert (np.diagonal(apply(train=False).weights) > 0).all()
+
+
+def test_the_step_is_the_same_however_the_points_are_cut_and_ordered():
+    task = make()
+    params = task.init_state(jax.random.key(0)).params
+    points = batch(task)
+    gradient = jax.jit(jax.grad(lambda p, b: task._loss(p, b, None)[0]))
+    whole = gradient(params, points)["log_width"]
+    order = np.random.default_rng(0).permutation(40)
+    parts = [order[:13], order[13:]]
+    cut = [gradient(params, {n: x[i] for n, x in points.items()}) for i in parts]
+    np.testing.assert_allclose(sum(g["log_width"] for g in cut), whole, rtol=1e-4)
+
+
+@pytest.mark.parametrize("variant", FIXED)
+def test_a_fixed_width_stays(variant):
+    task, state, _ = fitted(variant, train_steps=7)
+    assert state.step == 7
+    width = task.evaluate(state, "validation")["width"]
+    np.testing.assert_allclose(width, task.config.model.width, rtol=1e-6)
+
+
+@pytest.mark.parametrize("kernel", ["triangular", "epanechnikov"])
+def test_other_kernels_learn_their_width_too(kernel):
+    _, state, losses = fitted(model__kernel=kernel, model__width=0.3)
+    assert np.exp(state.params["log_width"]) > 0.6
+    assert losses[-1] < losses[0]
+
+
+def test_what_is_not_learned_is_trained_saved_and_read_back(tmp_path):
+    config = get_config("boxcar")
+    config.train_steps, config.evaluation.checkpoint = 3, "average"
+    assert loop.train(config, tmp_path) == 0
+    task, state, which = trained.load(tmp_path)
+    assert (which, int(state.step)) == ("average", 3)
+    assert task.evaluate(state, "test", out_dir=tmp_path)["width"] == 1
+    expected = {f"{kind}_test.png" for kind in ("fit", "attention")}
+    pictures = {path.name: path for path in (tmp_path / "figures").glob("*.png")}
+    assert pictures.keys() == expected
+    for path in pictures.values():
+        with Image.open(path) as image:
+            assert min(image.size) > 100
+
+
+def test_predictions_are_estimates_line_by_line(tmp_path):
+    task, state, _ = fitted()
+    found = task.predict(state, ["2.5", "", " -1e3 ", "0"], figures=tmp_path)
+    values = read(task, state, [2.5, -1e3, 0]).context[:, 0]
+    assert [len(best) for best in found] == [1, 1, 1, 1]
+    assert found[1][0] == ("", 0.0)
+    texts = [found[i][0].text for i in (0, 2, 3)]
+    np.testing.assert_allclose([float(t) for t in texts], values, rtol=1e-5)
+    # Far to the left there is one nearest neighbour, the first point.
+    assert found[2][0].score == 1
+    np.testing.assert_allclose(float(texts[1]), task._y[0], rtol=1e-5)
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == [f"attention_{line:04d}.png" for line in (1, 3, 4)]
+    assert task.predict(state, ["", " "]) == [[("", 0.0)], [("", 0.0)]]
+
+
+def test_a_place_out_of_reach_is_told(capsys, tmp_path):
+    task = make("boxcar")
+    state = task.init_state(jax.random.key(0))
+    found = task.predict(state, ["1", "7.5"], figures=tmp_path)
+    assert found[1] == [("0", 0.0)]
+    assert [path.name for path in tmp_path.iterdir()] == ["attention_0001.png"]
+    told = capsys.readouterr().err
+    assert told.startswith("warning: line 2: no training point is near enough to 7.5")
+    assert told.count("\n") == 1
+
+
+@pytest.mark.parametrize("text", ["two", "1 2", "nan", "inf", "1e39", "x" * 99])
+def test_what_is_no_number_is_named_by_its_line(text):
+    task = make()
+    state = task.init_state(jax.random.key(0))
+    with pytest.raises(UserError, match=f"line 3 is '{text[:40]}': must be a finite"):
+        task.predict(state, ["1", "", text])
+
+
+def test_figures_that_cannot_be_drawn_are_refused(monkeypatch, tmp_path):
+    task = make()
+    state = task.init_state(jax.random.key(0))
+    monkeypatch.setattr(plots, "available", lambda: False)
+    with pytest.raises(UserError, match="figures need matplotlib"):
+        task.predict(state, ["1"], figures=tmp_path)
+    assert task.evaluate(state, "test", out_dir=tmp_path).keys() == {"mse", "width"}
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("data__points", 1, "config.data.points is 1: must be at least 2"),
+        ("data__queries", 0, "config.data.queries is 0: must be at least 1"),
+        ("data__length", 0.0, "config.data.length is 0.0: must be above 0"),
+        ("data__noise", -1.0, "config.data.noise is -1.0: must be at least 0"),
+        ("model__kernel", "cosine", "config.model.kernel is 'cosine': must be one of"),
+        ("model__width", 0.0, "config.model.width is 0.0: must be above 0"),
+        ("model__width", float("inf"), "config.model.width is inf: must be above 0"),
+        ("model__kernel", "boxcar", "config.model.learned is true, but the kernel 'bo"),
+        ("optimizer__schedule", "noam", "schedule=noam needs a model's width"),
+    ],
+)
+def test_a_config_that_makes_no_sense_is_refused(name, value, message):
+    with pytest.raises(UserError, match=message):
+        make(**{name: value})
+
+
+def test_every_fixed_variant_is_tested():
+    fixed = {name for name in VARIANTS if not get_config(name).model.learned}
+    assert fixed == set(FIXED)
