@@ -14,7 +14,7 @@ All have the signature f(query [..., Q, D], key [..., K, E], **parameters) -> sc
 [..., Q, K], in the promoted dtype of the inputs. `f.parameters` maps the name of each
 parameter to its axis letters, from which a model can create them; D and E are the
 inputs' widths, A and L are free. Leading axes of a parameter are batch axes: one set a
-head, say. `SCORES` maps names to functions.
+head, say. `f.same_width` tells whether D must be E. `SCORES` maps names to functions.
 
 What is asked again and again, as by a recurrent decoder, is prepared once:
 f(query, key, **parameters) = f.compare(query, f.project(key, **parameters),
@@ -62,6 +62,7 @@ def _score(
             return function(query, key, *args, **kwargs)
 
         score.parameters = parameters
+        score.same_width = same_width
         score.project = project or (lambda key, **_: key)
         score.compare = compare or function
         return score

@@ -521,7 +521,13 @@ class SourceAttention(nn.Module):
 
     def project(self, annotations: jax.Array) -> jax.Array:
         """Returns the keys [B, S, F] of annotations [B, S, E]: once a source."""
-        parameters = self.scores.parameters(self.width, annotations.shape[-1])
+        width = annotations.shape[-1]
+        if SCORES[self.score].same_width and width != self.width:
+            raise ValueError(
+                f"score is {self.score!r}: takes annotations as wide as the decoder's "
+                f"state, which is {self.width}, not {width} as of both directions"
+            )
+        parameters = self.scores.parameters(self.width, width)
         return SCORES[self.score].project(annotations, **parameters)
 
     @nn.nowrap
