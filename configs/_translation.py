@@ -61,6 +61,12 @@ REVERSAL = {
     "data.made_up_names": 0.0,
     "data.max_shapes": 1,
     "evaluation.extra": 1,
+    "model.embedding": 64,
+    "model.hidden": 128,
+    "model.dropout": 0.0,
+    "optimizer.decay_steps": 2000,
+    "train_steps": 2000,
+    "eval_every": 1000,
 }
 
 

@@ -191,10 +191,10 @@ class Init(NamedTuple):
 def orthogonal(rng: jax.Array, shape: tuple[int, int], dtype=jnp.float32) -> jax.Array:
     """[N, k N], k random orthogonal matrices side by side."""
     width, total = shape
-    blocks = jax.random.split(rng, total // width)
     square = nn.initializers.orthogonal()
-    blocks = [square(block, (width, width), dtype) for block in blocks]
-    return jnp.concatenate(blocks, axis=1)
+    rngs = jax.random.split(rng, total // width)
+    blocks = jax.vmap(lambda rng: square(rng, (width, width), dtype))(rngs)
+    return jnp.moveaxis(blocks, 0, 1).reshape(shape)
 
 
 def uniform_init(limit: float) -> Init:

@@ -103,6 +103,15 @@ TABLES = {
             _short("transformer", "transformer_nmt", "Transformer"),
         ),
     ),
+    "reversal": Table(
+        metrics={"words right, %": "word_accuracy"},
+        columns={"steps/s": "steps_per_second"},
+        curves=False,
+        runs=(
+            Run("reversal_seq2seq", "seq2seq_nmt:reversal", "59.1 (a re-making)"),
+            Run("reversal_bahdanau", "bahdanau_nmt:reversal", "100 (a re-making)"),
+        ),
+    ),
 }
 
 FIGURES: tuple[Figure, ...] = (

@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import os
 
 import pytest
 
@@ -341,6 +342,26 @@ def test_only_the_runs_of_tables_that_are_named_are_made(monkeypatch):
     with pytest.raises(UserError, match="^no table is called d: there is a, b, c$"):
         make.main(["a", "d"])
     assert made == ["cc", "aa", "written"]
+
+
+def test_jobs_share_the_cores_evenly(monkeypatch):
+    monkeypatch.setattr(make.os, "sched_getaffinity", lambda _: {3, 5, 7, 9, 11})
+    assert make.shares(1) == [[3, 5, 7, 9, 11]]
+    assert make.shares(2) == [[3, 7, 11], [5, 9]]
+    for jobs in (0, 6):
+        with pytest.raises(UserError, match=f"--jobs is {jobs}: must be in 1..5"):
+            make.shares(jobs)
+
+
+def test_a_run_of_several_at_a_time_keeps_to_its_cores(tmp_path, monkeypatch):
+    cores = sorted(os.sched_getaffinity(0))[:1]
+    code = "import os; print(os.sched_getaffinity(0), file=open('found', 'w'))"
+    (tmp_path / "x.py").write_text(code)
+    monkeypatch.setattr(make, "ROOT", tmp_path)
+    make._call("python x.py", cores)
+    assert (tmp_path / "found").read_text().strip() == str(set(cores))
+    with pytest.raises(UserError, match="python y.py ended with status 2"):
+        make._call("python y.py", [])
 
 
 def test_the_commands_of_a_run_carry_what_differs():

@@ -130,7 +130,8 @@ def test_a_run_directory_holds_what_a_run_is(tmp_path):
     assert [r["step"] for r in evaluations] == [4, 8, 12]
     assert evaluations[-1]["error"] < evaluations[0]["error"]
     assert rows[0]["seconds"] <= rows[-1]["seconds"]
-    assert all(row["tokens_per_second"] > 0 for row in rows if row["split"] == "train")
+    for name in ("tokens_per_second", "steps_per_second"):
+        assert all(row[name] > 0 for row in rows if row["split"] == "train")
     assert sorted(tmp_path.glob("figures/step_12/*.png"))
 
 

@@ -58,6 +58,15 @@ def test_numbers_in_words():
         assert (english_number(n), german_number(n)) == words
 
 
+def test_reversal_is_letters_and_the_same_backwards():
+    corpus = load("reversal", "en", "de", min_words=3, max_words=5)
+    pairs = [*corpus.train, *corpus.validation, *corpus.test]
+    assert len(pairs) > 9_000 and corpus.test and corpus.validation
+    assert all(source.split() == target.split()[::-1] for source, target in pairs)
+    assert {len(source.split()) for source, _ in pairs} == {3, 4, 5}
+    assert corpus.digest == load("reversal", "x", "y", min_words=3, max_words=5).digest
+
+
 def test_numbers_are_a_corpus_in_both_directions_without_a_package(monkeypatch):
     monkeypatch.setattr(translation, "fetch", None)
     there, back = load("numbers", "en", "de"), load("numbers", "de", "en", min_words=1)

@@ -11,9 +11,12 @@ import pytest
 import sacrebleu
 from PIL import Image
 
+from attention.alignments import update_baseline
+from configs import bahdanau_nmt, luong_nmt, seq2seq_nmt
 from configs.transformer_nmt import get_config
 from data.vocabulary import EOS
 from errors import UserError
+from tasks import translation
 from tasks.translation import Translation
 from training import plots
 
@@ -226,6 +229,121 @@ def test_values_that_do_not_fit_are_told_before_data_is_read(field, value, messa
     with pytest.raises(UserError, match=message) as error:
         Translation(config)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("config", "field", "value", "message"),
+    [
+        (seq2seq_nmt, "data__pack", True, "Seq2Seq takes one sentence a row"),
+        (luong_nmt, "data__pack", True, "set config.data.pack=false"),
+        (luong_nmt, "model__alignment", "local", "config.model.alignment is 'local'"),
+        (luong_nmt, "model__window", 0, "config.model.window is 0: must be at least"),
+        (luong_nmt, "model__cell", "rnn", "config.model.cell is 'rnn': must be one"),
+        (seq2seq_nmt, "model__feed", ("once",), "config.model.feed is .'once',.: must"),
+        (bahdanau_nmt, "model__readout_state", "old", "must be one of previous, new"),
+        (bahdanau_nmt, "model__maxout", 0, "config.model.maxout is 0: must be at"),
+    ],
+)
+def test_values_of_recurrent_models_are_told(config, field, value, message):
+    config = config.get_config("smoke")
+    group, _, name = field.partition("__")
+    config[group][name] = value
+    with pytest.raises(UserError, match=message) as error:
+        Translation(config)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("alignment", ["local_m", "local_p"])
+def test_a_local_alignment_of_the_transformer_takes_one_sentence_a_row(alignment):
+    config = get_config("smoke")
+    config.model.cross_alignment = alignment
+    with pytest.raises(UserError, match=f"cross_alignment is '{alignment}'.*pack=f"):
+        Translation(config)
+    config.data.pack = False
+    assert Translation(config).model.cross_alignment == alignment
+
+
+def hard_task():
+    config = luong_nmt.get_config("smoke")
+    config.model.alignment, config.model.dropout = "hard", 0.0
+    config.loss.smoothing, config.loss.reward, config.loss.entropy = 0.0, 0.7, 0.3
+    rng = np.random.default_rng(0)
+    batch = {name: rng.integers(4, 120, (3, 5)) for name in ("source", "target")}
+    batch["target"][1, 3:] = 0
+    return Translation(config), jax.tree.map(jnp.asarray, batch)
+
+
+def test_hard_alignment_is_rewarded_by_all_tokens_from_its_own_on():
+    task, batch = hard_task()
+    rng = jax.random.key(1, impl="rbg")  # compiles in a fraction of the time
+    state, baseline = task.init_state(jax.random.key(0)), -2.3
+    found, _ = jax.jit(jax.grad(task._loss, has_aux=True))(
+        state.params, batch, rng, baseline
+    )
+
+    def expected(params):
+        rngs = {"dropout": rng, "alignment": jax.random.fold_in(rng, 1)}
+        logits, sown = task.model.apply(
+            {"params": params}, batch, train=True, rngs=rngs, mutable=["reinforce"]
+        )
+        (chosen,) = sown["reinforce"]["cross_attention"]["log_probability"]
+        (spread,) = sown["reinforce"]["cross_attention"]["entropy"]
+        log_probs, total = jax.nn.log_softmax(logits), 0.0
+        for b, length in enumerate((5, 3, 5)):
+            own = [log_probs[b, t, batch["target"][b, t]] for t in range(length)]
+            for t in range(length):
+                reward = sum(jax.lax.stop_gradient(x) for x in own[t:])
+                advantage = reward - baseline * (length - t)
+                total -= own[t] + 0.7 * advantage * chosen[b, 0, t]
+                total -= 0.3 * spread[b, 0, t]
+        return total
+
+    wanted = jax.jit(jax.grad(expected))(state.params)
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-4, rtol=1e-4)  # sums in other order
+
+
+def test_the_baseline_of_a_hard_alignment_follows_the_mean_reward():
+    task, batch = hard_task()
+    state = task.init_state(jax.random.key(0))
+    assert state.baseline == 0
+    rng = jax.random.key(1, impl="rbg")
+    after, metrics = jax.jit(task.train_step)(state, batch, rng)
+    loss, reward = (float(metrics[x][0] / metrics[x][1]) for x in ("loss", "reward"))
+    assert loss == pytest.approx(-reward, rel=1e-5) and loss > 0
+    assert after.baseline == pytest.approx(update_baseline(0.0, reward), rel=1e-5)
+    soft = Translation(luong_nmt.get_config("smoke"))
+    assert soft.init_state(jax.random.key(0)).baseline is None
+
+
+def test_a_model_without_attention_has_no_figures_to_draw(tmp_path):
+    config = seq2seq_nmt.get_config("smoke")
+    task = Translation(config)
+    task.prepare(tmp_path, training=True)
+    state = task.init_state(jax.random.key(0))
+    with pytest.raises(UserError, match="Seq2Seq has no attention to draw"):
+        task.predict(state, ["one"], figures=tmp_path)
+    assert task.figures(state, tmp_path) == []
+
+
+def test_local_p_shows_the_position_that_it_predicts(tmp_path):
+    config = luong_nmt.get_config("smoke")
+    config.model.alignment = "local_p"
+    task = Translation(config)
+    task.prepare(tmp_path, training=True)
+    state = task.init_state(jax.random.key(0))
+    source, target = (task.vocabulary.encode(x) for x in ("one two", "drei vier"))
+    (found,) = task._maps(state.params, source, target).values()
+    assert found.position.shape == (1, len(target))
+    assert (0 <= found.position).all() and (found.position <= len(source)).all()
+    assert "predicted position" in found.legend()
+    task.predict(state, ["one two"], figures=tmp_path / "figures")
+    assert (tmp_path / "figures" / "alignment_0001.png").exists()
+
+
+def test_word_accuracy_counts_words_at_their_place():
+    found = translation._word_accuracy(["a b c", "", "x y"], ["a c c d", "q", "x"])
+    assert found == pytest.approx(100 * (2 + 0 + 1) / 6)
 
 
 @pytest.mark.parametrize(
