@@ -142,7 +142,7 @@ def general_scores(query: jax.Array, key: jax.Array, w: jax.Array) -> jax.Array:
     Raises:
         ValueError: if `w` does not fit the widths.
     """
-    return _dot(query, _general_key(key, w))
+    return _dot(jnp.einsum("...qd,...de->...qe", query, w), key)
 
 
 def _additive_key(key: jax.Array, w_key: jax.Array, **_: jax.Array) -> jax.Array:
@@ -158,9 +158,9 @@ def _additive_compare(
 @jax.checkpoint
 def _additive(query: jax.Array, key: jax.Array, v: jax.Array) -> jax.Array:
     hidden = jnp.tanh(query[..., :, None, :] + key[..., None, :, :])  # [..., Q, K, A]
-    if v.ndim == 1:
+    if v.ndim == 1:  # faster where `hidden` is small, as in a recurrent step
         return hidden @ v
-    # A product and a sum, which XLA fuses with the tanh; einsum would form `hidden`.
+    # A product and a sum, which XLA fuses with the tanh instead of forming `hidden`.
     return jnp.sum(hidden * v[..., None, None, :], axis=-1)
 
 

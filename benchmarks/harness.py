@@ -170,26 +170,29 @@ def ratios(
     """Returns how many times the rate of the fastest peer this project's is.
 
     The peers are those with the malloc that they come with for `ratio`, and those with
-    this project's for `ratio_same_malloc`. Where the systems are of several models, the
-    fields are `ratio_MODEL` and `ratio_same_malloc_MODEL`, among the model's systems.
+    this project's for `ratio_same_malloc`. Where the specification of a system of this
+    project has a `key`, the fields are `ratio_KEY` and `ratio_same_malloc_KEY`, and its
+    peers are those of the same `group`.
 
     Args:
         measured: what `measure` returned.
-        systems: this project's first, also of each model.
+        systems: this project's first.
     """
-    groups = {}
-    for system in systems:
-        groups.setdefault(system.spec.get("model", ""), []).append(system)
-    result = {}
-    for model, (ours, *others) in groups.items():
+    module, result = systems[0].module, {}
+    for ours in systems:
+        if ours.module != module or not ours.spec.get("tune_memory"):
+            continue
+        key = ours.spec.get("key")
         for name, tunes in ("ratio", False), ("ratio_same_malloc", True):
             peers = [
                 s.name
-                for s in others
-                if s.module != ours.module and bool(s.spec.get("tune_memory")) is tunes
+                for s in systems
+                if s.module != module
+                and s.spec.get("group") == ours.spec.get("group")
+                and bool(s.spec.get("tune_memory")) is tunes
             ]
             if peers:
-                field = f"{name}_{model}" if len(groups) > 1 else name
+                field = f"{name}_{key}" if key else name
                 result[field] = ratio(measured, ours.name, peers)
     return result
 
@@ -260,7 +263,7 @@ def _text(value: Any) -> str:
 
 def training_gflop(spec: dict) -> float:
     """GFLOP of the matrix products of one training step, backward pass included."""
-    recurrent = spec.get("model", "transformer") != "transformer"
+    recurrent = "group" in spec
     products = _recurrent_products(spec) if recurrent else _transformer_products(spec)
     return 6e-9 * spec["rows"] * products
 
@@ -284,8 +287,8 @@ def _recurrent_products(spec: dict) -> int:
     itself fed back.
     """
     e, n, S, T = (spec[name] for name in ("embedding", "hidden", "source", "target"))
-    additive, maxout = spec["model"] == "bahdanau", spec.get("maxout")
-    gates = 3 if additive else 4  # of a GRU, of an LSTM
+    additive, maxout = spec["score"] != "general", spec.get("maxout")
+    gates = {"gru": 3, "lstm": 4}[spec["cell"]]
     fed, last = (2 * n, maxout) if maxout else (n, n)
     encoder = S * 2 * gates * n * (e + n)
     keys, scores = S * 2 * n * n, S * n + (n * n if additive else 0)

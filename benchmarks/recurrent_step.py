@@ -6,13 +6,14 @@ Embeddings of 256, states of 512, one layer on each side, vocabulary 8000 + 8000
 64 x 32 source and 64 x 32 target tokens, dropout 0.2, Adam, float32, two threads;
 random tokens without padding, although every system masks for it.
 
-Bahdanau: GRUs, in both directions of the source, and the additive score. This project
-has the paper's decoder, with 512 maxout units before the output layer; JoeyNMT has the
-score in Luong's decoder, whose attentional vector is as wide, so that the output layers
-are equal.
+JoeyNMT has one recurrent model, Luong's decoder with input feeding, whose "bahdanau" is
+the additive score and, here, GRUs. Its encoder reads in both directions, for it cannot
+do otherwise, unlike Luong's. This project has
 
-Luong: LSTMs, global attention by the general score, input feeding. The encoder reads in
-both directions, unlike the paper's, for JoeyNMT's cannot do otherwise.
+*   Bahdanau et al. as published, with l = n / 2 maxout units;
+*   "Bahdanau as JoeyNMT has it", which is the same model as there: Luong's decoder with
+    the additive score and GRUs;
+*   Luong et al.: LSTMs, the general score, and the encoder in both directions as there.
 
 `train.py` sets glibc's malloc to keep large buffers; the rows "same malloc" say what
 that brings to JoeyNMT, "malloc as it is" what it brings here. JoeyNMT compiles nothing.
@@ -33,13 +34,22 @@ SIZES = {
     "source": 32,
     "target": 32,
 }
-BAHDANAU = SIZES | {"model": "bahdanau", "score_hidden": 512}
-LUONG = SIZES | {"model": "luong", "bidirectional": True}
+_JOEY_BAHDANAU = {"group": "bahdanau", "cell": "gru", "score_hidden": 512}
+_JOEY_LUONG = {"group": "luong", "cell": "lstm", "score_hidden": 512}
+_LUONG = SIZES | {"model": "luong", "bidirectional": True}
 OURS = {  # by name
-    "this project, Bahdanau": BAHDANAU | {"maxout": 512},
-    "this project, Luong": LUONG,
+    "this project, Bahdanau": SIZES
+    | _JOEY_BAHDANAU
+    | {"model": "bahdanau", "score": "additive", "maxout": 256, "key": "bahdanau"},
+    "this project, Bahdanau as JoeyNMT has it": _LUONG
+    | _JOEY_BAHDANAU
+    | {"score": "concat", "key": "same"},
+    "this project, Luong": _LUONG | _JOEY_LUONG | {"score": "general", "key": "luong"},
 }
-JOEY = {"JoeyNMT, Bahdanau": BAHDANAU, "JoeyNMT, Luong": LUONG}
+JOEY = {
+    "JoeyNMT, Bahdanau": SIZES | _JOEY_BAHDANAU | {"score": "concat"},
+    "JoeyNMT, Luong": SIZES | _JOEY_LUONG | {"score": "general"},
+}
 TUNED = {"tune_memory": True}
 SYSTEMS = [
     *(System(name, "ours", "step", spec | TUNED) for name, spec in OURS.items()),

@@ -614,6 +614,8 @@ def _numbers(languages: tuple[str, str], seed: int) -> list[Record]:
 
 def _reversal(limits: tuple[int, int], seed: int) -> list[Record]:
     """Ten thousand rows of letters, of lengths drawn evenly from `limits`."""
+    if limits[0] > limits[1]:
+        return []
     rng = np.random.default_rng(seed)
     records = []
     for length in rng.integers(limits[0], limits[1] + 1, 10_000):

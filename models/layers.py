@@ -168,18 +168,20 @@ class LayerNorm(nn.Module):
 
 
 class Dense(nn.Module):
-    """x W + b by `linear`, in `dtype`."""
+    """x W + b by `linear`, in `dtype`; without b by field."""
 
     features: int
     dtype: jnp.dtype = jnp.float32
     kernel_init: Callable = _glorot
-    bias_init: Callable = nn.initializers.zeros
+    use_bias: bool = True
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
         kernel = self.param("kernel", self.kernel_init, (x.shape[-1], self.features))
-        bias = self.param("bias", self.bias_init, (self.features,))
         product = linear(x.astype(self.dtype), kernel.astype(self.dtype))
+        if not self.use_bias:
+            return product
+        bias = self.param("bias", nn.initializers.zeros, (self.features,))
         return product + bias.astype(self.dtype)
 
 

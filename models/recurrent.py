@@ -71,9 +71,9 @@ def _lstm(product: Product, name: str, x: jax.Array, carry: jax.Array) -> jax.Ar
     """
     hidden, cell = jnp.split(carry, 2, axis=-1)
     gates = x + product(hidden, f"{name}/gates")
-    enter, forget, leave, new = jnp.split(gates, 4, axis=-1)
-    cell = nn.sigmoid(forget) * cell + nn.sigmoid(enter) * nn.tanh(new)
-    return jnp.concatenate([nn.sigmoid(leave) * nn.tanh(cell), cell], axis=-1)
+    input_, forget, output, candidate = jnp.split(gates, 4, axis=-1)
+    cell = nn.sigmoid(forget) * cell + nn.sigmoid(input_) * nn.tanh(candidate)
+    return jnp.concatenate([nn.sigmoid(output) * nn.tanh(cell), cell], axis=-1)
 
 
 CELLS = {
@@ -110,11 +110,11 @@ def scan(
     products that are as thin as the batch, each of which reads and writes an array as
     large as the matrix. Here the loop keeps both factors, and after it one product of
     all steps is the sum; what goes back through a step multiplies by a matrix that
-    was transposed once.
+    was transposed once. It has reverse-mode gradients only, and one floating dtype.
 
     Args:
         step: step(product, shared, carry, x) -> (carry, y), a pure function of these;
-            product(x, name) is x @ weights[name], once a name and step.
+            product(x [B, R, N], name) is x @ weights[name].
         weights: [N, M], or [B, S, V] for a matrix an element of the batch.
         shared: what every step reads besides.
         carry: what is handed from step to step.
@@ -122,6 +122,9 @@ def scan(
 
     Returns:
         The last carry, and y of all steps, [T, ...].
+
+    Raises:
+        ValueError: if a step multiplies twice by a weight.
     """
     batched = {name for name, weight in weights.items() if weight.ndim == 3}
     none = dict.fromkeys(weights)
@@ -132,6 +135,8 @@ def scan(
             factors = {}
 
             def product(x, name):
+                if name in factors:
+                    raise ValueError(f"a step multiplies twice by {name!r}")
                 factors[name] = x
                 return _product(x, weights[name], transposed[name], deltas[name])
 
@@ -164,14 +169,15 @@ def scan(
         carry, y = gradients
         nothing = jax.tree.map(jnp.zeros_like, factors)
         *others, deltas = back((carry, (y, nothing)))
-        summed = {
-            name: jnp.einsum("tbrs,tbrv->bsv", x, deltas[name])
-            if name in batched
-            else x.reshape(-1, x.shape[-1]).T
-            @ deltas[name].reshape(-1, deltas[name].shape[-1])
+        sums = {
+            name: jnp.einsum(
+                "tbrs,tbrv->bsv" if name in batched else "tbrn,tbrm->nm",
+                x,
+                deltas[name],
+            )
             for name, x in factors.items()
         }
-        return summed, *others
+        return sums, *others
 
     run.defvjp(forward, backward)
     return run(weights, shared, carry, inputs)
@@ -198,7 +204,10 @@ def orthogonal(rng: jax.Array, shape: tuple[int, int], dtype=jnp.float32) -> jax
 
 
 def uniform_init(limit: float) -> Init:
-    """Everything from U(-limit, limit): Sutskever et al. 0.08, Luong et al. 0.1."""
+    """All but biases, which are 0, from U(-limit, limit).
+
+    Sutskever et al. (2014), section 3.4: 0.08; Luong et al. (2015), section 4.1: 0.1.
+    """
 
     def init(rng, shape, dtype=jnp.float32):
         return jax.random.uniform(rng, shape, dtype, -limit, limit)
@@ -232,7 +241,7 @@ class CellWeights(nn.Module):
 
 
 class Gates(nn.Module):
-    """What an input adds to the gates of a cell: x W + b."""
+    """What the input of a cell of width N adds to its gates: x W + b."""
 
     cell: str
     features: int
@@ -413,7 +422,7 @@ class Encoder(nn.Module):
         reverse: whether the source is read from its last word to its first (Sutskever
             et al. 2014, section 3.3); its end stays last, and the annotations come
             back in the order of the source.
-        dropout: of the input of each layer.
+        dropout: of what enters the layers after the first.
     """
 
     cell: str
@@ -443,7 +452,8 @@ class Encoder(nn.Module):
             x = reverse_words(x, mask)
         carries = []
         for layer in range(self.layers):
-            x = Dropout(self.dropout)(x, train=train)
+            if layer:
+                x = Dropout(self.dropout)(x, train=train)
             read = [
                 Recurrence(
                     *(self.cell, self.features, self.inits, backward),
@@ -512,23 +522,31 @@ class SourceAttention(nn.Module):
             params_init=self.inits.score,
         )
 
+        if SCORES[self.score].same_width:
+            self.narrow = Dense(
+                self.width, kernel_init=self.inits.kernel, use_bias=False
+            )
+
     def parameters(self, annotations: int) -> dict[str, Any]:
         """Returns what `look` needs, for annotations of this width."""
+        if SCORES[self.score].same_width:
+            annotations = self.width
         return {
             "score": self.scores.parameters(self.width, annotations),
             "align": self.align.parameters(self.width),
         }
 
     def project(self, annotations: jax.Array) -> jax.Array:
-        """Returns the keys [B, S, F] of annotations [B, S, E]: once a source."""
-        width = annotations.shape[-1]
-        if SCORES[self.score].same_width and width != self.width:
-            raise ValueError(
-                f"score is {self.score!r}: takes annotations as wide as the decoder's "
-                f"state, which is {self.width}, not {width} as of both directions"
-            )
-        parameters = self.scores.parameters(self.width, width)
-        return SCORES[self.score].project(annotations, **parameters)
+        """Returns the keys [B, S, F] of annotations [B, S, E]: once a source.
+
+        A score that compares vectors of one width gets annotations of another (of both
+        directions) through a matrix W [E, N] first.
+        """
+        score = SCORES[self.score]
+        if score.same_width and annotations.shape[-1] != self.width:
+            annotations = self.narrow(annotations)
+        parameters = self.scores.parameters(self.width, annotations.shape[-1])
+        return score.project(annotations, **parameters)
 
     @nn.nowrap
     def look(self, parameters, keys, mask, query, time, rng):
@@ -577,8 +595,8 @@ class RecurrentTranslator(nn.Module):
     Batches are dicts of int32 `source` [B, S] and `target` [B, T], ids 0 = padding,
     1 = start, 2 = end, one sentence a row; both end in 2, and the start is added here.
 
-    A subclass has `encode`, `stack` (a `Stack`), and of its decoder, with `memory` what
-    `encode` returned:
+    A subclass has `encode`, `stack` (a `Stack`), `alignment` (empty without attention),
+    and of its decoder, with `memory` what `encode` returned:
 
     *   `start(memory, rows, length) -> Carry`;
     *   `inputs(embedded [B, T, M], memory) -> [B, T, G]`, what the last token adds;
@@ -657,7 +675,7 @@ class RecurrentTranslator(nn.Module):
         embedded = self._embed(previous, train=train)
         noise = self.stack.noise(steps, target.shape[0]) if train else None
         rngs = None
-        if getattr(self, "alignment", "") in DRAWN and self.has_rng("alignment"):
+        if self.alignment in DRAWN and self.has_rng("alignment"):
             rngs = jax.random.split(self.make_rng("alignment"), steps)
         gates = jnp.swapaxes(self.inputs(embedded, memory), 0, 1)[:, :, None]
         _, step = scan(

@@ -69,6 +69,7 @@ class Seq2Seq(RecurrentTranslator):
     feed: tuple[str, ...]
     maxout: int
 
+    alignment: ClassVar[str] = ""
     paper_init: ClassVar[Init] = uniform_init(0.08)  # Sutskever et al., section 3.4
     choices: ClassVar = {"cell": tuple(CELLS), "summary": ("state", "tanh")}
     positive: ClassVar = ("embedding", "hidden", "layers")
@@ -78,9 +79,14 @@ class Seq2Seq(RecurrentTranslator):
         if not self.feed or set(self.feed) - set(FEEDS):
             raise ValueError(f"feed is {self.feed}: must name some of {FEEDS}")
         if {"initial_state", "feed_forward"} <= set(self.feed):
-            raise ValueError(f"feed is {self.feed}: there is one initial state")
+            raise ValueError(
+                f"feed is {self.feed}: takes initial_state or feed_forward, not both"
+            )
         if self.summary == "tanh" and "initial_state" in self.feed:
-            raise ValueError("feed takes feed_forward instead, with summary=tanh")
+            raise ValueError(
+                f"feed is {self.feed}: a summary of 'tanh' is no state, which takes "
+                "feed_forward instead of initial_state"
+            )
         if self.maxout < 0:
             raise ValueError(f"maxout is {self.maxout}: must be at least 0")
         n, inits, common = self.hidden, self.inits, (self.cell, self.hidden)
@@ -93,7 +99,8 @@ class Seq2Seq(RecurrentTranslator):
             width = self.layers * CELLS[self.cell].states * n
             self.bridge = Dense(width, kernel_init=inits.kernel)
         if {"every_step", "first_step"} & set(self.feed):
-            self.fed = Gates(*common, inits)
+            width = CELLS[self.cell].gates * n
+            self.fed = Dense(width, kernel_init=inits.kernel, use_bias=False)
         self.gates = Gates(*common, inits)
         self.stack = Stack(*common, self.layers, self.dropout, inits)
         if self.maxout:

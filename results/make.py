@@ -14,7 +14,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from queue import Queue
 from typing import Any
@@ -55,20 +55,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for seed in run.seeds
         if not is_current(run, seed)
     ]
-    with ThreadPoolExecutor(args.jobs) as pool:
-        free = Queue()
-        for cores in shares(args.jobs):
+    free = Queue()
+    for cores in shares(args.jobs):
+        free.put(cores)
+
+    def one(run: Run, seed: int) -> None:
+        cores = free.get()
+        try:
+            make(run, seed, cores)
+        finally:
             free.put(cores)
 
-        def one(run: Run, seed: int) -> None:
-            cores = free.get()
-            try:
-                make(run, seed, cores)
-            finally:
-                free.put(cores)
-
-        for done in [pool.submit(one, *which) for which in missing]:
-            done.result()
+    with ThreadPoolExecutor(args.jobs) as pool:
+        try:
+            waiting = [pool.submit(one, *which) for which in missing]
+            for done in as_completed(waiting):
+                done.result()
+        except BaseException:  # a failed run, or Ctrl-C: what has not begun does not
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
     tables.write()
 
 
@@ -210,11 +215,9 @@ def _is_done(run: Run, seed: int, workdir: Path) -> bool:
 
 def _call(command: str, cores: Sequence[int]) -> None:
     print(command, flush=True)
-    done = subprocess.run(
-        [sys.executable, *command.split()[1:]],
-        cwd=ROOT,
-        preexec_fn=(lambda: os.sched_setaffinity(0, cores)) if cores else None,
-    )
+    if cores:  # of this thread, which the process inherits
+        os.sched_setaffinity(0, cores)
+    done = subprocess.run([sys.executable, *command.split()[1:]], cwd=ROOT)
     if done.returncode:
         raise UserError(f"{command} ended with status {done.returncode}")
 

@@ -57,8 +57,12 @@ _FACTS = {  # of a benchmark, below its table
     "ratio": "{:.2f} times the rate of the fastest other library",
     "ratio_same_malloc": "{:.2f} times when that one is given the same malloc",
     **{
-        f"{name}_{model}": f"{model.capitalize()}: {text}"
-        for model in ("bahdanau", "luong")
+        f"{name}_{key}": f"{model}: {text}"
+        for key, model in {
+            "bahdanau": "Bahdanau",
+            "same": "Bahdanau as JoeyNMT has it",
+            "luong": "Luong",
+        }.items()
         for name, text in {
             "ratio": "{:.2f} times JoeyNMT's rate",
             "ratio_same_malloc": "{:.2f} times with the same malloc",

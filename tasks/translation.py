@@ -40,6 +40,7 @@ from ml_collections import ConfigDict
 
 import storage
 from attention.alignments import reinforce, update_baseline
+from attention.masks import causal_mask, segment_mask
 from data import translation
 from data.batching import Batches, eval_batches
 from data.vocabulary import EOS, PAD, Vocabulary, train_vocabulary
@@ -180,7 +181,8 @@ class Translation(Task):
                 "one sentence a row: set config.data.pack=false"
             )
         for name in _PLACED:
-            if data.pack and config.model.get(name, "") in _PLACED[name]:
+            placed = name in config.model and config.model[name] in _PLACED[name]
+            if data.pack and placed:
                 raise UserError(
                     f"config.model.{name} is {config.model[name]!r}, which tells "
                     "places in a row apart: set config.data.pack=false, for one "
@@ -249,7 +251,8 @@ class Translation(Task):
         batch = {name: jnp.ones((1, 2), jnp.int32) for name in ("source", "target")}
         params = self.model.init(rng, batch, train=False)["params"]
         state = TrainState.create(params, self._optimizer)
-        if any(self.config.model.get(name, "") == "hard" for name in _ALIGNMENTS):
+        model = self.config.model
+        if any(name in model and model[name] == "hard" for name in _ALIGNMENTS):
             state = state.replace(baseline=jnp.zeros(()))
         return state
 
@@ -289,9 +292,9 @@ class Translation(Task):
             drawn = _by_step(sown["reinforce"])
             reward = -optax.softmax_cross_entropy_with_integer_labels(logits, target)
             reward = jax.lax.stop_gradient(reward) * real
-            # The choice at a step acts on all tokens from there on.
+            # A choice acts on its own token and those after it in the sentence.
             rewards, tokens = (
-                jax.lax.cumsum(x, axis=1, reverse=True) for x in (reward, real)
+                jnp.einsum("btu,bu->bt", _to_the_end(target), x) for x in (reward, real)
             )
             policy = reinforce(drawn["log_probability"], rewards, baseline * tokens)
             policy *= self.config.loss.reward
@@ -743,6 +746,15 @@ def _distinct(predictions: Sequence[Prediction]) -> list[Prediction]:
     for prediction in predictions:
         first.setdefault(prediction.text, prediction)
     return list(first.values())
+
+
+def _to_the_end(target: jax.Array) -> jax.Array:
+    """[B, T, T] float32, 1 from each token to the end of its sentence."""
+    ends = target == EOS
+    sentence = jnp.cumsum(ends, axis=1) - ends
+    steps = target.shape[1]
+    later = causal_mask(steps, steps).T & segment_mask(sentence, sentence)
+    return later.astype(jnp.float32)
 
 
 def _by_step(sown: Any) -> dict[str, jax.Array]:

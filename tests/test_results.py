@@ -3,6 +3,7 @@
 import importlib
 import json
 import os
+import threading
 
 import pytest
 
@@ -358,7 +359,9 @@ def test_a_run_of_several_at_a_time_keeps_to_its_cores(tmp_path, monkeypatch):
     code = "import os; print(os.sched_getaffinity(0), file=open('found', 'w'))"
     (tmp_path / "x.py").write_text(code)
     monkeypatch.setattr(make, "ROOT", tmp_path)
-    make._call("python x.py", cores)
+    thread = threading.Thread(target=make._call, args=("python x.py", cores))
+    thread.start()
+    thread.join()
     assert (tmp_path / "found").read_text().strip() == str(set(cores))
     with pytest.raises(UserError, match="python y.py ended with status 2"):
         make._call("python y.py", [])

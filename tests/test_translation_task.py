@@ -269,7 +269,8 @@ def hard_task():
     config.loss.smoothing, config.loss.reward, config.loss.entropy = 0.0, 0.7, 0.3
     rng = np.random.default_rng(0)
     batch = {name: rng.integers(4, 120, (3, 5)) for name in ("source", "target")}
-    batch["target"][1, 3:] = 0
+    batch["target"][1, 2:] = 2, 0, 0
+    batch["target"][2, 1] = 2  # two sentences a row
     return Translation(config), jax.tree.map(jnp.asarray, batch)
 
 
@@ -289,11 +290,11 @@ def test_hard_alignment_is_rewarded_by_all_tokens_from_its_own_on():
         (chosen,) = sown["reinforce"]["cross_attention"]["log_probability"]
         (spread,) = sown["reinforce"]["cross_attention"]["entropy"]
         log_probs, total = jax.nn.log_softmax(logits), 0.0
-        for b, length in enumerate((5, 3, 5)):
-            own = [log_probs[b, t, batch["target"][b, t]] for t in range(length)]
-            for t in range(length):
-                reward = sum(jax.lax.stop_gradient(x) for x in own[t:])
-                advantage = reward - baseline * (length - t)
+        for b, start, end in ((0, 0, 5), (1, 0, 3), (2, 0, 2), (2, 2, 5)):
+            own = {t: log_probs[b, t, batch["target"][b, t]] for t in range(start, end)}
+            for t in range(start, end):
+                reward = sum(jax.lax.stop_gradient(own[u]) for u in range(t, end))
+                advantage = reward - baseline * (end - t)
                 total -= own[t] + 0.7 * advantage * chosen[b, 0, t]
                 total -= 0.3 * spread[b, 0, t]
         return total

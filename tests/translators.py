@@ -156,8 +156,14 @@ def check_a_field_is_refused(family, fields, message):
         parameter_count(family(**fields))
 
 
+@functools.partial(quick_jit, static_argnums=0)
+def initial(model):
+    """The parameters that a model starts with."""
+    return model.init(jax.random.key(0), sentences(), train=False)["params"]
+
+
 def overfit(model, updates=150, rate=0.03):
-    """Loss a token of `sentences`, at first and after some steps of Adam."""
+    """The loss a token of `sentences` before each of some steps of Adam."""
     batch, optimizer = sentences(), optax.adam(rate)
 
     def loss(params):
@@ -167,19 +173,18 @@ def overfit(model, updates=150, rate=0.03):
         losses = -jnp.sum(words * jax.nn.log_softmax(logits), axis=-1)
         return jnp.sum(losses, where=real) / real.sum()
 
-    def update(_, state):
+    def update(state, _):
         params, moments = state
-        updates, moments = optimizer.update(jax.grad(loss)(params), moments)
-        return optax.apply_updates(params, updates), moments
+        value, gradients = jax.value_and_grad(loss)(params)
+        changes, moments = optimizer.update(gradients, moments)
+        return (optax.apply_updates(params, changes), moments), value
 
     @quick_jit
-    def train():
-        params = model.init(jax.random.key(0), batch, train=False)["params"]
+    def train(params):
         state = params, optimizer.init(params)
-        trained, _ = jax.lax.fori_loop(0, updates, update, state)
-        return loss(params), loss(trained)
+        return jax.lax.scan(update, state, length=updates)[1]
 
-    return train()
+    return train(initial(model))
 
 
 def sigmoid(x):

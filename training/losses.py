@@ -3,6 +3,8 @@
 Axes: `...` any batch, W vocabulary.
 """
 
+import functools
+
 import jax
 import jax.numpy as jnp
 
@@ -30,7 +32,7 @@ def smoothed_cross_entropy(
     return jnp.sum(loss * weights), jnp.sum(weights)
 
 
-@jax.custom_vjp
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
 def _cross_entropy(logits, targets, smoothing):
     return _forward(logits, targets, smoothing)[0]
 
@@ -38,17 +40,19 @@ def _cross_entropy(logits, targets, smoothing):
 def _forward(logits, targets, smoothing):
     log_normaliser = jax.nn.logsumexp(logits, axis=-1)
     chosen = jnp.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]
-    expected = (1 - smoothing) * chosen + smoothing * logits.mean(-1)
-    return log_normaliser - expected, (logits, log_normaliser, targets, smoothing)
+    expected = chosen
+    if smoothing:  # a pass over all logits
+        expected = (1 - smoothing) * chosen + smoothing * logits.mean(-1)
+    return log_normaliser - expected, (logits, log_normaliser, targets)
 
 
-def _backward(residuals, gradient):
-    logits, log_normaliser, targets, smoothing = residuals
+def _backward(smoothing, residuals, gradient):
+    logits, log_normaliser, targets = residuals
     width = logits.shape[-1]
     is_target = jnp.arange(width) == targets[..., None]
     smoothed = jnp.where(is_target, 1 - smoothing, 0) + smoothing / width
     softmax = jnp.exp(logits - log_normaliser[..., None])
-    return (softmax - smoothed) * gradient[..., None], None, None
+    return (softmax - smoothed) * gradient[..., None], None
 
 
 _cross_entropy.defvjp(_forward, _backward)

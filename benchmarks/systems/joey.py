@@ -49,7 +49,7 @@ SPECIALS = SimpleNamespace(
 
 def model_config(spec: dict) -> dict:
     """The `model` section of its configuration."""
-    recurrent = spec.get("model", "transformer") != "transformer"
+    recurrent = "group" in spec
     stacks = recurrent_stacks(spec) if recurrent else transformer_stacks(spec)
     share = spec["share_embeddings"]
     return stacks | {
@@ -83,7 +83,7 @@ def recurrent_stacks(spec: dict) -> dict:
     """Encoder and decoder of its recurrent model."""
     stack = {
         "type": "recurrent",
-        "rnn_type": "gru" if spec["model"] == "bahdanau" else "lstm",
+        "rnn_type": spec["cell"],
         "num_layers": spec["layers"],
         "embeddings": {
             "embedding_dim": spec["embedding"],
@@ -95,7 +95,7 @@ def recurrent_stacks(spec: dict) -> dict:
     decoder = {
         "hidden_size": spec["hidden"],
         "hidden_dropout": spec["dropout"],  # on state and context
-        "attention": spec["model"],
+        "attention": spec["group"],
         "init_hidden": "bridge",
         "input_feeding": True,
     }

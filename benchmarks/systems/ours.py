@@ -25,12 +25,12 @@ FIELDS = {  # of a model's config that a specification sets
         *("dropout", "share_embeddings"),
     ),
     "bahdanau": (
-        *("embedding", "hidden", "encoder_layers", "score_hidden", "maxout"),
-        *("dropout", "share_embeddings"),
+        *("embedding", "hidden", "encoder_layers", "maxout"),
+        *("cell", "score", "score_hidden", "dropout", "share_embeddings"),
     ),
     "luong": (
         *("embedding", "hidden", "layers", "bidirectional"),
-        *("dropout", "share_embeddings"),
+        *("cell", "score", "score_hidden", "dropout", "share_embeddings"),
     ),
 }
 

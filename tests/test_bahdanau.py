@@ -1,0 +1,222 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from translators import (
+    BATCH,
+    TARGET,
+    WORDS,
+    affine,
+    check_a_field_is_refused,
+    check_no_later_token_changes_earlier_logits,
+    check_padding_changes_nothing,
+    check_steps_equal_the_full_pass,
+    encode,
+    forward,
+    gru,
+    initial,
+    look,
+    overfit,
+    parameter_count,
+    start,
+    step,
+    translator,
+)
+
+from attention.core import masked_softmax
+from attention.scores import SCORES
+from models.bahdanau import Bahdanau
+from models.recurrent import CELLS
+
+EMBEDDING, HIDDEN, UNITS, SCORE = 13, 11, 17, 19
+PAPER = dict(
+    vocab_size=WORDS,
+    embedding=EMBEDDING,
+    hidden=HIDDEN,
+    dropout=0.0,
+    init_scheme="standard",
+    share_embeddings=True,
+    cell="gru",
+    encoder_layers=1,
+    maxout=UNITS,
+    readout_state="previous",
+    score="additive",
+    alignment="global",
+    score_hidden=SCORE,
+    max_length=29,
+    window=2,
+    temperature=1.0,
+)
+OTHER = PAPER | dict(
+    cell="lstm", encoder_layers=2, readout_state="new", alignment="local_p"
+)
+BOTH = pytest.mark.parametrize("fields", [PAPER, OTHER], ids=["paper", "other"])
+
+
+def build(*changes):
+    return translator(Bahdanau, *changes)
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+@BOTH
+def test_steps_along_beams_equal_the_full_pass(fields, rows):
+    check_steps_equal_the_full_pass(*build(fields), rows)
+
+
+def test_the_time_of_local_m_goes_on_step_by_step():
+    check_steps_equal_the_full_pass(*build(PAPER, {"alignment": "local_m"}), 3)
+
+
+@BOTH
+def test_padding_changes_nothing(fields):
+    check_padding_changes_nothing(*build(fields))
+
+
+@BOTH
+def test_a_later_target_token_changes_no_earlier_logits(fields):
+    check_no_later_token_changes_earlier_logits(*build(fields))
+
+
+def test_the_model_equals_a_loop_of_the_appendix():
+    model, variables, batch = build(PAPER)
+    params = jax.tree.map(np.asarray, variables["params"])
+    encoder, score = params["encoder"], params["cross_attention"]["scores"]
+    words = params["embedding_table"]
+    expected = np.zeros((BATCH, TARGET, WORDS))
+    for row in range(BATCH):
+        source = [words[word] for word in batch["source"][row] if word]
+        annotations = np.zeros((len(source), 2 * HIDDEN))
+        for side, order in (("forward_0", 1), ("backward_0", -1)):
+            h = np.zeros(HIDDEN)
+            for j in range(len(source))[::order]:
+                h = gru(
+                    affine(source[j], encoder[side]["input"]), h, encoder[side]["state"]
+                )
+                annotations[
+                    j, slice(0, HIDDEN) if order > 0 else slice(HIDDEN, None)
+                ] = h
+        s = np.tanh(affine(annotations[0, HIDDEN:], params["bridge"]))
+        for t, word in enumerate([1, *np.asarray(batch["target"])[row, :-1]]):
+            e = [
+                score["v"] @ np.tanh(s @ score["w_query"] + h @ score["w_key"])
+                for h in annotations
+            ]
+            alpha = np.exp(e) / np.exp(e).sum()
+            c = sum(a * h for a, h in zip(alpha, annotations, strict=True))
+            pieces = np.concatenate([s, words[word], c])  # s_{i-1}, as is printed
+            pieces = affine(pieces, params["deep"]["Dense_0"])
+            units = np.maximum(pieces[:UNITS], pieces[UNITS:])
+            expected[row, t] = params["output"] @ units
+            gates = affine(words[word], params["gates"]) + c @ params["context"]
+            s = gru(gates, s, params["stack"]["states_0"])
+    found = forward(model, variables, batch)
+    np.testing.assert_allclose(found, expected, atol=1e-4)  # float32, values up to 10
+
+
+@pytest.mark.parametrize("score", ["additive", "general", "location"])
+def test_keys_projected_once_score_as_the_annotations_do_anew(score):
+    # With this readout, what a step returns as its state is its query.
+    model, variables, batch = build(PAPER, {"score": score})
+    memory = encode(model, variables, batch["source"])
+    params = variables["params"]["cross_attention"]["scores"]
+    carry = start(model, variables, memory, 2)
+    token = jnp.ones((BATCH, 2), jnp.int32)
+    for t in range(TARGET):
+        carry, _, attention = step(model, variables, carry, token, memory)
+        anew = SCORES[score](attention.context, memory.annotations, **params)
+        anew = masked_softmax(anew, memory.mask[:, None])
+        np.testing.assert_allclose(attention.weights, anew, atol=1e-5)
+        token = jnp.full((BATCH, 2), 4 + t) + jnp.arange(2)
+
+
+def test_with_the_paper_s_init_attention_starts_uniform_over_the_words():
+    model, _, batch = build(PAPER, {"init_scheme": "paper"})
+    params = initial(model)
+    assert not np.any(params["cross_attention"]["scores"]["v"])
+    _, seen = look(model, {"params": params}, batch)
+    assert seen["weights"].shape == (BATCH, 1, TARGET, batch["source"].shape[1])
+    words = batch["source"] != 0
+    uniform = np.float32(1) / words.sum(1, keepdims=True) * words
+    uniform = np.broadcast_to(uniform[:, None, None], seen["weights"].shape)
+    np.testing.assert_array_equal(seen["weights"], uniform)
+    # Appendix B.1: deviations 0.001 and 0.01, orthogonal recurrent matrices.
+    assert 5e-4 < params["cross_attention"]["scores"]["w_key"].std() < 2e-3
+    assert 5e-3 < params["context"].std() < 2e-2
+    u = params["stack"]["states_0"]["candidate"]
+    np.testing.assert_allclose(u.T @ u, np.eye(HIDDEN), atol=1e-5)
+
+
+@pytest.mark.parametrize("shown", ["previous", "new"])
+def test_the_readout_is_of_the_state_before_or_after_the_step(shown):
+    # Nothing but the new state of the first step knows the recurrent matrices.
+    model, variables, batch = build(PAPER, {"readout_state": shown})
+    params = variables["params"]
+    other = {"params": params | {"stack": jax.tree.map(jnp.negative, params["stack"])}}
+    change = forward(model, variables, batch) - forward(model, other, batch)
+    change = np.abs(change).max((0, 2))
+    assert (change[0] == 0) == (shown == "previous")
+    assert (change[1:] > 1e-3).all()
+
+
+def test_the_query_is_the_state_before_the_last_word_is_read():
+    model, variables, batch = build(PAPER)
+    _, seen = look(model, variables, batch)
+    for t in range(1, TARGET):
+        # An input of step t: the weights of step t are made without it.
+        changed = batch["target"].at[:, t - 1].set(9)
+        _, other = look(model, variables, dict(batch, target=changed))
+        change = np.abs(other["weights"] - seen["weights"])[:2, 0].max((0, 2))
+        assert not np.any(change[: t + 1])
+        assert (change[t + 1 : t + 2] > 1e-5).all()
+
+
+def count(fields):
+    """Parameters by a formula."""
+    m, n, a, units = EMBEDDING, HIDDEN, SCORE, UNITS
+    cell = CELLS[fields["cell"]]
+    first, later = (cell.gates * n * (width + n + 1) for width in (m, 2 * n))
+    total = WORDS * m * (2 - fields["share_embeddings"])
+    total += 2 * (first + (fields["encoder_layers"] - 1) * later)
+    total += (n + 1) * cell.states * n  # s_0
+    total += first + 2 * n * cell.gates * n  # decoder, and what the context adds
+    total += n * a + 2 * n * a + a  # W_a, U_a, v_a
+    if fields["alignment"] == "local_p":
+        total += n * a + a  # W_p, v_p
+    return total + (n + m + 2 * n + 1) * 2 * units + units * WORDS
+
+
+@pytest.mark.parametrize(
+    "fields", [PAPER, OTHER, PAPER | {"encoder_layers": 3, "share_embeddings": False}]
+)
+def test_the_number_of_parameters_is_that_of_a_formula(fields):
+    assert parameter_count(Bahdanau(**fields)) == count(fields)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"cell": "rnn"}, "cell is 'rnn': must be one of gru, lstm"),
+        (
+            {"readout_state": "old"},
+            "readout_state is 'old': must be one of previous, n",
+        ),
+        ({"score": "dto"}, "score is 'dto': must be one of dot, scaled_dot"),
+        ({"alignment": "soft"}, "alignment is 'soft': must be one of global, local_m"),
+        ({"init_scheme": "zero"}, "init_scheme is 'zero': must be one of standard, pa"),
+        ({"encoder_layers": 0}, "encoder_layers is 0: must be at least 1"),
+        ({"maxout": 0}, "maxout is 0: must be at least 1"),
+        ({"window": 0}, "window is 0: must be at least 1"),
+        ({"dropout": -0.1}, "dropout is -0.1: must be at least 0 and below 1"),
+        (
+            {"score": "dot"},
+            "score is 'dot': takes annotations as wide as the decoder's",
+        ),
+    ],
+)
+def test_a_field_out_of_range_is_refused(changes, message):
+    check_a_field_is_refused(Bahdanau, PAPER | changes, message)
+
+
+def test_it_overfits_one_batch():
+    losses = overfit(Bahdanau(**PAPER))
+    assert losses[0] > 2.5 and losses[-1] < 0.05
