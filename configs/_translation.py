@@ -1,7 +1,5 @@
 """What the translation configs share: data, optimizer, loss, evaluation, schedule."""
 
-from typing import Any
-
 from ml_collections import ConfigDict
 
 from tasks.translation import Translation
@@ -36,7 +34,8 @@ SMALL = {
     "model.hidden": 24,
     "model.dropout": 0.1,
 }
-# The setting of the comparison of alignments and scores: sentences of 3 to 12 words.
+# The setting of the comparison of alignments and scores: at most 12 words, of which a
+# scored pair has at least 3.
 SHORT = {
     "data.max_words": 12,
     "data.vocab_size": 2000,
@@ -132,20 +131,4 @@ def translation_config(architecture: type) -> ConfigDict:
     config.checkpoints = ConfigDict({"keep": 5})
     config.mesh = ConfigDict({"data": -1, "fsdp": 1})
     config.parallel = "jit"  # or "pmap"
-    return config
-
-
-def apply(
-    config: ConfigDict, variants: dict[str, dict[str, Any]], variant: str
-) -> ConfigDict:
-    """Returns `config` with the fields that a variant changes.
-
-    Raises:
-        ValueError: for a variant that there is not.
-    """
-    if variant not in variants:
-        raise ValueError(f"{variant} is none of {', '.join(filter(None, variants))}")
-    for name, value in variants[variant].items():
-        group, _, field = name.rpartition(".")
-        (config[group] if group else config)[field] = value
     return config

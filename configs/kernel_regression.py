@@ -28,6 +28,7 @@ the nearest neighbour, which is worse than averaging.
 
 from ml_collections import ConfigDict
 
+from configs._variants import apply
 from models.kernel_regression import KernelRegression
 from tasks.regression import Regression
 
@@ -96,9 +97,4 @@ def get_config(variant: str = "") -> ConfigDict:
     config.checkpoints = ConfigDict({"keep": 1})
     config.mesh = ConfigDict({"data": -1, "fsdp": 1})
     config.parallel = "jit"  # or "pmap"
-    if variant not in VARIANTS:
-        raise ValueError(f"{variant} is none of {', '.join(filter(None, VARIANTS))}")
-    for name, value in VARIANTS[variant].items():
-        group, _, field = name.rpartition(".")
-        (config[group] if group else config)[field] = value
-    return config
+    return apply(config, VARIANTS, variant)

@@ -8,8 +8,11 @@ score and any alignment, as in
     python train.py --config=configs/luong_nmt.py --workdir=runs/local \
         --config.model.score=dot --config.model.alignment=local_p
 
-Variants: `paper` is the paper's size and recipe but for the optimizer (Adam in place of
-SGD), for a corpus of millions of pairs and an accelerator. `short` is the setting of
+Variants: `paper` is the paper's model (17.3 BLEU there with the general score and
+global, 19.0 with local-p alignment, WMT14 English to German), for a corpus of millions
+of pairs and an accelerator; what differs is the training (Adam on a cosine in place of
+SGD, batches by tokens, one vocabulary of subwords, the mean of the last checkpoints).
+`short` is the setting of
 the README's comparison of alignments and scores, `reversal` the toy of writing sixteen
 letters backwards; `smoke` trains for seconds on generated number words.
 """
@@ -23,9 +26,9 @@ from configs._translation import (
     SHORT,
     SMALL,
     SMOKE,
-    apply,
     translation_config,
 )
+from configs._variants import apply, update
 from models.luong import Luong
 
 # What each variant changes.
@@ -41,6 +44,7 @@ VARIANTS = {
         "model.share_embeddings": False,
         "data.vocab_size": 50_000,
         "data.made_up_names": 0.0,
+        "data.max_words": 50,
         "data.tokens": 4096,
         "optimizer.learning_rate": 0.0003,
         "optimizer.clip": 5.0,
@@ -60,7 +64,7 @@ VARIANTS = {
 
 def get_config(variant: str = "") -> ConfigDict:
     """Returns the config of a variant; `` is the default."""
-    config = apply(translation_config(Luong), {"": RECURRENT}, "")
+    config = update(translation_config(Luong), RECURRENT)
     config.model.embedding = 192
     config.model.hidden = 256
     config.model.cell = "lstm"  # or "gru"

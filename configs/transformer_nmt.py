@@ -14,7 +14,8 @@ generated number words.
 
 from ml_collections import ConfigDict
 
-from configs._translation import SHORT, SMOKE, apply, translation_config
+from configs._translation import SHORT, SMOKE, translation_config
+from configs._variants import apply
 from models.transformer import Transformer
 
 _BASE = {  # table 3, "base"; sections 5.1-5.4 and 6.1

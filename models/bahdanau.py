@@ -4,8 +4,10 @@ Appendix A: a bidirectional recurrent encoder annotates the source; the decoder 
 for what it needs with its *previous* state s_{i-1}, and what it finds enters its gates
 and, with s_{i-1} and the last word, a maxout readout.
 
-What differs from the paper: biases wherever it leaves them out; dropout, by field; the
-two pieces of a maxout unit are half the layer apart instead of side by side. The
+What differs from the paper: biases wherever it leaves them out; dropout, by field, its
+rate rounded to a multiple of 1/256; the two pieces of a maxout unit are half the layer
+apart instead of side by side. A score that compares vectors of one width, such as
+"dot", gets the annotations of both directions through a matrix [2D, D] first. The
 matrices C that multiply a context sum_j alpha_ij h_j multiply the annotations instead,
 once a source: sum_j alpha_ij (C h_j) is the same.
 
@@ -20,10 +22,9 @@ from flax import linen as nn
 
 from attention.alignments import ALIGNMENTS
 from attention.scores import SCORES
-from models.layers import Dense, logits
+from models.layers import PAD, Dense, logits
 from models.recurrent import (
     CELLS,
-    PAD,
     Carry,
     Encoder,
     Gates,
@@ -40,11 +41,11 @@ from models.recurrent import (
 class Memory(NamedTuple):
     """An encoded source, projected once for all steps."""
 
-    annotations: jax.Array  # [B, S, 2N], h_j
+    annotations: jax.Array  # [B, S, 2D], h_j
     mask: jax.Array  # [B, S] bool
     keys: jax.Array  # [B, S, F], U_a h_j
     values: jax.Array  # [B, S, G], C h_j
-    start: jax.Array  # [B, states N], s_0
+    start: jax.Array  # [B, states D], s_0
 
 
 class Bahdanau(RecurrentTranslator):
@@ -135,7 +136,7 @@ class Bahdanau(RecurrentTranslator):
         return self._start([memory.start], rows)
 
     def inputs(self, embedded, memory):
-        """W E y_{i-1} of each gate."""
+        """W E y_{i-1} of each gate: [B, T, C] to [B, T, G]."""
         return self.gates(embedded)
 
     def weights(self, memory):
@@ -143,7 +144,7 @@ class Bahdanau(RecurrentTranslator):
         return {"values": memory.values, **self.stack.weights()}
 
     def shared(self, memory):
-        """What a step reads besides."""
+        """What a step reads besides, a pytree."""
         parameters = self.cross_attention.parameters(2 * self.hidden)
         return memory.keys, memory.mask, parameters
 

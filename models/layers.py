@@ -24,7 +24,35 @@ from attention.core import Attention, attend
 from attention.relative import relative_attention, relative_scores, relative_values
 from attention.scores import SCORES
 
+PAD, BOS, EOS = 0, 1, 2  # ids of padding, of the start and of the end of a sentence
+
 _glorot = nn.initializers.xavier_uniform()
+
+
+def check_fields(
+    module: nn.Module, choices: dict[str, Sequence[str]], positive: Sequence[str]
+) -> None:
+    """Checks fields of a model, its `dropout` among them.
+
+    Args:
+        module: the model.
+        choices: what a field takes that names something.
+        positive: names of the fields that must be at least 1.
+
+    Raises:
+        ValueError: for the first that is out of range.
+    """
+    for name, accepted in choices.items():
+        if getattr(module, name) not in accepted:
+            raise ValueError(
+                f"{name} is {getattr(module, name)!r}: must be one of "
+                f"{', '.join(accepted)}"
+            )
+    for name in positive:
+        if getattr(module, name) < 1:
+            raise ValueError(f"{name} is {getattr(module, name)}: must be at least 1")
+    if not 0 <= module.dropout < 1:
+        raise ValueError(f"dropout is {module.dropout}: must be at least 0 and below 1")
 
 
 def dropout(x: jax.Array, rate: float, rng: jax.Array) -> jax.Array:
@@ -267,7 +295,8 @@ class Alignment(nn.Module):
     """A row of `attention.alignments.ALIGNMENTS` with what that needs.
 
     What draws at random ("hard", "gumbel") does so with an `rng`, in training; without
-    one it takes the most probable key.
+    one it takes the most probable key. The position of local-m is the step, or the last
+    key for a step behind it, where Luong et al. (2015) have p_t = t.
 
     Attributes:
         row: a key of `ALIGNMENTS`.
@@ -320,6 +349,9 @@ class Alignment(nn.Module):
             time: the step that each query belongs to, from 0; broadcasts to [..., Q].
             mask: [..., Q or 1, K] bool, True = may attend.
             rng: to draw with, or None.
+
+        Returns:
+            Weights [..., Q, K], and what else there is.
         """
         align = ALIGNMENTS[self.row]
         if self.row in DRAWN:

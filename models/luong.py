@@ -4,10 +4,12 @@ Section 3: stacked LSTMs; the decoder looks at the source with its *current* sta
 and the attentional vector h~_t = tanh(W_c [c_t; h_t]) makes the prediction and is fed
 to the next step.
 
-What differs from the paper: dropout wherever a layer is entered, by field; positions of
-the local alignments count in the order of the source also where it is read backwards.
-W_c is cut in two, and its half for the context multiplies the annotations once a source
-instead of each context.
+What differs from the paper: dropout wherever a layer is entered, by field, its rate
+rounded to a multiple of 1/256; positions of the local alignments count in the order of
+the source also where it is read backwards, and that of local-m stays at the last one
+where the target is longer. A bidirectional encoder, which is not the paper's, starts
+the decoder by a tanh layer. W_c is cut in two, and its half for the context multiplies
+the annotations once a source instead of each context.
 
 Axes: see `models.recurrent`.
 """
@@ -20,10 +22,9 @@ from flax import linen as nn
 
 from attention.alignments import ALIGNMENTS
 from attention.scores import SCORES
-from models.layers import Dense, logits
+from models.layers import PAD, Dense, logits
 from models.recurrent import (
     CELLS,
-    PAD,
     Carry,
     Encoder,
     Gates,
@@ -39,12 +40,11 @@ from models.recurrent import (
 class Memory(NamedTuple):
     """An encoded source, projected once for all steps."""
 
+    annotations: jax.Array  # [B, S, E]
     mask: jax.Array  # [B, S] bool
     keys: jax.Array  # [B, S, F]
-    values: (
-        jax.Array
-    )  # [B, S, N], the half of W_c for the context times each annotation
-    start: tuple[jax.Array, ...]  # a layer: [B, states N]
+    values: jax.Array  # [B, S, D], each annotation times W_c's half for contexts
+    start: tuple[jax.Array, ...]  # a layer: [B, states D]
 
 
 class Luong(RecurrentTranslator):
@@ -128,7 +128,8 @@ class Luong(RecurrentTranslator):
         else:  # each layer goes on from where that of the encoder ended
             start = [carried for (carried,) in carries]
         keys = self.cross_attention.project(annotations)
-        return Memory(mask, keys, annotations @ self.attend_context, tuple(start))
+        values = annotations @ self.attend_context
+        return Memory(annotations, mask, keys, values, tuple(start))
 
     def start(self, memory: Memory, rows: int, length: int) -> Carry:
         """State before the first step of `rows` hypotheses a source."""
@@ -138,11 +139,11 @@ class Luong(RecurrentTranslator):
         return self._start(memory.start, rows, feed)
 
     def inputs(self, embedded, memory):
-        """What the last word adds to the gates of the first layer."""
+        """What the last word adds to the gates: [B, T, C] to [B, T, G]."""
         return self.gates(embedded)
 
     def weights(self, memory):
-        """What a step multiplies by."""
+        """What a step multiplies by, by name; see `scan`."""
         found = {"values": memory.values, "attend": self.attend_state}
         found |= self.stack.weights()
         if self.input_feeding:
@@ -150,7 +151,7 @@ class Luong(RecurrentTranslator):
         return found
 
     def shared(self, memory):
-        """What a step reads besides."""
+        """What a step reads besides, a pytree."""
         width = self.hidden * (1 + self.bidirectional)
         parameters = self.cross_attention.parameters(width)
         return memory.keys, memory.mask, parameters, self.stack.biases()
@@ -172,5 +173,5 @@ class Luong(RecurrentTranslator):
         return Carry(carry.time + 1, states, feed), Step(attentional, found)
 
     def readout(self, embedded, step, memory, *, train):
-        """W_s h~_t: eq. 6."""
+        """W_s h~_t, eq. 6: [B, T, D] to [B, T, W]."""
         return logits(self.drop(step.state, train=train), self.output)

@@ -6,8 +6,9 @@ reads of the source, and how a step becomes a prediction (`readout`). The models
 a translator of them, trained by one scan over the target and decoded step by step.
 
 Axes: B batch; S source positions; T target steps; R hypotheses that share one source;
-N width of a state; G width of a cell's gates; E width of an annotation; M width of an
-embedding; V any width that is read from the source; W vocabulary.
+C width of an embedding; D width of a state, which is the query; E width of an
+annotation; F width of a key or of a product; G width of a cell's gates; V any width
+that is read from the source; W vocabulary.
 """
 
 from collections.abc import Callable
@@ -20,17 +21,17 @@ from flax import linen as nn
 from attention.core import Attention
 from attention.scores import SCORES
 from models.layers import (
+    BOS,
     DRAWN,
     Aligned,
     Alignment,
     Dense,
     Dropout,
     Score,
+    check_fields,
     dropout,
     linear,
 )
-
-PAD, BOS, EOS = 0, 1, 2
 
 Product = Callable[[jax.Array, str], jax.Array]
 
@@ -39,10 +40,10 @@ class Cell(NamedTuple):
     """A recurrence: what is carried is a function of the input and what was carried.
 
     Attributes:
-        gates: G / N, the width of what an input adds to the gates.
-        states: the width of what is carried, in N; its first N are the output.
-        matrices: name and width, in N, of each matrix that multiplies the state.
-        step: (product, name, x [..., G], carry [..., states N]) -> carry.
+        gates: G / D, the width of what an input adds to the gates.
+        states: the width of what is carried, in D; its first D are the output.
+        matrices: name and width, in D, of each matrix that multiplies the state.
+        step: (product, name, x [..., G], carry [..., states D]) -> carry.
     """
 
     gates: int
@@ -114,8 +115,8 @@ def scan(
 
     Args:
         step: step(product, shared, carry, x) -> (carry, y), a pure function of these;
-            product(x [B, R, N], name) is x @ weights[name].
-        weights: [N, M], or [B, S, V] for a matrix an element of the batch.
+            product(x [B, R, D], name) is x @ weights[name].
+        weights: [D, F], or [B, S, V] for a matrix an element of the batch.
         shared: what every step reads besides.
         carry: what is handed from step to step.
         inputs: [T, ...] what is handed to each step.
@@ -184,23 +185,35 @@ def scan(
 
 
 class Init(NamedTuple):
-    """How parameters start: `kernel`, `recurrent`, `embedding`, and those of scores."""
+    """How parameters start; biases at 0.
+
+    Attributes:
+        kernel: of matrices that multiply an input.
+        recurrent: of [D, k D] matrices that multiply a state.
+        embedding: of the vocabulary's matrices [W, ...].
+        score: of a score's matrices; None for what `models.layers.Score` takes.
+        score_vector: of a score's vectors; the same.
+        forget: bias of an LSTM's forget gate (Jozefowicz et al. 2015: 1).
+    """
 
     kernel: Callable
     recurrent: Callable
     embedding: Callable
-    score: Callable | None = None  # None: `models.layers.Score`'s own
+    score: Callable | None = None
     score_vector: Callable | None = None
-    forget: float = 0.0  # bias of an LSTM's forget gate
+    forget: float = 0.0
 
 
 def orthogonal(rng: jax.Array, shape: tuple[int, int], dtype=jnp.float32) -> jax.Array:
-    """[N, k N], k random orthogonal matrices side by side."""
+    """[D, k D], k random orthogonal matrices side by side."""
     width, total = shape
     square = nn.initializers.orthogonal()
-    rngs = jax.random.split(rng, total // width)
-    blocks = jax.vmap(lambda rng: square(rng, (width, width), dtype))(rngs)
-    return jnp.moveaxis(blocks, 0, 1).reshape(shape)
+    # One by one: batched factorisations side by side can wait for each other on a CPU.
+    blocks = [
+        square(block, (width, width), dtype)
+        for block in jax.random.split(rng, total // width)
+    ]
+    return jnp.concatenate(blocks, axis=1)
 
 
 def uniform_init(limit: float) -> Init:
@@ -224,7 +237,7 @@ STANDARD = Init(
 
 
 class CellWeights(nn.Module):
-    """The matrices that multiply the state of a cell of width N, by name."""
+    """The matrices that multiply the state of a cell of width D, by name."""
 
     cell: str
     features: int
@@ -232,7 +245,7 @@ class CellWeights(nn.Module):
 
     @nn.compact
     def __call__(self) -> dict[str, jax.Array]:
-        """Returns [N, k N] by the names of `Cell.matrices`."""
+        """Returns [D, k D] by the names of `Cell.matrices`."""
         n = self.features
         return {
             name: self.param(name, self.inits.recurrent, (n, width * n))
@@ -241,7 +254,7 @@ class CellWeights(nn.Module):
 
 
 class Gates(nn.Module):
-    """What the input of a cell of width N adds to its gates: x W + b."""
+    """What the input of a cell of width D adds to its gates: x W + b."""
 
     cell: str
     features: int
@@ -274,7 +287,7 @@ class Stack(nn.Module):
 
     Attributes:
         cell: a key of `CELLS`.
-        features: N.
+        features: D.
         layers: how many.
         dropout: of what enters the layers after the first.
     """
@@ -291,7 +304,7 @@ class Stack(nn.Module):
         self.gates = [Gates(*common) for _ in range(self.layers - 1)]
 
     def weights(self) -> dict[str, jax.Array]:
-        """Returns what `advance` multiplies by."""
+        """Returns what `advance` multiplies by: [D, k D] each, by name."""
         found = {}
         for layer, state in enumerate(self.states):
             found |= {f"{layer}/{name}": u for name, u in state().items()}
@@ -300,7 +313,7 @@ class Stack(nn.Module):
         return found
 
     def biases(self) -> tuple[jax.Array, ...]:
-        """Returns the biases of the layers after the first."""
+        """Returns the biases [G] of the layers after the first."""
         return tuple(gates.parameters(self.features)[1] for gates in self.gates)
 
     @nn.nowrap
@@ -317,13 +330,13 @@ class Stack(nn.Module):
         Args:
             product: see `scan`.
             biases: see `biases`.
-            states: a layer what it carries, [B, R, states N].
+            states: a layer what it carries, [B, R, states D].
             gates: [B, R, G], what enters the first layer.
-            noise: [B, R, (layers - 1) N], what enters the layers after the first is
+            noise: [B, R, (layers - 1) D], what enters the layers after the first is
                 multiplied by it; None for nothing. See `noise`.
 
         Returns:
-            The new states, and the output [B, R, N] of the last layer.
+            The new states, and the output [B, R, D] of the last layer.
         """
         new, output = [], None
         noise = [None] * self.layers if noise is None else self._cut(noise)
@@ -340,7 +353,7 @@ class Stack(nn.Module):
         return [None, *jnp.split(noise, self.layers - 1, axis=-1)]
 
     def noise(self, steps: int, batch: int) -> jax.Array | None:
-        """Draws [T, B, 1, (layers - 1) N] of dropout, from the stream "dropout"."""
+        """Draws [T, B, 1, (layers - 1) D] of dropout, from the stream "dropout"."""
         if not self.dropout or self.layers == 1:
             return None
         ones = jnp.ones((steps, batch, 1, (self.layers - 1) * self.features))
@@ -368,7 +381,7 @@ class Recurrence(nn.Module):
 
     Attributes:
         cell: a key of `CELLS`.
-        features: N.
+        features: D.
         backward: from the last token to the first.
     """
 
@@ -386,7 +399,7 @@ class Recurrence(nn.Module):
             mask: [B, S] bool, False at padding.
 
         Returns:
-            Outputs [B, S, N], and what is carried out of the last token, [B, states N].
+            Outputs [B, S, D], and what is carried out of the last token, [B, states D].
         """
         cell = CELLS[self.cell]
         gates = Gates(self.cell, self.features, self.inits, name="input")(x)
@@ -415,7 +428,7 @@ class Encoder(nn.Module):
 
     Attributes:
         cell: a key of `CELLS`.
-        features: N of each layer and direction.
+        features: D of each layer and direction.
         layers: how many.
         bidirectional: whether a layer reads in both directions and passes on both
             outputs side by side.
@@ -440,13 +453,13 @@ class Encoder(nn.Module):
         """Annotates sources.
 
         Args:
-            x: [B, S, M] embedded tokens.
+            x: [B, S, C] embedded tokens.
             mask: [B, S] bool, False at padding.
             train: whether dropout is on.
 
         Returns:
             Annotations [B, S, E], and for each layer what its directions carry out of
-            their last token, [B, states N] each.
+            their last token, [B, states D] each.
         """
         if self.reverse:
             x = reverse_words(x, mask)
@@ -489,7 +502,7 @@ class SourceAttention(nn.Module):
     Attributes:
         score: a key of `attention.scores.SCORES`.
         alignment: a key of `attention.alignments.ALIGNMENTS`.
-        width: N of the query.
+        width: D of the query.
         score_hidden: A of the additive score and of the predicted position.
         max_length: L of the location score.
         window: D of the local alignments.
@@ -528,7 +541,7 @@ class SourceAttention(nn.Module):
             )
 
     def parameters(self, annotations: int) -> dict[str, Any]:
-        """Returns what `look` needs, for annotations of this width."""
+        """Returns what `look` needs, a pytree, for annotations of this width E."""
         if SCORES[self.score].same_width:
             annotations = self.width
         return {
@@ -540,7 +553,7 @@ class SourceAttention(nn.Module):
         """Returns the keys [B, S, F] of annotations [B, S, E]: once a source.
 
         A score that compares vectors of one width gets annotations of another (of both
-        directions) through a matrix W [E, N] first.
+        directions) through a matrix W [E, D] first.
         """
         score = SCORES[self.score]
         if score.same_width and annotations.shape[-1] != self.width:
@@ -550,7 +563,19 @@ class SourceAttention(nn.Module):
 
     @nn.nowrap
     def look(self, parameters, keys, mask, query, time, rng):
-        """Aligns queries [B, R, N] at step `time` with keys; see `Alignment.weigh`."""
+        """Aligns queries with keys, by nothing but its arguments and fields.
+
+        Args:
+            parameters: from `parameters`.
+            keys: [B, S, F] from `project`.
+            mask: [B, S] bool, False at padding.
+            query: [B, R, D].
+            time: int scalar, the step.
+            rng: see `Alignment.weigh`.
+
+        Returns:
+            `Aligned`, of weights [B, R, S].
+        """
         scores = SCORES[self.score].compare(query, keys, **parameters["score"])
         return self.align.weigh(
             parameters["align"],
@@ -570,8 +595,8 @@ class Carry(NamedTuple):
     """State of a recurrent decoder; all but `time` have the axes [B, R, ...]."""
 
     time: jax.Array  # int scalar
-    states: tuple[jax.Array, ...]  # a layer: [B, R, states N]
-    feed: jax.Array | None = None  # [B, R, N], what is fed to the next step
+    states: tuple[jax.Array, ...]  # a layer: [B, R, states D]
+    feed: jax.Array | None = None  # [B, R, D], what is fed to the next step
 
     def take(self, parents: jax.Array) -> "Carry":
         """Goes on from rows `parents` [B, R]."""
@@ -585,7 +610,7 @@ class Carry(NamedTuple):
 class Step(NamedTuple):
     """What a step leaves for the readout: [B, R, ...] each, or [B, T, ...] of all."""
 
-    state: jax.Array  # [..., N]
+    state: jax.Array  # [..., D]
     found: Aligned | None = None  # None without attention
 
 
@@ -599,17 +624,17 @@ class RecurrentTranslator(nn.Module):
     and of its decoder, with `memory` what `encode` returned:
 
     *   `start(memory, rows, length) -> Carry`;
-    *   `inputs(embedded [B, T, M], memory) -> [B, T, G]`, what the last token adds;
+    *   `inputs(embedded [B, T, C], memory) -> [B, T, G]`, what the last token adds;
     *   `weights(memory)` and `shared(memory)`, see `scan`;
     *   `advance(product, shared, carry, (gates [B, R, G], noise, rng)) -> (carry,
-        Step)`, a pure function marked `nn.nowrap`; noise is that of `stack`, rng what
-        an alignment draws with, and each may be None;
+        Step)`, a pure function marked `nn.nowrap`; noise is the dropout mask of
+        `stack`, rng what an alignment draws with, and each may be None;
     *   `readout(embedded, step, memory, *, train) -> logits [B, T, W]`.
 
     Attributes:
         vocab_size: W, of the joint vocabulary.
-        embedding: M.
-        hidden: N, of each direction of the encoder and of the decoder.
+        embedding: C.
+        hidden: D, of each direction of the encoder and of the decoder.
         dropout: of what enters a layer or the readout, never from step to step
             (Zaremba et al. 2014).
         init_scheme: "standard" (Glorot, orthogonal, forget gates open), or "paper".
@@ -633,22 +658,8 @@ class RecurrentTranslator(nn.Module):
 
     def setup(self):
         """Checks the fields and creates what all translators have."""
-        for name, accepted in {
-            "init_scheme": ("standard", "paper"),
-            **self.choices,
-        }.items():
-            if getattr(self, name) not in accepted:
-                raise ValueError(
-                    f"{name} is {getattr(self, name)!r}: must be one of "
-                    f"{', '.join(accepted)}"
-                )
-        for name in self.positive:
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}: must be at least 1")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(
-                f"dropout is {self.dropout}: must be at least 0 and below 1"
-            )
+        choices = {"init_scheme": ("standard", "paper"), **self.choices}
+        check_fields(self, choices, self.positive)
         self.inits = self.paper_init if self.init_scheme == "paper" else STANDARD
         names = ("source_embedding", "target_embedding")
         names = ("embedding_table",) if self.share_embeddings else names
@@ -700,8 +711,8 @@ class RecurrentTranslator(nn.Module):
             memory: from `encode`; shared by the R hypotheses of a source.
 
         Returns:
-            The next carry, logits [B, R, W] float32, and the attention, of which the
-            context is the state [B, R, N]; weights [B, R, S], None without attention.
+            The next carry, logits [B, R, W] float32, and what it read: context
+            [B, R, E] and weights [B, R, S]; None without attention.
         """
         embedded = self._embed(token, train=False)
         weights = self.weights(memory)
@@ -712,8 +723,10 @@ class RecurrentTranslator(nn.Module):
             (self.inputs(embedded, memory), None, None),
         )
         logits = self.readout(embedded, step, memory, train=False)
-        found = None if step.found is None else step.found.weights
-        return carry, logits, Attention(step.state, found)
+        if step.found is None:
+            return carry, logits, None
+        weights = step.found.weights
+        return carry, logits, Attention(weights @ memory.annotations, weights)
 
     def _embed(self, ids, *, train, source=False):
         table = self.tables[0 if source else -1]

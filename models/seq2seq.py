@@ -5,8 +5,11 @@ starts from the encoder's last states. Cho et al. (2014): gated units, a summary
 tanh(V h) that sets the decoder's first state and enters every step and a maxout
 readout. Between them, the four ways of feeding an encoding to a decoder.
 
-What differs from the papers: dropout, by field; the two pieces of a maxout unit are
-half the layer apart instead of side by side.
+What differs from the papers: dropout, by field, its rate rounded to a multiple of
+1/256; the two pieces of a maxout unit are half the layer apart instead of side by side.
+The gated unit is the one of `models.recurrent` in encoder and decoder: z and 1 - z have
+changed places against Cho et al., and the reset gate acts on the state before U, and
+not on what the summary adds.
 
 Axes: see `models.recurrent`; l maxout units.
 """
@@ -17,10 +20,9 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from models.layers import Dense, logits
+from models.layers import PAD, Dense, logits
 from models.recurrent import (
     CELLS,
-    PAD,
     Carry,
     Encoder,
     Gates,
@@ -38,9 +40,9 @@ FEEDS = ("every_step", "first_step", "initial_state", "feed_forward")
 class Memory(NamedTuple):
     """The fixed vector, and what is made of it once for all steps."""
 
-    vector: jax.Array  # [B, layers states N], or [B, N] as a summary
+    vector: jax.Array  # [B, layers states D], or [B, D] as a summary
     fed: jax.Array | None  # [B, 1, G], what it adds to the gates
-    start: tuple[jax.Array, ...]  # a layer: [B, states N]
+    start: tuple[jax.Array, ...]  # a layer: [B, states D]
 
 
 class Seq2Seq(RecurrentTranslator):
@@ -128,15 +130,15 @@ class Seq2Seq(RecurrentTranslator):
         return self._start(memory.start, rows)
 
     def inputs(self, embedded, memory):
-        """What the last word adds to the gates of the first layer."""
+        """What the last word adds to the gates: [B, T, C] to [B, T, G]."""
         return self.gates(embedded)
 
     def weights(self, memory):
-        """What a step multiplies by."""
+        """What a step multiplies by, by name; see `scan`."""
         return self.stack.weights()
 
     def shared(self, memory):
-        """What a step reads besides."""
+        """What a step reads besides, a pytree."""
         return memory.fed, self.stack.biases()
 
     @nn.nowrap

@@ -25,15 +25,18 @@ from attention.masks import causal_mask, padding_mask, segment_mask
 from attention.positions import learned_positions, sinusoids
 from attention.scores import SCORES
 from models.layers import (
+    BOS,
+    EOS,
+    PAD,
     Cache,
     Dense,
     Dropout,
     LayerNorm,
     MultiHeadAttention,
+    check_fields,
     logits,
 )
 
-PAD, BOS, EOS = 0, 1, 2
 # What a field that names something takes.
 CHOICES = {
     "norm": ("post", "pre"),
@@ -216,22 +219,11 @@ class Transformer(nn.Module):
     packs: ClassVar[bool] = True
 
     def setup(self):
-        for name, accepted in CHOICES.items():
-            if getattr(self, name) not in accepted:
-                raise ValueError(
-                    f"{name} is {getattr(self, name)!r}: must be one of "
-                    f"{', '.join(accepted)}"
-                )
-        for name in ("d_model", "heads", "encoder_layers", "decoder_layers", "d_ff"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}: must be at least 1")
+        sizes = ("d_model", "heads", "encoder_layers", "decoder_layers", "d_ff")
+        check_fields(self, CHOICES, sizes)
         if self.d_model % self.heads:
             raise ValueError(
                 f"heads is {self.heads}: must divide d_model, which is {self.d_model}"
-            )
-        if not 0 <= self.dropout < 1:
-            raise ValueError(
-                f"dropout is {self.dropout}: must be at least 0 and below 1"
             )
         init = nn.initializers.normal(self.d_model**-0.5)
         names = ("embedding",)
@@ -289,7 +281,8 @@ class Transformer(nn.Module):
 
         Args:
             batch: `source` [B, S] and `target` [B, T] int32.
-            train: whether dropout is on (stream "dropout").
+            train: whether dropout is on (stream "dropout"). A hard alignment draws
+                where there is a stream "alignment".
 
         Returns:
             [B, T, W] float32 logits; position t predicts `target[:, t]`.

@@ -60,10 +60,20 @@ _SCORES = ("dot", "general", "concat", "location")
 _ALIGNMENTS = {"global": "global", "local_m": "local-m", "local_p": "local-p"}
 
 
+# BLEU of newstest2014, English to German (Luong et al., table 4).
+_PAPER = {
+    **{("location", "global"): 18.1, ("dot", "global"): 18.6},
+    **{("general", "global"): 17.3, ("general", "local_m"): 18.6},
+    **{("dot", "local_p"): 18.0, ("general", "local_p"): 19.0},
+}
+
+
 def _luong(score: str, alignment: str, title: str) -> Run:
     fields = (f"model.score={score}", f"model.alignment={alignment}")
     name, label = f"short_luong_{score}_{alignment}", f"Luong, {score}, {title}"
-    return Run(name, "luong_nmt:short", "", fields, _SEEDS, label)
+    paper = _PAPER.get((score, alignment))
+    paper = f"{paper:.1f} (WMT14)" if paper else ""
+    return Run(name, "luong_nmt:short", paper, fields, _SEEDS, label)
 
 
 def _short(name: str, config: str, label: str, *overrides: str) -> Run:
@@ -108,8 +118,14 @@ TABLES = {
         columns={"steps/s": "steps_per_second"},
         curves=False,
         runs=(
-            Run("reversal_seq2seq", "seq2seq_nmt:reversal", "59.1 (a re-making)"),
-            Run("reversal_bahdanau", "bahdanau_nmt:reversal", "100 (a re-making)"),
+            Run(
+                "reversal_seq2seq", "seq2seq_nmt:reversal", "59.1 (a re-implementation)"
+            ),
+            Run(
+                "reversal_bahdanau",
+                "bahdanau_nmt:reversal",
+                "100 (a re-implementation)",
+            ),
         ),
     ),
 }

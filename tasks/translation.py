@@ -7,10 +7,15 @@ Works with any model of this protocol (`models.transformer.Transformer` shows it
 whether it `packs`, takes several sentences a row. A model that sows attention weights
 [B, H, Q, K] into the collection "attention", under names with `encoder`,
 `self_attention` or `cross_attention` in them, gets its figures drawn, with the
-`position` [B, H, Q] beside the weights, where there is one, as a line. What a hard
-alignment draws is learned by REINFORCE from `log_probability` and `entropy` [B, ..., T]
-in the collection "reinforce": the reward of a choice is the log-likelihood of all
-tokens from its own on, against a moving mean (Xu et al. 2015, section 4.1).
+`position` [B, H, Q] beside the weights, where there is one, as a line.
+
+What a hard alignment draws is learned by REINFORCE (Xu et al. 2015, section 4.1) from
+`log_probability` and `entropy` [B, ..., T] in the collection "reinforce". What differs
+from that paper: the reward of a choice is the log-likelihood of its own token and of
+those after it, rather than of the whole sentence, and the baseline, a moving mean that
+starts at 0, is of a token; `config.loss.reward` and `config.loss.entropy` weigh the two
+terms, and the soft weights never take the place of the draw. Perplexity and
+translations are those of the most probable choices.
 
 What is reported: perplexity is exp of the negative log-likelihood a target token, EOS
 included and without label smoothing; BLEU and chrF are sacreBLEU's, on the detokenised
@@ -170,6 +175,11 @@ class Translation(Task):
             raise UserError(
                 f"config.loss.smoothing is {config.loss.smoothing}: must be in [0, 1)"
             )
+        for name in ("reward", "entropy"):
+            if config.loss[name] < 0:
+                raise UserError(
+                    f"config.loss.{name} is {config.loss[name]}: must be at least 0"
+                )
         if "max_length" in config.model and data.max_length > config.model.max_length:
             raise UserError(
                 f"config.data.max_length is {data.max_length}: the model takes "
@@ -263,7 +273,10 @@ class Translation(Task):
     def train_step(
         self, state: TrainState, batch: dict[str, jax.Array], rng: jax.Array
     ) -> tuple[TrainState, Metrics]:
-        """One step of Adam on the label-smoothed cross-entropy a target token."""
+        """One step of Adam on the label-smoothed cross-entropy a target token.
+
+        With a hard alignment also on REINFORCE's estimate and the entropy, per token.
+        """
         grads, metrics = gradients(
             functools.partial(self._loss, baseline=state.baseline),
             *(state.params, batch, rng, self.config.optimizer.accumulate),

@@ -97,6 +97,14 @@ def test_scan_has_the_values_and_the_gradients_of_a_plain_scan(x64, draw, vmappe
     jax.tree.map(functools.partial(np.testing.assert_allclose, atol=1e-12), ours, plain)
 
 
+def test_a_step_that_multiplies_twice_by_a_weight_is_refused(draw):
+    def step(product, shared, carry, x):
+        return product(product(carry, "w"), "w"), None
+
+    with pytest.raises(ValueError, match="a step multiplies twice by 'w'"):
+        scan(step, {"w": draw(STATE, STATE)}, None, draw(BATCH, 1, STATE), jnp.ones(2))
+
+
 @pytest.mark.parametrize("backward", [False, True])
 @pytest.mark.parametrize("cell", ["gru", "lstm"])
 def test_a_layer_equals_a_loop_of_the_printed_equations(x64, draw, cell, backward):
@@ -193,6 +201,20 @@ def test_a_reversed_encoder_reads_reversed_words_and_returns_them_in_order(draw)
     )
     np.testing.assert_array_equal(reverse_words(turned, MASK), plain)
     np.testing.assert_array_equal(carried[0][0], expected[0][0])
+
+
+def test_an_encoder_does_not_drop_out_what_enters_its_first_layer(draw):
+    # The translator did that to the embeddings. A rate without a stream would fail.
+    x = draw(BATCH, SOURCE, WIDTH)
+    plain = encoder("gru")
+    variables = filled(plain, x, MASK, train=False)
+    dropping = plain.clone(dropout=0.5)
+    for a, b in zip(
+        jax.tree.leaves(dropping.apply(variables, x, MASK, train=True)),
+        jax.tree.leaves(plain.apply(variables, x, MASK, train=False)),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(a, b)
 
 
 @pytest.mark.parametrize("kept", [1.0, 0.0])

@@ -227,6 +227,13 @@ def test_cached_steps_along_beams_equal_the_full_pass(rows, norm, positions):
     np.testing.assert_allclose(logits, full_pass(*case, history), atol=2e-5)
 
 
+@pytest.mark.parametrize("alignment", ["local_m", "local_p", "hard"])
+def test_cached_steps_equal_the_full_pass_with_any_cross_alignment(alignment):
+    case = build(cross_alignment=alignment, window=1)
+    logits, history = decode(*case, 3)
+    np.testing.assert_allclose(logits, full_pass(*case, history), atol=2e-5)
+
+
 @pytest.mark.parametrize("score", sorted(SCORES))
 def test_every_score_works_in_all_three_attentions_and_in_the_cache(score):
     case = build(encoder_score=score, decoder_score=score, cross_score=score)

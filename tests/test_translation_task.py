@@ -2,6 +2,7 @@
 
 import functools
 import math
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +20,7 @@ from errors import UserError
 from tasks import translation
 from tasks.translation import Translation
 from training import plots
+from training.state import gradients
 
 
 def make(workdir, **fields):
@@ -201,6 +203,7 @@ def test_heat_maps_need_a_label_for_each_row_and_column(tmp_path):
     ("field", "value", "message"),
     [
         ("loss__smoothing", 1.0, "config.loss.smoothing is 1.0"),
+        ("loss__reward", -0.1, "config.loss.reward is -0.1: must be at least 0"),
         ("data__max_length", 10**6, "config.data.max_length is 1000000: the model"),
         ("evaluation__rows", 0, "config.evaluation.rows is 0: must be at least 1"),
         ("evaluation__beam", 0, "config.evaluation.beam is 0: must be at least 1"),
@@ -315,6 +318,41 @@ def test_the_baseline_of_a_hard_alignment_follows_the_mean_reward():
     assert after.baseline == pytest.approx(update_baseline(0.0, reward), rel=1e-5)
     soft = Translation(luong_nmt.get_config("smoke"))
     assert soft.init_state(jax.random.key(0)).baseline is None
+
+
+def test_micro_batches_change_neither_gradient_nor_baseline_of_argmax_choices():
+    task, batch = hard_task()
+    batch = {name: jnp.concatenate([x, x[:1]]) for name, x in batch.items()}
+    state = task.init_state(jax.random.key(0))
+    # Nothing is drawn: rows do not depend on how the batch was cut.
+    task.model = SimpleNamespace(apply=without_draws(task.model.apply))
+    whole, *parts = (
+        jax.jit(
+            lambda params, parts=parts: gradients(
+                functools.partial(task._loss, baseline=state.baseline),
+                *(params, batch, jax.random.key(1), parts),
+            )
+        )(state.params)
+        for parts in (1, 2, 4)
+    )
+    for found in parts:
+        for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(whole), strict=True):
+            np.testing.assert_allclose(a, b, atol=1e-5, rtol=1e-4)  # order of sums
+
+
+def without_draws(apply):
+    """`apply` that gives what a draw would leave, for the most probable choices."""
+
+    def applied(variables, batch, **options):
+        options["rngs"].pop("alignment")
+        logits, _ = apply(variables, batch, **options)
+        zeros = logits[:, None, :, 0] * 0.1
+        return logits, {
+            "reinforce": {"x": {"log_probability": (zeros,)}}
+            | {"y": {"entropy": (zeros,)}}
+        }
+
+    return applied
 
 
 def test_a_model_without_attention_has_no_figures_to_draw(tmp_path):

@@ -104,7 +104,7 @@ class Layout:
             if len(leaf) % devices:
                 raise UserError(
                     f"a batch of {len(leaf)} rows does not divide over {devices} "
-                    f"devices: make config.data.rows_multiple a multiple of {devices}, "
+                    f"devices: make it a multiple of them (config.data.rows_multiple), "
                     "or take fewer devices"
                 )
         if self.pmap:
