@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from translators import LOOPS, affine, quick_jit
+from translators import LOOPS, affine, normal_like, quick_jit
 
 from models.recurrent import (
     CELLS,
@@ -26,15 +26,11 @@ MASK = jnp.arange(SOURCE) < jnp.asarray(LENGTHS)[:, None]
 
 
 def filled(module, *args, **kwargs):
-    """The module with normal parameters, of the dtype of its first argument."""
-    rng = np.random.default_rng(1)
+    """Normal parameters for a module, of the dtype of its first argument."""
     shapes = jax.eval_shape(
         lambda: module.init(jax.random.key(0), *args, **kwargs)["params"]
     )
-    params = jax.tree.map(
-        lambda x: jnp.asarray(0.5 * rng.standard_normal(x.shape), args[0].dtype), shapes
-    )
-    return {"params": params}
+    return {"params": normal_like(shapes, args[0].dtype)}
 
 
 def encoder(cell, layers=1, bidirectional=False, reverse=False):

@@ -1,15 +1,28 @@
+import functools
 import itertools
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from translators import (
+    BATCH,
+    SOURCE,
+    TARGET,
+    WORDS,
+    check_no_later_token_changes_earlier_logits,
+    check_padding_changes_nothing,
+    check_steps_equal_the_full_pass,
+    encode,
+    forward,
+    quick_jit,
+    sentences,
+)
 
 from attention.scores import SCORES
 from configs import transformer_nmt
 from models.transformer import Transformer
 
-BATCH, SOURCE, TARGET, WORDS = 3, 7, 5, 23
 SMALL = dict(
     vocab_size=WORDS,
     d_model=12,
@@ -34,21 +47,19 @@ SMALL = dict(
 )
 
 
+@functools.partial(quick_jit, static_argnums=0)
+def moved(model):
+    """The parameters that a model starts with, moved off zero."""
+    return jax.tree.map(
+        lambda x: x + 0.1 * jax.random.normal(jax.random.key(1), x.shape),
+        model.init(jax.random.key(0), sentences(), train=False)["params"],
+    )
+
+
 def build(**changes):
     """A small model, its variables moved off zero, and a batch with padding."""
     model = Transformer(**SMALL | changes)
-    rng = np.random.default_rng(0)
-    source = rng.integers(4, WORDS, (BATCH, SOURCE))
-    target = rng.integers(4, WORDS, (BATCH, TARGET))
-    source[1, 4:] = 0
-    target[2, 3:] = 0
-    batch = {"source": jnp.asarray(source), "target": jnp.asarray(target)}
-    variables = model.init(jax.random.key(0), batch, train=False)
-    params = jax.tree.map(
-        lambda x: x + 0.1 * jax.random.normal(jax.random.key(1), x.shape),
-        variables["params"],
-    )
-    return model, {"params": params}, batch
+    return model, {"params": moved(model)}, sentences()
 
 
 def parameter_count(**changes):
@@ -115,27 +126,12 @@ def test_relative_tables_have_the_size_of_shaw():
 
 
 def test_a_later_target_token_changes_no_earlier_logits():
-    model, variables, batch = build()
-    logits = model.apply(variables, batch, train=False)
-    for t in range(TARGET):
-        changed = dict(batch, target=batch["target"].at[:, t].set(9))
-        other = model.apply(variables, changed, train=False)
-        # Token t is an input from step t + 1 on.
-        np.testing.assert_array_equal(other[:2, : t + 1], logits[:2, : t + 1])
-        if t + 1 < TARGET:
-            assert np.abs(other[:2, t + 1] - logits[:2, t + 1]).max() > 1e-3
+    check_no_later_token_changes_earlier_logits(*build())
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned", "relative"])
 def test_padding_changes_nothing(positions):
-    model, variables, batch = build(positions=positions)
-    logits = model.apply(variables, batch, train=False)
-    padded = {name: jnp.pad(x, ((0, 2), (0, 3))) for name, x in batch.items()}
-    other = model.apply(variables, padded, train=False)
-    assert np.isfinite(other).all()
-    real = batch["target"] != 0
-    other = other[:BATCH, :TARGET]
-    np.testing.assert_allclose(other[real], logits[real], atol=1e-5)
+    check_padding_changes_nothing(*build(positions=positions))
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned", "relative"])
@@ -146,7 +142,7 @@ def test_sentences_packed_into_a_row_do_not_see_each_other(positions):
     def logits(source, target, pad=0):
         batch = {"source": source + [0] * pad, "target": target + [0] * pad}
         batch = {name: jnp.asarray([row]) for name, row in batch.items()}
-        return model.apply(variables, batch, train=False)[0]
+        return forward(model, variables, batch)[0]
 
     alone = np.concatenate([logits(source, target) for source, target in pairs])
     sources, targets = (
@@ -164,9 +160,10 @@ def test_rows_of_padding_have_finite_gradients_of_zero():
         logits = model.apply(variables, batch, train=False)
         return jnp.sum(weights[..., None] * jax.nn.log_softmax(logits))
 
-    alone = jax.grad(loss)(variables, batch, weights)
+    gradient = quick_jit(jax.grad(loss))
+    alone = gradient(variables, batch, weights)
     filled = {name: jnp.pad(x, ((0, 2), (0, 0))) for name, x in batch.items()}
-    with_filler = jax.grad(loss)(variables, filled, jnp.pad(weights, ((0, 2), (0, 0))))
+    with_filler = gradient(variables, filled, jnp.pad(weights, ((0, 2), (0, 0))))
     for a, b in zip(jax.tree.leaves(alone), jax.tree.leaves(with_filler), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-4, rtol=1e-4)  # sums in other order
 
@@ -177,7 +174,7 @@ def test_the_encoder_without_positions_is_permutation_equivariant():
     order = np.random.default_rng(1).permutation(SOURCE)
 
     def keys(source):
-        return model.apply(variables, source, method="encode").keys[0]
+        return encode(model, variables, source).keys[0]
 
     source = batch["source"][:1]
     np.testing.assert_allclose(
@@ -188,63 +185,29 @@ def test_the_encoder_without_positions_is_permutation_equivariant():
     assert np.abs(moved).max() > 1e-2
 
 
-def decode(model, variables, batch, rows, parents=None):
-    """Steps of `rows` hypotheses through the cache: [B, R, T, W] and tokens."""
-    memory = model.apply(variables, batch["source"], method="encode")
-    carry = model.apply(variables, memory, rows, TARGET + 2, method="start")
-    rng = np.random.default_rng(2)
-    history = np.zeros((BATCH, rows, 0), np.int32)
-    token = np.full((BATCH, rows), 1)
-    step = jax.jit(lambda *args: model.apply(variables, *args, method="step"))
-    logits = np.zeros((BATCH, rows, 0, WORDS))
-    for _ in range(TARGET):
-        carry, out, attention = step(carry, jnp.asarray(token), memory)
-        assert attention.weights.shape == (BATCH, rows, SOURCE)
-        logits = np.concatenate([logits, out[:, :, None]], axis=2)
-        parent = rng.integers(0, rows, (BATCH, rows))
-        token = rng.integers(4, WORDS, (BATCH, rows))
-        carry = carry.take(jnp.asarray(parent))
-        history = np.take_along_axis(history, parent[..., None], axis=1)
-        logits = np.take_along_axis(logits, parent[..., None, None], axis=1)
-        history = np.concatenate([history, token[..., None]], axis=2)
-    return logits, history
-
-
-def full_pass(model, variables, batch, history):
-    rows = [
-        model.apply(variables, dict(batch, target=jnp.asarray(h)), train=False)
-        for h in np.moveaxis(history, 1, 0)
-    ]
-    return np.stack(rows, axis=1)
-
-
 @pytest.mark.parametrize("rows", [1, 3])
 @pytest.mark.parametrize("norm", ["post", "pre"])
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned", "relative"])
 def test_cached_steps_along_beams_equal_the_full_pass(rows, norm, positions):
-    case = build(norm=norm, positions=positions)
-    logits, history = decode(*case, rows)
-    np.testing.assert_allclose(logits, full_pass(*case, history), atol=2e-5)
+    check_steps_equal_the_full_pass(*build(norm=norm, positions=positions), rows)
 
 
 @pytest.mark.parametrize("alignment", ["local_m", "local_p", "hard"])
 def test_cached_steps_equal_the_full_pass_with_any_cross_alignment(alignment):
     case = build(cross_alignment=alignment, window=1)
-    logits, history = decode(*case, 3)
-    np.testing.assert_allclose(logits, full_pass(*case, history), atol=2e-5)
+    check_steps_equal_the_full_pass(*case, 3)
 
 
 @pytest.mark.parametrize("score", sorted(SCORES))
 def test_every_score_works_in_all_three_attentions_and_in_the_cache(score):
     case = build(encoder_score=score, decoder_score=score, cross_score=score)
-    logits, history = decode(*case, 3)
-    np.testing.assert_allclose(logits, full_pass(*case, history), atol=2e-5)
+    check_steps_equal_the_full_pass(*case, 3)
     model, variables, batch = case
 
     def loss(variables):
         return jnp.sum(jax.nn.log_softmax(model.apply(variables, batch, train=False)))
 
-    gradients = jax.grad(loss)(variables)
+    gradients = quick_jit(jax.grad(loss))(variables)
     for path, leaf in jax.tree_util.tree_leaves_with_path(gradients):
         assert np.isfinite(leaf).all(), path
         if "scores" in jax.tree_util.keystr(path):
@@ -280,9 +243,9 @@ def test_sharing_ties_the_three_matrices():
 def test_bfloat16_keeps_float32_parameters_and_logits():
     model, variables, batch = build(dtype="bfloat16")
     assert all(x.dtype == jnp.float32 for x in jax.tree.leaves(variables))
-    logits = model.apply(variables, batch, train=False)
+    logits = forward(model, variables, batch)
     assert logits.dtype == jnp.float32
-    exact = Transformer(**SMALL).apply(variables, batch, train=False)
+    exact = forward(Transformer(**SMALL), variables, batch)
     # Eight bits of mantissa.
     np.testing.assert_allclose(logits, exact, atol=0.1 * np.abs(exact).max())
 
@@ -290,6 +253,7 @@ def test_bfloat16_keeps_float32_parameters_and_logits():
 def test_dropout_needs_its_stream_and_changes_with_it():
     model, variables, batch = build(dropout=0.3)
 
+    @quick_jit
     def logits(seed):
         rngs = {"dropout": jax.random.key(seed)}
         return model.apply(variables, batch, train=True, rngs=rngs)

@@ -11,13 +11,10 @@ import pytest
 BATCH, SOURCE, TARGET, WORDS = 3, 7, 5, 23
 
 # Most of the time of these tests is compilation, which this cuts to a sixth.
-quick_jit = functools.partial(
-    jax.jit,
-    compiler_options={
-        "xla_backend_optimization_level": 0,
-        "xla_cpu_use_fusion_emitters": False,
-    },
-)
+OPTIONS = {"xla_backend_optimization_level": 0}
+if jax.__version_info__ < (0, 12):  # later ones do not know it
+    OPTIONS["xla_cpu_use_fusion_emitters"] = False
+quick_jit = functools.partial(jax.jit, compiler_options=OPTIONS)
 
 
 def sentences():
@@ -36,20 +33,22 @@ def shapes_of(model):
     )
 
 
+def normal_like(shapes, dtype=None):
+    """Normal values of deviation 0.5, large enough for all parts to show."""
+    rng = np.random.default_rng(1)
+    return jax.tree.map(
+        lambda x: jnp.asarray(0.5 * rng.standard_normal(x.shape), dtype or x.dtype),
+        shapes,
+    )
+
+
 def parameter_count(model):
     return sum(x.size for x in jax.tree.leaves(shapes_of(model)))
 
 
 @functools.cache
 def variables_of(model):
-    """Normal values of deviation 0.5, large enough for all parts to show."""
-    rng = np.random.default_rng(1)
-    return {
-        "params": jax.tree.map(
-            lambda x: jnp.asarray(0.5 * rng.standard_normal(x.shape), x.dtype),
-            shapes_of(model),
-        )
-    }
+    return {"params": normal_like(shapes_of(model))}
 
 
 def translator(family, *changes):
