@@ -146,7 +146,8 @@ def collect(run: Run, seed: int, workdir: Path) -> dict[str, Any]:
     devices = environment["devices"]
     device = f"{len(devices)} x {devices[0]}"
     if environment["backend"] == "cpu":
-        device = f"CPU, {environment['cpus']} cores"
+        cores = environment["cpus"]
+        device = f"CPU, {cores} core{'s' * (cores > 1)}"
     metrics = {k: v for k, v in scores.items() if isinstance(v, int | float)}
     rates = [row["steps_per_second"] for row in rows if "steps_per_second" in row]
     where_known = {
