@@ -1,4 +1,3 @@
-import functools
 import itertools
 
 import jax
@@ -16,7 +15,7 @@ from translators import (
     encode,
     forward,
     quick_jit,
-    sentences,
+    translator,
 )
 
 from attention.scores import SCORES
@@ -47,19 +46,8 @@ SMALL = dict(
 )
 
 
-@functools.partial(quick_jit, static_argnums=0)
-def moved(model):
-    """The parameters that a model starts with, moved off zero."""
-    return jax.tree.map(
-        lambda x: x + 0.1 * jax.random.normal(jax.random.key(1), x.shape),
-        model.init(jax.random.key(0), sentences(), train=False)["params"],
-    )
-
-
 def build(**changes):
-    """A small model, its variables moved off zero, and a batch with padding."""
-    model = Transformer(**SMALL | changes)
-    return model, {"params": moved(model)}, sentences()
+    return translator(Transformer, SMALL, changes)
 
 
 def parameter_count(**changes):
@@ -216,8 +204,9 @@ def test_every_score_works_in_all_three_attentions_and_in_the_cache(score):
 
 def test_every_attention_sows_weights_that_sum_to_one():
     model, variables, batch = build()
-    _, sown = model.apply(variables, batch, train=False, mutable=["attention"])
-    sown = sown["attention"]
+    sown = quick_jit(
+        lambda: model.apply(variables, batch, train=False, mutable=["attention"])[1]
+    )()["attention"]
     sides = itertools.chain(
         ((f"encoder_{i}", "self_attention", SOURCE, SOURCE) for i in range(2)),
         ((f"decoder_{i}", "self_attention", TARGET, TARGET) for i in range(3)),

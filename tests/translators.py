@@ -34,12 +34,14 @@ def shapes_of(model):
 
 
 def normal_like(shapes, dtype=None):
-    """Normal values of deviation 0.5, large enough for all parts to show."""
+    """Normal values, around 1 for the scale of a norm, so wide that all parts show."""
     rng = np.random.default_rng(1)
-    return jax.tree.map(
-        lambda x: jnp.asarray(0.5 * rng.standard_normal(x.shape), dtype or x.dtype),
-        shapes,
-    )
+
+    def draw(path, x):
+        values = 0.5 * rng.standard_normal(x.shape)
+        return jnp.asarray(values + (path[-1].key == "scale"), dtype or x.dtype)
+
+    return jax.tree_util.tree_map_with_path(draw, shapes)
 
 
 def parameter_count(model):
