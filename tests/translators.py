@@ -10,7 +10,7 @@ import pytest
 
 BATCH, SOURCE, TARGET, WORDS = 3, 7, 5, 23
 
-# Most of the time of these tests is compilation, which this cuts to a sixth.
+# Most of the time of these tests is compilation, which this cuts to less than half.
 OPTIONS = {"xla_backend_optimization_level": 0}
 if jax.__version_info__ < (0, 12):  # later ones do not know it
     OPTIONS["xla_cpu_use_fusion_emitters"] = False
