@@ -34,8 +34,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from attention.core import _check_mask, masked_softmax
-from attention.masks import _distances, window_mask
+from attention.core import masked_scores, masked_softmax
+from attention.masks import distances, window_mask
 
 Alignment = Callable[..., jax.Array]
 
@@ -154,7 +154,7 @@ def local_p_alignment(
         raise ValueError(f"window must be at least 1 (sigma is half of it): {window}")
     weights = _window_softmax(scores, position, window, mask)
     sigma = window / 2
-    gaussian = jnp.exp(-((_distances(position, scores.shape[-1]) / sigma) ** 2) / 2)
+    gaussian = jnp.exp(-((distances(position, scores.shape[-1]) / sigma) ** 2) / 2)
     return (weights * gaussian).astype(scores.dtype)
 
 
@@ -183,7 +183,7 @@ def hard_alignment(
         TypeError: if `mask` is not bool or `scores` not floating.
         ValueError: if `mask` does not broadcast against `scores`.
     """
-    wide = jax.lax.stop_gradient(_masked_scores(scores, mask))
+    wide = jax.lax.stop_gradient(masked_scores(scores, mask))
     return _highest(_perturbed(wide, rng)).astype(scores.dtype)
 
 
@@ -220,7 +220,7 @@ def gumbel_alignment(
     traced = isinstance(temperature, jax.core.Tracer)
     if not traced and not np.all(np.asarray(temperature) > 0):
         raise ValueError(f"temperature must be positive, got {temperature}")
-    noisy = _perturbed(_masked_scores(scores, mask), rng)
+    noisy = _perturbed(masked_scores(scores, mask), rng)
     # Scores of -inf are replaced, and masked instead: they have no slope with regard
     # to the temperature.
     allowed = noisy != -jnp.inf
@@ -251,7 +251,7 @@ def log_probability(
         ValueError: if `mask` does not broadcast against `scores`, or `drawn` has other
             numbers of queries or keys.
     """
-    scores = _masked_scores(scores, mask)
+    scores = masked_scores(scores, mask)
     if drawn.shape[-2:] != scores.shape[-2:]:
         raise ValueError(
             f"drawn {drawn.shape} and scores {scores.shape} "
@@ -325,23 +325,11 @@ def update_baseline(
     return decay * baseline + (1 - decay) * reward
 
 
-def _masked_scores(scores: jax.Array, mask: jax.Array | None) -> jax.Array:
-    """[..., Q, K] scores in float32 or wider, -inf where masked."""
-    dtype = scores.dtype
-    if not jnp.issubdtype(dtype, jnp.floating):
-        raise TypeError(f"scores must be floating, got {dtype}")
-    scores = scores.astype(jnp.promote_types(dtype, jnp.float32))
-    if mask is None:
-        return scores
-    _check_mask(mask, scores.shape)
-    return jnp.where(mask, scores, -jnp.inf)
-
-
 def _window_softmax(
     scores: jax.Array, position: jax.Array, window: int, mask: jax.Array | None
 ) -> jax.Array:
     """[..., Q, K] weights in float32 or wider, 0 outside of the window."""
-    scores = _masked_scores(scores, mask)
+    scores = masked_scores(scores, mask)
     _check_queries("position", jnp.shape(position), scores.shape[:-1])
     inside = window_mask(position, scores.shape[-1], window)
     return masked_softmax(scores, inside)

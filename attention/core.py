@@ -49,14 +49,31 @@ def masked_softmax(scores: jax.Array, mask: jax.Array | None = None) -> jax.Arra
         TypeError: if `mask` is not bool or `scores` not floating.
         ValueError: if `mask` does not broadcast against `scores`.
     """
+    return _softmax(masked_scores(scores, mask)).astype(scores.dtype)
+
+
+def masked_scores(scores: jax.Array, mask: jax.Array | None = None) -> jax.Array:
+    """Scores of -inf wherever a query may not attend.
+
+    Args:
+        scores: [..., Q, K] unnormalised, floating.
+        mask: bool, True = may attend; broadcasts against `scores`.
+
+    Returns:
+        [..., Q, K] in float32 or wider.
+
+    Raises:
+        TypeError: if `mask` is not bool or `scores` not floating.
+        ValueError: if `mask` does not broadcast against `scores`.
+    """
     dtype = scores.dtype
     if not jnp.issubdtype(dtype, jnp.floating):
         raise TypeError(f"scores must be floating, got {dtype}")
     scores = scores.astype(jnp.promote_types(dtype, jnp.float32))
-    if mask is not None:
-        _check_mask(mask, scores.shape)
-        scores = jnp.where(mask, scores, -jnp.inf)
-    return _softmax(scores).astype(dtype)
+    if mask is None:
+        return scores
+    _check_mask(mask, scores.shape)
+    return jnp.where(mask, scores, -jnp.inf)
 
 
 def attend(

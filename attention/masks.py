@@ -62,7 +62,7 @@ def window_mask(centre: jax.Array, keys: int, window: int) -> jax.Array:
     """
     if window < 0:
         raise ValueError(f"window must be at least 0, got {window}")
-    return jnp.abs(_distances(centre, keys)) <= window
+    return jnp.abs(distances(centre, keys)) <= window
 
 
 def segment_mask(query: jax.Array, key: jax.Array) -> jax.Array:
@@ -78,8 +78,18 @@ def segment_mask(query: jax.Array, key: jax.Array) -> jax.Array:
     return query[..., :, None] == key[..., None, :]
 
 
-def _distances(centre: jax.Array, keys: int) -> jax.Array:
-    """[..., Q, K] s - centre, in float32 or wider: bfloat16 counts up to 256 only."""
+def distances(centre: jax.Array, keys: int) -> jax.Array:
+    """How far each key lies behind a position.
+
+    Args:
+        centre: [..., Q] int or floating, in positions.
+        keys: K; key s is at position s, from 0.
+
+    Returns:
+        [..., Q, K] s - centre; of a floating `centre` in float32 or wider, for bfloat16
+        counts up to 256 only, else in int32 or wider.
+    """
     centre = jnp.asarray(centre)
-    centre = centre.astype(jnp.promote_types(centre.dtype, jnp.float32))
-    return jnp.arange(keys, dtype=centre.dtype) - centre[..., None]
+    floating = jnp.issubdtype(centre.dtype, jnp.floating)
+    wide = jnp.promote_types(centre.dtype, jnp.float32 if floating else jnp.int32)
+    return jnp.arange(keys, dtype=wide) - centre.astype(wide)[..., None]

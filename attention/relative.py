@@ -21,6 +21,7 @@ import jax
 import jax.numpy as jnp
 
 from attention.core import Attention, attend
+from attention.masks import distances
 from attention.scores import Score, scaled_dot_scores
 
 
@@ -119,10 +120,6 @@ def _check_table(table: jax.Array) -> None:
         )
 
 
-def _distances(queries: int, keys: int, offset: int | jax.Array) -> jax.Array:
-    return jnp.arange(keys) - (offset + jnp.arange(queries)[:, None])  # [Q, K]
-
-
 def _take(x: jax.Array, columns: jax.Array) -> jax.Array:
     """[..., Q, N] and columns [Q, M] -> [..., Q, M]: in row i, x[i, columns[i]]."""
     rows = jnp.arange(len(columns))[:, None]
@@ -132,7 +129,8 @@ def _take(x: jax.Array, columns: jax.Array) -> jax.Array:
 @functools.partial(jax.custom_vjp, nondiff_argnums=(1, 2))
 def _spread(x: jax.Array, k: int, keys: int, offset: int | jax.Array) -> jax.Array:
     """[..., Q, 2k+1] -> [..., Q, K]: the entry of each key's clipped distance."""
-    return _take(x, jnp.clip(_distances(x.shape[-2], keys, offset), -k, k) + k)
+    distance = distances(offset + jnp.arange(x.shape[-2]), keys)  # [Q, K]
+    return _take(x, jnp.clip(distance, -k, k) + k)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(1, 2))
@@ -140,11 +138,12 @@ def _collect(x: jax.Array, k: int, keys: int, offset: int | jax.Array) -> jax.Ar
     """[..., Q, K] -> [..., Q, 2k+1]: the sum over the keys of a clipped distance."""
     if k == 0:
         return jnp.sum(x, axis=-1, keepdims=True)
-    distance = _distances(x.shape[-2], keys, offset)
+    position = offset + jnp.arange(x.shape[-2])
+    distance = distances(position, keys)  # [Q, K]
     before = jnp.sum(jnp.where(distance <= -k, x, 0), axis=-1, keepdims=True)
     after = jnp.sum(jnp.where(distance >= k, x, 0), axis=-1, keepdims=True)
     # Between the two ends there is one key a distance, if any.
-    key = offset + jnp.arange(x.shape[-2])[:, None] + jnp.arange(1 - k, k)  # [Q, 2k-1]
+    key = position[:, None] + jnp.arange(1 - k, k)  # [Q, 2k-1]
     between = _take(x, jnp.clip(key, 0, keys - 1))
     between = jnp.where((0 <= key) & (key < keys), between, 0)
     return jnp.concatenate([before, between, after], axis=-1)

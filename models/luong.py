@@ -14,82 +14,49 @@ the annotations once a source instead of each context.
 Axes: see `models.recurrent`.
 """
 
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from attention.alignments import ALIGNMENTS
-from attention.scores import SCORES
 from models.layers import PAD, Dense, logits
 from models.recurrent import (
     CELLS,
+    AttentiveTranslator,
     Carry,
     Encoder,
-    Gates,
     Init,
-    RecurrentTranslator,
-    SourceAttention,
+    Memory,
     Stack,
     Step,
     uniform_init,
 )
 
 
-class Memory(NamedTuple):
-    """An encoded source, projected once for all steps."""
-
-    annotations: jax.Array  # [B, S, E]
-    mask: jax.Array  # [B, S] bool
-    keys: jax.Array  # [B, S, F]
-    values: jax.Array  # [B, S, D], each annotation times W_c's half for contexts
-    start: tuple[jax.Array, ...]  # a layer: [B, states D]
-
-
-class Luong(RecurrentTranslator):
+class Luong(AttentiveTranslator):
     """Encoder-decoder with attention; see the module's docstring.
 
     Attributes:
-        cell: a key of `models.recurrent.CELLS`; the paper's is "lstm".
         layers: of the encoder and of the decoder; the paper has 4.
         bidirectional: whether the encoder reads in both directions; not so there.
         reverse_source: whether it reads from the last word to the first.
         input_feeding: whether h~_t enters the next step (section 3.3).
-        score: a key of `attention.scores.SCORES`.
-        alignment: a key of `attention.alignments.ALIGNMENTS`.
-        score_hidden: A of the additive score, and of the predicted position.
-        max_length: L of the location score.
-        window: D of the local alignments.
-        temperature: of the Gumbel alignment.
 
-    The others are those of `RecurrentTranslator`.
+    The others are those of `AttentiveTranslator`; the paper's cell is "lstm".
     """
 
-    cell: str
     layers: int
     bidirectional: bool
     reverse_source: bool
     input_feeding: bool
-    score: str
-    alignment: str
-    score_hidden: int
-    max_length: int
-    window: int
-    temperature: float
 
     paper_init: ClassVar[Init] = uniform_init(0.1)  # section 4
-    choices: ClassVar = {
-        "cell": tuple(CELLS),
-        "score": tuple(SCORES),
-        "alignment": tuple(ALIGNMENTS),
-    }
-    positive: ClassVar = (
-        *("embedding", "hidden", "layers", "score_hidden", "max_length", "window"),
-    )
+    positive: ClassVar = (*AttentiveTranslator.positive, "layers")
 
-    def setup_model(self):
+    def setup(self):
         """Creates what this translator has."""
+        super().setup()
         n, inits, common = self.hidden, self.inits, (self.cell, self.hidden)
         self.encoder = Encoder(
             *(*common, self.layers, self.bidirectional, self.reverse_source),
@@ -100,15 +67,10 @@ class Luong(RecurrentTranslator):
             self.bridges = [
                 Dense(width, kernel_init=inits.kernel) for _ in range(self.layers)
             ]
-        self.gates = Gates(*common, inits)
         self.stack = Stack(*common, self.layers, self.dropout, inits)
         if self.input_feeding:
             shape = (n, CELLS[self.cell].gates * n)
             self.feed = self.param("feed", inits.kernel, shape)
-        self.cross_attention = SourceAttention(
-            *(self.score, self.alignment, n, self.score_hidden),
-            *(self.max_length, self.window, self.temperature, inits),
-        )
         self.attend_state = self.param("attend_state", inits.kernel, (n, n))
         shape = (n * (1 + self.bidirectional), n)
         self.attend_context = self.param("attend_context", inits.kernel, shape)
@@ -132,15 +94,12 @@ class Luong(RecurrentTranslator):
         return Memory(annotations, mask, keys, values, tuple(start))
 
     def start(self, memory: Memory, rows: int, length: int) -> Carry:
-        """State before the first step of `rows` hypotheses a source."""
-        feed = None
-        if self.input_feeding:
-            feed = jnp.zeros((memory.mask.shape[0], self.hidden), memory.values.dtype)
-        return self._start(memory.start, rows, feed)
-
-    def inputs(self, embedded, memory):
-        """What the last word adds to the gates: [B, T, C] to [B, T, G]."""
-        return self.gates(embedded)
+        """State before the first step of `rows` equal hypotheses a source."""
+        carry = super().start(memory, rows, length)
+        if not self.input_feeding:
+            return carry
+        shape = (len(memory.mask), rows, self.hidden)
+        return carry._replace(feed=jnp.zeros(shape, memory.values.dtype))
 
     def weights(self, memory):
         """What a step multiplies by, by name; see `scan`."""
@@ -150,22 +109,14 @@ class Luong(RecurrentTranslator):
             found["feed"] = self.feed
         return found
 
-    def shared(self, memory):
-        """What a step reads besides, a pytree."""
-        width = self.hidden * (1 + self.bidirectional)
-        parameters = self.cross_attention.parameters(width)
-        return memory.keys, memory.mask, parameters, self.stack.biases()
-
     @nn.nowrap
     def advance(self, product, shared, carry, x):
         """Section 3: h_t, then a_t from it, then h~_t = tanh(W_c [c_t; h_t])."""
-        (gates, noise, rng), (keys, mask, parameters, biases) = x, shared
+        (gates, noise, rng), (source, biases) = x, shared
         if self.input_feeding:
             gates = gates + product(carry.feed, "feed")
         states, query = self.stack.advance(product, biases, carry.states, gates, noise)
-        found = self.cross_attention.look(
-            parameters, keys, mask, query, carry.time, rng
-        )
+        found = self.cross_attention.look(*source, query, carry.time, rng)
         attentional = nn.tanh(
             product(found.weights, "values") + product(query, "attend")
         )

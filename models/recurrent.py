@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from attention.alignments import ALIGNMENTS
 from attention.core import Attention
 from attention.scores import SCORES
 from models.layers import (
@@ -323,7 +324,7 @@ class Stack(nn.Module):
         biases: tuple[jax.Array, ...],
         states: tuple[jax.Array, ...],
         gates: jax.Array,
-        noise: jax.Array | None,
+        noise: tuple[jax.Array, ...] | None,
     ) -> tuple[tuple[jax.Array, ...], jax.Array]:
         """One step; pure.
 
@@ -332,32 +333,32 @@ class Stack(nn.Module):
             biases: see `biases`.
             states: a layer what it carries, [B, R, states D].
             gates: [B, R, G], what enters the first layer.
-            noise: [B, R, (layers - 1) D], what enters the layers after the first is
-                multiplied by it; None for nothing. See `noise`.
+            noise: [B, R, D] each, what enters the layers after the first is multiplied
+                by it; None for nothing. See `noise`.
 
         Returns:
             The new states, and the output [B, R, D] of the last layer.
         """
         new, output = [], None
-        noise = [None] * self.layers if noise is None else self._cut(noise)
         for layer, previous in enumerate(states):
             if layer:
-                entering = output if noise[layer] is None else output * noise[layer]
+                entering = output if noise is None else output * noise[layer - 1]
                 gates = product(entering, f"{layer}/input") + biases[layer - 1]
             new.append(CELLS[self.cell].step(product, str(layer), gates, previous))
             output = new[-1][..., : self.features]
         return tuple(new), output
 
-    @nn.nowrap
-    def _cut(self, noise):
-        return [None, *jnp.split(noise, self.layers - 1, axis=-1)]
+    def noise(self, steps: int, batch: int) -> tuple[jax.Array, ...] | None:
+        """Draws [T, B, 1, D] of dropout for each layer after the first.
 
-    def noise(self, steps: int, batch: int) -> jax.Array | None:
-        """Draws [T, B, 1, (layers - 1) D] of dropout, from the stream "dropout"."""
-        if not self.dropout or self.layers == 1:
+        From the stream "dropout"; None where there is nothing to draw.
+        """
+        after = self.layers - 1
+        if not self.dropout or not after:
             return None
-        ones = jnp.ones((steps, batch, 1, (self.layers - 1) * self.features))
-        return dropout(ones, self.dropout, self.make_rng("dropout"))
+        ones = jnp.ones((steps, batch, 1, after * self.features))
+        kept = dropout(ones, self.dropout, self.make_rng("dropout"))
+        return tuple(jnp.split(kept, after, axis=-1))
 
 
 class Maxout(nn.Module):
@@ -620,11 +621,10 @@ class RecurrentTranslator(nn.Module):
     Batches are dicts of int32 `source` [B, S] and `target` [B, T], ids 0 = padding,
     1 = start, 2 = end, one sentence a row; both end in 2, and the start is added here.
 
-    A subclass has `encode`, `stack` (a `Stack`), `alignment` (empty without attention),
-    and of its decoder, with `memory` what `encode` returned:
+    A subclass has `encode`, which returns a `memory` with what each layer starts from
+    as `memory.start`; `stack` (a `Stack`); `alignment` (empty without attention); and
+    of its decoder
 
-    *   `start(memory, rows, length) -> Carry`;
-    *   `inputs(embedded [B, T, C], memory) -> [B, T, G]`, what the last token adds;
     *   `weights(memory)` and `shared(memory)`, see `scan`;
     *   `advance(product, shared, carry, (gates [B, R, G], noise, rng)) -> (carry,
         Step)`, a pure function marked `nn.nowrap`; noise is the dropout mask of
@@ -633,6 +633,7 @@ class RecurrentTranslator(nn.Module):
 
     Attributes:
         vocab_size: W, of the joint vocabulary.
+        cell: a key of `CELLS`.
         embedding: C.
         hidden: D, of each direction of the encoder and of the decoder.
         dropout: of what enters a layer or the readout, never from step to step
@@ -645,6 +646,7 @@ class RecurrentTranslator(nn.Module):
     """
 
     vocab_size: int
+    cell: str
     embedding: int
     hidden: int
     dropout: float
@@ -658,15 +660,15 @@ class RecurrentTranslator(nn.Module):
 
     def setup(self):
         """Checks the fields and creates what all translators have."""
-        choices = {"init_scheme": ("standard", "paper"), **self.choices}
-        check_fields(self, choices, self.positive)
+        choices = {"init_scheme": ("standard", "paper"), "cell": tuple(CELLS)}
+        check_fields(self, choices | self.choices, self.positive)
         self.inits = self.paper_init if self.init_scheme == "paper" else STANDARD
         names = ("source_embedding", "target_embedding")
         names = ("embedding_table",) if self.share_embeddings else names
         shape = (self.vocab_size, self.embedding)
         self.tables = [self.param(n, self.inits.embedding, shape) for n in names]
         self.drop = Dropout(self.dropout)
-        self.setup_model()
+        self.gates = Gates(self.cell, self.hidden, self.inits)
 
     def __call__(self, batch: dict[str, jax.Array], *, train: bool) -> jax.Array:
         """Logits of every target token given those before it.
@@ -688,7 +690,7 @@ class RecurrentTranslator(nn.Module):
         rngs = None
         if self.alignment in DRAWN and self.has_rng("alignment"):
             rngs = jax.random.split(self.make_rng("alignment"), steps)
-        gates = jnp.swapaxes(self.inputs(embedded, memory), 0, 1)[:, :, None]
+        gates = jnp.swapaxes(self.gates(embedded), 0, 1)[:, :, None]
         _, step = scan(
             self.advance,
             *(self.weights(memory), self.shared(memory)),
@@ -699,6 +701,15 @@ class RecurrentTranslator(nn.Module):
         if step.found is not None:
             self.cross_attention.record(step.found)
         return self.readout(embedded, step, memory, train=train)
+
+    def start(self, memory: Any, rows: int, length: int) -> Carry:
+        """State before the first step of `rows` equal hypotheses a source."""
+        del length  # nothing here grows with it
+
+        def repeat(x):
+            return jnp.broadcast_to(x[:, None], (x.shape[0], rows, *x.shape[1:]))
+
+        return Carry(jnp.zeros((), jnp.int32), jax.tree.map(repeat, memory.start))
 
     def step(
         self, carry: Carry, token: jax.Array, memory: Any
@@ -720,7 +731,7 @@ class RecurrentTranslator(nn.Module):
             lambda x, name: x @ weights[name],
             self.shared(memory),
             carry,
-            (self.inputs(embedded, memory), None, None),
+            (self.gates(embedded), None, None),
         )
         logits = self.readout(embedded, step, memory, train=False)
         if step.found is None:
@@ -732,11 +743,51 @@ class RecurrentTranslator(nn.Module):
         table = self.tables[0 if source else -1]
         return self.drop(table[ids], train=train)
 
-    def _start(self, states, rows, feed=None):
-        """Carry of equal rows, from [B, ...] arrays."""
 
-        def repeat(x):
-            return jnp.broadcast_to(x[:, None], (x.shape[0], rows, *x.shape[1:]))
+class Memory(NamedTuple):
+    """An encoded source to be attended to, projected once for all steps."""
 
-        time = jnp.zeros((), jnp.int32)
-        return Carry(time, *jax.tree.map(repeat, (tuple(states), feed)))
+    annotations: jax.Array  # [B, S, E], h_j
+    mask: jax.Array  # [B, S] bool
+    keys: jax.Array  # [B, S, F]
+    values: jax.Array  # [B, S, V], each annotation times what multiplies a context
+    start: tuple[jax.Array, ...]  # a layer: [B, states D]
+
+
+class AttentiveTranslator(RecurrentTranslator):
+    """A translator whose decoder looks at the source; `encode` returns a `Memory`.
+
+    Attributes:
+        score: a key of `attention.scores.SCORES`.
+        alignment: a key of `attention.alignments.ALIGNMENTS`.
+        score_hidden: A of the additive score, and of the predicted position.
+        max_length: L of the location score.
+        window: D of the local alignments.
+        temperature: of the Gumbel alignment.
+    """
+
+    score: str
+    alignment: str
+    score_hidden: int
+    max_length: int
+    window: int
+    temperature: float
+
+    choices: ClassVar = {"score": tuple(SCORES), "alignment": tuple(ALIGNMENTS)}
+    positive: ClassVar = (
+        *RecurrentTranslator.positive,
+        *("score_hidden", "max_length", "window"),
+    )
+
+    def setup(self):
+        """See `RecurrentTranslator`."""
+        super().setup()
+        self.cross_attention = SourceAttention(
+            *(self.score, self.alignment, self.hidden, self.score_hidden),
+            *(self.max_length, self.window, self.temperature, self.inits),
+        )
+
+    def shared(self, memory):
+        """What a step reads besides: what `look` and the stack need."""
+        parameters = self.cross_attention.parameters(memory.annotations.shape[-1])
+        return (parameters, memory.keys, memory.mask), self.stack.biases()

@@ -25,7 +25,6 @@ from models.recurrent import (
     CELLS,
     Carry,
     Encoder,
-    Gates,
     Init,
     Maxout,
     RecurrentTranslator,
@@ -49,7 +48,6 @@ class Seq2Seq(RecurrentTranslator):
     """Encoder-decoder without attention; see the module's docstring.
 
     Attributes:
-        cell: a key of `models.recurrent.CELLS`.
         layers: of the encoder and of the decoder; 4 in Sutskever et al., 1 in Cho et
             al.
         reverse_source: whether the source is read from its last word to its first.
@@ -64,7 +62,6 @@ class Seq2Seq(RecurrentTranslator):
     The others are those of `RecurrentTranslator`.
     """
 
-    cell: str
     layers: int
     reverse_source: bool
     summary: str
@@ -73,11 +70,12 @@ class Seq2Seq(RecurrentTranslator):
 
     alignment: ClassVar[str] = ""
     paper_init: ClassVar[Init] = uniform_init(0.08)  # Sutskever et al., section 3.4
-    choices: ClassVar = {"cell": tuple(CELLS), "summary": ("state", "tanh")}
-    positive: ClassVar = ("embedding", "hidden", "layers")
+    choices: ClassVar = {"summary": ("state", "tanh")}
+    positive: ClassVar = (*RecurrentTranslator.positive, "layers")
 
-    def setup_model(self):
+    def setup(self):
         """Creates what this translator has."""
+        super().setup()
         if not self.feed or set(self.feed) - set(FEEDS):
             raise ValueError(f"feed is {self.feed}: must name some of {FEEDS}")
         if {"initial_state", "feed_forward"} <= set(self.feed):
@@ -103,7 +101,6 @@ class Seq2Seq(RecurrentTranslator):
         if {"every_step", "first_step"} & set(self.feed):
             width = CELLS[self.cell].gates * n
             self.fed = Dense(width, kernel_init=inits.kernel, use_bias=False)
-        self.gates = Gates(*common, inits)
         self.stack = Stack(*common, self.layers, self.dropout, inits)
         if self.maxout:
             self.deep = Maxout(self.maxout, inits)
@@ -124,14 +121,6 @@ class Seq2Seq(RecurrentTranslator):
         elif "initial_state" not in self.feed:
             states = [jnp.zeros_like(state) for state in states]
         return Memory(vector, fed, tuple(states))
-
-    def start(self, memory: Memory, rows: int, length: int) -> Carry:
-        """State before the first step of `rows` hypotheses a source."""
-        return self._start(memory.start, rows)
-
-    def inputs(self, embedded, memory):
-        """What the last word adds to the gates: [B, T, C] to [B, T, G]."""
-        return self.gates(embedded)
 
     def weights(self, memory):
         """What a step multiplies by, by name; see `scan`."""

@@ -91,10 +91,7 @@ class Regression(Task):
         self._optimizer = make_optimizer(config.optimizer)
         self.model = config.architecture(**config.model)
         self._jit_read = jax.jit(self._read)
-        try:  # a model states its own rules when it is built
-            jax.eval_shape(self.init_state, jax.random.key(0))
-        except ValueError as error:
-            raise UserError(f"config.model.{error}") from error
+        self.check_model()
 
     def prepare(self, workdir: Path, *, training: bool) -> None:
         """Does nothing: the config has it all; see `Task`."""

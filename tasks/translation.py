@@ -230,12 +230,7 @@ class Translation(Task):
             config.optimizer, width=config.model.get("d_model")
         )
         self._build(data.vocab_size)
-        try:  # a model states its own rules when it is built
-            jax.eval_shape(self.init_state, jax.random.key(0))
-        except (TypeError, ValueError) as error:
-            of_a_field = str(error).partition(" ")[0] in config.model
-            between = "." if of_a_field else ": "
-            raise UserError(f"config.model{between}{error}") from error
+        self.check_model()
 
     def _build(self, vocab_size: int) -> None:
         self.model = self.config.architecture(
@@ -646,7 +641,7 @@ class Translation(Task):
             carry, logits, attention = apply(carry, token, memory, method="step")
             never = jnp.arange(logits.shape[-1]) < EOS  # PAD and BOS
             logits = jnp.where(never, -jnp.inf, logits)
-            return carry, logits, attention.weights
+            return carry, logits, None
 
         common = dict(batch=source.shape[0], max_length=length, limit=limit)
         if search.temperature:

@@ -55,7 +55,7 @@ def decoder_step(model):
     rng = model.make_rng("alignment") if model.alignment in DRAWN else None
     _, step = model.advance(
         lambda x, name: x @ weights[name],
-        *(model.shared(memory), carry, (model.inputs(embedded, memory), None, rng)),
+        *(model.shared(memory), carry, (model.gates(embedded), None, rng)),
     )
     model.cross_attention.record(step.found)
     return model.readout(embedded, step, memory, train=True)

@@ -9,6 +9,7 @@ from translators import (
     WORDS,
     affine,
     check_a_field_is_refused,
+    check_dropout_needs_its_stream_and_changes_with_it,
     check_no_later_token_changes_earlier_logits,
     check_padding_changes_nothing,
     check_steps_equal_the_full_pass,
@@ -17,7 +18,6 @@ from translators import (
     gru,
     overfit,
     parameter_count,
-    quick_jit,
     shapes_of,
     start,
     step,
@@ -247,12 +247,6 @@ def test_it_overfits_one_batch(paper):
 
 
 def test_dropout_needs_its_stream_and_changes_with_it():
-    model, variables, batch = build(SUTSKEVER, dict(dropout=0.3))
-
-    @quick_jit
-    def logits(seed):
-        rngs = {"dropout": jax.random.key(seed)}
-        return model.apply(variables, batch, train=True, rngs=rngs)
-
-    np.testing.assert_array_equal(logits(0), logits(0))
-    assert np.abs(logits(0) - logits(1)).max() > 1e-2
+    check_dropout_needs_its_stream_and_changes_with_it(
+        *build(SUTSKEVER, dict(dropout=0.3))
+    )

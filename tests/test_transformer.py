@@ -9,6 +9,7 @@ from translators import (
     SOURCE,
     TARGET,
     WORDS,
+    check_dropout_needs_its_stream_and_changes_with_it,
     check_no_later_token_changes_earlier_logits,
     check_padding_changes_nothing,
     check_steps_equal_the_full_pass,
@@ -240,12 +241,4 @@ def test_bfloat16_keeps_float32_parameters_and_logits():
 
 
 def test_dropout_needs_its_stream_and_changes_with_it():
-    model, variables, batch = build(dropout=0.3)
-
-    @quick_jit
-    def logits(seed):
-        rngs = {"dropout": jax.random.key(seed)}
-        return model.apply(variables, batch, train=True, rngs=rngs)
-
-    np.testing.assert_array_equal(logits(0), logits(0))
-    assert np.abs(logits(0) - logits(1)).max() > 1e-2
+    check_dropout_needs_its_stream_and_changes_with_it(*build(dropout=0.3))

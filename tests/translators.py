@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from flax import errors
 
 BATCH, SOURCE, TARGET, WORDS = 3, 7, 5, 23
 
@@ -153,6 +154,18 @@ def check_no_later_token_changes_earlier_logits(model, variables, batch):
         np.testing.assert_array_equal(other[:2, : t + 1], logits[:2, : t + 1])
         if t + 1 < TARGET:
             assert np.abs(other[:2, t + 1] - logits[:2, t + 1]).max() > 1e-3
+
+
+def check_dropout_needs_its_stream_and_changes_with_it(model, variables, batch):
+    def logits(seed=None):
+        rngs = None if seed is None else {"dropout": jax.random.key(seed)}
+        return model.apply(variables, batch, train=True, rngs=rngs)
+
+    with pytest.raises(errors.InvalidRngError, match="dropout"):
+        jax.eval_shape(logits)
+    logits = quick_jit(logits)
+    np.testing.assert_array_equal(logits(0), logits(0))
+    assert np.abs(logits(0) - logits(1)).max() > 1e-2
 
 
 def check_a_field_is_refused(family, fields, message):

@@ -173,13 +173,9 @@ def bars(
     drawn = axes.bar(range(len(heights)), list(heights.values()), color="#3b6ea8")
     axes.bar_label(drawn, fmt="%.1f", fontsize=9, padding=2, color=_INK)
     names = [f"{name}\n{notes[name]}" if name in notes else name for name in heights]
-    axes.set_xticks(range(len(heights)), names, fontsize=9)
-    axes.set_xlabel(axis_title, fontsize=9, color="#777777")
-    axes.set_title(title, fontsize=11, fontweight="bold", loc="left", color=_INK)
+    axes.set_xticks(range(len(heights)), names)
     axes.margins(y=0.15)
-    axes.tick_params(length=0, labelsize=9, colors=_INK)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
+    _dress(axes, title, axis_title)
     figure.tight_layout()
     return _save(figure, path)
 
@@ -213,12 +209,8 @@ def fit(
     looks = zip(itertools.cycle(_LINE_COLOURS), itertools.cycle(_LINE_DASHES))
     for (name, (x, y)), (colour, dashes) in zip(curves.items(), looks, strict=False):
         axes.plot(x, y, dashes, color=colour, linewidth=1.8, label=name)
-    axes.set_xlabel(axis_titles[0], fontsize=9, color="#777777")
-    axes.set_ylabel(axis_titles[1], fontsize=9, color="#777777")
     # The names stand in one row between the title and the axes: over nothing drawn.
-    axes.set_title(
-        title, fontsize=11, fontweight="bold", loc="left", color=_INK, pad=26
-    )
+    _dress(axes, title, *axis_titles, grid="both", pad=26)
     axes.legend(
         loc="lower left",
         bbox_to_anchor=(-0.01, 1.0),
@@ -230,11 +222,6 @@ def fit(
         handlelength=1.8,
         columnspacing=1.6,
     )
-    axes.tick_params(length=0, labelsize=9, colors=_INK)
-    axes.grid(color="#eeeeee", linewidth=0.8)
-    axes.set_axisbelow(True)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
     figure.tight_layout()
     return _save(figure, path)
 
@@ -303,15 +290,31 @@ def lines(
     _name_ends(axes, ends, 1 + 0.2 / width, _NAME / height)
     names = [f"{name}\n{notes[name]}" if name in notes else name for name in groups]
     axes.set_xticks(range(len(groups)), names)
-    axes.set_xlabel(axis_title, fontsize=9, color="#777777")
-    axes.set_ylabel(value_title, fontsize=9, color="#777777")
-    axes.set_title(title, fontsize=11, fontweight="bold", loc="left", color=_INK)
+    _dress(axes, title, axis_title, value_title, grid="y")
+    return _save(figure, path)
+
+
+def _dress(
+    axes,
+    title: str,
+    x_title: str,
+    y_title: str = "",
+    *,
+    grid: str = "",
+    pad: float = 6.0,
+) -> None:
+    """Gives the axes of a plot their titles, grid ("x", "y", "both") and look."""
+    axes.set_xlabel(x_title, fontsize=9, color="#777777")
+    axes.set_ylabel(y_title, fontsize=9, color="#777777")
+    axes.set_title(
+        title, fontsize=11, fontweight="bold", loc="left", color=_INK, pad=pad
+    )
     axes.tick_params(length=0, labelsize=9, colors=_INK)
-    axes.grid(axis="y", color="#e9e9e9", linewidth=0.8)
-    axes.set_axisbelow(True)
+    if grid:
+        axes.grid(axis=grid, color="#e9e9e9", linewidth=0.8)
+        axes.set_axisbelow(True)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
-    return _save(figure, path)
 
 
 def _name_ends(

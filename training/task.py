@@ -13,6 +13,8 @@ from typing import Any, ClassVar, Protocol
 import jax
 from ml_collections import ConfigDict
 
+from errors import UserError
+
 # Metrics leave a step as {name: (sum, count)}; the log shows sum / count over the steps
 # since its last line. A metric named `tokens` is shown as a rate: its sum a second.
 Metrics = dict[str, tuple[jax.Array, jax.Array]]
@@ -42,6 +44,19 @@ class Task(abc.ABC):
             UserError: (subclasses) for values that do not fit together.
         """
         self.config = config
+
+    def check_model(self) -> None:
+        """Builds the state by its shapes alone, for a model states its rules then.
+
+        Raises:
+            UserError: for a rule of the model that `config.model` breaks.
+        """
+        try:
+            jax.eval_shape(self.init_state, jax.random.key(0))
+        except (TypeError, ValueError) as error:
+            of_a_field = str(error).partition(" ")[0] in self.config.model
+            between = "." if of_a_field else ": "
+            raise UserError(f"config.model{between}{error}") from error
 
     @abc.abstractmethod
     def prepare(self, workdir: Path, *, training: bool) -> None:

@@ -19,20 +19,6 @@ from training import runtime
 from training.parallel import Layout
 
 EOS = 2
-FIELDS = {  # of a model's config that a specification sets
-    "transformer": (
-        *("d_model", "heads", "d_ff", "encoder_layers", "decoder_layers"),
-        *("dropout", "share_embeddings"),
-    ),
-    "bahdanau": (
-        *("embedding", "hidden", "encoder_layers", "maxout"),
-        *("cell", "score", "score_hidden", "dropout", "share_embeddings"),
-    ),
-    "luong": (
-        *("embedding", "hidden", "layers", "bidirectional"),
-        *("cell", "score", "score_hidden", "dropout", "share_embeddings"),
-    ),
-}
 
 
 def make_config(spec: dict):
@@ -43,9 +29,10 @@ def make_config(spec: dict):
         config.data.vocab_size = spec["vocab_size"]
         config.loss.smoothing = spec["smoothing"]
         config.optimizer.clip = 0.0  # the others do not clip
-        for name in FIELDS[model]:
+        for name in config.model:
             both = name.endswith("layers")  # as many on each side
-            config.model[name] = spec["layers" if both else name]
+            if (given := "layers" if both else name) in spec:
+                config.model[name] = spec[given]
     return config
 
 
