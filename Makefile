@@ -42,7 +42,7 @@ train: env ## train the English-German Transformer into runs/transformer_nmt
 	$(PY) train.py --config=configs/transformer_nmt.py --workdir=runs/transformer_nmt $(ARGS)
 
 test: env ## run the default tests (ARGS='-k beam' chooses some)
-	$(PY) -m pytest $(ARGS)
+	$(PY) -m pytest --numprocesses=logical --maxprocesses=4 --dist=loadfile $(ARGS)
 
 lint: env ## check format, lint and imports
 	$(PY) -m ruff format --check .

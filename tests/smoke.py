@@ -2,6 +2,7 @@
 
 import atexit
 import functools
+import os
 import shutil
 import subprocess
 import sys
@@ -12,12 +13,15 @@ ROOT = Path(__file__).parent.parent
 
 
 def call(*command, stdin="", env=None):
-    """Runs an entry point; returns the finished process with its texts."""
+    """Runs an entry point; returns the finished process with its texts.
+
+    Most of what it does is to compile programs that then run for a second.
+    """
     return subprocess.run(
         [sys.executable, *command],
         cwd=ROOT,
         input=stdin,
-        env=env,
+        env={**(env or os.environ), "JAX_DISABLE_MOST_OPTIMIZATIONS": "true"},
         capture_output=True,
         encoding="utf-8",
         timeout=540,
