@@ -113,9 +113,21 @@ TABLES = {
             _short("seq2seq", "seq2seq_nmt", "no attention, source reversed"),
             _short("bahdanau", "bahdanau_nmt", "Bahdanau, additive, global"),
             *(
+                _short(
+                    *(f"bahdanau_{score}", "bahdanau_nmt"),
+                    *(f"Bahdanau, {score}, global", f"model.score={score}"),
+                )
+                for score in ("dot", "general")
+            ),
+            *(
                 _luong(score, alignment, title)
                 for alignment, title in _ALIGNMENTS.items()
                 for score in _SCORES
+            ),
+            _short(
+                *("luong_bidirectional", "luong_nmt"),
+                "Luong, general, global, encoder in both directions",
+                "model.bidirectional=true",
             ),
             _luong("general", "hard", "hard"),
             _luong("general", "gumbel", "Gumbel straight-through"),
