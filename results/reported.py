@@ -25,20 +25,38 @@ class Run(NamedTuple):
     label: str = ""
 
 
+class Claim(NamedTuple):
+    """What a paper says of two rows of a table, or of one and the best of several.
+
+    Attributes:
+        text: what it says.
+        paper: where.
+        better: name of the run that is the better one, if the claim holds.
+        than: names of the other runs.
+    """
+
+    text: str
+    paper: str
+    better: str
+    than: tuple[str, ...]
+
+
 class Table(NamedTuple):
     """A table, and what it shows, by title.
 
     Attributes:
-        metrics: of the test split; the learning curves follow the first.
+        metrics: of the test split; learning curves and claims are of the first.
         runs: its rows.
         columns: fields of the records, such as {"steps/s": "steps_per_second"}.
         curves: whether a second table shows how fast the runs learn.
+        claims: a table of those that it can test.
     """
 
     metrics: dict[str, str]
     runs: tuple[Run, ...]
     columns: Mapping[str, str] = MappingProxyType({})
     curves: bool = True
+    claims: tuple[Claim, ...] = ()
 
 
 class Figure(NamedTuple):
@@ -76,9 +94,52 @@ def _luong(score: str, alignment: str, title: str) -> Run:
     return Run(name, "luong_nmt:short", paper, fields, _SEEDS, label)
 
 
+def _luongs(*but: str) -> tuple[str, ...]:
+    """Names of Luong's scores and alignments, but for some."""
+    names = [f"short_luong_{s}_{a}" for a in _ALIGNMENTS for s in _SCORES]
+    return tuple(name for name in names if name not in but)
+
+
 def _short(name: str, config: str, label: str, *overrides: str) -> Run:
     return Run(f"short_{name}", f"{config}:short", "", overrides, _SEEDS, label)
 
+
+_CLAIMS = (
+    Claim(
+        *("attention beats a fixed vector", "Bahdanau et al. (2015)"),
+        *("short_bahdanau", ("short_seq2seq", "short_seq2seq_forward")),
+    ),
+    Claim(
+        *("without attention, a reversed source helps", "Sutskever et al. (2014)"),
+        *("short_seq2seq", ("short_seq2seq_forward",)),
+    ),
+    Claim(
+        *("local-p with general scores is the best", "Luong et al. (2015), table 4"),
+        "short_luong_general_local_p",
+        _luongs("short_luong_general_local_p"),
+    ),
+    Claim(
+        *("for global alignment, dot is better than general", "the same"),
+        *("short_luong_dot_global", ("short_luong_general_global",)),
+    ),
+    Claim(
+        *("for local-p, general is better than dot", "the same"),
+        *("short_luong_general_local_p", ("short_luong_dot_local_p",)),
+    ),
+    Claim(
+        *("additive scores are ahead of multiplicative ones", "Britz et al. (2017)"),
+        *("short_bahdanau", ("short_bahdanau_dot", "short_bahdanau_general")),
+    ),
+    Claim(
+        *("hard alignment is ahead of soft", "Xu et al. (2015), on captions"),
+        *("short_luong_general_hard", ("short_luong_general_global",)),
+    ),
+    Claim(
+        *("the Transformer beats recurrence", "Vaswani et al. (2017)"),
+        "short_transformer",
+        ("short_bahdanau", "short_luong_bidirectional", *_luongs()),
+    ),
+)
 
 TABLES = {
     "translation": Table(
@@ -105,6 +166,7 @@ TABLES = {
         metrics={"BLEU": "bleu", "chrF": "chrf", "perplexity": "perplexity"},
         columns={"steps/s": "steps_per_second"},
         curves=False,
+        claims=_CLAIMS,
         runs=(
             _short(
                 *("seq2seq_forward", "seq2seq_nmt", "no attention"),

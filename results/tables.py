@@ -93,6 +93,8 @@ def render(folder: Path = RESULTS) -> dict[str, str]:
         texts[name] = _results(table, rows)
         if table.curves:
             texts[f"{name}_curves"] = _curves(table, rows)
+        if table.claims:
+            texts[f"{name}_claims"] = _claims(table, rows)
     return texts | {"benchmarks": _benchmarks(records("bench_*.json", folder))}
 
 
@@ -229,6 +231,38 @@ def _field(group: list[Record], field: str) -> str:
     return _figure({field: statistics.mean(values)} if values else {}, field)
 
 
+def _claims(table: Table, rows: list[tuple[Run | None, list[Record]]]) -> str:
+    """What is said of runs that are all there, and whether it holds.
+
+    It does, or the opposite does, where the means differ by more than the standard
+    deviations over the seeds add up to.
+    """
+    title, metric = next(iter(table.metrics.items()))
+    groups = {run.name: group for run, group in rows if run}
+    labels = {run.name: run.label or run.config for run, _ in rows if run}
+
+    def values(name: str) -> list[float]:
+        return [record["metrics"][metric] for record in groups[name]]
+
+    def shown(name: str) -> str:
+        return f"{labels[name]}: {_mean(groups[name], metric)}"
+
+    lines = []
+    for claim in table.claims:
+        if not {claim.better, *claim.than} <= set(groups):
+            continue
+        other = max(claim.than, key=lambda name: statistics.mean(values(name)))
+        pair = values(claim.better), values(other)
+        ahead = statistics.mean(pair[0]) - statistics.mean(pair[1])
+        spread = sum(statistics.stdev(x) for x in pair if len(x) > 1)
+        holds = "yes" if ahead > spread else "no" if ahead < -spread else "not told"
+        lines.append(
+            [claim.text, claim.paper, shown(claim.better), shown(other), holds]
+        )
+    titles = ["claim", "by", f"{title} of what it prefers", "of the best other one"]
+    return _table([*titles, "holds here"], lines, figures=1) if lines else _EMPTY
+
+
 def _curves(table: Table, rows: list[tuple[Run | None, list[Record]]]) -> str:
     rows = [(run, group) for run, group in rows if group[0]["curve"]]
     if not rows:
@@ -293,9 +327,12 @@ def _figure(values: Record, field: str) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def _table(titles: Iterable[str], rows: Iterable[Sequence[str]]) -> str:
-    titles = list(titles)
-    ruler = ["---", *["---:"] * (len(titles) - 1)]
+def _table(
+    titles: Sequence[str], rows: Iterable[Sequence[str]], figures: int | None = None
+) -> str:
+    """Lays out a table, its last columns (by default all but one) to the right."""
+    figures = len(titles) - 1 if figures is None else figures
+    ruler = ["---"] * (len(titles) - figures) + ["---:"] * figures
     return "\n".join(f"| {' | '.join(row)} |" for row in [titles, ruler, *rows])
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from errors import UserError
 from results import make, tables
-from results.reported import FIGURES, TABLES, Figure, Run, Table
+from results.reported import FIGURES, TABLES, Claim, Figure, Run, Table
 from training import configuration, plots
 
 RUNS = [run for table in TABLES.values() for run in table.runs]
@@ -197,6 +197,47 @@ def test_a_figure_is_of_one_test_split(tmp_path, figure):
     )
     with pytest.raises(UserError, match=r"docs/x\.png: b has .*'6-10': 4"):
         tables.draw(tmp_path, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("scores", "holds"),
+    [
+        ({"a": (20.0, 22.0), "b": (17.0, 17.0), "c": (19.0, 19.0)}, "yes"),
+        ({"a": (20.0, 22.0), "b": (17.0, 17.0), "c": (20.0, 20.0)}, "not told"),
+        ({"a": (20.0, 22.0), "b": (22.0, 23.0), "c": (30.0, 1.0)}, "not told"),
+        ({"a": (20.0, 22.0), "b": (22.0, 24.0), "c": (25.0, 25.0)}, "no"),
+    ],
+)
+def test_a_claim_is_held_against_the_best_other_run(
+    tmp_path, monkeypatch, scores, holds
+):
+    runs = tuple(Run(x, "transformer_nmt", "", label=x.upper()) for x in "abc")
+    claims = (
+        Claim("A is best", "Doe (2015)", "a", ("b", "c")),
+        Claim("A beats D", "the same", "a", ("d",)),  # which is not measured
+    )
+    table = Table({"BLEU": "bleu"}, runs, curves=False, claims=claims)
+    monkeypatch.setattr(tables, "TABLES", {"t": table})
+    assert tables.render(tmp_path)["t_claims"] == "Not measured yet."
+    for name, values in scores.items():
+        for seed, bleu in enumerate(values):
+            one = record(name=name, seed=seed, metrics={"bleu": bleu})
+            put(tmp_path, **{f"{name}{seed}": one})
+    title, ruler, *lines = tables.render(tmp_path)["t_claims"].splitlines()
+    assert title.startswith("| claim | by | BLEU of what it prefers |")
+    assert ruler.endswith("| --- | ---: |")
+    best = max("bc", key=lambda name: sum(scores[name]))
+    (line,) = lines
+    assert line.startswith("| A is best | Doe (2015) | A: 21.0 ± 1.4 | ")
+    assert f" | {best.upper()}: " in line and line.endswith(f" | {holds} |")
+
+
+def test_the_runs_of_claims_stand_in_their_table():
+    for table in TABLES.values():
+        names = {run.name for run in table.runs}
+        for claim in table.claims:
+            assert {claim.better, *claim.than} <= names
+            assert claim.better not in claim.than
 
 
 def test_a_curve_shows_the_last_value_by_each_minute(tmp_path):
