@@ -104,6 +104,7 @@ def _short(name: str, config: str, label: str, *overrides: str) -> Run:
     return Run(f"short_{name}", f"{config}:short", "", overrides, _SEEDS, label)
 
 
+_LUONG = "Luong et al. (2015), table 4"
 _CLAIMS = (
     Claim(
         *("attention beats a fixed vector", "Bahdanau et al. (2015)"),
@@ -114,16 +115,16 @@ _CLAIMS = (
         *("short_seq2seq", ("short_seq2seq_forward",)),
     ),
     Claim(
-        *("local-p with general scores is the best", "Luong et al. (2015), table 4"),
+        *("local-p with general scores is the best", _LUONG),
         "short_luong_general_local_p",
         _luongs("short_luong_general_local_p"),
     ),
     Claim(
-        *("for global alignment, dot is better than general", "the same"),
+        *("for global alignment, dot is better than general", _LUONG),
         *("short_luong_dot_global", ("short_luong_general_global",)),
     ),
     Claim(
-        *("for local-p, general is better than dot", "the same"),
+        *("for local-p, general is better than dot", _LUONG),
         *("short_luong_general_local_p", ("short_luong_dot_local_p",)),
     ),
     Claim(
