@@ -104,6 +104,7 @@ def _short(name: str, config: str, label: str, *overrides: str) -> Run:
     return Run(f"short_{name}", f"{config}:short", "", overrides, _SEEDS, label)
 
 
+_BAHDANAU = ("short_bahdanau", "short_bahdanau_dot", "short_bahdanau_general")
 _LUONG = "Luong et al. (2015), table 4"
 _CLAIMS = (
     Claim(
@@ -129,7 +130,7 @@ _CLAIMS = (
     ),
     Claim(
         *("additive scores are ahead of multiplicative ones", "Britz et al. (2017)"),
-        *("short_bahdanau", ("short_bahdanau_dot", "short_bahdanau_general")),
+        *(_BAHDANAU[0], _BAHDANAU[1:]),
     ),
     Claim(
         *("hard alignment is ahead of soft", "Xu et al. (2015), on captions"),
@@ -138,7 +139,7 @@ _CLAIMS = (
     Claim(
         *("the Transformer beats recurrence", "Vaswani et al. (2017)"),
         "short_transformer",
-        ("short_bahdanau", "short_luong_bidirectional", *_luongs()),
+        (*_BAHDANAU, "short_luong_bidirectional", *_luongs()),
     ),
 )
 
