@@ -156,12 +156,6 @@ TABLES = {
             Run("luong_nmt", "luong_nmt", "17.3 BLEU (WMT14)"),
             Run("bahdanau_nmt", "bahdanau_nmt", "26.8 BLEU (English to French, WMT14)"),
             Run("seq2seq_nmt", "seq2seq_nmt", "30.6 BLEU (English to French, WMT14)"),
-            Run(
-                "seq2seq_nmt_forward",
-                "seq2seq_nmt",
-                "26.2 BLEU (English to French, WMT14)",
-                ("model.reverse_source=false",),
-            ),
         ),
     ),
     "alignments": Table(
@@ -220,8 +214,7 @@ FIGURES: tuple[Figure, ...] = (
         "docs/bleu_by_length.png",
         "BLEU by source length, with and without attention",
         {
-            "no attention": "seq2seq_nmt_forward",
-            "no attention, source reversed": "seq2seq_nmt",
+            "no attention": "seq2seq_nmt",
             "Bahdanau": "bahdanau_nmt",
             "Luong": "luong_nmt",
             "Transformer": "transformer_nmt",
