@@ -5,9 +5,9 @@
 Variants: `paper` is the paper's model (26.8 BLEU there, WMT14 English to French, with
 sentences of up to 50 words), for a corpus of millions of pairs and an accelerator; what
 differs is the training (Adam on a cosine in place of Adadelta, batches by tokens, one
-vocabulary of subwords, the mean of the last checkpoints). `short` is the
-setting of the README's comparison of alignments and scores, `reversal` the toy of
-writing sixteen letters backwards; `smoke` trains for seconds on generated number words.
+vocabulary of subwords, the mean of the last checkpoints). `short` is the setting of the
+README's comparison of alignments and scores, `reversal` the toy of writing sixteen
+letters backwards; `smoke` trains for seconds on generated number words.
 """
 
 from ml_collections import ConfigDict

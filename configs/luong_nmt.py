@@ -12,9 +12,9 @@ Variants: `paper` is the paper's model (17.3 BLEU there with the general score a
 global, 19.0 with local-p alignment, WMT14 English to German), for a corpus of millions
 of pairs and an accelerator; what differs is the training (Adam on a cosine in place of
 SGD, batches by tokens, one vocabulary of subwords, the mean of the last checkpoints).
-`short` is the setting of
-the README's comparison of alignments and scores, `reversal` the toy of writing sixteen
-letters backwards; `smoke` trains for seconds on generated number words.
+`short` is the setting of the README's comparison of alignments and scores, `reversal`
+the toy of writing sixteen letters backwards; `smoke` trains for seconds on generated
+number words.
 """
 
 from ml_collections import ConfigDict

@@ -9,9 +9,9 @@ with one vocabulary of subwords in place of 160,000 and 80,000 words (304M param
 instead of 384M), Adam on a cosine in place of SGD, and batches by tokens; `cho` is the
 gated encoder-decoder of Cho et al. (2014), and `cho_paper` that at their size, with
 this project's initialisation. Both papers' sizes want a corpus of millions of pairs and
-an accelerator. `short` is the setting of the README's comparison
-of alignments and scores, `reversal` the toy of writing sixteen letters backwards;
-`smoke` trains for seconds on generated number words.
+an accelerator. `short` is the setting of the README's comparison of alignments and
+scores, `reversal` the toy of writing sixteen letters backwards; `smoke` trains for
+seconds on generated number words.
 """
 
 from ml_collections import ConfigDict

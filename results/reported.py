@@ -80,9 +80,12 @@ _ALIGNMENTS = {"global": "global", "local_m": "local-m", "local_p": "local-p"}
 
 # BLEU of newstest2014, English to German (Luong et al., table 4).
 _PAPER = {
-    **{("location", "global"): 18.1, ("dot", "global"): 18.6},
-    **{("general", "global"): 17.3, ("general", "local_m"): 18.6},
-    **{("dot", "local_p"): 18.0, ("general", "local_p"): 19.0},
+    ("location", "global"): 18.1,
+    ("dot", "global"): 18.6,
+    ("general", "global"): 17.3,
+    ("general", "local_m"): 18.6,
+    ("dot", "local_p"): 18.0,
+    ("general", "local_p"): 19.0,
 }
 
 
@@ -94,18 +97,18 @@ def _luong(score: str, alignment: str, title: str) -> Run:
     return Run(name, "luong_nmt:short", paper, fields, _SEEDS, label)
 
 
-def _luongs(*but: str) -> tuple[str, ...]:
-    """Names of Luong's scores and alignments, but for some."""
-    names = [f"short_luong_{s}_{a}" for a in _ALIGNMENTS for s in _SCORES]
-    return tuple(name for name in names if name not in but)
-
-
 def _short(name: str, config: str, label: str, *overrides: str) -> Run:
     return Run(f"short_{name}", f"{config}:short", "", overrides, _SEEDS, label)
 
 
 _BAHDANAU = ("short_bahdanau", "short_bahdanau_dot", "short_bahdanau_general")
+_LUONGS = tuple(
+    _luong(score, alignment, title)
+    for alignment, title in _ALIGNMENTS.items()
+    for score in _SCORES
+)
 _LUONG = "Luong et al. (2015), table 4"
+_LOCAL_P = "short_luong_general_local_p"
 _CLAIMS = (
     Claim(
         *("attention beats a fixed vector", "Bahdanau et al. (2015)"),
@@ -117,8 +120,7 @@ _CLAIMS = (
     ),
     Claim(
         *("local-p with general scores is the best", _LUONG),
-        "short_luong_general_local_p",
-        _luongs("short_luong_general_local_p"),
+        *(_LOCAL_P, tuple(run.name for run in _LUONGS if run.name != _LOCAL_P)),
     ),
     Claim(
         *("for global alignment, dot is better than general", _LUONG),
@@ -126,7 +128,7 @@ _CLAIMS = (
     ),
     Claim(
         *("for local-p, general is better than dot", _LUONG),
-        *("short_luong_general_local_p", ("short_luong_dot_local_p",)),
+        *(_LOCAL_P, ("short_luong_dot_local_p",)),
     ),
     Claim(
         *("additive scores are ahead of multiplicative ones", "Britz et al. (2017)"),
@@ -139,7 +141,7 @@ _CLAIMS = (
     Claim(
         *("the Transformer beats recurrence", "Vaswani et al. (2017)"),
         "short_transformer",
-        (*_BAHDANAU, "short_luong_bidirectional", *_luongs()),
+        (*_BAHDANAU, "short_luong_bidirectional", *(run.name for run in _LUONGS)),
     ),
 )
 
@@ -177,11 +179,7 @@ TABLES = {
                 )
                 for score in ("dot", "general")
             ),
-            *(
-                _luong(score, alignment, title)
-                for alignment, title in _ALIGNMENTS.items()
-                for score in _SCORES
-            ),
+            *_LUONGS,
             _short(
                 *("luong_bidirectional", "luong_nmt"),
                 "Luong, general, global, encoder in both directions",

@@ -3,11 +3,12 @@
 Works with any model of this protocol (`models.transformer.Transformer` shows it):
 `model.apply(variables, batch, train=...) -> logits [B, T, W]`, and the methods
 `encode(source) -> memory`, `start(memory, rows, length) -> carry` and
-`step(carry, token, memory) -> (carry, logits, Attention)` for decoding; its class says
-whether it `packs`, takes several sentences a row. A model that sows attention weights
-[B, H, Q, K] into the collection "attention", under names with `encoder`,
-`self_attention` or `cross_attention` in them, gets its figures drawn, with the
-`position` [B, H, Q] beside the weights, where there is one, as a line.
+`step(carry, token, memory) -> (carry, logits, Attention or None)` for decoding; its
+class says whether it `packs`, takes several sentences a row.
+
+A model that sows attention weights [B, H, Q, K] into the collection "attention", under
+names with `encoder`, `self_attention` or `cross_attention` in them, gets its figures
+drawn, with the `position` [B, H, Q] beside the weights, where there is one, as a line.
 
 What a hard alignment draws is learned by REINFORCE (Xu et al. 2015, section 4.1) from
 `log_probability` and `entropy` [B, ..., T] in the collection "reinforce". What differs

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent
 def call(*command, stdin="", env=None):
     """Runs an entry point; returns the finished process with its texts.
 
-    Most of what it does is to compile programs that then run for a second.
+    It compiles without much optimization: what it compiles runs for a second.
     """
     return subprocess.run(
         [sys.executable, *command],

@@ -75,12 +75,12 @@ def decoding(task, spec: dict):
         never = jnp.full((rows, beam, 1), -1e4)
 
         def step(carry, token):
-            carry, logits, attention = model.apply(
+            carry, logits, _ = model.apply(
                 variables, carry, token, memory, method="step"
             )
             # Without an early EOS every hypothesis runs to the last step.
             logits = jax.lax.dynamic_update_slice_in_dim(logits, never, EOS, axis=2)
-            return carry, logits, attention.weights
+            return carry, logits, None
 
         carry = model.apply(variables, memory, beam, length, method="start")
         alpha = spec["alpha"]
