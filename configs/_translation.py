@@ -55,17 +55,17 @@ REVERSAL = {
     "data.corpus": "reversal",
     "data.min_words": 16,
     "data.max_words": 16,
-    "data.vocab_size": 30,
-    "data.max_length": 20,
+    "data.vocab_size": 45,  # each letter, and each with the space before it
+    "data.max_length": 17,  # and the end
     "data.made_up_names": 0.0,
     "data.max_shapes": 1,
     "evaluation.extra": 1,
     "model.embedding": 64,
     "model.hidden": 128,
     "model.dropout": 0.0,
-    "optimizer.decay_steps": 2000,
-    "train_steps": 2000,
-    "eval_every": 1000,
+    "optimizer.decay_steps": 1000,
+    "train_steps": 1000,
+    "eval_every": 250,
 }
 
 

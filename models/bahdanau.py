@@ -23,16 +23,13 @@ from flax import linen as nn
 from models.layers import PAD, Dense, logits
 from models.recurrent import (
     CELLS,
-    AttentiveTranslator,
-    Carry,
     Encoder,
     Init,
     Maxout,
-    Memory,
     Stack,
-    Step,
     orthogonal,
 )
+from models.recurrent_translator import AttentiveTranslator, Carry, Memory, Step
 
 
 class Bahdanau(AttentiveTranslator):

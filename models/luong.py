@@ -4,12 +4,13 @@ Section 3: stacked LSTMs; the decoder looks at the source with its *current* sta
 and the attentional vector h~_t = tanh(W_c [c_t; h_t]) makes the prediction and is fed
 to the next step.
 
-What differs from the paper: dropout wherever a layer is entered, by field, its rate
-rounded to a multiple of 1/256; positions of the local alignments count in the order of
-the source also where it is read backwards, and that of local-m stays at the last one
-where the target is longer. A bidirectional encoder, which is not the paper's, starts
-the decoder by a tanh layer. W_c is cut in two, and its half for the context multiplies
-the annotations once a source instead of each context.
+What differs from the paper: dropout of embeddings, between layers and before the output
+matrix, by field, its rate rounded to a multiple of 1/256; biases start at 0; positions
+of the local alignments count in the order of the source also where it is read
+backwards, and that of local-m stays at the last one where the target is longer. A
+bidirectional encoder, which is not the paper's, starts the decoder by a tanh layer. W_c
+is cut in two, and its half for the context multiplies the annotations once a source
+instead of each context.
 
 Axes: see `models.recurrent`.
 """
@@ -23,15 +24,12 @@ from flax import linen as nn
 from models.layers import PAD, Dense, logits
 from models.recurrent import (
     CELLS,
-    AttentiveTranslator,
-    Carry,
     Encoder,
     Init,
-    Memory,
     Stack,
-    Step,
     uniform_init,
 )
+from models.recurrent_translator import AttentiveTranslator, Carry, Memory, Step
 
 
 class Luong(AttentiveTranslator):
@@ -51,7 +49,7 @@ class Luong(AttentiveTranslator):
     reverse_source: bool
     input_feeding: bool
 
-    paper_init: ClassVar[Init] = uniform_init(0.1)  # section 4
+    paper_init: ClassVar[Init] = uniform_init(0.1)  # section 4.1
     positive: ClassVar = (*AttentiveTranslator.positive, "layers")
 
     def setup(self):

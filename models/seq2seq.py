@@ -6,10 +6,10 @@ tanh(V h) that sets the decoder's first state and enters every step and a maxout
 readout. Between them, the four ways of feeding an encoding to a decoder.
 
 What differs from the papers: dropout, by field, its rate rounded to a multiple of
-1/256; the two pieces of a maxout unit are half the layer apart instead of side by side.
-The gated unit is the one of `models.recurrent` in encoder and decoder: z and 1 - z have
-changed places against Cho et al., and the reset gate acts on the state before U, and
-not on what the summary adds.
+1/256; biases start at 0; the two pieces of a maxout unit are half the layer apart
+instead of side by side. The gated unit is the one of `models.recurrent` in encoder and
+decoder: z and 1 - z have changed places against Cho et al., and the reset gate acts on
+the state before U, and not on what the summary adds.
 
 Axes: see `models.recurrent`; l maxout units.
 """
@@ -23,15 +23,13 @@ from flax import linen as nn
 from models.layers import PAD, Dense, logits
 from models.recurrent import (
     CELLS,
-    Carry,
     Encoder,
     Init,
     Maxout,
-    RecurrentTranslator,
     Stack,
-    Step,
     uniform_init,
 )
+from models.recurrent_translator import Carry, RecurrentTranslator, Step
 
 FEEDS = ("every_step", "first_step", "initial_state", "feed_forward")
 
@@ -81,6 +79,15 @@ class Seq2Seq(RecurrentTranslator):
         if {"initial_state", "feed_forward"} <= set(self.feed):
             raise ValueError(
                 f"feed is {self.feed}: takes initial_state or feed_forward, not both"
+            )
+        if {"every_step", "first_step"} <= set(self.feed):
+            raise ValueError(
+                f"feed is {self.feed}: every_step is also the first, name one of them"
+            )
+        if self.summary == "tanh" and self.init_scheme == "paper":
+            raise ValueError(
+                "init_scheme is 'paper': that of Sutskever et al., whose summary is "
+                "'state'"
             )
         if self.summary == "tanh" and "initial_state" in self.feed:
             raise ValueError(

@@ -50,6 +50,7 @@ class Table(NamedTuple):
         columns: fields of the records, such as {"steps/s": "steps_per_second"}.
         curves: whether a second table shows how fast the runs learn.
         claims: a table of those that it can test.
+        digits: of a metric behind the point.
     """
 
     metrics: dict[str, str]
@@ -57,13 +58,14 @@ class Table(NamedTuple):
     columns: Mapping[str, str] = MappingProxyType({})
     curves: bool = True
     claims: tuple[Claim, ...] = ()
+    digits: int = 1
 
 
 class Figure(NamedTuple):
-    """A plot of BLEU by source length, a line a run.
+    """A plot of BLEU by source length, a line a run, and a table of its numbers.
 
     Attributes:
-        file: the PNG, from the root of the repository.
+        file: the PNG, from the root of the repository; the table has its name.
         title: one line above it.
         lines: names of runs, by label.
     """
@@ -101,6 +103,13 @@ def _short(name: str, config: str, label: str, *overrides: str) -> Run:
     return Run(f"short_{name}", f"{config}:short", "", overrides, _SEEDS, label)
 
 
+def _kernel(variant: str, label: str) -> Run:
+    name, config = f"kernels_{variant or 'learned'}", "kernel_regression"
+    config += f":{variant}" * bool(variant)
+    return Run(name, config, "", (), tuple(range(5)), label)
+
+
+_TOY_PAPER = "{} (a re-implementation)"
 _BAHDANAU = ("short_bahdanau", "short_bahdanau_dot", "short_bahdanau_general")
 _LUONGS = tuple(
     _luong(score, alignment, title)
@@ -156,6 +165,10 @@ TABLES = {
                 "26.8 BLEU (base, WMT14; 26.5 without)",
             ),
             Run("luong_nmt", "luong_nmt", "17.3 BLEU (WMT14)"),
+            Run(
+                *("luong_nmt_local_p", "luong_nmt", "19.0 BLEU (WMT14)"),
+                ("model.alignment=local_p",),
+            ),
             Run("bahdanau_nmt", "bahdanau_nmt", "26.8 BLEU (English to French, WMT14)"),
             Run("seq2seq_nmt", "seq2seq_nmt", "30.6 BLEU (English to French, WMT14)"),
         ),
@@ -185,6 +198,10 @@ TABLES = {
                 "Luong, general, global, encoder in both directions",
                 "model.bidirectional=true",
             ),
+            _short(
+                *("luong_wide_local_p", "luong_nmt", "Luong, general, local-p, D = 10"),
+                *("model.alignment=local_p", "model.window=10"),
+            ),
             _luong("general", "hard", "hard"),
             _luong("general", "gumbel", "Gumbel straight-through"),
             _short("transformer", "transformer_nmt", "Transformer"),
@@ -196,13 +213,32 @@ TABLES = {
         curves=False,
         runs=(
             Run(
-                "reversal_seq2seq", "seq2seq_nmt:reversal", "59.1 (a re-implementation)"
+                *("reversal_seq2seq", "seq2seq_nmt:reversal", _TOY_PAPER.format(59.1)),
+                label="no attention",
             ),
             Run(
-                "reversal_bahdanau",
-                "bahdanau_nmt:reversal",
-                "100 (a re-implementation)",
+                *("reversal_seq2seq_long", "seq2seq_nmt:reversal", ""),
+                ("train_steps=2000", "optimizer.decay_steps=2000"),
+                label="no attention, twice the steps",
             ),
+            Run(
+                *("reversal_bahdanau", "bahdanau_nmt:reversal", _TOY_PAPER.format(100)),
+                label="Bahdanau",
+            ),
+        ),
+    ),
+    "kernels": Table(
+        metrics={"mse": "mse", "width": "width"},
+        curves=False,
+        digits=2,
+        runs=(
+            _kernel("average", "average of all points"),
+            _kernel("boxcar", "boxcar, width 1"),
+            _kernel("triangular", "triangular, width 1"),
+            _kernel("epanechnikov", "Epanechnikov, width 1"),
+            _kernel("gaussian", "Gaussian, width 0.5"),
+            _kernel("", "Gaussian, learned width"),
+            _kernel("no_leave_one_out", "Gaussian, learned width, no leave-one-out"),
         ),
     ),
 }

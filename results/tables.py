@@ -95,6 +95,8 @@ def render(folder: Path = RESULTS) -> dict[str, str]:
             texts[f"{name}_curves"] = _curves(table, rows)
         if table.claims:
             texts[f"{name}_claims"] = _claims(table, rows)
+    for figure in FIGURES:
+        texts[Path(figure.file).stem] = _by_length(figure, found)
     return texts | {"benchmarks": _benchmarks(records("bench_*.json", folder))}
 
 
@@ -124,15 +126,21 @@ def draw(folder: Path = RESULTS, root: Path = README.parent) -> list[Path]:
     """
     if not plots.available():
         return []
-    found = defaultdict(list)
-    for record in runs(folder):
-        if record["system"] == OURS and "by_length" in record:
-            found[record["name"]].append(record["by_length"])
-    return [
-        _draw(figure, found, root / figure.file)
-        for figure in FIGURES
-        if all(name in found for name in figure.lines.values())
-    ]
+    drawn = []
+    for figure in FIGURES:
+        series, sentences = _series(figure, runs(folder))
+        if len(series) == len(figure.lines):
+            drawn.append(
+                plots.lines(
+                    series,
+                    figure.title,
+                    root / figure.file,
+                    axis_title="words in the source",
+                    value_title="BLEU",
+                    notes={group: f"n = {n:,}" for group, n in sentences.items()},
+                )
+            )
+    return drawn
 
 
 def write() -> None:
@@ -141,28 +149,40 @@ def write() -> None:
     draw()
 
 
-def _draw(figure: Figure, found: dict[str, list[Record]], path: Path) -> Path:
+def _series(
+    figure: Figure, found: list[Record]
+) -> tuple[dict[str, dict[str, list[float]]], dict[str, int]]:
+    """Returns the BLEU of each line that has records, and the sentences, by length."""
     series, sentences = {}, {}
     for label, name in figure.lines.items():
-        series[label] = defaultdict(list)
-        for by_length in found[name]:
+        for record in found:
+            if (record["system"], record["name"]) != (OURS, name):
+                continue
+            by_length = record.get("by_length", {})
             counts = {group: x["sentences"] for group, x in by_length.items()}
             sentences = sentences or counts
-            if counts != sentences:
+            if counts and counts != sentences:
                 raise UserError(
                     f"{figure.file}: {name} has {counts} sentences by length, the runs "
                     f"before it {sentences}: they must be of one test split"
                 )
             for group, values in by_length.items():
-                series[label][group].append(values["bleu"])
-    return plots.lines(
-        series,
-        figure.title,
-        path,
-        axis_title="words in the source",
-        value_title="BLEU",
-        notes={group: f"n = {count:,}" for group, count in sentences.items()},
-    )
+                line = series.setdefault(label, defaultdict(list))
+                line[group].append(values["bleu"])
+    return series, sentences
+
+
+def _by_length(figure: Figure, found: list[Record]) -> str:
+    """The numbers of a figure."""
+    series, sentences = _series(figure, found)
+    if not series:
+        return _EMPTY
+    lines = [
+        [label, *(f"{statistics.mean(line[group]):.1f}" for group in sentences)]
+        for label, line in series.items()
+    ]
+    groups = [f"{group} ({n:,})" for group, n in sentences.items()]
+    return _table(["BLEU by words in the source (sentences)", *groups], lines)
 
 
 def _rows(table: Table, found: list[Record]) -> list[tuple[Run | None, list[Record]]]:
@@ -195,7 +215,10 @@ def _results(table: Table, rows: list[tuple[Run | None, list[Record]]]) -> str:
         lines.append(
             [
                 _title(run, group),
-                *(_mean(group, metric) for metric in table.metrics.values()),
+                *(
+                    _mean(group, metric, table.digits)
+                    for metric in table.metrics.values()
+                ),
                 *(_field(group, field) for field in table.columns.values()),
                 f"{group[0]['steps']:,}",
                 f"{statistics.mean(record['minutes'] for record in group):.1f}",
@@ -218,12 +241,12 @@ def _title(run: Run | None, group: list[Record]) -> str:
     return " ".join(parts)
 
 
-def _mean(group: list[Record], metric: str) -> str:
+def _mean(group: list[Record], metric: str, digits: int) -> str:
     values = [r["metrics"][metric] for r in group if metric in r["metrics"]]
     if not values:
         return "–"
-    spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
-    return f"{statistics.mean(values):.1f}{spread}"
+    spread = f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
+    return f"{statistics.mean(values):.{digits}f}{spread}"
 
 
 def _field(group: list[Record], field: str) -> str:
@@ -245,7 +268,7 @@ def _claims(table: Table, rows: list[tuple[Run | None, list[Record]]]) -> str:
         return [record["metrics"][metric] for record in groups[name]]
 
     def shown(name: str) -> str:
-        return f"{labels[name]}: {_mean(groups[name], metric)}"
+        return f"{labels[name]}: {_mean(groups[name], metric, table.digits)}"
 
     lines = []
     for claim in table.claims:
@@ -271,7 +294,7 @@ def _curves(table: Table, rows: list[tuple[Run | None, list[Record]]]) -> str:
     lines = [
         [
             _title(run, group[:1]),
-            *(_reached(group[0]["curve"], minute) for minute in minutes),
+            *(_reached(group[0]["curve"], m, minutes.step) for m in minutes),
         ]
         for run, group in rows
     ]
@@ -279,15 +302,17 @@ def _curves(table: Table, rows: list[tuple[Run | None, list[Record]]]) -> str:
     return _table([title, *map(str, minutes)], lines)
 
 
-def _minutes(last: float) -> Sequence[int]:
+def _minutes(last: float) -> range:
     """Returns at most `_COLUMNS` round numbers that reach `last`."""
     steps = (digit * 10**power for power in range(9) for digit in (1, 2, 5))
     step = next(step for step in steps if last <= step * _COLUMNS)
     return range(step, step * math.ceil(last / step) + 1, step)
 
 
-def _reached(curve: list[list[float]], minute: int) -> str:
-    """Returns the last value by a minute."""
+def _reached(curve: list[list[float]], minute: int, step: int) -> str:
+    """Returns the last value by a minute; nothing `step` minutes after the end."""
+    if curve[-1][0] <= minute - step:
+        return ""
     values = [value for at, value in curve if at <= minute]
     return f"{values[-1]:.1f}" if values else "–"
 

@@ -49,7 +49,7 @@ from attention.alignments import reinforce, update_baseline
 from attention.masks import causal_mask, segment_mask
 from data import translation
 from data.batching import Batches, eval_batches
-from data.vocabulary import EOS, PAD, Vocabulary, train_vocabulary
+from data.vocabulary import EOS, PAD, UNK, Vocabulary, train_vocabulary
 from decoding import beam_search, greedy, sample
 from errors import UserError
 from training import plots
@@ -181,10 +181,12 @@ class Translation(Task):
                 raise UserError(
                     f"config.loss.{name} is {config.loss[name]}: must be at least 0"
                 )
-        if "max_length" in config.model and data.max_length > config.model.max_length:
+        model = config.model
+        learned = "positions" in model and model.positions == "learned"
+        if learned and data.max_length > model.max_length:
             raise UserError(
-                f"config.data.max_length is {data.max_length}: the model takes "
-                f"{config.model.max_length} (config.model.max_length)"
+                f"config.data.max_length is {data.max_length}: the model learns "
+                f"{model.max_length} positions (config.model.max_length)"
             )
         if data.pack and not config.architecture.packs:
             raise UserError(
@@ -192,16 +194,16 @@ class Translation(Task):
                 "one sentence a row: set config.data.pack=false"
             )
         for name in _PLACED:
-            placed = name in config.model and config.model[name] in _PLACED[name]
+            placed = name in model and model[name] in _PLACED[name]
             if data.pack and placed:
                 raise UserError(
-                    f"config.model.{name} is {config.model[name]!r}, which tells "
+                    f"config.model.{name} is {model[name]!r}, which tells "
                     "places in a row apart: set config.data.pack=false, for one "
                     "sentence a row"
                 )
         for name in _POSITIVE:
             group, field = name.split(".")
-            if config[group].get(field, 1) < 1:
+            if config[group][field] < 1:
                 raise UserError(
                     f"config.{name} is {config[group][field]}: must be at least 1"
                 )
@@ -228,7 +230,7 @@ class Translation(Task):
         except UserError as error:
             raise UserError(f"config.evaluation.{error}") from None
         self._optimizer = make_optimizer(
-            config.optimizer, width=config.model.get("d_model")
+            config.optimizer, width=model.d_model if "d_model" in model else None
         )
         self._build(data.vocab_size)
         self.check_model()
@@ -640,7 +642,8 @@ class Translation(Task):
 
         def step(carry, token):
             carry, logits, attention = apply(carry, token, memory, method="step")
-            never = jnp.arange(logits.shape[-1]) < EOS  # PAD and BOS
+            ids = jnp.arange(logits.shape[-1])
+            never = (ids < EOS) | (ids == UNK)  # PAD, BOS and what is no text
             logits = jnp.where(never, -jnp.inf, logits)
             return carry, logits, None
 

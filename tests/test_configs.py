@@ -50,6 +50,21 @@ def test_the_smoke_variant_trains_and_is_scored(name):
 
 
 @pytest.mark.parametrize("name", CONFIGS)
+def test_the_smoke_variant_predicts_and_draws_what_it_looks_at(name, tmp_path):
+    lines = "0.5\n2\n" if name == "kernel_regression" else "one\ntwo\n"
+    predict = "predict.py", f"--workdir={run(name)}"
+    done = call(*predict, f"--figures={tmp_path}", stdin=lines)
+    if name == "seq2seq_nmt":
+        assert done.returncode == 1 and done.stderr.count("\n") == 1
+        assert "seq2seq has no attention to draw" in done.stderr.lower()
+        done = call(*predict, stdin=lines)
+    else:
+        assert len(list(tmp_path.glob("*.png"))) == 2
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("\n") == 2
+
+
+@pytest.mark.parametrize("name", CONFIGS)
 def test_every_field_of_a_translation_config_is_read(name):
     config = module(name).get_config("")
     if config.task is not Translation:

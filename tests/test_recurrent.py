@@ -258,6 +258,15 @@ def test_recurrent_matrices_start_as_orthogonal_blocks():
     assert np.abs(blocks[0] - blocks[1]).max() > 0.1
 
 
+@pytest.mark.parametrize("limit", [0.08, 0.1])
+def test_a_uniform_init_fills_its_range_and_nothing_else(limit):
+    inits = uniform_init(limit)
+    for init in (inits.kernel, inits.recurrent, inits.embedding, inits.score):
+        values = np.abs(init(jax.random.key(0), (101, 103)))
+        assert 0.999 * limit < values.max() <= limit
+        assert values.mean() == pytest.approx(limit / 2, rel=0.02)
+
+
 @pytest.mark.parametrize(
     ("cell", "inits", "forget"),
     [("lstm", STANDARD, 1), ("lstm", uniform_init(0.1), 0), ("gru", STANDARD, 0)],

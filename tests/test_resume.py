@@ -10,9 +10,10 @@ from pathlib import Path
 
 import jax
 import numpy as np
+import pytest
 import toy
 
-from configs import transformer_nmt
+from configs import luong_nmt, transformer_nmt
 from tasks.translation import Translation
 from training import checkpoints, loop
 from training.metrics import read_rows
@@ -113,8 +114,11 @@ class Trains(Translation):
         return []
 
 
-def test_a_translator_that_was_stopped_ends_as_one_that_was_not(tmp_path):
-    made = transformer_nmt.get_config("smoke")
+@pytest.mark.parametrize("config", [transformer_nmt, luong_nmt])
+def test_a_translator_that_was_stopped_ends_as_one_that_was_not(config, tmp_path):
+    made = config.get_config("smoke")
+    if config is luong_nmt:
+        made.model.alignment = "hard"  # draws, and keeps a baseline
     made.task = Trains
     made.train_steps = made.eval_every = 11
     made.save_every, made.optimizer.accumulate = 4, 2

@@ -234,6 +234,11 @@ def test_the_size_of_the_paper_is_that_of_sutskever():
             "takes initial_state or feed_forward, n",
         ),
         ({"summary": "tanh"}, "takes feed_forward instead of initial_state"),
+        ({"feed": ("every_step", "first_step")}, "every_step is also the first"),
+        (
+            {"summary": "tanh", "feed": ("every_step",), "init_scheme": "paper"},
+            "init_scheme is 'paper': that of Sutskever et al.",
+        ),
     ],
 )
 def test_a_field_out_of_range_is_refused(changes, message):

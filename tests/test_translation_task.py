@@ -15,7 +15,7 @@ from PIL import Image
 from attention.alignments import update_baseline
 from configs import bahdanau_nmt, luong_nmt, seq2seq_nmt
 from configs.transformer_nmt import get_config
-from data.vocabulary import EOS
+from data.vocabulary import EOS, UNK
 from errors import UserError
 from tasks import translation
 from tasks.translation import Translation
@@ -204,7 +204,6 @@ def test_heat_maps_need_a_label_for_each_row_and_column(tmp_path):
     [
         ("loss__smoothing", 1.0, "config.loss.smoothing is 1.0"),
         ("loss__reward", -0.1, "config.loss.reward is -0.1: must be at least 0"),
-        ("data__max_length", 10**6, "config.data.max_length is 1000000: the model"),
         ("evaluation__rows", 0, "config.evaluation.rows is 0: must be at least 1"),
         ("evaluation__beam", 0, "config.evaluation.beam is 0: must be at least 1"),
         ("evaluation__alpha", -0.1, "config.evaluation.alpha is -0.1: must be at"),
@@ -232,6 +231,27 @@ def test_values_that_do_not_fit_are_told_before_data_is_read(field, value, messa
     with pytest.raises(UserError, match=message) as error:
         Translation(config)
     assert "\n" not in str(error.value)
+
+
+def test_learned_positions_must_reach_the_end_of_the_longest_sentence():
+    config = get_config("smoke")
+    config.data.max_length = 10**6
+    assert Translation(config).config is config
+    config.model.positions = "learned"
+    with pytest.raises(UserError, match="max_length is 1000000: the model learns 64"):
+        Translation(config)
+
+
+@pytest.mark.parametrize("config", [seq2seq_nmt, bahdanau_nmt, luong_nmt])
+def test_a_row_of_the_reversal_toy_is_a_piece_a_letter_and_its_end(config, tmp_path):
+    task = Translation(config.get_config("reversal"))
+    task.prepare(tmp_path, training=True)
+    assert task.vocabulary.size == task.config.data.vocab_size
+    for batch in (task.train_data()[i] for i in range(3)):
+        for ids in batch.values():
+            filled = ids[ids.any(axis=1)]
+            assert filled.shape == (len(filled), 17) and len(filled) > 50
+            assert (filled[:, -1] == EOS).all() and (filled != UNK).all()
 
 
 @pytest.mark.parametrize(
@@ -395,6 +415,12 @@ def test_word_accuracy_counts_words_at_their_place():
 def test_search_options_are_checked(task, state, options, message):
     with pytest.raises(UserError, match=message):
         task.predict(state, ["one"], **options)
+
+
+def test_nothing_is_written_that_is_no_text(task, state):
+    found = task.predict(state, ["one", "two"], temperature=3.0, n_best=53)
+    texts = [prediction.text for row in found for prediction in row]
+    assert len(set(texts)) > 50 and not any("\u2047" in text for text in texts)
 
 
 def test_an_unknown_split_is_told(task, state):
