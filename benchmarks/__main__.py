@@ -1,4 +1,4 @@
-"""Runs every timing question in turn: `make bench` (15 minutes, on a quiet machine).
+"""Runs every timing question in turn: `make bench` (half an hour, on a quiet machine).
 
 The time-limited training run of another library is `benchmarks.joeynmt_translation`.
 """

@@ -2,16 +2,16 @@
 
     python train.py --config=configs/kernel_regression.py --workdir=runs/kernels
 
-takes 8 seconds on two CPU cores, of which two are training, and ends at XX mse: the
+takes 8 seconds on two CPU cores, of which two are training, and ends at 0.20 mse: the
 mean squared error to the curve on the test split. The README compares the variants over
 five draws of the points (seeds 0 to 4); the sources print no numbers.
 
-What it shows: to weigh by distance leaves about a quarter of the error of averaging,
-with any kernel. The learned width minimises the error at points left out; it is
-narrower than 0.5 in nine draws of ten, and no better, being learned from 40 noisy
-points. A model that may see the value it is to predict learns to look nowhere else: its
-training loss goes from 1.4 to 0.00005, its width towards 0 and its estimate to that of
-the nearest neighbour, which is worse than averaging.
+What it shows: to weigh by distance leaves a fifth to a third of the error of averaging,
+with any kernel. The learned width minimises the error at points left out; it is no
+better than the 0.5 of the source, being learned from 40 noisy points. A model that may
+see the value it is to predict learns to look nowhere else: its training loss goes from
+1.4 to 0.00005, its width towards 0 and its estimate to that of the nearest neighbour,
+which is worse than averaging.
 
 `smoke` trains for a moment.
 """

@@ -448,7 +448,8 @@ class Translation(Task):
             top_k: draw from the k most probable pieces only; 0 for all.
             top_p: draw from the most probable pieces that have this probability.
             seed: of the drawing.
-            figures: a folder for a picture of each sentence's alignment.
+            figures: a folder for a picture of each sentence's alignment, with the
+                predicted position where the model has one attention that predicts it.
 
         Returns:
             For each sentence its translations, best first.
