@@ -2,7 +2,8 @@
 
 A vocabulary is a sentencepiece model (Kudo & Richardson 2018) over both languages
 together, trained on the training split alone. The ids 0 to 3 are PAD, BOS, EOS and
-UNK in every one of them; an encoded sentence ends in EOS and has no BOS.
+UNK in every one of them; an encoded sentence ends in EOS and has no BOS. UNK is what
+holds a character that the training split has hardly ever; no translation has it.
 
 Subword regularisation (Kudo 2018, section 3.3): a sentence's segmentation is drawn
 from its n best, in proportion to P(x)^alpha. sentencepiece draws from a generator
