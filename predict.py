@@ -25,7 +25,12 @@ _CHECKPOINT = flags.DEFINE_string(
 )
 _INPUT = flags.DEFINE_string("input", None, "A UTF-8 file; default: standard input.")
 _OPTIONS = {
-    "n_best": flags.DEFINE_integer("n_best", None, "Predictions of each line."),
+    "n_best": flags.DEFINE_integer(
+        "n_best",
+        None,
+        "Predictions of each line, as number, score and text; the score is what they "
+        "are ranked by: log-probability, over the length penalty where one searches.",
+    ),
     "beam": flags.DEFINE_integer("beam", None, "Width of the search; 1 is greedy."),
     "alpha": flags.DEFINE_float("alpha", None, "Exponent of the length penalty."),
     "temperature": flags.DEFINE_float(
@@ -37,7 +42,7 @@ _OPTIONS = {
     "top_p": flags.DEFINE_float("top_p", None, "Draw from the nucleus of this size."),
     "seed": flags.DEFINE_integer("seed", None, "Seed of the drawing."),
     "figures": flags.DEFINE_string(
-        "figures", None, "Folder for a picture of each line."
+        "figures", None, "Folder for a picture of each line's best prediction."
     ),
 }
 
@@ -51,6 +56,9 @@ def main(_: list[str]) -> None:
     runtime.start()
     task, state, _ = trained.load(Path(_WORKDIR.value), _CHECKPOINT.value)
     options = trained.options(task.predict, _OPTIONS)
+    folder = options.get("figures")
+    if folder is not None and Path(folder).exists() and not Path(folder).is_dir():
+        raise UserError(f"--figures={folder} is a file: name a folder")
     lines = trained.read_lines(_INPUT.value)
     sys.stdout.reconfigure(encoding="utf-8")
     for number, found in enumerate(task.predict(state, lines, **options), 1):

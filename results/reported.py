@@ -252,6 +252,7 @@ FIGURES: tuple[Figure, ...] = (
             "Bahdanau": "bahdanau_nmt",
             "Luong": "luong_nmt",
             "Transformer": "transformer_nmt",
+            "Transformer, relative": "transformer_nmt_relative",
         },
     ),
 )

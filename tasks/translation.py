@@ -566,6 +566,12 @@ class Translation(Task):
                 file=sys.stderr,
             )
             ids = [*ids[: most - 1], EOS]
+        if UNK in ids:
+            print(
+                f"warning: line {line} has characters without a piece: "
+                f"{ids.count(UNK)} of its {len(ids)} pieces are unknown to the model",
+                file=sys.stderr,
+            )
         return ids
 
     # Likelihood and decoding.

@@ -97,6 +97,7 @@ def test_predict_lists_the_best_and_draws(workdir, tmp_path):
         ("eval.py", ["--checkpoint=7777"], "has no checkpoint 7777"),
         ("predict.py", ["--n_best=9"], "n_best is 9: a beam of"),
         ("predict.py", ["--top_k=3"], "set a temperature"),
+        ("predict.py", ["--figures=README.md"], "README.md is a file: name a folder"),
         ("predict.py", ["--input=/nonsense"], "--input=/nonsense: No such file"),
         ("predict.py", ["--nonsense"], "Unknown command line flag 'nonsense'"),
     ],

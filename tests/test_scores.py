@@ -15,7 +15,7 @@ NAMES = sorted(SCORES.keys() - {"concat"})  # another name of "additive"
 
 
 def same_width(name):
-    return name in ("dot", "scaled_dot", "cosine")
+    return SCORES[name].same_width
 
 
 @pytest.fixture
@@ -234,7 +234,7 @@ def test_parameters_that_disagree_or_lack_an_axis_are_refused(inputs):
 
 def test_parameters_name_their_axes():
     assert SCORES["concat"] is SCORES["additive"]
-    assert {name: SCORES[name].parameters for name in NAMES} == {
+    expected = {
         "dot": {},
         "scaled_dot": {},
         "general": {"w": ("D", "E")},
@@ -242,3 +242,6 @@ def test_parameters_name_their_axes():
         "location": {"w": ("D", "L")},
         "cosine": {"sharpness": ()},
     }
+    assert {name: SCORES[name].parameters for name in expected} == expected
+    widths = {name: SCORES[name].same_width for name in expected}
+    assert [name for name in widths if widths[name]] == ["dot", "scaled_dot", "cosine"]

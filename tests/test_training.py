@@ -169,6 +169,20 @@ def test_the_last_few_checkpoints_and_the_best_are_kept(tmp_path):
         checkpoints.restore(tmp_path, 7, like(made))
 
 
+def test_an_average_leaves_out_the_first_half_of_a_run(tmp_path):
+    made = toy.get_config()
+    made.train_steps, made.save_every = 8, 2
+    loop.train(made, tmp_path)
+    assert checkpoints.find(tmp_path, "last") == 8
+    kept = [checkpoints.restore(tmp_path, str(n), like(made)).params for n in (6, 8)]
+    expected = jax.tree.map(lambda a, b: (a + b) / 2, *kept)
+    jax.tree.map(
+        np.testing.assert_allclose,
+        checkpoints.average(tmp_path, 4, like(made)).params,
+        expected,
+    )
+
+
 def test_an_average_is_the_mean_of_the_last_parameters(tmp_path):
     made = config()
     loop.train(made, tmp_path)

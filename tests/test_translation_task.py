@@ -417,6 +417,11 @@ def test_search_options_are_checked(task, state, options, message):
         task.predict(state, ["one"], **options)
 
 
+def test_characters_without_a_piece_are_told(task, state, capsys):
+    task.predict(state, ["one", "漢 two"])
+    assert "warning: line 2 has characters without a piece" in capsys.readouterr().err
+
+
 def test_nothing_is_written_that_is_no_text(task, state):
     found = task.predict(state, ["one", "two"], temperature=3.0, n_best=53)
     texts = [prediction.text for row in found for prediction in row]

@@ -174,7 +174,8 @@ def average(workdir: Path, n: int, like: Any) -> Any:
     """Returns the last state with the mean parameters of the last `n` checkpoints.
 
     Only planned ones count, where there are any, so that a run that was stopped and
-    resumed has the same mean. Fewer are averaged where fewer were kept.
+    resumed has the same mean. Fewer are averaged where fewer were kept, and none of the
+    first half of a run, far from where it ended.
 
     Raises:
         UserError: if there is no checkpoint, or `n` is below 1.
@@ -182,7 +183,8 @@ def average(workdir: Path, n: int, like: Any) -> Any:
     if n < 1:
         raise UserError(f"cannot average {n} checkpoints: take 1 or more")
     with _open(workdir) as checkpoints:
-        steps = (checkpoints.planned() or checkpoints.steps())[-n:]
+        steps = checkpoints.planned() or checkpoints.steps()
+        steps = [step for step in steps if 2 * step > steps[-1]][-n:]
         state = checkpoints.restore(steps[-1], like)
         params = state.params
         for step in steps[:-1]:

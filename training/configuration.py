@@ -82,9 +82,11 @@ def _override(config: ConfigDict, name: str, text: str) -> None:
         names = [n for n, _ in _fields(config)]
         near = [n for n in names if n.split(".")[-1] == last]
         near = near or difflib.get_close_matches(name, names, cutoff=0.7)
-        raise UserError(
-            f"config.{name} is unknown{_near([f'config.{n}' for n in near])}"
-        )
+        group = ".".join(["config", *parents])
+        told = _near([f"config.{n}" for n in near])
+        if not near and isinstance(parent, ConfigDict):
+            told = f": {group} has {', '.join(parent)}"
+        raise UserError(f"config.{name} is unknown{told}")
     old = parent[last]
     if isinstance(old, ConfigDict):
         inner = ", ".join(f"config.{name}.{n}" for n in old)
