@@ -54,7 +54,7 @@ def read(flag: str | None, overrides: Sequence[str] = ()) -> ConfigDict:
 
 def _load(path: Path, variant: str) -> ConfigDict:
     if not path.is_file():
-        there = [str(p) for p in sorted((path.parent or Path()).glob("*.py"))]
+        there = [str(p) for p in sorted(path.parent.glob("[!_]*.py"))]
         near = difflib.get_close_matches(str(path), there, cutoff=0.3)
         raise UserError(f"--config={path} is no file{_near(near)}")
     spec = importlib.util.spec_from_file_location(f"configs.{path.stem}", path)
