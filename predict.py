@@ -51,14 +51,14 @@ def main(_: list[str]) -> None:
     """Predicts."""
     if not _WORKDIR.value:
         raise UserError("--workdir is missing: name the folder of a run")
+    folder = _OPTIONS["figures"].value
+    if folder and Path(folder).exists() and not Path(folder).is_dir():
+        raise UserError(f"--figures={folder} is a file: name a folder")
     from training import trained  # slow to import: not for --help
 
     runtime.start()
     task, state, _ = trained.load(Path(_WORKDIR.value), _CHECKPOINT.value)
     options = trained.options(task.predict, _OPTIONS)
-    folder = options.get("figures")
-    if folder is not None and Path(folder).exists() and not Path(folder).is_dir():
-        raise UserError(f"--figures={folder} is a file: name a folder")
     lines = trained.read_lines(_INPUT.value)
     sys.stdout.reconfigure(encoding="utf-8")
     for number, found in enumerate(task.predict(state, lines, **options), 1):

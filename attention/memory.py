@@ -67,8 +67,10 @@ def shift(weights: jax.Array, shifts: jax.Array) -> jax.Array:
     taps, rows = shifts.shape[-1], weights.shape[-1]
     if taps % 2 == 0 or taps > rows:
         raise ValueError(f"{taps} shifts: must be an odd number of at most {rows} rows")
-    moved = [jnp.roll(weights, j - taps // 2, axis=-1) for j in range(taps)]
-    return sum(shifts[..., j, None] * moved[j] for j in range(taps))
+    return sum(
+        shifts[..., j, None] * jnp.roll(weights, j - taps // 2, axis=-1)
+        for j in range(taps)
+    )
 
 
 def sharpen(weights: jax.Array, power: jax.Array) -> jax.Array:

@@ -126,9 +126,9 @@ def draw(folder: Path = RESULTS, root: Path = README.parent) -> list[Path]:
     """
     if not plots.available():
         return []
-    drawn = []
+    found, drawn = runs(folder), []
     for figure in FIGURES:
-        series, sentences = _series(figure, runs(folder))
+        series, sentences = _series(figure, found)
         if len(series) == len(figure.lines):
             drawn.append(
                 plots.lines(
@@ -156,12 +156,13 @@ def _series(
     series, sentences = {}, {}
     for label, name in figure.lines.items():
         for record in found:
-            if (record["system"], record["name"]) != (OURS, name):
+            own = record["system"] == OURS and record["name"] == name
+            if not own or "by_length" not in record:
                 continue
-            by_length = record.get("by_length", {})
+            by_length = record["by_length"]
             counts = {group: x["sentences"] for group, x in by_length.items()}
             sentences = sentences or counts
-            if counts and counts != sentences:
+            if counts != sentences:
                 raise UserError(
                     f"{figure.file}: {name} has {counts} sentences by length, the runs "
                     f"before it {sentences}: they must be of one test split"

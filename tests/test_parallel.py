@@ -213,6 +213,7 @@ def test_a_translator_has_the_same_gradients_in_every_layout(model, tmp_path):
         apart = jax.tree.map(lambda a, b: np.abs(a - b).max(), found, expected)
         for part, whole in zip(*map(jax.tree.leaves, (apart, moved)), strict=True):
             assert part < 0.01 * whole
+        close(found, expected)
         close(other_sums, sums)
 
 
