@@ -45,7 +45,7 @@ def main(overrides: list[str]) -> int:
     from training import configuration, loop  # slow to import: not for --help
 
     config = configuration.read(_CONFIG.value, overrides)
-    runtime.start()
+    runtime.start(cores=config.parallel == "cores")
     return loop.train(config, Path(_WORKDIR.value))
 
 

@@ -2,12 +2,16 @@
 
 Graves, Wayne and Danihelka (2014), section 3: a head finds rows of a memory by their
 content, blends that with where it looked before, moves on and sharpens; then it reads
-the mean row or erases and adds. `address` is the four stages in a row.
+the mean row or erases and adds. `address` is the four stages in a row, `access` a whole
+step of all heads.
 
 Axes: ... any batch; H heads; N rows of the memory; M width of a row; J shifts, an odd
 number centred at 0. Weights are on the simplex after every stage, as long as those
 before, the shifts and the gate are.
 """
+
+import math
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -67,8 +71,13 @@ def shift(weights: jax.Array, shifts: jax.Array) -> jax.Array:
     taps, rows = shifts.shape[-1], weights.shape[-1]
     if taps % 2 == 0 or taps > rows:
         raise ValueError(f"{taps} shifts: must be an odd number of at most {rows} rows")
+    if taps == 1:
+        return shifts * weights
+    reach = taps // 2
+    ring = [weights[..., -reach:], weights, weights[..., :reach]]
+    ring = jnp.concatenate(ring, axis=-1)
     return sum(
-        shifts[..., j, None] * jnp.roll(weights, j - taps // 2, axis=-1)
+        shifts[..., j, None] * ring[..., 2 * reach - j : 2 * reach - j + rows]
         for j in range(taps)
     )
 
@@ -141,3 +150,141 @@ def write(
     """
     kept = jnp.prod(1 - weights[..., None] * erase[..., None, :], axis=-3)
     return memory * kept + jnp.swapaxes(weights, -1, -2) @ add
+
+
+class Access(NamedTuple):
+    """What a step of all heads leaves: see `access`."""
+
+    columns: jax.Array  # [..., M, N]
+    weights: jax.Array  # [..., H, N]
+    contexts: jax.Array  # [..., R, M]
+
+
+def access(
+    columns: jax.Array,
+    previous: jax.Array,
+    *,
+    key: jax.Array,
+    sharpness: jax.Array,
+    gate: jax.Array,
+    shifts: jax.Array,
+    power: jax.Array,
+    erase: jax.Array,
+    add: jax.Array,
+) -> Access:
+    """A whole step: all heads look, the first R read, the others erase and add.
+
+    The same as `address`, `read` and `write` of the memory as it was before the step,
+    with its gradient written out: the loop of a sequence keeps the memory, the weights
+    and what the heads emitted, and does the rest again on its way back. The memory
+    comes transposed, for what is done to every row then runs along the longer axis.
+
+    Args:
+        columns: [..., M, N], M_{t-1} transposed.
+        previous: [..., H, N], where the heads looked before.
+        key: [..., H, M].
+        sharpness: [..., H], positive.
+        gate: [..., H] in (0, 1).
+        shifts: [..., H, J], a distribution.
+        power: [..., H], at least 1.
+        erase: [..., W, M] in (0, 1), of the last W heads; R = H - W.
+        add: [..., W, M], of the same.
+
+    Returns:
+        Access(columns [..., M, N] after writing, weights [..., H, N], contexts
+        [..., R, M] from before it).
+    """
+    query = key * (sharpness * _inverse_norm(key, axis=-1))[..., None]
+    return _access(columns, previous, query, gate, shifts, power, erase, add)
+
+
+def _inverse_norm(x: jax.Array, axis: int) -> jax.Array:
+    """1 / |x|, or 0 for a vector of zeros, whose slope there is 0, too."""
+    square = jnp.sum(x * x, axis=axis)
+    return jnp.where(square > 0, jax.lax.rsqrt(jnp.where(square > 0, square, 1)), 0)
+
+
+def _look(columns, query):
+    """Scores [..., H, N] of queries [..., H, M], and the columns' inverse norms."""
+    inverse = _inverse_norm(columns, axis=-2)[..., None, :]
+    return (query @ columns) * inverse, inverse
+
+
+def _focus(scores, previous, gate, shifts, power):
+    """From scores [..., H, N] to weights."""
+    weights = interpolate(masked_softmax(scores), previous, gate)
+    return sharpen(shift(weights, shifts), power)
+
+
+def _split(weights, erase):
+    """The weights of the heads that read, and of those that write."""
+    return jnp.split(weights, [weights.shape[-2] - erase.shape[-2]], axis=-2)
+
+
+def _outer(left, right):
+    """Sum over the heads of left [..., H, M] times right [..., H, N]: [..., M, N]."""
+    return jnp.einsum("...hm,...hn->...mn", left, right)
+
+
+def _over_rows(weights, columns):
+    """Sums over N, of weights [..., H, N] and columns [..., M, N]: [..., H, M]."""
+    return jnp.einsum("...hn,...mn->...hm", weights, columns)
+
+
+def _kept(weights, erase):
+    """What each head that writes keeps of the memory: a list of [..., M, N]."""
+    return [
+        1 - weights[..., h, None, :] * erase[..., h, :, None]
+        for h in range(erase.shape[-2])
+    ]
+
+
+@jax.custom_vjp
+def _access(columns, previous, query, gate, shifts, power, erase, add):
+    weights = _focus(_look(columns, query)[0], previous, gate, shifts, power)
+    reading, writing = _split(weights, erase)
+    contexts = _over_rows(reading, columns)
+    kept = math.prod(_kept(writing, erase))
+    return Access(columns * kept + _outer(add, writing), weights, contexts)
+
+
+def _access_forward(*inputs):
+    return _access(*inputs), inputs
+
+
+def _access_backward(inputs, gradients):
+    columns, previous, query, gate, shifts, power, erase, add = inputs
+    scores, inverse = _look(columns, query)
+    weights, back = jax.vjp(_focus, scores, previous, gate, shifts, power)
+    reading, writing = _split(weights, erase)
+    # Of what is written: columns times what all heads keep, plus what they add.
+    after = gradients.columns
+    kept = _kept(writing, erase)
+    product = after * columns
+    add_gradient = _over_rows(writing, after)
+    others = [product * math.prod(kept[:h] + kept[h + 1 :]) for h in range(len(kept))]
+    erase_gradient, erased = [], []
+    for h, other in enumerate(others):
+        erase_gradient.append(-_over_rows(writing[..., h : h + 1, :], other))
+        erased.append(erase[..., h : h + 1, :] @ other)
+    writing_gradient = add @ after - jnp.concatenate(erased, axis=-2)
+    reading_gradient = gradients.contexts @ columns
+    # Of where the heads look.
+    both = jnp.concatenate([reading_gradient, writing_gradient], axis=-2)
+    scores_gradient, *others = back(gradients.weights + both)
+    by_column = scores_gradient * inverse
+    query_gradient = _over_rows(by_column, columns)
+    shrink = inverse**2 * jnp.sum(scores_gradient * scores, axis=-2, keepdims=True)
+    spread = _outer(
+        jnp.concatenate([gradients.contexts, query], axis=-2),
+        jnp.concatenate([reading, by_column], axis=-2),
+    )
+    columns_gradient = after * math.prod(kept) - columns * shrink + spread
+    previous, *others = others
+    return (
+        *(columns_gradient, previous, query_gradient, *others),
+        *(jnp.concatenate(erase_gradient, axis=-2), add_gradient),
+    )
+
+
+_access.defvjp(_access_forward, _access_backward)

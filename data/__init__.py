@@ -1,1 +1,1 @@
-"""Readers and generators of data: numpy only, no jax, no config objects."""
+"""Readers and generators of data: numpy and scipy, no jax, no config objects."""

@@ -32,7 +32,7 @@ _glorot = nn.initializers.xavier_uniform()
 def check_fields(
     module: nn.Module, choices: dict[str, Sequence[str]], positive: Sequence[str]
 ) -> None:
-    """Checks fields of a model, its `dropout` among them.
+    """Checks fields of a model, its `dropout` among them where it has one.
 
     Args:
         module: the model.
@@ -51,7 +51,7 @@ def check_fields(
     for name in positive:
         if getattr(module, name) < 1:
             raise ValueError(f"{name} is {getattr(module, name)}: must be at least 1")
-    if not 0 <= module.dropout < 1:
+    if not 0 <= getattr(module, "dropout", 0.0) < 1:
         raise ValueError(f"dropout is {module.dropout}: must be at least 0 and below 1")
 
 

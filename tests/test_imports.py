@@ -34,7 +34,7 @@ THIRD_PARTY = {
     "attention": {"jax", "numpy"},
     "decoding": {"jax"},
     "models": {"jax", "numpy", "flax"},
-    "data": {"numpy", "sentencepiece", "tensorflow_datasets"},
+    "data": {"numpy", "scipy", "sentencepiece", "tensorflow_datasets"},
     "results": {"ml_collections"},
 }
 # Not there on every image that has jax: imported inside the function that needs it.

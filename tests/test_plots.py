@@ -8,6 +8,7 @@ from PIL import Image
 
 from training import plots
 
+colors = pytest.importorskip("matplotlib.colors")
 Text = pytest.importorskip("matplotlib.text").Text  # an Annotation without its arrow
 
 SERIES = {
@@ -106,4 +107,159 @@ def test_marks_lie_over_the_maps_and_leave_their_limits(beyond, figures, tmp_pat
     with pytest.raises(ValueError, match=r"marks \(3, 7\) must be \(3, 5\)"):
         plots.attention_heatmaps(
             weights, *labels, "t", tmp_path / "a.png", marks=np.zeros((3, 7))
+        )
+
+
+def boxes(texts):
+    """Where texts stand, in pixels."""
+    return [Text.get_window_extent(text) for text in texts]
+
+
+def apart(boxes):
+    return not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
+
+
+def draw_pointing(figures, path, count=7, **options):
+    """Draws a tour and one with two cities swapped; returns points, both, the axes."""
+    points = np.random.default_rng(count).uniform(size=(count, 2))
+    tour, other = list(range(count)), list(range(count))
+    other[2], other[3] = 3, 2
+    file = path / "x" / "tour.png"
+    plots.pointing(points, [tour], [other], "title", file, **options)
+    assert file.exists()
+    return points, tour, other, figures[-1].axes
+
+
+def segments(axes, colour, points):
+    """The lines of a colour, each the indices of the points that it joins."""
+    return {
+        frozenset(np.linalg.norm(points - end, axis=-1).argmin() for end in line)
+        for lines in axes.collections
+        if hasattr(lines, "get_segments")
+        and colors.same_color(lines.get_colors(), colour)
+        for line in lines.get_segments()
+    }
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_edges_that_the_truth_lacks_have_their_own_colour(closed, figures, tmp_path):
+    points, tour, other, axes = draw_pointing(figures, tmp_path, closed=closed)
+
+    def edges(order):
+        following = order[1:] + order[:1] * closed
+        return {frozenset(edge) for edge in zip(order, following, strict=False)}
+
+    right, wrong = plots._LINE_COLOURS[0], plots._MARK
+    assert segments(axes[0], right, points) == edges(tour)
+    assert segments(axes[0], wrong, points) == set()
+    assert segments(axes[1], right, points) == edges(other) & edges(tour)
+    assert segments(axes[1], wrong, points) == edges(other) - edges(tour)
+    assert len(edges(other) - edges(tour)) == 2
+
+
+def test_nothing_predicted_is_drawn_as_points_alone(figures, tmp_path):
+    points = np.random.default_rng(0).uniform(size=(5, 2))
+    for none in ([], [[]], [[3]]):
+        plots.pointing(points, [[0, 1, 2]], none, "t", tmp_path / "a.png")
+        for axes, edges in zip(figures[-1].axes, (3, 0), strict=True):
+            assert len(segments(axes, plots._LINE_COLOURS[0], points)) == edges
+            assert not segments(axes, plots._MARK, points)
+            assert len(axes.texts) == 5
+
+
+@pytest.mark.parametrize("count", [5, 11, 19])
+def test_numbers_of_points_stand_beside_them_and_apart(count, figures, tmp_path):
+    points, _, _, panels = draw_pointing(figures, tmp_path, count)
+    for axes in panels:
+        assert [text.get_text() for text in axes.texts] == [
+            str(number) for number in range(1, count + 1)
+        ]
+        found, frame = boxes(axes.texts), axes.get_window_extent()
+        assert apart(found)
+        assert all(frame.x0 < x.x0 and x.x1 < frame.x1 for x in found)
+        assert all(frame.y0 < x.y0 and x.y1 < frame.y1 for x in found)
+        places = axes.transData.transform(points)
+        centres = np.array([[(x.x0 + x.x1) / 2, (x.y0 + x.y1) / 2] for x in found])
+        gaps = np.linalg.norm(centres[:, None] - places, axis=-1)
+        np.testing.assert_array_equal(gaps.argmin(1), np.arange(count))
+
+
+@pytest.mark.parametrize(("count", "steps"), [(7, 11), (23, 13), (7, 97)])
+def test_pointer_weights_stand_beside_or_below(count, steps, figures, tmp_path):
+    weights = np.random.default_rng(0).dirichlet(np.ones(count + 1), steps)
+    _, _, _, axes = draw_pointing(figures, tmp_path, count, weights=weights)
+    truth, predicted, heat, _ = axes
+    np.testing.assert_allclose(heat.images[0].get_array(), weights, rtol=1e-6)
+    frames = [x.get_tightbbox() for x in axes]
+    assert apart(frames)
+    assert (frames[2].y1 < frames[0].y0) == (count > 20)  # else it is too wide
+    size = figures[-1].bbox
+    assert all(x.x0 >= 0 and x.y0 >= 0 for x in frames)
+    assert all(x.x1 <= size.x1 and x.y1 <= size.y1 for x in frames)
+    columns, rows = heat.get_xticklabels(), heat.get_yticklabels()
+    assert apart(boxes(columns)) and apart(boxes(rows))
+    names = dict(zip(heat.get_xticks(), (x.get_text() for x in columns), strict=True))
+    assert names[0] == "end" and names[2] == "2"
+    assert rows[0].get_text() == "1" and len(rows) >= min(steps, 20)
+
+
+def test_the_rows_of_weights_have_the_labels_that_are_given(figures, tmp_path):
+    weights = np.full((3, 8), 1 / 8)
+    axes = draw_pointing(
+        figures, tmp_path, weights=weights, weight_rows=["a", "b", "c"]
+    )[-1]
+    assert [x.get_text() for x in axes[2].get_yticklabels()] == ["a", "b", "c"]
+    with pytest.raises(ValueError, match=r"\(3, 8\) must be \[2 rows, 7 points \+ 1\]"):
+        draw_pointing(figures, tmp_path, weights=weights, weight_rows=["a", "b"])
+    with pytest.raises(ValueError, match=r"\(3, 7\) must be \[3 rows, 7 points \+ 1\]"):
+        draw_pointing(figures, tmp_path, weights=weights[:, 1:])
+
+
+@pytest.mark.parametrize("steps", [3, 41, 241])
+def test_maps_share_the_time_axis_and_stand_apart(steps, figures, tmp_path):
+    rng = np.random.default_rng(0)
+    sizes = {"inputs": 11, "a bit": 1, "error": 7, "write weights": 127}
+    panels = {name: rng.uniform(size=(rows, steps)) for name, rows in sizes.items()}
+    panels["error"] = 2 * panels["error"] - 1
+    file = tmp_path / "x" / "a.png"
+    plots.sequence_maps(panels, "title", file, signed=["error"])
+    with Image.open(file) as image:
+        assert image.height < 2000 and image.width < 1600
+    maps = [axes for axes in figures[0].axes if axes.images]
+    assert [axes.get_ylabel() for axes in maps] == list(panels)
+    for axes, (name, values) in zip(maps, panels.items(), strict=True):
+        np.testing.assert_allclose(axes.images[0].get_array(), values, rtol=1e-6)
+        low, high = axes.images[0].get_clim()
+        assert (low, high) == ((-1, 1) if name == "error" else (0, 1))
+        zero = axes.images[0].cmap(axes.images[0].norm(0.0))
+        assert colors.same_color(zero, "white")
+        column = axes.get_window_extent()
+        assert column.x0 == pytest.approx(maps[0].get_window_extent().x0)
+        assert column.width / steps >= 4
+    frames = [axes.get_tightbbox() for axes in figures[0].axes]
+    assert apart(frames)
+    assert all(frame.x0 >= 0 and frame.y0 >= 0 for frame in frames)
+    tops = [axes.get_window_extent().y1 for axes in maps]
+    assert tops == sorted(tops, reverse=True)
+    assert all(apart(boxes(axes.get_yticklabels())) for axes in maps)
+
+
+def test_a_signed_map_reaches_as_far_as_its_values(figures, tmp_path):
+    panels = {"counts": np.array([[-0.3, 1.7, -2.9]]), "bits": np.ones((2, 3))}
+    plots.sequence_maps(panels, "t", tmp_path / "a.png", signed={"counts"})
+    limits = [axes.images[0].get_clim() for axes in figures[0].axes if axes.images]
+    np.testing.assert_allclose(limits, [(-2.9, 2.9), (0, 1)], rtol=1e-6)
+
+
+def test_maps_that_do_not_fit_are_refused(tmp_path):
+    panels = {"a": np.ones((2, 3)), "b": np.ones((2, 5))}
+    with pytest.raises(
+        ValueError, match=r"'b': \(2, 5\)} must be \[rows, T\] of one T"
+    ):
+        plots.sequence_maps(panels, "t", tmp_path / "a.png")
+    with pytest.raises(ValueError, match="must be"):
+        plots.sequence_maps({"a": np.ones(3)}, "t", tmp_path / "a.png")
+    with pytest.raises(ValueError, match=r"signed \['c'\] must be among .*\['a'\]"):
+        plots.sequence_maps(
+            {"a": np.ones((2, 3))}, "t", tmp_path / "a.png", signed=["c"]
         )

@@ -132,7 +132,26 @@ def test_a_run_directory_holds_what_a_run_is(tmp_path):
     assert rows[0]["seconds"] <= rows[-1]["seconds"]
     for name in ("tokens_per_second", "steps_per_second"):
         assert all(row[name] > 0 for row in rows if row["split"] == "train")
+    assert all(0 <= row["waiting"] < 1 for row in rows if row["split"] == "train")
     assert sorted(tmp_path.glob("figures/step_12/*.png"))
+
+
+def test_the_share_of_time_without_a_batch_is_told(tmp_path):
+    def slow(batches):
+        for batch in batches:
+            time.sleep(0.05)
+            yield batch
+
+    log = metrics.Log(tmp_path, start=0, total=4)
+    for _ in log.awaited(slow(range(2))):
+        time.sleep(0.05)
+    log.train_row(2)
+    for _ in log.awaited(range(2)):
+        time.sleep(0.05)
+    log.train_row(4)
+    log.close()
+    first, second = (row["waiting"] for row in read_rows(tmp_path / "metrics.jsonl"))
+    assert 0.3 < first < 0.7 and second < 0.1
 
 
 def test_the_logged_loss_is_the_mean_over_all_examples_since_the_last_row(tmp_path):

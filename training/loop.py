@@ -109,7 +109,7 @@ class _Run:
         compiled = set()
         batches = prefetch(lambda i: self.layout.put(source[i]), start, total)
         with contextlib.closing(batches):
-            for step, batch in enumerate(batches, start + 1):
+            for step, batch in enumerate(log.awaited(batches), start + 1):
                 shape = tuple(x.shape for x in jax.tree.leaves(batch))
                 if shape in compiled:
                     state, metrics = train_step(state, batch, self.rng)

@@ -41,6 +41,7 @@ class Log:
         self._before = rows[-1]["seconds"] if rows else 0.0
         # Since the last row: its step, and its time moved by what is not training.
         self._told, self._window = start, self._begun
+        self._waited = 0.0  # for data, since the last row
 
     def add(self, step: int, metrics: Metrics) -> None:
         """Takes a step's metrics, still being computed, and waits for older ones."""
@@ -66,6 +67,18 @@ class Log:
             self._sums[name][0] += float(value)
             self._sums[name][1] += float(count)
 
+    def awaited(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """Yields batches, and counts the time until each is there as waiting."""
+        batches = iter(batches)
+        while True:
+            begun = time.monotonic()
+            try:
+                batch = next(batches)
+            except StopIteration:
+                return
+            self._waited += time.monotonic() - begun
+            yield batch
+
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
         """Keeps what happens inside out of the steps' time."""
@@ -75,18 +88,22 @@ class Log:
         self._window += time.monotonic() - begun
 
     def train_row(self, step: int) -> None:
-        """Writes the means since the last such row."""
+        """Writes the means since the last such row, and the rates.
+
+        `waiting` is the share of the time in which no batch was ready.
+        """
         self.wait()
         seconds = max(time.monotonic() - self._window, 1e-9)
         row = {n: s / max(c, 1) for n, (s, c) in self._sums.items() if n != "tokens"}
         row["steps_per_second"] = (step - self._told) / seconds
+        row["waiting"] = self._waited / seconds
         if "tokens" in self._sums:
             row["tokens_per_second"] = self._sums["tokens"][0] / seconds
         self.row(step, "train", row)
         left = (time.monotonic() - self._begun) / max(step - self._start, 1)
         self._show.tell(step, row, left * (self._total - step))
         self._sums.clear()
-        self._window, self._told = time.monotonic(), step
+        self._window, self._told, self._waited = time.monotonic(), step, 0.0
 
     def row(self, step: int, split: str, values: Mapping[str, float]) -> None:
         """Writes a row of metrics."""
@@ -217,4 +234,6 @@ def _summary(values: Mapping[str, float], left: float) -> str:
     parts = [f"loss {values['loss']:.4f}"] if "loss" in values else []
     if "tokens_per_second" in values:
         parts.append(f"{values['tokens_per_second']:,.0f} tokens/s")
+    if "waiting" in values:
+        parts.append(f"{values['waiting']:.1%} waiting for data")
     return "  ".join([*parts, f"{minutes}:{seconds:02} left"])

@@ -4,7 +4,9 @@ Under `jit` the batch is cut over the axes "data" and "fsdp" of a mesh, and ever
 of the state (parameters and optimizer moments alike) over "fsdp" where one of its axes
 divides; XLA adds the communication. Under `pmap` each device holds the whole state and
 its own rows, and sums cross devices in `total`. Either way the state has the same
-shapes, so a checkpoint does not know how it was trained.
+shapes, so a checkpoint does not know how it was trained. "cores" is `jit`, and on a CPU
+`runtime.start` makes a device of each core for it: a step of many small operations
+leaves cores idle that share each of them, and keeps those busy that share the rows.
 """
 
 import contextlib
@@ -69,8 +71,10 @@ class Layout:
         """
         self.mesh = make_mesh(mesh)
         self.pmap = parallel == "pmap"
-        if parallel not in ("jit", "pmap"):
-            raise UserError(f"config.parallel={parallel} is unknown: take jit or pmap")
+        if parallel not in ("jit", "pmap", "cores"):
+            raise UserError(
+                f"config.parallel={parallel} is unknown: take jit, pmap or cores"
+            )
         if self.pmap and self.mesh.shape[_FSDP] > 1:
             raise UserError("config.parallel=pmap needs config.mesh.fsdp=1")
         if self.pmap and jax.process_count() > 1:

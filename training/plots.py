@@ -1,4 +1,4 @@
-"""Figures: attention as heat maps, a score by group as bars or lines, points, curves.
+"""Figures: attention as heat maps, tours and triangles, sequences, bars, lines, curves.
 
 Matplotlib's object interface only (no pyplot): nothing global is touched, no window
 is opened, and figures may be drawn from any thread.
@@ -6,7 +6,8 @@ is opened, and figures may be drawn from any thread.
 
 import importlib.util
 import itertools
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,8 @@ import numpy as np
 _CELL = 0.235  # inches a token: room for one label line at _FONT points
 _FONT = 8.5
 _NAME = 0.17  # inches a name at the end of a line is high
+_LABEL = 0.15  # inches that a row needs for a label at _FONT points
+_DPI = 150
 _INK = "#222222"
 _MARK = "#e66100"  # stands out on every blue of `_colours`, for the colour-blind too
 # Colours of Okabe and Ito, which the colour-blind tell apart. One marker fewer: when
@@ -60,8 +63,6 @@ def attention_heatmaps(
     Raises:
         ValueError: if the labels or the marks do not fit `weights`.
     """
-    from matplotlib.figure import Figure
-
     weights = np.asarray(weights, np.float32)
     if weights.ndim != 3 or weights.shape[1:] != (len(rows), len(columns)):
         raise ValueError(
@@ -82,66 +83,201 @@ def attention_heatmaps(
     pitch = top + 0.3 + height + 0.2
     total_width = left + across * width + (across - 1) * between + bar
     total_height = head_room + down * pitch - 0.2 + foot
-    total_width = max(total_width, 0.6 + 0.095 * len(title))
+    total_width = max(total_width, _title_width(title))
 
-    figure = Figure(figsize=(total_width, total_height), dpi=150, facecolor="white")
-    figure.text(
-        0.15 / total_width,
-        1 - 0.15 / total_height,
-        title,
-        ha="left",
-        va="top",
-        fontsize=12,
-        fontweight="bold",
-        color=_INK,
-    )
+    figure = _figure(total_width, total_height, title)
     scale = max(float(weights.max(initial=0.0)), 1e-6)
     image = None
     for head in range(heads):
         row, column = divmod(head, across)
         x = left + column * (width + between)
-        y = total_height - head_room - row * pitch - top - 0.3 - height
-        axes = figure.add_axes(
-            (
-                x / total_width,
-                y / total_height,
-                width / total_width,
-                height / total_height,
-            )
+        y = head_room + row * pitch + top + 0.3
+        axes = _axes(figure, x, y, width, height)
+        image = _heatmap(
+            axes, weights[head], rows if column == 0 else [""] * queries, columns, scale
         )
-        image = axes.imshow(
-            weights[head], cmap=_colours(), vmin=0, vmax=scale, aspect="auto"
-        )
+        axes.set_title(panels[head], fontsize=10, color=_INK, pad=5)
         if marks is not None:
             axes.autoscale(False)  # a mark beyond the keys is cut off
             axes.plot(
                 marks[head], range(queries), ".-", color=_MARK, lw=1.0, markersize=5
             )
-        axes.set_title(panels[head], fontsize=10, color=_INK, pad=5)
-        axes.xaxis.tick_top()
-        axes.set_xticks(range(keys), columns, rotation=90, fontsize=_FONT)
-        axes.set_yticks(
-            range(queries), rows if column == 0 else [""] * queries, fontsize=_FONT
-        )
-        axes.tick_params(length=0, pad=3, colors=_INK)
-        axes.set_xticks(np.arange(keys + 1) - 0.5, minor=True)
-        axes.set_yticks(np.arange(queries + 1) - 0.5, minor=True)
-        axes.grid(which="minor", color="#e9e9e9", linewidth=0.5)
-        axes.tick_params(which="minor", length=0)
-        for spine in axes.spines.values():
-            spine.set_color("#bbbbbb")
         if column == 0:
             axes.set_ylabel(row_title, fontsize=10, color="#777777", labelpad=6)
         axes.set_xlabel(column_title, fontsize=10, color="#777777", labelpad=4)
-    tall = min(height, 3.0)
     x = left + across * width + (across - 1) * between + 0.15
-    y = total_height - head_room - top - 0.3 - tall
-    bar_axes = figure.add_axes(
-        (x / total_width, y / total_height, 0.12 / total_width, tall / total_height)
+    _bar(figure, image, x, head_room + top + 0.3, min(height, 3.0))
+    return _save(figure, path)
+
+
+def pointing(
+    points: np.ndarray,
+    truth: Sequence[Sequence[int]],
+    predicted: Sequence[Sequence[int]],
+    title: str,
+    path: Path,
+    *,
+    closed: bool = True,
+    weights: np.ndarray | None = None,
+    weight_rows: Sequence[str] | None = None,
+) -> Path:
+    """Draws what points at points: the truth, and beside it the prediction.
+
+    Edges of the prediction that the truth lacks have a colour of their own.
+
+    Args:
+        points: [n, 2] in the unit square. Their numbers, from 1, stand beside them.
+        truth: Indices of points, from 0: one tour or polygon, or many triangles.
+        predicted: The same, as predicted.
+        title: One line above the figure.
+        path: The PNG to write; its folder is made.
+        closed: Whether the last point of a sequence is joined to its first.
+        weights: [T, n + 1] in [0, 1], the pointer's weights in each step, those of the
+            end in column 0; drawn as a heat map, beside the rest or below it.
+        weight_rows: T labels of the steps; 1, ..., T where not given.
+
+    Returns:
+        `path`.
+
+    Raises:
+        ValueError: if the weights do not fit the points or their labels.
+    """
+    from matplotlib.patheffects import withStroke
+
+    points = np.asarray(points, np.float32)
+    count = len(points)
+    side = float(np.clip(2.4 + 0.1 * count, 3.2, 4.8))
+    left, between, head, foot = 0.2, 0.25, 0.8, 0.2
+    width, height = left + 2 * side + between + 0.2, head + side + foot
+    if weights is not None:
+        weights = np.asarray(weights, np.float32)
+        rows = weight_rows or [str(step + 1) for step in range(len(weights))]
+        if weights.shape != (len(rows), count + 1):
+            raise ValueError(
+                f"weights {weights.shape} must be [{len(rows)} rows, "
+                f"{count} points + 1]"
+            )
+        x, y = 0.45 + _text_width(rows), head  # of the map
+        across = min(_CELL * (count + 1), width - x - 0.85)
+        down = min(_CELL * len(rows), 2 * side)
+        if across > side:
+            y = height + 0.6
+            width, height = width, y + down + foot
+        else:
+            x += width - 0.2
+            width, height = x + across + 0.85, max(height, y + down + foot)
+    figure = _figure(max(width, _title_width(title)), height, title)
+    true = _edges(truth, closed)
+    spots = _label_spots(points, true | _edges(predicted, closed), 0.15 / side)
+    panels = {"truth": truth, "predicted": predicted}
+    for i, (name, sequences) in enumerate(panels.items()):
+        axes = _axes(figure, left + i * (side + between), head, side, side)
+        edges = _edges(sequences, closed)
+        note = " (orange: not in the truth)" if edges - true else ""
+        axes.set_title(name + note, fontsize=10, color=_INK, pad=5)
+        _draw_sequences(axes, points, sequences if closed else [], edges, true)
+        for number, spot in enumerate(spots, 1):
+            axes.text(
+                *spot,
+                str(number),
+                ha="center",
+                va="center",
+                fontsize=_FONT,
+                color=_INK,
+                path_effects=[withStroke(linewidth=2, foreground="white")],
+            )
+    if weights is not None:
+        axes = _axes(figure, x, y, across, down)
+        columns = ["end", *map(str, range(1, count + 1))]
+        image = _heatmap(axes, weights, rows, columns, 1.0, rotation=0)
+        axes.set_title("pointer weights", fontsize=10, color=_INK, pad=5)
+        axes.set_ylabel("step", fontsize=10, color="#777777", labelpad=6)
+        _bar(figure, image, x + across + 0.15, y, min(down, 3.0))
+    return _save(figure, path)
+
+
+def sequence_maps(
+    panels: Mapping[str, np.ndarray],
+    title: str,
+    path: Path,
+    *,
+    signed: Collection[str] = (),
+) -> Path:
+    """Draws maps over one time axis, one under the other, as NTMs are shown.
+
+    Args:
+        panels: [rows, T] by name, from the top: bits, errors, weights of locations, ...
+            They lie in [0, 1], where they are not signed.
+        title: One line above the figure.
+        path: The PNG to write; its folder is made.
+        signed: Names of the maps around 0, which have a scale of two colours: to 1
+            either way, or further where they need it.
+
+    Returns:
+        `path`.
+
+    Raises:
+        ValueError: if the maps have not the same T, or `signed` names none of them.
+    """
+    from matplotlib.colors import LinearSegmentedColormap
+    from matplotlib.ticker import MaxNLocator
+
+    panels = {name: np.asarray(values, np.float32) for name, values in panels.items()}
+    steps = {values.shape[-1] for values in panels.values() if values.ndim == 2}
+    if len(steps) != 1 or any(values.ndim != 2 for values in panels.values()):
+        shapes = {name: values.shape for name, values in panels.items()}
+        raise ValueError(f"maps {shapes} must be [rows, T] of one T")
+    if unknown := sorted(set(signed) - set(panels)):
+        raise ValueError(f"signed {unknown} must be among the maps: {list(panels)}")
+    (steps,) = steps
+    # Whole pixels a cell, so that cells of one map look alike.
+    column = np.clip(1200 // steps, 4, 40) / _DPI
+    heights = {
+        name: max(0.3, len(values) * np.clip(384 // len(values), 2, 15) / _DPI)
+        for name, values in panels.items()
+    }
+    width = steps * column
+    left, between = 0.6 + 1.2 * _text_width(list(panels)), 0.14
+    head, foot = 0.55, 0.6
+    total = head + sum(heights.values()) + between * (len(panels) - 1) + foot
+    figure = _figure(max(left + width + 0.85, _title_width(title)), total, title)
+    limit = max([1.0, *(float(np.abs(panels[name]).max()) for name in signed)])
+    colours = LinearSegmentedColormap.from_list(
+        "signed", ["#7a3400", _MARK, "#ffffff", "#4292c6", "#08264f"], N=257
     )
-    colour_bar = figure.colorbar(image, cax=bar_axes)
-    colour_bar.outline.set_visible(False)
-    colour_bar.ax.tick_params(labelsize=_FONT, length=2, colors=_INK)
+    scales = {False: (_colours(), 0.0, 1.0), True: (colours, -limit, limit)}
+    kinds = [[name for name in panels if (name in signed) is kind] for kind in scales]
+    with_bar = [max(names, key=heights.__getitem__) for names in kinds if names]
+    y = head
+    for name, values in panels.items():
+        axes = _axes(figure, left, y, width, heights[name])
+        colours, low, high = scales[name in signed]
+        image = axes.imshow(
+            values,
+            cmap=colours,
+            vmin=low,
+            vmax=high,
+            aspect="auto",
+            interpolation="nearest",
+        )
+        axes.set_ylabel(
+            name, rotation=0, ha="right", va="center", fontsize=10, color=_INK
+        )
+        axes.yaxis.set_label_coords(-0.38 / width, 0.5)
+        axes.set_yticks(sorted({0, len(values) - 1}))
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.tick_params(
+            length=2,
+            labelsize=_FONT,
+            colors="#777777",
+            labelbottom=name == list(panels)[-1],
+        )
+        for spine in axes.spines.values():
+            spine.set_color("#bbbbbb")
+        if name in with_bar:
+            _bar(figure, image, left + width + 0.15, y, min(heights[name], 1.2))
+        y += heights[name] + between
+    axes.set_xlabel("time step", fontsize=10, color="#777777", labelpad=4)
     return _save(figure, path)
 
 
@@ -168,7 +304,7 @@ def bars(
     from matplotlib.figure import Figure
 
     notes = notes or {}
-    figure = Figure(figsize=(1.6 + 0.95 * len(heights), 3.2), dpi=150)
+    figure = Figure(figsize=(1.6 + 0.95 * len(heights), 3.2), dpi=_DPI)
     axes = figure.add_subplot()
     drawn = axes.bar(range(len(heights)), list(heights.values()), color="#3b6ea8")
     axes.bar_label(drawn, fmt="%.1f", fontsize=9, padding=2, color=_INK)
@@ -202,7 +338,7 @@ def fit(
     """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(6.4, 4.2), dpi=150)
+    figure = Figure(figsize=(6.4, 4.2), dpi=_DPI)
     axes = figure.add_subplot()
     for name, (x, y) in points.items():
         axes.scatter(x, y, s=22, color="#9aa3ad", linewidths=0, label=name)
@@ -260,9 +396,9 @@ def lines(
     # In inches, as above.
     width, height = max(3.6, 0.95 * len(groups)), max(2.6, 1.1 * _NAME * len(series))
     left, right, head, foot = 0.6, 0.3 + _text_width(list(series)), 0.45, 0.75
-    total_width = max(left + width + right, 0.6 + 0.095 * len(title))
+    total_width = max(left + width + right, _title_width(title))
     total_height = head + height + foot
-    figure = Figure(figsize=(total_width, total_height), dpi=150, facecolor="white")
+    figure = Figure(figsize=(total_width, total_height), dpi=_DPI, facecolor="white")
     box = (left, foot, width, height)
     axes = figure.add_axes(np.divide(box, (total_width, total_height) * 2))
     ends, lowest = [], np.inf
@@ -292,6 +428,139 @@ def lines(
     axes.set_xticks(range(len(groups)), names)
     _dress(axes, title, axis_title, value_title, grid="y")
     return _save(figure, path)
+
+
+def _figure(width: float, height: float, title: str):
+    """A figure of so many inches with its title in the corner."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), dpi=_DPI, facecolor="white")
+    figure.text(
+        0.15 / width,
+        1 - 0.15 / height,
+        title,
+        ha="left",
+        va="top",
+        fontsize=12,
+        fontweight="bold",
+        color=_INK,
+    )
+    return figure
+
+
+def _axes(figure, x: float, y: float, width: float, height: float):
+    """Axes of so many inches, `x` from the figure's left and `y` from its top."""
+    total_width, total_height = figure.get_size_inches()
+    return figure.add_axes(
+        (
+            x / total_width,
+            1 - (y + height) / total_height,
+            width / total_width,
+            height / total_height,
+        )
+    )
+
+
+def _heatmap(
+    axes,
+    weights: np.ndarray,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    scale: float,
+    *,
+    rotation: int = 90,
+):
+    """Draws [Q, K] from 0 to `scale`, with as many of the labels as there is room."""
+    queries, keys = weights.shape
+    image = axes.imshow(weights, cmap=_colours(), vmin=0, vmax=scale, aspect="auto")
+    box = axes.get_window_extent()
+    wide = _text_width(columns[-1:]) if rotation == 0 else _LABEL
+    for axis, labels, size, room, turn in (
+        (axes.xaxis, columns, box.width, wide, rotation),
+        (axes.yaxis, rows, box.height, _LABEL, 0),
+    ):
+        every = math.ceil(room * _DPI * len(labels) / size)
+        places = range(0, len(labels), every)
+        axis.set_ticks(places, labels[::every], rotation=turn, fontsize=_FONT)
+    axes.xaxis.tick_top()
+    axes.tick_params(length=0, pad=3, colors=_INK)
+    axes.set_xticks(np.arange(keys + 1) - 0.5, minor=True)
+    axes.set_yticks(np.arange(queries + 1) - 0.5, minor=True)
+    axes.grid(which="minor", color="#e9e9e9", linewidth=0.5)
+    axes.tick_params(which="minor", length=0)
+    for spine in axes.spines.values():
+        spine.set_color("#bbbbbb")
+    return image
+
+
+def _bar(figure, image, x: float, y: float, height: float) -> None:
+    """Draws the scale of a map, its corner at `x` and `y` inches."""
+    bar = figure.colorbar(image, cax=_axes(figure, x, y, 0.12, height))
+    bar.outline.set_visible(False)
+    bar.ax.tick_params(labelsize=_FONT, length=2, colors=_INK)
+
+
+def _edges(sequences: Sequence[Sequence[int]], closed: bool) -> set[tuple[int, int]]:
+    """The pairs of indices, the lower one first, that sequences join."""
+    paths = ([*map(int, s), *map(int, s[: int(closed)])] for s in sequences)
+    pairs = (tuple(sorted(pair)) for path in paths for pair in itertools.pairwise(path))
+    return {(a, b) for a, b in pairs if a != b}
+
+
+def _draw_sequences(
+    axes,
+    points: np.ndarray,
+    areas: Sequence[Sequence[int]],
+    edges: set[tuple[int, int]],
+    true: set[tuple[int, int]],
+) -> None:
+    """Draws points [n, 2], the edges between them, and what is inside the areas."""
+    from matplotlib.collections import LineCollection, PolyCollection
+
+    blue = _LINE_COLOURS[0]
+    areas = [points[list(area)] for area in areas if len(area) > 2]
+    axes.add_collection(PolyCollection(areas, facecolors=blue, alpha=0.1))
+    for colour, of in (blue, edges & true), (_MARK, edges - true):
+        axes.add_collection(
+            LineCollection(
+                [points[list(edge)] for edge in sorted(of)],
+                colors=colour,
+                linewidths=1.6,
+                capstyle="round",
+            )
+        )
+    axes.scatter(*points.T, s=20, color=_INK, linewidths=0, zorder=3)
+    axes.set(xlim=(-0.08, 1.08), ylim=(-0.08, 1.08), xticks=[], yticks=[])
+    for spine in axes.spines.values():
+        spine.set_color("#bbbbbb")
+
+
+def _label_spots(
+    points: np.ndarray, edges: set[tuple[int, int]], distance: float
+) -> np.ndarray:
+    """Where points' numbers have most room.
+
+    Args:
+        points: [n, 2].
+        edges: Pairs of points that are joined.
+        distance: From a point to its number.
+
+    Returns:
+        [n, 2], of the directions around each point the one that is furthest from the
+        other points, all edges and the numbers so far.
+    """
+    angles = np.linspace(0, 2 * np.pi, 24, endpoint=False)
+    # Numbers are wider than high.
+    circle = distance * np.stack([1.2 * np.cos(angles), np.sin(angles)], -1)
+    along = np.linspace(0, 1, 65)[:, None]
+    taken = [points, *(along * points[a] + (1 - along) * points[b] for a, b in edges)]
+    spots = []
+    for point in points:
+        tried = point + circle  # [angles, 2]
+        gaps = np.linalg.norm(tried[:, None] - np.concatenate(taken), axis=-1)
+        spots.append(tried[gaps.min(1).argmax()])
+        taken.append(spots[-1][None])
+    return np.array(spots).reshape(-1, 2)
 
 
 def _dress(
@@ -387,6 +656,11 @@ def _panels_across(heads: int, queries: int, keys: int) -> int:
 def _text_width(labels: Sequence[str]) -> float:
     """Inches that the longest label takes, by a mean glyph's width."""
     return 0.072 * max((len(label) for label in labels), default=0) + 0.05
+
+
+def _title_width(title: str) -> float:
+    """Inches that a figure's title takes, with its margins."""
+    return 0.6 + 0.095 * len(title)
 
 
 def _colours():

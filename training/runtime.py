@@ -21,6 +21,8 @@ from absl import app, flags, logging
 import storage
 from errors import UserError
 
+_MOST_DEVICES = 8  # that a CPU is cut into
+_FORCED = "xla_force_host_platform_device_count"
 _HELP = ("--help", "-help", "-h", "-?", "--h")
 _MALLOC = {
     "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
@@ -164,11 +166,15 @@ def _cpu_only() -> bool:
     )
 
 
-def start() -> None:
+def start(*, cores: bool = False) -> None:
     """Sets jax up: the compilation cache, and the other hosts where there are any.
 
     A host of several finds the others by `JAX_COORDINATOR_ADDRESS`,
     `JAX_NUM_PROCESSES` and `JAX_PROCESS_ID`.
+
+    Args:
+        cores: make a device of each core of a CPU (of 2, 4 or 8 of them), unless
+            `JAX_NUM_CPU_DEVICES` or `XLA_FLAGS` say how many there are.
 
     Raises:
         UserError: if the cache folder cannot be made, or the address is given without
@@ -179,6 +185,10 @@ def start() -> None:
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
         folder = storage.cache_folder() / "xla"
         jax.config.update("jax_compilation_cache_dir", str(folder))
+    told = "JAX_NUM_CPU_DEVICES" in os.environ
+    if cores and not told and _FORCED not in os.environ.get("XLA_FLAGS", ""):
+        devices = 1 << (min(_cpus(), _MOST_DEVICES).bit_length() - 1)
+        jax.config.update("jax_num_cpu_devices", devices)
     if address := os.environ.get("JAX_COORDINATOR_ADDRESS"):
         names = "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"
         try:

@@ -1,0 +1,93 @@
+"""What the configs of the Neural Turing Machine share."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from configs._variants import apply, update
+from models.ntm import LSTM, NeuralTuringMachine
+from tasks.algorithmic import Algorithmic
+
+FEEDFORWARD = {"model.controller": "feedforward"}
+# Trains for a moment.
+SMOKE = {
+    "model.hidden": 11,
+    "model.rows": 7,
+    "model.width": 5,
+    "data.rows": 16,
+    "data.buckets": 1,
+    "evaluation.sequences": 8,
+    "train_steps": 6,
+    "eval_every": 3,
+    "save_every": 2,
+    "log_every": 2,
+}
+
+
+def lstm(hidden: int, learning_rate: float) -> dict[str, Any]:
+    """Returns the fields of the paper's baseline: three layers of LSTM (table 3)."""
+    return {
+        "architecture": LSTM,
+        "model": ConfigDict({"hidden": hidden, "layers": 3}),
+        "optimizer.learning_rate": learning_rate,
+    }
+
+
+def ntm_config(
+    fields: Mapping[str, Any], variants: Mapping[str, Mapping[str, Any]], variant: str
+) -> ConfigDict:
+    """Returns the config of a variant.
+
+    Args:
+        fields: what the task's default changes in what all tasks share.
+        variants: what each variant changes in that.
+        variant: a key of `variants`.
+    """
+    config = ConfigDict()
+    config.task = Algorithmic
+    config.architecture = NeuralTuringMachine
+
+    config.model = ConfigDict()
+    config.model.controller = "lstm"  # or "feedforward"
+    config.model.hidden = 100  # the paper's, tables 1 and 2, like the next five
+    config.model.read_heads = 1
+    config.model.write_heads = 1
+    config.model.rows = 128
+    config.model.width = 20
+    config.model.shifts = 3  # -1, 0, 1; the paper does not say
+    config.model.memory_init = "constant"  # learns fastest: Collier and Beel (2018)
+
+    config.optimizer = ConfigDict()
+    config.optimizer.schedule = "constant"
+    config.optimizer.learning_rate = 1e-3  # of Adam; the paper has RMSProp at 1e-4
+    config.optimizer.warmup = 0
+    config.optimizer.decay_steps = 20_000  # of warmup_cosine
+    config.optimizer.b1 = 0.9
+    config.optimizer.b2 = 0.999
+    config.optimizer.eps = 1e-8
+    config.optimizer.weight_decay = 0.0
+    config.optimizer.clip = 10.0  # of the norm; the paper clips each number to +-10
+
+    config.data = ConfigDict()
+    config.data.kind = "copy"  # a key of data.algorithmic.KINDS
+    config.data.smallest = 1
+    config.data.largest = 20
+    config.data.buckets = 4  # batches hold sequences of 5 sizes, so little is padding
+    config.data.rows = 32
+
+    config.evaluation = ConfigDict()
+    config.evaluation.sizes = (20,)
+    config.evaluation.sequences = 200  # of each size
+    config.evaluation.checkpoint = "last"
+    config.evaluation.average = 1
+
+    config.seed = 0
+    config.train_steps = 10_000
+    config.eval_every = 1000
+    config.save_every = 1000
+    config.log_every = 100
+    config.checkpoints = ConfigDict({"keep": 1})
+    config.mesh = ConfigDict({"data": -1, "fsdp": 1})
+    config.parallel = "cores"  # small steps do not fill two cores; or "jit", "pmap"
+    return apply(update(config, fields), variants, variant)

@@ -1,0 +1,25 @@
+"""Copying with a Neural Turing Machine (Graves et al. 2014, section 4.1).
+
+    python train.py --config=configs/ntm_copy.py --workdir=runs/ntm_copy
+
+Variants: `feedforward` is the machine without a recurrent controller, `lstm` the
+paper's baseline, three layers of 256; `smoke` trains for a moment.
+"""
+
+from ml_collections import ConfigDict
+
+from configs._ntm import FEEDFORWARD, SMOKE, lstm, ntm_config
+
+_FIELDS = {"evaluation.sizes": (10, 20, 30, 50, 120)}  # the paper's figure 4
+# What each variant changes.
+VARIANTS = {
+    "": {},
+    "feedforward": FEEDFORWARD,
+    "lstm": lstm(256, 1e-3),
+    "smoke": SMOKE | {"data.largest": 3, "evaluation.sizes": (3, 5)},
+}
+
+
+def get_config(variant: str = "") -> ConfigDict:
+    """Returns the config of a variant; `` is the default."""
+    return ntm_config(_FIELDS, VARIANTS, variant)

@@ -1,0 +1,32 @@
+"""Learning 6-grams with a Neural Turing Machine (Graves et al. 2014, section 4.4).
+
+    python train.py --config=configs/ntm_ngrams.py --workdir=runs/ntm_ngrams
+
+Variants: `feedforward` is the machine without a recurrent controller, `lstm` the
+paper's baseline, three layers of 128; `smoke` trains for a moment.
+"""
+
+from ml_collections import ConfigDict
+
+from configs._ntm import FEEDFORWARD, SMOKE, lstm, ntm_config
+
+_FIELDS = {
+    "data.kind": "ngrams",
+    "data.smallest": 200,  # bits
+    "data.largest": 200,
+    "data.buckets": 1,
+    "evaluation.sizes": (),
+    "evaluation.sequences": 1000,  # the paper's
+}
+# What each variant changes.
+VARIANTS = {
+    "": {},
+    "feedforward": FEEDFORWARD,
+    "lstm": lstm(128, 1e-3),
+    "smoke": SMOKE | {"data.smallest": 11, "data.largest": 11},
+}
+
+
+def get_config(variant: str = "") -> ConfigDict:
+    """Returns the config of a variant; `` is the default."""
+    return ntm_config(_FIELDS, VARIANTS, variant)

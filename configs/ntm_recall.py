@@ -1,0 +1,32 @@
+"""Associative recall with a Neural Turing Machine (Graves et al. 2014, section 4.3).
+
+    python train.py --config=configs/ntm_recall.py --workdir=runs/ntm_recall
+
+Variants: `feedforward` is the machine without a recurrent controller, `lstm` the
+paper's baseline, three layers of 256; `smoke` trains for a moment.
+"""
+
+from ml_collections import ConfigDict
+
+from configs._ntm import FEEDFORWARD, SMOKE, lstm, ntm_config
+
+_FIELDS = {
+    "data.kind": "recall",
+    "data.smallest": 2,
+    "data.largest": 6,  # items
+    "data.buckets": 1,
+    "evaluation.sizes": (6, 8, 10, 12, 15),  # the paper's figure 11
+}
+# What each variant changes.
+VARIANTS = {
+    "": {},
+    "feedforward": FEEDFORWARD
+    | {"model.hidden": 256, "model.read_heads": 4, "model.write_heads": 4},
+    "lstm": lstm(256, 1e-3),
+    "smoke": SMOKE | {"data.largest": 3, "evaluation.sizes": (2, 4)},
+}
+
+
+def get_config(variant: str = "") -> ConfigDict:
+    """Returns the config of a variant; `` is the default."""
+    return ntm_config(_FIELDS, VARIANTS, variant)

@@ -1,0 +1,30 @@
+"""Copying several times with a Neural Turing Machine (Graves et al. 2014, section 4.2).
+
+    python train.py --config=configs/ntm_repeat_copy.py --workdir=runs/ntm_repeat_copy
+
+Variants: `feedforward` is the machine without a recurrent controller, `lstm` the
+paper's baseline, three layers of 512; `smoke` trains for a moment.
+"""
+
+from ml_collections import ConfigDict
+
+from configs._ntm import FEEDFORWARD, SMOKE, lstm, ntm_config
+
+_FIELDS = {
+    "data.kind": "repeat_copy",
+    "data.largest": 10,  # vectors, and repeats
+    "data.buckets": 2,
+    "evaluation.sizes": ((10, 10), (20, 10), (10, 20)),  # the paper's figure 8
+}
+# What each variant changes.
+VARIANTS = {
+    "": {},
+    "feedforward": FEEDFORWARD,
+    "lstm": lstm(512, 1e-3),
+    "smoke": SMOKE | {"data.largest": 2, "evaluation.sizes": (2, (2, 3))},
+}
+
+
+def get_config(variant: str = "") -> ConfigDict:
+    """Returns the config of a variant; `` is the default."""
+    return ntm_config(_FIELDS, VARIANTS, variant)

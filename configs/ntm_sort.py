@@ -1,0 +1,34 @@
+"""Sorting by priority with a Neural Turing Machine (Graves et al. 2014, section 4.5).
+
+    python train.py --config=configs/ntm_sort.py --workdir=runs/ntm_sort
+
+Variants: `feedforward` is the machine without a recurrent controller, `lstm` the
+paper's baseline, three layers of 128; `smoke` trains for a moment.
+"""
+
+from ml_collections import ConfigDict
+
+from configs._ntm import FEEDFORWARD, SMOKE, lstm, ntm_config
+
+_FIELDS = {
+    "data.kind": "sort",
+    "data.smallest": 20,  # vectors
+    "data.largest": 20,
+    "data.buckets": 1,
+    "evaluation.sizes": (10, 15),
+    "model.read_heads": 5,
+    "model.write_heads": 5,
+}
+# What each variant changes.
+VARIANTS = {
+    "": {},
+    "feedforward": FEEDFORWARD
+    | {"model.hidden": 512, "model.read_heads": 8, "model.write_heads": 8},
+    "lstm": lstm(128, 1e-3),
+    "smoke": SMOKE | {"data.smallest": 3, "data.largest": 3, "evaluation.sizes": (2,)},
+}
+
+
+def get_config(variant: str = "") -> ConfigDict:
+    """Returns the config of a variant; `` is the default."""
+    return ntm_config(_FIELDS, VARIANTS, variant)

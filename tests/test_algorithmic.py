@@ -1,0 +1,333 @@
+"""The tasks of the Neural Turing Machine: their sequences, and the task."""
+
+import functools
+import re
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from PIL import Image
+
+from configs import ntm_copy, ntm_ngrams, ntm_recall, ntm_repeat_copy, ntm_sort
+from data import algorithmic
+from data.algorithmic import KINDS, held_out, optimal_bits, parse, sequences
+from errors import UserError
+
+CONFIGS = {
+    "copy": ntm_copy,
+    "repeat_copy": ntm_repeat_copy,
+    "recall": ntm_recall,
+    "ngrams": ntm_ngrams,
+    "sort": ntm_sort,
+}
+WIDTH = 7
+SIZES = np.array([7, 6, 7])
+
+
+def drawn(kind, seed=0, **fields):
+    return sequences(kind, np.random.default_rng(seed), SIZES, WIDTH, **fields)
+
+
+def answers(batch, row):
+    """What is asked for in a row: [answers, O] of 0 and 1, in order."""
+    return batch["targets"][row][batch["mask"][row]].astype(int)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_batch_has_the_widths_of_its_kind_and_bits_for_answers(kind):
+    batch = drawn(kind)
+    steps = batch["inputs"].shape[1]
+    assert batch["inputs"].shape == (3, steps, KINDS[kind].inputs)
+    assert batch["targets"].shape == (3, steps, KINDS[kind].outputs)
+    assert batch["mask"].shape == (3, steps) and batch["mask"].dtype == bool
+    assert {x.dtype for n, x in batch.items() if n != "mask"} == {np.dtype("float32")}
+    assert set(np.unique(batch["targets"])) == {0, 1}
+    assert not batch["targets"][~batch["mask"]].any()
+    if kind != "ngrams":
+        assert not batch["inputs"][batch["mask"]].any()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_padding_changes_nothing_but_the_width(kind):
+    """A sequence alone is the same as among longer ones."""
+    text = {
+        "copy": "10110100 01101001",
+        "repeat_copy": "10110100 01101001 x3",
+        "recall": "101010-110010-010101 001100-101011-111000 ? 101010-110010-010101",
+        "ngrams": "0110101",
+        "sort": "10110100:0.5 01101001:-0.25 11110000:0.75",
+    }[kind]
+    alone = parse(kind, text)
+    size = {"ngrams": 7, "sort": 3}.get(kind, 2)
+    batch = sequences(kind, np.random.default_rng(0), np.array([size, 7]), 11)
+    assert batch["inputs"].shape[1] > alone["inputs"].shape[1]
+    # The same number of answers at the same steps, and nothing behind them.
+    if kind != "repeat_copy":  # whose count is drawn
+        steps = np.flatnonzero(alone["mask"][0])
+        np.testing.assert_array_equal(np.flatnonzero(batch["mask"][0]), steps)
+        assert not batch["inputs"][0, steps[-1] + 1 :].any()
+
+
+def test_copies_are_what_was_shown_after_a_delimiter():
+    batch = drawn("copy")
+    for row, size in enumerate(SIZES):
+        shown, bits = batch["inputs"][row], answers(batch, row)
+        np.testing.assert_array_equal(shown[:size, :8], bits)
+        assert np.flatnonzero(shown[:, 8]).tolist() == [size]
+        assert np.flatnonzero(batch["mask"][row]).tolist() == list(
+            range(size + 1, 2 * size + 1)
+        )
+
+
+@pytest.mark.parametrize("repeats", [None, 3, 13])
+def test_repeated_copies_end_in_a_marker(repeats):
+    batch = drawn("repeat_copy", repeats=repeats)
+    for row, size in enumerate(SIZES):
+        shown, bits = batch["inputs"][row], answers(batch, row)
+        # The counts 1..10 have the mean 5.5 and the variance 99 / 12.
+        count = shown[size, 8] * np.sqrt(99 / 12) + 5.5
+        assert repeats is None or count == pytest.approx(repeats, abs=1e-4)
+        assert len(bits) == size * round(float(count)) + 1
+        assert bits[:, 8].tolist() == [0] * (len(bits) - 1) + [1]
+        for i, vector in enumerate(bits[:-1]):
+            np.testing.assert_array_equal(vector[:8], shown[i % size, :8])
+        assert np.flatnonzero(shown[:, 8]).tolist() == [size]
+
+
+def test_counts_of_repeats_are_standardised():
+    rng = np.random.default_rng(0)
+    batch = sequences("repeat_copy", rng, np.ones(10_000, int), 1)
+    marks = batch["inputs"][:, 1, 8]
+    assert abs(marks.mean()) < 0.05 and abs(marks.std() - 1) < 0.03  # of sampling
+
+
+def test_recall_asks_for_the_item_behind_the_one_that_is_queried():
+    batch = drawn("recall")
+    for row, size in enumerate(SIZES):
+        shown, bits = batch["inputs"][row], answers(batch, row)
+        assert np.flatnonzero(shown[:, 6]).tolist() == [4 * i for i in range(size)]
+        assert np.flatnonzero(shown[:, 7]).tolist() == [4 * size, 4 * size + 4]
+        items = [shown[4 * i + 1 : 4 * i + 4, :6] for i in range(size)]
+        query = shown[4 * size + 1 : 4 * size + 4, :6]
+        places = [i for i in range(size - 1) if (items[i] == query).all()]
+        assert any((items[i + 1] == bits).all() for i in places)
+        assert np.flatnonzero(batch["mask"][row]).tolist() == [
+            4 * size + 5 + i for i in range(3)
+        ]
+
+
+def test_sorting_asks_for_the_four_fifths_of_highest_priority():
+    batch = drawn("sort")
+    for row, size in enumerate(SIZES):
+        shown = batch["inputs"][row, :size]
+        order = sorted(range(size), key=lambda i: -shown[i, 8])[: 4 * size // 5]
+        np.testing.assert_array_equal(answers(batch, row), shown[order, :8])
+        assert (abs(shown[:, 8]) <= 1).all()
+
+
+def test_of_the_bits_of_an_ngram_each_is_the_input_of_the_next_step():
+    batch = drawn("ngrams")
+    after = batch["targets"][:, :-1] * batch["mask"][:, 1:, None]
+    np.testing.assert_array_equal(batch["inputs"][:, 1:], after)
+    assert not batch["inputs"][:, 0].any()
+
+
+def test_the_best_predictor_counts_what_followed_the_last_five_bits():
+    batch = held_out("ngrams", "test", 41, 5)
+    for row, found in enumerate(optimal_bits(batch)):
+        bits, counts, total = answers(batch, row)[:, 0], {}, 5.0
+        for t in range(5, 41):
+            seen = counts.setdefault(tuple(bits[t - 5 : t]), [0, 0])
+            total -= np.log2((seen[bits[t]] + 0.5) / (sum(seen) + 1))
+            seen[bits[t]] += 1
+        assert found == pytest.approx(total)
+
+
+def test_nothing_predicts_better_than_the_best_predictor():
+    """Its bits are the entropy of the tables it does not know, and more."""
+    batch = held_out("ngrams", "validation", 200, 200)
+    assert 104 < optimal_bits(batch).mean() < 200
+    coin = batch["targets"].mean()
+    assert 0.4 < coin < 0.6
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_training_batches_depend_on_seed_and_number_alone(kind):
+    def batch(seed, index):
+        made = algorithmic.batches(
+            kind, smallest=6, largest=11, buckets=2, rows=5, seed=seed
+        )
+        return made[index]
+
+    def same(one, other):
+        return all(np.array_equal(one[n], other[n]) for n in one)
+
+    assert same(batch(0, 13), batch(0, 13))
+    assert not same(batch(0, 13), batch(1, 13))
+    shapes = {batch(0, i)["inputs"].shape for i in range(40)}
+    assert len(shapes) == 2 and all(shape[0] == 5 for shape in shapes)
+
+
+def test_what_is_held_out_is_always_the_same_and_fewer_are_the_first_of_more():
+    for kind in KINDS:
+        few, more = (held_out(kind, "test", 7, count) for count in (3, 5))
+        other = held_out(kind, "validation", 7, 3)
+        for name in few:
+            np.testing.assert_array_equal(few[name], more[name][:3])
+        assert not np.array_equal(few["targets"], other["targets"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "message"),
+    [
+        ("copy", "1011010", "'1011010' must be 8 bits, 0 or 1"),
+        ("copy", "10110102", "'10110102' must be 8 bits, 0 or 1"),
+        ("repeat_copy", "10110100", "must end in how often, as in x3, not in '1011"),
+        ("repeat_copy", "10110100 x0", "must end in how often"),
+        ("repeat_copy", "x3", "a sequence of 0: must be at least 1"),
+        ("recall", "101010-110010-010101", "must end in `. ITEM`"),
+        ("recall", "101010-110010 001100 ? 101010-110010", "'001100'|an item must be"),
+        ("ngrams", "01102", "'01102' must be bits, 0 or 1"),
+        ("ngrams", "0110", "a sequence of 4: must be at least 6"),
+        ("sort", "10110100:0.5 01101001:2", "a priority is '2': must be a number in"),
+        ("sort", "10110100:0.5 01101001", "a priority is '': must be a number in"),
+        ("sort", "10110100:0.5", "a sequence of 1: must be at least 2"),
+    ],
+)
+def test_text_that_is_no_sequence_is_told(kind, text, message):
+    with pytest.raises(UserError, match=message):
+        parse(kind, text)
+
+
+def test_what_is_typed_is_answered_as_what_is_drawn():
+    items = "000001-000010-000011 111111-111110-101010"
+    batch = parse("recall", f"{items} ? {items.split()[0]}")
+    assert ["".join(map(str, v)) for v in answers(batch, 0)] == [
+        *("111111", "111110", "101010")
+    ]
+    batch = parse("sort", "10110100:0.5 01101001:-0.25 11110000:0.75")
+    assert ["".join(map(str, v)) for v in answers(batch, 0)] == ["11110000", "10110100"]
+    batch = parse("repeat_copy", "10110100 01101001 x2")
+    assert len(answers(batch, 0)) == 5
+
+
+# The task.
+
+
+def make(kind="copy", **fields):
+    config = CONFIGS[kind].get_config("smoke")
+    for name, value in fields.items():
+        group, _, field = name.partition("__")
+        (config[group] if field else config)[field or group] = value
+    return config.task(config)
+
+
+UNUSED = SimpleNamespace(params=None)  # a state, for an oracle
+
+
+def oracle(batches, scale):
+    """Answers with the targets, as sure as `scale`."""
+
+    def answer(params, inputs):
+        (batch,) = (b for b in batches if np.array_equal(b["inputs"], inputs))
+        return scale * (2 * batch["targets"] - 1), {}
+
+    return answer
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_scores_are_bits_a_sequence_and_wrong_bits_in_per_cent(kind):
+    task = make(kind)
+    data, evaluation = task.config.data, task.config.evaluation
+    sizes = dict.fromkeys([data.largest, *evaluation.sizes])
+    count = evaluation.sequences
+    batches = [held_out(kind, "test", size, count) for size in sizes]
+    # A model that always says 1/2 pays a bit for each; one that is sure and wrong
+    # pays its logit, in nats, for each.
+    task._answer = oracle(batches, 0.0)
+    scores = task.evaluate(UNUSED, "test")
+    asked = batches[0]["mask"].sum() * KINDS[kind].outputs / count
+    assert scores["bits"] == pytest.approx(asked, rel=1e-5)
+    assert scores["per_bit"] == pytest.approx(1, rel=1e-5)
+    task._answer = oracle(batches, 50.0)
+    scores = task.evaluate(UNUSED, "test")
+    assert scores["bits"] == pytest.approx(0, abs=1e-6) and scores["wrong"] == 0
+    task._answer = oracle(batches, -50.0)
+    scores = task.evaluate(UNUSED, "test")
+    assert scores["per_bit"] == pytest.approx(50 / np.log(2), rel=1e-5)
+    assert scores["wrong"] == pytest.approx(100)
+    assert ("optimum" in scores) == (kind == "ngrams")
+
+
+def test_sizes_beyond_training_are_scored_by_name():
+    task = make("repeat_copy")
+    batches = [held_out("repeat_copy", "test", size, 8) for size in (2, (2, 3))]
+    task._answer = oracle(batches, 1.0)
+    scores = task.evaluate(UNUSED, "test")
+    names = {f"{name}_{size}" for name in ("bits", "wrong") for size in ("2", "2x3")}
+    assert set(scores) == {"bits", "per_bit", "wrong"} | names
+
+
+@functools.cache
+def started(kind):
+    task = make(kind)
+    return task, jax.jit(task.init_state)(jax.random.key(0))
+
+
+def test_the_loss_is_of_the_answers_alone():
+    task, state = started("copy")
+    batch = jax.tree.map(jnp.asarray, task.train_data()[0])
+    other = batch | {
+        "targets": jnp.where(batch["mask"][..., None], batch["targets"], 1)
+    }
+    rng = jax.random.key(1)
+    step = jax.jit(task.train_step)
+    (one, metrics), (two, _) = (step(state, x, rng) for x in (batch, other))
+    jax.tree.map(np.testing.assert_array_equal, one.params, two.params)
+    nats, answers = metrics["loss"]
+    bits, rows = metrics["bits"]
+    assert answers == batch["mask"].sum() * 8 and rows == len(batch["mask"])
+    assert bits == pytest.approx(float(nats) / np.log(2), rel=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_typed_is_answered_in_the_same_notation(kind, tmp_path):
+    task, state = started(kind)
+    text, pattern, count = {
+        "copy": ("10110100 01101001", "[01]{8}", 2),
+        "repeat_copy": ("10110100 x3", "[01]{8}|end", 4),
+        "recall": (
+            "101010-110010-010101 001100-101011-111000 ? 101010-110010-010101",
+            *("[01]{6}", 3),
+        ),
+        "ngrams": ("0110101", r"[01]\.\d\d", 7),
+        "sort": ("10110100:0.5 01101001:-0.25 11110000:0.75", "[01]{8}", 2),
+    }[kind]
+    answer, empty = task.predict(state, [text, " "], figures=tmp_path)
+    words = answer[0].text.split(" ")
+    assert len(words) == count
+    assert all(re.fullmatch(pattern, word) for word in words)
+    assert answer[0].score < 0 and empty[0].text == ""
+    (path,) = tmp_path.glob("*.png")
+    assert min(Image.open(path).size) > 200
+    with pytest.raises(UserError, match="line 2: "):
+        task.predict(state, ["", "nonsense"])
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"data__kind": "sorting"}, "config.data.kind is 'sorting': must be one of co"),
+        ({"data__smallest": 0}, "config.data.smallest is 0: must be at least 1 for co"),
+        ({"data__largest": 0}, "config.data.largest is 0: must be at least 1"),
+        ({"data__buckets": 0}, "config.data.buckets is 0: must be at least 1"),
+        ({"evaluation__sequences": 0}, "evaluation.sequences is 0: must be at least"),
+        ({"evaluation__sizes": (0,)}, "a size of config.evaluation.sizes is 0: must"),
+        ({"model__shifts": 2}, "config.model.shifts is 2: must be odd"),
+    ],
+)
+def test_fields_out_of_range_are_named(fields, message):
+    with pytest.raises(UserError, match=message):
+        make(**fields)

@@ -1,0 +1,225 @@
+"""The Neural Turing Machine and its baseline."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from models.ntm import LSTM, NeuralTuringMachine
+
+BATCH, STEPS, INPUTS, OUTPUTS, ROWS, WIDTH = 3, 7, 5, 2, 11, 13
+FIELDS = {
+    "outputs": OUTPUTS,
+    "controller": "lstm",
+    "hidden": 17,
+    "read_heads": 2,
+    "write_heads": 3,
+    "rows": ROWS,
+    "width": WIDTH,
+    "shifts": 3,
+    "memory_init": "constant",
+}
+CONTROLLERS = ("lstm", "feedforward")
+SOME = [("lstm", "constant"), ("feedforward", "random")]
+ALL = [*SOME, ("lstm", "learned")]
+
+
+def machine(**fields):
+    return NeuralTuringMachine(**FIELDS | fields)
+
+
+def shapes(model, x):
+    init = jax.eval_shape(model.init, jax.random.key(0), x, train=False)
+    return init["params"]
+
+
+def start(model, x):
+    """Parameters that are nowhere 0, so that each has a say."""
+    leaves, tree = jax.tree.flatten(shapes(model, x))
+    rngs = jax.random.split(jax.random.key(1), len(leaves))
+    return tree.unflatten(
+        [
+            0.4 * jax.random.normal(rng, leaf.shape)
+            for rng, leaf in zip(rngs, leaves, strict=True)
+        ]
+    )
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def apply(model, params, x):
+    """Logits, and the weights by name."""
+    logits, seen = model.apply({"params": params}, x, train=False, mutable="attention")
+    return logits, {n: found[0] for n, found in seen.get("attention", {}).items()}
+
+
+@pytest.fixture
+def x(draw):
+    return draw(BATCH, STEPS, INPUTS)
+
+
+def count(model, x):
+    return sum(leaf.size for leaf in jax.tree.leaves(shapes(model, x)))
+
+
+@pytest.mark.parametrize("controller", CONTROLLERS)
+def test_the_machine_equals_a_loop_of_the_paper(controller, x):
+    """In numpy, a sequence, a step and a head at a time."""
+    model = machine(controller=controller)
+    params = start(model, x)
+    found, seen = apply(model, params, x)
+    p = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params)
+
+    def sigmoid(z):
+        return 1 / (1 + np.exp(-z))
+
+    def softplus(z):
+        return np.log1p(np.exp(z))
+
+    def softmax(z):
+        return np.exp(z) / np.exp(z).sum()
+
+    for b in range(BATCH):
+        memory = np.full((ROWS, WIDTH), 1e-6)
+        looked = [np.eye(ROWS)[0]] * 5
+        reads = np.tanh(p["first_reads"])
+        if controller == "lstm":
+            hidden, cell = np.split(p["first_state"], 2)
+        for t in range(STEPS):
+            gates = np.asarray(x[b, t]) @ p["gates"]["kernel"] + p["gates"]["bias"]
+            gates = gates + reads @ p["from_reads"]
+            if controller == "lstm":
+                gates = gates + hidden @ p["recurrent"]["gates"]
+                i, f, o, g = np.split(gates, 4)
+                cell = sigmoid(f) * cell + sigmoid(i) * np.tanh(g)
+                hidden = sigmoid(o) * np.tanh(cell)
+            else:
+                hidden = np.tanh(gates)
+            emitted = hidden @ p["to_heads"] + p["to_heads_bias"]
+            told, written = np.split(emitted, [5 * (WIDTH + 6)])
+            told = told.reshape(5, -1)
+            for h in range(5):
+                key, beta = np.tanh(told[h, :WIDTH]), softplus(told[h, WIDTH])
+                gate, gamma = sigmoid(told[h, WIDTH + 1]), 1 + softplus(told[h, -1])
+                moves = softmax(told[h, WIDTH + 2 : WIDTH + 5])
+                norms = np.linalg.norm(memory, axis=1) * np.linalg.norm(key)
+                w = gate * softmax(beta * (memory @ key) / norms)
+                w = w + (1 - gate) * looked[h]
+                w = sum(moves[k] * np.roll(w, k - 1) for k in range(3)) ** gamma
+                looked[h] = w / w.sum()
+            reads = np.concatenate([looked[h] @ memory for h in range(2)])
+            erase, add = np.split(written.reshape(3, 2 * WIDTH), 2, axis=1)
+            for h in range(3):
+                memory = memory * (1 - np.outer(looked[2 + h], sigmoid(erase[h])))
+            for h in range(3):
+                memory = memory + np.outer(looked[2 + h], np.tanh(add[h]))
+            output = np.concatenate([hidden, reads]) @ p["output"]["kernel"]
+            expected = output + p["output"]["bias"]
+            # Float32 against float64 over seven steps of a recurrence.
+            np.testing.assert_allclose(found[b, t], expected, atol=2e-4)
+            np.testing.assert_allclose(
+                seen["read_weights"][b, :, t], looked[:2], atol=1e-4
+            )
+            np.testing.assert_allclose(
+                seen["write_weights"][b, :, t], looked[2:], atol=1e-4
+            )
+
+
+@pytest.mark.parametrize(("controller", "memory_init"), SOME)
+def test_the_number_of_parameters_does_not_depend_on_the_rows(
+    controller, memory_init, x
+):
+    few, many = (
+        machine(controller=controller, memory_init=memory_init, rows=rows)
+        for rows in (ROWS, 31)
+    )
+    assert count(few, x) == count(many, x)
+    assert apply(many, start(few, x), x)[0].shape == (BATCH, STEPS, OUTPUTS)
+
+
+def test_a_learned_memory_has_a_parameter_for_each_cell(x):
+    difference = count(machine(memory_init="learned"), x) - count(machine(), x)
+    assert difference == ROWS * WIDTH
+
+
+@pytest.mark.parametrize(("controller", "memory_init"), ALL)
+def test_weights_are_on_the_simplex_at_every_step(controller, memory_init, x):
+    model = machine(controller=controller, memory_init=memory_init)
+    _, seen = apply(model, start(model, x), x)
+    for name, heads in {"read_weights": 2, "write_weights": 3}.items():
+        weights = seen[name]
+        assert weights.shape == (BATCH, heads, STEPS, ROWS)
+        assert (weights >= 0).all()
+        np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [*(machine(controller=c) for c in CONTROLLERS), LSTM(OUTPUTS, 17, 3)],
+    ids=[*CONTROLLERS, "baseline"],
+)
+def test_sequences_are_independent_and_answers_know_no_later_input(model, x):
+    params = start(model, x)
+    found, _ = apply(model, params, x)
+    assert found.shape == (BATCH, STEPS, OUTPUTS)
+    elsewhere, _ = apply(model, params, x.at[0].set(-3.0))
+    np.testing.assert_array_equal(elsewhere[1:], found[1:])
+    other, _ = apply(model, params, x.at[:, 4:].set(9.0))
+    np.testing.assert_allclose(other[:, :4], found[:, :4], atol=1e-5)
+    assert not np.allclose(other[:, 4:], found[:, 4:], atol=1e-2)
+
+
+@pytest.mark.parametrize(("controller", "memory_init"), ALL)
+def test_every_parameter_gets_a_finite_gradient(controller, memory_init, x):
+    model = machine(controller=controller, memory_init=memory_init)
+
+    def loss(params):
+        return jnp.square(model.apply({"params": params}, x, train=True)).sum()
+
+    gradients = jax.jit(jax.grad(loss))(start(model, x))
+    for path, gradient in jax.tree_util.tree_leaves_with_path(gradients):
+        name = jax.tree_util.keystr(path)
+        assert np.isfinite(gradient).all(), name
+        assert np.abs(gradient).max() > 0, name
+
+
+def test_it_learns_to_give_back_what_it_saw_two_steps_before():
+    """Overfits one batch, which takes the memory or the state."""
+    model = machine(rows=5, width=7, read_heads=1, write_heads=1)
+    x = jax.random.bernoulli(jax.random.key(2), 0.5, (3, 5, 2)).astype(jnp.float32)
+    params = model.init(jax.random.key(0), x, train=True)["params"]
+    optimizer = optax.adam(0.03)
+
+    def loss(params):
+        logits = model.apply({"params": params}, x, train=True)[:, 2:]
+        return optax.sigmoid_binary_cross_entropy(logits, x[:, :-2]).mean()
+
+    @jax.jit
+    def train(params):
+        def step(carry, _):
+            params, opt_state = carry
+            value, gradients = jax.value_and_grad(loss)(params)
+            updates, opt_state = optimizer.update(gradients, opt_state)
+            return (optax.apply_updates(params, updates), opt_state), value
+
+        return jax.lax.scan(step, (params, optimizer.init(params)), length=150)[1]
+
+    losses = train(params)
+    assert losses[0] > 0.5 and losses[-1] < 0.02
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("controller", "gru", "controller is 'gru': must be one of lstm, feedforward"),
+        ("memory_init", "zero", "memory_init is 'zero': must be one of constant, "),
+        ("read_heads", 0, "read_heads is 0: must be at least 1"),
+        ("shifts", 4, "shifts is 4: must be odd and at most rows=11"),
+        ("shifts", 13, "shifts is 13: must be odd and at most rows=11"),
+    ],
+)
+def test_fields_out_of_range_are_named(field, value, message, x):
+    with pytest.raises(ValueError, match=message):
+        shapes(machine(**{field: value}), x)
