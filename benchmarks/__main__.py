@@ -8,7 +8,7 @@ import sys
 
 QUESTIONS = (
     *("transformer_step", "decoding", "tokens", "transformer_base"),
-    *("recurrent_step", "recurrent_decoding"),
+    *("recurrent_step", "recurrent_decoding", "ntm_step", "pointer_step"),
 )
 
 

@@ -59,10 +59,10 @@ def ntm_config(
     config.model.memory_init = "constant"  # learns fastest: Collier and Beel (2018)
 
     config.optimizer = ConfigDict()
-    config.optimizer.schedule = "constant"
+    config.optimizer.schedule = "warmup_cosine"
     config.optimizer.learning_rate = 1e-3  # of Adam; the paper has RMSProp at 1e-4
-    config.optimizer.warmup = 0
-    config.optimizer.decay_steps = 20_000  # of warmup_cosine
+    config.optimizer.warmup = 100
+    config.optimizer.decay_steps = 10_000
     config.optimizer.b1 = 0.9
     config.optimizer.b2 = 0.999
     config.optimizer.eps = 1e-8

@@ -1,7 +1,8 @@
 """The Neural Turing Machine, and the LSTM that it is held against.
 
-Graves, Wayne and Danihelka (2014): a controller, recurrent or not, that reads and writes
-a memory through heads. What a head does is in `attention.memory`; here is what emits it.
+Graves, Wayne and Danihelka (2014): a controller, recurrent or not, that reads and
+writes a memory through heads. What a head does is in `attention.memory`; here is what
+tells it to.
 
 Axes: B batch; T steps; I inputs; O outputs; D width of the controller; R heads that
 read; W that write; H = R + W; N rows of the memory; M width of a row; J shifts; G gates
@@ -10,9 +11,9 @@ of the controller; P what the heads are told in a step.
 Differs from the paper, or is left open by it: all heads look at the memory as it was
 before the step, and the controller's output sees what is read in the same step; a head
 begins at row 0, and not at weights that are learned, so that the memory may have any
-size; a feed-forward controller is one layer of tanh. Heads take softplus for the
-sharpness, 1 + softplus for the power, tanh for keys and what is added (Collier and Beel,
-2018, section 3, as is the constant memory, which they found to learn fastest).
+size; a feed-forward controller is one layer of tanh. From Collier and Beel (2018),
+section 3, are softplus for the sharpness, 1 + softplus for the power, tanh for keys and
+what is added, and the constant memory, which they found to learn fastest.
 """
 
 import jax

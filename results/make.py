@@ -141,7 +141,8 @@ def collect(run: Run, seed: int, workdir: Path) -> dict[str, Any]:
         )
     except FileNotFoundError as error:
         raise UserError(f"{error.filename} is missing: train and score first") from None
-    metric, _ = configuration.load(workdir).task.metric
+    config = configuration.load(workdir)
+    metric, _ = config.task.metric
     rows = read_rows(workdir / "metrics.jsonl")
     devices = environment["devices"]
     device = f"{len(devices)} x {devices[0]}"
@@ -149,13 +150,19 @@ def collect(run: Run, seed: int, workdir: Path) -> dict[str, Any]:
         cores = environment["cpus"]
         device = f"CPU, {cores} core{'s' * (cores > 1)}"
     metrics = {k: v for k, v in scores.items() if isinstance(v, int | float)}
+    scored = [row for row in rows if row["split"] == "validation"]
     rates = [row["steps_per_second"] for row in rows if "steps_per_second" in row]
+    waiting = [row["waiting"] for row in rows if "waiting" in row]
     where_known = {
         "by_length": {
             group: {k: round(v, 3) for k, v in values.items()}
             for group, values in scores.get("by_length", {}).items()
         },
         "steps_per_second": round(statistics.median(rates), 3) if rates else None,
+        "waiting": round(statistics.median(waiting), 4) if waiting else None,
+        "examples": [row["step"] * config.data.rows for row in scored]
+        if "rows" in config.data
+        else None,
     }
     return {
         "name": run.name,
@@ -170,9 +177,7 @@ def collect(run: Run, seed: int, workdir: Path) -> dict[str, Any]:
         "steps": rows[-1]["step"],
         "minutes": round(rows[-1]["seconds"] / 60, 1),
         "curve": [
-            [round(row["seconds"] / 60, 2), round(row[metric], 3)]
-            for row in rows
-            if row["split"] == "validation"
+            [round(row["seconds"] / 60, 2), round(row[metric], 3)] for row in scored
         ],
         "device": device,
         "versions": environment["versions"],

@@ -51,6 +51,7 @@ class Table(NamedTuple):
         curves: whether a second table shows how fast the runs learn.
         claims: a table of those that it can test.
         digits: of a metric behind the point.
+        lower: whether a lower value of the first metric is the better one.
     """
 
     metrics: dict[str, str]
@@ -59,6 +60,7 @@ class Table(NamedTuple):
     curves: bool = True
     claims: tuple[Claim, ...] = ()
     digits: int = 1
+    lower: bool = False
 
 
 class Figure(NamedTuple):
@@ -72,6 +74,22 @@ class Figure(NamedTuple):
 
     file: str
     title: str
+    lines: dict[str, str]
+
+
+class Curves(NamedTuple):
+    """A plot of the validation metric by examples seen, a line a run, and its table.
+
+    Attributes:
+        file: the PNG, from the root of the repository; the table has its name.
+        title: one line above it.
+        value_title: what the metric is.
+        lines: names of runs, by label.
+    """
+
+    file: str
+    title: str
+    value_title: str
     lines: dict[str, str]
 
 
@@ -243,7 +261,7 @@ TABLES = {
     ),
 }
 
-FIGURES: tuple[Figure, ...] = (
+FIGURES: tuple[Figure | Curves, ...] = (
     Figure(
         "docs/bleu_by_length.png",
         "BLEU by source length, with and without attention",

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from errors import UserError
-from results.reported import FIGURES, TABLES, Figure, Run, Table
+from results.reported import FIGURES, TABLES, Curves, Figure, Run, Table
 from training import plots
 
 RESULTS = Path(__file__).parent
@@ -23,6 +23,7 @@ README = RESULTS.parent / "README.md"
 OURS = "this project"
 _COLUMNS = 8  # at most, of the learning curves
 _EMPTY = "Not measured yet."
+_EXAMPLES = "thousand examples seen"
 
 # By name of the record: what it shows, and its columns.
 BENCHMARKS = {
@@ -52,20 +53,30 @@ BENCHMARKS = {
         "Beam search: the recurrent models, beam 4, 64 sentences to 32 tokens",
         {"ms a batch": "median_ms", "sentences/s": "rate", "compile s": "compile_s"},
     ),
+    "ntm_step": (
+        "Training step: NTM, LSTM of 100, memory 128 × 20, copies of 20 vectors",
+        {"ms a step": "median_ms", "sequences/s": "rate", "compile s": "compile_s"},
+    ),
+    "pointer_step": (
+        "Training step: pointer network, states of 256, 128 sets of 10 points",
+        {"ms a step": "median_ms", "steps/s": "rate", "compile s": "compile_s"},
+    ),
 }
 _FACTS = {  # of a benchmark, below its table
     "ratio": "{:.2f} times the rate of the fastest other library",
     "ratio_same_malloc": "{:.2f} times when that one is given the same malloc",
     **{
-        f"{name}_{key}": f"{model}: {text}"
-        for key, model in {
-            "bahdanau": "Bahdanau",
-            "same": "Bahdanau as JoeyNMT has it",
-            "luong": "Luong",
-        }.items()
-        for name, text in {
-            "ratio": "{:.2f} times JoeyNMT's rate",
-            "ratio_same_malloc": "{:.2f} times with the same malloc",
+        f"{name}_{key}": f"{model}: {{:.2f}} times {than}"
+        for key, model, peer in (
+            ("bahdanau", "Bahdanau", "JoeyNMT's"),
+            ("same", "Bahdanau as JoeyNMT has it", "JoeyNMT's"),
+            ("luong", "Luong", "JoeyNMT's"),
+            ("rows_1", "batch 1", "the other's"),
+            ("rows_32", "batch 32", "the other's"),
+        )
+        for name, than in {
+            "ratio": f"{peer} rate",
+            "ratio_same_malloc": "with the same malloc",
         }.items()
     },
     "product_gflop_a_second": "matrix products alone: {:.0f} GFLOP/s",
@@ -96,7 +107,8 @@ def render(folder: Path = RESULTS) -> dict[str, str]:
         if table.claims:
             texts[f"{name}_claims"] = _claims(table, rows)
     for figure in FIGURES:
-        texts[Path(figure.file).stem] = _by_length(figure, found)
+        of = _by_examples if isinstance(figure, Curves) else _by_length
+        texts[Path(figure.file).stem] = of(figure, found)
     return texts | {"benchmarks": _benchmarks(records("bench_*.json", folder))}
 
 
@@ -128,18 +140,17 @@ def draw(folder: Path = RESULTS, root: Path = README.parent) -> list[Path]:
         return []
     found, drawn = runs(folder), []
     for figure in FIGURES:
-        series, sentences = _series(figure, found)
+        if isinstance(figure, Curves):
+            series = _curve_series(figure, found)
+            titles = {"axis_title": _EXAMPLES, "value_title": figure.value_title}
+        else:
+            series, sentences = _series(figure, found)
+            titles = {"axis_title": "words in the source", "value_title": "BLEU"}
+            notes = {group: f"n = {n:,}" for group, n in sentences.items()}
+            titles |= {"notes": notes}
         if len(series) == len(figure.lines):
-            drawn.append(
-                plots.lines(
-                    series,
-                    figure.title,
-                    root / figure.file,
-                    axis_title="words in the source",
-                    value_title="BLEU",
-                    notes={group: f"n = {n:,}" for group, n in sentences.items()},
-                )
-            )
+            path = root / figure.file
+            drawn.append(plots.lines(series, figure.title, path, **titles))
     return drawn
 
 
@@ -184,6 +195,40 @@ def _by_length(figure: Figure, found: list[Record]) -> str:
     ]
     groups = [f"{group} ({n:,})" for group, n in sentences.items()]
     return _table(["BLEU by words in the source (sentences)", *groups], lines)
+
+
+def _curve_series(
+    figure: Curves, found: list[Record]
+) -> dict[str, dict[str, list[float]]]:
+    """The metric of each line that has records, by thousands of examples."""
+    series = {}
+    for label, name in figure.lines.items():
+        for record in found:
+            if record["system"] == OURS and record["name"] == name:
+                line = series.setdefault(label, defaultdict(list))
+                values = [value for _, value in record["curve"]]
+                for count, value in zip(record["examples"], values, strict=True):
+                    line[f"{count / 1e3:.3g}"].append(value)
+    return series
+
+
+def _by_examples(figure: Curves, found: list[Record]) -> str:
+    """The numbers of a figure of curves."""
+    series = _curve_series(figure, found)
+    if not series:
+        return _EMPTY
+    groups = sorted({group for line in series.values() for group in line}, key=float)
+    lines = [
+        [
+            label,
+            *(
+                f"{statistics.mean(line[group]):.3g}" if group in line else ""
+                for group in groups
+            ),
+        ]
+        for label, line in series.items()
+    ]
+    return _table([f"{figure.value_title}, {_EXAMPLES}", *groups], lines)
 
 
 def _rows(table: Table, found: list[Record]) -> list[tuple[Run | None, list[Record]]]:
@@ -261,6 +306,7 @@ def _claims(table: Table, rows: list[tuple[Run | None, list[Record]]]) -> str:
     It does, or the opposite does, where the means differ by more than the standard
     deviations over the seeds add up to.
     """
+    sign = -1 if table.lower else 1
     title, metric = next(iter(table.metrics.items()))
     groups = {run.name: group for run, group in rows if run}
     labels = {run.name: run.label or run.config for run, _ in rows if run}
@@ -275,9 +321,9 @@ def _claims(table: Table, rows: list[tuple[Run | None, list[Record]]]) -> str:
     for claim in table.claims:
         if not {claim.better, *claim.than} <= set(groups):
             continue
-        other = max(claim.than, key=lambda name: statistics.mean(values(name)))
+        other = max(claim.than, key=lambda name: sign * statistics.mean(values(name)))
         pair = values(claim.better), values(other)
-        ahead = statistics.mean(pair[0]) - statistics.mean(pair[1])
+        ahead = sign * (statistics.mean(pair[0]) - statistics.mean(pair[1]))
         spread = sum(statistics.stdev(x) for x in pair if len(x) > 1)
         holds = "yes" if ahead > spread else "no" if ahead < -spread else "not told"
         lines.append(

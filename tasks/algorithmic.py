@@ -143,8 +143,8 @@ class Algorithmic(Task):
             part = {n: x[start : start + _ROWS] for n, x in batch.items()}
             logits, _ = self._answer(params, part["inputs"])
             nats += float(_nats(logits, part))
-            missed = ((np.asarray(logits) > 0) != (part["targets"] > 0)) & part["mask"][..., None]
-            wrong += missed.sum()
+            missed = (np.asarray(logits) > 0) != (part["targets"] > 0)
+            wrong += (missed & part["mask"][..., None]).sum()
         bits = nats / np.log(2) / count
         return bits, 100 * wrong / count / self._asked(batch), batch
 

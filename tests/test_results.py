@@ -7,9 +7,11 @@ import threading
 
 import pytest
 
+from benchmarks import harness
+from benchmarks.__main__ import QUESTIONS
 from errors import UserError
 from results import make, tables
-from results.reported import FIGURES, TABLES, Claim, Figure, Run, Table
+from results.reported import FIGURES, TABLES, Claim, Curves, Figure, Run, Table
 from training import configuration, plots
 
 RUNS = [run for table in TABLES.values() for run in table.runs]
@@ -220,6 +222,44 @@ def test_a_figure_is_of_one_test_split(tmp_path, figure):
         tables.draw(tmp_path, tmp_path)
 
 
+def test_curves_are_drawn_and_told_by_the_examples_seen(tmp_path, monkeypatch):
+    figure = Curves("docs/y.png", "Copying", "bits", {"with": "a", "without": "b"})
+    monkeypatch.setattr(tables, "FIGURES", (figure,))
+    drawn = []
+    monkeypatch.setattr(plots, "available", lambda: True)
+    monkeypatch.setattr(plots, "lines", lambda *args, **of: drawn.append((args, of)))
+    curve = {"examples": [3200, 16_000], "curve": [[0.5, 8.0], [1.5, 0.25]]}
+    put(tmp_path, a=record(name="a", **curve))
+    assert tables.draw(tmp_path, tmp_path) == []
+    other = {"examples": [3200], "curve": [[0.5, 6.0]]}
+    put(tmp_path, a1=record(name="a", **other), b=record(name="b", **other))
+    assert len(tables.draw(tmp_path, tmp_path)) == 1
+    (((series, title, path), of),) = drawn
+    assert series["with"] == {"3.2": [8.0, 6.0], "16": [0.25]}
+    assert (title, path) == ("Copying", tmp_path / "docs/y.png")
+    assert (of["axis_title"], of["value_title"]) == ("thousand examples seen", "bits")
+    head, _, *lines = tables.render(tmp_path)["y"].splitlines()
+    assert head == "| bits, thousand examples seen | 3.2 | 16 |"
+    assert lines == ["| with | 7 | 0.25 |", "| without | 6 |  |"]
+
+
+def test_where_lower_is_better_the_claim_is_held_against_the_lowest(
+    tmp_path, monkeypatch
+):
+    runs = tuple(Run(x, "transformer_nmt", "", label=x.upper()) for x in "abc")
+    claims = (Claim("A is best", "Doe (2015)", "a", ("b", "c")),)
+    table = Table({"bits": "bits"}, runs, curves=False, claims=claims, lower=True)
+    monkeypatch.setattr(tables, "TABLES", {"t": table})
+
+    def line(**bits):
+        for name, value in bits.items():
+            put(tmp_path, **{name: record(name=name, metrics={"bits": value})})
+        return tables.render(tmp_path)["t_claims"].splitlines()[-1]
+
+    assert line(a=1.0, b=2.0, c=3.0).endswith("| A: 1.0 | B: 2.0 | yes |")
+    assert line(a=2.5, b=3.0, c=2.0).endswith("| A: 2.5 | C: 2.0 | no |")
+
+
 @pytest.mark.parametrize(
     ("scores", "holds"),
     [
@@ -304,6 +344,18 @@ def test_a_benchmark_shows_systems_and_ratio(tmp_path):
     )
 
 
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_every_timing_question_has_a_table_that_tells_its_ratios(question):
+    assert question in tables.BENCHMARKS
+    module = importlib.import_module(f"benchmarks.{question}")
+    systems = getattr(module, "SYSTEMS", [])
+    assert len({system.name for system in systems}) == len(systems)
+    measured = {system.name: {"rate": 2.0} for system in systems}
+    found = harness.ratios(measured, systems) if systems else {}
+    assert set(found) <= set(tables._FACTS)
+    assert set(found.values()) <= {1.0}
+
+
 def test_tables_are_written_between_their_marks():
     text = "a\n<!-- results:begin x -->\nold\n<!-- results:end x -->\nb\n"
     once = tables.replace(text, {"x": "| new |"})
@@ -352,9 +404,32 @@ def test_a_record_is_taken_from_the_run_directory(workdir):
     assert found["commit"] == "0123456789+changes"
     assert found["by_length"] == by_length(5.123, 3.0)
     assert found["steps_per_second"] == 5.123  # the median
+    assert "waiting" not in found and "examples" not in found
     (workdir / "eval_test.json").unlink()
     with pytest.raises(UserError, match=r"eval_test\.json is missing"):
         make.collect(RUNS[0], 0, workdir)
+
+
+def test_a_record_of_generated_data_counts_examples_and_waiting(tmp_path):
+    path = str(make.ROOT / "configs/ntm_copy.py")
+    config = configuration.read(path, ["data.rows=7"])
+    configuration.record(config, tmp_path)
+    rows = [
+        {"step": 10, "split": "train", "seconds": 1.0, "waiting": 0.01},
+        {"step": 20, "split": "train", "seconds": 2.0, "waiting": 0.03},
+        {"step": 30, "split": "train", "seconds": 3.0, "waiting": 0.5},
+        {"step": 30, "split": "validation", "seconds": 4.0, "bits": 1.5},
+    ]
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    (tmp_path / "metrics.jsonl").write_text(lines)
+    environment = {"versions": {}, "backend": "cpu", "devices": ["cpu"]}
+    environment |= {"cpus": 1, "commit": "0123456789"}
+    (tmp_path / "environment.json").write_text(json.dumps(environment))
+    scores = {"checkpoint": "last", "step": 30, "bits": 1.25}
+    (tmp_path / "eval_test.json").write_text(json.dumps(scores))
+    found = make.collect(Run("x", "ntm_copy", ""), 0, tmp_path)
+    assert (found["examples"], found["waiting"]) == ([210], 0.03)  # the median
+    assert found["curve"] == [[0.07, 1.5]]
 
 
 def test_a_run_is_done_when_its_last_step_is(workdir):

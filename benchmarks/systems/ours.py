@@ -1,7 +1,8 @@
 """This project's own code, the way `train.py` and `eval.py` run it.
 
-Modes: "step" is one training step on random tokens, "decode" one batch of beam search,
-"tokens" training steps on the configured corpus.
+Modes: "step" is one training step of a translator on random tokens, "decode" one batch
+of its beam search, "tokens" training steps on the configured corpus; "generated" is one
+training step of a task that makes its own data, on its first batch.
 """
 
 import importlib
@@ -15,7 +16,7 @@ import numpy as np
 
 from benchmarks.systems import worker
 from decoding import beam_search
-from training import runtime
+from training import configuration, runtime
 from training.parallel import Layout
 
 EOS = 2
@@ -101,9 +102,13 @@ def decoding(task, spec: dict):
 def main() -> None:
     """Serves the mode."""
     mode, spec = worker.arguments()
-    runtime.start()
+    generated = mode == "generated"
+    if generated:
+        config = configuration.read(spec["config"], spec["overrides"])
+    else:
+        config = make_config(spec)
+    runtime.start(cores=config.parallel == "cores")
     jax.config.update("jax_enable_compilation_cache", False)  # so that it is timed
-    config = make_config(spec)
     info = {"versions": runtime.environment()["versions"]}
     compiled = 1  # first calls, each of which compiles
     if mode == "tokens":
@@ -122,6 +127,15 @@ def main() -> None:
             batch = batches[next(indices)]
             run(batch)
             return int(np.count_nonzero(batch["target"]))
+
+    elif generated:
+        task = config.task(config)
+        run, info["parameters"] = training(task, config)
+        batch = task.train_data()[0]
+
+        def step() -> float:
+            run(batch)
+            return spec["units"]
 
     elif mode == "step":
         task = config.task(config)

@@ -1,0 +1,139 @@
+"""A Neural Turing Machine in the manner of loudinthecloud/pytorch-ntm.
+
+Our own compact writing of what that project publishes, with the structure that decides
+its speed: one call of `nn.LSTM` a time step, a read head and then a write head, a
+circular convolution that goes through the rows of the batch one by one, and outputs
+collected into a tensor made beforehand; binary cross-entropy on probabilities,
+gradients clipped by value at 10, RMSprop (1e-4, alpha 0.95, momentum 0.9). Left out is
+its count of wrong bits, which calls Python once a bit.
+
+Mode "step" is one training step of the copy task: `length` random vectors, the
+delimiter, and as many steps without input. The units are sequences.
+
+Axes: B sequences; N memory locations; M their width.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from benchmarks.systems import worker
+
+SHIFTS = 3
+
+
+class Head(nn.Module):
+    """Addresses the memory: Graves et al. (2014), section 3.3."""
+
+    def __init__(self, spec: dict, extra: int = 0):
+        super().__init__()
+        self.sizes = [spec["width"], 1, 1, SHIFTS, 1] + [spec["width"]] * extra
+        self.emit = nn.Linear(spec["controller"], sum(self.sizes))
+        nn.init.xavier_uniform_(self.emit.weight, gain=1.4)
+        nn.init.normal_(self.emit.bias, std=0.01)
+
+    def forward(self, hidden, memory, before):
+        """Weights [B, N] after `before` [B, N], and what else the head emits."""
+        emitted = self.emit(hidden).split(self.sizes, dim=1)
+        key, strength, gate, shift, sharpness, *rest = emitted
+        like = F.cosine_similarity(memory + 1e-16, key[:, None] + 1e-16, dim=-1)
+        found = F.softmax(F.softplus(strength) * like, dim=1)
+        gate = torch.sigmoid(gate)
+        weights = gate * found + (1 - gate) * before
+        weights = shifted(weights, F.softmax(shift, dim=1))
+        weights = weights ** (1 + F.softplus(sharpness))
+        return weights / (weights.sum(1, keepdim=True) + 1e-16), rest
+
+
+def shifted(weights, shift):
+    """[B, N] convolved with [B, 3] around the circle, a row at a time."""
+    result = torch.zeros(weights.shape)
+    for i, (row, kernel) in enumerate(zip(weights, shift, strict=True)):
+        circle = torch.cat([row[-1:], row, row[:1]])
+        result[i] = F.conv1d(circle[None, None], kernel[None, None])[0, 0]
+    return result
+
+
+class Machine(nn.Module):
+    """The controller, a read head, a write head and the output layer."""
+
+    def __init__(self, spec: dict):
+        super().__init__()
+        bits, hidden = spec["bits"], spec["controller"]
+        slots, width = spec["slots"], spec["width"]
+        self.controller = nn.LSTM(bits + 1 + width, hidden)
+        self.h = nn.Parameter(0.05 * torch.randn(1, 1, hidden))
+        self.c = nn.Parameter(0.05 * torch.randn(1, 1, hidden))
+        self.reader = Head(spec)
+        self.writer = Head(spec, extra=2)
+        self.output = nn.Linear(hidden + width, bits)
+        # Neither the first memory nor the first read is learned.
+        spread = (slots + width) ** -0.5
+        self.register_buffer("memory", (2 * torch.rand(slots, width) - 1) * spread)
+        self.register_buffer("read", 0.01 * torch.randn(1, width))
+
+    def start(self, rows: int):
+        """The state before a sequence."""
+        weights = torch.zeros(rows, len(self.memory))
+        memory, read = self.memory.repeat(rows, 1, 1), self.read.repeat(rows, 1)
+        lstm = self.h.repeat(1, rows, 1), self.c.repeat(1, rows, 1)
+        return memory, read, lstm, weights, weights
+
+    def forward(self, x, state):
+        """Bits [B, bits] of one step with input [B, bits + 1], and the next state."""
+        memory, read, lstm, reading, writing = state
+        hidden, lstm = self.controller(torch.cat([x, read], 1)[None], lstm)
+        hidden = hidden[0]
+        reading, _ = self.reader(hidden, memory, reading)
+        read = torch.matmul(reading[:, None], memory)[:, 0]
+        writing, (erase, add) = self.writer(hidden, memory, writing)
+        erased = torch.matmul(writing[..., None], torch.sigmoid(erase)[:, None])
+        memory = memory * (1 - erased) + torch.matmul(writing[..., None], add[:, None])
+        bits = torch.sigmoid(self.output(torch.cat([hidden, read], 1)))
+        return bits, (memory, read, lstm, reading, writing)
+
+
+def copies(spec: dict):
+    """Returns inputs [length + 1, B, bits + 1] and targets [length, B, bits]."""
+    length, rows, bits = spec["length"], spec["rows"], spec["bits"]
+    targets = torch.randint(0, 2, (length, rows, bits)).float()
+    inputs = torch.zeros(length + 1, rows, bits + 1)
+    inputs[:length, :, :bits] = targets
+    inputs[length, :, bits] = 1.0
+    return inputs, targets
+
+
+def main() -> None:
+    """Serves training steps."""
+    _, spec = worker.arguments()
+    torch.manual_seed(0)
+    machine = Machine(spec)
+    optimizer = torch.optim.RMSprop(
+        machine.parameters(), 1e-4, alpha=0.95, momentum=0.9
+    )
+    inputs, targets = copies(spec)
+    nothing = torch.zeros(inputs.shape[1:])
+
+    def step() -> float:
+        optimizer.zero_grad()
+        state = machine.start(spec["rows"])
+        for x in inputs:
+            _, state = machine(x, state)
+        bits = torch.zeros(targets.shape)
+        for i in range(len(targets)):
+            bits[i], state = machine(nothing, state)
+        loss = F.binary_cross_entropy(bits, targets)
+        loss.backward()
+        for parameter in machine.parameters():
+            parameter.grad.clamp_(-10, 10)
+        optimizer.step()
+        loss.item()
+        return spec["rows"]
+
+    parameters = sum(p.numel() for p in machine.parameters())
+    versions = {"torch": torch.__version__}
+    worker.serve(step, {"parameters": parameters, "versions": versions})
+
+
+if __name__ == "__main__":
+    main()
