@@ -3,19 +3,19 @@
     python train.py --config=configs/ntm_copy.py --workdir=runs/ntm_copy
 
 Variants: `feedforward` is the machine without a recurrent controller, `lstm` the
-paper's baseline, three layers of 256; `smoke` trains for a moment.
+paper's baseline, three layers of LSTM; `smoke` trains for a moment.
 """
 
 from ml_collections import ConfigDict
 
-from configs._ntm import FEEDFORWARD, SMOKE, lstm, ntm_config
+from configs._ntm import FEEDFORWARD, LSTM_ALONE, SMOKE, ntm_config
 
 _FIELDS = {"evaluation.sizes": (10, 20, 30, 50, 120)}  # the paper's figure 4
 # What each variant changes.
 VARIANTS = {
     "": {},
     "feedforward": FEEDFORWARD,
-    "lstm": lstm(256, 1e-3),
+    "lstm": LSTM_ALONE,
     "smoke": SMOKE | {"data.largest": 3, "evaluation.sizes": (3, 5)},
 }
 

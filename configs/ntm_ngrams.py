@@ -3,14 +3,14 @@
     python train.py --config=configs/ntm_ngrams.py --workdir=runs/ntm_ngrams
 
 Variants: `feedforward` is the machine without a recurrent controller, `lstm` the
-paper's baseline, three layers of 128; `smoke` trains for a moment.
+paper's baseline, three layers of LSTM; `smoke` trains for a moment.
 """
 
 from ml_collections import ConfigDict
 
-from configs._ntm import FEEDFORWARD, SMOKE, lstm, ntm_config
+from configs._ntm import FEEDFORWARD, LSTM_ALONE, SMOKE, ntm_config, steps
 
-_FIELDS = {
+_FIELDS = steps(2500) | {
     "data.kind": "ngrams",
     "data.smallest": 200,  # bits
     "data.largest": 200,
@@ -22,7 +22,7 @@ _FIELDS = {
 VARIANTS = {
     "": {},
     "feedforward": FEEDFORWARD,
-    "lstm": lstm(128, 1e-3),
+    "lstm": LSTM_ALONE,
     "smoke": SMOKE | {"data.smallest": 11, "data.largest": 11},
 }
 

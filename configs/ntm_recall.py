@@ -3,14 +3,14 @@
     python train.py --config=configs/ntm_recall.py --workdir=runs/ntm_recall
 
 Variants: `feedforward` is the machine without a recurrent controller, `lstm` the
-paper's baseline, three layers of 256; `smoke` trains for a moment.
+paper's baseline, three layers of LSTM; `smoke` trains for a moment.
 """
 
 from ml_collections import ConfigDict
 
-from configs._ntm import FEEDFORWARD, SMOKE, lstm, ntm_config
+from configs._ntm import FEEDFORWARD, LSTM_ALONE, SMOKE, ntm_config, steps
 
-_FIELDS = {
+_FIELDS = steps(8000) | {
     "data.kind": "recall",
     "data.smallest": 2,
     "data.largest": 6,  # items
@@ -22,7 +22,7 @@ VARIANTS = {
     "": {},
     "feedforward": FEEDFORWARD
     | {"model.hidden": 256, "model.read_heads": 4, "model.write_heads": 4},
-    "lstm": lstm(256, 1e-3),
+    "lstm": LSTM_ALONE,
     "smoke": SMOKE | {"data.largest": 3, "evaluation.sizes": (2, 4)},
 }
 

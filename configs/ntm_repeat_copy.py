@@ -3,14 +3,14 @@
     python train.py --config=configs/ntm_repeat_copy.py --workdir=runs/ntm_repeat_copy
 
 Variants: `feedforward` is the machine without a recurrent controller, `lstm` the
-paper's baseline, three layers of 512; `smoke` trains for a moment.
+paper's baseline, three layers of LSTM; `smoke` trains for a moment.
 """
 
 from ml_collections import ConfigDict
 
-from configs._ntm import FEEDFORWARD, SMOKE, lstm, ntm_config
+from configs._ntm import FEEDFORWARD, LSTM_ALONE, SMOKE, ntm_config, steps
 
-_FIELDS = {
+_FIELDS = steps(4000) | {
     "data.kind": "repeat_copy",
     "data.largest": 10,  # vectors, and repeats
     "data.buckets": 2,
@@ -20,7 +20,7 @@ _FIELDS = {
 VARIANTS = {
     "": {},
     "feedforward": FEEDFORWARD,
-    "lstm": lstm(512, 1e-3),
+    "lstm": LSTM_ALONE,
     "smoke": SMOKE | {"data.largest": 2, "evaluation.sizes": (2, (2, 3))},
 }
 

@@ -3,14 +3,14 @@
     python train.py --config=configs/ntm_sort.py --workdir=runs/ntm_sort
 
 Variants: `feedforward` is the machine without a recurrent controller, `lstm` the
-paper's baseline, three layers of 128; `smoke` trains for a moment.
+paper's baseline, three layers of LSTM; `smoke` trains for a moment.
 """
 
 from ml_collections import ConfigDict
 
-from configs._ntm import FEEDFORWARD, SMOKE, lstm, ntm_config
+from configs._ntm import FEEDFORWARD, LSTM_ALONE, SMOKE, ntm_config, steps
 
-_FIELDS = {
+_FIELDS = steps(4000) | {
     "data.kind": "sort",
     "data.smallest": 20,  # vectors
     "data.largest": 20,
@@ -24,7 +24,7 @@ VARIANTS = {
     "": {},
     "feedforward": FEEDFORWARD
     | {"model.hidden": 512, "model.read_heads": 8, "model.write_heads": 8},
-    "lstm": lstm(128, 1e-3),
+    "lstm": LSTM_ALONE,
     "smoke": SMOKE | {"data.smallest": 3, "data.largest": 3, "evaluation.sizes": (2,)},
 }
 
