@@ -1,6 +1,6 @@
 """The runs that the README reports, in its order, and its figures of them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -127,6 +127,23 @@ def _kernel(variant: str, label: str) -> Run:
     return Run(name, config, "", (), tuple(range(5)), label)
 
 
+def _machines(task: str, papers: Sequence[str]) -> tuple[Run, ...]:
+    """The machine with and without a recurrent controller, and the LSTM alone."""
+    variants = {"": "NTM, LSTM controller", ":feedforward": "NTM, feed-forward"}
+    variants |= {":lstm": "LSTM"}
+    return tuple(
+        Run(
+            f"ntm_{task}{variant.replace(':', '_')}",
+            *(f"ntm_{task}{variant}", paper, (), _SEEDS, label),
+        )
+        for (variant, label), paper in zip(variants.items(), papers, strict=True)
+    )
+
+
+_COPY = _machines("copy", ("≈ 0 bits", "≈ 0 bits", "≈ 0.5 bits after 1M sequences"))
+_RECALL = _machines("recall", ("≈ 0 bits", "≈ 0 bits", "not learned after 1M episodes"))
+_NGRAMS = _machines("ngrams", ("≈ 134", "≈ 135", "≈ 136"))
+_GRAVES = "Graves et al. (2014)"
 _TOY_PAPER = "{} (a re-implementation)"
 _BAHDANAU = ("short_bahdanau", "short_bahdanau_dot", "short_bahdanau_general")
 _LUONGS = tuple(
@@ -245,6 +262,50 @@ TABLES = {
             ),
         ),
     ),
+    "ntm_copy": Table(
+        metrics={"bits at 20": "bits"}
+        | {f"at {size}": f"bits_{size}" for size in (10, 30, 50, 120)}
+        | {"wrong bits at 120, %": "wrong_120"},
+        columns={"steps/s": "steps_per_second"},
+        curves=False,
+        digits=2,
+        lower=True,
+        runs=_COPY,
+        claims=(
+            Claim(
+                *("the machine learns to copy, the LSTM does not", _GRAVES),
+                *(_COPY[0].name, (_COPY[2].name,)),
+            ),
+        ),
+    ),
+    "ntm_recall": Table(
+        metrics={"bits at 6": "bits"}
+        | {f"at {size}": f"bits_{size}" for size in (8, 10, 12, 15)},
+        columns={"steps/s": "steps_per_second"},
+        curves=False,
+        digits=2,
+        lower=True,
+        runs=_RECALL,
+        claims=(
+            Claim(
+                *("with a feed-forward controller recall is learned best", _GRAVES),
+                *(_RECALL[1].name, (_RECALL[0].name, _RECALL[2].name)),
+            ),
+        ),
+    ),
+    "ntm_ngrams": Table(
+        metrics={"bits": "bits", "best predictor": "optimum"},
+        columns={"steps/s": "steps_per_second"},
+        curves=False,
+        lower=True,
+        runs=_NGRAMS,
+        claims=(
+            Claim(
+                *("the machine is ahead of the LSTM", _GRAVES),
+                *(_NGRAMS[0].name, (_NGRAMS[2].name,)),
+            ),
+        ),
+    ),
     "kernels": Table(
         metrics={"mse": "mse", "width": "width"},
         curves=False,
@@ -262,6 +323,19 @@ TABLES = {
 }
 
 FIGURES: tuple[Figure | Curves, ...] = (
+    *(
+        Curves(
+            f"docs/{name}_curves.png",
+            title,
+            "bits a sequence",
+            {run.label: run.name for run in runs},
+        )
+        for name, title, runs in (
+            ("ntm_copy", "Copying 20 vectors", _COPY),
+            ("ntm_recall", "Recalling one of 6 items", _RECALL),
+            ("ntm_ngrams", "Learning 6-grams", _NGRAMS),
+        )
+    ),
     Figure(
         "docs/bleu_by_length.png",
         "BLEU by source length, with and without attention",
