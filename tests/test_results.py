@@ -2,9 +2,9 @@
 
 import importlib
 import json
-from pathlib import Path
 import os
 import threading
+from pathlib import Path
 
 import pytest
 
