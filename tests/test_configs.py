@@ -49,9 +49,26 @@ def test_the_smoke_variant_trains_and_is_scored(name):
     assert list((workdir / "figures").rglob("*.png"))
 
 
+_POINTS = "0.1,0.2 0.9,0.3 0.5,0.8 0.4,0.4\n0,0 1,0 0,1\n"
+# Two inputs of each config that translates nothing.
+INPUTS = {
+    "kernel_regression": "0.5\n2\n",
+    "ntm_copy": "10110100 01101001\n00000001\n",
+    "ntm_repeat_copy": "10110100 01101001 x3\n00000001 x1\n",
+    "ntm_recall": "101010-110010-010101 001100-101011-111000 ? 101010-110010-010101\n"
+    * 2,
+    "ntm_ngrams": "0110101\n111111\n",
+    "ntm_sort": "10110100:0.5 01101001:-0.25\n00000001:1 00000000:0 11111111:-1\n",
+    "pointer_sorting": "0.5 0.25 0.75\n1 0\n",
+    "pointer_hull": _POINTS,
+    "pointer_delaunay": _POINTS,
+    "pointer_tsp": _POINTS,
+}
+
+
 @pytest.mark.parametrize("name", CONFIGS)
 def test_the_smoke_variant_predicts_and_draws_what_it_looks_at(name, tmp_path):
-    lines = "0.5\n2\n" if name == "kernel_regression" else "one\ntwo\n"
+    lines = INPUTS.get(name, "one\ntwo\n")
     predict = "predict.py", f"--workdir={run(name)}"
     done = call(*predict, f"--figures={tmp_path}", stdin=lines)
     if name == "seq2seq_nmt":
