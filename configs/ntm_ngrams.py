@@ -10,11 +10,12 @@ from ml_collections import ConfigDict
 
 from configs._ntm import FEEDFORWARD, LSTM_ALONE, SMOKE, ntm_config, steps
 
-_FIELDS = steps(2500) | {
+_FIELDS = steps(3000) | {
     "data.kind": "ngrams",
     "data.smallest": 200,  # bits
     "data.largest": 200,
     "data.buckets": 1,
+    "data.rows": 16,  # long sequences, few of them at a time
     "evaluation.sizes": (),
     "evaluation.sequences": 1000,  # the paper's
 }

@@ -10,7 +10,7 @@ from ml_collections import ConfigDict
 
 from configs._ntm import FEEDFORWARD, LSTM_ALONE, SMOKE, ntm_config, steps
 
-_FIELDS = steps(8000) | {
+_FIELDS = steps(5000) | {
     "data.kind": "recall",
     "data.smallest": 2,
     "data.largest": 6,  # items
