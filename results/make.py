@@ -153,6 +153,9 @@ def collect(run: Run, seed: int, workdir: Path) -> dict[str, Any]:
     scored = [row for row in rows if row["split"] == "validation"]
     rates = [row["steps_per_second"] for row in rows if "steps_per_second" in row]
     waiting = [row["waiting"] for row in rows if "waiting" in row]
+    examples = []
+    if "rows" in config.data:
+        examples = [row["step"] * config.data.rows for row in scored]
     where_known = {
         "by_length": {
             group: {k: round(v, 3) for k, v in values.items()}
@@ -160,9 +163,16 @@ def collect(run: Run, seed: int, workdir: Path) -> dict[str, Any]:
         },
         "steps_per_second": round(statistics.median(rates), 3) if rates else None,
         "waiting": round(statistics.median(waiting), 4) if waiting else None,
-        "examples": [row["step"] * config.data.rows for row in scored]
-        if "rows" in config.data
-        else None,
+        "examples": examples,
+        # The first at which nothing was wrong, of a metric in per cent.
+        "perfect_after": next(
+            (
+                count
+                for count, row in zip(examples, scored, strict=False)
+                if metric == "accuracy" and row[metric] >= 100
+            ),
+            None,
+        ),
     }
     return {
         "name": run.name,

@@ -434,6 +434,28 @@ def test_a_record_of_generated_data_counts_examples_and_waiting(tmp_path):
     assert found["curve"] == [[0.07, 1.5]]
 
 
+def test_a_record_tells_when_nothing_was_wrong_for_the_first_time(tmp_path):
+    path = str(make.ROOT / "configs/pointer_sorting.py")
+    configuration.record(configuration.read(path, ["data.rows=7"]), tmp_path)
+    environment = {"versions": {}, "backend": "cpu", "devices": ["cpu"]}
+    environment |= {"cpus": 1, "commit": "0123456789"}
+    (tmp_path / "environment.json").write_text(json.dumps(environment))
+    scores = {"checkpoint": "last", "step": 40, "accuracy": 99.0}
+    (tmp_path / "eval_test.json").write_text(json.dumps(scores))
+
+    def collect(*accuracies):
+        rows = [
+            {"step": 10 * i, "split": "validation", "seconds": 1.0, "accuracy": x}
+            for i, x in enumerate(accuracies, 1)
+        ]
+        lines = "".join(json.dumps(row) + "\n" for row in rows)
+        (tmp_path / "metrics.jsonl").write_text(lines)
+        return make.collect(Run("x", "pointer_sorting", ""), 0, tmp_path)
+
+    assert collect(50.0, 100.0, 99.0, 100.0)["perfect_after"] == 140
+    assert "perfect_after" not in collect(50.0, 99.9)
+
+
 def test_a_run_is_done_when_its_last_step_is(workdir):
     assert make._is_done(RUNS[0], 0, workdir)
     (workdir / "metrics.jsonl").write_text('{"step": 99, "seconds": 1.0}\n')
