@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from PIL import Image
+from translators import quick_jit
 
 from configs import ntm_copy, ntm_ngrams, ntm_recall, ntm_repeat_copy, ntm_sort
 from data import algorithmic
@@ -23,6 +24,14 @@ CONFIGS = {
     "sort": ntm_sort,
 }
 WIDTH = 7
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """Most of the time here is compilation."""
+    monkeypatch.setattr(jax, "jit", quick_jit)
+
+
 SIZES = np.array([7, 6, 7])
 
 

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from translators import quick_jit
 
 from models.ntm import LSTM, NeuralTuringMachine
 
@@ -48,7 +49,7 @@ def start(model, x):
     )
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@functools.partial(quick_jit, static_argnums=0)
 def apply(model, params, x):
     """Logits, and the weights by name."""
     logits, seen = model.apply({"params": params}, x, train=False, mutable="attention")
@@ -178,7 +179,7 @@ def test_every_parameter_gets_a_finite_gradient(controller, memory_init, x):
     def loss(params):
         return jnp.square(model.apply({"params": params}, x, train=True)).sum()
 
-    gradients = jax.jit(jax.grad(loss))(start(model, x))
+    gradients = quick_jit(jax.grad(loss))(start(model, x))
     for path, gradient in jax.tree_util.tree_leaves_with_path(gradients):
         name = jax.tree_util.keystr(path)
         assert np.isfinite(gradient).all(), name
@@ -189,14 +190,15 @@ def test_it_learns_to_give_back_what_it_saw_two_steps_before():
     """Overfits one batch, which takes the memory or the state."""
     model = machine(rows=5, width=7, read_heads=1, write_heads=1)
     x = jax.random.bernoulli(jax.random.key(2), 0.5, (3, 5, 2)).astype(jnp.float32)
-    params = model.init(jax.random.key(0), x, train=True)["params"]
+    params = quick_jit(lambda x: model.init(jax.random.key(0), x, train=True))(x)
+    params = params["params"]
     optimizer = optax.adam(0.03)
 
     def loss(params):
         logits = model.apply({"params": params}, x, train=True)[:, 2:]
         return optax.sigmoid_binary_cross_entropy(logits, x[:, :-2]).mean()
 
-    @jax.jit
+    @quick_jit
     def train(params):
         def step(carry, _):
             params, opt_state = carry
