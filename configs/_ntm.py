@@ -31,15 +31,6 @@ SMOKE = {
 }
 
 
-def steps(count: int) -> dict[str, int]:
-    """Returns the fields of a training of this many steps, scored ten times."""
-    return {
-        "train_steps": count,
-        "eval_every": count // 10,
-        "save_every": count // 10,
-    }
-
-
 def ntm_config(
     fields: Mapping[str, Any], variants: Mapping[str, Mapping[str, Any]], variant: str
 ) -> ConfigDict:

@@ -25,3 +25,9 @@ def update(config: ConfigDict, fields: Mapping[str, Any]) -> ConfigDict:
         group, _, field = name.rpartition(".")
         (config[group] if group else config)[field] = value
     return config
+
+
+def steps(count: int) -> dict[str, int]:
+    """Returns the fields of a training of this many steps, scored ten times."""
+    tenth = count // 10
+    return {"train_steps": count, "eval_every": tenth, "save_every": tenth}

@@ -8,7 +8,8 @@ paper's baseline, three layers of LSTM; `smoke` trains for a moment.
 
 from ml_collections import ConfigDict
 
-from configs._ntm import FEEDFORWARD, LSTM_ALONE, SMOKE, ntm_config, steps
+from configs._ntm import FEEDFORWARD, LSTM_ALONE, SMOKE, ntm_config
+from configs._variants import steps
 
 _FIELDS = steps(3000) | {
     "data.kind": "ngrams",

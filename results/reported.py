@@ -144,6 +144,46 @@ _COPY = _machines("copy", ("≈ 0 bits", "≈ 0 bits", "≈ 0.5 bits after 1M se
 _RECALL = _machines("recall", ("≈ 0 bits", "≈ 0 bits", "not learned after 1M episodes"))
 _NGRAMS = _machines("ngrams", ("≈ 134", "≈ 135", "≈ 136"))
 _GRAVES = "Graves et al. (2014)"
+_VINYALS = "Vinyals et al. (2015)"
+_ORDER = "Vinyals et al. (2016), table 1"
+
+
+def _pointing(name: str, config: str, label: str, paper: str, *overrides: str) -> Run:
+    return Run(f"pointer_{name}", f"pointer_{config}", paper, overrides, _SEEDS, label)
+
+
+# Exact after 10,000 iterations, table 1 of Order Matters: steps P (None for a network
+# that sees the order), glimpses, N = 5 and 10.
+_ORDER_MATTERS = {
+    (None, 0): (81, 8),
+    (None, 1): (90, 28),
+    (0, 1): (84, 30),
+    (1, 1): (92, 44),
+    (5, 1): (94, 57),
+}
+
+
+def _sorting(numbers: int, steps: int | None, glimpses: int, paper: int) -> Run:
+    variant = ":process" if steps is not None else ":small" if numbers == 5 else ""
+    overrides = [f"model.glimpses={glimpses}"] if glimpses != 1 else []
+    if steps is not None:
+        overrides += [f"model.process_steps={steps}"] if steps != 5 else []
+        if numbers == 5:
+            overrides += ["data.smallest=5", "data.largest=5"]
+    encoder = "LSTM encoder" if steps is None else f"P = {steps}"
+    plural = "s" * (glimpses != 1)
+    name = f"sorting_{numbers}_{'lstm' if steps is None else steps}_{glimpses}"
+    label = f"N = {numbers}, {encoder}, {glimpses} glimpse{plural}"
+    config = f"sorting{variant}"
+    return _pointing(name, config, label, f"{paper} %", *overrides)
+
+
+_SORTING = tuple(
+    _sorting(numbers, *key, paper[place])
+    for place, numbers in enumerate((5, 10))
+    for key, paper in _ORDER_MATTERS.items()
+    if numbers == 10 or key[0] is None
+)
 _TOY_PAPER = "{} (a re-implementation)"
 _BAHDANAU = ("short_bahdanau", "short_bahdanau_dot", "short_bahdanau_general")
 _LUONGS = tuple(
@@ -304,6 +344,65 @@ TABLES = {
                 *("the machine is ahead of the LSTM", _GRAVES),
                 *(_NGRAMS[0].name, (_NGRAMS[2].name,)),
             ),
+        ),
+    ),
+    "pointer_sorting": Table(
+        metrics={"exact, %": "accuracy"},
+        columns={"steps/s": "steps_per_second"},
+        curves=False,
+        runs=_SORTING,
+        claims=(
+            Claim(
+                *("a glimpse helps to sort ten numbers", _ORDER),
+                *("pointer_sorting_10_lstm_1", ("pointer_sorting_10_lstm_0",)),
+            ),
+            Claim(
+                *("an encoder that does not see the order sorts better", _ORDER),
+                *("pointer_sorting_10_5_1", ("pointer_sorting_10_lstm_1",)),
+            ),
+            Claim(
+                *("five steps of processing are better than none", _ORDER),
+                *("pointer_sorting_10_5_1", ("pointer_sorting_10_0_1",)),
+            ),
+        ),
+    ),
+    "pointer_hull": Table(
+        metrics={"exact, %": "accuracy", "area, %": "area", "not simple, %": "failure"},
+        columns={"steps/s": "steps_per_second"},
+        curves=False,
+        runs=(
+            _pointing("hull_5", "hull:small", "n = 5, pointer", "92.0 %, area 99.6"),
+            _pointing("hull_10", "hull", "n = 10, pointer", "87.0 %, area 99.8"),
+            _pointing(
+                *("hull_10_attention", "hull:attention", "n = 10, attention", ""),
+            ),
+            _pointing(
+                *("hull_10_seq2seq", "hull:seq2seq", "n = 10, no attention"),
+                "29.9 %, FAIL",
+            ),
+            _pointing("hull_50", "hull:large", "n = 50, pointer", "72.6 %, area 99.9"),
+        ),
+        claims=(
+            Claim(
+                *("pointing beats attention with fixed classes", _VINYALS),
+                *("pointer_hull_10", ("pointer_hull_10_attention",)),
+            ),
+            Claim(
+                *("attention beats the fixed vector", _VINYALS),
+                *("pointer_hull_10_attention", ("pointer_hull_10_seq2seq",)),
+            ),
+        ),
+    ),
+    "pointer_tsp": Table(
+        metrics={"length": "length", "optimum": "optimum", "excess, %": "excess"}
+        | {"optimal, %": "accuracy", "tours of a free search, %": "valid_free"},
+        columns={"steps/s": "steps_per_second"},
+        curves=False,
+        digits=3,
+        lower=True,
+        runs=(
+            _pointing("tsp_5", "tsp:small", "n = 5, pointer", "2.12 (optimum 2.12)"),
+            _pointing("tsp_10", "tsp", "n = 10, pointer", "2.88 (optimum 2.87)"),
         ),
     ),
     "kernels": Table(

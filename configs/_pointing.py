@@ -1,0 +1,114 @@
+"""What the configs of pointer networks share: model, optimizer, schedule."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from configs._variants import apply, steps, update
+from models.pointer import PointerNetwork
+from tasks.pointing import Pointing
+
+# Trains for a moment.
+SMOKE = {
+    "model.embedding": 7,
+    "model.hidden": 11,
+    "model.score_hidden": 13,
+    "data.smallest": 4,
+    "data.largest": 5,
+    "data.buckets": 1,
+    "data.rows": 16,
+    "evaluation.sizes": (5, 6),
+    "evaluation.instances": 20,
+    "train_steps": 6,
+    "eval_every": 3,
+    "save_every": 2,
+    "log_every": 2,
+}
+# The encoder of Order Matters, which does not see the order of its inputs.
+PROCESS = {"model.encoder": "process"}
+# The paper's baselines, for one size.
+SEQ2SEQ = {"model.output": "none"}
+ATTENTION = {"model.output": "attention"}
+
+
+def sized(smallest: int, largest: int, *sizes: int) -> dict[str, Any]:
+    """Returns the fields for training on these sizes and evaluating them and others."""
+    return {
+        "data.smallest": smallest,
+        "data.largest": largest,
+        "evaluation.sizes": tuple(sorted({smallest, largest, *sizes})),
+    }
+
+
+def lasting(count: int) -> dict[str, int]:
+    """Returns the fields of a training of this many steps, to the end of its cosine."""
+    return steps(count) | {"optimizer.decay_steps": count}
+
+
+def pointing_config(
+    kind: str,
+    fields: Mapping[str, Any],
+    variants: Mapping[str, Mapping[str, Any]],
+    variant: str,
+) -> ConfigDict:
+    """Returns the config of a variant.
+
+    Args:
+        kind: one of `data.pointing.KINDS`.
+        fields: what the task's default changes in what all tasks share.
+        variants: what each variant changes in that.
+        variant: a key of `variants`.
+    """
+    config = ConfigDict()
+    config.task = Pointing
+    config.architecture = PointerNetwork
+
+    config.model = ConfigDict()
+    config.model.encoder = "recurrent"  # or "process", of Order Matters
+    config.model.process_steps = 5  # of the latter
+    config.model.output = "pointer"  # or the baselines "attention" and "none"
+    config.model.glimpses = 0  # reads before each pointing; Order Matters has 0 and 1
+    config.model.score = "additive"  # any key of attention.scores
+    config.model.cell = "lstm"  # or "gru"
+    config.model.embedding = 128
+    config.model.hidden = 128  # the paper: 256 or 512
+    config.model.score_hidden = 128
+    config.model.max_inputs = 50  # of the baselines and of the location score
+    config.model.init_scheme = "standard"  # or "paper", U(-0.08, 0.08)
+
+    config.optimizer = ConfigDict()
+    config.optimizer.schedule = "warmup_cosine"
+    config.optimizer.learning_rate = 3e-3  # of Adam; the paper has SGD at 1.0
+    config.optimizer.warmup = 100
+    config.optimizer.decay_steps = 3000
+    config.optimizer.b1 = 0.9
+    config.optimizer.b2 = 0.999
+    config.optimizer.eps = 1e-8
+    config.optimizer.weight_decay = 0.0
+    config.optimizer.clip = 2.0  # the paper's
+
+    config.data = ConfigDict()
+    config.data.kind = kind
+    config.data.smallest = 10  # inputs
+    config.data.largest = 10
+    config.data.buckets = 1  # shapes of batches: each costs a compilation
+    config.data.rows = 128  # the paper's
+
+    config.evaluation = ConfigDict()
+    config.evaluation.sizes = (5, 10)
+    config.evaluation.instances = 1000  # of each size
+    config.evaluation.beam = 1  # greedy
+    config.evaluation.constrain = False  # to permutations
+    config.evaluation.checkpoint = "last"
+    config.evaluation.average = 1
+
+    config.seed = 0
+    config.train_steps = 3000
+    config.eval_every = 300
+    config.save_every = 300
+    config.log_every = 100
+    config.checkpoints = ConfigDict({"keep": 1})
+    config.mesh = ConfigDict({"data": -1, "fsdp": 1})
+    config.parallel = "cores"  # small steps do not fill two cores; or "jit", "pmap"
+    return apply(update(config, fields), variants, variant)

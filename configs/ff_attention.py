@@ -1,0 +1,80 @@
+"""Adding and multiplying with feed-forward attention (Raffel and Ellis 2015).
+
+python train.py --config=configs/ff_attention.py --workdir=runs/ff_attention
+"""
+
+from ml_collections import ConfigDict
+
+from configs._variants import apply
+from models.feedforward import FeedForwardAttention
+from tasks.adding import Adding
+
+_MULTIPLY = {"data.operation": "multiply"}
+_MEAN = {"model.pooling": "mean"}
+_VARIABLE = {"data.protocol": "variable", "data.length": 1000}
+# What each variant changes.
+VARIANTS = {
+    "": {},
+    "mean": _MEAN,
+    "multiply": _MULTIPLY,
+    "multiply_mean": _MULTIPLY | _MEAN,
+    "variable": _VARIABLE,
+    "variable_mean": _VARIABLE | _MEAN,
+    "variable_multiply": _VARIABLE | _MULTIPLY,
+    "variable_multiply_mean": _VARIABLE | _MULTIPLY | _MEAN,
+    "smoke": {
+        "model.hidden": 11,
+        "data.length": 23,
+        "data.rows": 16,
+        "evaluation.lengths": (29,),
+        "train_steps": 6,
+        "eval_every": 3,
+        "save_every": 2,
+        "log_every": 2,
+    },
+}
+
+
+def get_config(variant: str = "") -> ConfigDict:
+    """Returns the config of a variant; `` is the default."""
+    config = ConfigDict()
+    config.task = Adding
+    config.architecture = FeedForwardAttention
+
+    config.model = ConfigDict()
+    config.model.pooling = "attention"  # or "mean", the paper's baseline
+    config.model.hidden = 100  # the paper's
+
+    config.optimizer = ConfigDict()
+    config.optimizer.schedule = "constant"
+    config.optimizer.learning_rate = 0.003  # of the paper's 0.01, 0.003, 0.001, 0.0003
+    config.optimizer.warmup = 0
+    config.optimizer.decay_steps = 3000  # of warmup_cosine
+    config.optimizer.b1 = 0.9  # Adam's own defaults, as in the paper
+    config.optimizer.b2 = 0.999
+    config.optimizer.eps = 1e-8
+    config.optimizer.weight_decay = 0.0
+    config.optimizer.clip = 0.0
+
+    config.data = ConfigDict()
+    config.data.operation = "add"  # or "multiply"
+    config.data.protocol = "fixed"  # or "variable"
+    config.data.length = 100  # T0; of the variable protocol the longest
+    config.data.shortest = 50  # of the variable protocol, like `buckets`
+    config.data.buckets = 16  # the number of shapes
+    config.data.rows = 100  # the paper's
+
+    config.evaluation = ConfigDict()
+    config.evaluation.lengths = (50, 100, 200, 500, 1000)  # also scored, at the end
+    config.evaluation.checkpoint = "last"
+    config.evaluation.average = 1
+
+    config.seed = 0
+    config.train_steps = 3000
+    config.eval_every = 1000  # the paper's epoch: 100,000 sequences
+    config.save_every = 1000
+    config.log_every = 100
+    config.checkpoints = ConfigDict({"keep": 1})
+    config.mesh = ConfigDict({"data": -1, "fsdp": 1})
+    config.parallel = "jit"  # or "pmap"
+    return apply(config, VARIANTS, variant)

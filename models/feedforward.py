@@ -1,0 +1,99 @@
+"""The network of Raffel and Ellis (2015): attention without recurrence.
+
+h_t = f(W_xh x_t + b_xh), c = sum_t alpha_t h_t, s = f(W_cs c + b_cs), and the estimate
+y = f(W_sy s + b_sy), with the leaky rectifier f of slope 0.01 and alpha of
+`attention.feedforward`. Their baseline is the mean, alpha_t = 1 / T.
+
+The trap: the network sees no mask in training, so that the padding behind a sequence
+takes part in its softmax, as f(b_xh). `mask` is for reading a sequence without the
+padding that only evens out a batch.
+
+Axes: B sequences; T steps; D hidden width.
+
+Differs from the authors' program: matrices are drawn from He's normal distribution, of
+variance 2 / inputs, as the paper says; theirs leave the gain of the rectifier out.
+"""
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from attention.core import Attention
+from attention.feedforward import feedforward_attention, feedforward_context
+from models.layers import check_fields
+
+POOLINGS = ("attention", "mean")
+FEATURES = 2  # of a step: its number and its marker
+
+_he = nn.initializers.variance_scaling(2.0, "fan_in", "normal")
+
+
+class FeedForwardAttention(nn.Module):
+    """Estimates a number from a sequence; see the module's docstring.
+
+    Attributes:
+        pooling: one of `POOLINGS`.
+        hidden: D, of both hidden layers.
+    """
+
+    pooling: str
+    hidden: int
+
+    def setup(self):
+        check_fields(self, {"pooling": POOLINGS}, ["hidden"])
+        width, zeros = self.hidden, nn.initializers.zeros
+        self.input_kernel = self.param("input_kernel", _he, (FEATURES, width))
+        self.input_bias = self.param("input_bias", zeros, (width,))
+        self.hidden_kernel = self.param("hidden_kernel", _he, (width, width))
+        self.hidden_bias = self.param("hidden_bias", zeros, (width,))
+        self.output_kernel = self.param("output_kernel", _he, (width, 1))
+        self.output_bias = self.param("output_bias", zeros, (1,))
+        if self.pooling == "attention":
+            normal = nn.initializers.normal(width**-0.5)
+            self.w = self.param("attention_kernel", normal, (width,))
+            self.b = self.param("attention_bias", zeros, ())
+        else:
+            self.w, self.b = jnp.zeros(width), jnp.zeros(())
+
+    def __call__(
+        self, inputs: jax.Array, mask: jax.Array | None = None, *, train: bool
+    ) -> jax.Array:
+        """Estimates.
+
+        Args:
+            inputs: [B, T, 2] numbers and markers.
+            mask: [B, T] bool, False where a step is not there; None for all.
+            train: makes no difference.
+
+        Returns:
+            [B].
+        """
+
+        def in_chunks(inputs):
+            return feedforward_context(self._values, inputs, self.w, self.b, mask=mask)
+
+        def at_once(inputs):
+            return self._attend(inputs, mask).context
+
+        context = jax.lax.platform_dependent(inputs, cpu=in_chunks, default=at_once)
+        return self._estimate(context)
+
+    def read(
+        self, inputs: jax.Array, mask: jax.Array | None = None
+    ) -> tuple[jax.Array, jax.Array]:
+        """Estimates [B] as a call does, and the weights [B, T] behind them."""
+        context, weights = self._attend(inputs, mask)
+        return self._estimate(context), weights
+
+    def _attend(self, inputs: jax.Array, mask: jax.Array | None) -> Attention:
+        return feedforward_attention(self._values(inputs), self.w, self.b, mask=mask)
+
+    def _values(self, inputs: jax.Array) -> jax.Array:
+        """h, [..., T, 2] to [..., T, D]."""
+        return jax.nn.leaky_relu(inputs @ self.input_kernel + self.input_bias)
+
+    def _estimate(self, context: jax.Array) -> jax.Array:
+        """y, [B, D] to [B]."""
+        found = jax.nn.leaky_relu(context @ self.hidden_kernel + self.hidden_bias)
+        found = jax.nn.leaky_relu(found @ self.output_kernel + self.output_bias)
+        return found[..., 0]

@@ -1,0 +1,459 @@
+"""Pointing: sorting, convex hulls, Delaunay triangulations and tours.
+
+The tasks of Vinyals, Fortunato and Jaitly (2015), section 3, and of Vinyals, Bengio and
+Kudlur (2016), section 4, as `data.pointing` makes them: instances are new in every
+batch, and what is held out is always the same. The loss is the cross-entropy of the
+pointers up to the first 0, the end. What a model answers is found by beam search, and
+where an answer is a permutation the search may be kept to permutations.
+
+Works with any model of this protocol (`models.pointer.PointerNetwork` shows it):
+`model.apply(variables, batch, train=...) -> logits [B, T, S + 1]`, and the methods
+`encode(batch) -> memory`, `start(memory, rows, length) -> carry` and
+`step(carry, token, memory) -> (carry, logits, Attention or None)` for decoding.
+
+Axes: B instances, S inputs, F numbers an input, T pointers, R hypotheses of an
+instance, N those that are returned.
+"""
+
+import functools
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from data import pointing
+from data.pointing import Batch
+from decoding import Decoded, beam_search, greedy
+from decoding.types import Carry, Step
+from errors import UserError
+from training import plots
+from training.losses import smoothed_cross_entropy
+from training.state import TrainState, gradients, make_optimizer
+from training.task import Metrics, Task
+
+_PERMUTED = ("sorting", "tsp")  # the kinds whose answers are permutations
+_FIGURES = 3  # instances that are drawn
+_END = 0  # the pointer that ends an answer, and starts and pads one
+
+
+class Answer(NamedTuple):
+    """An answer as text, and its log-probability."""
+
+    text: str
+    score: float
+
+
+class Visits(NamedTuple):
+    """A decoder's state, and what its hypotheses have pointed at."""
+
+    carry: Carry
+    visited: jax.Array  # [B, R, S + 1] bool
+
+    def take(self, parents: jax.Array) -> "Visits":
+        """Goes on from rows `parents` [B, R]."""
+        visited = jnp.take_along_axis(self.visited, parents[..., None], axis=1)
+        return Visits(self.carry.take(parents), visited)
+
+
+def visit_all(step: Step, carry: Carry, mask: jax.Array, rows: int) -> tuple[Step, Any]:
+    """Keeps a search to permutations: Vinyals et al. (2015), section 4.4, of tours.
+
+    Args:
+        step: what decodes; see `decoding.types.Step`.
+        carry: where it starts.
+        mask: [B, S] bool, False at padding.
+        rows: R.
+
+    Returns:
+        A step that points at every input once and then at the end, and its start.
+    """
+
+    def constrained(carry, token):
+        inner, logits, weights = step(carry.carry, token)
+        numbers = jnp.arange(logits.shape[-1])
+        visited = carry.visited | (numbers == token[..., None])
+        done = visited[..., 1:].all(-1, keepdims=True)
+        allowed = jnp.where(numbers == _END, done, ~visited)
+        logits = jnp.where(allowed, logits, -jnp.inf)
+        return Visits(inner, visited), logits, weights
+
+    # Padding counts as visited.
+    visited = jnp.pad(~mask, ((0, 0), (1, 0)))[:, None]
+    shape = len(mask), rows, mask.shape[1] + 1
+    return constrained, Visits(carry, jnp.broadcast_to(visited, shape))
+
+
+class Pointing(Task):
+    """Trains, scores and shows what points at its inputs; see the module's docstring.
+
+    Attributes:
+        metric: whether the answer is the right one is asked of all kinds.
+    """
+
+    metric = ("accuracy", "max")
+
+    def __init__(self, config):
+        """Checks what must fit together; see `Task`."""
+        super().__init__(config)
+        data, evaluation = config.data, config.evaluation
+        self._batches = pointing.Batches(
+            data.kind,
+            smallest=data.smallest,
+            largest=data.largest,
+            buckets=data.buckets,
+            rows=data.rows,
+            seed=config.seed,
+        )
+        for name in ("instances", "beam"):
+            if evaluation[name] < 1:
+                raise UserError(
+                    f"config.evaluation.{name} is {evaluation[name]}: must be at least "
+                    "1"
+                )
+        if data.largest not in evaluation.sizes:
+            raise UserError(
+                f"config.evaluation.sizes is {evaluation.sizes}: must hold "
+                f"config.data.largest, which is {data.largest}"
+            )
+        for size in evaluation.sizes:
+            pointing.steps(data.kind, size)
+        if evaluation.constrain and data.kind not in _PERMUTED:
+            raise UserError(
+                "config.evaluation.constrain is true, but the answers of "
+                f"{data.kind!r} are no permutations: set it to false"
+            )
+        self._optimizer = make_optimizer(config.optimizer)
+        self.model = config.architecture(**config.model)
+        self._jit_decode = jax.jit(
+            self._decode, static_argnames=("beam", "n_best", "constrain", "keep")
+        )
+        self._held_out = functools.cache(
+            lambda split, size: pointing.held_out(
+                data.kind, split, size, evaluation.instances
+            )
+        )
+        self.check_model()
+
+    def prepare(self, workdir: Path, *, training: bool) -> None:
+        """Does nothing: the config has it all; see `Task`."""
+
+    def init_state(self, rng: jax.Array) -> TrainState:
+        """Returns the state before the first step."""
+        # As many inputs as there ever are, so that a model can refuse them.
+        params = self.model.init(rng, self._blank(), train=False)["params"]
+        return TrainState.create(params, self._optimizer)
+
+    def train_data(self) -> pointing.Batches:
+        """Returns the training batches."""
+        return self._batches
+
+    def train_step(
+        self, state: TrainState, batch: dict[str, jax.Array], rng: jax.Array
+    ) -> tuple[TrainState, Metrics]:
+        """One step of Adam on the cross-entropy of the pointers."""
+        grads, metrics = gradients(self._loss, state.params, batch, rng)
+        return state.update(grads, self._optimizer), metrics
+
+    def _loss(self, params, batch, rng):
+        logits = self.model.apply({"params": params}, batch, train=True)
+        target = batch["target"]
+        ends = target == _END
+        # Up to the first 0, which is the end; the others are padding.
+        real = (jnp.cumsum(ends, axis=1) - ends == 0).astype(jnp.float32)
+        loss, count = smoothed_cross_entropy(logits, target, 0.0, real)
+        right = jnp.sum((logits.argmax(-1) == target) * real)
+        return loss, (count, {"pointer_accuracy": (right, count)})
+
+    def evaluate(
+        self,
+        state: TrainState,
+        split: str,
+        *,
+        out_dir: Path | None = None,
+        beam: int | None = None,
+    ) -> dict[str, float]:
+        """Scores the held-out instances of every size; see `Task`.
+
+        Args:
+            state: whose parameters to use.
+            split: "validation" or "test".
+            out_dir: where the figures of a final evaluation go; without it the answers
+                are greedy.
+            beam: width of the search; `config.evaluation.beam` by default.
+
+        Returns:
+            What `data.pointing.score` measures, by name for `config.data.largest` and
+            by `<name>_<size>` for each of `config.evaluation.sizes`; with `out_dir`
+            also `instances` (of each size) and `beam`, and, where the search is kept to
+            tours, `valid_free`: `valid` of a search that is not.
+        """
+        evaluation, kind = self.config.evaluation, self.config.data.kind
+        beam = 1 if out_dir is None else self._check_beam(beam)
+        scores: dict[str, float] = {}
+        for size in evaluation.sizes:
+            batch = self._held_out(split, size)
+            answers = self._search(state.params, batch, beam, evaluation.constrain)
+            found = pointing.score(kind, batch, answers.tokens[:, 0])
+            if out_dir is not None and kind == "tsp" and evaluation.constrain:
+                answers = self._search(state.params, batch, beam, False)
+                free = pointing.score(kind, batch, answers.tokens[:, 0])
+                found["valid_free"] = free["valid"]
+            if size == self.config.data.largest:
+                scores = found | scores
+            scores |= {f"{name}_{size}": value for name, value in found.items()}
+        if out_dir is None:
+            return scores
+        if plots.available():
+            self._draw(state.params, split, out_dir / "figures")
+        return scores | {"instances": evaluation.instances, "beam": beam}
+
+    def figures(self, state: TrainState, out_dir: Path) -> list[Path]:
+        """Draws a few validation instances, their answers and the pointers' weights."""
+        return self._draw(state.params, "validation", out_dir)
+
+    def predict(
+        self,
+        state: TrainState,
+        inputs: Sequence[str],
+        *,
+        beam: int | None = None,
+        n_best: int = 1,
+        figures: Path | str | None = None,
+    ) -> list[list[Answer]]:
+        """Answers instances: numbers to sort as "0.3 0.1", else points as "0.3,0.8".
+
+        Args:
+            state: whose parameters to use.
+            inputs: an instance each; an empty one has the empty answer.
+            beam: width of the search; `config.evaluation.beam` by default.
+            n_best: answers of each instance.
+            figures: a folder for a picture of each instance.
+
+        Returns:
+            For each instance its answers, best first: the numbers in their order; the
+            numbers of the points, from 1, in theirs; triangles as "1,2,4 2,3,4".
+
+        Raises:
+            UserError: for an input that is no such instance, or an option out of range.
+        """
+        if figures is not None and not plots.available():
+            raise UserError("figures need matplotlib, which is not installed")
+        beam = self._check_beam(beam)
+        if not 1 <= n_best <= beam:
+            raise UserError(
+                f"n_best is {n_best}: must be from 1 to the beam, which is {beam} "
+                "(--beam widens it)"
+            )
+        if figures is not None and not self._attends():
+            raise UserError("figures: this model has no attention to draw")
+        lines = {i: text.split() for i, text in enumerate(inputs) if text.strip()}
+        answers = [[Answer("", 0.0)] for _ in inputs]
+        if not lines:
+            return answers
+        kind, constrain = self.config.data.kind, self.config.evaluation.constrain
+        batch = _batch([_parse(kind, items, i + 1) for i, items in lines.items()])
+        keep = figures is not None
+        try:
+            found = self._search(state.params, batch, beam, constrain, n_best, keep)
+        except ValueError as error:  # of a model that takes only so many inputs
+            raise UserError(f"config.model.{error}") from None
+        for row, (i, items) in enumerate(lines.items()):
+            hypotheses = pointing.sequences(found.tokens[row])
+            answers[i] = [
+                Answer(_text(kind, items, indices), float(score))
+                for indices, score in zip(hypotheses, found.scores[row], strict=True)
+                if score > -np.inf
+            ]
+            if figures is not None:
+                path = Path(figures) / f"pointing_{i + 1:04d}.png"
+                self._draw_one(batch, found, row, f"Line {i + 1}", path)
+        return answers
+
+    # Decoding.
+
+    def _check_beam(self, beam: int | None) -> int:
+        beam = self.config.evaluation.beam if beam is None else beam
+        if beam < 1:
+            raise UserError(f"beam is {beam}: must be at least 1")
+        return beam
+
+    def _search(
+        self,
+        params: Any,
+        batch: Batch,
+        beam: int,
+        constrain: bool,
+        n_best: int = 1,
+        keep: bool = False,
+    ) -> Decoded:
+        """Answers of all instances, decoded so many at a time as a batch has rows."""
+        count = len(batch["lengths"])
+        rows = min(self.config.data.rows, count)
+        parts = []
+        for start in range(0, count, rows):
+            # The last instance fills up the last part, for parts of one shape.
+            chosen = np.minimum(np.arange(start, start + rows), count - 1)
+            part = {name: batch[name][chosen] for name in ("inputs", "lengths")}
+            parts.append(
+                self._jit_decode(
+                    params,
+                    part,
+                    beam=beam,
+                    n_best=n_best,
+                    constrain=constrain,
+                    keep=keep,
+                )
+            )
+        parts = jax.device_get(parts)
+        return jax.tree.map(lambda *x: np.concatenate(x)[:count], *parts)
+
+    def _decode(self, params, batch, *, beam, n_best, constrain, keep) -> Decoded:
+        kind, (rows, size, _) = self.config.data.kind, batch["inputs"].shape
+        length = pointing.steps(kind, size)
+        step, carry = self._decoder(params, batch, beam, length)
+        if constrain:
+            mask = jnp.arange(size) < batch["lengths"][:, None]
+            step, carry = visit_all(step, carry, mask, beam)
+        common = dict(batch=rows, max_length=length, keep_weights=keep)
+        common |= dict(bos=_END, eos=_END, pad=_END)
+        if beam == 1:
+            return greedy(step, carry, **common)
+        return beam_search(step, carry, beam=beam, alpha=0.0, n_best=n_best, **common)
+
+    def _decoder(self, params, batch, rows, length) -> tuple[Step, Carry]:
+        apply = functools.partial(self.model.apply, {"params": params})
+        memory = apply(batch, method="encode")
+
+        def step(carry, token):
+            carry, logits, attention = apply(carry, token, memory, method="step")
+            return carry, logits, None if attention is None else attention.weights
+
+        return step, apply(memory, rows, length, method="start")
+
+    def _attends(self) -> bool:
+        """Whether the model has weights to show."""
+
+        def weights(params):
+            step, carry = self._decoder(params, self._blank(), 1, 1)
+            return step(carry, jnp.zeros((1, 1), jnp.int32))[2]
+
+        params = jax.eval_shape(self.init_state, jax.random.key(0)).params
+        return jax.eval_shape(weights, params) is not None
+
+    def _blank(self) -> dict[str, jax.Array]:
+        """An instance of as many inputs as there ever are."""
+        kind, size = self.config.data.kind, max(self.config.evaluation.sizes)
+        return {
+            "inputs": jnp.zeros((1, size, pointing.features(kind))),
+            "lengths": jnp.full(1, size),
+            "target": jnp.zeros((1, pointing.steps(kind, size)), jnp.int32),
+        }
+
+    # Figures.
+
+    def _draw(self, params: Any, split: str, folder: Path) -> list[Path]:
+        kind, size = self.config.data.kind, self.config.data.largest
+        batch = self._held_out(split, size)
+        batch = {name: values[:_FIGURES] for name, values in batch.items()}
+        keep = self._attends()
+        if kind == "sorting" and not keep:
+            return []
+        beam, constrain = self.config.evaluation.beam, self.config.evaluation.constrain
+        found = self._search(params, batch, beam, constrain, keep=keep)
+        return [
+            self._draw_one(
+                *(batch, found, row, f"{split} instance {row + 1}".capitalize()),
+                folder / f"{kind}_{split}_{row + 1}.png",
+            )
+            for row in range(len(batch["lengths"]))
+        ]
+
+    def _draw_one(
+        self, batch: Batch, found: Decoded, row: int, title: str, path: Path
+    ) -> Path:
+        """Draws an instance's answer beside the right one, or its weights alone."""
+        kind, size = self.config.data.kind, batch["lengths"][row]
+        inputs, title = batch["inputs"][row, :size], f"{title}: {kind}"
+        (indices,) = pointing.sequences(found.tokens[row, :1])
+        weights = found.weights
+        if weights is not None:
+            weights = weights[row, 0, : found.lengths[row, 0], : size + 1]
+        names = [str(k + 1) for k in range(size)]
+        if kind == "sorting":
+            names = [f"{number:.3f}" for number in inputs[:, 0]]
+        rows = [*(names[k] for k in indices), "end"]
+        if kind == "sorting" or "target" not in batch:
+            return plots.attention_heatmaps(
+                *(weights[None], rows, ["end", *names], title, path),
+                panels=["weights"],
+                row_title="points at",
+                column_title="inputs",
+            )
+        (right,) = pointing.sequences(batch["target"][row : row + 1])
+        shapes = _shapes(kind, right), _shapes(kind, indices)
+        return plots.pointing(
+            inputs, *shapes, title, path, weights=weights, weight_rows=rows
+        )
+
+
+def _shapes(kind: str, indices: np.ndarray) -> list[np.ndarray]:
+    """The polygons that indices make: one, or many triangles."""
+    if kind != "delaunay":
+        return [indices]
+    return [indices[i : i + 3] for i in range(0, len(indices), 3)]
+
+
+def _parse(kind: str, items: Sequence[str], line: int) -> np.ndarray:
+    """Numbers [n, F] of the items of a line.
+
+    Raises:
+        UserError: for an item that is not made of so many numbers, or too few items.
+    """
+    count = pointing.features(kind)
+    form = "a finite number" if count == 1 else "two finite numbers, such as 0.3,0.8"
+    values = []
+    for place, item in enumerate(items, 1):
+        try:
+            numbers = np.array([float(number) for number in item.split(",")])
+        except ValueError:
+            numbers = np.full(count, np.nan)
+        finite = np.abs(numbers) <= np.finfo(np.float32).max
+        if len(numbers) != count or not finite.all():
+            raise UserError(
+                f"line {line}, item {place} is {item[:40]!r}: must be {form}"
+            )
+        values.append(numbers)
+    try:
+        pointing.steps(kind, len(items))
+    except UserError as error:
+        raise UserError(f"line {line}: {error}") from None
+    values = np.array(values, np.float32)
+    if values.min() < 0 or values.max() > 1:
+        print(
+            f"warning: line {line} has numbers outside of [0, 1], where the model has "
+            "learned nothing",
+            file=sys.stderr,
+        )
+    return values
+
+
+def _batch(instances: Sequence[np.ndarray]) -> Batch:
+    """Instances [n, F] side by side, without their answers."""
+    lengths = np.array([len(instance) for instance in instances], np.int32)
+    shape = len(lengths), lengths.max(), instances[0].shape[1]
+    inputs = np.zeros(shape, np.float32)
+    for row, instance in zip(inputs, instances, strict=True):
+        row[: len(instance)] = instance
+    return {"inputs": inputs, "lengths": lengths}
+
+
+def _text(kind: str, items: Sequence[str], indices: np.ndarray) -> str:
+    """An answer as a line: the items to sort, or the numbers of points."""
+    if kind == "sorting":
+        return " ".join(items[k] for k in indices)
+    numbers = [",".join(str(k + 1) for k in shape) for shape in _shapes(kind, indices)]
+    return " ".join(numbers) if kind == "delaunay" else numbers[0].replace(",", " ")

@@ -1,0 +1,328 @@
+"""Feed-forward attention, its chunked form, and the network around it."""
+
+import functools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.test_util import check_grads
+
+from attention.core import Attention
+from attention.feedforward import feedforward_attention, feedforward_context
+from models.feedforward import FeedForwardAttention
+
+B, T, D, F = 3, 7, 5, 2
+
+attention = jax.jit(feedforward_attention)  # compiles once for many tests
+
+
+@pytest.fixture
+def inputs(draw):
+    """Value, w and b."""
+    return draw(B, T, D), draw(D), draw()
+
+
+@pytest.fixture
+def mask(draw):
+    """Some steps; of sequence 1 none at all."""
+    return (draw(B, T) > -0.3).at[1].set(False)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_context_equals_a_loop(x64, inputs, mask, masked):
+    context, weights = attention(*inputs, mask=mask if masked else None)
+    assert (context.shape, weights.shape) == ((B, D), (B, T))
+    value, w, b = map(np.asarray, inputs)
+    for i in range(B):
+        exps = []
+        for t in range(T):
+            score = math.tanh(sum(value[i, t, d] * w[d] for d in range(D)) + b)
+            exps.append(0.0 if masked and not mask[i, t] else math.exp(score))
+        expected = np.divide(exps, sum(exps) or 1.0)
+        np.testing.assert_allclose(weights[i], expected, atol=1e-12)
+        read = sum(a * h for a, h in zip(expected, value[i], strict=True))
+        np.testing.assert_allclose(context[i], read, atol=1e-12)
+
+
+def test_weights_sum_to_one_and_masked_steps_weigh_nothing(inputs, mask):
+    value, w, b = inputs
+    context, weights = attention(value, w, b, mask=mask)
+    assert (weights >= 0).all()
+    assert (weights[~mask] == 0).all() and (weights[mask] > 0).all()
+    np.testing.assert_allclose(weights.sum(-1), mask.any(-1), atol=1e-6)
+    junk = jnp.where(mask[..., None], value, 1e30)
+    found = attention(junk, w, b, mask=mask).context
+    np.testing.assert_array_equal(found, context)
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_sequence_without_steps_is_zero_with_zero_gradients(inputs, mask, chunked):
+    def loss(value, w, b):
+        if chunked:
+            context = feedforward_context(jnp.cos, value, w, b, mask=mask, chunk=3)
+        else:
+            context = attention(value, w, b, mask=mask).context
+        return jnp.sum(jnp.square(context - 2)), context
+
+    gradient = jax.jit(jax.grad(loss, (0, 1, 2), has_aux=True))
+    gradients, context = gradient(*inputs)
+    assert all(np.isfinite(x).all() for x in (*gradients, context))
+    for array in (gradients[0], context):
+        np.testing.assert_array_equal(array[1], 0)
+        assert array[0].any()
+
+
+def test_gradients_are_those_of_finite_differences(x64, inputs, mask):
+    def read(value, w, b):
+        return attention(value, w, b, mask=mask)
+
+    check_grads(jax.jit(read), inputs, order=1)
+
+
+def test_batched_equals_vmapped(x64, inputs, mask):
+    value, w, b = inputs
+    expected = attention(value, w, b, mask=mask)
+
+    def one(value, mask):
+        return attention(value, w, b, mask=mask)
+
+    for x, y in zip(jax.vmap(one)(value, mask), expected, strict=True):
+        np.testing.assert_allclose(x, y, atol=1e-12)
+
+
+def test_without_weights_it_is_the_mean_whatever_the_bias(inputs):
+    value, w, _ = inputs
+    for b in (-3.0, 0.0, 0.7):
+        found = attention(value, 0 * w, jnp.asarray(b))
+        np.testing.assert_allclose(found.weights, 1 / T, atol=1e-6)
+        np.testing.assert_allclose(found.context, value.mean(1), atol=1e-6)
+
+
+def test_no_weight_is_above_e_squared_times_another_and_the_bound_is_reached(draw):
+    w = jnp.ones(D)
+    for value in (100 * draw(B, T, D), -jnp.ones((B, T, D)).at[:, 4].set(-1) * 100):
+        weights = attention(value, w, jnp.zeros(())).weights
+        ratio = weights.max(-1) / weights.min(-1)
+        assert (ratio <= math.e**2 * (1 + 1e-5)).all()
+    one = attention((-100 * jnp.ones((T, D))).at[4].set(100), w, 0.0)
+    bound = math.e**2 / (math.e**2 + T - 1)
+    np.testing.assert_allclose(one.weights[4], bound, rtol=1e-5)
+    assert (weights <= bound * (1 + 1e-5)).all()
+
+
+def test_order_does_not_matter_nor_does_saying_everything_twice(x64, inputs):
+    value, w, b = inputs
+    context, weights = attention(value, w, b)
+    order = np.random.default_rng(0).permutation(T)
+    found = attention(value[:, order], w, b)
+    np.testing.assert_allclose(found.context, context, atol=1e-12)
+    np.testing.assert_allclose(found.weights, weights[:, order], atol=1e-12)
+    twice = attention(jnp.concatenate([value, value], 1), w, b)
+    np.testing.assert_allclose(twice.context, context, atol=1e-12)
+    np.testing.assert_allclose(twice.weights[:, :T], weights / 2, atol=1e-12)
+
+
+def test_dtype_is_that_of_the_inputs(inputs):
+    found = attention(*(x.astype(jnp.bfloat16) for x in inputs))
+    assert isinstance(found, Attention)
+    assert {x.dtype for x in found} == {jnp.dtype(jnp.bfloat16)}
+
+
+def test_what_does_not_fit_is_refused(inputs):
+    value, w, b = inputs
+    with pytest.raises(ValueError, match=r"w \(4,\) must have the width of value"):
+        attention(value, w[1:], b)
+    with pytest.raises(TypeError, match="mask must be bool"):
+        attention(value, w, b, mask=jnp.ones((B, T)))
+    with pytest.raises(ValueError, match="mask .* does not broadcast"):
+        attention(value, w, b, mask=jnp.ones((B, T - 1), bool))
+
+
+def encoder(kernel):
+    return lambda x: jax.nn.leaky_relu(x @ kernel)
+
+
+@pytest.mark.parametrize(("chunk", "masked"), [(2, False), (3, True)])
+def test_chunks_change_neither_the_context_nor_the_gradients(
+    x64, draw, mask, chunk, masked
+):
+    x, kernel, w, b, seen = draw(B, T, F), draw(F, D), draw(D), draw(), draw(B, D)
+    mask = mask if masked else None
+
+    def plain(x, kernel, w, b):
+        found = attention(encoder(kernel)(x), w, b, mask=mask).context
+        return jnp.sum(found * seen), found
+
+    def chunked(x, kernel, w, b):
+        encode = encoder(kernel)
+        found = feedforward_context(encode, x, w, b, mask=mask, chunk=chunk)
+        return jnp.sum(found * seen), found
+
+    found, expected = (
+        jax.jit(jax.grad(function, (0, 1, 2, 3), has_aux=True))(x, kernel, w, b)
+        for function in (chunked, plain)
+    )
+    assert found[1].shape == (B, D)
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-12)
+
+
+def test_any_batch_axes_go_through_chunks(x64, draw):
+    x, kernel, w, b = draw(2, B, T, F), draw(F, D), draw(D), draw()
+    encode, mask = encoder(kernel), draw(B, T) > -1
+    expected = attention(encode(x), w, b, mask=mask).context
+    found = feedforward_context(encode, x, w, b, mask=mask, chunk=3)
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+    one = feedforward_context(encode, x[1, 2], w, b, mask=mask[2], chunk=3)
+    np.testing.assert_allclose(one, expected[1, 2], atol=1e-12)
+
+
+def test_chunks_never_hold_the_values_of_all_steps(draw):
+    steps, width = 1009, 53
+    x, kernel, w, b = draw(B, steps, F), draw(F, width), draw(width), draw()
+
+    def memory(chunk):
+        def loss(kernel):
+            found = feedforward_context(encoder(kernel), x, w, b, chunk=chunk)
+            return jnp.sum(found**2)
+
+        compiled = jax.jit(jax.grad(loss)).lower(kernel).compile()
+        return compiled.memory_analysis().temp_size_in_bytes
+
+    values = 4 * B * steps * width
+    assert memory(100) < values / 2 < memory(steps)
+
+
+def params_of(model):
+    """Random parameters, biases and all, for estimates above 0."""
+    init = functools.partial(model.init, train=False)
+    shapes = jax.eval_shape(init, jax.random.key(0), jnp.zeros((1, 1, F)))["params"]
+    rng = np.random.default_rng(0)
+    params = {
+        name: jnp.asarray(rng.standard_normal(shapes[name].shape), jnp.float32)
+        for name in sorted(shapes)
+    }
+    return params | {"output_bias": 9 + params["output_bias"]}
+
+
+@pytest.fixture(params=["attention", "mean"])
+def network(request):
+    """A model with parameters."""
+    model = FeedForwardAttention(pooling=request.param, hidden=D)
+    return model, params_of(model)
+
+
+def apply(network, *arguments, **options):
+    model, params = network
+    call = functools.partial(model.apply, **options or {"train": False})
+    return jax.jit(call)({"params": params}, *arguments)
+
+
+def leaky(x):
+    return x if x >= 0 else 0.01 * x
+
+
+def test_the_network_equals_a_loop(draw, network):
+    model, params = network
+    x = np.asarray(draw(B, T, F), np.float64)
+    p = {name: np.asarray(array, np.float64) for name, array in params.items()}
+
+    def layer(name, vector):
+        sums = vector @ p[f"{name}_kernel"] + p[f"{name}_bias"]
+        return np.array([leaky(s) for s in sums])
+
+    expected = []
+    for sequence in x:
+        h = [layer("input", step) for step in sequence]
+        exps = [1.0] * T
+        if model.pooling == "attention":
+            w, b = p["attention_kernel"], p["attention_bias"]
+            exps = [math.exp(math.tanh(v @ w + b)) for v in h]
+        context = sum(e * v for e, v in zip(exps, h, strict=True)) / sum(exps)
+        (y,) = layer("output", layer("hidden", context))
+        expected.append(y)
+    np.testing.assert_allclose(apply(network, x), expected, atol=1e-6)
+    estimates, weights = apply(network, x, method="read")
+    np.testing.assert_allclose(estimates, expected, atol=1e-6)
+    np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-6)
+
+
+def test_the_mean_is_attention_with_its_kernel_at_zero(draw):
+    x = draw(B, T, F)
+    model, mean = (FeedForwardAttention(name, D) for name in ("attention", "mean"))
+    params = params_of(model)
+    own = {"attention_kernel", "attention_bias"}
+    shared = {name: array for name, array in params.items() if name not in own}
+    assert shared.keys() == params_of(mean).keys()
+    expected = apply((mean, shared), x)
+    assert not np.allclose(apply((model, params), x), expected, rtol=1e-3)
+    params |= {"attention_kernel": jnp.zeros(D)}  # its bias is not 0
+    np.testing.assert_allclose(apply((model, params), x), expected, atol=1e-6)
+
+
+def test_padding_takes_part_unless_it_is_masked(draw, network):
+    x, more = draw(B, T, F), draw(B, 4, F)
+    padded = jnp.concatenate([x, more], 1)
+    mask = jnp.arange(T + 4) < jnp.full((B, 1), T)
+    expected = apply(network, x)
+    np.testing.assert_allclose(apply(network, padded, mask), expected, atol=1e-6)
+    zeros = jnp.concatenate([x, 0 * more], 1)  # the paper's: no mask, f(b_xh) behind
+    assert not np.isclose(apply(network, zeros), expected, rtol=1e-3).any()
+    estimates, weights = apply(network, padded, mask, method="read")
+    np.testing.assert_allclose(estimates, expected, atol=1e-6)
+    np.testing.assert_array_equal(weights[:, T:], 0)
+
+
+def test_the_network_does_not_know_the_order(draw, network):
+    x = draw(B, T, F)
+    order = np.random.default_rng(0).permutation(T)
+    np.testing.assert_allclose(
+        apply(network, x[:, order]), apply(network, x), atol=1e-6
+    )
+
+
+def test_training_in_chunks_learns_the_same(draw, network):
+    model, params = network
+    x = draw(B, T, F)
+
+    def loss(params, **options):
+        found = model.apply({"params": params}, x, **options)
+        return jnp.sum(jnp.sin(found[0] if "method" in options else found))
+
+    found, expected = (
+        jax.jit(jax.grad(functools.partial(loss, **options)))(params)
+        for options in ({"train": True}, {"method": "read"})
+    )
+    for name, gradient in expected.items():
+        assert gradient.any(), name
+        np.testing.assert_allclose(found[name], gradient, atol=1e-6, err_msg=name)
+
+
+def test_matrices_start_with_the_spread_of_he():
+    width = 401
+    model = FeedForwardAttention("attention", width)
+    init = jax.jit(functools.partial(model.init, train=False))
+    params = init(jax.random.key(0), jnp.zeros((1, 1, F)))["params"]
+    spread = {name: float(jnp.std(array)) for name, array in params.items()}
+    np.testing.assert_allclose(spread["input_kernel"], math.sqrt(2 / F), rtol=0.1)
+    np.testing.assert_allclose(spread["hidden_kernel"], math.sqrt(2 / width), rtol=0.02)
+    np.testing.assert_allclose(spread["output_kernel"], math.sqrt(2 / width), rtol=0.2)
+    np.testing.assert_allclose(
+        spread["attention_kernel"], math.sqrt(1 / width), rtol=0.2
+    )
+    assert not any(params[name].any() for name in params if name.endswith("bias"))
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("pooling", "max", "pooling is 'max': must be one of attention, mean"),
+        ("hidden", 0, "hidden is 0: must be at least 1"),
+    ],
+)
+def test_fields_out_of_range_are_refused(field, value, message):
+    fields = {"pooling": "mean", "hidden": D} | {field: value}
+    with pytest.raises(ValueError, match=message):
+        params_of(FeedForwardAttention(**fields))

@@ -1,0 +1,429 @@
+import functools
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from translators import LOOPS, affine, normal_like, quick_jit
+
+from attention.scores import SCORES
+from models.pointer import PointerNetwork
+from models.recurrent import CELLS
+from training.losses import smoothed_cross_entropy
+
+BATCH, INPUTS, NUMBERS = 3, 7, 2
+STEPS = INPUTS + 1
+EMBEDDING, HIDDEN, SCORE, MOST = 13, 11, 19, 17
+PAPER = dict(
+    encoder="recurrent",
+    process_steps=0,
+    output="pointer",
+    glimpses=0,
+    score="additive",
+    cell="lstm",
+    embedding=EMBEDDING,
+    hidden=HIDDEN,
+    score_hidden=SCORE,
+    max_inputs=MOST,
+    init_scheme="standard",
+)
+ORDER = PAPER | dict(encoder="process", process_steps=2, glimpses=1, cell="gru")
+ATTENTION = PAPER | {"output": "attention"}
+NONE = PAPER | {"output": "none"}
+ALL = pytest.mark.parametrize(
+    "fields",
+    [PAPER, ORDER, ATTENTION, NONE],
+    ids=["paper", "order", "attention", "none"],
+)
+
+
+def instances(size=INPUTS):
+    """A batch whose instances 1 and 2 are smaller, each with an end and padding."""
+    rng = np.random.default_rng(0)
+    lengths = np.array([size, size - 2, size - 1])
+    inputs = rng.random((BATCH, size, NUMBERS), np.float32)
+    target = np.zeros((BATCH, size + 1), np.int32)
+    for row, n in enumerate(lengths):
+        inputs[row, n:] = 0
+        target[row, :n] = 1 + rng.permutation(n)
+    return {
+        "inputs": jnp.asarray(inputs),
+        "lengths": jnp.asarray(lengths, jnp.int32),
+        "target": jnp.asarray(target),
+    }
+
+
+def shapes_of(model):
+    return jax.eval_shape(
+        lambda: model.init(jax.random.key(0), instances(), train=False)["params"]
+    )
+
+
+@functools.cache
+def variables_of(model):
+    return {"params": normal_like(shapes_of(model))}
+
+
+def build(*changes):
+    model = PointerNetwork(**functools.reduce(lambda a, b: a | b, changes))
+    return model, variables_of(model), instances()
+
+
+@functools.partial(quick_jit, static_argnums=0)
+def forward(model, variables, batch):
+    return model.apply(variables, batch, train=False)
+
+
+@functools.partial(quick_jit, static_argnums=0)
+def encode(model, variables, batch):
+    return model.apply(variables, batch, method="encode")
+
+
+@functools.partial(quick_jit, static_argnums=0)
+def step(model, variables, carry, token, memory):
+    return model.apply(variables, carry, token, memory, method="step")
+
+
+def start(model, variables, memory, rows):
+    return model.apply(variables, memory, rows, STEPS, method="start")
+
+
+def real_steps(batch):
+    """[B, T] bool, up to the end."""
+    return np.arange(STEPS) <= np.asarray(batch["lengths"])[:, None]
+
+
+def softmax(x):
+    exps = np.exp(x - x.max())
+    return exps / exps.sum()
+
+
+class Loop:
+    """The papers' equations for one instance, without padding."""
+
+    def __init__(self, fields, params):
+        self.fields, self.params = fields, jax.tree.map(np.asarray, params)
+        self.cell = LOOPS[fields["cell"]]
+
+    def score(self, w, query, keys):
+        query = query @ w["w_query"]
+        return np.array([w["v"] @ np.tanh(key @ w["w_key"] + query) for key in keys])
+
+    def read(self, w, query, values):
+        return softmax(self.score(w, query, values)) @ values
+
+    def encode(self, x):
+        """The e_j, and the state of the decoder."""
+        p, embedded = self.params, x @ self.params["table"]["inputs"]
+        state = np.zeros(CELLS[self.fields["cell"]].states * HIDDEN)
+        if self.fields["encoder"] == "recurrent":
+            found = []
+            for one in embedded:
+                gates = affine(one, p["encoder_gates"])
+                state = self.cell(gates, state, p["encoder_state"])
+                found.append(state[:HIDDEN])
+            return np.array(found), state
+        found = affine(np.maximum(affine(embedded, p["read_0"]), 0), p["read_1"])
+        read = np.zeros(HIDDEN)
+        for _ in range(self.fields["process_steps"]):
+            gates = affine(read, p["process"]["input"])
+            state = self.cell(gates, state, p["process"]["state"])
+            read = self.read(p["process"]["score"], state[:HIDDEN], found)
+        both = np.concatenate([state[:HIDDEN], read])
+        return found, np.tanh(affine(both, p["bridge"]))
+
+    def __call__(self, x, target):
+        p, (found, state) = self.params, self.encode(x)
+        logits = []
+        for token in [0, *target]:
+            embedded = p["table"]["start"][0]
+            if token:
+                embedded = x[token - 1] @ p["table"]["inputs"]
+            gates = affine(embedded, p["decoder_gates"])
+            state = self.cell(gates, state, p["decoder_state"])
+            query = state[:HIDDEN]
+            if self.fields["output"] == "pointer":
+                for glimpse in range(self.fields["glimpses"]):
+                    query = query + self.read(p[f"reads_{glimpse}"], query, found)
+                keys = np.concatenate([p["end"], found])
+                logits.append(self.score(p["pointer"], query, keys))
+                continue
+            if self.fields["output"] == "attention":
+                query = np.concatenate([query, self.read(p["reads_0"], query, found)])
+            logits.append(affine(query, p["classes"])[: len(x) + 1])
+        return np.array(logits)
+
+
+@ALL
+def test_the_model_equals_a_loop_of_the_papers_over_instances_of_their_own_size(fields):
+    model, variables, batch = build(fields)
+    loop = Loop(fields, variables["params"])
+    found = forward(model, variables, batch)
+    assert found.shape == (BATCH, STEPS, INPUTS + 1)
+    for row, n in enumerate(batch["lengths"]):
+        x, target = batch["inputs"][row, :n], batch["target"][row, :n]
+        expected = loop(np.asarray(x), np.asarray(target))
+        np.testing.assert_allclose(found[row, : n + 1, : n + 1], expected, atol=1e-4)
+        assert (found[row, :, n + 1 :] == -jnp.inf).all()
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+@ALL
+def test_steps_along_beams_equal_the_whole_pass(fields, rows):
+    model, variables, batch = build(fields)
+    memory = encode(model, variables, batch)
+    carry = start(model, variables, memory, rows)
+    rng = np.random.default_rng(2)
+    history = np.zeros((BATCH, rows, 0), int)
+    found = np.zeros((BATCH, rows, 0, INPUTS + 1))
+    token = np.zeros((BATCH, rows), int)
+    for _ in range(STEPS):
+        carry, logits, attention = step(
+            model, variables, carry, jnp.asarray(token), memory
+        )
+        if fields is NONE:
+            assert attention is None
+        else:
+            weights = np.asarray(attention.weights)
+            np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
+            padding = np.arange(INPUTS + 1) > np.asarray(batch["lengths"])[:, None]
+            assert (
+                weights[np.broadcast_to(padding[:, None], weights.shape)] == 0
+            ).all()
+            if fields["output"] == "pointer":
+                probabilities = jax.nn.softmax(logits)
+                np.testing.assert_allclose(weights, probabilities, atol=1e-6)
+        found = np.concatenate([found, logits[:, :, None]], 2)
+        parent = rng.integers(0, rows, (BATCH, rows))
+        token = rng.integers(0, 5, (BATCH, rows))  # 0 in the middle, too: the start
+        carry = carry.take(jnp.asarray(parent))
+        found = np.take_along_axis(found, parent[..., None, None], 1)
+        history = np.take_along_axis(history, parent[..., None], 1)
+        history = np.concatenate([history, token[..., None]], 2)
+    for row in range(rows):
+        whole = forward(
+            model, variables, batch | {"target": jnp.asarray(history[:, row])}
+        )
+        np.testing.assert_allclose(found[:, row], whole, atol=2e-5)
+
+
+@ALL
+def test_padding_changes_nothing(fields):
+    model, variables, batch = build(fields)
+    inputs = jnp.pad(batch["inputs"], ((0, 2), (0, 3), (0, 0)))
+    real = jnp.arange(INPUTS) < batch["lengths"][:, None]
+    junk = inputs.at[:BATCH, :INPUTS].add(9.0 * ~real[..., None]).at[:, INPUTS:].add(5)
+    padded = {
+        "inputs": junk,
+        "lengths": jnp.pad(batch["lengths"], (0, 2)),
+        "target": jnp.pad(batch["target"], ((0, 2), (0, 3))),
+    }
+    found = forward(model, variables, padded)
+    assert (found[:BATCH, :, INPUTS + 1 :] == -jnp.inf).all()
+    assert np.isfinite(found[..., 0]).all()
+    found, expected = (
+        found[:BATCH, :STEPS, : INPUTS + 1],
+        forward(model, variables, batch),
+    )
+    now = real_steps(batch)
+    np.testing.assert_allclose(found[now], expected[now], atol=1e-5)
+
+
+@ALL
+def test_instances_and_later_pointers_do_not_touch_each_other(fields):
+    model, variables, batch = build(fields)
+    before = forward(model, variables, batch)
+    other = batch | {"inputs": batch["inputs"].at[1].add(0.5)}
+    change = np.abs(forward(model, variables, other) - before)
+    assert not np.nan_to_num(change[[0, 2]]).any()
+    assert (np.nan_to_num(change[1]) > 1e-6).any()
+    for t in range(INPUTS):
+        other = batch | {
+            "target": batch["target"].at[0, t].set(batch["target"][0, t - 1])
+        }
+        change = np.abs(forward(model, variables, other) - before)[0].max(-1)
+        assert not change[: t + 1].any() and change[t + 1] > 1e-6
+
+
+@pytest.mark.parametrize("encoder", ["recurrent", "process"])
+@pytest.mark.parametrize("size", [3, 13, 29])
+def test_the_same_parameters_point_at_any_number_of_inputs(encoder, size):
+    model, variables, _ = build(ORDER, {"encoder": encoder})
+    found = forward(model, variables, instances(size))
+    assert found.shape == (BATCH, size + 1, size + 1)
+    np.testing.assert_array_equal(
+        np.isfinite(found).sum(-1)[:, 0], [size + 1, size - 1, size]
+    )
+
+
+@pytest.mark.parametrize("encoder", ["process", "recurrent"])
+def test_the_process_does_not_see_the_order_of_its_inputs(encoder):
+    model, variables, batch = build(ORDER, {"encoder": encoder, "process_steps": 3})
+    # Of the inputs that the smallest instance has, too.
+    order = np.random.default_rng(1).permutation(INPUTS - 2)
+    order = np.concatenate([order, np.arange(INPUTS - 2, INPUTS)])
+    place, target = np.argsort(order), np.asarray(batch["target"])
+    turned = {
+        "inputs": batch["inputs"][:, order],
+        "lengths": batch["lengths"],
+        # Pointers to the same inputs at their new places.
+        "target": jnp.asarray(np.where(target, place[target - 1] + 1, 0)),
+    }
+    change = (
+        encode(model, variables, batch).start - encode(model, variables, turned).start
+    )
+    assert (np.abs(change).max() < 1e-5) == (encoder == "process")
+    back = forward(model, variables, turned)[..., [0, *(place + 1)]]
+    real, expected = real_steps(batch), forward(model, variables, batch)
+    same = np.allclose(back[real], expected[real], atol=1e-4)
+    assert same == (encoder == "process")
+
+
+def test_more_process_steps_read_more():
+    _, variables, batch = build(ORDER)
+    states = []
+    for steps in range(4):
+        model = PointerNetwork(**ORDER | {"process_steps": steps})
+        states.append(encode(model, variables, batch).start)
+    for one, other in itertools.combinations(states, 2):
+        assert np.abs(one - other).max() > 1e-3
+    # With no step it starts from the same state whatever the inputs.
+    np.testing.assert_array_equal(states[0], states[0][:1].repeat(BATCH, 0))
+
+
+@pytest.mark.parametrize("score", sorted(set(SCORES) - {"additive", "concat"}))
+def test_any_score_points_reads_and_processes(score):
+    model, variables, batch = build(ORDER, {"score": score})
+    found = forward(model, variables, batch)
+    np.testing.assert_array_equal(
+        np.isfinite(found),
+        np.broadcast_to(
+            np.arange(INPUTS + 1) <= np.asarray(batch["lengths"])[:, None, None],
+            found.shape,
+        ),
+    )
+
+
+def test_a_baseline_and_a_glimpse_do_not_read_the_end():
+    model, variables, batch = build(PAPER, {"glimpses": 1})
+    memory = encode(model, variables, batch)
+    token = jnp.zeros((BATCH, 1), jnp.int32)
+    carry = start(model, variables, memory, 1)
+    other = memory._replace(annotations=memory.annotations.at[:, 0].add(7.0))
+    for one, two in zip(
+        step(model, variables, carry, token, memory)[:2],
+        step(model, variables, carry, token, other)[:2],
+        strict=True,
+    ):
+        jax.tree.map(np.testing.assert_array_equal, one, two)
+    model, variables, batch = build(ATTENTION)
+    memory = encode(model, variables, batch)
+    _, _, attention = step(model, variables, carry, token, memory)
+    assert not attention.weights[..., 0].any() and "end" not in variables["params"]
+
+
+def test_the_gradient_in_the_scores_is_the_probability_less_the_target():
+    # The bias of a fixed softmax is added to the scores of every step.
+    model, variables, batch = build(NONE)
+    weights = jnp.asarray(real_steps(batch), jnp.float32)
+
+    def loss(bias):
+        params = variables["params"]
+        params = params | {"classes": params["classes"] | {"bias": bias}}
+        logits = model.apply({"params": params}, batch, train=True)
+        return smoothed_cross_entropy(logits, batch["target"], 0.0, weights)[0]
+
+    bias = variables["params"]["classes"]["bias"]
+    p = jax.nn.softmax(forward(model, variables, batch))
+    one_hot = jax.nn.one_hot(batch["target"], INPUTS + 1)
+    expected = jnp.einsum("bt,btk->k", weights, p - one_hot)
+    found = quick_jit(jax.grad(loss))(bias)
+    np.testing.assert_allclose(found[: INPUTS + 1], expected, atol=1e-5)
+    assert not found[INPUTS + 1 :].any()
+
+
+def test_the_paper_s_init_is_uniform_within_its_limits():
+    model = PointerNetwork(**PAPER | {"init_scheme": "paper"})
+    params = quick_jit(
+        lambda: model.init(jax.random.key(0), instances(), train=False)["params"]
+    )()
+    for path, x in jax.tree_util.tree_leaves_with_path(params):
+        if path[-1].key == "bias":
+            assert not x.any()
+        else:
+            assert 0.04 < np.abs(x).max() <= 0.08
+
+
+def count(fields):
+    """Parameters by a formula."""
+    n, cell = HIDDEN, CELLS[fields["cell"]]
+    own = sum(cell.matrices.values()) * n * n
+    score = 2 * n * SCORE + SCORE
+    total = (NUMBERS + 1) * EMBEDDING
+    total += cell.gates * n * (EMBEDDING + 1) + own  # decoder
+    if fields["encoder"] == "recurrent":
+        total += cell.gates * n * (EMBEDDING + 1) + own
+    else:
+        total += (EMBEDDING + 1) * n + (n + 1) * n  # what makes the m_i
+        total += cell.gates * n * (n + 1) + own + score
+        total += (2 * n + 1) * cell.states * n
+    if fields["output"] == "pointer":
+        return total + n + (fields["glimpses"] + 1) * score
+    read = fields["output"] == "attention"
+    return total + read * score + ((1 + read) * n + 1) * (MOST + 1)
+
+
+@ALL
+def test_the_number_of_parameters_is_that_of_a_formula(fields):
+    shapes = shapes_of(PointerNetwork(**fields))
+    assert sum(x.size for x in jax.tree.leaves(shapes)) == count(fields)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"encoder": "lstm"}, "encoder is 'lstm': must be one of recurrent, process"),
+        (
+            {"output": "fixed"},
+            "output is 'fixed': must be one of pointer, attention, n",
+        ),
+        ({"score": "dto"}, "score is 'dto': must be one of dot, scaled_dot"),
+        ({"cell": "rnn"}, "cell is 'rnn': must be one of gru, lstm"),
+        ({"init_scheme": "zero"}, "init_scheme is 'zero': must be one of standard, pa"),
+        ({"glimpses": -1}, "glimpses is -1: must be at least 0"),
+        ({"process_steps": -1}, "process_steps is -1: must be at least 0"),
+        ({"hidden": 0}, "hidden is 0: must be at least 1"),
+        ({"output": "none", "glimpses": 1}, "glimpses is 1: must be 0 where output is"),
+        ({"output": "none", "max_inputs": 5}, "max_inputs is 5: too few for 7 inputs"),
+        ({"score": "location", "max_inputs": 6}, "max_inputs is 6: too few for 7 inp"),
+    ],
+)
+def test_a_field_out_of_range_is_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        shapes_of(PointerNetwork(**PAPER | changes))
+
+
+@ALL
+def test_it_overfits_one_batch(fields):
+    model, variables, batch = build(fields)
+    optimizer, weights = optax.adam(0.02), jnp.asarray(real_steps(batch), jnp.float32)
+
+    def loss(params):
+        logits = model.apply({"params": params}, batch, train=True)
+        total, count = smoothed_cross_entropy(logits, batch["target"], 0.0, weights)
+        return total / count
+
+    def update(state, _):
+        params, moments = state
+        value, gradients = jax.value_and_grad(loss)(params)
+        changes, moments = optimizer.update(gradients, moments)
+        return (optax.apply_updates(params, changes), moments), value
+
+    @quick_jit
+    def train(params):
+        return jax.lax.scan(update, (params, optimizer.init(params)), length=200)[1]
+
+    losses = train(variables["params"])
+    assert losses[0] > 1.5 and losses[-1] < 0.05

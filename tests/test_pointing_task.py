@@ -1,0 +1,308 @@
+import functools
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from PIL import Image
+from translators import normal_like, quick_jit
+
+from configs import pointer_delaunay, pointer_hull, pointer_sorting, pointer_tsp
+from data import pointing
+from errors import UserError
+from tasks.pointing import visit_all
+from training import plots
+from training.state import TrainState
+
+CONFIGS = {
+    "sorting": pointer_sorting,
+    "hull": pointer_hull,
+    "delaunay": pointer_delaunay,
+    "tsp": pointer_tsp,
+}
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """Most of the time here is compilation."""
+    monkeypatch.setattr(jax, "jit", quick_jit)
+
+
+def make(kind="sorting", **fields):
+    config = CONFIGS[kind].get_config("smoke")
+    for name, value in fields.items():
+        group, _, field = name.partition("__")
+        (config[group] if field else config)[field or group] = value
+    return config.task(config)
+
+
+@functools.cache
+def built(kind="sorting", **fields):
+    """A task, and a state of random parameters, so wide that it prefers something."""
+    task = make(kind, **fields)
+    params = normal_like(jax.eval_shape(task.init_state, jax.random.key(0)).params)
+    if "end" in params:  # else it is all that they point at
+        params["end"] = -params["end"]
+    return task, TrainState.create(params, task._optimizer)
+
+
+@functools.cache
+def whole_pass(task):
+    return jax.jit(
+        lambda params, batch: task.model.apply({"params": params}, batch, train=False)
+    )
+
+
+def probabilities(task, params, batch):
+    """Of the pointers of a batch, from a whole pass: [B, T, S + 1]."""
+    logits = np.array(whole_pass(task)(params, batch), np.float64)
+    exps = np.exp(logits - logits.max(-1, keepdims=True))
+    return exps / exps.sum(-1, keepdims=True)
+
+
+def greedy(task, params, batch):
+    """The most probable pointers one by one, from whole passes."""
+    tokens = np.zeros_like(batch["target"])
+    ended = np.zeros(len(tokens), bool)
+    for t in range(tokens.shape[1] - 1):  # the last one is the end in any case
+        p = probabilities(task, params, batch | {"target": tokens})[:, t]
+        if task.config.evaluation.constrain:
+            for row, seen in enumerate(tokens[:, :t]):
+                p[row, [0, *seen]] = 0
+        tokens[:, t] = np.where(ended, 0, p.argmax(-1))
+        ended |= tokens[:, t] == 0
+    return tokens
+
+
+def test_the_loss_is_of_the_pointers_up_to_the_first_end():
+    task, state = built(data__smallest=2)
+    batch = task.train_data()[1]
+    p = probabilities(task, state.params, batch)
+    loss = count = right = 0
+    for row, n in enumerate(batch["lengths"]):
+        assert batch["target"][row, n] == 0
+        for t in range(n + 1):
+            loss -= np.log(p[row, t, batch["target"][row, t]])
+            right += p[row, t].argmax() == batch["target"][row, t]
+            count += 1
+    assert count < batch["target"].size
+    found, (number, metrics) = jax.jit(task._loss)(state.params, batch, None)
+    np.testing.assert_allclose(found, loss, rtol=1e-5)
+    assert number == count
+    assert metrics == {"pointer_accuracy": (right, count)}
+
+
+def test_a_step_lowers_the_loss_of_its_batch():
+    task, state = built(optimizer__schedule="constant", optimizer__warmup=0)
+    batch, step = task.train_data()[0], jax.jit(task.train_step)
+    losses = []
+    for number in range(60):
+        state, metrics = step(state, batch, jax.random.key(number))
+        losses.append(metrics["loss"][0] / metrics["loss"][1])
+    assert state.step == 60 and losses[-1] < 0.9 * losses[0]
+
+
+@pytest.mark.parametrize("kind", ["delaunay", "tsp"])
+def test_evaluation_scores_each_size_whatever_the_rows(kind):
+    task, state = built(kind)
+    found = task.evaluate(state, "test")
+    expected = {}
+    for size in (5, 6):
+        batch = pointing.held_out(kind, "test", size, 20)
+        tokens = greedy(task, state.params, batch)
+        scores = pointing.score(kind, batch, tokens)
+        expected |= {f"{name}_{size}": value for name, value in scores.items()}
+        expected |= scores if size == task.config.data.largest else {}
+    assert found == expected and task.metric[0] in found
+    assert task.config.data.rows < 20  # several parts, the last one filled up
+    if kind == "tsp":
+        assert found["valid"] == 100
+
+
+def test_a_final_evaluation_tells_how_often_a_free_search_fails(tmp_path):
+    task, state = built("tsp", evaluation__sizes=(5,), evaluation__instances=3)
+    found = task.evaluate(state, "validation", out_dir=tmp_path, beam=2)
+    assert found["valid"] == 100 > found["valid_free"]
+    assert (found["beam"], found["instances"]) == (2, 3)
+    names = sorted(path.name for path in (tmp_path / "figures").iterdir())
+    assert names == [f"tsp_validation_{number}.png" for number in (1, 2, 3)]
+    with pytest.raises(UserError, match="split is tset: must be validation or test"):
+        task.evaluate(state, "tset")
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_a_constrained_answer_is_a_permutation_and_a_free_one_is_not(beam):
+    task, state = built(data__smallest=2)
+    batch = task.train_data()[1]
+    found = task._search(state.params, batch, beam, True, beam)
+    for n, tokens, lengths, scores in zip(
+        batch["lengths"], found.tokens, found.lengths, found.scores, strict=True
+    ):
+        real = scores > -np.inf
+        assert real.sum() == min(beam, np.prod(np.arange(1, n + 1)))
+        assert (lengths[real] == n + 1).all()
+        answers = {tuple(answer[:n].tolist()) for answer in tokens[real]}
+        assert len(answers) == real.sum()
+        assert all(sorted(answer) == [*range(1, n + 1)] for answer in answers)
+    free = task._search(state.params, batch, beam, False).tokens[:, 0]
+    lengths = [len(set(answer)) for answer in pointing.sequences(free)]
+    assert (lengths < batch["lengths"]).any()
+
+
+def test_a_wide_beam_finds_the_best_of_all_permutations():
+    task, state = built()
+    size = 4
+    batch = pointing.held_out("sorting", "test", size, 3)
+    orders = np.array(list(itertools.permutations(range(1, size + 1))))
+    found = task._search(state.params, batch, len(orders), True, len(orders))
+    target = np.pad(orders, ((0, 0), (0, 1))).astype(np.int32)
+    for row in range(3):
+        one = {name: x[[row] * len(orders)] for name, x in batch.items()}
+        p = probabilities(task, state.params, one | {"target": target})
+        expected = np.zeros(len(orders))
+        for k, order in enumerate(orders):
+            for t, pointer in enumerate(order):  # among those that are left
+                expected[k] += np.log(p[k, t, pointer] / p[k, t, order[t:]].sum())
+        best = np.argsort(-expected)
+        np.testing.assert_allclose(found.scores[row], expected[best], atol=1e-5)
+        np.testing.assert_array_equal(found.tokens[row, 0, :size], orders[best[0]])
+
+
+def test_what_was_pointed_at_and_the_end_before_the_end_are_forbidden():
+    def step(carry, token):
+        return carry, jnp.zeros((1, 2, 4)), None
+
+    class Nothing:
+        def take(self, parents):
+            return self
+
+    constrained, carry = visit_all(step, Nothing(), jnp.array([[True, False, True]]), 2)
+    allowed = []
+    for tokens in ([0, 0], [1, 3], [3, 1], [0, 0]):
+        carry, logits, _ = constrained(carry, jnp.array([tokens]))
+        allowed.append(np.isfinite(logits[0]).astype(int).tolist())
+        if tokens == [1, 3]:
+            carry = carry.take(jnp.array([[1, 0]]))
+    assert allowed == [
+        [[0, 1, 0, 1]] * 2,
+        [[0, 0, 0, 1], [0, 1, 0, 0]],
+        # The rows changed places: each points at what it has already pointed at.
+        [[0, 1, 0, 0], [0, 0, 0, 1]],
+        [[0, 1, 0, 0], [0, 0, 0, 1]],
+    ]
+
+
+def test_predictions_are_answers_line_by_line(tmp_path):
+    task, state = built(evaluation__constrain=True)
+    lines = ["0.30 .1 0.9", "", "1 0 0.5 0.25"]
+    found = task.predict(state, lines, figures=tmp_path)
+    assert [len(best) for best in found] == [1, 1, 1]
+    assert found[1][0] == ("", 0.0)
+    for line in (0, 2):
+        (answer,) = found[line]
+        assert sorted(answer.text.split()) == sorted(lines[line].split())
+        # The same alone, without padding.
+        (alone,) = task.predict(state, [lines[line]])[0]
+        assert alone.text == answer.text
+        np.testing.assert_allclose(alone.score, answer.score, rtol=1e-4)
+    pictures = sorted(tmp_path.iterdir())
+    assert [path.name for path in pictures] == [
+        "pointing_0001.png",
+        "pointing_0003.png",
+    ]
+    for path in pictures:
+        with Image.open(path) as image:
+            assert min(image.size) > 100
+    several = task.predict(state, lines, beam=4, n_best=2)
+    assert [len(best) for best in several] == [2, 1, 2]
+    assert several[0][0].score > several[0][1].score
+    assert task.predict(state, ["", " "]) == [[("", 0.0)], [("", 0.0)]]
+
+
+@pytest.mark.parametrize("kind", ["hull", "delaunay"])
+def test_points_are_answered_by_their_numbers(kind):
+    task, state = built(kind)
+    points = np.random.default_rng(0).random((11, 5, 2)).round(3)
+    lines = [" ".join(f"{x:.3f},{y:.3f}" for x, y in row) for row in points]
+    batch = {
+        "inputs": points.astype(np.float32),
+        "lengths": np.full(len(points), 5, np.int32),
+        "target": np.zeros((len(points), pointing.steps(kind, 5)), np.int32),
+    }
+    expected = pointing.sequences(greedy(task, state.params, batch))
+    assert max(map(len, expected)) > 3
+    width = 3 if kind == "delaunay" else 1
+    for (answer,), indices in zip(task.predict(state, lines), expected, strict=True):
+        shapes = [shape.split(",") for shape in answer.text.split()]
+        assert all(len(shape) == width for shape in shapes[:-1])
+        assert [int(k) - 1 for shape in shapes for k in shape] == indices.tolist()
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "message"),
+    [
+        ("sorting", "0.1 x", "line 3, item 2 is 'x': must be a finite number"),
+        ("sorting", "nan", "line 3, item 1 is 'nan': must be a finite number"),
+        ("sorting", "1e39", "line 3, item 1 is '1e39': must be a finite number"),
+        ("sorting", "0.1,0.2", "line 3, item 1 is '0.1,0.2': must be a finite number"),
+        ("tsp", "0,1 0.5", "line 3, item 2 is '0.5': must be two finite numbers, such"),
+        ("tsp", "0,1 0,inf", "line 3, item 2 is '0,inf': must be two finite numbers"),
+        ("tsp", "0,1 1,0", "line 3: .* is 2: must be at least 3 for tsp"),
+    ],
+)
+def test_what_is_no_instance_is_named_by_its_line_and_item(kind, text, message):
+    task = make(kind)
+    good = "0.5 0.25" if kind == "sorting" else "0,0 1,1 1,0"
+    with pytest.raises(UserError, match=message):
+        task.predict(None, [good, "", text])
+
+
+def test_numbers_that_nothing_was_learned_of_are_told(capsys):
+    task, state = built()
+    assert task.predict(state, ["0.5 0.25 0", "0.5 1.25 0"])[1][0].text
+    told = capsys.readouterr().err
+    assert told.startswith("warning: line 2 has numbers outside of [0, 1]")
+    assert told.count("\n") == 1
+
+
+def test_what_cannot_be_drawn_or_taken_is_refused(monkeypatch, tmp_path):
+    none, state = built(model__output="none", model__glimpses=0, model__max_inputs=6)
+    with pytest.raises(UserError, match="figures: this model has no attention to draw"):
+        none.predict(state, ["0.5 0"], figures=tmp_path)
+    assert none.figures(state, tmp_path) == []
+    with pytest.raises(UserError, match="model.max_inputs is 6: too few for 7 inputs"):
+        none.predict(state, ["1 1 1 1 1 1 1"])
+    for options, message in [
+        ({"beam": 0}, "beam is 0: must be at least 1"),
+        ({"n_best": 2}, "n_best is 2: must be from 1 to the beam, which is 1"),
+    ]:
+        with pytest.raises(UserError, match=message):
+            none.predict(state, ["0.5 0"], **options)
+    monkeypatch.setattr(plots, "available", lambda: False)
+    with pytest.raises(UserError, match="figures need matplotlib"):
+        none.predict(state, ["0.5 0"], figures=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "value", "message"),
+    [
+        ("hull", "data__kind", "cube", "kind is 'cube': must be one of sorting, hull"),
+        ("hull", "data__smallest", 2, "config.data.smallest is 2: must be at least 3"),
+        ("hull", "data__largest", 7, "sizes is .5, 6.: must hold config.data.largest"),
+        ("hull", "evaluation__sizes", (5, 2), " is 2: must be at least 3 for hull"),
+        ("hull", "evaluation__beam", 0, "config.evaluation.beam is 0: must be at lea"),
+        ("hull", "evaluation__instances", 0, "evaluation.instances is 0: must be at l"),
+        ("hull", "evaluation__constrain", True, "the answers of 'hull' are no permuta"),
+        ("hull", "model__cell", "rnn", "config.model.cell is 'rnn': must be one of gr"),
+        ("hull", "optimizer__schedule", "noam", "schedule=noam needs a model's width"),
+    ],
+)
+def test_a_config_that_makes_no_sense_is_refused(kind, name, value, message):
+    with pytest.raises(UserError, match=message):
+        make(kind, **{name: value})
+
+
+def test_a_baseline_is_refused_sizes_that_it_has_no_classes_for():
+    with pytest.raises(UserError, match="config.model.max_inputs is 5: too few for 6 "):
+        make(model__output="attention", model__glimpses=0, model__max_inputs=5)
