@@ -5,6 +5,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
+from configs._optimizer import adam
 from configs._variants import apply, steps, update
 from models.pointer import PointerNetwork
 from tasks.pointing import Pointing
@@ -77,16 +78,10 @@ def pointing_config(
     config.model.max_inputs = 50  # of the baselines and of the location score
     config.model.init_scheme = "standard"  # or "paper", U(-0.08, 0.08)
 
-    config.optimizer = ConfigDict()
-    config.optimizer.schedule = "warmup_cosine"
-    config.optimizer.learning_rate = 3e-3  # of Adam; the paper has SGD at 1.0
-    config.optimizer.warmup = 100
-    config.optimizer.decay_steps = 3000
-    config.optimizer.b1 = 0.9
-    config.optimizer.b2 = 0.999
-    config.optimizer.eps = 1e-8
-    config.optimizer.weight_decay = 0.0
-    config.optimizer.clip = 2.0  # the paper's
+    # The paper has SGD at 1.0, and this clipping.
+    config.optimizer = adam(
+        3e-3, schedule="warmup_cosine", warmup=100, decay_steps=3000, clip=2.0
+    )
 
     config.data = ConfigDict()
     config.data.kind = kind

@@ -18,6 +18,7 @@ which is worse than averaging.
 
 from ml_collections import ConfigDict
 
+from configs._optimizer import adam
 from configs._variants import apply
 from models.kernel_regression import KernelRegression
 from tasks.regression import Regression
@@ -58,16 +59,8 @@ def get_config(variant: str = "") -> ConfigDict:
     config.model.learned = True
     config.model.leave_one_out = True  # without it the width falls towards 0
 
-    config.optimizer = ConfigDict()
-    config.optimizer.schedule = "constant"
-    config.optimizer.learning_rate = 0.03  # of log width: 3% of the width a step
-    config.optimizer.warmup = 0
-    config.optimizer.decay_steps = 300  # of warmup_cosine
-    config.optimizer.b1 = 0.9  # Adam's own defaults
-    config.optimizer.b2 = 0.999
-    config.optimizer.eps = 1e-8
-    config.optimizer.weight_decay = 0.0
-    config.optimizer.clip = 0.0
+    # The rate is of log width: 3 % of the width a step.
+    config.optimizer = adam(0.03, decay_steps=300)
 
     config.data = ConfigDict()
     config.data.points = 40  # the source's, like all of this group

@@ -15,7 +15,7 @@ Axes: B batch; T steps; I inputs; O outputs; N rows of a memory.
 import functools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -27,16 +27,9 @@ from data.sizes import Batch, Batches
 from errors import UserError
 from training import plots
 from training.state import TrainState, gradients, make_optimizer
-from training.task import Metrics, Task
+from training.task import Metrics, Prediction, Task
 
 _ROWS = 100  # sequences evaluated at a time
-
-
-class Answer(NamedTuple):
-    """What a sequence is answered with, and the log-probability of these bits."""
-
-    text: str
-    score: float
 
 
 class Algorithmic(Task):
@@ -162,7 +155,7 @@ class Algorithmic(Task):
         inputs: Sequence[str],
         *,
         figures: Path | str | None = None,
-    ) -> list[list[Answer]]:
+    ) -> list[list[Prediction]]:
         """Answers sequences, written as `data.algorithmic.parse` takes them.
 
         Args:
@@ -172,13 +165,14 @@ class Algorithmic(Task):
 
         Returns:
             For each input one answer: the vectors with the more probable value of each
-            bit; of `ngrams` the probability of a one at each bit.
+            bit; of `ngrams` the probability of a one at each bit. Their score is the
+            log-probability of these bits.
 
         Raises:
             UserError: for an input that is no such sequence.
         """
-        if figures is not None and not plots.available():
-            raise UserError("figures need matplotlib, which is not installed")
+        if figures is not None:
+            plots.require()
         kind, batches = self.config.data.kind, {}
         for line, text in enumerate(inputs, 1):
             if text.strip():
@@ -186,12 +180,12 @@ class Algorithmic(Task):
                     batches[line] = algorithmic.parse(kind, text)
                 except UserError as error:
                     raise UserError(f"line {line}: {error}") from None
-        answers = [[Answer("", 0.0)] for _ in inputs]
+        answers = [[Prediction("", 0.0)] for _ in inputs]
         for line, batch in batches.items():
             logits, seen = self._answer(state.params, batch["inputs"])
             asked = np.asarray(logits[0])[batch["mask"][0]]
             best = -jax.nn.softplus(-jnp.abs(asked)).sum()
-            answers[line - 1] = [Answer(self._text(asked), float(best))]
+            answers[line - 1] = [Prediction(self._text(asked), float(best))]
             if figures is not None:
                 path = Path(figures) / f"attention_{line:04d}.png"
                 self._draw_one(batch, logits, seen, inputs[line - 1].strip(), path)

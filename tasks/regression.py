@@ -17,7 +17,7 @@ import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -28,7 +28,7 @@ from attention.core import Attention
 from errors import UserError
 from training import plots
 from training.state import TrainState, gradients, make_optimizer
-from training.task import Metrics, Task
+from training.task import Metrics, Prediction, Task
 
 _OFFSETS = {"validation": 0.0, "test": 0.5}  # of a split's grid, in its steps
 _FINE = 501  # places of a drawn curve
@@ -45,16 +45,6 @@ def training_points(data: ConfigDict, seed: int) -> tuple[np.ndarray, np.ndarray
     x = np.sort(rng.uniform(0, data.length, data.points))
     y = curve(x) + rng.normal(0, data.noise, data.points)
     return x.astype(np.float32), y.astype(np.float32)
-
-
-class Estimate(NamedTuple):
-    """A number as text, and the largest weight that it was read with.
-
-    A score of 1 is the value of one training point, a score of 0 that of none.
-    """
-
-    text: str
-    score: float
 
 
 class _FullBatch:
@@ -147,7 +137,7 @@ class Regression(Task):
         inputs: Sequence[str],
         *,
         figures: Path | str | None = None,
-    ) -> list[list[Estimate]]:
+    ) -> list[list[Prediction]]:
         """Estimates the curve at the places that are asked for.
 
         Args:
@@ -156,19 +146,20 @@ class Regression(Task):
             figures: a folder for a picture of each input's attention, where it has any.
 
         Returns:
-            For each input one estimate.
+            For each input one estimate, its score the largest weight that it was read
+            with: 1 is the value of one training point, 0 that of none.
 
         Raises:
             UserError: for an input that is not a number.
         """
-        if figures is not None and not plots.available():
-            raise UserError("figures need matplotlib, which is not installed")
+        if figures is not None:
+            plots.require()
         x = {
             line: _number(text, line)
             for line, text in enumerate(inputs, 1)
             if text.strip()
         }
-        estimates = [[Estimate("", 0.0)] for _ in inputs]
+        estimates = [[Prediction("", 0.0)] for _ in inputs]
         if not x:
             return estimates
         found = self._jit_read(state.params, np.array(list(x.values()), np.float32))
@@ -176,7 +167,7 @@ class Regression(Task):
             x.items(), *jax.device_get(found), strict=True
         ):
             text, score = f"{y[0]:.6g}", float(weights.max())
-            estimates[line - 1] = [Estimate(text, score)]
+            estimates[line - 1] = [Prediction(text, score)]
             if score == 0:
                 print(
                     f"warning: line {line}: no training point is near enough to "

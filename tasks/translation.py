@@ -55,7 +55,7 @@ from errors import UserError
 from training import plots
 from training.losses import smoothed_cross_entropy
 from training.state import TrainState, gradients, make_optimizer
-from training.task import Metrics, Task
+from training.task import Metrics, Prediction, Task
 
 _SPLITS = ("validation", "test")
 _LENGTHS = (5, 10, 20, 40)  # upper ends of BLEU's length groups, in source words
@@ -93,13 +93,6 @@ def read_corpus(data: ConfigDict) -> translation.Corpus:
         files=data.files.to_dict(),
         split_seed=data.split_seed,
     )
-
-
-class Prediction(NamedTuple):
-    """A translation and what it was ranked by."""
-
-    text: str
-    score: float
 
 
 class Map(NamedTuple):
@@ -457,8 +450,8 @@ class Translation(Task):
         Raises:
             UserError: for an option out of its range.
         """
-        if figures is not None and not plots.available():
-            raise UserError("figures need matplotlib, which is not installed")
+        if figures is not None:
+            plots.require()
         if figures is not None and not self._attends():
             name = self.config.architecture.__name__
             raise UserError(f"figures: {name} has no attention to draw")

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
+from errors import UserError
+
 _CELL = 0.235  # inches a token: room for one label line at _FONT points
 _FONT = 8.5
 _NAME = 0.17  # inches a name at the end of a line is high
@@ -29,6 +31,16 @@ _LINE_DASHES = ("--", "-", "-.", ":")
 def available() -> bool:
     """Whether matplotlib, which the rest of this module needs, is installed."""
     return importlib.util.find_spec("matplotlib") is not None
+
+
+def require() -> None:
+    """Refuses to go on without matplotlib, where somebody asked for figures.
+
+    Raises:
+        UserError: if it is not installed.
+    """
+    if not available():
+        raise UserError("figures need matplotlib, which is not installed")
 
 
 def attention_heatmaps(

@@ -8,7 +8,7 @@ devices, checkpoints, schedules and logs.
 import abc
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import jax
 from ml_collections import ConfigDict
@@ -25,6 +25,13 @@ class Source(Protocol):
 
     def __getitem__(self, index: int) -> Any:
         """Returns a pytree of numpy arrays; a few different shapes are fine."""
+
+
+class Prediction(NamedTuple):
+    """What a model makes of an input, as text, and what that is ranked by."""
+
+    text: str
+    score: float
 
 
 class Task(abc.ABC):
@@ -95,5 +102,8 @@ class Task(abc.ABC):
         return []
 
     def predict(self, state: Any, inputs: Sequence[Any]) -> Any:
-        """Returns what the model makes of `inputs`, for tasks that predict."""
+        """Returns what the model makes of `inputs`, for tasks that predict.
+
+        For each input its `Prediction`s, best first; of an empty one, one without text.
+        """
         raise NotImplementedError(f"{type(self).__name__} does not predict")
