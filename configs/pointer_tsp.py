@@ -22,7 +22,7 @@ from configs._pointing import (
     sized,
 )
 
-_FIELDS = lasting(5000) | {
+_FIELDS = lasting(12_000) | {
     "evaluation.sizes": (5, 10),
     "evaluation.constrain": True,
     "evaluation.beam": 4,  # in the final evaluation; greedy in training
@@ -32,6 +32,7 @@ VARIANTS = {
     "": {},
     "small": sized(5, 5, 10) | lasting(3000),
     "mixed": sized(5, 20, 10, 25)
+    | lasting(5000)
     | {"data.buckets": 4, "evaluation.instances": 100},  # exact tours of 20 take long
     "seq2seq": SEQ2SEQ,
     "attention": ATTENTION,
