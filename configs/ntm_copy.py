@@ -3,8 +3,8 @@
     python train.py --config=configs/ntm_copy.py --workdir=runs/ntm_copy
 
 On one core this takes 3.4 minutes, after which a copy costs 0.17 bits at 20 vectors and
-1.1 at 120 (the paper: near 0, with a mistake at 120). The LSTM pays 74 at 20 and is lost
-beyond.
+1.1 at 120 (the paper: near 0, with a mistake at 120). The LSTM pays 74 at 20 and is
+lost beyond.
 
 Variants: `feedforward` is the machine without a recurrent controller, `lstm` the
 paper's baseline, three layers of LSTM; `smoke` trains for a moment.
