@@ -143,6 +143,36 @@ def _machines(task: str, papers: Sequence[str]) -> tuple[Run, ...]:
 _COPY = _machines("copy", ("≈ 0 bits", "≈ 0 bits", "≈ 0.5 bits after 1M sequences"))
 _RECALL = _machines("recall", ("≈ 0 bits", "≈ 0 bits", "not learned after 1M episodes"))
 _NGRAMS = _machines("ngrams", ("≈ 134", "≈ 135", "≈ 136"))
+# Epochs of 100,000 sequences to 100 %, or what is right after 100 epochs, by T0:
+# Raffel and Ellis (2015), as recalled.
+_RAFFEL = {
+    "": ("addition, attention", (1, 1, 1, 1, 3)),
+    "mean": ("addition, mean", (1, 1, 1, 2, 17)),
+    "multiply": ("multiplication, attention", (2, 4, 2, 15, 8)),
+    "multiply_mean": ("multiplication, mean", (2, 2, 8, 33, "80.8 %")),
+}
+
+
+def _adding(variant: str, length: int, epochs: int | str) -> Run:
+    title, _ = _RAFFEL[variant]
+    config = "ff_attention" + f":{variant}" * bool(variant)
+    plural = "s" * (epochs != 1)
+    paper = epochs if isinstance(epochs, str) else f"{epochs} epoch{plural}"
+    steps = 3000 if length == 10_000 else 5000
+    overrides = f"data.length={length}", f"train_steps={steps}"
+    return Run(
+        f"ff_{variant or 'add'}_{length}",
+        *(config, paper, overrides, (0,) if length == 10_000 else _SEEDS),
+        f"{title}, T0 = {length:,}",
+    )
+
+
+_ADDING = tuple(
+    _adding(variant, length, _RAFFEL[variant][1][place])
+    for place, length in enumerate((50, 100, 500, 1000, 10_000))
+    for variant in _RAFFEL
+    if length < 10_000 or "multiply" not in variant
+)
 _GRAVES = "Graves et al. (2014)"
 _VINYALS = "Vinyals et al. (2015)"
 _ORDER = "Vinyals et al. (2016), table 1"
@@ -404,6 +434,12 @@ TABLES = {
             _pointing("tsp_5", "tsp:small", "n = 5, pointer", "2.12 (optimum 2.12)"),
             _pointing("tsp_10", "tsp", "n = 10, pointer", "2.88 (optimum 2.87)"),
         ),
+    ),
+    "ff_attention": Table(
+        metrics={"right, %": "accuracy"},
+        columns={"sequences to 100 %": "perfect_after", "steps/s": "steps_per_second"},
+        curves=False,
+        runs=_ADDING,
     ),
     "kernels": Table(
         metrics={"mse": "mse", "width": "width"},
