@@ -13,9 +13,9 @@ Axes: B sequences; T steps.
 """
 
 import math
+import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,19 +26,12 @@ from data.sizes import Batch, Batches
 from errors import UserError
 from training import plots
 from training.state import TrainState, gradients, make_optimizer
-from training.task import Metrics, Task
+from training.task import Metrics, Prediction, Task
 
 _TOLERANCE = 0.04  # of a right estimate
 _ROWS = 100  # that are scored at a time; it divides data.adding.SEQUENCES
 _GROUPS = 5  # of lengths, in the final evaluation of the variable protocol
 _SHOWN = 3  # sequences whose weights are drawn
-
-
-class Estimate(NamedTuple):
-    """A number as text, and the largest weight that it was read with."""
-
-    text: str
-    score: float
 
 
 class Adding(Task):
@@ -187,11 +180,11 @@ class Adding(Task):
         inputs: Sequence[str],
         *,
         figures: Path | str | None = None,
-    ) -> list[list[Estimate]]:
+    ) -> list[list[Prediction]]:
         """Estimates the function of the two marked numbers that was learned.
 
-        In the fixed protocol a shorter sequence is padded with zeros as in training,
-        since the network knows no other length.
+        In the fixed protocol a shorter sequence is padded with zeros as in training. A
+        length that was none of training is warned of: the estimate means little.
 
         Args:
             state: whose parameters to use.
@@ -200,22 +193,32 @@ class Adding(Task):
             figures: a folder for a picture of each input's weights.
 
         Returns:
-            For each input one estimate.
+            For each input one estimate, its score the largest weight that it was read
+            with.
 
         Raises:
             UserError: for an input that is no sequence with two marked numbers.
         """
-        if figures is not None and not plots.available():
-            raise UserError("figures need matplotlib, which is not installed")
+        if figures is not None:
+            plots.require()
         sequences = {
             line: _sequence(text, line)
             for line, text in enumerate(inputs, 1)
             if text.strip()
         }
-        estimates = [[Estimate("", 0.0)] for _ in inputs]
+        estimates = [[Prediction("", 0.0)] for _ in inputs]
         data = self.config.data
-        least = adding.padded(data.length) if data.protocol == "fixed" else 0
+        low, high, least = data.shortest, data.length, 0
+        if data.protocol == "fixed":
+            least = adding.padded(data.length)
+            low, high = data.length, least - 1
         for line, sequence in sequences.items():
+            if not low <= len(sequence) <= high:
+                print(
+                    f"warning: line {line} has {len(sequence)} steps: the network "
+                    f"learned from sequences of {low} to {high}",
+                    file=sys.stderr,
+                )
             steps = max(least, len(sequence))
             width = 2 ** math.ceil(math.log2(steps))  # few lengths to compile for
             sequence = np.pad(sequence, [(0, width - len(sequence)), (0, 0)])
@@ -223,7 +226,7 @@ class Adding(Task):
             found = self._jit_read(state.params, sequence[None], mask[None])
             (y,), (weights,) = jax.device_get(found)
             sequence, weights, text = sequence[:steps], weights[:steps], f"{y:.4f}"
-            estimates[line - 1] = [Estimate(text, float(weights.max()))]
+            estimates[line - 1] = [Prediction(text, float(weights.max()))]
             if figures is not None:
                 path = Path(figures) / f"attention_{line:04d}.png"
                 _draw_weights(sequence, weights, f"Line {line}: {text}", path)

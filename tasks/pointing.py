@@ -33,18 +33,11 @@ from errors import UserError
 from training import plots
 from training.losses import smoothed_cross_entropy
 from training.state import TrainState, gradients, make_optimizer
-from training.task import Metrics, Task
+from training.task import Metrics, Prediction, Task
 
 _PERMUTED = ("sorting", "tsp")  # the kinds whose answers are permutations
 _FIGURES = 3  # instances that are drawn
 _END = 0  # the pointer that ends an answer, and starts and pads one
-
-
-class Answer(NamedTuple):
-    """An answer as text, and its log-probability."""
-
-    text: str
-    score: float
 
 
 class Visits(NamedTuple):
@@ -88,13 +81,9 @@ def visit_all(step: Step, carry: Carry, mask: jax.Array, rows: int) -> tuple[Ste
 
 
 class Pointing(Task):
-    """Trains, scores and shows what points at its inputs; see the module's docstring.
+    """Trains, scores and shows a model that points; see the module's docstring."""
 
-    Attributes:
-        metric: whether the answer is the right one is asked of all kinds.
-    """
-
-    metric = ("accuracy", "max")
+    metric = ("accuracy", "max")  # which all kinds have
 
     def __init__(self, config):
         """Checks what must fit together; see `Task`."""
@@ -120,7 +109,7 @@ class Pointing(Task):
                 f"config.data.largest, which is {data.largest}"
             )
         for size in evaluation.sizes:
-            pointing.steps(data.kind, size)
+            _check_size(data.kind, size, "config.evaluation.sizes")
         if evaluation.constrain and data.kind not in _PERMUTED:
             raise UserError(
                 "config.evaluation.constrain is true, but the answers of "
@@ -129,7 +118,8 @@ class Pointing(Task):
         self._optimizer = make_optimizer(config.optimizer)
         self.model = config.architecture(**config.model)
         self._jit_decode = jax.jit(
-            self._decode, static_argnames=("beam", "n_best", "constrain", "keep")
+            self._decode,
+            static_argnames=("length", "beam", "n_best", "constrain", "keep"),
         )
         self._held_out = functools.cache(
             lambda split, size: pointing.held_out(
@@ -223,7 +213,7 @@ class Pointing(Task):
         beam: int | None = None,
         n_best: int = 1,
         figures: Path | str | None = None,
-    ) -> list[list[Answer]]:
+    ) -> list[list[Prediction]]:
         """Answers instances: numbers to sort as "0.3 0.1", else points as "0.3,0.8".
 
         Args:
@@ -234,14 +224,15 @@ class Pointing(Task):
             figures: a folder for a picture of each instance.
 
         Returns:
-            For each instance its answers, best first: the numbers in their order; the
-            numbers of the points, from 1, in theirs; triangles as "1,2,4 2,3,4".
+            For each instance its answers and their log-probabilities, best first: the
+            numbers in their order; the numbers of the points, from 1, in theirs;
+            triangles as "1,2,4 2,3,4".
 
         Raises:
             UserError: for an input that is no such instance, or an option out of range.
         """
-        if figures is not None and not plots.available():
-            raise UserError("figures need matplotlib, which is not installed")
+        if figures is not None:
+            plots.require()
         beam = self._check_beam(beam)
         if not 1 <= n_best <= beam:
             raise UserError(
@@ -251,7 +242,7 @@ class Pointing(Task):
         if figures is not None and not self._attends():
             raise UserError("figures: this model has no attention to draw")
         lines = {i: text.split() for i, text in enumerate(inputs) if text.strip()}
-        answers = [[Answer("", 0.0)] for _ in inputs]
+        answers = [[Prediction("", 0.0)] for _ in inputs]
         if not lines:
             return answers
         kind, constrain = self.config.data.kind, self.config.evaluation.constrain
@@ -264,7 +255,7 @@ class Pointing(Task):
         for row, (i, items) in enumerate(lines.items()):
             hypotheses = pointing.sequences(found.tokens[row])
             answers[i] = [
-                Answer(_text(kind, items, indices), float(score))
+                Prediction(_text(kind, items, indices), float(score))
                 for indices, score in zip(hypotheses, found.scores[row], strict=True)
                 if score > -np.inf
             ]
@@ -293,6 +284,7 @@ class Pointing(Task):
         """Answers of all instances, decoded so many at a time as a batch has rows."""
         count = len(batch["lengths"])
         rows = min(self.config.data.rows, count)
+        steps = functools.partial(pointing.steps, self.config.data.kind)
         parts = []
         for start in range(0, count, rows):
             # The last instance fills up the last part, for parts of one shape.
@@ -302,6 +294,8 @@ class Pointing(Task):
                 self._jit_decode(
                     params,
                     part,
+                    np.array([steps(n) for n in part["lengths"]]),
+                    length=steps(batch["inputs"].shape[1]),
                     beam=beam,
                     n_best=n_best,
                     constrain=constrain,
@@ -311,14 +305,15 @@ class Pointing(Task):
         parts = jax.device_get(parts)
         return jax.tree.map(lambda *x: np.concatenate(x)[:count], *parts)
 
-    def _decode(self, params, batch, *, beam, n_best, constrain, keep) -> Decoded:
-        kind, (rows, size, _) = self.config.data.kind, batch["inputs"].shape
-        length = pointing.steps(kind, size)
+    def _decode(
+        self, params, batch, limit, *, length, beam, n_best, constrain, keep
+    ) -> Decoded:
+        rows, size, _ = batch["inputs"].shape
         step, carry = self._decoder(params, batch, beam, length)
         if constrain:
             mask = jnp.arange(size) < batch["lengths"][:, None]
             step, carry = visit_all(step, carry, mask, beam)
-        common = dict(batch=rows, max_length=length, keep_weights=keep)
+        common = dict(batch=rows, max_length=length, limit=limit, keep_weights=keep)
         common |= dict(bos=_END, eos=_END, pad=_END)
         if beam == 1:
             return greedy(step, carry, **common)
@@ -400,6 +395,14 @@ class Pointing(Task):
         )
 
 
+def _check_size(kind: str, size: int, where: str) -> None:
+    """Raises a UserError, which says where, for fewer inputs than a kind needs."""
+    try:
+        pointing.steps(kind, size)
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from None
+
+
 def _shapes(kind: str, indices: np.ndarray) -> list[np.ndarray]:
     """The polygons that indices make: one, or many triangles."""
     if kind != "delaunay":
@@ -427,10 +430,7 @@ def _parse(kind: str, items: Sequence[str], line: int) -> np.ndarray:
                 f"line {line}, item {place} is {item[:40]!r}: must be {form}"
             )
         values.append(numbers)
-    try:
-        pointing.steps(kind, len(items))
-    except UserError as error:
-        raise UserError(f"line {line}: {error}") from None
+    _check_size(kind, len(items), f"line {line}")
     values = np.array(values, np.float32)
     if values.min() < 0 or values.max() > 1:
         print(

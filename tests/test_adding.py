@@ -11,8 +11,8 @@ from PIL import Image
 from configs.ff_attention import VARIANTS, get_config
 from data import adding
 from errors import UserError
-from tasks.adding import Estimate
 from training import plots
+from training.task import Prediction
 
 FIELDS = {"length": 101, "shortest": 23, "buckets": 5, "rows": 7, "seed": 0}
 
@@ -239,7 +239,7 @@ def test_it_learns_a_batch_by_heart(pooling):
 
 
 @pytest.mark.parametrize("variant", ["", "variable"])
-def test_predictions_are_the_estimates_of_lines(variant, tmp_path):
+def test_predictions_are_the_estimates_of_lines(variant, tmp_path, capsys):
     task, state = small(variant)
     lines = ["0.5,-1 -0.25,1 1e-1,0 0.3,1 0,-1", "", " 0.5,1  0.25,1 "]
     found = task.predict(state, lines, figures=None if variant else tmp_path)
@@ -248,11 +248,17 @@ def test_predictions_are_the_estimates_of_lines(variant, tmp_path):
         inputs = np.pad(inputs, [(0, 26 - 5), (0, 0)])
     estimates, weights = task._jit_read(state.params, inputs[None])
     assert [len(best) for best in found] == [1, 1, 1]
-    assert found[1][0] == Estimate("", 0.0)
+    assert found[1][0] == Prediction("", 0.0)
     np.testing.assert_allclose(float(found[0][0].text), estimates[0], atol=1e-4)
     np.testing.assert_allclose(found[0][0].score, weights.max(), rtol=1e-5)
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names == [f"attention_{line:04d}.png" for line in (1, 3) if not variant]
+    told = "learned from sequences of " + ("50 to 61" if variant else "23 to 25")
+    warnings = capsys.readouterr().err.splitlines()
+    assert warnings[0] == f"warning: line 1 has 5 steps: the network {told}"
+    assert len(warnings) == 2
+    task.predict(state, ["1,1 " * 2 + "0,0 " * 22 + "0,0 " * 27 * bool(variant)])
+    assert not capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -321,8 +321,11 @@ def test_rows_after_the_restored_step_and_torn_lines_are_dropped(tmp_path):
     assert 60 <= rows[-1]["seconds"] < 70
 
 
+_LINE = "step 2/4  loss 0.5000  0.0% waiting for data  1:"
+
+
 def test_a_terminal_gets_a_bar_and_others_get_lines(tmp_path, monkeypatch, capsys):
-    for tty, words in ((True, "2/4"), (False, "step 2/4  loss 0.5000  1:")):
+    for tty, words in ((True, "2/4"), (False, _LINE)):
         monkeypatch.setattr(sys.stderr, "isatty", lambda tty=tty: tty, raising=False)
         log = metrics.Log(tmp_path, start=0, total=4)
         log._begun -= 75  # a minute and a quarter ago
