@@ -26,6 +26,7 @@ LAYOUTS = {
     "fsdp": ("jit", 1, 8),
     "both": ("jit", 2, 4),
     "pmap": ("pmap", 8, 1),
+    "cores": ("cores", 8, 1),
 }
 
 
@@ -107,7 +108,7 @@ def test_every_layout_gives_the_parameters_of_one_device():
     if not on_eight_devices("test_every_layout_gives_the_parameters_of_one_device"):
         return
     params, sums, _ = steps("one", 5)
-    for name in ("data", "fsdp", "both", "pmap"):
+    for name in ("data", "fsdp", "both", "pmap", "cores"):
         other, other_sums, state = steps(name, 5)
         jax.tree.map(np.testing.assert_array_equal, other[0], params[0])
         close(other, params)
@@ -250,7 +251,7 @@ def test_a_checkpoint_of_eight_devices_goes_on_on_one_and_the_other_way(tmp_path
         ((3, 1), "jit", "data=3 times fsdp=1 does not make the 1 devices"),
         ((-1, -1), "jit", "data=-1 times fsdp=-1"),
         ((0, 1), "jit", "data=0"),
-        ((-1, 1), "xmap", "config.parallel=xmap is unknown: take jit or pmap"),
+        ((-1, 1), "xmap", "config.parallel=xmap is unknown: take jit, pmap or cores"),
     ],
 )
 def test_a_layout_that_cannot_be_is_refused(mesh, way, message):

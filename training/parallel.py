@@ -4,9 +4,11 @@ Under `jit` the batch is cut over the axes "data" and "fsdp" of a mesh, and ever
 of the state (parameters and optimizer moments alike) over "fsdp" where one of its axes
 divides; XLA adds the communication. Under `pmap` each device holds the whole state and
 its own rows, and sums cross devices in `total`. Either way the state has the same
-shapes, so a checkpoint does not know how it was trained. "cores" is `jit`, and on a CPU
-`runtime.start` makes a device of each core for it: a step of many small operations
-leaves cores idle that share each of them, and keeps those busy that share the rows.
+shapes, so a checkpoint does not know how it was trained.
+
+"cores" is for steps of many small operations, which leave the cores of a CPU idle that
+share each of them, and keep those busy that share the rows. There `runtime.start` makes
+a device of each core, and each has its rows as under `pmap`; elsewhere it is `jit`.
 """
 
 import contextlib
@@ -15,6 +17,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.flatten_util import ravel_pytree
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from ml_collections import ConfigDict
 
@@ -27,9 +30,14 @@ _summed_over: list[str] = []  # the axis that `total` sums over, while pmap trac
 def total(tree: Any) -> Any:
     """Sums each leaf over the devices.
 
-    Under `jit` an array is already the whole batch's, and this changes nothing.
+    Under `jit` an array is already the whole batch's, and this changes nothing. All
+    leaves cross in one vector: two sums at a time can each hold a core of a CPU that the
+    other one waits for.
     """
-    return jax.lax.psum(tree, _summed_over[-1]) if _summed_over else tree
+    if not _summed_over:
+        return tree
+    flat, unravel = ravel_pytree(tree)
+    return unravel(jax.lax.psum(flat, _summed_over[-1]))
 
 
 @contextlib.contextmanager
@@ -70,15 +78,16 @@ class Layout:
             UserError: for devices that cannot be arranged so, or an unknown `parallel`.
         """
         self.mesh = make_mesh(mesh)
-        self.pmap = parallel == "pmap"
+        self._cores = parallel == "cores" and jax.default_backend() == "cpu"
+        self.pmap = parallel == "pmap" or (self._cores and self.mesh.size > 1)
         if parallel not in ("jit", "pmap", "cores"):
             raise UserError(
                 f"config.parallel={parallel} is unknown: take jit, pmap or cores"
             )
         if self.pmap and self.mesh.shape[_FSDP] > 1:
-            raise UserError("config.parallel=pmap needs config.mesh.fsdp=1")
+            raise UserError(f"config.parallel={parallel} needs config.mesh.fsdp=1")
         if self.pmap and jax.process_count() > 1:
-            raise UserError("config.parallel=pmap runs on one host: take jit")
+            raise UserError(f"config.parallel={parallel} runs on one host: take jit")
         self._replicated = NamedSharding(self.mesh, PartitionSpec())
         self._rows = NamedSharding(self.mesh, PartitionSpec((_DATA, _FSDP)))
 
@@ -142,7 +151,7 @@ class Layout:
                 return one(state, batch, rng)
 
         if self.pmap:
-            return jax.pmap(
+            mapped = jax.pmap(
                 each,
                 _DATA,
                 in_axes=(None, 0, None),
@@ -150,6 +159,11 @@ class Layout:
                 donate_argnums=0,
                 devices=list(self.mesh.devices.flat),
             )
+            if not self._cores:
+                return mapped
+            # XLA runs the devices of a CPU on as many threads, and a sum of the next
+            # step that waits on one of them is one too many.
+            return lambda *args: jax.block_until_ready(mapped(*args))
         return jax.jit(
             one,
             donate_argnums=0,
