@@ -88,7 +88,9 @@ class Layout:
             raise UserError(f"config.parallel={parallel} needs config.mesh.fsdp=1")
         if self.pmap and jax.process_count() > 1:
             raise UserError(f"config.parallel={parallel} runs on one host: take jit")
-        self._replicated = NamedSharding(self.mesh, PartitionSpec())
+        # `pmap` has a mesh of its own, and compiles again for a state of another one.
+        devices = Mesh(self.mesh.devices.ravel(), _DATA) if self.pmap else self.mesh
+        self._replicated = NamedSharding(devices, PartitionSpec())
         self._rows = NamedSharding(self.mesh, PartitionSpec((_DATA, _FSDP)))
 
     def abstract(self, init: Callable[[jax.Array], Any], rng: jax.Array) -> Any:
