@@ -31,7 +31,7 @@ import functools
 from collections.abc import Callable
 
 import numpy as np
-from scipy.spatial import ConvexHull, Delaunay
+from scipy.spatial import ConvexHull, Delaunay, QhullError
 
 from data import sizes as sized
 from data.sizes import Batch
@@ -73,7 +73,7 @@ def steps(kind: str, width: int) -> int:
     Raises:
         UserError: for an unknown kind, or fewer inputs than it needs.
     """
-    _check_size(kind, "width", width)
+    _check_size(kind, "the number of inputs", width)
     return (3 * (2 * width - 5) if kind == "delaunay" else width) + 1
 
 
@@ -109,15 +109,41 @@ def instances(
     shape = len(sizes), width, features(kind)
     inputs = rng.random(shape, np.float32)
     inputs[np.arange(width) >= sizes[:, None]] = 0
+    target = answers(kind, inputs, sizes, exact=exact)
+    return {"inputs": inputs, "lengths": sizes.astype(np.int32), "target": target}
+
+
+def answers(
+    kind: str, inputs: np.ndarray, sizes: np.ndarray, *, exact: int = HELD_OUT_EXACT
+) -> np.ndarray:
+    """Answers instances.
+
+    Args:
+        kind: one of `KINDS`.
+        inputs: [B, S, F].
+        sizes: [B] inputs of each instance.
+        exact: see `instances`.
+
+    Returns:
+        The targets [B, T], as in the module's docstring.
+
+    Raises:
+        UserError: for an unknown kind, or points on a line, which have neither a hull
+            nor triangles.
+    """
+    _check_kind(kind)
     if kind == "tsp":
-        answers = _tours(inputs, sizes, exact)
+        found = _tours(inputs, sizes, exact)
     else:
         solve = {"sorting": _orders, "hull": _hulls, "delaunay": _triangulations}
-        answers = solve[kind](inputs, sizes)
-    target = np.zeros((len(sizes), steps(kind, width)), np.int32)
-    for row, answer in zip(target, answers, strict=True):
+        try:
+            found = solve[kind](inputs, sizes)
+        except QhullError:
+            raise UserError(f"points on one line have no {kind}") from None
+    target = np.zeros((len(sizes), steps(kind, inputs.shape[1])), np.int32)
+    for row, answer in zip(target, found, strict=True):
         row[: len(answer)] = answer + 1
-    return {"inputs": inputs, "lengths": sizes.astype(np.int32), "target": target}
+    return target
 
 
 class Batches(sized.Batches):

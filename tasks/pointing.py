@@ -239,15 +239,17 @@ class Pointing(Task):
                 f"n_best is {n_best}: must be from 1 to the beam, which is {beam} "
                 "(--beam widens it)"
             )
-        if figures is not None and not self._attends():
+        kind, constrain = self.config.data.kind, self.config.evaluation.constrain
+        keep = figures is not None and self._attends()
+        if figures is not None and kind == "sorting" and not keep:
             raise UserError("figures: this model has no attention to draw")
         lines = {i: text.split() for i, text in enumerate(inputs) if text.strip()}
         answers = [[Prediction("", 0.0)] for _ in inputs]
         if not lines:
             return answers
-        kind, constrain = self.config.data.kind, self.config.evaluation.constrain
         batch = _batch([_parse(kind, items, i + 1) for i, items in lines.items()])
-        keep = figures is not None
+        if figures is not None:
+            batch["target"] = _answers(kind, batch, [i + 1 for i in lines])
         try:
             found = self._search(state.params, batch, beam, constrain, n_best, keep)
         except ValueError as error:  # of a model that takes only so many inputs
@@ -370,7 +372,7 @@ class Pointing(Task):
     def _draw_one(
         self, batch: Batch, found: Decoded, row: int, title: str, path: Path
     ) -> Path:
-        """Draws an instance's answer beside the right one, or its weights alone."""
+        """Draws an instance's answer beside the right one; of numbers, the weights."""
         kind, size = self.config.data.kind, batch["lengths"][row]
         inputs, title = batch["inputs"][row, :size], f"{title}: {kind}"
         (indices,) = pointing.sequences(found.tokens[row, :1])
@@ -381,7 +383,7 @@ class Pointing(Task):
         if kind == "sorting":
             names = [f"{number:.3f}" for number in inputs[:, 0]]
         rows = [*(names[k] for k in indices), "end"]
-        if kind == "sorting" or "target" not in batch:
+        if kind == "sorting":
             return plots.attention_heatmaps(
                 *(weights[None], rows, ["end", *names], title, path),
                 panels=["weights"],
@@ -449,6 +451,18 @@ def _batch(instances: Sequence[np.ndarray]) -> Batch:
     for row, instance in zip(inputs, instances, strict=True):
         row[: len(instance)] = instance
     return {"inputs": inputs, "lengths": lengths}
+
+
+def _answers(kind: str, batch: Batch, lines: Sequence[int]) -> np.ndarray:
+    """The right answers [B, T] of instances from so numbered lines."""
+    found = []
+    for row, line in enumerate(lines):
+        instance = batch["inputs"][row : row + 1], batch["lengths"][row : row + 1]
+        try:
+            found.append(pointing.answers(kind, *instance))
+        except UserError as error:
+            raise UserError(f"line {line}: {error}") from None
+    return np.concatenate(found)
 
 
 def _text(kind: str, items: Sequence[str], indices: np.ndarray) -> str:

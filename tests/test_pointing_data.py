@@ -13,6 +13,7 @@ from data.pointing import (
     EXACT,
     KINDS,
     Batches,
+    answers,
     held_karp,
     held_out,
     instances,
@@ -428,7 +429,7 @@ def test_the_area_of_a_polygon_is_signed_by_its_direction():
         ),
         (lambda: pointing.features("x"), "kind is 'x': must be one of"),
         (lambda: score("x", {}, None), "kind is 'x': must be one of"),
-        (lambda: steps("delaunay", 2), "width is 2: must be at least 3 for dela"),
+        (lambda: steps("delaunay", 2), "inputs is 2: must be at least 3 for delau"),
         (lambda: make("hull", (2, 5)), "size is 2: must be at least 3 for hull$"),
         (lambda: make("sorting", (0,)), "size is 0: must be at least 1 for sor"),
         (
@@ -446,6 +447,20 @@ def test_the_area_of_a_polygon_is_signed_by_its_direction():
 def test_what_there_is_not_is_refused(call, message):
     with pytest.raises(UserError, match=message):
         call()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_given_inputs_are_answered_as_drawn_ones(kind):
+    batch = make(kind, sizes=(7, 5))
+    found = answers(kind, batch["inputs"], batch["lengths"])
+    np.testing.assert_array_equal(found, batch["target"])
+
+
+@pytest.mark.parametrize("kind", ["hull", "delaunay"])
+def test_points_on_a_line_have_no_answer(kind):
+    line = np.linspace(0, 1, 5, dtype=np.float32)[None, :, None].repeat(2, axis=2)
+    with pytest.raises(UserError, match=f"^points on one line have no {kind}$"):
+        answers(kind, line, np.array([5]))
 
 
 def test_what_does_not_fit_is_refused():

@@ -241,6 +241,29 @@ def test_points_are_answered_by_their_numbers(kind):
         assert [int(k) - 1 for shape in shapes for k in shape] == indices.tolist()
 
 
+@pytest.mark.parametrize("output", ["pointer", "none"])
+def test_points_are_drawn_with_the_right_answer_beside(output, monkeypatch, tmp_path):
+    changes = {} if output == "pointer" else {"glimpses": 0, "max_inputs": 6}
+    changes = {f"model__{name}": value for name, value in changes.items()}
+    task, state = built("hull", model__output=output, **changes)
+    drawn = []
+
+    def draw(points, truth, predicted, title, path, **options):
+        drawn.append((points, truth[0].tolist(), options["weights"] is None))
+
+    monkeypatch.setattr(plots, "pointing", draw)
+    square = "0,0 1,0.5 1,0 0,1 1,1"  # all but the second on the hull
+    lines = [square, "", "0,0 1,0 0,1"]
+    task.predict(state, lines, figures=tmp_path)
+    assert [len(points) for points, *_ in drawn] == [5, 3]
+    assert [truth for _, truth, _ in drawn] == [[0, 2, 4, 3], [0, 1, 2]]
+    assert [bare for *_, bare in drawn] == [output == "none"] * 2
+    lines[2] = "0,0 0.5,0.5 1,1"
+    assert task.predict(state, lines)[2][0]
+    with pytest.raises(UserError, match="line 3: points on one line have no hull"):
+        task.predict(state, lines, figures=tmp_path)
+
+
 @pytest.mark.parametrize(
     ("kind", "text", "message"),
     [

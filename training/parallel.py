@@ -31,8 +31,8 @@ def total(tree: Any) -> Any:
     """Sums each leaf over the devices.
 
     Under `jit` an array is already the whole batch's, and this changes nothing. All
-    leaves cross in one vector: two sums at a time can each hold a core of a CPU that the
-    other one waits for.
+    leaves cross in one vector: of two sums at a time, each can hold a core of a CPU
+    that the other one waits for.
     """
     if not _summed_over:
         return tree
