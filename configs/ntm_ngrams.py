@@ -11,7 +11,7 @@ from ml_collections import ConfigDict
 from configs._ntm import FEEDFORWARD, LSTM_ALONE, SMOKE, ntm_config
 from configs._variants import steps
 
-_FIELDS = steps(9000) | {
+_FIELDS = steps(6000) | {
     "data.kind": "ngrams",
     "data.smallest": 200,  # bits
     "data.largest": 200,

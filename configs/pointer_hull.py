@@ -21,7 +21,7 @@ from configs._pointing import (
     sized,
 )
 
-_FIELDS = lasting(5000) | {"evaluation.sizes": (5, 10, 20)}
+_FIELDS = lasting(4000) | {"evaluation.sizes": (5, 10, 20)}
 # What each variant changes.
 VARIANTS = {
     "": {},

@@ -142,36 +142,44 @@ def _machines(task: str, papers: Sequence[str]) -> tuple[Run, ...]:
 
 _COPY = _machines("copy", ("≈ 0 bits", "≈ 0 bits", "≈ 0.5 bits after 1M sequences"))
 _RECALL = _machines("recall", ("≈ 0 bits", "≈ 0 bits", "not learned after 1M episodes"))
-_NGRAMS = _machines("ngrams", ("≈ 134", "≈ 135", "≈ 136"))
-# Epochs of 100,000 sequences to 100 %, or what is right after 100 epochs, by T0:
-# Raffel and Ellis (2015), as recalled.
+_NGRAMS = tuple(
+    run
+    for run in _machines("ngrams", ("≈ 134", "≈ 135", "≈ 136"))
+    if "feedforward" not in run.config  # which is hardly better than chance in the time
+)
+# Epochs of 100,000 sequences to 100 %, of each T0 below: Raffel and Ellis (2015), as
+# recalled.
 _RAFFEL = {
-    "": ("addition, attention", (1, 1, 1, 1, 3)),
-    "mean": ("addition, mean", (1, 1, 1, 2, 17)),
-    "multiply": ("multiplication, attention", (2, 4, 2, 15, 8)),
-    "multiply_mean": ("multiplication, mean", (2, 2, 8, 33, "80.8 %")),
+    "": ("addition, attention", (1, 1, 3)),
+    "mean": ("addition, mean", (1, 2, 17)),
+    "multiply": ("multiplication, attention", (2, 15)),
+    "multiply_mean": ("multiplication, mean", (2, 33)),
 }
+_ADDING_STEPS = {50: 5000, 1000: 2000, 10_000: 3000}
 
 
-def _adding(variant: str, length: int, epochs: int | str) -> Run:
+def _adding(variant: str, length: int, epochs: int) -> Run:
     title, _ = _RAFFEL[variant]
     config = "ff_attention" + f":{variant}" * bool(variant)
     plural = "s" * (epochs != 1)
-    paper = epochs if isinstance(epochs, str) else f"{epochs} epoch{plural}"
-    steps = 3000 if length == 10_000 else 5000
-    overrides = f"data.length={length}", f"train_steps={steps}"
+    overrides = f"data.length={length}", f"train_steps={_ADDING_STEPS[length]}"
     return Run(
         f"ff_{variant or 'add'}_{length}",
-        *(config, paper, overrides, (0,) if length == 10_000 else _SEEDS),
+        *(
+            config,
+            f"{epochs} epoch{plural}",
+            overrides,
+            (0,) if length == 10_000 else _SEEDS,
+        ),
         f"{title}, T0 = {length:,}",
     )
 
 
 _ADDING = tuple(
     _adding(variant, length, _RAFFEL[variant][1][place])
-    for place, length in enumerate((50, 100, 500, 1000, 10_000))
-    for variant in _RAFFEL
-    if length < 10_000 or "multiply" not in variant
+    for place, length in enumerate(_ADDING_STEPS)
+    for variant, (_, epochs) in _RAFFEL.items()
+    if place < len(epochs)
 )
 _GRAVES = "Graves et al. (2014)"
 _VINYALS = "Vinyals et al. (2015)"
@@ -188,7 +196,6 @@ _ORDER_MATTERS = {
     (None, 0): (81, 8),
     (None, 1): (90, 28),
     (0, 1): (84, 30),
-    (1, 1): (92, 44),
     (5, 1): (94, 57),
 }
 
@@ -372,7 +379,7 @@ TABLES = {
         claims=(
             Claim(
                 *("the machine is ahead of the LSTM", _GRAVES),
-                *(_NGRAMS[0].name, (_NGRAMS[2].name,)),
+                *(_NGRAMS[0].name, (_NGRAMS[1].name,)),
             ),
         ),
     ),
