@@ -25,8 +25,9 @@ from data import adding
 from data.sizes import Batch, Batches
 from errors import UserError
 from training import plots
-from training.state import TrainState, gradients, make_optimizer
-from training.task import Metrics, Prediction, Task
+from training.state import TrainState
+from training.supervised import Supervised
+from training.task import Prediction
 
 _TOLERANCE = 0.04  # of a right estimate
 _ROWS = 100  # that are scored at a time; it divides data.adding.SEQUENCES
@@ -34,7 +35,7 @@ _GROUPS = 5  # of lengths, in the final evaluation of the variable protocol
 _SHOWN = 3  # sequences whose weights are drawn
 
 
-class Adding(Task):
+class Adding(Supervised):
     """Trains, scores and shows an adder or multiplier; see the module's docstring."""
 
     metric = ("accuracy", "max")
@@ -61,20 +62,14 @@ class Adding(Task):
                 raise UserError(
                     f"config.evaluation.lengths has {length}: must be at least {fewest}"
                 )
-        self._optimizer = make_optimizer(config.optimizer)
         self.model = config.architecture(**config.model)
         self._jit_estimate = jax.jit(self._estimate)
         self._jit_read = jax.jit(self._read)
         self.check_model()
 
-    def prepare(self, workdir: Path, *, training: bool) -> None:
-        """Does nothing: all data are generated; see `Task`."""
-
-    def init_state(self, rng: jax.Array) -> TrainState:
-        """Returns the state before the first step."""
-        inputs = jnp.zeros((1, 1, 2))
-        params = self.model.init(rng, inputs, train=False)["params"]
-        return TrainState.create(params, self._optimizer)
+    def blank(self) -> jax.Array:
+        """Returns inputs of the model of the right shapes."""
+        return jnp.zeros((1, 1, 2))
 
     def train_data(self) -> Batches:
         """Returns the training batches."""
@@ -89,14 +84,8 @@ class Adding(Task):
             seed=self.config.seed,
         )
 
-    def train_step(
-        self, state: TrainState, batch: Batch, rng: jax.Array
-    ) -> tuple[TrainState, Metrics]:
-        """One step of Adam on the squared error."""
-        grads, metrics = gradients(self._loss, state.params, batch, rng)
-        return state.update(grads, self._optimizer), metrics
-
-    def _loss(self, params, batch, rng):
+    def loss(self, params, batch, rng):
+        """Squared error of the answers."""
         errors = jnp.square(self._estimate(params, batch, train=True) - batch["target"])
         return errors.sum(), (jnp.asarray(errors.size, jnp.float32), {})
 

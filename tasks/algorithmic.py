@@ -26,13 +26,14 @@ from data import algorithmic
 from data.sizes import Batch, Batches
 from errors import UserError
 from training import plots
-from training.state import TrainState, gradients, make_optimizer
-from training.task import Metrics, Prediction, Task
+from training.state import TrainState
+from training.supervised import Supervised
+from training.task import Prediction
 
 _ROWS = 100  # sequences evaluated at a time
 
 
-class Algorithmic(Task):
+class Algorithmic(Supervised):
     """Trains, scores and shows an algorithmic task; see the module's docstring."""
 
     metric = ("bits", "min")
@@ -57,32 +58,20 @@ class Algorithmic(Task):
             )
         for size in config.evaluation.sizes:
             algorithmic.held_out(data.kind, "validation", size, 1)
-        self._optimizer = make_optimizer(config.optimizer)
         self.model = config.architecture(outputs=self._kind.outputs, **config.model)
         self._answer = jax.jit(self._apply)
         self.check_model()
 
-    def prepare(self, workdir: Path, *, training: bool) -> None:
-        """Does nothing: the config has it all; see `Task`."""
-
-    def init_state(self, rng: jax.Array) -> TrainState:
-        """Returns the state before the first step."""
-        inputs = jnp.zeros((1, 2, self._kind.inputs))
-        params = self.model.init(rng, inputs, train=False)["params"]
-        return TrainState.create(params, self._optimizer)
+    def blank(self) -> jax.Array:
+        """Returns inputs of the model of the right shapes."""
+        return jnp.zeros((1, 2, self._kind.inputs))
 
     def train_data(self) -> Batches:
         """Returns the training batches."""
         return self._batches
 
-    def train_step(
-        self, state: TrainState, batch: dict[str, jax.Array], rng: jax.Array
-    ) -> tuple[TrainState, Metrics]:
-        """One step of the optimizer on the cross-entropy of the answers."""
-        grads, metrics = gradients(self._loss, state.params, batch, rng)
-        return state.update(grads, self._optimizer), metrics
-
-    def _loss(self, params, batch, rng):
+    def loss(self, params, batch, rng):
+        """Cross-entropy of the bits that are asked for; see `Supervised`."""
         variables = {"params": params}
         logits = self.model.apply(variables, batch["inputs"], train=True)
         nats = _nats(logits, batch)

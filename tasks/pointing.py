@@ -32,8 +32,9 @@ from decoding.types import Carry, Step
 from errors import UserError
 from training import plots
 from training.losses import smoothed_cross_entropy
-from training.state import TrainState, gradients, make_optimizer
-from training.task import Metrics, Prediction, Task
+from training.state import TrainState
+from training.supervised import Supervised
+from training.task import Prediction
 
 _PERMUTED = ("sorting", "tsp")  # the kinds whose answers are permutations
 _FIGURES = 3  # instances that are drawn
@@ -80,7 +81,7 @@ def visit_all(step: Step, carry: Carry, mask: jax.Array, rows: int) -> tuple[Ste
     return constrained, Visits(carry, jnp.broadcast_to(visited, shape))
 
 
-class Pointing(Task):
+class Pointing(Supervised):
     """Trains, scores and shows a model that points; see the module's docstring."""
 
     metric = ("accuracy", "max")  # which all kinds have
@@ -115,7 +116,6 @@ class Pointing(Task):
                 "config.evaluation.constrain is true, but the answers of "
                 f"{data.kind!r} are no permutations: set it to false"
             )
-        self._optimizer = make_optimizer(config.optimizer)
         self.model = config.architecture(**config.model)
         self._jit_decode = jax.jit(
             self._decode,
@@ -128,27 +128,12 @@ class Pointing(Task):
         )
         self.check_model()
 
-    def prepare(self, workdir: Path, *, training: bool) -> None:
-        """Does nothing: the config has it all; see `Task`."""
-
-    def init_state(self, rng: jax.Array) -> TrainState:
-        """Returns the state before the first step."""
-        # As many inputs as there ever are, so that a model can refuse them.
-        params = self.model.init(rng, self._blank(), train=False)["params"]
-        return TrainState.create(params, self._optimizer)
-
     def train_data(self) -> pointing.Batches:
         """Returns the training batches."""
         return self._batches
 
-    def train_step(
-        self, state: TrainState, batch: dict[str, jax.Array], rng: jax.Array
-    ) -> tuple[TrainState, Metrics]:
-        """One step of Adam on the cross-entropy of the pointers."""
-        grads, metrics = gradients(self._loss, state.params, batch, rng)
-        return state.update(grads, self._optimizer), metrics
-
-    def _loss(self, params, batch, rng):
+    def loss(self, params, batch, rng):
+        """Cross-entropy of the pointers; see `Supervised`."""
         logits = self.model.apply({"params": params}, batch, train=True)
         target = batch["target"]
         ends = target == _END
@@ -335,14 +320,17 @@ class Pointing(Task):
         """Whether the model has weights to show."""
 
         def weights(params):
-            step, carry = self._decoder(params, self._blank(), 1, 1)
+            step, carry = self._decoder(params, self.blank(), 1, 1)
             return step(carry, jnp.zeros((1, 1), jnp.int32))[2]
 
         params = jax.eval_shape(self.init_state, jax.random.key(0)).params
         return jax.eval_shape(weights, params) is not None
 
-    def _blank(self) -> dict[str, jax.Array]:
-        """An instance of as many inputs as there ever are."""
+    def blank(self) -> dict[str, jax.Array]:
+        """Returns an instance of as many inputs as there ever are.
+
+        So that a model can refuse them when it is built.
+        """
         kind, size = self.config.data.kind, max(self.config.evaluation.sizes)
         return {
             "inputs": jnp.zeros((1, size, pointing.features(kind))),

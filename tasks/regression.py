@@ -27,8 +27,9 @@ from ml_collections import ConfigDict
 from attention.core import Attention
 from errors import UserError
 from training import plots
-from training.state import TrainState, gradients, make_optimizer
-from training.task import Metrics, Prediction, Task
+from training.state import TrainState
+from training.supervised import Supervised
+from training.task import Prediction
 
 _OFFSETS = {"validation": 0.0, "test": 0.5}  # of a split's grid, in its steps
 _FINE = 501  # places of a drawn curve
@@ -57,7 +58,7 @@ class _FullBatch:
         return self._batch
 
 
-class Regression(Task):
+class Regression(Supervised):
     """Trains, scores and shows a regression; see the module's docstring."""
 
     metric = ("mse", "min")
@@ -78,33 +79,21 @@ class Regression(Task):
                     f"config.data.{name} is {data[name]}: must be {accepted}"
                 )
         self._x, self._y = training_points(data, config.seed)
-        self._optimizer = make_optimizer(config.optimizer)
         self.model = config.architecture(**config.model)
         self._jit_read = jax.jit(self._read)
         self.check_model()
 
-    def prepare(self, workdir: Path, *, training: bool) -> None:
-        """Does nothing: the config has it all; see `Task`."""
-
-    def init_state(self, rng: jax.Array) -> TrainState:
-        """Returns the state before the first step."""
-        inputs = self._inputs(self._x[:1])
-        params = self.model.init(rng, inputs, train=False)["params"]
-        return TrainState.create(params, self._optimizer)
+    def blank(self) -> dict[str, jax.Array]:
+        """Returns inputs of the model of the right shapes."""
+        return self._inputs(self._x[:1])
 
     def train_data(self) -> _FullBatch:
         """Returns all training points, as every batch."""
         numbers = np.arange(len(self._x), dtype=np.int32)
         return _FullBatch({"x": self._x, "y": self._y, "own": numbers})
 
-    def train_step(
-        self, state: TrainState, batch: dict[str, jax.Array], rng: jax.Array
-    ) -> tuple[TrainState, Metrics]:
-        """One step of Adam on the squared error at the training points."""
-        grads, metrics = gradients(self._loss, state.params, batch, rng)
-        return state.update(grads, self._optimizer), metrics
-
-    def _loss(self, params, batch, rng):
+    def loss(self, params, batch, rng):
+        """Squared error at the training points."""
         inputs = self._inputs(batch["x"]) | {"own": batch["own"]}
         found = self.model.apply({"params": params}, inputs, train=True)
         errors = jnp.square(found.context[:, 0] - batch["y"])

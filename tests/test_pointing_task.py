@@ -87,7 +87,7 @@ def test_the_loss_is_of_the_pointers_up_to_the_first_end():
             right += p[row, t].argmax() == batch["target"][row, t]
             count += 1
     assert count < batch["target"].size
-    found, (number, metrics) = jax.jit(task._loss)(state.params, batch, None)
+    found, (number, metrics) = jax.jit(task.loss)(state.params, batch, None)
     np.testing.assert_allclose(found, loss, rtol=1e-5)
     assert number == count
     assert metrics == {"pointer_accuracy": (right, count)}
