@@ -48,7 +48,7 @@ def ntm_config(
 
     config.model = ConfigDict()
     config.model.controller = "lstm"  # or "feedforward"
-    config.model.hidden = 100  # the paper's, tables 1 and 2, like the next five
+    config.model.hidden = 100  # the paper's, tables 1 and 2, like the next four
     config.model.read_heads = 1
     config.model.write_heads = 1
     config.model.rows = 128

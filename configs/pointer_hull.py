@@ -26,11 +26,8 @@ _FIELDS = lasting(4000) | {"evaluation.sizes": (5, 10, 20)}
 VARIANTS = {
     "": {},
     "small": sized(5, 5, 10),
-    "large": sized(50, 50)
-    | lasting(4000)
-    | {"data.rows": 64, "evaluation.instances": 500},
+    "large": sized(50, 50) | {"data.rows": 64, "evaluation.instances": 500},
     "mixed": sized(5, 50, 10, 100)
-    | lasting(4000)
     | {"data.rows": 64, "data.buckets": 5, "evaluation.instances": 500},
     "seq2seq": SEQ2SEQ,
     "attention": ATTENTION,

@@ -10,7 +10,7 @@ marked numbers X1 and X2.
 | multiply | U[0, 1] | X1 X2 | 7/144 |
 
 One marked step is drawn from 1..9, the other one from the rest of 1..length / 2 - 2,
-counted from 0: as in the program of Raffel and Ellis (2015), like their two protocols:
+counted from 0. The two protocols are those of Raffel and Ellis (2015):
 
 *   fixed: lengths from T0 up to, but without, 1.1 T0, padded with zeros to 1.1 T0. No
     mask says where the padding begins; the marker of the last step does;
@@ -19,8 +19,10 @@ counted from 0: as in the program of Raffel and Ellis (2015), like their two pro
 A batch is a dict of float32 `inputs` [B, T, 2] and `target` [B], and, of the variable
 protocol, bool `mask` [B, T], False at padding that is to have no effect.
 
-Differs from the paper: the lengths of a variable batch are not all the same, but from
-the same one of `buckets` parts of their range, which takes as many shapes of arrays.
+Differs from the paper: the other marked step is any of those left with the same
+probability, where the authors' program takes the next one when it draws the first
+again; the lengths of a variable batch are not all the same, but from the same one of
+`buckets` parts of their range, which takes as many shapes of arrays.
 
 Axes: B sequences; T steps.
 """

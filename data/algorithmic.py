@@ -21,7 +21,8 @@ Axes: B batch; T steps; I inputs; O outputs; S the largest size of a batch.
 """
 
 import functools
-from typing import NamedTuple
+import re
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -96,8 +97,7 @@ def held_out(kind: str, split: str, size: int | tuple[int, int], count: int) -> 
     Raises:
         UserError: for an unknown kind or split, or a size out of its range.
     """
-    size, *repeats = size if isinstance(size, tuple) else (size,)
-    _check_size(kind, "a size of config.evaluation.sizes", size)
+    size, *repeats = _held_out_size(kind, size)
     rows = [
         sequences(
             kind,
@@ -189,8 +189,10 @@ def parse(kind: str, text: str) -> Batch:
             raise UserError(f"an item must be {ITEM_VECTORS} vectors, with - between")
     elif kind == "repeat_copy":
         *words, count = words or [""]
-        if not (count[:1] == "x" and count[1:].isdigit() and int(count[1:])):
-            raise UserError(f"must end in how often, as in x3, not in {count!r}")
+        if not re.fullmatch("x0*[1-9][0-9]{0,2}", count):
+            raise UserError(
+                f"must end in how often, as in x3 or x999, not in {count!r}"
+            )
         repeats = int(count[1:])
     elif kind == "sort":
         pairs = [word.partition(":")[::2] for word in words]
@@ -227,6 +229,20 @@ def optimal_bits(batch: Batch) -> np.ndarray:
         total -= np.log2(likely) * batch["mask"][:, t]
         seen[rows, context, bits[:, t]] += 1
     return total
+
+
+def _held_out_size(kind: str, size: Any) -> tuple[int, ...]:
+    numbers = size if isinstance(size, tuple) else (size,)
+    several = kind == "repeat_copy"
+    if not 1 <= len(numbers) <= 1 + several or {*map(type, numbers)} != {int}:
+        form = "a whole number" + " or two, vectors and repeats" * several
+        raise UserError(f"config.evaluation.sizes has {size!r}: must be {form}")
+    _check_size(kind, "a size of config.evaluation.sizes", numbers[0])
+    if min(numbers) < 1:
+        raise UserError(
+            f"config.evaluation.sizes has {size!r}: must be at least 1 repeat"
+        )
+    return numbers
 
 
 def _check_size(kind: str, name: str, size: int) -> None:

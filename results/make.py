@@ -192,7 +192,11 @@ def collect(run: Run, seed: int, workdir: Path) -> dict[str, Any]:
         "device": device,
         "versions": environment["versions"],
         "commit": environment["commit"],
-        **{field: value for field, value in where_known.items() if value},
+        **{
+            field: value
+            for field, value in where_known.items()
+            if value not in (None, {}, [])
+        },
     }
 
 

@@ -205,8 +205,6 @@ def _sorting(numbers: int, steps: int | None, glimpses: int, paper: int) -> Run:
     overrides = [f"model.glimpses={glimpses}"] if glimpses != 1 else []
     if steps is not None:
         overrides += [f"model.process_steps={steps}"] if steps != 5 else []
-        if numbers == 5:
-            overrides += ["data.smallest=5", "data.largest=5"]
     encoder = "LSTM encoder" if steps is None else f"P = {steps}"
     plural = "s" * (glimpses != 1)
     name = f"sorting_{numbers}_{'lstm' if steps is None else steps}_{glimpses}"
@@ -384,7 +382,8 @@ TABLES = {
         ),
     ),
     "pointer_sorting": Table(
-        metrics={"exact, %": "accuracy"},
+        metrics={"exact, %": "accuracy"}
+        | {f"at {size}": f"accuracy_{size}" for size in (5, 10, 15)},
         columns={"steps/s": "steps_per_second"},
         curves=False,
         runs=_SORTING,
@@ -404,7 +403,8 @@ TABLES = {
         ),
     ),
     "pointer_hull": Table(
-        metrics={"exact, %": "accuracy", "area, %": "area", "not simple, %": "failure"},
+        metrics={"exact, %": "accuracy", "area, %": "area", "not simple, %": "failure"}
+        | {f"exact at {size}": f"accuracy_{size}" for size in (5, 10, 20)},
         columns={"steps/s": "steps_per_second"},
         curves=False,
         runs=(

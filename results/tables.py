@@ -297,7 +297,8 @@ def _mean(group: list[Record], metric: str, digits: int) -> str:
 
 def _field(group: list[Record], field: str) -> str:
     values = [record[field] for record in group if field in record]
-    return _figure({field: statistics.mean(values)} if values else {}, field)
+    whole = len(values) == len(group)  # else the mean is of the best seeds
+    return _figure({field: statistics.mean(values)} if whole else {}, field)
 
 
 def _claims(table: Table, rows: list[tuple[Run | None, list[Record]]]) -> str:

@@ -106,14 +106,17 @@ class Algorithmic(Supervised):
         """
         if out_dir is not None and plots.available():
             self._draw(state.params, split, out_dir / "figures")
-        data, scores = self.config.data, {}
-        bits, wrong, batch = self._score(state.params, split, data.largest)
-        scores |= {"bits": bits, "per_bit": bits / self._asked(batch), "wrong": wrong}
+        data, sizes = self.config.data, self.config.evaluation.sizes
+        found = {
+            size: self._score(state.params, split, size)
+            for size in dict.fromkeys([data.largest, *sizes])
+        }
+        bits, wrong, batch = found[data.largest]
+        scores = {"bits": bits, "per_bit": bits / self._asked(batch), "wrong": wrong}
         if data.kind == "ngrams":
             scores["optimum"] = float(algorithmic.optimal_bits(batch).mean())
-        for size in self.config.evaluation.sizes:
-            name = _name(size)
-            bits, wrong, _ = self._score(state.params, split, size)
+        for size in sizes:
+            name, (bits, wrong, _) = _name(size), found[size]
             scores |= {f"bits_{name}": bits, f"wrong_{name}": wrong}
         return scores
 

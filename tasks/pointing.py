@@ -164,7 +164,8 @@ class Pointing(Supervised):
             What `data.pointing.score` measures, by name for `config.data.largest` and
             by `<name>_<size>` for each of `config.evaluation.sizes`; with `out_dir`
             also `instances` (of each size) and `beam`, and, where the search is kept to
-            tours, `valid_free`: `valid` of a search that is not.
+            tours, `valid_free`, `length_free` and `excess_free` of one that is not, the
+            last two of its tours alone.
         """
         evaluation, kind = self.config.evaluation, self.config.data.kind
         beam = 1 if out_dir is None else self._check_beam(beam)
@@ -176,19 +177,21 @@ class Pointing(Supervised):
             if out_dir is not None and kind == "tsp" and evaluation.constrain:
                 answers = self._search(state.params, batch, beam, False)
                 free = pointing.score(kind, batch, answers.tokens[:, 0])
-                found["valid_free"] = free["valid"]
+                wanted = "valid", "length", "excess"
+                found |= {f"{name}_free": free[name] for name in wanted if name in free}
             if size == self.config.data.largest:
                 scores = found | scores
             scores |= {f"{name}_{size}": value for name, value in found.items()}
         if out_dir is None:
             return scores
         if plots.available():
-            self._draw(state.params, split, out_dir / "figures")
+            self._draw(state.params, split, out_dir / "figures", beam)
         return scores | {"instances": evaluation.instances, "beam": beam}
 
     def figures(self, state: TrainState, out_dir: Path) -> list[Path]:
         """Draws a few validation instances, their answers and the pointers' weights."""
-        return self._draw(state.params, "validation", out_dir)
+        beam = self.config.evaluation.beam
+        return self._draw(state.params, "validation", out_dir, beam)
 
     def predict(
         self,
@@ -340,14 +343,14 @@ class Pointing(Supervised):
 
     # Figures.
 
-    def _draw(self, params: Any, split: str, folder: Path) -> list[Path]:
+    def _draw(self, params: Any, split: str, folder: Path, beam: int) -> list[Path]:
         kind, size = self.config.data.kind, self.config.data.largest
         batch = self._held_out(split, size)
         batch = {name: values[:_FIGURES] for name, values in batch.items()}
         keep = self._attends()
         if kind == "sorting" and not keep:
             return []
-        beam, constrain = self.config.evaluation.beam, self.config.evaluation.constrain
+        constrain = self.config.evaluation.constrain
         found = self._search(params, batch, beam, constrain, keep=keep)
         return [
             self._draw_one(
@@ -375,7 +378,7 @@ class Pointing(Supervised):
             return plots.attention_heatmaps(
                 *(weights[None], rows, ["end", *names], title, path),
                 panels=["weights"],
-                row_title="points at",
+                row_title="answer",
                 column_title="inputs",
             )
         (right,) = pointing.sequences(batch["target"][row : row + 1])
@@ -387,6 +390,8 @@ class Pointing(Supervised):
 
 def _check_size(kind: str, size: int, where: str) -> None:
     """Raises a UserError, which says where, for fewer inputs than a kind needs."""
+    if type(size) is not int:
+        raise UserError(f"{where} has {size!r}: must be whole numbers")
     try:
         pointing.steps(kind, size)
     except UserError as error:
@@ -445,9 +450,14 @@ def _answers(kind: str, batch: Batch, lines: Sequence[int]) -> np.ndarray:
     """The right answers [B, T] of instances from so numbered lines."""
     found = []
     for row, line in enumerate(lines):
-        instance = batch["inputs"][row : row + 1], batch["lengths"][row : row + 1]
+        lengths = batch["lengths"][row : row + 1]
+        inputs = np.array(batch["inputs"][row : row + 1], np.float64)
+        real = inputs[:, : lengths[0]]
+        # Where solvers expect them, which changes no answer.
+        real -= real.min((0, 1))
+        real /= max(real.max(), np.finfo(np.float32).tiny)
         try:
-            found.append(pointing.answers(kind, *instance))
+            found.append(pointing.answers(kind, inputs, lengths))
         except UserError as error:
             raise UserError(f"line {line}: {error}") from None
     return np.concatenate(found)

@@ -60,23 +60,27 @@ def test_a_batch_has_the_widths_of_its_kind_and_bits_for_answers(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_padding_changes_nothing_but_the_width(kind):
-    """A sequence alone is the same as among longer ones."""
-    text = {
-        "copy": "10110100 01101001",
-        "repeat_copy": "10110100 01101001 x3",
-        "recall": "101010-110010-010101 001100-101011-111000 ? 101010-110010-010101",
-        "ngrams": "0110101",
-        "sort": "10110100:0.5 01101001:-0.25 11110000:0.75",
+    rng, sizes = np.random.default_rng(0), np.array([2, 7, 5])
+    items = rng.integers(0, 2, (3, 11, 3, 6))
+    vectors, numbers = rng.integers(0, 2, (3, 11, 8)), rng.uniform(-1, 1, (3, 11))
+    make = {
+        "copy": lambda width: algorithmic._copy(vectors[:, :width], sizes),
+        "repeat_copy": lambda width: algorithmic._repeat_copy(
+            vectors[:, :width], sizes, np.array([3, 1, 2]), 3
+        ),
+        "recall": lambda width: algorithmic._recall(
+            items[:, :width], sizes, np.array([0, 5, 2])
+        ),
+        "ngrams": lambda width: algorithmic._ngrams(vectors[:, :width, 0], sizes),
+        "sort": lambda width: algorithmic._sort(
+            vectors[:, :width], numbers[:, :width], sizes
+        ),
     }[kind]
-    alone = parse(kind, text)
-    size = {"ngrams": 7, "sort": 3}.get(kind, 2)
-    batch = sequences(kind, np.random.default_rng(0), np.array([size, 7]), 11)
-    assert batch["inputs"].shape[1] > alone["inputs"].shape[1]
-    # The same number of answers at the same steps, and nothing behind them.
-    if kind != "repeat_copy":  # whose count is drawn
-        steps = np.flatnonzero(alone["mask"][0])
-        np.testing.assert_array_equal(np.flatnonzero(batch["mask"][0]), steps)
-        assert not batch["inputs"][0, steps[-1] + 1 :].any()
+    narrow, wide = make(7), make(11)
+    for name, values in narrow.items():
+        T = values.shape[1]
+        np.testing.assert_array_equal(wide[name][:, :T], values)
+        assert wide[name].shape[1] > T and not wide[name][:, T:].any()
 
 
 def test_copies_are_what_was_shown_after_a_delimiter():
@@ -155,11 +159,22 @@ def test_the_best_predictor_counts_what_followed_the_last_five_bits():
 
 
 def test_nothing_predicts_better_than_the_best_predictor():
-    """Its bits are the entropy of the tables it does not know, and more."""
+    """Others count with another prior, or fewer bits before; the papers say 133.9."""
     batch = held_out("ngrams", "validation", 200, 200)
-    assert 104 < optimal_bits(batch).mean() < 200
-    coin = batch["targets"].mean()
-    assert 0.4 < coin < 0.6
+    best = optimal_bits(batch)
+    error = best.std() / np.sqrt(len(best))
+    assert abs(best.mean() - 133.9) < 4 * error + 0.8
+    bits = batch["targets"][..., 0].astype(int)
+    for context, prior in ((5, 1.0), (5, 0.1), (4, 0.5), (0, 0.5)):
+        paid = []
+        for row in bits:
+            counts, total = {}, 5.0
+            for t in range(5, len(row)):
+                seen = counts.setdefault(tuple(row[t - context : t]), [prior, prior])
+                total -= np.log2(seen[row[t]] / sum(seen))
+                seen[row[t]] += 1
+            paid.append(total)
+        assert np.mean(paid - best) > 3 * np.std(paid - best) / np.sqrt(len(best))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -193,8 +208,10 @@ def test_what_is_held_out_is_always_the_same_and_fewer_are_the_first_of_more():
     [
         ("copy", "1011010", "'1011010' must be 8 bits, 0 or 1"),
         ("copy", "10110102", "'10110102' must be 8 bits, 0 or 1"),
-        ("repeat_copy", "10110100", "must end in how often, as in x3, not in '1011"),
+        ("repeat_copy", "10110100", "must end in how often, as in x3 or x999, not"),
         ("repeat_copy", "10110100 x0", "must end in how often"),
+        ("repeat_copy", "10110100 x\u00b2", "must end in how often"),
+        ("repeat_copy", "10110100 x1000", "must end in how often"),
         ("repeat_copy", "x3", "a sequence of 0: must be at least 1"),
         ("recall", "101010-110010-010101", "must end in `. ITEM`"),
         ("recall", "101010-110010 001100 ? 101010-110010", "'001100'|an item must be"),
@@ -333,6 +350,16 @@ def test_what_is_typed_is_answered_in_the_same_notation(kind, tmp_path):
         ({"data__largest": 0}, "config.data.largest is 0: must be at least 1"),
         ({"data__buckets": 0}, "config.data.buckets is 0: must be at least 1"),
         ({"evaluation__sequences": 0}, "evaluation.sequences is 0: must be at least"),
+        ({"evaluation__sizes": (3.5,)}, "sizes has 3.5: must be a whole number$"),
+        ({"evaluation__sizes": ((3, 2),)}, r"sizes has \(3, 2\): must be a whole num"),
+        (
+            {"data__kind": "repeat_copy", "evaluation__sizes": ((4, 0),)},
+            r"sizes has \(4, 0\): must be at least 1 repeat",
+        ),
+        (
+            {"data__kind": "repeat_copy", "evaluation__sizes": ((4, 2, 1),)},
+            "must be a whole number or two, vectors and repeats",
+        ),
         ({"evaluation__sizes": (0,)}, "a size of config.evaluation.sizes is 0: must"),
         ({"model__shifts": 2}, "config.model.shifts is 2: must be odd"),
     ],

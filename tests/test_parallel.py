@@ -246,6 +246,27 @@ def test_a_checkpoint_of_eight_devices_goes_on_on_one_and_the_other_way(tmp_path
 
 
 @pytest.mark.parametrize(
+    ("told", "devices"),
+    [({}, 4), ({"JAX_NUM_CPU_DEVICES": "3"}, 3), ({"cores": "False"}, 1)],
+)
+def test_cores_become_devices_unless_their_number_is_told(told, devices):
+    program = (
+        "import os; from training import runtime; runtime._cpus = lambda: 7; "
+        f"runtime.start(cores={told.pop('cores', 'True')}); "
+        "import jax; print(jax.device_count())"
+    )
+    env = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"}
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=env | {"JAX_PLATFORMS": "cpu"} | told,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
+    assert done.stdout.strip() == str(devices), done.stderr
+
+
+@pytest.mark.parametrize(
     "mesh, way, message",
     [
         ((3, 1), "jit", "data=3 times fsdp=1 does not make the 1 devices"),

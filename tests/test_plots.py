@@ -141,13 +141,12 @@ def segments(axes, colour, points):
     }
 
 
-@pytest.mark.parametrize("closed", [True, False])
-def test_edges_that_the_truth_lacks_have_their_own_colour(closed, figures, tmp_path):
-    points, tour, other, axes = draw_pointing(figures, tmp_path, closed=closed)
+def test_edges_that_the_truth_lacks_have_their_own_colour(figures, tmp_path):
+    points, tour, other, axes = draw_pointing(figures, tmp_path)
 
     def edges(order):
-        following = order[1:] + order[:1] * closed
-        return {frozenset(edge) for edge in zip(order, following, strict=False)}
+        following = order[1:] + order[:1]
+        return {frozenset(edge) for edge in zip(order, following, strict=True)}
 
     right, wrong = plots._LINE_COLOURS[0], plots._MARK
     assert segments(axes[0], right, points) == edges(tour)
@@ -155,6 +154,16 @@ def test_edges_that_the_truth_lacks_have_their_own_colour(closed, figures, tmp_p
     assert segments(axes[1], right, points) == edges(other) & edges(tour)
     assert segments(axes[1], wrong, points) == edges(other) - edges(tour)
     assert len(edges(other) - edges(tour)) == 2
+
+
+def test_points_beyond_the_unit_square_are_all_seen(figures, tmp_path):
+    points = np.array([[-3, 0.5], [4, 2], [1, 5.0]])
+    plots.pointing(points, [[0, 1, 2]], [[0, 2, 1]], "t", tmp_path / "a.png")
+    for axes in figures[-1].axes:
+        dots = axes.collections[-1]
+        seen = np.asarray(dots.get_offsets())
+        assert seen.min() >= 0 and seen.max() <= 1
+        np.testing.assert_allclose(np.diff(seen, axis=0) * 7, np.diff(points, axis=0))
 
 
 def test_nothing_predicted_is_drawn_as_points_alone(figures, tmp_path):

@@ -125,7 +125,7 @@ def test_the_bound_on_the_triangles_is_reached_and_never_exceeded():
     assert steps("delaunay", 5) == target.shape[1] == 16
 
 
-@pytest.mark.parametrize("n", [3, 5, 7])
+@pytest.mark.parametrize("n", [3, 4, 5, 6, 7])
 def test_held_karp_finds_the_shortest_of_all_tours(n):
     points = drawn(11, n, 2)
     tours = held_karp(points)
@@ -161,7 +161,7 @@ def test_near_optimal_tours_are_valid_and_hardly_longer_than_the_shortest():
     assert (np.sort(tours, 1) == np.arange(13)).all() and (tours[:, 0] == 0).all()
     assert all(signed_area(x[t]) > 0 for x, t in zip(points, tours, strict=True))
     found, shortest = mean_length(points, tours), mean_length(points, held_karp(points))
-    assert shortest - 1e-6 <= found < 1.01 * shortest
+    assert shortest - 1e-6 <= found < 1.002 * shortest
 
 
 def test_a_near_optimal_tour_depends_on_its_own_cities_alone():

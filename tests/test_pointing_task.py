@@ -124,6 +124,7 @@ def test_a_final_evaluation_tells_how_often_a_free_search_fails(tmp_path):
     task, state = built("tsp", evaluation__sizes=(5,), evaluation__instances=3)
     found = task.evaluate(state, "validation", out_dir=tmp_path, beam=2)
     assert found["valid"] == 100 > found["valid_free"]
+    assert ("length_free" in found) == (found["valid_free"] > 0)
     assert (found["beam"], found["instances"]) == (2, 3)
     names = sorted(path.name for path in (tmp_path / "figures").iterdir())
     assert names == [f"tsp_validation_{number}.png" for number in (1, 2, 3)]
@@ -316,6 +317,7 @@ def test_what_cannot_be_drawn_or_taken_is_refused(monkeypatch, tmp_path):
         ("hull", "data__smallest", 2, "config.data.smallest is 2: must be at least 3"),
         ("hull", "data__largest", 7, "sizes is .5, 6.: must hold config.data.largest"),
         ("hull", "evaluation__sizes", (5, 2), "evaluation.sizes: .* is 2: must be "),
+        ("hull", "evaluation__sizes", (5.0, 6), "evaluation.sizes has 5.0: must be wh"),
         ("hull", "evaluation__beam", 0, "config.evaluation.beam is 0: must be at lea"),
         ("hull", "evaluation__instances", 0, "evaluation.instances is 0: must be at l"),
         ("hull", "evaluation__constrain", True, "the answers of 'hull' are no permuta"),

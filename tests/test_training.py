@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import jax
@@ -137,16 +138,22 @@ def test_a_run_directory_holds_what_a_run_is(tmp_path):
 
 
 def test_the_share_of_time_without_a_batch_is_told(tmp_path):
-    def slow(batches):
-        for batch in batches:
-            time.sleep(0.05)
-            yield batch
+    def batches(get):
+        with ThreadPoolExecutor(1) as pool:
+            for number in range(2):
+                made = pool.submit(get, number)
+                time.sleep(0.01)  # in which the quick one is ready
+                yield made
+
+    def slow(number):
+        time.sleep(0.06)
+        return number
 
     log = metrics.Log(tmp_path, start=0, total=4)
-    for _ in log.awaited(slow(range(2))):
+    for _ in log.awaited(batches(slow)):
         time.sleep(0.05)
     log.train_row(2)
-    for _ in log.awaited(range(2)):
+    for _ in log.awaited(batches(lambda number: number)):
         time.sleep(0.05)
     log.train_row(4)
     log.close()
@@ -279,12 +286,13 @@ def test_a_loss_that_is_not_finite_stops_and_keeps_the_last_good_state(
 
 
 def test_prefetch_keeps_the_order_and_passes_errors_on():
-    assert list(loop.prefetch(lambda i: i * i, 3, 11)) == [i * i for i in range(3, 11)]
+    batches = loop.prefetch(lambda i: i * i, 3, 11)
+    assert [batch.result() for batch in batches] == [i * i for i in range(3, 11)]
     assert list(loop.prefetch(lambda i: i, 5, 5)) == []
     batches = loop.prefetch(lambda i: 1 // (6 - i), 4, 9)
-    assert [next(batches), next(batches)] == [0, 1]
+    assert [next(batches).result(), next(batches).result()] == [0, 1]
     with pytest.raises(ZeroDivisionError):
-        next(batches)
+        next(batches).result()
 
 
 def test_the_loop_adds_little_to_the_step(tmp_path):

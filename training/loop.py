@@ -9,7 +9,7 @@ import contextlib
 import dataclasses
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -169,14 +169,13 @@ def _all_finite(tree: Any) -> jax.Array:
     return jnp.stack([jnp.isfinite(x).all() for x in jax.tree.leaves(tree)]).all()
 
 
-def prefetch(get: Callable[[int], Any], start: int, stop: int) -> Iterator[Any]:
-    """Yields get(start), ..., get(stop - 1), each made in a thread ahead of its use."""
+def prefetch(get: Callable[[int], Any], start: int, stop: int) -> Iterator[Future]:
+    """Yields get(start), ..., get(stop - 1), made in a thread ahead of their use."""
     with ThreadPoolExecutor(1) as pool:
         waiting = deque(
             pool.submit(get, i) for i in range(start, min(start + _AHEAD, stop))
         )
         for following in range(start + _AHEAD, stop + _AHEAD):
-            batch = waiting.popleft().result()
             if following < stop:
                 waiting.append(pool.submit(get, following))
-            yield batch
+            yield waiting.popleft()

@@ -7,6 +7,7 @@ import sys
 import time
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -67,17 +68,13 @@ class Log:
             self._sums[name][0] += float(value)
             self._sums[name][1] += float(count)
 
-    def awaited(self, batches: Iterable[Any]) -> Iterator[Any]:
+    def awaited(self, batches: Iterable[Future]) -> Iterator[Any]:
         """Yields batches, and counts the time until each is there as waiting."""
-        batches = iter(batches)
-        while True:
+        for batch in batches:
             begun = time.monotonic()
-            try:
-                batch = next(batches)
-            except StopIteration:
-                return
+            made = batch.result()
             self._waited += time.monotonic() - begun
-            yield batch
+            yield made
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:

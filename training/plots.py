@@ -129,7 +129,6 @@ def pointing(
     title: str,
     path: Path,
     *,
-    closed: bool = True,
     weights: np.ndarray | None = None,
     weight_rows: Sequence[str] | None = None,
 ) -> Path:
@@ -138,12 +137,12 @@ def pointing(
     Edges of the prediction that the truth lacks have a colour of their own.
 
     Args:
-        points: [n, 2] in the unit square. Their numbers, from 1, stand beside them.
+        points: [n, 2], drawn in the unit square or, beyond it, in all that they take.
+            Their numbers, from 1, stand beside them.
         truth: Indices of points, from 0: one tour or polygon, or many triangles.
         predicted: The same, as predicted.
         title: One line above the figure.
         path: The PNG to write; its folder is made.
-        closed: Whether the last point of a sequence is joined to its first.
         weights: [T, n + 1] in [0, 1], the pointer's weights in each step, those of the
             end in column 0; drawn as a heat map, beside the rest or below it.
         weight_rows: T labels of the steps; 1, ..., T where not given.
@@ -157,7 +156,8 @@ def pointing(
     from matplotlib.patheffects import withStroke
 
     points = np.asarray(points, np.float32)
-    count = len(points)
+    count, corner = len(points), points.min(0, initial=0)
+    points = (points - corner) / (points.max(0, initial=1) - corner).max()
     side = float(np.clip(2.4 + 0.1 * count, 3.2, 4.8))
     left, between, head, foot = 0.2, 0.25, 0.8, 0.2
     width, height = left + 2 * side + between + 0.2, head + side + foot
@@ -179,15 +179,15 @@ def pointing(
             x += width - 0.2
             width, height = x + across + 0.85, max(height, y + down + foot)
     figure = _figure(max(width, _title_width(title)), height, title)
-    true = _edges(truth, closed)
-    spots = _label_spots(points, true | _edges(predicted, closed), 0.15 / side)
+    true = _edges(truth)
+    spots = _label_spots(points, true | _edges(predicted), 0.15 / side)
     panels = {"truth": truth, "predicted": predicted}
     for i, (name, sequences) in enumerate(panels.items()):
         axes = _axes(figure, left + i * (side + between), head, side, side)
-        edges = _edges(sequences, closed)
+        edges = _edges(sequences)
         note = " (orange: not in the truth)" if edges - true else ""
         axes.set_title(name + note, fontsize=10, color=_INK, pad=5)
-        _draw_sequences(axes, points, sequences if closed else [], edges, true)
+        _draw_sequences(axes, points, sequences, edges, true)
         for number, spot in enumerate(spots, 1):
             axes.text(
                 *spot,
@@ -202,7 +202,7 @@ def pointing(
         axes = _axes(figure, x, y, across, down)
         columns = ["end", *map(str, range(1, count + 1))]
         image = _heatmap(axes, weights, rows, columns, 1.0, rotation=0)
-        axes.set_title("pointer weights", fontsize=10, color=_INK, pad=5)
+        axes.set_title("weights", fontsize=10, color=_INK, pad=5)
         axes.set_ylabel("step", fontsize=10, color="#777777", labelpad=6)
         _bar(figure, image, x + across + 0.15, y, min(down, 3.0))
     return _save(figure, path)
@@ -512,9 +512,9 @@ def _bar(figure, image, x: float, y: float, height: float) -> None:
     bar.ax.tick_params(labelsize=_FONT, length=2, colors=_INK)
 
 
-def _edges(sequences: Sequence[Sequence[int]], closed: bool) -> set[tuple[int, int]]:
-    """The pairs of indices, the lower one first, that sequences join."""
-    paths = ([*map(int, s), *map(int, s[: int(closed)])] for s in sequences)
+def _edges(polygons: Sequence[Sequence[int]]) -> set[tuple[int, int]]:
+    """The pairs of indices, the lower one first, that polygons join."""
+    paths = ([*map(int, polygon), *map(int, polygon[:1])] for polygon in polygons)
     pairs = (tuple(sorted(pair)) for path in paths for pair in itertools.pairwise(path))
     return {(a, b) for a, b in pairs if a != b}
 
