@@ -340,7 +340,7 @@ TABLES = {
     "ntm_copy": Table(
         metrics={"bits at 20": "bits"}
         | {f"at {size}": f"bits_{size}" for size in (10, 30, 50, 120)}
-        | {"wrong bits at 120, %": "wrong_120"},
+        | {"% wrong bits at 120": "wrong_120"},
         columns={"steps/s": "steps_per_second"},
         curves=False,
         digits=2,
@@ -382,7 +382,7 @@ TABLES = {
         ),
     ),
     "pointer_sorting": Table(
-        metrics={"exact, %": "accuracy"}
+        metrics={"% exact": "accuracy"}
         | {f"at {size}": f"accuracy_{size}" for size in (5, 10, 15)},
         columns={"steps/s": "steps_per_second"},
         curves=False,
@@ -403,7 +403,7 @@ TABLES = {
         ),
     ),
     "pointer_hull": Table(
-        metrics={"exact, %": "accuracy", "area, %": "area", "not simple, %": "failure"}
+        metrics={"% exact": "accuracy", "% area": "area", "% not simple": "failure"}
         | {f"exact at {size}": f"accuracy_{size}" for size in (5, 10, 20)},
         columns={"steps/s": "steps_per_second"},
         curves=False,
@@ -431,8 +431,8 @@ TABLES = {
         ),
     ),
     "pointer_tsp": Table(
-        metrics={"length": "length", "optimum": "optimum", "excess, %": "excess"}
-        | {"optimal, %": "accuracy", "tours of a free search, %": "valid_free"},
+        metrics={"length": "length", "optimum": "optimum", "% excess": "excess"}
+        | {"% optimal": "accuracy", "% tours of a free search": "valid_free"},
         columns={"steps/s": "steps_per_second"},
         curves=False,
         digits=3,
@@ -443,7 +443,7 @@ TABLES = {
         ),
     ),
     "ff_attention": Table(
-        metrics={"right, %": "accuracy"},
+        metrics={"% right": "accuracy"},
         columns={"sequences to 100 %": "perfect_after", "steps/s": "steps_per_second"},
         curves=False,
         runs=_ADDING,
