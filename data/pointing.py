@@ -28,6 +28,7 @@ or corners, where a comment says so.
 """
 
 import functools
+import itertools
 from collections.abc import Callable
 
 import numpy as np
@@ -40,12 +41,14 @@ from errors import UserError
 KINDS = ("sorting", "hull", "delaunay", "tsp")
 _FEWEST = {"sorting": 1, "hull": 3, "delaunay": 3, "tsp": 3}
 
-# Tours of up to so many cities are exact. `held_karp` takes about 10 ms for 128 sets of
+# Training is not to wait for its data, so that what it learns from is solved for many
+# instances at once; what is held out is made once, by solvers that others rely on.
+# Tours of up to so many cities are exact: `held_karp` takes about 10 ms for 128 sets of
 # 12 cities, less than a training step, but more than twice as much for each further
-# city; `near_optimal` takes 30 ms at 13 to 18 and is hardly longer than the optimum.
-# What is held out is made once, and has to be the optimum that it is called: up to 20.
+# one; `near_optimal` takes 30 ms at 13 to 18 and is hardly longer than the optimum.
 EXACT = 12
 HELD_OUT_EXACT = 20
+_ALL_TRIPLES = 10  # points of which all triangles are tried: 4 ms for 128 sets
 
 _TABLE = 2**22  # numbers in the tables of Held-Karp at a time, for few cities
 _BLOCK = 2**14  # numbers worked on at a time, so that they stay in the cache
@@ -83,7 +86,7 @@ def instances(
     sizes: np.ndarray,
     width: int,
     *,
-    exact: int = EXACT,
+    fast: bool = True,
 ) -> Batch:
     """Draws instances and answers them.
 
@@ -92,15 +95,14 @@ def instances(
         rng: what the inputs are drawn from.
         sizes: [B] inputs of each instance.
         width: S, at least the largest of them.
-        exact: cities up to which tours are the shortest, at most 20; longer ones are
-            `near_optimal`.
+        fast: see `answers`.
 
     Returns:
         A batch, as in the module's docstring.
 
     Raises:
         UserError: for an unknown kind, or fewer inputs than it needs.
-        ValueError: if `width` or `exact` does not fit.
+        ValueError: if `width` does not fit.
     """
     sizes = np.asarray(sizes)
     _check_size(kind, "size", sizes.min())
@@ -109,12 +111,12 @@ def instances(
     shape = len(sizes), width, features(kind)
     inputs = rng.random(shape, np.float32)
     inputs[np.arange(width) >= sizes[:, None]] = 0
-    target = answers(kind, inputs, sizes, exact=exact)
+    target = answers(kind, inputs, sizes, fast=fast)
     return {"inputs": inputs, "lengths": sizes.astype(np.int32), "target": target}
 
 
 def answers(
-    kind: str, inputs: np.ndarray, sizes: np.ndarray, *, exact: int = HELD_OUT_EXACT
+    kind: str, inputs: np.ndarray, sizes: np.ndarray, *, fast: bool = False
 ) -> np.ndarray:
     """Answers instances.
 
@@ -122,7 +124,9 @@ def answers(
         kind: one of `KINDS`.
         inputs: [B, S, F].
         sizes: [B] inputs of each instance.
-        exact: see `instances`.
+        fast: solve many at once: hulls by `gift_wrapping`, triangulations of up to 10
+            points by `empty_circles`, tours beyond 12 cities, in place of 20, by
+            `near_optimal`. Else hulls and triangulations are scipy's.
 
     Returns:
         The targets [B, T], as in the module's docstring.
@@ -132,14 +136,16 @@ def answers(
             nor triangles.
     """
     _check_kind(kind)
-    if kind == "tsp":
-        found = _tours(inputs, sizes, exact)
-    else:
-        solve = {"sorting": _orders, "hull": _hulls, "delaunay": _triangulations}
-        try:
-            found = solve[kind](inputs, sizes)
-        except QhullError:
-            raise UserError(f"points on one line have no {kind}") from None
+    solve = {
+        "sorting": _orders,
+        "hull": gift_wrapping if fast else _hulls,
+        "delaunay": functools.partial(_triangulations, fast=fast),
+        "tsp": functools.partial(_tours, exact=EXACT if fast else HELD_OUT_EXACT),
+    }
+    try:
+        found = solve[kind](inputs, sizes)
+    except QhullError:
+        raise UserError(f"points on one line have no {kind}") from None
     target = np.zeros((len(sizes), steps(kind, inputs.shape[1])), np.int32)
     for row, answer in zip(target, found, strict=True):
         row[: len(answer)] = answer + 1
@@ -193,7 +199,7 @@ def held_out(kind: str, split: str, size: int, count: int) -> Batch:
     if count < 1:
         raise UserError(f"count is {count}: must be at least 1")
     rng = sized.held_out_rng(split, KINDS.index(kind), size)
-    return instances(kind, rng, np.full(count, size), size, exact=HELD_OUT_EXACT)
+    return instances(kind, rng, np.full(count, size), size, fast=False)
 
 
 def _check_kind(kind: str) -> None:
@@ -229,11 +235,90 @@ def _hulls(points: np.ndarray, sizes: np.ndarray) -> list[np.ndarray]:
     return answers
 
 
-def _triangulations(points: np.ndarray, sizes: np.ndarray) -> list[np.ndarray]:
-    found = [
-        np.sort(Delaunay(row[:n]).simplices, 1)
-        for row, n in zip(points, sizes, strict=True)
-    ]
+def gift_wrapping(points: np.ndarray, sizes: np.ndarray) -> list[np.ndarray]:
+    """Convex hulls by the march of Jarvis (1973), of all instances at a time.
+
+    From the lowest point on, the next corner is the point to which one has to turn the
+    least to the left. No three points may lie on a line, nor two on one place.
+
+    Args:
+        points: [B, S, 2]; those beyond an instance's size are padding.
+        sizes: [B] points of each instance, at least 3.
+
+    Returns:
+        The corners of each, counter-clockwise from the one with the lowest index.
+    """
+    B, S, _ = points.shape
+    rows, padding = np.arange(B), np.arange(S) >= sizes[:, None]
+    x, y = np.where(padding, np.inf, points.astype(np.float64).transpose(2, 0, 1))
+    first = corner = y.argmin(1)
+    place = np.where(padding, 0, x) + 1j * np.where(padding, 0, y)
+    corners, heading, open_ = [first], np.ones((B, 1), complex), np.full(B, True)
+    while True:
+        leg = place - place[rows, corner, None]
+        turn = np.angle(leg / heading) % (2 * np.pi)
+        corner = np.where(padding | (leg == 0), np.inf, turn).argmin(1)
+        open_ &= corner != first
+        if not open_.any():
+            break
+        corners.append(np.where(open_, corner, -1))
+        heading = leg[rows, corner, None]
+    corners = np.stack(corners, 1)
+    count = (corners >= 0).sum(1)
+    lowest = np.where(corners < 0, S, corners).argmin(1)[:, None]
+    places = (lowest + np.arange(corners.shape[1])) % count[:, None]
+    corners = np.take_along_axis(corners, places, 1)
+    return [row[:n] for row, n in zip(corners, count, strict=True)]
+
+
+def empty_circles(points: np.ndarray) -> np.ndarray:
+    """The triangles whose circle holds no other point: Delaunay's, of all that are.
+
+    Lifted to z = x^2 + y^2, a point is inside of the circle where it is below the plane
+    through the corners. No four points may lie on a circle.
+
+    Args:
+        points: [B, n, 2].
+
+    Returns:
+        bool [B, triples], of `itertools.combinations(range(n), 3)`.
+    """
+    n = points.shape[1]
+    x = points - points.mean(1, keepdims=True, dtype=np.float64)
+    lifted = np.concatenate([x, np.square(x).sum(-1, keepdims=True)], -1)
+    triples = np.array(list(itertools.combinations(range(n), 3)))
+    a = lifted[:, triples[:, 0]]  # [B, triples, 3], x, y and z
+    (x, y, z), (p, q, r) = (
+        np.moveaxis(lifted[:, triples[:, i]] - a, -1, 0) for i in (1, 2)
+    )
+    up = np.stack([y * r - z * q, z * p - x * r, x * q - y * p], -1)
+    up *= np.sign(up[..., 2:])
+    above = up @ lifted.mT > (up * a).sum(-1)[..., None]  # [B, triples, n]
+    corner = (triples[..., None] == np.arange(n)).any(1)
+    return (above | corner).all(-1)
+
+
+def _triangles(points: np.ndarray, sizes: np.ndarray) -> list[np.ndarray]:
+    """[triangles, 3] of each instance, by `empty_circles`."""
+    found = [np.array([])] * len(sizes)
+    for n in np.unique(sizes):
+        triples = np.array(list(itertools.combinations(range(n), 3)))
+        (rows,) = np.nonzero(sizes == n)
+        for row, chosen in zip(rows, empty_circles(points[rows, :n]), strict=True):
+            found[row] = triples[chosen]
+    return found
+
+
+def _triangulations(
+    points: np.ndarray, sizes: np.ndarray, *, fast: bool
+) -> list[np.ndarray]:
+    if fast and sizes.max() <= _ALL_TRIPLES:
+        found = _triangles(points, sizes)
+    else:
+        found = [
+            np.sort(Delaunay(row[:n]).simplices, 1)
+            for row, n in zip(points, sizes, strict=True)
+        ]
     counts = [len(triangles) for triangles in found]
     row = np.repeat(np.arange(len(found)), counts)
     triangles = np.concatenate(found)  # [triangles, 3]
