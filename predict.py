@@ -52,8 +52,13 @@ def main(_: list[str]) -> None:
     if not _WORKDIR.value:
         raise UserError("--workdir is missing: name the folder of a run")
     folder = _OPTIONS["figures"].value
-    if folder and Path(folder).exists() and not Path(folder).is_dir():
-        raise UserError(f"--figures={folder} is a file: name a folder")
+    if folder:
+        try:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+        except FileExistsError:
+            raise UserError(f"--figures={folder} is a file: name a folder") from None
+        except OSError as error:
+            raise UserError(f"--figures={folder}: {error.strerror}") from error
     from training import trained  # slow to import: not for --help
 
     runtime.start()

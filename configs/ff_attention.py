@@ -1,6 +1,13 @@
 """Adding and multiplying with feed-forward attention (Raffel and Ellis 2015).
 
-python train.py --config=configs/ff_attention.py --workdir=runs/ff_attention
+    python train.py --config=configs/ff_attention.py --workdir=runs/ff_attention
+
+Sums of two numbers among 100 to 109; `--config.data.length=1000` asks for longer ones.
+
+Variants: `multiply` is the other operation, `mean` and `multiply_mean` have the paper's
+baseline, the mean of all steps; `variable`, `variable_multiply`, `variable_mean` and
+`variable_multiply_mean` the protocol of lengths from 50 to 1,000 (the paper: 10,000, by
+`--config.data.length=10000`) with a mask; `smoke` trains for a moment.
 """
 
 from ml_collections import ConfigDict

@@ -182,7 +182,8 @@ def parse(kind: str, text: str) -> Batch:
         *words, mark, asked_for = words if len(words) > 1 else ["", "", ""]
         if mark != "?" or asked_for not in words[:-1]:
             raise UserError(
-                "must end in `? ITEM`, an item among those before the last one"
+                "must end in `? ITEM`, an item among those before the last one, as in "
+                "000111-001100-010101 111000-110011-101010 ? 000111-001100-010101"
             )
         items = [[_bits(v, ITEM_BITS) for v in word.split("-")] for word in words]
         if any(len(item) != ITEM_VECTORS for item in items):
@@ -263,7 +264,9 @@ def _number(text: str) -> float:
     except ValueError:
         number = np.nan
     if not abs(number) <= 1:
-        raise UserError(f"a priority is {text!r}: must be a number in -1..1")
+        raise UserError(
+            f"a priority is {text!r}: must be a number in -1..1, as in 10110100:0.5"
+        )
     return number
 
 

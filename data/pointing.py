@@ -145,7 +145,7 @@ def answers(
     try:
         found = solve[kind](inputs, sizes)
     except QhullError:
-        raise UserError(f"points on one line have no {kind}") from None
+        raise UserError("points on one line have no hull and no triangles") from None
     target = np.zeros((len(sizes), steps(kind, inputs.shape[1])), np.int32)
     for row, answer in zip(target, found, strict=True):
         row[: len(answer)] = answer + 1

@@ -180,7 +180,7 @@ class Algorithmic(Supervised):
             answers[line - 1] = [Prediction(self._text(asked), float(best))]
             if figures is not None:
                 path = Path(figures) / f"attention_{line:04d}.png"
-                self._draw_one(batch, logits, seen, inputs[line - 1].strip(), path)
+                self._draw_one(batch, logits, seen, f"Line {line}: {kind}", path)
         return answers
 
     def _text(self, logits: np.ndarray) -> str:
@@ -213,8 +213,9 @@ class Algorithmic(Supervised):
         outputs = np.where(asked[:, None], jax.nn.sigmoid(logits[0]), 0)
         targets = batch["targets"][0]
         inputs = batch["inputs"][0]
+        inputs = inputs / np.maximum(1, np.abs(inputs).max(0))  # a count goes further
         panels = {"input": inputs, "target": targets, "output": outputs}
-        signed = ["error"] + ["input"] * bool(inputs.min() < 0 or inputs.max() > 1)
+        signed = ["error"] + ["input"] * bool(inputs.min() < 0)
         panels = {n: x.T for n, x in (panels | {"error": outputs - targets}).items()}
         for name in sorted(seen, reverse=True):  # writing first
             heads = np.asarray(seen[name][0])

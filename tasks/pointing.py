@@ -38,6 +38,7 @@ from training.task import Prediction
 
 _PERMUTED = ("sorting", "tsp")  # the kinds whose answers are permutations
 _FIGURES = 3  # instances that are drawn
+_WIDEST = 1000  # of a beam: beyond it memory ends without a word
 _END = 0  # the pointer that ends an answer, and starts and pads one
 
 
@@ -236,11 +237,14 @@ class Pointing(Supervised):
         if not lines:
             return answers
         batch = _batch([_parse(kind, items, i + 1) for i, items in lines.items()])
-        if figures is not None:
+        self._warn_of_sizes(lines)
+        if figures is not None or kind != "tsp":  # which has an answer for any points
             batch["target"] = _answers(kind, batch, [i + 1 for i in lines])
         try:
             found = self._search(state.params, batch, beam, constrain, n_best, keep)
         except ValueError as error:  # of a model that takes only so many inputs
+            if str(error).partition(" ")[0] not in self.config.model:
+                raise
             raise UserError(f"config.model.{error}") from None
         for row, (i, items) in enumerate(lines.items()):
             hypotheses = pointing.sequences(found.tokens[row])
@@ -258,9 +262,19 @@ class Pointing(Supervised):
 
     def _check_beam(self, beam: int | None) -> int:
         beam = self.config.evaluation.beam if beam is None else beam
-        if beam < 1:
-            raise UserError(f"beam is {beam}: must be at least 1")
+        if not 1 <= beam <= _WIDEST:
+            raise UserError(f"beam is {beam}: must be 1 to {_WIDEST}")
         return beam
+
+    def _warn_of_sizes(self, lines: dict[int, list[str]]) -> None:
+        low, high = self.config.data.smallest, self.config.data.largest
+        for i, items in lines.items():
+            if not low <= len(items) <= high:
+                print(
+                    f"warning: line {i + 1} has {len(items)} inputs: the model learned "
+                    f"from {low} to {high}",
+                    file=sys.stderr,
+                )
 
     def _search(
         self,

@@ -260,9 +260,9 @@ def test_points_are_drawn_with_the_right_answer_beside(output, monkeypatch, tmp_
     assert [truth for _, truth, _ in drawn] == [[0, 2, 4, 3], [0, 1, 2]]
     assert [bare for *_, bare in drawn] == [output == "none"] * 2
     lines[2] = "0,0 0.5,0.5 1,1"
-    assert task.predict(state, lines)[2][0]
-    with pytest.raises(UserError, match="line 3: points on one line have no hull"):
-        task.predict(state, lines, figures=tmp_path)
+    for folder in (None, tmp_path):
+        with pytest.raises(UserError, match="line 3: points on one line have no hull"):
+            task.predict(state, lines, figures=folder)
 
 
 @pytest.mark.parametrize(
@@ -286,10 +286,13 @@ def test_what_is_no_instance_is_named_by_its_line_and_item(kind, text, message):
 
 def test_numbers_that_nothing_was_learned_of_are_told(capsys):
     task, state = built()
-    assert task.predict(state, ["0.5 0.25 0", "0.5 1.25 0"])[1][0].text
-    told = capsys.readouterr().err
-    assert told.startswith("warning: line 2 has numbers outside of [0, 1]")
-    assert told.count("\n") == 1
+    lines = ["0.5 0.25 0 1 0.75", "0.5 1.25 0 1 0.75", "0.5 0.25"]
+    assert task.predict(state, lines)[1][0].text
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith("warning: line 2 has numbers outside of [0, 1]")
+    sizes = task.config.data.smallest, task.config.data.largest
+    told = "warning: line 3 has 2 inputs: the model learned from {} to {}"
+    assert second == told.format(*sizes)
 
 
 def test_what_cannot_be_drawn_or_taken_is_refused(monkeypatch, tmp_path):
@@ -300,7 +303,7 @@ def test_what_cannot_be_drawn_or_taken_is_refused(monkeypatch, tmp_path):
     with pytest.raises(UserError, match="model.max_inputs is 6: too few for 7 inputs"):
         none.predict(state, ["1 1 1 1 1 1 1"])
     for options, message in [
-        ({"beam": 0}, "beam is 0: must be at least 1"),
+        ({"beam": 0}, "beam is 0: must be 1 to 1000"),
         ({"n_best": 2}, "n_best is 2: must be from 1 to the beam, which is 1"),
     ]:
         with pytest.raises(UserError, match=message):

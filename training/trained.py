@@ -1,5 +1,6 @@
 """A run read back from its directory, to score it or to use it."""
 
+import codecs
 import inspect
 import sys
 from collections.abc import Callable, Mapping
@@ -68,7 +69,7 @@ def read_lines(path: str | None) -> list[str]:
         content = Path(path).read_bytes() if path else sys.stdin.buffer.read()
     except OSError as error:
         raise UserError(f"--input={path}: {error.strerror}") from error
-    lines = []
+    lines, content = [], content.removeprefix(codecs.BOM_UTF8)
     for number, line in enumerate(content.removesuffix(b"\n").split(b"\n"), 1):
         try:
             lines.append(line.decode())
