@@ -1,6 +1,7 @@
 """Scores a trained run on a whole split. It needs the run directory alone.
 
     python eval.py --workdir=runs/transformer_nmt --split=test
+    python eval.py --workdir=runs/pointer_sorting --config.evaluation.sizes=5,10,20
 
 Writes into the run directory: eval_SPLIT.json (the metrics, and how they came about),
 what the task shows of the split (for a translator translations_SPLIT.tsv), and figures.
@@ -35,7 +36,7 @@ _TUNE_MEMORY = flags.DEFINE_bool(
 )
 
 
-def main(_: list[str]) -> None:
+def main(overrides: list[str]) -> None:
     """Evaluates."""
     if not _WORKDIR.value:
         raise UserError("--workdir is missing: name the folder of a run")
@@ -44,7 +45,7 @@ def main(_: list[str]) -> None:
 
     runtime.start()
     workdir, split = Path(_WORKDIR.value), _SPLIT.value
-    task, state, which = trained.load(workdir, _CHECKPOINT.value)
+    task, state, which = trained.load(workdir, _CHECKPOINT.value, overrides)
     options = trained.options(task.evaluate, _OPTIONS)
     scores = task.evaluate(state, split, out_dir=workdir, **options)
     report = {"split": split, "checkpoint": which, "step": int(state.step), **scores}
@@ -56,4 +57,4 @@ def main(_: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    runtime.run(main)
+    runtime.run(main, overrides=True)

@@ -50,4 +50,4 @@ def main(overrides: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    runtime.run(main)
+    runtime.run(main, overrides=True)

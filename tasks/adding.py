@@ -254,7 +254,8 @@ def _draw_weights(
     inputs: np.ndarray, weights: np.ndarray, title: str, path: Path
 ) -> Path:
     """Draws weights [T] of a sequence [T, 2] as multiples of the mean, 1 / T."""
-    steps, shares = np.arange(len(weights)), weights * len(weights)
+    # Rounded: a mean is a flat line.
+    steps, shares = np.arange(len(weights)), (weights * len(weights)).round(5)
     marked = inputs[:, 1] == 1
     return plots.fit(
         {"marked steps": (steps[marked], shares[marked])},

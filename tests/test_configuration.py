@@ -99,6 +99,38 @@ def test_steps_that_would_not_learn_are_refused():
         configuration.check(config)
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("checkpoint", "bset", "checkpoint is bset: must be last, best, average or a"),
+        ("average", 0, "config.evaluation.average is 0: must be at least 1"),
+    ],
+)
+def test_how_a_run_is_to_be_scored_is_checked_before_it_is_trained(
+    name, value, message
+):
+    config = transformer_nmt.get_config()
+    config.evaluation.checkpoint = "200"
+    configuration.check(config)
+    config.evaluation[name] = value
+    with pytest.raises(UserError, match=message):
+        configuration.check(config)
+
+
+def test_a_trained_run_can_be_scored_in_another_way_but_stays_as_it_is(tmp_path):
+    config = transformer_nmt.get_config()
+    configuration.record(config, tmp_path)
+    changed = configuration.load(tmp_path, ["evaluation.average=7"])
+    assert changed.evaluation.average == 7 != config.evaluation.average
+    changed = configuration.load(tmp_path)
+    assert changed.to_dict() == config.to_dict()
+    for override in ("model.d_model=8", "evaluation=3", "seed=1"):
+        with pytest.raises(UserError, match="of a trained run only config.evaluation"):
+            configuration.load(tmp_path, [override])
+    with pytest.raises(UserError, match="evaluation.bean is unknown"):
+        configuration.load(tmp_path, ["evaluation.bean=1"])
+
+
 def example():
     inner = ConfigDict({"rate": 1.0, "sizes": (2, 3), "nothing": None, "text": "a:b"})
     return ConfigDict(

@@ -57,6 +57,23 @@ def test_eval_writes_scores_translations_and_figures(workdir, bare):
             assert min(image.size) > 100
 
 
+def test_eval_asks_a_trained_run_for_other_sizes():
+    folder = run("pointer_sorting")
+    command = "eval.py", f"--workdir={folder}", "--figures=false", "--tune_memory=false"
+    done = call(*command, "--config.evaluation.sizes=5,7")
+    assert done.returncode == 0, done.stderr
+    assert {"accuracy_5", "accuracy_7"} <= json.loads(done.stdout).keys()
+    done = call(*command, "--config.model.hidden=7")
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: --config.model.hidden=7: of a trained run")
+
+
+def test_figures_that_cannot_be_kept_are_told_before_any_work():
+    done = call("predict.py", "--workdir=nowhere", "--figures=README.md/figures")
+    assert done.returncode == 1 and not done.stdout
+    assert done.stderr == "error: --figures=README.md/figures: Not a directory\n"
+
+
 def test_predict_gives_a_line_for_a_line(workdir, bare, tmp_path):
     lines = ["twenty-one", "", "one hundred and five", "  ", "seven"]
     arguments = "predict.py", f"--workdir={workdir}"

@@ -249,6 +249,19 @@ def test_a_save_is_not_disturbed_by_the_steps_that_follow(tmp_path):
             jax.tree.map(np.testing.assert_array_equal, restored, one)
 
 
+def test_a_damaged_checkpoint_is_told_in_one_line(tmp_path):
+    made = config()
+    loop.train(made, tmp_path)
+    step = checkpoints.find(tmp_path, "last")
+    for file in (tmp_path / "checkpoints" / str(step) / "default").rglob("*"):
+        if file.is_file() and file.parent.name == "d":
+            file.unlink()
+    message = f"checkpoints/{step} cannot be read: .+"
+    with pytest.raises(UserError, match=message) as caught:
+        checkpoints.restore(tmp_path, "last", like(made))
+    assert "\n" not in str(caught.value)
+
+
 class Explodes(toy.Toy):
     """Its loss (or only its gradient) is not finite from the seventh step on."""
 

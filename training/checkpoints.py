@@ -119,6 +119,9 @@ class Checkpoints:
             step: one of `steps()`.
             like: pytree of `jax.ShapeDtypeStruct`; a leaf without a sharding goes to
                 the first device.
+
+        Raises:
+            UserError: for one that is damaged.
         """
         place = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
         like = jax.tree.map(
@@ -127,7 +130,11 @@ class Checkpoints:
             ),
             like,
         )
-        return self._manager.restore(step, args=ocp.args.StandardRestore(like))
+        try:
+            return self._manager.restore(step, args=ocp.args.StandardRestore(like))
+        except Exception as error:  # of many kinds, for files that are damaged or gone
+            what = str(error).strip().partition("\n")[0][:200]
+            raise UserError(f"{self.path}/{step} cannot be read: {what}") from error
 
 
 def find(workdir: Path, which: str | int) -> int:

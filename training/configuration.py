@@ -46,10 +46,14 @@ def read(flag: str | None, overrides: Sequence[str] = ()) -> ConfigDict:
         )
     path, _, variant = flag.partition(":")
     config = _load(Path(path), variant)
+    _override_all(config, overrides)
+    return config.lock()
+
+
+def _override_all(config: ConfigDict, overrides: Sequence[str]) -> None:
     for override in overrides:
         name, _, text = override.partition("=")
         _override(config, name, text)
-    return config.lock()
 
 
 def _load(path: Path, variant: str) -> ConfigDict:
@@ -159,6 +163,17 @@ def check(config: ConfigDict) -> None:
             )
     if not isinstance(config.seed, int) or config.seed < 0:
         raise UserError(f"config.seed is {config.seed}: must be at least 0")
+    which = str(fields.get("evaluation.checkpoint", "last"))
+    if which not in ("last", "best", "average") and not which.isdecimal():
+        raise UserError(
+            f"config.evaluation.checkpoint is {which}: must be last, best, average or "
+            "a step"
+        )
+    if fields.get("evaluation.average", 1) < 1:
+        raise UserError(
+            f"config.evaluation.average is {fields['evaluation.average']}: must be at "
+            "least 1"
+        )
     end = fields.get("optimizer.decay_steps")
     if fields.get("optimizer.schedule") == "warmup_cosine" and end < config.train_steps:
         raise UserError(
@@ -215,18 +230,31 @@ def _show(fields: dict[str, Any], name: str) -> str:
     return json.dumps(fields[name]) if name in fields else "absent"
 
 
-def load(workdir: Path) -> ConfigDict:
+def load(workdir: Path, overrides: Sequence[str] = ()) -> ConfigDict:
     """Returns the config that a run directory records.
 
+    Args:
+        workdir: the run directory.
+        overrides: "evaluation.beam=8" and the like, of this group alone: what was
+            trained stays as it is.
+
     Raises:
-        UserError: if there is none, or it names a class outside tasks and models.
+        UserError: if there is none, or it names a class outside tasks and models, or
+            for an override of another group.
     """
+    for override in overrides:
+        if not override.startswith("evaluation."):
+            raise UserError(
+                f"--config.{override}: of a trained run only config.evaluation can be "
+                "changed"
+            )
     path = workdir / "config.json"
     if not path.is_file():
         raise UserError(f"{workdir} holds no run: {path} is missing")
     config = _decode(_parse_json(path.read_text(), workdir))
     if not isinstance(config.get("task"), type):
         raise UserError(f"{path}: {config.get('task')} is no class of tasks")
+    _override_all(config, overrides)
     return config.lock()
 
 

@@ -32,14 +32,14 @@ _MALLOC = {
 }
 
 
-def run(main: Callable[[list[str]], int | None]) -> None:
+def run(main: Callable[[list[str]], int | None], *, overrides: bool = False) -> None:
     """Runs an entry point: a user's mistake gets one line and exit status 1.
 
-    Flags are parsed first. `--config.FIELD=VALUE` is taken for a config's override
-    where the entry point has a `--config` flag.
+    Flags are parsed first.
 
     Args:
-        main: called with the overrides, as ["FIELD=VALUE", ...].
+        main: called with the overrides of a config, as ["FIELD=VALUE", ...].
+        overrides: take `--config.FIELD=VALUE` for one.
     """
 
     def parse(argv: list[str]) -> list[str]:
@@ -49,7 +49,7 @@ def run(main: Callable[[list[str]], int | None]) -> None:
             )
             sys.exit(0)
         try:
-            rest, overrides = _split(argv)
+            rest, fields = _split(argv) if overrides else (argv, [])
             stray = flags.FLAGS(rest)[1:]
             if stray:
                 raise UserError(f"{stray[0]} is no flag: see --help")
@@ -57,15 +57,15 @@ def run(main: Callable[[list[str]], int | None]) -> None:
             sys.exit(_fail(error))
         if flags.FLAGS["verbosity"].using_default_value:
             logging.set_verbosity(logging.WARNING)  # orbax tells every move at INFO
-        return overrides
+        return fields
 
-    def guarded(overrides: list[str]) -> int | None:
+    def guarded(fields: list[str]) -> int | None:
         # Libraries turn a KeyboardInterrupt into tracebacks of their own. A shell has
         # the signal ignored in what it runs in the background, and so it stays.
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, _interrupted)
         try:
-            status = main(overrides)
+            status = main(fields)
             sys.stdout.flush()
             return status
         except UserError as error:
@@ -79,8 +79,6 @@ def run(main: Callable[[list[str]], int | None]) -> None:
 
 def _split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
     """Parts the command line into absl's own and a config's overrides."""
-    if "config" not in flags.FLAGS:
-        return list(argv), []
     rest, overrides, args = [], [], list(argv)
     while args:
         arg = args.pop(0)

@@ -3,7 +3,7 @@
 import codecs
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,9 @@ from training import checkpoints, configuration
 from training.task import Task
 
 
-def load(workdir: Path, which: str | None = None) -> tuple[Task, Any, str]:
+def load(
+    workdir: Path, which: str | None = None, overrides: Sequence[str] = ()
+) -> tuple[Task, Any, str]:
     """Returns a run's task, one of its states, and which one that is.
 
     Args:
@@ -22,11 +24,12 @@ def load(workdir: Path, which: str | None = None) -> tuple[Task, Any, str]:
         which: "last", "best", "average" (the last state with the mean parameters of the
             last `config.evaluation.average` checkpoints) or a step;
             `config.evaluation.checkpoint` by default.
+        overrides: of `config.evaluation`; see `configuration.load`.
 
     Raises:
-        UserError: if there is no run, or no such checkpoint.
+        UserError: if there is no run, no such checkpoint, or for a wrong override.
     """
-    config = configuration.load(workdir)
+    config = configuration.load(workdir, overrides)
     which = config.evaluation.checkpoint if which is None else which
     checkpoints.find(workdir, "last")  # a missing checkpoint is the first thing to tell
     task = config.task(config)
