@@ -2,6 +2,8 @@
 
     python train.py --config=configs/ntm_sort.py --workdir=runs/ntm_sort
 
+Differs from the paper: its controller has two layers of LSTM (table 2), this one one.
+
 Variants: `feedforward` is the machine without a recurrent controller, `lstm` the
 paper's baseline, three layers of LSTM; `smoke` trains for a moment.
 """
