@@ -250,9 +250,8 @@ def gift_wrapping(points: np.ndarray, sizes: np.ndarray) -> list[np.ndarray]:
     """
     B, S, _ = points.shape
     rows, padding = np.arange(B), np.arange(S) >= sizes[:, None]
-    x, y = np.where(padding, np.inf, points.astype(np.float64).transpose(2, 0, 1))
-    first = corner = y.argmin(1)
-    place = np.where(padding, 0, x) + 1j * np.where(padding, 0, y)
+    place = points[..., 0] + 1j * points[..., 1].astype(np.float64)
+    first = corner = np.where(padding, np.inf, place.imag).argmin(1)
     corners, heading, open_ = [first], np.ones((B, 1), complex), np.full(B, True)
     while True:
         leg = place - place[rows, corner, None]
@@ -271,7 +270,7 @@ def gift_wrapping(points: np.ndarray, sizes: np.ndarray) -> list[np.ndarray]:
     return [row[:n] for row, n in zip(corners, count, strict=True)]
 
 
-def empty_circles(points: np.ndarray) -> np.ndarray:
+def empty_circles(points: np.ndarray) -> list[np.ndarray]:
     """The triangles whose circle holds no other point: Delaunay's, of all that are.
 
     Lifted to z = x^2 + y^2, a point is inside of the circle where it is below the plane
@@ -281,7 +280,7 @@ def empty_circles(points: np.ndarray) -> np.ndarray:
         points: [B, n, 2].
 
     Returns:
-        bool [B, triples], of `itertools.combinations(range(n), 3)`.
+        int [triangles, 3] of each instance, each triangle ascending.
     """
     n = points.shape[1]
     x = points - points.mean(1, keepdims=True, dtype=np.float64)
@@ -295,25 +294,18 @@ def empty_circles(points: np.ndarray) -> np.ndarray:
     up *= np.sign(up[..., 2:])
     above = up @ lifted.mT > (up * a).sum(-1)[..., None]  # [B, triples, n]
     corner = (triples[..., None] == np.arange(n)).any(1)
-    return (above | corner).all(-1)
-
-
-def _triangles(points: np.ndarray, sizes: np.ndarray) -> list[np.ndarray]:
-    """[triangles, 3] of each instance, by `empty_circles`."""
-    found = [np.array([])] * len(sizes)
-    for n in np.unique(sizes):
-        triples = np.array(list(itertools.combinations(range(n), 3)))
-        (rows,) = np.nonzero(sizes == n)
-        for row, chosen in zip(rows, empty_circles(points[rows, :n]), strict=True):
-            found[row] = triples[chosen]
-    return found
+    return [triples[empty] for empty in (above | corner).all(-1)]
 
 
 def _triangulations(
     points: np.ndarray, sizes: np.ndarray, *, fast: bool
 ) -> list[np.ndarray]:
     if fast and sizes.max() <= _ALL_TRIPLES:
-        found = _triangles(points, sizes)
+        found = [np.array([])] * len(sizes)
+        for n in np.unique(sizes):
+            (rows,) = np.nonzero(sizes == n)
+            for row, part in zip(rows, empty_circles(points[rows, :n]), strict=True):
+                found[row] = part
     else:
         found = [
             np.sort(Delaunay(row[:n]).simplices, 1)

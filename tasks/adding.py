@@ -13,7 +13,6 @@ Axes: B sequences; T steps.
 """
 
 import math
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -27,7 +26,7 @@ from errors import UserError
 from training import plots
 from training.state import TrainState
 from training.supervised import Supervised
-from training.task import Prediction
+from training.task import Prediction, warn_of_size
 
 _TOLERANCE = 0.04  # of a right estimate
 _ROWS = 100  # that are scored at a time; it divides data.adding.SEQUENCES
@@ -202,12 +201,8 @@ class Adding(Supervised):
             least = adding.padded(data.length)
             low, high = data.length, least - 1
         for line, sequence in sequences.items():
-            if not low <= len(sequence) <= high:
-                print(
-                    f"warning: line {line} has {len(sequence)} steps: the network "
-                    f"learned from sequences of {low} to {high}",
-                    file=sys.stderr,
-                )
+            told = {"of": "steps", "learned": "the network learned from sequences of"}
+            warn_of_size(line, len(sequence), low, high, **told)
             steps = max(least, len(sequence))
             width = 2 ** math.ceil(math.log2(steps))  # few lengths to compile for
             sequence = np.pad(sequence, [(0, width - len(sequence)), (0, 0)])

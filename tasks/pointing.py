@@ -34,7 +34,7 @@ from training import plots
 from training.losses import smoothed_cross_entropy
 from training.state import TrainState
 from training.supervised import Supervised
-from training.task import Prediction
+from training.task import Prediction, warn_of_size
 
 _PERMUTED = ("sorting", "tsp")  # the kinds whose answers are permutations
 _FIGURES = 3  # instances that are drawn
@@ -237,13 +237,16 @@ class Pointing(Supervised):
         if not lines:
             return answers
         batch = _batch([_parse(kind, items, i + 1) for i, items in lines.items()])
-        self._warn_of_sizes(lines)
-        if figures is not None or kind != "tsp":  # which has an answer for any points
+        sizes = self.config.data.smallest, self.config.data.largest
+        told = {"of": "inputs", "learned": "the model learned from"}
+        for i, items in lines.items():
+            warn_of_size(i + 1, len(items), *sizes, **told)
+        if figures is not None or kind != "tsp":  # points on a line have a tour, too
             batch["target"] = _answers(kind, batch, [i + 1 for i in lines])
         try:
             found = self._search(state.params, batch, beam, constrain, n_best, keep)
         except ValueError as error:  # of a model that takes only so many inputs
-            if str(error).partition(" ")[0] not in self.config.model:
+            if not self.is_of_a_field(error):
                 raise
             raise UserError(f"config.model.{error}") from None
         for row, (i, items) in enumerate(lines.items()):
@@ -265,16 +268,6 @@ class Pointing(Supervised):
         if not 1 <= beam <= _WIDEST:
             raise UserError(f"beam is {beam}: must be 1 to {_WIDEST}")
         return beam
-
-    def _warn_of_sizes(self, lines: dict[int, list[str]]) -> None:
-        low, high = self.config.data.smallest, self.config.data.largest
-        for i, items in lines.items():
-            if not low <= len(items) <= high:
-                print(
-                    f"warning: line {i + 1} has {len(items)} inputs: the model learned "
-                    f"from {low} to {high}",
-                    file=sys.stderr,
-                )
 
     def _search(
         self,

@@ -6,6 +6,7 @@ devices, checkpoints, schedules and logs.
 """
 
 import abc
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol
@@ -32,6 +33,26 @@ class Prediction(NamedTuple):
 
     text: str
     score: float
+
+
+def warn_of_size(
+    line: int, size: int, low: int, high: int, *, of: str, learned: str
+) -> None:
+    """Tells on standard error of an input of a size that was none of training.
+
+    Args:
+        line: of the input, from 1.
+        size: how much there is of it.
+        low: the least in training.
+        high: the most.
+        of: what is counted.
+        learned: what stands before the sizes of training.
+    """
+    if not low <= size <= high:
+        print(
+            f"warning: line {line} has {size} {of}: {learned} {low} to {high}",
+            file=sys.stderr,
+        )
 
 
 class Task(abc.ABC):
@@ -61,9 +82,12 @@ class Task(abc.ABC):
         try:
             jax.eval_shape(self.init_state, jax.random.key(0))
         except (TypeError, ValueError) as error:
-            of_a_field = str(error).partition(" ")[0] in self.config.model
-            between = "." if of_a_field else ": "
+            between = "." if self.is_of_a_field(error) else ": "
             raise UserError(f"config.model{between}{error}") from error
+
+    def is_of_a_field(self, error: Exception) -> bool:
+        """Whether an error of the model begins with a field of `config.model`."""
+        return str(error).partition(" ")[0] in self.config.model
 
     @abc.abstractmethod
     def prepare(self, workdir: Path, *, training: bool) -> None:
