@@ -151,7 +151,7 @@ _RAFFEL = {
     "multiply": ("multiplication, attention", (2, 15)),
     "multiply_mean": ("multiplication, mean", (2, 33)),
 }
-_ADDING_STEPS = {50: 5000, 1000: 2000, 10_000: 3000}
+_ADDING_STEPS = {50: 5000, 1000: 5000, 10_000: 3000}
 
 
 def _adding(variant: str, length: int, epochs: int) -> Run:
