@@ -126,6 +126,7 @@ class Adding(Supervised):
                         f"Accuracy by length ({split} split)",
                         folder / f"accuracy_by_length_{split}.png",
                         axis_title="steps",
+                        value_title="% right",
                     )
         return {name: float(score) for name, score in scores.items()}
 

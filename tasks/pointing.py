@@ -215,7 +215,7 @@ class Pointing(Supervised):
         Returns:
             For each instance its answers and their log-probabilities, best first: the
             numbers in their order; the numbers of the points, from 1, in theirs;
-            triangles as "1,2,4 2,3,4".
+            triangles as "1,2,4 2,3,4", of which the last may lack corners.
 
         Raises:
             UserError: for an input that is no such instance, or an option out of range.
@@ -381,6 +381,8 @@ class Pointing(Supervised):
         if kind == "sorting":
             names = [f"{number:.3f}" for number in inputs[:, 0]]
         rows = [*(names[k] for k in indices), "end"]
+        if kind == "tsp" and size > pointing.HELD_OUT_EXACT:
+            title += ", its truth a tour that may not be the shortest"
         if kind == "sorting":
             return plots.attention_heatmaps(
                 *(weights[None], rows, ["end", *names], title, path),

@@ -366,6 +366,7 @@ class Translation(Task):
                 f"BLEU by source length, {split}",
                 out_dir / "figures" / f"bleu_by_length_{split}.png",
                 axis_title="words in the source",
+                value_title="BLEU",
                 notes={n: f"n = {x['sentences']}" for n, x in by_length.items()},
             )
         return scores | {

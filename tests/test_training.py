@@ -402,6 +402,15 @@ def test_a_users_mistake_gets_one_line_and_status_1(flags, message):
     assert done.stderr.startswith(message) and len(done.stderr.splitlines()) == 1
 
 
+def test_what_no_memory_holds_gets_one_line_and_status_1(tmp_path):
+    flags = [f"--workdir={tmp_path}", "--config=configs/ff_attention.py:smoke"]
+    flags += ["--config.data.length=1000000000000000", "--tune_memory=false"]
+    done = entry_point(*flags)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: out of memory")
+    assert len(done.stderr.splitlines()) == 1
+
+
 def test_memory_is_tuned_openly_once_and_only_if_wanted(monkeypatch, capsys):
     calls = []
     monkeypatch.setattr(os, "execve", lambda *call: calls.append(call))

@@ -299,6 +299,7 @@ def bars(
     path: Path,
     *,
     axis_title: str,
+    value_title: str,
     notes: Mapping[str, str] | None = None,
 ) -> Path:
     """Draws one bar a group, its value on top and a note under its name.
@@ -308,6 +309,7 @@ def bars(
         title: One line above the figure.
         path: The PNG to write; its folder is made.
         axis_title: What the groups are.
+        value_title: What the values are.
         notes: A second line under a group's name.
 
     Returns:
@@ -323,7 +325,7 @@ def bars(
     names = [f"{name}\n{notes[name]}" if name in notes else name for name in heights]
     axes.set_xticks(range(len(heights)), names)
     axes.margins(y=0.15)
-    _dress(axes, title, axis_title)
+    _dress(axes, title, axis_title, value_title)
     figure.tight_layout()
     return _save(figure, path)
 

@@ -70,6 +70,8 @@ def run(main: Callable[[list[str]], int | None], *, overrides: bool = False) -> 
             return status
         except UserError as error:
             return _fail(error)
+        except MemoryError as error:
+            return _fail(f"out of memory, ask for less at a time: {error}")
         except BrokenPipeError:  # whoever read the output has seen enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 128 + signal.SIGPIPE
@@ -99,7 +101,7 @@ def _interrupted(*_: Any) -> None:
     os._exit(128 + signal.SIGINT)
 
 
-def _fail(error: Exception) -> int:
+def _fail(error: Exception | str) -> int:
     print(f"error: {error}", file=sys.stderr)
     return 1
 
