@@ -190,7 +190,10 @@ class Pointing(Supervised):
         return scores | {"instances": evaluation.instances, "beam": beam}
 
     def figures(self, state: TrainState, out_dir: Path) -> list[Path]:
-        """Draws a few validation instances, their answers and the pointers' weights."""
+        """Draws a few validation instances, their answers and the pointers' weights.
+
+        The weights are the model's own, whatever a search is kept to.
+        """
         beam = self.config.evaluation.beam
         return self._draw(state.params, "validation", out_dir, beam)
 
