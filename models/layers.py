@@ -339,6 +339,7 @@ class Alignment(nn.Module):
         time: jax.Array,
         mask: jax.Array,
         rng: jax.Array | None,
+        soft: jax.Array | None = None,
     ) -> Aligned:
         """Aligns scores.
 
@@ -349,6 +350,8 @@ class Alignment(nn.Module):
             time: the step that each query belongs to, from 0; broadcasts to [..., Q].
             mask: [..., Q or 1, K] bool, True = may attend.
             rng: to draw with, or None.
+            soft: bool scalar, whether the weights of `global_alignment` take the place
+                of what is drawn, which then has no probability to be learned.
 
         Returns:
             Weights [..., Q, K], and what else there is.
@@ -358,11 +361,16 @@ class Alignment(nn.Module):
             if self.row == "gumbel":
                 align = partial(align, temperature=self.temperature)
             weights = align(scores, mask=mask, rng=rng)
+            expected = global_alignment(scores, mask=mask)
+            drawn = weights
+            if soft is not None:
+                weights = jnp.where(soft, expected, weights)
             if self.row == "gumbel" or rng is None:
                 return Aligned(weights)
-            chosen = log_probability(scores, weights, mask=mask)
-            spread = entropy(global_alignment(scores, mask=mask))
-            return Aligned(weights, None, chosen, spread)
+            chosen = log_probability(scores, drawn, mask=mask)
+            if soft is not None:
+                chosen = jnp.where(soft, 0, chosen)
+            return Aligned(weights, None, chosen, entropy(expected))
         if self.row not in ("local_m", "local_p"):
             return Aligned(align(scores, mask=mask))
         length = mask.sum(-1)  # [..., Q or 1]

@@ -96,7 +96,7 @@ class SourceAttention(nn.Module):
         return score.project(annotations, **parameters)
 
     @nn.nowrap
-    def look(self, parameters, keys, mask, query, time, rng):
+    def look(self, parameters, keys, mask, query, time, rng, soft=None):
         """Aligns queries with keys, by nothing but its arguments and fields.
 
         Args:
@@ -106,6 +106,7 @@ class SourceAttention(nn.Module):
             query: [B, R, D].
             time: int scalar, the step.
             rng: see `Alignment.weigh`.
+            soft: the same.
 
         Returns:
             `Aligned`, of weights [B, R, S].
@@ -118,6 +119,7 @@ class SourceAttention(nn.Module):
             time=time,
             mask=mask[:, None],
             rng=rng,
+            soft=soft,
         )
 
     def record(self, found: Aligned) -> None:

