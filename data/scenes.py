@@ -45,12 +45,14 @@ class Scene(NamedTuple):
     Attributes:
         picture: uint8 [I, J, 3].
         names: of the N drawings.
+        cells: where they are, of `CELLS`.
         boxes: int [N, 4]: first row, first column, last row + 1, last column + 1.
         captions: one in each order.
     """
 
     picture: np.ndarray
     names: tuple[str, ...]
+    cells: tuple[str, ...]
     boxes: np.ndarray
     captions: tuple[str, ...]
 
@@ -132,6 +134,7 @@ class Scenes:
         return Scene(
             picture,
             tuple(drawing.name for drawing in drawings),
+            tuple(CELLS[cell] for cell in cells),
             boxes,
             self._captions(rng, drawings, cells),
         )
@@ -158,6 +161,35 @@ class Scenes:
             if caption not in captions:
                 captions.append(caption)
         return tuple(captions)
+
+
+class Mention(NamedTuple):
+    """What a caption says to be somewhere.
+
+    Attributes:
+        name: of a thing.
+        cell: where it is said to be.
+        first, last: the words of the name are first..last - 1 of the caption's.
+    """
+
+    name: str
+    cell: str
+    first: int
+    last: int
+
+
+def mentions(words: Sequence[str]) -> list[Mention]:
+    """Returns what the words of a caption say to be where; the rest is left over."""
+    found, first = [], 0
+    for place in range(len(words)):
+        for cell in CELLS:
+            phrase = cell.split()
+            if first < place and list(words[place : place + len(phrase)]) == phrase:
+                name = " ".join(words[first:place])
+                found.append(Mention(name, cell, first, place))
+                first = place + len(phrase)
+                first += list(words[first : first + 1]) == ["and"]
+    return found
 
 
 def split_of(names: Sequence[str]) -> str:

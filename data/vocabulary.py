@@ -1,9 +1,10 @@
-"""Joint subword vocabularies, and their segmentations drawn at random.
+"""Vocabularies of subwords or words, and segmentations drawn at random.
 
-A vocabulary is a sentencepiece model (Kudo & Richardson 2018) over both languages
-together, trained on the training split alone. The ids 0 to 3 are PAD, BOS, EOS and
-UNK in every one of them; an encoded sentence ends in EOS and has no BOS. UNK is what
-holds a character that the training split has hardly ever; no translation has it.
+A vocabulary is a sentencepiece model (Kudo & Richardson 2018) over all texts of the
+training split and no others: of subwords, for both languages together, or of words.
+The ids 0 to 3 are PAD, BOS, EOS and UNK in every one of them; an encoded sentence ends
+in EOS and has no BOS. UNK is what the training split has never or hardly ever, a
+character or a word; no output has it.
 
 Subword regularisation (Kudo 2018, section 3.3): a sentence's segmentation is drawn
 from its n best, in proportion to P(x)^alpha. sentencepiece draws from a generator
@@ -30,8 +31,9 @@ def train_vocabulary(
     texts: Iterable[str],
     size: int,
     path: str | Path,
+    pieces: str = "unigram",
 ) -> "Vocabulary":
-    """Trains a unigram sentencepiece model, or reads the one that is already at `path`.
+    """Trains a sentencepiece model, or reads the one that is already at `path`.
 
     The settings and a hash of the texts stand beside the model in `<path>.json`; where
     they are the same, nothing is trained.
@@ -41,6 +43,7 @@ def train_vocabulary(
         size: number of pieces, the four special ones included. There are fewer where
             the texts do not hold as many; see `Vocabulary.size`.
         path: the model's file.
+        pieces: "unigram" for subwords, "word" for what stands between spaces.
 
     Returns:
         The vocabulary.
@@ -56,7 +59,7 @@ def train_vocabulary(
         "size": size,
         "character_coverage": _COVERAGE,
         "texts": storage.sha256("\n".join(texts).encode()),
-    }
+    } | ({} if pieces == "unigram" else {"pieces": pieces})
     record = path.with_name(path.name + ".json")
     if path.exists() and record.exists():
         expected = {**settings, "model": storage.sha256(path.read_bytes())}
@@ -68,7 +71,7 @@ def train_vocabulary(
             sentence_iterator=iter(texts),
             model_writer=model,
             vocab_size=size,
-            model_type="unigram",
+            model_type=pieces,
             character_coverage=_COVERAGE,
             pad_id=PAD,
             bos_id=BOS,

@@ -45,13 +45,14 @@ from flax import traverse_util
 from ml_collections import ConfigDict
 
 import storage
-from attention.alignments import reinforce, update_baseline
+from attention.alignments import reinforce
 from attention.masks import causal_mask, segment_mask
 from data import translation
 from data.batching import Batches, eval_batches
 from data.vocabulary import EOS, PAD, UNK, Vocabulary, train_vocabulary
 from decoding import beam_search, greedy, sample
 from errors import UserError
+from tasks import policy
 from training import plots
 from training.losses import smoothed_cross_entropy
 from training.state import TrainState, gradients, make_optimizer
@@ -72,7 +73,6 @@ _PLACED = {
     **dict.fromkeys(("encoder_score", "decoder_score", "cross_score"), {"location"}),
     "cross_alignment": {"local_m", "local_p"},
 }
-_ALIGNMENTS = ("alignment", "cross_alignment")
 
 
 def read_corpus(data: ConfigDict) -> translation.Corpus:
@@ -252,10 +252,7 @@ class Translation(Task):
         batch = {name: jnp.ones((1, 2), jnp.int32) for name in ("source", "target")}
         params = self.model.init(rng, batch, train=False)["params"]
         state = TrainState.create(params, self._optimizer)
-        model = self.config.model
-        if any(name in model and model[name] == "hard" for name in _ALIGNMENTS):
-            state = state.replace(baseline=jnp.zeros(()))
-        return state
+        return policy.start_baseline(state, self.config.model)
 
     def train_data(self) -> Batches:
         """Returns the training batches."""
@@ -273,11 +270,7 @@ class Translation(Task):
             *(state.params, batch, rng, self.config.optimizer.accumulate),
         )
         state = state.update(grads, self._optimizer)
-        if state.baseline is not None:
-            total, count = metrics["reward"]
-            mean = total / jnp.maximum(count, 1)
-            state = state.replace(baseline=update_baseline(state.baseline, mean))
-        return state, metrics
+        return policy.move_baseline(state, metrics), metrics
 
     def _loss(self, params, batch, rng, baseline):
         logits, sown = self.model.apply(
@@ -293,17 +286,17 @@ class Translation(Task):
         loss, count = smoothed_cross_entropy(logits, target, smoothing, real)
         metrics = {"loss": (loss, count), "tokens": (count, count)}
         if baseline is not None:
-            drawn = _by_step(sown["reinforce"])
+            drawn = policy.by_step(sown["reinforce"])
             reward = -optax.softmax_cross_entropy_with_integer_labels(logits, target)
             reward = jax.lax.stop_gradient(reward) * real
             # A choice acts on its own token and those after it in the sentence.
             rewards, tokens = (
                 jnp.einsum("btu,bu->bt", _to_the_end(target), x) for x in (reward, real)
             )
-            policy = reinforce(drawn["log_probability"], rewards, baseline * tokens)
-            policy *= self.config.loss.reward
-            policy -= self.config.loss.entropy * drawn["entropy"]
-            loss += jnp.sum(policy * real)
+            surrogate = reinforce(drawn["log_probability"], rewards, baseline * tokens)
+            surrogate *= self.config.loss.reward
+            surrogate -= self.config.loss.entropy * drawn["entropy"]
+            loss += jnp.sum(surrogate * real)
             metrics["reward"] = (jnp.sum(reward), count)
         return loss, (count, metrics)
 
@@ -768,15 +761,6 @@ def _to_the_end(target: jax.Array) -> jax.Array:
     steps = target.shape[1]
     later = causal_mask(steps, steps).T & segment_mask(sentence, sentence)
     return later.astype(jnp.float32)
-
-
-def _by_step(sown: Any) -> dict[str, jax.Array]:
-    """Adds up what layers [B, ..., T] have sown, by name: [B, T] each."""
-    totals: dict[str, jax.Array] = {}
-    for path, (found,) in traverse_util.flatten_dict(sown).items():
-        found = found.sum(tuple(range(1, found.ndim - 1)))
-        totals[path[-1]] = totals.get(path[-1], 0) + found
-    return totals
 
 
 def _title(name: str) -> str:

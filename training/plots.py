@@ -208,6 +208,66 @@ def pointing(
     return _save(figure, path)
 
 
+def caption_strip(
+    picture: np.ndarray,
+    words: Sequence[str],
+    title: str,
+    path: Path,
+    *,
+    maps: np.ndarray | None = None,
+    boxes: Sequence[Sequence[int] | None] | None = None,
+) -> Path:
+    """Draws a picture and, for each word, where it looks: the lit part of the picture.
+
+    The strip of Xu et al. (2015): maps are enlarged to the picture and smoothed; the
+    highest weight of each is white, none is dark.
+
+    Args:
+        picture: uint8 [rows, columns, 3].
+        words: T of them, in order; those behind the end of a line go on below.
+        title: One line above the figure.
+        path: The PNG to write; its folder is made.
+        maps: [T, I, J] weights at each word; without them the picture stands alone.
+        boxes: A frame a word, first row, first column, last row and last column + 1,
+            or None.
+
+    Returns:
+        `path`.
+
+    Raises:
+        ValueError: if there are not as many maps as words.
+    """
+    if maps is not None and len(maps) != len(words):
+        raise ValueError(f"maps {maps.shape} must be [{len(words)} words, I, J]")
+    panels = [("", None, None)]
+    if maps is not None:
+        frames = boxes or [None] * len(words)
+        panels += list(zip(words, maps, frames, strict=True))
+    side, between, head = 1.15, 0.1, 0.45
+    across = min(len(panels), 8)
+    down = -(-len(panels) // across)
+    width = 0.3 + across * (side + between)
+    height = head + down * (side + between + 0.22) + 0.1
+    figure = _figure(max(width, _title_width(title)), height, title)
+    rows, columns = picture.shape[:2]
+    for number, (word, weights, frame) in enumerate(panels):
+        y, x = divmod(number, across)
+        x, y = 0.2 + x * (side + between), head + y * (side + between + 0.22) + 0.22
+        axes = _axes(figure, x, y, side, side)
+        shown = picture
+        if weights is not None:
+            light = _enlarge(weights, rows, columns)[..., None]
+            shown = (picture * (0.2 + 0.8 * light)).astype(np.uint8)
+        axes.imshow(shown)
+        axes.set_title(word, fontsize=_FONT, color=_INK, pad=3)
+        if frame is not None:
+            top, left, bottom, right = frame
+            corners = [left, right, right, left, left], [top, top, bottom, bottom, top]
+            axes.plot(*(np.array(c) - 0.5 for c in corners), color=_MARK, linewidth=1)
+        axes.set_axis_off()
+    return _save(figure, path)
+
+
 def sequence_maps(
     panels: Mapping[str, np.ndarray],
     title: str,
@@ -505,6 +565,19 @@ def _heatmap(
     for spine in axes.spines.values():
         spine.set_color("#bbbbbb")
     return image
+
+
+def _enlarge(weights: np.ndarray, rows: int, columns: int) -> np.ndarray:
+    """[I, J] smoothed at the size of a picture, its highest value 1."""
+    from scipy.ndimage import gaussian_filter
+
+    y, x = (
+        np.arange(size) * places // size
+        for size, places in zip((rows, columns), weights.shape, strict=True)
+    )
+    sigma = rows / weights.shape[0] / 2, columns / weights.shape[1] / 2
+    smooth = gaussian_filter(weights[np.ix_(y, x)].astype(np.float32), sigma)
+    return smooth / max(smooth.max(), np.finfo(np.float32).tiny)
 
 
 def _bar(figure, image, x: float, y: float, height: float) -> None:

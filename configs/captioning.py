@@ -1,0 +1,109 @@
+"""Captions of pictures: Show, Attend and Tell (Xu et al. 2015).
+
+    python train.py --config=configs/captioning.py --workdir=runs/captioning
+
+Scenes of two to four drawings of OpenMoji, made as they are needed; captions say what
+is where.
+
+Variants: `soft`, the default, `hard` and `none` are the two kinds of attention and Show
+and Tell (Vinyals et al. 2015), which has none; `coco` is the paper's model, for MS-COCO
+or Flickr8k on disk and an accelerator; `smoke` trains for a moment.
+"""
+
+from ml_collections import ConfigDict
+
+from configs._optimizer import adam
+from configs._variants import apply, steps
+from models.captioner import ShowAndTell, ShowAttendTell
+from tasks.captioning import Captioning
+
+# What both captioners have.
+_FIELDS = {
+    "cell": "lstm",
+    "embedding": 128,
+    "hidden": 256,
+    "dropout": 0.1,
+    "init_scheme": "standard",
+    "encoder": "cnn",
+    "channels": (32, 64, 128),
+}
+# What each variant changes.
+VARIANTS = {
+    "": {},
+    "soft": {},
+    "hard": {"model.alignment": "hard"},
+    "none": {"architecture": ShowAndTell, "model": ConfigDict(_FIELDS)},
+    "smoke": {
+        "model.hidden": 11,
+        "model.embedding": 7,
+        "model.score_hidden": 5,
+        "model.channels": (8, 8),
+        "data.size": 24,
+        "data.rows": 8,
+        "evaluation.pictures": 8,
+        "evaluation.rows": 8,
+        "train_steps": 6,
+        "eval_every": 3,
+        "save_every": 2,
+        "log_every": 2,
+    },
+}
+
+
+def get_config(variant: str = "") -> ConfigDict:
+    """Returns the config of a variant; `` is the default."""
+    config = ConfigDict()
+    config.task = Captioning
+    config.architecture = ShowAttendTell
+
+    config.model = ConfigDict(_FIELDS)
+    config.model.score = "additive"  # any key of attention.scores
+    config.model.alignment = "global"  # any key of attention.alignments
+    config.model.score_hidden = 128
+    config.model.max_length = 196  # of the location score: places
+    config.model.window = 10  # of the local alignments
+    config.model.temperature = 1.0  # of the Gumbel alignment
+    config.model.selector = True  # section 4.2.1
+    config.model.expected = 0.5  # of hard alignment, section 4.1
+
+    config.loss = ConfigDict()
+    config.loss.coverage = 1.0  # lambda of eq. 14; the authors' code
+    config.loss.reward = 0.1  # lambda_r of eq. 12; the authors' code, as the next one
+    config.loss.entropy = 0.002  # lambda_e
+
+    config.optimizer = adam(
+        1e-3, schedule="warmup_cosine", warmup=200, decay_steps=5000, clip=5.0
+    )
+
+    config.data = ConfigDict()
+    config.data.source = "scenes"  # or "files"
+    config.data.groups = ("animal-", "food-", "person-role")  # of OpenMoji
+    config.data.size = 96  # pixels of a side
+    config.data.least = 2  # drawings of a scene
+    config.data.most = 4
+    config.data.references = 4
+    config.data.vocab_size = 1000  # words, at most
+    config.data.max_length = 48  # words, the end included
+    config.data.rows = 64
+    config.data.files = ConfigDict(
+        {
+            split: {"captions": "", "pictures": ""}
+            for split in ("train", "validation", "test")
+        }
+    )
+
+    config.evaluation = ConfigDict()
+    config.evaluation.pictures = 500
+    config.evaluation.rows = 100
+    config.evaluation.beam = 3
+    config.evaluation.alpha = 0.0
+    config.evaluation.checkpoint = "last"
+    config.evaluation.average = 1
+
+    config.seed = 0
+    config.update(steps(5000))
+    config.log_every = 100
+    config.checkpoints = ConfigDict({"keep": 1})
+    config.mesh = ConfigDict({"data": -1, "fsdp": 1})
+    config.parallel = "jit"  # or "pmap"
+    return apply(config, VARIANTS, variant)

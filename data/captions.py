@@ -1,0 +1,191 @@
+"""Pictures with captions: composed scenes, or files in the format of MS-COCO.
+
+A caption is what is left of a text in small letters without punctuation, as captions
+are scored ("a dog, and two cats" is five words).
+
+*   `scenes`: see `data.scenes`; training is endless, and what is held out always the
+    same.
+*   `files`: a JSON file a split, {"images": [{"id", "file_name"}, ...], "annotations":
+    [{"image_id", "caption"}, ...]}, and the folder of its pictures. They are scaled to
+    a square, and cut where they are longer.
+
+Axes: B pictures; I, J rows and columns of one; T target steps.
+"""
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from data.scenes import Scene, Scenes
+from data.vocabulary import EOS, PAD, Vocabulary
+from errors import UserError
+
+_WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
+_TIER = 8  # lengths of targets are multiples of it: each is a shape of its own
+
+
+class Captioned(Protocol):
+    """A picture uint8 [I, J, 3] and its captions."""
+
+    picture: np.ndarray
+    captions: tuple[str, ...]
+
+
+class Photo(NamedTuple):
+    """A picture in a file, and its captions."""
+
+    path: Path
+    captions: tuple[str, ...]
+    size: int
+
+    @property
+    def picture(self) -> np.ndarray:
+        """Reads it: uint8 [size, size, 3]."""
+        return read_picture(self.path, self.size)
+
+
+def plain(caption: str) -> str:
+    """The words of a caption in small letters, a space between them."""
+    return " ".join(_WORD.findall(caption.lower()))
+
+
+def read_picture(path: Path, size: int) -> np.ndarray:
+    """Reads a picture, scales its shorter side to `size` and cuts out the middle.
+
+    Args:
+        path: of a file that Pillow reads: PNG, JPEG, WebP, ...
+        size: pixels of a side.
+
+    Returns:
+        uint8 [size, size, 3]; what is transparent is white.
+
+    Raises:
+        UserError: if it cannot be read.
+    """
+    from PIL import Image, ImageOps
+
+    try:
+        with Image.open(path) as file:
+            image = ImageOps.exif_transpose(file).convert("RGBA")
+    except FileNotFoundError:
+        raise UserError(f"picture {path}: no such file") from None
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        reason = "not a picture" if "identify" in str(error) else error
+        raise UserError(f"picture {path} cannot be read: {reason}") from None
+    white = Image.new("RGBA", image.size, "white")
+    image = Image.alpha_composite(white, image).convert("RGB")
+    return np.asarray(ImageOps.fit(image, (size, size)))
+
+
+def read_coco(captions: Path, folder: Path, size: int) -> list[Photo]:
+    """Reads the captions of a split; the pictures are read when they are asked for.
+
+    Args:
+        captions: a JSON file; see the module's docstring.
+        folder: of its pictures.
+        size: pixels of a side.
+
+    Returns:
+        The pictures that have a caption, in the file's order.
+
+    Raises:
+        UserError: for a file of another form, a picture that is not there, or no
+            caption at all.
+    """
+    try:
+        content = json.loads(captions.read_text("utf-8"))
+        names = {image["id"]: image["file_name"] for image in content["images"]}
+        texts: dict = {number: [] for number in names}
+        for annotation in content["annotations"]:
+            texts[annotation["image_id"]].append(plain(annotation["caption"]))
+    except OSError as error:
+        raise UserError(f"captions {captions}: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        what = f"{type(error).__name__} of {error}"
+        raise UserError(
+            f"captions {captions} are not in the format of MS-COCO ({what}): "
+            "{images: [{id, file_name}], annotations: [{image_id, caption}]}"
+        ) from None
+    photos = []
+    for number, name in names.items():
+        path = folder / name
+        if not path.is_file():
+            raise UserError(
+                f"captions {captions} name {name}: {folder} has no such file"
+            )
+        if found := tuple(filter(None, texts[number])):
+            photos.append(Photo(path, found, size))
+    if not photos:
+        raise UserError(f"captions {captions} have no caption")
+    return photos
+
+
+def all_captions(scenes: Scenes, count: int) -> list[str]:
+    """The captions of the first `count` scenes."""
+    return [plain(text) for i in range(count) for text in scenes[i].captions]
+
+
+class Batches:
+    """Endless batches for training: i depends on (seed, i) only.
+
+    A picture and one of its captions a row: {"source": uint8 [B, I, J, 3], "target":
+    int32 [B, T]}, T a multiple of 8.
+
+    Args:
+        pick: (rng, number) -> what row `number` of all that are ever drawn shows.
+        vocabulary: of the captions.
+        rows: B.
+        max_length: of a target, EOS included; longer captions are cut.
+        seed: of what is drawn.
+    """
+
+    def __init__(
+        self,
+        pick: Callable[[np.random.Generator, int], Captioned],
+        vocabulary: Vocabulary,
+        *,
+        rows: int,
+        max_length: int,
+        seed: int,
+    ):
+        self._pick, self._vocabulary, self._rows = pick, vocabulary, rows
+        self._max_length, self._seed = max_length, seed
+
+    def __getitem__(self, index: int) -> dict[str, np.ndarray]:
+        """The batch of step `index`, for any index from 0."""
+        if index < 0:
+            raise IndexError(index)
+        rng = np.random.default_rng((self._seed, index))
+        pictures, targets = [], []
+        for row in range(self._rows):
+            shown = self._pick(rng, index * self._rows + row)
+            caption = shown.captions[rng.integers(len(shown.captions))]
+            pictures.append(shown.picture)
+            ids = self._vocabulary.encode(plain(caption))
+            if len(ids) > self._max_length:
+                ids = [*ids[: self._max_length - 1], EOS]
+            targets.append(ids)
+        return {"source": np.stack(pictures), "target": pad(targets)}
+
+
+def pad(targets: Sequence[Sequence[int]]) -> np.ndarray:
+    """Ids side by side, int32 [B, T], T a multiple of 8."""
+    longest = max(map(len, targets))
+    padded = np.full((len(targets), -(-longest // _TIER) * _TIER), PAD, np.int32)
+    for row, ids in zip(padded, targets, strict=True):
+        row[: len(ids)] = ids
+    return padded
+
+
+def endless(scenes: Scenes) -> Callable[[np.random.Generator, int], Scene]:
+    """Picks each scene of a split once."""
+    return lambda rng, number: scenes[number]
+
+
+def again(photos: Sequence[Photo]) -> Callable[[np.random.Generator, int], Photo]:
+    """Picks photos at random, again and again."""
+    return lambda rng, number: photos[rng.integers(len(photos))]
