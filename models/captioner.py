@@ -40,8 +40,8 @@ class PictureEncoder(nn.Module):
 
     Attributes:
         encoder: "cnn", of pictures, or "maps", of what another network made of them.
-        channels: of the convolutions, each of which halves rows and columns and is
-            followed by another one that does not; of the last one E. For maps E alone.
+        channels: of convolutions that halve rows and columns, one after the other; a
+            last one of as many, E, leaves them as they are. For maps E alone.
         dropout: of the annotations.
     """
 
@@ -64,15 +64,13 @@ class PictureEncoder(nn.Module):
             x = Dense(self.channels[-1], name="project")(x.astype(jnp.float32))
         else:
             x = x.astype(jnp.float32) / 127.5 - 1
-            for layer, channels in enumerate(self.channels):
-                for name, stride in (("down", 2), ("along", 1)):
-                    x = nn.Conv(
-                        *(channels, (3, 3), stride),
-                        name=f"{name}_{layer}",
-                        kernel_init=nn.initializers.he_normal(),
-                    )(x)
-                    # Of a place's channels, so that a place shows what is there.
-                    x = nn.relu(LayerNorm(name=f"{name}_norm_{layer}")(x))
+            strides = [2] * len(self.channels) + [1]
+            channels = [*self.channels, self.channels[-1]]
+            for width, stride in zip(channels, strides, strict=True):
+                init = nn.initializers.he_normal()
+                x = nn.Conv(width, (3, 3), stride, kernel_init=init)(x)
+                # Of a place's channels, so that a place shows what is there.
+                x = nn.relu(LayerNorm()(x))
         x = x.reshape(x.shape[0], -1, x.shape[-1])
         return Dropout(self.dropout)(x, train=train)
 
