@@ -1,0 +1,277 @@
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from translators import normal_like, quick_jit
+
+from attention.spatial import NON_LOCAL
+from models.sagan import (
+    BatchNorm,
+    Discriminator,
+    Generator,
+    Layer,
+    SelfAttention,
+    spectral_norm,
+)
+
+B, SIZE, NOISE, CLASSES = 3, 16, 7, 5
+FIELDS = dict(
+    size=SIZE,
+    channels=4,
+    widest=4,
+    classes=CLASSES,
+    body="residual",
+    attention=8,
+    form="embedded_gaussian",
+    shrink=2,
+    value_shrink=2,
+    pool=True,
+    spectral=True,
+)
+BODIES = pytest.mark.parametrize("body", ["residual", "strided"])
+
+
+def inputs(family):
+    rng = np.random.default_rng(0)
+    shape = (B, NOISE) if family is Generator else (B, SIZE, SIZE, 3)
+    x = rng.standard_normal(shape).astype(np.float32)
+    return jnp.asarray(x), jnp.asarray(rng.integers(0, CLASSES, B))
+
+
+@functools.cache
+def built(family, fields):
+    model = family(**dict(fields))
+    init = quick_jit(functools.partial(model.init, train=True))
+    variables = init(jax.random.key(0), *inputs(family))
+    kept = {name: variables[name] for name in variables if name != "attention"}
+    return model, kept | {"params": normal_like(variables["params"])}
+
+
+def build(family, **changes):
+    return built(family, tuple((FIELDS | changes).items()))
+
+
+@functools.partial(quick_jit, static_argnums=(0, 4))
+def run(model, variables, x, label, train=False):
+    return model.apply(
+        variables, x, label, train=train, mutable=["attention", "spectral"]
+    )
+
+
+def train_norms(model, variables, x, label, steps):
+    """Variables after many steps of power iteration."""
+
+    @quick_jit
+    def move(variables):
+        changing = ["spectral", "batch_stats"]
+        _, moved = model.apply(variables, x, label, train=True, mutable=changing)
+        return variables | moved
+
+    for _ in range(steps):
+        variables = move(variables)
+    return variables
+
+
+@BODIES
+@pytest.mark.parametrize("family", [Generator, Discriminator])
+def test_every_normalised_kernel_has_a_largest_singular_value_of_1(family, body):
+    model, variables = build(family, body=body)
+    variables = train_norms(model, variables, *inputs(family), 60)
+    flat = jax.tree_util.tree_leaves_with_path(variables["params"])
+    kernels = {p[:-1]: k for p, k in flat if p[-1].key == "kernel"}
+    us = jax.tree_util.tree_leaves_with_path(variables["spectral"])
+    assert kernels.keys() == {path[:-1] for path, _ in us}
+    for path, u in us:
+        matrix = np.asarray(kernels[path[:-1]])
+        norm, _ = spectral_norm(jnp.asarray(matrix), u)
+        normed = matrix.reshape(-1, matrix.shape[-1]) / norm
+        largest = np.linalg.svd(normed, compute_uv=False)[0]
+        # The second largest may be close, which slows the iteration.
+        np.testing.assert_allclose(largest, 1, atol=0.02, err_msg=str(path))
+
+
+def test_one_step_is_that_of_the_power_iteration_and_its_gradient_that_of_the_norm(
+    x64, draw
+):
+    kernel, u = draw(2, 3, 7), draw(7)
+    for _ in range(200):
+        norm, u = spectral_norm(kernel, u / jnp.linalg.norm(u))
+    matrix = np.asarray(kernel).reshape(6, 7)
+    left, values, right = np.linalg.svd(matrix)
+    np.testing.assert_allclose(norm, values[0], rtol=1e-9)
+    gradient = jax.grad(lambda k: spectral_norm(k, u)[0])(kernel)
+    expected = np.outer(left[:, 0], right[0]).reshape(2, 3, 7)
+    np.testing.assert_allclose(gradient, expected, atol=1e-6)
+
+
+def test_without_training_nothing_moves_and_with_it_the_estimates_do():
+    model, variables = build(Discriminator)
+    x, label = inputs(Discriminator)
+    _, still = run(model, variables, x, label)
+    _, moved = run(model, variables, x, label, True)
+    same = jax.tree.map(jnp.array_equal, variables["spectral"], still["spectral"])
+    assert all(jax.tree.leaves(same))
+    moved = jax.tree.map(jnp.array_equal, variables["spectral"], moved["spectral"])
+    assert not any(jax.tree.leaves(moved))
+
+
+@pytest.mark.parametrize("form", NON_LOCAL)
+@pytest.mark.parametrize("pool", [True, False])
+def test_attention_starts_as_the_identity_and_only_gamma_learns(form, pool, draw):
+    layer = SelfAttention(form, 2, 2, pool, False)
+    x = draw(B, 4, 6, 8)
+    variables = layer.init(jax.random.key(0), x, train=True)
+
+    def loss(params):
+        y = layer.apply({"params": params}, x, train=True)
+        return jnp.sum(y * jnp.arange(y.size).reshape(y.shape)), y
+
+    gradients, y = jax.grad(loss, has_aux=True)(variables["params"])
+    np.testing.assert_array_equal(y, x)
+    assert gradients.pop("gamma") != 0
+    assert all((g == 0).all() for g in jax.tree.leaves(gradients))
+
+
+def test_each_place_shares_out_all_of_its_attention():
+    model, variables = build(Generator)
+    _, sown = run(model, variables, *inputs(Generator))
+    (weights,) = sown["attention"]["self_attention"]["weights"]
+    assert weights.shape == (B, 8, 8, 4, 4)  # keys are pooled
+    np.testing.assert_allclose(weights.sum((-2, -1)), 1, atol=1e-5)
+
+
+def test_attention_reads_the_places_in_the_order_of_the_picture(draw):
+    layer = SelfAttention("embedded_gaussian", 2, 1, False, False)
+    x = draw(1, 3, 5, 8)
+    params = normal_like(layer.init(jax.random.key(0), x, train=True)["params"])
+    read = quick_jit(lambda x: layer.apply({"params": params}, x, train=False))
+    np.testing.assert_allclose(
+        read(x[:, ::-1, ::-1]), read(x)[:, ::-1, ::-1], atol=1e-4
+    )
+    _, sown = layer.apply({"params": params}, x, train=False, mutable=["attention"])
+    (weights,) = sown["attention"]["weights"]
+    value = x @ params["value"]["normed"]["kernel"][0, 0]
+    context = jnp.einsum("bijkl,bklc->bijc", weights, value)
+    output = params["gamma"] * context @ params["output"]["normed"]["kernel"][0, 0]
+    np.testing.assert_allclose(read(x), x + output, rtol=1e-3, atol=1e-3)
+
+
+def test_classes_of_one_scale_and_bias_are_none(draw):
+    x, label = draw(B, 2, 3, 4), jnp.array([0, 4, 2])
+    plain = BatchNorm(0, lambda x: x)
+    of_classes = BatchNorm(CLASSES, lambda x: x)
+    stats = {"mean": jnp.zeros(4), "variance": jnp.ones(4)}
+    one = {"scale": draw(4), "bias": draw(4)}
+    many = {name: jnp.tile(x, (CLASSES, 1)) for name, x in one.items()}
+
+    def normalise(layer, params, **kwargs):
+        variables = {"params": params, "batch_stats": stats}
+        return layer.apply(
+            variables, x, label, train=True, mutable=["batch_stats"], **kwargs
+        )
+
+    expected, kept = normalise(plain, one)
+    found, _ = normalise(of_classes, many)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    centred = (x - x.mean((0, 1, 2))) / jnp.sqrt(x.var((0, 1, 2)) + 1e-5)
+    by_hand = centred * one["scale"] + one["bias"]
+    np.testing.assert_allclose(expected, by_hand, atol=1e-4)
+    mean = kept["batch_stats"]["mean"]
+    np.testing.assert_allclose(mean, 0.001 * x.mean((0, 1, 2)), atol=1e-6)
+    other = many | {"scale": many["scale"].at[4].mul(2)}
+    changed, _ = normalise(of_classes, other)
+    assert ((changed != found).any((1, 2, 3)) == (label == 4)).all()
+
+
+def test_a_batch_on_two_devices_has_the_statistics_of_the_whole(draw):
+    x = draw(4, 2, 3, 5)
+    whole = BatchNorm(0, lambda x: x)
+    parts = BatchNorm(0, lambda x: jax.lax.psum(x, "devices"))
+    variables = whole.init(jax.random.key(0), x, None, train=True)
+
+    def normalise(layer, x):
+        return layer.apply(variables, x, None, train=True, mutable=["batch_stats"])
+
+    expected, kept = normalise(whole, x)
+    halves = x.reshape(2, 2, 2, 3, 5)
+    apply = jax.vmap(functools.partial(normalise, parts), axis_name="devices")
+    found, stats = apply(halves)
+    np.testing.assert_allclose(found.reshape(x.shape), expected, atol=1e-5)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a[0], b, atol=1e-6), stats, kept
+    )
+
+
+def test_a_logit_is_linear_in_what_the_class_is_embedded_as():
+    model, variables = build(Discriminator, spectral=False)
+    x, label = inputs(Discriminator)
+
+    def logits(factor):
+        params = dict(variables["params"])
+        table = params["classes"]["kernel"] * factor
+        params["classes"] = {"kernel": table}
+        return run(model, variables | {"params": params}, x, label)[0]
+
+    none, once, twice = logits(0), logits(1), logits(2)
+    assert np.abs(once - none).max() > 1e-2
+    np.testing.assert_allclose(twice - none, 2 * (once - none), rtol=1e-3, atol=1e-3)
+
+
+@BODIES
+def test_pictures_are_of_their_size_and_in_range(body):
+    model, variables = build(Generator, body=body)
+    pictures, _ = run(model, variables, *inputs(Generator))
+    assert pictures.shape == (B, SIZE, SIZE, 3)
+    assert np.abs(pictures).max() <= 1 and pictures.std() > 0.01
+    other, _ = run(model, variables, inputs(Generator)[0], jnp.zeros(B, int))
+    changed = (other != pictures).any((1, 2, 3))
+    assert (changed == (inputs(Generator)[1] != 0)).all()
+
+
+def test_the_authors_network_has_their_widths():
+    fields = FIELDS | dict(size=128, channels=64, widest=16, attention=32, shrink=8)
+    families = (Generator, (2, 128)), (Discriminator, (2, 128, 128, 3))
+    widths = {}
+    for family, shape in families:
+        init = functools.partial(family(**fields).init, train=True)
+        args = jnp.zeros(shape), jnp.zeros(2, int)
+        params = jax.eval_shape(init, jax.random.key(0), *args)["params"]
+        widths[family] = {
+            name: x["normed"]["kernel"].shape[-1]
+            for name, x in params.items()
+            if name.endswith("conv_2")
+        }
+        assert params["self_attention"]["output"]["normed"]["kernel"].shape[-1] == (
+            256 if family is Generator else 128
+        )
+    assert widths[Generator] == {
+        f"to_{size}_conv_2": 64 * n
+        for size, n in ((8, 16), (16, 8), (32, 4), (64, 2), (128, 1))
+    }
+    sizes = ((64, 1), (32, 2), (16, 4), (8, 8), (4, 16))
+    expected = {f"to_{size}_conv_2": 64 * n for size, n in sizes}
+    assert widths[Discriminator] == expected | {"last_conv_2": 1024}
+
+
+def test_a_transposed_convolution_doubles_rows_and_columns(draw):
+    layer = Layer(5, False, kernel=4, stride=-2)
+    x = draw(1, 3, 4, 7)
+    variables = layer.init(jax.random.key(0), x, train=True)
+    assert layer.apply(variables, x, train=False).shape == (1, 6, 8, 5)
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"size": 24}, "size is 24: must be 8, 16, 32, 64"),
+        ({"attention": 12}, "attention is 12: must be 0, or the size of a map: 8, 16"),
+        ({"body": "vgg"}, "body is 'vgg': must be one of residual, strided"),
+        ({"form": "softer"}, "form is 'softer'"),
+        ({"channels": 0}, "channels is 0"),
+    ],
+)
+def test_a_field_out_of_range_is_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        build(Generator, **changes)
