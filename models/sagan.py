@@ -283,11 +283,8 @@ class _Network(nn.Module):
 
 
 def _sizes(size: int) -> list[int]:
-    """8, 16, ... up to a size."""
-    found = [8]
-    while found[-1] < size:
-        found.append(2 * found[-1])
-    return found
+    """8, 16, ... as far as they are no larger than a size."""
+    return [8 << n for n in range((size // 8).bit_length())]
 
 
 class Generator(_Network):

@@ -64,6 +64,8 @@ INPUTS = {
     "pointer_hull": _POINTS,
     "pointer_delaunay": _POINTS,
     "pointer_tsp": _POINTS,
+    "captioning": "docs/kernels.png\ndocs/reversal.png\n",
+    "sagan": "corners\ncorners\n",
 }
 
 

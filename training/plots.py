@@ -268,6 +268,36 @@ def caption_strip(
     return _save(figure, path)
 
 
+def picture_grid(
+    pictures: np.ndarray, names: Sequence[str], title: str, path: Path
+) -> Path:
+    """Draws rows of pictures side by side, the name of a row before it.
+
+    Args:
+        pictures: uint8 [rows, columns, I, J, 3].
+        names: Of the rows.
+        title: One line above the figure.
+        path: The PNG to write; its folder is made.
+
+    Returns:
+        `path`.
+    """
+    down, across, rows, columns, _ = pictures.shape
+    side, left, head = 0.75, 0.25 + _text_width(names), 0.5
+    wide = side * columns / rows
+    width, height = left + across * wide + 0.2, head + down * side + 0.15
+    figure = _figure(max(width, _title_width(title)), height, title)
+    axes = _axes(figure, left, head, across * wide, down * side)
+    axes.imshow(pictures.swapaxes(1, 2).reshape(down * rows, across * columns, 3))
+    places = (np.arange(down) + 0.5) * rows - 0.5
+    axes.set_yticks(places, names, fontsize=_FONT, color=_INK)
+    axes.set_xticks([])
+    axes.tick_params(length=0, pad=4)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    return _save(figure, path)
+
+
 def sequence_maps(
     panels: Mapping[str, np.ndarray],
     title: str,

@@ -1,0 +1,115 @@
+"""Making pictures with attention: SAGAN (Zhang et al. 2019).
+
+    python train.py --config=configs/sagan.py --workdir=runs/sagan
+
+OpenMoji's drawings at 32 pixels, by group.
+
+Variants: `no_attention` is the same without it, `dcgan` the networks of Radford et al.
+(2016) without it, `large` has 64 pixels; `corners` and `corners_no_attention` are a
+small task of what is far apart: two corners of a picture have to match; `imagenet128`
+is the paper's model, for a folder of ImageNet's pictures and an accelerator; `smoke`
+trains for a moment.
+"""
+
+from ml_collections import ConfigDict
+
+from configs._optimizer import adam
+from configs._variants import apply, steps
+from models.sagan import Discriminator, Generator
+from tasks.adversarial import Adversarial
+
+_NONE = {"model.attention": 0}
+_CORNERS = {"data.source": "corners"}
+# What each variant changes.
+VARIANTS = {
+    "": {},
+    "no_attention": _NONE,
+    "dcgan": _NONE
+    | {
+        "model.body": "strided",
+        "model.channels": 32,
+        "model.spectral": False,
+        "generator.learning_rate": 2e-4,  # the paper's, like the next ones
+        "generator.b1": 0.5,
+        "generator.b2": 0.999,
+        "discriminator.learning_rate": 2e-4,
+        "discriminator.b1": 0.5,
+        "discriminator.b2": 0.999,
+    },
+    "large": {"model.size": 64, "model.attention": 32},
+    "corners": _CORNERS,
+    "corners_no_attention": _CORNERS | _NONE,
+    "imagenet128": {
+        "model.size": 128,
+        "model.channels": 64,
+        "model.widest": 16,
+        "model.attention": 32,
+        "data.source": "folder",
+        "data.rows": 256,
+        "evaluation.pictures": 50_000,
+        "evaluation.size": 224,
+        "average_decay": 0.9999,
+    }
+    | steps(1_000_000),
+    "smoke": {
+        "model.size": 8,
+        "model.channels": 4,
+        "model.attention": 8,
+        "data.source": "corners",
+        "data.rows": 8,
+        "noise": 7,
+        "evaluation.pictures": 8,
+        "train_steps": 6,
+        "eval_every": 3,
+        "save_every": 2,
+        "log_every": 2,
+    },
+}
+
+
+def get_config(variant: str = "") -> ConfigDict:
+    """Returns the config of a variant; `` is the default."""
+    config = ConfigDict()
+    config.task = Adversarial
+    config.architecture = Generator
+    config.opponent = Discriminator
+
+    config.model = ConfigDict()
+    config.model.size = 32  # pixels of a side
+    config.model.channels = 32  # of the widest map; the authors' code does not say
+    config.model.widest = 8  # times as many in the smallest
+    config.model.body = "residual"  # or "strided", DCGAN's
+    config.model.attention = 16  # size of the map that attends to itself; 0 for none
+    config.model.form = "embedded_gaussian"  # any key of attention.spatial.NON_LOCAL
+    config.model.shrink = 8  # the paper's
+    config.model.value_shrink = 2  # the authors' code; the paper has 1
+    config.model.pool = True  # the authors' code
+    config.model.spectral = True
+    config.noise = 128  # Z; the paper's
+
+    # Section 4.2: two learning rates, no momentum.
+    config.generator = adam(1e-4, decay_steps=20_000)
+    config.discriminator = adam(4e-4, decay_steps=20_000)
+    for optimizer in (config.generator, config.discriminator):
+        optimizer.b1, optimizer.b2 = 0.0, 0.9
+    config.average_decay = 0.999  # of the moving average of the generator
+
+    config.data = ConfigDict()
+    config.data.source = "openmoji"  # or "corners", or "folder"
+    config.data.groups = ()  # of OpenMoji, a class each; none for all of them
+    config.data.folder = ""  # of folders of pictures
+    config.data.rows = 64
+
+    config.evaluation = ConfigDict()
+    config.evaluation.pictures = 2000
+    config.evaluation.size = 96  # pixels that the fixed classifier sees
+    config.evaluation.checkpoint = "last"
+    config.evaluation.average = 1
+
+    config.seed = 0
+    config.update(steps(10_000))
+    config.log_every = 100
+    config.checkpoints = ConfigDict({"keep": 1})
+    config.mesh = ConfigDict({"data": -1, "fsdp": 1})
+    config.parallel = "jit"  # or "pmap"
+    return apply(config, VARIANTS, variant)

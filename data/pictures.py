@@ -1,0 +1,174 @@
+"""Pictures by class, for networks that make pictures.
+
+*   `openmoji`: OpenMoji's drawings on white, their classes its groups. In training each
+    is turned round and moved by a few pixels at random.
+*   `corners`: two corners, across from each other, are squares of the same colour of
+    eight; between them are squares of grey. A small test of what is far apart: whether
+    a picture is right is told from its corners alone.
+*   `folder`: a folder of folders, one a class, of picture files.
+
+Axes: B pictures; I = J rows and columns of one.
+"""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from data import drawings
+from data.captions import read_picture
+from errors import UserError
+
+SOURCES = ("openmoji", "corners", "folder")
+COLOURS = np.array([[r, g, b] for r in (0, 255) for g in (0, 255) for b in (0, 255)])
+_MOVED = 16  # a drawing moves by at most this part of a side
+_FILES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp")
+
+
+class Pictures(NamedTuple):
+    """Pictures of classes.
+
+    Attributes:
+        values: uint8 [N, I, J, 3].
+        labels: int32 [N].
+        names: of the classes.
+        moved: whether they are moved and turned round in training.
+    """
+
+    values: np.ndarray
+    labels: np.ndarray
+    names: tuple[str, ...]
+    moved: bool = False
+
+
+def openmoji(size: int, groups: tuple[str, ...]) -> Pictures:
+    """Draws OpenMoji's drawings without those that differ in a skin's tone alone.
+
+    Args:
+        size: I.
+        groups: see `drawings.select`; each is a class, or all of OpenMoji's groups are.
+
+    Raises:
+        UserError: if they cannot be downloaded, or for a group that there is not.
+    """
+    groups = groups or tuple(sorted({d.group for d in drawings.select(())}))
+    chosen = [
+        (label, d) for label, g in enumerate(groups) for d in drawings.select([g])
+    ]
+    labels, found = zip(*chosen, strict=True)
+    drawn = drawings.draw(found, size).astype(np.float32)
+    opacity = drawn[..., 3:] / 255
+    values = opacity * drawn[..., :3] + 255 * (1 - opacity)
+    return Pictures(_bytes(values), np.array(labels, np.int32), groups, True)
+
+
+def folder(path: Path, size: int) -> Pictures:
+    """Reads a folder of folders of pictures.
+
+    Args:
+        path: of it; the classes are named as its folders.
+        size: I; pictures are scaled to it, and cut where they are longer.
+
+    Raises:
+        UserError: if there are no classes, a class has no picture, or one cannot be
+            read.
+    """
+    classes = sorted(p for p in path.iterdir() if p.is_dir()) if path.is_dir() else []
+    if not classes:
+        raise UserError(
+            f"config.data.folder is {str(path)!r}: must be a folder of folders of "
+            "pictures, one a class"
+        )
+    values, labels = [], []
+    for label, place in enumerate(classes):
+        files = sorted(p for p in place.iterdir() if p.suffix.lower() in _FILES)
+        if not files:
+            raise UserError(f"{place} has no pictures ({', '.join(_FILES)})")
+        values += [read_picture(file, size) for file in files]
+        labels += [label] * len(files)
+    names = tuple(place.name for place in classes)
+    return Pictures(np.stack(values), np.array(labels, np.int32), names)
+
+
+def corners(rng: np.random.Generator, count: int, size: int) -> np.ndarray:
+    """Draws pictures whose first and last corner have the same colour.
+
+    Args:
+        rng: what they are drawn from.
+        count: B.
+        size: I, a multiple of 8.
+
+    Returns:
+        uint8 [B, I, I, 3].
+    """
+    side = size // 8
+    values = np.repeat(rng.integers(96, 160, (count, 8, 8, 1)), 3, axis=-1)
+    colours = COLOURS[rng.integers(0, len(COLOURS), count)]
+    values[:, :2, :2] = values[:, -2:, -2:] = colours[:, None, None]
+    return values.repeat(side, 1).repeat(side, 2).astype(np.uint8)
+
+
+def consistency(values: np.ndarray) -> dict[str, float]:
+    """Tells whether the corners of pictures [B, I, I, 3] match, in per cent.
+
+    Returns:
+        `consistent`, of those whose first and last corner are nearest to the same of
+        the eight colours, and `near`, of all corners within 40 of a colour.
+    """
+    side = values.shape[1] // 4
+    found = []
+    for corner in (values[:, :side, :side], values[:, -side:, -side:]):
+        mean = corner.astype(np.float32).mean((1, 2))
+        distance = np.linalg.norm(mean[:, None] - COLOURS, axis=-1)
+        found.append((distance.argmin(1), distance.min(1)))
+    (first, one), (last, other) = found
+    near = np.concatenate([one, other]) < 40
+    return {
+        "consistent": 100 * float((first == last).mean()),
+        "near": 100 * float(near.mean()),
+    }
+
+
+class Batches:
+    """Endless batches {"picture": uint8 [B, I, I, 3], "label": int32 [B]}.
+
+    Batch i depends on (seed, i) only.
+
+    Args:
+        pictures: what they are drawn from; None for `corners`, which have one class.
+        size: I.
+        rows: B.
+        seed: of what is drawn.
+    """
+
+    def __init__(self, pictures: Pictures | None, size: int, rows: int, seed: int):
+        self._pictures, self._size = pictures, size
+        self._rows, self._seed = rows, seed
+
+    def __getitem__(self, index: int) -> dict[str, np.ndarray]:
+        """The batch of step `index`, for any index from 0."""
+        if index < 0:
+            raise IndexError(index)
+        rng = np.random.default_rng((self._seed, index))
+        if self._pictures is None:
+            values = corners(rng, self._rows, self._size)
+            return {"picture": values, "label": np.zeros(self._rows, np.int32)}
+        chosen = rng.integers(0, len(self._pictures.labels), self._rows)
+        values = self._pictures.values[chosen]
+        if self._pictures.moved:
+            values = np.stack([_move(rng, value) for value in values])
+        return {"picture": values, "label": self._pictures.labels[chosen]}
+
+
+def _move(rng: np.random.Generator, value: np.ndarray) -> np.ndarray:
+    """A picture on white moved, and turned round half of the times."""
+    most = len(value) // _MOVED
+    up, left = rng.integers(0, 2 * most + 1, 2)
+    padding = (most, most), (most, most), (0, 0)
+    wide = np.pad(value, padding, constant_values=255)
+    moved = wide[up : up + len(value), left : left + len(value)]
+    return moved[:, ::-1] if rng.random() < 0.5 else moved
+
+
+def _bytes(values: np.ndarray) -> np.ndarray:
+    return values.round().astype(np.uint8)

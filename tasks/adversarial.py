@@ -1,0 +1,443 @@
+"""Making pictures: a generator and a discriminator, and how good the pictures are.
+
+Zhang et al. (2019), section 4: the hinge loss (eq. 4), two learning rates, one step of
+each network in turn; and a moving average of the generator, which is what is scored and
+shown. A step makes one batch of pictures. The discriminator learns to tell them from as
+many real ones; then the generator learns from the gradient that the new discriminator
+sends back to those pictures.
+
+What is measured, on a network that never changes, EfficientNet-lite0 trained on
+ImageNet (`models.efficientnet`), of `config.evaluation.pictures` made pictures, their
+classes as frequent as those of the real ones: `frechet`, the Frechet distance between
+Gaussians of the 1280 features of made and real pictures (Heusel et al. 2017, there of
+Inception's features), and `score`, exp of the mean KL divergence between the classes
+that it sees in a picture and in all (Salimans et al. 2016). These numbers compare with
+each other and with no published one. `frechet_real` is the distance between two halves
+of the real pictures, with as many features: about what the best pictures would have.
+Of corners: see `data.pictures.consistency`. `gamma` of each network tells how much of
+its attention is used.
+
+Works with any two models of this protocol (`models.sagan` shows it): fields `total` and
+`classes`, `apply(variables, noise or picture, label, train=...)` and state in the
+collections "batch_stats" and "spectral".
+
+Axes: B pictures; I, J rows and columns; Z width of the noise; Y classes.
+"""
+
+import functools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import traverse_util
+
+from data import pictures, tensors
+from data.pictures import Pictures
+from errors import UserError
+from models import efficientnet
+from training import parallel, plots
+from training.state import make_optimizer
+from training.task import Metrics, Prediction, Task
+
+_SPLITS = ("validation", "test")
+_BATCH = 100  # pictures that are made or looked at at a time
+_SHOWN = 8  # pictures of a class that are drawn
+_DRAWN = 4  # pictures whose attention is drawn
+_KEPT = ["batch_stats", "spectral"]
+
+
+@flax.struct.dataclass
+class AdversarialState:
+    """Everything that a checkpoint holds.
+
+    Attributes:
+        step: int32, the number of steps done.
+        params: of "generator" and "discriminator".
+        kept: their batch statistics and estimates of spectral norms.
+        opt_state: of their optimizers.
+        average: moving average of the generator's parameters.
+    """
+
+    step: jax.Array
+    params: dict[str, Any]
+    kept: dict[str, Any]
+    opt_state: dict[str, Any]
+    average: Any
+
+
+class Adversarial(Task):
+    """Trains, scores and shows a generator; see the module's docstring."""
+
+    metric = ("quality", "max")
+
+    def __init__(self, config):
+        """Checks what must fit together; see `Task`."""
+        super().__init__(config)
+        data, evaluation = config.data, config.evaluation
+        if data.source not in pictures.SOURCES:
+            raise UserError(
+                f"config.data.source is {data.source!r}: must be one of "
+                f"{', '.join(pictures.SOURCES)}"
+            )
+        for name, value in (
+            ("data.rows", data.rows),
+            ("noise", config.noise),
+            ("evaluation.pictures", evaluation.pictures),
+            ("evaluation.size", evaluation.size),
+        ):
+            if value < 1:
+                raise UserError(f"config.{name} is {value}: must be at least 1")
+        if not 0 <= config.average_decay < 1:
+            raise UserError(
+                f"config.average_decay is {config.average_decay}: must be in [0, 1)"
+            )
+        self._optimizers = {
+            name: make_optimizer(config[name])
+            for name in ("generator", "discriminator")
+        }
+        self._build(1)
+        self.check_model()
+
+    def _build(self, classes: int) -> None:
+        fields = dict(self.config.model, classes=classes, total=parallel.total)
+        self.models = {
+            "generator": self.config.architecture(**fields),
+            "discriminator": self.config.opponent(**fields),
+        }
+        self._jit_make = jax.jit(self._make)
+        self._jit_see = jax.jit(self._see)
+
+    # Data.
+
+    @functools.cached_property
+    def _pictures(self) -> Pictures | None:
+        data, size = self.config.data, self.config.model.size
+        if data.source == "corners":
+            return None
+        if data.source == "openmoji":
+            return pictures.openmoji(size, tuple(data.groups))
+        return pictures.folder(Path(data.folder), size)
+
+    def prepare(self, workdir: Path, *, training: bool) -> None:
+        """Reads the classes' names, from the data or the run directory; see `Task`."""
+        path = Path(workdir) / "assets" / "classes.txt"
+        if training:
+            names = self._pictures.names if self._pictures else ("corners",)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("\n".join(names) + "\n", "utf-8")
+        try:
+            self.classes = path.read_text("utf-8").splitlines()
+        except OSError as error:
+            raise UserError(f"{path}: {error.strerror}") from None
+        self._build(len(self.classes))
+
+    def train_data(self) -> pictures.Batches:
+        """Returns the training batches."""
+        size, rows = self.config.model.size, self.config.data.rows
+        return pictures.Batches(self._pictures, size, rows, self.config.seed)
+
+    # Training.
+
+    def init_state(self, rng: jax.Array) -> AdversarialState:
+        """Returns the state before the first step."""
+        size, label = self.config.model.size, jnp.zeros(1, jnp.int32)
+        blank = {
+            "generator": jnp.zeros((1, self.config.noise)),
+            "discriminator": jnp.zeros((1, size, size, 3)),
+        }
+        params, kept = {}, {}
+        for number, (name, model) in enumerate(self.models.items()):
+            key = jax.random.fold_in(rng, number)
+            variables = model.init(key, blank[name], label, train=True)
+            params[name] = variables["params"]
+            kept[name] = {n: variables[n] for n in _KEPT if n in variables}
+        optimizers = self._optimizers.items()
+        return AdversarialState(
+            jnp.zeros((), jnp.int32),
+            params,
+            kept,
+            {name: optimizer.init(params[name]) for name, optimizer in optimizers},
+            jax.tree.map(jnp.copy, params["generator"]),
+        )
+
+    def train_step(
+        self, state: AdversarialState, batch: Any, rng: jax.Array
+    ) -> tuple[AdversarialState, Metrics]:
+        """One step of the discriminator, then one of the generator."""
+        label = batch["label"]
+        rows = len(label)
+        real = batch["picture"].astype(jnp.float32) / 127.5 - 1
+        noise = jax.random.normal(rng, (rows, self.config.noise))
+        params, kept = dict(state.params), dict(state.kept)
+        opt_state = dict(state.opt_state)
+
+        def make(weights):
+            return self._apply("generator", weights, kept, noise, label)
+
+        made, back, kept["generator"] = jax.vjp(make, params["generator"], has_aux=True)
+
+        def tell(weights):
+            both = jnp.concatenate([real, made])
+            labels = jnp.concatenate([label, label])
+            logits, new = self._apply("discriminator", weights, kept, both, labels)
+            of_real, of_made = jnp.split(logits, 2)
+            losses = jax.nn.relu(1 - of_real), jax.nn.relu(1 + of_made)
+            return sum(map(jnp.sum, losses)), (new, losses)
+
+        (loss, (new, losses)), grads = jax.value_and_grad(tell, has_aux=True)(
+            params["discriminator"]
+        )
+        count = jnp.asarray(rows, jnp.float32)
+        loss, losses, grads, count = parallel.total(
+            (loss, jax.tree.map(jnp.sum, losses), grads, count)
+        )
+        kept["discriminator"] = new
+        self._descend("discriminator", params, opt_state, grads, count)
+
+        def deceive(shown):
+            weights = params["discriminator"]
+            logits, _ = self._apply("discriminator", weights, kept, shown, label)
+            return -jnp.sum(logits)
+
+        value, gradient = jax.value_and_grad(deceive)(made)
+        grads, value = parallel.total((back(gradient)[0], value))
+        self._descend("generator", params, opt_state, grads, count)
+        decay = self.config.average_decay
+        average = jax.tree.map(
+            lambda old, new: decay * old + (1 - decay) * new,
+            *(state.average, params["generator"]),
+        )
+        metrics = {
+            "loss": (loss, count),
+            "loss_real": (losses[0], count),
+            "loss_made": (losses[1], count),
+            "loss_generator": (value, count),
+        }
+        for name, gamma in _gammas(params).items():
+            metrics[name] = gamma, jnp.ones(())
+        return (
+            AdversarialState(state.step + 1, params, kept, opt_state, average),
+            metrics,
+        )
+
+    def _apply(self, name, params, kept, x, label):
+        """What a network gives in training, and what it keeps."""
+        variables = {"params": params, **kept[name]}
+        return self.models[name].apply(
+            variables, x, label, train=True, mutable=list(kept[name])
+        )
+
+    def _descend(self, name, params, opt_state, grads, count) -> None:
+        """Moves one network along the gradient of the mean."""
+        grads = jax.tree.map(lambda g: g / count, grads)
+        optimizer = self._optimizers[name]
+        updates, opt_state[name] = optimizer.update(
+            grads, opt_state[name], params[name]
+        )
+        params[name] = jax.tree.map(jnp.add, params[name], updates)
+
+    # Evaluation and figures.
+
+    def evaluate(
+        self, state: AdversarialState, split: str, *, out_dir: Path | None = None
+    ) -> dict[str, Any]:
+        """Scores what the average generator makes; see `Task`.
+
+        Args:
+            state: whose parameters to use.
+            split: "validation" or "test": two draws of noise; the real pictures are
+                those of training.
+            out_dir: where the figures of a final evaluation go.
+
+        Returns:
+            What the module's docstring says, by name, and `quality`, the highest of
+            which is the best: -`frechet`, or of corners `consistent`; with `out_dir`
+            also `pictures`, how many they stand on.
+        """
+        if split not in _SPLITS:
+            raise UserError(f"split is {split}: must be {' or '.join(_SPLITS)}")
+        count, seed = self.config.evaluation.pictures, _SPLITS.index(split)
+        rng = np.random.default_rng((seed, 1))
+        labels = np.zeros(count, np.int32)
+        if self._pictures is not None:
+            labels = rng.permutation(np.resize(self._pictures.labels, count))
+        made = self._made(state, labels, seed)
+        gammas = {n: float(g) for n, g in _gammas(state.params).items()}
+        if self._pictures is None:
+            scores = pictures.consistency(made)
+            scores = {"quality": scores["consistent"], **scores}
+        else:
+            scores = self._compare(made, full=out_dir is not None)
+        if out_dir is not None:
+            if plots.available():
+                self._draw(state, out_dir / "figures", split)
+            gammas["pictures"] = count
+        return scores | gammas
+
+    def _compare(self, made: np.ndarray, *, full: bool) -> dict[str, float]:
+        features, classes = self._seen(made)
+        real = self._seen(self._pictures.values)[0]
+        scores = {"frechet": frechet(features, real), "score": inception(classes)}
+        if full:
+            order = np.random.default_rng(0).permutation(len(real))
+            halves = np.array_split(real[order], 2)
+            scores["frechet_real"] = frechet(*halves)
+        return {"quality": -scores["frechet"], **scores}
+
+    def figures(self, state: AdversarialState, out_dir: Path) -> list[Path]:
+        """Draws pictures of each class, and where places of some of them look."""
+        return self._draw(state, out_dir, "validation")
+
+    def predict(
+        self,
+        state: AdversarialState,
+        inputs: Sequence[str],
+        *,
+        seed: int = 0,
+        figures: Path | str | None = None,
+    ) -> list[list[Prediction]]:
+        """Makes pictures of classes.
+
+        Args:
+            state: whose average generator to use.
+            inputs: the name of a class each; an empty one has no picture.
+            seed: of the noise.
+            figures: a folder for a grid of pictures of each.
+
+        Returns:
+            For each class the path of its grid.
+
+        Raises:
+            UserError: for a class that there is not, or without a folder.
+        """
+        plots.require()
+        if figures is None:
+            raise UserError("--figures=FOLDER is needed: what is made is a picture")
+        for line, name in enumerate(inputs, 1):
+            if name.strip() and name.strip() not in self.classes:
+                raise UserError(
+                    f"line {line}: there is no class {name.strip()!r}, only "
+                    f"{', '.join(self.classes)}"
+                )
+        answers = []
+        for line, name in enumerate(inputs, 1):
+            path, text = Path(figures) / f"pictures_{line:04d}.png", ""
+            if name := name.strip():
+                labels = np.full(_SHOWN**2, self.classes.index(name), np.int32)
+                made = self._made(state, labels, seed + line)
+                rows = made.reshape(_SHOWN, _SHOWN, *made.shape[1:])
+                text = str(plots.picture_grid(rows, [""] * _SHOWN, name, path))
+            answers.append([Prediction(text, 0.0)])
+        return answers
+
+    def _draw(self, state, folder: Path, split: str) -> list[Path]:
+        seed, step = _SPLITS.index(split), int(state.step)
+        labels = np.repeat(np.arange(len(self.classes), dtype=np.int32), _SHOWN)
+        made = self._made(state, labels, seed)
+        rows = made.reshape(-1, _SHOWN, *made.shape[1:])
+        title, path = f"Step {step}", folder / f"pictures_{split}.png"
+        paths = [plots.picture_grid(rows, self.classes, title, path)]
+        part = np.resize(labels[::_SHOWN], _BATCH)
+        key, kept = jax.random.key(seed), state.kept["generator"]
+        made, weights = jax.device_get(self._jit_make(state.average, kept, part, key))
+        for found in weights:  # [B, I, J, K, L] of an attention, if there is one
+            for number in range(min(_DRAWN, len(self.classes))):
+                title = f"Where places look: {self.classes[part[number]]}"
+                path = folder / f"attention_{split}_{number + 1}.png"
+                paths.append(_draw_places(made[number], found[number], title, path))
+        return paths
+
+    def _made(self, state, labels: np.ndarray, seed: int) -> np.ndarray:
+        """Pictures uint8 [N, I, J, 3] of classes [N]."""
+        found = []
+        for number, start in enumerate(range(0, len(labels), _BATCH)):
+            part = np.resize(labels[start : start + _BATCH], _BATCH)
+            rng = jax.random.fold_in(jax.random.key(seed), number)
+            made, _ = self._jit_make(state.average, state.kept["generator"], part, rng)
+            found.append(np.asarray(made))
+        return np.concatenate(found)[: len(labels)]
+
+    def _make(self, params, kept, label, rng):
+        """Pictures uint8, and the weights of the attention, if there is one."""
+        noise = jax.random.normal(rng, (len(label), self.config.noise))
+        made, sown = self.models["generator"].apply(
+            *({"params": params, **kept}, noise, label),
+            train=False,
+            mutable=["attention"],
+        )
+        made = jnp.round((made + 1) * 127.5).astype(jnp.uint8)
+        return made, jax.tree.leaves(sown.get("attention", {}))
+
+    @functools.cached_property
+    def _classifier(self) -> efficientnet.Params:
+        return efficientnet.convert(tensors.efficientnet_lite0())
+
+    def _seen(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Features [N, 1280] and classes' probabilities [N, 1000] of pictures."""
+        found = []
+        for start in range(0, len(values), _BATCH):
+            part = values[start : start + _BATCH]
+            # The first ones fill up the last part, for parts of one shape.
+            whole = np.resize(part, (_BATCH, *part.shape[1:]))
+            seen = jax.device_get(self._jit_see(self._classifier, whole))
+            found.append([x[: len(part)] for x in seen])
+        features, classes = map(np.concatenate, zip(*found, strict=True))
+        return features.astype(np.float64), classes.astype(np.float64)
+
+    def _see(self, params, values):
+        size = self.config.evaluation.size
+        shape = (len(values), size, size, 3)
+        values = jax.image.resize(values.astype(jnp.float32), shape, "bilinear")
+        features = efficientnet.vectors(params, values)
+        layer = params["classes"]
+        return features, jax.nn.softmax(features @ layer["kernel"] + layer["bias"])
+
+
+def _draw_places(
+    picture: np.ndarray, weights: np.ndarray, title: str, path: Path
+) -> Path:
+    """Draws where five places look, four on a diagonal cross and the middle."""
+    rows, columns = weights.shape[:2]
+    cell = np.array([len(picture) // rows, picture.shape[1] // columns])
+    places = [(0.5, 0.5), (0.25, 0.25), (0.25, 0.75), (0.75, 0.25), (0.75, 0.75)]
+    chosen = [(int(y * rows), int(x * columns)) for y, x in places]
+    corners = [cell * place for place in chosen]
+    return plots.caption_strip(
+        *(picture, [f"row {y}, column {x}" for y, x in chosen], title, path),
+        maps=np.stack([np.abs(weights[place]) for place in chosen]),
+        boxes=[(*corner, *(corner + cell)) for corner in corners],
+    )
+
+
+def frechet(one: np.ndarray, other: np.ndarray) -> float:
+    """The Frechet distance of two Gaussians, fitted to features [N, F] and [M, F].
+
+    |m - m'|^2 + tr(C + C' - 2 (C C')^(1/2)), Heusel et al. (2017), eq. 6.
+    """
+    means = one.mean(0), other.mean(0)
+    # The trace of (C C')^(1/2) is the sum of the singular values of A A'^T, where
+    # C = A^T A: as many as the smaller of N and M, and exact below F.
+    parts = [
+        (x - m) / np.sqrt(len(x) - 1) for x, m in zip((one, other), means, strict=True)
+    ]
+    cross = np.linalg.svd(parts[0] @ parts[1].T, compute_uv=False).sum()
+    traces = sum(np.square(part).sum() for part in parts)
+    return float(np.square(means[0] - means[1]).sum() + traces - 2 * cross)
+
+
+def inception(classes: np.ndarray) -> float:
+    """Salimans et al. (2016): exp of the mean KL divergence of [N, Y] to their mean."""
+    log = np.log(np.maximum(classes, 1e-30))
+    mean = classes.mean(0)
+    divergence = classes * (log - np.log(np.maximum(mean, 1e-30)))
+    return float(np.exp(divergence.sum(1).mean()))
+
+
+def _gammas(params: dict[str, Any]) -> dict[str, jax.Array]:
+    """How much of its attention each network uses, by name."""
+    flat = traverse_util.flatten_dict(params)
+    return {f"gamma_{p[0]}": x for p, x in flat.items() if p[-1] == "gamma"}
