@@ -1,0 +1,192 @@
+"""Pictures by class, the distances between them, and steps of two networks."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from PIL import Image
+
+from configs.sagan import get_config
+from data import pictures
+from errors import UserError
+from tasks.adversarial import Adversarial, frechet, inception
+
+rng = np.random.default_rng
+
+
+# --- data
+
+
+def test_corners_match_and_nothing_else_is_coloured():
+    values = pictures.corners(rng(0), 50, 16)
+    assert values.shape == (50, 16, 16, 3)
+    assert (values[:, :4, :4] == values[:, -4:, -4:]).all()
+    assert (values[:, :4, :4] == values[:, :1, :1]).all()
+    between = values.copy()
+    between[:, :4, :4] = between[:, -4:, -4:] = 0
+    assert (between == between[..., :1]).all()
+    assert len(np.unique(values[:, 0, 0], axis=0)) == 8
+    assert pictures.consistency(values) == {"consistent": 100, "near": 100}
+
+
+def test_corners_that_do_not_match_are_counted():
+    values = pictures.corners(rng(0), 8, 16)
+    values[:2, -4:, -4:] = 255 - values[:2, -4:, -4:]
+    assert pictures.consistency(values)["consistent"] == 75
+    values[:4, :4, :4] = 128
+    assert pictures.consistency(values)["near"] == 75
+
+
+def test_a_batch_depends_on_its_number_alone_and_moves_drawings():
+    values = np.full((3, 32, 32, 3), 255, np.uint8)
+    values[:, 10:20, 5:15] = np.arange(3)[:, None, None, None]
+    source = pictures.Pictures(values, np.arange(3, dtype=np.int32), ("a",) * 3, True)
+    batches = pictures.Batches(source, 32, 40, 0)
+    one, again, other = batches[5], batches[5], batches[6]
+    assert (one["picture"] == again["picture"]).all()
+    assert (one["picture"] != other["picture"]).any()
+    for picture, label in zip(one["picture"], one["label"], strict=True):
+        rows, columns = np.nonzero((picture == label).all(-1))
+        assert len(rows) == 100  # all of it is there
+        assert abs(rows.min() - 10) <= 2
+        assert min(abs(columns.min() - 5), abs(columns.min() - 17)) <= 2
+    assert len({p.tobytes() for p in one["picture"]}) > 20
+
+
+def test_a_folder_of_folders_is_read_by_class(tmp_path):
+    for name, colour in (("cats", (255, 0, 0)), ("dogs", (0, 0, 255))):
+        (tmp_path / name).mkdir()
+        Image.new("RGB", (20, 30), colour).save(tmp_path / name / "1.png")
+    found = pictures.folder(tmp_path, 8)
+    assert found.names == ("cats", "dogs") and found.labels.tolist() == [0, 1]
+    assert (found.values[0] == [255, 0, 0]).all()
+    (tmp_path / "dogs" / "1.png").unlink()
+    with pytest.raises(UserError, match="dogs has no pictures"):
+        pictures.folder(tmp_path, 8)
+    with pytest.raises(UserError, match="must be a folder of folders"):
+        pictures.folder(tmp_path / "cats", 8)
+    (tmp_path / "dogs" / "2.png").write_text("no picture")
+    with pytest.raises(UserError, match="2.png cannot be read: not a picture"):
+        pictures.folder(tmp_path, 8)
+
+
+# --- scores
+
+
+def test_the_distance_of_gaussians_is_that_of_the_formula():
+    one = rng(0).standard_normal((200, 5)) @ rng(1).standard_normal((5, 5))
+    other = rng(2).standard_normal((300, 5)) @ rng(3).standard_normal((5, 5)) + 1
+    covariances = [np.cov(x, rowvar=False) for x in (one, other)]
+    roots = np.linalg.eigvals(covariances[0] @ covariances[1])
+    expected = np.square(one.mean(0) - other.mean(0)).sum()
+    expected += sum(map(np.trace, covariances)) - 2 * np.sqrt(roots.real).sum()
+    np.testing.assert_allclose(frechet(one, other), expected, rtol=1e-9)
+    np.testing.assert_allclose(frechet(one, one), 0, atol=1e-9)
+    np.testing.assert_allclose(frechet(one, one + 2), 4 * 5, rtol=1e-9)
+
+
+def test_the_score_is_the_number_of_classes_seen_if_each_is_certain():
+    sure = np.eye(7)[rng(0).permutation(70) % 7]
+    np.testing.assert_allclose(inception(sure), 7, rtol=1e-6)
+    np.testing.assert_allclose(inception(np.full((9, 7), 1 / 7)), 1, rtol=1e-6)
+
+
+# --- steps
+
+
+def config(**changes):
+    made = get_config("smoke")
+    made.update_from_flattened_dict(changes)
+    return made
+
+
+@functools.cache
+def task():
+    return Adversarial(config())
+
+
+@functools.cache
+def state():
+    return jax.jit(task().init_state)(jax.random.key(0))
+
+
+@functools.cache
+def stepped():
+    batch = pictures.Batches(None, 8, 8, 0)[0]
+    return jax.jit(task().train_step)(state(), batch, jax.random.key(1))
+
+
+def test_a_step_moves_both_networks_and_the_average_slowly():
+    new, _ = stepped()
+    assert new.step == 1
+    for name in ("generator", "discriminator"):
+        moved = jax.tree.map(lambda a, b: (a != b).any(), *(
+            x.params[name] for x in (state(), new)
+        ))  # fmt: skip
+        assert any(jax.tree.leaves(moved))
+    jax.tree.map(
+        lambda old, now, mean: np.testing.assert_allclose(
+            mean, 0.999 * old + 0.001 * now, rtol=1e-4, atol=1e-7
+        ),
+        *(state().params["generator"], new.params["generator"], new.average),
+    )
+
+
+def test_losses_are_those_of_hinges():
+    _, metrics = stepped()
+    batch = pictures.Batches(None, 8, 8, 0)[0]
+    models, start = task().models, state()
+    noise = jax.random.normal(jax.random.key(1), (8, 7))
+
+    def apply(name, x):
+        variables = {"params": start.params[name], **start.kept[name]}
+        keep = list(start.kept[name])
+        return models[name].apply(
+            variables, x, batch["label"], train=True, mutable=keep
+        )[0]
+
+    made = apply("generator", noise)
+    real = batch["picture"].astype(np.float32) / 127.5 - 1
+    both = jnp.concatenate([real, made])
+    variables = {
+        "params": start.params["discriminator"],
+        **start.kept["discriminator"],
+    }
+    logits, _ = models["discriminator"].apply(
+        *(variables, both, jnp.zeros(16, int)), train=True, mutable=["spectral"]
+    )
+    expected = np.maximum(1 - logits[:8], 0), np.maximum(1 + logits[8:], 0)
+    found = metrics["loss_real"], metrics["loss_made"]
+    for (total, count), losses in zip(found, expected, strict=True):
+        np.testing.assert_allclose(total, losses.sum(), rtol=1e-3)
+        assert count == 8
+
+
+def test_a_loss_beyond_its_hinge_sends_nothing_back():
+    hinge = jax.grad(lambda x: jax.nn.relu(1 - x))
+    assert hinge(2.0) == 0 and hinge(0.5) == -1
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"data.source": "cifar"}, "config.data.source is 'cifar'"),
+        ({"data.rows": 0}, "config.data.rows is 0"),
+        ({"average_decay": 1.0}, r"config.average_decay is 1.0: must be in \[0, 1\)"),
+        ({"model.size": 12}, "config.model.size is 12"),
+    ],
+)
+def test_fields_out_of_range_are_refused(changes, message):
+    with pytest.raises(UserError, match=message):
+        Adversarial(config(**changes))
+
+
+def test_a_class_that_there_is_not_is_named(tmp_path):
+    made = Adversarial(config())
+    made.prepare(tmp_path, training=True)
+    with pytest.raises(UserError, match="line 2: there is no class 'cats', only cor"):
+        made.predict(state(), ["corners", "cats"], figures=tmp_path)
+    with pytest.raises(UserError, match="--figures=FOLDER is needed"):
+        made.predict(state(), ["corners"])

@@ -1,0 +1,291 @@
+"""Captions of files and scenes, their loss, and what they are scored by."""
+
+import functools
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from PIL import Image
+from translators import quick_jit
+
+from configs.captioning import get_config
+from data import captions, scenes
+from data.scenes import Scene
+from data.vocabulary import EOS, train_vocabulary
+from errors import UserError
+from models.captioner import ShowAttendTell
+from tasks import captioning
+from tasks.captioning import Captioning, Told
+
+# --- data
+
+
+def test_captions_are_words_in_small_letters():
+    text = "A man's two-hump camel, on_the left; 7 \u00e9clairs!"
+    assert captions.plain(text) == "a man's two-hump camel on the left 7 \u00e9clairs"
+
+
+def written(folder, images, annotations):
+    path = folder / "captions.json"
+    content = {
+        "images": [{"id": i, "file_name": name} for i, name in images.items()],
+        "annotations": [{"image_id": i, "caption": text} for i, text in annotations],
+    }
+    path.write_text(json.dumps(content))
+    return path
+
+
+def test_files_in_the_format_of_coco_are_read(tmp_path):
+    wide = Image.new("RGB", (40, 20), (255, 0, 0))
+    wide.paste((0, 0, 255), (15, 0, 25, 20))
+    wide.save(tmp_path / "wide.png")
+    Image.new("RGBA", (8, 8), (0, 0, 0, 0)).save(tmp_path / "clear.png")
+    path = written(
+        tmp_path,
+        {7: "wide.png", 9: "clear.png", 8: "wide.png"},
+        [(9, "Nothing."), (7, "A bar,"), (7, "It's blue")],
+    )
+    photos = captions.read_coco(path, tmp_path, 4)
+    assert [p.captions for p in photos] == [("a bar", "it's blue"), ("nothing",)]
+    # The middle, 20 x 20, of which half is blue: cut off, not squeezed.
+    bar = photos[0].picture.argmax(-1)
+    assert bar.shape == (4, 4) and bar.tolist() == [[0, 2, 2, 0]] * 4
+    assert (photos[1].picture == 255).all()
+
+
+@pytest.mark.parametrize(
+    "images, annotations, message",
+    [
+        ({1: "gone.png"}, [(1, "a")], "captions.json name gone.png: .* no such file"),
+        ({1: "here.png"}, [(2, "a")], "not in the format of MS-COCO .KeyError of 2"),
+        ({1: "here.png"}, [(1, "!")], "captions.json have no caption"),
+        ({1: "here.png"}, [(1, None)], "not in the format of MS-COCO .AttributeError"),
+    ],
+)
+def test_files_that_do_not_fit_are_named(tmp_path, images, annotations, message):
+    (tmp_path / "here.png").write_text("no picture")
+    path = written(tmp_path, images, annotations)
+    with pytest.raises(UserError, match=message):
+        captions.read_coco(path, tmp_path, 4)
+
+
+def test_what_is_no_picture_is_named(tmp_path):
+    (tmp_path / "a.png").write_text("no picture")
+    with pytest.raises(UserError, match="a.png cannot be read: not a picture"):
+        captions.read_picture(tmp_path / "a.png", 4)
+    with pytest.raises(UserError, match="b.png: no such file"):
+        captions.read_picture(tmp_path / "b.png", 4)
+    with pytest.raises(UserError, match=str(tmp_path)):
+        captions.read_picture(tmp_path, 4)
+    with pytest.raises(UserError, match="captions .*c.json: No such file"):
+        captions.read_coco(tmp_path / "c.json", tmp_path, 4)
+    (tmp_path / "d.json").write_text("[1")
+    with pytest.raises(UserError, match="d.json are not in the format of MS-COCO"):
+        captions.read_coco(tmp_path / "d.json", tmp_path, 4)
+
+
+class Shown:
+    def __init__(self, number):
+        self.picture = np.full((2, 2, 3), number, np.uint8)
+        self.captions = ("one", "one two three four five six seven eight nine")
+
+
+def test_batches_hold_a_caption_of_each_and_cut_those_too_long(tmp_path):
+    words = "one two three four five six seven eight nine"
+    vocabulary = train_vocabulary([words], 99, tmp_path / "v.model", pieces="word")
+    fields = {"rows": 5, "max_length": 7, "seed": 0}
+    batches = captions.Batches(lambda rng, n: Shown(n), vocabulary, **fields)
+    batch, again = batches[2], batches[2]
+    assert (batch["target"] == again["target"]).all()
+    assert batch["source"][:, 0, 0, 0].tolist() == [10, 11, 12, 13, 14]
+    assert batch["target"].shape == (5, 8)
+    lengths = (batch["target"] != 0).sum(1)
+    assert set(lengths) == {2, 7}
+    assert (batch["target"][np.arange(5), lengths - 1] == EOS).all()
+
+
+# --- the loss
+
+
+def hard():
+    """A task with a hard alignment of two places and two words."""
+    config = get_config("smoke")
+    config.model.alignment = "hard"
+    config.model.expected = 0.0
+    config.loss.update({"coverage": 0.0, "reward": 1.0, "entropy": 0.0})
+    task = Captioning(config)
+    fields = dict(config.model, encoder="maps", channels=(5,), vocab_size=7)
+    fields["dropout"] = 0.0
+    task.model = ShowAttendTell(**fields)
+    rng = np.random.default_rng(0)
+    source = rng.standard_normal((1, 1, 2, 3)).astype(np.float32)
+    batch = {"source": jnp.asarray(source), "target": jnp.array([[5, EOS]])}
+    init = quick_jit(functools.partial(task.model.init, train=False))
+    params = init(jax.random.key(0), batch)["params"]
+    params = jax.tree.map(lambda x: x + 0.3 * rng.standard_normal(x.shape), params)
+    return task, params, batch
+
+
+def draws(task, params, batch):
+    """A key for each of the four draws: {places: key}."""
+
+    @quick_jit
+    def draw(key):
+        _, sown = task.model.apply(
+            {"params": params},
+            batch,
+            train=True,
+            rngs={"dropout": key, "alignment": jax.random.fold_in(key, 1)},
+            mutable=["attention"],
+        )
+        (weights,) = jax.tree.leaves(sown)
+        return weights[0, 0].argmax(-1)
+
+    found = {}
+    for seed in range(60):
+        key = jax.random.key(seed)
+        found.setdefault(tuple(np.asarray(draw(key)).tolist()), key)
+    assert len(found) == 4
+    return found
+
+
+def test_the_estimate_of_a_hard_alignment_is_unbiased():
+    task, params, batch = hard()
+
+    def parts(params, key):
+        """log p of the draw and the loss that it leads to."""
+        logits, sown = task.model.apply(
+            {"params": params},
+            batch,
+            train=True,
+            rngs={"dropout": key, "alignment": jax.random.fold_in(key, 1)},
+            mutable=["reinforce"],
+        )
+        chosen = sown["reinforce"]["cross_attention"]["log_probability"][0].sum()
+        log = jax.nn.log_softmax(logits)[0, [0, 1], batch["target"][0]]
+        return chosen, -log.sum()
+
+    @quick_jit
+    def both(key):
+        def expected(params):
+            chosen, loss = parts(params, key)
+            return jnp.exp(chosen) * loss
+
+        def estimate(params):
+            return task.loss(params, batch, key, baseline=jnp.asarray(0.7))[0]
+
+        chosen, _ = parts(params, key)
+        share = jnp.exp(chosen)
+        estimated = jax.tree.map(lambda g: share * g, jax.grad(estimate)(params))
+        return share, jax.grad(expected)(params), estimated
+
+    found = [both(key) for key in draws(task, params, batch).values()]
+    shares, exact, estimated = jax.tree.map(lambda *x: sum(x), *found)
+    np.testing.assert_allclose(shares, 1, atol=1e-5)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, atol=2e-5), exact, estimated
+    )
+
+
+def test_coverage_is_missed_where_nothing_looks_and_where_all_does():
+    config = get_config("smoke")
+    task = Captioning(config)
+
+    class Looks:
+        def apply(self, variables, batch, **_):
+            weights = jnp.array([[[[0.5, 0.5], [0.25, 0.75], [1, 0]]]])
+            logits = jnp.zeros((1, 3, 7))
+            return logits, {"attention": {"weights": weights}}
+
+    task.model = Looks()
+    batch = {"target": jnp.array([[4, EOS, 0]])}
+    total, (rows, metrics) = task.loss({}, batch, jax.random.key(0))
+    missed = (1 - 0.75) ** 2 + (1 - 1.25) ** 2  # padding does not look
+    np.testing.assert_allclose(metrics["coverage"][0], missed, rtol=1e-5)
+    np.testing.assert_allclose(total, 2 * np.log(7) + missed, rtol=1e-5)
+    assert rows == 1
+
+
+# --- scores
+
+
+def scene(names, cells, boxes):
+    parts = [f"{name} {cell}" for name, cell in zip(names, cells, strict=True)]
+    captions_ = (f"{', '.join(parts[:-1])} and {parts[-1]}",)
+    picture = np.zeros((12, 12, 3), np.uint8)
+    return Scene(picture, names, cells, np.array(boxes), captions_)
+
+
+def told(text, peaks=()):
+    words = text.split()
+    maps = np.full((len(words), 3, 3), 0.1)
+    for word, place in enumerate(peaks):
+        if place:
+            maps[word][place] = 0.9
+    return Told(text, 0.0, words, maps if peaks else None)
+
+
+SCENE = scene(
+    ("cat face", "dog"), ("on the left", "at the top"), [(4, 0, 8, 4), (0, 4, 4, 8)]
+)
+
+
+def test_captions_are_read_for_what_they_say_to_be_where():
+    said = scenes.mentions("cat face on the left and dog at the top".split())
+    assert said == [("cat face", "on the left", 0, 2), ("dog", "at the top", 6, 7)]
+    assert not scenes.mentions("cat face and dog on the".split())
+    assert not scenes.mentions("on the left".split())
+
+
+def test_scores_tell_what_is_named_where_it_is_and_where_it_is_looked_for():
+    right = "dog at the top and cat face on the left"
+    looks = [(0, 1)] + [None] * 4 + [None, (1, 0)] + [None] * 3
+    scores = captioning._score([SCENE], [told(right, looks)])
+    assert (scores["objects"], scores["exact"], scores["pointing"]) == (100, 100, 100)
+    np.testing.assert_allclose(scores["chance"], 100 / 9)
+    elsewhere = [(1, 1)] + [None] * 4 + [None, (1, 0)] + [None] * 3
+    assert captioning._score([SCENE], [told(right, elsewhere)])["pointing"] == 50
+    wrong = captioning._score([SCENE], [told("dog on the left and cat at the top")])
+    assert wrong["objects"] == 50 and wrong["exact"] == 0
+    assert "pointing" not in wrong
+    exact = captioning._score(
+        [SCENE], [told("cat face on the left and dog at the top")]
+    )
+    assert exact["bleu_4"] > 99.9 and exact["bleu_1"] > 99.9 > wrong["bleu_1"]
+
+
+def test_bleu_counts_each_reference():
+    class Photo:
+        captions = ("a b c d e", "f g h i j")
+
+    class Other:
+        captions = ("k l m n o",)
+
+    found = [told("f g h i j"), told("k l m n o")]
+    assert captioning._score([Photo, Other], found)["bleu_4"] > 99.9
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"data.source": "web"}, "config.data.source is 'web': must be one of scenes"),
+        ({"data.size": 8}, "config.data.size is 8: must be at least 24"),
+        ({"evaluation.beam": 0}, "config.evaluation.beam is 0"),
+        ({"loss.coverage": -1.0}, "config.loss.coverage is -1.0"),
+        ({"model.expected": 2.0}, "config.model.expected is 2.0"),
+    ],
+)
+def test_fields_out_of_range_are_refused(changes, message):
+    config = get_config("smoke")
+    config.update_from_flattened_dict(changes)
+    with pytest.raises(UserError, match=message):
+        Captioning(config)
+
+
+def test_files_that_are_not_named_are_asked_for(tmp_path):
+    config = get_config("smoke")
+    config.data.source = "files"
+    with pytest.raises(UserError, match="config.data.files.train needs captions"):
+        Captioning(config).prepare(tmp_path, training=True)
