@@ -18,13 +18,18 @@ from configs._variants import apply, steps
 from models.sagan import Discriminator, Generator
 from tasks.adversarial import Adversarial
 
-_NONE = {"model.attention": 0}
+
+def _attending(*sizes: int) -> dict[str, tuple[int, ...]]:
+    """The fields of both networks for maps of these sizes."""
+    return dict.fromkeys(("attention.generator", "attention.discriminator"), sizes)
+
+
 _CORNERS = {"data.source": "corners"}
 # What each variant changes.
 VARIANTS = {
     "": {},
-    "no_attention": _NONE,
-    "dcgan": _NONE
+    "no_attention": _attending(),
+    "dcgan": _attending()
     | {
         "model.body": "strided",
         "model.channels": 32,
@@ -36,25 +41,26 @@ VARIANTS = {
         "discriminator.b1": 0.5,
         "discriminator.b2": 0.999,
     },
-    "large": {"model.size": 64, "model.attention": 32},
+    "large": {"model.size": 64} | _attending(32),
     "corners": _CORNERS,
-    "corners_no_attention": _CORNERS | _NONE,
+    "corners_no_attention": _CORNERS | _attending(),
     "imagenet128": {
         "model.size": 128,
         "model.channels": 64,
         "model.widest": 16,
-        "model.attention": 32,
         "data.source": "folder",
         "data.rows": 256,
         "evaluation.pictures": 50_000,
         "evaluation.size": 224,
         "average_decay": 0.9999,
     }
+    | _attending(32)
     | steps(1_000_000),
     "smoke": {
         "model.size": 8,
         "model.channels": 4,
-        "model.attention": 8,
+        "attention.generator": (8,),
+        "attention.discriminator": (4,),
         "data.source": "corners",
         "data.rows": 8,
         "noise": 7,
@@ -79,12 +85,14 @@ def get_config(variant: str = "") -> ConfigDict:
     config.model.channels = 32  # of the widest map; the authors' code does not say
     config.model.widest = 8  # times as many in the smallest
     config.model.body = "residual"  # or "strided", DCGAN's
-    config.model.attention = 16  # size of the map that attends to itself; 0 for none
     config.model.form = "embedded_gaussian"  # any key of attention.spatial.NON_LOCAL
     config.model.shrink = 8  # the paper's
     config.model.value_shrink = 2  # the authors' code; the paper has 1
     config.model.pool = True  # the authors' code
     config.model.spectral = True
+    config.attention = ConfigDict()  # sizes of the maps that attend to themselves
+    config.attention.generator = (16,)
+    config.attention.discriminator = (16,)
     config.noise = 128  # Z; the paper's
 
     # Section 4.2: two learning rates, no momentum.

@@ -223,7 +223,7 @@ class _Network(nn.Module):
         widest: how many times.
         classes: Y.
         body: "residual" or "strided".
-        attention: size of the map that attends to itself; 0 for none.
+        attention: sizes of the maps that attend to themselves; none of them for none.
         form, shrink, value_shrink, pool: see `SelfAttention`.
         spectral: whether each layer has a spectral norm of 1.
         total: see `BatchNorm`.
@@ -237,7 +237,7 @@ class _Network(nn.Module):
     widest: int
     classes: int
     body: str
-    attention: int
+    attention: tuple[int, ...]
     form: str
     shrink: int
     value_shrink: int
@@ -252,26 +252,30 @@ class _Network(nn.Module):
     def check(self) -> None:
         """Checks the fields; see `_Network`."""
         check_fields(self, {"body": BODIES, "form": tuple(NON_LOCAL)}, self.positive)
-        sizes = _sizes(self.size)
-        if not sizes or sizes[-1] != self.size:
+        if _sizes(self.size)[-1:] != [self.size]:
             raise ValueError(f"size is {self.size}: must be 8, 16, 32, 64, ...")
-        if self.attention and self.attention not in sizes:
+        sizes = self.maps()
+        if set(self.attention) - set(sizes):
             raise ValueError(
-                f"attention is {self.attention}: must be 0, or the size of a map: "
+                f"attention is {self.attention}: must be sizes of maps, some of "
                 f"{', '.join(map(str, sizes))}"
             )
+
+    def maps(self) -> list[int]:
+        """Sizes of the maps, in the order in which they are made."""
+        raise NotImplementedError
 
     def width(self, size: int) -> int:
         """Channels of the map of this size."""
         return self.channels * min(self.size // size, self.widest)
 
     def attend(self, x: jax.Array, *, train: bool) -> jax.Array:
-        """Attends where the map has the size that is to."""
-        if x.shape[1] != self.attention:
+        """Attends where the map is of such a size."""
+        if x.shape[1] not in self.attention:
             return x
         return SelfAttention(
             *(self.form, self.shrink, self.value_shrink, self.pool, self.spectral),
-            name="self_attention",
+            name=f"attention_{x.shape[1]}",
         )(x, train=train)
 
     @property
@@ -306,18 +310,20 @@ class Generator(_Network):
         self.check()
         common = dict(spectral=self.spectral, kernel_init=self.kernel_init)
         strided = self.body == "strided"
-        # The last transposed convolution of DCGAN makes the picture itself.
-        sizes = _sizes(self.size // 2 if strided else self.size)
         width = self._map_width
         x = Layer(16 * width(4), kernel=0, name="start", **common)(noise, train=train)
         x = x.reshape(-1, 4, 4, width(4))
-        for size in sizes:
+        for size in self.maps():
             x = self._widen(x, label, width(size), f"to_{size}", common, train)
             x = self.attend(x, train=train)
         x = nn.relu(self._norm("norm", not strided)(x, label, train=train))
         window = {"kernel": 4, "stride": -2} if strided else {}
         x = Layer(3, name="picture", **window, **common)(x, train=train)
         return jnp.tanh(x)
+
+    def maps(self) -> list[int]:
+        """See `_Network`; DCGAN's last transposed convolution makes the picture."""
+        return _sizes(self.size // 2 if self.body == "strided" else self.size)
 
     def _map_width(self, size: int) -> int:
         return self.width(2 * size if self.body == "strided" else size)
@@ -352,7 +358,7 @@ class Discriminator(_Network):
         """
         self.check()
         common = dict(spectral=self.spectral, kernel_init=self.kernel_init)
-        for size in reversed([4, *_sizes(self.size // 2)]):
+        for size in self.maps():
             x = self._narrow(x, self.width(2 * size), f"to_{size}", common, train)
             x = self.attend(x, train=train)
         if self.body == "residual":
@@ -365,6 +371,10 @@ class Discriminator(_Network):
             train=train
         )
         return logit + jnp.sum(hidden * table[label], axis=-1)
+
+    def maps(self) -> list[int]:
+        """See `_Network`."""
+        return [4, *_sizes(self.size // 2)][::-1]
 
     def _narrow(self, x, width, name, common, train, pool=True):
         """A map of half the size, where `pool`."""

@@ -103,10 +103,15 @@ class Adversarial(Task):
         self.check_model()
 
     def _build(self, classes: int) -> None:
-        fields = dict(self.config.model, classes=classes, total=parallel.total)
+        config = self.config
+        fields = dict(config.model, classes=classes, total=parallel.total)
+        families = {
+            "generator": config.architecture,
+            "discriminator": config.opponent,
+        }
         self.models = {
-            "generator": self.config.architecture(**fields),
-            "discriminator": self.config.opponent(**fields),
+            name: family(**fields, attention=tuple(config.attention[name]))
+            for name, family in families.items()
         }
         self._jit_make = jax.jit(self._make)
         self._jit_see = jax.jit(self._see)

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from PIL import Image
+from translators import quick_jit
 
 from configs.sagan import get_config
 from data import pictures
@@ -109,13 +110,13 @@ def task():
 
 @functools.cache
 def state():
-    return jax.jit(task().init_state)(jax.random.key(0))
+    return quick_jit(task().init_state)(jax.random.key(0))
 
 
 @functools.cache
 def stepped():
     batch = pictures.Batches(None, 8, 8, 0)[0]
-    return jax.jit(task().train_step)(state(), batch, jax.random.key(1))
+    return quick_jit(task().train_step)(state(), batch, jax.random.key(1))
 
 
 def test_a_step_moves_both_networks_and_the_average_slowly():

@@ -23,7 +23,7 @@ FIELDS = dict(
     widest=4,
     classes=CLASSES,
     body="residual",
-    attention=8,
+    attention=(8,),
     form="embedded_gaussian",
     shrink=2,
     value_shrink=2,
@@ -137,7 +137,7 @@ def test_attention_starts_as_the_identity_and_only_gamma_learns(form, pool, draw
 def test_each_place_shares_out_all_of_its_attention():
     model, variables = build(Generator)
     _, sown = run(model, variables, *inputs(Generator))
-    (weights,) = sown["attention"]["self_attention"]["weights"]
+    (weights,) = sown["attention"]["attention_8"]["weights"]
     assert weights.shape == (B, 8, 8, 4, 4)  # keys are pooled
     np.testing.assert_allclose(weights.sum((-2, -1)), 1, atol=1e-5)
 
@@ -231,7 +231,7 @@ def test_pictures_are_of_their_size_and_in_range(body):
 
 
 def test_the_authors_network_has_their_widths():
-    fields = FIELDS | dict(size=128, channels=64, widest=16, attention=32, shrink=8)
+    fields = FIELDS | dict(size=128, channels=64, widest=16, attention=(32,), shrink=8)
     families = (Generator, (2, 128)), (Discriminator, (2, 128, 128, 3))
     widths = {}
     for family, shape in families:
@@ -243,7 +243,7 @@ def test_the_authors_network_has_their_widths():
             for name, x in params.items()
             if name.endswith("conv_2")
         }
-        assert params["self_attention"]["output"]["normed"]["kernel"].shape[-1] == (
+        assert params["attention_32"]["output"]["normed"]["kernel"].shape[-1] == (
             256 if family is Generator else 128
         )
     assert widths[Generator] == {
@@ -266,7 +266,7 @@ def test_a_transposed_convolution_doubles_rows_and_columns(draw):
     "changes, message",
     [
         ({"size": 24}, "size is 24: must be 8, 16, 32, 64"),
-        ({"attention": 12}, "attention is 12: must be 0, or the size of a map: 8, 16"),
+        ({"attention": (12,)}, "attention is .12,.: must be sizes of maps, some of 8"),
         ({"body": "vgg"}, "body is 'vgg': must be one of residual, strided"),
         ({"form": "softer"}, "form is 'softer'"),
         ({"channels": 0}, "channels is 0"),
