@@ -19,6 +19,8 @@ import jax.numpy as jnp
 from attention.core import masked_softmax
 from attention.scores import cosine_scores
 
+_NOTHING = 1e-24  # a square: of what is shorter, the cosine's slope would overflow
+
 
 def content_weights(
     key: jax.Array, memory: jax.Array, sharpness: jax.Array
@@ -94,7 +96,8 @@ def sharpen(weights: jax.Array, power: jax.Array) -> jax.Array:
     Returns:
         [..., H, N].
     """
-    there = weights > 0
+    # Not `> 0`: the slope of the logarithm is infinite where numbers are denormal.
+    there = weights >= jnp.finfo(weights.dtype).tiny
     scores = power[..., None] * jnp.log(jnp.where(there, weights, 1))
     return masked_softmax(scores, mask=there)
 
@@ -199,9 +202,10 @@ def access(
 
 
 def _inverse_norm(x: jax.Array, axis: int) -> jax.Array:
-    """1 / |x|, or 0 for a vector of zeros, whose slope there is 0, too."""
+    """1 / |x|, or 0 for a vector of next to nothing, whose slope there is 0, too."""
     square = jnp.sum(x * x, axis=axis)
-    return jnp.where(square > 0, jax.lax.rsqrt(jnp.where(square > 0, square, 1)), 0)
+    there = square > _NOTHING
+    return jnp.where(there, jax.lax.rsqrt(jnp.where(there, square, 1)), 0)
 
 
 def _look(columns, query):

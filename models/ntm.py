@@ -13,7 +13,8 @@ before the step, and the controller's output sees what is read in the same step;
 begins at row 0, and not at weights that are learned, so that the memory may have any
 size; a feed-forward controller is one layer of tanh. From Collier and Beel (2018),
 section 3, are softplus for the sharpness, 1 + softplus for the power, tanh for keys and
-what is added, and the constant memory, which they found to learn fastest.
+what is added, and the constant memory, which they found to learn fastest. The gradient
+is bounded on its way from step to step, and not only at its end.
 """
 
 import jax
@@ -26,6 +27,24 @@ from models.recurrent import CELLS, STANDARD, CellWeights, Gates, Recurrence, sc
 
 _CONSTANT = 1e-6  # of the constant memory
 _SPREAD = 0.5  # standard deviation of the random one
+_STEEPEST = 100.0  # of the gradient from step to step, for a loss in nats
+
+
+@jax.custom_vjp
+def _bounded(carry):
+    """What a step hands on; each number of its gradient is kept within bounds.
+
+    A head that sharpens a tie, step after step, multiplies its gradient by the power
+    each time: without bounds that is infinite after a hundred steps or two.
+    """
+    return carry
+
+
+def _bounded_backward(_, gradients):
+    return (jax.tree.map(lambda g: jnp.clip(g, -_STEEPEST, _STEEPEST), gradients),)
+
+
+_bounded.defvjp(lambda carry: (carry, None), _bounded_backward)
 
 
 class NeuralTuringMachine(nn.Module):
@@ -153,7 +172,7 @@ class NeuralTuringMachine(nn.Module):
         emitted = (product(hidden, "heads") + bias)[:, 0]
         found = access(memory, looked, **self._tell(emitted))
         reads = found.contexts.reshape(reads.shape)
-        carry = state, reads, found.columns, found.weights
+        carry = _bounded((state, reads, found.columns, found.weights))
         return carry, (hidden, reads, found.weights)
 
     @nn.nowrap

@@ -9,6 +9,7 @@ import optax
 import pytest
 from translators import quick_jit
 
+from models import ntm
 from models.ntm import LSTM, NeuralTuringMachine
 
 BATCH, STEPS, INPUTS, OUTPUTS, ROWS, WIDTH = 3, 7, 5, 2, 11, 13
@@ -37,10 +38,10 @@ def shapes(model, x):
     return init["params"]
 
 
-def start(model, x):
+def start(model, x, seed=1):
     """Parameters that are nowhere 0, so that each has a say."""
     leaves, tree = jax.tree.flatten(shapes(model, x))
-    rngs = jax.random.split(jax.random.key(1), len(leaves))
+    rngs = jax.random.split(jax.random.key(seed), len(leaves))
     return tree.unflatten(
         [
             0.4 * jax.random.normal(rng, leaf.shape)
@@ -184,6 +185,29 @@ def test_every_parameter_gets_a_finite_gradient(controller, memory_init, x):
         name = jax.tree_util.keystr(path)
         assert np.isfinite(gradient).all(), name
         assert np.abs(gradient).max() > 0, name
+
+
+def test_what_explodes_from_step_to_step_is_kept_within_bounds(monkeypatch):
+    model = machine(controller="feedforward", read_heads=1, write_heads=1)
+    rng = np.random.default_rng(0)
+    x = jnp.asarray(rng.standard_normal((1, 400, INPUTS)), jnp.float32)
+    params = start(model, x, seed=5)
+    bias = params["to_heads_bias"]
+    for told in (WIDTH, 2 * WIDTH + 6):  # of both heads, behind the key
+        bias = bias.at[told + 1].set(-6.0)  # the gate: they stay where they are
+        bias = bias.at[told + 2 : told + 5].set(jnp.array([1.0, 1.0, -9.0]))
+    params["to_heads_bias"] = bias
+
+    def steepest():
+        def loss(params):
+            return jnp.square(model.apply({"params": params}, x, train=False)).sum()
+
+        gradients = quick_jit(jax.grad(loss))(params)
+        return max(jnp.abs(g).max() for g in jax.tree.leaves(gradients))
+
+    found = steepest()
+    monkeypatch.setattr(ntm, "_bounded", lambda carry: carry)
+    assert found < 1e6 and steepest() > 1000 * found
 
 
 def test_it_learns_to_give_back_what_it_saw_two_steps_before():

@@ -1,0 +1,140 @@
+"""SAGAN in the manner of heykeetae/Self-Attention-GAN.
+
+Our own compact writing of what that project publishes, with the structure that decides
+its speed: transposed and strided 4 x 4 convolutions, each in a module that makes one
+step of power iteration and divides its kernel; batch norm in the generator; attention
+without pooling over maps of 16 and 32 in the generator, of 8 and 4 in the
+discriminator; no classes; hinge losses, a step of the discriminator (whose loss also
+sends a gradient through the generator, for nothing) and one of the generator on new
+noise; Adam without momentum at 4e-4 and 1e-4.
+
+Mode "step" is one step of each network.
+
+Axes: B pictures.
+"""
+
+import torch
+from torch import nn
+from torch.nn.functional import normalize
+
+from benchmarks.systems import worker
+
+
+class SpectralNorm(nn.Module):
+    """Divides a layer's kernel by an estimate of its norm before each use."""
+
+    def __init__(self, layer: nn.Module):
+        super().__init__()
+        self.layer = layer
+        kernel = layer.weight
+        del layer._parameters["weight"]
+        self.kernel = kernel
+        rows = kernel.shape[0]
+        self.u = nn.Parameter(normalize(torch.randn(rows), dim=0), False)
+        width = kernel.numel() // rows
+        self.v = nn.Parameter(normalize(torch.randn(width), dim=0), False)
+
+    def forward(self, x):
+        """What the layer makes of x."""
+        matrix = self.kernel.view(len(self.u), -1)
+        self.v.data = normalize(torch.mv(matrix.t().data, self.u.data), dim=0)
+        self.u.data = normalize(torch.mv(matrix.data, self.v.data), dim=0)
+        norm = self.u.dot(matrix.mv(self.v))
+        self.layer.weight = self.kernel / norm
+        return self.layer(x)
+
+
+class Attention(nn.Module):
+    """A map that attends to itself."""
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.query = nn.Conv2d(width, width // 8, 1)
+        self.key = nn.Conv2d(width, width // 8, 1)
+        self.value = nn.Conv2d(width, width, 1)
+        self.gamma = nn.Parameter(torch.zeros(1))
+
+    def forward(self, x):
+        """[B, C, I, J] to the same."""
+        query, key, value = (
+            f(x).flatten(2) for f in (self.query, self.key, self.value)
+        )
+        weights = torch.softmax(torch.bmm(query.transpose(1, 2), key), dim=-1)
+        read = torch.bmm(value, weights.transpose(1, 2)).view_as(x)
+        return self.gamma * read + x
+
+
+def generator(noise: int, width: int) -> nn.Module:
+    """[B, Z, 1, 1] to pictures of 64 pixels."""
+
+    def up(*channels, stride=2, padding=1):
+        layer = nn.ConvTranspose2d(*channels, 4, stride, padding)
+        return SpectralNorm(layer), nn.BatchNorm2d(channels[1]), nn.ReLU()
+
+    return nn.Sequential(
+        *up(noise, 8 * width, stride=1, padding=0),
+        *up(8 * width, 4 * width),
+        *up(4 * width, 2 * width),
+        Attention(2 * width),
+        *up(2 * width, width),
+        Attention(width),
+        nn.ConvTranspose2d(width, 3, 4, 2, 1),
+        nn.Tanh(),
+    )
+
+
+def discriminator(width: int) -> nn.Module:
+    """Pictures of 64 pixels to logits [B, 1, 1, 1]."""
+
+    def down(*channels):
+        return SpectralNorm(nn.Conv2d(*channels, 4, 2, 1)), nn.LeakyReLU(0.1)
+
+    return nn.Sequential(
+        *down(3, width),
+        *down(width, 2 * width),
+        *down(2 * width, 4 * width),
+        Attention(4 * width),
+        *down(4 * width, 8 * width),
+        Attention(8 * width),
+        nn.Conv2d(8 * width, 1, 4),
+    )
+
+
+def main() -> None:
+    """Serves training steps."""
+    _, spec = worker.arguments()
+    torch.manual_seed(0)
+    rows, noise = spec["rows"], spec["noise"]
+    make, tell = generator(noise, spec["channels"]), discriminator(spec["channels"])
+    learned = [[p for p in m.parameters() if p.requires_grad] for m in (make, tell)]
+    rates = 1e-4, 4e-4
+    adams = [
+        torch.optim.Adam(p, rate, (0.0, 0.9))
+        for p, rate in zip(learned, rates, strict=True)
+    ]
+    real = torch.rand(rows, 3, 64, 64) * 2 - 1
+
+    def clear():
+        for adam in adams:
+            adam.zero_grad()
+
+    def step() -> float:
+        of_real = torch.relu(1 - tell(real)).mean()
+        of_made = torch.relu(1 + tell(make(torch.randn(rows, noise, 1, 1)))).mean()
+        clear()
+        (of_real + of_made).backward()
+        adams[1].step()
+        loss = -tell(make(torch.randn(rows, noise, 1, 1))).mean()
+        clear()
+        loss.backward()
+        adams[0].step()
+        loss.item()
+        return 1
+
+    parameters = sum(p.numel() for part in learned for p in part)
+    versions = {"torch": torch.__version__}
+    worker.serve(step, {"parameters": parameters, "versions": versions})
+
+
+if __name__ == "__main__":
+    main()
