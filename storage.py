@@ -1,7 +1,9 @@
 """Where data and compiled programs are kept, and files that appear whole or not."""
 
+import contextlib
 import hashlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from errors import UserError
@@ -31,9 +33,19 @@ def write(path: Path, content: str | bytes) -> None:
     """Replaces a file at one moment, so that no reader sees half of it."""
     if isinstance(content, str):
         content = content.encode()
+    with replacing(path) as temporary:
+        temporary.write_bytes(content)
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yields the path of a file that takes the place of `path` when it is written."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_bytes(content)
-    temporary.replace(path)
+    try:
+        yield temporary
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def sha256(content: bytes) -> str:

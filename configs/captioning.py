@@ -6,8 +6,9 @@ Scenes of two to four drawings of OpenMoji, made as they are needed; captions sa
 is where.
 
 Variants: `soft`, the default, `hard` and `none` are the two kinds of attention and Show
-and Tell (Vinyals et al. 2015), which has none; `coco` is the paper's model, for MS-COCO
-or Flickr8k on disk and an accelerator; `smoke` trains for a moment.
+and Tell (Vinyals et al. 2015), which has none; `frozen` sees the maps of a network that
+never changes, in pictures of 224 pixels; `coco` is the paper's model, for MS-COCO or
+Flickr8k on disk (`config.data.files`) and an accelerator; `smoke` trains for a moment.
 """
 
 from ml_collections import ConfigDict
@@ -33,6 +34,28 @@ VARIANTS = {
     "soft": {},
     "hard": {"model.alignment": "hard"},
     "none": {"architecture": ShowAndTell, "model": ConfigDict(_FIELDS)},
+    "frozen": {
+        "model.encoder": "maps",
+        "model.channels": (256,),
+        "data.size": 224,
+    },
+    "coco": {
+        "model.encoder": "maps",  # 14 x 14 x 512 after a layer; the paper has VGG's
+        "model.channels": (512,),
+        "model.embedding": 512,  # the authors' code for MS-COCO, as the next ones
+        "model.hidden": 1800,
+        "model.score_hidden": 512,
+        "model.dropout": 0.5,
+        "data.source": "files",
+        "data.size": 224,
+        "data.vocab_size": 10_000,
+        "data.max_length": 100,
+        "optimizer.learning_rate": 2e-4,
+        "optimizer.decay_steps": 100_000,
+        "evaluation.pictures": 5000,
+        "evaluation.checkpoint": "best",  # early stopping on BLEU
+    }
+    | steps(100_000),
     "smoke": {
         "model.hidden": 11,
         "model.embedding": 7,
@@ -82,6 +105,7 @@ def get_config(variant: str = "") -> ConfigDict:
     config.data.least = 2  # drawings of a scene
     config.data.most = 4
     config.data.references = 4
+    config.data.scenes = 4000  # of training, where the encoder sees maps
     config.data.vocab_size = 1000  # words, at most
     config.data.max_length = 48  # words, the end included
     config.data.rows = 64

@@ -29,7 +29,14 @@ _TIER = 8  # lengths of targets are multiples of it: each is a shape of its own
 
 
 class Captioned(Protocol):
-    """A picture uint8 [I, J, 3] and its captions."""
+    """A picture uint8 [I, J, 3], or what is seen of it, and its captions."""
+
+    picture: np.ndarray
+    captions: tuple[str, ...]
+
+
+class Shown(NamedTuple):
+    """What a model sees of a picture, and its captions."""
 
     picture: np.ndarray
     captions: tuple[str, ...]
@@ -46,6 +53,10 @@ class Photo(NamedTuple):
     def picture(self) -> np.ndarray:
         """Reads it: uint8 [size, size, 3]."""
         return read_picture(self.path, self.size)
+
+    def identity(self) -> bytes:
+        """Tells it from others, and from what it was before it was changed."""
+        return f"{self.path} {self.path.stat().st_mtime_ns} {self.size}".encode()
 
 
 def plain(caption: str) -> str:

@@ -14,14 +14,19 @@ the place with the highest weight, at a word of the name, lies in the box of the
 `chance` is the share of the picture that such a box takes.
 
 Works with any model of the protocol of `tasks.translation` whose `source` are pictures
-uint8 [B, rows, columns, 3] (`models.captioner` shows it).
+uint8 [B, rows, columns, 3] (`models.captioner` shows it). Where `config.model.encoder`
+is "maps", it gets what a network that never changes, EfficientNet-lite0 trained on
+ImageNet, shows of them, float16 [B, rows / 16, columns / 16, 112]; those of training
+are made once and kept in the cache folder.
 
 Axes: B pictures; I, J rows and columns of a map; S = I J places; T target steps;
 R hypotheses of a picture.
 """
 
 import functools
+import hashlib
 import math
+import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,12 +36,14 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+import storage
 from attention.alignments import reinforce
-from data import captions, drawings
+from data import captions, drawings, tensors
 from data.scenes import Scenes, mentions
 from data.vocabulary import EOS, PAD, UNK, Vocabulary, train_vocabulary
 from decoding import Decoded, beam_search, greedy
 from errors import UserError
+from models import efficientnet
 from tasks import policy
 from training import plots
 from training.losses import smoothed_cross_entropy
@@ -49,6 +56,7 @@ _SPLITS = ("validation", "test")
 _FIGURES = 4  # pictures that are drawn
 _READ = 4000  # scenes whose captions make the vocabulary
 _WIDEST = 1000  # of a beam
+_SEEN = 50  # pictures whose maps are made at a time
 
 
 class Told(NamedTuple):
@@ -85,6 +93,7 @@ class Captioning(Supervised):
             "data.rows": (data.rows, 1),
             "data.size": (data.size, 24),
             "data.max_length": (data.max_length, 2),
+            "data.scenes": (data.scenes, 1),
             "evaluation.pictures": (evaluation.pictures, 1),
             "evaluation.rows": (evaluation.rows, 1),
             "evaluation.beam": (evaluation.beam, 1),
@@ -95,8 +104,14 @@ class Captioning(Supervised):
         for name, (value, low) in least.items():
             if value < low:
                 raise UserError(f"config.{name} is {value}: must be at least {low}")
+        self._jit_maps = jax.jit(_maps)
         self._build(data.vocab_size)
         self.check_model()
+
+    @property
+    def _frozen(self) -> bool:
+        """Whether the model sees maps that another network made."""
+        return self.config.model.encoder == "maps"
 
     def _build(self, vocab_size: int) -> None:
         model = self.config.model
@@ -126,10 +141,14 @@ class Captioning(Supervised):
     def train_data(self) -> captions.Batches:
         """Returns the training batches."""
         data = self.config.data
-        if data.source == "scenes":
-            pick = captions.endless(self._scenes("train", self.config.seed))
+        if data.source == "files":
+            pick = captions.again(self._with_maps(self._photos("train")))
         else:
-            pick = captions.again(self._photos("train"))
+            scenes = self._scenes("train", self.config.seed)
+            pick = captions.endless(scenes)
+            if self._frozen:  # whose maps are not made again in every step
+                shown = [scenes[i] for i in range(data.scenes)]
+                pick = captions.again(self._with_maps(shown))
         lengths = {"rows": data.rows, "max_length": data.max_length}
         return captions.Batches(pick, self.vocabulary, **lengths, seed=self.config.seed)
 
@@ -162,15 +181,54 @@ class Captioning(Supervised):
         scenes = self._scenes(split)
         return [scenes[i] for i in range(count)]
 
+    def _with_maps(self, shown: Sequence) -> Sequence:
+        """The same, each with its map for its picture, if the model sees maps."""
+        if not self._frozen:
+            return shown
+        digest = hashlib.sha256()
+        for one in shown:
+            digest.update(one.identity())
+        path = storage.cache_folder() / f"maps-{digest.hexdigest()[:16]}.npy"
+        if not path.exists():
+            print(f"maps of {len(shown)} pictures: making {path}", file=sys.stderr)
+            side = self.config.data.size // 16
+            with storage.replacing(path) as temporary:
+                kept = np.lib.format.open_memmap(
+                    temporary, "w+", np.float16, (len(shown), side, side, 112)
+                )
+                for start in range(0, len(shown), _SEEN):
+                    part = [one.picture for one in shown[start : start + _SEEN]]
+                    kept[start : start + len(part)] = self._sources(part)
+                kept.flush()
+        maps = np.load(path, mmap_mode="r")
+        return [
+            captions.Shown(one, each.captions)
+            for one, each in zip(maps, shown, strict=True)
+        ]
+
+    def _sources(self, pictures: Sequence[np.ndarray]) -> np.ndarray:
+        """What the model sees of pictures, side by side."""
+        if not self._frozen:
+            return np.stack(pictures)
+        count = len(pictures)
+        whole = np.stack([*pictures, *[pictures[-1]] * (-count % _SEEN)])
+        parts = np.split(whole, len(whole) // _SEEN)
+        found = [self._jit_maps(self._network, part) for part in parts]
+        return np.concatenate(jax.device_get(found))[:count]
+
+    @functools.cached_property
+    def _network(self) -> efficientnet.Params:
+        return efficientnet.convert(tensors.efficientnet_lite0())
+
     # Training.
 
     def blank(self) -> dict[str, jax.Array]:
         """Returns inputs of the model of the right shapes."""
         size = self.config.data.size
-        return {
-            "source": jnp.zeros((1, size, size, 3), jnp.uint8),
-            "target": jnp.ones((1, 2), jnp.int32),
-        }
+        source = jnp.zeros((1, size, size, 3), jnp.uint8)
+        if self._frozen:
+            source = jnp.zeros((1, size // 16, size // 16, 112), jnp.float16)
+        return {"source": source, "target": jnp.ones((1, 2), jnp.int32)}
 
     def init_state(self, rng: jax.Array) -> TrainState:
         """Returns the state before the first step."""
@@ -331,7 +389,7 @@ class Captioning(Supervised):
             part += [part[-1]] * (rows - count)  # parts of one shape
             decoded = jax.device_get(
                 self._jit_decode(
-                    params, np.stack(part), beam=beam, n_best=n_best, keep=keep
+                    *(params, self._sources(part)), beam=beam, n_best=n_best, keep=keep
                 )
             )
             found += [self._told(decoded, row) for row in range(count)]
@@ -403,6 +461,10 @@ def _draw_one(picture: np.ndarray, told: Told, title: str, path: Path) -> Path:
     return plots.caption_strip(
         picture, told.words, f"{title}: {told.text}", path, maps=told.maps
     )
+
+
+def _maps(params: efficientnet.Params, pictures: jax.Array) -> jax.Array:
+    return efficientnet.maps(params, pictures).astype(jnp.float16)
 
 
 # Scores.
