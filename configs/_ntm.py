@@ -59,7 +59,7 @@ def ntm_config(
     # The paper has RMSProp at 1e-4, and clips each number of the gradient to +-10. With
     # a cosine the rate is gone before the machine is sure; norms are mostly below 0.2,
     # and it is the few others that unlearn.
-    config.optimizer = adam(2e-3, decay_steps=5000, clip=0.5)
+    config.optimizer = adam(1e-3, decay_steps=5000, clip=0.5)
 
     config.data = ConfigDict()
     config.data.kind = "copy"  # a key of data.algorithmic.KINDS

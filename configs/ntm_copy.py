@@ -21,7 +21,8 @@ _FIELDS = steps(6000) | {
 # What each variant changes.
 VARIANTS = {
     "": {},
-    "feedforward": FEEDFORWARD,
+    # Learns faster so, where one of three machines with a memory cell does not.
+    "feedforward": FEEDFORWARD | {"optimizer.learning_rate": 0.002},
     "lstm": LSTM_ALONE,
     "smoke": SMOKE | {"data.largest": 3, "evaluation.sizes": (3, 5)},
 }

@@ -21,6 +21,7 @@ _FIELDS = steps(5000) | {
     "data.largest": 6,  # items
     "data.buckets": 1,
     "evaluation.sizes": (6, 8, 10, 12, 15),  # the paper's figure 11
+    "optimizer.learning_rate": 0.002,
 }
 # What each variant changes.
 VARIANTS = {
