@@ -9,6 +9,7 @@ import sys
 QUESTIONS = (
     *("transformer_step", "decoding", "tokens", "transformer_base"),
     *("recurrent_step", "recurrent_decoding", "ntm_step", "pointer_step"),
+    *("caption_step", "sagan_step"),
 )
 
 

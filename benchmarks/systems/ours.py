@@ -2,7 +2,8 @@
 
 Modes: "step" is one training step of a translator on random tokens, "decode" one batch
 of its beam search, "tokens" training steps on the configured corpus; "generated" is one
-training step of a task that makes its own data, on its first batch.
+training step of a task that makes its own data, on its first batch; "captions" one of a
+captioner on random maps and words.
 """
 
 import importlib
@@ -102,8 +103,7 @@ def decoding(task, spec: dict):
 def main() -> None:
     """Serves the mode."""
     mode, spec = worker.arguments()
-    generated = mode == "generated"
-    if generated:
+    if mode in ("generated", "captions"):
         config = configuration.read(spec["config"], spec["overrides"])
     else:
         config = make_config(spec)
@@ -128,10 +128,15 @@ def main() -> None:
             run(batch)
             return int(np.count_nonzero(batch["target"]))
 
-    elif generated:
+    elif mode in ("generated", "captions"):
         task = config.task(config)
         run, info["parameters"] = training(task, config)
-        batch = task.train_data()[0]
+        if mode == "generated":
+            batch = task.train_data()[0]
+        else:
+            shape = spec["rows"], *task.blank()["source"].shape[1:]
+            maps = np.random.default_rng(0).random(shape, np.float32)
+            batch = {"source": maps, "target": random_ids(spec, spec["target"])}
 
         def step() -> float:
             run(batch)
