@@ -272,3 +272,55 @@ def test_maps_that_do_not_fit_are_refused(tmp_path):
         plots.sequence_maps(
             {"a": np.ones((2, 3))}, "t", tmp_path / "a.png", signed=["c"]
         )
+
+
+def test_a_word_lights_the_part_of_the_picture_that_it_looks_at(figures, tmp_path):
+    picture = np.full((24, 36, 3), 200, np.uint8)
+    maps = np.zeros((2, 2, 3))
+    maps[0, 0, 2], maps[1] = 1, 1 / 6
+    frames = [(0, 24, 12, 36), None]
+    plots.caption_strip(
+        *(picture, ["a", "cat"], "title", tmp_path / "x.png"), maps=maps, boxes=frames
+    )
+    plain, corner, everywhere = figures[0].axes
+    assert [axes.get_title() for axes in figures[0].axes] == ["", "a", "cat"]
+    assert (plain.images[0].get_array() == picture).all()
+    lit = corner.images[0].get_array()[..., 0]
+    assert lit[:12, 24:].mean() > 150 and lit[16:, :18].max() < 60
+    assert everywhere.images[0].get_array().min() == 200
+    assert len(corner.lines) == 1 and not everywhere.lines
+
+
+@pytest.mark.parametrize("count", [1, 7, 8, 30])
+def test_the_words_of_a_strip_stand_apart(count, figures, tmp_path):
+    maps = np.ones((count, 3, 3))
+    words = [f"word {i}" for i in range(count)]
+    picture = np.zeros((9, 9, 3), np.uint8)
+    plots.caption_strip(picture, words, "title", tmp_path / "x.png", maps=maps)
+    boxes = [axes.get_tightbbox() for axes in figures[0].axes]
+    assert len(boxes) == count + 1
+    for one, other in itertools.combinations(boxes, 2):
+        assert not one.overlaps(other)
+    width, height = figures[0].get_size_inches() * figures[0].dpi
+    assert all(0 <= box.x0 and box.x1 <= width for box in boxes)
+    assert all(0 <= box.y0 and box.y1 <= height for box in boxes)
+
+
+def test_a_caption_without_attention_is_the_picture_alone(figures, tmp_path):
+    picture = np.zeros((9, 9, 3), np.uint8)
+    plots.caption_strip(picture, ["a", "cat"], "title", tmp_path / "x.png")
+    assert len(figures[0].axes) == 1
+    with pytest.raises(ValueError, match=r"maps \(3, 2, 2\) must be \[2 words"):
+        maps = np.ones((3, 2, 2))
+        plots.caption_strip(picture, ["a", "b"], "t", tmp_path / "x.png", maps=maps)
+
+
+def test_a_grid_has_a_row_a_name_and_each_picture_in_its_place(figures, tmp_path):
+    pictures = np.arange(2 * 3, dtype=np.uint8).reshape(2, 3, 1, 1, 1)
+    pictures = np.tile(pictures, (1, 1, 5, 7, 3))
+    plots.picture_grid(pictures, ["cats", "dogs"], "title", tmp_path / "x.png")
+    (axes,) = figures[0].axes
+    shown = axes.images[0].get_array()
+    assert shown.shape == (10, 21, 3)
+    assert shown[5:, 7:14].min() == shown[5:, 7:14].max() == 4
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["cats", "dogs"]
