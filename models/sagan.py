@@ -52,6 +52,76 @@ def spectral_norm(kernel: jax.Array, u: jax.Array) -> tuple[jax.Array, jax.Array
     return v @ matrix @ u, u
 
 
+def halve(x: jax.Array, kernel: jax.Array) -> jax.Array:
+    """A convolution of 4 x 4 with a stride of 2: half the rows and columns.
+
+    As one of 2 x 2, without a stride, on blocks of 2 x 2 places: so its gradient, too,
+    has no places that are left out and filled with zeros.
+
+    Args:
+        x: [B, I, J, C], I and J even.
+        kernel: [4, 4, C, C'].
+
+    Returns:
+        [B, I / 2, J / 2, C'], with a place beyond each edge that is 0.
+    """
+    batch, rows, columns, width = x.shape
+    x = jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
+    blocks = (batch, rows // 2 + 1, 2, columns // 2 + 1, 2, width)
+    x = x.reshape(blocks).swapaxes(2, 3).reshape(*blocks[:2], blocks[3], 4 * width)
+    return _convolve(x, _by_phase(kernel).reshape(2, 2, 4 * width, -1), "VALID")
+
+
+def double(x: jax.Array, kernel: jax.Array) -> jax.Array:
+    """A transposed convolution of 4 x 4 with a stride of 2: twice the rows and columns.
+
+    As one of 2 x 2 that makes the four places of a block side by side.
+
+    Args:
+        x: [B, I, J, C].
+        kernel: [4, 4, C, C'].
+
+    Returns:
+        [B, 2 I, 2 J, C'], as `jax.lax.conv_transpose` has it.
+    """
+    batch, rows, columns, _ = x.shape
+    x = jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
+    kernel = jnp.moveaxis(_by_phase(kernel), 4, 2)  # [2, 2, C, 2, 2, C']
+    width = kernel.shape[-1]
+    x = _convolve(x, kernel.reshape(*kernel.shape[:3], 4 * width), "VALID")
+    x = x.reshape(batch, rows + 1, columns + 1, 2, 2, width)
+    # A block's second row is one of the places between it and the next block.
+    x = jnp.stack([x[:, r : rows + r, :, r] for r in (0, 1)], axis=2)
+    x = jnp.stack([x[:, :, :, s : columns + s, s] for s in (0, 1)], axis=4)
+    return x.reshape(batch, 2 * rows, 2 * columns, width)
+
+
+def widen(kernel: jax.Array) -> jax.Array:
+    """A kernel [3, 3, ...] that acts on the sum of 2 x 2 places: [4, 4, ...].
+
+    `double` with it is a convolution of the map that has each place four times; `halve`
+    with a quarter of it is the mean of 2 x 2 places of a convolution.
+    """
+    for axis in (0, 1):
+        before = [(0, 0)] * kernel.ndim
+        after = list(before)
+        before[axis], after[axis] = (1, 0), (0, 1)
+        kernel = jnp.pad(kernel, before) + jnp.pad(kernel, after)
+    return kernel
+
+
+def _by_phase(kernel: jax.Array) -> jax.Array:
+    """[4, 4, C, C'] to [2, 2, 2, 2, C, C']: taps 2 p + r, 2 q + s at p, q, r, s."""
+    return kernel.reshape(2, 2, 2, 2, *kernel.shape[2:]).swapaxes(1, 2)
+
+
+def _convolve(x: jax.Array, kernel: jax.Array, padding: str) -> jax.Array:
+    layout = ("NHWC", "HWIO", "NHWC")
+    return jax.lax.conv_general_dilated(
+        x, kernel, (1, 1), padding, dimension_numbers=layout
+    )
+
+
 class Normed(nn.Module):
     """A kernel divided by its spectral norm, where `spectral`; u is kept in "spectral".
 
@@ -83,13 +153,15 @@ class Normed(nn.Module):
 
 
 class Layer(nn.Module):
-    """A convolution, or at `kernel` 0 a product; with a bias by field.
+    """A convolution, or a product with each place or vector; with a bias by field.
 
     Attributes:
         features: channels that come out.
-        kernel: rows and columns of the kernel; 0 for a layer on vectors.
-        stride: of the convolution; below 0 for a transposed one.
         spectral: see `Normed`.
+        kernel: rows and columns of the kernel: 3, 4, or 0 for a product.
+        scale: "same", "half" or "double" the rows and columns. A kernel of 4 is the
+            strided convolution that does so; one of 3 is followed by the mean of 2 x 2
+            places, or preceded by writing each place four times.
         kernel_init: of the kernel.
         use_bias: whether there is one.
     """
@@ -97,7 +169,7 @@ class Layer(nn.Module):
     features: int
     spectral: bool
     kernel: int = 3
-    stride: int = 1
+    scale: str = "same"
     kernel_init: Callable = nn.initializers.xavier_uniform()
     use_bias: bool = True
 
@@ -108,19 +180,14 @@ class Layer(nn.Module):
         kernel = Normed(shape, self.spectral, self.kernel_init, name="normed")(
             train=train
         )
-        layout = ("NHWC", "HWIO", "NHWC")
         if not window:
             x = x @ kernel
-        elif self.stride < 0:
-            strides = (-self.stride,) * 2
-            x = jax.lax.conv_transpose(x, kernel, strides, "SAME")
-        elif self.kernel == 1 and self.stride == 1:
-            x = x @ kernel[0, 0]
+        elif self.scale == "same":
+            x = _convolve(x, kernel, "SAME")
         else:
-            strides = (self.stride,) * 2
-            x = jax.lax.conv_general_dilated(
-                x, kernel, strides, "SAME", dimension_numbers=layout
-            )
+            factor = 0.25 if self.scale == "half" else 1.0
+            wide = kernel if self.kernel == 4 else factor * widen(kernel)
+            x = (halve if self.scale == "half" else double)(x, wide)
         if not self.use_bias:
             return x
         return x + self.param("bias", nn.initializers.zeros, (self.features,))
@@ -189,7 +256,7 @@ class SelfAttention(nn.Module):
     def __call__(self, x: jax.Array, *, train: bool) -> jax.Array:
         """Reads x [B, I, J, C]; sows the weights [B, I, J, K, L] into "attention"."""
         width = x.shape[-1]
-        common = dict(spectral=self.spectral, kernel=1, use_bias=False)
+        common = dict(spectral=self.spectral, kernel=0, use_bias=False)
         layer = lambda features, name: Layer(features, name=name, **common)  # noqa: E731
         narrow = max(width // self.shrink, 1)
         read = max(width // self.value_shrink, 1)
@@ -317,7 +384,7 @@ class Generator(_Network):
             x = self._widen(x, label, width(size), f"to_{size}", common, train)
             x = self.attend(x, train=train)
         x = nn.relu(self._norm("norm", not strided)(x, label, train=train))
-        window = {"kernel": 4, "stride": -2} if strided else {}
+        window = {"kernel": 4, "scale": "double"} if strided else {}
         x = Layer(3, name="picture", **window, **common)(x, train=train)
         return jnp.tanh(x)
 
@@ -336,14 +403,15 @@ class Generator(_Network):
         """A map of twice the size."""
         first = nn.relu(self._norm(f"{name}_norm_1")(x, label, train=train))
         if self.body == "strided":
-            window = {"kernel": 4, "stride": -2}
+            window = {"kernel": 4, "scale": "double"}
             return Layer(width, name=name, **window, **common)(first, train=train)
-        y = Layer(width, name=f"{name}_conv_1", **common)(_double(first), train=train)
+        conv = Layer(width, scale="double", name=f"{name}_conv_1", **common)
+        y = conv(first, train=train)
         y = nn.relu(self._norm(f"{name}_norm_2")(y, label, train=train))
         y = Layer(width, name=f"{name}_conv_2", **common)(y, train=train)
-        # A product with each place before it is doubled is one with a quarter of them.
-        skip = Layer(width, kernel=1, name=f"{name}_skip", **common)(x, train=train)
-        return y + _double(skip)
+        # A product with each place before it is written four times.
+        skip = Layer(width, kernel=0, name=f"{name}_skip", **common)(x, train=train)
+        return y + jnp.repeat(jnp.repeat(skip, 2, axis=1), 2, axis=2)
 
 
 class Discriminator(_Network):
@@ -380,7 +448,7 @@ class Discriminator(_Network):
         """A map of half the size, where `pool`."""
         first = x.shape[-1] == 3
         if self.body == "strided":
-            window = {"kernel": 4, "stride": 2}
+            window = {"kernel": 4, "scale": "half"}
             x = Layer(width, name=name, **window, **common)(x, train=train)
             if not first and not self.spectral:
                 norm = BatchNorm(0, self.total, name=f"{name}_norm")
@@ -388,22 +456,15 @@ class Discriminator(_Network):
             return nn.leaky_relu(x, 0.2)
         y = x if first else nn.relu(x)
         y = nn.relu(Layer(width, name=f"{name}_conv_1", **common)(y, train=train))
-        y = Layer(width, name=f"{name}_conv_2", **common)(y, train=train)
-        skip = x
-        if pool:
-            y, skip = _halve(y), _halve(x)
-        elif x.shape[-1] == width:
+        scale = "half" if pool else "same"
+        y = Layer(width, scale=scale, name=f"{name}_conv_2", **common)(y, train=train)
+        if not pool:
             return x + y
-        skip = Layer(width, kernel=1, name=f"{name}_skip", **common)(skip, train=train)
-        return y + skip
+        skip = Layer(width, kernel=0, name=f"{name}_skip", **common)
+        return y + skip(_mean(x), train=train)
 
 
-def _double(x: jax.Array) -> jax.Array:
-    """[B, I, J, C] to [B, 2 I, 2 J, C], each place four times."""
-    return jnp.repeat(jnp.repeat(x, 2, axis=1), 2, axis=2)
-
-
-def _halve(x: jax.Array) -> jax.Array:
+def _mean(x: jax.Array) -> jax.Array:
     """[B, I, J, C] to [B, I / 2, J / 2, C], the mean of each four places."""
     batch, rows, columns, width = x.shape
     blocks = x.reshape(batch, rows // 2, 2, columns // 2, 2, width)

@@ -458,9 +458,9 @@ class Captioning(Supervised):
 
 
 def _draw_one(picture: np.ndarray, told: Told, title: str, path: Path) -> Path:
-    return plots.caption_strip(
-        picture, told.words, f"{title}: {told.text}", path, maps=told.maps
-    )
+    if told.maps is None:
+        title = f"{title}: {told.text}"
+    return plots.caption_strip(picture, told.words, title, path, maps=told.maps)
 
 
 def _maps(params: efficientnet.Params, pictures: jax.Array) -> jax.Array:

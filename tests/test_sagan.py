@@ -11,9 +11,11 @@ from models.sagan import (
     BatchNorm,
     Discriminator,
     Generator,
-    Layer,
     SelfAttention,
+    double,
+    halve,
     spectral_norm,
+    widen,
 )
 
 B, SIZE, NOISE, CLASSES = 3, 16, 7, 5
@@ -152,9 +154,9 @@ def test_attention_reads_the_places_in_the_order_of_the_picture(draw):
     )
     _, sown = layer.apply({"params": params}, x, train=False, mutable=["attention"])
     (weights,) = sown["attention"]["weights"]
-    value = x @ params["value"]["normed"]["kernel"][0, 0]
+    value = x @ params["value"]["normed"]["kernel"]
     context = jnp.einsum("bijkl,bklc->bijc", weights, value)
-    output = params["gamma"] * context @ params["output"]["normed"]["kernel"][0, 0]
+    output = params["gamma"] * context @ params["output"]["normed"]["kernel"]
     np.testing.assert_allclose(read(x), x + output, rtol=1e-3, atol=1e-3)
 
 
@@ -255,11 +257,31 @@ def test_the_authors_network_has_their_widths():
     assert widths[Discriminator] == expected | {"last_conv_2": 1024}
 
 
-def test_a_transposed_convolution_doubles_rows_and_columns(draw):
-    layer = Layer(5, False, kernel=4, stride=-2)
-    x = draw(1, 3, 4, 7)
-    variables = layer.init(jax.random.key(0), x, train=True)
-    assert layer.apply(variables, x, train=False).shape == (1, 6, 8, 5)
+def test_convolutions_that_halve_and_double_are_those_with_a_stride(x64, draw):
+    x, kernel = draw(2, 6, 10, 3), draw(4, 4, 3, 5)
+    layout = ("NHWC", "HWIO", "NHWC")
+    expected = jax.lax.conv_general_dilated(
+        x, kernel, (2, 2), "SAME", dimension_numbers=layout
+    )
+    np.testing.assert_allclose(halve(x, kernel), expected, atol=1e-12)
+    expected = jax.lax.conv_transpose(x, kernel, (2, 2), "SAME")
+    np.testing.assert_allclose(double(x, kernel), expected, atol=1e-12)
+
+
+def test_a_wide_kernel_sees_places_written_four_times_or_gives_the_mean(x64, draw):
+    x, kernel = draw(2, 6, 10, 3), draw(3, 3, 3, 5)
+    layout = ("NHWC", "HWIO", "NHWC")
+    convolve = functools.partial(
+        jax.lax.conv_general_dilated,
+        rhs=kernel,
+        window_strides=(1, 1),
+        padding="SAME",
+        dimension_numbers=layout,
+    )
+    expected = convolve(x.repeat(2, 1).repeat(2, 2))
+    np.testing.assert_allclose(double(x, widen(kernel)), expected, atol=1e-12)
+    expected = convolve(x).reshape(2, 3, 2, 5, 2, 5).mean((2, 4))
+    np.testing.assert_allclose(halve(x, widen(kernel) / 4), expected, atol=1e-12)
 
 
 @pytest.mark.parametrize(
