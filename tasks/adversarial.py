@@ -285,7 +285,7 @@ class Adversarial(Task):
 
     def _compare(self, made: np.ndarray, *, full: bool) -> dict[str, float]:
         features, classes = self._seen(made)
-        real = self._seen(self._pictures.values)[0]
+        real = self._real
         scores = {"frechet": frechet(features, real), "score": inception(classes)}
         if full:
             order = np.random.default_rng(0).permutation(len(real))
@@ -376,6 +376,11 @@ class Adversarial(Task):
         )
         made = jnp.round((made + 1) * 127.5).astype(jnp.uint8)
         return made, jax.tree.leaves(sown.get("attention", {}))
+
+    @functools.cached_property
+    def _real(self) -> np.ndarray:
+        """Features of the real pictures."""
+        return self._seen(self._pictures.values)[0]
 
     @functools.cached_property
     def _classifier(self) -> efficientnet.Params:
