@@ -61,6 +61,14 @@ BENCHMARKS = {
         "Training step: pointer network, states of 256, 128 sets of 10 points",
         {"ms a step": "median_ms", "steps/s": "rate", "compile s": "compile_s"},
     ),
+    "caption_step": (
+        "Training step: captioner, 32 maps of 14 × 14, 20 words, states of 512",
+        {"ms a step": "median_ms", "steps/s": "rate", "compile s": "compile_s"},
+    ),
+    "sagan_step": (
+        "Step of both networks: SAGAN, 16 pictures of 64 pixels",
+        {"ms a step": "median_ms", "steps/s": "rate", "compile s": "compile_s"},
+    ),
 }
 _FACTS = {  # of a benchmark, below its table
     "ratio": "{:.2f} times the rate of the fastest other library",
