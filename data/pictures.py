@@ -59,7 +59,9 @@ def openmoji(size: int, groups: tuple[str, ...]) -> Pictures:
     drawn = drawings.draw(found, size).astype(np.float32)
     opacity = drawn[..., 3:] / 255
     values = opacity * drawn[..., :3] + 255 * (1 - opacity)
-    return Pictures(_bytes(values), np.array(labels, np.int32), groups, True)
+    return Pictures(
+        values.round().astype(np.uint8), np.array(labels, np.int32), groups, True
+    )
 
 
 def folder(path: Path, size: int) -> Pictures:
@@ -168,7 +170,3 @@ def _move(rng: np.random.Generator, value: np.ndarray) -> np.ndarray:
     wide = np.pad(value, padding, constant_values=255)
     moved = wide[up : up + len(value), left : left + len(value)]
     return moved[:, ::-1] if rng.random() < 0.5 else moved
-
-
-def _bytes(values: np.ndarray) -> np.ndarray:
-    return values.round().astype(np.uint8)

@@ -65,6 +65,12 @@ class Batches:
         return self._make(rng, rng.choice(bucket, self._rows), int(bucket[-1]))
 
 
+def check_split(split: str) -> None:
+    """Raises a UserError for what is none of `SPLITS`."""
+    if split not in SPLITS:
+        raise UserError(f"split is {split}: must be {' or '.join(SPLITS)}")
+
+
 def held_out_rng(split: str, *key: int) -> np.random.Generator:
     """What held-out data is drawn from, apart from all training batches.
 
@@ -75,7 +81,6 @@ def held_out_rng(split: str, *key: int) -> np.random.Generator:
     Raises:
         UserError: for another split.
     """
-    if split not in SPLITS:
-        raise UserError(f"split is {split}: must be {' or '.join(SPLITS)}")
+    check_split(split)
     # No (seed, i) of training is this key: shorter ones count as filled up with 0.
     return np.random.default_rng((*key, SPLITS.index(split), 1, 1))

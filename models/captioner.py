@@ -23,13 +23,14 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from models.layers import DRAWN, Aligned, Dense, Dropout, LayerNorm, logits
+from models.layers import DRAWN, Dense, Dropout, LayerNorm, logits
 from models.recurrent import CELLS, Init, Stack, uniform_init
 from models.recurrent_translator import (
     AttentiveTranslator,
     Carry,
     Memory,
     RecurrentTranslator,
+    Step,
 )
 
 ENCODERS = ("cnn", "maps")
@@ -73,14 +74,6 @@ class PictureEncoder(nn.Module):
                 x = nn.relu(LayerNorm()(x))
         x = x.reshape(x.shape[0], -1, x.shape[-1])
         return Dropout(self.dropout)(x, train=train)
-
-
-class Step(NamedTuple):
-    """What a step leaves for the readout: [B, R, ...] each, or [B, T, ...] of all."""
-
-    state: jax.Array  # [..., D]
-    found: Aligned | None = None
-    context: jax.Array | None = None  # [..., E], gated
 
 
 class _Captioner(RecurrentTranslator):

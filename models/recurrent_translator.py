@@ -148,6 +148,7 @@ class Step(NamedTuple):
 
     state: jax.Array  # [..., D]
     found: Aligned | None = None  # None without attention
+    context: jax.Array | None = None  # [..., E], where it is not what the weights read
 
 
 class RecurrentTranslator(nn.Module):

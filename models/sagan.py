@@ -260,16 +260,13 @@ class SelfAttention(nn.Module):
         layer = lambda features, name: Layer(features, name=name, **common)  # noqa: E731
         narrow = max(width // self.shrink, 1)
         read = max(width // self.value_shrink, 1)
-        small = max_pool(x) if self.pool and self.form == "gaussian" else x
-        if self.form == "gaussian":  # of x itself
-            query, key = x, small
-        else:
+        query = key = x
+        if self.form != "gaussian":  # which compares x itself
             query = layer(narrow, "query")(x, train=train)
             key = layer(narrow, "key")(x, train=train)
         value = layer(read, "value")(x, train=train)
         if self.pool:
-            value = max_pool(value)
-            key = key if self.form == "gaussian" else max_pool(key)
+            key, value = max_pool(key), max_pool(value)
         parameters = {}
         if self.form == "concatenation":
             init = nn.initializers.normal(query.shape[-1] ** -0.5)

@@ -33,17 +33,19 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from flax import traverse_util
 
-from data import pictures, tensors
+from data import pictures
 from data.pictures import Pictures
+from data.sizes import SPLITS, check_split
 from errors import UserError
 from models import efficientnet
+from tasks import frozen
 from training import parallel, plots
 from training.state import make_optimizer
 from training.task import Metrics, Prediction, Task
 
-_SPLITS = ("validation", "test")
 _BATCH = 100  # pictures that are made or looked at at a time
 _SHOWN = 8  # pictures of a class that are drawn
 _DRAWN = 4  # pictures whose attention is drawn
@@ -243,7 +245,7 @@ class Adversarial(Task):
         updates, opt_state[name] = optimizer.update(
             grads, opt_state[name], params[name]
         )
-        params[name] = jax.tree.map(jnp.add, params[name], updates)
+        params[name] = optax.apply_updates(params[name], updates)
 
     # Evaluation and figures.
 
@@ -263,9 +265,8 @@ class Adversarial(Task):
             which is the best: -`frechet`, or of corners `consistent`; with `out_dir`
             also `pictures`, how many they stand on.
         """
-        if split not in _SPLITS:
-            raise UserError(f"split is {split}: must be {' or '.join(_SPLITS)}")
-        count, seed = self.config.evaluation.pictures, _SPLITS.index(split)
+        check_split(split)
+        count, seed = self.config.evaluation.pictures, SPLITS.index(split)
         rng = np.random.default_rng((seed, 1))
         labels = np.zeros(count, np.int32)
         if self._pictures is not None:
@@ -340,7 +341,7 @@ class Adversarial(Task):
         return answers
 
     def _draw(self, state, folder: Path, split: str) -> list[Path]:
-        seed, step = _SPLITS.index(split), int(state.step)
+        seed, step = SPLITS.index(split), int(state.step)
         labels = np.repeat(np.arange(len(self.classes), dtype=np.int32), _SHOWN)
         made = self._made(state, labels, seed)
         rows = made.reshape(-1, _SHOWN, *made.shape[1:])
@@ -382,20 +383,9 @@ class Adversarial(Task):
         """Features of the real pictures."""
         return self._seen(self._pictures.values)[0]
 
-    @functools.cached_property
-    def _classifier(self) -> efficientnet.Params:
-        return efficientnet.convert(tensors.efficientnet_lite0())
-
     def _seen(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Features [N, 1280] and classes' probabilities [N, 1000] of pictures."""
-        found = []
-        for start in range(0, len(values), _BATCH):
-            part = values[start : start + _BATCH]
-            # The first ones fill up the last part, for parts of one shape.
-            whole = np.resize(part, (_BATCH, *part.shape[1:]))
-            seen = jax.device_get(self._jit_see(self._classifier, whole))
-            found.append([x[: len(part)] for x in seen])
-        features, classes = map(np.concatenate, zip(*found, strict=True))
+        features, classes = frozen.look(self._jit_see, values, _BATCH)
         return features.astype(np.float64), classes.astype(np.float64)
 
     def _see(self, params, values):

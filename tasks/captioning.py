@@ -38,13 +38,15 @@ import optax
 
 import storage
 from attention.alignments import reinforce
-from data import captions, drawings, tensors
+from data import captions, drawings
 from data.scenes import Scenes, mentions
+from data.sizes import check_split
 from data.vocabulary import EOS, PAD, UNK, Vocabulary, train_vocabulary
 from decoding import Decoded, beam_search, greedy
 from errors import UserError
 from models import efficientnet
-from tasks import policy
+from tasks import frozen, policy
+from tasks.beam import attends, check_beam, check_n_best
 from training import plots
 from training.losses import smoothed_cross_entropy
 from training.state import TrainState, gradients
@@ -52,10 +54,8 @@ from training.supervised import Supervised
 from training.task import Metrics, Prediction
 
 _SOURCES = ("scenes", "files")
-_SPLITS = ("validation", "test")
 _FIGURES = 4  # pictures that are drawn
 _READ = 4000  # scenes whose captions make the vocabulary
-_WIDEST = 1000  # of a beam
 _SEEN = 50  # pictures whose maps are made at a time
 
 
@@ -105,6 +105,9 @@ class Captioning(Supervised):
             if value < low:
                 raise UserError(f"config.{name} is {value}: must be at least {low}")
         self._jit_maps = jax.jit(_maps)
+        # Read once, however often they are scored.
+        self._photos = functools.cache(self._read_photos)
+        self._held_out = functools.cache(self._draw_or_read)
         self._build(data.vocab_size)
         self.check_model()
 
@@ -164,7 +167,7 @@ class Captioning(Supervised):
             seed=seed,
         )
 
-    def _photos(self, split: str) -> list[captions.Photo]:
+    def _read_photos(self, split: str) -> list[captions.Photo]:
         files = self.config.data.files[split]
         if not files.captions or not files.pictures:
             raise UserError(
@@ -174,7 +177,7 @@ class Captioning(Supervised):
         places = Path(files.captions), Path(files.pictures)
         return captions.read_coco(*places, self.config.data.size)
 
-    def _held_out(self, split: str) -> list:
+    def _draw_or_read(self, split: str) -> list:
         count = self.config.evaluation.pictures
         if self.config.data.source == "files":
             return self._photos(split)[:count]
@@ -210,15 +213,7 @@ class Captioning(Supervised):
         """What the model sees of pictures, side by side."""
         if not self._frozen:
             return np.stack(pictures)
-        count = len(pictures)
-        whole = np.stack([*pictures, *[pictures[-1]] * (-count % _SEEN)])
-        parts = np.split(whole, len(whole) // _SEEN)
-        found = [self._jit_maps(self._network, part) for part in parts]
-        return np.concatenate(jax.device_get(found))[:count]
-
-    @functools.cached_property
-    def _network(self) -> efficientnet.Params:
-        return efficientnet.convert(tensors.efficientnet_lite0())
+        return frozen.look(self._jit_maps, pictures, _SEEN)
 
     # Training.
 
@@ -296,9 +291,9 @@ class Captioning(Supervised):
             and `beam`, and, of scenes, the same scores as `<name>_novel` of those with
             drawings that were never in training.
         """
-        if split not in _SPLITS:
-            raise UserError(f"split is {split}: must be {' or '.join(_SPLITS)}")
-        beam = 1 if out_dir is None else self._check_beam(beam)
+        check_split(split)
+        default = self.config.evaluation.beam
+        beam = 1 if out_dir is None else check_beam(beam, default)
         shown = self._held_out(split)
         found = self._caption(state.params, shown, beam)
         scores = _score(shown, found)
@@ -345,12 +340,8 @@ class Captioning(Supervised):
         """
         if figures is not None:
             plots.require()
-        beam = self._check_beam(beam)
-        if not 1 <= n_best <= beam:
-            raise UserError(
-                f"n_best is {n_best}: must be from 1 to the beam, which is {beam} "
-                "(--beam widens it)"
-            )
+        beam = check_beam(beam, self.config.evaluation.beam)
+        check_n_best(n_best, beam)
         size = self.config.data.size
         lines = {i: Path(text.strip()) for i, text in enumerate(inputs) if text.strip()}
         shown = [captions.Photo(path, (), size) for path in lines.values()]
@@ -366,12 +357,6 @@ class Captioning(Supervised):
         return answers
 
     # Decoding.
-
-    def _check_beam(self, beam: int | None) -> int:
-        beam = self.config.evaluation.beam if beam is None else beam
-        if not 1 <= beam <= _WIDEST:
-            raise UserError(f"beam is {beam}: must be 1 to {_WIDEST}")
-        return beam
 
     def _caption(self, params: Any, shown: Sequence, beam: int) -> list[Told]:
         return [told[0] for told in self._search(params, shown, beam, 1, True)]
@@ -435,13 +420,8 @@ class Captioning(Supervised):
 
     def _attends(self) -> bool:
         """Whether the model has weights to show."""
-
-        def weights(params):
-            step, carry = self._decoder(params, self.blank()["source"], 1)
-            return step(carry, jnp.zeros((1, 1), jnp.int32))[2]
-
-        params = jax.eval_shape(self.init_state, jax.random.key(0)).params
-        return jax.eval_shape(weights, params) is not None
+        source = self.blank()["source"]
+        return attends(lambda p: self._decoder(p, source, 1), self.init_state)
 
     # Figures.
 

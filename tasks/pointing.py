@@ -30,6 +30,7 @@ from data.pointing import Batch
 from decoding import Decoded, beam_search, greedy
 from decoding.types import Carry, Step
 from errors import UserError
+from tasks.beam import attends, check_beam, check_n_best
 from training import plots
 from training.losses import smoothed_cross_entropy
 from training.state import TrainState
@@ -38,7 +39,6 @@ from training.task import Prediction, warn_of_size
 
 _PERMUTED = ("sorting", "tsp")  # the kinds whose answers are permutations
 _FIGURES = 3  # instances that are drawn
-_WIDEST = 1000  # of a beam: beyond it memory ends without a word
 _END = 0  # the pointer that ends an answer, and starts and pads one
 
 
@@ -169,7 +169,7 @@ class Pointing(Supervised):
             last two of its tours alone.
         """
         evaluation, kind = self.config.evaluation, self.config.data.kind
-        beam = 1 if out_dir is None else self._check_beam(beam)
+        beam = 1 if out_dir is None else check_beam(beam, evaluation.beam)
         scores: dict[str, float] = {}
         for size in evaluation.sizes:
             batch = self._held_out(split, size)
@@ -225,12 +225,8 @@ class Pointing(Supervised):
         """
         if figures is not None:
             plots.require()
-        beam = self._check_beam(beam)
-        if not 1 <= n_best <= beam:
-            raise UserError(
-                f"n_best is {n_best}: must be from 1 to the beam, which is {beam} "
-                "(--beam widens it)"
-            )
+        beam = check_beam(beam, self.config.evaluation.beam)
+        check_n_best(n_best, beam)
         kind, constrain = self.config.data.kind, self.config.evaluation.constrain
         keep = figures is not None and self._attends()
         if figures is not None and kind == "sorting" and not keep:
@@ -265,12 +261,6 @@ class Pointing(Supervised):
         return answers
 
     # Decoding.
-
-    def _check_beam(self, beam: int | None) -> int:
-        beam = self.config.evaluation.beam if beam is None else beam
-        if not 1 <= beam <= _WIDEST:
-            raise UserError(f"beam is {beam}: must be 1 to {_WIDEST}")
-        return beam
 
     def _search(
         self,
@@ -331,13 +321,7 @@ class Pointing(Supervised):
 
     def _attends(self) -> bool:
         """Whether the model has weights to show."""
-
-        def weights(params):
-            step, carry = self._decoder(params, self.blank(), 1, 1)
-            return step(carry, jnp.zeros((1, 1), jnp.int32))[2]
-
-        params = jax.eval_shape(self.init_state, jax.random.key(0)).params
-        return jax.eval_shape(weights, params) is not None
+        return attends(lambda p: self._decoder(p, self.blank(), 1, 1), self.init_state)
 
     def blank(self) -> dict[str, jax.Array]:
         """Returns an instance of as many inputs as there ever are.

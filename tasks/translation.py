@@ -49,6 +49,7 @@ from attention.alignments import reinforce
 from attention.masks import causal_mask, segment_mask
 from data import translation
 from data.batching import Batches, eval_batches
+from data.sizes import SPLITS, check_split
 from data.vocabulary import EOS, PAD, UNK, Vocabulary, train_vocabulary
 from decoding import beam_search, greedy, sample
 from errors import UserError
@@ -58,7 +59,6 @@ from training.losses import smoothed_cross_entropy
 from training.state import TrainState, gradients, make_optimizer
 from training.task import Metrics, Prediction, Task
 
-_SPLITS = ("validation", "test")
 _LENGTHS = (5, 10, 20, 40)  # upper ends of BLEU's length groups, in source words
 _FIGURE_PIECES = range(8, 21)  # sentences of these lengths make legible figures
 
@@ -480,7 +480,7 @@ class Translation(Task):
             data.vocab_size,
             self._assets / "vocabulary.model",
         )
-        for split in _SPLITS:
+        for split in SPLITS:
             held = getattr(corpus, split)
             self._check_lengths(vocabulary, split, held)
             text = json.dumps(held, ensure_ascii=False, indent=0)
@@ -531,8 +531,7 @@ class Translation(Task):
         )
 
     def _pairs(self, split: str) -> tuple[list[str], list[str]]:
-        if split not in _SPLITS:
-            raise UserError(f"split is {split}: must be {' or '.join(_SPLITS)}")
+        check_split(split)
         try:
             pairs = json.loads((self._assets / f"{split}.json").read_text("utf-8"))
         except (OSError, ValueError) as error:
