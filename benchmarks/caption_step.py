@@ -15,12 +15,9 @@ PyTorch compiles nothing. `train.py` sets glibc's malloc to keep large buffers; 
 """
 
 from benchmarks import harness
-from benchmarks.harness import System
-from benchmarks.transformer_step import OURS
 
 ROWS, WORDS, VOCABULARY, WIDTH = 32, 20, 5000, 512
 PEER = "tutorial style"
-TUNED = {"tune_memory": True}
 OUR_SPEC = {
     "config": "configs/captioning.py:frozen",
     "overrides": [
@@ -47,28 +44,13 @@ PEER_SPEC = {
     "hidden": WIDTH,
     "score_hidden": WIDTH,
 }
-SYSTEMS = [
-    System(OURS, "ours", "captions", OUR_SPEC | TUNED),
-    System(f"{OURS}, malloc as it is", "ours", "captions", OUR_SPEC),
-    System(PEER, "pytorch_caption", "step", PEER_SPEC, peer=True),
-    System(
-        f"{PEER}, same malloc", "pytorch_caption", "step", PEER_SPEC | TUNED, peer=True
-    ),
-]
+SYSTEMS = harness.against(PEER, "pytorch_caption", OUR_SPEC, PEER_SPEC, mode="captions")
 
 
 def main() -> None:
     """Measures, prints the table and writes results/bench_caption_step.json."""
     args = harness.parser(__doc__, rounds=6, steps=8).parse_args()
-    measured = harness.measure(SYSTEMS, args)
-    harness.report(
-        "caption_step",
-        args,
-        measured,
-        {"ms a step": "median_ms", "steps/s": "rate", "peak MB": "peak_mb"}
-        | {"compile s": "compile_s", "parameters": "parameters"},
-        **harness.ratios(measured, SYSTEMS),
-    )
+    harness.report_training("caption_step", args, SYSTEMS, rate="steps/s")
 
 
 if __name__ == "__main__":

@@ -8,8 +8,7 @@ length penalty 0.6; the end of sentence is suppressed, so that every hypothesis 
 """
 
 from benchmarks import harness
-from benchmarks.harness import System
-from benchmarks.transformer_step import OURS
+from benchmarks.harness import OURS, System
 from benchmarks.transformer_step import SPEC as SIZE
 
 SPEC = SIZE | {"beam": 4, "alpha": 0.6}

@@ -22,6 +22,8 @@ from benchmarks.environment import ROOT, peers_python
 from training import runtime
 
 THREADS = 2
+OURS = "this project"
+TUNED = {"tune_memory": True}  # with the malloc that `train.py` asks for
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +35,34 @@ class System:
     mode: str
     spec: dict
     peer: bool = False  # runs in the peers' environment
+
+
+def against(
+    peer: str,
+    module: str,
+    spec: dict,
+    peer_spec: dict,
+    *,
+    mode: str = "generated",
+    suffix: str = "",
+) -> list[System]:
+    """This project and one other, each with both settings of malloc.
+
+    Args:
+        peer: name of the other one.
+        module: its module, whose mode is "step".
+        spec: what is measured of this project.
+        peer_spec: the same of the other one.
+        mode: of this project.
+        suffix: of every name.
+    """
+    ours, theirs = f"{OURS}{suffix}", f"{peer}{suffix}"
+    return [
+        System(ours, "ours", mode, spec | TUNED),
+        System(f"{ours}, malloc as it is", "ours", mode, spec),
+        System(theirs, module, "step", peer_spec, peer=True),
+        System(f"{theirs}, same malloc", module, "step", peer_spec | TUNED, peer=True),
+    ]
 
 
 def parser(
@@ -127,17 +157,21 @@ def report_training(
     question: str,
     args: argparse.Namespace,
     systems: Sequence[System],
+    *,
+    rate: str = "tokens/s",
     **goals: float,
 ) -> None:
     """Measures training steps beside the machine's own rate of matrix products.
 
-    The record says what `share` of that rate each system reaches, and has the ratios of
+    The record says what `share` of that rate each system reaches whose `gflop` is
+    known, from the sizes of a translator or from the system, and has the ratios of
     `ratios`.
 
     Args:
         question: name of the record.
         args: the command line.
         systems: this project's first.
+        rate: title of the units a second.
         **goals: what the record sets beside the ratios.
     """
     products = [
@@ -149,14 +183,16 @@ def report_training(
     limit = max(rates, default=math.nan)
     for system in systems:
         if values := measured.get(system.name):
-            values["gflop"] = round(training_gflop(system.spec), 1)
-            rate = values["gflop"] / values["median_ms"] * 1e3
-            values["share"] = round(rate / limit, 3)
+            if "source" in system.spec:
+                values["gflop"] = round(training_gflop(system.spec), 1)
+            if gflop := values.get("gflop"):
+                reached = gflop / values["median_ms"] * 1e3
+                values["share"] = round(reached / limit, 3)
     report(
         question,
         args,
         measured,
-        {"ms a step": "median_ms", "tokens/s": "rate", "share of products": "share"}
+        {"ms a step": "median_ms", rate: "rate", "share of products": "share"}
         | {"peak MB": "peak_mb", "compile s": "compile_s", "parameters": "parameters"},
         product_gflop_a_second=limit,
         **ratios(measured, systems),

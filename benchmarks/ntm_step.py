@@ -14,12 +14,9 @@ to PyTorch, "malloc as it is" what it brings here.
 """
 
 from benchmarks import harness
-from benchmarks.harness import System
-from benchmarks.transformer_step import OURS
 
 LENGTH, ROWS = 20, (1, 32)
 PEER = "pytorch-ntm style"
-TUNED = {"tune_memory": True}
 
 
 def our_spec(rows: int) -> dict:
@@ -48,24 +45,9 @@ def peer_spec(rows: int) -> dict:
 SYSTEMS = [
     system
     for rows in ROWS
-    for system in (
-        System(f"{OURS}, batch {rows}", "ours", "generated", our_spec(rows) | TUNED),
-        System(
-            f"{OURS}, batch {rows}, malloc as it is",
-            "ours",
-            "generated",
-            our_spec(rows),
-        ),
-        System(
-            f"{PEER}, batch {rows}", "pytorch_ntm", "step", peer_spec(rows), peer=True
-        ),
-        System(
-            f"{PEER}, batch {rows}, same malloc",
-            "pytorch_ntm",
-            "step",
-            peer_spec(rows) | TUNED,
-            peer=True,
-        ),
+    for system in harness.against(
+        *(PEER, "pytorch_ntm", our_spec(rows), peer_spec(rows)),
+        suffix=f", batch {rows}",
     )
 ]
 
@@ -73,15 +55,7 @@ SYSTEMS = [
 def main() -> None:
     """Measures, prints the table and writes results/bench_ntm_step.json."""
     args = harness.parser(__doc__, rounds=6, steps=10).parse_args()
-    measured = harness.measure(SYSTEMS, args)
-    harness.report(
-        "ntm_step",
-        args,
-        measured,
-        {"ms a step": "median_ms", "sequences/s": "rate", "peak MB": "peak_mb"}
-        | {"compile s": "compile_s", "parameters": "parameters"},
-        **harness.ratios(measured, SYSTEMS),
-    )
+    harness.report_training("ntm_step", args, SYSTEMS, rate="sequences/s")
 
 
 if __name__ == "__main__":

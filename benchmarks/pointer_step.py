@@ -14,12 +14,9 @@ malloc" says what that brings to PyTorch, "malloc as it is" what it brings here.
 """
 
 from benchmarks import harness
-from benchmarks.harness import System
-from benchmarks.transformer_step import OURS
 
 ROWS, SIZE, HIDDEN, EMBEDDING = 128, 10, 256, 128
 PEER = "PointerNet style"
-TUNED = {"tune_memory": True}
 OUR_SPEC = {
     "config": "configs/pointer_tsp.py",
     "overrides": [
@@ -40,28 +37,13 @@ PEER_SPEC = {
     "layers": 1,
     "bidirectional": False,  # an option of its
 }
-SYSTEMS = [
-    System(OURS, "ours", "generated", OUR_SPEC | TUNED),
-    System(f"{OURS}, malloc as it is", "ours", "generated", OUR_SPEC),
-    System(PEER, "pytorch_pointer", "step", PEER_SPEC, peer=True),
-    System(
-        f"{PEER}, same malloc", "pytorch_pointer", "step", PEER_SPEC | TUNED, peer=True
-    ),
-]
+SYSTEMS = harness.against(PEER, "pytorch_pointer", OUR_SPEC, PEER_SPEC)
 
 
 def main() -> None:
     """Measures, prints the table and writes results/bench_pointer_step.json."""
     args = harness.parser(__doc__, rounds=6, steps=15).parse_args()
-    measured = harness.measure(SYSTEMS, args)
-    harness.report(
-        "pointer_step",
-        args,
-        measured,
-        {"ms a step": "median_ms", "steps/s": "rate", "peak MB": "peak_mb"}
-        | {"compile s": "compile_s", "parameters": "parameters"},
-        **harness.ratios(measured, SYSTEMS),
-    )
+    harness.report_training("pointer_step", args, SYSTEMS, rate="steps/s")
 
 
 if __name__ == "__main__":

@@ -17,12 +17,9 @@ malloc" says what that brings to PyTorch, "malloc as it is" what it brings here.
 """
 
 from benchmarks import harness
-from benchmarks.harness import System
-from benchmarks.transformer_step import OURS
 
 ROWS, CHANNELS, NOISE = 16, 64, 128
 PEER = "heykeetae style"
-TUNED = {"tune_memory": True}
 OUR_SPEC = {
     "config": "configs/sagan.py",
     "overrides": [
@@ -40,28 +37,13 @@ OUR_SPEC = {
     "units": 1,
 }
 PEER_SPEC = {"rows": ROWS, "noise": NOISE, "channels": CHANNELS}
-SYSTEMS = [
-    System(OURS, "ours", "generated", OUR_SPEC | TUNED),
-    System(f"{OURS}, malloc as it is", "ours", "generated", OUR_SPEC),
-    System(PEER, "pytorch_sagan", "step", PEER_SPEC, peer=True),
-    System(
-        f"{PEER}, same malloc", "pytorch_sagan", "step", PEER_SPEC | TUNED, peer=True
-    ),
-]
+SYSTEMS = harness.against(PEER, "pytorch_sagan", OUR_SPEC, PEER_SPEC)
 
 
 def main() -> None:
     """Measures, prints the table and writes results/bench_sagan_step.json."""
     args = harness.parser(__doc__, rounds=6, steps=8).parse_args()
-    measured = harness.measure(SYSTEMS, args)
-    harness.report(
-        "sagan_step",
-        args,
-        measured,
-        {"ms a step": "median_ms", "steps/s": "rate", "peak MB": "peak_mb"}
-        | {"compile s": "compile_s", "parameters": "parameters"},
-        **harness.ratios(measured, SYSTEMS),
-    )
+    harness.report_training("sagan_step", args, SYSTEMS, rate="steps/s")
 
 
 if __name__ == "__main__":

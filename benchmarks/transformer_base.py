@@ -11,8 +11,7 @@ Memory is the largest resident set of the process, compilation included.
 """
 
 from benchmarks import harness
-from benchmarks.harness import System
-from benchmarks.transformer_step import OURS
+from benchmarks.harness import OURS, System
 
 SPEC = {
     "d_model": 512,

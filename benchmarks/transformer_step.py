@@ -18,7 +18,7 @@ jax than run here (`numpy.float_` is the first name that it misses).
 """
 
 from benchmarks import harness
-from benchmarks.harness import System
+from benchmarks.harness import OURS, System
 
 SPEC = {
     "d_model": 256,
@@ -33,11 +33,10 @@ SPEC = {
     "source": 32,
     "target": 32,
 }
-TUNED = SPEC | {"tune_memory": True}
-OURS = "this project"
+TUNED = SPEC | harness.TUNED
 SYSTEMS = [
     System(OURS, "ours", "step", TUNED),
-    System("this project, malloc as it is", "ours", "step", SPEC),
+    System(f"{OURS}, malloc as it is", "ours", "step", SPEC),
     System("Flax WMT style", "flax_wmt", "step", SPEC),
     System("Flax WMT style, same malloc", "flax_wmt", "step", TUNED),
     System("torch.nn.Transformer", "pytorch", "step", SPEC, peer=True),

@@ -178,7 +178,7 @@ class Adversarial(Task):
         label = batch["label"]
         rows = len(label)
         real = batch["picture"].astype(jnp.float32) / 127.5 - 1
-        noise = jax.random.normal(rng, (rows, self.config.noise))
+        noise = self._noise(rng, label)
         params, kept = dict(state.params), dict(state.kept)
         opt_state = dict(state.opt_state)
 
@@ -230,6 +230,10 @@ class Adversarial(Task):
             AdversarialState(state.step + 1, params, kept, opt_state, average),
             metrics,
         )
+
+    def _noise(self, rng, label):
+        """What pictures of classes [B] are made from: [B, Z]."""
+        return jax.random.normal(rng, (len(label), self.config.noise))
 
     def _apply(self, name, params, kept, x, label):
         """What a network gives in training, and what it keeps."""
@@ -369,7 +373,7 @@ class Adversarial(Task):
 
     def _make(self, params, kept, label, rng):
         """Pictures uint8, and the weights of the attention, if there is one."""
-        noise = jax.random.normal(rng, (len(label), self.config.noise))
+        noise = self._noise(rng, label)
         made, sown = self.models["generator"].apply(
             *({"params": params, **kept}, noise, label),
             train=False,

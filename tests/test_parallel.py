@@ -12,8 +12,9 @@ import pytest
 import toy
 from ml_collections import ConfigDict
 
-from configs import luong_nmt, transformer_nmt
+from configs import luong_nmt, sagan, transformer_nmt
 from errors import UserError
+from tasks.adversarial import Adversarial
 from tasks.translation import Translation
 from training import checkpoints, loop, parallel
 
@@ -92,6 +93,7 @@ def on_eight_devices(test):
     if jax.device_count() == 8:
         return True
     flags = "--xla_force_host_platform_device_count=8"
+    flags += " --xla_backend_optimization_level=0"  # compiles faster
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-x", f"{__file__}::{test}"],
         # Without NPROC, many steps in flight on such devices deadlock.
@@ -214,6 +216,54 @@ def test_a_translator_has_the_same_gradients_in_every_layout(model, tmp_path):
         apart = jax.tree.map(lambda a, b: np.abs(a - b).max(), found, expected)
         for part, whole in zip(*map(jax.tree.leaves, (apart, moved)), strict=True):
             assert part < 0.01 * whole
+        close(found, expected)
+        close(other_sums, sums)
+
+
+class Makes(Adversarial):
+    """Each row is a class of its own, which alone says what noise it is made from."""
+
+    def __init__(self, config):
+        import optax
+
+        super().__init__(config)
+        self._build(config.data.rows)
+        self._optimizers = dict.fromkeys(self._optimizers, optax.sgd(0.1))
+
+    def train_data(self):
+        labels = np.arange(self.config.data.rows, dtype=np.int32)
+        return [batch | {"label": labels} for batch in [super().train_data()[0]]]
+
+    def _noise(self, rng, label):
+        shape = self.config.data.rows, self.config.noise
+        return jax.random.normal(jax.random.key(1), shape)[label]
+
+
+def test_both_networks_of_a_gan_learn_the_same_in_every_layout():
+    if not on_eight_devices(
+        "test_both_networks_of_a_gan_learn_the_same_in_every_layout"
+    ):
+        return
+    made = sagan.get_config("smoke")
+    made.data.rows = 16
+    task = Makes(made)
+    batch, rng = task.train_data()[0], jax.random.key(0)
+
+    def after_a_step(name):
+        where = place(name)
+        like = where.abstract(task.init_state, rng)
+        state = where.init(task.init_state, rng, like)
+        before = jax.tree.map(np.array, (state.params, state.kept))
+        step = where.compile(task.train_step, like)
+        state, metrics = step(state, where.put(batch), rng)
+        return before, *jax.tree.map(np.array, ((state.params, state.kept), metrics))
+
+    before, expected, sums = after_a_step("one")
+    assert expected[1]["generator"]["batch_stats"]
+    moved = jax.tree.map(lambda a, b: np.abs(a - b).max(), before, expected)
+    assert np.median(jax.tree.leaves(moved)) > 1e-4
+    for name in ("both", "pmap"):
+        _, found, other_sums = after_a_step(name)
         close(found, expected)
         close(other_sums, sums)
 

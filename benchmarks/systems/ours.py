@@ -8,6 +8,7 @@ captioner on random maps and words.
 
 import importlib
 import itertools
+import math
 import time
 from pathlib import Path
 
@@ -51,6 +52,36 @@ def training(task, config):
         jax.block_until_ready(metrics)
 
     return run, sum(x.size for x in jax.tree.leaves(like.params))
+
+
+def gflop(function, *args) -> float:
+    """GFLOP of the products and convolutions of a function, as often as they are run.
+
+    Args:
+        function: what jax can trace, without loops whose end is not known.
+        *args: of it; shapes are enough.
+    """
+    return 1e-9 * _flop(jax.make_jaxpr(function)(*args).jaxpr)
+
+
+def _flop(jaxpr) -> int:
+    total = 0
+    for equation in jaxpr.eqns:
+        name, params = equation.primitive.name, equation.params
+        if name in ("dot_general", "conv_general_dilated"):
+            numbers = params["dimension_numbers"]
+            given = [x.aval.shape for x in equation.invars]
+            if name == "dot_general":
+                each = math.prod(given[0][axis] for axis in numbers[0][0])
+            else:
+                each = math.prod(given[1][axis] for axis in numbers.rhs_spec[1:])
+            total += 2 * each * equation.outvars[0].aval.size
+        times = params["length"] if name == "scan" else 1
+        for value in jax.tree.leaves(list(params.values())):
+            inner = getattr(value, "jaxpr", value)
+            if hasattr(inner, "eqns"):
+                total += times * _flop(inner)
+    return total
 
 
 def random_ids(spec: dict, length: int) -> np.ndarray:
@@ -137,6 +168,9 @@ def main() -> None:
             shape = spec["rows"], *task.blank()["source"].shape[1:]
             maps = np.random.default_rng(0).random(shape, np.float32)
             batch = {"source": maps, "target": random_ids(spec, spec["target"])}
+        like = jax.eval_shape(task.init_state, jax.random.key(0))
+        work = gflop(task.train_step, like, batch, jax.random.key(0))
+        info["gflop"] = round(work, 2)
 
         def step() -> float:
             run(batch)
