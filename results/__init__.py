@@ -13,6 +13,7 @@ the first), holds
     commands   what was run, from the root of the repository
     metrics    {"bleu": 12.3, "bleu_signature": "nrefs:1|...", ...} on the test split
     curve      [[minutes, metric], ...] on the validation split, while training
+    curves     {"gamma": [0.0, ...], ...}, of other metrics that a figure shows
     steps, minutes, device, versions, commit
     by_length  {"1-5": {"sentences": 7, "bleu": 12.3}, ...}, by words of the source
     steps_per_second  of training alone: no compilation, evaluation or saving

@@ -23,7 +23,7 @@ from ml_collections import ConfigDict
 
 from errors import UserError
 from results import tables
-from results.reported import TABLES, Run
+from results.reported import FIGURES, TABLES, Curves, Run
 from training import configuration
 from training.metrics import read_rows
 
@@ -164,6 +164,9 @@ def collect(run: Run, seed: int, workdir: Path) -> dict[str, Any]:
         "steps_per_second": round(statistics.median(rates), 3) if rates else None,
         "waiting": round(statistics.median(waiting), 4) if waiting else None,
         "examples": examples,
+        "curves": {
+            metric: [round(row[metric], 4) for row in scored] for metric in _drawn(run)
+        },
         # The first at which nothing was wrong, of a metric in per cent.
         "perfect_after": next(
             (
@@ -198,6 +201,15 @@ def collect(run: Run, seed: int, workdir: Path) -> dict[str, Any]:
             if value not in (None, {}, [])
         },
     }
+
+
+def _drawn(run: Run) -> list[str]:
+    """Metrics of a run that figures show, other than its first."""
+    figures = (figure for figure in FIGURES if isinstance(figure, Curves))
+    shown = (
+        line.partition(":") for figure in figures for line in figure.lines.values()
+    )
+    return [metric for name, _, metric in shown if name == run.name and metric]
 
 
 def _identity(run: Run, seed: int) -> dict[str, Any]:

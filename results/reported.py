@@ -78,13 +78,13 @@ class Figure(NamedTuple):
 
 
 class Curves(NamedTuple):
-    """A plot of the validation metric by examples seen, a line a run, and its table.
+    """A plot of a validation metric by examples seen, a line a run, and its table.
 
     Attributes:
         file: the PNG, from the root of the repository; the table has its name.
         title: one line above it.
         value_title: what the metric is.
-        lines: names of runs, by label.
+        lines: names of runs, by label; "NAME:METRIC" for another metric than the first.
     """
 
     file: str

@@ -213,11 +213,13 @@ def _curve_series(
 ) -> dict[str, dict[str, list[float]]]:
     """The metric of each line that has records, by thousands of examples."""
     series = {}
-    for label, name in figure.lines.items():
+    for label, shown in figure.lines.items():
+        name, _, metric = shown.partition(":")
         for record in found:
             if record["system"] == OURS and record["name"] == name:
                 line = series.setdefault(label, defaultdict(list))
                 values = [value for _, value in record["curve"]]
+                values = record["curves"][metric] if metric else values
                 for count, value in zip(record["examples"], values, strict=True):
                     line[f"{count / 1e3:.3g}"].append(value)
     return series

@@ -225,16 +225,18 @@ def test_a_figure_is_of_one_test_split(tmp_path, figure):
 
 
 def test_curves_are_drawn_and_told_by_the_examples_seen(tmp_path, monkeypatch):
-    figure = Curves("docs/y.png", "Copying", "bits", {"with": "a", "without": "b"})
+    lines = {"with": "a", "without": "b", "wrong": "a:wrong"}
+    figure = Curves("docs/y.png", "Copying", "bits", lines)
     monkeypatch.setattr(tables, "FIGURES", (figure,))
     drawn = []
     monkeypatch.setattr(plots, "available", lambda: True)
     monkeypatch.setattr(plots, "lines", lambda *args, **of: drawn.append((args, of)))
     curve = {"examples": [3200, 16_000], "curve": [[0.5, 8.0], [1.5, 0.25]]}
-    put(tmp_path, a=record(name="a", **curve))
+    put(tmp_path, a=record(name="a", **curve, curves={"wrong": [9.0, 1.0]}))
     assert tables.draw(tmp_path, tmp_path) == []
     other = {"examples": [3200], "curve": [[0.5, 6.0]]}
-    put(tmp_path, a1=record(name="a", **other), b=record(name="b", **other))
+    more = record(name="a", **other, curves={"wrong": [7.0]})
+    put(tmp_path, a1=more, b=record(name="b", **other))
     assert len(tables.draw(tmp_path, tmp_path)) == 1
     (((series, title, path), of),) = drawn
     assert series["with"] == {"3.2": [8.0, 6.0], "16": [0.25]}
@@ -242,7 +244,7 @@ def test_curves_are_drawn_and_told_by_the_examples_seen(tmp_path, monkeypatch):
     assert (of["axis_title"], of["value_title"]) == ("thousand examples seen", "bits")
     head, _, *lines = tables.render(tmp_path)["y"].splitlines()
     assert head == "| bits, thousand examples seen | 3.2 | 16 |"
-    assert lines == ["| with | 7 | 0.25 |", "| without | 6 |  |"]
+    assert lines == ["| with | 7 | 0.25 |", "| without | 6 |  |", "| wrong | 8 | 1 |"]
 
 
 def test_where_lower_is_better_the_claim_is_held_against_the_lowest(
@@ -412,7 +414,9 @@ def test_a_record_is_taken_from_the_run_directory(workdir):
         make.collect(RUNS[0], 0, workdir)
 
 
-def test_a_record_of_generated_data_counts_examples_and_waiting(tmp_path):
+def test_a_record_of_generated_data_counts_examples_and_waiting(tmp_path, monkeypatch):
+    figures = (Curves("docs/z.png", "", "%", {"a": "x:wrong", "b": "y:other"}),)
+    monkeypatch.setattr(make, "FIGURES", figures)
     path = str(make.ROOT / "configs/ntm_copy.py")
     config = configuration.read(path, ["data.rows=7"])
     configuration.record(config, tmp_path)
@@ -422,6 +426,7 @@ def test_a_record_of_generated_data_counts_examples_and_waiting(tmp_path):
         {"step": 30, "split": "train", "seconds": 3.0, "waiting": 0.5},
         {"step": 30, "split": "validation", "seconds": 4.0, "bits": 1.5},
     ]
+    rows[-1]["wrong"] = 0.12345
     lines = "".join(json.dumps(row) + "\n" for row in rows)
     (tmp_path / "metrics.jsonl").write_text(lines)
     environment = {"versions": {}, "backend": "cpu", "devices": ["cpu"]}
@@ -432,6 +437,7 @@ def test_a_record_of_generated_data_counts_examples_and_waiting(tmp_path):
     found = make.collect(Run("x", "ntm_copy", ""), 0, tmp_path)
     assert (found["examples"], found["waiting"]) == ([210], 0.03)  # the median
     assert found["curve"] == [[0.07, 1.5]]
+    assert found["curves"] == {"wrong": [0.1235]}
 
 
 def test_a_record_tells_when_nothing_was_wrong_for_the_first_time(tmp_path):
