@@ -10,6 +10,9 @@
 Axes: B pictures; I = J rows and columns of one.
 """
 
+import functools
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,7 +25,34 @@ from errors import UserError
 SOURCES = ("openmoji", "corners", "folder")
 COLOURS = np.array([[r, g, b] for r in (0, 255) for g in (0, 255) for b in (0, 255)])
 _MOVED = 16  # a drawing moves by at most this part of a side
+_KEPT = 2**30  # bytes; more than these are read when they are asked for
 _FILES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp")
+
+
+class Files(Sequence):
+    """Pictures in files, which are read when they are asked for.
+
+    Args:
+        paths: N of them.
+        size: I; pictures are scaled to it, and cut where they are longer.
+    """
+
+    def __init__(self, paths: Sequence[Path], size: int):
+        self._paths = np.array(paths, object)
+        self._read = functools.partial(read_picture, size=size)
+
+    def __len__(self) -> int:
+        """N."""
+        return len(self._paths)
+
+    def __getitem__(self, which: slice | np.ndarray) -> np.ndarray:
+        """Reads the pictures of a slice or of numbers [B]: uint8 [B, I, I, 3].
+
+        Raises:
+            UserError: if one cannot be read.
+        """
+        with ThreadPoolExecutor() as pool:
+            return np.stack(list(pool.map(self._read, self._paths[which])))
 
 
 class Pictures(NamedTuple):
@@ -35,7 +65,7 @@ class Pictures(NamedTuple):
         moved: whether they are moved and turned round in training.
     """
 
-    values: np.ndarray
+    values: np.ndarray | Files
     labels: np.ndarray
     names: tuple[str, ...]
     moved: bool = False
@@ -71,6 +101,9 @@ def folder(path: Path, size: int) -> Pictures:
         path: of it; the classes are named as its folders.
         size: I; pictures are scaled to it, and cut where they are longer.
 
+    Returns:
+        Them, read already unless they are too many to keep.
+
     Raises:
         UserError: if there are no classes, a class has no picture, or one cannot be
             read.
@@ -81,15 +114,18 @@ def folder(path: Path, size: int) -> Pictures:
             f"config.data.folder is {str(path)!r}: must be a folder of folders of "
             "pictures, one a class"
         )
-    values, labels = [], []
+    paths, labels = [], []
     for label, place in enumerate(classes):
         files = sorted(p for p in place.iterdir() if p.suffix.lower() in _FILES)
         if not files:
             raise UserError(f"{place} has no pictures ({', '.join(_FILES)})")
-        values += [read_picture(file, size) for file in files]
+        paths += files
         labels += [label] * len(files)
     names = tuple(place.name for place in classes)
-    return Pictures(np.stack(values), np.array(labels, np.int32), names)
+    values = Files(paths, size)
+    if 3 * size**2 * len(values) <= _KEPT:
+        values = values[:]
+    return Pictures(values, np.array(labels, np.int32), names)
 
 
 def corners(rng: np.random.Generator, count: int, size: int) -> np.ndarray:

@@ -47,6 +47,7 @@ from training.state import make_optimizer
 from training.task import Metrics, Prediction, Task
 
 _BATCH = 100  # pictures that are made or looked at at a time
+_REAL = 50_000  # real pictures, at most, that made ones are compared with
 _SHOWN = 8  # pictures of a class that are drawn
 _DRAWN = 4  # pictures whose attention is drawn
 _KEPT = ["batch_stats", "spectral"]
@@ -384,8 +385,10 @@ class Adversarial(Task):
 
     @functools.cached_property
     def _real(self) -> np.ndarray:
-        """Features of the real pictures."""
-        return self._seen(self._pictures.values)[0]
+        """Features of the real pictures, or of some where there are very many."""
+        values = self._pictures.values
+        chosen = np.random.default_rng(0).permutation(len(values))[:_REAL]
+        return self._seen(values[np.sort(chosen)])[0]
 
     def _seen(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Features [N, 1280] and classes' probabilities [N, 1000] of pictures."""
@@ -424,9 +427,10 @@ def frechet(one: np.ndarray, other: np.ndarray) -> float:
     """
     means = one.mean(0), other.mean(0)
     # The trace of (C C')^(1/2) is the sum of the singular values of A A'^T, where
-    # C = A^T A: as many as the smaller of N and M, and exact below F.
+    # C = A^T A; of A = Q R, R does as well, and has no more than F rows.
     parts = [
-        (x - m) / np.sqrt(len(x) - 1) for x, m in zip((one, other), means, strict=True)
+        np.linalg.qr((x - m) / np.sqrt(len(x) - 1), mode="r")
+        for x, m in zip((one, other), means, strict=True)
     ]
     cross = np.linalg.svd(parts[0] @ parts[1].T, compute_uv=False).sum()
     traces = sum(np.square(part).sum() for part in parts)

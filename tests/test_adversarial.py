@@ -63,6 +63,12 @@ def test_a_folder_of_folders_is_read_by_class(tmp_path):
     found = pictures.folder(tmp_path, 8)
     assert found.names == ("cats", "dogs") and found.labels.tolist() == [0, 1]
     assert (found.values[0] == [255, 0, 0]).all()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pictures, "_KEPT", 0)
+        later = pictures.folder(tmp_path, 8)
+    assert isinstance(later.values, pictures.Files) and len(later.values) == 2
+    one, other = (pictures.Batches(x, 8, 5, 0)[3] for x in (found, later))
+    assert (one["picture"] == other["picture"]).all()
     (tmp_path / "dogs" / "1.png").unlink()
     with pytest.raises(UserError, match="dogs has no pictures"):
         pictures.folder(tmp_path, 8)
