@@ -32,7 +32,7 @@ _FIELDS = {
 VARIANTS = {
     "": {},
     "soft": {},
-    "hard": {"model.alignment": "hard"},
+    "hard": {"model.alignment": "hard", "loss.coverage": 0.0},
     "none": {"architecture": ShowAndTell, "model": ConfigDict(_FIELDS)},
     "frozen": {
         "model.encoder": "maps",

@@ -3,8 +3,8 @@
     python train.py --config=configs/ntm_ngrams.py --workdir=runs/ntm_ngrams
 
 On one core this takes 9.5 minutes and pays 138.4 bits for 200, other seeds 137 and 146;
-the LSTM pays 138, the best predictor 134.8. The paper's machine comes close to that, and
-without a recurrent controller, too; this one has learned little without (176 bits).
+the LSTM pays 138, the best predictor 134.8. The paper's machine comes close to that,
+without a recurrent controller, too; here it has learned little without (176 bits).
 
 Variants: `feedforward` is the machine without a recurrent controller, `lstm` the
 paper's baseline, three layers of LSTM; `smoke` trains for a moment.

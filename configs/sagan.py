@@ -4,11 +4,12 @@
 
 OpenMoji's drawings at 32 pixels, by group.
 
-Variants: `no_attention` is the same without it, `dcgan` the networks of Radford et al.
-(2016) without it, `large` has 64 pixels; `corners` and `corners_no_attention` are a
-small task of what is far apart: two corners of a picture have to match; `imagenet128`
-is the paper's model, for a folder of ImageNet's pictures and an accelerator; `smoke`
-trains for a moment.
+Variants: `no_attention` is the same without it, `dcgan` the networks and the loss of
+Radford et al. (2016) without it, `large` has 64 pixels; `corners` and
+`corners_no_attention` are a small task of what is far apart: two corners of a picture
+have to match, and neither the generator's noise nor the discriminator's convolutions
+reach from one to the other; `imagenet128` is the paper's model, for a folder of
+ImageNet's pictures and an accelerator; `smoke` trains for a moment.
 """
 
 from ml_collections import ConfigDict
@@ -24,7 +25,13 @@ def _attending(*sizes: int) -> dict[str, tuple[int, ...]]:
     return dict.fromkeys(("attention.generator", "attention.discriminator"), sizes)
 
 
-_CORNERS = {"data.source": "corners"}
+_CORNERS = {
+    "data.source": "corners",
+    "model.size": 16,
+    "model.start": 8,
+    "model.local": True,
+    "noise": 256,  # 4 numbers a place
+}
 # What each variant changes.
 VARIANTS = {
     "": {},
@@ -34,6 +41,7 @@ VARIANTS = {
         "model.body": "strided",
         "model.channels": 32,
         "model.spectral": False,
+        "loss": "log",
         "generator.learning_rate": 2e-4,  # the paper's, like the next ones
         "generator.b1": 0.5,
         "generator.b2": 0.999,
@@ -42,7 +50,8 @@ VARIANTS = {
         "discriminator.b2": 0.999,
     },
     "large": {"model.size": 64} | _attending(32),
-    "corners": _CORNERS,
+    "corners": _CORNERS
+    | {"attention.generator": (16,), "attention.discriminator": (8,)},
     "corners_no_attention": _CORNERS | _attending(),
     "imagenet128": {
         "model.size": 128,
@@ -82,6 +91,8 @@ def get_config(variant: str = "") -> ConfigDict:
 
     config.model = ConfigDict()
     config.model.size = 32  # pixels of a side
+    config.model.start = 4  # of the smallest map
+    config.model.local = False  # whether each place of it has noise of its own
     config.model.channels = 32  # of the widest map; the authors' code does not say
     config.model.widest = 8  # times as many in the smallest
     config.model.body = "residual"  # or "strided", DCGAN's
@@ -95,6 +106,7 @@ def get_config(variant: str = "") -> ConfigDict:
     config.attention.discriminator = (16,)
     config.noise = 128  # Z; the paper's
 
+    config.loss = "hinge"  # or "log"
     # Section 4.2: two learning rates, no momentum.
     config.generator = adam(1e-4, decay_steps=20_000)
     config.discriminator = adam(4e-4, decay_steps=20_000)

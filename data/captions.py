@@ -5,9 +5,12 @@ are scored ("a dog, and two cats" is five words).
 
 *   `scenes`: see `data.scenes`; training is endless, and what is held out always the
     same.
-*   `files`: a JSON file a split, {"images": [{"id", "file_name"}, ...], "annotations":
-    [{"image_id", "caption"}, ...]}, and the folder of its pictures. They are scaled to
-    a square, and cut where they are longer.
+*   `files`: a JSON file a split, and the folder of its pictures. It is in the format of
+    MS-COCO, {"images": [{"id", "file_name"}, ...], "annotations": [{"image_id",
+    "caption"}, ...]}; or in that of Karpathy's splits of MS-COCO and Flickr, one file
+    for all three, {"images": [{"filename", "split", "sentences": [{"raw"}, ...]}, ...]}
+    (and "filepath", a folder between), whose "restval" is for training, too. Pictures
+    are scaled to a square, and cut where they are longer.
 
 Axes: B pictures; I, J rows and columns of one; T target steps.
 """
@@ -15,6 +18,7 @@ Axes: B pictures; I, J rows and columns of one; T target steps.
 import json
 import re
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -25,6 +29,8 @@ from data.vocabulary import EOS, PAD, Vocabulary
 from errors import UserError
 
 _WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
+_KARPATHY = {"train": ("train", "restval"), "validation": ("val",), "test": ("test",)}
+_FORMAT = "{images: [{id, file_name}], annotations: [{image_id, caption}]}"
 _TIER = 8  # lengths of targets are multiples of it: each is a shape of its own
 
 
@@ -81,7 +87,10 @@ def read_picture(path: Path, size: int) -> np.ndarray:
 
     try:
         with Image.open(path) as file:
-            image = ImageOps.exif_transpose(file).convert("RGBA")
+            image = ImageOps.exif_transpose(file)
+            if image.mode.startswith("I"):  # 16 bits, which Pillow would cut off at 255
+                image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+            image = image.convert("RGBA")
     except FileNotFoundError:
         raise UserError(f"picture {path}: no such file") from None
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
@@ -92,13 +101,14 @@ def read_picture(path: Path, size: int) -> np.ndarray:
     return np.asarray(ImageOps.fit(image, (size, size)))
 
 
-def read_coco(captions: Path, folder: Path, size: int) -> list[Photo]:
+def read_files(captions: Path, folder: Path, size: int, split: str) -> list[Photo]:
     """Reads the captions of a split; the pictures are read when they are asked for.
 
     Args:
         captions: a JSON file; see the module's docstring.
         folder: of its pictures.
         size: pixels of a side.
+        split: "train", "validation" or "test", of a file of all three.
 
     Returns:
         The pictures that have a caption, in the file's order.
@@ -108,31 +118,54 @@ def read_coco(captions: Path, folder: Path, size: int) -> list[Photo]:
             caption at all.
     """
     try:
-        content = json.loads(captions.read_text("utf-8"))
-        names = {image["id"]: image["file_name"] for image in content["images"]}
-        texts: dict = {number: [] for number in names}
-        for annotation in content["annotations"]:
-            texts[annotation["image_id"]].append(plain(annotation["caption"]))
+        found = _captions(json.loads(captions.read_text("utf-8")), split)
     except OSError as error:
         raise UserError(f"captions {captions}: {error.strerror}") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         what = f"{type(error).__name__} of {error}"
         raise UserError(
-            f"captions {captions} are not in the format of MS-COCO ({what}): "
-            "{images: [{id, file_name}], annotations: [{image_id, caption}]}"
+            f"captions {captions} are not in the format of MS-COCO ({what}): {_FORMAT}"
         ) from None
     photos = []
-    for number, name in names.items():
+    for name, texts in found:
         path = folder / name
         if not path.is_file():
             raise UserError(
                 f"captions {captions} name {name}: {folder} has no such file"
             )
-        if found := tuple(filter(None, texts[number])):
-            photos.append(Photo(path, found, size))
+        if texts := tuple(filter(None, texts)):
+            photos.append(Photo(path, texts, size))
     if not photos:
-        raise UserError(f"captions {captions} have no caption")
+        raise UserError(f"captions {captions} have no caption for {split}")
     return photos
+
+
+def _captions(content: dict, split: str) -> list[tuple[Path, list[str]]]:
+    """Names of pictures and their captions, of either format."""
+    images = content["images"]
+    if images and "sentences" in images[0]:
+        return [
+            (
+                Path(image.get("filepath", ""), image["filename"]),
+                [plain(sentence["raw"]) for sentence in image["sentences"]],
+            )
+            for image in images
+            if image["split"] in _KARPATHY[split]
+        ]
+    names = {image["id"]: Path(image["file_name"]) for image in images}
+    texts: dict = {number: [] for number in names}
+    for annotation in content["annotations"]:
+        number = annotation["image_id"]
+        if number not in texts:
+            raise ValueError(f"a caption of image {number}, which is not among images")
+        texts[number].append(plain(annotation["caption"]))
+    return [(names[number], found) for number, found in texts.items()]
+
+
+def read_pictures(shown: Sequence[Captioned]) -> list[np.ndarray]:
+    """The pictures of some that are perhaps still to be read, by several threads."""
+    with ThreadPoolExecutor() as pool:
+        return list(pool.map(lambda one: one.picture, shown))
 
 
 def all_captions(scenes: Scenes, count: int) -> list[str]:
@@ -171,16 +204,16 @@ class Batches:
         if index < 0:
             raise IndexError(index)
         rng = np.random.default_rng((self._seed, index))
-        pictures, targets = [], []
+        every, targets = [], []
         for row in range(self._rows):
             shown = self._pick(rng, index * self._rows + row)
             caption = shown.captions[rng.integers(len(shown.captions))]
-            pictures.append(shown.picture)
+            every.append(shown)
             ids = self._vocabulary.encode(plain(caption))
             if len(ids) > self._max_length:
                 ids = [*ids[: self._max_length - 1], EOS]
             targets.append(ids)
-        return {"source": np.stack(pictures), "target": pad(targets)}
+        return {"source": np.stack(read_pictures(every)), "target": pad(targets)}
 
 
 def pad(targets: Sequence[Sequence[int]]) -> np.ndarray:

@@ -2,9 +2,9 @@
 
 *   `openmoji`: OpenMoji's drawings on white, their classes its groups. In training each
     is turned round and moved by a few pixels at random.
-*   `corners`: two corners, across from each other, are squares of the same colour of
-    eight; between them are squares of grey. A small test of what is far apart: whether
-    a picture is right is told from its corners alone.
+*   `corners`: pictures of 8 x 8 squares, those of two corners, across from each other,
+    of the same colour of eight, the others of greys. A small test of what is far apart:
+    whether a picture is right is told from its corners alone.
 *   `folder`: a folder of folders, one a class, of picture files.
 
 Axes: B pictures; I = J rows and columns of one.
@@ -29,7 +29,7 @@ _KEPT = 2**30  # bytes; more than these are read when they are asked for
 _FILES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp")
 
 
-class Files(Sequence):
+class Files:
     """Pictures in files, which are read when they are asked for.
 
     Args:
@@ -142,18 +142,20 @@ def corners(rng: np.random.Generator, count: int, size: int) -> np.ndarray:
     side = size // 8
     values = np.repeat(rng.integers(96, 160, (count, 8, 8, 1)), 3, axis=-1)
     colours = COLOURS[rng.integers(0, len(COLOURS), count)]
-    values[:, :2, :2] = values[:, -2:, -2:] = colours[:, None, None]
+    values[:, 0, 0] = values[:, -1, -1] = colours
     return values.repeat(side, 1).repeat(side, 2).astype(np.uint8)
 
 
 def consistency(values: np.ndarray) -> dict[str, float]:
-    """Tells whether the corners of pictures [B, I, I, 3] match, in per cent.
+    """Tells whether the corners of pictures [B, I, I, 3] match.
 
     Returns:
-        `consistent`, of those whose first and last corner are nearest to the same of
-        the eight colours, and `near`, of all corners within 40 of a colour.
+        `consistent`, per cent of the pictures whose first and last corner are both
+        within 40 of the same of the eight colours; `near`, per cent of all corners that
+        are within 40 of one; and `colours`, how many of them occur in those, exp of the
+        entropy: 1 to 8, or 0 where no corner is near any.
     """
-    side = values.shape[1] // 4
+    side = values.shape[1] // 8
     found = []
     for corner in (values[:, :side, :side], values[:, -side:, -side:]):
         mean = corner.astype(np.float32).mean((1, 2))
@@ -161,9 +163,14 @@ def consistency(values: np.ndarray) -> dict[str, float]:
         found.append((distance.argmin(1), distance.min(1)))
     (first, one), (last, other) = found
     near = np.concatenate([one, other]) < 40
+    occur = np.bincount(np.concatenate([first, last])[near], minlength=len(COLOURS))
+    shares = occur[occur > 0] / max(occur.sum(), 1)
+    entropy = -np.sum(shares * np.log(shares))
     return {
-        "consistent": 100 * float((first == last).mean()),
+        "consistent": 100
+        * float(((first == last) & near.reshape(2, -1).all(0)).mean()),
         "near": 100 * float(near.mean()),
+        "colours": float(np.exp(entropy)) if near.any() else 0.0,
     }
 
 

@@ -144,14 +144,14 @@ class Scenes:
         )
 
     def _draw(self, rng: np.random.Generator) -> list[Drawing]:
-        """Draws what is in a scene until it is one of this split."""
+        """Draws how many are in a scene, and which until it is one of this split."""
+        count = int(rng.choice(self._counts))
+        if self._split == "novel":
+            fresh = min(int(rng.integers(1, 3)), len(self._novel), count)
+            found = _choose(rng, self._novel, fresh)
+            found += _choose(rng, self._known, count - fresh)
+            return [found[i] for i in rng.permutation(count)]
         while True:
-            count = rng.choice(self._counts)
-            if self._split == "novel":
-                fresh = min(int(rng.integers(1, 3)), len(self._novel), count)
-                found = _choose(rng, self._novel, fresh)
-                found += _choose(rng, self._known, count - fresh)
-                return [found[i] for i in rng.permutation(count)]
             found = _choose(rng, self._known, count)
             if split_of([drawing.name for drawing in found]) == self._split:
                 return found

@@ -88,18 +88,18 @@ def vectors(params: Params, pictures: jax.Array) -> jax.Array:
     return jax.nn.relu6(_convolve(params["head"], x)).mean((1, 2))
 
 
-def classify(params: Params, pictures: jax.Array) -> jax.Array:
+def classify(params: Params, features: jax.Array) -> jax.Array:
     """Logits of ImageNet's thousand classes.
 
     Args:
         params: from `convert`.
-        pictures: uint8 [B, I, J, 3].
+        features: [B, 1280], of `vectors`.
 
     Returns:
         float32 [B, 1000].
     """
     layer = params["classes"]
-    return vectors(params, pictures) @ layer["kernel"] + layer["bias"]
+    return features @ layer["kernel"] + layer["bias"]
 
 
 def _stages(params: Params, pictures: jax.Array, count: int) -> jax.Array:

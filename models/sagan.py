@@ -13,7 +13,9 @@ The attention block adds gamma times what it reads, gamma from 0: y = gamma o + 
 
 What differs from the papers: the authors' code pools keys and values and halves the
 width of the values, the paper does neither; `pool` and `value_shrink` say which.
-DCGAN's generator gets the class in its batch norm, too.
+DCGAN's generator gets the class in its batch norm, too, and its discriminator ends as
+SAGAN's does, with a sum over places and a projection. `start` and `local` make networks
+that see no further than their convolutions reach.
 
 Axes: B pictures; I, J rows and columns; C channels; Z width of the noise; Y classes.
 """
@@ -26,6 +28,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from attention.spatial import NON_LOCAL, max_pool
+from models.convolutions import convolve, double, halve, widen
 from models.layers import check_fields
 
 BODIES = ("residual", "strided")
@@ -52,78 +55,10 @@ def spectral_norm(kernel: jax.Array, u: jax.Array) -> tuple[jax.Array, jax.Array
     return v @ matrix @ u, u
 
 
-def halve(x: jax.Array, kernel: jax.Array) -> jax.Array:
-    """A convolution of 4 x 4 with a stride of 2: half the rows and columns.
-
-    As one of 2 x 2, without a stride, on blocks of 2 x 2 places: so its gradient, too,
-    has no places that are left out and filled with zeros.
-
-    Args:
-        x: [B, I, J, C], I and J even.
-        kernel: [4, 4, C, C'].
-
-    Returns:
-        [B, I / 2, J / 2, C'], with a place beyond each edge that is 0.
-    """
-    batch, rows, columns, width = x.shape
-    x = jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
-    blocks = (batch, rows // 2 + 1, 2, columns // 2 + 1, 2, width)
-    x = x.reshape(blocks).swapaxes(2, 3).reshape(*blocks[:2], blocks[3], 4 * width)
-    return _convolve(x, _by_phase(kernel).reshape(2, 2, 4 * width, -1), "VALID")
-
-
-def double(x: jax.Array, kernel: jax.Array) -> jax.Array:
-    """A transposed convolution of 4 x 4 with a stride of 2: twice the rows and columns.
-
-    As one of 2 x 2 that makes the four places of a block side by side.
-
-    Args:
-        x: [B, I, J, C].
-        kernel: [4, 4, C, C'].
-
-    Returns:
-        [B, 2 I, 2 J, C'], as `jax.lax.conv_transpose` has it.
-    """
-    batch, rows, columns, _ = x.shape
-    x = jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
-    kernel = jnp.moveaxis(_by_phase(kernel), 4, 2)  # [2, 2, C, 2, 2, C']
-    width = kernel.shape[-1]
-    x = _convolve(x, kernel.reshape(*kernel.shape[:3], 4 * width), "VALID")
-    x = x.reshape(batch, rows + 1, columns + 1, 2, 2, width)
-    # A block's second row is one of the places between it and the next block.
-    x = jnp.stack([x[:, r : rows + r, :, r] for r in (0, 1)], axis=2)
-    x = jnp.stack([x[:, :, :, s : columns + s, s] for s in (0, 1)], axis=4)
-    return x.reshape(batch, 2 * rows, 2 * columns, width)
-
-
-def widen(kernel: jax.Array) -> jax.Array:
-    """A kernel [3, 3, ...] that acts on the sum of 2 x 2 places: [4, 4, ...].
-
-    `double` with it is a convolution of the map that has each place four times; `halve`
-    with a quarter of it is the mean of 2 x 2 places of a convolution.
-    """
-    for axis in (0, 1):
-        before = [(0, 0)] * kernel.ndim
-        after = list(before)
-        before[axis], after[axis] = (1, 0), (0, 1)
-        kernel = jnp.pad(kernel, before) + jnp.pad(kernel, after)
-    return kernel
-
-
-def _by_phase(kernel: jax.Array) -> jax.Array:
-    """[4, 4, C, C'] to [2, 2, 2, 2, C, C']: taps 2 p + r, 2 q + s at p, q, r, s."""
-    return kernel.reshape(2, 2, 2, 2, *kernel.shape[2:]).swapaxes(1, 2)
-
-
-def _convolve(x: jax.Array, kernel: jax.Array, padding: str) -> jax.Array:
-    layout = ("NHWC", "HWIO", "NHWC")
-    return jax.lax.conv_general_dilated(
-        x, kernel, (1, 1), padding, dimension_numbers=layout
-    )
-
-
 class Normed(nn.Module):
     """A kernel divided by its spectral norm, where `spectral`; u is kept in "spectral".
+
+    The power iteration makes a step where `train`.
 
     Attributes:
         shape: of the kernel, its outputs last.
@@ -183,7 +118,7 @@ class Layer(nn.Module):
         if not window:
             x = x @ kernel
         elif self.scale == "same":
-            x = _convolve(x, kernel, "SAME")
+            x = convolve(x, kernel)
         else:
             factor = 0.25 if self.scale == "half" else 1.0
             wide = kernel if self.kernel == 4 else factor * widen(kernel)
@@ -199,7 +134,8 @@ class BatchNorm(nn.Module):
     Attributes:
         classes: Y; 0 for one scale and bias.
         total: sums an array over the devices that share a batch.
-        decay: of the moving statistics, which are used outside of training.
+        decay: of the moving statistics, which are used outside of training; less in
+            the first steps.
     """
 
     classes: int
@@ -215,6 +151,7 @@ class BatchNorm(nn.Module):
         width = x.shape[-1]
         mean = self.variable("batch_stats", "mean", jnp.zeros, (width,))
         variance = self.variable("batch_stats", "variance", jnp.ones, (width,))
+        steps = self.variable("batch_stats", "steps", jnp.zeros, ())
         if train:
             count = jnp.asarray(x.size / width, jnp.float32)
             sums = jnp.sum(x, (0, 1, 2)), jnp.sum(jnp.square(x), (0, 1, 2)), count
@@ -222,8 +159,10 @@ class BatchNorm(nn.Module):
             centre = first / count
             spread = jnp.maximum(second / count - jnp.square(centre), 0)
             if not self.is_initializing():
+                decay = moving(steps.value, self.decay)
                 for kept, new in ((mean, centre), (variance, spread)):
-                    kept.value = self.decay * kept.value + (1 - self.decay) * new
+                    kept.value = decay * kept.value + (1 - decay) * new
+                steps.value += 1
         else:
             centre, spread = mean.value, variance.value
         shape = (self.classes, width) if self.classes else (width,)
@@ -233,6 +172,14 @@ class BatchNorm(nn.Module):
             scale, bias = scale[label][:, None, None], bias[label][:, None, None]
         scale = scale * jax.lax.rsqrt(spread + self.epsilon)
         return x * scale + (bias - centre * scale)
+
+
+def moving(steps: jax.Array, decay: float) -> jax.Array:
+    """The decay of a moving average after some steps: of about the last tenth of them.
+
+    Not above `decay`; so what was there before the first step is soon forgotten.
+    """
+    return jnp.minimum(decay, (1 + steps) / (10 + steps))
 
 
 class SelfAttention(nn.Module):
@@ -281,7 +228,10 @@ class _Network(nn.Module):
     """What generator and discriminator share.
 
     Attributes:
-        size: I = J of a picture, 4 times a power of two.
+        size: I = J of a picture, `start` times a power of two.
+        start: rows and columns of the smallest map.
+        local: whether each place of the smallest map is made of noise of its own, so
+            that a generator without attention has nothing that all places know.
         channels: of the widest picture's map; those of half the size have twice as
             many, up to `widest` times.
         widest: how many times.
@@ -297,6 +247,8 @@ class _Network(nn.Module):
     """
 
     size: int
+    start: int
+    local: bool
     channels: int
     widest: int
     classes: int
@@ -310,20 +262,27 @@ class _Network(nn.Module):
     total: Callable[[Any], Any] = lambda x: x
 
     positive: ClassVar[tuple[str, ...]] = (
-        *("channels", "widest", "classes", "shrink", "value_shrink"),
+        *("start", "channels", "widest", "classes", "shrink", "value_shrink"),
     )
 
     def check(self) -> None:
         """Checks the fields; see `_Network`."""
         check_fields(self, {"body": BODIES, "form": tuple(NON_LOCAL)}, self.positive)
-        if _sizes(self.size)[-1:] != [self.size]:
-            raise ValueError(f"size is {self.size}: must be 8, 16, 32, 64, ...")
+        if self.sizes()[-1:] != [self.size]:
+            some = ", ".join(str(self.start << n) for n in (1, 2, 3))
+            raise ValueError(f"size is {self.size}: must be {some}, ...")
         sizes = self.maps()
         if set(self.attention) - set(sizes):
             raise ValueError(
                 f"attention is {self.attention}: must be sizes of maps, some of "
                 f"{', '.join(map(str, sizes))}"
             )
+
+    def sizes(self) -> list[int]:
+        """Twice `start`, and so on, as far as they are no larger than a picture."""
+        return [
+            self.start << n for n in range(1, (self.size // self.start).bit_length())
+        ]
 
     def maps(self) -> list[int]:
         """Sizes of the maps, in the order in which they are made."""
@@ -350,11 +309,6 @@ class _Network(nn.Module):
         return nn.initializers.normal(0.02)
 
 
-def _sizes(size: int) -> list[int]:
-    """8, 16, ... as far as they are no larger than a size."""
-    return [8 << n for n in range((size // 8).bit_length())]
-
-
 class Generator(_Network):
     """Makes pictures of noise; see `_Network` and the module's docstring."""
 
@@ -363,7 +317,7 @@ class Generator(_Network):
         """Makes a picture of each row.
 
         Args:
-            noise: [B, Z].
+            noise: [B, Z]; where `local`, each place has a part of it.
             label: int [B], below Y.
             train: whether batch norm is that of this batch, and kept, and the estimates
                 of spectral norms move.
@@ -374,9 +328,21 @@ class Generator(_Network):
         self.check()
         common = dict(spectral=self.spectral, kernel_init=self.kernel_init)
         strided = self.body == "strided"
-        width = self._map_width
-        x = Layer(16 * width(4), kernel=0, name="start", **common)(noise, train=train)
-        x = x.reshape(-1, 4, 4, width(4))
+        width, start = self._map_width, self.start
+        places = (len(noise), start, start)
+        if self.local:
+            if noise.shape[-1] % start**2:
+                raise ValueError(
+                    f"noise is {noise.shape[-1]}: must be a multiple of the {start**2} "
+                    "places of the first map"
+                )
+            x = Layer(width(start), kernel=0, name="start", **common)(
+                noise.reshape(*places, -1), train=train
+            )
+        else:
+            x = Layer(start**2 * width(start), kernel=0, name="start", **common)(
+                noise, train=train
+            ).reshape(*places, -1)
         for size in self.maps():
             x = self._widen(x, label, width(size), f"to_{size}", common, train)
             x = self.attend(x, train=train)
@@ -387,7 +353,7 @@ class Generator(_Network):
 
     def maps(self) -> list[int]:
         """See `_Network`; DCGAN's last transposed convolution makes the picture."""
-        return _sizes(self.size // 2 if self.body == "strided" else self.size)
+        return self.sizes()[: -1 if self.body == "strided" else None]
 
     def _map_width(self, size: int) -> int:
         return self.width(2 * size if self.body == "strided" else size)
@@ -439,7 +405,7 @@ class Discriminator(_Network):
 
     def maps(self) -> list[int]:
         """See `_Network`."""
-        return [4, *_sizes(self.size // 2)][::-1]
+        return [self.start, *self.sizes()[:-1]][::-1]
 
     def _narrow(self, x, width, name, common, train, pool=True):
         """A map of half the size, where `pool`."""

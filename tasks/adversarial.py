@@ -1,21 +1,24 @@
 """Making pictures: a generator and a discriminator, and how good the pictures are.
 
 Zhang et al. (2019), section 4: the hinge loss (eq. 4), two learning rates, one step of
-each network in turn; and a moving average of the generator, which is what is scored and
-shown. A step makes one batch of pictures. The discriminator learns to tell them from as
-many real ones; then the generator learns from the gradient that the new discriminator
-sends back to those pictures.
+each network in turn; or the log loss of DCGAN. A step makes one batch of pictures. The
+discriminator learns to tell them from as many real ones; then the generator learns from
+the gradient that the new discriminator sends back to those pictures. Where the
+discriminator has batch norm, its statistics are of real and of made pictures apart. A
+moving average of the generator's parameters is scored and shown, with the statistics of
+batch norm and the estimates of spectral norms of the generator itself.
 
 What is measured, on a network that never changes, EfficientNet-lite0 trained on
-ImageNet (`models.efficientnet`), of `config.evaluation.pictures` made pictures, their
-classes as frequent as those of the real ones: `frechet`, the Frechet distance between
-Gaussians of the 1280 features of made and real pictures (Heusel et al. 2017, there of
-Inception's features), and `score`, exp of the mean KL divergence between the classes
-that it sees in a picture and in all (Salimans et al. 2016). These numbers compare with
-each other and with no published one. `frechet_real` is the distance between two halves
-of the real pictures, with as many features: about what the best pictures would have.
-Of corners: see `data.pictures.consistency`. `gamma` of each network tells how much of
-its attention is used.
+ImageNet (`models.efficientnet`), of `config.evaluation.pictures` made pictures and as
+many real ones of the same classes, drawn as in training: `frechet`, the Frechet
+distance between Gaussians of their 1280 features (Heusel et al. 2017, there of
+Inception's), and `score`, exp of the mean KL divergence between the classes that it
+sees in a picture and in all (Salimans et al. 2016). These numbers compare with each
+other and with no published one. `frechet_real` is the distance between two draws of so
+many real pictures: what the best generator would have. The real pictures are those of
+training: a generator that repeats them scores well. Of corners: see
+`data.pictures.consistency`. `gamma_<network>_<size>` tells how much of an attention is
+used.
 
 Works with any two models of this protocol (`models.sagan` shows it): fields `total` and
 `classes`, `apply(variables, noise or picture, label, train=...)` and state in the
@@ -25,32 +28,55 @@ Axes: B pictures; I, J rows and columns; Z width of the noise; Y classes.
 """
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import flax.struct
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from flax import traverse_util
 
 from data import pictures
 from data.pictures import Pictures
 from data.sizes import SPLITS, check_split
 from errors import UserError
 from models import efficientnet
+from models.sagan import moving
 from tasks import frozen
 from training import parallel, plots
 from training.state import make_optimizer
 from training.task import Metrics, Prediction, Task
 
 _BATCH = 100  # pictures that are made or looked at at a time
-_REAL = 50_000  # real pictures, at most, that made ones are compared with
+_DRAWS = 2**40  # seed of the real pictures that made ones are compared with
 _SHOWN = 8  # pictures of a class that are drawn
 _DRAWN = 4  # pictures whose attention is drawn
 _KEPT = ["batch_stats", "spectral"]
+
+
+class Loss(NamedTuple):
+    """What each network's logits cost.
+
+    Attributes:
+        real, made: of the discriminator, for real and made pictures.
+        deceived: of the generator.
+    """
+
+    real: Callable[[jax.Array], jax.Array]
+    made: Callable[[jax.Array], jax.Array]
+    deceived: Callable[[jax.Array], jax.Array]
+
+
+LOSSES = {
+    "hinge": Loss(
+        lambda x: jax.nn.relu(1 - x), lambda x: jax.nn.relu(1 + x), lambda x: -x
+    ),
+    "log": Loss(  # Goodfellow et al. (2014), the generator's as in section 3
+        lambda x: jax.nn.softplus(-x), jax.nn.softplus, lambda x: jax.nn.softplus(-x)
+    ),
+}
 
 
 @flax.struct.dataclass
@@ -86,6 +112,10 @@ class Adversarial(Task):
                 f"config.data.source is {data.source!r}: must be one of "
                 f"{', '.join(pictures.SOURCES)}"
             )
+        if config.loss not in LOSSES:
+            raise UserError(
+                f"config.loss is {config.loss!r}: must be one of {', '.join(LOSSES)}"
+            )
         for name, value in (
             ("data.rows", data.rows),
             ("noise", config.noise),
@@ -99,9 +129,10 @@ class Adversarial(Task):
                 f"config.average_decay is {config.average_decay}: must be in [0, 1)"
             )
         self._optimizers = {
-            name: make_optimizer(config[name])
+            name: make_optimizer(config[name], name=name)
             for name in ("generator", "discriminator")
         }
+        self._real = functools.cache(self._draw_real)
         self._build(1)
         self.check_model()
 
@@ -145,8 +176,10 @@ class Adversarial(Task):
 
     def train_data(self) -> pictures.Batches:
         """Returns the training batches."""
-        size, rows = self.config.model.size, self.config.data.rows
-        return pictures.Batches(self._pictures, size, rows, self.config.seed)
+        return self._batches(self.config.data.rows, self.config.seed)
+
+    def _batches(self, rows: int, seed: int) -> pictures.Batches:
+        return pictures.Batches(self._pictures, self.config.model.size, rows, seed)
 
     # Training.
 
@@ -176,8 +209,7 @@ class Adversarial(Task):
         self, state: AdversarialState, batch: Any, rng: jax.Array
     ) -> tuple[AdversarialState, Metrics]:
         """One step of the discriminator, then one of the generator."""
-        label = batch["label"]
-        rows = len(label)
+        label, price = batch["label"], LOSSES[self.config.loss]
         real = batch["picture"].astype(jnp.float32) / 127.5 - 1
         noise = self._noise(rng, label)
         params, kept = dict(state.params), dict(state.kept)
@@ -188,33 +220,37 @@ class Adversarial(Task):
 
         made, back, kept["generator"] = jax.vjp(make, params["generator"], has_aux=True)
 
-        def tell(weights):
-            both = jnp.concatenate([real, made])
-            labels = jnp.concatenate([label, label])
-            logits, new = self._apply("discriminator", weights, kept, both, labels)
-            of_real, of_made = jnp.split(logits, 2)
-            losses = jax.nn.relu(1 - of_real), jax.nn.relu(1 + of_made)
-            return sum(map(jnp.sum, losses)), (new, losses)
+        def discriminator_loss(weights):
+            shown = [(real, label), (made, label)]
+            if "batch_stats" not in kept["discriminator"]:
+                shown = [jax.tree.map(lambda *x: jnp.concatenate(x), *shown)]
+            own, logits = dict(kept), []
+            for part in shown:
+                found, own["discriminator"] = self._apply(
+                    "discriminator", weights, own, *part
+                )
+                logits.append(found)
+            of_real, of_made = jnp.split(jnp.concatenate(logits), 2)
+            losses = jnp.sum(price.real(of_real)), jnp.sum(price.made(of_made))
+            return sum(losses), (own["discriminator"], losses)
 
-        (loss, (new, losses)), grads = jax.value_and_grad(tell, has_aux=True)(
-            params["discriminator"]
-        )
-        count = jnp.asarray(rows, jnp.float32)
-        loss, losses, grads, count = parallel.total(
-            (loss, jax.tree.map(jnp.sum, losses), grads, count)
-        )
+        (loss, (new, losses)), grads = jax.value_and_grad(
+            discriminator_loss, has_aux=True
+        )(params["discriminator"])
+        count = jnp.asarray(len(label), jnp.float32)
+        loss, losses, grads, count = parallel.total((loss, losses, grads, count))
         kept["discriminator"] = new
         self._descend("discriminator", params, opt_state, grads, count)
 
-        def deceive(shown):
+        def generator_loss(shown):
             weights = params["discriminator"]
             logits, _ = self._apply("discriminator", weights, kept, shown, label)
-            return -jnp.sum(logits)
+            return jnp.sum(price.deceived(logits))
 
-        value, gradient = jax.value_and_grad(deceive)(made)
+        value, gradient = jax.value_and_grad(generator_loss)(made)
         grads, value = parallel.total((back(gradient)[0], value))
         self._descend("generator", params, opt_state, grads, count)
-        decay = self.config.average_decay
+        decay = moving(state.step, self.config.average_decay)
         average = jax.tree.map(
             lambda old, new: decay * old + (1 - decay) * new,
             *(state.average, params["generator"]),
@@ -222,7 +258,7 @@ class Adversarial(Task):
         metrics = {
             "loss": (loss, count),
             "loss_real": (losses[0], count),
-            "loss_made": (losses[1], count),
+            "loss_fake": (losses[1], count),
             "loss_generator": (value, count),
         }
         for name, gamma in _gammas(params).items():
@@ -261,43 +297,38 @@ class Adversarial(Task):
 
         Args:
             state: whose parameters to use.
-            split: "validation" or "test": two draws of noise; the real pictures are
-                those of training.
+            split: "validation" or "test": two draws of noise and of real pictures,
+                which are those of training.
             out_dir: where the figures of a final evaluation go.
 
         Returns:
             What the module's docstring says, by name, and `quality`, the highest of
-            which is the best: -`frechet`, or of corners `consistent`; with `out_dir`
-            also `pictures`, how many they stand on.
+            which is the best: -`frechet`, or of corners `consistent` times the share of
+            the colours that occur; with `out_dir` also `pictures`, how many they stand
+            on.
         """
         check_split(split)
-        count, seed = self.config.evaluation.pictures, SPLITS.index(split)
-        rng = np.random.default_rng((seed, 1))
-        labels = np.zeros(count, np.int32)
-        if self._pictures is not None:
-            labels = rng.permutation(np.resize(self._pictures.labels, count))
-        made = self._made(state, labels, seed)
+        full, number = out_dir is not None, SPLITS.index(split)
+        labels, real = self._real(number)
+        made = self._made(state, labels, number)
         gammas = {n: float(g) for n, g in _gammas(state.params).items()}
         if self._pictures is None:
             scores = pictures.consistency(made)
-            scores = {"quality": scores["consistent"], **scores}
+            best = scores["consistent"] * scores["colours"] / len(pictures.COLOURS)
+            scores = {"quality": best, **scores}
         else:
-            scores = self._compare(made, full=out_dir is not None)
-        if out_dir is not None:
+            features, classes = self._seen(made)
+            distance = frechet(features, real)
+            scores = {"quality": -distance, "frechet": distance}
+            scores["score"] = inception(classes)
+            if full:
+                _, other = self._real(number + len(SPLITS))
+                scores["frechet_real"] = frechet(other, real)
+        if full:
             if plots.available():
                 self._draw(state, out_dir / "figures", split)
-            gammas["pictures"] = count
+            gammas["pictures"] = len(labels)
         return scores | gammas
-
-    def _compare(self, made: np.ndarray, *, full: bool) -> dict[str, float]:
-        features, classes = self._seen(made)
-        real = self._real
-        scores = {"frechet": frechet(features, real), "score": inception(classes)}
-        if full:
-            order = np.random.default_rng(0).permutation(len(real))
-            halves = np.array_split(real[order], 2)
-            scores["frechet_real"] = frechet(*halves)
-        return {"quality": -scores["frechet"], **scores}
 
     def figures(self, state: AdversarialState, out_dir: Path) -> list[Path]:
         """Draws pictures of each class, and where places of some of them look."""
@@ -383,12 +414,12 @@ class Adversarial(Task):
         made = jnp.round((made + 1) * 127.5).astype(jnp.uint8)
         return made, jax.tree.leaves(sown.get("attention", {}))
 
-    @functools.cached_property
-    def _real(self) -> np.ndarray:
-        """Features of the real pictures, or of some where there are very many."""
-        values = self._pictures.values
-        chosen = np.random.default_rng(0).permutation(len(values))[:_REAL]
-        return self._seen(values[np.sort(chosen)])[0]
+    def _draw_real(self, number: int) -> tuple[np.ndarray, np.ndarray | None]:
+        """Classes of real pictures, drawn as in training, and their features."""
+        batch = self._batches(self.config.evaluation.pictures, _DRAWS)[number]
+        if self._pictures is None:
+            return batch["label"], None
+        return batch["label"], self._seen(batch["picture"])[0]
 
     def _seen(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Features [N, 1280] and classes' probabilities [N, 1000] of pictures."""
@@ -400,8 +431,7 @@ class Adversarial(Task):
         shape = (len(values), size, size, 3)
         values = jax.image.resize(values.astype(jnp.float32), shape, "bilinear")
         features = efficientnet.vectors(params, values)
-        layer = params["classes"]
-        return features, jax.nn.softmax(features @ layer["kernel"] + layer["bias"])
+        return features, jax.nn.softmax(efficientnet.classify(params, features))
 
 
 def _draw_places(
@@ -446,6 +476,10 @@ def inception(classes: np.ndarray) -> float:
 
 
 def _gammas(params: dict[str, Any]) -> dict[str, jax.Array]:
-    """How much of its attention each network uses, by name."""
-    flat = traverse_util.flatten_dict(params)
-    return {f"gamma_{p[0]}": x for p, x in flat.items() if p[-1] == "gamma"}
+    """How much of each of its attentions a network uses, by name."""
+    return {
+        f"gamma_{network}_{block.removeprefix('attention_')}": values["gamma"]
+        for network, blocks in params.items()
+        for block, values in blocks.items()
+        if "gamma" in values
+    }

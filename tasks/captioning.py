@@ -2,16 +2,18 @@
 
 The loss is that of Xu et al. (2015), eq. 14: the negative log-likelihood of a caption
 plus `config.loss.coverage` times sum_i (1 - sum_t alpha_ti)^2, "doubly stochastic"
-attention; a mean over captions. A hard alignment is learned by REINFORCE (eqs. 11 and
-12): the reward is the log-likelihood of the whole caption, the baseline its moving
-mean, and `config.loss.reward` and `config.loss.entropy` weigh the two terms.
+attention, which the paper has for soft alignments alone; a mean over captions. A hard
+alignment is learned by REINFORCE (eqs. 11 and 12): the reward is the log-likelihood of
+the whole caption, the baseline its moving mean, and `config.loss.reward` and
+`config.loss.entropy` weigh the two terms; at a weight other than 1 the gradient is not
+that of the expected log-likelihood.
 
 What is measured, on words without punctuation, against all references of a picture:
 BLEU-1 to BLEU-4 and chrF, by sacreBLEU. Of composed scenes also, in per cent: `objects`
 that are in the picture and are named; `exact`, captions that name all that is there and
 nothing else, each at its place; and `pointing`, names of things that are there in which
-the place with the highest weight, at a word of the name, lies in the box of the thing.
-`chance` is the share of the picture that such a box takes.
+the place with the highest weight lies in the box of the thing, a mean over the words of
+the name. `chance` is the share of the picture that such a box takes.
 
 Works with any model of the protocol of `tasks.translation` whose `source` are pictures
 uint8 [B, rows, columns, 3] (`models.captioner` shows it). Where `config.model.encoder`
@@ -25,6 +27,7 @@ R hypotheses of a picture.
 
 import functools
 import hashlib
+import itertools
 import math
 import sys
 from collections.abc import Iterable, Sequence
@@ -39,7 +42,7 @@ import optax
 import storage
 from attention.alignments import reinforce
 from data import captions, drawings
-from data.scenes import Scenes, mentions
+from data.scenes import Scenes, mentions, novel
 from data.sizes import check_split
 from data.vocabulary import EOS, PAD, UNK, Vocabulary, train_vocabulary
 from decoding import Decoded, beam_search, greedy
@@ -54,9 +57,11 @@ from training.supervised import Supervised
 from training.task import Metrics, Prediction
 
 _SOURCES = ("scenes", "files")
+_ORDERS = (4, 1, 2, 3)  # of BLEU
 _FIGURES = 4  # pictures that are drawn
 _READ = 4000  # scenes whose captions make the vocabulary
 _SEEN = 50  # pictures whose maps are made at a time
+_KEPT = 1000  # whose maps are kept in a file
 
 
 class Told(NamedTuple):
@@ -129,6 +134,9 @@ class Captioning(Supervised):
         """Builds the vocabulary, or reads it; see `Task`."""
         path, data = Path(workdir) / "assets" / "vocabulary.model", self.config.data
         if training:
+            if data.source == "files":  # what it lacks is not found out hours later
+                for split in ("train", "validation"):
+                    self._photos(split)
             self.vocabulary = train_vocabulary(
                 self._training_texts(), data.vocab_size, path, pieces="word"
             )
@@ -175,7 +183,7 @@ class Captioning(Supervised):
                 "the folder of what it names"
             )
         places = Path(files.captions), Path(files.pictures)
-        return captions.read_coco(*places, self.config.data.size)
+        return captions.read_files(*places, self.config.data.size, split)
 
     def _draw_or_read(self, split: str) -> list:
         count = self.config.evaluation.pictures
@@ -188,26 +196,31 @@ class Captioning(Supervised):
         """The same, each with its map for its picture, if the model sees maps."""
         if not self._frozen:
             return shown
-        digest = hashlib.sha256()
-        for one in shown:
-            digest.update(one.identity())
-        path = storage.cache_folder() / f"maps-{digest.hexdigest()[:16]}.npy"
-        if not path.exists():
-            print(f"maps of {len(shown)} pictures: making {path}", file=sys.stderr)
-            side = self.config.data.size // 16
-            with storage.replacing(path) as temporary:
-                kept = np.lib.format.open_memmap(
-                    temporary, "w+", np.float16, (len(shown), side, side, 112)
-                )
-                for start in range(0, len(shown), _SEEN):
-                    part = [one.picture for one in shown[start : start + _SEEN]]
-                    kept[start : start + len(part)] = self._sources(part)
-                kept.flush()
-        maps = np.load(path, mmap_mode="r")
+        parts = [
+            self._maps_of(shown[start : start + _KEPT], f"{start:,} of {len(shown):,}")
+            for start in range(0, len(shown), _KEPT)
+        ]
+        maps = itertools.chain.from_iterable(parts)
         return [
             captions.Shown(one, each.captions)
             for one, each in zip(maps, shown, strict=True)
         ]
+
+    def _maps_of(self, shown: Sequence, place: str) -> np.ndarray:
+        """Maps out of the cache folder, made first if they are not there."""
+        digest = hashlib.sha256(b"EfficientNet-lite0")
+        for one in shown:
+            digest.update(one.identity())
+        path = storage.cache_folder() / f"maps-{digest.hexdigest()[:16]}.npy"
+        if not path.exists():
+            print(f"maps of pictures from {place}: making {path}", file=sys.stderr)
+            made = [
+                self._sources(captions.read_pictures(shown[start : start + _SEEN]))
+                for start in range(0, len(shown), _SEEN)
+            ]
+            with storage.replacing(path) as temporary, open(temporary, "wb") as file:
+                np.save(file, np.concatenate(made))
+        return np.load(path, mmap_mode="r")
 
     def _sources(self, pictures: Sequence[np.ndarray]) -> np.ndarray:
         """What the model sees of pictures, side by side."""
@@ -289,23 +302,26 @@ class Captioning(Supervised):
         Returns:
             What the module's docstring says, by name; with `out_dir` also `pictures`
             and `beam`, and, of scenes, the same scores as `<name>_novel` of those with
-            drawings that were never in training.
+            drawings that were never in training, where there are any; and the
+            `signatures` of BLEU.
         """
         check_split(split)
         default = self.config.evaluation.beam
         beam = 1 if out_dir is None else check_beam(beam, default)
         shown = self._held_out(split)
         found = self._caption(state.params, shown, beam)
-        scores = _score(shown, found)
+        scores, signatures = _score(shown, found)
         if out_dir is None:
             return scores
         if plots.available():
             self._draw(shown, found, out_dir / "figures", split)
-        if self.config.data.source == "scenes":
-            novel = self._held_out("novel")
-            told = _score(novel, self._caption(state.params, novel, beam))
+        data = self.config.data
+        if data.source == "scenes" and novel(drawings.select(data.groups)):
+            unseen = self._held_out("novel")
+            told, _ = _score(unseen, self._caption(state.params, unseen, beam))
             scores |= {f"{name}_novel": value for name, value in told.items()}
-        return scores | {"pictures": len(shown), "beam": beam}
+        scores |= {"pictures": len(shown), "beam": beam}
+        return scores | {"signatures": signatures}
 
     def figures(self, state: TrainState, out_dir: Path) -> list[Path]:
         """Draws a few validation pictures with their captions and where each looks."""
@@ -450,23 +466,22 @@ def _maps(params: efficientnet.Params, pictures: jax.Array) -> jax.Array:
 # Scores.
 
 
-def _score(shown: Sequence, found: Sequence[Told]) -> dict[str, float]:
-    """What the module's docstring says of these captions."""
+def _score(
+    shown: Sequence, found: Sequence[Told]
+) -> tuple[dict[str, float], dict[str, str]]:
+    """What the module's docstring says of these captions; sacreBLEU's signatures."""
     from sacrebleu.metrics import BLEU, CHRF
 
     texts = [told.text for told in found]
     references = [[captions.plain(text) for text in one.captions] for one in shown]
     most = max(map(len, references))
     streams = [[r[i] if i < len(r) else None for r in references] for i in range(most)]
-    scores = {
-        f"bleu_{n}": BLEU(max_ngram_order=n, tokenize="none")
-        .corpus_score(texts, streams)
-        .score
-        for n in (4, 1, 2, 3)
-    }
-    scores["chrf"] = CHRF().corpus_score(texts, streams).score
+    metrics = {f"bleu_{n}": BLEU(max_ngram_order=n, tokenize="none") for n in _ORDERS}
+    metrics["chrf"] = CHRF()
+    scores = {n: m.corpus_score(texts, streams).score for n, m in metrics.items()}
+    signatures = {n: str(m.get_signature()) for n, m in metrics.items()}
     if not hasattr(shown[0], "boxes"):
-        return scores
+        return scores, signatures
     named = exact = things = 0
     hits, chances = [], []
     for one, told in zip(shown, found, strict=True):
@@ -485,11 +500,12 @@ def _score(shown: Sequence, found: Sequence[Told]) -> dict[str, float]:
     if hits:
         scores["pointing"] = 100 * float(np.mean(hits))
         scores["chance"] = 100 * float(np.mean(chances))
-    return scores
+    return scores, signatures
 
 
-def _points(maps: np.ndarray, box: np.ndarray) -> bool:
-    """Whether the highest weight of [words, I, J] maps is in a box, in [0, 1]."""
-    _, *peak = np.unravel_index(maps.argmax(), maps.shape)
-    y, x = (np.array(peak) + 0.5) / maps.shape[1:]
-    return bool(box[0] <= y < box[2] and box[1] <= x < box[3])
+def _points(maps: np.ndarray, box: np.ndarray) -> float:
+    """The share of [words, I, J] maps whose highest weight is in a box, in [0, 1]."""
+    _, rows, columns = maps.shape
+    y, x = np.divmod(maps.reshape(len(maps), -1).argmax(-1), columns)
+    y, x = (y + 0.5) / rows, (x + 0.5) / columns
+    return float(np.mean((box[0] <= y) & (y < box[2]) & (box[1] <= x) & (x < box[3])))

@@ -32,7 +32,7 @@ def look(
     Returns:
         What `see` returns, of all pictures, as numpy arrays.
     """
-    parts = []
+    parts, at_a_time = [], min(at_a_time, len(pictures))
     for start in range(0, len(pictures), at_a_time):
         part = np.stack(pictures[start : start + at_a_time])
         # The first ones fill up the last part.

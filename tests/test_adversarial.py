@@ -12,7 +12,7 @@ from translators import quick_jit
 from configs.sagan import get_config
 from data import pictures
 from errors import UserError
-from tasks.adversarial import Adversarial, frechet, inception
+from tasks.adversarial import LOSSES, Adversarial, frechet, inception
 
 rng = np.random.default_rng
 
@@ -21,23 +21,35 @@ rng = np.random.default_rng
 
 
 def test_corners_match_and_nothing_else_is_coloured():
-    values = pictures.corners(rng(0), 50, 16)
-    assert values.shape == (50, 16, 16, 3)
-    assert (values[:, :4, :4] == values[:, -4:, -4:]).all()
-    assert (values[:, :4, :4] == values[:, :1, :1]).all()
+    values = pictures.corners(rng(0), 500, 16)
+    assert values.shape == (500, 16, 16, 3)
+    assert (values[:, :2, :2] == values[:, -2:, -2:]).all()
+    assert (values[:, :2, :2] == values[:, :1, :1]).all()
     between = values.copy()
-    between[:, :4, :4] = between[:, -4:, -4:] = 0
+    between[:, :2, :2] = between[:, -2:, -2:] = 0
     assert (between == between[..., :1]).all()
     assert len(np.unique(values[:, 0, 0], axis=0)) == 8
-    assert pictures.consistency(values) == {"consistent": 100, "near": 100}
+    found = pictures.consistency(values)
+    assert (found["consistent"], found["near"]) == (100, 100)
+    assert 7.9 < found["colours"] <= 8
 
 
-def test_corners_that_do_not_match_are_counted():
+def test_corners_that_do_not_match_or_are_of_no_colour_are_counted():
     values = pictures.corners(rng(0), 8, 16)
-    values[:2, -4:, -4:] = 255 - values[:2, -4:, -4:]
+    values[:2, -2:, -2:] = 255 - values[:2, -2:, -2:]
     assert pictures.consistency(values)["consistent"] == 75
-    values[:4, :4, :4] = 128
-    assert pictures.consistency(values)["near"] == 75
+    values[2:4, :2, :2] = 128
+    found = pictures.consistency(values)
+    assert (found["consistent"], found["near"]) == (50, 87.5)
+
+
+@pytest.mark.parametrize(
+    "value, consistent, colours", [(128, 0, 0), (0, 100, 1), (255, 100, 1)]
+)
+def test_a_generator_of_one_picture_has_one_colour(value, consistent, colours):
+    found = pictures.consistency(np.full((5, 16, 16, 3), value, np.uint8))
+    assert found["consistent"] == found["near"] == consistent
+    assert found["colours"] == colours
 
 
 def test_a_batch_depends_on_its_number_alone_and_moves_drawings():
@@ -125,7 +137,7 @@ def stepped():
     return quick_jit(task().train_step)(state(), batch, jax.random.key(1))
 
 
-def test_a_step_moves_both_networks_and_the_average_slowly():
+def test_a_step_moves_both_networks_and_the_average():
     new, _ = stepped()
     assert new.step == 1
     for name in ("generator", "discriminator"):
@@ -135,7 +147,7 @@ def test_a_step_moves_both_networks_and_the_average_slowly():
         assert any(jax.tree.leaves(moved))
     jax.tree.map(
         lambda old, now, mean: np.testing.assert_allclose(
-            mean, 0.999 * old + 0.001 * now, rtol=1e-4, atol=1e-7
+            mean, 0.1 * old + 0.9 * now, rtol=1e-4, atol=1e-7
         ),
         *(state().params["generator"], new.params["generator"], new.average),
     )
@@ -165,15 +177,87 @@ def test_losses_are_those_of_hinges():
         *(variables, both, jnp.zeros(16, int)), train=True, mutable=["spectral"]
     )
     expected = np.maximum(1 - logits[:8], 0), np.maximum(1 + logits[8:], 0)
-    found = metrics["loss_real"], metrics["loss_made"]
+    found = metrics["loss_real"], metrics["loss_fake"]
     for (total, count), losses in zip(found, expected, strict=True):
         np.testing.assert_allclose(total, losses.sum(), rtol=1e-3)
         assert count == 8
+    # Of the discriminator after its step.
+    new, _ = stepped()
+    variables = {
+        "params": new.params["discriminator"],
+        **new.kept["discriminator"],
+    }
+    logits, _ = models["discriminator"].apply(
+        *(variables, made, jnp.zeros(8, int)), train=True, mutable=["spectral"]
+    )
+    total, count = metrics["loss_generator"]
+    np.testing.assert_allclose(total / count, -logits.mean(), rtol=1e-3)
 
 
-def test_a_loss_beyond_its_hinge_sends_nothing_back():
-    hinge = jax.grad(lambda x: jax.nn.relu(1 - x))
-    assert hinge(2.0) == 0 and hinge(0.5) == -1
+@pytest.mark.parametrize("name", LOSSES)
+def test_losses_fall_where_they_should_and_hinges_end(name):
+    loss, far = LOSSES[name], jnp.array([-2.0, -0.5, 0.5, 2.0])
+    slopes = [jax.vmap(jax.grad(part))(far) for part in loss]
+    assert (slopes[0] <= 0).all() and (slopes[1] >= 0).all() and (slopes[2] < 0).all()
+    if name == "hinge":  # eq. 4 of Zhang et al.
+        expected = [-1, -1, -1, 0], [0, 1, 1, 1], [-1, -1, -1, -1]
+        np.testing.assert_array_equal(slopes, expected)
+    else:
+        close = functools.partial(np.testing.assert_allclose, rtol=1e-5)
+        close(loss.real(far), -jnp.log(jax.nn.sigmoid(far)))
+        close(loss.made(far), -jnp.log(jax.nn.sigmoid(-far)))
+        close(loss.deceived(far), loss.real(far))
+
+
+def test_batch_norm_sees_real_and_made_pictures_apart():
+    class Spy(Adversarial):
+        rows = []
+
+        def _apply(self, name, params, kept, x, label):
+            if name == "discriminator":
+                self.rows.append(len(x))
+            return super()._apply(name, params, kept, x, label)
+
+    changes = {"model.body": "strided", "model.size": 16, "attention.generator": ()}
+    changes |= {"attention.discriminator": (), "loss": "log"}
+    batch = pictures.Batches(None, 16, 8, 0)[0]
+    for spectral, rows in ((True, [16, 8]), (False, [8, 8, 8])):
+        spy = Spy(config(**changes, **{"model.spectral": spectral}))
+        spy.rows = []
+        start = jax.eval_shape(spy.init_state, jax.random.key(0))
+        new, _ = jax.eval_shape(spy.train_step, start, batch, jax.random.key(1))
+        assert jax.tree.structure(new) == jax.tree.structure(start)
+        assert spy.rows == rows
+
+
+# --- scores of made pictures
+
+
+def test_made_pictures_are_compared_with_as_many_real_ones_of_their_classes():
+    made = Adversarial(config(**{"data.source": "openmoji", "evaluation.pictures": 90}))
+    values = np.full((30, 8, 8, 3), 255, np.uint8)
+    labels = np.repeat(np.arange(3, dtype=np.int32), [20, 9, 1])
+    values[..., 0] = 80 * labels[:, None, None]
+    made.__dict__["_pictures"] = pictures.Pictures(values, labels, ("a", "b", "c"))
+    features = lambda x: x.reshape(len(x), -1)[:, :3] / 255 + 1e-3 * rng(0).random(3)  # noqa: E731
+    classes = lambda x: np.eye(256)[x[:, 0, 0, 0]]  # noqa: E731
+    made._seen = lambda x: (features(x), classes(x))
+    asked = []
+
+    def copy(state, wanted, seed):
+        asked.append(wanted)
+        return values[[list(labels).index(label) for label in wanted]]
+
+    made._made = copy
+    made.classes = ["a", "b", "c"]
+    scores = made.evaluate(state(), "validation")
+    assert np.abs(np.bincount(asked[0]) / 90 - [2 / 3, 0.3, 1 / 30]).max() < 0.15
+    assert 0 <= scores["frechet"] < 1e-6 and scores["quality"] == -scores["frechet"]
+    assert 1.5 < scores["score"] < 3
+    made.evaluate(state(), "test")
+    assert (asked[0] != asked[1]).any()
+    made._made = lambda state, wanted, seed: values[:1].repeat(len(wanted), 0)
+    assert made.evaluate(state(), "validation")["frechet"] > 0.001
 
 
 @pytest.mark.parametrize(
@@ -182,7 +266,11 @@ def test_a_loss_beyond_its_hinge_sends_nothing_back():
         ({"data.source": "cifar"}, "config.data.source is 'cifar'"),
         ({"data.rows": 0}, "config.data.rows is 0"),
         ({"average_decay": 1.0}, r"config.average_decay is 1.0: must be in \[0, 1\)"),
-        ({"model.size": 12}, "config.model.size is 12"),
+        ({"model.size": 12}, "config.model.size is 12: must be 8, 16, 32"),
+        ({"model.start": 0}, "config.model.start is 0"),
+        ({"model.local": True}, "noise is 7: must be a multiple of the 16 places"),
+        ({"loss": "wasserstein"}, "config.loss is 'wasserstein': must be one of hinge"),
+        ({"generator.schedule": "x"}, "config.generator.schedule=x is unknown"),
     ],
 )
 def test_fields_out_of_range_are_refused(changes, message):

@@ -47,7 +47,7 @@ def test_files_in_the_format_of_coco_are_read(tmp_path):
         {7: "wide.png", 9: "clear.png", 8: "wide.png"},
         [(9, "Nothing."), (7, "A bar,"), (7, "It's blue")],
     )
-    photos = captions.read_coco(path, tmp_path, 4)
+    photos = captions.read_files(path, tmp_path, 4, "train")
     assert [p.captions for p in photos] == [("a bar", "it's blue"), ("nothing",)]
     # The middle, 20 x 20, of which half is blue: cut off, not squeezed.
     bar = photos[0].picture.argmax(-1)
@@ -59,7 +59,8 @@ def test_files_in_the_format_of_coco_are_read(tmp_path):
     "images, annotations, message",
     [
         ({1: "gone.png"}, [(1, "a")], "captions.json name gone.png: .* no such file"),
-        ({1: "here.png"}, [(2, "a")], "not in the format of MS-COCO .KeyError of 2"),
+        ({1: "here.png"}, [(2, "a")], "of a caption of image 2, which is not among"),
+        ({1: 5}, [(1, "a")], "not in the format of MS-COCO .TypeError"),
         ({1: "here.png"}, [(1, "!")], "captions.json have no caption"),
         ({1: "here.png"}, [(1, None)], "not in the format of MS-COCO .AttributeError"),
     ],
@@ -68,7 +69,31 @@ def test_files_that_do_not_fit_are_named(tmp_path, images, annotations, message)
     (tmp_path / "here.png").write_text("no picture")
     path = written(tmp_path, images, annotations)
     with pytest.raises(UserError, match=message):
-        captions.read_coco(path, tmp_path, 4)
+        captions.read_files(path, tmp_path, 4, "train")
+
+
+def test_karpathys_splits_are_read_out_of_one_file(tmp_path):
+    (tmp_path / "val2014").mkdir()
+    images = []
+    for number, split in enumerate(("train", "restval", "val", "test")):
+        name = f"{number}.png"
+        Image.new("RGB", (4, 4), (number, 0, 0)).save(tmp_path / "val2014" / name)
+        sentences = [{"raw": f"Number {number}."}, {"raw": "A picture"}]
+        images.append({"filename": name, "filepath": "val2014", "split": split})
+        images[-1]["sentences"] = sentences
+    path = tmp_path / "dataset.json"
+    path.write_text(json.dumps({"images": images, "dataset": "coco"}))
+    for split, numbers in {"train": [0, 1], "validation": [2], "test": [3]}.items():
+        photos = captions.read_files(path, tmp_path, 4, split)
+        assert [int(p.picture[0, 0, 0]) for p in photos] == numbers
+        assert photos[0].captions == (f"number {numbers[0]}", "a picture")
+
+
+def test_a_picture_of_16_bits_is_as_bright_as_of_8(tmp_path):
+    values = np.full((4, 4), 40_000, np.uint16)
+    Image.fromarray(values).save(tmp_path / "deep.png")
+    found = captions.read_picture(tmp_path / "deep.png", 4)
+    assert found.shape == (4, 4, 3) and (found == 40_000 >> 8).all()
 
 
 def test_what_is_no_picture_is_named(tmp_path):
@@ -80,10 +105,10 @@ def test_what_is_no_picture_is_named(tmp_path):
     with pytest.raises(UserError, match=str(tmp_path)):
         captions.read_picture(tmp_path, 4)
     with pytest.raises(UserError, match="captions .*c.json: No such file"):
-        captions.read_coco(tmp_path / "c.json", tmp_path, 4)
+        captions.read_files(tmp_path / "c.json", tmp_path, 4, "train")
     (tmp_path / "d.json").write_text("[1")
     with pytest.raises(UserError, match="d.json are not in the format of MS-COCO"):
-        captions.read_coco(tmp_path / "d.json", tmp_path, 4)
+        captions.read_files(tmp_path / "d.json", tmp_path, 4, "train")
 
 
 class Shown:
@@ -239,20 +264,24 @@ def test_captions_are_read_for_what_they_say_to_be_where():
     assert not scenes.mentions("on the left".split())
 
 
+def score(shown, found):
+    return captioning._score(shown, found)[0]
+
+
 def test_scores_tell_what_is_named_where_it_is_and_where_it_is_looked_for():
     right = "dog at the top and cat face on the left"
-    looks = [(0, 1)] + [None] * 4 + [None, (1, 0)] + [None] * 3
-    scores = captioning._score([SCENE], [told(right, looks)])
+    looks = [(0, 1)] + [None] * 4 + [(1, 0), (1, 0)] + [None] * 3
+    scores = score([SCENE], [told(right, looks)])
     assert (scores["objects"], scores["exact"], scores["pointing"]) == (100, 100, 100)
     np.testing.assert_allclose(scores["chance"], 100 / 9)
     elsewhere = [(1, 1)] + [None] * 4 + [None, (1, 0)] + [None] * 3
-    assert captioning._score([SCENE], [told(right, elsewhere)])["pointing"] == 50
-    wrong = captioning._score([SCENE], [told("dog on the left and cat at the top")])
+    # One of the dog's one word is not, one of the cat's two words is (the other, of
+    # the same weights everywhere, points to the corner).
+    assert score([SCENE], [told(right, elsewhere)])["pointing"] == 25
+    wrong = score([SCENE], [told("dog on the left and cat at the top")])
     assert wrong["objects"] == 50 and wrong["exact"] == 0
     assert "pointing" not in wrong
-    exact = captioning._score(
-        [SCENE], [told("cat face on the left and dog at the top")]
-    )
+    exact = score([SCENE], [told("cat face on the left and dog at the top")])
     assert exact["bleu_4"] > 99.9 and exact["bleu_1"] > 99.9 > wrong["bleu_1"]
 
 
@@ -264,7 +293,9 @@ def test_bleu_counts_each_reference():
         captions = ("k l m n o",)
 
     found = [told("f g h i j"), told("k l m n o")]
-    assert captioning._score([Photo, Other], found)["bleu_4"] > 99.9
+    scores, signatures = captioning._score([Photo, Other], found)
+    assert scores["bleu_4"] > 99.9
+    assert signatures["bleu_4"].startswith("nrefs:var|")
 
 
 @pytest.mark.parametrize(
@@ -289,3 +320,56 @@ def test_files_that_are_not_named_are_asked_for(tmp_path):
     config.data.source = "files"
     with pytest.raises(UserError, match="config.data.files.train needs captions"):
         Captioning(config).prepare(tmp_path, training=True)
+
+
+def files(tmp_path, count=9):
+    """A config of pictures in files, and their folder."""
+    for number in range(count):
+        Image.new("RGB", (40, 40), (20 * number, 0, 0)).save(tmp_path / f"{number}.png")
+    path = written(
+        tmp_path,
+        {n: f"{n}.png" for n in range(count)},
+        [(n, f"number {n} of {count}") for n in range(count)],
+    )
+    config = get_config("smoke")
+    config.data.source = "files"
+    for split in ("train", "validation", "test"):
+        config.data.files[split].captions = str(path)
+        config.data.files[split].pictures = str(tmp_path)
+    return config
+
+
+def test_what_is_held_out_is_looked_for_before_training(tmp_path):
+    config = files(tmp_path)
+    config.data.files.validation.captions = str(tmp_path / "gone.json")
+    with pytest.raises(UserError, match="gone.json: No such file"):
+        Captioning(config).prepare(tmp_path / "run", training=True)
+
+
+def test_maps_of_pictures_are_made_once_a_part_at_a_time(tmp_path, monkeypatch):
+    config = files(tmp_path)
+    config.model.encoder, config.data.size = "maps", 32
+    task = Captioning(config)
+    task.prepare(tmp_path / "run", training=True)
+    monkeypatch.setattr(captioning, "_KEPT", 4)
+    monkeypatch.setattr(captioning.storage, "cache_folder", lambda: tmp_path)
+    asked = []
+
+    def maps(pictures):
+        asked.append(len(pictures))
+        values = np.stack(pictures).mean((1, 2, 3)).astype(np.float16)
+        return np.broadcast_to(values[:, None, None, None], (len(values), 2, 2, 112))
+
+    monkeypatch.setattr(task, "_sources", maps)
+    batch = task.train_data()[0]
+    assert asked == [4, 4, 1]
+    numbers = batch["source"][:, 0, 0, 0].astype(float) * 3 / 20
+    words = ["".join(task.vocabulary.pieces(ids)) for ids in batch["target"].tolist()]
+    for number, text in zip(numbers.round().astype(int), words, strict=True):
+        assert f"number▁{number}▁of" in text
+    assert (task.train_data()[0]["source"] == batch["source"]).all()
+    assert len(asked) == 3
+    (tmp_path / "8.png").unlink()
+    Image.new("RGB", (40, 40), (1, 2, 3)).save(tmp_path / "8.png")
+    task.train_data()
+    assert asked[3:] == [1]

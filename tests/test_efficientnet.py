@@ -174,7 +174,8 @@ def test_maps_have_a_place_for_16_pixels_and_vectors_are_not_negative():
     shape = jax.ShapeDtypeStruct((2, 64, 96, 3), jnp.uint8)
     assert jax.eval_shape(efficientnet.maps, params, shape).shape == (2, 4, 6, 112)
     assert jax.eval_shape(efficientnet.vectors, params, shape).shape == (2, 1280)
-    assert jax.eval_shape(efficientnet.classify, params, shape).shape == (2, 1000)
+    features = jax.ShapeDtypeStruct((2, 1280), jnp.float32)
+    assert jax.eval_shape(efficientnet.classify, params, features).shape == (2, 1000)
 
 
 @pytest.mark.network
@@ -183,6 +184,7 @@ def test_the_network_knows_a_uniform_when_it_sees_one():
     photo = Path(matplotlib.get_data_path(), "sample_data", "grace_hopper.jpg")
     picture = captions.read_picture(photo, efficientnet.SIZE)
     params = efficientnet.convert(tensors.efficientnet_lite0())
-    logits = jax.jit(efficientnet.classify)(params, picture[None])[0]
+    features = jax.jit(efficientnet.vectors)(params, picture[None])
+    logits = efficientnet.classify(params, features)[0]
     assert logits.argmax() == 652  # ImageNet's "military uniform"
     assert jax.nn.softmax(logits)[652] > 0.3

@@ -7,20 +7,20 @@ import pytest
 from translators import normal_like, quick_jit
 
 from attention.spatial import NON_LOCAL
+from models.convolutions import double, halve, widen
 from models.sagan import (
     BatchNorm,
     Discriminator,
     Generator,
     SelfAttention,
-    double,
-    halve,
     spectral_norm,
-    widen,
 )
 
 B, SIZE, NOISE, CLASSES = 3, 16, 7, 5
 FIELDS = dict(
     size=SIZE,
+    start=4,
+    local=False,
     channels=4,
     widest=4,
     classes=CLASSES,
@@ -168,20 +168,22 @@ def test_classes_of_one_scale_and_bias_are_none(draw):
     one = {"scale": draw(4), "bias": draw(4)}
     many = {name: jnp.tile(x, (CLASSES, 1)) for name, x in one.items()}
 
-    def normalise(layer, params, **kwargs):
-        variables = {"params": params, "batch_stats": stats}
-        return layer.apply(
-            variables, x, label, train=True, mutable=["batch_stats"], **kwargs
-        )
+    def normalise(layer, params, steps=0.0):
+        kept = stats | {"steps": jnp.asarray(steps)}
+        variables = {"params": params, "batch_stats": kept}
+        return layer.apply(variables, x, label, train=True, mutable=["batch_stats"])
 
-    expected, kept = normalise(plain, one)
+    expected, _ = normalise(plain, one)
     found, _ = normalise(of_classes, many)
     np.testing.assert_allclose(found, expected, atol=1e-5)
     centred = (x - x.mean((0, 1, 2))) / jnp.sqrt(x.var((0, 1, 2)) + 1e-5)
     by_hand = centred * one["scale"] + one["bias"]
     np.testing.assert_allclose(expected, by_hand, atol=1e-4)
-    mean = kept["batch_stats"]["mean"]
-    np.testing.assert_allclose(mean, 0.001 * x.mean((0, 1, 2)), atol=1e-6)
+    for steps, share in ((0.0, 0.9), (20.0, 0.3), (1e5, 0.001)):
+        _, kept = normalise(plain, one, steps)
+        mean = kept["batch_stats"]["mean"]
+        np.testing.assert_allclose(mean, share * x.mean((0, 1, 2)), atol=1e-6)
+        assert kept["batch_stats"]["steps"] == steps + 1
     other = many | {"scale": many["scale"].at[4].mul(2)}
     changed, _ = normalise(of_classes, other)
     assert ((changed != found).any((1, 2, 3)) == (label == 4)).all()
@@ -287,7 +289,7 @@ def test_a_wide_kernel_sees_places_written_four_times_or_gives_the_mean(x64, dra
 @pytest.mark.parametrize(
     "changes, message",
     [
-        ({"size": 24}, "size is 24: must be 8, 16, 32, 64"),
+        ({"size": 24}, "size is 24: must be 8, 16, 32, "),
         ({"attention": (12,)}, "attention is .12,.: must be sizes of maps, some of 8"),
         ({"body": "vgg"}, "body is 'vgg': must be one of residual, strided"),
         ({"form": "softer"}, "form is 'softer'"),
@@ -297,3 +299,25 @@ def test_a_wide_kernel_sees_places_written_four_times_or_gives_the_mean(x64, dra
 def test_a_field_out_of_range_is_refused(changes, message):
     with pytest.raises(ValueError, match=message):
         build(Generator, **changes)
+
+
+def test_with_noise_for_each_place_nothing_goes_from_a_corner_to_the_other():
+    changes = dict(start=8, local=True, attention=())
+    model = Generator(**FIELDS | changes)
+    noise = jnp.asarray(np.random.default_rng(0).standard_normal((2, 8, 8, 3)))
+    noise = noise.at[1].set(noise[0]).at[1, 0, 0].add(1.0)
+    noise, label = noise.reshape(2, -1).astype(jnp.float32), jnp.zeros(2, int)
+    variables = quick_jit(functools.partial(model.init, train=True))(
+        jax.random.key(0), noise, label
+    )
+    one, other = run(model, variables, noise, label)[0]
+    moved = np.abs(one - other).max(-1) > 1e-6
+    assert moved[:2, :2].all() and not moved[6:].any() and not moved[:, 6:].any()
+    seen = Generator(**FIELDS | changes | {"attention": (16,), "pool": False})
+    variables = quick_jit(functools.partial(seen.init, train=True))(
+        jax.random.key(0), noise, label
+    )
+    params = variables["params"]
+    params["attention_16"]["gamma"] += 1.0
+    one, other = run(seen, variables | {"params": params}, noise, label)[0]
+    assert (np.abs(one - other).max(-1) > 1e-6).all()

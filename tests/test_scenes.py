@@ -74,7 +74,8 @@ def test_no_two_drawings_are_together_in_two_splits():
     pairs = {}
     for split in ("train", "validation", "test"):
         found = [make(split)[i].names for i in range(150)]
-        assert {len(names) for names in found} == {2, 3, 4}
+        counts = np.bincount([len(names) for names in found], minlength=5)
+        assert np.abs(counts[2:] / len(found) - 1 / 3).max() < 0.13  # in every split
         pairs[split] = {p for n in found for p in itertools.combinations(sorted(n), 2)}
         if split != "train":
             own = {p for p in pairs[split] if scenes.split_of(p) == split}

@@ -62,7 +62,7 @@ def train(config: ConfigDict, workdir: Path) -> int:
                 raise UserError(
                     f"{error}, training stopped; the last good checkpoint in {workdir} "
                     f"is {f'step {good[-1]}' if good else 'none'}. A lower "
-                    "config.optimizer.learning_rate or clipping may help, in another "
+                    "learning rate or clipping may help, in another "
                     "--workdir"
                 ) from error
             checkpoints.wait()

@@ -50,7 +50,9 @@ class TrainState:
         return self.replace(step=self.step + 1, params=params, opt_state=opt_state)
 
 
-def make_schedule(config: ConfigDict, width: int | None = None) -> optax.Schedule:
+def make_schedule(
+    config: ConfigDict, width: int | None = None, name: str = "optimizer"
+) -> optax.Schedule:
     """Returns the learning rate as a function of the number of steps done.
 
     `noam` is Vaswani et al. (2017), eq. 3, times `learning_rate`:
@@ -62,16 +64,17 @@ def make_schedule(config: ConfigDict, width: int | None = None) -> optax.Schedul
         config: `config.optimizer`, with `schedule`, `learning_rate`, `warmup`, and for
             `warmup_cosine` also `decay_steps`.
         width: the model's width, for `noam`.
+        name: of this part of the config, for what is told of it.
 
     Raises:
         UserError: for an unknown schedule or numbers that do not fit it.
     """
-    name, peak, warmup = config.schedule, config.learning_rate, config.warmup
-    if name == "noam":
+    kind, peak, warmup = config.schedule, config.learning_rate, config.warmup
+    if kind == "noam":
         if width is None or warmup < 1:
             raise UserError(
-                f"config.optimizer.schedule=noam needs a model's width (got {width}) "
-                f"and config.optimizer.warmup of at least 1 (got {warmup})"
+                f"config.{name}.schedule=noam needs a model's width (got {width}) "
+                f"and config.{name}.warmup of at least 1 (got {warmup})"
             )
 
         def noam(count):
@@ -79,26 +82,26 @@ def make_schedule(config: ConfigDict, width: int | None = None) -> optax.Schedul
             return peak * width**-0.5 * jnp.minimum(step**-0.5, step * warmup**-1.5)
 
         return noam
-    if name == "constant":
+    if kind == "constant":
         return lambda count: peak * jnp.minimum(1.0, (count + 1) / max(warmup, 1))
-    if name == "warmup_cosine":
+    if kind == "warmup_cosine":
         if config.decay_steps <= warmup:
             raise UserError(
-                f"config.optimizer.decay_steps={config.decay_steps} must be greater "
-                f"than config.optimizer.warmup={warmup}"
+                f"config.{name}.decay_steps={config.decay_steps} must be greater "
+                f"than config.{name}.warmup={warmup}"
             )
         cosine = optax.warmup_cosine_decay_schedule(
             0.0, peak, warmup, config.decay_steps
         )
         return lambda count: cosine(count + 1)
     raise UserError(
-        f"config.optimizer.schedule={name} is unknown: "
+        f"config.{name}.schedule={kind} is unknown: "
         "take noam, constant or warmup_cosine"
     )
 
 
 def make_optimizer(
-    config: ConfigDict, *, width: int | None = None
+    config: ConfigDict, *, width: int | None = None, name: str = "optimizer"
 ) -> optax.GradientTransformation:
     """Returns Adam with a schedule, weight decay and clipping.
 
@@ -107,6 +110,7 @@ def make_optimizer(
             `eps`, `weight_decay` (decoupled, on matrices only; 0.0 for none) and `clip`
             (largest global norm of the gradients; 0.0 for none).
         width: the model's width, for the `noam` schedule.
+        name: of this part of the config, for what is told of it.
 
     Raises:
         UserError: for an unknown schedule or numbers that do not fit it.
@@ -115,7 +119,7 @@ def make_optimizer(
     parts.append(optax.scale_by_adam(config.b1, config.b2, config.eps))
     if config.weight_decay:
         parts.append(optax.add_decayed_weights(config.weight_decay, _matrices))
-    parts.append(optax.scale_by_learning_rate(make_schedule(config, width)))
+    parts.append(optax.scale_by_learning_rate(make_schedule(config, width, name)))
     return optax.chain(*parts)
 
 
