@@ -72,7 +72,7 @@ def masked_scores(scores: jax.Array, mask: jax.Array | None = None) -> jax.Array
     scores = scores.astype(jnp.promote_types(dtype, jnp.float32))
     if mask is None:
         return scores
-    _check_mask(mask, scores.shape)
+    check_mask(mask, scores.shape)
     return jnp.where(mask, scores, -jnp.inf)
 
 
@@ -132,7 +132,13 @@ def _softmax_jvp(primals, tangents):
     return weights, weights * (tangent - mean)
 
 
-def _check_mask(mask: jax.Array, shape: tuple[int, ...]) -> None:
+def check_mask(mask: jax.Array, shape: tuple[int, ...]) -> None:
+    """Refuses a mask for scores of a shape.
+
+    Raises:
+        TypeError: if `mask` is not bool.
+        ValueError: if it does not broadcast against the shape.
+    """
     if mask.dtype != bool:
         raise TypeError(f"mask must be bool (True = may attend), got {mask.dtype}")
     try:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from attention.core import Attention, attend
+from attention.core import Attention, attend, check_mask
 
 _CHUNK = 1000  # steps whose values, 400 KB at D = 100, stay in a core's own cache
 
@@ -42,11 +42,7 @@ def feedforward_attention(
         ValueError: if `w` does not fit the last axis of `value`, or `mask` does not
             broadcast.
     """
-    if w.shape != value.shape[-1:]:
-        raise ValueError(
-            f"feedforward_attention: w {w.shape} must have the width of value "
-            f"{value.shape}"
-        )
+    _check("feedforward_attention", value.shape, w)
     scores = jnp.tanh(value @ w + b)[..., None, :]  # [..., 1, T]
     mask = None if mask is None else mask[..., None, :]
     context, weights = attend(scores, value, mask=mask)
@@ -78,8 +74,19 @@ def feedforward_context(
         chunk: most steps at a time.
 
     Returns:
-        [..., D], in float32 or wider.
+        [..., D]; sums are kept in float32 or wider.
+
+    Raises:
+        TypeError: if `mask` is not bool.
+        ValueError: if `w` does not fit what `encode` returns, or `mask` does not
+            broadcast.
     """
+    value = jax.eval_shape(
+        encode, jax.ShapeDtypeStruct(inputs.shape[-2:], inputs.dtype)
+    )
+    _check("feedforward_context", value.shape, w)
+    if mask is not None:
+        check_mask(mask, inputs.shape[:-1])
     *batch, steps, features = inputs.shape
     pieces = -(-steps // chunk)
     length = -(-steps // pieces)
@@ -90,14 +97,22 @@ def feedforward_context(
         jnp.pad(mask, ends).reshape(-1, length),
     )
 
+    wide = jnp.promote_types(value.dtype, jnp.float32)
+
     def sums(part):
         inputs, mask = part
         value = encode(inputs)
-        exps = jnp.where(mask, jnp.exp(jnp.tanh(value @ w + b)), 0)
+        scores = jnp.tanh(value @ w + b).astype(wide)
+        exps = jnp.where(mask, jnp.exp(scores), 0)
         return exps @ value, exps.sum()
 
     above, below = jax.lax.map(jax.checkpoint(sums, prevent_cse=False), parts)
     above = above.reshape(*batch, pieces, -1).sum(-2)
     below = below.reshape(*batch, pieces).sum(-1)
     # A step that counts adds 1/e or more: the bound acts where there is none.
-    return above / jnp.maximum(below, 0.1)[..., None]
+    return (above / jnp.maximum(below, 0.1)[..., None]).astype(value.dtype)
+
+
+def _check(name: str, shape: tuple[int, ...], w: jax.Array) -> None:
+    if w.shape != shape[-1:]:
+        raise ValueError(f"{name}: w {w.shape} must have the width of value {shape}")

@@ -2,8 +2,8 @@
 
 Graves, Wayne and Danihelka (2014), section 3: a head finds rows of a memory by their
 content, blends that with where it looked before, moves on and sharpens; then it reads
-the mean row or erases and adds. `address` is the four stages in a row, `access` a whole
-step of all heads.
+the mean row or erases and adds. `address` is the four stages in a row; `access` a whole
+step of all heads, which models call: the same, written for its gradient.
 
 Axes: ... any batch; H heads; N rows of the memory; M width of a row; J shifts, an odd
 number centred at 0. Weights are on the simplex after every stage, as long as those
@@ -23,7 +23,7 @@ _NOTHING = 1e-24  # a square: of what is shorter, the cosine's slope would overf
 
 
 def content_weights(
-    key: jax.Array, memory: jax.Array, sharpness: jax.Array
+    key: jax.Array, memory: jax.Array, strength: jax.Array
 ) -> jax.Array:
     """Softmax of beta times the cosine with each row: section 3.3.1, eqs. 5 and 6.
 
@@ -32,13 +32,13 @@ def content_weights(
     Args:
         key: [..., H, M], k_t.
         memory: [..., N, M], M_t.
-        sharpness: [..., H], beta_t, positive.
+        strength: [..., H], beta_t, positive.
 
     Returns:
         [..., H, N].
     """
     cosine = cosine_scores(key, memory, jnp.ones((), key.dtype))
-    return masked_softmax(cosine * sharpness[..., None])
+    return masked_softmax(cosine * strength[..., None])
 
 
 def interpolate(weights: jax.Array, previous: jax.Array, gate: jax.Array) -> jax.Array:
@@ -84,21 +84,21 @@ def shift(weights: jax.Array, shifts: jax.Array) -> jax.Array:
     )
 
 
-def sharpen(weights: jax.Array, power: jax.Array) -> jax.Array:
+def sharpen(weights: jax.Array, sharpening: jax.Array) -> jax.Array:
     """w(i)^gamma / sum_j w(j)^gamma: eq. 9.
 
     As the softmax of gamma log w: a weight of 0 stays 0 and has a gradient of 0.
 
     Args:
         weights: [..., H, N].
-        power: [..., H], gamma, at least 1.
+        sharpening: [..., H], gamma, at least 1.
 
     Returns:
         [..., H, N].
     """
     # Not `> 0`: the slope of the logarithm is infinite where numbers are denormal.
     there = weights >= jnp.finfo(weights.dtype).tiny
-    scores = power[..., None] * jnp.log(jnp.where(there, weights, 1))
+    scores = sharpening[..., None] * jnp.log(jnp.where(there, weights, 1))
     return masked_softmax(scores, mask=there)
 
 
@@ -107,19 +107,31 @@ def address(
     previous: jax.Array,
     *,
     key: jax.Array,
-    sharpness: jax.Array,
+    strength: jax.Array,
     gate: jax.Array,
     shifts: jax.Array,
-    power: jax.Array,
+    sharpening: jax.Array,
 ) -> jax.Array:
-    """The four stages in a row: figure 2. Shapes as in each of them.
+    """The four stages in a row: figure 2.
+
+    Args:
+        memory: [..., N, M].
+        previous: [..., H, N], of the step before.
+        key: see `content_weights`.
+        strength: the same.
+        gate: see `interpolate`.
+        shifts: see `shift`.
+        sharpening: see `sharpen`.
 
     Returns:
         [..., H, N] where the heads look.
+
+    Raises:
+        ValueError: as `shift` does.
     """
-    weights = content_weights(key, memory, sharpness)
+    weights = content_weights(key, memory, strength)
     weights = interpolate(weights, previous, gate)
-    return sharpen(shift(weights, shifts), power)
+    return sharpen(shift(weights, shifts), sharpening)
 
 
 def read(weights: jax.Array, memory: jax.Array) -> jax.Array:
@@ -168,10 +180,10 @@ def access(
     previous: jax.Array,
     *,
     key: jax.Array,
-    sharpness: jax.Array,
+    strength: jax.Array,
     gate: jax.Array,
     shifts: jax.Array,
-    power: jax.Array,
+    sharpening: jax.Array,
     erase: jax.Array,
     add: jax.Array,
 ) -> Access:
@@ -186,19 +198,22 @@ def access(
         columns: [..., M, N], M_{t-1} transposed.
         previous: [..., H, N], where the heads looked before.
         key: [..., H, M].
-        sharpness: [..., H], positive.
+        strength: [..., H], positive.
         gate: [..., H] in (0, 1).
         shifts: [..., H, J], a distribution.
-        power: [..., H], at least 1.
+        sharpening: [..., H], at least 1.
         erase: [..., W, M] in (0, 1), of the last W heads; R = H - W.
         add: [..., W, M], of the same.
 
     Returns:
         Access(columns [..., M, N] after writing, weights [..., H, N], contexts
         [..., R, M] from before it).
+
+    Raises:
+        ValueError: as `shift` does.
     """
-    query = key * (sharpness * _inverse_norm(key, axis=-1))[..., None]
-    return _access(columns, previous, query, gate, shifts, power, erase, add)
+    query = key * (strength * _inverse_norm(key, axis=-1))[..., None]
+    return _access(columns, previous, query, gate, shifts, sharpening, erase, add)
 
 
 def _inverse_norm(x: jax.Array, axis: int) -> jax.Array:
@@ -214,10 +229,10 @@ def _look(columns, query):
     return (query @ columns) * inverse, inverse
 
 
-def _focus(scores, previous, gate, shifts, power):
+def _focus(scores, previous, gate, shifts, sharpening):
     """From scores [..., H, N] to weights."""
     weights = interpolate(masked_softmax(scores), previous, gate)
-    return sharpen(shift(weights, shifts), power)
+    return sharpen(shift(weights, shifts), sharpening)
 
 
 def _split(weights, erase):
@@ -244,8 +259,8 @@ def _kept(weights, erase):
 
 
 @jax.custom_vjp
-def _access(columns, previous, query, gate, shifts, power, erase, add):
-    weights = _focus(_look(columns, query)[0], previous, gate, shifts, power)
+def _access(columns, previous, query, gate, shifts, sharpening, erase, add):
+    weights = _focus(_look(columns, query)[0], previous, gate, shifts, sharpening)
     reading, writing = _split(weights, erase)
     contexts = _over_rows(reading, columns)
     kept = math.prod(_kept(writing, erase))
@@ -257,25 +272,25 @@ def _access_forward(*inputs):
 
 
 def _access_backward(inputs, gradients):
-    columns, previous, query, gate, shifts, power, erase, add = inputs
+    columns, previous, query, gate, shifts, sharpening, erase, add = inputs
     scores, inverse = _look(columns, query)
-    weights, back = jax.vjp(_focus, scores, previous, gate, shifts, power)
+    weights, back = jax.vjp(_focus, scores, previous, gate, shifts, sharpening)
     reading, writing = _split(weights, erase)
     # Of what is written: columns times what all heads keep, plus what they add.
     after = gradients.columns
     kept = _kept(writing, erase)
     product = after * columns
     add_gradient = _over_rows(writing, after)
-    others = [product * math.prod(kept[:h] + kept[h + 1 :]) for h in range(len(kept))]
+    but_one = [product * math.prod(kept[:h] + kept[h + 1 :]) for h in range(len(kept))]
     erase_gradient, erased = [], []
-    for h, other in enumerate(others):
-        erase_gradient.append(-_over_rows(writing[..., h : h + 1, :], other))
-        erased.append(erase[..., h : h + 1, :] @ other)
+    for h, seen in enumerate(but_one):
+        erase_gradient.append(-_over_rows(writing[..., h : h + 1, :], seen))
+        erased.append(erase[..., h : h + 1, :] @ seen)
     writing_gradient = add @ after - jnp.concatenate(erased, axis=-2)
     reading_gradient = gradients.contexts @ columns
     # Of where the heads look.
     both = jnp.concatenate([reading_gradient, writing_gradient], axis=-2)
-    scores_gradient, *others = back(gradients.weights + both)
+    scores_gradient, previous_gradient, *others = back(gradients.weights + both)
     by_column = scores_gradient * inverse
     query_gradient = _over_rows(by_column, columns)
     shrink = inverse**2 * jnp.sum(scores_gradient * scores, axis=-2, keepdims=True)
@@ -284,9 +299,8 @@ def _access_backward(inputs, gradients):
         jnp.concatenate([reading, by_column], axis=-2),
     )
     columns_gradient = after * math.prod(kept) - columns * shrink + spread
-    previous, *others = others
     return (
-        *(columns_gradient, previous, query_gradient, *others),
+        *(columns_gradient, previous_gradient, query_gradient, *others),
         *(jnp.concatenate(erase_gradient, axis=-2), add_gradient),
     )
 

@@ -8,7 +8,7 @@
 | additive | v tanh(W [query; key]) | Bahdanau et al. (2015), A.1.2 |
 | concat | the same | Luong et al. (2015), section 3.1 |
 | location | W query | Luong et al. (2015), section 3.1 |
-| cosine | sharpness cos(query, key) | Graves et al. (2014), eqs. 5 and 6 |
+| cosine | strength cos(query, key) | Graves et al. (2014), eqs. 5 and 6 |
 
 All have the signature f(query [..., Q, D], key [..., K, E], **parameters) -> scores
 [..., Q, K], in the promoted dtype of the inputs. `f.parameters` maps the name of each
@@ -231,22 +231,20 @@ def _unit(x: jax.Array, **_: jax.Array) -> jax.Array:
     return x * jnp.where(square > 0, jax.lax.rsqrt(jnp.where(square > 0, square, 1)), 0)
 
 
-def _cosine_compare(
-    query: jax.Array, key: jax.Array, sharpness: jax.Array
-) -> jax.Array:
-    return _dot(_unit(query) * jnp.asarray(sharpness)[..., None, None], key)
+def _cosine_compare(query: jax.Array, key: jax.Array, strength: jax.Array) -> jax.Array:
+    return _dot(_unit(query) * jnp.asarray(strength)[..., None, None], key)
 
 
-@_score(same_width=True, project=_unit, compare=_cosine_compare, sharpness=())
-def cosine_scores(query: jax.Array, key: jax.Array, sharpness: jax.Array) -> jax.Array:
-    """Cosine times a sharpness: Graves et al. (2014), eqs. 5 and 6.
+@_score(same_width=True, project=_unit, compare=_cosine_compare, strength=())
+def cosine_scores(query: jax.Array, key: jax.Array, strength: jax.Array) -> jax.Array:
+    """Cosine times a strength: Graves et al. (2014), eqs. 5 and 6.
 
     The cosine with a vector of zeros is 0, and so is its gradient.
 
     Args:
         query: [..., Q, D].
         key: [..., K, D]; batch axes broadcast against `query`.
-        sharpness: [...], the paper's beta; positive.
+        strength: [...], the paper's beta; positive.
 
     Returns:
         [..., Q, K] unnormalised scores.
@@ -254,7 +252,7 @@ def cosine_scores(query: jax.Array, key: jax.Array, sharpness: jax.Array) -> jax
     Raises:
         ValueError: if query and key differ in width.
     """
-    return _cosine_compare(query, _unit(key), sharpness)
+    return _cosine_compare(query, _unit(key), strength)
 
 
 SCORES: dict[str, Score] = {

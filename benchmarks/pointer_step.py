@@ -3,7 +3,7 @@
     python -m benchmarks.pointer_step
 
 Tours of 10 points, 128 of them a batch; states of 256, one LSTM layer in one direction
-on each side, embeddings of 128, Adam, float32, two threads. PointerNet is no package:
+on each side, scores as wide, embeddings of 128, Adam, float32, two threads. PointerNet is no package:
 `benchmarks/systems/pytorch_pointer.py` says what stands for it. It has no end, so that
 it points 10 times where this project points 11 times; it feeds its own choices where
 this project feeds the true ones.
@@ -25,6 +25,7 @@ OUR_SPEC = {
         f"data.largest={SIZE}",
         "data.buckets=1",
         f"model.hidden={HIDDEN}",
+        f"model.score_hidden={HIDDEN}",
         f"model.embedding={EMBEDDING}",
     ],
     "units": 1,

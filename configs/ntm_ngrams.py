@@ -20,7 +20,7 @@ _FIELDS = steps(8000) | {
     "data.smallest": 200,  # bits
     "data.largest": 200,
     "data.buckets": 1,
-    "data.rows": 8,  # more steps: nothing is learned in the first 4000
+    "data.rows": 8,  # of 32 there would be a fourth of the steps
     "evaluation.sizes": (),
     "evaluation.sequences": 1000,  # the paper's
     # At 0.001 two of three machines have learned next to nothing after 6000 steps; at

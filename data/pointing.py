@@ -576,7 +576,8 @@ def score(kind: str, batch: Batch, tokens: np.ndarray) -> dict[str, float]:
     *   tsp: `valid`, of those that visit every city once; `accuracy`, of those that are
         valid and at most 1e-4 longer than the label, relatively; `length`, the mean of
         the valid tours; `excess`, the mean of their length over the label's, less 1, in
-        per cent; `optimum`, the mean of all labels' lengths.
+        per cent; `optimum`, the mean of all labels' lengths, or where they are of a
+        search, in a batch with more than 20 cities, `reference`.
 
     Args:
         kind: one of `KINDS`.

@@ -34,6 +34,9 @@ class FeedForwardAttention(nn.Module):
     Attributes:
         pooling: one of `POOLINGS`.
         hidden: D, of both hidden layers.
+
+    Raises:
+        ValueError: when it is built, for a field that is out of range.
     """
 
     pooling: str

@@ -221,7 +221,7 @@ def logits(x: jax.Array, table: jax.Array) -> jax.Array:
 class Score(nn.Module):
     """A row of `attention.scores.SCORES` with the parameters that it names.
 
-    A parameter without axes (a sharpness) is the softplus of what is learned.
+    A parameter without axes (a strength) is the softplus of what is learned.
 
     Attributes:
         row: a key of `SCORES`.

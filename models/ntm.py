@@ -11,10 +11,11 @@ of the controller; P what the heads are told in a step.
 Differs from the paper, or is left open by it: all heads look at the memory as it was
 before the step, and the controller's output sees what is read in the same step; a head
 begins at row 0, and not at weights that are learned, so that the memory may have any
-size; a feed-forward controller is one layer of tanh. From Collier and Beel (2018),
-section 3, are softplus for the sharpness, 1 + softplus for the power, tanh for keys and
-what is added, and the constant memory, which they found to learn fastest. The gradient
-is bounded on its way from step to step, and not only at its end.
+size; a feed-forward controller is one layer of tanh; the random memory is one draw.
+From Collier and Beel (2018), section 3, are softplus for the key strength, 1 + softplus
+for the sharpening, tanh for keys and what is added, and the constant memory, which they
+found to learn fastest. The gradient is bounded on its way from step to step, and not
+only at its end.
 """
 
 import jax
@@ -34,8 +35,8 @@ _STEEPEST = 100.0  # of the gradient from step to step, for a loss in nats
 def _bounded(carry):
     """What a step hands on; each number of its gradient is kept within bounds.
 
-    A head that sharpens a tie, step after step, multiplies its gradient by the power
-    each time: without bounds that is infinite after a hundred steps or two.
+    A head that sharpens a tie, step after step, multiplies its gradient by gamma each
+    time: without bounds that is infinite after a hundred steps or two.
     """
     return carry
 
@@ -113,7 +114,7 @@ class NeuralTuringMachine(nn.Module):
 
     @property
     def _told(self) -> int:
-        """What each head is told: key, sharpness, gate, shifts, power."""
+        """What each head is told: key, strength, gate, shifts, sharpening."""
         return self.width + 3 + self.shifts
 
     def __call__(self, inputs: jax.Array, *, train: bool) -> jax.Array:
@@ -185,10 +186,10 @@ class NeuralTuringMachine(nn.Module):
         erase, add = jnp.split(written.reshape(batch, self.write_heads, 2 * m), 2, -1)
         return {
             "key": nn.tanh(told[..., :m]),
-            "sharpness": nn.softplus(told[..., m]),
+            "strength": nn.softplus(told[..., m]),
             "gate": nn.sigmoid(told[..., m + 1]),
             "shifts": nn.softmax(told[..., m + 2 : m + 2 + shifts]),
-            "power": 1 + nn.softplus(told[..., m + 2 + shifts]),
+            "sharpening": 1 + nn.softplus(told[..., m + 2 + shifts]),
             "erase": nn.sigmoid(erase),
             "add": nn.tanh(add),
         }

@@ -130,7 +130,7 @@ def _kernel(variant: str, label: str) -> Run:
 def _machines(task: str, papers: Sequence[str]) -> tuple[Run, ...]:
     """The machine with and without a recurrent controller, and the LSTM alone."""
     variants = {"": "NTM, LSTM controller", ":feedforward": "NTM, feed-forward"}
-    variants |= {":lstm": "LSTM"}
+    variants |= {":lstm": "LSTM, 3 × 128"}
     return tuple(
         Run(
             f"ntm_{task}{variant.replace(':', '_')}",
@@ -140,9 +140,14 @@ def _machines(task: str, papers: Sequence[str]) -> tuple[Run, ...]:
     )
 
 
-_COPY = _machines("copy", ("≈ 0 bits", "≈ 0 bits", "≈ 0.5 bits after 1M sequences"))
-_RECALL = _machines("recall", ("≈ 0 bits", "≈ 0 bits", "not learned after 1M episodes"))
-_NGRAMS = _machines("ngrams", ("≈ 134", "≈ 135", "≈ 136"))
+_COPY = _machines(
+    "copy", ("≈ 0 bits", "≈ 0 bits", "≈ 0.5 bits after 1M sequences, 3 × 256")
+)
+_RECALL = _machines(
+    "recall", ("≈ 0 bits", "≈ 0 bits", "not learned after 1M episodes, 3 × 256")
+)
+_BETWEEN = "between the LSTM's and the best predictor's"
+_NGRAMS = _machines("ngrams", (_BETWEEN, _BETWEEN, "≈ 136, 3 × 128"))
 # Epochs of 100,000 sequences to 100 %, of each T0 below: Raffel and Ellis (2015), as
 # recalled.
 _RAFFEL = {
@@ -163,7 +168,7 @@ def _adding(variant: str, length: int, epochs: int) -> Run:
         f"ff_{variant or 'add'}_{length}",
         *(
             config,
-            f"{epochs} epoch{plural}",
+            f"{epochs} epoch{plural} (recalled)",
             overrides,
             (0,) if length == 10_000 else _SEEDS,
         ),
@@ -182,8 +187,15 @@ _VINYALS = "Vinyals et al. (2015)"
 _ORDER = "Vinyals et al. (2016), table 1"
 
 
-def _pointing(name: str, config: str, label: str, paper: str, *overrides: str) -> Run:
-    return Run(f"pointer_{name}", f"pointer_{config}", paper, overrides, _SEEDS, label)
+def _pointing(
+    name: str,
+    config: str,
+    label: str,
+    paper: str,
+    *overrides: str,
+    seeds: tuple[int, ...] = _SEEDS,
+) -> Run:
+    return Run(f"pointer_{name}", f"pointer_{config}", paper, overrides, seeds, label)
 
 
 # Exact after 10,000 iterations, table 1 of Order Matters: steps P (None for a network
@@ -215,6 +227,7 @@ _SORTING = tuple(
     for key, paper in _ORDER_MATTERS.items()
     if numbers == 10 or key[0] is None
 )
+_MIXED = " (trained on 5 to 50)"
 _TOY_PAPER = "{} (a re-implementation)"
 _BAHDANAU = ("short_bahdanau", "short_bahdanau_dot", "short_bahdanau_general")
 _LUONGS = tuple(
@@ -337,14 +350,14 @@ TABLES = {
         metrics={"bits at 20": "bits"}
         | {f"at {size}": f"bits_{size}" for size in (10, 30, 50, 120)}
         | {"% wrong bits at 120": "wrong_120"},
-        columns={"steps/s": "steps_per_second"},
+        columns={"steps/s": "steps_per_second", "waiting": "waiting"},
         curves=False,
         digits=2,
         lower=True,
         runs=_COPY,
         claims=(
             Claim(
-                *("the machine learns to copy, the LSTM does not", _GRAVES),
+                *("the machine learns to copy much faster than the LSTM", _GRAVES),
                 *(_COPY[0].name, (_COPY[2].name,)),
             ),
         ),
@@ -352,7 +365,7 @@ TABLES = {
     "ntm_recall": Table(
         metrics={"bits at 6": "bits"}
         | {f"at {size}": f"bits_{size}" for size in (8, 10, 12, 15)},
-        columns={"steps/s": "steps_per_second"},
+        columns={"steps/s": "steps_per_second", "waiting": "waiting"},
         curves=False,
         digits=2,
         lower=True,
@@ -366,7 +379,7 @@ TABLES = {
     ),
     "ntm_ngrams": Table(
         metrics={"bits": "bits", "best predictor": "optimum"},
-        columns={"steps/s": "steps_per_second"},
+        columns={"steps/s": "steps_per_second", "waiting": "waiting"},
         curves=False,
         lower=True,
         runs=_NGRAMS,
@@ -380,9 +393,15 @@ TABLES = {
     "pointer_sorting": Table(
         metrics={"% exact": "accuracy"}
         | {f"at {size}": f"accuracy_{size}" for size in (5, 10, 15)},
-        columns={"steps/s": "steps_per_second"},
+        columns={"steps/s": "steps_per_second", "waiting": "waiting"},
         curves=False,
-        runs=_SORTING,
+        runs=(
+            *_SORTING,
+            _pointing(
+                *("sorting_mixed", "sorting:mixed", "N = 5 to 15, 1 glimpse", ""),
+                seeds=(0,),
+            ),
+        ),
         claims=(
             Claim(
                 *("a glimpse helps to sort ten numbers", _ORDER),
@@ -401,11 +420,13 @@ TABLES = {
     "pointer_hull": Table(
         metrics={"% exact": "accuracy", "% area": "area", "% not simple": "failure"}
         | {f"exact at {size}": f"accuracy_{size}" for size in (5, 10, 20)},
-        columns={"steps/s": "steps_per_second"},
+        columns={"steps/s": "steps_per_second", "waiting": "waiting"},
         curves=False,
         runs=(
-            _pointing("hull_5", "hull:small", "n = 5, pointer", "92.0 %, area 99.6"),
-            _pointing("hull_10", "hull", "n = 10, pointer", "87.0 %, area 99.8"),
+            _pointing(
+                "hull_5", "hull:small", "n = 5, pointer", f"92.0 %, 99.6{_MIXED}"
+            ),
+            _pointing("hull_10", "hull", "n = 10, pointer", f"87.0 %, 99.8{_MIXED}"),
             _pointing(
                 *("hull_10_attention", "hull:attention", "n = 10, attention", ""),
             ),
@@ -414,10 +435,15 @@ TABLES = {
                 "29.9 %, FAIL",
             ),
             _pointing("hull_50", "hull:large", "n = 50, pointer", "72.6 %, area 99.9"),
+            _pointing(
+                *("hull_mixed", "hull:mixed", "n = 5 to 50, pointer"),
+                *("69.6 % at 50, FAIL",),
+                seeds=(0,),
+            ),
         ),
         claims=(
             Claim(
-                *("pointing beats attention with fixed classes", _VINYALS),
+                *("pointing beats attention with fixed classes", f"{_VINYALS}, n = 50"),
                 *("pointer_hull_10", ("pointer_hull_10_attention",)),
             ),
             Claim(
@@ -429,7 +455,7 @@ TABLES = {
     "pointer_tsp": Table(
         metrics={"length": "length", "optimum": "optimum", "% excess": "excess"}
         | {"% optimal": "accuracy", "% tours of a free search": "valid_free"},
-        columns={"steps/s": "steps_per_second"},
+        columns={"steps/s": "steps_per_second", "waiting": "waiting"},
         curves=False,
         digits=3,
         lower=True,
@@ -438,9 +464,40 @@ TABLES = {
             _pointing("tsp_10", "tsp", "n = 10, pointer", "2.88 (optimum 2.87)"),
         ),
     ),
+    "ntm_repeat_copy": Table(
+        metrics={"bits at 10 x 10": "bits"}
+        | {f"at {a} x {b}": f"bits_{a}x{b}" for a, b in ((20, 10), (10, 20))}
+        | {"% wrong bits": "wrong"},
+        columns={"steps/s": "steps_per_second", "waiting": "waiting"},
+        curves=False,
+        digits=2,
+        lower=True,
+        runs=(_machines("repeat_copy", ("≈ 0 bits", "", ""))[0]._replace(seeds=(0,)),),
+    ),
+    "ntm_sort": Table(
+        metrics={"bits at 20": "bits", "at 10": "bits_10", "at 15": "bits_15"}
+        | {"% wrong bits": "wrong"},
+        columns={"steps/s": "steps_per_second", "waiting": "waiting"},
+        curves=False,
+        digits=2,
+        lower=True,
+        runs=(_machines("sort", ("", "", ""))[0]._replace(seeds=(0,)),),
+    ),
+    "pointer_delaunay": Table(
+        metrics={"% exact": "accuracy", "% of the triangles": "coverage"},
+        columns={"steps/s": "steps_per_second", "waiting": "waiting"},
+        curves=False,
+        runs=(
+            _pointing(
+                *("delaunay_5", "delaunay", "n = 5, pointer", "80.7 %, 93.0 %"),
+                seeds=(0,),
+            ),
+        ),
+    ),
     "ff_attention": Table(
         metrics={"% right": "accuracy"},
-        columns={"sequences to 100 %": "perfect_after", "steps/s": "steps_per_second"},
+        columns={"sequences to 100 %": "perfect_after", "steps/s": "steps_per_second"}
+        | {"waiting": "waiting"},
         curves=False,
         runs=_ADDING,
     ),

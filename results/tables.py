@@ -410,6 +410,8 @@ def _figure(values: Record, field: str) -> str:
         return "–"
     if field in ("share", "padding"):
         return f"{value:.0%}"
+    if field == "waiting":
+        return f"{value:.1%}"
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 

@@ -15,6 +15,7 @@ from configs import ntm_copy, ntm_ngrams, ntm_recall, ntm_repeat_copy, ntm_sort
 from data import algorithmic
 from data.algorithmic import KINDS, held_out, optimal_bits, parse, sequences
 from errors import UserError
+from tasks import algorithmic as tasks_algorithmic
 
 CONFIGS = {
     "copy": ntm_copy,
@@ -294,6 +295,27 @@ def test_sizes_beyond_training_are_scored_by_name():
     scores = task.evaluate(UNUSED, "test")
     names = {f"{name}_{size}" for name in ("bits", "wrong") for size in ("2", "2x3")}
     assert set(scores) == {"bits", "per_bit", "wrong"} | names
+
+
+def test_scores_do_not_depend_on_how_many_are_answered_at_a_time(monkeypatch):
+    task = make("copy")
+    sizes = [task.config.data.largest, *task.config.evaluation.sizes]
+    batches = [held_out("copy", "test", size, 8) for size in dict.fromkeys(sizes)]
+    answers, parts = np.linspace(-2, 2, 8)[:, None, None], []
+
+    def answer(params, inputs):
+        parts.append(len(inputs))
+        batch = next(b for b in batches if b["inputs"].shape[1:] == inputs.shape[1:])
+        place = [int(np.abs(batch["inputs"] - x).sum((1, 2)).argmin()) for x in inputs]
+        return np.broadcast_to(answers[place], batch["targets"][place].shape), None
+
+    task._answer = answer
+    expected = task.evaluate(UNUSED, "test")
+    monkeypatch.setattr(tasks_algorithmic, "_ROWS", 3)
+    parts.clear()
+    found = task.evaluate(UNUSED, "test")
+    assert parts[:3] == [3, 3, 2]
+    assert found == pytest.approx(expected)
 
 
 @functools.cache

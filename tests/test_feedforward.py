@@ -140,6 +140,24 @@ def test_what_does_not_fit_is_refused(inputs):
         attention(value, w, b, mask=jnp.ones((B, T - 1), bool))
 
 
+def test_what_does_not_fit_is_refused_in_chunks_too(draw, inputs):
+    _, w, b = inputs
+    x, encode = draw(B, T, F), encoder(draw(F, D))
+    with pytest.raises(ValueError, match=r"feedforward_context: w \(4,\) must have"):
+        feedforward_context(encode, x, w[1:], b)
+    with pytest.raises(TypeError, match="mask must be bool"):
+        feedforward_context(encode, x, w, b, mask=jnp.ones((B, T)))
+    with pytest.raises(ValueError, match="mask .* does not broadcast"):
+        feedforward_context(encode, x, w, b, mask=jnp.ones((B, T - 1), bool))
+
+
+def test_sums_over_chunks_are_kept_in_float32(draw):
+    x, w = jnp.ones((1, 4000, D), jnp.bfloat16), jnp.zeros(D, jnp.bfloat16)
+    found = feedforward_context(lambda x: x, x, w, jnp.zeros((), jnp.bfloat16))
+    assert found.dtype == jnp.bfloat16
+    np.testing.assert_array_equal(found, jnp.ones((1, D)))  # not 256 / 4000
+
+
 def encoder(kernel):
     return lambda x: jax.nn.leaky_relu(x @ kernel)
 

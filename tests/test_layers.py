@@ -95,11 +95,11 @@ def first_parameters(row, heads, width=7, hidden=11):
     return score, score.init(jax.random.key(0), x, x)["params"]
 
 
-def test_a_sharpness_is_positive_and_starts_at_the_root_of_the_width():
+def test_a_strength_is_positive_and_starts_at_the_root_of_the_width():
     score, params = first_parameters("cosine", 3)
     query = key = jnp.stack([jnp.eye(7)] * 3)
-    for raw, expected in ((params["sharpness"], 7**0.5), (jnp.full(3, -5.0), 0.0067)):
-        scores = score.apply({"params": {"sharpness": raw}}, query, key)
+    for raw, expected in ((params["strength"], 7**0.5), (jnp.full(3, -5.0), 0.0067)):
+        scores = score.apply({"params": {"strength": raw}}, query, key)
         np.testing.assert_allclose(scores, query * expected, rtol=2e-2)
 
 

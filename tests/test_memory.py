@@ -2,6 +2,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from translators import quick_jit
 
 from attention.memory import (
     access,
@@ -24,19 +25,19 @@ def inputs(draw):
         "memory": draw(BATCH, ROWS, WIDTH),
         "previous": jax.nn.softmax(draw(BATCH, HEADS, ROWS)),
         "key": draw(BATCH, HEADS, WIDTH),
-        "sharpness": jax.nn.softplus(draw(BATCH, HEADS)),
+        "strength": jax.nn.softplus(draw(BATCH, HEADS)),
         "gate": jax.nn.sigmoid(draw(BATCH, HEADS)),
         "shifts": jax.nn.softmax(draw(BATCH, HEADS, TAPS)),
-        "power": 1 + jax.nn.softplus(draw(BATCH, HEADS)),
+        "sharpening": 1 + jax.nn.softplus(draw(BATCH, HEADS)),
     }
 
 
-def loop_address(memory, previous, key, sharpness, gate, shifts, power):
+def loop_address(memory, previous, key, strength, gate, shifts, sharpening):
     """Equations 5 to 9 as printed, for one head."""
     cosines = [
         key @ row / (np.linalg.norm(key) * np.linalg.norm(row)) for row in memory
     ]
-    content = np.exp(sharpness * np.asarray(cosines))
+    content = np.exp(strength * np.asarray(cosines))
     blended = gate * content / content.sum() + (1 - gate) * previous
     moved = np.zeros(ROWS)
     for i in range(ROWS):
@@ -44,7 +45,7 @@ def loop_address(memory, previous, key, sharpness, gate, shifts, power):
             for tap, by in enumerate((-1, 0, 1)):
                 if (i - j) % ROWS == by % ROWS:
                     moved[i] += blended[j] * shifts[tap]
-    return moved**power / (moved**power).sum()
+    return moved**sharpening / (moved**sharpening).sum()
 
 
 def test_addressing_equals_a_loop_of_the_printed_equations(x64, inputs):
@@ -75,10 +76,10 @@ def test_reading_and_writing_equal_loops_in_which_all_heads_erase_first(x64, dra
 
 
 def test_weights_stay_on_the_simplex_after_every_stage(inputs):
-    content = content_weights(inputs["key"], inputs["memory"], inputs["sharpness"])
+    content = content_weights(inputs["key"], inputs["memory"], inputs["strength"])
     blended = interpolate(content, inputs["previous"], inputs["gate"])
     moved = shift(blended, inputs["shifts"])
-    for weights in (content, blended, moved, sharpen(moved, inputs["power"])):
+    for weights in (content, blended, moved, sharpen(moved, inputs["sharpening"])):
         assert weights.shape == (BATCH, HEADS, ROWS) and (weights >= 0).all()
         np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-6)
 
@@ -101,11 +102,11 @@ def test_shifts_without_a_centre_or_beyond_the_memory_are_refused(inputs, taps):
 def test_a_closed_gate_that_stays_keeps_the_weights(inputs):
     ones = jnp.ones((BATCH, HEADS))
     stay = jnp.zeros((BATCH, HEADS, TAPS)).at[..., 1].set(1)
-    found = address(**inputs | {"gate": 0 * ones, "shifts": stay, "power": ones})
+    found = address(**inputs | {"gate": 0 * ones, "shifts": stay, "sharpening": ones})
     np.testing.assert_allclose(found, inputs["previous"], atol=1e-6)
 
 
-def test_a_high_sharpness_finds_the_row_of_the_highest_cosine(inputs):
+def test_a_high_strength_finds_the_row_of_the_highest_cosine(inputs):
     key, memory = inputs["key"], inputs["memory"]
     found = content_weights(key, memory, jnp.full((BATCH, HEADS), 1e4))
     rows = memory / jnp.linalg.norm(memory, axis=-1, keepdims=True)
@@ -114,11 +115,11 @@ def test_a_high_sharpness_finds_the_row_of_the_highest_cosine(inputs):
 
 
 def test_a_higher_power_lowers_the_entropy(inputs):
-    def entropy(power):
-        weights = sharpen(inputs["previous"], jnp.full((BATCH, HEADS), power))
+    def entropy(sharpening):
+        weights = sharpen(inputs["previous"], jnp.full((BATCH, HEADS), sharpening))
         return -jnp.sum(weights * jnp.log(weights), axis=-1)
 
-    entropies = [entropy(power) for power in (1.0, 2.0, 4.0)]
+    entropies = [entropy(sharpening) for sharpening in (1.0, 2.0, 4.0)]
     assert (entropies[0] > entropies[1]).all() and (entropies[1] > entropies[2]).all()
 
 
@@ -137,7 +138,8 @@ def test_certain_weights_and_rows_of_zeros_have_finite_gradients(inputs):
     given = inputs | {"memory": inputs["memory"].at[:, 3].set(0)}
     given |= {"previous": certain, "gate": jnp.zeros((BATCH, HEADS))}
     given["shifts"] = jnp.zeros((BATCH, HEADS, TAPS)).at[..., 1].set(1)
-    gradients = jax.grad(lambda given: jnp.sum(jnp.sin(address(**given))))(given)
+    total = lambda given: jnp.sum(jnp.sin(address(**given)))  # noqa: E731
+    gradients = quick_jit(jax.grad(total))(given)
     for name, gradient in gradients.items():
         assert np.isfinite(gradient).all(), name
 
@@ -159,20 +161,23 @@ def step_by_step(columns, previous, erase, add, **emitted):
     return jnp.swapaxes(written, -1, -2), weights, read(weights[:, :readers], memory)
 
 
-@pytest.fixture
-def emitted(inputs, draw):
-    """What two sequences' heads emit for `access`; two of three heads write."""
+@pytest.fixture(params=[1, 2, 3])
+def emitted(inputs, draw, request):
+    """What two sequences' heads emit for `access`; one, two or all of three write."""
     given = inputs | {
         "columns": jnp.swapaxes(inputs["memory"], -1, -2),
-        "erase": jax.nn.sigmoid(draw(BATCH, 2, WIDTH)),
-        "add": draw(BATCH, 2, WIDTH),
+        "erase": jax.nn.sigmoid(draw(BATCH, request.param, WIDTH)),
+        "add": draw(BATCH, request.param, WIDTH),
     }
     del given["memory"]
     return given
 
 
 def test_a_step_of_all_heads_is_addressing_reading_and_writing(x64, emitted, draw):
-    found, expected = access(**emitted), step_by_step(**emitted)
+    found, expected = (
+        quick_jit(lambda given, step=step: step(**given))(emitted)
+        for step in (access, step_by_step)
+    )
     directions = [draw(*x.shape) for x in expected]
 
     def along(step):
@@ -181,7 +186,7 @@ def test_a_step_of_all_heads_is_addressing_reading_and_writing(x64, emitted, dra
                 jnp.vdot(d, x) for d, x in zip(directions, step(**given), strict=True)
             )
 
-        return jax.grad(total)(emitted)
+        return quick_jit(jax.grad(total))(emitted)
 
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-12)
@@ -195,6 +200,7 @@ def test_a_step_of_all_heads_is_addressing_reading_and_writing(x64, emitted, dra
 def test_a_step_has_finite_gradients_where_a_row_or_a_key_is_zero(emitted):
     given = emitted | {"columns": emitted["columns"].at[..., 3].set(0)}
     given |= {"key": emitted["key"].at[:, 1].set(0)}
-    gradients = jax.grad(lambda given: sum(x.sum() for x in access(**given)))(given)
+    total = lambda given: sum(x.sum() for x in access(**given))  # noqa: E731
+    gradients = quick_jit(jax.grad(total))(given)
     for name, gradient in gradients.items():
         assert np.isfinite(gradient).all(), name

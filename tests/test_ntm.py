@@ -211,8 +211,10 @@ def test_what_explodes_from_step_to_step_is_kept_within_bounds(monkeypatch):
 
 
 def test_it_learns_to_give_back_what_it_saw_two_steps_before():
-    """Overfits one batch, which takes the memory or the state."""
-    model = machine(rows=5, width=7, read_heads=1, write_heads=1)
+    """Overfits one batch, which takes the memory: there is no state."""
+    model = machine(
+        controller="feedforward", rows=5, width=7, read_heads=1, write_heads=1
+    )
     x = jax.random.bernoulli(jax.random.key(2), 0.5, (3, 5, 2)).astype(jnp.float32)
     params = quick_jit(lambda x: model.init(jax.random.key(0), x, train=True))(x)
     params = params["params"]

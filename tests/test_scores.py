@@ -49,7 +49,7 @@ def loop_score(name, q, k, position, p):
         return sum(q[d] * p["w"][d, position] for d in range(D))
     if name == "cosine":
         norms = math.sqrt(sum(a * a for a in q) * sum(b * b for b in k))
-        return p["sharpness"] * sum(a * b for a, b in zip(q, k, strict=True)) / norms
+        return p["strength"] * sum(a * b for a, b in zip(q, k, strict=True)) / norms
     raise AssertionError(f"no loop for {name}")
 
 
@@ -195,17 +195,15 @@ def test_cosine_does_not_depend_on_the_norms(inputs):
     found = scores.cosine_scores(1e-3 * query, 1e3 * key, **parameters)
     expected = scores.cosine_scores(query, key, **parameters)
     np.testing.assert_allclose(found, expected, atol=1e-5)
-    assert (jnp.abs(expected) <= jnp.abs(parameters["sharpness"]) + 1e-5).all()
+    assert (jnp.abs(expected) <= jnp.abs(parameters["strength"]) + 1e-5).all()
 
 
 def test_cosine_with_a_vector_of_zeros_is_zero_with_finite_gradients(draw):
     query, key = draw(Q, D).at[1].set(0), draw(K, D).at[2].set(0)
-    found = scores.cosine_scores(query, key, sharpness=5.0)
+    found = scores.cosine_scores(query, key, strength=5.0)
     np.testing.assert_array_equal(found[1], 0)
     np.testing.assert_array_equal(found[:, 2], 0)
-    gradient = jax.grad(
-        lambda *x: scores.cosine_scores(*x, sharpness=5.0).sum(), (0, 1)
-    )
+    gradient = jax.grad(lambda *x: scores.cosine_scores(*x, strength=5.0).sum(), (0, 1))
     gradients = jax.jit(gradient)(query, key)
     assert all(np.isfinite(g).all() for g in gradients)
     np.testing.assert_array_equal(gradients[0][1], 0)
@@ -240,6 +238,6 @@ def test_parameters_name_their_axes():
         "general": {"w": ("D", "E")},
         "additive": {"w_query": ("D", "A"), "w_key": ("E", "A"), "v": ("A",)},
         "location": {"w": ("D", "L")},
-        "cosine": {"sharpness": ()},
+        "cosine": {"strength": ()},
     }
     assert set(filter(same_width, NAMES)) == {"dot", "scaled_dot", "cosine"}
