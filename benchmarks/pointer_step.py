@@ -3,10 +3,10 @@
     python -m benchmarks.pointer_step
 
 Tours of 10 points, 128 of them a batch; states of 256, one LSTM layer in one direction
-on each side, scores as wide, embeddings of 128, Adam, float32, two threads. PointerNet is no package:
-`benchmarks/systems/pytorch_pointer.py` says what stands for it. It has no end, so that
-it points 10 times where this project points 11 times; it feeds its own choices where
-this project feeds the true ones.
+on each side, scores as wide, embeddings of 128, Adam, float32, two threads. PointerNet
+is no package: `benchmarks/systems/pytorch_pointer.py` says what stands for it. It has
+no end, so that it points 10 times where this project points 11 times; it feeds its own
+choices where this project feeds the true ones.
 
 This project's is `configs/pointer_tsp.py`, whose compilation is in "compile s"; PyTorch
 compiles nothing. `train.py` sets glibc's malloc to keep large buffers; the row "same
