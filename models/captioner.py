@@ -110,7 +110,8 @@ class ShowAttendTell(_Captioner, AttentiveTranslator):
         channels: the same.
         selector: whether what is found is multiplied by beta_t.
         expected: share of the batches in training in which a hard alignment's draw is
-            replaced by its expectation, the soft weights (section 4.1: 0.5).
+            replaced by its expectation, the soft weights: 0.5 in the authors' code, and
+            of the pictures in section 4.1.
 
     The others are those of `AttentiveTranslator`; the paper has an LSTM and "additive"
     scores.

@@ -9,11 +9,12 @@ the whole caption, the baseline its moving mean, and `config.loss.reward` and
 that of the expected log-likelihood.
 
 What is measured, on words without punctuation, against all references of a picture:
-BLEU-1 to BLEU-4 and chrF, by sacreBLEU. Of composed scenes also, in per cent: `objects`
-that are in the picture and are named; `exact`, captions that name all that is there and
-nothing else, each at its place; and `pointing`, names of things that are there in which
-the place with the highest weight lies in the box of the thing, a mean over the words of
-the name. `chance` is the share of the picture that such a box takes.
+BLEU-1 to BLEU-4 and chrF, by sacreBLEU (with a brevity penalty, which the paper's
+lacks). Of composed scenes also, in per cent: `objects` that are in the picture and are
+named; `exact`, captions that name all that is there and nothing else, each at its
+place; and `pointing`, names of things that are there in which the place with the
+highest weight lies in the box of the thing, a mean over the words of the name. `chance`
+is the share of the picture that such a box takes.
 
 Works with any model of the protocol of `tasks.translation` whose `source` are pictures
 uint8 [B, rows, columns, 3] (`models.captioner` shows it). Where `config.model.encoder`
