@@ -3,7 +3,8 @@
     python train.py --config=configs/ntm_repeat_copy.py --workdir=runs/ntm_repeat_copy
 
 Up to 10 vectors, up to 10 times. On one core this takes 6.5 minutes, in which little is
-learned: 397 bits of 484 are paid at 10 vectors. The paper's machine pays next to none.
+learned: it pays 397.09 bits at 10 vectors, of 484. The paper's machine pays next
+to none.
 
 Variants: `feedforward` is the machine without a recurrent controller, `lstm` the
 paper's baseline, three layers of LSTM; `smoke` trains for a moment.

@@ -3,7 +3,7 @@
     python train.py --config=configs/ntm_sort.py --workdir=runs/ntm_sort
 
 The 16 of 20 vectors of highest priority, in order. On one core this takes 6.8 minutes,
-in which little is learned: 117 of 128 bits are paid.
+in which little is learned: it pays 117.43 bits at 20 vectors, of 128.
 
 Differs from the paper: its controller has two layers of LSTM (table 2), this one one.
 

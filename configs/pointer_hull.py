@@ -8,8 +8,8 @@ area covered; the paper's network, trained on 5 to 50 points, has 87.0 % and 99.
 
 Variants: `small` has 5 points, `large` 50 (37 %, in 16 to 19 minutes; the paper:
 72.6 %), `mixed` 5 to 50 (33 % of fifty in 8.5 minutes), and is asked for 100, too;
-`seq2seq` and `attention` are the paper's baselines without a pointer; `smoke` trains for
-a moment.
+`seq2seq` and `attention` are the paper's baselines without a pointer; `smoke` trains
+for a moment.
 """
 
 from ml_collections import ConfigDict
