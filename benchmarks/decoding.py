@@ -13,8 +13,8 @@ from benchmarks.transformer_step import SPEC as SIZE
 
 SPEC = SIZE | {"beam": 4, "alpha": 0.6}
 SYSTEMS = [
-    System(OURS, "ours", "decode", SPEC | {"tune_memory": True}),
-    System("this project, malloc as it is", "ours", "decode", SPEC),
+    System(OURS, "ours", "decode", SPEC | harness.TUNED),
+    System(f"{OURS}, malloc as it is", "ours", "decode", SPEC),
     System("Flax WMT style", "flax_wmt", "decode", SPEC),
     System("JoeyNMT", "joey", "decode", SPEC, peer=True),
 ]

@@ -8,8 +8,8 @@ length penalty 0.6; the end of sentence is suppressed, so that every hypothesis 
 """
 
 from benchmarks import harness
-from benchmarks.harness import System
-from benchmarks.recurrent_step import JOEY, OURS, TUNED
+from benchmarks.harness import TUNED, System
+from benchmarks.recurrent_step import JOEY, OURS
 
 SEARCH = {"beam": 4, "alpha": 0.6}
 SYSTEMS = [

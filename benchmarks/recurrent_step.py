@@ -22,7 +22,7 @@ that brings to JoeyNMT, "malloc as it is" what it brings here. JoeyNMT compiles 
 """
 
 from benchmarks import harness
-from benchmarks.harness import System
+from benchmarks.harness import TUNED, System
 
 SIZES = {
     "embedding": 256,
@@ -52,7 +52,6 @@ JOEY = {
     "JoeyNMT, Bahdanau": SIZES | _JOEY_BAHDANAU | {"score": "concat"},
     "JoeyNMT, Luong": SIZES | _JOEY_LUONG | {"score": "general"},
 }
-TUNED = {"tune_memory": True}
 SYSTEMS = [
     *(System(name, "ours", "step", spec | TUNED) for name, spec in OURS.items()),
     *(

@@ -44,8 +44,8 @@ def main() -> None:
         "seed": 0,
     }
     systems = [
-        System(OURS, "ours", "tokens", spec | {"tune_memory": True}),
-        System("this project, malloc as it is", "ours", "tokens", spec),
+        System(OURS, "ours", "tokens", spec | harness.TUNED),
+        System(f"{OURS}, malloc as it is", "ours", "tokens", spec),
         System("JoeyNMT", "joey", "tokens", spec, peer=True),
     ]
     measured = harness.measure(systems, args)

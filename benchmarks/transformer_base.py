@@ -26,10 +26,10 @@ SPEC = {
     "source": 64,
     "target": 64,
 }
-TUNED = SPEC | {"tune_memory": True}
+TUNED = SPEC | harness.TUNED
 SYSTEMS = [
     System(OURS, "ours", "step", TUNED),
-    System("this project, malloc as it is", "ours", "step", SPEC),
+    System(f"{OURS}, malloc as it is", "ours", "step", SPEC),
     System("torch.nn.Transformer", "pytorch", "step", SPEC, peer=True),
     System("torch.nn.Transformer, same malloc", "pytorch", "step", TUNED, peer=True),
 ]

@@ -10,16 +10,14 @@
 Axes: B pictures; I = J rows and columns of one.
 """
 
-import functools
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from data import drawings
-from data.captions import read_picture
+from data.captions import Photo, read_pictures
 from errors import UserError
 
 SOURCES = ("openmoji", "corners", "folder")
@@ -38,8 +36,7 @@ class Files:
     """
 
     def __init__(self, paths: Sequence[Path], size: int):
-        self._paths = np.array(paths, object)
-        self._read = functools.partial(read_picture, size=size)
+        self._paths, self._size = np.array(paths, object), size
 
     def __len__(self) -> int:
         """N."""
@@ -51,8 +48,8 @@ class Files:
         Raises:
             UserError: if one cannot be read.
         """
-        with ThreadPoolExecutor() as pool:
-            return np.stack(list(pool.map(self._read, self._paths[which])))
+        photos = [Photo(path, (), self._size) for path in self._paths[which]]
+        return np.stack(read_pictures(photos))
 
 
 class Pictures(NamedTuple):

@@ -94,6 +94,7 @@ class Curves(NamedTuple):
 
 
 _SEEDS = (0, 1, 2)
+_GENERATED = {"steps/s": "steps_per_second", "waiting": "waiting"}  # data as it goes
 _SCORES = ("dot", "general", "concat", "location")
 _ALIGNMENTS = {"global": "global", "local_m": "local-m", "local_p": "local-p"}
 
@@ -125,6 +126,21 @@ def _kernel(variant: str, label: str) -> Run:
     name, config = f"kernels_{variant or 'learned'}", "kernel_regression"
     config += f":{variant}" * bool(variant)
     return Run(name, config, "", (), tuple(range(5)), label)
+
+
+def _bits(
+    metrics: dict[str, str], runs: tuple[Run, ...], *claims: Claim, digits: int = 2
+) -> Table:
+    """A table of what sequences cost."""
+    return Table(
+        metrics,
+        runs,
+        _GENERATED,
+        curves=False,
+        claims=claims,
+        digits=digits,
+        lower=True,
+    )
 
 
 def _machines(task: str, papers: Sequence[str]) -> tuple[Run, ...]:
@@ -346,54 +362,38 @@ TABLES = {
             ),
         ),
     ),
-    "ntm_copy": Table(
-        metrics={"bits at 20": "bits"}
+    "ntm_copy": _bits(
+        {"bits at 20": "bits"}
         | {f"at {size}": f"bits_{size}" for size in (10, 30, 50, 120)}
         | {"% wrong bits at 120": "wrong_120"},
-        columns={"steps/s": "steps_per_second", "waiting": "waiting"},
-        curves=False,
-        digits=2,
-        lower=True,
-        runs=_COPY,
-        claims=(
-            Claim(
-                *("the machine learns to copy much faster than the LSTM", _GRAVES),
-                *(_COPY[0].name, (_COPY[2].name,)),
-            ),
+        _COPY,
+        Claim(
+            *("the machine learns to copy much faster than the LSTM", _GRAVES),
+            *(_COPY[0].name, (_COPY[2].name,)),
         ),
     ),
-    "ntm_recall": Table(
-        metrics={"bits at 6": "bits"}
+    "ntm_recall": _bits(
+        {"bits at 6": "bits"}
         | {f"at {size}": f"bits_{size}" for size in (8, 10, 12, 15)},
-        columns={"steps/s": "steps_per_second", "waiting": "waiting"},
-        curves=False,
-        digits=2,
-        lower=True,
-        runs=_RECALL,
-        claims=(
-            Claim(
-                *("with a feed-forward controller recall is learned best", _GRAVES),
-                *(_RECALL[1].name, (_RECALL[0].name, _RECALL[2].name)),
-            ),
+        _RECALL,
+        Claim(
+            *("with a feed-forward controller recall is learned best", _GRAVES),
+            *(_RECALL[1].name, (_RECALL[0].name, _RECALL[2].name)),
         ),
     ),
-    "ntm_ngrams": Table(
-        metrics={"bits": "bits", "best predictor": "optimum"},
-        columns={"steps/s": "steps_per_second", "waiting": "waiting"},
-        curves=False,
-        lower=True,
-        runs=_NGRAMS,
-        claims=(
-            Claim(
-                *("the machine is ahead of the LSTM", _GRAVES),
-                *(_NGRAMS[0].name, (_NGRAMS[2].name,)),
-            ),
+    "ntm_ngrams": _bits(
+        {"bits": "bits", "best predictor": "optimum"},
+        _NGRAMS,
+        Claim(
+            *("the machine is ahead of the LSTM", _GRAVES),
+            *(_NGRAMS[0].name, (_NGRAMS[2].name,)),
         ),
+        digits=1,
     ),
     "pointer_sorting": Table(
         metrics={"% exact": "accuracy"}
         | {f"at {size}": f"accuracy_{size}" for size in (5, 10, 15)},
-        columns={"steps/s": "steps_per_second", "waiting": "waiting"},
+        columns=_GENERATED,
         curves=False,
         runs=(
             *_SORTING,
@@ -420,7 +420,7 @@ TABLES = {
     "pointer_hull": Table(
         metrics={"% exact": "accuracy", "% area": "area", "% not simple": "failure"}
         | {f"exact at {size}": f"accuracy_{size}" for size in (5, 10, 20)},
-        columns={"steps/s": "steps_per_second", "waiting": "waiting"},
+        columns=_GENERATED,
         curves=False,
         runs=(
             _pointing(
@@ -455,7 +455,7 @@ TABLES = {
     "pointer_tsp": Table(
         metrics={"length": "length", "optimum": "optimum", "% excess": "excess"}
         | {"% optimal": "accuracy", "% tours of a free search": "valid_free"},
-        columns={"steps/s": "steps_per_second", "waiting": "waiting"},
+        columns=_GENERATED,
         curves=False,
         digits=3,
         lower=True,
@@ -464,28 +464,20 @@ TABLES = {
             _pointing("tsp_10", "tsp", "n = 10, pointer", "2.88 (optimum 2.87)"),
         ),
     ),
-    "ntm_repeat_copy": Table(
-        metrics={"bits at 10": "bits"}
+    "ntm_repeat_copy": _bits(
+        {"bits at 10": "bits"}
         | {f"at {a} x {b}": f"bits_{a}x{b}" for a, b in ((10, 10), (20, 10), (10, 20))}
         | {"% wrong bits": "wrong"},
-        columns={"steps/s": "steps_per_second", "waiting": "waiting"},
-        curves=False,
-        digits=2,
-        lower=True,
-        runs=(_machines("repeat_copy", ("≈ 0 bits", "", ""))[0]._replace(seeds=(0,)),),
+        (_machines("repeat_copy", ("≈ 0 bits", "", ""))[0]._replace(seeds=(0,)),),
     ),
-    "ntm_sort": Table(
-        metrics={"bits at 20": "bits", "at 10": "bits_10", "at 15": "bits_15"}
+    "ntm_sort": _bits(
+        {"bits at 20": "bits", "at 10": "bits_10", "at 15": "bits_15"}
         | {"% wrong bits": "wrong"},
-        columns={"steps/s": "steps_per_second", "waiting": "waiting"},
-        curves=False,
-        digits=2,
-        lower=True,
-        runs=(_machines("sort", ("", "", ""))[0]._replace(seeds=(0,)),),
+        (_machines("sort", ("", "", ""))[0]._replace(seeds=(0,)),),
     ),
     "pointer_delaunay": Table(
         metrics={"% exact": "accuracy", "% of the triangles": "coverage"},
-        columns={"steps/s": "steps_per_second", "waiting": "waiting"},
+        columns=_GENERATED,
         curves=False,
         runs=(
             _pointing(
@@ -496,8 +488,7 @@ TABLES = {
     ),
     "ff_attention": Table(
         metrics={"% right": "accuracy"},
-        columns={"sequences to 100 %": "perfect_after", "steps/s": "steps_per_second"}
-        | {"waiting": "waiting"},
+        columns={"sequences to 100 %": "perfect_after"} | _GENERATED,
         curves=False,
         runs=_ADDING,
     ),
