@@ -165,7 +165,7 @@ def test_the_model_equals_a_loop_of_the_papers_over_instances_of_their_own_size(
     for row, n in enumerate(batch["lengths"]):
         x, target = batch["inputs"][row, :n], batch["target"][row, :n]
         expected = loop(np.asarray(x), np.asarray(target))
-        np.testing.assert_allclose(found[row, : n + 1, : n + 1], expected, atol=1e-4)
+        np.testing.assert_allclose(found[row, : n + 1, : n + 1], expected, atol=1e-5)
         assert (found[row, :, n + 1 :] == -jnp.inf).all()
 
 
@@ -206,7 +206,7 @@ def test_steps_along_beams_equal_the_whole_pass(fields, rows):
         whole = forward(
             model, variables, batch | {"target": jnp.asarray(history[:, row])}
         )
-        np.testing.assert_allclose(found[:, row], whole, atol=2e-5)
+        np.testing.assert_allclose(found[:, row], whole, atol=1e-5)
 
 
 @ALL
@@ -277,7 +277,7 @@ def test_the_process_does_not_see_the_order_of_its_inputs(encoder):
     assert (np.abs(change).max() < 1e-5) == (encoder == "process")
     back = forward(model, variables, turned)[..., [0, *(place + 1)]]
     real, expected = real_steps(batch), forward(model, variables, batch)
-    same = np.allclose(back[real], expected[real], atol=1e-4)
+    same = np.allclose(back[real], expected[real], atol=1e-5)
     assert same == (encoder == "process")
 
 

@@ -206,7 +206,7 @@ def test_predictions_are_answers_line_by_line(tmp_path):
         # The same alone, without padding.
         (alone,) = task.predict(state, [lines[line]])[0]
         assert alone.text == answer.text
-        np.testing.assert_allclose(alone.score, answer.score, rtol=1e-4)
+        np.testing.assert_allclose(alone.score, answer.score, rtol=1e-5)
     pictures = sorted(tmp_path.iterdir())
     assert [path.name for path in pictures] == [
         "pointing_0001.png",
