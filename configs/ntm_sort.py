@@ -16,7 +16,7 @@ from ml_collections import ConfigDict
 from configs._ntm import FEEDFORWARD, LSTM_ALONE, SMOKE, ntm_config
 from configs._variants import steps
 
-_FIELDS = steps(4000) | {
+_FIELDS = steps(8000) | {
     "data.kind": "sort",
     "data.smallest": 20,  # vectors
     "data.largest": 20,
@@ -24,6 +24,10 @@ _FIELDS = steps(4000) | {
     "evaluation.sizes": (10, 15),
     "model.read_heads": 5,
     "model.write_heads": 5,
+    # After 4000 steps a rate of 0.001 pays 117 bits, this one 89; with 8 rows and the
+    # same rate it is 117 again.
+    "optimizer.learning_rate": 0.003,
+    "optimizer.clip": 0.2,
 }
 # What each variant changes.
 VARIANTS = {

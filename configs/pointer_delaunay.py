@@ -14,7 +14,7 @@ from ml_collections import ConfigDict
 
 from configs._pointing import SMOKE, lasting, pointing_config, sized
 
-_FIELDS = lasting(5000) | sized(5, 5, 10)
+_FIELDS = lasting(12_000) | sized(5, 5, 10)
 # What each variant changes.
 VARIANTS = {
     "": {},
