@@ -192,11 +192,30 @@ def _adding(variant: str, length: int, epochs: int) -> Run:
     )
 
 
-_ADDING = tuple(
-    _adding(variant, length, epochs[place])
-    for place, length in enumerate(_ADDING_STEPS)
-    for variant, (_, epochs) in _RAFFEL.items()
-    if place < len(epochs)
+# Per cent right of lengths from 50 to 10,000, by the same: as recalled, too.
+_RAFFEL_VARIABLE = {"": 99.9, "mean": 77.4, "multiply": 99.4, "multiply_mean": 55.5}
+
+
+def _adding_variable(variant: str, right: float) -> Run:
+    title, _ = _RAFFEL[variant]
+    return Run(
+        f"ff_variable_{variant or 'add'}",
+        "_".join(filter(None, ("ff_attention:variable", variant))),
+        f"{right} %, to 10,000 (recalled)",
+        ("train_steps=5000",),
+        _SEEDS,
+        f"{title}, lengths of 50 to 1,000",
+    )
+
+
+_ADDING = (
+    *(
+        _adding(variant, length, epochs[place])
+        for place, length in enumerate(_ADDING_STEPS)
+        for variant, (_, epochs) in _RAFFEL.items()
+        if place < len(epochs)
+    ),
+    *(_adding_variable(*row) for row in _RAFFEL_VARIABLE.items()),
 )
 _GRAVES = "Graves et al. (2014)"
 _VINYALS = "Vinyals et al. (2015)"
