@@ -21,7 +21,14 @@ from tasks.adding import Adding
 
 _MULTIPLY = {"data.operation": "multiply"}
 _MEAN = {"model.pooling": "mean"}
-_VARIABLE = {"data.protocol": "variable", "data.length": 1000}
+_VARIABLE = {
+    "data.protocol": "variable",
+    "data.length": 1000,
+    # At a constant rate accuracy goes up and down by tens of per cent.
+    "optimizer.schedule": "warmup_cosine",
+    "optimizer.decay_steps": 5000,
+    "train_steps": 5000,
+}
 # What each variant changes.
 VARIANTS = {
     "": {},

@@ -169,7 +169,7 @@ _NGRAMS = _machines("ngrams", (_BETWEEN, _BETWEEN, "≈ 136, 3 × 128"))
 _RAFFEL = {
     "": ("addition, attention", (1, 1, 3)),
     "mean": ("addition, mean", (1, 2, 17)),
-    "multiply": ("multiplication, attention", (2, 15)),
+    "multiply": ("multiplication, attention", (2, 15, 8)),
     "multiply_mean": ("multiplication, mean", (2, 33)),
 }
 _ADDING_STEPS = {50: 5000, 1000: 5000, 10_000: 3000}
@@ -179,13 +179,17 @@ def _adding(variant: str, length: int, epochs: int) -> Run:
     title, _ = _RAFFEL[variant]
     config = "ff_attention" + f":{variant}" * bool(variant)
     plural = "s" * (epochs != 1)
-    overrides = f"data.length={length}", f"train_steps={_ADDING_STEPS[length]}"
+    steps = _ADDING_STEPS[length]
+    overrides = [f"data.length={length}", f"train_steps={steps}"]
+    if length == 10_000:  # where a constant rate goes on to unlearn
+        overrides += ["optimizer.schedule=warmup_cosine"]
+        overrides += [f"optimizer.decay_steps={steps}"]
     return Run(
         f"ff_{variant or 'add'}_{length}",
         *(
             config,
             f"{epochs} epoch{plural} (recalled)",
-            overrides,
+            tuple(overrides),
             (0,) if length == 10_000 else _SEEDS,
         ),
         f"{title}, T0 = {length:,}",
@@ -202,7 +206,7 @@ def _adding_variable(variant: str, right: float) -> Run:
         f"ff_variable_{variant or 'add'}",
         "_".join(filter(None, ("ff_attention:variable", variant))),
         f"{right} %, to 10,000 (recalled)",
-        ("train_steps=5000",),
+        (),
         _SEEDS,
         f"{title}, lengths of 50 to 1,000",
     )
