@@ -2,9 +2,10 @@
 
     python train.py --config=configs/ntm_repeat_copy.py --workdir=runs/ntm_repeat_copy
 
-Up to 10 vectors, up to 10 times. On one core this takes 6.5 minutes, in which little is
-learned: it pays 397.09 bits at 10 vectors, of 484. The paper's machine pays next
-to none.
+Up to 10 vectors, up to 10 times. On one core this takes 6.4 minutes, after which it
+pays 0.49 bits at 10 vectors, of 484. As in the paper, longer sequences are copied
+nearly as well (20 vectors: 76 bits, 1 % of the bits are wrong), but it cannot count any
+further: of 20 repeats it ends after 13.
 
 Variants: `feedforward` is the machine without a recurrent controller, `lstm` the
 paper's baseline, three layers of LSTM; `smoke` trains for a moment.

@@ -2,8 +2,9 @@
 
     python train.py --config=configs/ntm_sort.py --workdir=runs/ntm_sort
 
-The 16 of 20 vectors of highest priority, in order. On one core this takes 6.8 minutes,
-in which little is learned: it pays 117.43 bits at 20 vectors, of 128.
+The 16 of 20 vectors of highest priority, in order. On one core this takes 13.2 minutes,
+after which it pays 77.72 bits at 20 vectors, of 128, and still learns: each vector is
+written to a place that its priority says, which is the paper's way, but not exactly.
 
 Differs from the paper: its controller has two layers of LSTM (table 2), this one one.
 
@@ -24,11 +25,9 @@ _FIELDS = steps(8000) | {
     "evaluation.sizes": (10, 15),
     "model.read_heads": 5,
     "model.write_heads": 5,
-    # After 4000 steps a rate of 0.001 pays 117 bits, this one 89; with 8 rows and the
-    # same rate it is 117 again.
+    # After 4000 steps a rate of 0.001 pays 117 bits, this one 89, with 8 rows 117 again;
+    # after 8000 a cosine pays 83.
     "optimizer.learning_rate": 0.003,
-    "optimizer.schedule": "warmup_cosine",
-    "optimizer.decay_steps": 8000,
     "optimizer.clip": 0.2,
 }
 # What each variant changes.
