@@ -25,8 +25,8 @@ _FIELDS = steps(8000) | {
     "evaluation.sizes": (10, 15),
     "model.read_heads": 5,
     "model.write_heads": 5,
-    # After 4000 steps a rate of 0.001 pays 117 bits, this one 89, with 8 rows 117 again;
-    # after 8000 a cosine pays 83.
+    # After 4000 steps a rate of 0.001 pays 117 bits, this one 89, and with 8 rows 117
+    # again; after 8000 a cosine pays 83.
     "optimizer.learning_rate": 0.003,
     "optimizer.clip": 0.2,
 }
