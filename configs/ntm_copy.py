@@ -4,7 +4,7 @@
 
 On one core this takes 3.5 minutes, after which a copy costs 0.17 bits at 20 vectors and
 1.0 at 120 (the paper: near 0, with a mistake at 120). With the feed-forward controller
-it is 0.003 at 20, but 38 and more at 120. The LSTM pays 75 at 20 and is lost beyond.
+it is less at 20, but hundreds at 120. The LSTM pays 75 at 20 and is lost beyond.
 
 Variants: `feedforward` is the machine without a recurrent controller, `lstm` the
 paper's baseline, three layers of LSTM; `smoke` trains for a moment.

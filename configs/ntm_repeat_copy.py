@@ -18,7 +18,7 @@ from configs._variants import steps
 
 _FIELDS = steps(16_000) | {
     "data.kind": "repeat_copy",
-    "data.largest": 10,  # vectors, and repeats
+    "data.largest": 10,  # vectors; repeats are always 1 to 10
     "data.buckets": 2,
     # With 32 rows and a rate of 0.001 next to nothing is learned in 4000 steps. Without
     # a cosine it is learned as fast, but a rate so high goes on to unlearn it.

@@ -55,6 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for seed in run.seeds
         if not is_current(run, seed)
     ]
+    if not missing:
+        print("every run has its record: delete one, and its folder, to do it again")
     free = Queue()
     for cores in shares(args.jobs):
         free.put(cores)

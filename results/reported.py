@@ -490,13 +490,16 @@ TABLES = {
     "ntm_repeat_copy": _bits(
         {"bits at 10": "bits"}
         | {f"at {a} x {b}": f"bits_{a}x{b}" for a, b in ((10, 10), (20, 10), (10, 20))}
-        | {"% wrong bits": "wrong"},
+        | {
+            f"% wrong bits at {a} x {b}": f"wrong_{a}x{b}"
+            for a, b in ((20, 10), (10, 20))
+        },
         (_machines("repeat_copy", ("≈ 0 bits", "", ""))[0]._replace(seeds=(0,)),),
     ),
     "ntm_sort": _bits(
         {"bits at 20": "bits", "at 10": "bits_10", "at 15": "bits_15"}
-        | {"% wrong bits": "wrong"},
-        (_machines("sort", ("", "", ""))[0]._replace(seeds=(0,)),),
+        | {"% wrong bits at 20": "wrong"},
+        (_machines("sort", ("learned", "", ""))[0]._replace(seeds=(0,)),),
     ),
     "pointer_delaunay": Table(
         metrics={"% exact": "accuracy", "% of the triangles": "coverage"},

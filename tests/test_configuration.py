@@ -35,6 +35,20 @@ def test_an_override_takes_the_type_of_the_value_it_replaces():
 
 
 @pytest.mark.parametrize(
+    "text, sizes",
+    [("5,10x20", (5, (10, 20))), ("7", (7,)), ("(3, 4), 2", ((3, 4), 2))],
+)
+@pytest.mark.parametrize(
+    "name", ["ntm_repeat_copy", "ntm_repeat_copy:smoke", "ntm_ngrams"]
+)
+def test_sizes_are_numbers_or_several_with_x_between(name, text, sizes):
+    file, _, variant = name.partition(":")
+    path = Path(configuration.__file__).parents[1] / "configs" / f"{file}.py"
+    config = configuration.read(f"{path}:{variant}", [f"evaluation.sizes={text}"])
+    assert config.evaluation.sizes == sizes
+
+
+@pytest.mark.parametrize(
     "override, message",
     [
         ("model.widht=7", "config.model.widht is unknown; did you mean config.model.w"),
@@ -50,6 +64,7 @@ def test_an_override_takes_the_type_of_the_value_it_replaces():
         ("data.shuffle=maybe", "config.data.shuffle takes true or false"),
         ("data.rows=a,b", "takes a list with commas, each a whole number, got 'a,b'"),
         ("data.rows=(1, 'b')", "config.data.rows takes a list with commas"),
+        ("data.rows=8x24", "takes a list with commas, each a whole number, got '8x24'"),
         ("task=os:system", "config.task takes"),
     ],
 )

@@ -7,6 +7,7 @@ the project's own tasks and models.
 """
 
 import ast
+import contextlib
 import difflib
 import importlib
 import importlib.util
@@ -103,6 +104,7 @@ def _override(config: ConfigDict, name: str, text: str) -> None:
         if kind is tuple:
             kinds = {_NAMES.get(type(x), type(x).__name__) for x in old or ()}
             wanted = "a list with commas" + "".join(f", each {k}" for k in kinds)
+            wanted = wanted.replace("each tuple", "each such as 5 or 10x5")
         raise UserError(f"config.{name} takes {wanted}, got '{text}'") from error
 
 
@@ -130,9 +132,22 @@ def _parse_tuple(text: str, kinds: set[type]) -> tuple[Any, ...]:
         if len(kinds) == 1 and not kinds & {tuple, dict}:
             (kind,) = kinds
             parts = tuple(_parse(part, kind, None) for part in parts)
-    if len(kinds) == 1 and {type(part) for part in parts} - kinds:
+        else:
+            parts = tuple(map(_item, parts))
+    allowed = kinds | ({int} if tuple in kinds else set())  # sizes: 10x5, or 5
+    if len(kinds) == 1 and {type(part) for part in parts} - allowed:
         raise TypeError
     return parts
+
+
+def _item(text: str) -> Any:
+    """One of a list whose kinds are not known: 5 is a number, 10x5 are two."""
+    if re.fullmatch(r"\d+(x\d+)+", text):
+        return tuple(map(int, text.split("x")))
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            return kind(text)
+    return text
 
 
 def _near(names: Sequence[str]) -> str:

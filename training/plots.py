@@ -408,7 +408,8 @@ def bars(
     from matplotlib.figure import Figure
 
     notes = notes or {}
-    figure = Figure(figsize=(1.6 + 0.95 * len(heights), 3.2), dpi=_DPI)
+    width = max(1.6 + 0.95 * len(heights), _title_width(title) + 0.7)  # the axis' names
+    figure = Figure(figsize=(width, 3.2), dpi=_DPI)
     axes = figure.add_subplot()
     drawn = axes.bar(range(len(heights)), list(heights.values()), color="#3b6ea8")
     axes.bar_label(drawn, fmt="%.1f", fontsize=9, padding=2, color=_INK)
