@@ -43,7 +43,7 @@ import optax
 import storage
 from attention.alignments import reinforce
 from data import captions, drawings
-from data.scenes import Scenes, mentions, novel
+from data.scenes import Mention, Scenes, mentions, novel
 from data.sizes import check_split
 from data.vocabulary import EOS, PAD, UNK, Vocabulary, train_vocabulary
 from decoding import Decoded, beam_search, greedy
@@ -330,6 +330,35 @@ class Captioning(Supervised):
         found = self._caption(state.params, shown, self.config.evaluation.beam)
         return self._draw(shown, found, out_dir, "validation")
 
+    def strips(
+        self, state: TrainState, split: str, numbers: Sequence[int], label: str
+    ) -> list[tuple[np.ndarray, plots.Strip]]:
+        """Captions pictures of a split, to be drawn beside those of another run.
+
+        Args:
+            state: whose parameters to use.
+            split: "validation" or "test".
+            numbers: of the pictures, from 1 on.
+            label: of the strips.
+
+        Returns:
+            Each picture, uint8 [rows, columns, 3], and its strip.
+
+        Raises:
+            UserError: for a split or a number that there is not.
+        """
+        check_split(split)
+        shown = self._held_out(split)
+        for number in numbers:
+            if not 1 <= number <= len(shown):
+                raise UserError(f"picture {number}: must be in 1..{len(shown)}")
+        shown = [shown[number - 1] for number in numbers]
+        found = self._caption(state.params, shown, self.config.evaluation.beam)
+        return [
+            (one.picture, _strip(one, told, label))
+            for one, told in zip(shown, found, strict=True)
+        ]
+
     def predict(
         self,
         state: TrainState,
@@ -370,7 +399,7 @@ class Captioning(Supervised):
             answers[i] = [Prediction(one.text, one.score) for one in told]
             if figures is not None:
                 target = Path(figures) / f"caption_{i + 1:04d}.png"
-                _draw_one(picture.picture, told[0], f"{path.name}", target)
+                _draw_one(picture, told[0], path.name, target)
         return answers
 
     # Decoding.
@@ -445,7 +474,7 @@ class Captioning(Supervised):
     def _draw(self, shown, found, folder: Path, split: str) -> list[Path]:
         return [
             _draw_one(
-                *(one.picture, told, f"{split} picture {number}".capitalize()),
+                *(one, told, f"{split} picture {number}".capitalize()),
                 folder / f"captions_{split}_{number}.png",
             )
             for number, (one, told) in enumerate(
@@ -454,10 +483,18 @@ class Captioning(Supervised):
         ]
 
 
-def _draw_one(picture: np.ndarray, told: Told, title: str, path: Path) -> Path:
+def _draw_one(one: Any, told: Told, title: str, path: Path) -> Path:
     if told.maps is None:
         title = f"{title}: {told.text}"
-    return plots.caption_strip(picture, told.words, title, path, maps=told.maps)
+    return plots.caption_strips(one.picture, [_strip(one, told)], title, path)
+
+
+def _strip(one: Any, told: Told, label: str = "") -> plots.Strip:
+    """A caption for a figure; names of things that are there have their boxes."""
+    boxes = [None] * len(told.words)
+    for mention, box in _there(one, told):
+        boxes[mention.first : mention.last] = [box] * (mention.last - mention.first)
+    return plots.Strip(told.words, told.maps, boxes, label)
 
 
 def _maps(params: efficientnet.Params, pictures: jax.Array) -> jax.Array:
@@ -492,16 +529,25 @@ def _score(
         named += len(set(names) & {mention.name for mention in said})
         truth = sorted(zip(names, one.cells, strict=True))
         exact += sorted((mention.name, mention.cell) for mention in said) == truth
-        for mention in said:
-            if told.maps is not None and mention.name in names:
-                box = one.boxes[names.index(mention.name)] / len(one.picture)
-                hits.append(_points(told.maps[mention.first : mention.last], box))
-                chances.append((box[2] - box[0]) * (box[3] - box[1]))
+        for mention, box in _there(one, told) if told.maps is not None else ():
+            box = box / len(one.picture)
+            hits.append(_points(told.maps[mention.first : mention.last], box))
+            chances.append((box[2] - box[0]) * (box[3] - box[1]))
     scores |= {"objects": 100 * named / things, "exact": 100 * exact / len(shown)}
     if hits:
         scores["pointing"] = 100 * float(np.mean(hits))
         scores["chance"] = 100 * float(np.mean(chances))
     return scores, signatures
+
+
+def _there(one: Any, told: Told) -> list[tuple[Mention, np.ndarray]]:
+    """What a caption names that is in the picture, and its box there, in pixels."""
+    names = [captions.plain(name) for name in getattr(one, "names", ())]
+    return [
+        (mention, one.boxes[names.index(mention.name)])
+        for mention in mentions(told.words)
+        if mention.name in names
+    ]
 
 
 def _points(maps: np.ndarray, box: np.ndarray) -> float:

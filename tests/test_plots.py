@@ -279,9 +279,8 @@ def test_a_word_lights_the_part_of_the_picture_that_it_looks_at(figures, tmp_pat
     maps = np.zeros((2, 2, 3))
     maps[0, 0, 2], maps[1] = 1, 1 / 6
     frames = [(0, 24, 12, 36), None]
-    plots.caption_strip(
-        *(picture, ["a", "cat"], "title", tmp_path / "x.png"), maps=maps, boxes=frames
-    )
+    strip = plots.Strip(["a", "cat"], maps, frames)
+    plots.caption_strips(picture, [strip], "title", tmp_path / "x.png")
     plain, corner, everywhere = figures[0].axes
     assert [axes.get_title() for axes in figures[0].axes] == ["", "a", "cat"]
     assert (plain.images[0].get_array() == picture).all()
@@ -296,9 +295,10 @@ def test_the_words_of_a_strip_stand_apart(count, figures, tmp_path):
     maps = np.ones((count, 3, 3))
     words = [f"word {i}" for i in range(count)]
     picture = np.zeros((9, 9, 3), np.uint8)
-    plots.caption_strip(picture, words, "title", tmp_path / "x.png", maps=maps)
+    strips = [plots.Strip(words, maps), plots.Strip(words, maps, label="soft")]
+    plots.caption_strips(picture, strips, "title", tmp_path / "x.png")
     boxes = [axes.get_tightbbox() for axes in figures[0].axes]
-    assert len(boxes) == count + 1
+    assert len(boxes) == 2 * (count + 1)
     for one, other in itertools.combinations(boxes, 2):
         assert not one.overlaps(other)
     width, height = figures[0].get_size_inches() * figures[0].dpi
@@ -308,11 +308,12 @@ def test_the_words_of_a_strip_stand_apart(count, figures, tmp_path):
 
 def test_a_caption_without_attention_is_the_picture_alone(figures, tmp_path):
     picture = np.zeros((9, 9, 3), np.uint8)
-    plots.caption_strip(picture, ["a", "cat"], "title", tmp_path / "x.png")
+    strip = plots.Strip(["a", "cat"], None)
+    plots.caption_strips(picture, [strip], "title", tmp_path / "x.png")
     assert len(figures[0].axes) == 1
     with pytest.raises(ValueError, match=r"maps \(3, 2, 2\) must be \[2 words"):
-        maps = np.ones((3, 2, 2))
-        plots.caption_strip(picture, ["a", "b"], "t", tmp_path / "x.png", maps=maps)
+        strip = plots.Strip(["a", "b"], np.ones((3, 2, 2)))
+        plots.caption_strips(picture, [strip], "t", tmp_path / "x.png")
 
 
 def test_a_grid_has_a_row_a_name_and_each_picture_in_its_place(figures, tmp_path):

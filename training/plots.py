@@ -9,6 +9,7 @@ import itertools
 import math
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -208,14 +209,25 @@ def pointing(
     return _save(figure, path)
 
 
-def caption_strip(
-    picture: np.ndarray,
-    words: Sequence[str],
-    title: str,
-    path: Path,
-    *,
-    maps: np.ndarray | None = None,
-    boxes: Sequence[Sequence[int] | None] | None = None,
+class Strip(NamedTuple):
+    """A caption, and where it looks.
+
+    Attributes:
+        words: T of them, in order.
+        maps: [T, I, J] weights at each word; without them the picture stands alone.
+        boxes: a frame a word, first row, first column, last row and last column + 1, or
+            None; none at all by default.
+        label: stands over the picture.
+    """
+
+    words: Sequence[str]
+    maps: np.ndarray | None
+    boxes: Sequence[Sequence[float] | None] | None = None
+    label: str = ""
+
+
+def caption_strips(
+    picture: np.ndarray, strips: Sequence[Strip], title: str, path: Path
 ) -> Path:
     """Draws a picture and, for each word, where it looks: the lit part of the picture.
 
@@ -224,12 +236,10 @@ def caption_strip(
 
     Args:
         picture: uint8 [rows, columns, 3].
-        words: T of them, in order; those behind the end of a line go on below.
+        strips: captions of it, one below the other; each goes on in the next line where
+            one is full.
         title: One line above the figure.
         path: The PNG to write; its folder is made.
-        maps: [T, I, J] weights at each word; without them the picture stands alone.
-        boxes: A frame a word, first row, first column, last row and last column + 1,
-            or None.
 
     Returns:
         `path`.
@@ -237,21 +247,25 @@ def caption_strip(
     Raises:
         ValueError: if there are not as many maps as words.
     """
-    if maps is not None and len(maps) != len(words):
-        raise ValueError(f"maps {maps.shape} must be [{len(words)} words, I, J]")
-    panels = [("", None, None)]
-    if maps is not None:
-        frames = boxes or [None] * len(words)
-        panels += list(zip(words, maps, frames, strict=True))
+    lines = []
+    for words, maps, boxes, label in strips:
+        panels = [(label, None, None)]
+        if maps is not None:
+            if len(maps) != len(words):
+                raise ValueError(
+                    f"maps {maps.shape} must be [{len(words)} words, I, J]"
+                )
+            panels += zip(words, maps, boxes or [None] * len(words), strict=True)
+        lines += [panels[i : i + 8] for i in range(0, len(panels), 8)]
     side, between, head = 1.15, 0.1, 0.45
-    across = min(len(panels), 8)
-    down = -(-len(panels) // across)
-    width = 0.3 + across * (side + between)
-    height = head + down * (side + between + 0.22) + 0.1
+    width = 0.3 + max(map(len, lines)) * (side + between)
+    height = head + len(lines) * (side + between + 0.22) + 0.1
     figure = _figure(max(width, _title_width(title)), height, title)
     rows, columns = picture.shape[:2]
-    for number, (word, weights, frame) in enumerate(panels):
-        y, x = divmod(number, across)
+    places = [
+        (y, x, *panel) for y, line in enumerate(lines) for x, panel in enumerate(line)
+    ]
+    for y, x, word, weights, box in places:
         x, y = 0.2 + x * (side + between), head + y * (side + between + 0.22) + 0.22
         axes = _axes(figure, x, y, side, side)
         shown = picture
@@ -260,8 +274,8 @@ def caption_strip(
             shown = (picture * (0.2 + 0.8 * light)).astype(np.uint8)
         axes.imshow(shown)
         axes.set_title(word, fontsize=_FONT, color=_INK, pad=3)
-        if frame is not None:
-            top, left, bottom, right = frame
+        if box is not None:
+            top, left, bottom, right = box
             corners = [left, right, right, left, left], [top, top, bottom, bottom, top]
             axes.plot(*(np.array(c) - 0.5 for c in corners), color=_MARK, linewidth=1)
         axes.set_axis_off()

@@ -1,0 +1,69 @@
+"""The figure of several captioners."""
+
+import functools
+
+import jax
+import matplotlib.figure
+import pytest
+from test_captioning import files
+
+from configs.transformer_nmt import get_config as translator
+from errors import UserError
+from results import beside
+from tasks.captioning import Captioning
+from training import trained
+
+
+@functools.cache
+def started(folder, variant):
+    """A captioner that has learned nothing."""
+    config = files(folder)
+    config.evaluation.rows, config.evaluation.beam = 2, 1
+    if variant == "hard":
+        config.model.alignment, config.loss.coverage = "hard", 0.0
+    elif variant == "small":
+        config.data.size = 32
+    task = Captioning(config)
+    task.prepare(folder / variant, training=True)
+    return task, task.init_state(jax.random.key(0)), "last"
+
+
+@pytest.fixture
+def load(tmp_path_factory, monkeypatch):
+    folder = tmp_path_factory.getbasetemp() / "pictures"
+    folder.mkdir(exist_ok=True)
+    monkeypatch.setattr(trained, "load", lambda run: started(folder, run.name))
+
+
+def test_captions_of_runs_stand_below_each_other(load, tmp_path, monkeypatch):
+    drawn = []
+    savefig = matplotlib.figure.Figure.savefig
+    monkeypatch.setattr(
+        matplotlib.figure.Figure,
+        "savefig",
+        lambda self, *args, **kwargs: (
+            drawn.append(self) or savefig(self, *args, **kwargs)
+        ),
+    )
+    arguments = ["soft", "hard", "--pictures", "2", "5", "--to", str(tmp_path)]
+    paths = beside.main(arguments)
+    assert [path.name for path in paths] == ["captions_2.png", "captions_5.png"]
+    for figure, number in zip(drawn, (2, 5), strict=True):
+        plain = {
+            axes.get_title(): axes.images[0].get_array()
+            for axes in figure.axes
+            if axes.get_title() in ("soft", "hard")
+        }
+        assert list(plain) == ["soft", "hard"]
+        assert all((x[..., 0] == 20 * (number - 1)).all() for x in plain.values())
+
+
+def test_runs_that_do_not_go_together_are_refused(load, tmp_path, monkeypatch):
+    with pytest.raises(UserError, match="small sees other pictures than soft"):
+        beside.main(["soft", "small", "--to", str(tmp_path)])
+    with pytest.raises(UserError, match=r"picture 99: must be in 1\.\."):
+        beside.main(["soft", "--pictures", "99", "--to", str(tmp_path)])
+    task = translator().task
+    monkeypatch.setattr(trained, "load", lambda run: (task, None, "last"))
+    with pytest.raises(UserError, match="run is no run of a captioner"):
+        beside.main(["run", "--to", str(tmp_path)])
