@@ -230,8 +230,9 @@ class _Network(nn.Module):
     Attributes:
         size: I = J of a picture, `start` times a power of two.
         start: rows and columns of the smallest map.
-        local: whether each place of the smallest map is made of noise of its own, so
-            that a generator without attention has nothing that all places know.
+        local: whether each place of the smallest map is made of noise of its own, by
+            weights of its own, so that a generator without attention has nothing that
+            all places know.
         channels: of the widest picture's map; those of half the size have twice as
             many, up to `widest` times.
         widest: how many times.
@@ -336,9 +337,11 @@ class Generator(_Network):
                     f"noise is {noise.shape[-1]}: must be a multiple of the {start**2} "
                     "places of the first map"
                 )
-            x = Layer(width(start), kernel=0, name="start", **common)(
-                noise.reshape(*places, -1), train=train
-            )
+            own = noise.reshape(*places, -1)
+            own = jnp.concatenate([own, jnp.ones((*places, 1))], -1)  # for a bias
+            shape = (*own.shape[1:], width(start))  # weights of its own for each place
+            kernel = Normed(shape, self.spectral, self.kernel_init, name="start")
+            x = jnp.einsum("bijz,ijzc->bijc", own, kernel(train=train))
         else:
             x = Layer(start**2 * width(start), kernel=0, name="start", **common)(
                 noise, train=train
