@@ -312,6 +312,21 @@ _CLAIMS = (
     ),
 )
 
+_XU = "Xu et al. (2015), table 1"
+_ZHANG = "Zhang et al. (2019)"
+_TWO = (0, 1)
+
+
+def _captioner(name: str, variant: str, label: str, paper: str, *seeds: int) -> Run:
+    config = "captioning" + f":{variant}" * bool(variant)
+    return Run(f"captioning_{name}", config, paper, (), seeds or _SEEDS, label)
+
+
+def _pictures(name: str, label: str, paper: str) -> Run:
+    variant = f":{name}" * (name != "attention")
+    return Run(f"sagan_{name}", f"sagan{variant}", paper, (), _TWO, label)
+
+
 TABLES = {
     "translation": Table(
         metrics={"BLEU": "bleu", "chrF": "chrf", "perplexity": "perplexity"},
@@ -518,6 +533,73 @@ TABLES = {
         curves=False,
         runs=_ADDING,
     ),
+    "captioning": Table(
+        metrics={"BLEU-4": "bleu_4", "BLEU-1": "bleu_1", "chrF": "chrf"}
+        | {"% objects": "objects", "% exact": "exact", "% pointing": "pointing"}
+        | {"% chance": "chance", "% exact, new drawings": "exact_novel"},
+        columns={"steps/s": "steps_per_second"},
+        curves=False,
+        runs=(
+            _captioner("soft", "", "soft attention", "24.3 BLEU-4 (MS-COCO)"),
+            _captioner("hard", "hard", "hard attention", "25.0 BLEU-4 (MS-COCO)"),
+            _captioner("none", "none", "no attention", ""),
+            _captioner(
+                *("frozen", "frozen", "soft attention, frozen encoder"),
+                *("24.3 BLEU-4 (MS-COCO)", 0),
+            ),
+        ),
+        claims=(
+            Claim(
+                *("attention beats one vector of the picture", _XU),
+                *("captioning_soft", ("captioning_none",)),
+            ),
+            Claim(
+                *("hard attention is ahead of soft", _XU),
+                *("captioning_hard", ("captioning_soft",)),
+            ),
+        ),
+    ),
+    "sagan": Table(
+        metrics={"Frechet distance": "frechet", "of real pictures": "frechet_real"}
+        | {"score": "score", "gamma, generator": "gamma_generator_16"}
+        | {"gamma, discriminator": "gamma_discriminator_16"},
+        columns={"steps/s": "steps_per_second"},
+        curves=False,
+        lower=True,
+        digits=2,
+        runs=(
+            _pictures("attention", "SAGAN", "FID 18.28 (ImageNet, 128 px)"),
+            _pictures(
+                *("no_attention", "the same without attention"),
+                "FID 22.96 (ImageNet, 128 px)",
+            ),
+            _pictures("dcgan", "DCGAN", ""),
+        ),
+        claims=(
+            Claim(
+                *("attention makes better pictures", f"{_ZHANG}, table 1"),
+                *("sagan_attention", ("sagan_no_attention",)),
+            ),
+        ),
+    ),
+    "corners": Table(
+        metrics={"% consistent": "consistent", "spread": "spread"}
+        | {"gamma, generator": "gamma_generator_16"}
+        | {"gamma, discriminator": "gamma_discriminator_8"},
+        columns={"steps/s": "steps_per_second"},
+        curves=False,
+        digits=2,
+        runs=(
+            _pictures("corners", "with attention", ""),
+            _pictures("corners_no_attention", "without attention", ""),
+        ),
+        claims=(
+            Claim(
+                *("attention models what is far apart", _ZHANG),
+                *("sagan_corners", ("sagan_corners_no_attention",)),
+            ),
+        ),
+    ),
     "kernels": Table(
         metrics={"mse": "mse", "width": "width"},
         curves=False,
@@ -547,6 +629,17 @@ FIGURES: tuple[Figure | Curves, ...] = (
             ("ntm_recall", "Recalling one of 6 items", _RECALL),
             ("ntm_ngrams", "Learning 6-grams", _NGRAMS),
         )
+    ),
+    Curves(
+        "docs/gammas.png",
+        "How much of its attention a network uses",
+        "gamma",
+        {
+            "drawings, generator": "sagan_attention:gamma_generator_16",
+            "drawings, discriminator": "sagan_attention:gamma_discriminator_16",
+            "corners, generator": "sagan_corners:gamma_generator_16",
+            "corners, discriminator": "sagan_corners:gamma_discriminator_8",
+        },
     ),
     Figure(
         "docs/bleu_by_length.png",
