@@ -338,8 +338,9 @@ class Generator(_Network):
                     "places of the first map"
                 )
             own = noise.reshape(*places, -1)
-            own = jnp.concatenate([own, jnp.ones((*places, 1))], -1)  # for a bias
-            shape = (*own.shape[1:], width(start))  # weights of its own for each place
+            # Weights of its own for each place, and no bias: that would be a picture
+            # without any noise.
+            shape = (*own.shape[1:], width(start))
             kernel = Normed(shape, self.spectral, self.kernel_init, name="start")
             x = jnp.einsum("bijz,ijzc->bijc", own, kernel(train=train))
         else:
