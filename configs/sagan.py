@@ -31,8 +31,6 @@ _CORNERS = {
     "model.start": 8,
     "model.local": True,
     "noise": 256,  # 4 numbers a place
-    "model.shrink": 1,  # with so few channels an eighth of them tells too little
-    "model.value_shrink": 1,
     # At the paper's rates the discriminator has won before there are any colours.
     "generator.learning_rate": 1e-3,
     "discriminator.learning_rate": 1e-3,
@@ -78,7 +76,7 @@ VARIANTS = {
         "data.source": "corners",
         "data.rows": 8,
         "noise": 7,
-        "evaluation.pictures": 8,
+        "evaluation.pictures": 16,
         "train_steps": 6,
         "eval_every": 3,
         "save_every": 2,

@@ -3,8 +3,8 @@
 *   `openmoji`: OpenMoji's drawings on white, their classes its groups. In training each
     is turned round and moved by a few pixels at random.
 *   `corners`: pictures of 8 x 8 squares of greys, but for four in each of two corners,
-    across from each other, of the same colour of three. A small test of what is far
-    apart: whether a picture is right is told from its corners alone.
+    across from each other, of the same colour from blue to red. A small test of what is
+    far apart: whether a picture is right is told from its corners alone.
 *   `folder`: a folder of folders, one a class, of picture files.
 
 Axes: B pictures; I = J rows and columns of one.
@@ -21,7 +21,7 @@ from data.captions import Photo, read_pictures
 from errors import UserError
 
 SOURCES = ("openmoji", "corners", "folder")
-COLOURS = np.array([[215, 40, 40], [40, 215, 40], [40, 40, 215]])
+OTHERS = 9  # pictures that corners of one are compared with
 _MOVED = 16  # a drawing moves by at most this part of a side
 _KEPT = 2**30  # bytes; more than these are read when they are asked for
 _FILES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp")
@@ -137,7 +137,8 @@ def corners(rng: np.random.Generator, count: int, size: int) -> np.ndarray:
         uint8 [B, I, I, 3].
     """
     values = np.repeat(rng.integers(96, 160, (count, 8, 8, 1)), 3, axis=-1)
-    colours = COLOURS[rng.integers(0, len(COLOURS), count), None, None]
+    red = rng.integers(0, 256, (count, 1, 1))
+    colours = np.stack([red, np.full_like(red, 40), 255 - red], -1)
     values[:, :2, :2] = values[:, -2:, -2:] = colours
     return values.repeat(size // 8, 1).repeat(size // 8, 2).astype(np.uint8)
 
@@ -146,28 +147,28 @@ def consistency(values: np.ndarray) -> dict[str, float]:
     """Tells whether the corners of pictures [B, I, I, 3] match.
 
     Returns:
-        `consistent`, per cent of the pictures whose first and last corner are both
-        within 60 of the same of the three colours, a third of those near any by chance;
-        `near`, per cent of all corners that are within 60 of one; and `colours`, how
-        many of them occur in those, exp of the entropy: 1 to 3, or 0 where no corner is
-        near any.
+        `consistent`, per cent of the pictures whose last corner is nearer to their own
+        first one, as colours, than to those of each of nine other pictures: 10 by
+        chance, whatever the colours; and `spread`, the standard deviation of the
+        corners' red over that of the real ones'.
+
+    Raises:
+        ValueError: for fewer than ten pictures.
     """
+    if len(values) <= OTHERS:
+        raise ValueError(f"{len(values)} pictures: must be more than {OTHERS}")
     side = values.shape[1] // 4
-    found = []
-    for corner in (values[:, :side, :side], values[:, -side:, -side:]):
-        mean = corner.astype(np.float32).mean((1, 2))
-        distance = np.linalg.norm(mean[:, None] - COLOURS, axis=-1)
-        found.append((distance.argmin(1), distance.min(1)))
-    (first, one), (last, other) = found
-    near = np.concatenate([one, other]) < 60
-    occur = np.bincount(np.concatenate([first, last])[near], minlength=len(COLOURS))
-    shares = occur[occur > 0] / max(occur.sum(), 1)
-    entropy = -np.sum(shares * np.log(shares))
+    first = values[:, :side, :side].astype(np.float32).mean((1, 2))
+    last = values[:, -side:, -side:].astype(np.float32).mean((1, 2))
+    distance = [
+        np.linalg.norm(last - np.roll(first, shift, axis=0), axis=-1)
+        for shift in range(OTHERS + 1)
+    ]
+    red = np.concatenate([first, last])[:, 0]
+    spread = red.std() / (256 / 12**0.5)
     return {
-        "consistent": 100
-        * float(((first == last) & near.reshape(2, -1).all(0)).mean()),
-        "near": 100 * float(near.mean()),
-        "colours": float(np.exp(entropy)) if near.any() else 0.0,
+        "consistent": 100 * float((distance[0] < np.min(distance[1:], axis=0)).mean()),
+        "spread": float(spread),
     }
 
 

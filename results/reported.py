@@ -583,8 +583,8 @@ TABLES = {
         ),
     ),
     "corners": Table(
-        metrics={"% consistent": "consistent", "% near a colour": "near"}
-        | {"colours": "colours", "gamma, generator": "gamma_generator_16"}
+        metrics={"% consistent": "consistent", "spread": "spread"}
+        | {"gamma, generator": "gamma_generator_16"}
         | {"gamma, discriminator": "gamma_discriminator_8"},
         columns={"steps/s": "steps_per_second"},
         curves=False,

@@ -116,14 +116,15 @@ class Adversarial(Task):
             raise UserError(
                 f"config.loss is {config.loss!r}: must be one of {', '.join(LOSSES)}"
             )
-        for name, value in (
-            ("data.rows", data.rows),
-            ("noise", config.noise),
-            ("evaluation.pictures", evaluation.pictures),
-            ("evaluation.size", evaluation.size),
+        for name, value, low in (
+            ("data.rows", data.rows, 1),
+            ("noise", config.noise, 1),
+            # Corners are compared with those of others, and features have a deviation.
+            ("evaluation.pictures", evaluation.pictures, pictures.OTHERS + 1),
+            ("evaluation.size", evaluation.size, 1),
         ):
-            if value < 1:
-                raise UserError(f"config.{name} is {value}: must be at least 1")
+            if value < low:
+                raise UserError(f"config.{name} is {value}: must be at least {low}")
         if not 0 <= config.average_decay < 1:
             raise UserError(
                 f"config.average_decay is {config.average_decay}: must be in [0, 1)"
@@ -303,8 +304,8 @@ class Adversarial(Task):
 
         Returns:
             What the module's docstring says, by name, and `quality`, the highest of
-            which is the best: -`frechet`, or of corners `consistent` times the share of
-            the colours that occur; with `out_dir` also `pictures`, how many they stand
+            which is the best: -`frechet`, or of corners `consistent` times `spread`, or
+            1 where that is more; with `out_dir` also `pictures`, how many they stand
             on.
         """
         check_split(split)
@@ -314,7 +315,7 @@ class Adversarial(Task):
         gammas = {n: float(g) for n, g in _gammas(state.params).items()}
         if self._pictures is None:
             scores = pictures.consistency(made)
-            best = scores["consistent"] * scores["colours"] / len(pictures.COLOURS)
+            best = scores["consistent"] * min(scores["spread"], 1.0)
             scores = {"quality": best, **scores}
         else:
             features, classes = self._seen(made)
