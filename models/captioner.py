@@ -37,12 +37,13 @@ ENCODERS = ("cnn", "maps")
 
 
 class PictureEncoder(nn.Module):
-    """Annotates pictures: a few strided convolutions, or one layer on given maps.
+    """Annotates pictures: a few convolutions, or one layer on given maps.
 
     Attributes:
         encoder: "cnn", of pictures, or "maps", of what another network made of them.
-        channels: of convolutions that halve rows and columns, one after the other; a
-            last one of as many, E, leaves them as they are. For maps E alone.
+        channels: of a layer that makes a place of 4 x 4 pixels, and of others that make
+            one of 2 x 2 places; then two convolutions of 3 x 3 and as many channels as
+            the last one, E. For maps E alone.
         dropout: of the annotations.
     """
 
@@ -65,15 +66,27 @@ class PictureEncoder(nn.Module):
             x = Dense(self.channels[-1], name="project")(x.astype(jnp.float32))
         else:
             x = x.astype(jnp.float32) / 127.5 - 1
-            strides = [2] * len(self.channels) + [1]
-            channels = [*self.channels, self.channels[-1]]
-            for width, stride in zip(channels, strides, strict=True):
-                init = nn.initializers.he_normal()
-                x = nn.Conv(width, (3, 3), stride, kernel_init=init)(x)
+            init = nn.initializers.he_normal()
+            for number, width in enumerate(self.channels):
+                x = Dense(width, kernel_init=init)(_blocks(x, 2 if number else 4))
                 # Of a place's channels, so that a place shows what is there.
+                x = nn.relu(LayerNorm()(x))
+            for _ in range(2):
+                x = nn.Conv(self.channels[-1], (3, 3), kernel_init=init)(x)
                 x = nn.relu(LayerNorm()(x))
         x = x.reshape(x.shape[0], -1, x.shape[-1])
         return Dropout(self.dropout)(x, train=train)
+
+
+def _blocks(x: jax.Array, side: int) -> jax.Array:
+    """[B, I, J, C] to [B, I / side, J / side, side^2 C], zeros where it does not fit.
+
+    A layer on it is a convolution as wide as its stride.
+    """
+    batch, rows, columns, width = x.shape
+    x = jnp.pad(x, ((0, 0), (0, -rows % side), (0, -columns % side), (0, 0)))
+    x = x.reshape(batch, -(-rows // side), side, -(-columns // side), side, width)
+    return x.swapaxes(2, 3).reshape(batch, x.shape[1], x.shape[3], side**2 * width)
 
 
 class _Captioner(RecurrentTranslator):

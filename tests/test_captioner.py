@@ -148,10 +148,10 @@ def test_places_are_annotated_row_by_row():
 
 def test_convolutions_see_pictures_at_the_places_of_the_map():
     encoder = PictureEncoder("cnn", (8,), 0.0)
-    picture = jnp.zeros((1, 8, 16, 3), jnp.uint8)
+    picture = jnp.zeros((1, 15, 32, 3), jnp.uint8)  # 4 x 8 places, the last ones less
     params = encoder.init(jax.random.key(0), picture, train=False)
     annotate = quick_jit(functools.partial(encoder.apply, params, train=False))
-    blank, other = annotate(picture), annotate(picture.at[0, 6, 14].set(255))
+    blank, other = annotate(picture), annotate(picture.at[0, 14, 30].set(255))
     assert blank.shape == (1, 4 * 8, 8)
     moved = (blank != other).any(-1).reshape(4, 8)
     assert moved[3, 7] and not moved[:1].any() and not moved[:, :5].any()

@@ -216,6 +216,7 @@ def test_the_estimate_of_a_hard_alignment_is_unbiased():
 
 def test_coverage_is_missed_where_nothing_looks_and_where_all_does():
     config = get_config("smoke")
+    config.loss.coverage = 0.5
     task = Captioning(config)
 
     class Looks:
@@ -229,7 +230,7 @@ def test_coverage_is_missed_where_nothing_looks_and_where_all_does():
     total, (rows, metrics) = task.loss({}, batch, jax.random.key(0))
     missed = (1 - 0.75) ** 2 + (1 - 1.25) ** 2  # padding does not look
     np.testing.assert_allclose(metrics["coverage"][0], missed, rtol=1e-5)
-    np.testing.assert_allclose(total, 2 * np.log(7) + missed, rtol=1e-5)
+    np.testing.assert_allclose(total, 2 * np.log(7) + 0.5 * missed, rtol=1e-5)
     assert rows == 1
 
 
