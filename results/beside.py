@@ -10,10 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-
 from errors import UserError
-from tasks.captioning import Captioning
 from training import plots, trained
 
 
@@ -35,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Path]:
     every = []
     for run in args.runs:
         task, state, _ = trained.load(run)
-        if not isinstance(task, Captioning):
+        if not hasattr(task, "strips"):
             raise UserError(f"{run} is no run of a captioner")
         every.append(task.strips(state, "test", args.pictures, run.name))
     drawn = []
@@ -44,7 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> list[Path]:
         for run, picture, strip in zip(args.runs, pictures, strips, strict=True):
             if strip.maps is None:
                 raise UserError(f"the captioner of {run} does not attend")
-            if not np.array_equal(picture, pictures[0]):
+            other = pictures[0]
+            if picture.shape != other.shape or (picture != other).any():
                 raise UserError(f"{run} sees other pictures than {args.runs[0]}")
         path = args.to / f"captions_{number}.png"
         title = f"Test picture {number}"
