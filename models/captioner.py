@@ -23,6 +23,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from models.convolutions import blocks
 from models.layers import DRAWN, Dense, Dropout, LayerNorm, logits
 from models.recurrent import CELLS, Init, Stack, uniform_init
 from models.recurrent_translator import (
@@ -68,7 +69,7 @@ class PictureEncoder(nn.Module):
             x = x.astype(jnp.float32) / 127.5 - 1
             init = nn.initializers.he_normal()
             for number, width in enumerate(self.channels):
-                x = Dense(width, kernel_init=init)(_blocks(x, 2 if number else 4))
+                x = Dense(width, kernel_init=init)(blocks(x, 2 if number else 4))
                 # Of a place's channels, so that a place shows what is there.
                 x = nn.relu(LayerNorm()(x))
             for _ in range(2):
@@ -76,17 +77,6 @@ class PictureEncoder(nn.Module):
                 x = nn.relu(LayerNorm()(x))
         x = x.reshape(x.shape[0], -1, x.shape[-1])
         return Dropout(self.dropout)(x, train=train)
-
-
-def _blocks(x: jax.Array, side: int) -> jax.Array:
-    """[B, I, J, C] to [B, I / side, J / side, side^2 C], zeros where it does not fit.
-
-    A layer on it is a convolution as wide as its stride.
-    """
-    batch, rows, columns, width = x.shape
-    x = jnp.pad(x, ((0, 0), (0, -rows % side), (0, -columns % side), (0, 0)))
-    x = x.reshape(batch, -(-rows // side), side, -(-columns // side), side, width)
-    return x.swapaxes(2, 3).reshape(batch, x.shape[1], x.shape[3], side**2 * width)
 
 
 class _Captioner(RecurrentTranslator):

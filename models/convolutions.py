@@ -9,6 +9,22 @@ import jax
 import jax.numpy as jnp
 
 
+def blocks(x: jax.Array, side: int) -> jax.Array:
+    """Places of a block side by side: a layer on it is a convolution of that stride.
+
+    Args:
+        x: [B, I, J, C].
+        side: of a block.
+
+    Returns:
+        [B, I / side, J / side, side^2 C], with zeros where a last block is not full.
+    """
+    batch, rows, columns, width = x.shape
+    x = jnp.pad(x, ((0, 0), (0, -rows % side), (0, -columns % side), (0, 0)))
+    x = x.reshape(batch, -(-rows // side), side, -(-columns // side), side, width)
+    return x.swapaxes(2, 3).reshape(batch, x.shape[1], x.shape[3], side**2 * width)
+
+
 def halve(x: jax.Array, kernel: jax.Array) -> jax.Array:
     """A convolution of 4 x 4 with a stride of 2: half the rows and columns.
 
@@ -22,11 +38,8 @@ def halve(x: jax.Array, kernel: jax.Array) -> jax.Array:
     Returns:
         [B, I / 2, J / 2, C'], with a place beyond each edge that is 0.
     """
-    batch, rows, columns, width = x.shape
-    x = jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
-    blocks = (batch, rows // 2 + 1, 2, columns // 2 + 1, 2, width)
-    x = x.reshape(blocks).swapaxes(2, 3).reshape(*blocks[:2], blocks[3], 4 * width)
-    return convolve(x, _by_phase(kernel).reshape(2, 2, 4 * width, -1), "VALID")
+    x = blocks(jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0))), 2)
+    return convolve(x, _by_phase(kernel).reshape(2, 2, x.shape[-1], -1), "VALID")
 
 
 def double(x: jax.Array, kernel: jax.Array) -> jax.Array:

@@ -550,7 +550,7 @@ TABLES = {
         ),
         claims=(
             Claim(
-                *("attention beats one vector of the picture", _XU),
+                *("attention beats one vector of the picture", "Xu et al. (2015)"),
                 *("captioning_soft", ("captioning_none",)),
             ),
             Claim(

@@ -492,7 +492,7 @@ def _draw_one(one: Any, told: Told, title: str, path: Path) -> Path:
 def _strip(one: Any, told: Told, label: str = "") -> plots.Strip:
     """A caption for a figure; names of things that are there have their boxes."""
     boxes = [None] * len(told.words)
-    for mention, box in _there(one, told):
+    for mention, box in _there(one, mentions(told.words)):
         boxes[mention.first : mention.last] = [box] * (mention.last - mention.first)
     return plots.Strip(told.words, told.maps, boxes, label)
 
@@ -529,7 +529,7 @@ def _score(
         named += len(set(names) & {mention.name for mention in said})
         truth = sorted(zip(names, one.cells, strict=True))
         exact += sorted((mention.name, mention.cell) for mention in said) == truth
-        for mention, box in _there(one, told) if told.maps is not None else ():
+        for mention, box in _there(one, said) if told.maps is not None else ():
             box = box / len(one.picture)
             hits.append(_points(told.maps[mention.first : mention.last], box))
             chances.append((box[2] - box[0]) * (box[3] - box[1]))
@@ -540,12 +540,12 @@ def _score(
     return scores, signatures
 
 
-def _there(one: Any, told: Told) -> list[tuple[Mention, np.ndarray]]:
+def _there(one: Any, said: Sequence[Mention]) -> list[tuple[Mention, np.ndarray]]:
     """What a caption names that is in the picture, and its box there, in pixels."""
     names = [captions.plain(name) for name in getattr(one, "names", ())]
     return [
         (mention, one.boxes[names.index(mention.name)])
-        for mention in mentions(told.words)
+        for mention in said
         if mention.name in names
     ]
 

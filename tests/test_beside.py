@@ -20,7 +20,7 @@ def started(folder, variant):
     config = files(folder)
     config.evaluation.rows, config.evaluation.beam = 2, 1
     if variant == "hard":
-        config.model.alignment, config.loss.coverage = "hard", 0.0
+        config.model.alignment = "hard"
     elif variant == "small":
         config.data.size = 32
     task = Captioning(config)

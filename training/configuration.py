@@ -27,7 +27,13 @@ _CHANGEABLE = (
     "train_steps eval_every save_every log_every mesh parallel checkpoints".split()
 )
 _CLASS = re.compile(r"((?:tasks|models)(?:\.\w+)+):(\w+)")
-_NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+_NAMES = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    tuple: "such as 5 or 10x5",  # in a list
+}
 _BOOLS = {"true": True, "1": True, "false": False, "0": False}
 
 
@@ -104,7 +110,6 @@ def _override(config: ConfigDict, name: str, text: str) -> None:
         if kind is tuple:
             kinds = {_NAMES.get(type(x), type(x).__name__) for x in old or ()}
             wanted = "a list with commas" + "".join(f", each {k}" for k in kinds)
-            wanted = wanted.replace("each tuple", "each such as 5 or 10x5")
         raise UserError(f"config.{name} takes {wanted}, got '{text}'") from error
 
 
