@@ -99,7 +99,7 @@ def get_config(variant: str = "") -> ConfigDict:
     config.loss.entropy = 0.002  # lambda_e
 
     config.optimizer = adam(
-        1e-3, schedule="warmup_cosine", warmup=200, decay_steps=5000, clip=5.0
+        1e-3, schedule="warmup_cosine", warmup=200, decay_steps=6000, clip=5.0
     )
 
     config.data = ConfigDict()
@@ -129,7 +129,7 @@ def get_config(variant: str = "") -> ConfigDict:
     config.evaluation.average = 1
 
     config.seed = 0
-    config.update(steps(5000))
+    config.update(steps(6000))
     config.log_every = 100
     config.checkpoints = ConfigDict({"keep": 1})
     config.mesh = ConfigDict({"data": -1, "fsdp": 1})

@@ -34,7 +34,7 @@ _CORNERS = {
     # At the paper's rates the discriminator has won before there are any colours.
     "generator.learning_rate": 1e-3,
     "discriminator.learning_rate": 1e-3,
-} | steps(20_000)
+} | steps(10_000)
 # What each variant changes.
 VARIANTS = {
     "": {},
@@ -111,8 +111,8 @@ def get_config(variant: str = "") -> ConfigDict:
 
     config.loss = "hinge"  # or "log"
     # Section 4.2: two learning rates, no momentum.
-    config.generator = adam(1e-4, decay_steps=20_000)
-    config.discriminator = adam(4e-4, decay_steps=20_000)
+    config.generator = adam(1e-4, decay_steps=10_000)
+    config.discriminator = adam(4e-4, decay_steps=10_000)
     for optimizer in (config.generator, config.discriminator):
         optimizer.b1, optimizer.b2 = 0.0, 0.9
     config.average_decay = 0.999  # of the moving average of the generator
