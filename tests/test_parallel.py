@@ -317,6 +317,28 @@ def test_cores_become_devices_unless_their_number_is_told(told, devices):
 
 
 @pytest.mark.parametrize(
+    ("flags", "others"),
+    [("", 0), ("--xla_cpu_experimental_ynn_fusion_type=individual_convolution", 1)],
+)
+def test_convolutions_take_the_faster_library_unless_flags_say_which(flags, others):
+    program = (
+        "from training import runtime; runtime.start(); "
+        "import jax, jax.numpy as jnp; from models.convolutions import convolve; "
+        "x, kernel = jnp.ones((32, 17, 17, 64)), jnp.ones((2, 2, 64, 32)); "
+        "step = jax.jit(convolve, static_argnums=2).lower(x, kernel, 'VALID'); "
+        "print(step.compile().as_text().count('__ynn_fusion'))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=os.environ | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags},
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
+    assert done.stdout.strip() == str(others), done.stderr
+
+
+@pytest.mark.parametrize(
     "mesh, way, message",
     [
         ((3, 1), "jit", "data=3 times fsdp=1 does not make the 1 devices"),

@@ -23,6 +23,10 @@ from errors import UserError
 
 _MOST_DEVICES = 8  # that a CPU is cut into
 _FORCED = "xla_force_host_platform_device_count"
+# Some convolutions, and most of their gradients to a kernel, take two to four times as
+# long on a CPU by XLA's newer library as by its older one.
+_NO_YNN = "--xla_cpu_experimental_ynn_fusion_type=-individual_convolution"
+_KNOWN = ("0.10", "0.11", "0.12")  # to these jaxlibs; an unknown flag ends the process
 _HELP = ("--help", "-help", "-h", "-?", "--h")
 _MALLOC = {
     "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
@@ -167,7 +171,7 @@ def _cpu_only() -> bool:
 
 
 def start(*, cores: bool = False) -> None:
-    """Sets jax up: the compilation cache, and the other hosts where there are any.
+    """Sets jax up: the cache, a CPU's convolutions, and other hosts if there are any.
 
     A host of several finds the others by `JAX_COORDINATOR_ADDRESS`,
     `JAX_NUM_PROCESSES` and `JAX_PROCESS_ID`.
@@ -185,8 +189,11 @@ def start(*, cores: bool = False) -> None:
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
         folder = storage.cache_folder() / "xla"
         jax.config.update("jax_compilation_cache_dir", str(folder))
-    told = "JAX_NUM_CPU_DEVICES" in os.environ
-    if cores and not told and _FORCED not in os.environ.get("XLA_FLAGS", ""):
+    told, given = "JAX_NUM_CPU_DEVICES" in os.environ, os.environ.get("XLA_FLAGS", "")
+    version, name = metadata.version("jaxlib"), _NO_YNN.partition("=")[0]
+    if _cpu_only() and version.startswith(_KNOWN) and name not in given:
+        os.environ["XLA_FLAGS"] = f"{given} {_NO_YNN}".strip()
+    if cores and not told and _FORCED not in given:
         devices = 1 << (min(_cpus(), _MOST_DEVICES).bit_length() - 1)
         jax.config.update("jax_num_cpu_devices", devices)
     if address := os.environ.get("JAX_COORDINATOR_ADDRESS"):
