@@ -2,7 +2,7 @@
 
     python train.py --config=configs/captioning.py --workdir=runs/captioning
 
-Scenes of two or three drawings of OpenMoji, made as they are needed; captions say what
+Scenes of one to three drawings of OpenMoji, made as they are needed; captions say what
 is where.
 
 Variants: `soft`, the default, `hard` and `none` are the two kinds of attention and Show
@@ -106,7 +106,7 @@ def get_config(variant: str = "") -> ConfigDict:
     config.data.source = "scenes"  # or "files"
     config.data.groups = ("animal-", "food-", "person-role")  # of OpenMoji
     config.data.size = 72  # pixels of a side
-    config.data.least = 2  # drawings of a scene
+    config.data.least = 1  # drawings of a scene of training, and two of others
     config.data.most = 3
     config.data.references = 4
     config.data.scenes = 4000  # of training, where the encoder sees maps

@@ -118,15 +118,32 @@ def _block(params, block, x, stride, expansion) -> jax.Array:
     y = x
     if expansion > 1:
         y = jax.nn.relu6(_convolve(params[f"{block}/expand"], y))
-    y = jax.nn.relu6(_convolve(params[f"{block}/depth"], y, stride, y.shape[-1]))
+    y = jax.nn.relu6(_along_channels(params[f"{block}/depth"], y, stride))
     y = _convolve(params[f"{block}/project"], y)
     return x + y if stride == 1 and x.shape == y.shape else y
 
 
-def _convolve(layer, x, stride=1, groups=1) -> jax.Array:
+def _convolve(layer, x, stride=1) -> jax.Array:
     y = jax.lax.conv_general_dilated(
         *(x, layer["kernel"], (stride, stride), "SAME"),
         dimension_numbers=("NHWC", "HWIO", "NHWC"),
-        feature_group_count=groups,
     )
     return y + layer["bias"]
+
+
+def _along_channels(layer, x, stride) -> jax.Array:
+    """A convolution of each channel with its own kernel: a sum of shifted products.
+
+    XLA's own, of as many groups as channels, takes five times as long on a CPU.
+    """
+    kernel = layer["kernel"][:, :, 0]  # [any, any, C]
+    size, steps = kernel.shape[:2], (stride, stride)
+    pads = jax.lax.padtype_to_pads(x.shape[1:3], size, steps, "SAME")
+    rows, columns = (-(-n // stride) for n in x.shape[1:3])
+    x = jnp.pad(x, ((0, 0), *pads, (0, 0)))
+    y = layer["bias"]
+    for row in range(size[0]):
+        for column in range(size[1]):
+            part = x[:, row::stride, column::stride][:, :rows, :columns]
+            y = y + part * kernel[row, column]
+    return y
