@@ -1,4 +1,4 @@
-"""Composed scenes: some drawings on a canvas, and captions of what is where.
+"""Composed scenes: two to four drawings on a canvas, and captions of what is where.
 
 A canvas has 3 x 3 cells. Each drawing has a cell of its own, in which its size and its
 place vary a little, on a ground of a light colour. A caption names drawings and cells:
@@ -6,11 +6,11 @@ place vary a little, on a ground of a light colour. A caption names drawings and
 differ in the order in which they do.
 
 What is held out: every pair of drawings belongs to training, validation or test, by its
-names alone. A scene of training has pairs of training only, or one drawing; one of
-another split has a pair of it and none of the third, so that no caption of it is ever
-seen in training, and neither are its drawings together. Besides, some drawings are in
-no scene but those of the split "novel", which has one or two each: every word of their
-names is known from others ("woman farmer" from "woman cook" and "man farmer").
+names alone. A scene of training has pairs of training only; one of another split has a
+pair of it and none of the third, so that no caption of it is ever seen in training, and
+neither are its drawings together. Besides, some drawings are in no scene but those of
+the split "novel", which has one or two each: every word of their names is known from
+others ("woman farmer" from "woman cook" and "man farmer").
 
 Axes: B scenes; I, J rows and columns of a canvas; N drawings of a scene.
 """
@@ -68,7 +68,7 @@ class Scenes:
         drawings: what may be in a scene.
         split: one of `SPLITS`.
         size: I = J, pixels.
-        least, most: drawings of a scene, N; two at least in all splits but training.
+        least, most: drawings of a scene, N.
         references: captions of a scene, at most N!.
         seed: of what is drawn.
 
@@ -82,8 +82,8 @@ class Scenes:
         split: str,
         *,
         size: int,
-        least: int = 1,
-        most: int = 3,
+        least: int = 2,
+        most: int = 4,
         references: int = 4,
         seed: int = 0,
     ):
@@ -91,8 +91,8 @@ class Scenes:
             raise UserError(f"split is {split}: must be one of {', '.join(SPLITS)}")
         ranges = {
             "size": (size, 24, 1024),
-            "least": (least, 1, len(CELLS)),
-            "most": (most, max(least, 2), len(CELLS)),
+            "least": (least, 2, len(CELLS)),
+            "most": (most, least, len(CELLS)),
             "references": (references, 1, 24),
         }
         for name, (value, low, high) in ranges.items():
@@ -109,7 +109,7 @@ class Scenes:
         if split == "novel" and not self._novel:
             raise UserError("the drawings of config.data.groups have no novel names")
         self._split, self._size = split, size
-        self._counts = range(least if split == "train" else max(least, 2), most + 1)
+        self._counts = range(least, most + 1)
         self._references, self._seed = references, seed
         cell = size // 3
         self._sizes = np.unique(np.linspace(_SHRINK * cell, cell, 3).astype(int))
@@ -161,7 +161,7 @@ class Scenes:
         captions = []
         while len(captions) < min(self._references, math.factorial(len(parts))):
             order = [parts[i] for i in rng.permutation(len(parts))]
-            caption = " and ".join(filter(None, (", ".join(order[:-1]), order[-1])))
+            caption = f"{', '.join(order[:-1])} and {order[-1]}"
             if caption not in captions:
                 captions.append(caption)
         return tuple(captions)
@@ -198,7 +198,7 @@ def mentions(words: Sequence[str]) -> list[Mention]:
 
 def split_of(names: Sequence[str]) -> str:
     """Returns the split to which a scene of known drawings belongs; "" for none."""
-    found = set() if len(names) > 1 else {2}
+    found = set()
     for i, one in enumerate(names):
         for other in names[:i]:
             pair = "+".join(sorted((one, other)))

@@ -114,7 +114,8 @@ class ShowAttendTell(_Captioner, AttentiveTranslator):
         selector: whether what is found is multiplied by beta_t.
         expected: share of the batches in training in which a hard alignment's draw is
             replaced by its expectation, the soft weights: 0.5 in the authors' code, and
-            of the pictures in section 4.1.
+            of the pictures in section 4.1. A variable `expected` of the collection
+            "schedule" takes its place.
 
     The others are those of `AttentiveTranslator`; the paper has an LSTM and "additive"
     scores.
@@ -159,8 +160,9 @@ class ShowAttendTell(_Captioner, AttentiveTranslator):
     def shared(self, memory: Memory) -> Any:
         """What a step reads besides; in training whether the draw is replaced."""
         soft = None
-        if self.alignment in DRAWN and self.expected and self.has_rng("alignment"):
-            soft = jax.random.bernoulli(self.make_rng("alignment"), self.expected)
+        if self.alignment in DRAWN and self.has_rng("alignment"):
+            share = self.get_variable("schedule", "expected", self.expected)
+            soft = jax.random.bernoulli(self.make_rng("alignment"), share)
         bias = self.beta_bias if self.selector else None
         return *super().shared(memory), bias, soft
 

@@ -5,8 +5,9 @@ plus `config.loss.coverage` times sum_i (1 - sum_t alpha_ti)^2, "doubly stochast
 attention, which the paper has for soft alignments alone; a mean over captions. A hard
 alignment is learned by REINFORCE (eqs. 11 and 12): the reward is the log-likelihood of
 the whole caption, the baseline its moving mean, and `config.loss.reward` and
-`config.loss.entropy` weigh the two terms; at a weight other than 1 the gradient is not
-that of the expected log-likelihood.
+`config.loss.entropy` weigh the two terms, of a caption each; at a weight other than 1
+the gradient is not that of the expected log-likelihood. In the first
+`config.loss.soft_steps` nothing is drawn: soft weights take the place of all draws.
 
 What is measured, on words without punctuation, against all references of a picture:
 BLEU-1 to BLEU-4 and chrF, by sacreBLEU (with a brevity penalty, which the paper's
@@ -39,6 +40,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from flax import traverse_util
 
 import storage
 from attention.alignments import reinforce
@@ -106,6 +108,8 @@ class Captioning(Supervised):
             "loss.coverage": (loss.coverage, 0),
             "loss.reward": (loss.reward, 0),
             "loss.entropy": (loss.entropy, 0),
+            "loss.soft_steps": (loss.soft_steps, 0),
+            "evaluation.alpha": (evaluation.alpha, 0),
         }
         for name, (value, low) in least.items():
             if value < low:
@@ -247,16 +251,20 @@ class Captioning(Supervised):
         self, state: TrainState, batch: Any, rng: jax.Array
     ) -> tuple[TrainState, Metrics]:
         """One step of the optimizer on `loss`, and of the baseline."""
-        loss = functools.partial(self.loss, baseline=state.baseline)
+        loss = functools.partial(self.loss, baseline=state.baseline, step=state.step)
         grads, metrics = gradients(loss, state.params, batch, rng)
         state = state.update(grads, self._optimizer)
         return policy.move_baseline(state, metrics), metrics
 
-    def loss(self, params, batch, rng, baseline=None):
+    def loss(self, params, batch, rng, baseline=None, step=None):
         """Eq. 14 of Xu et al. (2015), a caption; see the module's docstring."""
         weigh, target = self.config.loss, batch["target"]
+        variables = {"params": params}
+        if baseline is not None and weigh.soft_steps:
+            share = jnp.where(step < weigh.soft_steps, 1.0, self.config.model.expected)
+            variables["schedule"] = {"expected": share}
         logits, sown = self.model.apply(
-            {"params": params},
+            variables,
             batch,
             train=True,
             rngs={"dropout": rng, "alignment": jax.random.fold_in(rng, 1)},
@@ -266,7 +274,7 @@ class Captioning(Supervised):
         total, tokens = smoothed_cross_entropy(logits, target, 0.0, real)
         rows = jnp.asarray(len(target), jnp.float32)
         metrics = {"nll": (total, tokens), "tokens": (tokens, tokens)}
-        for weights in jax.tree.leaves(sown.get("attention", {})):
+        for weights in _named("weights", sown.get("attention", {})):
             covered = jnp.einsum("bhts,bt->bhs", weights, real)
             missed = jnp.sum(jnp.square(1 - covered))
             total += weigh.coverage * missed
@@ -495,6 +503,12 @@ def _strip(one: Any, told: Told, label: str = "") -> plots.Strip:
     for mention, box in _there(one, mentions(told.words)):
         boxes[mention.first : mention.last] = [box] * (mention.last - mention.first)
     return plots.Strip(told.words, told.maps, boxes, label)
+
+
+def _named(name: str, sown: Any) -> list[jax.Array]:
+    """What was sown under a name."""
+    found = traverse_util.flatten_dict(sown)
+    return [value for path, (value,) in found.items() if path[-1] == name]
 
 
 def _maps(params: efficientnet.Params, pictures: jax.Array) -> jax.Array:

@@ -10,6 +10,8 @@ import pytest
 from PIL import Image
 from translators import quick_jit
 
+from attention.alignments import ALIGNMENTS
+from attention.scores import SCORES
 from configs.captioning import get_config
 from data import captions, scenes
 from data.scenes import Scene
@@ -214,6 +216,35 @@ def test_the_estimate_of_a_hard_alignment_is_unbiased():
     )
 
 
+def test_nothing_is_drawn_in_the_first_steps_where_that_is_asked_for():
+    task, params, batch = hard()
+    task.config.loss.update({"soft_steps": 3, "entropy": 0.0})
+    task.config.model.expected = 0.0
+    soft = Captioning(task.config)
+    soft.model = task.model.clone(alignment="global")
+
+    def found(task, step, key):
+        key = jax.random.key(key)
+        return task.loss(params, batch, key, jnp.zeros(()), jnp.asarray(step))[0]
+
+    expected = found(soft, 0, 0)
+    for key in (1, 2, 3):
+        np.testing.assert_allclose(found(task, 2, key), expected, rtol=1e-5)
+        assert abs(found(task, 3, key) - expected) > 1e-3
+
+
+@pytest.mark.parametrize("alignment", ALIGNMENTS)
+def test_every_alignment_and_score_can_be_trained(alignment):
+    for score in SCORES:
+        config = get_config("smoke")
+        config.model.update({"alignment": alignment, "score": score})
+        task = Captioning(config)
+        state = jax.eval_shape(task.init_state, jax.random.key(0))
+        batch = jax.eval_shape(task.blank)
+        new, _ = jax.eval_shape(task.train_step, state, batch, jax.random.key(0))
+        assert jax.tree.structure(new) == jax.tree.structure(state)
+
+
 def test_coverage_is_missed_where_nothing_looks_and_where_all_does():
     config = get_config("smoke")
     config.loss.coverage = 0.5
@@ -223,7 +254,7 @@ def test_coverage_is_missed_where_nothing_looks_and_where_all_does():
         def apply(self, variables, batch, **_):
             weights = jnp.array([[[[0.5, 0.5], [0.25, 0.75], [1, 0]]]])
             logits = jnp.zeros((1, 3, 7))
-            return logits, {"attention": {"weights": weights}}
+            return logits, {"attention": {"weights": (weights,)}}
 
     task.model = Looks()
     batch = {"target": jnp.array([[4, EOS, 0]])}
@@ -305,6 +336,7 @@ def test_bleu_counts_each_reference():
         ({"data.source": "web"}, "config.data.source is 'web': must be one of scenes"),
         ({"data.size": 8}, "config.data.size is 8: must be at least 24"),
         ({"evaluation.beam": 0}, "config.evaluation.beam is 0"),
+        ({"evaluation.alpha": -1.0}, "config.evaluation.alpha is -1.0"),
         ({"loss.coverage": -1.0}, "config.loss.coverage is -1.0"),
         ({"model.expected": 2.0}, "config.model.expected is 2.0"),
     ],
