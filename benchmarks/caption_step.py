@@ -28,6 +28,7 @@ OUR_SPEC = {
         f"model.hidden={WIDTH}",
         f"model.score_hidden={WIDTH}",
         "model.dropout=0.5",
+        "loss.coverage=1.0",
     ],
     "rows": ROWS,
     "target": WORDS,

@@ -29,6 +29,7 @@ OUR_SPEC = {
         "model.size=64",
         "model.body=strided",
         f"model.channels={CHANNELS}",
+        "model.shrink=8",
         "model.value_shrink=1",
         "model.pool=false",
         "attention.generator=(16, 32)",

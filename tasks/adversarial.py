@@ -17,8 +17,8 @@ sees in a picture and in all (Salimans et al. 2016). These numbers compare with 
 other and with no published one. `frechet_real` is the distance between two draws of so
 many real pictures: what the best generator would have. The real pictures are those of
 training: a generator that repeats them scores well. Of corners: see
-`data.pictures.consistency`. `gamma_<network>_<size>` tells how much of an attention is
-used.
+`data.pictures.consistency`. `gamma_<network>_<size>` is how much of an attention is
+used: |gamma|, as its sign is that of what is read, which could be turned round.
 
 Works with any two models of this protocol (`models.sagan` shows it): fields `total` and
 `classes`, `apply(variables, noise or picture, label, train=...)` and state in the
@@ -28,6 +28,7 @@ Axes: B pictures; I, J rows and columns; Z width of the noise; Y classes.
 """
 
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -53,6 +54,7 @@ _BATCH = 100  # pictures that are made or looked at at a time
 _DRAWS = 2**40  # seed of the real pictures that made ones are compared with
 _SHOWN = 8  # pictures of a class that are drawn
 _DRAWN = 4  # pictures whose attention is drawn
+_ROWS = 20  # classes that are drawn, at most
 _KEPT = ["batch_stats", "spectral"]
 
 
@@ -379,19 +381,24 @@ class Adversarial(Task):
 
     def _draw(self, state, folder: Path, split: str) -> list[Path]:
         seed, step = SPLITS.index(split), int(state.step)
-        labels = np.repeat(np.arange(len(self.classes), dtype=np.int32), _SHOWN)
+        names = self.classes[:_ROWS]
+        labels = np.repeat(np.arange(len(names), dtype=np.int32), _SHOWN)
         made = self._made(state, labels, seed)
         rows = made.reshape(-1, _SHOWN, *made.shape[1:])
         title, path = f"Step {step}", folder / f"pictures_{split}.png"
-        paths = [plots.picture_grid(rows, self.classes, title, path)]
+        paths = [plots.picture_grid(rows, names, title, path)]
         part = np.resize(labels[::_SHOWN], _BATCH)
         key, kept = jax.random.key(seed), state.kept["generator"]
         made, weights = jax.device_get(self._jit_make(state.average, kept, part, key))
+        # Corners are seen from corners, drawings from what is drawn.
+        edge = 1 / 8 if self._pictures is None else 1 / 4
         for found in weights:  # [B, I, J, K, L] of an attention, if there is one
-            for number in range(min(_DRAWN, len(self.classes))):
-                title = f"Where places look: {self.classes[part[number]]}"
-                path = folder / f"attention_{split}_{number + 1}.png"
-                paths.append(_draw_places(made[number], found[number], title, path))
+            for number in range(min(_DRAWN, len(names))):
+                size = found.shape[1]
+                title = f"Where places of {size} x {size} look: {names[part[number]]}"
+                path = folder / f"attention_{size}_{split}_{number + 1}.png"
+                drawn = made[number], found[number], edge
+                paths.append(_draw_places(*drawn, title, path))
         return paths
 
     def _made(self, state, labels: np.ndarray, seed: int) -> np.ndarray:
@@ -436,12 +443,12 @@ class Adversarial(Task):
 
 
 def _draw_places(
-    picture: np.ndarray, weights: np.ndarray, title: str, path: Path
+    picture: np.ndarray, weights: np.ndarray, edge: float, title: str, path: Path
 ) -> Path:
-    """Draws where five places look, four on a diagonal cross and the middle."""
+    """Draws where five places look, the middle and four that far from the edges."""
     rows, columns = weights.shape[:2]
     cell = np.array([len(picture) // rows, picture.shape[1] // columns])
-    places = [(0.5, 0.5), (0.25, 0.25), (0.25, 0.75), (0.75, 0.25), (0.75, 0.75)]
+    places = [(0.5, 0.5), *itertools.product((edge, 1 - edge), repeat=2)]
     chosen = [(int(y * rows), int(x * columns)) for y, x in places]
     corners = [cell * place for place in chosen]
     strip = plots.Strip(
@@ -480,7 +487,7 @@ def inception(classes: np.ndarray) -> float:
 def _gammas(params: dict[str, Any]) -> dict[str, jax.Array]:
     """How much of each of its attentions a network uses, by name."""
     return {
-        f"gamma_{network}_{block.removeprefix('attention_')}": values["gamma"]
+        f"gamma_{network}_{block.removeprefix('attention_')}": abs(values["gamma"])
         for network, blocks in params.items()
         for block, values in blocks.items()
         if "gamma" in values

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 import toy
 
-from configs import luong_nmt, transformer_nmt
+from configs import luong_nmt, sagan, transformer_nmt
+from tasks.adversarial import Adversarial
 from tasks.translation import Translation
 from training import checkpoints, loop
 from training.metrics import read_rows
@@ -112,6 +113,34 @@ class Trains(Translation):
 
     def figures(self, state, out_dir):
         return []
+
+
+class Plays(Adversarial):
+    """Only trains, too."""
+
+    def evaluate(self, state, split, **_):
+        return {"quality": 0.0}
+
+    def figures(self, state, out_dir):
+        return []
+
+
+def test_two_networks_that_were_stopped_end_as_two_that_were_not(tmp_path):
+    made = sagan.get_config("smoke")
+    made.task = Plays
+    made.train_steps, made.save_every, made.checkpoints.keep = 4, 2, 2
+    loop.train(made, tmp_path / "straight")
+    shutil.copytree(tmp_path / "straight", tmp_path / "parts")
+    shutil.rmtree(tmp_path / "parts" / "checkpoints" / "4")
+    assert checkpoints.find(tmp_path / "parts", "last") == 2
+    loop.train(made, tmp_path / "parts")
+    like = jax.eval_shape(Plays(made).init_state, jax.random.key(0))
+    ends = [
+        checkpoints.restore(tmp_path / x, "last", like) for x in ("straight", "parts")
+    ]
+    assert int(ends[0].step) == 4
+    assert jax.tree.leaves(ends[0].kept["generator"]["batch_stats"])
+    same(*ends)
 
 
 @pytest.mark.parametrize("config", [transformer_nmt, luong_nmt])

@@ -4,13 +4,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import linen as nn
 from translators import normal_like, quick_jit
 
 from attention.spatial import NON_LOCAL
+from configs.sagan import get_config
 from models.sagan import (
     BatchNorm,
     Discriminator,
     Generator,
+    Normed,
     SelfAttention,
     spectral_norm,
 )
@@ -82,13 +85,20 @@ def test_every_normalised_kernel_has_a_largest_singular_value_of_1(family, body)
     variables = train_norms(model, variables, *inputs(family), 60)
     flat = jax.tree_util.tree_leaves_with_path(variables["params"])
     kernels = {p[:-1]: k for p, k in flat if p[-1].key == "kernel"}
-    us = jax.tree_util.tree_leaves_with_path(variables["spectral"])
-    assert kernels.keys() == {path[:-1] for path, _ in us}
-    for path, u in us:
-        matrix = np.asarray(kernels[path[:-1]])
-        norm, _ = spectral_norm(jnp.asarray(matrix), u)
-        normed = matrix.reshape(-1, matrix.shape[-1]) / norm
-        largest = np.linalg.svd(normed, compute_uv=False)[0]
+    used = {}
+
+    def note(call, args, kwargs, context):
+        found = call(*args, **kwargs)
+        if isinstance(context.module, Normed):
+            used[context.module.path] = found
+        return found
+
+    with nn.intercept_methods(note):
+        model.apply(variables, *inputs(family), train=False)
+    assert used.keys() == {tuple(key.key for key in path) for path in kernels}
+    for path, kernel in used.items():
+        matrix = np.asarray(kernel).reshape(-1, kernel.shape[-1])
+        largest = np.linalg.svd(matrix, compute_uv=False)[0]
         # The second largest may be close, which slows the iteration.
         np.testing.assert_allclose(largest, 1, atol=0.02, err_msg=str(path))
 
@@ -293,3 +303,29 @@ def test_with_noise_for_each_place_nothing_goes_from_a_corner_to_the_other():
     params["attention_16"]["gamma"] += 1.0
     one, other = run(seen, variables | {"params": params}, noise, label)[0]
     assert (np.abs(one - other).max(-1) > 1e-6).all()
+
+
+def test_without_attention_no_place_of_a_discriminator_sees_two_corners():
+    config = get_config("corners_no_attention")
+    fields = dict(config.model, classes=1, channels=4, attention=())
+    model = Discriminator(**fields)
+    size, edge = config.model.size, config.model.size // 4
+    x = jnp.asarray(np.random.default_rng(0).uniform(-1, 1, (1, size, size, 3)))
+    label = jnp.zeros(1, int)
+    x, other = x.astype(jnp.float32), x.astype(jnp.float32)
+    other = other.at[:, -edge:, -edge:].multiply(-1)
+    variables = quick_jit(functools.partial(model.init, train=True))(
+        jax.random.key(0), x, label
+    )
+
+    @quick_jit
+    def slope(x):
+        """Of the logit, in the first corner."""
+        logit = lambda x: model.apply(variables, x, label, train=False)[0]  # noqa: E731
+        return jax.grad(logit)(x)[:, :edge, :edge]
+
+    one, moved = slope(x), slope(other)
+    assert (one != 0).any()
+    np.testing.assert_array_equal(one, moved)
+    near = slope(x.at[:, edge:-edge, edge:-edge].multiply(-1))
+    assert (near != one).any()

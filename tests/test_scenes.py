@@ -70,7 +70,7 @@ def test_captions_say_what_is_in_each_cell_in_every_order():
     assert len(set(make("train", most=2)[0].captions)) == 2
 
 
-def test_no_two_drawings_are_together_in_two_splits():
+def test_a_held_out_scene_has_a_pair_that_no_other_split_has():
     pairs = {}
     for split in ("train", "validation", "test"):
         found = [make(split)[i].names for i in range(150)]
