@@ -128,7 +128,8 @@ class Plays(Adversarial):
 def test_two_networks_that_were_stopped_end_as_two_that_were_not(tmp_path):
     made = sagan.get_config("smoke")
     made.task = Plays
-    made.train_steps, made.save_every, made.checkpoints.keep = 4, 2, 2
+    made.train_steps = 4
+    made.save_every = made.eval_every = made.checkpoints.keep = 2
     loop.train(made, tmp_path / "straight")
     shutil.copytree(tmp_path / "straight", tmp_path / "parts")
     shutil.rmtree(tmp_path / "parts" / "checkpoints" / "4")
