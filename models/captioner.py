@@ -9,9 +9,10 @@ Tell (2015): no attention, the picture is the LSTM's first input.
 
 What differs from the papers: the encoder is a small one that learns along, or maps that
 were made before; there is a tanh around the sum of the readout, as in Xu's code; the
-states start from one layer of the mean annotation, where that code has two; an
-embedding, annotations and a readout have dropout by field, its rate rounded to a
-multiple of 1/256. Show and Tell's readout is that of Xu et al. without a context.
+states start from one layer of the mean annotation, where that code has two; the
+additive score is Bahdanau's, without a bias; an embedding, annotations and a readout
+have dropout by field, its rate rounded to a multiple of 1/256. Show and Tell sees the
+mean of all places, and its readout is that of Xu et al. without a context.
 
 Axes: those of `models.recurrent`; I, J rows and columns of a map; S = I J places, row
 by row; C width of an embedding; E width of an annotation.

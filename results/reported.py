@@ -543,6 +543,14 @@ TABLES = {
             _captioner("soft", "", "soft attention", "24.3 BLEU-4 (MS-COCO)"),
             _captioner("hard", "hard", "hard attention", "25.0 BLEU-4 (MS-COCO)"),
             _captioner("none", "none", "no attention", ""),
+            Run(
+                *("captioning_coverage", "captioning", "24.3 BLEU-4 (MS-COCO)"),
+                *(
+                    ("loss.coverage=1.0",),
+                    (0,),
+                    "soft attention, coverage penalty of 1",
+                ),
+            ),
             _captioner(
                 *("frozen", "frozen", "soft attention, frozen encoder"),
                 *("24.3 BLEU-4 (MS-COCO)", 0),
