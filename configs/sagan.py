@@ -7,9 +7,10 @@ OpenMoji's drawings at 32 pixels, by group.
 Variants: `no_attention` is the same without it, `dcgan` the networks and the loss of
 Radford et al. (2016) without it, `large` has 64 pixels; `corners` and
 `corners_no_attention` are a small task of what is far apart: two corners of a picture
-have to match, and neither the generator's noise nor the discriminator's convolutions
-reach from one to the other; `imagenet128` is the paper's model, for a folder of
-ImageNet's pictures and an accelerator; `smoke` trains for a moment.
+have to match, the generator's noise does not reach from one to the other, and the
+discriminator's convolutions see the edges of both at most; `imagenet128` is the paper's
+model, for a folder of ImageNet's pictures and an accelerator; `smoke` trains for a
+moment.
 """
 
 from ml_collections import ConfigDict
@@ -27,10 +28,11 @@ def _attending(*sizes: int) -> dict[str, tuple[int, ...]]:
 
 _CORNERS = {
     "data.source": "corners",
-    "model.size": 24,
-    "model.start": 12,
+    "model.size": 16,
+    "model.start": 8,
     "model.local": True,
-    "noise": 576,  # 4 numbers a place
+    "model.shrink": 8,
+    "noise": 256,  # 4 numbers a place
     # At the paper's rates the discriminator has won before there are any colours.
     "generator.learning_rate": 1e-3,
     "discriminator.learning_rate": 1e-3,
@@ -54,7 +56,7 @@ VARIANTS = {
     },
     "large": {"model.size": 64} | _attending(32),
     "corners": _CORNERS
-    | {"attention.generator": (24,), "attention.discriminator": (12,)},
+    | {"attention.generator": (16,), "attention.discriminator": (8,)},
     "corners_no_attention": _CORNERS | _attending(),
     "imagenet128": {
         "model.size": 128,

@@ -592,8 +592,8 @@ TABLES = {
     ),
     "corners": Table(
         metrics={"% consistent": "consistent", "spread": "spread"}
-        | {"gamma, generator": "gamma_generator_24"}
-        | {"gamma, discriminator": "gamma_discriminator_12"},
+        | {"gamma, generator": "gamma_generator_16"}
+        | {"gamma, discriminator": "gamma_discriminator_8"},
         columns={"steps/s": "steps_per_second"},
         curves=False,
         digits=2,
@@ -645,8 +645,8 @@ FIGURES: tuple[Figure | Curves, ...] = (
         {
             "drawings, generator": "sagan_attention:gamma_generator_16",
             "drawings, discriminator": "sagan_attention:gamma_discriminator_16",
-            "corners, generator": "sagan_corners:gamma_generator_24",
-            "corners, discriminator": "sagan_corners:gamma_discriminator_12",
+            "corners, generator": "sagan_corners:gamma_generator_16",
+            "corners, discriminator": "sagan_corners:gamma_discriminator_8",
         },
     ),
     Figure(

@@ -8,7 +8,6 @@ from flax import linen as nn
 from translators import normal_like, quick_jit
 
 from attention.spatial import NON_LOCAL
-from configs.sagan import get_config
 from models.sagan import (
     BatchNorm,
     Discriminator,
@@ -303,29 +302,3 @@ def test_with_noise_for_each_place_nothing_goes_from_a_corner_to_the_other():
     params["attention_16"]["gamma"] += 1.0
     one, other = run(seen, variables | {"params": params}, noise, label)[0]
     assert (np.abs(one - other).max(-1) > 1e-6).all()
-
-
-def test_without_attention_no_place_of_a_discriminator_sees_two_corners():
-    config = get_config("corners_no_attention")
-    fields = dict(config.model, classes=1, channels=4, attention=())
-    model = Discriminator(**fields)
-    size, edge = config.model.size, config.model.size // 4
-    x = jnp.asarray(np.random.default_rng(0).uniform(-1, 1, (1, size, size, 3)))
-    label = jnp.zeros(1, int)
-    x, other = x.astype(jnp.float32), x.astype(jnp.float32)
-    other = other.at[:, -edge:, -edge:].multiply(-1)
-    variables = quick_jit(functools.partial(model.init, train=True))(
-        jax.random.key(0), x, label
-    )
-
-    @quick_jit
-    def slope(x):
-        """Of the logit, in the first corner."""
-        logit = lambda x: model.apply(variables, x, label, train=False)[0]  # noqa: E731
-        return jax.grad(logit)(x)[:, :edge, :edge]
-
-    one, moved = slope(x), slope(other)
-    assert (one != 0).any()
-    np.testing.assert_array_equal(one, moved)
-    near = slope(x.at[:, edge:-edge, edge:-edge].multiply(-1))
-    assert (near != one).any()
