@@ -18,7 +18,7 @@ from models.layers import Dense, Dropout, dropout, linear
 
 Product = Callable[[jax.Array, str], jax.Array]
 _NEAR = 2**17  # numbers that stay close to a core: half a megabyte
-_LARGE = 2**20  # numbers that do not
+_LARGE = 2**21  # numbers that do not: 8 megabytes
 
 
 class Cell(NamedTuple):

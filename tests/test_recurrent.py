@@ -76,7 +76,7 @@ def plain_scan(step, weights, shared, carry, inputs):
 
 @pytest.mark.parametrize(
     "vmapped, near, large",
-    [(False, 0, 2**20), (False, 0, 0), (False, 2**17, 0), (True, 2**17, 0)],
+    [(False, 0, 2**21), (False, 0, 0), (False, 2**17, 0), (True, 2**17, 0)],
 )
 def test_scan_has_the_values_and_the_gradients_of_a_plain_scan(
     x64, draw, vmapped, near, large, monkeypatch
