@@ -16,11 +16,9 @@ parameter to its axis letters, from which a model can create them; D and E are t
 inputs' widths, A and L are free. Leading axes of a parameter are batch axes: one set a
 head, say. `f.same_width` tells whether D must be E. `SCORES` maps names to functions.
 
-Where the same keys are asked again and again, as by a recurrent decoder, they are
-prepared once: f(query, key, **parameters) = f.compare(f.ask(query, **parameters),
-f.project(key, **parameters), **parameters), where `project` does all the work that
-needs no query, and `ask` what is left that needs no key. `f.compared` names the
-parameters that `compare` reads.
+What is asked again and again, as by a recurrent decoder, is prepared once:
+f(query, key, **parameters) = f.compare(query, f.project(key, **parameters),
+**parameters), where `project` does all the work that needs no query.
 
 Axes: ... any batch; Q queries; K keys; D query width; E key width; A hidden width of a
 score; L positions a location score knows.
@@ -39,16 +37,13 @@ Score = Callable[..., jax.Array]
 def _score(
     *,
     same_width: bool = False,
-    ask: Score | None = None,
     project: Score | None = None,
     compare: Score | None = None,
-    compared: tuple[str, ...] = (),
     **parameters: tuple[str, ...],
 ):
     """Declares the parameters of a score and checks the widths of each call.
 
-    Without `compare` a score is it itself; without the others queries and keys are
-    compared as they are.
+    Without `project` a score is `compare` itself, and keys are compared as they are.
     """
 
     def declare(function: Score) -> Score:
@@ -68,10 +63,8 @@ def _score(
 
         score.parameters = parameters
         score.same_width = same_width
-        score.ask = ask or (lambda query, **_: query)
         score.project = project or (lambda key, **_: key)
         score.compare = compare or function
-        score.compared = compared
         return score
 
     return declare
@@ -156,54 +149,24 @@ def _additive_key(key: jax.Array, w_key: jax.Array, **_: jax.Array) -> jax.Array
     return jnp.einsum("...ke,...ea->...ka", key, w_key)
 
 
-def _additive_query(query: jax.Array, w_query: jax.Array, **_: jax.Array) -> jax.Array:
-    return jnp.einsum("...qd,...da->...qa", query, w_query)
-
-
 def _additive_compare(
-    query: jax.Array, key: jax.Array, v: jax.Array, **_: jax.Array
+    query: jax.Array, key: jax.Array, w_query: jax.Array, v: jax.Array, **_: jax.Array
 ) -> jax.Array:
-    if v.ndim > 1:
-        return _additive_heads(query, key, v)
-    batch = jnp.broadcast_shapes(query.shape[:-2], key.shape[:-2])
-    query = jnp.broadcast_to(query, (*batch, *query.shape[-2:]))
-    return _additive(query, jnp.broadcast_to(key, (*batch, *key.shape[-2:])), v)
-
-
-def _hidden(query: jax.Array, key: jax.Array) -> jax.Array:
-    return jnp.tanh(query[..., :, None, :] + key[..., None, :, :])  # [..., Q, K, A]
+    return _additive(jnp.einsum("...qd,...da->...qa", query, w_query), key, v)
 
 
 @jax.checkpoint
-def _additive_heads(query: jax.Array, key: jax.Array, v: jax.Array) -> jax.Array:
-    # A product and a sum, which XLA fuses with the tanh instead of forming `hidden`.
-    return jnp.sum(_hidden(query, key) * v[..., None, None, :], axis=-1)
-
-
-@jax.custom_vjp
 def _additive(query: jax.Array, key: jax.Array, v: jax.Array) -> jax.Array:
-    # Faster where `hidden` is small, as in a recurrent step.
-    return _hidden(query, key) @ v
-
-
-def _additive_backward(residuals, gradient):
-    query, key, v = residuals
-    hidden = _hidden(query, key)
-    slope = 1 - jnp.square(hidden)
-    # A product, where the gradient of `hidden` would be formed and added up.
-    of_query = v * jnp.einsum("...qk,...qka->...qa", gradient, slope)
-    of_key = v * jnp.sum(gradient[..., None] * slope, axis=-3)
-    return of_query, of_key, jnp.einsum("...k,...ka->a", gradient, hidden)
-
-
-_additive.defvjp(lambda *given: (_additive(*given), given), _additive_backward)
+    hidden = jnp.tanh(query[..., :, None, :] + key[..., None, :, :])  # [..., Q, K, A]
+    if v.ndim == 1:  # faster where `hidden` is small, as in a recurrent step
+        return hidden @ v
+    # A product and a sum, which XLA fuses with the tanh instead of forming `hidden`.
+    return jnp.sum(hidden * v[..., None, None, :], axis=-1)
 
 
 @_score(
-    ask=_additive_query,
     project=_additive_key,
     compare=_additive_compare,
-    compared=("v",),
     w_query=("D", "A"),
     w_key=("E", "A"),
     v=("A",),
@@ -234,22 +197,10 @@ def additive_scores(
     Raises:
         ValueError: if a parameter does not fit the widths or the others.
     """
-    query = _additive_query(query, w_query)
-    return _additive_compare(query, _additive_key(key, w_key), v)
+    return _additive_compare(query, _additive_key(key, w_key), w_query, v)
 
 
-def _location_query(query: jax.Array, w: jax.Array) -> jax.Array:
-    return jnp.einsum("...qd,...dl->...ql", query, w)
-
-
-def _location_compare(scores: jax.Array, key: jax.Array, **_: jax.Array) -> jax.Array:
-    keys = key.shape[-2]
-    scores = scores[..., :keys]
-    beyond = [(0, 0)] * (scores.ndim - 1) + [(0, keys - scores.shape[-1])]
-    return jnp.pad(scores, beyond, constant_values=-jnp.inf)
-
-
-@_score(ask=_location_query, compare=_location_compare, w=("D", "L"))
+@_score(w=("D", "L"))
 def location_scores(query: jax.Array, key: jax.Array, w: jax.Array) -> jax.Array:
     """Scores of positions, W query: Luong et al. (2015), section 3.1.
 
@@ -268,7 +219,10 @@ def location_scores(query: jax.Array, key: jax.Array, w: jax.Array) -> jax.Array
     Raises:
         ValueError: if `w` does not fit the query's width.
     """
-    return _location_compare(_location_query(query, w[..., : key.shape[-2]]), key)
+    keys = key.shape[-2]
+    scores = jnp.einsum("...qd,...dl->...ql", query, w[..., :keys])
+    beyond = [(0, 0)] * (scores.ndim - 1) + [(0, keys - scores.shape[-1])]
+    return jnp.pad(scores, beyond, constant_values=-jnp.inf)
 
 
 def _unit(x: jax.Array, **_: jax.Array) -> jax.Array:
@@ -281,13 +235,7 @@ def _cosine_compare(query: jax.Array, key: jax.Array, strength: jax.Array) -> ja
     return _dot(_unit(query) * jnp.asarray(strength)[..., None, None], key)
 
 
-@_score(
-    same_width=True,
-    project=_unit,
-    compare=_cosine_compare,
-    compared=("strength",),
-    strength=(),
-)
+@_score(same_width=True, project=_unit, compare=_cosine_compare, strength=())
 def cosine_scores(query: jax.Array, key: jax.Array, strength: jax.Array) -> jax.Array:
     """Cosine times a strength: Graves et al. (2014), eqs. 5 and 6.
 

@@ -93,15 +93,15 @@ class Bahdanau(AttentiveTranslator):
         )
 
     def weights(self, memory):
-        """What a step multiplies by: keys, the matrices U, and C h_j."""
-        return super().weights(memory) | {"values": memory.values}
+        """What a step multiplies by: the matrices U, and C h_j."""
+        return {"values": memory.values, **self.stack.weights()}
 
     @nn.nowrap
     def advance(self, product, shared, carry, x):
         """A.2.2: e_ij = a(s_{i-1}, h_j), c_i = sum_j alpha_ij h_j, s_i = f(...)."""
         (gates, noise, rng), (source, biases) = x, shared
         query = carry.states[0][..., : self.hidden]
-        found = self.cross_attention.look(product, *source, query, carry.time, rng)
+        found = self.cross_attention.look(*source, query, carry.time, rng)
         gates = gates + product(found.weights, "values")
         states, output = self.stack.advance(product, biases, carry.states, gates, noise)
         shown = query if self.readout_state == "previous" else output

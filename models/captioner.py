@@ -153,10 +153,10 @@ class ShowAttendTell(_Captioner, AttentiveTranslator):
         return Memory(annotations, mask, keys, annotations, (start,))
 
     def weights(self, memory: Memory) -> dict[str, jax.Array]:
-        """What a step multiplies by: keys, U, annotations, W for what is found."""
-        found = super().weights(memory)
-        found |= {"annotations": memory.annotations, "context": self.context}
-        return found | ({"beta": self.beta} if self.selector else {})
+        """What a step multiplies by: U, the annotations, W for what is found."""
+        found = {"annotations": memory.annotations, "context": self.context}
+        found |= {"beta": self.beta} if self.selector else {}
+        return found | self.stack.weights()
 
     def shared(self, memory: Memory) -> Any:
         """What a step reads besides; in training whether the draw is replaced."""
@@ -172,9 +172,7 @@ class ShowAttendTell(_Captioner, AttentiveTranslator):
         """alpha_t = align(a, h_{t-1}), z_t = beta_t sum_i alpha_ti a_i: eqs. 1-6."""
         (gates, noise, rng), (source, biases, beta_bias, soft) = x, shared
         query = carry.states[0][..., : self.hidden]
-        found = self.cross_attention.look(
-            *(product, *source, query, carry.time, rng, soft)
-        )
+        found = self.cross_attention.look(*source, query, carry.time, rng, soft)
         context = product(found.weights, "annotations")
         if self.selector:
             context *= nn.sigmoid(product(query, "beta") + beta_bias)

@@ -101,8 +101,8 @@ class Luong(AttentiveTranslator):
 
     def weights(self, memory):
         """What a step multiplies by, by name; see `scan`."""
-        found = super().weights(memory)
-        found |= {"values": memory.values, "attend": self.attend_state}
+        found = {"values": memory.values, "attend": self.attend_state}
+        found |= self.stack.weights()
         if self.input_feeding:
             found["feed"] = self.feed
         return found
@@ -114,7 +114,7 @@ class Luong(AttentiveTranslator):
         if self.input_feeding:
             gates = gates + product(carry.feed, "feed")
         states, query = self.stack.advance(product, biases, carry.states, gates, noise)
-        found = self.cross_attention.look(product, *source, query, carry.time, rng)
+        found = self.cross_attention.look(*source, query, carry.time, rng)
         attentional = nn.tanh(
             product(found.weights, "values") + product(query, "attend")
         )

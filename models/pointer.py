@@ -112,8 +112,7 @@ class Process(nn.Module):
             (bias, keys, mask, parameters), (state, read) = shared, carry
             gates = product(read, "input") + bias
             state = cell.step(product, "cell", gates, state)
-            query = score.ask(state[..., :n], **parameters)
-            scores = score.compare(query, keys, **parameters)
+            scores = score.compare(state[..., :n], keys, **parameters)
             read = product(masked_softmax(scores, mask), "values")
             return (state, read), None
 
@@ -331,8 +330,7 @@ class PointerNetwork(nn.Module):
 
     def _compare(self, score: Score, query: jax.Array, keys: jax.Array) -> jax.Array:
         parameters = score.parameters(self.hidden, self.hidden)
-        row = SCORES[self.score]
-        return row.compare(row.ask(query, **parameters), keys, **parameters)
+        return SCORES[self.score].compare(query, keys, **parameters)
 
 
 def _pick(entries: jax.Array, token: jax.Array) -> jax.Array:

@@ -9,7 +9,6 @@ W vocabulary.
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import flax.struct
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
@@ -17,8 +16,6 @@ from flax import linen as nn
 from models.layers import Dense, Dropout, dropout, linear
 
 Product = Callable[[jax.Array, str], jax.Array]
-_NEAR = 2**17  # numbers that stay close to a core: half a megabyte
-_LARGE = 2**21  # numbers that do not: 8 megabytes
 
 
 class Cell(NamedTuple):
@@ -83,27 +80,9 @@ def _product_backward(residuals, gradient):
 _product.defvjp(lambda x, w, wt, _: (x @ w, (w, wt)), _product_backward)
 
 
-@flax.struct.dataclass
-class Compared:
-    """What a step compares with: `x @ compared` is function(x, own, **shared).
-
-    Attributes:
-        function: of x [B, R, D] and the others to [B, R, F], row by row.
-        own: [B, S, F], each row's own.
-        shared: arrays of all rows, by name.
-    """
-
-    function: Callable[..., jax.Array] = flax.struct.field(pytree_node=False)
-    own: jax.Array
-    shared: dict[str, jax.Array]
-
-    def __rmatmul__(self, x: jax.Array) -> jax.Array:
-        return self.function(x, self.own, **self.shared)
-
-
 def scan(
     step: Callable[..., tuple[Any, Any]],
-    weights: dict[str, jax.Array | Compared],
+    weights: dict[str, jax.Array],
     shared: Any,
     carry: Any,
     inputs: Any,
@@ -114,15 +93,12 @@ def scan(
     products that are as thin as the batch, each of which reads and writes an array as
     large as the matrix. Here the loop keeps both factors, and after it one product of
     all steps is the sum; what goes back through a step multiplies by a matrix that
-    was transposed once. The gradient of what is compared with is found after the loop,
-    too, where it is large: for a few rows of the batch at a time, so that it stays in a
-    processor's caches. There are reverse-mode gradients only, and one floating dtype.
+    was transposed once. It has reverse-mode gradients only, and one floating dtype.
 
     Args:
         step: step(product, shared, carry, x) -> (carry, y), a pure function of these;
             product(x [B, R, D], name) is x @ weights[name].
-        weights: [D, F], or [B, S, V] for a matrix an element of the batch, or
-            `Compared`.
+        weights: [D, F], or [B, S, V] for a matrix an element of the batch.
         shared: what every step reads besides.
         carry: what is handed from step to step.
         inputs: [T, ...] what is handed to each step.
@@ -133,35 +109,19 @@ def scan(
     Raises:
         ValueError: if a step multiplies twice by a weight.
     """
-    compared = {n for n, weight in weights.items() if isinstance(weight, Compared)}
-    # As any other value that a step reads.
-    small = {n: weights[n] for n in compared if weights[n].own.size < _LARGE}
-    weights = {n: weight for n, weight in weights.items() if n not in small}
-    compared -= small.keys()
-    batched = {n for n in weights.keys() - compared if weights[n].ndim == 3}
+    batched = {name for name, weight in weights.items() if weight.ndim == 3}
     none = dict.fromkeys(weights)
-    made = {}  # shapes of the products
 
     def loop(weights, transposed, shared, carry, inputs, deltas):
-        shared, small = shared
-
         def body(carry, x):
             x, deltas = x
             factors = {}
 
             def product(x, name):
-                if name in small:
-                    return x @ small[name]
                 if name in factors:
                     raise ValueError(f"a step multiplies twice by {name!r}")
                 factors[name] = x
-                if name not in compared:
-                    y = _product(x, weights[name], transposed[name], deltas[name])
-                else:
-                    y = x @ jax.lax.stop_gradient(weights[name])
-                    y = y if deltas[name] is None else y + deltas[name]
-                made[name] = y.shape
-                return y
+                return _product(x, weights[name], transposed[name], deltas[name])
 
             carry, y = step(product, shared, carry, x)
             return carry, (y, factors)
@@ -175,66 +135,35 @@ def scan(
 
     def forward(weights, *moving):
         transposed = jax.lax.optimization_barrier(
-            {n: None if n in batched | compared else w.T for n, w in weights.items()}
+            {n: None if n in batched else w.T for n, w in weights.items()}
         )
         _, (_, factors) = jax.eval_shape(lambda: loop(weights, none, *moving, none))
         deltas = {
-            name: jnp.zeros((len(x), *made[name]), x.dtype)
+            name: jnp.zeros((*x.shape[:-1], weights[name].shape[-1]), x.dtype)
             for name, x in factors.items()
         }
         (carry, (y, factors)), back = jax.vjp(
             lambda *moving: loop(weights, transposed, *moving), *moving, deltas
         )
-        kept = {name: weights[name] for name in compared}
-        return (carry, y), (back, factors, kept)
+        return (carry, y), (back, factors)
 
     def backward(residuals, gradients):
-        back, factors, kept = residuals
+        back, factors = residuals
         carry, y = gradients
         nothing = jax.tree.map(jnp.zeros_like, factors)
         *others, deltas = back((carry, (y, nothing)))
-        sums = {}
-        for name, x in factors.items():
-            if name in compared:
-                sums[name] = _gradient(kept[name], x, deltas[name])
-                continue
-            axes = "tbrs,tbrv->bsv" if name in batched else "tbrn,tbrm->nm"
-            sums[name] = jnp.einsum(axes, x, deltas[name])
+        sums = {
+            name: jnp.einsum(
+                "tbrs,tbrv->bsv" if name in batched else "tbrn,tbrm->nm",
+                x,
+                deltas[name],
+            )
+            for name, x in factors.items()
+        }
         return sums, *others
 
     run.defvjp(forward, backward)
-    return run(weights, (shared, small), carry, inputs)
-
-
-def _gradient(compared: Compared, x: jax.Array, delta: jax.Array) -> Compared:
-    """The gradient of what x [T, B, R, D] was compared with, given that of each y."""
-    rows, each = len(compared.own), compared.own[0].size
-    some = rows
-    if jax.default_backend() == "cpu":  # others take all rows at once
-        parted = [n for n in range(1, rows + 1) if rows % n == 0 and n * each <= _NEAR]
-        some = max(parted, default=1)
-
-    def part(given):
-        own, *steps = given
-        compare = lambda own, shared, x: compared.function(x, own, **shared)  # noqa: E731
-
-        def body(total, step):
-            x, delta = step
-            _, back = jax.vjp(lambda *w: compare(*w, x), own, compared.shared)
-            return jax.tree.map(jnp.add, total, back(delta)), None
-
-        none = jax.tree.map(jnp.zeros_like, (own, compared.shared))
-        return jax.lax.scan(body, none, tuple(steps))[0]
-
-    def parts(x, axis):
-        shape = x.shape[:axis] + (rows // some, some) + x.shape[axis + 1 :]
-        return jnp.moveaxis(x.reshape(shape), axis, 0)
-
-    own, shared = jax.lax.map(
-        part, (parts(compared.own, 0), parts(x, 1), parts(delta, 1))
-    )
-    shared = jax.tree.map(lambda x: x.sum(0), shared)
-    return compared.replace(own=own.reshape(compared.own.shape), shared=shared)
+    return run(weights, shared, carry, inputs)
 
 
 class Init(NamedTuple):

@@ -27,7 +27,7 @@ from models.layers import (
     Score,
     check_fields,
 )
-from models.recurrent import CELLS, STANDARD, Compared, Gates, Init, scan
+from models.recurrent import CELLS, STANDARD, Gates, Init, scan
 
 
 class SourceAttention(nn.Module):
@@ -96,19 +96,12 @@ class SourceAttention(nn.Module):
         return score.project(annotations, **parameters)
 
     @nn.nowrap
-    def compared(self, parameters: dict[str, Any], keys: jax.Array) -> Compared:
-        """What a query that was asked is multiplied by: its scores come out."""
-        score = SCORES[self.score]
-        own = {name: parameters["score"][name] for name in score.compared}
-        return Compared(score.compare, keys, own)
-
-    @nn.nowrap
-    def look(self, product, parameters, mask, query, time, rng, soft=None):
+    def look(self, parameters, keys, mask, query, time, rng, soft=None):
         """Aligns queries with keys, by nothing but its arguments and fields.
 
         Args:
-            product: see `scan`; by "keys" it multiplies by what `compared` gives.
             parameters: from `parameters`.
+            keys: [B, S, F] from `project`.
             mask: [B, S] bool, False at padding.
             query: [B, R, D].
             time: int scalar, the step.
@@ -118,8 +111,7 @@ class SourceAttention(nn.Module):
         Returns:
             `Aligned`, of weights [B, R, S].
         """
-        asked = SCORES[self.score].ask(query, **parameters["score"])
-        scores = product(asked, "keys")
+        scores = SCORES[self.score].compare(query, keys, **parameters["score"])
         return self.align.weigh(
             parameters["align"],
             scores,
@@ -331,13 +323,7 @@ class AttentiveTranslator(RecurrentTranslator):
             *(self.max_length, self.window, self.temperature, self.inits),
         )
 
-    def weights(self, memory: Memory) -> dict[str, Any]:
-        """What a step of each decoder multiplies by: the keys, and the matrices U."""
-        parameters = self.cross_attention.parameters(memory.annotations.shape[-1])
-        keys = self.cross_attention.compared(parameters, memory.keys)
-        return {"keys": keys, **self.stack.weights()}
-
     def shared(self, memory):
         """What a step reads besides: what `look` and the stack need."""
         parameters = self.cross_attention.parameters(memory.annotations.shape[-1])
-        return (parameters, memory.mask), self.stack.biases()
+        return (parameters, memory.keys, memory.mask), self.stack.biases()
