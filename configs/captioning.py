@@ -3,7 +3,7 @@
     python train.py --config=configs/captioning.py --workdir=runs/captioning
 
 Scenes of two or three drawings of OpenMoji, made as they are needed; captions say what
-is where. On one core of a laptop 19.6 minutes, to 78.2 BLEU-4.
+is where. On one core this takes 19.6 minutes, to 78.2 BLEU-4.
 
 Variants: `soft`, the default, `hard` and `none` are the two kinds of attention and Show
 and Tell (Vinyals et al. 2015), which has none; `frozen` sees the maps of a network that

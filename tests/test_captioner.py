@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from translators import affine, lstm, normal_like, quick_jit, sigmoid
+from translators import affine, descend, lstm, normal_like, quick_jit, sigmoid
 
 from models.captioner import PictureEncoder, ShowAndTell, ShowAttendTell
 
@@ -161,24 +161,13 @@ def test_convolutions_see_pictures_at_the_places_of_the_map():
 @BOTH
 def test_it_overfits_one_batch(family, fields):
     model, variables, batch = build(family, fields, dropout=0.0)
-    optimizer = optax.adam(0.02)
 
     def loss(params):
         logits = model.apply({"params": params}, batch, train=True)
         target = batch["target"]
         return optax.softmax_cross_entropy_with_integer_labels(logits, target).mean()
 
-    def update(state, _):
-        params, moments = state
-        value, gradients = jax.value_and_grad(loss)(params)
-        changes, moments = optimizer.update(gradients, moments)
-        return (optax.apply_updates(params, changes), moments), value
-
-    @quick_jit
-    def train(params):
-        return jax.lax.scan(update, (params, optimizer.init(params)), length=200)[1]
-
-    losses = train(variables["params"])
+    losses = descend(loss, variables["params"], 0.02, 200)
     assert losses[0] > 1.5 and losses[-1] < 0.05
 
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from translators import quick_jit
+from translators import descend, quick_jit
 
 from models import ntm
 from models.ntm import LSTM, NeuralTuringMachine
@@ -218,23 +218,12 @@ def test_it_learns_to_give_back_what_it_saw_two_steps_before():
     x = jax.random.bernoulli(jax.random.key(2), 0.5, (3, 5, 2)).astype(jnp.float32)
     params = quick_jit(lambda x: model.init(jax.random.key(0), x, train=True))(x)
     params = params["params"]
-    optimizer = optax.adam(0.03)
 
     def loss(params):
         logits = model.apply({"params": params}, x, train=True)[:, 2:]
         return optax.sigmoid_binary_cross_entropy(logits, x[:, :-2]).mean()
 
-    @quick_jit
-    def train(params):
-        def step(carry, _):
-            params, opt_state = carry
-            value, gradients = jax.value_and_grad(loss)(params)
-            updates, opt_state = optimizer.update(gradients, opt_state)
-            return (optax.apply_updates(params, updates), opt_state), value
-
-        return jax.lax.scan(step, (params, optimizer.init(params)), length=150)[1]
-
-    losses = train(params)
+    losses = descend(loss, params, 0.03, 150)
     assert losses[0] > 0.5 and losses[-1] < 0.02
 
 

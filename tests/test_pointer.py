@@ -4,9 +4,8 @@ import itertools
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
-from translators import LOOPS, affine, normal_like, quick_jit
+from translators import LOOPS, affine, descend, normal_like, quick_jit
 
 from attention.scores import SCORES
 from models.pointer import PointerNetwork
@@ -408,22 +407,12 @@ def test_a_field_out_of_range_is_refused(changes, message):
 @ALL
 def test_it_overfits_one_batch(fields):
     model, variables, batch = build(fields)
-    optimizer, weights = optax.adam(0.02), jnp.asarray(real_steps(batch), jnp.float32)
+    weights = jnp.asarray(real_steps(batch), jnp.float32)
 
     def loss(params):
         logits = model.apply({"params": params}, batch, train=True)
         total, count = smoothed_cross_entropy(logits, batch["target"], 0.0, weights)
         return total / count
 
-    def update(state, _):
-        params, moments = state
-        value, gradients = jax.value_and_grad(loss)(params)
-        changes, moments = optimizer.update(gradients, moments)
-        return (optax.apply_updates(params, changes), moments), value
-
-    @quick_jit
-    def train(params):
-        return jax.lax.scan(update, (params, optimizer.init(params)), length=200)[1]
-
-    losses = train(variables["params"])
+    losses = descend(loss, variables["params"], 0.02, 200)
     assert losses[0] > 1.5 and losses[-1] < 0.05

@@ -23,7 +23,9 @@ ROOT = Path(__file__).parent.parent
 
 
 def final(workdir, made):
-    like = jax.eval_shape(toy.Toy(made).init_state, jax.random.key(0))
+    task = made.task(made)
+    task.prepare(workdir, training=False)
+    like = jax.eval_shape(task.init_state, jax.random.key(0))
     state = checkpoints.restore(workdir, "last", like)
     assert int(state.step) == made.train_steps
     return state
@@ -105,24 +107,34 @@ def test_a_stop_does_not_change_the_mean_of_the_last_checkpoints(tmp_path):
     assert checkpoints.find(tmp_path / "now", "last") == 7
 
 
-class Trains(Translation):
-    """Only trains: scores and figures are not what is looked at."""
+class Trains:
+    """Of a task that only trains: scores and figures are not what is looked at."""
 
     def evaluate(self, state, split, **_):
-        return {"bleu": 0.0}
+        return {self.metric[0]: 0.0}
 
     def figures(self, state, out_dir):
         return []
 
 
-class Plays(Adversarial):
-    """Only trains, too."""
+class Translates(Trains, Translation):
+    pass
 
-    def evaluate(self, state, split, **_):
-        return {"quality": 0.0}
 
-    def figures(self, state, out_dir):
-        return []
+class Plays(Trains, Adversarial):
+    pass
+
+
+def ends(made, folder, lost, left):
+    """Last states of a run, and of one that goes on from step `left`."""
+    straight, parts = folder / "straight", folder / "parts"
+    loop.train(made, straight)
+    shutil.copytree(straight, parts)
+    for step in lost:
+        shutil.rmtree(parts / "checkpoints" / str(step))
+    assert checkpoints.find(parts, "last") == left
+    loop.train(made, parts)
+    return final(straight, made), final(parts, made)
 
 
 def test_two_networks_that_were_stopped_end_as_two_that_were_not(tmp_path):
@@ -130,43 +142,21 @@ def test_two_networks_that_were_stopped_end_as_two_that_were_not(tmp_path):
     made.task = Plays
     made.train_steps = 4
     made.save_every = made.eval_every = made.checkpoints.keep = 2
-    loop.train(made, tmp_path / "straight")
-    shutil.copytree(tmp_path / "straight", tmp_path / "parts")
-    shutil.rmtree(tmp_path / "parts" / "checkpoints" / "4")
-    assert checkpoints.find(tmp_path / "parts", "last") == 2
-    loop.train(made, tmp_path / "parts")
-    like = jax.eval_shape(Plays(made).init_state, jax.random.key(0))
-    ends = [
-        checkpoints.restore(tmp_path / x, "last", like) for x in ("straight", "parts")
-    ]
-    assert int(ends[0].step) == 4
-    assert jax.tree.leaves(ends[0].kept["generator"]["batch_stats"])
-    same(*ends)
+    straight, parts = ends(made, tmp_path, lost=[4], left=2)
+    assert jax.tree.leaves(straight.kept["generator"]["batch_stats"])
+    same(straight, parts)
 
 
 @pytest.mark.parametrize("config", [transformer_nmt, luong_nmt])
 def test_a_translator_that_was_stopped_ends_as_one_that_was_not(config, tmp_path):
     made = config.get_config("smoke")
-    made.task = Trains
+    made.task = Translates
     made.train_steps = made.eval_every = 11
     made.save_every, made.optimizer.accumulate = 4, 2
     if config is luong_nmt:
         made.model.alignment = "hard"  # draws, and keeps a baseline
         made.data.max_shapes = 1
-    loop.train(made, tmp_path / "straight")
-    shutil.copytree(tmp_path / "straight", tmp_path / "parts")
-    shutil.rmtree(tmp_path / "parts" / "checkpoints" / "11")
-    shutil.rmtree(tmp_path / "parts" / "checkpoints" / "8")  # it goes on from 4
-    assert checkpoints.find(tmp_path / "parts", "last") == 4
-    loop.train(made, tmp_path / "parts")
-    task = made.task(made)
-    task.prepare(tmp_path / "parts", training=False)
-    like = jax.eval_shape(task.init_state, jax.random.key(0))
-    ends = [
-        checkpoints.restore(tmp_path / x, "last", like) for x in ("straight", "parts")
-    ]
-    assert int(ends[0].step) == 11
-    same(*ends)
+    same(*ends(made, tmp_path, lost=[11, 8], left=4))
 
 
 STEPS = 150

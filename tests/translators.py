@@ -179,16 +179,9 @@ def initial(model):
     return model.init(jax.random.key(0), sentences(), train=False)["params"]
 
 
-def overfit(model, updates=150, rate=0.03):
-    """The loss a token of `sentences` before each of some steps of Adam."""
-    batch, optimizer = sentences(), optax.adam(rate)
-
-    def loss(params):
-        logits = model.apply({"params": params}, batch, train=False)
-        words = jax.nn.one_hot(batch["target"], WORDS)
-        real = batch["target"] != 0
-        losses = -jnp.sum(words * jax.nn.log_softmax(logits), axis=-1)
-        return jnp.sum(losses, where=real) / real.sum()
+def descend(loss, params, rate, updates):
+    """The loss of parameters before each of some steps of Adam."""
+    optimizer = optax.adam(rate)
 
     def update(state, _):
         params, moments = state
@@ -198,10 +191,23 @@ def overfit(model, updates=150, rate=0.03):
 
     @quick_jit
     def train(params):
-        state = params, optimizer.init(params)
-        return jax.lax.scan(update, state, length=updates)[1]
+        return jax.lax.scan(update, (params, optimizer.init(params)), length=updates)[1]
 
-    return train(variables_of(model)["params"])
+    return train(params)
+
+
+def overfit(model, updates=150, rate=0.03):
+    """The loss a token of `sentences` before each of some steps of Adam."""
+    batch = sentences()
+
+    def loss(params):
+        logits = model.apply({"params": params}, batch, train=False)
+        words = jax.nn.one_hot(batch["target"], WORDS)
+        real = batch["target"] != 0
+        losses = -jnp.sum(words * jax.nn.log_softmax(logits), axis=-1)
+        return jnp.sum(losses, where=real) / real.sum()
+
+    return descend(loss, variables_of(model)["params"], rate, updates)
 
 
 def sigmoid(x):
