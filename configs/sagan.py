@@ -133,7 +133,7 @@ def get_config(variant: str = "") -> ConfigDict:
     config.evaluation.average = 1
 
     config.seed = 0
-    config.update(steps(8_000))
+    config.update(steps(6_000))
     config.log_every = 100
     config.checkpoints = ConfigDict({"keep": 1})
     config.mesh = ConfigDict({"data": -1, "fsdp": 1})
