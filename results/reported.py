@@ -536,7 +536,7 @@ TABLES = {
     "captioning": Table(
         metrics={"BLEU-4": "bleu_4", "BLEU-1": "bleu_1", "chrF": "chrf"}
         | {"% objects": "objects", "% exact": "exact", "% pointing": "pointing"}
-        | {"% chance": "chance", "% exact, new drawings": "exact_novel"},
+        | {"% chance": "chance", "% objects, new drawings": "objects_novel"},
         columns={"steps/s": "steps_per_second"},
         curves=False,
         runs=(
@@ -638,16 +638,20 @@ FIGURES: tuple[Figure | Curves, ...] = (
             ("ntm_ngrams", "Learning 6-grams", _NGRAMS),
         )
     ),
-    Curves(
-        "docs/gammas.png",
-        "How much of its attention a network uses",
-        "gamma",
-        {
-            "drawings, generator": "sagan_attention:gamma_generator_16",
-            "drawings, discriminator": "sagan_attention:gamma_discriminator_16",
-            "corners, generator": "sagan_corners:gamma_generator_16",
-            "corners, discriminator": "sagan_corners:gamma_discriminator_8",
-        },
+    *(
+        Curves(
+            f"docs/{name}_gammas.png",
+            f"How much of its attention a network uses: {label}",
+            "gamma",
+            {
+                "generator": f"{run}:gamma_generator_16",
+                "discriminator": f"{run}:gamma_discriminator_{size}",
+            },
+        )
+        for name, label, run, size in (
+            ("sagan", "drawings", "sagan_attention", 16),
+            ("corners", "corners", "sagan_corners", 8),
+        )
     ),
     Figure(
         "docs/bleu_by_length.png",

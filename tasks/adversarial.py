@@ -4,10 +4,10 @@ Zhang et al. (2019), section 4: the hinge loss (eq. 4), two learning rates, one 
 each network in turn; or the log loss of DCGAN. A step makes one batch of pictures,
 where the authors' code makes one for each network. The discriminator learns to tell
 them from as many real ones; then the generator learns from the gradient that the new
-discriminator sends back to those pictures. Where the
-discriminator has batch norm, its statistics are of real and of made pictures apart. A
-moving average of the generator's parameters is scored and shown, with the statistics of
-batch norm and the estimates of spectral norms of the generator itself.
+discriminator sends back to those pictures. Where the discriminator has batch norm, its
+statistics are of real and of made pictures apart. A moving average of the generator's
+parameters is scored and shown, with the statistics of batch norm and the estimates of
+spectral norms of the generator itself.
 
 What is measured, on a network that never changes, EfficientNet-lite0 trained on
 ImageNet (`models.efficientnet`), of `config.evaluation.pictures` made pictures and as
