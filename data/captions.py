@@ -30,7 +30,10 @@ from errors import UserError
 
 _WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
 _KARPATHY = {"train": ("train", "restval"), "validation": ("val",), "test": ("test",)}
-_FORMAT = "{images: [{id, file_name}], annotations: [{image_id, caption}]}"
+_FORMATS = (
+    "MS-COCO, {images: [{id, file_name}], annotations: [{image_id, caption}]}, or of "
+    "Karpathy's splits, {images: [{filename, split, sentences: [{raw}]}]}"
+)
 _TIER = 8  # lengths of targets are multiples of it: each is a shape of its own
 
 
@@ -95,6 +98,7 @@ def read_picture(path: Path, size: int) -> np.ndarray:
         raise UserError(f"picture {path}: no such file") from None
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         reason = "not a picture" if "identify" in str(error) else error
+        reason = getattr(error, "strerror", None) or reason
         raise UserError(f"picture {path} cannot be read: {reason}") from None
     white = Image.new("RGBA", image.size, "white")
     image = Image.alpha_composite(white, image).convert("RGB")
@@ -121,10 +125,12 @@ def read_files(captions: Path, folder: Path, size: int, split: str) -> list[Phot
         found = _captions(json.loads(captions.read_text("utf-8")), split)
     except OSError as error:
         raise UserError(f"captions {captions}: {error.strerror}") from None
+    except json.JSONDecodeError as error:
+        raise UserError(f"captions {captions} are no JSON: {error}") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         what = f"{type(error).__name__} of {error}"
         raise UserError(
-            f"captions {captions} are not in the format of MS-COCO ({what}): {_FORMAT}"
+            f"captions {captions} are not in the format of {_FORMATS} ({what})"
         ) from None
     photos = []
     for name, texts in found:

@@ -105,7 +105,8 @@ def folder(path: Path, size: int) -> Pictures:
         UserError: if there are no classes, a class has no picture, or one cannot be
             read.
     """
-    classes = sorted(p for p in path.iterdir() if p.is_dir()) if path.is_dir() else []
+    found = path.iterdir() if path.is_dir() else ()
+    classes = sorted(p for p in found if p.is_dir() and not p.name.startswith("."))
     if not classes:
         raise UserError(
             f"config.data.folder is {str(path)!r}: must be a folder of folders of "

@@ -275,7 +275,7 @@ class _Network(nn.Module):
         sizes = self.maps()
         if set(self.attention) - set(sizes):
             raise ValueError(
-                f"attention is {self.attention}: must be sizes of maps, some of "
+                f"attention is {self.attention}: must be sizes of maps, which are "
                 f"{', '.join(map(str, sizes))}"
             )
 

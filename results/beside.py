@@ -52,6 +52,6 @@ def main(arguments: Sequence[str] | None = None) -> list[Path]:
 
 if __name__ == "__main__":
     try:
-        main()
+        print(*main(), sep="\n")
     except UserError as error:
         sys.exit(f"error: {error}")

@@ -115,6 +115,11 @@ class Adversarial(Task):
                 f"config.data.source is {data.source!r}: must be one of "
                 f"{', '.join(pictures.SOURCES)}"
             )
+        if data.source == "folder" and not data.folder:
+            raise UserError(
+                "config.data.folder is missing: a folder of folders of pictures, one a "
+                "class"
+            )
         if config.loss not in LOSSES:
             raise UserError(
                 f"config.loss is {config.loss!r}: must be one of {', '.join(LOSSES)}"
@@ -386,7 +391,7 @@ class Adversarial(Task):
         labels = np.repeat(np.arange(len(names), dtype=np.int32), _SHOWN)
         made = self._made(state, labels, seed)
         rows = made.reshape(-1, _SHOWN, *made.shape[1:])
-        title, path = f"Step {step}", folder / f"pictures_{split}.png"
+        title, path = f"Made at step {step}", folder / f"pictures_{split}.png"
         paths = [plots.picture_grid(rows, names, title, path)]
         part = np.resize(labels[::_SHOWN], _BATCH)
         key, kept = jax.random.key(seed), state.kept["generator"]
@@ -453,7 +458,7 @@ def _draw_places(
     chosen = [(int(y * rows), int(x * columns)) for y, x in places]
     corners = [cell * place for place in chosen]
     strip = plots.Strip(
-        [f"row {y}, column {x}" for y, x in chosen],
+        [f"row {y + 1}, column {x + 1}" for y, x in chosen],
         np.stack([np.abs(weights[place]) for place in chosen]),
         [(*corner, *(corner + cell)) for corner in corners],
     )

@@ -142,6 +142,8 @@ class Captioning(Supervised):
             if data.source == "files":  # what it lacks is not found out hours later
                 for split in ("train", "validation"):
                     self._photos(split)
+                if data.files.test.captions:  # who has none may do without it
+                    self._photos("test")
             self.vocabulary = train_vocabulary(
                 self._training_texts(), data.vocab_size, path, pieces="word"
             )
@@ -324,6 +326,7 @@ class Captioning(Supervised):
             return scores
         if plots.available():
             self._draw(shown, found, out_dir / "figures", split)
+        _write(shown, found, out_dir / f"captions_{split}.tsv")
         data = self.config.data
         if data.source == "scenes" and novel(drawings.select(data.groups)):
             unseen = self._held_out("novel")
@@ -398,7 +401,12 @@ class Captioning(Supervised):
         check_n_best(n_best, beam)
         size = self.config.data.size
         lines = {i: Path(text.strip()) for i, text in enumerate(inputs) if text.strip()}
-        shown = [captions.Photo(path, (), size) for path in lines.values()]
+        shown = []
+        for i, path in lines.items():
+            try:
+                shown.append(captions.Shown(captions.read_picture(path, size), ()))
+            except UserError as error:
+                raise UserError(f"line {i + 1}: {error}") from None
         answers = [[Prediction("", 0.0)] for _ in inputs]
         if not lines:
             return answers
@@ -489,6 +497,17 @@ class Captioning(Supervised):
                 zip(shown[:_FIGURES], found[:_FIGURES], strict=True), 1
             )
         ]
+
+
+def _write(shown: Sequence, found: Sequence[Told], path: Path) -> None:
+    """Writes what is said of each picture, and what should be, in plain words."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "w", encoding="utf-8") as file:
+        print("picture", "caption", "references", sep="\t", file=file)
+        for number, (one, told) in enumerate(zip(shown, found, strict=True), 1):
+            name = getattr(one, "path", number)
+            references = " | ".join(captions.plain(text) for text in one.captions)
+            print(name, told.text, references, sep="\t", file=file)
 
 
 def _draw_one(one: Any, told: Told, title: str, path: Path) -> Path:

@@ -76,6 +76,7 @@ def test_a_folder_of_folders_is_read_by_class(tmp_path):
     for name, colour in (("cats", (255, 0, 0)), ("dogs", (0, 0, 255))):
         (tmp_path / name).mkdir()
         Image.new("RGB", (20, 30), colour).save(tmp_path / name / "1.png")
+    (tmp_path / ".cache").mkdir()  # which is no class
     found = pictures.folder(tmp_path, 8)
     assert found.names == ("cats", "dogs") and found.labels.tolist() == [0, 1]
     assert (found.values[0] == [255, 0, 0]).all()
@@ -268,11 +269,14 @@ def test_made_pictures_are_compared_with_as_many_real_ones_of_their_classes():
     "changes, message",
     [
         ({"data.source": "cifar"}, "config.data.source is 'cifar'"),
+        ({"data.source": "folder"}, "config.data.folder is missing"),
         ({"data.rows": 0}, "config.data.rows is 0"),
         ({"average_decay": 1.0}, r"config.average_decay is 1.0: must be in \[0, 1\)"),
         ({"model.size": 12}, "config.model.size is 12: must be 8, 16, 32"),
         ({"model.start": 0}, "config.model.start is 0"),
-        ({"model.local": True}, "noise is 7: must be a multiple of the 16 places"),
+        ({"model.local": True}, "config.noise is 7: must be a multiple of the 16 pl"),
+        ({"attention.generator": (7,)}, r"config.attention is \(7,\): must be sizes"),
+        ({"generator.learning_rate": -1.0}, "config.generator.learning_rate is -1.0"),
         ({"loss": "wasserstein"}, "config.loss is 'wasserstein': must be one of hinge"),
         ({"generator.schedule": "x"}, "config.generator.schedule=x is unknown"),
     ],

@@ -62,9 +62,9 @@ def test_files_in_the_format_of_coco_are_read(tmp_path):
     [
         ({1: "gone.png"}, [(1, "a")], "captions.json name gone.png: .* no such file"),
         ({1: "here.png"}, [(2, "a")], "of a caption of image 2, which is not among"),
-        ({1: 5}, [(1, "a")], "not in the format of MS-COCO .TypeError"),
+        ({1: 5}, [(1, "a")], "in the format of MS-COCO, .*TypeError"),
         ({1: "here.png"}, [(1, "!")], "captions.json have no caption"),
-        ({1: "here.png"}, [(1, None)], "not in the format of MS-COCO .AttributeError"),
+        ({1: "here.png"}, [(1, None)], "in the format of MS-COCO, .*AttributeError"),
     ],
 )
 def test_files_that_do_not_fit_are_named(tmp_path, images, annotations, message):
@@ -104,11 +104,14 @@ def test_what_is_no_picture_is_named(tmp_path):
         captions.read_picture(tmp_path / "a.png", 4)
     with pytest.raises(UserError, match="b.png: no such file"):
         captions.read_picture(tmp_path / "b.png", 4)
-    with pytest.raises(UserError, match=str(tmp_path)):
+    with pytest.raises(UserError, match=f"{tmp_path} cannot be read: Is a directory"):
         captions.read_picture(tmp_path, 4)
     with pytest.raises(UserError, match="captions .*c.json: No such file"):
         captions.read_files(tmp_path / "c.json", tmp_path, 4, "train")
     (tmp_path / "d.json").write_text("[1")
+    with pytest.raises(UserError, match="d.json are no JSON: Expecting ',' .*line 1"):
+        captions.read_files(tmp_path / "d.json", tmp_path, 4, "train")
+    (tmp_path / "d.json").write_text("[1]")
     with pytest.raises(UserError, match="d.json are not in the format of MS-COCO"):
         captions.read_files(tmp_path / "d.json", tmp_path, 4, "train")
 
@@ -372,11 +375,37 @@ def files(tmp_path, count=9):
     return config
 
 
-def test_what_is_held_out_is_looked_for_before_training(tmp_path):
+@pytest.mark.parametrize("split", ["validation", "test"])
+def test_what_is_held_out_is_looked_for_before_training(tmp_path, split):
     config = files(tmp_path)
-    config.data.files.validation.captions = str(tmp_path / "gone.json")
+    config.data.files[split].captions = str(tmp_path / "gone.json")
     with pytest.raises(UserError, match="gone.json: No such file"):
         Captioning(config).prepare(tmp_path / "run", training=True)
+
+
+def test_training_needs_no_test_split(tmp_path):
+    config = files(tmp_path)
+    config.data.files.test.captions = ""
+    Captioning(config).prepare(tmp_path / "run", training=True)
+
+
+def test_captions_are_written_beside_what_they_should_be(tmp_path):
+    photo = captions.Photo(tmp_path / "x.png", ("A dog!", "Two, cats"), 8)
+    for shown, name in ((photo, str(photo.path)), (SCENE, "1")):
+        captioning._write([shown], [told("a fox")], tmp_path / "found.tsv")
+        first, second = (tmp_path / "found.tsv").read_text("utf-8").splitlines()
+        assert first.split("\t") == ["picture", "caption", "references"]
+        assert second.split("\t")[:2] == [name, "a fox"]
+        texts = second.split("\t")[2].split(" | ")
+        assert texts == [captions.plain(text) for text in shown.captions]
+
+
+def test_a_line_that_names_no_picture_is_named(tmp_path):
+    config = files(tmp_path)
+    task = Captioning(config)
+    task.prepare(tmp_path / "run", training=True)
+    with pytest.raises(UserError, match="line 3: picture gone.png: no such file"):
+        task.predict(None, [str(tmp_path / "0.png"), "", "gone.png"])
 
 
 def test_maps_of_pictures_are_made_once_a_part_at_a_time(tmp_path, monkeypatch):

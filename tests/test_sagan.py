@@ -271,7 +271,10 @@ def test_the_authors_network_has_their_widths():
     "changes, message",
     [
         ({"size": 24}, "size is 24: must be 8, 16, 32, "),
-        ({"attention": (12,)}, "attention is .12,.: must be sizes of maps, some of 8"),
+        (
+            {"attention": (12,)},
+            "attention is .12,.: must be sizes of maps, which are 8",
+        ),
         ({"body": "vgg"}, "body is 'vgg': must be one of residual, strided"),
         ({"form": "softer"}, "form is 'softer'"),
         ({"channels": 0}, "channels is 0"),

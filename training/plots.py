@@ -285,7 +285,7 @@ def caption_strips(
 def picture_grid(
     pictures: np.ndarray, names: Sequence[str], title: str, path: Path
 ) -> Path:
-    """Draws rows of pictures side by side, the name of a row before it.
+    """Draws rows of pictures, white between them, the name of a row before it.
 
     Args:
         pictures: uint8 [rows, columns, I, J, 3].
@@ -296,6 +296,9 @@ def picture_grid(
     Returns:
         `path`.
     """
+    gap = max(1, pictures.shape[2] // 16)
+    around = ((0, 0), (0, 0), (0, gap), (0, gap), (0, 0))
+    pictures = np.pad(pictures, around, constant_values=255)
     down, across, rows, columns, _ = pictures.shape
     side, left, head = 0.75, 0.25 + _text_width(names), 0.5
     wide = side * columns / rows
@@ -303,7 +306,7 @@ def picture_grid(
     figure = _figure(max(width, _title_width(title)), height, title)
     axes = _axes(figure, left, head, across * wide, down * side)
     axes.imshow(pictures.swapaxes(1, 2).reshape(down * rows, across * columns, 3))
-    places = (np.arange(down) + 0.5) * rows - 0.5
+    places = (np.arange(down) + 0.5) * rows - 0.5 - gap / 2
     axes.set_yticks(places, names, fontsize=_FONT, color=_INK)
     axes.set_xticks([])
     axes.tick_params(length=0, pad=4)

@@ -70,6 +70,8 @@ def make_schedule(
         UserError: for an unknown schedule or numbers that do not fit it.
     """
     kind, peak, warmup = config.schedule, config.learning_rate, config.warmup
+    if peak < 0:
+        raise UserError(f"config.{name}.learning_rate is {peak}: must be at least 0")
     if kind == "noam":
         if width is None or warmup < 1:
             raise UserError(

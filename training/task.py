@@ -82,8 +82,12 @@ class Task(abc.ABC):
         try:
             jax.eval_shape(self.init_state, jax.random.key(0))
         except (TypeError, ValueError) as error:
-            between = "." if self.is_of_a_field(error) else ": "
-            raise UserError(f"config.model{between}{error}") from error
+            where = "config.model: "
+            if self.is_of_a_field(error):
+                where = "config.model."
+            elif str(error).partition(" ")[0] in self.config:
+                where = "config."
+            raise UserError(f"{where}{error}") from error
 
     def is_of_a_field(self, error: Exception) -> bool:
         """Whether an error of the model begins with a field of `config.model`."""
