@@ -115,11 +115,6 @@ class Adversarial(Task):
                 f"config.data.source is {data.source!r}: must be one of "
                 f"{', '.join(pictures.SOURCES)}"
             )
-        if data.source == "folder" and not data.folder:
-            raise UserError(
-                "config.data.folder is missing: a folder of folders of pictures, one a "
-                "class"
-            )
         if config.loss not in LOSSES:
             raise UserError(
                 f"config.loss is {config.loss!r}: must be one of {', '.join(LOSSES)}"
@@ -168,6 +163,11 @@ class Adversarial(Task):
             return None
         if data.source == "openmoji":
             return pictures.openmoji(size, tuple(data.groups))
+        if not data.folder:
+            raise UserError(
+                "config.data.folder is missing: a folder of folders of pictures, one a "
+                "class"
+            )
         return pictures.folder(Path(data.folder), size)
 
     def prepare(self, workdir: Path, *, training: bool) -> None:

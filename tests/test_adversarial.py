@@ -269,7 +269,6 @@ def test_made_pictures_are_compared_with_as_many_real_ones_of_their_classes():
     "changes, message",
     [
         ({"data.source": "cifar"}, "config.data.source is 'cifar'"),
-        ({"data.source": "folder"}, "config.data.folder is missing"),
         ({"data.rows": 0}, "config.data.rows is 0"),
         ({"average_decay": 1.0}, r"config.average_decay is 1.0: must be in \[0, 1\)"),
         ({"model.size": 12}, "config.model.size is 12: must be 8, 16, 32"),
@@ -284,6 +283,12 @@ def test_made_pictures_are_compared_with_as_many_real_ones_of_their_classes():
 def test_fields_out_of_range_are_refused(changes, message):
     with pytest.raises(UserError, match=message):
         Adversarial(config(**changes))
+
+
+def test_a_folder_is_asked_for(tmp_path):
+    made = Adversarial(config(**{"data.source": "folder"}))
+    with pytest.raises(UserError, match="config.data.folder is missing"):
+        made.prepare(tmp_path, training=True)
 
 
 def test_a_class_that_there_is_not_is_named(tmp_path):
