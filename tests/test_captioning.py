@@ -62,9 +62,13 @@ def test_files_in_the_format_of_coco_are_read(tmp_path):
     [
         ({1: "gone.png"}, [(1, "a")], "captions.json name gone.png: .* no such file"),
         ({1: "here.png"}, [(2, "a")], "of a caption of image 2, which is not among"),
-        ({1: 5}, [(1, "a")], "in the format of MS-COCO, .*TypeError"),
+        ({1: 5}, [(1, "a")], "not in the format of MS-COCO, .*TypeError"),
         ({1: "here.png"}, [(1, "!")], "captions.json have no caption"),
-        ({1: "here.png"}, [(1, None)], "in the format of MS-COCO, .*AttributeError"),
+        (
+            {1: "here.png"},
+            [(1, None)],
+            "not in the format of MS-COCO, .*AttributeError",
+        ),
     ],
 )
 def test_files_that_do_not_fit_are_named(tmp_path, images, annotations, message):

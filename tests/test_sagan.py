@@ -8,6 +8,7 @@ from flax import linen as nn
 from translators import normal_like, quick_jit
 
 from attention.spatial import NON_LOCAL
+from configs.sagan import get_config
 from models.sagan import (
     BatchNorm,
     Discriminator,
@@ -308,3 +309,28 @@ def test_with_noise_for_each_place_nothing_goes_from_a_corner_to_the_other():
     params["attention_16"]["gamma"] += 1.0
     one, other = run(seen, variables | {"params": params}, noise, label)[0]
     assert (np.abs(one - other).max(-1) > 1e-6).all()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_without_attention_no_place_of_a_discriminator_sees_all_of_two_corners(seed):
+    config = get_config("corners_no_attention")
+    model = Discriminator(**dict(config.model, classes=1, channels=4, attention=()))
+    size = config.model.size
+    edge = size // 8  # half of a corner's: convolutions reach the inner halves
+    x = np.random.default_rng(seed).uniform(-1, 1, (1, size, size, 3))
+    x, label = jnp.asarray(x, jnp.float32), jnp.zeros(1, int)
+    variables = quick_jit(functools.partial(model.init, train=True))(
+        jax.random.key(0), x, label
+    )
+
+    @quick_jit
+    def slope(x):
+        """Of the logit, in the first corner."""
+        logit = lambda x: model.apply(variables, x, label, train=False)[0]  # noqa: E731
+        return jax.grad(logit)(x)[:, :edge, :edge]
+
+    one, moved = slope(x), slope(x.at[:, -edge:, -edge:].multiply(-1))
+    assert (one != 0).any()
+    np.testing.assert_array_equal(one, moved)
+    near = slope(x.at[:, edge:-edge, edge:-edge].multiply(-1))
+    assert (near != one).any()

@@ -26,11 +26,8 @@ _FORCED = "xla_force_host_platform_device_count"
 # Some convolutions, and most of their gradients to a kernel, take two to four times as
 # long on a CPU by XLA's newer library as by its older one.
 _NO_YNN = "--xla_cpu_experimental_ynn_fusion_type=-individual_convolution"
-_KNOWN = (
-    "0.10.",
-    "0.11.",
-    "0.12.",
-)  # to these jaxlibs; an unknown flag ends the process
+# To these jaxlibs; an unknown flag ends the process.
+_KNOWN = ("0.10.", "0.11.", "0.12.")
 _HELP = ("--help", "-help", "-h", "-?", "--h")
 _MALLOC = {
     "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
