@@ -24,8 +24,9 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from models.attention import DRAWN
 from models.convolutions import blocks
-from models.layers import DRAWN, Dense, Dropout, LayerNorm, logits
+from models.layers import Dense, Dropout, LayerNorm, logits
 from models.recurrent import CELLS, Init, Stack, uniform_init
 from models.recurrent_translator import (
     AttentiveTranslator,

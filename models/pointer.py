@@ -29,7 +29,8 @@ from flax import linen as nn
 
 from attention.core import Attention, attend, masked_scores, masked_softmax
 from attention.scores import SCORES
-from models.layers import Dense, Score, check_fields, linear
+from models.attention import Score
+from models.layers import Dense, check_fields
 from models.recurrent import (
     CELLS,
     STANDARD,
@@ -39,6 +40,7 @@ from models.recurrent import (
     scan,
     uniform_init,
 )
+from ops.linear import linear
 
 
 class Memory(NamedTuple):

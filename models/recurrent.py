@@ -13,7 +13,9 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from models.layers import Dense, Dropout, dropout, linear
+from models.layers import Dense, Dropout
+from ops.dropout import dropout
+from ops.linear import linear
 
 Product = Callable[[jax.Array, str], jax.Array]
 
@@ -173,7 +175,7 @@ class Init(NamedTuple):
         kernel: of matrices that multiply an input.
         recurrent: of [D, k D] matrices that multiply a state.
         embedding: of the vocabulary's matrices [W, ...].
-        score: of a score's matrices; None for what `models.layers.Score` takes.
+        score: of a score's matrices; None for what `models.attention.Score` takes.
         score_vector: of a score's vectors; the same.
         forget: bias of an LSTM's forget gate (Jozefowicz et al. 2015: 1).
     """

@@ -17,16 +17,8 @@ from flax import linen as nn
 from attention.alignments import ALIGNMENTS
 from attention.core import Attention
 from attention.scores import SCORES
-from models.layers import (
-    BOS,
-    DRAWN,
-    Aligned,
-    Alignment,
-    Dense,
-    Dropout,
-    Score,
-    check_fields,
-)
+from models.attention import DRAWN, Aligned, Alignment, Score
+from models.layers import BOS, Dense, Dropout, check_fields
 from models.recurrent import CELLS, STANDARD, Gates, Init, scan
 
 

@@ -24,18 +24,8 @@ from attention.core import Attention
 from attention.masks import causal_mask, padding_mask, segment_mask
 from attention.positions import learned_positions, sinusoids
 from attention.scores import SCORES
-from models.layers import (
-    BOS,
-    EOS,
-    PAD,
-    Cache,
-    Dense,
-    Dropout,
-    LayerNorm,
-    MultiHeadAttention,
-    check_fields,
-    logits,
-)
+from models.attention import Cache, MultiHeadAttention
+from models.layers import BOS, EOS, PAD, Dense, Dropout, LayerNorm, check_fields, logits
 
 # What a field that names something takes.
 CHOICES = {

@@ -25,7 +25,7 @@ from errors import UserError
 from results import tables
 from results.reported import FIGURES, TABLES, Curves, Run
 from training import configuration
-from training.metrics import read_rows
+from training.log import read_rows
 
 ROOT = Path(__file__).parent.parent
 

@@ -6,8 +6,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from decoding.types import Carry, Step
 from errors import UserError
+from generation.types import Carry, Step
 
 _WIDEST = 1000  # beyond it memory ends without a word
 

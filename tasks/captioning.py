@@ -48,13 +48,13 @@ from data import captions, drawings
 from data.scenes import Mention, Scenes, mentions, novel
 from data.sizes import check_split
 from data.vocabulary import EOS, PAD, UNK, Vocabulary, train_vocabulary
-from decoding import Decoded, beam_search, greedy
 from errors import UserError
+from generation import Decoded, beam_search, greedy
 from models import efficientnet
+from ops.cross_entropy import smoothed_cross_entropy
 from tasks import frozen, policy
 from tasks.beam import attends, check_beam, check_n_best
 from training import plots
-from training.losses import smoothed_cross_entropy
 from training.state import TrainState, gradients
 from training.supervised import Supervised
 from training.task import Metrics, Prediction

@@ -27,12 +27,12 @@ import numpy as np
 
 from data import pointing
 from data.pointing import Batch
-from decoding import Decoded, beam_search, greedy
-from decoding.types import Carry, Step
 from errors import UserError
+from generation import Decoded, beam_search, greedy
+from generation.types import Carry, Step
+from ops.cross_entropy import smoothed_cross_entropy
 from tasks.beam import attends, check_beam, check_n_best
 from training import plots
-from training.losses import smoothed_cross_entropy
 from training.state import TrainState
 from training.supervised import Supervised
 from training.task import Prediction, warn_of_size
@@ -58,7 +58,7 @@ def visit_all(step: Step, carry: Carry, mask: jax.Array, rows: int) -> tuple[Ste
     """Keeps a search to permutations: Vinyals et al. (2015), section 4.4, of tours.
 
     Args:
-        step: what decodes; see `decoding.types.Step`.
+        step: what decodes; see `generation.types.Step`.
         carry: where it starts.
         mask: [B, S] bool, False at padding.
         rows: R.

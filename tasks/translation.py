@@ -51,11 +51,11 @@ from data import translation
 from data.batching import Batches, eval_batches
 from data.sizes import SPLITS, check_split
 from data.vocabulary import EOS, PAD, UNK, Vocabulary, train_vocabulary
-from decoding import beam_search, greedy, sample
 from errors import UserError
+from generation import beam_search, greedy, sample
+from ops.cross_entropy import smoothed_cross_entropy
 from tasks import policy
 from training import plots
-from training.losses import smoothed_cross_entropy
 from training.state import TrainState, gradients, make_optimizer
 from training.task import Metrics, Prediction, Task
 
@@ -119,7 +119,7 @@ class Search(NamedTuple):
         alpha: exponent of the GNMT length penalty.
         n_best: translations of each sentence.
         temperature: above 0 to sample, 0 to search.
-        top_k, top_p: see `decoding.sample`.
+        top_k, top_p: see `generation.sample`.
     """
 
     beam: int = 1

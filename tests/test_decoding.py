@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from decoding import beam_search, greedy, sample
-from decoding.sampling import categorical, nucleus
-from decoding.top import top
+from generation import beam_search, greedy, sample
+from generation.sampling import categorical, nucleus
+from ops.top_k import top
 
 BATCH, WIDTH, SOURCE, VOCAB, LENGTH = 3, 7, 11, 5, 4
 PAD, BOS, EOS = 0, 1, 2

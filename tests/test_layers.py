@@ -3,7 +3,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from models.layers import Score, dropout, layer_norm, linear
+from models.attention import Score
+from ops.dropout import dropout
+from ops.layer_norm import layer_norm
+from ops.linear import linear
 
 BATCH, STEPS, WIDTH, WIDE = 3, 5, 7, 11
 

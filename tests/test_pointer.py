@@ -10,7 +10,7 @@ from translators import LOOPS, affine, descend, normal_like, quick_jit
 from attention.scores import SCORES
 from models.pointer import PointerNetwork
 from models.recurrent import CELLS
-from training.losses import smoothed_cross_entropy
+from ops.cross_entropy import smoothed_cross_entropy
 
 BATCH, INPUTS, NUMBERS = 3, 7, 2
 STEPS = INPUTS + 1

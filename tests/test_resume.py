@@ -17,7 +17,7 @@ from configs import luong_nmt, sagan, transformer_nmt
 from tasks.adversarial import Adversarial
 from tasks.translation import Translation
 from training import checkpoints, loop
-from training.metrics import read_rows
+from training.log import read_rows
 
 ROOT = Path(__file__).parent.parent
 

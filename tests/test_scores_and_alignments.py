@@ -20,8 +20,8 @@ import models.luong
 from attention.alignments import ALIGNMENTS
 from attention.masks import padding_mask
 from attention.scores import SCORES
+from models.attention import DRAWN
 from models.bahdanau import Bahdanau
-from models.layers import DRAWN
 from models.luong import Luong
 from models.transformer import Transformer
 

@@ -16,8 +16,8 @@ import pytest
 import toy
 
 from errors import UserError
-from training import checkpoints, loop, metrics, runtime, state
-from training.metrics import read_rows
+from training import checkpoints, loop, runtime, state
+from training.log import Log, read_rows
 
 ROOT = Path(__file__).parent.parent
 
@@ -149,7 +149,7 @@ def test_the_share_of_time_without_a_batch_is_told(tmp_path):
         time.sleep(0.06)
         return number
 
-    log = metrics.Log(tmp_path, start=0, total=4)
+    log = Log(tmp_path, start=0, total=4)
     for _ in log.awaited(batches(slow)):
         time.sleep(0.05)
     log.train_row(2)
@@ -334,7 +334,7 @@ def test_rows_after_the_restored_step_and_torn_lines_are_dropped(tmp_path):
     path = tmp_path / "metrics.jsonl"
     row = '{"step": %d, "split": "train", "seconds": %d}\n'
     path.write_text(row % (3, 30) + row % (6, 60) + row % (9, 90) + '{"step": 1')
-    log = metrics.Log(tmp_path, start=6, total=12)
+    log = Log(tmp_path, start=6, total=12)
     log.row(8, "train", {"loss": 0.5})
     log.close()
     rows = read_rows(path)
@@ -348,7 +348,7 @@ _LINE = "step 2/4  loss 0.5000  0.0% waiting for data  1:"
 def test_a_terminal_gets_a_bar_and_others_get_lines(tmp_path, monkeypatch, capsys):
     for tty, words in ((True, "2/4"), (False, _LINE)):
         monkeypatch.setattr(sys.stderr, "isatty", lambda tty=tty: tty, raising=False)
-        log = metrics.Log(tmp_path, start=0, total=4)
+        log = Log(tmp_path, start=0, total=4)
         log._begun -= 75  # a minute and a quarter ago
         log.add(1, {"loss": (jnp.array(1.0), jnp.array(2.0))})
         log.add(2, {"loss": (jnp.array(1.0), jnp.array(2.0))})

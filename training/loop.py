@@ -20,7 +20,7 @@ from ml_collections import ConfigDict
 from errors import UserError
 from training import configuration, plots, runtime
 from training.checkpoints import Checkpoints
-from training.metrics import Log
+from training.log import Log
 from training.parallel import Layout
 from training.task import Task
 

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.systems import worker
-from decoding import beam_search
+from generation import beam_search
 from training import configuration, runtime
 from training.parallel import Layout
 

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from decoding.types import Carry, Decoded, Step
+from generation.types import Carry, Decoded, Step
 
 
 def limits(limit: jax.Array | None, batch: int, max_length: int) -> jax.Array:
@@ -66,7 +66,7 @@ def rollout(
     """Extends [B, R] rows by `choose(logits, t)` until each has ended.
 
     Args:
-        step: see `decoding.types.Step`.
+        step: see `generation.types.Step`.
         carry: the state before the first token.
         choose: (logits [B, R, W] float32, t) -> token [B, R].
         batch: B.

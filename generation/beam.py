@@ -20,9 +20,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from decoding.rollout import empty_weights, limits, logsumexp
-from decoding.top import top
-from decoding.types import Carry, Decoded, Step
+from generation.rollout import empty_weights, limits, logsumexp
+from generation.types import Carry, Decoded, Step
+from ops.top_k import top
 
 
 def length_penalty(length: jax.Array, alpha: float) -> jax.Array:
@@ -51,7 +51,7 @@ def beam_search(
     """Searches for the hypotheses of the highest log p / length_penalty.
 
     Args:
-        step: see `decoding.types.Step`.
+        step: see `generation.types.Step`.
         carry: the state of R = `beam` equal rows before the first token.
         batch: B.
         beam: R, the number of unfinished hypotheses that are followed.

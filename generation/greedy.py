@@ -2,9 +2,9 @@
 
 import jax
 
-from decoding.rollout import rollout
-from decoding.top import top
-from decoding.types import Carry, Decoded, Step
+from generation.rollout import rollout
+from generation.types import Carry, Decoded, Step
+from ops.top_k import top
 
 
 def greedy(
@@ -22,7 +22,7 @@ def greedy(
     """Takes the most probable token until EOS.
 
     Args:
-        step: see `decoding.types.Step`.
+        step: see `generation.types.Step`.
         carry: the state of one row (R = 1) before the first token.
         batch: B.
         max_length: L, the most tokens, EOS included; the last is EOS in any case.

@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from decoding.rollout import rollout
-from decoding.top import top
-from decoding.types import Carry, Decoded, Step
+from generation.rollout import rollout
+from generation.types import Carry, Decoded, Step
+from ops.top_k import top
 
 
 def nucleus(logits: jax.Array, top_p: float) -> jax.Array:
@@ -82,7 +82,7 @@ def sample(
     probable first: a single one of several is not a fair sample.
 
     Args:
-        step: see `decoding.types.Step`.
+        step: see `generation.types.Step`.
         carry: the state of R = `samples` rows before the first token.
         rng: a PRNG key.
         batch: B.

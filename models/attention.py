@@ -1,0 +1,394 @@
+"""Attention modules: scores and alignments with their parameters, multi-head attention.
+
+Axes: B batch, H heads, Q queries, K keys, D width of a head, C width of the model,
+T any sequence, L length of a cache, R hypotheses that share one source.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from attention.alignments import (
+    ALIGNMENTS,
+    entropy,
+    global_alignment,
+    log_probability,
+    predicted_position,
+)
+from attention.core import Attention, attend
+from attention.relative import relative_attention, relative_scores, relative_values
+from attention.scores import SCORES
+from ops.linear import linear, split_heads
+
+_glorot = nn.initializers.xavier_uniform()
+
+
+class Score(nn.Module):
+    """A row of `attention.scores.SCORES` with the parameters that it names.
+
+    A parameter without axes (a strength) is the softplus of what is learned.
+
+    Attributes:
+        row: a key of `SCORES`.
+        heads: leading axes of every parameter: (H,) for a score of its own per head.
+        hidden: A, width inside the additive score.
+        max_length: L, the longest source that the location score tells apart.
+        matrix_init: of matrices; by default Glorot's, one matrix at a time.
+        vector_init: of vectors; the same.
+    """
+
+    row: str
+    heads: Sequence[int] = ()
+    hidden: int = 0
+    max_length: int = 0
+    matrix_init: Callable | None = None
+    vector_init: Callable | None = None
+
+    def __call__(self, query: jax.Array, key: jax.Array) -> jax.Array:
+        """Scores queries [..., Q, D] against keys [..., K, E]: [..., Q, K]."""
+        parameters = self.parameters(query.shape[-1], key.shape[-1])
+        parameters = {n: x.astype(query.dtype) for n, x in parameters.items()}
+        return SCORES[self.row](query, key, **parameters)
+
+    @nn.compact
+    def parameters(self, query: int, key: int) -> dict[str, jax.Array]:
+        """Returns the score's parameters for a query and a key of these widths."""
+        sizes = {"A": self.hidden, "L": self.max_length, "D": query, "E": key}
+        found = {}
+        for name, axes in SCORES[self.row].parameters.items():
+            own = [sizes[a] for a in axes]
+            if axes:
+                init = self.matrix_init if len(own) > 1 else self.vector_init
+                init = init or partial(_uniform, fan=sum(own[-2:]))
+                found[name] = self.param(name, init, (*self.heads, *own))
+            else:  # positive: at first the spread of cosines is that of scaled_dot
+                start = math.log(math.expm1(math.sqrt(query)))
+                init = nn.initializers.constant(start)
+                found[name] = nn.softplus(self.param(name, init, tuple(self.heads)))
+        return found
+
+
+DRAWN = ("hard", "gumbel")  # the alignments that draw at random, where they may
+
+
+class Aligned(NamedTuple):
+    """Weights [..., Q, K], and what else an alignment tells: [..., Q] each, or None.
+
+    Attributes:
+        weights: what reads the values.
+        position: p_t of a local alignment that predicts it.
+        log_probability: of what a hard alignment drew.
+        entropy: of what it drew from.
+    """
+
+    weights: jax.Array
+    position: jax.Array | None = None
+    log_probability: jax.Array | None = None
+    entropy: jax.Array | None = None
+
+    def record(self, module: nn.Module) -> None:
+        """Sows what is there: "attention" to be seen, "reinforce" to be learned."""
+        for name in ("weights", "position"):
+            if (found := getattr(self, name)) is not None:
+                module.sow("attention", name, found)
+        for name in ("log_probability", "entropy"):
+            if (found := getattr(self, name)) is not None:
+                module.sow("reinforce", name, found)
+
+
+class Alignment(nn.Module):
+    """A row of `attention.alignments.ALIGNMENTS` with what that needs.
+
+    What draws at random ("hard", "gumbel") does so with an `rng`, in training; without
+    one it takes the most probable key. The position of local-m is the step, or the last
+    key for a step behind it, where Luong et al. (2015) have p_t = t.
+
+    Attributes:
+        row: a key of `ALIGNMENTS`.
+        heads: leading axes of every parameter.
+        hidden: width inside the prediction of local-p's position.
+        window: D of the local alignments.
+        temperature: of the Gumbel alignment.
+        params_init: of the parameters; by default Glorot's.
+    """
+
+    row: str
+    heads: Sequence[int] = ()
+    hidden: int = 0
+    window: int = 10
+    temperature: float = 1.0
+    params_init: Callable | None = None
+
+    @nn.compact
+    def parameters(self, width: int) -> dict[str, jax.Array]:
+        """Returns the parameters for queries of this width."""
+        if self.row != "local_p":
+            return {}
+        shapes = {"w": (width, self.hidden), "v": (self.hidden,)}
+        return {
+            name: self.param(
+                f"position_{name}",
+                self.params_init or partial(_uniform, fan=sum(shape)),
+                (*self.heads, *shape),
+            )
+            for name, shape in shapes.items()
+        }
+
+    @nn.nowrap
+    def weigh(
+        self,
+        parameters: dict[str, jax.Array],
+        scores: jax.Array,
+        *,
+        query: jax.Array,
+        time: jax.Array,
+        mask: jax.Array,
+        rng: jax.Array | None,
+        soft: jax.Array | None = None,
+    ) -> Aligned:
+        """Aligns scores.
+
+        Args:
+            parameters: see `parameters`.
+            scores: [..., Q, K].
+            query: [..., Q, D], which predicts local-p's position.
+            time: the step that each query belongs to, from 0; broadcasts to [..., Q].
+            mask: [..., Q or 1, K] bool, True = may attend.
+            rng: to draw with, or None.
+            soft: bool scalar, whether the weights of `global_alignment` take the place
+                of what is drawn, which then has no probability to be learned.
+
+        Returns:
+            Weights [..., Q, K], and what else there is.
+        """
+        align = ALIGNMENTS[self.row]
+        if self.row in DRAWN:
+            if self.row == "gumbel":
+                align = partial(align, temperature=self.temperature)
+            weights = align(scores, mask=mask, rng=rng)
+            expected = global_alignment(scores, mask=mask)
+            drawn = weights
+            if soft is not None:
+                weights = jnp.where(soft, expected, weights)
+            if self.row == "gumbel" or rng is None:
+                return Aligned(weights)
+            chosen = log_probability(scores, drawn, mask=mask)
+            if soft is not None:
+                chosen = jnp.where(soft, 0, chosen)
+            return Aligned(weights, None, chosen, entropy(expected))
+        if self.row not in ("local_m", "local_p"):
+            return Aligned(align(scores, mask=mask))
+        length = mask.sum(-1)  # [..., Q or 1]
+        if self.row == "local_p":
+            position = predicted_position(query, length, **parameters)
+        else:  # a target that is longer than its source stays at the end of it
+            position = jnp.minimum(time, length - 1)
+            position = jnp.broadcast_to(position, scores.shape[:-1])
+        weights = align(scores, mask=mask, position=position, window=self.window)
+        return Aligned(weights, position if self.row == "local_p" else None)
+
+
+def _uniform(
+    rng: jax.Array, shape: Sequence[int], dtype: jnp.dtype = jnp.float32, *, fan: int
+) -> jax.Array:
+    """Glorot's uniform values, `fan` the inputs and outputs of one matrix."""
+    limit = math.sqrt(6 / fan)
+    return jax.random.uniform(rng, shape, dtype, -limit, limit)
+
+
+class Cache(NamedTuple):
+    """Keys and values of the steps so far, [R, B, H, L, D] each."""
+
+    key: jax.Array
+    value: jax.Array
+
+
+class MultiHeadAttention(nn.Module):
+    """MultiHead(Q, K, V) of Vaswani et al. (2017), section 3.2.2, with any score.
+
+    Projections have no bias, as in the paper's equations. With `max_distance`, the
+    relative positions of Shaw et al. (2018) are added, a table a head for the keys and
+    one for the values. The weights of a pass are sown into the collection "attention".
+
+    Attributes:
+        features: C; a multiple of `heads`.
+        heads: H.
+        score: a key of `attention.scores.SCORES`.
+        score_hidden: A of the additive score and of local-p's predicted position.
+        max_length: L of the location score.
+        max_distance: k of Shaw et al.; None for no relative positions.
+        alignment: a key of `attention.alignments.ALIGNMENTS`, of cross-attention.
+        window: D of the local alignments.
+        temperature: of the Gumbel alignment.
+        dtype: of the products; the softmax and the parameters stay float32.
+    """
+
+    features: int
+    heads: int
+    score: str = "scaled_dot"
+    score_hidden: int = 0
+    max_length: int = 0
+    max_distance: int | None = None
+    alignment: str = "global"
+    window: int = 10
+    temperature: float = 1.0
+    dtype: jnp.dtype = jnp.float32
+
+    def setup(self):
+        square = (self.features, self.features)
+        self.query = self.param("query", _glorot, square)
+        self.key = self.param("key", _glorot, square)
+        self.value = self.param("value", _glorot, square)
+        self.out = self.param("out", _glorot, square)
+        self.scores = Score(
+            self.score, (self.heads,), self.score_hidden, self.max_length
+        )
+        self.align = Alignment(
+            *(self.alignment, (self.heads,), self.score_hidden),
+            *(self.window, self.temperature),
+        )
+        if self.max_distance is not None:
+            width = self.features // self.heads
+            tables = (self.heads, 2 * self.max_distance + 1, width)
+            init = partial(_uniform, fan=sum(tables[1:]))
+            self.relative_key = self.param("relative_key", init, tables)
+            self.relative_value = self.param("relative_value", init, tables)
+
+    def __call__(self, x: jax.Array, mask: jax.Array | None) -> jax.Array:
+        """Self-attention over a whole sequence.
+
+        Args:
+            x: [B, T, C].
+            mask: bool, broadcasts to [B, H, T, T]; True = may attend.
+
+        Returns:
+            [B, T, C].
+        """
+        query, key, value = self._project(x, self.query, self.key, self.value)
+        if self.max_distance is None:
+            attention = attend(
+                self.scores(query, key), value, mask=mask, align=global_alignment
+            )
+        else:
+            attention = relative_attention(
+                query,
+                key,
+                value,
+                self.relative_key.astype(query.dtype),
+                self.relative_value.astype(query.dtype),
+                mask=mask,
+                score=self.scores,
+            )
+        self.sow("attention", "weights", attention.weights)
+        return self._merge(attention.context)
+
+    def project_memory(self, memory: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Keys and values [B, H, K, D] of a memory [B, K, C]: once a source."""
+        return self._project(memory, self.key, self.value)
+
+    def read(
+        self,
+        x: jax.Array,
+        key: jax.Array,
+        value: jax.Array,
+        mask: jax.Array,
+        time: jax.Array,
+    ) -> Attention:
+        """Cross-attention of x [B, Q, C] to a memory from `project_memory`.
+
+        Args:
+            x: [B, Q, C].
+            key: [B, H, K, D].
+            value: [B, H, K, D].
+            mask: bool, broadcasts to [B, H, Q, K]; True = may attend.
+            time: int, the step of each query, broadcasts to [B, H, Q].
+
+        Returns:
+            Context [B, Q, C] and weights [B, H, Q, K].
+        """
+        (query,) = self._project(x, self.query)
+        rng = None
+        if self.alignment in DRAWN and self.has_rng("alignment"):
+            rng = self.make_rng("alignment")
+        found = self.align.weigh(
+            self.align.parameters(query.shape[-1]),
+            self.scores(query, key),
+            query=query,
+            time=time,
+            mask=mask,
+            rng=rng,
+        )
+        found.record(self)
+        context = self._merge(jnp.matmul(found.weights, value))
+        return Attention(context, found.weights)
+
+    def start(self, batch: int, rows: int, length: int) -> Cache:
+        """An empty cache for `rows` hypotheses a source of at most `length` steps."""
+        width = self.features // self.heads
+        empty = jnp.zeros((rows, batch, self.heads, length, width), self.dtype)
+        return Cache(empty, empty)
+
+    def step(
+        self, x: jax.Array, cache: Cache, time: jax.Array, path: jax.Array
+    ) -> tuple[jax.Array, Cache]:
+        """One step of causal self-attention for R hypotheses a source.
+
+        Each row attends to the entries on its own path through the rows of the cache,
+        so that following a beam moves no keys and no values.
+
+        Args:
+            x: [B, R, C], the inputs at step `time`.
+            cache: [R, B, H, L, D] keys and values of the steps before.
+            time: int scalar, from 0.
+            path: [B, R, L, R] bool; True where a row's step went through that row.
+
+        Returns:
+            [B, R, C], and the cache with this step in it.
+        """
+        query, key, value = self._project(x, self.query, self.key, self.value)
+        cache = Cache(
+            *(
+                jax.lax.dynamic_update_slice_in_dim(
+                    old, jnp.moveaxis(new, 2, 0)[:, :, :, None], time, axis=3
+                )
+                for old, new in zip(cache, (key, value), strict=True)
+            )
+        )
+        scores = self.scores(query, cache.key)  # [R, B, H, R, L]
+        scores = jnp.broadcast_to(scores, (x.shape[1], *scores.shape[-4:]))
+        scores = jnp.moveaxis(scores, 0, -1)  # [B, H, R, L, R]
+        if self.max_distance is not None:
+            # Every row is the same step: rows are a batch axis, and Q is 1.
+            table = self.relative_key.astype(query.dtype)[:, None]
+            relative = relative_scores(
+                query[..., None, :], table, scores.shape[-2], time
+            )
+            scale = query.shape[-1] ** -0.5
+            scores += scale * jnp.swapaxes(relative, -1, -2)  # [B, H, R, L, 1]
+        *batch, length, rows = scores.shape
+        mask = path[:, None].reshape(path.shape[0], 1, rows, -1)
+        weights = global_alignment(scores.reshape(*batch, -1), mask=mask)
+        weights = weights.reshape(*batch, length, rows)
+        context = jnp.einsum("bhrlp,pbhld->bhrd", weights, cache.value)
+        if self.max_distance is not None:
+            table = self.relative_value.astype(query.dtype)[:, None]
+            by_time = weights.sum(-1)[..., None, :]  # [B, H, R, 1, L]
+            context += relative_values(by_time, table, time)[..., 0, :]
+        return self._merge(context), cache
+
+    def _project(self, x: jax.Array, *kernels: jax.Array) -> tuple[jax.Array, ...]:
+        """[B, T, C] to one [B, H, T, D] a kernel, all in one product."""
+        kernel = jnp.concatenate(kernels, axis=-1).astype(self.dtype)
+        product = linear(x.astype(self.dtype), kernel)
+        return split_heads(product, len(kernels), self.heads)
+
+    def _merge(self, context: jax.Array) -> jax.Array:
+        """[B, H, Q, D] to [B, Q, C] through W^O."""
+        context = jnp.swapaxes(context, 1, 2)
+        context = context.reshape(*context.shape[:2], -1)
+        return linear(context.astype(self.dtype), self.out.astype(self.dtype))

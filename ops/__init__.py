@@ -1,0 +1,1 @@
+"""Fast equivalents of plain functions, each tested against the plain form."""

@@ -1,0 +1,61 @@
+"""Matrix products and the split into heads, with cheaper gradients.
+
+Axes: ... any batch; B batch; T positions; H heads; C, F channels; D width of a head.
+"""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+
+
+@jax.custom_vjp
+def linear(x: jax.Array, kernel: jax.Array) -> jax.Array:
+    """Product x W; its gradient transposes the smaller of its two factors.
+
+    Products on a CPU read row-major factors, so a transposed one is copied first; the
+    automatic gradient x^T g copies x even where it is the wider one.
+
+    Args:
+        x: [..., C].
+        kernel: [C, F].
+
+    Returns:
+        [..., F] in the promoted dtype.
+    """
+    return x @ kernel
+
+
+def _linear_backward(residuals, gradient):
+    x, kernel = residuals
+    rows = x.reshape(-1, x.shape[-1])
+    gradient_rows = gradient.reshape(-1, gradient.shape[-1])
+    if rows.shape[1] <= gradient_rows.shape[1]:
+        kernel_gradient = rows.T @ gradient_rows
+    else:
+        # The barrier keeps XLA from turning this back into rows.T @ gradient_rows.
+        kernel_gradient = jax.lax.optimization_barrier(gradient_rows.T @ rows).T
+    return gradient @ kernel.T, kernel_gradient
+
+
+linear.defvjp(lambda x, kernel: (x @ kernel, (x, kernel)), _linear_backward)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(1, 2))
+def split_heads(x: jax.Array, parts: int, heads: int) -> tuple[jax.Array, ...]:
+    """[B, T, parts H D] to `parts` arrays [B, H, T, D]; the gradient concatenates.
+
+    The automatic gradient of the slices pads each to full size and adds them up.
+    """
+    x = x.reshape(*x.shape[:2], parts, heads, -1)
+    return tuple(jnp.swapaxes(x[:, :, i], 1, 2) for i in range(parts))
+
+
+def _split_heads_backward(parts, heads, _, gradients):
+    rows = [jnp.swapaxes(g, 1, 2) for g in gradients]
+    return (jnp.concatenate([g.reshape(*g.shape[:2], -1) for g in rows], axis=-1),)
+
+
+split_heads.defvjp(
+    lambda x, *shape: (split_heads(x, *shape), None), _split_heads_backward
+)
