@@ -7,15 +7,16 @@ ARGS ?=
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 PIP := $(PY) -m pip --disable-pip-version-check
+TESTS := $(PY) -m pytest --numprocesses=logical --maxprocesses=4 --dist=loadfile
 
 SUPPORTED := import sys, venv, ensurepip; \
 	sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 
-.PHONY: help env train test lint format results bench
+.PHONY: help env train test test-network test-slow lint format results bench
 .DEFAULT_GOAL := help
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
 
 env: $(STAMP) ## make .venv from the requirements files (PYTHON=... picks the interpreter)
 
@@ -41,12 +42,19 @@ $(STAMP): requirements.txt requirements-dev.txt
 train: env ## train the English-German Transformer into runs/transformer_nmt
 	$(PY) train.py --config=configs/transformer_nmt.py --workdir=runs/transformer_nmt $(ARGS)
 
-test: env ## run the default tests (ARGS='-k beam' chooses some)
-	$(PY) -m pytest --numprocesses=logical --maxprocesses=4 --dist=loadfile $(ARGS)
+test: env ## run the default tests, without the network (ARGS='-k beam' chooses some)
+	$(TESTS) $(ARGS)
 
-lint: env ## check format, lint and imports
+test-network: env ## run the tests that download data packages into the user's cache
+	$(TESTS) -m network $(ARGS)
+
+test-slow: env ## run the tests that train for longer than ten seconds
+	$(TESTS) -m "slow and not network" $(ARGS)
+
+lint: env ## check format, lint, imports and types
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
+	$(PY) -m mypy
 
 format: env ## format and repair what ruff can
 	$(PY) -m ruff format .

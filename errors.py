@@ -1,9 +1,25 @@
-"""The one exception for what a user can put right."""
+"""Exceptions for a user's mistakes."""
+
+from typing import Any
 
 
 class UserError(Exception):
-    """A user's mistake, told in one clear line.
+    """A user's mistake in one line: the field, its value and what is accepted.
 
-    The text names the thing, what was found and what is accepted. Entry points print
-    it as `error: <text>` and exit with status 1, without a traceback.
+    Entry points print it as `error: <text>` and exit with status 1, without a
+    traceback.
     """
+
+
+class FieldError(ValueError):
+    """A field of a model or layer is out of range.
+
+    Attributes:
+        name: of the field.
+        value: of the field.
+        accepted: the accepted values, worded to follow "must be".
+    """
+
+    def __init__(self, name: str, value: Any, accepted: str):
+        super().__init__(f"{name} is {value!r}: must be {accepted}")
+        self.name, self.value, self.accepted = name, value, accepted

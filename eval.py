@@ -1,10 +1,11 @@
-"""Scores a trained run on a whole split. It needs the run directory alone.
+"""Evaluates a trained run on a whole split; reads only its run directory.
 
     python eval.py --workdir=runs/transformer_nmt --split=test
     python eval.py --workdir=runs/pointer_sorting --config.evaluation.sizes=5,10,20
 
-Writes into the run directory: eval_SPLIT.json (the metrics, and how they came about),
-what the task shows of the split (for a translator translations_SPLIT.tsv), and figures.
+Writes into the run directory: eval_SPLIT.json (the metrics and the settings they were
+computed with), the task's tables (for translation translations_SPLIT.tsv), and its
+figures in figures/SPLIT.
 """
 
 import json
@@ -20,41 +21,41 @@ _WORKDIR = flags.DEFINE_string("workdir", None, "The run directory.")
 _CHECKPOINT = flags.DEFINE_string(
     "checkpoint",
     None,
-    "last, best, average (of the last config.evaluation.average ones) or a step; by "
-    "default what config.evaluation.checkpoint says.",
+    "last, best, average (of the last config.evaluation.average checkpoints) or a "
+    "step; default: config.evaluation.checkpoint.",
 )
 _SPLIT = flags.DEFINE_string("split", "test", "validation or test.")
-_OPTIONS = {
-    "beam": flags.DEFINE_integer("beam", None, "Width of the search; 1 is greedy."),
-    "alpha": flags.DEFINE_float("alpha", None, "Exponent of the length penalty."),
-}
 _FIGURES = flags.DEFINE_bool("figures", True, "Draw the task's figures, too.")
 _TUNE_MEMORY = flags.DEFINE_bool(
     "tune_memory",
     True,
-    "On a CPU under Linux: start again with a malloc that keeps large buffers.",
+    "On a CPU under Linux: restart with a malloc that keeps large buffers.",
 )
 
 
-def main(overrides: list[str]) -> None:
-    """Evaluates."""
+def main(arguments: runtime.Arguments) -> None:
+    """Evaluates the run and writes its metrics, tables and figures."""
     if not _WORKDIR.value:
         raise UserError("--workdir is missing: name the folder of a run")
     runtime.tune_memory(_TUNE_MEMORY.value)
-    from training import plots, trained  # slow to import: not for --help
+    import options
+    from figures import canvas
+    from training import trained  # slow to import: not for --help
 
     runtime.start()
     workdir, split = Path(_WORKDIR.value), _SPLIT.value
-    task, state, which = trained.load(workdir, _CHECKPOINT.value, overrides)
-    options = trained.options(task.evaluate, _OPTIONS)
-    scores = task.evaluate(state, split, out_dir=workdir, **options)
-    report = {"split": split, "checkpoint": which, "step": int(state.step), **scores}
+    run = trained.load(workdir, _CHECKPOINT.value, arguments.overrides)
+    settings = options.parse(run.task, "EvaluationOptions", arguments.options)
+    evaluation = run.task.evaluate(run.state, split, settings)
+    report = {"split": split, "checkpoint": run.checkpoint}
+    report |= {"step": int(run.state.step), **evaluation.scores}
     text = json.dumps(report, indent=2)
     storage.write(workdir / f"eval_{split}.json", text + "\n")
-    if _FIGURES.value and plots.available():
-        task.figures(state, workdir / "figures" / "eval")
+    run.task.tables(evaluation, workdir)
+    if _FIGURES.value and canvas.available():
+        run.task.figures(run.state, evaluation, workdir / "figures" / split)
     print(text)
 
 
 if __name__ == "__main__":
-    runtime.run(main, overrides=True)
+    runtime.run(main, overrides=True, options="EvaluationOptions")

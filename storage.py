@@ -1,21 +1,22 @@
-"""Where data and compiled programs are kept, and files that appear whole or not."""
+"""The cache folder, atomic file writes, and tables as text."""
 
 import contextlib
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from errors import UserError
 
 
 def cache_folder() -> Path:
-    """Returns the folder of downloads and compiled programs, made if it is not there.
+    """Returns the folder of downloads and compiled programs; creates it if missing.
 
     It is `$ATTENTION_DATA`, or `attention-jax` in the user's cache folder.
 
     Raises:
-        UserError: if it cannot be made.
+        UserError: if it cannot be created.
     """
     user = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     path = Path(os.environ.get("ATTENTION_DATA") or Path(user) / "attention-jax")
@@ -30,7 +31,7 @@ def cache_folder() -> Path:
 
 
 def write(path: Path, content: str | bytes) -> None:
-    """Replaces a file at one moment, so that no reader sees half of it."""
+    """Writes a file atomically: readers see the old content or the new."""
     if isinstance(content, str):
         content = content.encode()
     with replacing(path) as temporary:
@@ -39,13 +40,41 @@ def write(path: Path, content: str | bytes) -> None:
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yields the path of a file that takes the place of `path` when it is written."""
+    """Yields a temporary path that replaces `path` when the block succeeds."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         yield temporary
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def write_tsv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> Path:
+    """Writes rows as tab-separated text; returns `path`.
+
+    Whitespace inside a cell becomes a space.
+    """
+    lines = [
+        "\t".join(" ".join(str(x).split()) for x in row) for row in [header, *rows]
+    ]
+    return _write_lines(path, lines)
+
+
+def write_markdown(
+    path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]
+) -> Path:
+    """Writes rows as a Markdown table; returns `path`."""
+    lines = []
+    for row in [header, ("---",) * len(header), *rows]:
+        cells = (" ".join(str(cell).split()).replace("|", "\\|") for cell in row)
+        lines.append(f"| {' | '.join(cells)} |")
+    return _write_lines(path, lines)
+
+
+def _write_lines(path: Path, lines: Sequence[str]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write(path, "".join(f"{line}\n" for line in lines))
+    return path
 
 
 def sha256(content: bytes) -> str:

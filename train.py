@@ -35,7 +35,7 @@ _TUNE_MEMORY = flags.DEFINE_bool(
 )
 
 
-def main(overrides: list[str]) -> int:
+def main(arguments: runtime.Arguments) -> int:
     """Trains."""
     if not _WORKDIR.value:
         raise UserError(
@@ -44,7 +44,7 @@ def main(overrides: list[str]) -> int:
     runtime.tune_memory(_TUNE_MEMORY.value)
     from training import configuration, loop  # slow to import: not for --help
 
-    config = configuration.read(_CONFIG.value, overrides)
+    config = configuration.read(_CONFIG.value, arguments.overrides)
     runtime.start(cores=config.parallel == "cores")
     return loop.train(config, Path(_WORKDIR.value))
 

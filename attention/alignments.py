@@ -34,27 +34,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from attention.core import masked_scores, masked_softmax
-from attention.masks import distances, window_mask
+from .core import masked_scores, masked_softmax
+from .masks import distances, window_mask
 
 Alignment = Callable[..., jax.Array]
-
-
-def global_alignment(scores: jax.Array, *, mask: jax.Array | None = None) -> jax.Array:
-    """Softmax over all source positions: Luong et al. (2015), eq. 7.
-
-    Args:
-        scores: [..., Q, K] unnormalised.
-        mask: bool, True = may attend; broadcasts against `scores`.
-
-    Returns:
-        [..., Q, K] weights, each row of sum 1, or 0 where all is masked.
-
-    Raises:
-        TypeError: if `mask` is not bool or `scores` not floating.
-        ValueError: if `mask` does not broadcast against `scores`.
-    """
-    return masked_softmax(scores, mask)
 
 
 def local_m_alignment(
@@ -67,7 +50,7 @@ def local_m_alignment(
     """Softmax inside a window around a position: Luong et al. (2015), section 3.2.
 
     "Monotonic" where `position` is the number of the target word. A window over the
-    whole sentence is `global_alignment`.
+    whole sentence is `masked_softmax`.
 
     Args:
         scores: [..., Q, K] unnormalised.
@@ -225,7 +208,10 @@ def gumbel_alignment(
     # to the temperature.
     allowed = noisy != -jnp.inf
     relaxed = masked_softmax(jnp.where(allowed, noisy, 0) / temperature, allowed)
-    return _straight_through(_highest(noisy), relaxed).astype(scores.dtype)
+    # The difference is 0 exactly, so that the weights stay one-hot; its gradient is
+    # that of the relaxed sample.
+    straight_through = _highest(noisy) + (relaxed - jax.lax.stop_gradient(relaxed))
+    return straight_through.astype(scores.dtype)
 
 
 def log_probability(
@@ -351,18 +337,6 @@ def _highest(scores: jax.Array) -> jax.Array:
     return jnp.where(jnp.isnan(highest), jnp.nan, weights)
 
 
-@jax.custom_jvp
-def _straight_through(hard: jax.Array, soft: jax.Array) -> jax.Array:
-    """`hard`, with the gradient of `soft`."""
-    # hard + soft - stop_gradient(soft) would leave rounding errors.
-    return hard
-
-
-@_straight_through.defjvp
-def _straight_through_jvp(primals, tangents):
-    return primals[0], tangents[1]
-
-
 def _check_queries(name: str, shape: tuple[int, ...], queries: tuple[int, ...]) -> None:
     # [B] against [B, 1] would broadcast to [B, B].
     try:
@@ -374,7 +348,7 @@ def _check_queries(name: str, shape: tuple[int, ...], queries: tuple[int, ...]) 
 
 
 ALIGNMENTS: dict[str, Alignment] = {
-    "global": global_alignment,
+    "global": masked_softmax,
     "local_m": local_m_alignment,
     "local_p": local_p_alignment,
     "hard": hard_alignment,

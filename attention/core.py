@@ -1,7 +1,7 @@
-"""Score, align, read: the two moves that every attention shares.
+"""Score, align, read: the three moves of every attention.
 
 A score function compares the queries with the keys (`scores.py`), an alignment turns
-the scores into weights (`masked_softmax` here, the rest in `alignments.py`), and
+the scores into weights (`masked_softmax` here, the others in `alignments.py`), and
 `attend` reads the values with them: context = align(scores) value, Bahdanau et al.
 (2015), eqs. 5 and 6; Vaswani et al. (2017), eq. 1.
 
@@ -34,9 +34,9 @@ class Attention(NamedTuple):
 def masked_softmax(scores: jax.Array, mask: jax.Array | None = None) -> jax.Array:
     """Softmax over the keys a query may attend to: 0 elsewhere, exactly.
 
-    Bahdanau et al. (2015), eq. 6; Vaswani et al. (2017), eq. 1 and section 3.2.3. A
-    row without any such key is 0 everywhere and sends back a gradient of 0; a score of
-    -inf counts as masked.
+    Bahdanau et al. (2015), eq. 6; Luong et al. (2015), eq. 7, their global alignment;
+    Vaswani et al. (2017), eq. 1 and section 3.2.3. A row without any such key is 0
+    everywhere and sends back a gradient of 0; a score of -inf counts as masked.
 
     Args:
         scores: [..., Q, K] unnormalised, floating.
@@ -49,7 +49,13 @@ def masked_softmax(scores: jax.Array, mask: jax.Array | None = None) -> jax.Arra
         TypeError: if `mask` is not bool or `scores` not floating.
         ValueError: if `mask` does not broadcast against `scores`.
     """
-    return _softmax(masked_scores(scores, mask)).astype(scores.dtype)
+    wide = masked_scores(scores, mask)
+    maximum = jnp.max(wide, axis=-1, keepdims=True, initial=-jnp.inf)
+    # -inf - -inf is not a number: a row of -inf subtracts a finite number instead.
+    maximum = jnp.maximum(maximum, jnp.finfo(wide.dtype).min)
+    exps = jnp.exp(wide - jax.lax.stop_gradient(maximum))
+    total = jnp.sum(exps, axis=-1, keepdims=True)  # 0 in a row of -inf, else at least 1
+    return (exps / jnp.where(total == 0, 1, total)).astype(scores.dtype)
 
 
 def masked_scores(scores: jax.Array, mask: jax.Array | None = None) -> jax.Array:
@@ -110,26 +116,6 @@ def attend(
         scores = scores + bias
     weights = align(scores, mask=mask)
     return Attention(jnp.matmul(weights, value), weights)
-
-
-@jax.custom_jvp
-def _softmax(scores: jax.Array) -> jax.Array:
-    """Softmax over the last axis in which a row of -inf is a row of 0."""
-    # The two `maximum` act on such a row alone: any other has a finite highest score,
-    # which adds exp(0) = 1 to its total.
-    highest = jnp.max(scores, axis=-1, keepdims=True, initial=-jnp.inf)
-    exps = jnp.exp(scores - jnp.maximum(highest, jnp.finfo(scores.dtype).min))
-    return exps / jnp.maximum(jnp.sum(exps, axis=-1, keepdims=True), 1)
-
-
-@_softmax.defjvp
-def _softmax_jvp(primals, tangents):
-    # In terms of the weights: the backward pass keeps one [Q, K] array, and gives 0
-    # wherever a weight is 0.
-    (scores,), (tangent,) = primals, tangents
-    weights = _softmax(scores)
-    mean = jnp.sum(weights * tangent, axis=-1, keepdims=True)
-    return weights, weights * (tangent - mean)
 
 
 def check_mask(mask: jax.Array, shape: tuple[int, ...]) -> None:

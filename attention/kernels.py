@@ -26,7 +26,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from attention.core import Attention, attend
+from .core import Attention, attend
 
 Kernel = Callable[[jax.Array], jax.Array]  # |u|^2 -> log K(u)
 

@@ -78,6 +78,20 @@ def segment_mask(query: jax.Array, key: jax.Array) -> jax.Array:
     return query[..., :, None] == key[..., None, :]
 
 
+def later_mask(ends: jax.Array) -> jax.Array:
+    """Pairs each position with itself and those after it in the same segment.
+
+    Args:
+        ends: [..., T] bool, True at the last position of each segment.
+
+    Returns:
+        [..., T, T] bool, True at (t, u) where u is t, or after it in its segment.
+    """
+    segment = jnp.cumsum(ends, axis=-1) - ends
+    steps = ends.shape[-1]
+    return causal_mask(steps, steps).T & segment_mask(segment, segment)
+
+
 def distances(centre: jax.Array, keys: int) -> jax.Array:
     """How far each key lies behind a position.
 

@@ -6,23 +6,16 @@ clipped to -k..k: row clip(j - i) + k of a table of 2k + 1.
 Axes: ... any batch (heads are one of its axes); Q queries; K keys; D query and key
 width; V value width; k the clipping distance. A table is [2k+1, D] for all heads, or
 [H, 2k+1, D], one a head.
-
-Differs from the paper: nothing is ever [Q, K, D], not even once for the whole batch as
-in the paper's section 3.3. A query has only 2k + 1 different products, so those are
-formed and laid out over the keys (`_spread`); the values take the transpose
-(`_collect`). Both are gathers, each the gradient of the other, since the gradient JAX
-derives from a gather is a slow scatter; they have reverse-mode gradients only.
 """
 
-import functools
 import math
 
 import jax
 import jax.numpy as jnp
 
-from attention.core import Attention, attend
-from attention.masks import distances
-from attention.scores import Score, scaled_dot_scores
+from .core import Attention, attend
+from .masks import distances
+from .scores import Scoring, scaled_dot_scores
 
 
 def relative_scores(
@@ -44,11 +37,11 @@ def relative_scores(
     Raises:
         ValueError: if `table` does not have an odd number of rows as wide as `query`.
     """
-    _check_table(table)
+    check_table(table)
     if query.shape[-1] != table.shape[-1]:
         raise ValueError(f"query {query.shape} and table {table.shape} differ in width")
-    products = jnp.einsum("...qd,...rd->...qr", query, table)  # [..., Q, 2k+1]
-    return _spread(products, table.shape[-2] // 2, keys, offset)
+    vectors = _relative_vectors(table, query.shape[-2], keys, offset)
+    return jnp.einsum("...qd,...qkd->...qk", query, vectors)
 
 
 def relative_values(
@@ -67,10 +60,10 @@ def relative_values(
     Raises:
         ValueError: if `table` does not have an odd number of rows.
     """
-    _check_table(table)
-    k, keys = table.shape[-2] // 2, weights.shape[-1]
-    by_distance = _collect(weights, k, keys, offset)  # [..., Q, 2k+1]
-    return jnp.einsum("...qr,...rv->...qv", by_distance, table)
+    check_table(table)
+    queries, keys = weights.shape[-2:]
+    vectors = _relative_vectors(table, queries, keys, offset)
+    return jnp.einsum("...qk,...qkv->...qv", weights, vectors)
 
 
 def relative_attention(
@@ -83,7 +76,7 @@ def relative_attention(
     mask: jax.Array | None = None,
     bias: jax.Array | None = None,
     offset: int | jax.Array = 0,
-    score: Score = scaled_dot_scores,
+    score: Scoring = scaled_dot_scores,
 ) -> Attention:
     """Attention with relative keys and values: eqs. 3 to 5.
 
@@ -113,47 +106,22 @@ def relative_attention(
     return Attention(context + relative_values(weights, value_table, offset), weights)
 
 
-def _check_table(table: jax.Array) -> None:
+def check_table(table: jax.Array) -> None:
+    """Check the number of rows of a table.
+
+    Raises:
+        ValueError: if it is not odd.
+    """
     if table.ndim < 2 or table.shape[-2] % 2 == 0:
         raise ValueError(
             f"a table has an odd number of rows, 2k + 1: got {table.shape}"
         )
 
 
-def _take(x: jax.Array, columns: jax.Array) -> jax.Array:
-    """[..., Q, N] and columns [Q, M] -> [..., Q, M]: in row i, x[i, columns[i]]."""
-    rows = jnp.arange(len(columns))[:, None]
-    return x.at[..., rows, columns].get(mode="promise_in_bounds")
-
-
-@functools.partial(jax.custom_vjp, nondiff_argnums=(1, 2))
-def _spread(x: jax.Array, k: int, keys: int, offset: int | jax.Array) -> jax.Array:
-    """[..., Q, 2k+1] -> [..., Q, K]: the entry of each key's clipped distance."""
-    distance = distances(offset + jnp.arange(x.shape[-2]), keys)  # [Q, K]
-    return _take(x, jnp.clip(distance, -k, k) + k)
-
-
-@functools.partial(jax.custom_vjp, nondiff_argnums=(1, 2))
-def _collect(x: jax.Array, k: int, keys: int, offset: int | jax.Array) -> jax.Array:
-    """[..., Q, K] -> [..., Q, 2k+1]: the sum over the keys of a clipped distance."""
-    if k == 0:
-        return jnp.sum(x, axis=-1, keepdims=True)
-    position = offset + jnp.arange(x.shape[-2])
-    distance = distances(position, keys)  # [Q, K]
-    before = jnp.sum(jnp.where(distance <= -k, x, 0), axis=-1, keepdims=True)
-    after = jnp.sum(jnp.where(distance >= k, x, 0), axis=-1, keepdims=True)
-    # Between the two ends there is one key a distance, if any.
-    key = position[:, None] + jnp.arange(1 - k, k)  # [Q, 2k-1]
-    between = _take(x, jnp.clip(key, 0, keys - 1))
-    between = jnp.where((0 <= key) & (key < keys), between, 0)
-    return jnp.concatenate([before, between, after], axis=-1)
-
-
-_spread.defvjp(
-    lambda x, k, keys, offset: (_spread(x, k, keys, offset), offset),
-    lambda k, keys, offset, gradient: (_collect(gradient, k, keys, offset), None),
-)
-_collect.defvjp(
-    lambda x, k, keys, offset: (_collect(x, k, keys, offset), offset),
-    lambda k, keys, offset, gradient: (_spread(gradient, k, keys, offset), None),
-)
+def _relative_vectors(
+    table: jax.Array, queries: int, keys: int, offset: int | jax.Array
+) -> jax.Array:
+    """Rows clip(j - i) + k of a table: a_ij of eqs. 3 and 4, [..., Q, K, D]."""
+    k = table.shape[-2] // 2
+    distance = distances(offset + jnp.arange(queries), keys)  # [Q, K]
+    return table[..., jnp.clip(distance, -k, k) + k, :]

@@ -1,4 +1,4 @@
-"""How well does a key answer a query? The scores of the literature, by name.
+"""Attention score functions.
 
 | name | score(query, key) | from |
 |---|---|---|
@@ -16,9 +16,9 @@ parameter to its axis letters, from which a model can create them; D and E are t
 inputs' widths, A and L are free. Leading axes of a parameter are batch axes: one set a
 head, say. `f.same_width` tells whether D must be E. `SCORES` maps names to functions.
 
-What is asked again and again, as by a recurrent decoder, is prepared once:
-f(query, key, **parameters) = f.compare(query, f.project(key, **parameters),
-**parameters), where `project` does all the work that needs no query.
+Key projections can be cached, as by a recurrent decoder: f(query, key, **parameters) =
+f.compare(query, f.project(key, **parameters), **parameters). `f.project` is the
+identity for a score that compares the keys as they are.
 
 Axes: ... any batch; Q queries; K keys; D query width; E key width; A hidden width of a
 score; L positions a location score knows.
@@ -27,28 +27,51 @@ score; L positions a location score knows.
 import functools
 import math
 from collections.abc import Callable
+from typing import Any, Protocol, cast
 
 import jax
 import jax.numpy as jnp
 
-Score = Callable[..., jax.Array]
+Scoring = Callable[..., jax.Array]
 
 
-def _score(
+class Score(Protocol):
+    """A score function; see the module's docstring."""
+
+    parameters: dict[str, tuple[str, ...]]
+    same_width: bool
+    project: Scoring
+    compare: Scoring
+
+    def __call__(
+        self, query: jax.Array, key: jax.Array, /, *args: Any, **kwargs: Any
+    ) -> jax.Array:
+        """Scores [..., Q, K] of query [..., Q, D] and key [..., K, E]."""
+
+
+def score_function(
     *,
     same_width: bool = False,
-    project: Score | None = None,
-    compare: Score | None = None,
+    project: Scoring | None = None,
+    compare: Scoring | None = None,
     **parameters: tuple[str, ...],
-):
-    """Declares the parameters of a score and checks the widths of each call.
+) -> Callable[[Scoring], Score]:
+    """Declare the parameters of a score; its calls check their widths.
 
-    Without `project` a score is `compare` itself, and keys are compared as they are.
+    Args:
+        same_width: whether D must be E.
+        project: (key, **parameters) -> projected key; by default the identity.
+        compare: (query, projected key, **parameters) -> scores; by default the
+            decorated function.
+        **parameters: axis letters of each parameter.
+
+    Returns:
+        A decorator that adds the attributes of the module's docstring.
     """
 
-    def declare(function: Score) -> Score:
+    def declare(function: Scoring) -> Score:
         @functools.wraps(function)
-        def score(query: jax.Array, key: jax.Array, *args, **kwargs) -> jax.Array:
+        def checked(query: jax.Array, key: jax.Array, *args, **kwargs) -> jax.Array:
             if same_width and query.shape[-1] != key.shape[-1]:
                 raise ValueError(
                     f"{function.__name__}: query {query.shape} and key {key.shape} "
@@ -61,6 +84,7 @@ def _score(
                     _check_axes(name, jnp.shape(given[name]), axes, sizes)
             return function(query, key, *args, **kwargs)
 
+        score = cast(Score, checked)
         score.parameters = parameters
         score.same_width = same_width
         score.project = project or (lambda key, **_: key)
@@ -83,7 +107,7 @@ def _dot(query: jax.Array, key: jax.Array) -> jax.Array:
     return jnp.einsum("...qd,...kd->...qk", query, key)
 
 
-@_score(same_width=True)
+@score_function(same_width=True)
 def dot_scores(query: jax.Array, key: jax.Array) -> jax.Array:
     """Dot products: "dot" in Luong et al. (2015), section 3.1.
 
@@ -100,7 +124,7 @@ def dot_scores(query: jax.Array, key: jax.Array) -> jax.Array:
     return _dot(query, key)
 
 
-@_score(same_width=True)
+@score_function(same_width=True)
 def scaled_dot_scores(query: jax.Array, key: jax.Array) -> jax.Array:
     """Dot products over sqrt(D): Vaswani et al. (2017), eq. 1.
 
@@ -124,7 +148,9 @@ def _general_key(key: jax.Array, w: jax.Array) -> jax.Array:
     return jnp.einsum("...ke,...de->...kd", key, w)
 
 
-@_score(project=_general_key, compare=lambda q, k, **_: _dot(q, k), w=("D", "E"))
+@score_function(
+    project=_general_key, compare=lambda q, k, **_: _dot(q, k), w=("D", "E")
+)
 def general_scores(query: jax.Array, key: jax.Array, w: jax.Array) -> jax.Array:
     """Bilinear scores query W key^T: "general" in Luong et al. (2015), section 3.1.
 
@@ -152,19 +178,12 @@ def _additive_key(key: jax.Array, w_key: jax.Array, **_: jax.Array) -> jax.Array
 def _additive_compare(
     query: jax.Array, key: jax.Array, w_query: jax.Array, v: jax.Array, **_: jax.Array
 ) -> jax.Array:
-    return _additive(jnp.einsum("...qd,...da->...qa", query, w_query), key, v)
-
-
-@jax.checkpoint
-def _additive(query: jax.Array, key: jax.Array, v: jax.Array) -> jax.Array:
+    query = jnp.einsum("...qd,...da->...qa", query, w_query)
     hidden = jnp.tanh(query[..., :, None, :] + key[..., None, :, :])  # [..., Q, K, A]
-    if v.ndim == 1:  # faster where `hidden` is small, as in a recurrent step
-        return hidden @ v
-    # A product and a sum, which XLA fuses with the tanh instead of forming `hidden`.
-    return jnp.sum(hidden * v[..., None, None, :], axis=-1)
+    return jnp.einsum("...qka,...a->...qk", hidden, v)
 
 
-@_score(
+@score_function(
     project=_additive_key,
     compare=_additive_compare,
     w_query=("D", "A"),
@@ -181,8 +200,7 @@ def additive_scores(
     """Additive scores v tanh(W_a query + U_a key): Bahdanau et al. (2015), A.1.2.
 
     Luong's "concat" row is the same: his W_a, which multiplies [query; key], is cut in
-    two here. The hidden layer, [..., Q, K, A], is computed again in the backward pass
-    instead of being kept.
+    two here. The hidden layer is [..., Q, K, A].
 
     Args:
         query: [..., Q, D].
@@ -200,7 +218,7 @@ def additive_scores(
     return _additive_compare(query, _additive_key(key, w_key), w_query, v)
 
 
-@_score(w=("D", "L"))
+@score_function(w=("D", "L"))
 def location_scores(query: jax.Array, key: jax.Array, w: jax.Array) -> jax.Array:
     """Scores of positions, W query: Luong et al. (2015), section 3.1.
 
@@ -235,7 +253,7 @@ def _cosine_compare(query: jax.Array, key: jax.Array, strength: jax.Array) -> ja
     return _dot(_unit(query) * jnp.asarray(strength)[..., None, None], key)
 
 
-@_score(same_width=True, project=_unit, compare=_cosine_compare, strength=())
+@score_function(same_width=True, project=_unit, compare=_cosine_compare, strength=())
 def cosine_scores(query: jax.Array, key: jax.Array, strength: jax.Array) -> jax.Array:
     """Cosine times a strength: Graves et al. (2014), eqs. 5 and 6.
 

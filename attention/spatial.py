@@ -26,11 +26,17 @@ from collections.abc import Callable
 
 import jax
 
-from attention.core import Attention, attend
-from attention.scores import dot_scores
+from .core import Attention, attend, masked_softmax
+from .scores import dot_scores
 
 
-def embedded_gaussian(query: jax.Array, key: jax.Array, value: jax.Array) -> Attention:
+def embedded_gaussian(
+    query: jax.Array,
+    key: jax.Array,
+    value: jax.Array,
+    *,
+    align: Callable[..., jax.Array] = masked_softmax,
+) -> Attention:
     """Softmax of dot products: Zhang et al. (2019), eqs. 1 and 2, without W_v.
 
     Wang et al. (2018), eqs. 2 and 3: of the map itself it is their "Gaussian", of
@@ -40,6 +46,7 @@ def embedded_gaussian(query: jax.Array, key: jax.Array, value: jax.Array) -> Att
         query: [..., I, J, D].
         key: [..., K, L, D].
         value: [..., K, L, V].
+        align: softmax over the keys; see `attend`.
 
     Returns:
         Attention(context [..., I, J, V], weights [..., I, J, K, L]); the weights of a
@@ -50,7 +57,7 @@ def embedded_gaussian(query: jax.Array, key: jax.Array, value: jax.Array) -> Att
             differ.
     """
     _check(query, key, value)
-    found = attend(dot_scores(_flat(query), _flat(key)), _flat(value))
+    found = attend(dot_scores(_flat(query), _flat(key)), _flat(value), align=align)
     return _unfold(found, query, key)
 
 

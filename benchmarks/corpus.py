@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from data import translation
+from data.splits import SPLITS
 from data.vocabulary import Vocabulary, train_vocabulary
-from tasks.translation import read_corpus
+from tasks import corpus as task_corpus
 
 
 def write_corpus(config, folder: Path) -> Vocabulary:
@@ -21,10 +21,10 @@ def write_corpus(config, folder: Path) -> Vocabulary:
     Returns:
         The vocabulary.
     """
-    corpus = read_corpus(config.data)
+    corpus = task_corpus.read(config.data)
     print(corpus)
     folder.mkdir(parents=True, exist_ok=True)
-    for split in translation.SPLITS:
+    for split in SPLITS:
         for side, texts in zip(
             ("source", "target"), zip(*getattr(corpus, split), strict=True), strict=True
         ):

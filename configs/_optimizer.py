@@ -1,4 +1,22 @@
-"""Adam as its authors have it, for the configs that change nothing but its rate."""
+"""Config groups of an optimizer and its schedule, for `training.optimizers`.
+
+A variant with another optimizer replaces the whole group:
+
+    "optimizer": sgd(1.0, warmup=0, scale=30.0, clip=5.0)
+
+Every function also takes
+
+*   `schedule`, a key of `SCHEDULES` there, and the schedule's fields: `warmup` of
+    "constant" (0 unless given) and "noam", `warmup` and `decay_steps` of
+    "warmup_cosine", `decay_begin`, `decay_every` and `decay_factor` of "step_decay" and
+    "exponential_decay";
+*   `scale`, a factor of the gradients: the mean sequence length if the paper's loss
+    sums over a sequence, since losses here are means;
+*   `clip`, the bound on the scaled gradients, 0 for none, and `clip_by`, a key of
+    `CLIPPING`.
+"""
+
+from typing import Any
 
 from ml_collections import ConfigDict
 
@@ -6,30 +24,134 @@ from ml_collections import ConfigDict
 def adam(
     learning_rate: float,
     *,
-    schedule: str = "constant",
-    warmup: int = 0,
-    decay_steps: int,
-    clip: float = 0.0,
+    b1: float = 0.9,
+    b2: float = 0.999,
+    eps: float = 1e-8,
+    **shared: Any,
 ) -> ConfigDict:
-    """Returns `config.optimizer`; see `training.state.make_optimizer`.
+    """Adam; the defaults are those of Kingma and Ba (2015), algorithm 1.
 
     Args:
-        learning_rate: the highest.
-        schedule: a name that `training.state.make_schedule` knows.
-        warmup: steps to the highest rate.
-        decay_steps: of "warmup_cosine": where the rate reaches 0.
-        clip: largest norm of the gradient; 0 for none.
+        learning_rate: peak rate; a factor for "noam".
+        b1: decay of the mean of the gradients.
+        b2: decay of the mean of their squares.
+        eps: added to the root of the latter mean.
+        **shared: see the module's docstring.
     """
+    fields = {"b1": b1, "b2": b2, "eps": eps, "weight_decay": 0.0}
+    return _group("adam", learning_rate, **fields, **shared)
+
+
+def adamw(
+    learning_rate: float,
+    *,
+    weight_decay: float,
+    b1: float = 0.9,
+    b2: float = 0.999,
+    eps: float = 1e-8,
+    **shared: Any,
+) -> ConfigDict:
+    """AdamW (Loshchilov and Hutter, 2019), which decays matrices only.
+
+    Args:
+        learning_rate: peak rate; a factor for "noam".
+        weight_decay: lambda of algorithm 2; a step subtracts learning_rate x
+            weight_decay times a matrix from it.
+        b1: decay of the mean of the gradients.
+        b2: decay of the mean of their squares.
+        eps: added to the root of the latter mean.
+        **shared: see the module's docstring.
+    """
+    fields = {"b1": b1, "b2": b2, "eps": eps, "weight_decay": weight_decay}
+    return _group("adamw", learning_rate, **fields, **shared)
+
+
+def sgd(learning_rate: float, *, momentum: float = 0.0, **shared: Any) -> ConfigDict:
+    """Gradient descent.
+
+    Args:
+        learning_rate: peak rate.
+        momentum: decay of the sum of the updates; 0 for none.
+        **shared: see the module's docstring.
+    """
+    return _group("sgd", learning_rate, momentum=momentum, **shared)
+
+
+def rmsprop(
+    learning_rate: float,
+    *,
+    decay: float = 0.95,
+    eps: float = 1e-4,
+    centered: bool = True,
+    momentum: float = 0.9,
+    **shared: Any,
+) -> ConfigDict:
+    """RMSProp; the defaults are those of Graves (2013), eq. 38 to 45.
+
+    Args:
+        learning_rate: peak rate; 1e-4 in the paper.
+        decay: of the means of the gradients and of their squares.
+        eps: added to the variance, under the root.
+        centered: whether to divide by the standard deviation of the gradients, not by
+            the root of their mean square.
+        momentum: decay of the sum of the updates; 0 for none.
+        **shared: see the module's docstring.
+    """
+    fields = {"decay": decay, "eps": eps, "centered": centered, "momentum": momentum}
+    return _group("rmsprop", learning_rate, **fields, **shared)
+
+
+def adadelta(
+    learning_rate: float = 1.0,
+    *,
+    rho: float = 0.95,
+    eps: float = 1e-6,
+    **shared: Any,
+) -> ConfigDict:
+    """Adadelta; the defaults are those of Zeiler (2012), section 4.1.
+
+    Args:
+        learning_rate: a factor of the updates; the paper has none.
+        rho: decay of the means of the squared gradients and updates.
+        eps: added to both.
+        **shared: see the module's docstring.
+    """
+    return _group("adadelta", learning_rate, rho=rho, eps=eps, **shared)
+
+
+def adafactor(
+    learning_rate: float,
+    *,
+    decay_rate: float = 0.8,
+    clipping_threshold: float = 1.0,
+    **shared: Any,
+) -> ConfigDict:
+    """Adafactor; the defaults are those of Shazeer and Stern (2018), algorithm 6.
+
+    Args:
+        learning_rate: peak rate, relative to the root mean square of a parameter; 0.01
+            in the paper.
+        decay_rate: at step t the mean of the squares is decayed by 1 - t^-decay_rate.
+        clipping_threshold: maximum root mean square of an update.
+        **shared: see the module's docstring.
+    """
+    fields = {"decay_rate": decay_rate, "clipping_threshold": clipping_threshold}
+    return _group("adafactor", learning_rate, **fields, **shared)
+
+
+def _group(
+    name: str,
+    learning_rate: float,
+    *,
+    schedule: str = "constant",
+    scale: float = 1.0,
+    clip: float = 0.0,
+    clip_by: str = "norm",
+    **fields: Any,
+) -> ConfigDict:
+    if schedule == "constant":
+        fields = {"warmup": 0} | fields
+    shared = {"schedule": schedule, "scale": scale, "clip": clip, "clip_by": clip_by}
     return ConfigDict(
-        {
-            "schedule": schedule,
-            "learning_rate": learning_rate,
-            "warmup": warmup,
-            "decay_steps": decay_steps,
-            "b1": 0.9,  # Kingma and Ba (2015), algorithm 1, like the next two
-            "b2": 0.999,
-            "eps": 1e-8,
-            "weight_decay": 0.0,
-            "clip": clip,
-        }
+        {"name": name, "learning_rate": learning_rate, **shared, **fields}
     )

@@ -5,7 +5,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from configs._optimizer import adam
+from configs._optimizer import adam, sgd
 from configs._variants import apply, steps, update
 from models.pointer import PointerNetwork
 from tasks.pointing import Pointing
@@ -31,6 +31,25 @@ PROCESS = {"model.encoder": "process"}
 # The paper's baselines, for one size.
 SEQ2SEQ = {"model.output": "none"}
 ATTENTION = {"model.output": "attention"}
+
+
+def paper(length: float) -> dict[str, Any]:
+    """Fields of the paper's model and training, section 4.1.
+
+    Ten epochs of 1M instances. It is not said whether the loss of an instance is the
+    sum over its pointers or their mean: here the sum, as in Sutskever et al. (2014).
+
+    Args:
+        length: of an output, on average, with the end.
+    """
+    return steps(80_000) | {
+        "model.embedding": 256,  # not in the paper: its LSTM reads the coordinates
+        "model.hidden": 256,  # or 512
+        "model.score_hidden": 256,
+        "model.init_scheme": "paper",
+        "optimizer": sgd(1.0, clip=2.0, scale=length),
+        "data.rows": 128,
+    }
 
 
 def sized(smallest: int, largest: int, *sizes: int) -> dict[str, Any]:
@@ -78,7 +97,7 @@ def pointing_config(
     config.model.max_inputs = 50  # of the baselines and of the location score
     config.model.init_scheme = "standard"  # or "paper", U(-0.08, 0.08)
 
-    # The paper has SGD at 1.0, and this clipping.
+    # The paper's SGD is in the variant `paper`; the clipping is the paper's.
     config.optimizer = adam(
         3e-3, schedule="warmup_cosine", warmup=100, decay_steps=3000, clip=2.0
     )

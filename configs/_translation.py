@@ -2,6 +2,7 @@
 
 from ml_collections import ConfigDict
 
+from configs._optimizer import adam
 from tasks.translation import Translation
 
 # A run of seconds on generated number words, for any model.
@@ -76,16 +77,14 @@ def translation_config(architecture: type) -> ConfigDict:
     config.architecture = architecture
     config.model = ConfigDict()
 
-    config.optimizer = ConfigDict()
-    config.optimizer.schedule = "warmup_cosine"  # "noam" is Vaswani et al., eq. 3
-    config.optimizer.learning_rate = 0.003  # the highest; for noam, a factor of eq. 3
-    config.optimizer.warmup = 300
-    config.optimizer.decay_steps = 3500  # of warmup_cosine: where it reaches 0
-    config.optimizer.b1 = 0.9
-    config.optimizer.b2 = 0.98
-    config.optimizer.eps = 1e-9
-    config.optimizer.weight_decay = 0.0
-    config.optimizer.clip = 0.0  # largest global norm of the gradient; 0 for none
+    config.optimizer = adam(
+        0.003,  # the highest; for noam, a factor of eq. 3
+        b2=0.98,  # Vaswani et al., section 5.3, like eps
+        eps=1e-9,
+        schedule="warmup_cosine",  # "noam" is Vaswani et al., eq. 3
+        warmup=300,
+        decay_steps=3500,  # of warmup_cosine: where it reaches 0
+    )
     config.optimizer.accumulate = 1  # micro-batches a step
 
     config.data = ConfigDict()

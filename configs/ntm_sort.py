@@ -9,12 +9,15 @@ written to a place that its priority says, which is the paper's way, but not exa
 Differs from the paper: its controller has two layers of LSTM (table 2), this one one.
 
 Variants: `feedforward` is the machine without a recurrent controller, `lstm` the
-paper's baseline, three layers of LSTM; `smoke` trains for a moment.
+paper's baseline, three layers of LSTM; `paper` has the default's machine with the
+paper's optimizer, on a million sequences (its batch size is not stated, and the sum of
+the loss over a sequence is taken as its mean times 128 bits); `smoke` trains for a
+moment.
 """
 
 from ml_collections import ConfigDict
 
-from configs._ntm import FEEDFORWARD, LSTM_ALONE, SMOKE, ntm_config
+from configs._ntm import FEEDFORWARD, LSTM_ALONE, SMOKE, ntm_config, paper
 from configs._variants import steps
 
 _FIELDS = steps(8000) | {
@@ -36,6 +39,7 @@ VARIANTS = {
     "feedforward": FEEDFORWARD
     | {"model.hidden": 512, "model.read_heads": 8, "model.write_heads": 8},
     "lstm": LSTM_ALONE,
+    "paper": paper(3e-5, bits=128.0),  # 16 vectors of 8 bits
     "smoke": SMOKE | {"data.smallest": 3, "data.largest": 3, "evaluation.sizes": (2,)},
 }
 

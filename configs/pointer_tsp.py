@@ -8,8 +8,9 @@ is kept to tours, as there; the final evaluation also tells how many are tours w
 that (`valid_free`).
 
 Variants: `small` has 5 cities (the paper: 2.12, the optimum); `mixed` 5 to 20, and is
-asked for 25, too; `seq2seq` and `attention` are baselines without a pointer; `smoke`
-trains for a moment.
+asked for 25, too; `seq2seq` and `attention` are baselines without a pointer; `paper` is
+the paper's network and SGD, for an accelerator (the paper's network reads the
+coordinates, this one a linear map of them); `smoke` trains for a moment.
 """
 
 from ml_collections import ConfigDict
@@ -19,6 +20,7 @@ from configs._pointing import (
     SEQ2SEQ,
     SMOKE,
     lasting,
+    paper,
     pointing_config,
     sized,
 )
@@ -37,6 +39,7 @@ VARIANTS = {
     | {"data.buckets": 4, "evaluation.instances": 100},  # exact tours of 20 take long
     "seq2seq": SEQ2SEQ,
     "attention": ATTENTION,
+    "paper": paper(11.0),
     "smoke": SMOKE,
 }
 

@@ -115,10 +115,8 @@ def get_config(variant: str = "") -> ConfigDict:
 
     config.loss = "hinge"  # or "log"
     # Section 4.2: two learning rates, no momentum.
-    config.generator = adam(1e-4, decay_steps=10_000)
-    config.discriminator = adam(4e-4, decay_steps=10_000)
-    for optimizer in (config.generator, config.discriminator):
-        optimizer.b1, optimizer.b2 = 0.0, 0.9
+    config.generator = adam(1e-4, b1=0.0, b2=0.9, decay_steps=10_000)
+    config.discriminator = adam(4e-4, b1=0.0, b2=0.9, decay_steps=10_000)
     config.average_decay = 0.999  # of the moving average of the generator
 
     config.data = ConfigDict()

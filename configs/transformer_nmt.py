@@ -2,9 +2,8 @@
 
     python train.py --config=configs/transformer_nmt.py --workdir=runs/transformer_nmt
 
-takes 18.7 minutes on two CPU cores (13.5 in a quieter hour of the same machine) and
-reaches 30.8 BLEU on the components of Home Assistant that are held out (the paper, on
-WMT14: 27.3 with `base`, 28.4 with `big`).
+takes 18.7 minutes on two CPU cores and reaches 30.8 BLEU on the components of Home
+Assistant that are held out (the paper, on WMT14: 27.3 with `base`, 28.4 with `big`).
 
 Variants: `base` and `big` are the paper's models and recipes, for a corpus of millions
 of pairs (`--config.data.corpus=files` or `tfds:...`) and an accelerator; `relative` is

@@ -28,11 +28,14 @@ Axes: B sequences; T steps.
 """
 
 import functools
+import math
 
 import numpy as np
 
-from data import sizes
-from data.sizes import Batch
+from data import bucketing
+from data.endless import Batch
+from data.splits import held_out_rng
+from errors import UserError
 
 OPERATIONS = ("add", "multiply")
 PROTOCOLS = ("fixed", "variable")
@@ -89,8 +92,8 @@ def batches(
     buckets: int,
     rows: int,
     seed: int,
-) -> sizes.Batches:
-    """Returns endless training batches; see `data.sizes.Batches`.
+) -> bucketing.Batches:
+    """Returns endless training batches; see `data.bucketing.Batches`.
 
     Args:
         operation: one of `OPERATIONS`.
@@ -106,7 +109,7 @@ def batches(
     """
     if protocol == "fixed":
         width = padded(length)
-        return sizes.Batches(
+        return bucketing.Batches(
             lambda rng, lengths, _: sequences(operation, rng, lengths, width),
             smallest=length,
             largest=width - 1,
@@ -114,7 +117,7 @@ def batches(
             rows=rows,
             seed=seed,
         )
-    return sizes.Batches(
+    return bucketing.Batches(
         functools.partial(exact, operation),
         smallest=shortest,
         largest=length,
@@ -162,6 +165,60 @@ def padded(length: int) -> int:
     return -(-11 * length // 10)
 
 
+def training_lengths(protocol: str, length: int, shortest: int) -> tuple[int, int]:
+    """The shortest and the longest sequence of training; see `batches`."""
+    return (length, padded(length) - 1) if protocol == "fixed" else (shortest, length)
+
+
+def parse(text: str, name: str) -> np.ndarray:
+    """Reads a sequence as it is typed: "NUMBER,MARKER NUMBER,MARKER ...".
+
+    Args:
+        text: of the sequence.
+        name: of the input, in errors, such as "line 3".
+
+    Returns:
+        float32 [T, 2].
+
+    Raises:
+        UserError: for text that is no sequence with two marked numbers.
+    """
+    try:
+        steps = [[float(x) for x in step.split(",")] for step in text.split()]
+        sequence = np.array(steps, np.float32)
+    except ValueError:
+        sequence = np.empty(0)
+    if sequence.ndim != 2 or sequence.shape[1] != 2 or not np.isfinite(sequence).all():
+        raise UserError(
+            f"{name} is {text.strip()[:40]!r}: must be steps NUMBER,MARKER with spaces "
+            "between them"
+        )
+    marked = (sequence[:, 1] == 1).sum()
+    if marked != 2:
+        raise UserError(f"{name} marks {marked} steps with 1: must be 2")
+    return sequence
+
+
+def padded_batch(protocol: str, sequence: np.ndarray, length: int) -> Batch:
+    """A sequence of any length as a batch whose width is a power of two.
+
+    In the fixed protocol a sequence that is shorter than those of training has zeros
+    behind it as there, which the mask leaves in.
+
+    Args:
+        protocol: one of `PROTOCOLS`.
+        sequence: [T, 2].
+        length: T0; the longest of the variable protocol.
+
+    Returns:
+        `inputs` [1, T', 2] and bool `mask` [1, T'].
+    """
+    steps = max(len(sequence), padded(length) if protocol == "fixed" else 0)
+    width = 2 ** math.ceil(math.log2(steps))  # few shapes to compile for
+    inputs = np.pad(sequence, [(0, width - len(sequence)), (0, 0)])
+    return {"inputs": inputs[None], "mask": np.arange(width)[None] < steps}
+
+
 def _held_out_rng(operation, protocol, split, *lengths) -> np.random.Generator:
     kind = OPERATIONS.index(operation), PROTOCOLS.index(protocol)
-    return sizes.held_out_rng(split, *kind, *lengths)
+    return held_out_rng(split, *kind, *lengths)

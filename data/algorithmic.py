@@ -26,8 +26,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from data import sizes as sized
-from data.sizes import Batch
+from data import bucketing
+from data.endless import Batch
+from data.splits import held_out_rng
 from errors import UserError
 
 BITS = 8  # of a vector that is copied or sorted
@@ -68,14 +69,14 @@ def kind_of(name: str) -> Kind:
 
 def batches(
     kind: str, *, smallest: int, largest: int, buckets: int, rows: int, seed: int
-) -> sized.Batches:
-    """Returns endless training batches; see `data.sizes.Batches`.
+) -> bucketing.Batches:
+    """Returns endless training batches; see `data.bucketing.Batches`.
 
     Raises:
         UserError: for an unknown kind or a number out of its range.
     """
     _check_size(kind, "config.data.smallest", smallest)
-    return sized.Batches(
+    return bucketing.Batches(
         functools.partial(sequences, kind),
         smallest=smallest,
         largest=largest,
@@ -101,7 +102,7 @@ def held_out(kind: str, split: str, size: int | tuple[int, int], count: int) -> 
     rows = [
         sequences(
             kind,
-            sized.held_out_rng(split, list(KINDS).index(kind), size, *repeats, row),
+            held_out_rng(split, list(KINDS).index(kind), size, *repeats, row),
             np.full(1, size),
             size,
             *repeats,
@@ -214,8 +215,34 @@ def parse(kind: str, text: str) -> Batch:
     return _repeat_copy(vectors, sizes, np.array([repeats]), repeats)
 
 
+def answer_text(kind: str, logits: np.ndarray) -> str:
+    """Writes an answer in the notation of `parse`.
+
+    Args:
+        kind: a key of `KINDS`.
+        logits: [T, O] of the steps that ask for an answer.
+
+    Returns:
+        The vectors, each bit with its more probable value; of `repeat_copy` "end" for
+        the end marker; of `ngrams` the probability of a one at each step.
+    """
+    if kind == "ngrams":
+        return " ".join(f"{p:.2f}" for p in 1 / (1 + np.exp(-logits[:, 0])))
+    bits = ["".join("01"[int(bit > 0)] for bit in row) for row in logits]
+    if kind != "repeat_copy":
+        return " ".join(bits)
+    ends = logits[:, BITS] > 0
+    rows = zip(bits, ends, strict=True)
+    return " ".join("end" if end else row[:BITS] for row, end in rows)
+
+
+def size_name(size: int | tuple[int, int]) -> str:
+    """Name of a held-out size, such as "20" or "10x20" for (vectors, repeats)."""
+    return "x".join(map(str, size)) if isinstance(size, tuple) else str(size)
+
+
 def optimal_bits(batch: Batch) -> np.ndarray:
-    """What the best predictor of `ngrams` pays for each sequence: [B] bits.
+    """Bits [B] that the optimal predictor of `ngrams` needs for each sequence.
 
     Graves et al. (2014), section 4.4: after N1 ones and N0 zeros in a context, a one
     has the probability (N1 + 1/2) / (N1 + N0 + 1), and the first five bits 1/2.

@@ -19,9 +19,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from data.endless import Batch
 from data.vocabulary import PAD, Segmentations
-
-Batch = dict[str, np.ndarray]
 
 
 def choose_boxes(

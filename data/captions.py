@@ -24,6 +24,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from data.endless import Batch, EndlessBatches
 from data.scenes import Scene, Scenes
 from data.vocabulary import EOS, PAD, Vocabulary
 from errors import UserError
@@ -45,7 +46,7 @@ class Captioned(Protocol):
 
 
 class Shown(NamedTuple):
-    """What a model sees of a picture, and its captions."""
+    """An image as the model sees it, and its captions."""
 
     picture: np.ndarray
     captions: tuple[str, ...]
@@ -179,8 +180,8 @@ def all_captions(scenes: Scenes, count: int) -> list[str]:
     return [plain(text) for i in range(count) for text in scenes[i].captions]
 
 
-class Batches:
-    """Endless batches for training: i depends on (seed, i) only.
+class Batches(EndlessBatches):
+    """Endless training batches; batch i depends on (seed, i) only.
 
     A picture and one of its captions a row: {"source": uint8 [B, I, J, 3], or what is
     shown for pictures, "target": int32 [B, T]}, T a multiple of 8.
@@ -202,14 +203,11 @@ class Batches:
         max_length: int,
         seed: int,
     ):
+        super().__init__(seed)
         self._pick, self._vocabulary, self._rows = pick, vocabulary, rows
-        self._max_length, self._seed = max_length, seed
+        self._max_length = max_length
 
-    def __getitem__(self, index: int) -> dict[str, np.ndarray]:
-        """The batch of step `index`, for any index from 0."""
-        if index < 0:
-            raise IndexError(index)
-        rng = np.random.default_rng((self._seed, index))
+    def _batch(self, rng: np.random.Generator, index: int) -> Batch:
         every, targets = [], []
         for row in range(self._rows):
             shown = self._pick(rng, index * self._rows + row)

@@ -47,7 +47,7 @@ class Drawing(NamedTuple):
 
     @property
     def toned(self) -> bool:
-        """Whether it is one of five that differ in the tone of a skin."""
+        """True of the five variants of a drawing that differ in skin tone."""
         return bool(_TONES.search(self.code))
 
 

@@ -18,10 +18,10 @@ import numpy as np
 
 from data import drawings
 from data.captions import Photo, read_pictures
+from data.endless import Batch, EndlessBatches
 from errors import UserError
 
 SOURCES = ("openmoji", "corners", "folder")
-OTHERS = 9  # pictures that corners of one are compared with
 _MOVED = 16  # a drawing moves by at most this part of a side
 _KEPT = 2**30  # bytes; more than these are read when they are asked for
 _FILES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp")
@@ -66,6 +66,30 @@ class Pictures(NamedTuple):
     labels: np.ndarray
     names: tuple[str, ...]
     moved: bool = False
+
+
+def read(source: str, size: int, groups: tuple[str, ...], path: str) -> Pictures | None:
+    """Returns the images of a source; None of "corners", which are drawn as needed.
+
+    Args:
+        source: one of `SOURCES`.
+        size: I.
+        groups: of OpenMoji; see `openmoji`.
+        path: of a folder; see `folder`.
+
+    Raises:
+        UserError: for what cannot be downloaded or read.
+    """
+    if source == "corners":
+        return None
+    if source == "openmoji":
+        return openmoji(size, groups)
+    if not path:
+        raise UserError(
+            "config.data.folder is missing: a folder of folders of pictures, one a "
+            "class"
+        )
+    return folder(Path(path), size)
 
 
 def openmoji(size: int, groups: tuple[str, ...]) -> Pictures:
@@ -144,36 +168,7 @@ def corners(rng: np.random.Generator, count: int, size: int) -> np.ndarray:
     return values.repeat(size // 8, 1).repeat(size // 8, 2).astype(np.uint8)
 
 
-def consistency(values: np.ndarray) -> dict[str, float]:
-    """Tells whether the corners of pictures [B, I, I, 3] match.
-
-    Returns:
-        `consistent`, per cent of the pictures whose last corner is nearer to their own
-        first one, as colours, than to those of each of nine other pictures: 10 by
-        chance, whatever the colours; and `spread`, the standard deviation of the
-        corners' red over that of the real ones'.
-
-    Raises:
-        ValueError: for fewer than ten pictures.
-    """
-    if len(values) <= OTHERS:
-        raise ValueError(f"{len(values)} pictures: must be more than {OTHERS}")
-    side = values.shape[1] // 4
-    first = values[:, :side, :side].astype(np.float32).mean((1, 2))
-    last = values[:, -side:, -side:].astype(np.float32).mean((1, 2))
-    distance = [
-        np.linalg.norm(last - np.roll(first, shift, axis=0), axis=-1)
-        for shift in range(OTHERS + 1)
-    ]
-    red = np.concatenate([first, last])[:, 0]
-    spread = red.std() / (256 / 12**0.5)
-    return {
-        "consistent": 100 * float((distance[0] < np.min(distance[1:], axis=0)).mean()),
-        "spread": float(spread),
-    }
-
-
-class Batches:
+class Batches(EndlessBatches):
     """Endless batches {"picture": uint8 [B, I, I, 3], "label": int32 [B]}.
 
     Batch i depends on (seed, i) only.
@@ -186,14 +181,11 @@ class Batches:
     """
 
     def __init__(self, pictures: Pictures | None, size: int, rows: int, seed: int):
+        super().__init__(seed)
         self._pictures, self._size = pictures, size
-        self._rows, self._seed = rows, seed
+        self._rows = rows
 
-    def __getitem__(self, index: int) -> dict[str, np.ndarray]:
-        """The batch of step `index`, for any index from 0."""
-        if index < 0:
-            raise IndexError(index)
-        rng = np.random.default_rng((self._seed, index))
+    def _batch(self, rng: np.random.Generator, index: int) -> Batch:
         if self._pictures is None:
             values = corners(rng, self._rows, self._size)
             return {"picture": values, "label": np.zeros(self._rows, np.int32)}

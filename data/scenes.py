@@ -25,6 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from data.drawings import Drawing, draw
+from data.splits import SPLITS
 from errors import UserError
 
 CELLS = (
@@ -32,7 +33,7 @@ CELLS = (
     *("on the left", "in the middle", "on the right"),
     *("in the bottom left corner", "at the bottom", "in the bottom right corner"),
 )
-SPLITS = ("train", "validation", "test", "novel")
+_SPLITS = (*SPLITS, "novel")
 _PARTS = 10  # of the pairs, one is for validation and one for test
 _NOVEL = 3  # of the names that others explain, one is held out
 _SHRINK = 0.8  # the smallest drawing, of the largest
@@ -66,7 +67,7 @@ class Scenes:
 
     Args:
         drawings: what may be in a scene.
-        split: one of `SPLITS`.
+        split: "train", "validation", "test" or "novel".
         size: I = J, pixels.
         least, most: drawings of a scene, N.
         references: captions of a scene, at most N!.
@@ -87,8 +88,8 @@ class Scenes:
         references: int = 4,
         seed: int = 0,
     ):
-        if split not in SPLITS:
-            raise UserError(f"split is {split}: must be one of {', '.join(SPLITS)}")
+        if split not in _SPLITS:
+            raise UserError(f"split is {split}: must be one of {', '.join(_SPLITS)}")
         ranges = {
             "size": (size, 24, 1024),
             "least": (least, 2, len(CELLS)),
@@ -118,7 +119,7 @@ class Scenes:
         """Scene `index`, for any index from 0."""
         if index < 0:
             raise IndexError(index)
-        key = (self._seed, SPLITS.index(self._split), index, 1)
+        key = (self._seed, _SPLITS.index(self._split), index, 1)
         rng = np.random.default_rng(key)
         drawings = self._draw(rng)
         cells = rng.permutation(len(CELLS))[: len(drawings)]
@@ -168,7 +169,7 @@ class Scenes:
 
 
 class Mention(NamedTuple):
-    """What a caption says to be somewhere.
+    """An object that a caption mentions, and its position.
 
     Attributes:
         name: of a thing.

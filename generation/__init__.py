@@ -1,8 +1,29 @@
-"""Greedy, sampled and beam decoding of anything that predicts a token at a time."""
+"""Greedy, sampled and beam search over step functions, and over many inputs."""
 
 from generation.beam import beam_search
 from generation.greedy import greedy
 from generation.sampling import sample
+from generation.search import (
+    Batch,
+    Generator,
+    Hypothesis,
+    Search,
+    array_batches,
+    sequence_batches,
+)
 from generation.types import Carry, Decoded, Step
 
-__all__ = ["Carry", "Decoded", "Step", "beam_search", "greedy", "sample"]
+__all__ = [
+    "Batch",
+    "Carry",
+    "Decoded",
+    "Generator",
+    "Hypothesis",
+    "Search",
+    "Step",
+    "array_batches",
+    "beam_search",
+    "greedy",
+    "sample",
+    "sequence_batches",
+]

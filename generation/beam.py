@@ -3,14 +3,15 @@
 The Transformer's decoding (Vaswani et al. 2017, section 6.1) is beam 4, alpha 0.6 and
 at most source length + 50 tokens.
 
-A hypothesis leaves the beam when EOS is among the R best continuations of a step
-(Sutskever et al. 2014, section 3.2), and the beam goes on with the R best that do not
-end, so that it keeps its width. With R = 1 and alpha = 0 this is greedy decoding.
+A hypothesis is finished when its EOS is among the R best continuations of a step
+(Sutskever et al. 2014, section 3.2); the beam continues with the R best continuations
+that are not EOS, so that its size is constant. With R = 1 and alpha = 0 this is greedy
+decoding.
 
-What differs: at its limit a hypothesis is ended by EOS at the model's probability
-rather than cut off, so that all scores are those of whole sentences; the search of a
-sentence ends only when no live hypothesis can reach the kept ones, rather than by
-GNMT's pruning of hypotheses that fall behind; there is no coverage penalty.
+Differs from the papers: at its limit a hypothesis is ended by EOS at the model's
+probability rather than cut off, so that all scores are those of whole sentences; the
+search of a sentence ends when no unfinished hypothesis can beat the finished ones,
+without GNMT's pruning of hypotheses that fall behind; there is no coverage penalty.
 
 Axes: B sentences; R hypotheses in the beam; N hypotheses returned; L positions of the
 output; S source positions; W vocabulary.
@@ -20,13 +21,13 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from generation.rollout import empty_weights, limits, logsumexp
+from generation.rollout import empty_weights, limits
 from generation.types import Carry, Decoded, Step
 from ops.top_k import top
 
 
 def length_penalty(length: jax.Array, alpha: float) -> jax.Array:
-    """Returns ((5 + length) / 6)^alpha, what a log-probability is divided by.
+    """Returns ((5 + length) / 6)^alpha, the divisor of a log-probability.
 
     Wu et al. (2016), eq. 14, without its coverage penalty; `length` of any shape.
     """
@@ -48,24 +49,25 @@ def beam_search(
     eos: int = 2,
     pad: int = 0,
 ) -> Decoded:
-    """Searches for the hypotheses of the highest log p / length_penalty.
+    """Searches for the hypotheses with the highest log p / length_penalty.
 
     Args:
         step: see `generation.types.Step`.
         carry: the state of R = `beam` equal rows before the first token.
         batch: B.
-        beam: R, the number of unfinished hypotheses that are followed.
-        max_length: L, the most tokens, EOS included; the last is EOS in any case.
+        beam: R, the beam size.
+        max_length: L, the maximum number of tokens, EOS included; the last is always
+            EOS.
         alpha: exponent of the length penalty, at least 0; 0 is none.
-        n_best: N, the number of hypotheses returned, at most `beam`.
-        limit: [B] the same as `max_length` for each sentence; None: L for all.
-        keep_weights: whether attention is recorded.
-        bos: the first input.
+        n_best: N, the number of returned hypotheses, at most `beam`.
+        limit: [B] the maximum for each sentence; None: L for all.
+        keep_weights: whether attention weights are returned.
+        bos: the first input token.
         eos: the token that ends a hypothesis.
-        pad: what follows it.
+        pad: the id after `eos`.
 
     Returns:
-        N different hypotheses a sentence, the best score first.
+        N different hypotheses per sentence, best score first.
 
     Raises:
         ValueError: if an option is out of its range or `limit` is not [B].
@@ -76,7 +78,7 @@ def beam_search(
         raise ValueError(f"alpha must be at least 0, got {alpha}")
     limit = limits(limit, batch, max_length)[:, None]
     token = jnp.full([batch, beam], bos, jnp.int32)
-    # The rows are equal at first: one of them is followed.
+    # The rows are equal at first: only one is searched.
     live = jnp.full([batch, beam], -jnp.inf, jnp.float32).at[:, 0].set(0)
     none = jnp.zeros([batch, n_best], jnp.int32)
     # Finished hypotheses: score, log-probability, step and row at which EOS was chosen.
@@ -88,30 +90,30 @@ def beam_search(
         t, carry, token, live, done, tokens, parents, kept = state
         carry, logits, weights = step(carry, token)
         logits = logits.astype(jnp.float32)
-        base = live - logsumexp(logits)  # [B, R]
+        base = live - jax.nn.logsumexp(logits, -1)  # [B, R]
         ended = base + logits[..., eos]
 
-        # One more than R, for EOS may be among them.
+        # One more than R, since EOS may be among them.
         values, ids = top(logits, min(beam + 1, logits.shape[-1]))
         values = jnp.where(ids == eos, -jnp.inf, base[..., None] + values)
         count = ids.shape[-1]
-        live, place = lax.top_k(values.reshape(batch, beam * count), beam)
-        parent = place // count
-        token = jnp.take_along_axis(ids.reshape(batch, beam * count), place, 1)
+        live, index = lax.top_k(values.reshape(batch, beam * count), beam)
+        parent = index // count
+        token = jnp.take_along_axis(ids.reshape(batch, beam * count), index, 1)
 
         last = t + 1 >= limit
         live = jnp.where(last, -jnp.inf, live)
-        least = lax.top_k(jnp.concatenate([live, ended], 1), beam)[0][:, -1:]
+        minimum = lax.top_k(jnp.concatenate([live, ended], 1), beam)[0][:, -1:]
         scores = jnp.where(
-            ended >= least, ended / length_penalty(t + 1, alpha), -jnp.inf
+            ended >= minimum, ended / length_penalty(t + 1, alpha), -jnp.inf
         )
         new = (scores, ended, jnp.full_like(token, t), jnp.arange(beam) + 0 * token)
         done = tuple(jnp.concatenate(pair, 1) for pair in zip(done, new, strict=True))
         scores, best = lax.top_k(done[0], n_best)
         done = (scores, *(jnp.take_along_axis(x, best, 1) for x in done[1:]))
 
-        # Log-probabilities only fall, and no penalty is larger than at the limit: what
-        # cannot beat the worst kept hypothesis even so is not followed.
+        # Log-probabilities only fall, and the penalty is largest at the limit: a row
+        # whose bound does not beat the worst finished hypothesis is dropped.
         hopeless = live / length_penalty(limit, alpha) <= scores[:, -1:]
         live = jnp.where(hopeless, -jnp.inf, live)
         tokens = tokens.at[t].set(token)

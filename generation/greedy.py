@@ -25,15 +25,17 @@ def greedy(
         step: see `generation.types.Step`.
         carry: the state of one row (R = 1) before the first token.
         batch: B.
-        max_length: L, the most tokens, EOS included; the last is EOS in any case.
-        limit: [B] the same for each sentence, e.g. source length + 50; None: L for all.
-        keep_weights: whether attention is recorded.
-        bos: the first input.
+        max_length: L, the maximum number of tokens, EOS included; the last is always
+            EOS.
+        limit: [B] the maximum for each sentence, such as source length + 50; None: L
+            for all.
+        keep_weights: whether attention weights are returned.
+        bos: the first input token.
         eos: the token that ends a hypothesis.
-        pad: what follows it.
+        pad: the id after `eos`.
 
     Returns:
-        One hypothesis a sentence (N = 1); its score is its log-probability.
+        One hypothesis per sentence (N = 1); its score is its log-probability.
 
     Raises:
         ValueError: if a size is below 1 or `limit` is not [B].

@@ -1,4 +1,4 @@
-"""Decoding in which every row goes its own way: the loop of greedy and sampling."""
+"""Decoding of independent rows: the loop of greedy decoding and sampling."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ from generation.types import Carry, Decoded, Step
 
 
 def limits(limit: jax.Array | None, batch: int, max_length: int) -> jax.Array:
-    """Returns [B] the most tokens of each sentence, EOS included, in 1..max_length.
+    """Returns [B] the maximum number of tokens of each sentence, in 1..max_length.
 
     Raises:
         ValueError: if a size is below 1 or `limit` is not [B].
@@ -30,10 +30,10 @@ def limits(limit: jax.Array | None, batch: int, max_length: int) -> jax.Array:
 def empty_weights(
     step: Step, carry: Carry, token: jax.Array, max_length: int, keep: bool
 ) -> jax.Array | None:
-    """Returns zeros [L, B, R, S] to record `step`'s weights in, None if not kept.
+    """Returns zeros [L, B, R, S] to record weights in; None unless `keep`.
 
     Raises:
-        ValueError: if they are to be kept and `step` returns none.
+        ValueError: if `keep` and `step` returns no weights.
     """
     if not keep:
         return None
@@ -41,12 +41,6 @@ def empty_weights(
     if weights is None:
         raise ValueError("keep_weights=True, but step returns no attention weights")
     return jnp.zeros((max_length, *weights.shape), weights.dtype)
-
-
-def logsumexp(logits: jax.Array) -> jax.Array:
-    """Returns [...] the logarithm of the normaliser of `logits` [..., W]."""
-    peak = logits.max(-1, keepdims=True)
-    return jnp.log(jnp.exp(logits - peak).sum(-1)) + peak[..., 0]
 
 
 def rollout(
@@ -63,7 +57,7 @@ def rollout(
     pad: int,
     keep_weights: bool,
 ) -> Decoded:
-    """Extends [B, R] rows by `choose(logits, t)` until each has ended.
+    """Extends [B, R] rows by `choose(logits, t)` until all have ended.
 
     Args:
         step: see `generation.types.Step`.
@@ -71,13 +65,13 @@ def rollout(
         choose: (logits [B, R, W] float32, t) -> token [B, R].
         batch: B.
         rows: R.
-        max_length: L, the most tokens, EOS included.
-        limit: [B] the same for each sentence, or None. The last token is EOS, whatever
-            `choose` says.
-        bos: the first input.
+        max_length: L, the maximum number of tokens, EOS included.
+        limit: [B] the maximum for each sentence; None: L for all. The last token is
+            always EOS.
+        bos: the first input token.
         eos: the token that ends a row.
-        pad: what follows it.
-        keep_weights: whether attention is recorded.
+        pad: the id after `eos`.
+        keep_weights: whether attention weights are returned.
 
     Returns:
         R hypotheses of each sentence; the score is the log-probability.
@@ -96,11 +90,11 @@ def rollout(
         logits = logits.astype(jnp.float32)
         token = jnp.where(t + 1 < limit, choose(logits, t), eos).astype(jnp.int32)
         log_prob = jnp.take_along_axis(logits, token[..., None], -1)[..., 0]
-        log_prob -= logsumexp(logits)
+        log_prob -= jax.nn.logsumexp(logits, -1)
         log_probs += jnp.where(going, log_prob, 0)
         lengths += going
         tokens = tokens.at[t].set(jnp.where(going, token, pad))
-        if keep_weights:
+        if kept is not None and weights is not None:
             kept = kept.at[t].set(jnp.where(going[..., None], weights, 0))
         going &= token != eos
         return t + 1, carry, token, log_probs, lengths, going, tokens, kept
@@ -112,7 +106,7 @@ def rollout(
     tokens = jnp.moveaxis(tokens, 0, 2)  # [B, R, L]
     tokens = jnp.take_along_axis(tokens, order[..., None], 1)
     lengths = jnp.take_along_axis(lengths, order, 1)
-    if keep_weights:
+    if kept is not None:
         kept = jnp.moveaxis(kept, 0, 2)  # [B, R, L, S]
         kept = jnp.take_along_axis(kept, order[..., None, None], 1)
     return Decoded(tokens, log_probs, log_probs, lengths, kept)

@@ -1,4 +1,4 @@
-"""What decoding takes and gives.
+"""Types of decoding: carry, step and result.
 
 Axes: B sentences; R rows, the hypotheses of a sentence that are decoded side by side;
 N returned hypotheses; L positions of the output; S source positions; W vocabulary.
@@ -14,7 +14,7 @@ class Carry(Protocol):
     """A decoder's state for [B, R] hypotheses: a pytree of constant shapes."""
 
     def take(self, parents: jax.Array) -> Self:
-        """Returns the state whose row r goes on from row `parents[b, r]` of this."""
+        """Returns the state whose row r continues row `parents[b, r]` of this one."""
 
 
 # (carry, token [B, R] int32) -> (carry, logits [B, R, W], weights [B, R, S] or None).
@@ -27,12 +27,12 @@ class Decoded(NamedTuple):
 
     Attributes:
         tokens: [B, N, L] int32, ending in EOS, then PAD; there is no BOS.
-        scores: [B, N] float32 that the hypotheses are ordered by; -inf marks a place
-            for which there was no hypothesis (`lengths` 0).
+        scores: [B, N] float32, in descending order; -inf where there are fewer than N
+            hypotheses (`lengths` is 0 there).
         log_probs: [B, N] float32 log p(tokens | source), EOS included.
         lengths: [B, N] int32 number of tokens, EOS included.
         weights: [B, N, L, S] attention at each position, 0 after EOS; None unless
-            asked for.
+            requested.
     """
 
     tokens: jax.Array

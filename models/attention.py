@@ -13,33 +13,38 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from attention.alignments import ALIGNMENTS as PLAIN_ALIGNMENTS
 from attention.alignments import (
-    ALIGNMENTS,
     entropy,
-    global_alignment,
     log_probability,
     predicted_position,
 )
-from attention.core import Attention, attend
-from attention.relative import relative_attention, relative_scores, relative_values
-from attention.scores import SCORES
+from attention.core import Attention
+from attention.scores import SCORES as PLAIN_SCORES
+from models.records import AttentionRecord, DrawRecord
+from ops.additive import additive_scores
 from ops.linear import linear, split_heads
+from ops.relative import relative_attention, relative_scores, relative_values
+from ops.softmax import attend, masked_softmax
+
+ALIGNMENTS = PLAIN_ALIGNMENTS | {"global": masked_softmax}
+SCORES = PLAIN_SCORES | dict.fromkeys(("additive", "concat"), additive_scores)
 
 _glorot = nn.initializers.xavier_uniform()
 
 
 class Score(nn.Module):
-    """A row of `attention.scores.SCORES` with the parameters that it names.
+    """A score function of `SCORES` with learned parameters.
 
-    A parameter without axes (a strength) is the softplus of what is learned.
+    A scalar parameter (a strength) is the softplus of a learned number.
 
     Attributes:
         row: a key of `SCORES`.
-        heads: leading axes of every parameter: (H,) for a score of its own per head.
-        hidden: A, width inside the additive score.
-        max_length: L, the longest source that the location score tells apart.
-        matrix_init: of matrices; by default Glorot's, one matrix at a time.
-        vector_init: of vectors; the same.
+        heads: leading axes of every parameter: (H,) for separate parameters per head.
+        hidden: A, hidden width of the additive score.
+        max_length: L, maximum source length of the location score.
+        matrix_init: initializer of matrices; by default Glorot's, for each matrix.
+        vector_init: initializer of vectors; the same.
     """
 
     row: str
@@ -59,31 +64,32 @@ class Score(nn.Module):
     def parameters(self, query: int, key: int) -> dict[str, jax.Array]:
         """Returns the score's parameters for a query and a key of these widths."""
         sizes = {"A": self.hidden, "L": self.max_length, "D": query, "E": key}
-        found = {}
+        parameters = {}
         for name, axes in SCORES[self.row].parameters.items():
-            own = [sizes[a] for a in axes]
+            shape = [sizes[axis] for axis in axes]
             if axes:
-                init = self.matrix_init if len(own) > 1 else self.vector_init
-                init = init or partial(_uniform, fan=sum(own[-2:]))
-                found[name] = self.param(name, init, (*self.heads, *own))
-            else:  # positive: at first the spread of cosines is that of scaled_dot
+                init = self.matrix_init if len(shape) > 1 else self.vector_init
+                init = init or partial(_uniform, fan=sum(shape[-2:]))
+                parameters[name] = self.param(name, init, (*self.heads, *shape))
+            else:  # initially cosines spread like scaled_dot scores
                 start = math.log(math.expm1(math.sqrt(query)))
                 init = nn.initializers.constant(start)
-                found[name] = nn.softplus(self.param(name, init, tuple(self.heads)))
-        return found
+                raw = self.param(name, init, tuple(self.heads))
+                parameters[name] = nn.softplus(raw)
+        return parameters
 
 
-DRAWN = ("hard", "gumbel")  # the alignments that draw at random, where they may
+DRAWN = ("hard", "gumbel")  # alignments that draw at random if given an rng
 
 
 class Aligned(NamedTuple):
-    """Weights [..., Q, K], and what else an alignment tells: [..., Q] each, or None.
+    """Weights [..., Q, K] of an alignment and its by-products, [..., Q] or None.
 
     Attributes:
-        weights: what reads the values.
+        weights: attention weights.
         position: p_t of a local alignment that predicts it.
-        log_probability: of what a hard alignment drew.
-        entropy: of what it drew from.
+        log_probability: log-probability of the keys drawn by a hard alignment.
+        entropy: entropy of the distribution it drew from, in nats.
     """
 
     weights: jax.Array
@@ -91,30 +97,48 @@ class Aligned(NamedTuple):
     log_probability: jax.Array | None = None
     entropy: jax.Array | None = None
 
-    def record(self, module: nn.Module) -> None:
-        """Sows what is there: "attention" to be seen, "reinforce" to be learned."""
-        for name in ("weights", "position"):
-            if (found := getattr(self, name)) is not None:
-                module.sow("attention", name, found)
-        for name in ("log_probability", "entropy"):
-            if (found := getattr(self, name)) is not None:
-                module.sow("reinforce", name, found)
+    def record(
+        self, module: nn.Module, *, kind: str, layer: int, queries: str, keys: str
+    ) -> None:
+        """Sow an `AttentionRecord`, and a `DrawRecord` of a hard alignment.
+
+        The weights must be [B, H, Q, K].
+
+        Args:
+            module: the module that sows.
+            kind: see `AttentionRecord`.
+            layer: index among the layers of this kind, from 0.
+            queries: meaning of the queries' axis.
+            keys: meaning of the keys' axis.
+        """
+        record = AttentionRecord(
+            self.weights,
+            self.position,
+            kind=kind,
+            layer=layer,
+            queries=queries,
+            keys=keys,
+        )
+        module.sow(*record.sown())
+        if self.log_probability is not None:
+            draw = DrawRecord(self.log_probability, self.entropy)
+            module.sow(*draw.sown())
 
 
 class Alignment(nn.Module):
-    """A row of `attention.alignments.ALIGNMENTS` with what that needs.
+    """An alignment of `attention.alignments.ALIGNMENTS` with its parameters.
 
-    What draws at random ("hard", "gumbel") does so with an `rng`, in training; without
-    one it takes the most probable key. The position of local-m is the step, or the last
-    key for a step behind it, where Luong et al. (2015) have p_t = t.
+    Random alignments ("hard", "gumbel") draw if they get an `rng`, in training; without
+    one they take the most probable key. local-m is at p_t = t as in Luong et al.
+    (2015), but at the last key once t is beyond it.
 
     Attributes:
         row: a key of `ALIGNMENTS`.
         heads: leading axes of every parameter.
-        hidden: width inside the prediction of local-p's position.
+        hidden: hidden width of local-p's predicted position.
         window: D of the local alignments.
-        temperature: of the Gumbel alignment.
-        params_init: of the parameters; by default Glorot's.
+        temperature: temperature of the Gumbel alignment.
+        params_init: initializer of the parameters; by default Glorot's.
     """
 
     row: str
@@ -151,36 +175,26 @@ class Alignment(nn.Module):
         rng: jax.Array | None,
         soft: jax.Array | None = None,
     ) -> Aligned:
-        """Aligns scores.
+        """Turns scores into weights.
 
         Args:
-            parameters: see `parameters`.
+            parameters: result of `parameters`.
             scores: [..., Q, K].
-            query: [..., Q, D], which predicts local-p's position.
-            time: the step that each query belongs to, from 0; broadcasts to [..., Q].
+            query: [..., Q, D]; local-p predicts its position from it.
+            time: the step of each query, from 0; broadcasts to [..., Q].
             mask: [..., Q or 1, K] bool, True = may attend.
-            rng: to draw with, or None.
-            soft: bool scalar, whether the weights of `global_alignment` take the place
-                of what is drawn, which then has no probability to be learned.
+            rng: a PRNG key to draw with; None for the most probable key.
+            soft: bool scalar; True replaces the draw by the weights of
+                `masked_softmax`, with log-probability 0.
 
         Returns:
-            Weights [..., Q, K], and what else there is.
+            Weights [..., Q, K] and by-products.
         """
         align = ALIGNMENTS[self.row]
+        if self.row == "gumbel":
+            align = partial(align, temperature=self.temperature)
         if self.row in DRAWN:
-            if self.row == "gumbel":
-                align = partial(align, temperature=self.temperature)
-            weights = align(scores, mask=mask, rng=rng)
-            expected = global_alignment(scores, mask=mask)
-            drawn = weights
-            if soft is not None:
-                weights = jnp.where(soft, expected, weights)
-            if self.row == "gumbel" or rng is None:
-                return Aligned(weights)
-            chosen = log_probability(scores, drawn, mask=mask)
-            if soft is not None:
-                chosen = jnp.where(soft, 0, chosen)
-            return Aligned(weights, None, chosen, entropy(expected))
+            return self._draw(align, scores, mask, rng, soft)
         if self.row not in ("local_m", "local_p"):
             return Aligned(align(scores, mask=mask))
         length = mask.sum(-1)  # [..., Q or 1]
@@ -191,6 +205,25 @@ class Alignment(nn.Module):
             position = jnp.broadcast_to(position, scores.shape[:-1])
         weights = align(scores, mask=mask, position=position, window=self.window)
         return Aligned(weights, position if self.row == "local_p" else None)
+
+    def _draw(
+        self,
+        align: Callable[..., jax.Array],
+        scores: jax.Array,
+        mask: jax.Array,
+        rng: jax.Array | None,
+        soft: jax.Array | None,
+    ) -> Aligned:
+        """Weights of a random alignment, with log-probability and entropy."""
+        drawn = align(scores, mask=mask, rng=rng)
+        expected = masked_softmax(scores, mask)
+        weights = drawn if soft is None else jnp.where(soft, expected, drawn)
+        if self.row == "gumbel" or rng is None:
+            return Aligned(weights)
+        chosen = log_probability(scores, drawn, mask=mask)
+        if soft is not None:
+            chosen = jnp.where(soft, 0, chosen)
+        return Aligned(weights, None, chosen, entropy(expected))
 
 
 def _uniform(
@@ -212,8 +245,8 @@ class MultiHeadAttention(nn.Module):
     """MultiHead(Q, K, V) of Vaswani et al. (2017), section 3.2.2, with any score.
 
     Projections have no bias, as in the paper's equations. With `max_distance`, the
-    relative positions of Shaw et al. (2018) are added, a table a head for the keys and
-    one for the values. The weights of a pass are sown into the collection "attention".
+    relative positions of Shaw et al. (2018) are added, with one table per head for keys
+    and one for values. A pass sows an `AttentionRecord`.
 
     Attributes:
         features: C; a multiple of `heads`.
@@ -224,12 +257,13 @@ class MultiHeadAttention(nn.Module):
         max_distance: k of Shaw et al.; None for no relative positions.
         alignment: a key of `attention.alignments.ALIGNMENTS`, of cross-attention.
         window: D of the local alignments.
-        temperature: of the Gumbel alignment.
-        dtype: of the products; the softmax and the parameters stay float32.
+        temperature: temperature of the Gumbel alignment.
+        dtype: dtype of the products; the softmax and the parameters stay float32.
+        kind, layer, queries, keys: see `AttentionRecord`.
     """
 
-    features: int
-    heads: int
+    features: int = 512
+    heads: int = 8
     score: str = "scaled_dot"
     score_hidden: int = 0
     max_length: int = 0
@@ -238,6 +272,10 @@ class MultiHeadAttention(nn.Module):
     window: int = 10
     temperature: float = 1.0
     dtype: jnp.dtype = jnp.float32
+    kind: str = "attention"
+    layer: int = 0
+    queries: str = "queries"
+    keys: str = "keys"
 
     def setup(self):
         square = (self.features, self.features)
@@ -249,8 +287,11 @@ class MultiHeadAttention(nn.Module):
             self.score, (self.heads,), self.score_hidden, self.max_length
         )
         self.align = Alignment(
-            *(self.alignment, (self.heads,), self.score_hidden),
-            *(self.window, self.temperature),
+            self.alignment,
+            (self.heads,),
+            hidden=self.score_hidden,
+            window=self.window,
+            temperature=self.temperature,
         )
         if self.max_distance is not None:
             width = self.features // self.heads
@@ -271,9 +312,7 @@ class MultiHeadAttention(nn.Module):
         """
         query, key, value = self._project(x, self.query, self.key, self.value)
         if self.max_distance is None:
-            attention = attend(
-                self.scores(query, key), value, mask=mask, align=global_alignment
-            )
+            attention = attend(self.scores(query, key), value, mask=mask)
         else:
             attention = relative_attention(
                 query,
@@ -284,11 +323,11 @@ class MultiHeadAttention(nn.Module):
                 mask=mask,
                 score=self.scores,
             )
-        self.sow("attention", "weights", attention.weights)
+        self._record(Aligned(attention.weights))
         return self._merge(attention.context)
 
     def project_memory(self, memory: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Keys and values [B, H, K, D] of a memory [B, K, C]: once a source."""
+        """Keys and values [B, H, K, D] of a memory [B, K, C], once per source."""
         return self._project(memory, self.key, self.value)
 
     def read(
@@ -315,7 +354,7 @@ class MultiHeadAttention(nn.Module):
         rng = None
         if self.alignment in DRAWN and self.has_rng("alignment"):
             rng = self.make_rng("alignment")
-        found = self.align.weigh(
+        aligned = self.align.weigh(
             self.align.parameters(query.shape[-1]),
             self.scores(query, key),
             query=query,
@@ -323,12 +362,12 @@ class MultiHeadAttention(nn.Module):
             mask=mask,
             rng=rng,
         )
-        found.record(self)
-        context = self._merge(jnp.matmul(found.weights, value))
-        return Attention(context, found.weights)
+        self._record(aligned)
+        context = self._merge(jnp.matmul(aligned.weights, value))
+        return Attention(context, aligned.weights)
 
     def start(self, batch: int, rows: int, length: int) -> Cache:
-        """An empty cache for `rows` hypotheses a source of at most `length` steps."""
+        """An empty cache of `length` steps for `rows` hypotheses per source."""
         width = self.features // self.heads
         empty = jnp.zeros((rows, batch, self.heads, length, width), self.dtype)
         return Cache(empty, empty)
@@ -336,34 +375,33 @@ class MultiHeadAttention(nn.Module):
     def step(
         self, x: jax.Array, cache: Cache, time: jax.Array, path: jax.Array
     ) -> tuple[jax.Array, Cache]:
-        """One step of causal self-attention for R hypotheses a source.
+        """One step of causal self-attention for R hypotheses per source.
 
         Each row attends to the entries on its own path through the rows of the cache,
-        so that following a beam moves no keys and no values.
+        so that beam search moves no keys and no values.
 
         Args:
             x: [B, R, C], the inputs at step `time`.
             cache: [R, B, H, L, D] keys and values of the steps before.
             time: int scalar, from 0.
-            path: [B, R, L, R] bool; True where a row's step went through that row.
+            path: [B, R, L, R] bool; path[b, r, t, s] is True if hypothesis r was in
+                row s at step t.
 
         Returns:
             [B, R, C], and the cache with this step in it.
         """
         query, key, value = self._project(x, self.query, self.key, self.value)
-        cache = Cache(
-            *(
-                jax.lax.dynamic_update_slice_in_dim(
-                    old, jnp.moveaxis(new, 2, 0)[:, :, :, None], time, axis=3
-                )
-                for old, new in zip(cache, (key, value), strict=True)
-            )
-        )
+
+        def write(cached: jax.Array, new: jax.Array) -> jax.Array:
+            new = jnp.moveaxis(new, 2, 0)[:, :, :, None]  # [R, B, H, 1, D]
+            return jax.lax.dynamic_update_slice_in_dim(cached, new, time, axis=3)
+
+        cache = Cache(write(cache.key, key), write(cache.value, value))
         scores = self.scores(query, cache.key)  # [R, B, H, R, L]
         scores = jnp.broadcast_to(scores, (x.shape[1], *scores.shape[-4:]))
         scores = jnp.moveaxis(scores, 0, -1)  # [B, H, R, L, R]
         if self.max_distance is not None:
-            # Every row is the same step: rows are a batch axis, and Q is 1.
+            # All rows are at the same step: rows are a batch axis, and Q is 1.
             table = self.relative_key.astype(query.dtype)[:, None]
             relative = relative_scores(
                 query[..., None, :], table, scores.shape[-2], time
@@ -372,7 +410,7 @@ class MultiHeadAttention(nn.Module):
             scores += scale * jnp.swapaxes(relative, -1, -2)  # [B, H, R, L, 1]
         *batch, length, rows = scores.shape
         mask = path[:, None].reshape(path.shape[0], 1, rows, -1)
-        weights = global_alignment(scores.reshape(*batch, -1), mask=mask)
+        weights = masked_softmax(scores.reshape(*batch, -1), mask)
         weights = weights.reshape(*batch, length, rows)
         context = jnp.einsum("bhrlp,pbhld->bhrd", weights, cache.value)
         if self.max_distance is not None:
@@ -381,8 +419,17 @@ class MultiHeadAttention(nn.Module):
             context += relative_values(by_time, table, time)[..., 0, :]
         return self._merge(context), cache
 
+    def _record(self, aligned: Aligned) -> None:
+        aligned.record(
+            self,
+            kind=self.kind,
+            layer=self.layer,
+            queries=self.queries,
+            keys=self.keys,
+        )
+
     def _project(self, x: jax.Array, *kernels: jax.Array) -> tuple[jax.Array, ...]:
-        """[B, T, C] to one [B, H, T, D] a kernel, all in one product."""
+        """[B, T, C] to [B, H, T, D] for each kernel, in one product."""
         kernel = jnp.concatenate(kernels, axis=-1).astype(self.dtype)
         product = linear(x.astype(self.dtype), kernel)
         return split_heads(product, len(kernels), self.heads)

@@ -1,54 +1,87 @@
 """RNNsearch, the translator of Bahdanau, Cho and Bengio (2015): the first attention.
 
-Appendix A: a bidirectional recurrent encoder annotates the source; the decoder looks
-for what it needs with its *previous* state s_{i-1}, and what it finds enters its gates
-and, with s_{i-1} and the last word, a maxout readout.
+Appendix A: a bidirectional recurrent encoder annotates the source; the decoder attends
+to the annotations with its *previous* state s_{i-1}, and the context c_i enters its
+gates and, with s_{i-1} and the last word, a maxout readout.
 
-What differs from the paper: biases wherever it leaves them out; dropout, by field, its
-rate rounded to a multiple of 1/256; the two pieces of a maxout unit are half the layer
-apart instead of side by side. A score that compares vectors of one width, such as
-"dot", gets the annotations of both directions through a matrix [2D, D] first. The
-matrices C that multiply a context sum_j alpha_ij h_j multiply the annotations instead,
-once a source: sum_j alpha_ij (C h_j) is the same.
+Differs from the paper: biases also where it omits them; optional dropout, its rate
+rounded to a multiple of 1/256; the two pieces of a maxout unit are half a layer apart
+instead of adjacent. For a score that needs keys of the query's width, such as "dot",
+the annotations of both directions are projected by a matrix [2D, D]. The matrices C
+that multiply a context c_i = sum_j alpha_ij h_j are applied to the annotations instead,
+once per source: C c_i = sum_j alpha_ij (C h_j).
 
 Axes: see `models.recurrent`; l maxout units.
 """
 
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from models.layers import PAD, Dense, logits
-from models.recurrent import (
-    CELLS,
-    Encoder,
-    Init,
-    Maxout,
-    Stack,
-    orthogonal,
+from models.cells import CELLS, CellWeights
+from models.encoder_decoder import (
+    ATTENTION_CHOICES,
+    Carry,
+    EncoderDecoder,
+    Memory,
+    Source,
+    SourceAttention,
+    Step,
+    StepInput,
 )
-from models.recurrent_translator import AttentiveTranslator, Carry, Memory, Step
+from models.layers import PAD, Dense, check_fields, logits
+from models.recurrent import Encoder, Init, Maxout, Stack, orthogonal
+from ops.scan import Matrix
 
 
-class Bahdanau(AttentiveTranslator):
+class Weights(NamedTuple):
+    """Weight matrices used inside the step."""
+
+    values: Matrix  # [B, S, G], C h_j
+    state: CellWeights  # U
+
+
+class Bahdanau(EncoderDecoder):
     """Encoder-decoder with attention; see the module's docstring.
 
+    Batches are dicts of int32 `source` [B, S] and `target` [B, T], ids 0 = padding,
+    1 = start, 2 = end, one sentence a row.
+
     Attributes:
-        encoder_layers: bidirectional ones; the paper has one.
+        share_embeddings: one matrix for source and target.
+        encoder_layers: bidirectional layers.
         maxout: l, units of two pieces in the readout.
         readout_state: "previous", as the appendix has it, or "new", s_i.
+        score: a key of `attention.scores.SCORES`.
+        alignment: a key of `attention.alignments.ALIGNMENTS`.
+        score_hidden: n', A of the additive score and of local-p's predicted position.
+        max_length: L of the location score.
+        window: D of the local alignments.
+        temperature: temperature of the Gumbel alignment.
 
-    The others are those of `AttentiveTranslator`; the paper's cell is "gru", its score
-    "additive" with a `score_hidden` of n'.
+    The other fields are those of `EncoderDecoder`. Defaults are the paper's (appendices
+    A and B); those for other scores and alignments are this project's.
     """
 
-    encoder_layers: int
-    maxout: int
-    readout_state: str
+    cell: str = "gru"
+    embedding: int = 620
+    hidden: int = 1000
+    dropout: float = 0.0
+    init_scheme: str = "paper"
+    share_embeddings: bool = False
+    encoder_layers: int = 1
+    maxout: int = 500
+    readout_state: str = "previous"
+    score: str = "additive"
+    alignment: str = "global"
+    score_hidden: int = 1000
+    max_length: int = 128
+    window: int = 10
+    temperature: float = 1.0
 
-    # Appendix B.1; attention is uniform at first, since v_a is 0.
+    # Appendix B.1; attention is initially uniform, since v_a is 0.
     paper_init: ClassVar[Init] = Init(
         kernel=nn.initializers.normal(0.01),
         recurrent=orthogonal,
@@ -56,59 +89,92 @@ class Bahdanau(AttentiveTranslator):
         score=nn.initializers.normal(0.001),
         score_vector=nn.initializers.zeros,
     )
-    choices: ClassVar = AttentiveTranslator.choices | {
-        "readout_state": ("previous", "new")
-    }
-    positive: ClassVar = (*AttentiveTranslator.positive, "encoder_layers", "maxout")
+
+    @property
+    def draws(self) -> bool:
+        """True if the alignment is hard and needs REINFORCE to train."""
+        return self.alignment == "hard"
 
     def setup(self):
-        """Creates what this translator has."""
+        """Check the fields and create the parts."""
         super().setup()
-        cell, inits = CELLS[self.cell], self.inits
-        common = (self.cell, self.hidden)
-        self.encoder = Encoder(
-            *common, self.encoder_layers, True, False, self.dropout, inits
+        check_fields(
+            self,
+            ATTENTION_CHOICES | {"readout_state": ("previous", "new")},
+            ("score_hidden", "max_length", "window", "encoder_layers", "maxout"),
         )
-        self.bridge = Dense(cell.states * self.hidden, kernel_init=inits.kernel)
-        self.stack = Stack(*common, 1, self.dropout, inits)
-        shape = (2 * self.hidden, cell.gates * self.hidden)
-        self.context = self.param("context", inits.kernel, shape)
+        n, cell, inits = self.hidden, CELLS[self.cell], self.inits
+        self.source_table, self.target_table = self.tables(share=self.share_embeddings)
+        self.encoder = Encoder(
+            cell=self.cell,
+            features=n,
+            layers=self.encoder_layers,
+            bidirectional=True,
+            reverse=False,
+            dropout=self.dropout,
+            inits=inits,
+        )
+        self.bridge = Dense(cell.states * n, kernel_init=inits.kernel)
+        self.cross_attention = SourceAttention(
+            score=self.score,
+            alignment=self.alignment,
+            width=n,
+            hidden=self.score_hidden,
+            max_length=self.max_length,
+            window=self.window,
+            temperature=self.temperature,
+            inits=inits,
+        )
+        self.stack = Stack(self.cell, n, 1, self.dropout, inits)
+        self.context = self.param("context", inits.kernel, (2 * n, cell.gates * n))
         self.deep = Maxout(self.maxout, inits)
         shape = (self.vocab_size, self.maxout)
         self.output = self.param("output", inits.embedding, shape)
 
     def encode(self, source: jax.Array, *, train: bool = False) -> Memory:
-        """Annotates sources [B, S] of int32 ids, padded with 0: A.2.1."""
+        """Annotate sources [B, S] of int32 ids, padded with 0: A.2.1."""
         mask = source != PAD
-        embedded = self._embed(source, train=train, source=True)
+        embedded = self.drop(self.source_table[source], train=train)
         annotations, carries = self.encoder(embedded, mask, train=train)
         _, backward = carries[-1]
+        # s_0 = tanh(W_s h_1), of the backward direction.
+        start = nn.tanh(self.bridge(backward[..., : self.hidden]))
         return Memory(
-            annotations,
-            mask,
-            self.cross_attention.project(annotations),
-            annotations @ self.context,
-            # s_0 = tanh(W_s h_1), of the backward direction.
-            (nn.tanh(self.bridge(backward[..., : self.hidden])),),
+            annotations=annotations,
+            mask=mask,
+            keys=self.cross_attention.project(annotations),
+            values=annotations @ self.context,
+            start=(start,),
         )
 
-    def weights(self, memory):
-        """What a step multiplies by: the matrices U, and C h_j."""
-        return {"values": memory.values, **self.stack.weights()}
+    def weights(self, memory: Memory) -> Weights:
+        """Weight matrices used inside the step."""
+        (state,) = self.stack.weights().states
+        return Weights(memory.values, state)
+
+    def shared(self, memory: Memory) -> Source:
+        """The source as a step attends to it."""
+        return self.cross_attention.source(memory)
 
     @nn.nowrap
-    def advance(self, product, shared, carry, x):
-        """A.2.2: e_ij = a(s_{i-1}, h_j), c_i = sum_j alpha_ij h_j, s_i = f(...)."""
-        (gates, noise, rng), (source, biases) = x, shared
-        query = carry.states[0][..., : self.hidden]
-        found = self.cross_attention.look(*source, query, carry.time, rng)
-        gates = gates + product(found.weights, "values")
-        states, output = self.stack.advance(product, biases, carry.states, gates, noise)
-        shown = query if self.readout_state == "previous" else output
-        return Carry(carry.time + 1, states), Step(shown, found)
+    def advance(
+        self, w: Weights, source: Source, carry: Carry, x: StepInput
+    ) -> tuple[Carry, Step]:
+        """One step of the decoder: appendix A.2.2."""
+        (previous,) = carry.states
+        s = previous[..., : self.hidden]  # s_{i-1}
+        e = source.score(s)  # e_ij = a(s_{i-1}, h_j)
+        alpha = source.align(e, s, carry.time, x.rng)
+        c = alpha.weights @ w.values  # C c_i = sum_j alpha_ij (C h_j)
+        state = CELLS[self.cell].step(x.gates + c, previous, w.state)
+        new = state[..., : self.hidden]  # s_i = f(s_{i-1}, y_{i-1}, c_i)
+        read_out = s if self.readout_state == "previous" else new
+        return Carry(carry.time + 1, (state,)), Step(read_out, alpha)
 
-    def readout(self, embedded, step, memory, *, train):
-        """t~_i = U_o s + V_o E y_{i-1} + C_o c_i; W_o times the larger of each two."""
-        context = step.found.weights @ memory.annotations
+    def readout(
+        self, embedded: jax.Array, step: Step, memory: Memory, *, train: bool
+    ) -> jax.Array:
+        """W_o maxout(U_o s + V_o E y_{i-1} + C_o c_i): [B, T, W]."""
+        context = step.read(memory.annotations)
         units = self.deep(jnp.concatenate([step.state, embedded, context], axis=-1))
         return logits(self.drop(units, train=train), self.output)

@@ -1,53 +1,58 @@
 """Captions: Show, Attend and Tell with soft or hard attention, and Show and Tell.
 
-Xu et al. (2015), section 3.1: a convolutional encoder annotates the places of a
-picture; an LSTM looks at them with its last state h_{t-1}, and what it finds, times a
-gate beta_t ("selector", section 4.2.1), enters its gates and, with h_t and the last
-word, the readout (eq. 7). The alignment is soft ("global", section 4.2), hard (4.1,
-learned by REINFORCE in the task), or any other one by name. Vinyals et al., Show and
-Tell (2015): no attention, the picture is the LSTM's first input.
+Xu et al. (2015), section 3.1: a convolutional encoder annotates the positions of an
+image; an LSTM attends to them with its previous state h_{t-1}, and the context z_t,
+scaled by a gate beta_t ("selector", section 4.2.1), enters its gates and, with h_t and
+the last word, the readout (eq. 7). The alignment is soft ("global", section 4.2), hard
+(4.1, trained by REINFORCE in the task), or any other one by name. Vinyals et al., Show
+and Tell (2015): no attention, the image is the LSTM's first input.
 
-What differs from the papers: the encoder is a small one that learns along, or maps that
-were made before; there is a tanh around the sum of the readout, as in Xu's code; the
-states start from one layer of the mean annotation, where that code has two; the
-additive score is Bahdanau's, without a bias; an embedding, annotations and a readout
-have dropout by field, its rate rounded to a multiple of 1/256. Show and Tell sees the
-mean of all places, and its readout is that of Xu et al. without a context.
+Differs from the papers: the encoder is a small one trained jointly, or feature maps are
+given; the sum in the readout goes through a tanh, as in Xu's code; the first state is
+one layer of the mean annotation, where that code has two; the additive score is
+Bahdanau's, without a bias; optional dropout of embeddings, annotations and readout, its
+rate rounded to a multiple of 1/256. Show and Tell sees the mean of all positions, and
+its readout is that of Xu et al. without a context.
 
-Axes: those of `models.recurrent`; I, J rows and columns of a map; S = I J places, row
-by row; C width of an embedding; E width of an annotation.
+Axes: those of `models.recurrent`; I, J rows and columns of a map; S = I J positions,
+row by row; C width of an embedding; E width of an annotation.
 """
 
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from models.attention import DRAWN
-from models.convolutions import blocks
-from models.layers import Dense, Dropout, LayerNorm, logits
-from models.recurrent import CELLS, Init, Stack, uniform_init
-from models.recurrent_translator import (
-    AttentiveTranslator,
+from errors import FieldError
+from models.cells import CELLS, CellWeights
+from models.encoder_decoder import (
+    ATTENTION_CHOICES,
     Carry,
+    EncoderDecoder,
     Memory,
-    RecurrentTranslator,
+    Source,
+    SourceAttention,
     Step,
+    StepInput,
 )
+from models.layers import Dense, Dropout, LayerNorm, check_fields, logits
+from models.recurrent import Init, Stack, uniform_init
+from ops.convolution import blocks
+from ops.scan import Matrix
 
 ENCODERS = ("cnn", "maps")
 
 
-class PictureEncoder(nn.Module):
-    """Annotates pictures: a few convolutions, or one layer on given maps.
+class ImageEncoder(nn.Module):
+    """Annotations of images: a few convolutions, or one layer on given maps.
 
     Attributes:
-        encoder: "cnn", of pictures, or "maps", of what another network made of them.
-        channels: of a layer that makes a place of 4 x 4 pixels, and of others that make
-            one of 2 x 2 places; then two convolutions of 3 x 3 and as many channels as
-            the last one, E. For maps E alone.
-        dropout: of the annotations.
+        encoder: "cnn" for images, or "maps" for feature maps of another network.
+        channels: channels of a convolution of 4 x 4 with stride 4, then of convolutions
+            of 2 x 2 with stride 2; the last are E, also of the two convolutions of
+            3 x 3 that follow. For "maps" only E.
+        dropout: rate at the annotations.
     """
 
     encoder: str
@@ -56,10 +61,10 @@ class PictureEncoder(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array, *, train: bool) -> jax.Array:
-        """Annotates.
+        """Annotate images or maps.
 
         Args:
-            x: uint8 pictures [B, rows, columns, 3], or float maps [B, I, J, any].
+            x: uint8 images [B, rows, columns, 3], or float maps [B, I, J, any].
             train: whether dropout is on.
 
         Returns:
@@ -72,7 +77,7 @@ class PictureEncoder(nn.Module):
             init = nn.initializers.he_normal()
             for number, width in enumerate(self.channels):
                 x = Dense(width, kernel_init=init)(blocks(x, 2 if number else 4))
-                # Of a place's channels, so that a place shows what is there.
+                # Over the channels of each position, not over all positions.
                 x = nn.relu(LayerNorm()(x))
             for _ in range(2):
                 x = nn.Conv(self.channels[-1], (3, 3), kernel_init=init)(x)
@@ -81,164 +86,246 @@ class PictureEncoder(nn.Module):
         return Dropout(self.dropout)(x, train=train)
 
 
-class _Captioner(RecurrentTranslator):
-    """What both captioners share; batches have the pictures as `source`."""
+class CaptionerWeights(NamedTuple):
+    """Weight matrices used inside the step."""
 
-    encoder: str
-    channels: tuple[int, ...]
+    annotations: Matrix  # [B, S, E], a_i
+    context: Matrix  # [E, G], for z_t
+    beta: Matrix | None  # [D, 1], for the selector
+    state: CellWeights  # U
 
-    share_embeddings: ClassVar[bool] = True  # there is one vocabulary
+
+class Shared(NamedTuple):
+    """Other arrays used inside the step."""
+
+    source: Source
+    beta_bias: jax.Array | None  # [1]
+
+
+class ShowAttendTell(EncoderDecoder):
+    """A captioner with attention; see the module's docstring.
+
+    Batches are dicts of `source`, images or maps, see `ImageEncoder`, and `target`
+    [B, T] int32, ids 0 = padding, 1 = start, 2 = end.
+
+    Attributes:
+        encoder: see `ImageEncoder`.
+        channels: the same.
+        score: a key of `attention.scores.SCORES`.
+        alignment: a key of `attention.alignments.ALIGNMENTS`.
+        score_hidden: A of the additive score and of local-p's predicted position.
+        max_length: L of the location score, in positions.
+        window: D of the local alignments.
+        temperature: temperature of the Gumbel alignment.
+        selector: whether the context is multiplied by beta_t.
+        expected: share of training batches in which the draws of a hard alignment are
+            replaced by their expectation, the soft weights: 0.5 in the authors' code;
+            in section 4.1 the choice is made per image. A variable `expected` in the
+            collection "schedule" overrides it.
+
+    The other fields are those of `EncoderDecoder`. Defaults are those of the authors'
+    code for MS-COCO; `window` and `temperature` are this project's.
+    """
+
+    cell: str = "lstm"
+    embedding: int = 512
+    hidden: int = 1800
+    dropout: float = 0.5
+    init_scheme: str = "standard"
+    encoder: str = "maps"
+    channels: tuple[int, ...] = (512,)
+    score: str = "additive"
+    alignment: str = "global"
+    score_hidden: int = 512
+    max_length: int = 196
+    window: int = 10
+    temperature: float = 1.0
+    selector: bool = True
+    expected: float = 0.5
+
     paper_init: ClassVar[Init] = uniform_init(0.08)
-    choices: ClassVar = {"encoder": ENCODERS}
+
+    @property
+    def draws(self) -> bool:
+        """True if the alignment is hard and needs REINFORCE to train."""
+        return self.alignment == "hard"
 
     def setup(self):
-        """Creates encoder, LSTM and readout."""
+        """Check the fields and create the parts."""
         super().setup()
-        if not self.channels or min(self.channels) < 1:
-            raise ValueError(f"channels is {self.channels}: must be some, at least 1")
+        check_fields(
+            self,
+            ATTENTION_CHOICES | {"encoder": ENCODERS},
+            ("score_hidden", "max_length", "window"),
+        )
+        _check_channels(self.channels)
+        if not 0 <= self.expected <= 1:
+            raise FieldError("expected", self.expected, "in [0, 1]")
+        n, cell, inits = self.hidden, CELLS[self.cell], self.inits
+        _, self.target_table = self.tables(share=True)
+        self.cross_attention = SourceAttention(
+            score=self.score,
+            alignment=self.alignment,
+            width=n,
+            hidden=self.score_hidden,
+            max_length=self.max_length,
+            window=self.window,
+            temperature=self.temperature,
+            inits=inits,
+            keys="positions",
+        )
+        self.annotate = ImageEncoder(self.encoder, self.channels, self.dropout)
+        self.bridge = Dense(cell.states * n, kernel_init=inits.kernel)
+        self.stack = Stack(self.cell, n, 1, self.dropout, inits)
+        self.from_state = Dense(self.embedding, kernel_init=inits.kernel)
+        self.from_context = Dense(
+            self.embedding, kernel_init=inits.kernel, use_bias=False
+        )
+        shape = (self.vocab_size, self.embedding)
+        self.output = self.param("output", inits.embedding, shape)
+        shape = (self.channels[-1], cell.gates * n)
+        self.context = self.param("context", inits.kernel, shape)
+        if self.selector:
+            self.beta = self.param("beta", inits.kernel, (n, 1))
+            self.beta_bias = self.param("beta_bias", nn.initializers.zeros, (1,))
+
+    def encode(self, source: jax.Array, *, train: bool = False) -> Memory:
+        """Annotate images [B, rows, columns, 3], or maps: section 3.1.1."""
+        annotations = self.annotate(source, train=train)
+        # Section 3.1.2: the first state is a tanh layer of the mean annotation.
+        start = nn.tanh(self.bridge(annotations.mean(1)))
+        return Memory(
+            annotations=annotations,
+            mask=jnp.ones(annotations.shape[:2], bool),
+            keys=self.cross_attention.project(annotations),
+            values=annotations,
+            start=(start,),
+        )
+
+    def weights(self, memory: Memory) -> CaptionerWeights:
+        """Weight matrices used inside the step."""
+        (state,) = self.stack.weights().states
+        beta = self.beta if self.selector else None
+        return CaptionerWeights(memory.annotations, self.context, beta, state)
+
+    def shared(self, memory: Memory) -> Shared:
+        """The image as a step attends to it, and the bias of the selector."""
+        source = self.cross_attention.source(memory, self._soft())
+        return Shared(source, self.beta_bias if self.selector else None)
+
+    def _soft(self) -> jax.Array | None:
+        """Bool scalar, True if soft weights replace all draws; None without draws."""
+        if not (self.cross_attention.draws and self.has_rng("alignment")):
+            return None
+        share: float | jax.Array = self.get_variable(
+            "schedule", "expected", self.expected
+        )
+        return jax.random.bernoulli(self.make_rng("alignment"), share)
+
+    @nn.nowrap
+    def advance(
+        self, w: CaptionerWeights, shared: Shared, carry: Carry, x: StepInput
+    ) -> tuple[Carry, Step]:
+        """One step of the decoder: eqs. 1 to 6, and beta_t of section 4.2.1."""
+        (previous,) = carry.states
+        h = previous[..., : self.hidden]  # h_{t-1}
+        e = shared.source.score(h)  # e_ti = f_att(a_i, h_{t-1})
+        alpha = shared.source.align(e, h, carry.time, x.rng)
+        z = alpha.weights @ w.annotations  # z_t = sum_i alpha_ti a_i
+        if self.selector:
+            z = z * nn.sigmoid(h @ w.beta + shared.beta_bias)  # beta_t
+        state = CELLS[self.cell].step(x.gates + z @ w.context, previous, w.state)
+        return Carry(carry.time + 1, (state,)), Step(
+            state[..., : self.hidden], alpha, z
+        )
+
+    def readout(
+        self, embedded: jax.Array, step: Step, memory: Memory, *, train: bool
+    ) -> jax.Array:
+        """L_o tanh(E y_{t-1} + L_h h_t + L_z z_t): eq. 7."""
+        state = self.drop(step.state, train=train)
+        units = embedded + self.from_state(state) + self.from_context(step.context)
+        return logits(self.drop(nn.tanh(units), train=train), self.output)
+
+
+class ImageState(NamedTuple):
+    """First carry of the LSTM, after it has read the image."""
+
+    start: tuple[jax.Array]  # [B, states D]
+
+
+class ShowAndTell(EncoderDecoder):
+    """A captioner without attention: Vinyals et al. (2015).
+
+    Batches are those of `ShowAttendTell`.
+
+    Attributes:
+        encoder: see `ImageEncoder`.
+        channels: the same.
+
+    The other fields are those of `EncoderDecoder`. Defaults are the paper's widths
+    (section 4.3.1), and the initialisation and dropout of the authors' code.
+    """
+
+    cell: str = "lstm"
+    embedding: int = 512
+    hidden: int = 512
+    dropout: float = 0.3
+    init_scheme: str = "paper"
+    encoder: str = "maps"
+    channels: tuple[int, ...] = (512,)
+
+    paper_init: ClassVar[Init] = uniform_init(0.08)
+
+    def setup(self):
+        """Check the fields and create the parts."""
+        super().setup()
+        check_fields(self, {"encoder": ENCODERS}, ())
+        _check_channels(self.channels)
         inits = self.inits
-        self.annotate = PictureEncoder(self.encoder, self.channels, self.dropout)
+        _, self.target_table = self.tables(share=True)
+        self.annotate = ImageEncoder(self.encoder, self.channels, self.dropout)
         self.stack = Stack(self.cell, self.hidden, 1, self.dropout, inits)
         self.from_state = Dense(self.embedding, kernel_init=inits.kernel)
         shape = (self.vocab_size, self.embedding)
         self.output = self.param("output", inits.embedding, shape)
+        shape = (self.channels[-1], self.embedding)
+        self.picture = self.param("picture", inits.kernel, shape)
 
-    def _logits(self, units, train):
+    def encode(self, source: jax.Array, *, train: bool = False) -> ImageState:
+        """Feed an image, or a map, as the word before the first: eq. 10."""
+        annotations = self.annotate(source, train=train)
+        gates = self.gates(annotations.mean(1) @ self.picture)
+        cell, (state,) = CELLS[self.cell], self.stack.weights().states
+        zeros = jnp.zeros((len(gates), cell.states * self.hidden))
+        return ImageState((cell.step(gates, zeros, state),))
+
+    def weights(self, memory: ImageState) -> CellWeights:
+        """Weight matrices used inside the step, U."""
+        (state,) = self.stack.weights().states
+        return state
+
+    def shared(self, memory: ImageState) -> None:
+        """None: the image is in the state."""
+
+    @nn.nowrap
+    def advance(
+        self, u: CellWeights, shared: None, carry: Carry, x: StepInput
+    ) -> tuple[Carry, Step]:
+        """One step of the LSTM: eq. 11."""
+        (previous,) = carry.states
+        state = CELLS[self.cell].step(x.gates, previous, u)
+        return Carry(carry.time + 1, (state,)), Step(state[..., : self.hidden])
+
+    def readout(
+        self, embedded: jax.Array, step: Step, memory: ImageState, *, train: bool
+    ) -> jax.Array:
+        """L_o tanh(E y_{t-1} + L_h h_t)."""
+        state = self.drop(step.state, train=train)
+        units = embedded + self.from_state(state)
         return logits(self.drop(nn.tanh(units), train=train), self.output)
 
 
-class ShowAttendTell(_Captioner, AttentiveTranslator):
-    """A captioner with attention; see the module's docstring.
-
-    Attributes:
-        encoder: see `PictureEncoder`.
-        channels: the same.
-        selector: whether what is found is multiplied by beta_t.
-        expected: share of the batches in training in which a hard alignment's draw is
-            replaced by its expectation, the soft weights: 0.5 in the authors' code, and
-            of the pictures in section 4.1. A variable `expected` of the collection
-            "schedule" takes its place.
-
-    The others are those of `AttentiveTranslator`; the paper has an LSTM and "additive"
-    scores.
-    """
-
-    selector: bool
-    expected: float
-
-    choices: ClassVar = AttentiveTranslator.choices | _Captioner.choices
-
-    def setup(self):
-        """Creates what this captioner has."""
-        super().setup()
-        if not 0 <= self.expected <= 1:
-            raise ValueError(f"expected is {self.expected}: must be in [0, 1]")
-        inits, cell = self.inits, CELLS[self.cell]
-        self.bridge = Dense(cell.states * self.hidden, kernel_init=inits.kernel)
-        shape = (self.channels[-1], cell.gates * self.hidden)
-        self.context = self.param("context", inits.kernel, shape)
-        self.from_context = Dense(
-            self.embedding, kernel_init=inits.kernel, use_bias=False
-        )
-        if self.selector:
-            self.beta = self.param("beta", inits.kernel, (self.hidden, 1))
-            self.beta_bias = self.param("beta_bias", nn.initializers.zeros, (1,))
-
-    def encode(self, source: jax.Array, *, train: bool = False) -> Memory:
-        """Annotates pictures [B, rows, columns, 3], or maps: section 3.1.1."""
-        annotations = self.annotate(source, train=train)
-        mask = jnp.ones(annotations.shape[:2], bool)
-        keys = self.cross_attention.project(annotations)
-        # Section 3.1.2: of the mean annotation.
-        start = nn.tanh(self.bridge(annotations.mean(1)))
-        return Memory(annotations, mask, keys, annotations, (start,))
-
-    def weights(self, memory: Memory) -> dict[str, jax.Array]:
-        """What a step multiplies by: U, the annotations, W for what is found."""
-        found = {"annotations": memory.annotations, "context": self.context}
-        found |= {"beta": self.beta} if self.selector else {}
-        return found | self.stack.weights()
-
-    def shared(self, memory: Memory) -> Any:
-        """What a step reads besides; in training whether the draw is replaced."""
-        soft = None
-        if self.alignment in DRAWN and self.has_rng("alignment"):
-            share = self.get_variable("schedule", "expected", self.expected)
-            soft = jax.random.bernoulli(self.make_rng("alignment"), share)
-        bias = self.beta_bias if self.selector else None
-        return *super().shared(memory), bias, soft
-
-    @nn.nowrap
-    def advance(self, product, shared, carry, x):
-        """alpha_t = align(a, h_{t-1}), z_t = beta_t sum_i alpha_ti a_i: eqs. 1-6."""
-        (gates, noise, rng), (source, biases, beta_bias, soft) = x, shared
-        query = carry.states[0][..., : self.hidden]
-        found = self.cross_attention.look(*source, query, carry.time, rng, soft)
-        context = product(found.weights, "annotations")
-        if self.selector:
-            context *= nn.sigmoid(product(query, "beta") + beta_bias)
-        gates = gates + product(context, "context")
-        states, output = self.stack.advance(product, biases, carry.states, gates, noise)
-        return Carry(carry.time + 1, states), Step(output, found, context)
-
-    def readout(self, embedded, step, memory, *, train):
-        """L_o tanh(E y_{t-1} + L_h h_t + L_z z_t): eq. 7."""
-        state = self.drop(step.state, train=train)
-        units = embedded + self.from_state(state) + self.from_context(step.context)
-        return self._logits(units, train)
-
-
-class ReadPicture(NamedTuple):
-    """What an LSTM carries out of a picture."""
-
-    start: tuple[jax.Array, ...]  # [B, states D]
-
-
-class ShowAndTell(_Captioner):
-    """A captioner without attention: Vinyals et al. (2015); the module says more.
-
-    Attributes:
-        encoder: see `PictureEncoder`.
-        channels: the same.
-
-    The others are those of `RecurrentTranslator`.
-    """
-
-    alignment: ClassVar[str] = ""
-
-    def setup(self):
-        """Creates what this captioner has."""
-        super().setup()
-        shape = (self.channels[-1], self.embedding)
-        self.picture = self.param("picture", self.inits.kernel, shape)
-
-    def encode(self, source: jax.Array, *, train: bool = False) -> ReadPicture:
-        """Reads a picture, or a map, as the word before the first: eq. 10."""
-        annotations = self.annotate(source, train=train)
-        gates = self.gates(annotations.mean(1) @ self.picture)
-        none = jnp.zeros((len(gates), CELLS[self.cell].states * self.hidden))
-        weights = self.stack.weights()
-        states, _ = self.stack.advance(
-            lambda x, name: x @ weights[name], self.stack.biases(), (none,), gates, None
-        )
-        return ReadPicture(states)
-
-    def weights(self, memory: ReadPicture) -> dict[str, jax.Array]:
-        """What a step multiplies by: the matrices U."""
-        return self.stack.weights()
-
-    def shared(self, memory: ReadPicture) -> Any:
-        """What a step reads besides."""
-        return self.stack.biases()
-
-    @nn.nowrap
-    def advance(self, product, biases, carry, x):
-        """A step of the LSTM."""
-        gates, noise, _ = x
-        states, output = self.stack.advance(product, biases, carry.states, gates, noise)
-        return Carry(carry.time + 1, states), Step(output)
-
-    def readout(self, embedded, step, memory, *, train):
-        """L_o tanh(E y_{t-1} + L_h h_t)."""
-        state = self.drop(step.state, train=train)
-        return self._logits(embedded + self.from_state(state), train)
+def _check_channels(channels: tuple[int, ...]) -> None:
+    if not channels or min(channels) < 1:
+        raise FieldError("channels", channels, "one or more widths of at least 1")

@@ -7,11 +7,15 @@ trained, with the running statistics of its batch norm.
 Axes: B pictures; I, J rows and columns; C channels.
 """
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from ops.convolution import depthwise
 
 SIZE = 224  # pixels of a side that it was trained with
 # Repeats, kernel, stride of the first, expansion, channels.
@@ -29,7 +33,8 @@ def convert(tensors: Mapping[str, np.ndarray]) -> Params:
     """Makes parameters of PyTorch's: kernels [I, J, C, C'], batch norm folded in.
 
     Args:
-        tensors: by name, kernels [C', C, I, J]; see `data.tensors.efficientnet_lite0`.
+        tensors: by name, kernels [C', C, I, J]; see
+            `data.torch_checkpoint.efficientnet_lite0`.
 
     Returns:
         Kernel and bias of each layer, float32, by name.
@@ -62,7 +67,7 @@ def convert(tensors: Mapping[str, np.ndarray]) -> Params:
 
 
 def maps(params: Params, pictures: jax.Array) -> jax.Array:
-    """What the fifth stage shows: 14 x 14 places of 112 channels, at 224 pixels.
+    """Feature maps of the fifth stage: 14 x 14 x 112 for images of 224 pixels.
 
     Args:
         params: from `convert`.
@@ -75,7 +80,7 @@ def maps(params: Params, pictures: jax.Array) -> jax.Array:
 
 
 def vectors(params: Params, pictures: jax.Array) -> jax.Array:
-    """What the classes are told from: the mean place of the head.
+    """Features for `classify`: the mean of the head over positions.
 
     Args:
         params: from `convert`.
@@ -102,6 +107,58 @@ def classify(params: Params, features: jax.Array) -> jax.Array:
     return features @ layer["kernel"] + layer["bias"]
 
 
+@functools.partial(jax.jit, static_argnames="size")
+def features(
+    params: Params, images: jax.Array, *, size: int
+) -> tuple[jax.Array, jax.Array]:
+    """Features of images and class probabilities.
+
+    Args:
+        params: from `convert`.
+        images: uint8 [B, I, J, 3].
+        size: size in pixels that images are scaled to.
+
+    Returns:
+        float32 features [B, 1280] and probabilities [B, 1000] of ImageNet's classes.
+    """
+    shape = (len(images), size, size, 3)
+    images = jax.image.resize(images.astype(jnp.float32), shape, "bilinear")
+    x = vectors(params, images)
+    return x, jax.nn.softmax(classify(params, x))
+
+
+@jax.jit
+def half_maps(params: Params, images: jax.Array) -> jax.Array:
+    """`maps` in half the memory: float16 [B, I / 16, J / 16, 112]."""
+    return maps(params, images).astype(jnp.float16)
+
+
+def in_batches(
+    function: Callable[[Params, np.ndarray], Any],
+    params: Params,
+    images: Sequence[np.ndarray],
+    batch_size: int,
+) -> Any:
+    """Apply a compiled function to any number of images, in batches of one shape.
+
+    Args:
+        function: (params, uint8 [B, I, J, 3]) -> a pytree of [B, ...].
+        params: from `convert`.
+        images: N images uint8 [I, J, 3].
+        batch_size: maximum of B.
+
+    Returns:
+        A pytree of numpy arrays [N, ...].
+    """
+    parts, batch_size = [], min(batch_size, len(images))
+    for start in range(0, len(images), batch_size):
+        batch = np.stack(images[start : start + batch_size])
+        # The last batch is filled up with copies of its images.
+        filled = np.resize(batch, (batch_size, *batch.shape[1:]))
+        parts.append(jax.device_get(function(params, filled)))
+    return jax.tree.map(lambda *x: np.concatenate(x)[: len(images)], *parts)
+
+
 def _stages(params: Params, pictures: jax.Array, count: int) -> jax.Array:
     x = pictures.astype(jnp.float32) / 127.5 - 1
     x = jax.nn.relu6(_convolve(params["stem"], x, 2))
@@ -118,7 +175,9 @@ def _block(params, block, x, stride, expansion) -> jax.Array:
     y = x
     if expansion > 1:
         y = jax.nn.relu6(_convolve(params[f"{block}/expand"], y))
-    y = jax.nn.relu6(_along_channels(params[f"{block}/depth"], y, stride))
+    depth = params[f"{block}/depth"]
+    kernel = depth["kernel"][:, :, 0]  # [any, any, C]
+    y = jax.nn.relu6(depth["bias"] + depthwise(y, kernel, stride))
     y = _convolve(params[f"{block}/project"], y)
     return x + y if stride == 1 and x.shape == y.shape else y
 
@@ -129,21 +188,3 @@ def _convolve(layer, x, stride=1) -> jax.Array:
         dimension_numbers=("NHWC", "HWIO", "NHWC"),
     )
     return y + layer["bias"]
-
-
-def _along_channels(layer, x, stride) -> jax.Array:
-    """A convolution of each channel with its own kernel: a sum of shifted products.
-
-    XLA's own, of as many groups as channels, takes five times as long on a CPU.
-    """
-    kernel = layer["kernel"][:, :, 0]  # [any, any, C]
-    size, steps = kernel.shape[:2], (stride, stride)
-    pads = jax.lax.padtype_to_pads(x.shape[1:3], size, steps, "SAME")
-    rows, columns = (-(-n // stride) for n in x.shape[1:3])
-    x = jnp.pad(x, ((0, 0), *pads, (0, 0)))
-    y = layer["bias"]
-    for row in range(size[0]):
-        for column in range(size[1]):
-            part = x[:, row::stride, column::stride][:, :rows, :columns]
-            y = y + part * kernel[row, column]
-    return y

@@ -1,4 +1,4 @@
-"""The network of Raffel and Ellis (2015): attention without recurrence.
+"""Feed-forward attention network of Raffel and Ellis (2015).
 
 h_t = f(W_xh x_t + b_xh), c = sum_t alpha_t h_t, s = f(W_cs c + b_cs), and the estimate
 y = f(W_sy s + b_sy), with the leaky rectifier f of slope 0.01 and alpha of
@@ -18,9 +18,9 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from attention.core import Attention
-from attention.feedforward import feedforward_attention, feedforward_context
+from attention.feedforward import feedforward_attention
 from models.layers import check_fields
+from ops.pooled_attention import feedforward_context
 
 POOLINGS = ("attention", "mean")
 FEATURES = 2  # of a step: its number and its marker
@@ -36,11 +36,11 @@ class FeedForwardAttention(nn.Module):
         hidden: D, of both hidden layers.
 
     Raises:
-        ValueError: when it is built, for a field that is out of range.
+        FieldError: at the first call, for a field that is out of range.
     """
 
-    pooling: str
-    hidden: int
+    pooling: str = "attention"
+    hidden: int = 100
 
     def setup(self):
         check_fields(self, {"pooling": POOLINGS}, ["hidden"])
@@ -71,25 +71,16 @@ class FeedForwardAttention(nn.Module):
         Returns:
             [B].
         """
-
-        def in_chunks(inputs):
-            return feedforward_context(self._values, inputs, self.w, self.b, mask=mask)
-
-        def at_once(inputs):
-            return self._attend(inputs, mask).context
-
-        context = jax.lax.platform_dependent(inputs, cpu=in_chunks, default=at_once)
+        context = feedforward_context(self._values, inputs, self.w, self.b, mask=mask)
         return self._estimate(context)
 
     def read(
         self, inputs: jax.Array, mask: jax.Array | None = None
     ) -> tuple[jax.Array, jax.Array]:
         """Estimates [B] as a call does, and the weights [B, T] behind them."""
-        context, weights = self._attend(inputs, mask)
+        value = self._values(inputs)
+        context, weights = feedforward_attention(value, self.w, self.b, mask=mask)
         return self._estimate(context), weights
-
-    def _attend(self, inputs: jax.Array, mask: jax.Array | None) -> Attention:
-        return feedforward_attention(self._values(inputs), self.w, self.b, mask=mask)
 
     def _values(self, inputs: jax.Array) -> jax.Array:
         """h, [..., T, 2] to [..., T, D]."""
@@ -97,6 +88,6 @@ class FeedForwardAttention(nn.Module):
 
     def _estimate(self, context: jax.Array) -> jax.Array:
         """y, [B, D] to [B]."""
-        found = jax.nn.leaky_relu(context @ self.hidden_kernel + self.hidden_bias)
-        found = jax.nn.leaky_relu(found @ self.output_kernel + self.output_bias)
-        return found[..., 0]
+        state = jax.nn.leaky_relu(context @ self.hidden_kernel + self.hidden_bias)
+        estimate = jax.nn.leaky_relu(state @ self.output_kernel + self.output_bias)
+        return estimate[..., 0]

@@ -23,6 +23,8 @@ from flax import linen as nn
 
 from attention.core import Attention
 from attention.kernels import KERNELS, kernel_regression
+from errors import FieldError
+from models.layers import check_fields
 
 _FLAT = ("boxcar", "constant")  # kernels that send no gradient back to the width
 
@@ -37,25 +39,27 @@ class KernelRegression(nn.Module):
         width: positive; the first one, where it is learned.
         learned: whether the width is.
         leave_one_out: whether a query may not attend to its own key in training.
+
+    Raises:
+        FieldError: at the first call, for a field that is out of range.
     """
 
-    kernel: str
-    width: float
-    learned: bool
-    leave_one_out: bool
+    kernel: str = "gaussian"
+    width: float = 1.0
+    learned: bool = True
+    leave_one_out: bool = True
 
     def setup(self):
-        if self.kernel not in KERNELS:
-            raise ValueError(
-                f"kernel is {self.kernel!r}: must be one of {', '.join(KERNELS)}"
-            )
+        check_fields(self, {"kernel": tuple(KERNELS)}, [])
         if not 0 < self.width < math.inf:
-            raise ValueError(f"width is {self.width}: must be above 0 and finite")
+            raise FieldError("width", self.width, "above 0 and finite")
         if self.learned and self.kernel in _FLAT:
             smooth = ", ".join(name for name in KERNELS if name not in _FLAT)
-            raise ValueError(
-                f"learned is true, but the kernel {self.kernel!r} has no gradient in "
-                f"its width: take one of {smooth}"
+            raise FieldError(
+                "learned",
+                self.learned,
+                f"False for the kernel {self.kernel!r}, which has no gradient in its "
+                f"width; or take one of {smooth}",
             )
         start = nn.initializers.constant(math.log(self.width))
         self.log_width = self.param("log_width", start, ())

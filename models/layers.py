@@ -3,12 +3,13 @@
 Axes: ... any batch; C width of the model; W vocabulary.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from errors import FieldError
 from ops.dropout import dropout
 from ops.layer_norm import layer_norm
 from ops.linear import linear
@@ -19,29 +20,29 @@ _glorot = nn.initializers.xavier_uniform()
 
 
 def check_fields(
-    module: nn.Module, choices: dict[str, Sequence[str]], positive: Sequence[str]
+    module: nn.Module, choices: Mapping[str, Sequence[str]], positive: Sequence[str]
 ) -> None:
-    """Checks fields of a model, its `dropout` among them where it has one.
+    """Check fields of a model, its `dropout` among them if it has one.
 
     Args:
         module: the model.
-        choices: what a field takes that names something.
+        choices: field -> accepted names.
         positive: names of the fields that must be at least 1.
 
     Raises:
-        ValueError: for the first that is out of range.
+        FieldError: for the first field that is out of range.
     """
     for name, accepted in choices.items():
-        if getattr(module, name) not in accepted:
-            raise ValueError(
-                f"{name} is {getattr(module, name)!r}: must be one of "
-                f"{', '.join(accepted)}"
-            )
+        value = getattr(module, name)
+        if value not in accepted:
+            raise FieldError(name, value, f"one of {', '.join(accepted)}")
     for name in positive:
-        if getattr(module, name) < 1:
-            raise ValueError(f"{name} is {getattr(module, name)}: must be at least 1")
-    if not 0 <= getattr(module, "dropout", 0.0) < 1:
-        raise ValueError(f"dropout is {module.dropout}: must be at least 0 and below 1")
+        value = getattr(module, name)
+        if value < 1:
+            raise FieldError(name, value, "at least 1")
+    rate = getattr(module, "dropout", 0.0)
+    if not 0 <= rate < 1:
+        raise FieldError("dropout", rate, "at least 0 and below 1")
 
 
 class Dropout(nn.Module):
@@ -57,7 +58,7 @@ class Dropout(nn.Module):
 
 
 class LayerNorm(nn.Module):
-    """`layer_norm` with its scale and bias; float32 whatever comes in."""
+    """`ops.layer_norm` with its scale and bias; float32 for inputs of any dtype."""
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:

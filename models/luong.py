@@ -1,74 +1,142 @@
 """The translators of Luong, Pham and Manning (2015): global and local attention.
 
-Section 3: stacked LSTMs; the decoder looks at the source with its *current* state h_t,
-and the attentional vector h~_t = tanh(W_c [c_t; h_t]) makes the prediction and is fed
-to the next step.
+Section 3: stacked LSTMs; the decoder attends to the source with its *current* state
+h_t, and the attentional vector h~_t = tanh(W_c [c_t; h_t]) makes the prediction and is
+fed to the next step.
 
-What differs from the paper: dropout of embeddings, between layers and before the output
-matrix, by field, its rate rounded to a multiple of 1/256; biases start at 0; positions
-of the local alignments count in the order of the source also where it is read
-backwards, and that of local-m stays at the last one where the target is longer. A
-bidirectional encoder, which is not the paper's, starts the decoder by a tanh layer. W_c
-is cut in two, and its half for the context multiplies the annotations once a source
-instead of each context.
+Differs from the paper: optional dropout of embeddings, between layers and before the
+output matrix, its rate rounded to a multiple of 1/256; biases start at 0; local
+alignments count positions in the order of the source even if it is read backwards, and
+local-m stays at the last position if the target is longer. A bidirectional encoder,
+which the paper does not have, initialises the decoder through a tanh layer. W_c is
+split into two halves, and the one for the context is applied to the annotations, once
+per source, instead of to each context.
 
 Axes: see `models.recurrent`.
 """
 
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from models.layers import PAD, Dense, logits
-from models.recurrent import (
-    CELLS,
-    Encoder,
-    Init,
-    Stack,
-    uniform_init,
+from models.cells import CELLS
+from models.encoder_decoder import (
+    ATTENTION_CHOICES,
+    Carry,
+    EncoderDecoder,
+    Memory,
+    Source,
+    SourceAttention,
+    Step,
+    StepInput,
 )
-from models.recurrent_translator import AttentiveTranslator, Carry, Memory, Step
+from models.layers import PAD, Dense, check_fields, logits
+from models.recurrent import Encoder, Init, Stack, StackWeights, uniform_init
+from ops.scan import Matrix
 
 
-class Luong(AttentiveTranslator):
+class Weights(NamedTuple):
+    """Weight matrices used inside the step; W_c = [W_c for c_t; W_c for h_t]."""
+
+    values: Matrix  # [B, S, D], annotations times W_c for c_t
+    attend: Matrix  # [D, D], W_c for h_t
+    feed: Matrix | None  # [D, G], input feeding
+    stack: StackWeights
+
+
+class Shared(NamedTuple):
+    """Other arrays used inside the step."""
+
+    source: Source
+    biases: tuple[jax.Array, ...]
+
+
+class Luong(EncoderDecoder):
     """Encoder-decoder with attention; see the module's docstring.
 
-    Attributes:
-        layers: of the encoder and of the decoder; the paper has 4.
-        bidirectional: whether the encoder reads in both directions; not so there.
-        reverse_source: whether it reads from the last word to the first.
-        input_feeding: whether h~_t enters the next step (section 3.3).
+    Batches are dicts of int32 `source` [B, S] and `target` [B, T], ids 0 = padding,
+    1 = start, 2 = end, one sentence a row.
 
-    The others are those of `AttentiveTranslator`; the paper's cell is "lstm".
+    Attributes:
+        share_embeddings: one matrix for source and target.
+        layers: number of layers of the encoder and of the decoder.
+        bidirectional: whether the encoder reads in both directions.
+        reverse_source: whether the encoder reads from the last word to the first.
+        input_feeding: whether h~_t enters the next step (section 3.3).
+        score: a key of `attention.scores.SCORES`.
+        alignment: a key of `attention.alignments.ALIGNMENTS`.
+        score_hidden: A of the concat score and of local-p's predicted position.
+        max_length: L of the location score.
+        window: D of the local alignments.
+        temperature: temperature of the Gumbel alignment.
+
+    The other fields are those of `EncoderDecoder`. Defaults are the paper's (section
+    4); `max_length` and `temperature` are this project's.
     """
 
-    layers: int
-    bidirectional: bool
-    reverse_source: bool
-    input_feeding: bool
+    cell: str = "lstm"
+    embedding: int = 1000
+    hidden: int = 1000
+    dropout: float = 0.2
+    init_scheme: str = "paper"
+    share_embeddings: bool = False
+    layers: int = 4
+    bidirectional: bool = False
+    reverse_source: bool = True
+    input_feeding: bool = True
+    score: str = "general"
+    alignment: str = "global"
+    score_hidden: int = 1000
+    max_length: int = 128
+    window: int = 10
+    temperature: float = 1.0
 
     paper_init: ClassVar[Init] = uniform_init(0.1)  # section 4.1
-    positive: ClassVar = (*AttentiveTranslator.positive, "layers")
+
+    @property
+    def draws(self) -> bool:
+        """True if the alignment is hard and needs REINFORCE to train."""
+        return self.alignment == "hard"
 
     def setup(self):
-        """Creates what this translator has."""
+        """Check the fields and create the parts."""
         super().setup()
-        n, inits, common = self.hidden, self.inits, (self.cell, self.hidden)
+        check_fields(
+            self,
+            ATTENTION_CHOICES,
+            ("score_hidden", "max_length", "window", "layers"),
+        )
+        n, cell, inits = self.hidden, CELLS[self.cell], self.inits
+        self.source_table, self.target_table = self.tables(share=self.share_embeddings)
         self.encoder = Encoder(
-            *(*common, self.layers, self.bidirectional, self.reverse_source),
-            *(self.dropout, inits),
+            cell=self.cell,
+            features=n,
+            layers=self.layers,
+            bidirectional=self.bidirectional,
+            reverse=self.reverse_source,
+            dropout=self.dropout,
+            inits=inits,
         )
         if self.bidirectional:
-            width = CELLS[self.cell].states * n
             self.bridges = [
-                Dense(width, kernel_init=inits.kernel) for _ in range(self.layers)
+                Dense(cell.states * n, kernel_init=inits.kernel)
+                for _ in range(self.layers)
             ]
-        self.stack = Stack(*common, self.layers, self.dropout, inits)
+        self.cross_attention = SourceAttention(
+            score=self.score,
+            alignment=self.alignment,
+            width=n,
+            hidden=self.score_hidden,
+            max_length=self.max_length,
+            window=self.window,
+            temperature=self.temperature,
+            inits=inits,
+        )
+        self.stack = Stack(self.cell, n, self.layers, self.dropout, inits)
         if self.input_feeding:
-            shape = (n, CELLS[self.cell].gates * n)
-            self.feed = self.param("feed", inits.kernel, shape)
+            self.feed = self.param("feed", inits.kernel, (n, cell.gates * n))
         self.attend_state = self.param("attend_state", inits.kernel, (n, n))
         shape = (n * (1 + self.bidirectional), n)
         self.attend_context = self.param("attend_context", inits.kernel, shape)
@@ -76,51 +144,62 @@ class Luong(AttentiveTranslator):
         self.output = self.param("output", inits.embedding, shape)
 
     def encode(self, source: jax.Array, *, train: bool = False) -> Memory:
-        """Annotates sources [B, S] of int32 ids, padded with 0."""
+        """Annotate sources [B, S] of int32 ids, padded with 0."""
         mask = source != PAD
-        embedded = self._embed(source, train=train, source=True)
+        embedded = self.drop(self.source_table[source], train=train)
         annotations, carries = self.encoder(embedded, mask, train=train)
         if self.bidirectional:
             start = [
                 nn.tanh(bridge(jnp.concatenate(carried, axis=-1)))
                 for bridge, carried in zip(self.bridges, carries, strict=True)
             ]
-        else:  # each layer goes on from where that of the encoder ended
+        else:  # each layer starts from the encoder layer's last state
             start = [carried for (carried,) in carries]
-        keys = self.cross_attention.project(annotations)
-        values = annotations @ self.attend_context
-        return Memory(annotations, mask, keys, values, tuple(start))
+        return Memory(
+            annotations=annotations,
+            mask=mask,
+            keys=self.cross_attention.project(annotations),
+            values=annotations @ self.attend_context,
+            start=tuple(start),
+        )
 
     def start(self, memory: Memory, rows: int, length: int) -> Carry:
-        """State before the first step of `rows` equal hypotheses a source."""
+        """State before the first step of `rows` equal hypotheses per source."""
         carry = super().start(memory, rows, length)
         if not self.input_feeding:
             return carry
         shape = (len(memory.mask), rows, self.hidden)
         return carry._replace(feed=jnp.zeros(shape, memory.values.dtype))
 
-    def weights(self, memory):
-        """What a step multiplies by, by name; see `scan`."""
-        found = {"values": memory.values, "attend": self.attend_state}
-        found |= self.stack.weights()
-        if self.input_feeding:
-            found["feed"] = self.feed
-        return found
+    def weights(self, memory: Memory) -> Weights:
+        """Weight matrices used inside the step."""
+        return Weights(
+            values=memory.values,
+            attend=self.attend_state,
+            feed=self.feed if self.input_feeding else None,
+            stack=self.stack.weights(),
+        )
+
+    def shared(self, memory: Memory) -> Shared:
+        """The source as a step attends to it, and biases."""
+        return Shared(self.cross_attention.source(memory), self.stack.biases())
 
     @nn.nowrap
-    def advance(self, product, shared, carry, x):
-        """Section 3: h_t, then a_t from it, then h~_t = tanh(W_c [c_t; h_t])."""
-        (gates, noise, rng), (source, biases) = x, shared
-        if self.input_feeding:
-            gates = gates + product(carry.feed, "feed")
-        states, query = self.stack.advance(product, biases, carry.states, gates, noise)
-        found = self.cross_attention.look(*source, query, carry.time, rng)
-        attentional = nn.tanh(
-            product(found.weights, "values") + product(query, "attend")
-        )
+    def advance(
+        self, w: Weights, shared: Shared, carry: Carry, x: StepInput
+    ) -> tuple[Carry, Step]:
+        """One step of the decoder: section 3, eqs. 5, 7 and 8."""
+        source, biases = shared
+        gates = x.gates + carry.feed @ w.feed if self.input_feeding else x.gates
+        states, h = self.stack.advance(w.stack, biases, carry.states, gates, x.noise)
+        e = source.score(h)  # score(h_t, h_s)
+        a = source.align(e, h, carry.time, x.rng)  # a_t(s)
+        attentional = nn.tanh(a.weights @ w.values + h @ w.attend)  # h~_t
         feed = attentional if self.input_feeding else None
-        return Carry(carry.time + 1, states, feed), Step(attentional, found)
+        return Carry(carry.time + 1, states, feed), Step(attentional, a)
 
-    def readout(self, embedded, step, memory, *, train):
+    def readout(
+        self, embedded: jax.Array, step: Step, memory: Memory, *, train: bool
+    ) -> jax.Array:
         """W_s h~_t, eq. 6: [B, T, D] to [B, T, W]."""
         return logits(self.drop(step.state, train=train), self.output)

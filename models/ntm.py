@@ -1,55 +1,88 @@
-"""The Neural Turing Machine, and the LSTM that it is held against.
+"""Neural Turing Machine and its LSTM baseline.
 
-Graves, Wayne and Danihelka (2014): a controller, recurrent or not, that reads and
-writes a memory through heads. What a head does is in `attention.memory`; here is what
-tells it to.
+Graves, Wayne and Danihelka (2014): a controller, recurrent or feed-forward, that reads
+and writes a memory through heads. This module is the controller that emits the head
+parameters; the heads' equations are in `attention.memory`, their fast form in
+`ops.memory`.
 
-Axes: B batch; T steps; I inputs; O outputs; D width of the controller; R heads that
-read; W that write; H = R + W; N rows of the memory; M width of a row; J shifts; G gates
-of the controller; P what the heads are told in a step.
+Axes: B batch; T steps; I inputs; O outputs; D width of the controller; G width of its
+gates; R read heads; W write heads; H = R + W; N memory slots; M memory width; J shifts.
 
-Differs from the paper, or is left open by it: all heads look at the memory as it was
-before the step, and the controller's output sees what is read in the same step; a head
-begins at row 0, and not at weights that are learned, so that the memory may have any
-size; a feed-forward controller is one layer of tanh; the random memory is one draw.
-From Collier and Beel (2018), section 3, are softplus for the key strength, 1 + softplus
-for the sharpening, tanh for keys and what is added, and the constant memory, which they
-found to learn fastest. The gradient is bounded on its way from step to step, and not
-only at its end.
+Differs from the paper, or is left open by it: all heads address the memory as it was
+before the step, and the output of a step sees the vectors read in that step; heads
+start at slot 0 instead of at learned weights, so that the number of slots can change; a
+feed-forward controller is one tanh layer; the random memory is one fixed draw. From
+Collier and Beel (2018), section 3: softplus for the key strength, 1 + softplus for the
+sharpening, tanh for keys and add vectors, and the constant memory, with which learning
+was fastest. The gradient is also clipped between steps: a head that sharpens a tie at
+every step multiplies its gradient by gamma each time, which overflows after one or two
+hundred steps.
 """
+
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from attention.memory import access
+from errors import FieldError
+from models.cells import LSTMWeights, batch_first, lstm, time_first
 from models.layers import Dense, check_fields
-from models.recurrent import CELLS, STANDARD, CellWeights, Gates, Recurrence, scan
+from models.records import AttentionRecord
+from models.recurrent import STANDARD, Gates, Recurrence, StateWeights
+from ops.bounded_gradient import bounded_gradient
+from ops.memory import Memory, address, read, write
+from ops.scan import Matrix, scan
 
-_CONSTANT = 1e-6  # of the constant memory
-_SPREAD = 0.5  # standard deviation of the random one
-_STEEPEST = 100.0  # of the gradient from step to step, for a loss in nats
-
-
-@jax.custom_vjp
-def _bounded(carry):
-    """What a step hands on; each number of its gradient is kept within bounds.
-
-    A head that sharpens a tie, step after step, multiplies its gradient by gamma each
-    time: without bounds that is infinite after a hundred steps or two.
-    """
-    return carry
+_CONSTANT = 1e-6  # value of the constant memory
+_DEVIATION = 0.5  # standard deviation of the random memory and of the learned one
+_MAX_GRADIENT = 100.0  # per element of the carry, for a loss in nats
 
 
-def _bounded_backward(_, gradients):
-    return (jax.tree.map(lambda g: jnp.clip(g, -_STEEPEST, _STEEPEST), gradients),)
+class Matrices(NamedTuple):
+    """Weight matrices used inside the step."""
+
+    reads: Matrix  # [R M, G], for the previous read vectors
+    state: LSTMWeights | None  # of the LSTM controller
+    heads: Matrix  # [D, P], from the controller to the P head parameters
 
 
-_bounded.defvjp(lambda carry: (carry, None), _bounded_backward)
+class Carry(NamedTuple):
+    """State of the machine between steps."""
+
+    state: jax.Array | None  # [B, 1, 2 D] of the LSTM controller
+    reads: jax.Array  # [B, 1, R M], read vectors
+    memory: Memory  # of [B, M, N]
+    weights: jax.Array  # [B, H, N], read heads first
+
+
+class Step(NamedTuple):
+    """Outputs of a step."""
+
+    hidden: jax.Array  # [B, 1, D] of the controller
+    reads: jax.Array  # [B, 1, R M]
+    weights: jax.Array  # [B, H, N]
+
+
+class Addressing(NamedTuple):
+    """Parameters of `address` for every head."""
+
+    key: jax.Array  # [B, H, M]
+    strength: jax.Array  # [B, H]
+    gate: jax.Array  # [B, H]
+    shifts: jax.Array  # [B, H, J]
+    sharpening: jax.Array  # [B, H]
+
+
+class Writing(NamedTuple):
+    """Parameters of `write` for every write head."""
+
+    erase: jax.Array  # [B, W, M]
+    add: jax.Array  # [B, W, M]
 
 
 class NeuralTuringMachine(nn.Module):
-    """Reads a sequence and answers at every step.
+    """Neural Turing Machine; maps a sequence to one of the same length.
 
     Attributes:
         outputs: O.
@@ -57,68 +90,65 @@ class NeuralTuringMachine(nn.Module):
         hidden: D.
         read_heads: R.
         write_heads: W.
-        rows: N; no parameter depends on it, unless the memory's start is learned.
+        rows: N; no parameter depends on it, unless the initial memory is learned.
         width: M.
-        shifts: J, odd: a head moves at most J // 2 rows a step.
-        memory_init: what the memory holds at first: "constant" (1e-6), "learned", or
-            "random" (normal, the same in every sequence and run).
+        shifts: J, odd: a head moves by at most J // 2 slots a step.
+        memory_init: initial memory, "constant" (1e-6), "learned", or "random" (normal,
+            the same in every sequence and run).
 
     Raises:
-        ValueError: when it is built, for a field that is out of range.
+        FieldError: for a field that is out of range.
     """
 
     outputs: int
-    controller: str
-    hidden: int
-    read_heads: int
-    write_heads: int
-    rows: int
-    width: int
-    shifts: int
-    memory_init: str
+    controller: str = "lstm"
+    hidden: int = 100
+    read_heads: int = 1
+    write_heads: int = 1
+    rows: int = 128
+    width: int = 20
+    shifts: int = 3
+    memory_init: str = "constant"
 
     def setup(self):
         """Checks the fields and creates the parameters."""
         check_fields(
             self,
-            {
+            choices={
                 "controller": ("lstm", "feedforward"),
                 "memory_init": ("constant", "learned", "random"),
             },
-            *[("hidden", "read_heads", "write_heads", "rows", "width", "shifts")],
+            positive=("hidden", "read_heads", "write_heads", "rows", "width", "shifts"),
         )
         if self.shifts % 2 == 0 or self.shifts > self.rows:
-            raise ValueError(
-                f"shifts is {self.shifts}: must be odd and at most rows={self.rows}"
-            )
+            raise FieldError("shifts", self.shifts, f"odd and at most rows={self.rows}")
         n, zeros = self.hidden, nn.initializers.zeros
         if self.controller == "lstm":
             self.gates = Gates("lstm", n, STANDARD)
-            self.recurrent = CellWeights("lstm", n, STANDARD)
+            self.recurrent = StateWeights("lstm", n, STANDARD)
             self.first_state = self.param("first_state", zeros, (2 * n,))
         else:
             self.gates = Dense(n)
-        entering = 4 * n if self.controller == "lstm" else n
-        emitted = (self.read_heads + self.write_heads) * self._told
-        emitted += 2 * self.write_heads * self.width
-        read = self.read_heads * self.width
-        kernel = STANDARD.kernel
-        self.from_reads = self.param("from_reads", kernel, (read, entering))
-        self.to_heads = self.param("to_heads", kernel, (n, emitted))
-        self.to_heads_bias = self.param("to_heads_bias", zeros, (emitted,))
-        self.first_reads = self.param("first_reads", zeros, (read,))
+        gates = 4 * n if self.controller == "lstm" else n
+        addressing = (self.read_heads + self.write_heads) * self._addressing_width
+        heads = addressing + self.write_heads * 2 * self.width
+        reads = self.read_heads * self.width
+        self.from_reads = self.param("from_reads", STANDARD.kernel, (reads, gates))
+        self.to_heads = self.param("to_heads", STANDARD.kernel, (n, heads))
+        self.to_heads_bias = self.param("to_heads_bias", zeros, (heads,))
+        self.first_reads = self.param("first_reads", zeros, (reads,))
         if self.memory_init == "learned":
-            start = nn.initializers.normal(_SPREAD)
-            self.first_memory = self.param("memory", start, (self.width, self.rows))
+            init = nn.initializers.normal(_DEVIATION)
+            self.first_memory = self.param("memory", init, (self.width, self.rows))
         self.output = Dense(self.outputs)
 
     @property
-    def _told(self) -> int:
-        """What each head is told: key, strength, gate, shifts, sharpening."""
+    def _addressing_width(self) -> int:
+        """Width of a head's key, strength, gate, shifts and sharpening."""
         return self.width + 3 + self.shifts
 
     def __call__(self, inputs: jax.Array, *, train: bool) -> jax.Array:
-        """Answers at every step. Weights are sown into the collection "attention".
+        """Logits of every step; sows records of kinds "read" and "write".
 
         Args:
             inputs: [B, T, I].
@@ -128,96 +158,112 @@ class NeuralTuringMachine(nn.Module):
             [B, T, O] logits.
         """
         del train
-        batch = inputs.shape[0]
-        gates = jnp.swapaxes(self.gates(inputs), 0, 1)[:, :, None]  # [T, B, 1, G]
-        weights = {"reads": self.from_reads, "heads": self.to_heads}
-        state = jnp.zeros((batch, 1, 0))
-        if self.controller == "lstm":
-            weights |= {f"cell/{n}": w for n, w in self.recurrent().items()}
-            state = jnp.broadcast_to(self.first_state, (batch, 1, 2 * self.hidden))
-        heads = self.read_heads + self.write_heads
-        first = jnp.zeros((batch, heads, self.rows)).at[..., 0].set(1)
-        reads = jnp.broadcast_to(self.first_reads, (batch, 1, self.first_reads.size))
-        carry = state, nn.tanh(reads), self._memory(batch), first
-        bias = self.to_heads_bias
-        _, (hidden, reads, looked) = scan(self._advance, weights, bias, carry, gates)
-        hidden, reads, looked = (
-            jnp.swapaxes(x, 0, 1) for x in (hidden[:, :, 0], reads[:, :, 0], looked)
+        lstm_weights = self.recurrent() if self.controller == "lstm" else None
+        _, steps = scan(
+            self._step,
+            Matrices(reads=self.from_reads, state=lstm_weights, heads=self.to_heads),
+            self.to_heads_bias,
+            self._start(len(inputs)),
+            time_first(self.gates(inputs)),
         )
-        looked = jnp.swapaxes(looked, 1, 2)  # [B, H, T, N]
-        self.sow("attention", "read_weights", looked[:, : self.read_heads])
-        self.sow("attention", "write_weights", looked[:, self.read_heads :])
+        weights = jnp.moveaxis(steps.weights, 0, 2)  # [B, H, T, N]
+        self._sow("read", weights[:, : self.read_heads])
+        self._sow("write", weights[:, self.read_heads :])
+        hidden, reads = batch_first(steps.hidden), batch_first(steps.reads)
         return self.output(jnp.concatenate([hidden, reads], axis=-1))
 
-    def _memory(self, batch: int) -> jax.Array:
-        """[B, M, N], the memory before the first step, transposed."""
+    @nn.nowrap
+    def _step(
+        self, w: Matrices, bias: jax.Array, carry: Carry, gates: jax.Array
+    ) -> tuple[Carry, Step]:
+        """One step of controller and heads, section 3; `bias` is of the heads."""
+        gates = gates + carry.reads @ w.reads
+        if self.controller == "lstm":
+            state = lstm(gates, carry.state, w.state)
+            hidden = state[..., : self.hidden]
+        else:
+            state, hidden = None, nn.tanh(gates)
+        addressing, writing = self._head_parameters(hidden @ w.heads + bias)
+
+        weights = address(carry.memory, carry.weights, **addressing._asdict())
+        read_weights, write_weights = jnp.split(weights, [self.read_heads], axis=-2)
+        reads = read(read_weights, carry.memory).reshape(carry.reads.shape)
+        memory = write(carry.memory, write_weights, **writing._asdict())
+
+        carry = Carry(state=state, reads=reads, memory=memory, weights=weights)
+        carry = bounded_gradient(carry, _MAX_GRADIENT)
+        return carry, Step(hidden=hidden, reads=reads, weights=weights)
+
+    @nn.nowrap
+    def _head_parameters(self, x: jax.Array) -> tuple[Addressing, Writing]:
+        """Head parameters from the controller's [B, 1, P], each in its range."""
+        heads, m = self.read_heads + self.write_heads, self.width
+        addressing, writing = jnp.split(x, [heads * self._addressing_width], axis=-1)
+        addressing = addressing.reshape(-1, heads, self._addressing_width)
+        erase, add = jnp.split(writing.reshape(-1, self.write_heads, 2 * m), 2, axis=-1)
+        return (
+            Addressing(
+                key=nn.tanh(addressing[..., :m]),
+                strength=nn.softplus(addressing[..., m]),
+                gate=nn.sigmoid(addressing[..., m + 1]),
+                shifts=nn.softmax(addressing[..., m + 2 : -1]),
+                sharpening=1 + nn.softplus(addressing[..., -1]),
+            ),
+            Writing(erase=nn.sigmoid(erase), add=nn.tanh(add)),
+        )
+
+    def _start(self, batch: int) -> Carry:
+        """State before the first step."""
         shape = self.width, self.rows
         if self.memory_init == "learned":
             memory = self.first_memory
         elif self.memory_init == "random":
-            memory = _SPREAD * jax.random.normal(jax.random.key(0), shape)
+            memory = _DEVIATION * jax.random.normal(jax.random.key(0), shape)
         else:
             memory = jnp.full(shape, _CONSTANT)
-        return jnp.broadcast_to(memory, (batch, *shape))
-
-    @nn.nowrap
-    def _advance(self, product, bias, carry, gates):
-        """One step; see `models.recurrent.scan`."""
-        state, reads, memory, looked = carry
-        gates = gates + product(reads, "reads")
-        if self.controller == "lstm":
-            state = CELLS["lstm"].step(product, "cell", gates, state)
-            hidden = state[..., : self.hidden]
-        else:
-            hidden = nn.tanh(gates)
-        emitted = (product(hidden, "heads") + bias)[:, 0]
-        found = access(memory, looked, **self._tell(emitted))
-        reads = found.contexts.reshape(reads.shape)
-        carry = _bounded((state, reads, found.columns, found.weights))
-        return carry, (hidden, reads, found.weights)
-
-    @nn.nowrap
-    def _tell(self, emitted: jax.Array) -> dict[str, jax.Array]:
-        """Cuts [B, P] into what the heads are told, each in its range."""
         heads = self.read_heads + self.write_heads
-        batch, m, shifts = len(emitted), self.width, self.shifts
-        told, written = jnp.split(emitted, [heads * self._told], axis=-1)
-        told = told.reshape(batch, heads, self._told)
-        erase, add = jnp.split(written.reshape(batch, self.write_heads, 2 * m), 2, -1)
-        return {
-            "key": nn.tanh(told[..., :m]),
-            "strength": nn.softplus(told[..., m]),
-            "gate": nn.sigmoid(told[..., m + 1]),
-            "shifts": nn.softmax(told[..., m + 2 : m + 2 + shifts]),
-            "sharpening": 1 + nn.softplus(told[..., m + 2 + shifts]),
-            "erase": nn.sigmoid(erase),
-            "add": nn.tanh(add),
-        }
+        state = None
+        if self.controller == "lstm":
+            state = jnp.broadcast_to(self.first_state, (batch, 1, 2 * self.hidden))
+        reads = jnp.broadcast_to(self.first_reads, (batch, 1, self.first_reads.size))
+        return Carry(
+            state=state,
+            reads=nn.tanh(reads),
+            memory=Memory(jnp.broadcast_to(memory, (batch, *shape))),
+            weights=jnp.zeros((batch, heads, self.rows)).at[..., 0].set(1),
+        )
+
+    def _sow(self, kind: str, weights: jax.Array) -> None:
+        record = AttentionRecord(weights, kind=kind, queries="steps", keys="memory")
+        self.sow(*record.sown())
 
 
 class LSTM(nn.Module):
-    """The paper's baseline (section 4): layers of LSTM without a memory to look at.
+    """LSTM baseline of the paper, section 4: layers without a memory.
 
     Attributes:
         outputs: O.
-        hidden: D, of each layer.
-        layers: how many.
+        hidden: D of each layer; 256 is the paper's for copy and associative recall
+            (table 3).
+        layers: number of layers.
 
     Raises:
-        ValueError: when it is built, for a field that is out of range.
+        FieldError: for a field that is out of range.
     """
 
     outputs: int
-    hidden: int
-    layers: int
+    hidden: int = 256
+    layers: int = 3
 
     @nn.compact
     def __call__(self, inputs: jax.Array, *, train: bool) -> jax.Array:
         """[B, T, I] to logits [B, T, O]; `train` has no effect."""
         del train
-        check_fields(self, {}, ("hidden", "layers"))
-        x, everywhere = inputs, jnp.ones(inputs.shape[:2], bool)
+        check_fields(self, choices={}, positive=("hidden", "layers"))
+        x, mask = inputs, jnp.ones(inputs.shape[:2], bool)
         for layer in range(self.layers):
-            read = Recurrence("lstm", self.hidden, STANDARD, name=f"layer_{layer}")
-            x, _ = read(x, everywhere)
+            recurrence = Recurrence(
+                "lstm", self.hidden, STANDARD, name=f"layer_{layer}"
+            )
+            x, _ = recurrence(x, mask)
         return Dense(self.outputs, name="output")(x)

@@ -1,23 +1,22 @@
-"""Pointer networks: Vinyals, Fortunato and Jaitly (2015); Order Matters (2016).
+"""Pointer networks, with the read-process-write encoder and glimpses.
 
-A sequence to sequence whose softmax is over its own inputs, so that it answers any
-number of them: u_ij = v tanh(W_1 e_j + W_2 d_i), p(C_i = j) = softmax_j(u_i), and the
-input pointed at enters the next step (Vinyals et al. 2015, section 2.3). The two
-baselines of that paper have a softmax over `max_inputs` + 1 classes in its place. Order
-Matters (Vinyals, Bengio and Kudlur 2016, section 4) adds an encoder that does not see
-the order of its inputs, Read-Process-Write, and glimpses: attention reads that make the
-query which points.
+Vinyals, Fortunato and Jaitly (2015), section 2.3: a sequence-to-sequence model with a
+softmax over its inputs, u_ij = v tanh(W_1 e_j + W_2 d_i), p(C_i = j) = softmax_j(u_i);
+the selected input enters the next step. Their two baselines have a softmax over
+`max_inputs` + 1 classes instead. Order Matters (Vinyals, Bengio and Kudlur 2016,
+section 4) adds an encoder that is invariant to the order of its inputs, and glimpses:
+attention reads that update the query before it points.
 
-Token 0 is the end, at the decoder's input the start; token k is input k - 1. The end
-is a learned vector e_0 among the e_j, which the paper leaves open.
+Token 0 is the start at the decoder's input and the end at its output; token k is input
+k - 1. The end is a learned vector e_0 among the e_j, which the paper leaves open.
 
-What differs from the papers: inputs enter through a learned linear embedding; a glimpse
-reads the inputs but not e_0, and what it read is added to the query, which the paper
-leaves open (in place of the query it learns slower); what the process block found
-reaches the decoder through a tanh layer; biases start at 0, but the forget gates'.
+Differs from the papers: inputs enter through a learned linear embedding; a glimpse
+reads the inputs but not e_0, and its context is added to the query, which the paper
+leaves open (replacing the query learns slower); the process block initialises the
+decoder through a tanh layer; biases start at 0, except the forget gates'.
 
 Axes: B instances; S inputs, padded; T pointers; R hypotheses that share an instance;
-Q queries, T or R; F numbers an input; C width of an embedding; D width of a state;
+Q queries, T or R; F numbers of an input; C width of an embedding; D width of a state;
 A hidden width of a score; G width of a cell's gates.
 """
 
@@ -27,30 +26,27 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from attention.core import Attention, attend, masked_scores, masked_softmax
-from attention.scores import SCORES
-from models.attention import Score
+from attention.core import Attention, masked_scores
+from errors import FieldError
+from models.attention import SCORES, Score
+from models.cells import CELLS, CellWeights, run_cell, time_first
 from models.layers import Dense, check_fields
-from models.recurrent import (
-    CELLS,
-    STANDARD,
-    CellWeights,
-    Gates,
-    Init,
-    scan,
-    uniform_init,
-)
+from models.records import AttentionRecord
+from models.recurrent import STANDARD, Gates, Init, StateWeights, uniform_init
 from ops.linear import linear
+from ops.scan import Matrix, scan
+from ops.softmax import attend, masked_softmax
 
 
 class Memory(NamedTuple):
     """Encoded inputs, projected once for all steps."""
 
-    entries: jax.Array  # [B, S + 1, F + 1], what a token is at the decoder's input
+    entries: jax.Array  # [B, S + 1, F + 1], the tokens at the decoder's input
     annotations: jax.Array  # [B, S + 1, D], e_0 and the e_j
-    mask: jax.Array  # [B, S + 1] bool, what may be pointed at
-    keys: tuple[jax.Array, ...]  # [B, S + 1, A or D], a score each
-    start: jax.Array  # [B, states D]
+    mask: jax.Array  # [B, S + 1] bool, False at padding
+    read_keys: tuple[jax.Array, ...]  # [B, S + 1, A or D], for each read
+    pointer_keys: jax.Array | None  # [B, S + 1, A or D]; None in a baseline
+    start: jax.Array  # [B, states D], first carry of the decoder
 
 
 class Carry(NamedTuple):
@@ -59,38 +55,59 @@ class Carry(NamedTuple):
     state: jax.Array  # [B, R, states D]
 
     def take(self, parents: jax.Array) -> "Carry":
-        """Goes on from rows `parents` [B, R]."""
+        """Continue from the hypotheses `parents` [B, R]."""
         return Carry(jnp.take_along_axis(self.state, parents[..., None], axis=1))
 
 
 class Table(nn.Module):
-    """The embedding of F numbers, and below it the vector of the start."""
+    """Linear embedding of F numbers, and the vector of the start.
+
+    Attributes:
+        embedding: C.
+        inits: initializers.
+    """
 
     embedding: int
     inits: Init
 
     @nn.compact
     def __call__(self, numbers: int) -> jax.Array:
-        """Returns [F + 1, C] for inputs of this many numbers."""
+        """Return [F + 1, C] for inputs of this many numbers; the start comes last."""
         shape = (numbers, self.embedding)
         inputs = self.param("inputs", self.inits.kernel, shape)
         start = self.param("start", self.inits.embedding, (1, self.embedding))
         return jnp.concatenate([inputs, start])
 
 
-class Process(nn.Module):
-    """Read and process: Order Matters, section 4.2, eqs. 3 to 7.
+class ProcessWeights(NamedTuple):
+    """Weight matrices used inside the process step."""
 
-    q_t = LSTM(q*_{t-1}), r_t = sum_i a_it m_i with a_t = softmax_i(f(m_i, q_t)) and
-    q*_t = [q_t; r_t]. The cell has no input: its state is q*, of which U multiplies
-    both halves, which is a cell of state q and input r.
+    state: CellWeights  # for q
+    read: Matrix  # [D, G], for r
+    inputs: Matrix  # [B, S, D], the m_i
+
+
+class ProcessShared(NamedTuple):
+    """Other arrays used inside the process step."""
+
+    bias: jax.Array  # [G]
+    keys: jax.Array  # [B, S, A or D], the m_i projected for the score
+    mask: jax.Array  # [B, 1, S] bool
+    score: dict[str, jax.Array]  # parameters of the score
+
+
+class Process(nn.Module):
+    """Process block: Order Matters, section 4.2, eqs. 3 to 7.
+
+    An LSTM without inputs whose state is q*_t = [q_t, r_t]. Its matrix for q* is stored
+    in two parts: the cell's recurrent matrix for q, its input matrix for r.
 
     Attributes:
         cell: a key of `CELLS`.
         features: D.
-        steps: P, how often it reads.
+        steps: P, number of process steps.
         score: f.
-        inits: how its parameters start.
+        inits: initializers.
     """
 
     cell: str
@@ -101,103 +118,117 @@ class Process(nn.Module):
 
     @nn.compact
     def __call__(self, m: jax.Array, mask: jax.Array) -> jax.Array:
-        """Reads m [B, S, D] with a mask [B, S]; returns q*_P [B, 2 D]."""
+        """Last state q*_P [B, 2 D] for inputs m [B, S, D] with a mask [B, S]."""
         cell, score, n = CELLS[self.cell], SCORES[self.score.row], self.features
         kernel, bias = Gates(self.cell, n, self.inits, name="input").parameters(n)
-        states = CellWeights(self.cell, n, self.inits, name="state")()
-        weights = {f"cell/{name}": u for name, u in states.items()}
-        weights |= {"input": kernel, "values": m}
+        states = StateWeights(self.cell, n, self.inits, name="state")()
         parameters = self.score.parameters(n, n)
-        shared = bias, score.project(m, **parameters), mask[:, None], parameters
 
-        def step(product, shared, carry, _):
-            (bias, keys, mask, parameters), (state, read) = shared, carry
-            gates = product(read, "input") + bias
-            state = cell.step(product, "cell", gates, state)
-            scores = score.compare(state[..., :n], keys, **parameters)
-            read = product(masked_softmax(scores, mask), "values")
-            return (state, read), None
+        def step(
+            w: ProcessWeights,
+            shared: ProcessShared,
+            carry: tuple[jax.Array, jax.Array],
+            _: jax.Array,
+        ) -> tuple[tuple[jax.Array, jax.Array], None]:
+            state, r = carry
+            state = cell.step(r @ w.read + shared.bias, state, w.state)  # eq. 3
+            q = state[..., :n]
+            e = score.compare(q, shared.keys, **shared.score)  # eq. 4
+            a = masked_softmax(e, shared.mask)  # eq. 5
+            r = a @ w.inputs  # eq. 6
+            return (state, r), None  # eq. 7: q and r together are q*
 
+        weights = ProcessWeights(state=states, read=kernel, inputs=m)
+        shared = ProcessShared(
+            bias=bias,
+            keys=score.project(m, **parameters),
+            mask=mask[:, None],
+            score=parameters,
+        )
         state = jnp.zeros((len(m), 1, cell.states * n), m.dtype)
         carry = state, state[..., :n]
-        (state, read), _ = scan(step, weights, shared, carry, jnp.arange(self.steps))
-        return jnp.concatenate([state[..., :n], read], axis=-1)[:, 0]
+        (state, r), _ = scan(step, weights, shared, carry, jnp.arange(self.steps))
+        return jnp.concatenate([state[..., :n], r], axis=-1)[:, 0]
 
 
 class PointerNetwork(nn.Module):
-    """Points at its inputs; see the module's docstring.
+    """Pointer network or baseline; see the module's docstring.
 
     Batches are dicts of `inputs` [B, S, F] float32, `lengths` [B] int32 and `target`
-    [B, T] int32, whose first 0 is the end.
+    [B, T] int32, whose first 0 is the end. The defaults are those of Vinyals et al.
+    (2015), section 4.1, except the embedding, which the paper does not have.
 
     Attributes:
         encoder: "recurrent", one layer of `cell` over the inputs in their order, or
-            "process", which does not see the order.
-        process_steps: P of the latter, at least 0.
+            "process", invariant to their order.
+        process_steps: P of the process block, at least 0.
         output: "pointer", or a baseline with a softmax over fixed classes: "attention"
-            (of the decoder's state and what it reads) or "none" (of its state alone).
-        glimpses: reads before each pointing.
-        score: a key of `attention.scores.SCORES`, of all that looks at the inputs.
-        cell: a key of `models.recurrent.CELLS`.
+            (of the decoder's state and an attention read) or "none" (of its state
+            alone).
+        glimpses: number of attention reads before each pointer.
+        score: a key of `attention.scores.SCORES`, for pointer, reads and process.
+        cell: a key of `models.cells.CELLS`.
         embedding: C.
         hidden: D, of encoder and decoder.
         score_hidden: A of the additive score.
-        max_inputs: the most inputs of a baseline and of the location score.
-        init_scheme: "standard" (Glorot, orthogonal, forget gates open), or "paper".
+        max_inputs: maximum S of a baseline and of the location score.
+        init_scheme: "standard" (Glorot, orthogonal, forget gates open), or "paper"
+            (uniform in [-0.08, 0.08]).
 
     Raises:
-        ValueError: when it is built, for a field that is out of range.
+        FieldError: for a field that is out of range.
     """
 
-    encoder: str
-    process_steps: int
-    output: str
-    glimpses: int
-    score: str
-    cell: str
-    embedding: int
-    hidden: int
-    score_hidden: int
-    max_inputs: int
-    init_scheme: str
+    encoder: str = "recurrent"
+    process_steps: int = 5
+    output: str = "pointer"
+    glimpses: int = 0
+    score: str = "additive"
+    cell: str = "lstm"
+    embedding: int = 256
+    hidden: int = 256
+    score_hidden: int = 256
+    max_inputs: int = 50
+    init_scheme: str = "paper"
 
     def setup(self):
         """Checks the fields and creates the parts."""
-        choices = {
-            "encoder": ("recurrent", "process"),
-            "output": ("pointer", "attention", "none"),
-            "score": tuple(SCORES),
-            "cell": tuple(CELLS),
-            "init_scheme": ("standard", "paper"),
-        }
-        sizes = ("embedding", "hidden", "score_hidden", "max_inputs")
-        check_fields(self, choices, sizes)
+        check_fields(
+            self,
+            choices={
+                "encoder": ("recurrent", "process"),
+                "output": ("pointer", "attention", "none"),
+                "score": tuple(SCORES),
+                "cell": tuple(CELLS),
+                "init_scheme": ("standard", "paper"),
+            },
+            positive=("embedding", "hidden", "score_hidden", "max_inputs"),
+        )
         for name in ("glimpses", "process_steps"):
             if getattr(self, name) < 0:
-                raise ValueError(f"{name} is {getattr(self, name)}: must be at least 0")
+                raise FieldError(name, getattr(self, name), "at least 0")
         if self.glimpses and self.output != "pointer":
-            raise ValueError(
-                f"glimpses is {self.glimpses}: must be 0 where output is "
-                f"{self.output!r}, which does not point"
-            )
+            accepted = f"0 where output is {self.output!r}, which does not point"
+            raise FieldError("glimpses", self.glimpses, accepted)
         inits = uniform_init(0.08) if self.init_scheme == "paper" else STANDARD
-        n, common = self.hidden, (self.cell, self.hidden, inits)
+        n, cell = self.hidden, CELLS[self.cell]
         self.table = Table(self.embedding, inits)
         if self.encoder == "recurrent":
-            self.encoder_gates = Gates(*common)
-            self.encoder_state = CellWeights(*common)
+            self.encoder_gates = Gates(self.cell, n, inits)
+            self.encoder_state = StateWeights(self.cell, n, inits)
         else:
             self.read = [Dense(n, kernel_init=inits.kernel) for _ in range(2)]
             self.process = Process(
-                *common[:2], self.process_steps, self._score(inits), inits
+                cell=self.cell,
+                features=n,
+                steps=self.process_steps,
+                score=self._score(inits),
+                inits=inits,
             )
-            width = CELLS[self.cell].states * n
-            self.bridge = Dense(width, kernel_init=inits.kernel)
-        self.decoder_gates = Gates(*common)
-        self.decoder_state = CellWeights(*common)
-        reads = (
-            self.glimpses if self.output == "pointer" else self.output == "attention"
-        )
+            self.bridge = Dense(cell.states * n, kernel_init=inits.kernel)
+        self.decoder_gates = Gates(self.cell, n, inits)
+        self.decoder_state = StateWeights(self.cell, n, inits)
+        reads = {"pointer": self.glimpses, "attention": 1, "none": 0}[self.output]
         self.reads = [self._score(inits) for _ in range(reads)]
         if self.output == "pointer":
             self.pointer = self._score(inits)
@@ -209,9 +240,11 @@ class PointerNetwork(nn.Module):
     def __call__(self, batch: dict[str, jax.Array], *, train: bool) -> jax.Array:
         """Logits of every pointer given those before it.
 
+        Sows a record: of kind "pointer", or "cross" for the baseline's attention read.
+
         Args:
             batch: see the class.
-            train: of no effect: there is nothing random.
+            train: without effect; nothing is random.
 
         Returns:
             [B, T, S + 1] float32 logits, -inf at padding; position t predicts
@@ -219,78 +252,103 @@ class PointerNetwork(nn.Module):
         """
         memory = self.encode(batch, train=train)
         token = jnp.pad(batch["target"][:, :-1], ((0, 0), (1, 0)))
-        gates = self._gates(self.decoder_gates, _in_time(_pick(memory.entries, token)))
-        states, _ = _recur(self.cell, self.decoder_state(), gates, None, memory.start)
-        # Nothing that looks at the inputs feeds the recurrence: all steps at once.
-        return self._readout(states, memory)[0]
+        gates = self._gates(
+            self.decoder_gates, time_first(_entries_of(memory.entries, token))
+        )
+        states, _ = run_cell(
+            CELLS[self.cell], gates, memory.start, self.decoder_state()
+        )
+        # No attention feeds the recurrence: all steps at once.
+        logits, attention = self._readout(states, memory)
+        if attention is not None:
+            record = AttentionRecord(
+                attention.weights[:, None],
+                kind="pointer" if self.output == "pointer" else "cross",
+                queries="steps",
+                keys="inputs",
+            )
+            self.sow(*record.sown())
+        return logits
 
     def encode(self, batch: dict[str, jax.Array], *, train: bool = False) -> Memory:
-        """Reads `inputs` [B, S, F] of `lengths` [B].
+        """Encode `inputs` [B, S, F] of `lengths` [B].
 
         Raises:
-            ValueError: for more inputs than there are classes or locations.
+            FieldError: if `max_inputs` is below the number of inputs, in a baseline
+                and with the location score.
         """
         del train
         inputs, lengths = batch["inputs"], batch["lengths"]
         size = inputs.shape[1]
         fixed = self.output != "pointer" or self.score == "location"
         if fixed and size > self.max_inputs:
-            raise ValueError(
-                f"max_inputs is {self.max_inputs}: too few for {size} inputs"
+            raise FieldError(
+                "max_inputs", self.max_inputs, f"at least {size}, the number of inputs"
             )
-        # Of a token its numbers and whether it is the start: what the table multiplies.
+        # An entry is a token's numbers and a flag that marks the start, for `table`.
         entries = jnp.pad(inputs, ((0, 0), (1, 0), (0, 1))).at[:, 0, -1].set(1)
-        real = jnp.arange(size) < lengths[:, None]
+        valid = jnp.arange(size) < lengths[:, None]
         if self.encoder == "recurrent":
-            gates = self._gates(self.encoder_gates, _in_time(entries[:, 1:]))
-            width = CELLS[self.cell].states * self.hidden
-            empty = jnp.zeros((len(inputs), width), inputs.dtype)
-            found, start = _recur(self.cell, self.encoder_state(), gates, real, empty)
+            outputs, start = self._recurrent(entries[:, 1:], valid)
         else:
-            first, second = self.read
-            embedded = entries[:, 1:] @ self.table(inputs.shape[-1])
-            found = second(nn.relu(first(embedded)))
-            start = nn.tanh(self.bridge(self.process(found, real)))
+            outputs, start = self._read_and_process(entries[:, 1:], valid)
         end = jnp.broadcast_to(self.end, (len(inputs), 1, self.hidden))
-        annotations = jnp.concatenate([end, found], axis=1)
-        scores = [*self.reads, self.pointer] if self.output == "pointer" else self.reads
-        keys = tuple(
-            SCORES[self.score].project(
-                annotations, **score.parameters(self.hidden, self.hidden)
-            )
-            for score in scores
+        annotations = jnp.concatenate([end, outputs], axis=1)
+        pointer_keys = None
+        if self.output == "pointer":
+            pointer_keys = self._project(self.pointer, annotations)
+        return Memory(
+            entries=entries,
+            annotations=annotations,
+            mask=jnp.pad(valid, ((0, 0), (1, 0)), constant_values=True),
+            read_keys=tuple(self._project(score, annotations) for score in self.reads),
+            pointer_keys=pointer_keys,
+            start=start,
         )
-        mask = jnp.pad(real, ((0, 0), (1, 0)), constant_values=True)
-        return Memory(entries, annotations, mask, keys, start)
+
+    def _recurrent(
+        self, entries: jax.Array, mask: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        """Outputs e_j [B, S, D] of the encoder and its last carry."""
+        cell = CELLS[self.cell]
+        gates = self._gates(self.encoder_gates, time_first(entries))
+        zeros = jnp.zeros((len(entries), cell.states * self.hidden), entries.dtype)
+        return run_cell(cell, gates, zeros, self.encoder_state(), mask=mask)
+
+    def _read_and_process(
+        self, entries: jax.Array, mask: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        """Inputs m_i [B, S, D] and the first carry of the decoder, from q*_P."""
+        first, second = self.read
+        embedded = entries @ self.table(entries.shape[-1] - 1)
+        m = second(nn.relu(first(embedded)))
+        return m, nn.tanh(self.bridge(self.process(m, mask)))
 
     def start(self, memory: Memory, rows: int, length: int) -> Carry:
-        """State before the first step of `rows` equal hypotheses an instance."""
-        del length  # nothing here grows with it
+        """State before the first step, of `rows` equal hypotheses per instance."""
+        del length  # the state has a fixed size
         batch, width = memory.start.shape
         return Carry(jnp.broadcast_to(memory.start[:, None], (batch, rows, width)))
 
     def step(
         self, carry: Carry, token: jax.Array, memory: Memory
     ) -> tuple[Carry, jax.Array, Attention | None]:
-        """One decoding step; a whole pass gives the same logits.
+        """One decoding step; equal to `__call__`.
 
         Args:
-            carry: from `start` or the step before.
+            carry: from `start` or the previous step.
             token: [B, R] int32, the last pointer of each hypothesis; first 0.
             memory: from `encode`; shared by the R hypotheses of an instance.
 
         Returns:
-            The next carry, logits [B, R, S + 1] float32, and what pointed or, in a
-            baseline, read: context [B, R, D] and weights [B, R, S + 1]; None without
-            attention.
+            The next carry, logits [B, R, S + 1] float32, and the attention that
+            pointed or, in a baseline, read: context [B, R, D] and weights
+            [B, R, S + 1]; None without attention.
         """
-        gates = self._gates(self.decoder_gates, _pick(memory.entries, token))
-        weights = {f"cell/{name}": u for name, u in self.decoder_state().items()}
-        state = CELLS[self.cell].step(
-            lambda x, name: x @ weights[name], "cell", gates, carry.state
-        )
-        logits, found = self._readout(state[..., : self.hidden], memory)
-        return Carry(state), logits, found
+        gates = self._gates(self.decoder_gates, _entries_of(memory.entries, token))
+        state = CELLS[self.cell].step(gates, carry.state, self.decoder_state())
+        logits, attention = self._readout(state[..., : self.hidden], memory)
+        return Carry(state), logits, attention
 
     def _score(self, inits: Init) -> Score:
         return Score(
@@ -302,77 +360,53 @@ class PointerNetwork(nn.Module):
         )
 
     def _gates(self, gates: Gates, entries: jax.Array) -> jax.Array:
-        """What entries [..., F + 1] add to a cell's gates: [..., G]."""
+        """Input part of the gates, [..., G], of entries [..., F + 1]."""
         kernel, bias = gates.parameters(self.embedding)
-        # The embedding is linear: the table and the kernel, multiplied first, leave a
-        # product of F + 1 numbers an input in place of one of C.
+        # The embedding is linear: with table and kernel multiplied first, the product
+        # of an input is over F + 1 numbers instead of C.
         folded = self.table(entries.shape[-1] - 1) @ kernel  # [F + 1, G]
         return linear(entries, folded) + bias
 
     def _readout(
-        self, query: jax.Array, memory: Memory
+        self, states: jax.Array, memory: Memory
     ) -> tuple[jax.Array, Attention | None]:
-        """Logits [B, Q, S + 1] of states [B, Q, D], and the last look at the inputs."""
+        """Section 2.3: u_ij = v tanh(W_1 e_j + W_2 d_i), p(C_i = j) = softmax_j(u_i).
+
+        Args:
+            states: [B, Q, D], the d_i.
+            memory: holds the e_j.
+
+        Returns:
+            Logits u [B, Q, S + 1], and the attention that pointed or, in a baseline,
+            read; None without attention.
+        """
         mask = memory.mask[:, None]
-        inputs = mask & (jnp.arange(mask.shape[-1]) > 0)  # a read is not of the end
-        found = None
-        for score, keys in zip(self.reads, memory.keys, strict=False):
-            scores = self._compare(score, query, keys)
-            found = attend(scores, memory.annotations, mask=inputs)
+        inputs = mask & (jnp.arange(mask.shape[-1]) > 0)  # a read leaves out the end
+        query, attention = states, None
+        for score, keys in zip(self.reads, memory.read_keys, strict=True):
+            u = self._compare(score, query, keys)
+            attention = attend(u, memory.annotations, mask=inputs)
             if self.output == "pointer":
-                query = query + found.context
+                query = query + attention.context
             else:
-                query = jnp.concatenate([query, found.context], axis=-1)
-        if self.output == "pointer":
-            scores = self._compare(self.pointer, query, memory.keys[-1])
-            found = attend(scores, memory.annotations, mask=mask)
-        else:
-            scores = self.classes(query)[..., : mask.shape[-1]]
-        return masked_scores(scores, mask), found
+                query = jnp.concatenate([query, attention.context], axis=-1)
+        if self.output != "pointer":
+            classes = self.classes(query)[..., : mask.shape[-1]]
+            return masked_scores(classes, mask), attention
+        u = self._compare(self.pointer, query, memory.pointer_keys)
+        return masked_scores(u, mask), attend(u, memory.annotations, mask=mask)
+
+    def _project(self, score: Score, annotations: jax.Array) -> jax.Array:
+        """The part of a score without the query, W_1 e_j: [B, S + 1, A or D]."""
+        parameters = score.parameters(self.hidden, self.hidden)
+        return SCORES[self.score].project(annotations, **parameters)
 
     def _compare(self, score: Score, query: jax.Array, keys: jax.Array) -> jax.Array:
+        """Scores [B, Q, S + 1] of queries [B, Q, D] and projected annotations."""
         parameters = score.parameters(self.hidden, self.hidden)
         return SCORES[self.score].compare(query, keys, **parameters)
 
 
-def _pick(entries: jax.Array, token: jax.Array) -> jax.Array:
+def _entries_of(entries: jax.Array, token: jax.Array) -> jax.Array:
     """Entries [B, S + 1, F + 1] of tokens [B, Q]: [B, Q, F + 1]."""
     return jnp.take_along_axis(entries, token[..., None], axis=1)
-
-
-def _in_time(x: jax.Array) -> jax.Array:
-    """Steps first, and one row an instance: [B, T, ...] to [T, B, 1, ...]."""
-    return jnp.swapaxes(x, 0, 1)[:, :, None]
-
-
-def _recur(
-    cell: str,
-    weights: dict[str, jax.Array],
-    gates: jax.Array,
-    mask: jax.Array | None,
-    state: jax.Array,
-) -> tuple[jax.Array, jax.Array]:
-    """Runs a cell over sequences.
-
-    Args:
-        cell: a key of `CELLS`.
-        weights: of `CellWeights`.
-        gates: [T, B, 1, G] what the inputs add.
-        mask: [B, T] bool, False where the state stays; None where it never does.
-        state: [B, states D], the first.
-
-    Returns:
-        Outputs [B, T, D], and the last state [B, states D].
-    """
-    width = state.shape[-1] // CELLS[cell].states
-    weights = {f"cell/{name}": u for name, u in weights.items()}
-
-    def step(product, _, state, x):
-        gates, real = x
-        new = CELLS[cell].step(product, "cell", gates, state)
-        new = new if real is None else jnp.where(real, new, state)
-        return new, new[..., :width]
-
-    inputs = gates, None if mask is None else _in_time(mask[..., None])
-    state, outputs = scan(step, weights, None, state[:, None], inputs)
-    return jnp.swapaxes(outputs[:, :, 0], 0, 1), state[:, 0]

@@ -1,145 +1,65 @@
-"""Generative adversarial networks with attention: SAGAN, and DCGAN before it.
+"""Generative adversarial networks with self-attention: SAGAN, and DCGAN.
 
 Zhang, Goodfellow, Metaxas and Odena, Self-Attention GANs (2019): a generator and a
-discriminator of residual blocks, in each of which one map attends to itself
+discriminator of residual blocks, with self-attention over one feature map of each
 (`attention.spatial`); every layer of both has a spectral norm of 1 (Miyato et al.
-2018); classes enter the generator by the scale and bias of its batch norm and the
+2018); the class enters the generator by the scale and bias of its batch norm and the
 discriminator by a projection (Miyato and Koyama 2018). The blocks are those of the
-authors' code. Radford et al., DCGAN (2016): strided convolutions, forwards and
-backwards, batch norm in both.
+authors' code. Radford et al., DCGAN (2016): strided and transposed convolutions, batch
+norm in both networks.
 
-The attention block adds gamma times what it reads, gamma from 0: y = gamma o + x (eq.
-3). `form` names any row of `attention.spatial.NON_LOCAL` (Wang et al. 2018).
+The attention block is y = gamma o + x (eq. 3), with gamma initially 0. `form` selects
+an entry of `attention.spatial.NON_LOCAL` (Wang et al. 2018).
 
-What differs from the papers: the authors' code pools keys and values and halves the
-width of the values, the paper does neither; `pool` and `value_shrink` say which.
-DCGAN's generator gets the class in its batch norm, too, and its discriminator ends as
-SAGAN's does, with a sum over places and a projection. `start` and `local` make networks
-that see no further than their convolutions reach.
+Differs from the papers: the authors' code pools keys and values and halves the width of
+the values, the paper does neither; `pool` and `value_shrink` select. DCGAN's generator
+also gets the class through its batch norm, and its discriminator ends like SAGAN's,
+with a sum over positions and a projection. `start` and `local` build networks whose
+receptive fields do not cover the image without attention.
 
-Axes: B pictures; I, J rows and columns; C channels; Z width of the noise; Y classes.
+Axes: B images; I, J rows and columns; C channels; Z width of the noise; Y classes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from attention.spatial import NON_LOCAL, max_pool
-from models.convolutions import convolve, double, halve, widen
+from attention.spatial import NON_LOCAL as PLAIN_NON_LOCAL
+from attention.spatial import embedded_gaussian, max_pool
+from errors import FieldError
 from models.layers import check_fields
+from models.records import AttentionRecord
+from models.spectral import Layer, Normed
+from ops.softmax import masked_softmax
+
+NON_LOCAL = PLAIN_NON_LOCAL | dict.fromkeys(
+    ("gaussian", "embedded_gaussian"), partial(embedded_gaussian, align=masked_softmax)
+)
 
 BODIES = ("residual", "strided")
-_TINY = 1e-12
-
-
-def spectral_norm(kernel: jax.Array, u: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """One step towards the largest singular value: Miyato et al. (2018), algorithm 1.
-
-    Args:
-        kernel: [..., C], a matrix of C columns.
-        u: [C] of length 1, the last estimate of the right singular vector.
-
-    Returns:
-        The estimate of the norm, a scalar with a gradient to `kernel`, and the new u,
-        without one.
-    """
-    matrix = kernel.reshape(-1, kernel.shape[-1])
-    fixed = jax.lax.stop_gradient(matrix)
-    v = fixed @ u
-    v /= jnp.maximum(jnp.linalg.norm(v), _TINY)
-    u = v @ fixed
-    u /= jnp.maximum(jnp.linalg.norm(u), _TINY)
-    return v @ matrix @ u, u
-
-
-class Normed(nn.Module):
-    """A kernel divided by its spectral norm, where `spectral`; u is kept in "spectral".
-
-    The power iteration makes a step where `train`.
-
-    Attributes:
-        shape: of the kernel, its outputs last.
-        spectral: whether it is divided.
-        kernel_init: of the kernel.
-    """
-
-    shape: tuple[int, ...]
-    spectral: bool
-    kernel_init: Callable
-
-    @nn.compact
-    def __call__(self, *, train: bool) -> jax.Array:
-        kernel = self.param("kernel", self.kernel_init, self.shape)
-        if not self.spectral:
-            return kernel
-
-        def start():
-            u = jax.random.normal(self.make_rng("params"), self.shape[-1:])
-            return u / jnp.linalg.norm(u)
-
-        u = self.variable("spectral", "u", start)
-        norm, new = spectral_norm(kernel, u.value)
-        if train and not self.is_initializing():
-            u.value = new
-        return kernel / jnp.maximum(norm, _TINY)
-
-
-class Layer(nn.Module):
-    """A convolution, or a product with each place or vector; with a bias by field.
-
-    Attributes:
-        features: channels that come out.
-        spectral: see `Normed`.
-        kernel: rows and columns of the kernel: 3, 4, or 0 for a product.
-        scale: "same", "half" or "double" the rows and columns. A kernel of 4 is the
-            strided convolution that does so; one of 3 is followed by the mean of 2 x 2
-            places, or preceded by writing each place four times.
-        kernel_init: of the kernel.
-        use_bias: whether there is one.
-    """
-
-    features: int
-    spectral: bool
-    kernel: int = 3
-    scale: str = "same"
-    kernel_init: Callable = nn.initializers.xavier_uniform()
-    use_bias: bool = True
-
-    @nn.compact
-    def __call__(self, x: jax.Array, *, train: bool) -> jax.Array:
-        window = (self.kernel, self.kernel) if self.kernel else ()
-        shape = (*window, x.shape[-1], self.features)
-        kernel = Normed(shape, self.spectral, self.kernel_init, name="normed")(
-            train=train
-        )
-        if not window:
-            x = x @ kernel
-        elif self.scale == "same":
-            x = convolve(x, kernel)
-        else:
-            factor = 0.25 if self.scale == "half" else 1.0
-            wide = kernel if self.kernel == 4 else factor * widen(kernel)
-            x = (halve if self.scale == "half" else double)(x, wide)
-        if not self.use_bias:
-            return x
-        return x + self.param("bias", nn.initializers.zeros, (self.features,))
 
 
 class BatchNorm(nn.Module):
-    """Batch norm whose scale and bias are the class's, or of all: Miyato et al. (2018).
+    """Batch norm, optionally with a scale and bias per class: Miyato et al. (2018).
+
+    `nn.BatchNorm` has neither classes nor a decay that grows from 0.1; with a constant
+    decay, the moving statistics of a short training are dominated by its first steps.
 
     Attributes:
         classes: Y; 0 for one scale and bias.
-        total: sums an array over the devices that share a batch.
-        decay: of the moving statistics, which are used outside of training; less in
-            the first steps.
+        axis_name: axis of `jax.pmap` or `jax.vmap` to share batch statistics over; None
+            for no sharing.
+        decay: maximum decay of the moving statistics, which are used outside of
+            training; see `moving`.
+        epsilon: added to the variance.
     """
 
-    classes: int
-    total: Callable[[Any], Any]
+    classes: int = 0
+    axis_name: str | None = None
     decay: float = 0.999
     epsilon: float = 1e-5
 
@@ -153,9 +73,14 @@ class BatchNorm(nn.Module):
         variance = self.variable("batch_stats", "variance", jnp.ones, (width,))
         steps = self.variable("batch_stats", "steps", jnp.zeros, ())
         if train:
-            count = jnp.asarray(x.size / width, jnp.float32)
+            count = jnp.full((1,), x.size / width, jnp.float32)
             sums = jnp.sum(x, (0, 1, 2)), jnp.sum(jnp.square(x), (0, 1, 2)), count
-            first, second, count = self.total(sums)
+            if self.axis_name is not None and not self.is_initializing():
+                # One vector: two sums at a time can deadlock on a CPU, each holding a
+                # core that the other waits for.
+                total = jax.lax.psum(jnp.concatenate(sums), self.axis_name)
+                sums = jnp.split(total, (width, 2 * width))
+            first, second, count = sums
             centre = first / count
             spread = jnp.maximum(second / count - jnp.square(centre), 0)
             if not self.is_initializing():
@@ -175,118 +100,131 @@ class BatchNorm(nn.Module):
 
 
 def moving(steps: jax.Array, decay: float) -> jax.Array:
-    """The decay of a moving average after some steps: of about the last tenth of them.
+    """Decay of a moving average after some steps, growing from 0.1 to `decay`.
 
-    Not above `decay`; so what was there before the first step is soon forgotten.
+    The average covers about the last tenth of the steps until `decay` is reached, so
+    that the initial value is soon forgotten.
     """
     return jnp.minimum(decay, (1 + steps) / (10 + steps))
 
 
 class SelfAttention(nn.Module):
-    """y = gamma o + x, o what each place reads of all: Zhang et al. (2019), eqs. 1-3.
+    """Self-attention over a map, y = gamma o + x: Zhang et al. (2019), eqs. 1-3.
 
     Attributes:
         form: a key of `attention.spatial.NON_LOCAL`.
         shrink: C over the width of queries and keys; the paper has 8.
-        value_shrink: C over the width of what is read, before it is C wide again.
-        pool: whether keys and values are the highest of 2 x 2 places.
+        value_shrink: C over the width of values; an output layer restores C.
+        pool: whether keys and values are max-pooled over 2 x 2 positions.
         spectral: see `Normed`.
+        layer: index among the attention layers of a network, from 0.
     """
 
-    form: str
-    shrink: int
-    value_shrink: int
-    pool: bool
-    spectral: bool
+    form: str = "embedded_gaussian"
+    shrink: int = 8
+    value_shrink: int = 1
+    pool: bool = False
+    spectral: bool = True
+    layer: int = 0
 
     @nn.compact
     def __call__(self, x: jax.Array, *, train: bool) -> jax.Array:
-        """Reads x [B, I, J, C]; sows the weights [B, I, J, K, L] into "attention"."""
+        """[B, I, J, C] to [B, I, J, C]; sows an `AttentionRecord` [B, I, J, I', J']."""
         width = x.shape[-1]
-        common = dict(spectral=self.spectral, kernel=0, use_bias=False)
-        layer = lambda features, name: Layer(features, name=name, **common)  # noqa: E731
+        layer = partial(Layer, spectral=self.spectral, kernel=0, use_bias=False)
         narrow = max(width // self.shrink, 1)
         read = max(width // self.value_shrink, 1)
         query = key = x
-        if self.form != "gaussian":  # which compares x itself
-            query = layer(narrow, "query")(x, train=train)
-            key = layer(narrow, "key")(x, train=train)
-        value = layer(read, "value")(x, train=train)
+        if self.form != "gaussian":  # "gaussian" compares x itself
+            query = layer(narrow, name="query")(x, train=train)
+            key = layer(narrow, name="key")(x, train=train)
+        value = layer(read, name="value")(x, train=train)
         if self.pool:
+            # `nn.max_pool` takes 7 times as long with its gradient, on two threads
+            # of a CPU at [64, 16, 16, 64].
             key, value = max_pool(key), max_pool(value)
         parameters = {}
         if self.form == "concatenation":
             init = nn.initializers.normal(query.shape[-1] ** -0.5)
             parameters["w"] = self.param("w", init, (2 * query.shape[-1],))
-        found = NON_LOCAL[self.form](query, key, value, **parameters)
-        self.sow("attention", "weights", found.weights)
+        context, weights = NON_LOCAL[self.form](query, key, value, **parameters)
+        record = AttentionRecord(
+            weights, kind="spatial", layer=self.layer, queries="map", keys="map"
+        )
+        self.sow(*record.sown())
         gamma = self.param("gamma", nn.initializers.zeros, ())
-        return x + gamma * layer(width, "output")(found.context, train=train)
+        return x + gamma * layer(width, name="output")(context, train=train)
 
 
 class _Network(nn.Module):
-    """What generator and discriminator share.
+    """Base class of generator and discriminator.
 
     Attributes:
-        size: I = J of a picture, `start` times a power of two.
+        size: I = J of an image, `start` times a power of two.
         start: rows and columns of the smallest map.
-        local: whether each place of the smallest map is made of noise of its own, by
-            weights of its own, so that a generator without attention has nothing that
-            all places know.
-        channels: of the widest picture's map; those of half the size have twice as
-            many, up to `widest` times.
-        widest: how many times.
+        local: whether each position of the smallest map is computed from its own part
+            of the noise, by its own weights, so that positions share no information in
+            a generator without attention.
+        channels: channels of a map of the image's size; they double with each halving
+            of the size, up to `widest` times `channels`.
+        widest: maximum factor of `channels`.
         classes: Y.
         body: "residual" or "strided".
-        attention: sizes of the maps that attend to themselves; none of them for none.
+        attention: sizes of the maps with self-attention; empty for none.
         form, shrink, value_shrink, pool: see `SelfAttention`.
         spectral: whether each layer has a spectral norm of 1.
-        total: see `BatchNorm`.
+        axis_name: see `BatchNorm`.
 
     Raises:
-        ValueError: when it is built, for a field that is out of range.
+        FieldError: at the first call, for a field that is out of range.
     """
 
-    size: int
-    start: int
-    local: bool
-    channels: int
-    widest: int
-    classes: int
-    body: str
-    attention: tuple[int, ...]
-    form: str
-    shrink: int
-    value_shrink: int
-    pool: bool
-    spectral: bool
-    total: Callable[[Any], Any] = lambda x: x
+    size: int = 128
+    start: int = 4
+    local: bool = False
+    channels: int = 64
+    widest: int = 16
+    classes: int = 1000
+    body: str = "residual"
+    attention: Sequence[int] = (32,)
+    form: str = "embedded_gaussian"
+    shrink: int = 8
+    value_shrink: int = 1
+    pool: bool = False
+    spectral: bool = True
+    axis_name: str | None = None
 
-    positive: ClassVar[tuple[str, ...]] = (
-        *("start", "channels", "widest", "classes", "shrink", "value_shrink"),
+    positive: ClassVar[Sequence[str]] = (
+        "start",
+        "channels",
+        "widest",
+        "classes",
+        "shrink",
+        "value_shrink",
     )
 
     def check(self) -> None:
         """Checks the fields; see `_Network`."""
         check_fields(self, {"body": BODIES, "form": tuple(NON_LOCAL)}, self.positive)
         if self.sizes()[-1:] != [self.size]:
-            some = ", ".join(str(self.start << n) for n in (1, 2, 3))
-            raise ValueError(f"size is {self.size}: must be {some}, ...")
+            sizes = ", ".join(str(self.start << n) for n in (1, 2, 3))
+            raise FieldError("size", self.size, f"{sizes}, ...")
         sizes = self.maps()
         if set(self.attention) - set(sizes):
-            raise ValueError(
-                f"attention is {self.attention}: must be sizes of maps, which are "
-                f"{', '.join(map(str, sizes))}"
+            raise FieldError(
+                "attention",
+                tuple(self.attention),
+                f"sizes of maps, which are {', '.join(map(str, sizes))}",
             )
 
     def sizes(self) -> list[int]:
-        """Twice `start`, and so on, as far as they are no larger than a picture."""
+        """Twice `start`, and so on, up to the size of an image."""
         return [
             self.start << n for n in range(1, (self.size // self.start).bit_length())
         ]
 
     def maps(self) -> list[int]:
-        """Sizes of the maps, in the order in which they are made."""
+        """Sizes of the maps, in the order in which they are computed."""
         raise NotImplementedError
 
     def width(self, size: int) -> int:
@@ -294,34 +232,41 @@ class _Network(nn.Module):
         return self.channels * min(self.size // size, self.widest)
 
     def attend(self, x: jax.Array, *, train: bool) -> jax.Array:
-        """Attends where the map is of such a size."""
-        if x.shape[1] not in self.attention:
+        """Applies self-attention if `attention` has the size of the map."""
+        size = x.shape[1]
+        if size not in self.attention:
             return x
+        attending = [map_size for map_size in self.maps() if map_size in self.attention]
         return SelfAttention(
-            *(self.form, self.shrink, self.value_shrink, self.pool, self.spectral),
-            name=f"attention_{x.shape[1]}",
+            self.form,
+            shrink=self.shrink,
+            value_shrink=self.value_shrink,
+            pool=self.pool,
+            spectral=self.spectral,
+            layer=attending.index(size),
+            name=f"attention_{size}",
         )(x, train=train)
 
     @property
     def kernel_init(self) -> Callable:
-        """Of kernels: Glorot's, or DCGAN's normal."""
+        """Initializer of kernels: Glorot's, or DCGAN's normal."""
         if self.body == "residual":
             return nn.initializers.xavier_uniform()
         return nn.initializers.normal(0.02)
 
 
 class Generator(_Network):
-    """Makes pictures of noise; see `_Network` and the module's docstring."""
+    """Generator; see `_Network` and the module's docstring."""
 
     @nn.compact
     def __call__(self, noise: jax.Array, label: jax.Array, *, train: bool) -> jax.Array:
-        """Makes a picture of each row.
+        """Generates images.
 
         Args:
-            noise: [B, Z]; where `local`, each place has a part of it.
+            noise: [B, Z]; if `local`, split into one part for each position.
             label: int [B], below Y.
-            train: whether batch norm is that of this batch, and kept, and the estimates
-                of spectral norms move.
+            train: whether batch norm uses and updates the statistics with this batch,
+                and spectral norms make a power iteration.
 
         Returns:
             [B, I, J, 3] in [-1, 1].
@@ -330,23 +275,24 @@ class Generator(_Network):
         common = dict(spectral=self.spectral, kernel_init=self.kernel_init)
         strided = self.body == "strided"
         width, start = self._map_width, self.start
-        places = (len(noise), start, start)
+        positions = (len(noise), start, start)
         if self.local:
             if noise.shape[-1] % start**2:
-                raise ValueError(
-                    f"noise is {noise.shape[-1]}: must be a multiple of the {start**2} "
-                    "places of the first map"
+                raise FieldError(
+                    "noise",
+                    noise.shape[-1],
+                    f"a multiple of the {start**2} positions of the first map",
                 )
-            own = noise.reshape(*places, -1)
-            # Weights of its own for each place, and no bias: that would be a picture
-            # without any noise.
-            shape = (*own.shape[1:], width(start))
+            parts = noise.reshape(*positions, -1)
+            # Separate weights for each position, and no bias: it would be an image
+            # shared by all positions.
+            shape = (*parts.shape[1:], width(start))
             kernel = Normed(shape, self.spectral, self.kernel_init, name="start")
-            x = jnp.einsum("bijz,ijzc->bijc", own, kernel(train=train))
+            x = jnp.einsum("bijz,ijzc->bijc", parts, kernel(train=train))
         else:
             x = Layer(start**2 * width(start), kernel=0, name="start", **common)(
                 noise, train=train
-            ).reshape(*places, -1)
+            ).reshape(*positions, -1)
         for size in self.maps():
             x = self._widen(x, label, width(size), f"to_{size}", common, train)
             x = self.attend(x, train=train)
@@ -356,7 +302,7 @@ class Generator(_Network):
         return jnp.tanh(x)
 
     def maps(self) -> list[int]:
-        """See `_Network`; DCGAN's last transposed convolution makes the picture."""
+        """See `_Network`; DCGAN's last transposed convolution outputs the image."""
         return self.sizes()[: -1 if self.body == "strided" else None]
 
     def _map_width(self, size: int) -> int:
@@ -364,10 +310,18 @@ class Generator(_Network):
 
     def _norm(self, name: str, plain: bool = False) -> BatchNorm:
         classes = 0 if plain else self.classes
-        return BatchNorm(classes, self.total, name=name)
+        return BatchNorm(classes, self.axis_name, name=name)
 
-    def _widen(self, x, label, width, name, common, train):
-        """A map of twice the size."""
+    def _widen(
+        self,
+        x: jax.Array,
+        label: jax.Array,
+        width: int,
+        name: str,
+        common: Mapping[str, Any],
+        train: bool,
+    ) -> jax.Array:
+        """Doubles the size of a map."""
         first = nn.relu(self._norm(f"{name}_norm_1")(x, label, train=train))
         if self.body == "strided":
             window = {"kernel": 4, "scale": "double"}
@@ -376,20 +330,19 @@ class Generator(_Network):
         y = conv(first, train=train)
         y = nn.relu(self._norm(f"{name}_norm_2")(y, label, train=train))
         y = Layer(width, name=f"{name}_conv_2", **common)(y, train=train)
-        # A product with each place before it is written four times.
+        # The product comes before upsampling, for a quarter of the positions.
         skip = Layer(width, kernel=0, name=f"{name}_skip", **common)(x, train=train)
         return y + jnp.repeat(jnp.repeat(skip, 2, axis=1), 2, axis=2)
 
 
 class Discriminator(_Network):
-    """Tells pictures from those of a generator; see `_Network`."""
+    """Discriminator; see `_Network` and the module's docstring."""
 
     @nn.compact
     def __call__(self, x: jax.Array, label: jax.Array, *, train: bool) -> jax.Array:
-        """Scores pictures [B, I, J, 3] in [-1, 1] of classes [B]: logits [B].
+        """Logits [B] of images [B, I, J, 3] in [-1, 1] with classes [B].
 
-        The logit is linear in what the class is embedded as: w h + <e_y, h>, Miyato and
-        Koyama (2018), eq. 3.
+        A projection discriminator, w h + <e_y, h>: Miyato and Koyama (2018), eq. 3.
         """
         self.check()
         common = dict(spectral=self.spectral, kernel_init=self.kernel_init)
@@ -411,14 +364,22 @@ class Discriminator(_Network):
         """See `_Network`."""
         return [self.start, *self.sizes()[:-1]][::-1]
 
-    def _narrow(self, x, width, name, common, train, pool=True):
-        """A map of half the size, where `pool`."""
+    def _narrow(
+        self,
+        x: jax.Array,
+        width: int,
+        name: str,
+        common: Mapping[str, Any],
+        train: bool,
+        pool: bool = True,
+    ) -> jax.Array:
+        """Halves the size of a map, if `pool`."""
         first = x.shape[-1] == 3
         if self.body == "strided":
             window = {"kernel": 4, "scale": "half"}
             x = Layer(width, name=name, **window, **common)(x, train=train)
             if not first and not self.spectral:
-                norm = BatchNorm(0, self.total, name=f"{name}_norm")
+                norm = BatchNorm(0, self.axis_name, name=f"{name}_norm")
                 x = norm(x, None, train=train)
             return nn.leaky_relu(x, 0.2)
         y = x if first else nn.relu(x)
@@ -432,7 +393,21 @@ class Discriminator(_Network):
 
 
 def _mean(x: jax.Array) -> jax.Array:
-    """[B, I, J, C] to [B, I / 2, J / 2, C], the mean of each four places."""
+    """Mean pooling over 2 x 2 positions: [B, I, J, C] to [B, I / 2, J / 2, C]."""
     batch, rows, columns, width = x.shape
     blocks = x.reshape(batch, rows // 2, 2, columns // 2, 2, width)
     return blocks.mean((2, 4))
+
+
+def gammas(params: Mapping[str, Any]) -> dict[str, jax.Array]:
+    """Returns |gamma| of each attention layer, as gamma_<network>_<size>.
+
+    Args:
+        params: parameters of "generator" and "discriminator".
+    """
+    return {
+        f"gamma_{network}_{block.removeprefix('attention_')}": abs(values["gamma"])
+        for network, blocks in params.items()
+        for block, values in blocks.items()
+        if "gamma" in values
+    }

@@ -1,15 +1,15 @@
-"""Encoder-decoders with one fixed vector between them: no attention.
+"""Encoder-decoders without attention: the source is encoded in one fixed vector.
 
 Sutskever, Vinyals and Le (2014): stacked LSTMs, the source read backwards, the decoder
 starts from the encoder's last states. Cho et al. (2014): gated units, a summary c =
-tanh(V h) that sets the decoder's first state and enters every step and a maxout
-readout. Between them, the four ways of feeding an encoding to a decoder.
+tanh(V h) that enters the decoder's first state, every step and a maxout readout. The
+field `feed` selects among these ways of feeding the vector to the decoder.
 
-What differs from the papers: dropout, by field, its rate rounded to a multiple of
-1/256; biases start at 0; the two pieces of a maxout unit are half the layer apart
-instead of side by side. The gated unit is the one of `models.recurrent` in encoder and
-decoder: z and 1 - z have changed places against Cho et al., and the reset gate acts on
-the state before U, and not on what the summary adds.
+Differs from the papers: optional dropout, its rate rounded to a multiple of 1/256;
+biases start at 0; the two pieces of a maxout unit are half a layer apart instead of
+adjacent. Encoder and decoder use the gated unit of `models.cells`: z and 1 - z are
+swapped relative to Cho et al., and the reset gate applies to the state before U, not to
+the summary's contribution.
 
 Axes: see `models.recurrent`; l maxout units.
 """
@@ -20,134 +20,165 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from models.layers import PAD, Dense, logits
-from models.recurrent import (
-    CELLS,
-    Encoder,
-    Init,
-    Maxout,
-    Stack,
-    uniform_init,
-)
-from models.recurrent_translator import Carry, RecurrentTranslator, Step
+from errors import FieldError
+from models.cells import CELLS
+from models.encoder_decoder import Carry, EncoderDecoder, Step, StepInput
+from models.layers import PAD, Dense, check_fields, logits
+from models.recurrent import Encoder, Init, Maxout, Stack, StackWeights, uniform_init
 
 FEEDS = ("every_step", "first_step", "initial_state", "feed_forward")
 
 
 class Memory(NamedTuple):
-    """The fixed vector, and what is made of it once for all steps."""
+    """The fixed vector and its projections, computed once for all steps."""
 
-    vector: jax.Array  # [B, layers states D], or [B, D] as a summary
-    fed: jax.Array | None  # [B, 1, G], what it adds to the gates
-    start: tuple[jax.Array, ...]  # a layer: [B, states D]
+    vector: jax.Array  # [B, layers states D], or [B, D] of a tanh summary
+    fed: jax.Array | None  # [B, 1, G], its contribution to the gates
+    start: tuple[jax.Array, ...]  # [B, states D] of each layer
 
 
-class Seq2Seq(RecurrentTranslator):
+class Shared(NamedTuple):
+    """Other arrays used inside the step."""
+
+    fed: jax.Array | None  # [B, 1, G], the vector's contribution to the gates
+    biases: tuple[jax.Array, ...]
+
+
+class Seq2Seq(EncoderDecoder):
     """Encoder-decoder without attention; see the module's docstring.
 
-    Attributes:
-        layers: of the encoder and of the decoder; 4 in Sutskever et al., 1 in Cho et
-            al.
-        reverse_source: whether the source is read from its last word to its first.
-        summary: "state", all that the encoder's layers carry out of the source, or
-            "tanh", Cho's tanh(V h) of its output.
-        feed: how the decoder gets it, one or more of "every_step" (added to the gates
-            of every step), "first_step" (of the first step only), "initial_state" (it
-            is the decoder's first state), "feed_forward" (a layer of it is).
-        maxout: l units of two pieces, of state, last word and summary, in the readout;
-            0 for logits right from the state.
+    Batches are dicts of int32 `source` [B, S] and `target` [B, T], ids 0 = padding,
+    1 = start, 2 = end, one sentence a row.
 
-    The others are those of `RecurrentTranslator`.
+    Attributes:
+        share_embeddings: one matrix for source and target.
+        layers: number of layers of the encoder and of the decoder; Cho et al. have 1.
+        reverse_source: whether the encoder reads from the last word to the first.
+        summary: "state", the last carries of all encoder layers, or "tanh", Cho's
+            tanh(V h) of the last output.
+        feed: inputs of the summary to the decoder, one or more of "every_step" (added
+            to the gates of every step), "first_step" (of the first step only),
+            "initial_state" (used as the decoder's first state), "feed_forward" (the
+            first state is a tanh layer of it).
+        maxout: l, units of two pieces over state, last word and summary in the readout;
+            0 for logits directly from the state.
+
+    The other fields are those of `EncoderDecoder`. Defaults are those of Sutskever et
+    al. (section 3.4).
     """
 
-    layers: int
-    reverse_source: bool
-    summary: str
-    feed: tuple[str, ...]
-    maxout: int
+    cell: str = "lstm"
+    embedding: int = 1000
+    hidden: int = 1000
+    dropout: float = 0.0
+    init_scheme: str = "paper"
+    share_embeddings: bool = False
+    layers: int = 4
+    reverse_source: bool = True
+    summary: str = "state"
+    feed: tuple[str, ...] = ("initial_state",)
+    maxout: int = 0
 
-    alignment: ClassVar[str] = ""
     paper_init: ClassVar[Init] = uniform_init(0.08)  # Sutskever et al., section 3.4
-    choices: ClassVar = {"summary": ("state", "tanh")}
-    positive: ClassVar = (*RecurrentTranslator.positive, "layers")
 
     def setup(self):
-        """Creates what this translator has."""
+        """Check the fields and create the parts."""
         super().setup()
-        if not self.feed or set(self.feed) - set(FEEDS):
-            raise ValueError(f"feed is {self.feed}: must name some of {FEEDS}")
-        if {"initial_state", "feed_forward"} <= set(self.feed):
-            raise ValueError(
-                f"feed is {self.feed}: takes initial_state or feed_forward, not both"
-            )
-        if {"every_step", "first_step"} <= set(self.feed):
-            raise ValueError(
-                f"feed is {self.feed}: every_step is also the first, name one of them"
-            )
-        if self.summary == "tanh" and self.init_scheme == "paper":
-            raise ValueError(
-                "init_scheme is 'paper': that of Sutskever et al., whose summary is "
-                "'state'"
-            )
-        if self.summary == "tanh" and "initial_state" in self.feed:
-            raise ValueError(
-                f"feed is {self.feed}: a summary of 'tanh' is no state, which takes "
-                "feed_forward instead of initial_state"
-            )
-        if self.maxout < 0:
-            raise ValueError(f"maxout is {self.maxout}: must be at least 0")
-        n, inits, common = self.hidden, self.inits, (self.cell, self.hidden)
+        self._check()
+        n, cell, inits = self.hidden, CELLS[self.cell], self.inits
+        self.source_table, self.target_table = self.tables(share=self.share_embeddings)
         self.encoder = Encoder(
-            *(*common, self.layers, False, self.reverse_source, self.dropout, inits)
+            cell=self.cell,
+            features=n,
+            layers=self.layers,
+            bidirectional=False,
+            reverse=self.reverse_source,
+            dropout=self.dropout,
+            inits=inits,
         )
         if self.summary == "tanh":
             self.summarise = Dense(n, kernel_init=inits.kernel)
         if "feed_forward" in self.feed:
-            width = self.layers * CELLS[self.cell].states * n
-            self.bridge = Dense(width, kernel_init=inits.kernel)
+            self.bridge = Dense(self.layers * cell.states * n, kernel_init=inits.kernel)
         if {"every_step", "first_step"} & set(self.feed):
-            width = CELLS[self.cell].gates * n
-            self.fed = Dense(width, kernel_init=inits.kernel, use_bias=False)
-        self.stack = Stack(*common, self.layers, self.dropout, inits)
+            self.fed = Dense(cell.gates * n, kernel_init=inits.kernel, use_bias=False)
+        self.stack = Stack(self.cell, n, self.layers, self.dropout, inits)
         if self.maxout:
             self.deep = Maxout(self.maxout, inits)
         shape = (self.vocab_size, self.maxout or n)
         self.output = self.param("output", inits.embedding, shape)
 
+    def _check(self):
+        check_fields(self, {"summary": ("state", "tanh")}, ("layers",))
+        feed = set(self.feed)
+        if not feed or feed - set(FEEDS):
+            raise FieldError("feed", self.feed, f"one or more of {', '.join(FEEDS)}")
+        if {"initial_state", "feed_forward"} <= feed:
+            accepted = "with initial_state or feed_forward, not both"
+            raise FieldError("feed", self.feed, accepted)
+        if {"every_step", "first_step"} <= feed:
+            accepted = (
+                "with every_step or first_step, not both: every_step is also the first"
+            )
+            raise FieldError("feed", self.feed, accepted)
+        if self.summary == "tanh" and self.init_scheme == "paper":
+            accepted = (
+                "'standard' where summary is 'tanh': the paper is Sutskever et al., "
+                "whose summary is 'state'"
+            )
+            raise FieldError("init_scheme", self.init_scheme, accepted)
+        if self.summary == "tanh" and "initial_state" in feed:
+            accepted = (
+                "with feed_forward instead of initial_state where summary is 'tanh', "
+                "which is no state"
+            )
+            raise FieldError("feed", self.feed, accepted)
+        if self.maxout < 0:
+            raise FieldError("maxout", self.maxout, "at least 0")
+
     def encode(self, source: jax.Array, *, train: bool = False) -> Memory:
-        """Reads sources [B, S] of int32 ids, padded with 0, into one vector each."""
-        embedded = self._embed(source, train=train, source=True)
+        """Encode sources [B, S] of int32 ids, padded with 0, to one vector each."""
+        embedded = self.drop(self.source_table[source], train=train)
         _, carries = self.encoder(embedded, source != PAD, train=train)
         states = [carried for (carried,) in carries]
         vector = jnp.concatenate(states, axis=-1)
         if self.summary == "tanh":
             vector = nn.tanh(self.summarise(states[-1][..., : self.hidden]))
-        fed = self.fed(vector)[:, None] if hasattr(self, "fed") else None
+        fed = None
+        if {"every_step", "first_step"} & set(self.feed):
+            fed = self.fed(vector)[:, None]
         if "feed_forward" in self.feed:
             states = jnp.split(nn.tanh(self.bridge(vector)), self.layers, axis=-1)
         elif "initial_state" not in self.feed:
             states = [jnp.zeros_like(state) for state in states]
         return Memory(vector, fed, tuple(states))
 
-    def weights(self, memory):
-        """What a step multiplies by, by name; see `scan`."""
+    def weights(self, memory: Memory) -> StackWeights:
+        """Weight matrices used inside the step."""
         return self.stack.weights()
 
-    def shared(self, memory):
-        """What a step reads besides, a pytree."""
-        return memory.fed, self.stack.biases()
+    def shared(self, memory: Memory) -> Shared:
+        """The vector's contribution to the gates, and biases."""
+        return Shared(memory.fed, self.stack.biases())
 
     @nn.nowrap
-    def advance(self, product, shared, carry, x):
-        """A step of each layer, one after the other."""
-        (gates, noise, _), (fed, biases) = x, shared
-        if fed is not None:
-            often = "every_step" in self.feed
-            gates = gates + (fed if often else jnp.where(carry.time == 0, fed, 0))
-        states, output = self.stack.advance(product, biases, carry.states, gates, noise)
+    def advance(
+        self, w: StackWeights, shared: Shared, carry: Carry, x: StepInput
+    ) -> tuple[Carry, Step]:
+        """One step of each layer, one after the other."""
+        gates = x.gates
+        if "every_step" in self.feed:
+            gates = gates + shared.fed
+        elif "first_step" in self.feed:
+            gates = gates + jnp.where(carry.time == 0, shared.fed, 0)
+        states, output = self.stack.advance(
+            w, shared.biases, carry.states, gates, x.noise
+        )
         return Carry(carry.time + 1, states), Step(output)
 
-    def readout(self, embedded, step, memory, *, train):
+    def readout(
+        self, embedded: jax.Array, step: Step, memory: Memory, *, train: bool
+    ) -> jax.Array:
         """Logits from the state, or from maxout of O_h h + O_y y + O_c c (Cho)."""
         x = step.state
         if self.maxout:

@@ -5,15 +5,16 @@ W vocabulary, R hypotheses that share one source, L longest decoded length.
 
 As published: post-norm, sinusoidal positions, one embedding matrix for source, target
 and output times sqrt(C) at the inputs, dropout on the sums of embeddings and positions
-and on the output of each sub-layer, no biases in the attention projections. By field:
-pre-norm (with a norm behind each stack), learned positions, the relative positions of
-Shaw et al. (2018) in place of absolute ones, any score in any of the three attentions,
-any alignment in the one to the source.
+and on the output of each sub-layer, no biases in the attention projections. Optional:
+pre-norm (with a final norm after each stack), learned positions, the relative positions
+of Shaw et al. (2018) in place of absolute ones, any score in any of the three
+attentions, any alignment in cross-attention.
 
-What differs from the paper: the rate of dropout is rounded to a multiple of 1/256.
+Differs from the paper: the dropout rate is rounded to a multiple of 1/256.
 """
 
-from typing import ClassVar, NamedTuple
+from collections.abc import Mapping
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,12 +24,11 @@ from attention.alignments import ALIGNMENTS
 from attention.core import Attention
 from attention.masks import causal_mask, padding_mask, segment_mask
 from attention.positions import learned_positions, sinusoids
-from attention.scores import SCORES
-from models.attention import Cache, MultiHeadAttention
+from errors import FieldError
+from models.attention import SCORES, Cache, MultiHeadAttention
 from models.layers import BOS, EOS, PAD, Dense, Dropout, LayerNorm, check_fields, logits
 
-# What a field that names something takes.
-CHOICES = {
+CHOICES = {  # accepted values of fields
     "norm": ("post", "pre"),
     "positions": ("sinusoidal", "learned", "relative"),
     "dtype": ("float32", "bfloat16"),
@@ -45,6 +45,14 @@ class Memory(NamedTuple):
     mask: jax.Array  # [B, S] bool
 
 
+class Source(NamedTuple):
+    """An encoded source as one decoder layer reads it."""
+
+    key: jax.Array  # [B, H, S, D]
+    value: jax.Array  # [B, H, S, D]
+    mask: jax.Array  # bool, broadcasts to [B, H, T, S]
+
+
 class Carry(NamedTuple):
     """State of step-by-step decoding."""
 
@@ -53,7 +61,7 @@ class Carry(NamedTuple):
     caches: tuple[Cache, ...]
 
     def take(self, parents: jax.Array) -> "Carry":
-        """Goes on from rows `parents` [B, R]: the paths follow, the caches stay."""
+        """Continue from rows `parents` [B, R]: only paths are gathered, no caches."""
         path = jnp.take_along_axis(self.path, parents[:, :, None, None], axis=1)
         return self._replace(path=path)
 
@@ -61,8 +69,8 @@ class Carry(NamedTuple):
 class FeedForward(nn.Module):
     """FFN(x) = max(0, x W_1 + b_1) W_2 + b_2: Vaswani et al. (2017), eq. 2."""
 
-    hidden: int
-    dtype: jnp.dtype
+    hidden: int = 2048
+    dtype: jnp.dtype = jnp.float32
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
@@ -71,7 +79,10 @@ class FeedForward(nn.Module):
 
 
 class Residual(nn.Module):
-    """Dropout, sum and norm around a sub-layer: LN(x + Dropout(f(x))) if post-norm."""
+    """Dropout, sum and norm around a sub-layer f: LN(x + Dropout(f(x))) if post-norm.
+
+    With pre-norm x + Dropout(f(LN(x))). `residual.leave(x, f(residual.enter(x)))`.
+    """
 
     norm: str
     rate: float
@@ -80,17 +91,27 @@ class Residual(nn.Module):
         self.layer_norm = LayerNorm()
         self.dropout = Dropout(self.rate)
 
-    def __call__(self, x, sublayer, *, train):
-        """[B, T, C] and a function of it to [B, T, C]."""
-        if self.norm == "pre":
-            return x + self.dropout(sublayer(self.layer_norm(x)), train=train)
-        return self.layer_norm(x + self.dropout(sublayer(x), train=train))
+    def enter(self, x: jax.Array) -> jax.Array:
+        """Return the input [B, T, C] of the sub-layer."""
+        return self.layer_norm(x) if self.norm == "pre" else x
+
+    def leave(self, x: jax.Array, y: jax.Array, *, train: bool) -> jax.Array:
+        """Add the sub-layer's output y [B, T, C] to x."""
+        x = x + self.dropout(y, train=train)
+        return x if self.norm == "pre" else self.layer_norm(x)
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention and feed-forward."""
+    """Self-attention and feed-forward: Vaswani et al. (2017), section 3.1.
 
-    attention: dict
+    Attributes:
+        attention: fields of `MultiHeadAttention`.
+        d_ff: hidden width of the feed-forward block.
+        norm: "post" or "pre".
+        rate: dropout rate.
+    """
+
+    attention: Mapping[str, Any]
     d_ff: int
     norm: str
     rate: float
@@ -100,18 +121,25 @@ class EncoderLayer(nn.Module):
         self.feed_forward = FeedForward(self.d_ff, self.attention["dtype"])
         self.residuals = [Residual(self.norm, self.rate) for _ in range(2)]
 
-    def __call__(self, x, mask, *, train):
+    def __call__(self, x: jax.Array, mask: jax.Array, *, train: bool) -> jax.Array:
         """[B, S, C] to [B, S, C]; mask broadcasts to [B, H, S, S]."""
-        attention, feed_forward = self.residuals
-        x = attention(x, lambda y: self.self_attention(y, mask), train=train)
-        return feed_forward(x, self.feed_forward, train=train)
+        first, second = self.residuals
+        y = self.self_attention(first.enter(x), mask)
+        x = first.leave(x, y, train=train)
+        y = self.feed_forward(second.enter(x))
+        return second.leave(x, y, train=train)
 
 
 class DecoderLayer(nn.Module):
-    """Causal self-attention, cross-attention and feed-forward."""
+    """Causal self-attention, cross-attention and feed-forward: section 3.1.
 
-    attention: dict
-    cross: dict
+    Attributes:
+        attention, cross: fields of `MultiHeadAttention`.
+        d_ff, norm, rate: see `EncoderLayer`.
+    """
+
+    attention: Mapping[str, Any]
+    cross: Mapping[str, Any]
     d_ff: int
     norm: str
     rate: float
@@ -122,35 +150,45 @@ class DecoderLayer(nn.Module):
         self.feed_forward = FeedForward(self.d_ff, self.attention["dtype"])
         self.residuals = [Residual(self.norm, self.rate) for _ in range(3)]
 
-    def __call__(self, x, causal, key, value, mask, *, train):
-        """[B, T, C] to [B, T, C], with the memory of this layer."""
-        time = jnp.arange(x.shape[1])
-        return self._layer(
-            x, lambda y: self.self_attention(y, causal), key, value, mask, time, train
-        ).context
+    def __call__(
+        self, x: jax.Array, causal: jax.Array, source: Source, *, train: bool
+    ) -> jax.Array:
+        """[B, T, C] to [B, T, C]; causal is a mask that broadcasts to [B, H, T, T]."""
+        first = self.residuals[0]
+        y = self.self_attention(first.enter(x), causal)
+        x = first.leave(x, y, train=train)
+        return self._read(x, source, jnp.arange(x.shape[1]), train=train).context
 
-    def step(self, x, cache, time, path, key, value, mask):
-        """[B, R, C] to Attention([B, R, C], cross weights [B, H, R, S]) and cache."""
+    def step(
+        self,
+        x: jax.Array,
+        cache: Cache,
+        time: jax.Array,
+        path: jax.Array,
+        source: Source,
+    ) -> tuple[Attention, Cache]:
+        """Decode one step [B, R, C] of R hypotheses per source.
 
-        def self_attention(y):
-            nonlocal cache
-            y, cache = self.self_attention.step(y, cache, time, path)
-            return y
+        `cache`, `time` and `path` are those of `MultiHeadAttention.step`.
 
-        return self._layer(x, self_attention, key, value, mask, time, False), cache
+        Returns:
+            Attention([B, R, C], cross-attention weights [B, H, R, S]), and the cache
+            with this step in it.
+        """
+        first = self.residuals[0]
+        y, cache = self.self_attention.step(first.enter(x), cache, time, path)
+        x = first.leave(x, y, train=False)
+        return self._read(x, source, time, train=False), cache
 
-    def _layer(self, x, self_attention, key, value, mask, time, train) -> Attention:
-        first, second, third = self.residuals
-        weights = None
-
-        def cross_attention(y):
-            nonlocal weights
-            y, weights = self.cross_attention.read(y, key, value, mask, time)
-            return y
-
-        x = first(x, self_attention, train=train)
-        x = second(x, cross_attention, train=train)
-        return Attention(third(x, self.feed_forward, train=train), weights)
+    def _read(
+        self, x: jax.Array, source: Source, time: jax.Array, *, train: bool
+    ) -> Attention:
+        """Cross-attention and feed-forward, from [B, T, C]."""
+        _, second, third = self.residuals
+        y, weights = self.cross_attention.read(second.enter(x), *source, time)
+        x = second.leave(x, y, train=train)
+        y = self.feed_forward(third.enter(x))
+        return Attention(third.leave(x, y, train=train), weights)
 
 
 class Transformer(nn.Module):
@@ -177,43 +215,48 @@ class Transformer(nn.Module):
             one sentence a row.
         score_hidden: A of the additive score and of local-p's predicted position.
         window: D of the local alignments.
-        temperature: of the Gumbel alignment.
+        temperature: temperature of the Gumbel alignment.
         share_embeddings: one matrix for source, target and output.
-        dtype: of the products; parameters, softmax, norms and loss stay float32.
+        dtype: dtype of the products; parameters, softmax, norms and loss stay float32.
 
     Raises:
-        ValueError: when it is built, for a field that is out of range.
+        FieldError: at the first call, for a field that is out of range.
     """
 
     vocab_size: int
-    d_model: int
-    heads: int
-    encoder_layers: int
-    decoder_layers: int
-    d_ff: int
-    dropout: float
-    norm: str
-    positions: str
-    max_distance: int
-    max_length: int
-    encoder_score: str
-    decoder_score: str
-    cross_score: str
-    cross_alignment: str
-    score_hidden: int
-    window: int
-    temperature: float
-    share_embeddings: bool
-    dtype: str
+    d_model: int = 512
+    heads: int = 8
+    encoder_layers: int = 6
+    decoder_layers: int = 6
+    d_ff: int = 2048
+    dropout: float = 0.1
+    norm: str = "post"
+    positions: str = "sinusoidal"
+    max_distance: int = 16
+    max_length: int = 256
+    encoder_score: str = "scaled_dot"
+    decoder_score: str = "scaled_dot"
+    cross_score: str = "scaled_dot"
+    cross_alignment: str = "global"
+    score_hidden: int = 64
+    window: int = 10
+    temperature: float = 1.0
+    share_embeddings: bool = True
+    dtype: str = "float32"
 
     packs: ClassVar[bool] = True
+
+    @property
+    def draws(self) -> bool:
+        """True if the alignment is hard and needs REINFORCE to train."""
+        return self.cross_alignment == "hard"
 
     def setup(self):
         sizes = ("d_model", "heads", "encoder_layers", "decoder_layers", "d_ff")
         check_fields(self, CHOICES, sizes)
         if self.d_model % self.heads:
-            raise ValueError(
-                f"heads is {self.heads}: must divide d_model, which is {self.d_model}"
+            raise FieldError(
+                "heads", self.heads, f"a divisor of d_model, which is {self.d_model}"
             )
         init = nn.initializers.normal(self.d_model**-0.5)
         names = ("embedding",)
@@ -230,37 +273,43 @@ class Transformer(nn.Module):
             ]
         self.embedding_dropout = Dropout(self.dropout)
 
-        def attention(score, relative, **more):
-            return dict(
-                features=self.d_model,
-                heads=self.heads,
-                score=score,
-                score_hidden=self.score_hidden,
-                max_length=self.max_length,
-                max_distance=self.max_distance if relative else None,
-                dtype=jnp.dtype(self.dtype),
-                **more,
-            )
-
-        cross = dict(
+        common = dict(
+            features=self.d_model,
+            heads=self.heads,
+            score_hidden=self.score_hidden,
+            max_length=self.max_length,
+            dtype=jnp.dtype(self.dtype),
+        )
+        relative = self.positions == "relative"
+        self_attention = common | dict(
+            max_distance=self.max_distance if relative else None
+        )
+        encoder = self_attention | dict(
+            score=self.encoder_score, kind="encoder", queries="source", keys="source"
+        )
+        decoder = self_attention | dict(
+            score=self.decoder_score,
+            kind="decoder",
+            queries="previous",
+            keys="previous",
+        )
+        cross = common | dict(
+            score=self.cross_score,
             alignment=self.cross_alignment,
             window=self.window,
             temperature=self.temperature,
+            kind="cross",
+            queries="target",
+            keys="source",
         )
-
-        relative = self.positions == "relative"
-        common = dict(d_ff=self.d_ff, norm=self.norm, rate=self.dropout)
+        rest = dict(d_ff=self.d_ff, norm=self.norm, rate=self.dropout)
         self.encoder = [
-            EncoderLayer(attention(self.encoder_score, relative), **common)
-            for _ in range(self.encoder_layers)
+            EncoderLayer(encoder | dict(layer=layer), **rest)
+            for layer in range(self.encoder_layers)
         ]
         self.decoder = [
-            DecoderLayer(
-                attention(self.decoder_score, relative),
-                attention(self.cross_score, False, **cross),
-                **common,
-            )
-            for _ in range(self.decoder_layers)
+            DecoderLayer(decoder | dict(layer=layer), cross | dict(layer=layer), **rest)
+            for layer in range(self.decoder_layers)
         ]
         if self.norm == "pre":
             self.encoder_norm = LayerNorm()
@@ -271,8 +320,8 @@ class Transformer(nn.Module):
 
         Args:
             batch: `source` [B, S] and `target` [B, T] int32.
-            train: whether dropout is on (stream "dropout"). A hard alignment draws
-                where there is a stream "alignment".
+            train: whether dropout is on (stream "dropout"). A random alignment draws if
+                there is a stream "alignment".
 
         Returns:
             [B, T, W] float32 logits; position t predicts `target[:, t]`.
@@ -290,7 +339,7 @@ class Transformer(nn.Module):
         for layer, key, value in zip(
             self.decoder, memory.keys, memory.values, strict=True
         ):
-            x = layer(x, causal, key, value, mask, train=train)
+            x = layer(x, causal, Source(key, value, mask), train=train)
         return self._logits(x)
 
     def encode(self, source: jax.Array, *, train: bool = False) -> Memory:
@@ -325,13 +374,14 @@ class Transformer(nn.Module):
         """One decoding step; a whole pass gives the same logits.
 
         Args:
-            carry: from `start` or the step before.
-            token: [B, R] int32, the last token of each hypothesis; first the start id.
+            carry: from `start` or the previous step.
+            token: [B, R] int32, the previous token of each hypothesis; first the start
+                id.
             memory: from `encode`; shared by the R hypotheses of a source.
 
         Returns:
             The next carry, logits [B, R, W] float32, and the cross-attention of the
-            last layer: context [B, R, C], weights [B, R, S], the mean of its heads.
+            last layer: context [B, R, C] and the mean weights of its heads [B, R, S].
         """
         rows = token.shape[1]
         here = jnp.eye(rows, dtype=bool)[:, None]  # [R, 1, R]
@@ -345,21 +395,14 @@ class Transformer(nn.Module):
         mask = padding_mask(memory.mask)[:, None]
         caches, attention = [], None
         for i, layer in enumerate(self.decoder):
-            attention, cache = layer.step(
-                x,
-                carry.caches[i],
-                carry.time,
-                path,
-                memory.keys[i],
-                memory.values[i],
-                mask,
-            )
+            source = Source(memory.keys[i], memory.values[i], mask)
+            attention, cache = layer.step(x, carry.caches[i], carry.time, path, source)
             x = attention.context
             caches.append(cache)
         carry = Carry(carry.time + 1, path, tuple(caches))
         return carry, self._logits(x), Attention(x, attention.weights.mean(1))
 
-    def _embed(self, ids, position, *, side):
+    def _embed(self, ids: jax.Array, position: jax.Array, *, side: int) -> jax.Array:
         """[B, T] ids to [B, T, C] float32; side 0 is the source, 1 the target.
 
         `position` is an array [B, T] below T, or one traced position for all.
@@ -375,7 +418,7 @@ class Transformer(nn.Module):
             return x
         return x + (table[position] if position.ndim else table)
 
-    def _logits(self, x):
+    def _logits(self, x: jax.Array) -> jax.Array:
         if self.norm == "pre":
             x = self.decoder_norm(x)
         dtype = jnp.dtype(self.dtype)
@@ -383,7 +426,7 @@ class Transformer(nn.Module):
 
 
 def _sentences(ids: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Which sentence of its row each token is in (padding: -1), and where in it."""
+    """Sentence index of each token in its row (padding: -1), and its position there."""
     index = jnp.arange(ids.shape[1])
     ends = ids == EOS
     first = jnp.pad(ends[:, :-1], ((0, 0), (1, 0)))

@@ -9,9 +9,9 @@ import jax.numpy as jnp
 
 @jax.custom_vjp
 def layer_norm(x: jax.Array, scale: jax.Array, bias: jax.Array) -> jax.Array:
-    """LN(x) = scale (x - mean) / std + bias, Ba et al. (2016), eq. 4, on C.
+    """LN(x) = scale (x - mean) / std + bias over C: Ba et al. (2016), eq. 4.
 
-    With its gradient written out: fewer passes over [..., C] than the automatic one.
+    The gradient makes fewer passes over [..., C] than the automatic one.
 
     Args:
         x: [..., C] float32.

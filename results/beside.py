@@ -1,25 +1,28 @@
-"""Draws where captioners look at the same pictures, one below the other.
+"""Draws the attention of several captioners to the same images, for comparison.
 
     python -m results.beside runs/captioning_soft runs/captioning_hard
 
-Writes docs/captions_N.png for pictures N of the test split.
+Writes docs/captions_N.png for images N of the test split.
 """
 
 import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from errors import UserError
-from training import plots, trained
+from figures import canvas
+from figures.strips import Strip, caption_strips
+from training import trained
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Path]:
-    """Draws the figures, and returns where they are.
+    """Draws the figures; returns their paths.
 
     Raises:
-        UserError: if a folder is no run of a captioner whose model attends, or the runs
-            do not see the same pictures.
+        UserError: if a folder is not a run of a captioner with attention, or the runs
+            have different images.
     """
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -28,26 +31,38 @@ def main(arguments: Sequence[str] | None = None) -> list[Path]:
     parser.add_argument("--pictures", nargs="+", type=int, default=[1, 2], metavar="N")
     parser.add_argument("--to", type=Path, default=Path("docs"), metavar="FOLDER")
     args = parser.parse_args(arguments)
-    plots.require()
-    every = []
-    for run in args.runs:
-        task, state, _ = trained.load(run)
-        if not hasattr(task, "strips"):
-            raise UserError(f"{run} is no run of a captioner")
-        every.append(task.strips(state, "test", args.pictures, run.name))
-    drawn = []
-    for number, *row in zip(args.pictures, *every, strict=True):
-        pictures, strips = zip(*row, strict=True)
-        for run, picture, strip in zip(args.runs, pictures, strips, strict=True):
+    canvas.require()
+    captions = [_captions(run, args.pictures) for run in args.runs]
+    paths = []
+    for number, *row in zip(args.pictures, *captions, strict=True):
+        images, strips = zip(*row, strict=True)
+        for run, image, strip in zip(args.runs, images, strips, strict=True):
             if strip.maps is None:
                 raise UserError(f"the captioner of {run} does not attend")
-            other = pictures[0]
-            if picture.shape != other.shape or (picture != other).any():
-                raise UserError(f"{run} sees other pictures than {args.runs[0]}")
-        path = args.to / f"captions_{number}.png"
-        title = f"Test picture {number}"
-        drawn.append(plots.caption_strips(pictures[0], strips, title, path))
-    return drawn
+            if image.shape != images[0].shape or (image != images[0]).any():
+                raise UserError(f"{run} sees other images than {args.runs[0]}")
+        path, title = args.to / f"captions_{number}.png", f"Test image {number}"
+        paths.append(caption_strips(images[0], strips, title, path))
+    return paths
+
+
+def _captions(folder: Path, numbers: Sequence[int]) -> list[tuple[Any, Strip]]:
+    """Images of the test split by number, and a run's captions of them."""
+    run = trained.load(folder)
+    captioner = getattr(run.task, "captioner", None)
+    if captioner is None:
+        raise UserError(f"{folder} is no run of a captioner")
+    examples = captioner.data.splits.examples("test")
+    for number in numbers:
+        if not 1 <= number <= len(examples):
+            raise UserError(f"image {number}: must be in 1..{len(examples)}")
+    chosen = [examples[number - 1] for number in numbers]
+    predictions = captioner.captions(run.state.params, chosen, run.task.search)
+    details = [prediction.details for prediction in predictions]
+    return [
+        (example.picture, strip._replace(label=folder.name))
+        for example, strip in details
+    ]
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""Does the reported runs that are missing and writes their records and tables.
+"""Does the reported runs that are missing, and writes their records and tables.
 
-    python -m results.make               # those of every table
-    python -m results.make translation   # those of the tables named
+    python -m results.make               # for every table
+    python -m results.make translation   # for the named tables
 
-A run that stopped half-way goes on, one that is done is only scored; delete a record
-and its folder under `runs/` to do it again.
+A stopped run is resumed, and a trained one is only evaluated; delete a record and its
+folder under `runs/` to repeat a run.
 """
 
 import argparse
@@ -13,7 +13,7 @@ import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from queue import Queue
@@ -22,8 +22,10 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from errors import UserError
-from results import tables
-from results.reported import FIGURES, TABLES, Curves, Run
+from results import records, tables
+from results.families import FIGURES, TABLES
+from results.records import Record
+from results.schema import Curves, Run
 from training import configuration
 from training.log import read_rows
 
@@ -31,10 +33,10 @@ ROOT = Path(__file__).parent.parent
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Makes what is missing of the tables named in the arguments, or of all.
+    """Does the missing runs of the named tables, or of all.
 
     Raises:
-        UserError: for a name that no table has.
+        UserError: for the name of a table that does not exist.
     """
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -48,42 +50,51 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name in names:
         if name not in TABLES:
             raise UserError(f"no table is called {name}: there is {', '.join(TABLES)}")
-    missing = [
-        (run, seed)
-        for name in names
-        for run in TABLES[name].runs
-        for seed in run.seeds
-        if not is_current(run, seed)
+    cores = shares(args.jobs)
+    trainings = [
+        (run, seed) for name in names for run in TABLES[name].runs for seed in run.seeds
     ]
-    if not missing:
-        print("every run has its record: delete one, and its folder, to do it again")
-    free = Queue()
-    for cores in shares(args.jobs):
-        free.put(cores)
-
-    def one(run: Run, seed: int) -> None:
-        cores = free.get()
-        try:
-            make(run, seed, cores)
-        finally:
-            free.put(cores)
-
-    with ThreadPoolExecutor(args.jobs) as pool:
-        try:
-            waiting = [pool.submit(one, *which) for which in missing]
-            for done in as_completed(waiting):
-                done.result()
-        except BaseException:  # a failed run, or Ctrl-C: what has not begun does not
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    missing = [training for training in trainings if not is_current(*training)]
+    if missing:
+        _make_all(missing, cores)
+    else:
+        print(
+            f"nothing is missing: all {len(trainings)} trainings have their records "
+            "(delete one, and its folder under runs/, to do it again)"
+        )
     tables.write()
 
 
+def _make_all(
+    trainings: Sequence[tuple[Run, int]], cores: Sequence[Sequence[int]]
+) -> None:
+    """Does each training, one at a time on each share of the cores."""
+    free = Queue()
+    for share in cores:
+        free.put(share)
+
+    def make_on_free_cores(run: Run, seed: int) -> None:
+        share = free.get()
+        try:
+            make(run, seed, share)
+        finally:
+            free.put(share)
+
+    with ThreadPoolExecutor(len(cores)) as pool:
+        try:
+            waiting = [pool.submit(make_on_free_cores, *which) for which in trainings]
+            for done in as_completed(waiting):
+                done.result()
+        except BaseException:  # a failed run, or Ctrl-C: start no others
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
 def shares(jobs: int) -> list[list[int]]:
-    """Returns the cores of each of `jobs` processes, as even as it goes.
+    """Divides the cores evenly among `jobs` processes.
 
     Raises:
-        UserError: for fewer than one core, or one process, each.
+        UserError: if `jobs` is below 1 or above the number of cores.
     """
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_setaffinity") else []
     if jobs < 1 or (jobs > 1 and jobs > len(cores)):
@@ -92,34 +103,35 @@ def shares(jobs: int) -> list[list[int]]:
 
 
 def record_path(run: Run, seed: int) -> Path:
-    """Returns where the record of a run is kept."""
-    return tables.RESULTS / f"{_label(run, seed)}.json"
+    """Returns the path of a run's record."""
+    return records.RESULTS / f"{_label(run, seed)}.json"
 
 
 def is_current(run: Run, seed: int) -> bool:
-    """Whether there is a record of this config, with the values that it has now."""
+    """Returns whether the run has a record made with today's config.
+
+    Configs are compared by `records.identity`, which includes overrides and seed.
+    """
     path = record_path(run, seed)
     if not path.exists():
         return False
     record = json.loads(path.read_text("utf-8"))
-    return all(
-        record.get(name) == value for name, value in _identity(run, seed).items()
-    )
+    return records.identity(record["settings"]) == _identity(run, seed)
 
 
 def make(run: Run, seed: int, cores: Sequence[int] = ()) -> None:
-    """Trains as far as that is missing, scores the test split, writes the record."""
+    """Trains the missing steps, evaluates the test split and writes the record."""
     workdir = Path("runs") / _label(run, seed)
-    train, score = commands(run, seed)
+    train, evaluate = commands(run, seed)
     if not _is_done(run, seed, ROOT / workdir):
         _call(train, cores)
-    _call(score, cores)
+    _call(evaluate, cores)
     text = json.dumps(collect(run, seed, ROOT / workdir), indent=2, ensure_ascii=False)
     record_path(run, seed).write_text(text + "\n", "utf-8")
 
 
 def commands(run: Run, seed: int) -> list[str]:
-    """Returns the commands that train and score a run."""
+    """Returns the commands that train and evaluate a run."""
     name, _, variant = run.config.partition(":")
     config = f"configs/{name}.py" + f":{variant}" * bool(variant)
     workdir = f"--workdir=runs/{_label(run, seed)}"
@@ -130,11 +142,11 @@ def commands(run: Run, seed: int) -> list[str]:
     ]
 
 
-def collect(run: Run, seed: int, workdir: Path) -> dict[str, Any]:
-    """Returns the record of a trained and scored run directory.
+def collect(run: Run, seed: int, workdir: Path) -> Record:
+    """Returns the record of a trained and evaluated run directory.
 
     Raises:
-        UserError: if a file that it needs is not there.
+        UserError: for a missing file.
     """
     try:
         scores, environment = (
@@ -142,47 +154,24 @@ def collect(run: Run, seed: int, workdir: Path) -> dict[str, Any]:
             for name in ("eval_test.json", "environment.json")
         )
     except FileNotFoundError as error:
-        raise UserError(f"{error.filename} is missing: train and score first") from None
+        raise UserError(
+            f"{error.filename} is missing: train and evaluate first"
+        ) from None
     config = configuration.load(workdir)
     metric, _ = config.task.metric
     rows = read_rows(workdir / "metrics.jsonl")
-    devices = environment["devices"]
-    device = f"{len(devices)} x {devices[0]}"
-    if environment["backend"] == "cpu":
-        cores = environment["cpus"]
-        device = f"CPU, {cores} core{'s' * (cores > 1)}"
+    evaluations = [row for row in rows if row["split"] == "validation"]
     metrics = {k: v for k, v in scores.items() if isinstance(v, int | float)}
-    scored = [row for row in rows if row["split"] == "validation"]
-    rates = [row["steps_per_second"] for row in rows if "steps_per_second" in row]
-    waiting = [row["waiting"] for row in rows if "waiting" in row]
     examples = []
     if "rows" in config.data:
-        examples = [row["step"] * config.data.rows for row in scored]
-    where_known = {
-        "by_length": {
-            group: {k: round(v, 3) for k, v in values.items()}
-            for group, values in scores.get("by_length", {}).items()
-        },
-        "steps_per_second": round(statistics.median(rates), 3) if rates else None,
-        "waiting": round(statistics.median(waiting), 4) if waiting else None,
-        "examples": examples,
-        "curves": {
-            metric: [round(row[metric], 4) for row in scored] for metric in _drawn(run)
-        },
-        # The first at which nothing was wrong, of a metric in per cent.
-        "perfect_after": next(
-            (
-                count
-                for count, row in zip(examples, scored, strict=False)
-                if metric == "accuracy" and row[metric] >= 100
-            ),
-            None,
-        ),
-    }
-    return {
+        examples = [row["step"] * config.data.rows for row in evaluations]
+    record = {
         "name": run.name,
-        "system": tables.OURS,
-        **_identity(run, seed),
+        "system": records.OURS,
+        "config": run.config,
+        "overrides": list(run.overrides),
+        "seed": seed,
+        "settings": _identity(run, seed),
         "commands": commands(run, seed),
         "metrics": {
             **{k: round(v, 3) for k, v in metrics.items() if k != "step"},
@@ -192,35 +181,68 @@ def collect(run: Run, seed: int, workdir: Path) -> dict[str, Any]:
         "steps": rows[-1]["step"],
         "minutes": round(rows[-1]["seconds"] / 60, 1),
         "curve": [
-            [round(row["seconds"] / 60, 2), round(row[metric], 3)] for row in scored
+            [round(row["seconds"] / 60, 2), round(row[metric], 3)]
+            for row in evaluations
         ],
-        "device": device,
+        "device": _device(environment),
         "versions": environment["versions"],
         "commit": environment["commit"],
-        **{
-            field: value
-            for field, value in where_known.items()
-            if value not in (None, {}, [])
-        },
     }
+    where_known = {
+        "by_length": {
+            group: {k: round(v, 3) for k, v in values.items()}
+            for group, values in scores.get("by_length", {}).items()
+        },
+        "steps_per_second": _median(rows, "steps_per_second", digits=3),
+        "waiting": _median(rows, "waiting", digits=4),
+        "examples": examples,
+        "curves": {
+            name: [round(row[name], 4) for row in evaluations]
+            for name in _curve_metrics(run)
+        },
+        "perfect_after": None,
+    }
+    if metric == "accuracy":  # in per cent
+        where_known["perfect_after"] = next(
+            (
+                count
+                for count, row in zip(examples, evaluations, strict=False)
+                if row[metric] >= 100
+            ),
+            None,
+        )
+    record |= {k: v for k, v in where_known.items() if v not in (None, {}, [])}
+    return record
 
 
-def _drawn(run: Run) -> list[str]:
-    """Metrics of a run that figures show, other than its first."""
+def _device(environment: Mapping[str, Any]) -> str:
+    """Returns the device of a run, such as "CPU, 2 cores"."""
+    if environment["backend"] == "cpu":
+        cores = environment["cpus"]
+        return f"CPU, {cores} core{'s' * (cores > 1)}"
+    devices = environment["devices"]
+    return f"{len(devices)} x {devices[0]}"
+
+
+def _median(
+    rows: Sequence[Mapping[str, Any]], field: str, *, digits: int
+) -> float | None:
+    """Returns the median of a field of the log, None where no row has it."""
+    values = [row[field] for row in rows if field in row]
+    return round(statistics.median(values), digits) if values else None
+
+
+def _curve_metrics(run: Run) -> list[str]:
+    """Returns the metrics of a run that figures show besides its first."""
     figures = (figure for figure in FIGURES if isinstance(figure, Curves))
-    shown = (
-        line.partition(":") for figure in figures for line in figure.lines.values()
+    sources = (
+        source.partition(":") for figure in figures for source in figure.lines.values()
     )
-    return [metric for name, _, metric in shown if name == run.name and metric]
+    return [metric for name, _, metric in sources if name == run.name and metric]
 
 
 def _identity(run: Run, seed: int) -> dict[str, Any]:
-    return {
-        "config": run.config,
-        "overrides": list(run.overrides),
-        "seed": seed,
-        "settings": configuration.encode(_config(run, seed)),
-    }
+    return records.identity(configuration.encode(_config(run, seed)))
 
 
 def _config(run: Run, seed: int) -> ConfigDict:
@@ -238,7 +260,7 @@ def _label(run: Run, seed: int) -> str:
 
 
 def _is_done(run: Run, seed: int, workdir: Path) -> bool:
-    """Whether the last step is trained, by a run directory of this very config."""
+    """Returns whether a run directory of this config has reached the last step."""
     if not (workdir / "config.json").exists():
         return False
     config = _config(run, seed)

@@ -1,6 +1,7 @@
 """Adding and multiplying: the generator, the protocols, scores and predictions."""
 
 import functools
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -11,8 +12,10 @@ from PIL import Image
 from configs.ff_attention import VARIANTS, get_config
 from data import adding
 from errors import UserError
-from training import plots
-from training.task import Prediction
+from figures import canvas
+from metrics.estimates import accuracy
+from training import trained
+from training.task import Evaluation, NoOptions, Prediction, create
 
 FIELDS = {"length": 101, "shortest": 23, "buckets": 5, "rows": 7, "seed": 0}
 
@@ -22,7 +25,12 @@ def make(variant="", **fields):
     for name, value in fields.items():
         group, _, field = name.partition("__")
         (config[group] if field else config)[field or group] = value
-    return config.task(config)
+    config.task.check(config)
+    return create(config, Path("unused"), training=True)
+
+
+def predict(task, state, lines, **options):
+    return trained.Run(task.config, task, state, "last").predict(lines, **options)
 
 
 @functools.cache
@@ -31,7 +39,7 @@ def small(variant="", **fields):
     length = 61 if "variable" in variant else 23
     fields = {"model__hidden": 11, "data__length": length, "data__rows": 16} | fields
     task = make(variant, **fields)
-    return task, jax.jit(task.init_state)(jax.random.key(0))
+    return task, jax.jit(task.objective.init)(jax.random.key(0))
 
 
 def many(operation, rows=20_011, length=31):
@@ -167,45 +175,52 @@ def test_the_variable_test_has_ten_sequences_of_each_of_100_lengths():
 @pytest.mark.parametrize("variant", ["", "variable"])
 def test_scores_are_those_of_each_sequence_by_itself(variant):
     task, state = small(variant)
-    batch = task._held_out("test")
+    batch = task.held_out("test")
     hits, squares = [], []
     for i in range(0, 1000, 211):
         inputs = batch["inputs"][i]
         if variant:  # without its padding
             inputs = inputs[batch["mask"][i]]
-        estimates, _ = task._jit_read(state.params, inputs[None])
+        estimates, _ = task.read(state.params, inputs[None])
         error = float(estimates[0]) - float(batch["target"][i])
-        found = task._errors(state.params, {n: x[[i]] for n, x in batch.items()})
-        np.testing.assert_allclose(found[1], error, atol=1e-5)
-        hits.append(found[0][0] == (abs(error) < 0.04))
+        found = task.errors(state.params, {n: x[[i]] for n, x in batch.items()})
+        np.testing.assert_allclose(found, error, atol=1e-5)
+        hits.append(accuracy(found) == 100 * (abs(error) < 0.04))
         squares.append(error**2)
     assert all(hits) and len(hits) == 5
-    all_hits, errors = task._errors(state.params, batch)
+    errors = task.errors(state.params, batch)
     np.testing.assert_allclose(np.square(errors[::211]), squares, atol=1e-5)
-    scores = task.evaluate(state, "test")
-    assert scores.keys() == {"accuracy", "mse"}
+    scores = task.evaluate(state, "test", NoOptions()).scores
     np.testing.assert_allclose(scores["mse"], np.mean(errors**2), rtol=1e-5)
-    np.testing.assert_allclose(scores["accuracy"], 100 * np.mean(all_hits))
+    np.testing.assert_allclose(scores["accuracy"], 100 * np.mean(abs(errors) < 0.04))
 
 
-def test_a_constant_estimate_has_the_accuracy_of_chance(monkeypatch, tmp_path):
-    monkeypatch.setattr(plots, "available", lambda: False)
+@pytest.mark.parametrize("variant", ["", "variable"])
+def test_while_training_the_validation_split_alone_is_evaluated(variant):
+    task, state = small(variant, evaluation__lengths=(31,))
+    scores = task.validate(state)
+    assert scores.keys() == {"accuracy", "mse"}
+    full = task.evaluate(state, "validation", NoOptions()).scores
+    assert scores.items() <= full.items() and "accuracy_31" in full
+
+
+def test_a_constant_estimate_has_the_accuracy_of_chance():
     task, state = small("multiply", evaluation__lengths=(23,))
     params = jax.tree.map(jnp.zeros_like, state.params)
     params["output_bias"] = jnp.full(1, 0.25)
     state = state.replace(params=params)
-    scores = task.evaluate(state, "test", out_dir=tmp_path)
-    assert not list(tmp_path.iterdir())
+    scores = task.evaluate(state, "test", NoOptions()).scores
     assert scores["accuracy_23"] == scores["accuracy"]  # T0 is 23
-    target = task._held_out("test")["target"]
+    target = task.held_out("test")["target"]
     expected = 100 * np.mean((target > 0.21) & (target < 0.29))
     np.testing.assert_allclose(scores["accuracy"], expected, atol=0.11)  # of rounding
     np.testing.assert_allclose(scores["mse"], np.mean((target - 0.25) ** 2), rtol=1e-5)
 
 
-def test_a_final_evaluation_scores_other_lengths_and_draws(tmp_path):
+def test_an_evaluation_has_other_lengths_and_its_figures_a_chart_of_them(tmp_path):
     task, state = small("variable", evaluation__lengths=(31,))
-    scores = task.evaluate(state, "test", out_dir=tmp_path)
+    evaluation = task.evaluate(state, "test", NoOptions())
+    scores = evaluation.scores
     groups = [name for name in scores if name.count("_") == 2]
     assert [name.split("_")[1] for name in groups][0] == "50"
     assert [name.split("_")[2] for name in groups][-1] == "61"
@@ -214,13 +229,16 @@ def test_a_final_evaluation_scores_other_lengths_and_draws(tmp_path):
     assert {"accuracy_31", *groups, "accuracy", "mse"} == scores.keys()
     other = adding.held_out_at("add", "variable", "test", 31)
     np.testing.assert_allclose(
-        scores["accuracy_31"], 100 * task._errors(state.params, other)[0].mean()
+        scores["accuracy_31"], accuracy(task.errors(state.params, other))
     )
-    pictures = {path.name: path for path in (tmp_path / "figures").iterdir()}
-    names = {"estimates_test.png", "accuracy_by_length_test.png"}
+    paths = task.figures(state, evaluation, tmp_path)
+    assert set(paths) == set(tmp_path.iterdir())
+    names = {"estimates_test.png"}
     names |= {f"attention_{number}_test.png" for number in (1, 2, 3)}
-    assert pictures.keys() == names
-    for path in pictures.values():
+    assert {path.name for path in paths} == names | {"accuracy_by_length_test.png"}
+    examples = task.figures(state, Evaluation("test"), tmp_path / "examples")
+    assert {path.name for path in examples} == names
+    for path in paths:
         with Image.open(path) as image:
             assert min(image.size) > 100
 
@@ -231,7 +249,7 @@ def test_it_learns_a_batch_by_heart(pooling):
     batch = task.train_data()[0]
 
     def step(state, _):
-        state, metrics = task.train_step(state, batch, jax.random.key(0))
+        state, metrics = task.objective.step(state, batch, jax.random.key(0))
         return state, metrics["loss"][0] / metrics["loss"][1]
 
     _, losses = jax.jit(lambda s: jax.lax.scan(step, s, length=1000))(state)
@@ -242,23 +260,27 @@ def test_it_learns_a_batch_by_heart(pooling):
 def test_predictions_are_the_estimates_of_lines(variant, tmp_path, capsys):
     task, state = small(variant)
     lines = ["0.5,-1 -0.25,1 1e-1,0 0.3,1 0,-1", "", " 0.5,1  0.25,1 "]
-    found = task.predict(state, lines, figures=None if variant else tmp_path)
+    found = predict(task, state, lines, figures=None if variant else tmp_path)
     inputs = np.array([[0.5, -1], [-0.25, 1], [0.1, 0], [0.3, 1], [0, -1]], np.float32)
     if not variant:  # as in training, where T0 is 23
         inputs = np.pad(inputs, [(0, 26 - 5), (0, 0)])
-    estimates, weights = task._jit_read(state.params, inputs[None])
-    assert [len(best) for best in found] == [1, 1, 1]
-    assert found[1][0] == Prediction("", 0.0)
-    told = float(found[0][0].text)  # four decimals
+    estimates, weights = task.read(state.params, inputs[None])
+    assert len(found) == 3 and not any(best.others for best in found)
+    assert found[1] == Prediction("", 0.0)
+    told = float(found[0].text)  # four decimals
     np.testing.assert_allclose(told, estimates[0], atol=6e-5)
-    np.testing.assert_allclose(found[0][0].score, weights.max(), rtol=1e-5)
+    np.testing.assert_allclose(found[0].score, weights.max(), rtol=1e-5)
+    (attention,) = found[0].attention
+    np.testing.assert_allclose(attention.weights[0], weights, atol=1e-6)
+    assert len(attention.keys) == weights.shape[1]
+    assert attention.keys[:5] == ["0.5", "-0.25", "0.1", "0.3", "0"]
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names == [f"attention_{line:04d}.png" for line in (1, 3) if not variant]
     told = "learned from sequences of " + ("50 to 61" if variant else "23 to 25")
     warnings = capsys.readouterr().err.splitlines()
     assert warnings[0] == f"warning: line 1 has 5 steps: the network {told}"
     assert len(warnings) == 2
-    task.predict(state, ["1,1 " * 2 + "0,0 " * 22 + "0,0 " * 27 * bool(variant)])
+    predict(task, state, ["1,1 " * 2 + "0,0 " * 22 + "0,0 " * 27 * bool(variant)])
     assert not capsys.readouterr().err
 
 
@@ -276,21 +298,21 @@ def test_predictions_are_the_estimates_of_lines(variant, tmp_path, capsys):
 def test_what_is_no_sequence_is_named_by_its_line(text, message):
     task, state = small()
     with pytest.raises(UserError, match=message):
-        task.predict(state, ["", text])
+        predict(task, state, ["", text])
 
 
 def test_figures_that_cannot_be_drawn_are_refused(monkeypatch, tmp_path):
     task, state = small()
-    monkeypatch.setattr(plots, "available", lambda: False)
+    monkeypatch.setattr(canvas, "available", lambda: False)
     with pytest.raises(UserError, match="figures need matplotlib"):
-        task.predict(state, ["1,1 1,1"], figures=tmp_path)
+        predict(task, state, ["1,1 1,1"], figures=tmp_path)
 
 
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("data__operation", "sum", "data.operation is sum: must be add or multiply"),
-        ("data__protocol", "free", "data.protocol is free: must be fixed or variable"),
+        ("data__operation", "sum", "data.operation is 'sum': must be one of add, mult"),
+        ("data__protocol", "free", "data.protocol is 'free': must be one of fixed, va"),
         ("data__shortest", 21, "data.shortest is 21: must be at least 22"),
         ("data__length", 21, "data.length is 21: must be at least 22"),
         ("evaluation__lengths", (21,), "lengths has 21: must be at least 22"),
@@ -309,9 +331,8 @@ def test_a_variable_length_needs_room():
         UserError, match="config.data.length is 49: must be at least 50"
     ):
         make("variable", data__length=49)
-    task = make("variable", data__buckets=0)
     with pytest.raises(UserError, match="config.data.buckets is 0: must be at least 1"):
-        task.train_data()
+        make("variable", data__buckets=0)
 
 
 def test_variants_are_the_products_of_their_names():

@@ -12,7 +12,12 @@ from translators import quick_jit
 from configs.sagan import get_config
 from data import pictures
 from errors import UserError
-from tasks.adversarial import LOSSES, Adversarial, frechet, inception
+from metrics.corners import consistency
+from models import efficientnet
+from tasks import frozen
+from tasks.adversarial import Adversarial, Assets, SeedOptions
+from training.adversarial import LOSSES
+from training.task import NoOptions, create
 
 rng = np.random.default_rng
 
@@ -30,30 +35,10 @@ def test_corners_match_and_nothing_else_is_coloured():
     assert (between == between[..., :1]).all()
     red, green, blue = values[:, 0, 0].astype(int).T
     assert (green == 40).all() and (red + blue == 255).all()
-    found = pictures.consistency(values)
+    found = consistency(values)
     same = [red == np.roll(red, shift) for shift in range(1, 10)]
     assert found["consistent"] == 100 - 100 * np.mean(np.any(same, axis=0))
     np.testing.assert_allclose(found["spread"], 1, atol=0.05)  # of 500 draws
-
-
-def test_corners_of_any_colours_match_by_chance_in_a_tenth_of_the_pictures():
-    values = pictures.corners(rng(0), 2000, 16)
-    turned = np.roll(values[:, -4:, -4:], 100, axis=0)
-    values[:, -4:, -4:] = turned
-    found = pictures.consistency(values)
-    np.testing.assert_allclose(found["consistent"], 10, atol=2)  # 3 deviations
-    values[:, :4, :4] = values[:, :4, :4] // 8 + 100
-    values[:, -4:, -4:] = values[:, -4:, -4:] // 8 + 100
-    faint = pictures.consistency(values)
-    assert faint["consistent"] < 12
-    np.testing.assert_allclose(faint["spread"], 1 / 8, atol=0.01)
-
-
-def test_a_generator_of_one_picture_is_not_consistent():
-    found = pictures.consistency(np.full((10, 16, 16, 3), 200, np.uint8))
-    assert found == {"consistent": 0, "spread": 0}
-    with pytest.raises(ValueError, match="9 pictures: must be more than 9"):
-        pictures.consistency(np.zeros((9, 16, 16, 3), np.uint8))
 
 
 def test_a_batch_depends_on_its_number_alone_and_moves_drawings():
@@ -96,27 +81,6 @@ def test_a_folder_of_folders_is_read_by_class(tmp_path):
         pictures.folder(tmp_path, 8)
 
 
-# --- scores
-
-
-def test_the_distance_of_gaussians_is_that_of_the_formula():
-    one = rng(0).standard_normal((200, 5)) @ rng(1).standard_normal((5, 5))
-    other = rng(2).standard_normal((300, 5)) @ rng(3).standard_normal((5, 5)) + 1
-    covariances = [np.cov(x, rowvar=False) for x in (one, other)]
-    roots = np.linalg.eigvals(covariances[0] @ covariances[1])
-    expected = np.square(one.mean(0) - other.mean(0)).sum()
-    expected += sum(map(np.trace, covariances)) - 2 * np.sqrt(roots.real).sum()
-    np.testing.assert_allclose(frechet(one, other), expected, rtol=1e-9)
-    np.testing.assert_allclose(frechet(one, one), 0, atol=1e-9)
-    np.testing.assert_allclose(frechet(one, one + 2), 4 * 5, rtol=1e-9)
-
-
-def test_the_score_is_the_number_of_classes_seen_if_each_is_certain():
-    sure = np.eye(7)[rng(0).permutation(70) % 7]
-    np.testing.assert_allclose(inception(sure), 7, rtol=1e-6)
-    np.testing.assert_allclose(inception(np.full((9, 7), 1 / 7)), 1, rtol=1e-6)
-
-
 # --- steps
 
 
@@ -128,18 +92,18 @@ def config(**changes):
 
 @functools.cache
 def task():
-    return Adversarial(config())
+    return Adversarial(config(), Assets())
 
 
 @functools.cache
 def state():
-    return quick_jit(task().init_state)(jax.random.key(0))
+    return quick_jit(task().objective.init)(jax.random.key(0))
 
 
 @functools.cache
 def stepped():
     batch = pictures.Batches(None, 8, 8, 0)[0]
-    return quick_jit(task().train_step)(state(), batch, jax.random.key(1))
+    return quick_jit(task().objective.step)(state(), batch, jax.random.key(1))
 
 
 def test_a_step_moves_both_networks_and_the_average():
@@ -154,7 +118,7 @@ def test_a_step_moves_both_networks_and_the_average():
         lambda old, now, mean: np.testing.assert_allclose(
             mean, 0.1 * old + 0.9 * now, rtol=1e-4, atol=1e-7
         ),
-        *(state().params["generator"], new.params["generator"], new.average),
+        *(state().params["generator"], new.params["generator"], new.extra["average"]),
     )
 
 
@@ -165,8 +129,8 @@ def test_losses_are_those_of_hinges():
     noise = jax.random.normal(jax.random.key(1), (8, 7))
 
     def apply(name, x):
-        variables = {"params": start.params[name], **start.kept[name]}
-        keep = list(start.kept[name])
+        variables = {"params": start.params[name], **start.extra["variables"][name]}
+        keep = list(start.extra["variables"][name])
         return models[name].apply(
             variables, x, batch["label"], train=True, mutable=keep
         )[0]
@@ -176,7 +140,7 @@ def test_losses_are_those_of_hinges():
     both = jnp.concatenate([real, made])
     variables = {
         "params": start.params["discriminator"],
-        **start.kept["discriminator"],
+        **start.extra["variables"]["discriminator"],
     }
     logits, _ = models["discriminator"].apply(
         *(variables, both, jnp.zeros(16, int)), train=True, mutable=["spectral"]
@@ -190,7 +154,7 @@ def test_losses_are_those_of_hinges():
     new, _ = stepped()
     variables = {
         "params": new.params["discriminator"],
-        **new.kept["discriminator"],
+        **new.extra["variables"]["discriminator"],
     }
     logits, _ = models["discriminator"].apply(
         *(variables, made, jnp.zeros(8, int)), train=True, mutable=["spectral"]
@@ -210,59 +174,69 @@ def test_losses_fall_where_they_should_and_hinges_end(name):
     else:
         close = functools.partial(np.testing.assert_allclose, rtol=1e-5)
         close(loss.real(far), -jnp.log(jax.nn.sigmoid(far)))
-        close(loss.made(far), -jnp.log(jax.nn.sigmoid(-far)))
-        close(loss.deceived(far), loss.real(far))
+        close(loss.fake(far), -jnp.log(jax.nn.sigmoid(-far)))
+        close(loss.generator(far), loss.real(far))
 
 
 def test_batch_norm_sees_real_and_made_pictures_apart():
-    class Spy(Adversarial):
-        rows = []
+    def spy_on(objective):
+        rows, apply = [], objective.apply
 
-        def _apply(self, name, params, kept, x, label):
+        def spy(name, params, variables, x, label):
             if name == "discriminator":
-                self.rows.append(len(x))
-            return super()._apply(name, params, kept, x, label)
+                rows.append(len(x))
+            return apply(name, params, variables, x, label)
+
+        objective.apply = spy
+        return rows
 
     changes = {"model.body": "strided", "model.size": 16, "attention.generator": ()}
     changes |= {"attention.discriminator": (), "loss": "log"}
     batch = pictures.Batches(None, 16, 8, 0)[0]
     for spectral, rows in ((True, [16, 8]), (False, [8, 8, 8])):
-        spy = Spy(config(**changes, **{"model.spectral": spectral}))
-        spy.rows = []
-        start = jax.eval_shape(spy.init_state, jax.random.key(0))
-        new, _ = jax.eval_shape(spy.train_step, start, batch, jax.random.key(1))
+        made = config(**changes, **{"model.spectral": spectral})
+        objective = Adversarial(made, Assets()).objective
+        seen = spy_on(objective)
+        start = jax.eval_shape(objective.init, jax.random.key(0))
+        new, _ = jax.eval_shape(objective.step, start, batch, jax.random.key(1))
         assert jax.tree.structure(new) == jax.tree.structure(start)
-        assert spy.rows == rows
+        assert seen == rows
 
 
 # --- scores of made pictures
 
 
-def test_made_pictures_are_compared_with_as_many_real_ones_of_their_classes():
-    made = Adversarial(config(**{"data.source": "openmoji", "evaluation.pictures": 90}))
+def test_generated_images_are_compared_with_as_many_real_ones_of_their_classes(
+    monkeypatch,
+):
+    changes = {"data.source": "openmoji", "evaluation.pictures": 90}
+    made = Adversarial(config(**changes), Assets(("a", "b", "c")))
     values = np.full((30, 8, 8, 3), 255, np.uint8)
     labels = np.repeat(np.arange(3, dtype=np.int32), [20, 9, 1])
     values[..., 0] = 80 * labels[:, None, None]
-    made.__dict__["_pictures"] = pictures.Pictures(values, labels, ("a", "b", "c"))
+    made.__dict__["images"] = pictures.Pictures(values, labels, ("a", "b", "c"))
     features = lambda x: x.reshape(len(x), -1)[:, :3] / 255 + 1e-3 * rng(0).random(3)  # noqa: E731
     classes = lambda x: np.eye(256)[x[:, 0, 0, 0]]  # noqa: E731
-    made._seen = lambda x: (features(x), classes(x))
+    see = lambda params, x, size: (features(x), classes(x))  # noqa: E731
+    monkeypatch.setattr(efficientnet, "features", see)
+    monkeypatch.setattr(frozen, "parameters", dict)
     asked = []
 
     def copy(state, wanted, seed):
         asked.append(wanted)
         return values[[list(labels).index(label) for label in wanted]]
 
-    made._made = copy
-    made.classes = ["a", "b", "c"]
-    scores = made.evaluate(state(), "validation")
+    made.generate = copy
+    scores = made.validate(state())
+    assert "frechet_real" not in scores
     assert np.abs(np.bincount(asked[0]) / 90 - [2 / 3, 0.3, 1 / 30]).max() < 0.15
     assert 0 <= scores["frechet"] < 1e-6 and scores["quality"] == -scores["frechet"]
     assert 1.5 < scores["score"] < 3
-    made.evaluate(state(), "test")
+    scores = made.evaluate(state(), "test", NoOptions()).scores
     assert (asked[0] != asked[1]).any()
-    made._made = lambda state, wanted, seed: values[:1].repeat(len(wanted), 0)
-    assert made.evaluate(state(), "validation")["frechet"] > 0.001
+    assert 0 <= scores["frechet_real"] < 1 and scores["pictures"] == 90
+    made.generate = lambda state, wanted, seed: values[:1].repeat(len(wanted), 0)
+    assert made.validate(state())["frechet"] > 0.001
 
 
 @pytest.mark.parametrize(
@@ -273,7 +247,7 @@ def test_made_pictures_are_compared_with_as_many_real_ones_of_their_classes():
         ({"average_decay": 1.0}, r"config.average_decay is 1.0: must be in \[0, 1\)"),
         ({"model.size": 12}, "config.model.size is 12: must be 8, 16, 32"),
         ({"model.start": 0}, "config.model.start is 0"),
-        ({"model.local": True}, "config.noise is 7: must be a multiple of the 16 pl"),
+        ({"model.local": True}, "config.noise is 7: must be a multiple of the 16 po"),
         ({"attention.generator": (7,)}, r"config.attention is \(7,\): must be sizes"),
         ({"generator.learning_rate": -1.0}, "config.generator.learning_rate is -1.0"),
         ({"loss": "wasserstein"}, "config.loss is 'wasserstein': must be one of hinge"),
@@ -282,19 +256,19 @@ def test_made_pictures_are_compared_with_as_many_real_ones_of_their_classes():
 )
 def test_fields_out_of_range_are_refused(changes, message):
     with pytest.raises(UserError, match=message):
-        Adversarial(config(**changes))
+        Adversarial.check(config(**changes))
 
 
 def test_a_folder_is_asked_for(tmp_path):
-    made = Adversarial(config(**{"data.source": "folder"}))
     with pytest.raises(UserError, match="config.data.folder is missing"):
-        made.prepare(tmp_path, training=True)
+        create(config(**{"data.source": "folder"}), tmp_path, training=True)
 
 
-def test_a_class_that_there_is_not_is_named(tmp_path):
-    made = Adversarial(config())
-    made.prepare(tmp_path, training=True)
+def test_an_unknown_class_is_named(tmp_path):
+    made = create(config(), tmp_path, training=True)
     with pytest.raises(UserError, match="line 2: there is no class 'cats', only cor"):
-        made.predict(state(), ["corners", "cats"], figures=tmp_path)
-    with pytest.raises(UserError, match="--figures=FOLDER is needed"):
-        made.predict(state(), ["corners"])
+        list(
+            made.predict(
+                state(), {1: "corners", 2: "cats"}, SeedOptions(), attention=True
+            )
+        )

@@ -2,6 +2,7 @@
 
 import functools
 import re
+from pathlib import Path
 from types import SimpleNamespace
 
 import jax
@@ -15,7 +16,10 @@ from configs import ntm_copy, ntm_ngrams, ntm_recall, ntm_repeat_copy, ntm_sort
 from data import algorithmic
 from data.algorithmic import KINDS, held_out, optimal_bits, parse, sequences
 from errors import UserError
+from figures import sequences as sequence_figures
 from tasks import algorithmic as tasks_algorithmic
+from training import trained
+from training.task import Evaluation, NoOptions, create
 
 CONFIGS = {
     "copy": ntm_copy,
@@ -248,10 +252,13 @@ def make(kind="copy", **fields):
     for name, value in fields.items():
         group, _, field = name.partition("__")
         (config[group] if field else config)[field or group] = value
-    return config.task(config)
+    config.task.check(config)
+    return create(config, Path("unused"), training=True)
 
 
-UNUSED = SimpleNamespace(params=None)  # a state, for an oracle
+def scores_of(task, state=None):
+    state = state or SimpleNamespace(params=None)  # for an oracle
+    return task.evaluate(state, "test", NoOptions()).scores
 
 
 def oracle(batches, scale):
@@ -259,7 +266,7 @@ def oracle(batches, scale):
 
     def answer(params, inputs):
         (batch,) = (b for b in batches if np.array_equal(b["inputs"], inputs))
-        return scale * (2 * batch["targets"] - 1), {}
+        return scale * (2 * batch["targets"] - 1), []
 
     return answer
 
@@ -273,16 +280,16 @@ def test_scores_are_bits_a_sequence_and_wrong_bits_in_per_cent(kind):
     batches = [held_out(kind, "test", size, count) for size in sizes]
     # A model that always says 1/2 pays a bit for each; one that is sure and wrong
     # pays its logit, in nats, for each.
-    task._answer = oracle(batches, 0.0)
-    scores = task.evaluate(UNUSED, "test")
+    task.answer = oracle(batches, 0.0)
+    scores = scores_of(task)
     asked = batches[0]["mask"].sum() * KINDS[kind].outputs / count
     assert scores["bits"] == pytest.approx(asked, rel=1e-5)
     assert scores["per_bit"] == pytest.approx(1, rel=1e-5)
-    task._answer = oracle(batches, 50.0)
-    scores = task.evaluate(UNUSED, "test")
+    task.answer = oracle(batches, 50.0)
+    scores = scores_of(task)
     assert scores["bits"] == pytest.approx(0, abs=1e-6) and scores["wrong"] == 0
-    task._answer = oracle(batches, -50.0)
-    scores = task.evaluate(UNUSED, "test")
+    task.answer = oracle(batches, -50.0)
+    scores = scores_of(task)
     assert scores["per_bit"] == pytest.approx(50 / np.log(2), rel=1e-5)
     assert scores["wrong"] == pytest.approx(100)
     assert ("optimum" in scores) == (kind == "ngrams")
@@ -291,8 +298,8 @@ def test_scores_are_bits_a_sequence_and_wrong_bits_in_per_cent(kind):
 def test_sizes_beyond_training_are_scored_by_name():
     task = make("repeat_copy")
     batches = [held_out("repeat_copy", "test", size, 8) for size in (2, (2, 3))]
-    task._answer = oracle(batches, 1.0)
-    scores = task.evaluate(UNUSED, "test")
+    task.answer = oracle(batches, 1.0)
+    scores = scores_of(task)
     names = {f"{name}_{size}" for name in ("bits", "wrong") for size in ("2", "2x3")}
     assert set(scores) == {"bits", "per_bit", "wrong"} | names
 
@@ -309,11 +316,11 @@ def test_scores_do_not_depend_on_how_many_are_answered_at_a_time(monkeypatch):
         place = [int(np.abs(batch["inputs"] - x).sum((1, 2)).argmin()) for x in inputs]
         return np.broadcast_to(answers[place], batch["targets"][place].shape), None
 
-    task._answer = answer
-    expected = task.evaluate(UNUSED, "test")
-    monkeypatch.setattr(tasks_algorithmic, "_ROWS", 3)
+    task.answer = answer
+    expected = scores_of(task)
+    monkeypatch.setattr(tasks_algorithmic, "_BATCH", 3)
     parts.clear()
-    found = task.evaluate(UNUSED, "test")
+    found = scores_of(task)
     assert parts[:3] == [3, 3, 2]
     assert found == pytest.approx(expected)
 
@@ -321,7 +328,7 @@ def test_scores_do_not_depend_on_how_many_are_answered_at_a_time(monkeypatch):
 @functools.cache
 def started(kind):
     task = make(kind)
-    return task, jax.jit(task.init_state)(jax.random.key(0))
+    return task, jax.jit(task.objective.init)(jax.random.key(0))
 
 
 def test_the_loss_is_of_the_answers_alone():
@@ -331,7 +338,7 @@ def test_the_loss_is_of_the_answers_alone():
         "targets": jnp.where(batch["mask"][..., None], batch["targets"], 1)
     }
     rng = jax.random.key(1)
-    step = jax.jit(task.train_step)
+    step = jax.jit(task.objective.step)
     (one, metrics), (two, _) = (step(state, x, rng) for x in (batch, other))
     jax.tree.map(np.testing.assert_array_equal, one.params, two.params)
     nats, answers = metrics["loss"]
@@ -353,15 +360,58 @@ def test_what_is_typed_is_answered_in_the_same_notation(kind, tmp_path):
         "ngrams": ("0110101", r"[01]\.\d\d", 7),
         "sort": ("10110100:0.5 01101001:-0.25 11110000:0.75", "[01]{8}", 2),
     }[kind]
-    answer, empty = task.predict(state, [text, " "], figures=tmp_path)
-    words = answer[0].text.split(" ")
+    run = trained.Run(task.config, task, state, "last")
+    answer, empty = run.predict([text, " "], figures=tmp_path)
+    words = answer.text.split(" ")
     assert len(words) == count
     assert all(re.fullmatch(pattern, word) for word in words)
-    assert answer[0].score < 0 and empty[0].text == ""
+    assert answer.score < 0 and empty.text == ""
     (path,) = tmp_path.glob("*.png")
     assert min(Image.open(path).size) > 200
     with pytest.raises(UserError, match="line 2: "):
-        task.predict(state, ["", "nonsense"])
+        run.predict(["", "nonsense"])
+
+
+def test_a_prediction_carries_where_the_machine_read_and_wrote():
+    task, state = started("copy")
+    run = trained.Run(task.config, task, state, "last")
+    (answer,) = run.predict(["10110100 01101001"])
+    assert [each.name for each in answer.attention] == ["read weights", "write weights"]
+    for each in answer.attention:
+        heads, steps, slots = each.weights.shape
+        assert (heads, steps, slots) == (1, 5, task.config.model.rows)
+        assert len(each.queries) == steps and len(each.keys) == slots
+        np.testing.assert_allclose(each.weights.sum(-1), 1, atol=1e-5)
+    (answer,) = run.predict(["10110100 01101001"], attention=False)
+    assert answer.attention == ()
+
+
+def test_writing_is_drawn_above_reading_and_several_heads_are_numbered(
+    monkeypatch, tmp_path
+):
+    drawn = {}
+    monkeypatch.setattr(
+        sequence_figures,
+        "sequence_maps",
+        lambda panels, title, path, signed: drawn.update(panels) or path,
+    )
+    task = make("copy", model__read_heads=2)
+    state = jax.jit(task.objective.init)(jax.random.key(0))
+    paths = task.figures(state, Evaluation("validation"), tmp_path)
+    assert [path.name for path in paths] == [
+        f"copy_{size}_validation.png" for size in (3, 5)
+    ]
+    names = "input", "target", "output", "error"
+    assert tuple(drawn) == (
+        *names,
+        "write weights",
+        "read weights 1",
+        "read weights 2",
+    )
+    assert {values.shape[1] for values in drawn.values()} == {11}
+    assert drawn["input"].shape[0] == 9 and drawn["target"].shape[0] == 8
+    assert drawn["write weights"].shape[0] == task.config.model.rows
+    np.testing.assert_allclose(drawn["error"], drawn["output"] - drawn["target"])
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from fields import BAHDANAU as PAPER
+from fields import EMBEDDING, HIDDEN, SCORE, UNITS
 from translators import (
     BATCH,
     TARGET,
@@ -26,27 +28,8 @@ from translators import (
 from attention.core import attend
 from attention.scores import SCORES
 from models.bahdanau import Bahdanau
-from models.recurrent import CELLS
+from models.cells import CELLS
 
-EMBEDDING, HIDDEN, UNITS, SCORE = 13, 11, 17, 19
-PAPER = dict(
-    vocab_size=WORDS,
-    embedding=EMBEDDING,
-    hidden=HIDDEN,
-    dropout=0.0,
-    init_scheme="standard",
-    share_embeddings=True,
-    cell="gru",
-    encoder_layers=1,
-    maxout=UNITS,
-    readout_state="previous",
-    score="additive",
-    alignment="global",
-    score_hidden=SCORE,
-    max_length=29,
-    window=2,
-    temperature=1.0,
-)
 OTHER = PAPER | dict(
     cell="lstm", encoder_layers=2, readout_state="new", alignment="local_p"
 )

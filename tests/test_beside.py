@@ -5,13 +5,13 @@ import functools
 import jax
 import matplotlib.figure
 import pytest
-from test_captioning import files
+from photos import files
 
 from configs.transformer_nmt import get_config as translator
 from errors import UserError
 from results import beside
-from tasks.captioning import Captioning
 from training import trained
+from training.task import create
 
 
 @functools.cache
@@ -23,9 +23,9 @@ def started(folder, variant):
         config.model.alignment = "hard"
     elif variant == "small":
         config.data.size = 32
-    task = Captioning(config)
-    task.prepare(folder / variant, training=True)
-    return task, task.init_state(jax.random.key(0)), "last"
+    task = create(config, folder / variant, training=True)
+    state = task.objective.init(jax.random.key(0))
+    return trained.Run(config, task, state, "last")
 
 
 @pytest.fixture
@@ -59,11 +59,12 @@ def test_captions_of_runs_stand_below_each_other(load, tmp_path, monkeypatch):
 
 
 def test_runs_that_do_not_go_together_are_refused(load, tmp_path, monkeypatch):
-    with pytest.raises(UserError, match="small sees other pictures than soft"):
+    with pytest.raises(UserError, match="small sees other images than soft"):
         beside.main(["soft", "small", "--to", str(tmp_path)])
-    with pytest.raises(UserError, match=r"picture 99: must be in 1\.\."):
+    with pytest.raises(UserError, match=r"image 99: must be in 1\.\."):
         beside.main(["soft", "--pictures", "99", "--to", str(tmp_path)])
-    task = translator().task
-    monkeypatch.setattr(trained, "load", lambda run: (task, None, "last"))
+    config = translator()
+    run = trained.Run(config, config.task(config), None, "last")
+    monkeypatch.setattr(trained, "load", lambda folder: run)
     with pytest.raises(UserError, match="run is no run of a captioner"):
         beside.main(["run", "--to", str(tmp_path)])

@@ -7,7 +7,8 @@ import optax
 import pytest
 from translators import affine, descend, lstm, normal_like, quick_jit, sigmoid
 
-from models.captioner import PictureEncoder, ShowAndTell, ShowAttendTell
+from models.captioner import ImageEncoder, ShowAndTell, ShowAttendTell
+from models.records import AttentionRecord, DrawRecord, collect
 
 B, T, W, ROWS, COLUMNS, DEPTH = 3, 5, 23, 2, 3, 7
 EMBEDDING, HIDDEN, SCORE, WIDTH = 13, 11, 17, 19
@@ -68,8 +69,8 @@ def look(model, variables, batch, rng=None):
 
 
 def weights_of(sown):
-    (weights,) = sown["attention"]["cross_attention"]["weights"]
-    return weights[:, 0]
+    (record,) = collect(sown, AttentionRecord)
+    return record.weights[:, 0]
 
 
 @BOTH
@@ -148,7 +149,7 @@ def test_places_are_annotated_row_by_row():
 
 
 def test_convolutions_see_pictures_at_the_places_of_the_map():
-    encoder = PictureEncoder("cnn", (8,), 0.0)
+    encoder = ImageEncoder("cnn", (8,), 0.0)
     picture = jnp.zeros((1, 15, 32, 3), jnp.uint8)  # 4 x 8 places, the last ones less
     params = encoder.init(jax.random.key(0), picture, train=False)
     annotate = quick_jit(functools.partial(encoder.apply, params, train=False))
@@ -178,14 +179,14 @@ def test_a_hard_draw_may_be_replaced_by_its_expectation_all_at_once():
     seen = set()
     for seed in range(12):
         logits, sown = look(hard, variables, batch, jax.random.key(seed))
-        chosen = sown["reinforce"]["cross_attention"]["log_probability"][0]
+        (draw,) = collect(sown, DrawRecord)
         drawn = np.isin(weights_of(sown), (0, 1)).all(-1)
         assert drawn.all() or not drawn.any()  # the whole batch, at each step
         seen.add(bool(drawn.all()))
         if drawn.all():
-            assert (chosen < 0).all()
+            assert (draw.log_probability < 0).all()
         else:
-            assert (chosen == 0).all()
+            assert (draw.log_probability == 0).all()
             np.testing.assert_allclose(logits, soft, atol=1e-5)
     assert seen == {True, False}
 
@@ -206,7 +207,11 @@ def test_at_test_a_hard_alignment_takes_the_most_probable_place():
     [
         (ShowAttendTell, {"encoder": "vgg"}, "encoder is 'vgg': must be one of cnn"),
         (ShowAttendTell, {"expected": 1.5}, r"expected is 1.5: must be in \[0, 1\]"),
-        (ShowAndTell, {"channels": ()}, r"channels is \(\)"),
+        (
+            ShowAndTell,
+            {"channels": ()},
+            r"channels is \(\): must be one or more widths",
+        ),
         (ShowAttendTell, {"alignment": "softer"}, "alignment is 'softer'"),
     ],
 )

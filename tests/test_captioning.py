@@ -7,19 +7,27 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from photos import files, written
 from PIL import Image
 from translators import quick_jit
 
 from attention.alignments import ALIGNMENTS
 from attention.scores import SCORES
 from configs.captioning import get_config
-from data import captions, scenes
+from data import captions, image_maps, scenes
 from data.scenes import Scene
 from data.vocabulary import EOS, train_vocabulary
 from errors import UserError
+from figures.strips import Strip
+from metrics.captions import split_scores
 from models.captioner import ShowAttendTell
-from tasks import captioning
-from tasks.captioning import Captioning, Told
+from models.records import AttentionRecord, DrawRecord, collect
+from tasks.caption_search import Details
+from tasks.captioning import Captioning
+from training.state import TrainState
+from training.task import Evaluation, Prediction, create
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 # --- data
 
@@ -27,16 +35,6 @@ from tasks.captioning import Captioning, Told
 def test_captions_are_words_in_small_letters():
     text = "A man's two-hump camel, on_the left; 7 \u00e9clairs!"
     assert captions.plain(text) == "a man's two-hump camel on the left 7 \u00e9clairs"
-
-
-def written(folder, images, annotations):
-    path = folder / "captions.json"
-    content = {
-        "images": [{"id": i, "file_name": name} for i, name in images.items()],
-        "annotations": [{"image_id": i, "caption": text} for i, text in annotations],
-    }
-    path.write_text(json.dumps(content))
-    return path
 
 
 def test_files_in_the_format_of_coco_are_read(tmp_path):
@@ -162,6 +160,12 @@ def hard():
     return task, params, batch
 
 
+def state_at(step, baseline):
+    """A state of which the loss reads the step and the baseline."""
+    extra = {"baseline": jnp.asarray(baseline)}
+    return TrainState(jnp.asarray(step), params=None, opt_state=None, extra=extra)
+
+
 def draws(task, params, batch):
     """A key for each of the four draws: {places: key}."""
 
@@ -197,7 +201,8 @@ def test_the_estimate_of_a_hard_alignment_is_unbiased():
             rngs={"dropout": key, "alignment": jax.random.fold_in(key, 1)},
             mutable=["reinforce"],
         )
-        chosen = sown["reinforce"]["cross_attention"]["log_probability"][0].sum()
+        (draw,) = collect(sown, DrawRecord)
+        chosen = draw.log_probability.sum()
         log = jax.nn.log_softmax(logits)[0, [0, 1], batch["target"][0]]
         return chosen, -log.sum()
 
@@ -208,7 +213,7 @@ def test_the_estimate_of_a_hard_alignment_is_unbiased():
             return jnp.exp(chosen) * loss
 
         def estimate(params):
-            return task.loss(params, batch, key, baseline=jnp.asarray(0.7))[0]
+            return task.loss(params, batch, key, state_at(0, 0.7))[0]
 
         chosen, _ = parts(params, key)
         share = jnp.exp(chosen)
@@ -232,7 +237,7 @@ def test_nothing_is_drawn_in_the_first_steps_where_that_is_asked_for():
 
     def found(task, step, key):
         key = jax.random.key(key)
-        return task.loss(params, batch, key, jnp.zeros(()), jnp.asarray(step))[0]
+        return task.loss(params, batch, key, state_at(step, 0.0))[0]
 
     expected = found(soft, 0, 0)
     for key in (1, 2, 3):
@@ -246,9 +251,10 @@ def test_every_alignment_and_score_can_be_trained(alignment):
         config = get_config("smoke")
         config.model.update({"alignment": alignment, "score": score})
         task = Captioning(config)
-        state = jax.eval_shape(task.init_state, jax.random.key(0))
-        batch = jax.eval_shape(task.blank)
-        new, _ = jax.eval_shape(task.train_step, state, batch, jax.random.key(0))
+        state = jax.eval_shape(task.objective.init, jax.random.key(0))
+        batch = {"source": task.data.blank(), "target": jnp.ones((1, 2), jnp.int32)}
+        step = task.objective.step
+        new, _ = jax.eval_shape(step, state, batch, jax.random.key(0))
         assert jax.tree.structure(new) == jax.tree.structure(state)
 
 
@@ -261,11 +267,12 @@ def test_coverage_is_missed_where_nothing_looks_and_where_all_does():
         def apply(self, variables, batch, **_):
             weights = jnp.array([[[[0.5, 0.5], [0.25, 0.75], [1, 0]]]])
             logits = jnp.zeros((1, 3, 7))
-            return logits, {"attention": {"weights": (weights,)}}
+            return logits, {"attention": {"record": (AttentionRecord(weights),)}}
 
     task.model = Looks()
     batch = {"target": jnp.array([[4, EOS, 0]])}
-    total, (rows, metrics) = task.loss({}, batch, jax.random.key(0))
+    state = TrainState(jnp.asarray(0), params={}, opt_state=None)
+    total, (rows, metrics) = task.loss({}, batch, jax.random.key(0), state)
     missed = (1 - 0.75) ** 2 + (1 - 1.25) ** 2  # padding does not look
     np.testing.assert_allclose(metrics["coverage"][0], missed, rtol=1e-5)
     np.testing.assert_allclose(total, 2 * np.log(7) + 0.5 * missed, rtol=1e-5)
@@ -282,15 +289,6 @@ def scene(names, cells, boxes):
     return Scene(picture, names, cells, np.array(boxes), captions_)
 
 
-def told(text, peaks=()):
-    words = text.split()
-    maps = np.full((len(words), 3, 3), 0.1)
-    for word, place in enumerate(peaks):
-        if place:
-            maps[word][place] = 0.9
-    return Told(text, 0.0, words, maps if peaks else None)
-
-
 SCENE = scene(
     ("cat face", "dog"), ("on the left", "at the top"), [(4, 0, 8, 4), (0, 4, 4, 8)]
 )
@@ -303,38 +301,15 @@ def test_captions_are_read_for_what_they_say_to_be_where():
     assert not scenes.mentions("on the left".split())
 
 
-def score(shown, found):
-    return captioning._score(shown, found)[0]
-
-
-def test_scores_tell_what_is_named_where_it_is_and_where_it_is_looked_for():
-    right = "dog at the top and cat face on the left"
-    looks = [(0, 1)] + [None] * 4 + [(1, 0), (1, 0)] + [None] * 3
-    scores = score([SCENE], [told(right, looks)])
-    assert (scores["objects"], scores["exact"], scores["pointing"]) == (100, 100, 100)
-    np.testing.assert_allclose(scores["chance"], 100 / 9)
-    elsewhere = [(1, 1)] + [None] * 4 + [None, (1, 0)] + [None] * 3
-    # One of the dog's one word is not, one of the cat's two words is (the other, of
-    # the same weights everywhere, points to the corner).
-    assert score([SCENE], [told(right, elsewhere)])["pointing"] == 25
-    wrong = score([SCENE], [told("dog on the left and cat at the top")])
-    assert wrong["objects"] == 50 and wrong["exact"] == 0
-    assert "pointing" not in wrong
-    exact = score([SCENE], [told("cat face on the left and dog at the top")])
-    assert exact["bleu_4"] > 99.9 and exact["bleu_1"] > 99.9 > wrong["bleu_1"]
-
-
-def test_bleu_counts_each_reference():
-    class Photo:
-        captions = ("a b c d e", "f g h i j")
-
-    class Other:
-        captions = ("k l m n o",)
-
-    found = [told("f g h i j"), told("k l m n o")]
-    scores, signatures = captioning._score([Photo, Other], found)
-    assert scores["bleu_4"] > 99.9
-    assert signatures["bleu_4"].startswith("nrefs:var|")
+def test_scenes_are_scored_for_what_they_show_and_files_are_not(tmp_path):
+    photo = captions.Photo(tmp_path / "x.png", ("Dog, on the left!",), 8)
+    words = "dog on the left".split()
+    for shown in (photo, SCENE):
+        scores, signatures = split_scores([shown], [words], [None])
+        assert scores.keys() - signatures.keys() == (
+            {"objects", "exact"} if shown is SCENE else set()
+        )
+    assert split_scores([photo], [words], [None]).scores["bleu_4"] > 99.9
 
 
 @pytest.mark.parametrize(
@@ -352,31 +327,14 @@ def test_fields_out_of_range_are_refused(changes, message):
     config = get_config("smoke")
     config.update_from_flattened_dict(changes)
     with pytest.raises(UserError, match=message):
-        Captioning(config)
+        Captioning.check(config)
 
 
 def test_files_that_are_not_named_are_asked_for(tmp_path):
     config = get_config("smoke")
     config.data.source = "files"
     with pytest.raises(UserError, match="config.data.files.train needs captions"):
-        Captioning(config).prepare(tmp_path, training=True)
-
-
-def files(tmp_path, count=9):
-    """A config of pictures in files, and their folder."""
-    for number in range(count):
-        Image.new("RGB", (40, 40), (20 * number, 0, 0)).save(tmp_path / f"{number}.png")
-    path = written(
-        tmp_path,
-        {n: f"{n}.png" for n in range(count)},
-        [(n, f"number {n} of {count}") for n in range(count)],
-    )
-    config = get_config("smoke")
-    config.data.source = "files"
-    for split in ("train", "validation", "test"):
-        config.data.files[split].captions = str(path)
-        config.data.files[split].pictures = str(tmp_path)
-    return config
+        create(config, tmp_path, training=True)
 
 
 @pytest.mark.parametrize("split", ["validation", "test"])
@@ -384,20 +342,25 @@ def test_what_is_held_out_is_looked_for_before_training(tmp_path, split):
     config = files(tmp_path)
     config.data.files[split].captions = str(tmp_path / "gone.json")
     with pytest.raises(UserError, match="gone.json: No such file"):
-        Captioning(config).prepare(tmp_path / "run", training=True)
+        create(config, tmp_path / "run", training=True)
 
 
 def test_training_needs_no_test_split(tmp_path):
     config = files(tmp_path)
     config.data.files.test.captions = ""
-    Captioning(config).prepare(tmp_path / "run", training=True)
+    task = create(config, tmp_path / "run", training=True)
+    assert task.train_data()[0].keys() >= {"source", "target"}
 
 
 def test_captions_are_written_beside_what_they_should_be(tmp_path):
     photo = captions.Photo(tmp_path / "x.png", ("A dog!", "Two, cats"), 8)
+    task = Captioning(get_config("smoke"))
     for shown, name in ((photo, str(photo.path)), (SCENE, "1")):
-        captioning._write([shown], [told("a fox")], tmp_path / "found.tsv")
-        first, second = (tmp_path / "found.tsv").read_text("utf-8").splitlines()
+        details = Details(shown, Strip(["a", "fox"], None))
+        caption = Prediction("a fox", 0.0, details=details)
+        (path,) = task.tables(Evaluation("test", {}, [caption]), tmp_path)
+        assert path == tmp_path / "captions_test.tsv"
+        first, second = path.read_text("utf-8").splitlines()
         assert first.split("\t") == ["picture", "caption", "references"]
         assert second.split("\t")[:2] == [name, "a fox"]
         texts = second.split("\t")[2].split(" | ")
@@ -405,20 +368,35 @@ def test_captions_are_written_beside_what_they_should_be(tmp_path):
 
 
 def test_a_line_that_names_no_picture_is_named(tmp_path):
-    config = files(tmp_path)
-    task = Captioning(config)
-    task.prepare(tmp_path / "run", training=True)
+    task = create(files(tmp_path), tmp_path / "run", training=True)
+    lines = {1: str(tmp_path / "0.png"), 3: "gone.png"}
     with pytest.raises(UserError, match="line 3: picture gone.png: no such file"):
-        task.predict(None, [str(tmp_path / "0.png"), "", "gone.png"])
+        task.predict(None, lines, task.Options(), attention=False)
+
+
+def test_predictions_carry_the_attention_at_their_words(tmp_path):
+    task = create(files(tmp_path), tmp_path / "run", training=True)
+    state = task.objective.init(jax.random.key(0))
+    lines = {2: str(tmp_path / "0.png"), 3: str(tmp_path / "5.png")}
+    plain = task.predict(state, lines, task.Options(beam=1), attention=False)
+    assert [(best.attention, best.others) for best in plain] == [((), ())] * 2
+    options = task.Options(beam=2, n_best=2)
+    predictions = list(task.predict(state, lines, options, attention=True))
+    assert [len(best.others) for best in predictions] == [1, 1]
+    for best in predictions:
+        (cross,) = best.attention
+        assert list(cross.queries) == best.text.split()
+        assert cross.keys[2:4] == ["row 1, column 3", "row 2, column 1"]
+        assert cross.weights.shape == (1, len(cross.queries), len(cross.keys))
+        np.testing.assert_allclose(cross.weights.sum(-1), 1, rtol=1e-5)
 
 
 def test_maps_of_pictures_are_made_once_a_part_at_a_time(tmp_path, monkeypatch):
     config = files(tmp_path)
     config.model.encoder, config.data.size = "maps", 32
-    task = Captioning(config)
-    task.prepare(tmp_path / "run", training=True)
-    monkeypatch.setattr(captioning, "_KEPT", 4)
-    monkeypatch.setattr(captioning.storage, "cache_folder", lambda: tmp_path)
+    task = create(config, tmp_path / "run", training=True)
+    monkeypatch.setattr(image_maps, "_FILE_SIZE", 4)
+    monkeypatch.setattr(image_maps.storage, "cache_folder", lambda: tmp_path)
     asked = []
 
     def maps(pictures):
@@ -426,7 +404,7 @@ def test_maps_of_pictures_are_made_once_a_part_at_a_time(tmp_path, monkeypatch):
         values = np.stack(pictures).mean((1, 2, 3)).astype(np.float16)
         return np.broadcast_to(values[:, None, None, None], (len(values), 2, 2, 112))
 
-    monkeypatch.setattr(task, "_sources", maps)
+    monkeypatch.setattr(task.data, "inputs", maps)
     batch = task.train_data()[0]
     assert asked == [4, 4, 1]
     numbers = batch["source"][:, 0, 0, 0].astype(float) * 3 / 20

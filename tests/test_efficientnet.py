@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from data import captions, tensors
+from data import captions, torch_checkpoint
 from errors import UserError
 from models import efficientnet
 
@@ -78,7 +78,7 @@ def test_tensors_are_read_as_parts_of_their_storages():
         keys=["7", "9"],
         numbers=count[0] + numbers.tobytes() + count[1] + np.int64(-5).tobytes(),
     )
-    found = tensors.read_tensors(content, "file")
+    found = torch_checkpoint.read_tensors(content, "file")
     np.testing.assert_array_equal(found["whole"], numbers.reshape(3, 4))
     turned = [[1, 5], [2, 6], [3, 7]]
     np.testing.assert_array_equal(found["turned"], turned)
@@ -100,7 +100,7 @@ def test_tensors_are_read_as_parts_of_their_storages():
 def test_anything_but_tensors_is_refused(content, reason, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match=f"file holds no tensors.*({reason})|{reason}"):
-        tensors.read_tensors(content, "file")
+        torch_checkpoint.read_tensors(content, "file")
     assert not os.listdir(tmp_path)
 
 
@@ -110,7 +110,7 @@ def test_a_tensor_that_goes_beyond_its_numbers_is_refused():
         numbers = count + bytes(8)
         content = written({"a": view}, keys=["7"], numbers=numbers)
         with pytest.raises(UserError, match="goes beyond its numbers"):
-            tensors.read_tensors(content, "file")
+            torch_checkpoint.read_tensors(content, "file")
 
 
 def made_up():
@@ -183,7 +183,7 @@ def test_the_network_knows_a_uniform_when_it_sees_one():
     matplotlib = pytest.importorskip("matplotlib")
     photo = Path(matplotlib.get_data_path(), "sample_data", "grace_hopper.jpg")
     picture = captions.read_picture(photo, efficientnet.SIZE)
-    params = efficientnet.convert(tensors.efficientnet_lite0())
+    params = efficientnet.convert(torch_checkpoint.efficientnet_lite0())
     features = jax.jit(efficientnet.vectors)(params, picture[None])
     logits = efficientnet.classify(params, features)[0]
     assert logits.argmax() == 652  # ImageNet's "military uniform"

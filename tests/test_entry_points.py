@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 from PIL import Image
@@ -49,7 +48,7 @@ def test_eval_writes_scores_translations_and_figures(workdir, bare):
     assert lines[0].split("\t") == ["source", "reference", "hypothesis"]
     assert len(lines) == 1 + report["sentences"]
     assert all(line.count("\t") == 2 for line in lines)
-    pictures = list((workdir / "figures" / "eval").glob("*.png"))
+    pictures = list((workdir / "figures" / "validation").glob("*.png"))
     for kind in ("encoder_0_self", "decoder_0_self", "decoder_0_cross"):
         assert any(kind in path.name for path in pictures)
     for path in pictures:
@@ -112,11 +111,15 @@ def test_predict_lists_the_best_and_draws(workdir, tmp_path):
         ("eval.py", [], "--workdir is missing"),
         ("eval.py", ["--split=tset"], "split is tset: must be validation or test"),
         ("eval.py", ["--checkpoint=7777"], "has no checkpoint 7777"),
-        ("predict.py", ["--n_best=9"], "n_best is 9: a beam of"),
+        ("predict.py", ["--n_best=9"], "n_best is 9: must be from 1"),
         ("predict.py", ["--top_k=3"], "set a temperature"),
         ("predict.py", ["--figures=README.md"], "README.md is a file: name a folder"),
+        ("predict.py", ["--figures=false"], "--figures=false: name a folder"),
         ("predict.py", ["--input=/nonsense"], "--input=/nonsense: No such file"),
-        ("predict.py", ["--nonsense"], "Unknown command line flag 'nonsense'"),
+        ("predict.py", ["--nonsense"], "--nonsense has no meaning in the task Transl"),
+        ("predict.py", ["--bean=3"], "did you mean --beam?"),
+        ("predict.py", ["--beam=x"], "--beam takes a whole number, got 'x'"),
+        ("eval.py", ["--n_best=2"], "its options are --beam, --alpha"),
     ],
 )
 def test_a_mistake_gets_one_line(workdir, command, flags, message):
@@ -137,23 +140,38 @@ def test_help_names_the_flags_and_an_example(command):
     assert f"python {command} --" in done.stdout and "--workdir" in done.stdout
 
 
-@pytest.mark.parametrize("seconds", [1, 3, 6])
-def test_an_interrupted_prediction_ends_in_one_line(workdir, seconds):
-    command = [sys.executable, "predict.py", f"--workdir={workdir}"]
-    process = subprocess.Popen(
-        command,
+def interruptible(*command):
+    return subprocess.Popen(
+        [sys.executable, *command],
         cwd=ROOT,
-        stdin=subprocess.PIPE,  # it waits for its input
         stderr=subprocess.PIPE,
         text=True,
         # A shell that runs the tests in the background has the signal ignored.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
-    time.sleep(seconds)
-    process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=60)
-    assert process.returncode in (128 + signal.SIGINT, -signal.SIGINT)
-    assert process.returncode < 0 or told == "interrupted\n"
+
+
+@pytest.mark.parametrize("module", ["jax._src.config", "orbax.checkpoint"])
+def test_an_interruption_of_imports_ends_in_one_line(workdir, module):
+    command = "predict.py", f"--workdir={workdir}"
+    with interruptible("-X", "importtime", *command) as process:
+        assert any(line.split()[-1] == module for line in process.stderr)
+        process.send_signal(signal.SIGINT)
+        lines = process.stderr.read().splitlines()
+    assert process.returncode == 128 + signal.SIGINT
+    last = [line for line in lines if not line.startswith("import time:")]
+    assert last == ["interrupted"]
+
+
+def test_an_interrupted_prediction_ends_in_one_line(workdir, tmp_path):
+    os.mkfifo(pipe := tmp_path / "lines")
+    command = "predict.py", f"--workdir={workdir}", f"--input={pipe}"
+    with interruptible(*command) as process:
+        with pipe.open("w"):  # opens when the process waits for its first line
+            process.send_signal(signal.SIGINT)
+            told = process.stderr.read()
+    assert process.returncode == 128 + signal.SIGINT
+    assert told == "interrupted\n"
 
 
 def test_nobody_reading_the_predictions_is_no_error(workdir):

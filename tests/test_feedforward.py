@@ -1,4 +1,4 @@
-"""Feed-forward attention, its chunked form, and the network around it."""
+"""Feed-forward attention and the network around it."""
 
 import functools
 import math
@@ -10,7 +10,7 @@ import pytest
 from jax.test_util import check_grads
 
 from attention.core import Attention
-from attention.feedforward import feedforward_attention, feedforward_context
+from attention.feedforward import feedforward_attention
 from models.feedforward import FeedForwardAttention
 
 B, T, D, F = 3, 7, 5, 2
@@ -57,13 +57,9 @@ def test_weights_sum_to_one_and_masked_steps_weigh_nothing(inputs, mask):
     np.testing.assert_array_equal(found, context)
 
 
-@pytest.mark.parametrize("chunked", [False, True])
-def test_a_sequence_without_steps_is_zero_with_zero_gradients(inputs, mask, chunked):
+def test_a_sequence_without_steps_is_zero_with_zero_gradients(inputs, mask):
     def loss(value, w, b):
-        if chunked:
-            context = feedforward_context(jnp.cos, value, w, b, mask=mask, chunk=3)
-        else:
-            context = attention(value, w, b, mask=mask).context
+        context = attention(value, w, b, mask=mask).context
         return jnp.sum(jnp.square(context - 2)), context
 
     gradient = jax.jit(jax.grad(loss, (0, 1, 2), has_aux=True))
@@ -138,79 +134,6 @@ def test_what_does_not_fit_is_refused(inputs):
         attention(value, w, b, mask=jnp.ones((B, T)))
     with pytest.raises(ValueError, match="mask .* does not broadcast"):
         attention(value, w, b, mask=jnp.ones((B, T - 1), bool))
-
-
-def test_what_does_not_fit_is_refused_in_chunks_too(draw, inputs):
-    _, w, b = inputs
-    x, encode = draw(B, T, F), encoder(draw(F, D))
-    with pytest.raises(ValueError, match=r"feedforward_context: w \(4,\) must have"):
-        feedforward_context(encode, x, w[1:], b)
-    with pytest.raises(TypeError, match="mask must be bool"):
-        feedforward_context(encode, x, w, b, mask=jnp.ones((B, T)))
-    with pytest.raises(ValueError, match="mask .* does not broadcast"):
-        feedforward_context(encode, x, w, b, mask=jnp.ones((B, T - 1), bool))
-
-
-def test_sums_over_chunks_are_kept_in_float32(draw):
-    x, w = jnp.ones((1, 4000, D), jnp.bfloat16), jnp.zeros(D, jnp.bfloat16)
-    found = feedforward_context(lambda x: x, x, w, jnp.zeros((), jnp.bfloat16))
-    assert found.dtype == jnp.bfloat16
-    np.testing.assert_array_equal(found, jnp.ones((1, D)))  # not 256 / 4000
-
-
-def encoder(kernel):
-    return lambda x: jax.nn.leaky_relu(x @ kernel)
-
-
-@pytest.mark.parametrize(("chunk", "masked"), [(2, False), (3, True)])
-def test_chunks_change_neither_the_context_nor_the_gradients(
-    x64, draw, mask, chunk, masked
-):
-    x, kernel, w, b, seen = draw(B, T, F), draw(F, D), draw(D), draw(), draw(B, D)
-    mask = mask if masked else None
-
-    def plain(x, kernel, w, b):
-        found = attention(encoder(kernel)(x), w, b, mask=mask).context
-        return jnp.sum(found * seen), found
-
-    def chunked(x, kernel, w, b):
-        encode = encoder(kernel)
-        found = feedforward_context(encode, x, w, b, mask=mask, chunk=chunk)
-        return jnp.sum(found * seen), found
-
-    found, expected = (
-        jax.jit(jax.grad(function, (0, 1, 2, 3), has_aux=True))(x, kernel, w, b)
-        for function in (chunked, plain)
-    )
-    assert found[1].shape == (B, D)
-    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
-        np.testing.assert_allclose(a, b, atol=1e-12)
-
-
-def test_any_batch_axes_go_through_chunks(x64, draw):
-    x, kernel, w, b = draw(2, B, T, F), draw(F, D), draw(D), draw()
-    encode, mask = encoder(kernel), draw(B, T) > -1
-    expected = attention(encode(x), w, b, mask=mask).context
-    found = feedforward_context(encode, x, w, b, mask=mask, chunk=3)
-    np.testing.assert_allclose(found, expected, atol=1e-12)
-    one = feedforward_context(encode, x[1, 2], w, b, mask=mask[2], chunk=3)
-    np.testing.assert_allclose(one, expected[1, 2], atol=1e-12)
-
-
-def test_chunks_never_hold_the_values_of_all_steps(draw):
-    steps, width = 1009, 53
-    x, kernel, w, b = draw(B, steps, F), draw(F, width), draw(width), draw()
-
-    def memory(chunk):
-        def loss(kernel):
-            found = feedforward_context(encoder(kernel), x, w, b, chunk=chunk)
-            return jnp.sum(found**2)
-
-        compiled = jax.jit(jax.grad(loss)).lower(kernel).compile()
-        return compiled.memory_analysis().temp_size_in_bytes
-
-    values = 4 * B * steps * width
-    assert memory(100) < values / 2 < memory(steps)
 
 
 def params_of(model):
@@ -344,3 +267,9 @@ def test_fields_out_of_range_are_refused(field, value, message):
     fields = {"pooling": "mean", "hidden": D} | {field: value}
     with pytest.raises(ValueError, match=message):
         params_of(FeedForwardAttention(**fields))
+
+
+def test_the_default_fields_are_those_of_the_paper():
+    model = FeedForwardAttention()
+    assert (model.pooling, model.hidden) == ("attention", 100)
+    assert params_of(model)["hidden_kernel"].shape == (100, 100)

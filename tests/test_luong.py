@@ -2,6 +2,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from fields import EMBEDDING, HIDDEN, SCORE
+from fields import LUONG as PAPER
 from translators import (
     BATCH,
     SOURCE,
@@ -24,29 +26,9 @@ from translators import (
     translator,
 )
 
+from models.cells import CELLS
 from models.luong import Luong
-from models.recurrent import CELLS
 
-EMBEDDING, HIDDEN, SCORE = 13, 11, 19
-PAPER = dict(
-    vocab_size=WORDS,
-    embedding=EMBEDDING,
-    hidden=HIDDEN,
-    dropout=0.0,
-    init_scheme="standard",
-    share_embeddings=True,
-    cell="lstm",
-    layers=2,
-    bidirectional=False,
-    reverse_source=True,
-    input_feeding=True,
-    score="general",
-    alignment="global",
-    score_hidden=SCORE,
-    max_length=29,
-    window=1,
-    temperature=1.0,
-)
 OTHER = PAPER | dict(
     cell="gru",
     bidirectional=True,

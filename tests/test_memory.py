@@ -5,7 +5,6 @@ import pytest
 from translators import quick_jit
 
 from attention.memory import (
-    access,
     address,
     content_weights,
     interpolate,
@@ -150,57 +149,3 @@ def test_the_elements_of_a_batch_are_independent(inputs):
     np.testing.assert_allclose(found, alone, atol=1e-6)
     other = inputs | {"memory": inputs["memory"].at[1].set(0)}
     np.testing.assert_array_equal(address(**other)[0], address(**inputs)[0])
-
-
-def step_by_step(columns, previous, erase, add, **emitted):
-    """A step of the heads out of the single functions."""
-    memory = jnp.swapaxes(columns, -1, -2)
-    weights = address(memory, previous, **emitted)
-    readers = weights.shape[-2] - erase.shape[-2]
-    written = write(memory, weights[:, readers:], erase, add)
-    return jnp.swapaxes(written, -1, -2), weights, read(weights[:, :readers], memory)
-
-
-@pytest.fixture(params=[1, 2, 3])
-def emitted(inputs, draw, request):
-    """What two sequences' heads emit for `access`; one, two or all of three write."""
-    given = inputs | {
-        "columns": jnp.swapaxes(inputs["memory"], -1, -2),
-        "erase": jax.nn.sigmoid(draw(BATCH, request.param, WIDTH)),
-        "add": draw(BATCH, request.param, WIDTH),
-    }
-    del given["memory"]
-    return given
-
-
-def test_a_step_of_all_heads_is_addressing_reading_and_writing(x64, emitted, draw):
-    found, expected = (
-        quick_jit(lambda given, step=step: step(**given))(emitted)
-        for step in (access, step_by_step)
-    )
-    directions = [draw(*x.shape) for x in expected]
-
-    def along(step):
-        def total(given):
-            return sum(
-                jnp.vdot(d, x) for d, x in zip(directions, step(**given), strict=True)
-            )
-
-        return quick_jit(jax.grad(total))(emitted)
-
-    for one, other in zip(found, expected, strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-12)
-    gradients, automatic = along(access), along(step_by_step)
-    for name in emitted:
-        np.testing.assert_allclose(
-            gradients[name], automatic[name], atol=1e-10, err_msg=name
-        )
-
-
-def test_a_step_has_finite_gradients_where_a_row_or_a_key_is_zero(emitted):
-    given = emitted | {"columns": emitted["columns"].at[..., 3].set(0)}
-    given |= {"key": emitted["key"].at[:, 1].set(0)}
-    total = lambda given: sum(x.sum() for x in access(**given))  # noqa: E731
-    gradients = quick_jit(jax.grad(total))(given)
-    for name, gradient in gradients.items():
-        assert np.isfinite(gradient).all(), name

@@ -9,8 +9,10 @@ import optax
 import pytest
 from translators import descend, quick_jit
 
+from errors import FieldError
 from models import ntm
 from models.ntm import LSTM, NeuralTuringMachine
+from models.records import AttentionRecord, collect
 
 BATCH, STEPS, INPUTS, OUTPUTS, ROWS, WIDTH = 3, 7, 5, 2, 11, 13
 FIELDS = {
@@ -52,9 +54,11 @@ def start(model, x, seed=1):
 
 @functools.partial(quick_jit, static_argnums=0)
 def apply(model, params, x):
-    """Logits, and the weights by name."""
-    logits, seen = model.apply({"params": params}, x, train=False, mutable="attention")
-    return logits, {n: found[0] for n, found in seen.get("attention", {}).items()}
+    """Logits, and the weights of the heads by kind."""
+    logits, sown = model.apply({"params": params}, x, train=False, mutable="attention")
+    records = collect(sown, AttentionRecord)
+    assert all((r.queries, r.keys) == ("steps", "memory") for r in records)
+    return logits, {record.kind: record.weights for record in records}
 
 
 @pytest.fixture
@@ -121,12 +125,8 @@ def test_the_machine_equals_a_loop_of_the_paper(controller, x):
             expected = output + p["output"]["bias"]
             # Float32 against float64 over seven steps of a recurrence.
             np.testing.assert_allclose(found[b, t], expected, atol=2e-4)
-            np.testing.assert_allclose(
-                seen["read_weights"][b, :, t], looked[:2], atol=1e-4
-            )
-            np.testing.assert_allclose(
-                seen["write_weights"][b, :, t], looked[2:], atol=1e-4
-            )
+            np.testing.assert_allclose(seen["read"][b, :, t], looked[:2], atol=1e-4)
+            np.testing.assert_allclose(seen["write"][b, :, t], looked[2:], atol=1e-4)
 
 
 @pytest.mark.parametrize(("controller", "memory_init"), SOME)
@@ -150,7 +150,7 @@ def test_a_learned_memory_has_a_parameter_for_each_cell(x):
 def test_weights_are_on_the_simplex_at_every_step(controller, memory_init, x):
     model = machine(controller=controller, memory_init=memory_init)
     _, seen = apply(model, start(model, x), x)
-    for name, heads in {"read_weights": 2, "write_weights": 3}.items():
+    for name, heads in {"read": 2, "write": 3}.items():
         weights = seen[name]
         assert weights.shape == (BATCH, heads, STEPS, ROWS)
         assert (weights >= 0).all()
@@ -206,7 +206,7 @@ def test_what_explodes_from_step_to_step_is_kept_within_bounds(monkeypatch):
         return max(jnp.abs(g).max() for g in jax.tree.leaves(gradients))
 
     found = steepest()
-    monkeypatch.setattr(ntm, "_bounded", lambda carry: carry)
+    monkeypatch.setattr(ntm, "bounded_gradient", lambda carry, limit: carry)
     assert found < 1e6 and steepest() > 1000 * found
 
 
@@ -227,6 +227,17 @@ def test_it_learns_to_give_back_what_it_saw_two_steps_before():
     assert losses[0] > 0.5 and losses[-1] < 0.02
 
 
+def test_the_defaults_are_those_of_the_paper():
+    shapes_of = functools.partial(shapes, x=jnp.zeros((1, 2, 8)))
+    memory = shapes_of(NeuralTuringMachine(outputs=8))
+    assert memory["from_reads"].shape == (20, 4 * 100)
+    assert memory["to_heads"].shape == (100, 2 * (20 + 6) + 2 * 20)
+    assert memory["output"]["kernel"].shape == (100 + 20, 8)
+    baseline = shapes_of(LSTM(outputs=8))
+    assert sorted(baseline) == ["layer_0", "layer_1", "layer_2", "output"]
+    assert baseline["output"]["kernel"].shape == (256, 8)
+
+
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
@@ -238,5 +249,6 @@ def test_it_learns_to_give_back_what_it_saw_two_steps_before():
     ],
 )
 def test_fields_out_of_range_are_named(field, value, message, x):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(FieldError, match=message) as error:
         shapes(machine(**{field: value}), x)
+    assert (error.value.name, error.value.value) == (field, value)

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import jax
 import numpy as np
+import optax
 import pytest
 import toy
 from ml_collections import ConfigDict
 
 from configs import luong_nmt, sagan, transformer_nmt
 from errors import UserError
-from tasks.adversarial import Adversarial
+from tasks.adversarial import Adversarial, Assets
 from tasks.translation import Translation
 from training import checkpoints, loop, parallel
 
@@ -42,11 +43,9 @@ def config(parallel, data, fsdp):
 class Descends(toy.Toy):
     """Plain gradient descent: Adam would hide a gradient that is too large."""
 
-    def __init__(self, config):
-        import optax
-
-        super().__init__(config)
-        self.optimizer = optax.sgd(0.1)
+    def __init__(self, config, assets=None, *, axis_name=None):
+        super().__init__(config, assets, axis_name=axis_name)
+        self.objective.optimizer = optax.sgd(0.1)
 
 
 def place(name):
@@ -66,16 +65,17 @@ def place(name):
 
 
 def layout(name):
-    return place(name), Descends(config(*LAYOUTS[name]))
+    made = place(name)
+    return made, Descends(config(*LAYOUTS[name]), axis_name=made.axis_name)
 
 
 def steps(name, count):
     """Parameters after 0, 1, ... steps, and the metrics of each."""
     place, task = layout(name)
     rng = jax.random.key(0)
-    like = place.abstract(task.init_state, rng)
-    state = place.init(task.init_state, rng, like)
-    step, source = place.compile(task.train_step, like), task.train_data()
+    like = place.abstract(task.objective.init, rng)
+    state = place.init(task.objective.init, rng, like)
+    step, source = place.compile(task.objective.step, like), task.train_data()
     params, sums = [jax.tree.map(np.array, state.params)], []
     for i in range(count):
         state, metrics = step(state, place.put(source[i]), rng)
@@ -95,7 +95,8 @@ def on_eight_devices(test):
     flags = "--xla_force_host_platform_device_count=8"
     flags += " --xla_backend_optimization_level=0"  # compiles faster
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-x", f"{__file__}::{test}"],
+        # No marker is left out.
+        [sys.executable, "-m", "pytest", "-q", "-x", "-m", "", f"{__file__}::{test}"],
         # Without NPROC, many steps in flight on such devices deadlock.
         env={**os.environ, "NPROC": "16", "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},
         capture_output=True,
@@ -129,15 +130,16 @@ def test_raw_gradients_of_every_layout_are_those_of_one_device():
     def raw(name, accumulate):
         place, task = layout(name)
 
-        class Keeps(Descends):
-            def train_step(self, state, batch, rng):
-                grads, sums = gradients(self.loss, state.params, batch, rng, accumulate)
-                return state.replace(params=grads), sums
+        def keep(state, batch, rng):
+            grads, sums = gradients(
+                task.loss, state.params, batch, rng, accumulate, place.axis_name
+            )
+            return state.replace(params=grads), sums
 
         rng = jax.random.key(0)
-        like = place.abstract(task.init_state, rng)
-        state = place.init(task.init_state, rng, like)
-        step = place.compile(Keeps(task.config).train_step, like)
+        like = place.abstract(task.objective.init, rng)
+        state = place.init(task.objective.init, rng, like)
+        step = place.compile(keep, like)
         return step(state, place.put(task.train_data()[0]), rng)[0].params
 
     expected = raw("one", 1)
@@ -148,11 +150,9 @@ def test_raw_gradients_of_every_layout_are_those_of_one_device():
 class Translates(Translation):
     """Descends plainly, in steps long enough for small gradients to show."""
 
-    def __init__(self, config):
-        import optax
-
-        super().__init__(config)
-        self._optimizer = optax.sgd(10.0)
+    def __init__(self, config, assets=None, axis_name=None):
+        super().__init__(config, assets, axis_name=axis_name)
+        self.objective.optimizer = optax.sgd(10.0)
 
 
 def the_transformer():
@@ -181,6 +181,7 @@ MODELS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS)
 def test_a_translator_has_the_same_gradients_in_every_layout(model, tmp_path):
     if not on_eight_devices(
@@ -190,23 +191,24 @@ def test_a_translator_has_the_same_gradients_in_every_layout(model, tmp_path):
     config, layouts = MODELS[model]
     made = config()
     made.model.dropout = 0.0  # each device of pmap draws its own
-    task = Translates(made)
-    task.prepare(tmp_path, training=True)
-    batch = task.train_data()[0]
+    made.task = Translates
+    assets = Translates.prepare(made, tmp_path, training=True)
+    batch = assets.batches[0]
     assert len(batch["source"]) % 8 == 0
     rng = jax.random.key(0)
 
     def after_a_step(name):
         where = place(name)
-        like = where.abstract(task.init_state, rng)
-        state = where.init(task.init_state, rng, like)
+        objective = Translates(made, assets, where.axis_name).objective
+        like = where.abstract(objective.init, rng)
+        state = where.init(objective.init, rng, like)
         before = jax.tree.map(np.array, learned(state))
-        step = where.compile(task.train_step, like)
+        step = where.compile(objective.step, like)
         state, metrics = step(state, where.put(batch), rng)
         return before, *jax.tree.map(np.array, (learned(state), metrics))
 
     def learned(state):
-        return {"params": state.params, "baseline": state.baseline}
+        return {"params": state.params, "extra": state.extra}
 
     before, expected, sums = after_a_step("one")
     moved = jax.tree.map(lambda a, b: np.abs(a - b).max(), before, expected)
@@ -220,25 +222,23 @@ def test_a_translator_has_the_same_gradients_in_every_layout(model, tmp_path):
         close(other_sums, sums)
 
 
-class Makes(Adversarial):
+class Generates(Adversarial):
     """Each row is a class of its own, which alone says what noise it is made from."""
 
-    def __init__(self, config):
-        import optax
-
-        super().__init__(config)
-        self._build(config.data.rows)
-        self._optimizers = dict.fromkeys(self._optimizers, optax.sgd(0.1))
+    def __init__(self, config, axis_name=None):
+        rows = config.data.rows
+        assets = Assets(tuple(map(str, range(rows))))
+        super().__init__(config, assets, axis_name=axis_name)
+        self.objective.optimizers = dict.fromkeys(self.models, optax.sgd(0.1))
+        noise = jax.random.normal(jax.random.key(1), (rows, config.noise))
+        self.objective.sample = lambda rng, label: noise[label]
 
     def train_data(self):
         labels = np.arange(self.config.data.rows, dtype=np.int32)
         return [batch | {"label": labels} for batch in [super().train_data()[0]]]
 
-    def _noise(self, rng, label):
-        shape = self.config.data.rows, self.config.noise
-        return jax.random.normal(jax.random.key(1), shape)[label]
 
-
+@pytest.mark.slow
 def test_both_networks_of_a_gan_learn_the_same_in_every_layout():
     if not on_eight_devices(
         "test_both_networks_of_a_gan_learn_the_same_in_every_layout"
@@ -246,17 +246,20 @@ def test_both_networks_of_a_gan_learn_the_same_in_every_layout():
         return
     made = sagan.get_config("smoke")
     made.data.rows = 16
-    task = Makes(made)
-    batch, rng = task.train_data()[0], jax.random.key(0)
+    batch, rng = Generates(made).train_data()[0], jax.random.key(0)
 
     def after_a_step(name):
         where = place(name)
-        like = where.abstract(task.init_state, rng)
-        state = where.init(task.init_state, rng, like)
-        before = jax.tree.map(np.array, (state.params, state.kept))
-        step = where.compile(task.train_step, like)
+        objective = Generates(made, where.axis_name).objective
+        like = where.abstract(objective.init, rng)
+        state = where.init(objective.init, rng, like)
+        before = jax.tree.map(np.array, learned(state))
+        step = where.compile(objective.step, like)
         state, metrics = step(state, where.put(batch), rng)
-        return before, *jax.tree.map(np.array, ((state.params, state.kept), metrics))
+        return before, *jax.tree.map(np.array, (learned(state), metrics))
+
+    def learned(state):
+        return state.params, state.extra["variables"]
 
     before, expected, sums = after_a_step("one")
     assert expected[1]["generator"]["batch_stats"]
@@ -280,7 +283,7 @@ def test_a_checkpoint_of_eight_devices_goes_on_on_one_and_the_other_way(tmp_path
         )
         straight = config("jit", 1, 1)
         loop.train(straight, tmp_path / "one")
-        like = jax.eval_shape(toy.Toy(straight).init_state, jax.random.key(0))
+        like = jax.eval_shape(toy.Toy(straight).objective.init, jax.random.key(0))
         expected = checkpoints.restore(tmp_path / "one", "last", like)
         for name in ("fsdp", "pmap"):
             assert checkpoints.find(tmp_path / name, "last") == 8
@@ -323,7 +326,7 @@ def test_cores_become_devices_unless_their_number_is_told(told, devices):
 def test_convolutions_take_the_faster_library_unless_flags_say_which(flags, others):
     program = (
         "from training import runtime; runtime.start(); "
-        "import jax, jax.numpy as jnp; from models.convolutions import convolve; "
+        "import jax, jax.numpy as jnp; from ops.convolution import convolve; "
         "x, kernel = jnp.ones((32, 17, 17, 64)), jnp.ones((2, 2, 64, 32)); "
         "step = jax.jit(convolve, static_argnums=2).lower(x, kernel, 'VALID'); "
         "print(step.compile().as_text().count('__ynn_fusion'))"

@@ -8,8 +8,10 @@ import pytest
 from translators import LOOPS, affine, descend, normal_like, quick_jit
 
 from attention.scores import SCORES
+from errors import FieldError
+from models.cells import CELLS
 from models.pointer import PointerNetwork
-from models.recurrent import CELLS
+from models.records import AttentionRecord, collect
 from ops.cross_entropy import smoothed_cross_entropy
 
 BATCH, INPUTS, NUMBERS = 3, 7, 2
@@ -395,13 +397,43 @@ def test_the_number_of_parameters_is_that_of_a_formula(fields):
         ({"process_steps": -1}, "process_steps is -1: must be at least 0"),
         ({"hidden": 0}, "hidden is 0: must be at least 1"),
         ({"output": "none", "glimpses": 1}, "glimpses is 1: must be 0 where output is"),
-        ({"output": "none", "max_inputs": 5}, "max_inputs is 5: too few for 7 inputs"),
-        ({"score": "location", "max_inputs": 6}, "max_inputs is 6: too few for 7 inp"),
+        ({"output": "none", "max_inputs": 5}, "max_inputs is 5: must be at least 7, t"),
+        ({"score": "location", "max_inputs": 6}, "max_inputs is 6: must be at least 7"),
     ],
 )
 def test_a_field_out_of_range_is_refused(changes, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(FieldError, match=message):
         shapes_of(PointerNetwork(**PAPER | changes))
+
+
+def test_the_defaults_are_those_of_the_paper():
+    shapes = shapes_of(PointerNetwork())
+    assert shapes["decoder_state"]["gates"].shape == (256, 4 * 256)
+    assert shapes["pointer"]["w_query"].shape == (256, 256)
+    parts = ["decoder_gates", "decoder_state", "encoder_gates", "encoder_state"]
+    assert sorted(shapes) == [*parts, "end", "pointer", "table"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "kinds"),
+    [(PAPER, ["pointer"]), (ORDER, ["pointer"]), (ATTENTION, ["cross"]), (NONE, [])],
+    ids=["paper", "order", "attention", "none"],
+)
+def test_a_whole_pass_sows_the_attention_of_its_steps(fields, kinds):
+    model, variables, batch = build(fields)
+    logits, sown = quick_jit(
+        lambda: model.apply(variables, batch, train=False, mutable=["attention"])
+    )()
+    records = collect(sown, AttentionRecord)
+    assert [record.kind for record in records] == kinds
+    for record in records:
+        assert (record.queries, record.keys) == ("steps", "inputs")
+        assert record.weights.shape == (BATCH, 1, STEPS, INPUTS + 1)
+        if record.kind == "pointer":
+            probabilities = jax.nn.softmax(logits)
+            np.testing.assert_allclose(record.weights[:, 0], probabilities, atol=1e-6)
+        else:
+            np.testing.assert_allclose(record.weights.sum(-1), 1, atol=1e-5)
 
 
 @ALL

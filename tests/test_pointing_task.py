@@ -1,8 +1,8 @@
 import functools
 import itertools
+from pathlib import Path
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from PIL import Image
@@ -11,9 +11,12 @@ from translators import normal_like, quick_jit
 from configs import pointer_delaunay, pointer_hull, pointer_sorting, pointer_tsp
 from data import pointing
 from errors import UserError
-from tasks.pointing import visit_all
-from training import plots
+from figures import canvas, geometry
+from generation import Search
+from metrics.pointing import pointing_scores
+from training import trained
 from training.state import TrainState
+from training.task import Evaluation, Prediction, create
 
 CONFIGS = {
     "sorting": pointer_sorting,
@@ -34,17 +37,25 @@ def make(kind="sorting", **fields):
     for name, value in fields.items():
         group, _, field = name.partition("__")
         (config[group] if field else config)[field or group] = value
-    return config.task(config)
+    config.task.check(config)
+    return create(config, Path("unused"), training=True)
+
+
+def predict(task, state, lines, figures=None, attention=True, **options):
+    run = trained.Run(task.config, task, state, "last")
+    options = task.Options(**options)
+    return run.predict(lines, options, figures=figures, attention=attention)
 
 
 @functools.cache
 def built(kind="sorting", **fields):
     """A task, and a state of random parameters, so wide that it prefers something."""
     task = make(kind, **fields)
-    params = normal_like(jax.eval_shape(task.init_state, jax.random.key(0)).params)
+    like = jax.eval_shape(task.objective.init, jax.random.key(0))
+    params = normal_like(like.params)
     if "end" in params:  # else it is all that they point at
         params["end"] = -params["end"]
-    return task, TrainState.create(params, task._optimizer)
+    return task, TrainState.create(params, task.objective.optimizer)
 
 
 @functools.cache
@@ -95,7 +106,7 @@ def test_the_loss_is_of_the_pointers_up_to_the_first_end():
 
 def test_a_step_lowers_the_loss_of_its_batch():
     task, state = built(optimizer__schedule="constant", optimizer__warmup=0)
-    batch, step = task.train_data()[0], jax.jit(task.train_step)
+    batch, step = task.train_data()[0], jax.jit(task.objective.step)
     losses = []
     for number in range(60):
         state, metrics = step(state, batch, jax.random.key(number))
@@ -106,48 +117,81 @@ def test_a_step_lowers_the_loss_of_its_batch():
 @pytest.mark.parametrize("kind", ["delaunay", "tsp"])
 def test_evaluation_scores_each_size_whatever_the_rows(kind):
     task, state = built(kind)
-    found = task.evaluate(state, "test")
+    found = task.evaluate(state, "test", task.EvaluationOptions(beam=1)).scores
     expected = {}
     for size in (5, 6):
         batch = pointing.held_out(kind, "test", size, 20)
         tokens = greedy(task, state.params, batch)
-        scores = pointing.score(kind, batch, tokens)
+        scores = pointing_scores(kind, batch, tokens)
         expected |= {f"{name}_{size}": value for name, value in scores.items()}
         expected |= scores if size == task.config.data.largest else {}
-    assert found == expected and task.metric[0] in found
+    settings = {"instances": 20, "beam": 1}
+    bound = {name: x for name, x in found.items() if "_free" not in name}
+    assert bound == expected | settings and task.metric[0] in found
     assert task.config.data.rows < 20  # several parts, the last one filled up
     if kind == "tsp":
         assert found["valid"] == 100
 
 
-def test_a_final_evaluation_tells_how_often_a_free_search_fails(tmp_path):
+def test_validation_is_greedy_whatever_the_beam():
+    task, state = built("tsp", evaluation__beam=3, evaluation__sizes=(5,))
+    greedy_ones = task.evaluate(state, "validation", task.EvaluationOptions(beam=1))
+    found = task.validate(state)
+    assert found.items() <= greedy_ones.scores.items()
+    wide = task.evaluate(state, "validation", task.EvaluationOptions()).scores
+    assert wide["beam"] == 3 and not found.items() <= wide.items()
+    assert not any(name.startswith(("valid_free", "beam")) for name in found)
+
+
+def test_an_evaluation_tells_how_often_a_free_search_fails(tmp_path):
     task, state = built("tsp", evaluation__sizes=(5,), evaluation__instances=3)
-    found = task.evaluate(state, "validation", out_dir=tmp_path, beam=2)
+    options = task.EvaluationOptions(beam=2)
+    evaluation = task.evaluate(state, "validation", options)
+    found = evaluation.scores
     assert found["valid"] == 100 > found["valid_free"]
     assert ("length_free" in found) == (found["valid_free"] > 0)
     assert (found["beam"], found["instances"]) == (2, 3)
-    names = sorted(path.name for path in (tmp_path / "figures").iterdir())
-    assert names == [f"tsp_validation_{number}.png" for number in (1, 2, 3)]
+    paths = task.figures(state, evaluation, tmp_path)
+    assert paths == [tmp_path / f"tsp_validation_{number}.png" for number in (1, 2, 3)]
+    assert sorted(tmp_path.iterdir()) == paths
     with pytest.raises(UserError, match="split is tset: must be validation or test"):
-        task.evaluate(state, "tset")
+        task.evaluate(state, "tset", options)
+
+
+def test_figures_show_the_answers_of_the_evaluation(monkeypatch, tmp_path):
+    task, state = built("tsp")
+    drawn = []
+
+    def draw(points, truth, predicted, title, path, **options):
+        drawn.append((title, predicted[0].tolist(), options["weights"]))
+
+    monkeypatch.setattr(geometry, "pointing", draw)
+    evaluation = task.evaluate(state, "test", task.EvaluationOptions(beam=3))
+    task.figures(state, evaluation, tmp_path)
+    task.figures(state, Evaluation("test"), tmp_path)
+    batch = task.held_out("test", 5)
+    for search, shown in (Search(3), drawn[:3]), (task.search, drawn[3:]):
+        tokens = task.pointers.tokens(state.params, batch, search)
+        for i, (title, predicted, weights) in enumerate(shown):
+            assert title == f"Test instance {i + 1}: tsp"
+            assert predicted == (tokens[i, :5] - 1).tolist()
+            np.testing.assert_allclose(weights.sum(-1), np.ones(6), rtol=1e-5)
 
 
 @pytest.mark.parametrize("beam", [1, 3])
 def test_a_constrained_answer_is_a_permutation_and_a_free_one_is_not(beam):
     task, state = built(data__smallest=2)
     batch = task.train_data()[1]
-    found = task._search(state.params, batch, beam, True, beam)
-    for n, tokens, lengths, scores in zip(
-        batch["lengths"], found.tokens, found.lengths, found.scores, strict=True
-    ):
-        real = scores > -np.inf
-        assert real.sum() == min(beam, np.prod(np.arange(1, n + 1)))
-        assert (lengths[real] == n + 1).all()
-        answers = {tuple(answer[:n].tolist()) for answer in tokens[real]}
-        assert len(answers) == real.sum()
+    search = Search(beam, n_best=beam)
+    found = task.pointers.answers(state.params, batch, search, constrain=True)
+    for n, hypotheses in zip(batch["lengths"], found, strict=True):
+        assert len(hypotheses) == min(beam, np.prod(np.arange(1, n + 1)))
+        assert all(len(answer.ids) == n + 1 for answer in hypotheses)
+        answers = {tuple(answer.ids[:n]) for answer in hypotheses}
+        assert len(answers) == len(hypotheses)
         assert all(sorted(answer) == [*range(1, n + 1)] for answer in answers)
-    free = task._search(state.params, batch, beam, False).tokens[:, 0]
-    lengths = [len(set(answer)) for answer in pointing.sequences(free)]
+    free = task.pointers.answers(state.params, batch, Search(beam), constrain=False)
+    lengths = [len({*best[0].ids} - {0}) for best in free]
     assert (lengths < batch["lengths"]).any()
 
 
@@ -156,7 +200,8 @@ def test_a_wide_beam_finds_the_best_of_all_permutations():
     size = 4
     batch = pointing.held_out("sorting", "test", size, 3)
     orders = np.array(list(itertools.permutations(range(1, size + 1))))
-    found = task._search(state.params, batch, len(orders), True, len(orders))
+    search = Search(len(orders), n_best=len(orders))
+    found = task.pointers.answers(state.params, batch, search, constrain=True)
     target = np.pad(orders, ((0, 0), (0, 1))).astype(np.int32)
     for row in range(3):
         one = {name: x[[row] * len(orders)] for name, x in batch.items()}
@@ -166,59 +211,56 @@ def test_a_wide_beam_finds_the_best_of_all_permutations():
             for t, pointer in enumerate(order):  # among those that are left
                 expected[k] += np.log(p[k, t, pointer] / p[k, t, order[t:]].sum())
         best = np.argsort(-expected)
-        np.testing.assert_allclose(found.scores[row], expected[best], atol=1e-5)
-        np.testing.assert_array_equal(found.tokens[row, 0, :size], orders[best[0]])
-
-
-def test_what_was_pointed_at_and_the_end_before_the_end_are_forbidden():
-    def step(carry, token):
-        return carry, jnp.zeros((1, 2, 4)), None
-
-    class Nothing:
-        def take(self, parents):
-            return self
-
-    constrained, carry = visit_all(step, Nothing(), jnp.array([[True, False, True]]), 2)
-    allowed = []
-    for tokens in ([0, 0], [1, 3], [3, 1], [0, 0]):
-        carry, logits, _ = constrained(carry, jnp.array([tokens]))
-        allowed.append(np.isfinite(logits[0]).astype(int).tolist())
-        if tokens == [1, 3]:
-            carry = carry.take(jnp.array([[1, 0]]))
-    assert allowed == [
-        [[0, 1, 0, 1]] * 2,
-        [[0, 0, 0, 1], [0, 1, 0, 0]],
-        # The rows changed places: each points at what it has already pointed at.
-        [[0, 1, 0, 0], [0, 0, 0, 1]],
-        [[0, 1, 0, 0], [0, 0, 0, 1]],
-    ]
+        scores = [answer.score for answer in found[row]]
+        np.testing.assert_allclose(scores, expected[best], atol=1e-5)
+        assert found[row][0].ids[:size] == orders[best[0]].tolist()
 
 
 def test_predictions_are_answers_line_by_line(tmp_path):
     task, state = built(evaluation__constrain=True)
     lines = ["0.30 .1 0.9", "", "1 0 0.5 0.25"]
-    found = task.predict(state, lines, figures=tmp_path)
-    assert [len(best) for best in found] == [1, 1, 1]
-    assert found[1][0] == ("", 0.0)
+    found = predict(task, state, lines, figures=tmp_path)
+    assert len(found) == 3 and not any(answer.others for answer in found)
+    assert found[1] == Prediction("", 0.0)
     for line in (0, 2):
-        (answer,) = found[line]
+        answer = found[line]
         assert sorted(answer.text.split()) == sorted(lines[line].split())
         # The same alone, without padding.
-        (alone,) = task.predict(state, [lines[line]])[0]
+        (alone,) = predict(task, state, [lines[line]])
         assert alone.text == answer.text
         np.testing.assert_allclose(alone.score, answer.score, rtol=1e-5)
-    pictures = sorted(tmp_path.iterdir())
-    assert [path.name for path in pictures] == [
+    images = sorted(tmp_path.iterdir())
+    assert [path.name for path in images] == [
         "pointing_0001.png",
         "pointing_0003.png",
     ]
-    for path in pictures:
+    for path in images:
         with Image.open(path) as image:
             assert min(image.size) > 100
-    several = task.predict(state, lines, beam=4, n_best=2)
-    assert [len(best) for best in several] == [2, 1, 2]
-    assert several[0][0].score > several[0][1].score
-    assert task.predict(state, ["", " "]) == [[("", 0.0)], [("", 0.0)]]
+    several = predict(task, state, lines, beam=4, n_best=2)
+    assert [len(answer.others) for answer in several] == [1, 0, 1]
+    assert several[0].score > several[0].others[0].score
+    assert predict(task, state, ["", " "]) == [Prediction("", 0.0)] * 2
+
+
+def test_a_prediction_has_the_weights_of_its_pointers():
+    task, state = built()
+    lines = ["0.5 0.25 0 1", "0.5 0.25 0 1 0.75 0.125"]
+    for text, answer in zip(lines, predict(task, state, lines), strict=True):
+        (attention,) = answer.attention
+        items = text.split()
+        pointed = [f"{float(item):.3f}" for item in answer.text.split()]
+        assert attention.queries == [*pointed, "end"]
+        assert attention.keys == ["end", *(f"{float(item):.3f}" for item in items)]
+        size = len(attention.queries), len(attention.keys)
+        assert attention.weights.shape == (1, *size)
+        np.testing.assert_allclose(attention.weights.sum(-1), 1, rtol=1e-5)
+        # Of a free greedy answer: each step points where its weight is largest, but the
+        # last one, which ends whatever has not ended.
+        best = attention.weights[0, :-1].argmax(-1)
+        assert [attention.keys[k] for k in best] == attention.queries[:-1]
+    bare = predict(task, state, lines, attention=False)
+    assert [answer.attention for answer in bare] == [(), ()]
 
 
 @pytest.mark.parametrize("kind", ["hull", "delaunay"])
@@ -235,8 +277,8 @@ def test_points_are_answered_by_their_numbers(kind):
     assert max(map(len, expected)) > 3
     width = 3 if kind == "delaunay" else 1
     lines += [f"{lines[0]} {lines[1]}"]  # which pads the others
-    answers = task.predict(state, lines)[:-1]
-    for (answer,), indices in zip(answers, expected, strict=True):
+    answers = predict(task, state, lines)[:-1]
+    for answer, indices in zip(answers, expected, strict=True):
         shapes = [shape.split(",") for shape in answer.text.split()]
         assert all(len(shape) == width for shape in shapes[:-1])
         assert [int(k) - 1 for shape in shapes for k in shape] == indices.tolist()
@@ -252,17 +294,17 @@ def test_points_are_drawn_with_the_right_answer_beside(output, monkeypatch, tmp_
     def draw(points, truth, predicted, title, path, **options):
         drawn.append((points, truth[0].tolist(), options["weights"] is None))
 
-    monkeypatch.setattr(plots, "pointing", draw)
+    monkeypatch.setattr(geometry, "pointing", draw)
     square = "0,0 1,0.5 1,0 0,1 1,1"  # all but the second on the hull
     lines = [square, "", "0,0 1,0 0,1"]
-    task.predict(state, lines, figures=tmp_path)
+    predict(task, state, lines, figures=tmp_path)
     assert [len(points) for points, *_ in drawn] == [5, 3]
     assert [truth for _, truth, _ in drawn] == [[0, 2, 4, 3], [0, 1, 2]]
     assert [bare for *_, bare in drawn] == [output == "none"] * 2
     lines[2] = "0,0 0.5,0.5 1,1"
     for folder in (None, tmp_path):
         with pytest.raises(UserError, match="line 3: points on one line have no hull"):
-            task.predict(state, lines, figures=folder)
+            predict(task, state, lines, figures=folder)
 
 
 @pytest.mark.parametrize(
@@ -281,13 +323,13 @@ def test_what_is_no_instance_is_named_by_its_line_and_item(kind, text, message):
     task = make(kind)
     good = "0.5 0.25" if kind == "sorting" else "0,0 1,1 1,0"
     with pytest.raises(UserError, match=message):
-        task.predict(None, [good, "", text])
+        predict(task, None, [good, "", text])
 
 
 def test_numbers_that_nothing_was_learned_of_are_told(capsys):
     task, state = built()
     lines = ["0.5 0.25 0 1 0.75", "0.5 1.25 0 1 0.75", "0.5 0.25"]
-    assert task.predict(state, lines)[1][0].text
+    assert predict(task, state, lines)[1].text
     first, second = capsys.readouterr().err.splitlines()
     assert first.startswith("warning: line 2 has numbers outside of [0, 1]")
     sizes = task.config.data.smallest, task.config.data.largest
@@ -297,20 +339,21 @@ def test_numbers_that_nothing_was_learned_of_are_told(capsys):
 
 def test_what_cannot_be_drawn_or_taken_is_refused(monkeypatch, tmp_path):
     none, state = built(model__output="none", model__glimpses=0, model__max_inputs=6)
-    with pytest.raises(UserError, match="figures: this model has no attention to draw"):
-        none.predict(state, ["0.5 0"], figures=tmp_path)
-    assert none.figures(state, tmp_path) == []
-    with pytest.raises(UserError, match="model.max_inputs is 6: too few for 7 inputs"):
-        none.predict(state, ["1 1 1 1 1 1 1"])
+    message = "figures: PointerNetwork has no attention to draw"
+    with pytest.raises(UserError, match=message):
+        predict(none, state, ["0.5 0"], figures=tmp_path)
+    assert none.figures(state, Evaluation("test"), tmp_path) == []
+    with pytest.raises(UserError, match="config.model.max_inputs is 6: must be at le"):
+        predict(none, state, ["1 1 1 1 1 1 1"])
     for options, message in [
         ({"beam": 0}, "beam is 0: must be 1 to 1000"),
         ({"n_best": 2}, "n_best is 2: must be from 1 to the beam, which is 1"),
     ]:
         with pytest.raises(UserError, match=message):
-            none.predict(state, ["0.5 0"], **options)
-    monkeypatch.setattr(plots, "available", lambda: False)
+            predict(none, state, ["0.5 0"], **options)
+    monkeypatch.setattr(canvas, "available", lambda: False)
     with pytest.raises(UserError, match="figures need matplotlib"):
-        none.predict(state, ["0.5 0"], figures=tmp_path)
+        predict(none, state, ["0.5 0"], figures=tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -320,8 +363,13 @@ def test_what_cannot_be_drawn_or_taken_is_refused(monkeypatch, tmp_path):
         ("hull", "data__smallest", 2, "config.data.smallest is 2: must be at least 3"),
         ("hull", "data__largest", 7, "sizes is .5, 6.: must hold config.data.largest"),
         ("hull", "evaluation__sizes", (5, 2), "evaluation.sizes: .* is 2: must be "),
-        ("hull", "evaluation__sizes", (5.0, 6), "evaluation.sizes has 5.0: must be wh"),
-        ("hull", "evaluation__beam", 0, "config.evaluation.beam is 0: must be at lea"),
+        (
+            "hull",
+            "evaluation__sizes",
+            (5.0, 6),
+            "evaluation.sizes: .* 5.0: must be a wh",
+        ),
+        ("hull", "evaluation__beam", 0, "config.evaluation.beam is 0: must be 1 to 10"),
         ("hull", "evaluation__instances", 0, "evaluation.instances is 0: must be at l"),
         ("hull", "evaluation__constrain", True, "the answers of 'hull' are no permuta"),
         ("hull", "model__cell", "rnn", "config.model.cell is 'rnn': must be one of gr"),
@@ -334,5 +382,5 @@ def test_a_config_that_makes_no_sense_is_refused(kind, name, value, message):
 
 
 def test_a_baseline_is_refused_sizes_that_it_has_no_classes_for():
-    with pytest.raises(UserError, match="config.model.max_inputs is 5: too few for 6 "):
+    with pytest.raises(UserError, match="config.model.max_inputs is 5: must be at lea"):
         make(model__output="attention", model__glimpses=0, model__max_inputs=5)

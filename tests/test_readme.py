@@ -1,6 +1,8 @@
 """What the README and the docstrings tell a reader to run is there."""
 
 import ast
+import dataclasses
+import importlib
 import re
 import shlex
 from pathlib import Path
@@ -9,6 +11,7 @@ import pytest
 
 from errors import UserError
 from training import configuration
+from training.task import NoOptions
 
 ROOT = Path(__file__).parent.parent
 PAGES = ["README.md", "CONTRIBUTING.md"]
@@ -17,7 +20,22 @@ SOURCES = [
     for folder in (".", "configs", "results", "benchmarks")
     for path in sorted((ROOT / folder).glob("*.py"))
 ]
-TARGETS = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+TARGETS = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+
+
+def declared(attribute):
+    """Names of the options that some task declares."""
+    names = {f.name for f in dataclasses.fields(NoOptions)}
+    for config in (ROOT / "configs").glob("[!_]*.py"):
+        task = importlib.import_module(f"configs.{config.stem}").get_config().task
+        names |= {field.name for field in dataclasses.fields(getattr(task, attribute))}
+    return names
+
+
+OPTIONS = {
+    "eval.py": declared("EvaluationOptions"),
+    "predict.py": declared("Options"),
+}
 
 
 def commands(name):
@@ -51,6 +69,7 @@ def check(words):
         return
     source = (ROOT / words[1]).read_text("utf-8")
     defined = set(re.findall(r'DEFINE_\w+\(\s*"(\w+)"', source)) | {"help"}
+    defined |= OPTIONS.get(words[1], set())
     config, overrides = None, []
     for word in words[2:]:
         flag, _, value = word.removeprefix("--").partition("=")

@@ -6,21 +6,21 @@ import numpy as np
 import pytest
 from translators import LOOPS, affine, normal_like, quick_jit
 
+from models.cells import CELLS, GRUWeights, gru
 from models.recurrent import (
-    CELLS,
     STANDARD,
     Encoder,
     Gates,
     Maxout,
     Recurrence,
     Stack,
+    StackWeights,
     orthogonal,
     reverse_words,
-    scan,
     uniform_init,
 )
 
-BATCH, SOURCE, WIDTH, STATE, STEPS, ROWS = 3, 7, 5, 11, 13, 2
+BATCH, SOURCE, WIDTH, STATE, ROWS = 3, 7, 5, 11, 2
 LENGTHS = (7, 4, 1)
 MASK = jnp.arange(SOURCE) < jnp.asarray(LENGTHS)[:, None]
 
@@ -35,70 +35,6 @@ def filled(module, *args, **kwargs):
 
 def encoder(cell, layers=1, bidirectional=False, reverse=False):
     return Encoder(cell, STATE, layers, bidirectional, reverse, 0.0, STANDARD)
-
-
-def toy_step(product, shared, carry, x):
-    """Reads all that a step may read, with masks and None among it."""
-    bias, mask, _ = shared
-    inputs, _ = x
-    state, count = carry
-    weights = jax.nn.softmax(product(state, "score") + inputs)  # [B, R, S]
-    read = product(jnp.where(mask, weights, 0), "values")  # [B, R, STATE]
-    state = jnp.tanh(product(state, "square") + read + bias)
-    return (state, count + 1), (state[..., 0] * bias[0], weights)
-
-
-def toy_problem(draw):
-    weights = {
-        "score": draw(STATE, SOURCE),
-        "values": draw(BATCH, SOURCE, STATE),
-        "square": draw(STATE, STATE),
-    }
-    shared = draw(STATE), MASK[:, None], None
-    carry = draw(BATCH, ROWS, STATE), jnp.zeros((), jnp.int32)
-    return weights, shared, carry, (draw(STEPS, BATCH, ROWS, SOURCE), None)
-
-
-def plain_scan(step, weights, shared, carry, inputs):
-    def body(carry, x):
-        return step(lambda x, name: x @ weights[name], shared, carry, x)
-
-    return jax.lax.scan(body, carry, inputs)
-
-
-@pytest.mark.parametrize("vmapped", [False, True])
-def test_scan_has_the_values_and_the_gradients_of_a_plain_scan(x64, draw, vmapped):
-    problem = toy_problem(draw)
-    if vmapped:
-        problem = jax.tree.map(lambda *x: jnp.stack(x), problem, toy_problem(draw))
-
-    def run(function):
-        def loss(floats, others):
-            weights, bias, state, inputs = floats
-            mask, count = others
-            (state, count), (y, seen) = found = function(
-                *(toy_step, weights, (bias, mask, None)),
-                *((state, count), (inputs, None)),
-            )
-            # No constant gradient, neither of the last state nor of an output.
-            return sum(jnp.sin(x).sum() for x in (state, y, seen**2)), found
-
-        weights, (bias, mask, _), (state, count), (inputs, _) = problem
-        gradients = jax.grad(loss, has_aux=True)
-        gradients = quick_jit(jax.vmap(gradients) if vmapped else gradients)
-        return gradients((weights, bias, state, inputs), (mask, count))
-
-    ours, plain = run(scan), run(plain_scan)
-    assert all(jnp.abs(x).max() > 1e-3 for x in jax.tree.leaves(plain[0]))
-    jax.tree.map(functools.partial(np.testing.assert_allclose, atol=1e-12), ours, plain)
-
-
-def test_a_step_that_multiplies_twice_by_a_weight_is_refused(draw):
-    def step(product, shared, carry, x):
-        return product(product(carry, "w"), "w"), None
-
-    with pytest.raises(ValueError, match="a step multiplies twice by 'w'"):
-        scan(step, {"w": draw(STATE, STATE)}, None, draw(BATCH, 1, STATE), jnp.ones(2))
 
 
 @pytest.mark.parametrize("backward", [False, True])
@@ -116,23 +52,6 @@ def test_a_layer_equals_a_loop_of_the_printed_equations(x64, draw, cell, backwar
             carry = LOOPS[cell](gates, carry, params["state"])
             np.testing.assert_allclose(outputs[row, position], carry[:STATE])
         np.testing.assert_allclose(carried[row], carry)
-
-
-@pytest.mark.parametrize("update", [0.0, 1.0])
-def test_a_gru_keeps_its_state_or_takes_the_candidate_by_its_update_gate(draw, update):
-    state, candidate = draw(BATCH, STATE), draw(BATCH, STATE)
-    zeros = jnp.zeros((BATCH, STATE))
-    gates = jnp.concatenate([zeros, zeros + 1e9 * (2 * update - 1), candidate], -1)
-    new = CELLS["gru"].step(lambda x, name: 0, "", gates, state)
-    np.testing.assert_array_equal(new, jnp.tanh(candidate) if update else state)
-
-
-def test_an_lstm_keeps_its_cell_where_it_neither_forgets_nor_enters(draw):
-    carry, huge = draw(BATCH, 2 * STATE), jnp.full((BATCH, STATE), 1e9)
-    gates = jnp.concatenate([-huge, huge, -huge, draw(BATCH, STATE)], axis=-1)
-    new = CELLS["lstm"].step(lambda x, name: 0, "", gates, carry)
-    np.testing.assert_array_equal(new[:, STATE:], carry[:, STATE:])
-    assert not np.any(new[:, :STATE])  # it shows nothing
 
 
 def test_reversal_turns_round_the_words_and_leaves_end_and_padding(draw):
@@ -216,26 +135,19 @@ def test_an_encoder_does_not_drop_out_what_enters_its_first_layer(draw):
 @pytest.mark.parametrize("kept", [1.0, 0.0])
 def test_noise_multiplies_what_enters_the_layers_after_the_first(draw, kept):
     stack = Stack("gru", STATE, 2, 0.5, STANDARD)
-    weights = {
-        "0/gates": draw(STATE, 2 * STATE),
-        "0/candidate": draw(STATE, STATE),
-        "1/gates": draw(STATE, 2 * STATE),
-        "1/candidate": draw(STATE, STATE),
-        "1/input": draw(STATE, 3 * STATE),
-    }
+    lower, upper = (
+        GRUWeights(draw(STATE, 2 * STATE), draw(STATE, STATE)) for _ in range(2)
+    )
+    weights = StackWeights((lower, upper), (draw(STATE, 3 * STATE),))
     states = draw(BATCH, ROWS, STATE), draw(BATCH, ROWS, STATE)
     gates, bias = draw(BATCH, ROWS, 3 * STATE), draw(3 * STATE)
 
-    def product(x, name):
-        return x @ weights[name]
-
     noise = jnp.full((BATCH, 1, STATE), kept)
-    new, output = stack.advance(product, (bias,), states, gates, noise)
-    lower = CELLS["gru"].step(product, "0", gates, states[0])
-    entering = kept * lower @ weights["1/input"] + bias
-    upper = CELLS["gru"].step(product, "1", entering, states[1])
-    np.testing.assert_array_equal(new[0], lower)
-    np.testing.assert_allclose(new[1], upper, atol=1e-6)
+    new, output = stack.advance(weights, (bias,), states, gates, noise)
+    first = gru(gates, states[0], lower)
+    second = gru(kept * first @ weights.inputs[0] + bias, states[1], upper)
+    np.testing.assert_array_equal(new[0], first)
+    np.testing.assert_allclose(new[1], second, atol=1e-6)
     np.testing.assert_array_equal(output, new[1])
 
 

@@ -1,6 +1,7 @@
 """Kernel regression as a task: the points, what is learned, scores, predictions."""
 
 import functools
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -9,9 +10,11 @@ import pytest
 from PIL import Image
 
 from configs.kernel_regression import VARIANTS, get_config
+from data.regression import curve
 from errors import UserError
-from tasks.regression import curve
-from training import loop, plots, trained
+from figures import canvas
+from training import loop, trained
+from training.task import NoOptions, Prediction, create
 
 FIXED = ("average", "gaussian", "boxcar", "triangular", "epanechnikov")
 
@@ -21,7 +24,16 @@ def make(variant="", **fields):
     for name, value in fields.items():
         group, _, field = name.partition("__")
         (config[group] if field else config)[field or group] = value
-    return config.task(config)
+    config.task.check(config)
+    return create(config, Path("unused"), training=True)
+
+
+def scores(task, state, split="test"):
+    return task.evaluate(state, split, NoOptions()).scores
+
+
+def run_of(task, state):
+    return trained.Run(task.config, task, state, "last")
 
 
 def batch(task):
@@ -35,21 +47,21 @@ def fitted(variant="", **fields):
     points, rng = batch(task), jax.random.key(1)
 
     def step(state, _):
-        state, metrics = task.train_step(state, points, rng)
+        state, metrics = task.objective.step(state, points, rng)
         return state, metrics["loss"][0] / metrics["loss"][1]
 
-    state = task.init_state(jax.random.key(0))
+    state = task.objective.init(jax.random.key(0))
     steps = task.config.train_steps
     return task, *jax.jit(lambda s: jax.lax.scan(step, s, length=steps))(state)
 
 
 def read(task, state, x):
-    return task._jit_read(state.params, np.asarray(x, np.float32))
+    return task.read(state.params, np.asarray(x, np.float32))
 
 
 def left_out_error(task, width):
     """The mean squared error where each point is estimated from the others."""
-    x, y = np.float64(task._x), np.float64(task._y)
+    x, y = np.float64(task.x), np.float64(task.y)
     errors = []
     for i in range(len(x)):
         others = np.arange(len(x)) != i
@@ -60,45 +72,45 @@ def left_out_error(task, width):
 
 def test_points_lie_sorted_about_the_curve_and_depend_on_the_seed():
     found = make(data__points=4001, data__length=3.0)
-    x, y = found._x, found._y
+    x, y = found.x, found.y
     assert x.shape == y.shape == (4001,)
     assert (np.diff(x) >= 0).all() and x.min() >= 0 and x.max() < 3
     np.testing.assert_allclose(x.mean(), 1.5, atol=0.1)  # of sampling
     noise = y - curve(x)
     np.testing.assert_allclose([noise.mean(), noise.std()], [0, 1], atol=0.1)
-    np.testing.assert_array_equal(x, make(data__points=4001, data__length=3.0)._x)
-    assert (make(seed=1)._x != make()._x).all()
+    np.testing.assert_array_equal(x, make(data__points=4001, data__length=3.0).x)
+    assert (make(seed=1).x != make().x).all()
     exact = make(data__noise=0.0)
-    np.testing.assert_allclose(exact._y, 2 * np.sin(exact._x) + exact._x, atol=1e-5)
+    np.testing.assert_allclose(exact.y, 2 * np.sin(exact.x) + exact.x, atol=1e-5)
 
 
 def test_the_grids_of_the_splits_lie_halfway_between_each_other():
     task = make()
-    validation, test = task._grid("validation"), task._grid("test")
+    validation, test = task.grid("validation"), task.grid("test")
     np.testing.assert_allclose(validation, np.arange(50) / 10, atol=1e-6)
     between = (validation[1:] + validation[:-1]) / 2
     np.testing.assert_allclose(test[:-1], between, atol=1e-6)
     with pytest.raises(UserError, match="split is tset: must be validation or test"):
-        task._grid("tset")
+        task.grid("tset")
 
 
 def test_attention_beats_the_average_by_far():
     average = make("average")
-    state = average.init_state(jax.random.key(0))
-    worst = average.evaluate(state, "test")["mse"]
-    truth = curve(average._grid("test"))
-    np.testing.assert_allclose(worst, np.mean((average._y.mean() - truth) ** 2), 1e-5)
+    state = average.objective.init(jax.random.key(0))
+    worst = scores(average, state)["mse"]
+    truth = curve(average.grid("test"))
+    np.testing.assert_allclose(worst, np.mean((average.y.mean() - truth) ** 2), 1e-5)
     task, state, _ = fitted()
-    assert task.evaluate(state, "test")["mse"] < worst / 3
+    assert scores(task, state)["mse"] < worst / 3
     for name in ("gaussian", "boxcar", "triangular", "epanechnikov"):
         task = make(name)
-        state = task.init_state(jax.random.key(0))
-        assert task.evaluate(state, "test")["mse"] < worst / 3
+        state = task.objective.init(jax.random.key(0))
+        assert scores(task, state)["mse"] < worst / 3
 
 
 def test_the_learned_width_is_the_best_of_leaving_one_out():
     task, state, losses = fitted()
-    width = task.evaluate(state, "validation")["width"]
+    width = scores(task, state, "validation")["width"]
     widths = np.geomspace(0.05, 5, 401)
     errors = [left_out_error(task, w) for w in widths]
     np.testing.assert_allclose(width, widths[np.argmin(errors)], rtol=0.02)  # the grid
@@ -108,24 +120,24 @@ def test_the_learned_width_is_the_best_of_leaving_one_out():
 
 def test_without_leaving_one_out_it_ends_at_the_nearest_neighbour():
     task, state, losses = fitted("no_leave_one_out")
-    scores = task.evaluate(state, "test")
-    assert scores["width"] < np.diff(task._x).min()
+    results = scores(task, state)
+    assert results["width"] < np.diff(task.x).min()
     assert losses[-1] < 1e-3
-    np.testing.assert_allclose(read(task, state, task._x).context[:, 0], task._y, 0.1)
-    x = task._grid("test")
-    nearest = task._y[np.abs(x[:, None] - task._x).argmin(1)]
+    np.testing.assert_allclose(read(task, state, task.x).context[:, 0], task.y, 0.1)
+    x = task.grid("test")
+    nearest = task.y[np.abs(x[:, None] - task.x).argmin(1)]
     expected = np.mean((nearest - curve(x)) ** 2)
-    np.testing.assert_allclose(scores["mse"], expected, rtol=1e-3)
+    np.testing.assert_allclose(results["mse"], expected, rtol=1e-3)
     task, state, _ = fitted()
-    assert scores["mse"] > 3 * task.evaluate(state, "test")["mse"]
+    assert results["mse"] > 3 * scores(task, state)["mse"]
 
 
 @pytest.mark.parametrize("leave_one_out", [True, False])
 def test_a_point_sees_its_own_value_only_out_of_training(leave_one_out):
     task = make(model__leave_one_out=leave_one_out)
-    params = task.init_state(jax.random.key(0)).params
+    params = task.objective.init(jax.random.key(0)).params
     points = batch(task)
-    inputs = task._inputs(points["x"]) | {"own": points["own"]}
+    inputs = task.inputs(points["x"]) | {"own": points["own"]}
     apply = functools.partial(task.model.apply, {"params": params}, inputs)
     own = np.diagonal(apply(train=True).weights)
     assert (own == 0).all() if leave_one_out else (own > 0).all()
@@ -135,9 +147,9 @@ def test_a_point_sees_its_own_value_only_out_of_training(leave_one_out):
 
 def test_the_step_is_the_same_however_the_points_are_cut_and_ordered():
     task = make()
-    params = task.init_state(jax.random.key(0)).params
+    params = task.objective.init(jax.random.key(0)).params
     points = batch(task)
-    gradient = jax.jit(jax.grad(lambda p, b: task.loss(p, b, None)[0]))
+    gradient = jax.jit(jax.grad(lambda p, b: task.loss(p, b, None, None)[0]))
     whole = gradient(params, points)["log_width"]
     order = np.random.default_rng(0).permutation(40)
     parts = [order[:13], order[13:]]
@@ -149,7 +161,7 @@ def test_the_step_is_the_same_however_the_points_are_cut_and_ordered():
 def test_a_fixed_width_stays(variant):
     task, state, _ = fitted(variant, train_steps=7)
     assert state.step == 7
-    width = task.evaluate(state, "validation")["width"]
+    width = scores(task, state, "validation")["width"]
     np.testing.assert_allclose(width, task.config.model.width, rtol=1e-6)
 
 
@@ -164,39 +176,50 @@ def test_what_is_not_learned_is_trained_saved_and_read_back(tmp_path):
     config = get_config("boxcar")
     config.train_steps, config.evaluation.checkpoint = 3, "average"
     assert loop.train(config, tmp_path) == 0
-    task, state, which = trained.load(tmp_path)
-    assert (which, int(state.step)) == ("average", 3)
-    assert task.evaluate(state, "test", out_dir=tmp_path)["width"] == 1
+    run = trained.load(tmp_path)
+    assert (run.checkpoint, int(run.state.step)) == ("average", 3)
+    evaluation = run.evaluate()
+    assert evaluation.scores["width"] == 1
+    paths = run.task.figures(run.state, evaluation, tmp_path / "drawn")
     expected = {f"{kind}_test.png" for kind in ("fit", "attention")}
-    pictures = {path.name: path for path in (tmp_path / "figures").glob("*.png")}
-    assert pictures.keys() == expected
-    for path in pictures.values():
+    assert {path.name for path in paths} == expected
+    assert set(paths) == set((tmp_path / "drawn").iterdir())
+    for path in paths:
         with Image.open(path) as image:
             assert min(image.size) > 100
 
 
 def test_predictions_are_estimates_line_by_line(tmp_path):
     task, state, _ = fitted()
-    found = task.predict(state, ["2.5", "", " -1e3 ", "0"], figures=tmp_path)
-    values = read(task, state, [2.5, -1e3, 0]).context[:, 0]
-    assert [len(best) for best in found] == [1, 1, 1, 1]
-    assert found[1][0] == ("", 0.0)
-    texts = [found[i][0].text for i in (0, 2, 3)]
+    run = run_of(task, state)
+    found = run.predict(["2.5", "", " -1e3 ", "0"], figures=tmp_path)
+    values, weights = read(task, state, [2.5, -1e3, 0])
+    assert len(found) == 4 and not any(best.others for best in found)
+    assert found[1] == Prediction("", 0.0)
+    texts = [found[i].text for i in (0, 2, 3)]
+    values = values[:, 0]
     np.testing.assert_allclose([float(t) for t in texts], values, rtol=1e-5)
     # Far to the left there is one nearest neighbour, the first point.
-    assert found[2][0].score == 1
-    np.testing.assert_allclose(float(texts[1]), task._y[0], rtol=1e-5)
+    assert found[2].score == 1
+    np.testing.assert_allclose(float(texts[1]), task.y[0], rtol=1e-5)
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names == [f"attention_{line:04d}.png" for line in (1, 3, 4)]
-    assert task.predict(state, ["", " "]) == [[("", 0.0)], [("", 0.0)]]
+    assert run.predict(["", " "]) == [Prediction("", 0.0), Prediction("", 0.0)]
+    (shape,) = {found[i].attention[0].weights.shape for i in (0, 2, 3)}
+    assert shape == (1, 1, len(found[0].attention[0].keys)) == (1, 1, 40)
+    for i, row in zip((0, 2, 3), weights, strict=True):
+        np.testing.assert_allclose(found[i].attention[0].weights[0, 0], row, atol=1e-6)
+    assert not run.predict(["0"], attention=False)[0].attention
 
 
 def test_a_place_out_of_reach_is_told(capsys, tmp_path):
     task = make("boxcar")
-    state = task.init_state(jax.random.key(0))
-    found = task.predict(state, ["1", "7.5"], figures=tmp_path)
-    assert found[1] == [("0", 0.0)]
-    assert [path.name for path in tmp_path.iterdir()] == ["attention_0001.png"]
+    state = task.objective.init(jax.random.key(0))
+    found = run_of(task, state).predict(["1", "7.5"], figures=tmp_path)
+    assert (found[1].text, found[1].score) == ("0", 0.0)
+    assert not found[1].attention[0].weights.any()
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["attention_0001.png", "attention_0002.png"]
     told = capsys.readouterr().err
     assert told.startswith("warning: line 2: no training point is near enough to 7.5")
     assert told.count("\n") == 1
@@ -205,18 +228,26 @@ def test_a_place_out_of_reach_is_told(capsys, tmp_path):
 @pytest.mark.parametrize("text", ["two", "1 2", "nan", "inf", "1e39", "x" * 99])
 def test_what_is_no_number_is_named_by_its_line(text):
     task = make()
-    state = task.init_state(jax.random.key(0))
+    state = task.objective.init(jax.random.key(0))
     with pytest.raises(UserError, match=f"line 3 is '{text[:40]}': must be a finite"):
-        task.predict(state, ["1", "", text])
+        run_of(task, state).predict(["1", "", text])
+
+
+def test_one_string_is_refused_and_a_run_prints_in_one_line():
+    task = make()
+    run = run_of(task, task.objective.init(jax.random.key(0)))
+    with pytest.raises(UserError, match=r"give a list, \['2\.5'\]"):
+        run.predict("2.5")
+    assert len(repr(run)) < 200
 
 
 def test_figures_that_cannot_be_drawn_are_refused(monkeypatch, tmp_path):
     task = make()
-    state = task.init_state(jax.random.key(0))
-    monkeypatch.setattr(plots, "available", lambda: False)
+    state = task.objective.init(jax.random.key(0))
+    monkeypatch.setattr(canvas, "available", lambda: False)
     with pytest.raises(UserError, match="figures need matplotlib"):
-        task.predict(state, ["1"], figures=tmp_path)
-    assert task.evaluate(state, "test", out_dir=tmp_path).keys() == {"mse", "width"}
+        run_of(task, state).predict(["1"], figures=tmp_path)
+    assert scores(task, state).keys() == {"mse", "width"}
     assert not list(tmp_path.iterdir())
 
 
@@ -230,7 +261,11 @@ def test_figures_that_cannot_be_drawn_are_refused(monkeypatch, tmp_path):
         ("model__kernel", "cosine", "config.model.kernel is 'cosine': must be one of"),
         ("model__width", 0.0, "config.model.width is 0.0: must be above 0"),
         ("model__width", float("inf"), "config.model.width is inf: must be above 0"),
-        ("model__kernel", "boxcar", "config.model.learned is true, but the kernel 'bo"),
+        (
+            "model__kernel",
+            "boxcar",
+            "config.model.learned is True: must be False for the kernel 'bo",
+        ),
         ("optimizer__schedule", "noam", "schedule=noam needs a model's width"),
     ],
 )

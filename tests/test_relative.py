@@ -77,7 +77,7 @@ def test_gradients_are_those_of_finite_differences(x64, inputs, k):
     def attention(*arguments):
         return relative_attention(*arguments, mask=mask, offset=1)
 
-    check_grads(jax.jit(attention), inputs(k), order=1, modes=["rev"])
+    check_grads(jax.jit(attention), inputs(k), order=1)
 
 
 def test_weights_sum_to_one_and_a_masked_key_has_no_effect(inputs):
@@ -169,7 +169,7 @@ def test_rows_may_have_positions_of_their_own(x64, draw):
         for a, e in zip(mapped, expected, strict=True):
             np.testing.assert_allclose(a[b], e, atol=1e-12)
     mapped = jax.jit(lambda q, w: jax.vmap(both)(q, w, offsets))
-    check_grads(mapped, (query, weights), order=1, modes=["rev"])
+    check_grads(mapped, (query, weights), order=1)
 
 
 def test_zero_tables_are_plain_attention(inputs):
@@ -205,14 +205,6 @@ def test_the_last_row_of_a_table_is_for_keys_to_the_right():
     np.testing.assert_array_equal(
         scores, [[2, 3, 4, 4], [1, 2, 3, 4], [0, 1, 2, 3], [0, 0, 1, 2]]
     )
-
-
-def test_memory_grows_with_the_scores_and_not_with_the_width(draw):
-    length, width = 211, 101
-    arguments = [draw(length, width)] * 3 + [draw(9, width)] * 2
-    step = jax.grad(lambda *x: relative_attention(*x).context.sum(), range(5))
-    used = jax.jit(step).lower(*arguments).compile().memory_analysis()
-    assert used.temp_size_in_bytes < 0.2 * 4 * length * length * width
 
 
 def test_tables_that_do_not_fit_are_refused(draw):

@@ -1,5 +1,6 @@
 """The README's tables, the records and the list of reported runs say the same."""
 
+import dataclasses
 import importlib
 import json
 import os
@@ -11,14 +12,16 @@ import pytest
 from benchmarks import harness
 from benchmarks.__main__ import QUESTIONS
 from errors import UserError
-from results import make, tables
-from results.reported import FIGURES, TABLES, Claim, Curves, Figure, Run, Table
-from training import configuration, plots
+from figures import canvas, charts
+from results import make, records, tables, timings
+from results.families import FIGURES, TABLES
+from results.schema import Claim, Curves, Figure, Run, Table
+from training import compatibility, configuration
 
 RUNS = [run for table in TABLES.values() for run in table.runs]
 
 
-def record(name="transformer_nmt", system=tables.OURS, **fields):
+def record(name="transformer_nmt", system=records.OURS, **fields):
     return {
         "name": name,
         "system": system,
@@ -85,40 +88,19 @@ def test_every_record_is_reported_and_whole():
         for seed in run.seeds:
             wanted[make.record_path(run, seed).name] = (run, seed)
     configs = {run.config for run in RUNS}
-    for path in tables.RESULTS.glob("*.json"):
+    for path in records.RESULTS.glob("*.json"):
         found = json.loads(path.read_text("utf-8"))
         if path.name.startswith("bench_"):
-            assert found["question"] in tables.BENCHMARKS, path.name
+            assert found["question"] in timings.BENCHMARKS, path.name
             assert path.stem == f"bench_{found['question']}"
-        elif found["system"] == tables.OURS:
+        elif found["system"] == records.OURS:
             assert set(record()) <= set(found), path.name
-            assert path.name in wanted, f"{path.name} is not in reported.py"
+            assert path.name in wanted, f"{path.name} is of no run in families/"
             assert make.is_current(*wanted[path.name]), path.name
         else:
             needed = set(record()) - {"overrides", "commands"}
             assert needed <= set(found), path.name
             assert found["config"] in configs, path.name
-
-
-@pytest.mark.parametrize(
-    ("table", "run"),
-    [
-        pytest.param(table, run, id=run.name)
-        for table in TABLES.values()
-        for run in table.runs
-    ],
-)
-def test_a_config_says_what_the_record_of_its_default_says(table, run):
-    name, _, variant = run.config.partition(":")
-    path = make.record_path(run, run.seeds[0])
-    if variant or run.overrides or not path.exists():
-        pytest.skip("not the default, or not measured yet")
-    found = json.loads(path.read_text("utf-8"))
-    said = importlib.import_module(f"configs.{name}").__doc__
-    if found["minutes"] >= 1:
-        assert f"{found['minutes']:.1f} minutes" in said
-    title, metric = next(iter(table.metrics.items()))
-    assert f"{found['metrics'][metric]:.{table.digits}f} {title}" in said
 
 
 def test_runs_stand_beside_another_system(tmp_path):
@@ -143,9 +125,13 @@ def test_a_row_shows_the_mean_and_spread_over_seeds(tmp_path):
 
 
 def test_a_column_of_the_records_stands_after_the_metrics(tmp_path, monkeypatch):
-    run = Run("x", "transformer_nmt", "paper", label="Luong, general, local-p")
-    columns = {"steps/s": "steps_per_second"}
-    table = Table({"BLEU": "bleu"}, (run,), columns, curves=False)
+    run = Run(name="x", config="transformer_nmt", label="Luong, general, local-p")
+    table = Table(
+        metrics={"BLEU": "bleu"},
+        runs=(run,),
+        columns={"steps/s": "steps_per_second"},
+        curves=False,
+    )
     monkeypatch.setattr(tables, "TABLES", {"t": table})
     put(
         tmp_path,
@@ -164,21 +150,26 @@ def test_a_column_of_the_records_stands_after_the_metrics(tmp_path, monkeypatch)
 
 
 def test_a_label_takes_the_place_of_config_and_overrides():
-    run = Run("x", "transformer_nmt:base", "", ("model.heads=2",))
+    run = Run(name="x", config="transformer_nmt:base", overrides=("model.heads=2",))
     link = "(configs/transformer_nmt.py)"
     default = f"[`transformer_nmt:base`]{link} `model.heads=2`"
     assert tables._title(run, [record()]) == default
-    assert tables._title(run._replace(label="two"), [record()]) == f"[two]{link}"
+    labelled = dataclasses.replace(run, label="two")
+    assert tables._title(labelled, [record()]) == f"[two]{link}"
 
 
 @pytest.fixture
 def figure(monkeypatch):
     """A figure of two runs, and what is drawn of it."""
-    figure = Figure("docs/x.png", "BLEU by length", {"with": "a", "without": "b"})
+    figure = Figure(
+        file="docs/x.png",
+        title="BLEU by length",
+        lines={"with": "a", "without": "b"},
+    )
     monkeypatch.setattr(tables, "FIGURES", (figure,))
     drawn = []
-    monkeypatch.setattr(plots, "available", lambda: True)
-    monkeypatch.setattr(plots, "lines", lambda *args, **of: drawn.append((args, of)))
+    monkeypatch.setattr(canvas, "available", lambda: True)
+    monkeypatch.setattr(charts, "lines", lambda *args, **of: drawn.append((args, of)))
     return drawn
 
 
@@ -216,7 +207,7 @@ def test_a_figure_is_left_out_where_something_is_missing(tmp_path, figure, monke
     put(tmp_path, a=record(name="a", by_length=scored), b=record(name="b"))
     assert tables.draw(tmp_path, tmp_path) == []
     put(tmp_path, b=record(name="b", by_length=scored))
-    monkeypatch.setattr(plots, "available", lambda: False)
+    monkeypatch.setattr(canvas, "available", lambda: False)
     assert tables.draw(tmp_path, tmp_path) == []
     assert figure == []
 
@@ -232,12 +223,16 @@ def test_a_figure_is_of_one_test_split(tmp_path, figure):
 
 
 def test_curves_are_drawn_and_told_by_the_examples_seen(tmp_path, monkeypatch):
-    lines = {"with": "a", "without": "b", "wrong": "a:wrong"}
-    figure = Curves("docs/y.png", "Copying", "bits", lines)
+    figure = Curves(
+        file="docs/y.png",
+        title="Copying",
+        value_title="bits",
+        lines={"with": "a", "without": "b", "wrong": "a:wrong"},
+    )
     monkeypatch.setattr(tables, "FIGURES", (figure,))
     drawn = []
-    monkeypatch.setattr(plots, "available", lambda: True)
-    monkeypatch.setattr(plots, "lines", lambda *args, **of: drawn.append((args, of)))
+    monkeypatch.setattr(canvas, "available", lambda: True)
+    monkeypatch.setattr(charts, "lines", lambda *args, **of: drawn.append((args, of)))
     curve = {"examples": [3200, 16_000], "curve": [[0.5, 8.0], [1.5, 0.25]]}
     put(tmp_path, a=record(name="a", **curve, curves={"wrong": [9.0, 1.0]}))
     assert tables.draw(tmp_path, tmp_path) == []
@@ -257,9 +252,11 @@ def test_curves_are_drawn_and_told_by_the_examples_seen(tmp_path, monkeypatch):
 def test_where_lower_is_better_the_claim_is_held_against_the_lowest(
     tmp_path, monkeypatch
 ):
-    runs = tuple(Run(x, "transformer_nmt", "", label=x.upper()) for x in "abc")
-    claims = (Claim("A is best", "Doe (2015)", "a", ("b", "c")),)
-    table = Table({"bits": "bits"}, runs, curves=False, claims=claims, lower=True)
+    runs = tuple(Run(name=x, config="transformer_nmt", label=x.upper()) for x in "abc")
+    claim = Claim(text="A is best", paper="Doe (2015)", better="a", than=("b", "c"))
+    table = Table(
+        metrics={"bits": "bits"}, runs=runs, claims=(claim,), curves=False, lower=True
+    )
     monkeypatch.setattr(tables, "TABLES", {"t": table})
 
     def line(**bits):
@@ -275,20 +272,20 @@ def test_where_lower_is_better_the_claim_is_held_against_the_lowest(
     ("scores", "holds"),
     [
         ({"a": (20.0, 22.0), "b": (17.0, 17.0), "c": (19.0, 19.0)}, "yes"),
-        ({"a": (20.0, 22.0), "b": (17.0, 17.0), "c": (20.0, 20.0)}, "not told"),
-        ({"a": (20.0, 22.0), "b": (22.0, 23.0), "c": (30.0, 1.0)}, "not told"),
+        ({"a": (20.0, 22.0), "b": (17.0, 17.0), "c": (20.0, 20.0)}, "inconclusive"),
+        ({"a": (20.0, 22.0), "b": (22.0, 23.0), "c": (30.0, 1.0)}, "inconclusive"),
         ({"a": (20.0, 22.0), "b": (22.0, 24.0), "c": (25.0, 25.0)}, "no"),
     ],
 )
 def test_a_claim_is_held_against_the_best_other_run(
     tmp_path, monkeypatch, scores, holds
 ):
-    runs = tuple(Run(x, "transformer_nmt", "", label=x.upper()) for x in "abc")
+    runs = tuple(Run(name=x, config="transformer_nmt", label=x.upper()) for x in "abc")
     claims = (
-        Claim("A is best", "Doe (2015)", "a", ("b", "c")),
-        Claim("A beats D", "the same", "a", ("d",)),  # which is not measured
+        Claim(text="A is best", paper="Doe (2015)", better="a", than=("b", "c")),
+        Claim(text="A beats D", paper="", better="a", than=("d",)),  # not measured
     )
-    table = Table({"BLEU": "bleu"}, runs, curves=False, claims=claims)
+    table = Table(metrics={"BLEU": "bleu"}, runs=runs, claims=claims, curves=False)
     monkeypatch.setattr(tables, "TABLES", {"t": table})
     assert tables.render(tmp_path)["t_claims"] == "Not measured yet."
     for name, values in scores.items():
@@ -296,7 +293,7 @@ def test_a_claim_is_held_against_the_best_other_run(
             one = record(name=name, seed=seed, metrics={"bleu": bleu})
             put(tmp_path, **{f"{name}{seed}": one})
     title, ruler, *lines = tables.render(tmp_path)["t_claims"].splitlines()
-    assert title.startswith("| claim | by | BLEU of what it prefers |")
+    assert title.startswith("| claim | by | BLEU of the preferred |")
     assert ruler.endswith("| --- | ---: |")
     best = max("bc", key=lambda name: sum(scores[name]))
     (line,) = lines
@@ -325,14 +322,14 @@ def test_a_curve_shows_the_last_value_by_each_minute(tmp_path):
 def test_the_minutes_of_curves_are_few_and_reach_the_end(last):
     minutes = tables._minutes(last)
     assert (
-        len(minutes) <= tables._COLUMNS
+        len(minutes) <= tables._MAX_COLUMNS
         and minutes[-1] >= last > minutes[-1] - (minutes[0])
     )
 
 
 def test_a_benchmark_shows_systems_and_ratio(tmp_path):
     systems = {
-        tables.OURS: {"median_ms": 311.5, "rate": 13151.0, "peak_mb": 1900},
+        records.OURS: {"median_ms": 311.5, "rate": 13151.0, "peak_mb": 1900},
         "Other": {"median_ms": 640.25, "rate": 6398.0, "share": 0.336},
     }
     put(
@@ -357,13 +354,13 @@ def test_a_benchmark_shows_systems_and_ratio(tmp_path):
 
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_every_timing_question_has_a_table_that_tells_its_ratios(question):
-    assert question in tables.BENCHMARKS
+    assert question in timings.BENCHMARKS
     module = importlib.import_module(f"benchmarks.{question}")
     systems = getattr(module, "SYSTEMS", [])
     assert len({system.name for system in systems}) == len(systems)
     measured = {system.name: {"rate": 2.0} for system in systems}
     found = harness.ratios(measured, systems) if systems else {}
-    assert set(found) <= set(tables._FACTS)
+    assert set(found) <= set(timings.FACTS)
     assert set(found.values()) <= {1.0}
 
 
@@ -422,8 +419,13 @@ def test_a_record_is_taken_from_the_run_directory(workdir):
 
 
 def test_a_record_of_generated_data_counts_examples_and_waiting(tmp_path, monkeypatch):
-    figures = (Curves("docs/z.png", "", "%", {"a": "x:wrong", "b": "y:other"}),)
-    monkeypatch.setattr(make, "FIGURES", figures)
+    figure = Curves(
+        file="docs/z.png",
+        title="",
+        value_title="%",
+        lines={"a": "x:wrong", "b": "y:other"},
+    )
+    monkeypatch.setattr(make, "FIGURES", (figure,))
     path = str(make.ROOT / "configs/ntm_copy.py")
     config = configuration.read(path, ["data.rows=7"])
     configuration.record(config, tmp_path)
@@ -441,7 +443,7 @@ def test_a_record_of_generated_data_counts_examples_and_waiting(tmp_path, monkey
     (tmp_path / "environment.json").write_text(json.dumps(environment))
     scores = {"checkpoint": "last", "step": 30, "bits": 1.25}
     (tmp_path / "eval_test.json").write_text(json.dumps(scores))
-    found = make.collect(Run("x", "ntm_copy", ""), 0, tmp_path)
+    found = make.collect(Run(name="x", config="ntm_copy"), 0, tmp_path)
     assert (found["examples"], found["waiting"]) == ([210], 0.03)  # the median
     assert found["curve"] == [[0.07, 1.5]]
     assert found["curves"] == {"wrong": [0.1235]}
@@ -463,7 +465,7 @@ def test_a_record_tells_when_nothing_was_wrong_for_the_first_time(tmp_path):
         ]
         lines = "".join(json.dumps(row) + "\n" for row in rows)
         (tmp_path / "metrics.jsonl").write_text(lines)
-        return make.collect(Run("x", "pointer_sorting", ""), 0, tmp_path)
+        return make.collect(Run(name="x", config="pointer_sorting"), 0, tmp_path)
 
     assert collect(50.0, 100.0, 99.0, 100.0)["perfect_after"] == 140
     assert "perfect_after" not in collect(50.0, 99.9)
@@ -477,14 +479,19 @@ def test_a_run_is_done_when_its_last_step_is(workdir):
         make._is_done(RUNS[0], 1, workdir)
 
 
-def test_only_missing_runs_are_made(tmp_path, monkeypatch):
-    run = Run("x", "transformer_nmt", "", ("model.heads=2",), (0, 1))
-    same = make._identity(run, 0)
-    put(tmp_path, x=record(name="x", **same))
+def test_only_missing_runs_are_made(tmp_path, monkeypatch, capsys):
+    run = Run(
+        name="x",
+        config="transformer_nmt",
+        overrides=("model.heads=2",),
+        seeds=(0, 1),
+    )
+    settings = make._identity(run, 0)
+    put(tmp_path, x=record(name="x", settings=settings))
     made = []
-    monkeypatch.setattr(tables, "RESULTS", tmp_path)
+    monkeypatch.setattr(records, "RESULTS", tmp_path)
     monkeypatch.setattr(
-        make, "TABLES", {"t": TABLES["translation"]._replace(runs=[run])}
+        make, "TABLES", {"t": dataclasses.replace(TABLES["translation"], runs=(run,))}
     )
     monkeypatch.setattr(
         make, "make", lambda run, seed, _: made.append((run.name, seed))
@@ -492,19 +499,175 @@ def test_only_missing_runs_are_made(tmp_path, monkeypatch):
     monkeypatch.setattr(tables, "write", lambda: None)
     make.main([])
     assert made == [("x", 1)]
-    put(tmp_path, x=record(name="x"))  # of other overrides
+    assert "nothing is missing" not in capsys.readouterr().out
+    put(tmp_path, x=record(name="x"))  # of other settings
     make.main([])
     assert made[1:] == [("x", 0), ("x", 1)]
-    same["settings"]["loss"]["smoothing"] = 0.0  # of the config as it was
-    put(tmp_path, x=record(name="x", **same))
+    settings["loss"]["smoothing"] = 0.0  # of the config as it was
+    put(tmp_path, x=record(name="x", settings=settings))
     make.main([])
     assert made[3:] == [("x", 0), ("x", 1)]
+
+
+def test_it_is_said_that_nothing_is_missing(monkeypatch, capsys):
+    monkeypatch.setattr(make, "is_current", lambda run, seed: True)
+    monkeypatch.setattr(make, "make", lambda *_: pytest.fail("nothing is to be run"))
+    monkeypatch.setattr(tables, "write", lambda: None)
+    make.main([])
+    count = sum(len(run.seeds) for run in RUNS)
+    assert f"nothing is missing: all {count} trainings" in capsys.readouterr().out
+
+
+# One of each architecture, of each task, and those whose checkpoints are averaged.
+KINDS = [
+    "transformer_nmt",
+    "short_bahdanau",
+    "ntm_copy",
+    "ntm_copy_lstm",
+    "pointer_hull_10",
+    "captioning_soft",
+    "sagan_attention",
+    "ff_add_50",
+    "kernels_learned",
+]
+
+
+@pytest.fixture(params=KINDS)
+def recorded(request, monkeypatch):
+    """A run that has a record, and a function that changes its config of today."""
+    (run,) = (run for run in RUNS if run.name == request.param)
+    assert make.is_current(run, 0)
+    read = configuration.read
+
+    def change(name, value, groups=("",)):
+        def read_changed(*args):
+            config = read(*args).unlock()
+            for group in groups:
+                parent = config
+                for part in filter(None, group.split(".")):
+                    parent = parent.get(part, {})
+                parent[name] = value
+            return config.lock()
+
+        monkeypatch.setattr(configuration, "read", read_changed)
+
+    return run, change
+
+
+OPTIMIZERS = ("optimizer", "generator", "discriminator")
+
+
+def test_a_record_outlives_a_new_field_that_changes_nothing(recorded, monkeypatch):
+    run, change = recorded
+    change("unheard_of", 0.25, groups=OPTIMIZERS)
+    assert not make.is_current(run, 0)
+    added = {"optimizer|generator|discriminator.unheard_of": 0.25}
+    monkeypatch.setattr(compatibility, "ADDED", compatibility.ADDED | added)
+    assert make.is_current(run, 0)
+    change("unheard_of", 0.5, groups=OPTIMIZERS)
+    assert not make.is_current(run, 0)
+
+
+def test_every_record_outlives_a_new_field_of_the_evaluation(monkeypatch):
+    read = configuration.read
+
+    def read_with_new_field(*args):
+        config = read(*args).unlock()
+        config.evaluation.unheard_of = (2, 3)
+        return config.lock()
+
+    monkeypatch.setattr(configuration, "read", read_with_new_field)
+    trainings = [
+        (run, seed)
+        for run in RUNS
+        for seed in run.seeds
+        if make.record_path(run, seed).exists()
+    ]
+    assert not any(make.is_current(*training) for training in trainings)
+    added = compatibility.ADDED | {"evaluation.unheard_of": [2, 3]}
+    monkeypatch.setattr(compatibility, "ADDED", added)
+    assert all(make.is_current(*training) for training in trainings)
+
+
+@pytest.mark.parametrize(
+    ("group", "name", "value"),
+    [
+        ("", "log_every", 7),
+        ("", "parallel", "pmap"),
+        ("mesh", "data", 5),
+        ("mesh", "fsdp", 7),
+        ("data", "folder", "elsewhere"),
+        ("data", "files", {"train": "elsewhere"}),
+        ("evaluation", "figures", 11),
+    ],
+)
+def test_a_record_outlives_a_change_of_what_changes_no_number(
+    recorded, group, name, value
+):
+    run, change = recorded
+    change(name, value, groups=(group,))
+    assert make.is_current(run, 0)
+
+
+@pytest.mark.parametrize(
+    ("group", "name", "value"),
+    [("", "train_steps", 7), ("", "seed", 7), ("", "eval_every", 7)],
+)
+def test_a_record_does_not_outlive_a_change_of_the_training(
+    recorded, group, name, value
+):
+    run, change = recorded
+    change(name, value, groups=(group,))
+    assert not make.is_current(run, 0)
+
+
+@pytest.mark.parametrize(
+    ("group", "name"),
+    [("", "save_every"), ("checkpoints", "keep"), ("evaluation", "average")],
+)
+def test_the_checkpoints_that_are_kept_matter_to_their_average_alone(
+    recorded, group, name
+):
+    run, change = recorded
+    averages = make._config(run, 0).evaluation.checkpoint == "average"
+    assert averages == run.config.startswith(("transformer_nmt", "bahdanau_nmt"))
+    change(name, 7, groups=(group,))
+    assert make.is_current(run, 0) is not averages
+
+
+def test_a_record_outlives_a_class_that_moves(monkeypatch):
+    run = Run(name="ntm_copy", config="ntm_copy")
+    config = make._config(run, 0).unlock()
+    config.architecture = type("Machine", (), {"__module__": "models.turing"})
+    monkeypatch.setattr(make, "_config", lambda run, seed: config)
+    assert not make.is_current(run, 0)
+    moved = {"models.ntm:NeuralTuringMachine": "models.turing:Machine"}
+    monkeypatch.setattr(compatibility, "MOVED", compatibility.MOVED | moved)
+    assert make.is_current(run, 0)
+
+
+def test_a_new_record_holds_its_identity(workdir):
+    settings = make.collect(RUNS[0], 0, workdir)["settings"]
+    assert settings == records.identity(settings)
+    for name in ("log_every", "mesh", "parallel"):
+        assert name not in settings
+    assert "files" not in settings["data"]
+    assert settings["save_every"] == 100  # of the checkpoints that are averaged
+    assert settings["architecture"] == "models.transformer:Transformer"
+
+
+def test_a_group_without_fields_that_count_is_no_part_of_the_identity():
+    settings = {"data": {"files": {"train": ""}}, "checkpoints": {"keep": 1}, "seed": 2}
+    assert records.identity(settings) == {"seed": 2}
+    assert settings["checkpoints"] == {"keep": 1}
 
 
 def test_only_the_runs_of_tables_that_are_named_are_made(monkeypatch):
     table = TABLES["translation"]
     known = {
-        name: table._replace(runs=(Run(name * 2, "transformer_nmt", ""),))
+        name: dataclasses.replace(
+            table, runs=(Run(name=name * 2, config="transformer_nmt"),)
+        )
         for name in "abc"
     }
     made = []
@@ -542,7 +705,12 @@ def test_a_run_of_several_at_a_time_keeps_to_its_cores(tmp_path, monkeypatch):
 
 
 def test_the_commands_of_a_run_carry_what_differs():
-    run = Run("x", "transformer_nmt:relative", "", ("model.heads=2",), (0, 1))
+    run = Run(
+        name="x",
+        config="transformer_nmt:relative",
+        overrides=("model.heads=2",),
+        seeds=(0, 1),
+    )
     assert make.commands(run, 1) == [
         "python train.py --config=configs/transformer_nmt.py:relative "
         "--workdir=runs/x.seed1 --config.model.heads=2 --config.seed=1",

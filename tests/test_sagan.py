@@ -9,14 +9,16 @@ from translators import normal_like, quick_jit
 
 from attention.spatial import NON_LOCAL
 from configs.sagan import get_config
+from models.records import AttentionRecord, collect
 from models.sagan import (
     BatchNorm,
     Discriminator,
     Generator,
-    Normed,
     SelfAttention,
-    spectral_norm,
 )
+from models.spectral import Normed, spectral_norm
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 B, SIZE, NOISE, CLASSES = 3, 16, 7, 5
 FIELDS = dict(
@@ -151,7 +153,9 @@ def test_attention_starts_as_the_identity_and_only_gamma_learns(form, pool, draw
 def test_each_place_shares_out_all_of_its_attention():
     model, variables = build(Generator)
     _, sown = run(model, variables, *inputs(Generator))
-    (weights,) = sown["attention"]["attention_8"]["weights"]
+    (record,) = collect(sown, AttentionRecord)
+    assert (record.kind, record.layer) == ("spatial", 0)
+    weights = record.weights
     assert weights.shape == (B, 8, 8, 4, 4)  # keys are pooled
     np.testing.assert_allclose(weights.sum((-2, -1)), 1, atol=1e-5)
 
@@ -165,7 +169,7 @@ def test_attention_reads_the_places_in_the_order_of_the_picture(draw):
         read(x[:, ::-1, ::-1]), read(x)[:, ::-1, ::-1], atol=1e-4
     )
     _, sown = layer.apply({"params": params}, x, train=False, mutable=["attention"])
-    (weights,) = sown["attention"]["weights"]
+    ((weights,),) = (jax.tree.leaves(x) for x in collect(sown, AttentionRecord))
     value = x @ params["value"]["normed"]["kernel"]
     context = jnp.einsum("bijkl,bklc->bijc", weights, value)
     output = params["gamma"] * context @ params["output"]["normed"]["kernel"]
@@ -174,8 +178,8 @@ def test_attention_reads_the_places_in_the_order_of_the_picture(draw):
 
 def test_classes_of_one_scale_and_bias_are_none(draw):
     x, label = draw(B, 2, 3, 4), jnp.array([0, 4, 2])
-    plain = BatchNorm(0, lambda x: x)
-    of_classes = BatchNorm(CLASSES, lambda x: x)
+    plain = BatchNorm()
+    of_classes = BatchNorm(CLASSES)
     stats = {"mean": jnp.zeros(4), "variance": jnp.ones(4)}
     one = {"scale": draw(4), "bias": draw(4)}
     many = {name: jnp.tile(x, (CLASSES, 1)) for name, x in one.items()}
@@ -203,8 +207,8 @@ def test_classes_of_one_scale_and_bias_are_none(draw):
 
 def test_a_batch_on_two_devices_has_the_statistics_of_the_whole(draw):
     x = draw(4, 2, 3, 5)
-    whole = BatchNorm(0, lambda x: x)
-    parts = BatchNorm(0, lambda x: jax.lax.psum(x, "devices"))
+    whole = BatchNorm()
+    parts = BatchNorm(axis_name="devices")
     variables = whole.init(jax.random.key(0), x, None, train=True)
 
     def normalise(layer, x):
@@ -334,3 +338,13 @@ def test_without_attention_no_place_of_a_discriminator_sees_all_of_two_corners(s
     np.testing.assert_array_equal(one, moved)
     near = slope(x.at[:, edge:-edge, edge:-edge].multiply(-1))
     assert (near != one).any()
+
+
+@pytest.mark.parametrize("family", [Generator, Discriminator])
+def test_the_default_fields_are_those_of_the_paper(family):
+    model = family()
+    x = jnp.zeros((1, 128) if family is Generator else (1, 128, 128, 3))
+    init = functools.partial(model.init, train=True)
+    shapes = jax.eval_shape(init, jax.random.key(0), x, jnp.zeros(1, jnp.int32))
+    width = shapes["params"]["attention_32"]["query"]["normed"]["kernel"].shape
+    assert width == ((256, 32) if family is Generator else (128, 16))  # C / 8

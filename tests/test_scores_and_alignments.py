@@ -10,9 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import test_bahdanau
-import test_luong
-import test_transformer
+from fields import BAHDANAU, HIDDEN, LUONG, TRANSFORMER
 from translators import normal_like, quick_jit
 
 import models.bahdanau
@@ -22,6 +20,7 @@ from attention.masks import padding_mask
 from attention.scores import SCORES
 from models.attention import DRAWN
 from models.bahdanau import Bahdanau
+from models.encoder_decoder import StepInput
 from models.luong import Luong
 from models.transformer import Transformer
 
@@ -36,7 +35,7 @@ SIZES = {"window": 2, "max_length": 4}
 class Eyes:
     """Stands in for a recurrent encoder: annotates each word with its embedding."""
 
-    def __init__(self, cell, features, layers, bidirectional, *_):
+    def __init__(self, *, cell, layers, bidirectional, **_):
         self.sides, self.layers = 1 + bidirectional, layers
         self.states = 2 if cell == "lstm" else 1
 
@@ -50,14 +49,11 @@ def decoder_step(model):
     """Logits of a step that draws where it may, as in training."""
     memory = model.encode(SOURCES)
     carry = model.start(memory, 1, TIME + 1)._replace(time=jnp.asarray(TIME))
-    embedded = model.tables[-1][TARGETS]
-    weights = model.weights(memory)
+    embedded = model.target_table[TARGETS]
     rng = model.make_rng("alignment") if model.alignment in DRAWN else None
-    _, step = model.advance(
-        lambda x, name: x @ weights[name],
-        *(model.shared(memory), carry, (model.gates(embedded), None, rng)),
-    )
-    model.cross_attention.record(step.found)
+    x = StepInput(model.gates(embedded), rng=rng)
+    _, step = model.advance(model.weights(memory), model.shared(memory), carry, x)
+    model.cross_attention.record(step.aligned)
     return model.readout(embedded, step, memory, train=True)
 
 
@@ -71,17 +67,17 @@ def cross_attention(model):
 
 
 def bahdanau(score, alignment):
-    fields = test_bahdanau.PAPER | SIZES | {"embedding": test_bahdanau.HIDDEN}
+    fields = BAHDANAU | SIZES | {"embedding": HIDDEN}
     return Bahdanau(**fields | {"score": score, "alignment": alignment}), decoder_step
 
 
 def luong(score, alignment):
-    fields = test_luong.PAPER | SIZES | {"embedding": test_luong.HIDDEN, "layers": 1}
+    fields = LUONG | SIZES | {"embedding": HIDDEN, "layers": 1}
     return Luong(**fields | {"score": score, "alignment": alignment}), decoder_step
 
 
 def transformer(score, alignment):
-    fields = test_transformer.SMALL | SIZES | {"encoder_layers": 1, "decoder_layers": 1}
+    fields = TRANSFORMER | SIZES | {"encoder_layers": 1, "decoder_layers": 1}
     fields |= {"cross_score": score, "cross_alignment": alignment}
     return Transformer(**fields), cross_attention
 

@@ -2,6 +2,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from fields import EMBEDDING, HIDDEN, SUTSKEVER, UNITS
 from translators import (
     BATCH,
     SOURCE,
@@ -25,24 +26,10 @@ from translators import (
 )
 
 from configs import seq2seq_nmt
-from models.recurrent import CELLS, reverse_words
+from models.cells import CELLS
+from models.recurrent import reverse_words
 from models.seq2seq import FEEDS, Seq2Seq
 
-EMBEDDING, HIDDEN, UNITS = 13, 11, 17
-SUTSKEVER = dict(
-    vocab_size=WORDS,
-    embedding=EMBEDDING,
-    hidden=HIDDEN,
-    dropout=0.0,
-    init_scheme="standard",
-    share_embeddings=True,
-    cell="lstm",
-    layers=2,
-    reverse_source=True,
-    summary="state",
-    feed=("initial_state",),
-    maxout=0,
-)
 CHO = SUTSKEVER | dict(
     cell="gru",
     layers=1,
@@ -227,17 +214,17 @@ def test_the_size_of_the_paper_is_that_of_sutskever():
         ({"hidden": 0}, "hidden is 0: must be at least 1"),
         ({"dropout": 1.0}, "dropout is 1.0: must be at least 0 and below 1"),
         ({"maxout": -1}, "maxout is -1: must be at least 0"),
-        ({"feed": ()}, r"feed is \(\): must name some of \('every_step', 'first_"),
-        ({"feed": ("never",)}, r"feed is \('never',\): must name some of"),
+        ({"feed": ()}, r"feed is \(\): must be one or more of every_step, first_step"),
+        ({"feed": ("never",)}, r"feed is \('never',\): must be one or more of"),
         (
             {"feed": ("initial_state", "feed_forward")},
-            "takes initial_state or feed_forward, n",
+            "must be with initial_state or feed_forward, not both",
         ),
-        ({"summary": "tanh"}, "takes feed_forward instead of initial_state"),
+        ({"summary": "tanh"}, "must be with feed_forward instead of initial_state"),
         ({"feed": ("every_step", "first_step")}, "every_step is also the first"),
         (
             {"summary": "tanh", "feed": ("every_step",), "init_scheme": "paper"},
-            "init_scheme is 'paper': that of Sutskever et al.",
+            "init_scheme is 'paper': must be 'standard' where summary is 'tanh'",
         ),
     ],
 )

@@ -1,23 +1,23 @@
-"""The loop, its state, optimizer, checkpoints, logs and errors, on a toy task."""
+"""The loop, its state, gradients, checkpoints, logs and errors, on a toy task."""
 
 import os
 import signal
 import subprocess
 import sys
-import time
-from concurrent.futures import ThreadPoolExecutor
+import threading
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 import toy
 
 from errors import UserError
 from training import checkpoints, loop, runtime, state
 from training.log import Log, read_rows
+from training.objective import Supervised
+from training.task import Evaluation
 
 ROOT = Path(__file__).parent.parent
 
@@ -29,65 +29,19 @@ def config(**changes):
 
 
 def like(made):
-    return jax.eval_shape(toy.Toy(made).init_state, jax.random.key(0))
+    return jax.eval_shape(toy.Toy(made).objective.init, jax.random.key(0))
 
 
 def by_name(**kwargs):
     return toy.Toy(config(**kwargs))
 
 
-# --- optimizer and gradients
-
-
-def test_noam_is_equation_3_of_the_paper():
-    made = config(**{"optimizer.schedule": "noam", "optimizer.warmup": 7})
-    rate = state.make_schedule(made.optimizer, width=11)
-    for step in (1, 2, 7, 8, 100):
-        expected = 0.01 * 11**-0.5 * min(step**-0.5, step * 7**-1.5)
-        np.testing.assert_allclose(rate(step - 1), expected, rtol=1e-6)
-
-
-def test_schedules_rise_to_the_learning_rate_in_the_warmup():
-    optimizer = config(**{"optimizer.decay_steps": 23}).optimizer
-    constant = state.make_schedule(optimizer)
-    np.testing.assert_allclose([constant(i) for i in (0, 2, 50)], [1 / 300, 0.01, 0.01])
-    optimizer.schedule = "warmup_cosine"
-    cosine = state.make_schedule(optimizer)
-    rates = [cosine(i) for i in (0, 2, 12, 22)]
-    np.testing.assert_allclose(rates, [1 / 300, 0.01, 0.005, 0.0], atol=1e-8)
-
-
-@pytest.mark.parametrize(
-    "change, message",
-    [
-        ({"optimizer.schedule": "nome"}, "schedule=nome is unknown: take noam"),
-        ({"optimizer.schedule": "noam", "optimizer.warmup": 0}, "warmup of at least 1"),
-        ({"optimizer.schedule": "warmup_cosine"}, "decay_steps=0 must be greater"),
-    ],
-)
-def test_a_schedule_that_makes_no_sense_is_refused(change, message):
-    with pytest.raises(UserError, match=message):
-        by_name(**change)
-
-
-def test_clipping_bounds_the_gradient_and_decay_leaves_vectors_alone():
-    made = config(**{"optimizer.clip": 0.5, "optimizer.weight_decay": 0.1})
-    params = {"matrix": jnp.full((2, 3), 5.0), "vector": jnp.full(3, 5.0)}
-    optimizer = state.make_optimizer(made.optimizer)
-    zeros = jax.tree.map(jnp.zeros_like, params)
-    updates, _ = optimizer.update(zeros, optimizer.init(params), params)
-    rate = 0.01 / 3
-    np.testing.assert_allclose(updates["matrix"], -rate * 0.1 * 5, rtol=1e-5)
-    np.testing.assert_allclose(updates["vector"], 0)
-    clipped, _ = optax.clip_by_global_norm(0.5).update(params, optax.EmptyState())
-    moments = optimizer.update(params, optimizer.init(params), params)[1][1].mu
-    expected = jax.tree.map(lambda g: 0.1 * g, clipped)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, 1e-5), moments, expected)
+# --- gradients
 
 
 def test_accumulated_gradients_are_those_of_the_whole_batch():
     task = by_name(**{"model.dropout": 0.0})
-    params = task.init_state(jax.random.key(0)).params
+    params = task.objective.init(jax.random.key(0)).params
     batch, rng = task.train_data()[0], jax.random.key(1)
     whole, sums = state.gradients(task.loss, params, batch, rng)
     for parts in (2, 4, 8):
@@ -103,14 +57,14 @@ def test_accumulated_gradients_are_those_of_the_whole_batch():
 
 def test_accumulation_must_divide_the_rows():
     task = by_name(**{"optimizer.accumulate": 5})
-    first = task.init_state(jax.random.key(0))
+    first = task.objective.init(jax.random.key(0))
     with pytest.raises(UserError, match="accumulate=5 does not divide the 16 rows"):
-        task.train_step(first, task.train_data()[0], jax.random.key(0))
+        task.objective.step(first, task.train_data()[0], jax.random.key(0))
 
 
 def test_a_batch_of_filler_has_zero_gradients():
     task = by_name()
-    params = task.init_state(jax.random.key(0)).params
+    params = task.objective.init(jax.random.key(0)).params
     batch = task.train_data()[0] | {"weight": np.zeros(16, np.float32)}
     grads, _ = state.gradients(task.loss, params, batch, jax.random.key(1))
     assert all((g == 0).all() for g in jax.tree.leaves(grads))
@@ -137,28 +91,42 @@ def test_a_run_directory_holds_what_a_run_is(tmp_path):
     assert sorted(tmp_path.glob("figures/step_12/*.png"))
 
 
-def test_the_share_of_time_without_a_batch_is_told(tmp_path):
-    def batches(get):
-        with ThreadPoolExecutor(1) as pool:
-            for number in range(2):
-                made = pool.submit(get, number)
-                time.sleep(0.01)  # in which the quick one is ready
-                yield made
+class Clock:
+    """Seconds that pass only when a test says so."""
 
-    def slow(number):
-        time.sleep(0.06)
-        return number
+    def __init__(self):
+        self.now = 0.0
 
-    log = Log(tmp_path, start=0, total=4)
-    for _ in log.awaited(batches(slow)):
-        time.sleep(0.05)
-    log.train_row(2)
-    for _ in log.awaited(batches(lambda number: number)):
-        time.sleep(0.05)
-    log.train_row(4)
+    def __call__(self):
+        return self.now
+
+
+class Late:
+    """A batch that is ready a while after it is asked for."""
+
+    def __init__(self, clock, seconds):
+        self.clock, self.seconds = clock, seconds
+
+    def result(self):
+        self.clock.now += self.seconds
+        return self.seconds
+
+
+def test_the_share_of_time_without_a_batch_is_logged(tmp_path):
+    clock = Clock()
+    log = Log(tmp_path, start=0, total=5, clock=clock)
+    for step, wait in ((2, 6.0), (5, 0.0)):
+        for _ in log.awaited([Late(clock, wait), Late(clock, wait)]):
+            clock.now += 5
+        with log.paused():
+            clock.now += 1000
+        log.train_row(step)
     log.close()
-    first, second = (row["waiting"] for row in read_rows(tmp_path / "metrics.jsonl"))
-    assert 0.3 < first < 0.7 and second < 0.1
+    first, second = read_rows(tmp_path / "metrics.jsonl")
+    assert (first["waiting"], second["waiting"]) == (6 / 11, 0)
+    assert first["steps_per_second"] == 2 / 22
+    assert second["steps_per_second"] == 3 / 10
+    assert (first["seconds"], second["seconds"]) == (1022, 2032)
 
 
 def test_the_logged_loss_is_the_mean_over_all_examples_since_the_last_row(tmp_path):
@@ -166,10 +134,10 @@ def test_the_logged_loss_is_the_mean_over_all_examples_since_the_last_row(tmp_pa
     loop.train(made, tmp_path)
     task = toy.Toy(made)
     init_rng, rng = jax.random.split(jax.random.key(0))
-    current, total, count = task.init_state(init_rng), 0.0, 0.0
+    current, total, count = task.objective.init(init_rng), 0.0, 0.0
     for step in range(2):
         own, batch = jax.random.fold_in(rng, step), task.train_data()[step]
-        current, sums = task.train_step(current, batch, own)
+        current, sums = task.objective.step(current, batch, own)
         total, count = total + sums["loss"][0], count + sums["loss"][1]
     row = read_rows(tmp_path / "metrics.jsonl")[0]
     np.testing.assert_allclose(row["loss"], total / count, rtol=1e-5)
@@ -177,8 +145,9 @@ def test_the_logged_loss_is_the_mean_over_all_examples_since_the_last_row(tmp_pa
 
 def test_the_last_few_checkpoints_and_the_best_are_kept(tmp_path):
     class Overfits(toy.Toy):
-        def evaluate(self, state, split, *, out_dir=None):
-            return {"error": abs(int(state.step) - 5.0)}  # best at 4
+        def evaluate(self, state, split, options):
+            error = abs(int(state.step) - 5.0)  # best at 4
+            return Evaluation(split, {"error": error})
 
     made = config(save_every=2)
     made.task = Overfits
@@ -235,9 +204,9 @@ def test_a_folder_without_a_checkpoint_is_named(tmp_path):
 
 def test_a_save_is_not_disturbed_by_the_steps_that_follow(tmp_path):
     task = toy.Toy(config(**{"model.width": 100_000}))
-    step = jax.jit(task.train_step, donate_argnums=0)
+    step = jax.jit(task.objective.step, donate_argnums=0)
     batch, rng = task.train_data()[0], jax.random.key(0)
-    current = task.init_state(rng)
+    current = task.objective.init(rng)
     with checkpoints.Checkpoints(tmp_path, 9) as saved:
         expected = {}
         for number in range(1, 6):
@@ -262,17 +231,24 @@ def test_a_damaged_checkpoint_is_told_in_one_line(tmp_path):
     assert "\n" not in str(caught.value)
 
 
+class ExplodingObjective(Supervised):
+    def step(self, state, batch, rng):
+        bad = jnp.where(state.step >= 6, jnp.nan, 0.0)
+        state, sums = super().step(state, batch, rng)
+        if self.where == "loss":
+            return state, sums | {"loss": (sums["loss"][0] + bad, sums["loss"][1])}
+        return state.replace(params=jax.tree.map(lambda p: p + bad, state.params)), sums
+
+
 class Explodes(toy.Toy):
     """Its loss (or only its gradient) is not finite from the seventh step on."""
 
     where = "loss"
 
-    def train_step(self, state, batch, rng):
-        bad = jnp.where(state.step >= 6, jnp.nan, 0.0)
-        state, sums = super().train_step(state, batch, rng)
-        if self.where == "loss":
-            return state, sums | {"loss": (sums["loss"][0] + bad, sums["loss"][1])}
-        return state.replace(params=jax.tree.map(lambda p: p + bad, state.params)), sums
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.objective.__class__ = ExplodingObjective
+        self.objective.where = self.where
 
 
 class ExplodesUnseen(Explodes):
@@ -308,23 +284,52 @@ def test_prefetch_keeps_the_order_and_passes_errors_on():
         next(batches).result()
 
 
-def test_the_loop_adds_little_to_the_step(tmp_path):
-    class Sleeps(toy.Toy):
-        def train_step(self, state, batch, rng):
-            wait = jax.pure_callback(nap, jnp.zeros(()), state.step)
-            state, sums = super().train_step(state, batch, rng)
-            return state, sums | {"wait": (wait, jnp.ones(()))}
+def test_batches_are_made_ahead_of_their_use():
+    made = {number: threading.Event() for number in range(9)}
+    batches = loop.prefetch(lambda number: made[number].set(), 0, 9)
+    next(batches)
+    assert all(made[number].wait(60) for number in range(4))  # of which 1 is asked for
+    assert not made[5].is_set()
+    batches.close()
 
-    def nap(_):
-        time.sleep(0.02)
-        return np.zeros((), np.float32)
 
-    made = config(train_steps=40, eval_every=40, save_every=40, log_every=20)
-    made.task = Sleeps
+def test_a_log_waits_only_for_steps_long_past(tmp_path):
+    waited = []
+
+    class Value:
+        def __init__(self, step):
+            self.step = step
+
+        def __array__(self, *args, **kwargs):
+            waited.append(self.step)
+            return np.float32(1)
+
+    log = Log(tmp_path, start=0, total=23)
+    for step in range(1, 23):
+        log.add(step, {"loss": (Value(step), np.float32(1))})
+    assert waited == [1, 2, 3, 4, 5, 6]
+    log.wait()
+    log.close()
+    assert waited == list(range(1, 23))
+
+
+def test_a_step_is_traced_once_for_each_shape_of_batches(tmp_path):
+    traced = []
+
+    class TracedObjective(Supervised):
+        def step(self, state, batch, rng):
+            traced.append(batch["x"].shape)
+            return super().step(state, batch, rng)
+
+    class Traced(toy.Toy):
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+            self.objective.__class__ = TracedObjective
+
+    made = config(train_steps=41, eval_every=40, save_every=40, log_every=20)
+    made.task = Traced
     loop.train(made, tmp_path)
-    rows = [r for r in read_rows(tmp_path / "metrics.jsonl") if r["split"] == "train"]
-    seconds = rows[1]["seconds"] - rows[0]["seconds"]
-    assert 0.4 <= seconds < 0.8  # 20 naps, and as much again for a busy machine
+    assert sorted(traced) == [(16, 3), (32, 3)]
 
 
 # --- logs
@@ -334,22 +339,25 @@ def test_rows_after_the_restored_step_and_torn_lines_are_dropped(tmp_path):
     path = tmp_path / "metrics.jsonl"
     row = '{"step": %d, "split": "train", "seconds": %d}\n'
     path.write_text(row % (3, 30) + row % (6, 60) + row % (9, 90) + '{"step": 1')
-    log = Log(tmp_path, start=6, total=12)
+    clock = Clock()
+    log = Log(tmp_path, start=6, total=12, clock=clock)
+    clock.now = 7.0
     log.row(8, "train", {"loss": 0.5})
     log.close()
     rows = read_rows(path)
     assert [r["step"] for r in rows] == [3, 6, 8]
-    assert 60 <= rows[-1]["seconds"] < 70
+    assert rows[-1]["seconds"] == 67
 
 
-_LINE = "step 2/4  loss 0.5000  0.0% waiting for data  1:"
+_LINE = "step 2/4  loss 0.5000  0.0% waiting for data  1:15 left"
 
 
 def test_a_terminal_gets_a_bar_and_others_get_lines(tmp_path, monkeypatch, capsys):
     for tty, words in ((True, "2/4"), (False, _LINE)):
         monkeypatch.setattr(sys.stderr, "isatty", lambda tty=tty: tty, raising=False)
-        log = Log(tmp_path, start=0, total=4)
-        log._begun -= 75  # a minute and a quarter ago
+        clock = Clock()
+        log = Log(tmp_path, start=0, total=4, clock=clock)
+        clock.now = 75.0
         log.add(1, {"loss": (jnp.array(1.0), jnp.array(2.0))})
         log.add(2, {"loss": (jnp.array(1.0), jnp.array(2.0))})
         log.train_row(2)
@@ -452,4 +460,3 @@ def test_a_signal_is_noted_and_the_second_acts():
         assert stop.received == signal.SIGINT
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
-            time.sleep(1)

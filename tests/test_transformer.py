@@ -1,14 +1,12 @@
-import itertools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from fields import TRANSFORMER as SMALL
 from translators import (
     BATCH,
     SOURCE,
     TARGET,
-    WORDS,
     check_dropout_needs_its_stream_and_changes_with_it,
     check_no_later_token_changes_earlier_logits,
     check_padding_changes_nothing,
@@ -21,30 +19,8 @@ from translators import (
 
 from attention.scores import SCORES
 from configs import transformer_nmt
+from models.records import AttentionRecord, collect
 from models.transformer import Transformer
-
-SMALL = dict(
-    vocab_size=WORDS,
-    d_model=12,
-    heads=3,
-    encoder_layers=2,
-    decoder_layers=3,
-    d_ff=17,
-    dropout=0.0,
-    norm="post",
-    positions="sinusoidal",
-    max_distance=2,
-    max_length=13,
-    encoder_score="scaled_dot",
-    decoder_score="scaled_dot",
-    cross_score="scaled_dot",
-    cross_alignment="global",
-    score_hidden=5,
-    window=2,
-    temperature=1.0,
-    share_embeddings=True,
-    dtype="float32",
-)
 
 
 def build(**changes):
@@ -96,7 +72,7 @@ def test_encoder_and_decoder_have_the_depth_of_their_own_field():
         ("positions", "absolute", "must be one of sinusoidal, learned, relative"),
         ("cross_score", "dto", "cross_score is 'dto': must be one of dot, scaled_dot"),
         ("dtype", "float64", "must be one of float32, bfloat16"),
-        ("heads", 5, "heads is 5: must divide d_model, which is 12"),
+        ("heads", 5, "heads is 5: must be a divisor of d_model, which is 12"),
         ("decoder_layers", 0, "decoder_layers is 0: must be at least 1"),
         ("dropout", 1.0, "dropout is 1.0: must be at least 0 and below 1"),
     ],
@@ -207,20 +183,34 @@ def test_every_attention_sows_weights_that_sum_to_one():
     model, variables, batch = build()
     sown = quick_jit(
         lambda: model.apply(variables, batch, train=False, mutable=["attention"])[1]
-    )()["attention"]
-    sides = itertools.chain(
-        ((f"encoder_{i}", "self_attention", SOURCE, SOURCE) for i in range(2)),
-        ((f"decoder_{i}", "self_attention", TARGET, TARGET) for i in range(3)),
-        ((f"decoder_{i}", "cross_attention", TARGET, SOURCE) for i in range(3)),
-    )
-    for layer, kind, queries, keys in sides:
-        (weights,) = sown[layer][kind]["weights"]
+    )()
+    records = collect(sown, AttentionRecord)
+    assert [(r.kind, r.layer, r.queries, r.keys) for r in records] == [
+        *(("cross", layer, "target", "source") for layer in range(3)),
+        *(("decoder", layer, "previous", "previous") for layer in range(3)),
+        *(("encoder", layer, "source", "source") for layer in range(2)),
+    ]
+    sizes = {"source": SOURCE, "target": TARGET, "previous": TARGET}
+    for record in records:
+        queries, keys = sizes[record.queries], sizes[record.keys]
+        weights = record.weights
         assert weights.shape == (BATCH, 3, queries, keys)
+        assert record.position is None
         real = (batch["target"] if queries == TARGET else batch["source"]) != 0
         sums = jnp.moveaxis(weights.sum(-1), 1, -1)[real]
         np.testing.assert_allclose(sums, 1, atol=1e-5)
         if keys == SOURCE:  # the padding of source 1, seen from its tokens
             assert not np.any(weights[1, :, :4, 4:])
+
+
+def test_the_default_fields_are_the_base_model_of_the_paper():
+    model = Transformer(vocab_size=37_000)
+    batch = {name: jnp.zeros((1, 8), jnp.int32) for name in ("source", "target")}
+    shapes = jax.eval_shape(
+        lambda: model.init(jax.random.key(0), batch, train=False)["params"]
+    )
+    count = sum(x.size for x in jax.tree.leaves(shapes))
+    assert round(count / 1e6, 1) == 63.0
 
 
 def test_sharing_ties_the_three_matrices():

@@ -10,17 +10,21 @@ import numpy as np
 import optax
 import pytest
 import sacrebleu
-from PIL import Image
 
 from attention.alignments import update_baseline
 from configs import bahdanau_nmt, luong_nmt, seq2seq_nmt
 from configs.transformer_nmt import get_config
 from data.vocabulary import EOS, UNK
 from errors import UserError
-from tasks import translation
+from generation import Generator, Search
+from generation.options import SamplingOptions, TranslationOptions
+from models.records import DrawRecord, collect
 from tasks.translation import Translation
-from training import plots
 from training.state import gradients
+from training.task import Evaluation, create
+from training.trained import Run
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 
 def make(workdir, **fields):
@@ -28,9 +32,14 @@ def make(workdir, **fields):
     for name, value in fields.items():
         group, _, field = name.partition("__")
         config[group][field] = value
-    task = Translation(config)
-    task.prepare(workdir, training=not (workdir / "assets").exists())
-    return task
+    return create(config, workdir, training=not (workdir / "assets").exists())
+
+
+def predict(task, state, lines, figures=None, **options):
+    """The best prediction of each line."""
+    run = Run(task.config, task, state, "last")
+    options = SamplingOptions(**options)
+    return run.predict(lines, options, figures=figures, attention=False)
 
 
 @pytest.fixture(scope="module")
@@ -45,23 +54,23 @@ def task(workdir):
 
 @pytest.fixture(scope="module")
 def state(task):
-    return task.init_state(jax.random.key(0))
+    return task.objective.init(jax.random.key(0))
 
 
 @pytest.fixture(scope="module")
 def fitted(workdir):
     """A task and a state that knows the first five test sentences by heart."""
     task = make(workdir, model__dropout=0.0, loss__smoothing=0.0)
-    sources, targets = (texts[:5] for texts in task._pairs("test"))
+    sources, targets = (texts[:5] for texts in task.assets.pairs("test"))
     batch = {
         "source": padded([task.vocabulary.encode(text) for text in sources]),
         "target": padded([task.vocabulary.encode(text) for text in targets]),
     }
     optimizer = optax.adam(3e-3)
-    state = task.init_state(jax.random.key(1))
-    task._optimizer = optimizer
+    state = task.objective.init(jax.random.key(1))
+    task.objective.optimizer = optimizer
     state = state.replace(opt_state=optimizer.init(state.params))
-    step = jax.jit(task.train_step)
+    step = jax.jit(task.objective.step)
     for i in range(150):
         state, metrics = step(state, batch, jax.random.key(i))
     assert metrics["loss"][0] / metrics["loss"][1] < 0.05
@@ -74,7 +83,7 @@ def padded(sentences):
 
 
 def test_perplexity_is_that_of_a_loop_over_all_sentences(task, state):
-    sources, references = task._pairs("validation")
+    sources, references = task.assets.pairs("validation")
     targets = [task.vocabulary.encode(text) for text in references]
     batch = {
         "source": padded([task.vocabulary.encode(text) for text in sources]),
@@ -90,33 +99,43 @@ def test_perplexity_is_that_of_a_loop_over_all_sentences(task, state):
         for t, token in enumerate(target)
     )
     expected = math.exp(-total / sum(map(len, targets)))
-    found = task._perplexity(state.params, sources, references)
-    assert found == pytest.approx(expected, rel=1e-5)
+    scores = task.validate(state)
+    assert scores["perplexity"] == pytest.approx(expected, rel=1e-5)
 
 
 def test_a_sentence_is_translated_the_same_in_any_company(fitted):
     task, state, sources, _ = fitted
-    together = task.predict(state, [*sources, "", *sources[::-1]], beam=3)
-    alone = [task.predict(state, [text], beam=3)[0] for text in sources]
-    texts = [found[0].text for found in alone]
-    assert [found[0].text for found in together] == [*texts, "", *texts[::-1]]
+    together = predict(task, state, [*sources, "", *sources[::-1]], beam=3)
+    texts = [predict(task, state, [text], beam=3)[0].text for text in sources]
+    assert [best.text for best in together] == [*texts, "", *texts[::-1]]
+
+
+def test_translations_are_no_longer_than_their_source_and_extra(workdir):
+    task = make(workdir, evaluation__extra=2)
+    search = task.translator
+    search.generator = Generator(task.model, forbidden=[EOS])  # but at the limit
+    params = task.objective.init(jax.random.key(0)).params
+    sources = [[*[5] * (n - 1), EOS] for n in (2, 5, 63, 11)]
+    found = search.texts(params, sources, Search())
+    longest = task.config.data.max_length
+    assert longest < 63 + 2
+    assert [len(best.ids) for (best,) in found] == [4, 7, longest, 13]
 
 
 def test_it_learns_a_batch_by_heart(fitted):
     task, state, sources, targets = fitted
-    found = [best[0].text for best in task.predict(state, sources)]
-    assert found == targets
+    assert [best.text for best in predict(task, state, sources)] == targets
 
 
 def test_filler_rows_and_padding_change_no_step(workdir):
     task = make(workdir, model__dropout=0.0)
-    state = task.init_state(jax.random.key(2))
+    state = task.objective.init(jax.random.key(2))
     batch = {
         "source": padded([[5, 6, 7, EOS], [8, EOS]]),
         "target": padded([[9, EOS], [5, 4, 6, EOS]]),
     }
     wider = {name: np.pad(ids, ((0, 3), (0, 5))) for name, ids in batch.items()}
-    step = jax.jit(task.train_step)
+    step = jax.jit(task.objective.step)
     results = [step(state, b, jax.random.key(0)) for b in (batch, wider)]
     (one, metrics), (two, wider_metrics) = results
     assert metrics["tokens"][0] == wider_metrics["tokens"][0] == 6
@@ -128,30 +147,35 @@ def test_filler_rows_and_padding_change_no_step(workdir):
 
 def test_n_best_are_distinct_and_sorted(fitted):
     task, state, sources, _ = fitted
-    for found in task.predict(state, sources, beam=4, n_best=4):
-        assert len({text for text, _ in found}) == len(found) > 1
-        assert [p.score for p in found] == sorted(p.score for p in found)[::-1]
+    for best in predict(task, state, sources, beam=4, n_best=4):
+        ranked = [best, *best.others]
+        assert len({p.text for p in ranked}) == len(ranked) > 1
+        assert [p.score for p in ranked] == sorted(p.score for p in ranked)[::-1]
 
 
 def test_samples_depend_on_the_seed_alone(task, state):
     def draw(seed):
-        return task.predict(state, ["one", "two"], temperature=1.0, seed=seed)
+        return predict(task, state, ["one", "two"], temperature=1.0, seed=seed)
 
     assert draw(3) == draw(3) != draw(4)
 
 
 def test_a_long_line_is_cut_with_a_warning(task, state, capsys):
     most = task.config.data.max_length
-    ((prediction,),) = task.predict(state, ["seven " * 3 * most], beam=1)
+    (prediction,) = predict(task, state, ["seven " * 3 * most], beam=1)
     warning = capsys.readouterr().err
     assert warning.startswith("warning: line 1 has ")
     assert f"only the first {most}" in warning
     assert len(task.vocabulary.encode(prediction.text)) <= most + 1
 
 
-def test_a_final_evaluation_writes_what_it_scored(fitted, tmp_path):
+def test_tables_and_charts_show_what_was_scored(fitted, tmp_path):
     task, state, *_ = fitted
-    report = task.evaluate(state, "test", out_dir=tmp_path)
+    evaluation = task.evaluate(state, "test", TranslationOptions())
+    assert not list(tmp_path.iterdir())
+    written = task.tables(evaluation, tmp_path)
+    assert sorted(written) == sorted(tmp_path.iterdir())
+    report = evaluation.scores
     rows = (tmp_path / "translations_test.tsv").read_text("utf-8").splitlines()[1:]
     _, references, hypotheses = zip(*(row.split("\t") for row in rows), strict=True)
     again = sacrebleu.corpus_bleu(hypotheses, [references]).score
@@ -160,43 +184,33 @@ def test_a_final_evaluation_writes_what_it_scored(fitted, tmp_path):
     assert sum(group["sentences"] for group in groups) == len(rows)
     samples = (tmp_path / "samples_test.md").read_text("utf-8").splitlines()
     assert samples[0] == "| source | reference | hypothesis |" and len(samples) > 3
-    assert (tmp_path / "figures" / "bleu_by_length_test.png").exists()
+    drawn = task.figures(state, evaluation, tmp_path / "figures")
+    assert tmp_path / "figures" / "bleu_by_length_test.png" in drawn
+    assert sorted(drawn) == sorted((tmp_path / "figures").iterdir())
 
 
 def test_attention_maps_are_distributions_over_what_may_be_read(fitted):
     task, state, sources, targets = fitted
     source, target = (task.vocabulary.encode(x) for x in (sources[0], targets[0]))
-    maps = task._maps(state.params, source, target)
+    maps = task.attention_maps(state.params, source, target)
     model = task.config.model
     assert len(maps) == model.encoder_layers + 2 * model.decoder_layers
-    for name, (weights, position) in maps.items():
+    for kind, weights, rows, columns, position, _ in maps:
         assert position is None
-        rows, columns = task._axes(name, source, target)
         assert weights.shape == (model.heads, len(rows), len(columns))
         np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
-        if name.startswith("decoder") and "self" in name:
+        if kind == "decoder":
             assert not np.triu(weights, 1).any()
             assert columns[0] == "<s>" and len(columns) == len(target)
 
 
 def test_figures_show_every_layer(fitted, tmp_path):
     task, state, *_ = fitted
-    paths = task.figures(state, tmp_path)
+    paths = task.figures(state, Evaluation("validation"), tmp_path)
     model = task.config.model
     maps = model.encoder_layers + 2 * model.decoder_layers
     assert len(paths) == maps * task.config.evaluation.figures
     assert sorted(paths) == sorted(tmp_path.glob("*.png"))
-
-
-def test_heat_maps_need_a_label_for_each_row_and_column(tmp_path):
-    weights = np.full((3, 5, 7), 1 / 7)
-    path = plots.attention_heatmaps(
-        weights, list("abcde"), list("ABCDEFG"), "title", tmp_path / "x" / "a.png"
-    )
-    with Image.open(path) as image:
-        assert image.width > 100
-    with pytest.raises(ValueError, match=r"\[H, 5 rows, 6 columns\]"):
-        plots.attention_heatmaps(weights, "abcde", "ABCDEF", "title", path)
 
 
 @pytest.mark.parametrize(
@@ -205,17 +219,16 @@ def test_heat_maps_need_a_label_for_each_row_and_column(tmp_path):
         ("loss__smoothing", 1.0, "config.loss.smoothing is 1.0"),
         ("loss__reward", -0.1, "config.loss.reward is -0.1: must be at least 0"),
         ("evaluation__rows", 0, "config.evaluation.rows is 0: must be at least 1"),
-        ("evaluation__beam", 0, "config.evaluation.beam is 0: must be at least 1"),
+        ("evaluation__beam", 0, "config.evaluation.beam is 0: must be 1 to 1000"),
         ("evaluation__alpha", -0.1, "config.evaluation.alpha is -0.1: must be at"),
         ("evaluation__average", 6, "average is 6, but only 5 checkpoints are kept"),
-        ("evaluation__checkpoint", "bset", "'bset': must be average, best, last or a"),
         ("optimizer__accumulate", 0, "config.optimizer.accumulate is 0: must be at"),
         ("optimizer__accumulate", 3, "must divide config.data.rows_multiple, which"),
         ("data__max_shapes", 0, "config.data.max_shapes is 0: must be at least 1"),
         ("data__rows_multiple", 0, "config.data.rows_multiple is 0: must be at least"),
         ("model__d_model", 0, "config.model.d_model is 0: must be at least 1"),
         ("model__decoder_layers", 0, "config.model.decoder_layers is 0: must be at"),
-        ("model__heads", 3, "config.model.heads is 3: must divide d_model"),
+        ("model__heads", 3, "config.model.heads is 3: must be a divisor of d_model"),
         ("model__norm", "nrom", "config.model.norm is 'nrom': must be one of post"),
         ("model__positions", "absolute", "config.model.positions is 'absolute'"),
         ("model__cross_score", "dott", "config.model.cross_score is 'dott'"),
@@ -229,23 +242,22 @@ def test_values_that_do_not_fit_are_told_before_data_is_read(field, value, messa
     group, _, name = field.partition("__")
     config[group][name] = value
     with pytest.raises(UserError, match=message) as error:
-        Translation(config)
+        Translation.check(config)
     assert "\n" not in str(error.value)
 
 
 def test_learned_positions_must_reach_the_end_of_the_longest_sentence():
     config = get_config("smoke")
     config.data.max_length = 10**6
-    assert Translation(config).config is config
+    Translation.check(config)
     config.model.positions = "learned"
     with pytest.raises(UserError, match="max_length is 1000000: the model learns 64"):
-        Translation(config)
+        Translation.check(config)
 
 
 @pytest.mark.parametrize("config", [seq2seq_nmt, bahdanau_nmt, luong_nmt])
 def test_a_row_of_the_reversal_toy_is_a_piece_a_letter_and_its_end(config, tmp_path):
-    task = Translation(config.get_config("reversal"))
-    task.prepare(tmp_path, training=True)
+    task = create(config.get_config("reversal"), tmp_path, training=True)
     assert task.vocabulary.size == task.config.data.vocab_size
     for batch in (task.train_data()[i] for i in range(3)):
         for ids in batch.values():
@@ -272,7 +284,7 @@ def test_values_of_recurrent_models_are_told(config, field, value, message):
     group, _, name = field.partition("__")
     config[group][name] = value
     with pytest.raises(UserError, match=message) as error:
-        Translation(config)
+        Translation.check(config)
     assert "\n" not in str(error.value)
 
 
@@ -281,9 +293,9 @@ def test_a_local_alignment_of_the_transformer_takes_one_sentence_a_row(alignment
     config = get_config("smoke")
     config.model.cross_alignment = alignment
     with pytest.raises(UserError, match=f"cross_alignment is '{alignment}'.*pack=f"):
-        Translation(config)
+        Translation.check(config)
     config.data.pack = False
-    assert Translation(config).model.cross_alignment == alignment
+    Translation.check(config)
 
 
 def hard_task():
@@ -300,9 +312,10 @@ def hard_task():
 def test_hard_alignment_is_rewarded_by_all_tokens_from_its_own_on():
     task, batch = hard_task()
     rng = jax.random.key(1, impl="rbg")  # compiles in a fraction of the time
-    state, baseline = task.init_state(jax.random.key(0)), -2.3
-    found, _ = jax.jit(jax.grad(task._loss, has_aux=True))(
-        state.params, batch, rng, baseline
+    state, baseline = task.objective.init(jax.random.key(0)), -2.3
+    state = state.replace(extra={"baseline": jnp.asarray(baseline)})
+    gradient, _ = jax.jit(jax.grad(task.loss, has_aux=True))(
+        state.params, batch, rng, state
     )
 
     def expected(params):
@@ -310,8 +323,8 @@ def test_hard_alignment_is_rewarded_by_all_tokens_from_its_own_on():
         logits, sown = task.model.apply(
             {"params": params}, batch, train=True, rngs=rngs, mutable=["reinforce"]
         )
-        (chosen,) = sown["reinforce"]["cross_attention"]["log_probability"]
-        (spread,) = sown["reinforce"]["cross_attention"]["entropy"]
+        (draw,) = collect(sown, DrawRecord)
+        chosen, spread = draw.log_probability, draw.entropy
         log_probs, total = jax.nn.log_softmax(logits), 0.0
         for b, start, end in ((0, 0, 5), (1, 0, 3), (2, 0, 2), (2, 2, 5)):
             own = {t: log_probs[b, t, batch["target"][b, t]] for t in range(start, end)}
@@ -323,34 +336,39 @@ def test_hard_alignment_is_rewarded_by_all_tokens_from_its_own_on():
         return total
 
     wanted = jax.jit(jax.grad(expected))(state.params)
-    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+    for a, b in zip(jax.tree.leaves(gradient), jax.tree.leaves(wanted), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-4, rtol=1e-4)  # sums in other order
 
 
 def test_the_baseline_of_a_hard_alignment_follows_the_mean_reward():
     task, batch = hard_task()
-    state = task.init_state(jax.random.key(0))
-    assert state.baseline == 0
+    state = task.objective.init(jax.random.key(0))
+    assert state.extra == {"baseline": 0}
     rng = jax.random.key(1, impl="rbg")
-    after, metrics = jax.jit(task.train_step)(state, batch, rng)
+    after, metrics = jax.jit(task.objective.step)(state, batch, rng)
     loss, reward = (float(metrics[x][0] / metrics[x][1]) for x in ("loss", "reward"))
     assert loss == pytest.approx(-reward, rel=1e-5) and loss > 0
-    assert after.baseline == pytest.approx(update_baseline(0.0, reward), rel=1e-5)
+    assert after.extra["baseline"] == pytest.approx(
+        update_baseline(0.0, reward), rel=1e-5
+    )
     soft = Translation(luong_nmt.get_config("smoke"))
-    assert soft.init_state(jax.random.key(0)).baseline is None
+    assert soft.objective.init(jax.random.key(0)).extra is None
 
 
 def test_micro_batches_change_neither_gradient_nor_baseline_of_argmax_choices():
     task, batch = hard_task()
     batch = {name: jnp.concatenate([x, x[:1]]) for name, x in batch.items()}
-    state = task.init_state(jax.random.key(0))
+    state = task.objective.init(jax.random.key(0))
     # Nothing is drawn: rows do not depend on how the batch was cut.
     task.model = SimpleNamespace(apply=without_draws(task.model.apply))
     whole, *parts = (
         jax.jit(
             lambda params, parts=parts: gradients(
-                functools.partial(task._loss, baseline=state.baseline),
-                *(params, batch, jax.random.key(1), parts),
+                functools.partial(task.loss, state=state),
+                params,
+                batch,
+                jax.random.key(1),
+                parts,
             )
         )(state.params)
         for parts in (1, 2, 4)
@@ -366,47 +384,41 @@ def without_draws(apply):
     def applied(variables, batch, **options):
         options["rngs"].pop("alignment")
         logits, _ = apply(variables, batch, **options)
-        sown = {"log_probability": logits[:, None, :, 5], "entropy": logits[:, :, 7]}
-        sown = {name: {name: (found,)} for name, found in sown.items()}
-        return logits, {"reinforce": sown}
+        draw = DrawRecord(logits[:, None, :, 5], logits[:, :, 7])
+        return logits, {"reinforce": {"record": (draw,)}}
 
     return applied
 
 
 def test_a_model_without_attention_has_no_figures_to_draw(tmp_path):
-    config = seq2seq_nmt.get_config("smoke")
-    task = Translation(config)
-    task.prepare(tmp_path, training=True)
-    state = task.init_state(jax.random.key(0))
+    task = create(seq2seq_nmt.get_config("smoke"), tmp_path, training=True)
+    state = task.objective.init(jax.random.key(0))
     with pytest.raises(UserError, match="Seq2Seq has no attention to draw"):
-        task.predict(state, ["one"], figures=tmp_path)
-    assert task.figures(state, tmp_path) == []
+        predict(task, state, ["one"], figures=tmp_path)
+    assert task.figures(state, Evaluation("validation"), tmp_path) == []
 
 
 def test_local_p_shows_the_position_that_it_predicts(tmp_path):
     config = luong_nmt.get_config("smoke")
     config.model.alignment = "local_p"
-    task = Translation(config)
-    task.prepare(tmp_path, training=True)
-    state = task.init_state(jax.random.key(0))
+    task = create(config, tmp_path, training=True)
+    state = task.objective.init(jax.random.key(0))
     source, target = (task.vocabulary.encode(x) for x in ("one two", "drei vier"))
-    (found,) = task._maps(state.params, source, target).values()
-    assert found.position.shape == (1, len(target))
-    assert (0 <= found.position).all() and (found.position <= len(source)).all()
-    assert "predicted position" in found.legend()
-    task.predict(state, ["one two"], figures=tmp_path / "figures")
+    (alignment,) = task.attention_maps(state.params, source, target)
+    position = alignment.position
+    assert position.shape == (1, len(target))
+    assert (0 <= position).all() and (position <= len(source)).all()
+    predict(task, state, ["one two"], figures=tmp_path / "figures")
     assert (tmp_path / "figures" / "alignment_0001.png").exists()
-
-
-def test_word_accuracy_counts_words_at_their_place():
-    found = translation._word_accuracy(["a b c", "", "x y"], ["a c c d", "q", "x"])
-    assert found == pytest.approx(100 * (2 + 0 + 1) / 6)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"beam": 2, "n_best": 3}, "n_best is 3: a beam of 2 finds no more than 2"),
+        (
+            {"beam": 2, "n_best": 3},
+            "n_best is 3: must be from 1 to the beam, which is 2",
+        ),
         ({"temperature": -1.0}, "temperature is -1.0"),
         ({"top_p": 0.0, "temperature": 1.0}, r"top_p is 0.0: must be in \(0, 1\]"),
         ({"top_k": 5}, "set a temperature"),
@@ -414,20 +426,20 @@ def test_word_accuracy_counts_words_at_their_place():
 )
 def test_search_options_are_checked(task, state, options, message):
     with pytest.raises(UserError, match=message):
-        task.predict(state, ["one"], **options)
+        predict(task, state, ["one"], **options)
 
 
 def test_characters_without_a_piece_are_told(task, state, capsys):
-    task.predict(state, ["one", "漢 two"])
+    predict(task, state, ["one", "漢 two"])
     assert "warning: line 2 has characters without a piece" in capsys.readouterr().err
 
 
 def test_nothing_is_written_that_is_no_text(task, state):
-    found = task.predict(state, ["one", "two"], temperature=3.0, n_best=53)
-    texts = [prediction.text for row in found for prediction in row]
+    best = predict(task, state, ["one", "two"], temperature=3.0, n_best=53)
+    texts = [p.text for each in best for p in (each, *each.others)]
     assert len(set(texts)) > 50 and not any("\u2047" in text for text in texts)
 
 
 def test_an_unknown_split_is_told(task, state):
     with pytest.raises(UserError, match="split is train: must be validation or test"):
-        task.evaluate(state, "train")
+        task.evaluate(state, "train", TranslationOptions())

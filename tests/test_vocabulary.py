@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from data.translation import english_number, german_number
+from data.corpora.numbers import english_number, german_number
 from data.vocabulary import EOS, UNK, Segmentations, Vocabulary, train_vocabulary
 from errors import UserError
 

@@ -5,8 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
-from training.state import TrainState, gradients, make_optimizer
-from training.task import Task
+from training.objective import Supervised
+from training.optimizers import make_optimizer
+from training.task import Evaluation, Task
 
 
 def get_config(variant=""):
@@ -17,6 +18,7 @@ def get_config(variant=""):
     config.model = ConfigDict({"width": 16, "dropout": 0.1, "name": "toy"})
     config.optimizer = ConfigDict(
         {
+            "name": "adam",
             "schedule": "constant",
             "learning_rate": 0.01,
             "warmup": 3,
@@ -25,7 +27,9 @@ def get_config(variant=""):
             "b2": 0.98,
             "eps": 1e-9,
             "weight_decay": 0.0,
+            "scale": 1.0,
             "clip": 1.0,
+            "clip_by": "norm",
             "accumulate": 1,
         }
     )
@@ -58,27 +62,33 @@ class Source:
 class Toy(Task):
     metric = ("error", "min")
 
-    def __init__(self, config):
-        super().__init__(config)
-        self.optimizer = make_optimizer(config.optimizer, width=config.model.width)
-
-    def prepare(self, workdir, *, training):
+    @classmethod
+    def prepare(cls, config, workdir, *, training):
         (workdir / "assets").mkdir(exist_ok=True)
 
-    def init_state(self, rng):
+    def __init__(self, config, assets=None, *, axis_name=None):
+        self.config = config
+        self.objective = Supervised(
+            self.init_params,
+            self.loss,
+            make_optimizer(config, width=config.model.width),
+            accumulate=config.optimizer.accumulate,
+            axis_name=axis_name,
+        )
+
+    def init_params(self, rng):
         first, second = jax.random.split(rng)
         width, inputs = self.config.model.width, self.config.data.inputs
-        params = {
+        return {
             "in": jax.random.normal(first, (inputs, width)),
             "bias": jnp.zeros(width),
             "out": jax.random.normal(second, (width,)) / width**0.5,
         }
-        return TrainState.create(params, self.optimizer)
 
     def train_data(self):
         return Source(self.config)
 
-    def loss(self, params, batch, rng):
+    def loss(self, params, batch, rng, state=None):
         """(sum, (count, metrics)) of squared errors over rows that are no filler."""
         hidden = jnp.tanh(batch["x"] @ params["in"] + params["bias"])
         if rng is not None and (rate := self.config.model.dropout):
@@ -88,17 +98,12 @@ class Toy(Task):
         count = batch["weight"].sum()
         return error.sum(), (count, {"tokens": (count, count)})
 
-    def train_step(self, state, batch, rng):
-        accumulate = self.config.optimizer.accumulate
-        grads, metrics = gradients(self.loss, state.params, batch, rng, accumulate)
-        return state.update(grads, self.optimizer), metrics
-
-    def evaluate(self, state, split, *, out_dir=None):
+    def evaluate(self, state, split, options):
         error, (count, _) = self.loss(state.params, Source(self.config)[10**6], None)
-        return {"error": float(error / count)}
+        return Evaluation(split, {"error": float(error / count)})
 
-    def figures(self, state, out_dir):
-        path = out_dir / "step.png"
+    def figures(self, state, evaluation, folder):
+        path = folder / "step.png"
         path.write_bytes(PIXEL)
         return [path]
 

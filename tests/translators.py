@@ -9,6 +9,8 @@ import optax
 import pytest
 from flax import errors
 
+from models.records import AttentionRecord, DrawRecord, collect
+
 BATCH, SOURCE, TARGET, WORDS = 3, 7, 5, 23
 
 # Most of the time of these tests is compilation, which this cuts to less than half.
@@ -66,10 +68,13 @@ def look(model, variables, batch, rngs=None):
     logits, sown = model.apply(
         variables, batch, train=False, mutable=["attention", "reinforce"], rngs=rngs
     )
+    records = [*collect(sown, AttentionRecord), *collect(sown, DrawRecord)]
+    names = ("weights", "position", "log_probability", "entropy")
     return logits, {
-        name: values[0]
-        for collection in sown.values()
-        for name, values in collection.get("cross_attention", {}).items()
+        name: getattr(record, name)
+        for record in records
+        for name in names
+        if getattr(record, name, None) is not None
     }
 
 

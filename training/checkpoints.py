@@ -17,6 +17,7 @@ from orbax.checkpoint import checkpoint_managers
 from errors import UserError
 
 _SCORE = "score"  # higher is better; what the best checkpoint has most of
+_OLD_NAMES = {"variables": "kept"}  # of entries of `TrainState.extra`, beside params
 _UNPLANNED = "unplanned"  # saved because the run was asked to stop
 
 
@@ -53,6 +54,7 @@ class Checkpoints:
         )
         self._manager = ocp.CheckpointManager(
             self.path,
+            item_handlers=ocp.StandardCheckpointHandler(),  # for the metadata
             options=ocp.CheckpointManagerOptions(
                 create=keep is not None,
                 cleanup_tmp_directories=keep is not None,
@@ -117,8 +119,8 @@ class Checkpoints:
 
         Args:
             step: one of `steps()`.
-            like: pytree of `jax.ShapeDtypeStruct`; a leaf without a sharding goes to
-                the first device.
+            like: `TrainState` of `jax.ShapeDtypeStruct`; a leaf without a sharding goes
+                to the first device.
 
         Raises:
             UserError: for one that is damaged.
@@ -131,10 +133,19 @@ class Checkpoints:
             like,
         )
         try:
-            return self._manager.restore(step, args=ocp.args.StandardRestore(like))
+            if "extra" in self._manager.item_metadata(step).tree:
+                return self._manager.restore(step, args=ocp.args.StandardRestore(like))
+            flat = self._manager.restore(
+                step, args=ocp.args.StandardRestore(_without_extra(like))
+            )
         except Exception as error:  # of many kinds, for files that are damaged or gone
             what = str(error).strip().partition("\n")[0][:200]
             raise UserError(f"{self.path}/{step} cannot be read: {what}") from error
+        fields = {name: flat[name] for name in ("step", "params", "opt_state")}
+        extra = like.extra
+        if extra:
+            extra = {name: flat[_OLD_NAMES.get(name, name)] for name in extra}
+        return like.replace(**fields, extra=extra)
 
 
 def find(workdir: Path, which: str | int) -> int:
@@ -167,7 +178,7 @@ def restore(workdir: Path, which: str | int, like: Any) -> Any:
     Args:
         workdir: the run directory.
         which: "last", "best" or a step.
-        like: the state's shapes, as `jax.eval_shape(task.init_state, rng)` gives them.
+        like: the state's shapes, as `jax.eval_shape(objective.init, rng)` gives them.
 
     Raises:
         UserError: if there is no such checkpoint.
@@ -199,6 +210,16 @@ def average(workdir: Path, n: int, like: Any) -> Any:
             params = jax.tree.map(lambda a, b: a + b, params, other)
     mean = jax.tree.map(lambda p: (p / len(steps)).astype(p.dtype), params)
     return state.replace(params=mean)
+
+
+def _without_extra(like: Any) -> dict[str, Any]:
+    """A state as it was saved before `extra`: its entries beside the parameters.
+
+    A run without a baseline had one of None.
+    """
+    fields = {"step": like.step, "params": like.params, "opt_state": like.opt_state}
+    extra = like.extra or {"baseline": None}
+    return fields | {_OLD_NAMES.get(n, n): value for n, value in extra.items()}
 
 
 def _open(workdir: Path) -> Checkpoints:

@@ -21,6 +21,7 @@ from ml_collections import ConfigDict
 
 import storage
 from errors import UserError
+from training.compatibility import upgrade
 
 # What may differ when a run goes on; everything else makes it another run.
 _CHANGEABLE = (
@@ -69,6 +70,8 @@ def _load(path: Path, variant: str) -> ConfigDict:
         near = difflib.get_close_matches(str(path), there, cutoff=0.3)
         raise UserError(f"--config={path} is no file{_near(near)}")
     spec = importlib.util.spec_from_file_location(f"configs.{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise UserError(f"--config={path} is no Python file")
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
@@ -113,7 +116,7 @@ def _override(config: ConfigDict, name: str, text: str) -> None:
         raise UserError(f"config.{name} takes {wanted}, got '{text}'") from error
 
 
-def _parse(text: str, kind: type, old: Any) -> Any:
+def _parse(text: str, kind: type[Any], old: Any) -> Any:
     if kind is bool:
         return _BOOLS[text.lower()]
     if kind is str:
@@ -194,12 +197,6 @@ def check(config: ConfigDict) -> None:
             f"config.evaluation.average is {fields['evaluation.average']}: must be at "
             "least 1"
         )
-    end = fields.get("optimizer.decay_steps")
-    if fields.get("optimizer.schedule") == "warmup_cosine" and end < config.train_steps:
-        raise UserError(
-            f"config.train_steps is {config.train_steps}, but the learning rate is 0 "
-            f"from step {end} on: config.optimizer.decay_steps must be at least as many"
-        )
 
 
 def record(config: ConfigDict, workdir: Path) -> None:
@@ -226,7 +223,7 @@ def compare(config: ConfigDict, workdir: Path) -> None:
     path = workdir / "config.json"
     if not (path.is_file() and any((workdir / "checkpoints").glob("[0-9]*"))):
         return
-    old = dict(_fields(_parse_json(path.read_text(), workdir)))
+    old = dict(_fields(upgrade(_parse_json(path.read_text(), workdir))))
     new = dict(_fields(encode(config)))
     lines = [
         f"  config.{name}: {_show(old, name)} there, {_show(new, name)} now"
@@ -271,7 +268,7 @@ def load(workdir: Path, overrides: Sequence[str] = ()) -> ConfigDict:
     path = workdir / "config.json"
     if not path.is_file():
         raise UserError(f"{workdir} holds no run: {path} is missing")
-    config = _decode(_parse_json(path.read_text(), workdir))
+    config = _decode(upgrade(_parse_json(path.read_text(), workdir)))
     if not isinstance(config.get("task"), type):
         raise UserError(f"{path}: {config.get('task')} is no class of tasks")
     _override_all(config, overrides)
@@ -328,9 +325,9 @@ def _class(text: str) -> type:
     if not match:
         raise ValueError(f"{text} is no class of tasks or models")
     try:
-        found = getattr(importlib.import_module(match[1]), match[2])
+        class_ = getattr(importlib.import_module(match[1]), match[2])
     except (ImportError, AttributeError) as error:
         raise UserError(f"there is no class {text}: {error}") from error
-    if not isinstance(found, type) or found.__module__ != match[1]:
+    if not isinstance(class_, type) or class_.__module__ != match[1]:
         raise UserError(f"{text} is no class of tasks or models")
-    return found
+    return class_

@@ -1,4 +1,4 @@
-"""What a run reports: metrics.jsonl, TensorBoard, and a progress bar or plain lines."""
+"""Logging of a run: metrics.jsonl, TensorBoard, and a progress bar or plain lines."""
 
 import contextlib
 import json
@@ -6,7 +6,7 @@ import math
 import sys
 import time
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 import jax
 
 import storage
-from training.task import Metrics
+from training.state import Metrics
 
 _IN_FLIGHT = 16  # steps dispatched and not waited for
 
@@ -26,8 +26,15 @@ class Log:
     all its parts. Rows after `start` are dropped: the steps will be done again.
     """
 
-    def __init__(self, workdir: Path, start: int, total: int):
-        """Goes on after step `start` of `total`."""
+    def __init__(
+        self,
+        workdir: Path,
+        start: int,
+        total: int,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        """Goes on after step `start` of `total`; `clock` is in seconds."""
         self._writes = jax.process_index() == 0
         self._path = workdir / "metrics.jsonl"
         rows = [row for row in read_rows(self._path) if row["step"] <= start]
@@ -38,7 +45,8 @@ class Log:
         self._start, self._total = start, total
         self._pending: deque[tuple[int, Metrics]] = deque()
         self._sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
-        self._begun = time.monotonic()
+        self._clock = clock
+        self._begun = clock()
         self._before = rows[-1]["seconds"] if rows else 0.0
         # Since the last row: its step, and its time moved by what is not training.
         self._told, self._window = start, self._begun
@@ -71,18 +79,18 @@ class Log:
     def awaited(self, batches: Iterable[Future]) -> Iterator[Any]:
         """Yields batches, and counts the time until each is there as waiting."""
         for batch in batches:
-            begun = time.monotonic()
+            begun = self._clock()
             made = batch.result()
-            self._waited += time.monotonic() - begun
+            self._waited += self._clock() - begun
             yield made
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
         """Keeps what happens inside out of the steps' time."""
         self.wait()
-        begun = time.monotonic()
+        begun = self._clock()
         yield
-        self._window += time.monotonic() - begun
+        self._window += self._clock() - begun
 
     def train_row(self, step: int) -> None:
         """Writes the means since the last such row, and the rates.
@@ -90,23 +98,23 @@ class Log:
         `waiting` is the share of the time in which no batch was ready.
         """
         self.wait()
-        seconds = max(time.monotonic() - self._window, 1e-9)
+        seconds = max(self._clock() - self._window, 1e-9)
         row = {n: s / max(c, 1) for n, (s, c) in self._sums.items() if n != "tokens"}
         row["steps_per_second"] = (step - self._told) / seconds
         row["waiting"] = self._waited / seconds
         if "tokens" in self._sums:
             row["tokens_per_second"] = self._sums["tokens"][0] / seconds
         self.row(step, "train", row)
-        left = (time.monotonic() - self._begun) / max(step - self._start, 1)
+        left = (self._clock() - self._begun) / max(step - self._start, 1)
         self._show.tell(step, row, left * (self._total - step))
         self._sums.clear()
-        self._window, self._told, self._waited = time.monotonic(), step, 0.0
+        self._window, self._told, self._waited = self._clock(), step, 0.0
 
     def row(self, step: int, split: str, values: Mapping[str, float]) -> None:
         """Writes a row of metrics."""
         if not self._writes:
             return
-        seconds = self._before + time.monotonic() - self._begun
+        seconds = self._before + self._clock() - self._begun
         row = {"step": step, "split": split, "seconds": round(seconds, 2), **values}
         with self._path.open("a") as file:
             file.write(json.dumps(row) + "\n")

@@ -8,7 +8,7 @@ anywhere, in whatever way, goes on to the same parameters bit for bit.
 import contextlib
 import dataclasses
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,13 @@ import jax.numpy as jnp
 from ml_collections import ConfigDict
 
 from errors import UserError
-from training import configuration, plots, runtime
+from figures import canvas
+from training import configuration, runtime
 from training.checkpoints import Checkpoints
 from training.log import Log
 from training.parallel import Layout
-from training.task import Task
+from training.state import TrainState
+from training.task import Evaluation, Task, create
 
 _AHEAD = 4  # batches made and sent to the devices before they are needed
 
@@ -43,10 +45,10 @@ def train(config: ConfigDict, workdir: Path) -> int:
             `workdir`, or when the loss or the parameters are no longer finite.
     """
     configuration.check(config)
-    task = config.task(config)
+    config.task.check(config)
     layout = Layout(config.mesh, config.parallel)
     configuration.record(config, workdir)
-    task.prepare(workdir, training=True)
+    task = create(config, workdir, training=True, axis_name=layout.axis_name)
     with (
         runtime.StopSignal() as stop,
         Checkpoints(workdir, config.checkpoints.keep) as checkpoints,
@@ -76,7 +78,7 @@ def train(config: ConfigDict, workdir: Path) -> int:
 
 @dataclasses.dataclass
 class _Run:
-    """What the steps of a run share."""
+    """State shared by the steps of a run."""
 
     config: ConfigDict
     workdir: Path
@@ -87,8 +89,9 @@ class _Run:
     stop: runtime.StopSignal
 
     def __post_init__(self):
+        self.objective = self.task.objective
         self.init_rng, self.rng = jax.random.split(jax.random.key(self.config.seed))
-        self.like = self.layout.abstract(self.task.init_state, self.init_rng)
+        self.like = self.layout.abstract(self.objective.init, self.init_rng)
 
     def steps(self, start: int) -> None:
         """Does the steps after `start`, up to the last one or a signal to stop."""
@@ -102,10 +105,10 @@ class _Run:
             if start:
                 state = self.checkpoints.restore(start, self.like)
             else:
-                state = self.layout.init(self.task.init_state, self.init_rng, self.like)
+                state = self.layout.init(self.objective.init, self.init_rng, self.like)
             jax.block_until_ready(state)
             source = self.task.train_data()
-        train_step = self.layout.compile(self.task.train_step, self.like)
+        train_step = self.layout.compile(self.objective.step, self.like)
         compiled = set()
         batches = prefetch(lambda i: self.layout.put(source[i]), start, total)
         with contextlib.closing(batches):
@@ -124,22 +127,30 @@ class _Run:
                 stops = self.stop.received is not None
                 if evaluates or stops or step % config.save_every == 0:
                     with log.paused():
-                        self.save(step, state, evaluates)
+                        state = self.save(step, state, evaluates)
                 if stops:
                     return
 
-    def save(self, step: int, state: Any, evaluates: bool) -> None:
-        """Saves a state that is sound, with its score if it is to be evaluated."""
+    def save(self, step: int, state: TrainState, evaluates: bool) -> TrainState:
+        """Saves a state that is sound, with its score if it is to be evaluated.
+
+        Returns:
+            The state to go on with: the one that was saved.
+        """
         if not _all_finite(state.params):  # which a finite loss does not promise
             raise FloatingPointError(f"parameters are not finite after step {step}")
         score = None
         if evaluates:
-            scores = self.task.evaluate(state, "validation")
+            scores = self.task.validate(state)
             self.log.evaluation(step, "validation", scores)
             name, direction = self.task.metric
             score = scores[name] if direction == "max" else -scores[name]
+            if step % self.config.eval_every == 0:  # a longer run evaluates here, too
+                state = self.objective.after_evaluation(state, scores)
+                state = self.layout.place(state, self.like)
         planned = evaluates or step % self.config.save_every == 0
         self.checkpoints.save(step, state, score, planned=planned)
+        return state
 
     def figures(self) -> None:
         """Draws the figures of the last and the best state, where they are missing."""
@@ -148,17 +159,17 @@ class _Run:
         self.log.say(
             f"done: step {last}, best {metric} at step {best}, in {self.workdir}"
         )
-        if not plots.available():
+        if not canvas.available():
             self.log.say("no figures: matplotlib is not installed")
             return
-        for step in {last, best} - {None}:
+        for step in {last} if best is None else {last, best}:
             folder = self.workdir / "figures" / f"step_{step}"
             if folder.exists():
                 continue
             unfinished = folder.with_name(f".{folder.name}")
             unfinished.mkdir(parents=True, exist_ok=True)
             state = self.checkpoints.restore(step, self.like)
-            paths = self.task.figures(state, unfinished)
+            paths = self.task.figures(state, Evaluation("validation"), unfinished)
             unfinished.rename(folder)  # it appears when all are drawn
             paths = [folder / path.relative_to(unfinished) for path in paths]
             self.log.images(step, paths)
@@ -169,7 +180,9 @@ def _all_finite(tree: Any) -> jax.Array:
     return jnp.stack([jnp.isfinite(x).all() for x in jax.tree.leaves(tree)]).all()
 
 
-def prefetch(get: Callable[[int], Any], start: int, stop: int) -> Iterator[Future]:
+def prefetch(
+    get: Callable[[int], Any], start: int, stop: int
+) -> Generator[Future, None, None]:
     """Yields get(start), ..., get(stop - 1), made in a thread ahead of their use."""
     with ThreadPoolExecutor(1) as pool:
         waiting = deque(

@@ -11,8 +11,7 @@ share each of them, and keep those busy that share the rows. There `runtime.star
 a device of each core, and each has its rows as under `pmap`; elsewhere it is `jit`.
 """
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -24,29 +23,23 @@ from ml_collections import ConfigDict
 from errors import UserError
 
 _DATA, _FSDP = "data", "fsdp"
-_summed_over: list[str] = []  # the axis that `total` sums over, while pmap traces
 
 
-def total(tree: Any) -> Any:
+def total(tree: Any, axis_name: str | None) -> Any:
     """Sums each leaf over the devices.
 
-    Under `jit` an array is already the whole batch's, and this changes nothing. All
-    leaves cross in one vector: of two sums at a time, each can hold a core of a CPU
+    All leaves cross in one vector: of two sums at a time, each can hold a core of a CPU
     that the other one waits for.
+
+    Args:
+        tree: of arrays.
+        axis_name: of `pmap`; None under `jit`, where an array is already the whole
+            batch's and nothing changes.
     """
-    if not _summed_over:
+    if axis_name is None:
         return tree
     flat, unravel = ravel_pytree(tree)
-    return unravel(jax.lax.psum(flat, _summed_over[-1]))
-
-
-@contextlib.contextmanager
-def _summing(axis: str) -> Iterator[None]:
-    _summed_over.append(axis)
-    try:
-        yield
-    finally:
-        _summed_over.pop()
+    return unravel(jax.lax.psum(flat, axis_name))
 
 
 def make_mesh(config: ConfigDict) -> Mesh:
@@ -69,7 +62,7 @@ def make_mesh(config: ConfigDict) -> Mesh:
 
 
 class Layout:
-    """Where the state and the batches of a run lie, and how its step is compiled."""
+    """Placement of state and batches on devices, and compilation of the step."""
 
     def __init__(self, mesh: ConfigDict, parallel: str):
         """Takes `config.mesh` and `config.parallel`.
@@ -93,6 +86,11 @@ class Layout:
         self._replicated = NamedSharding(devices, PartitionSpec())
         self._rows = NamedSharding(self.mesh, PartitionSpec((_DATA, _FSDP)))
 
+    @property
+    def axis_name(self) -> str | None:
+        """The axis of devices that a step sums over; None under `jit`."""
+        return _DATA if self.pmap else None
+
     def abstract(self, init: Callable[[jax.Array], Any], rng: jax.Array) -> Any:
         """Returns the shapes of `init(rng)` with their places, without computing it."""
         return jax.tree.map(
@@ -105,6 +103,10 @@ class Layout:
     def init(self, init: Callable[[jax.Array], Any], rng: jax.Array, like: Any) -> Any:
         """Returns `init(rng)`, each leaf made where `like` (see `abstract`) has it."""
         return jax.jit(init, out_shardings=_shardings(like))(rng)
+
+    def place(self, state: Any, like: Any) -> Any:
+        """Moves a state to where `like` (see `abstract`) has it."""
+        return jax.device_put(state, _shardings(like))
 
     def put(self, batch: Any) -> Any:
         """Moves a host's batch (a pytree with rows first) to the devices.
@@ -141,7 +143,7 @@ class Layout:
         in, and under `pmap` the device's, too.
 
         Args:
-            step: a task's `train_step`.
+            step: an objective's `step`.
             like: the state's shapes and places, from `abstract`.
         """
 
@@ -149,9 +151,7 @@ class Layout:
             return step(state, batch, jax.random.fold_in(rng, state.step))
 
         def each(state, batch, rng):
-            with _summing(_DATA):
-                rng = jax.random.fold_in(rng, jax.lax.axis_index(_DATA))
-                return one(state, batch, rng)
+            return one(state, batch, jax.random.fold_in(rng, jax.lax.axis_index(_DATA)))
 
         if self.pmap:
             mapped = jax.pmap(

@@ -5,6 +5,7 @@ and `tune_memory` starts Python again before anything slow is imported.
 """
 
 import glob
+import itertools
 import json
 import os
 import platform
@@ -14,7 +15,7 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from absl import app, flags, logging
 
@@ -37,40 +38,58 @@ _MALLOC = {
 }
 
 
-def run(main: Callable[[list[str]], int | None], *, overrides: bool = False) -> None:
+class Arguments(NamedTuple):
+    """Flags of a command line that are not absl's.
+
+    Attributes:
+        overrides: of the config, as ["FIELD=VALUE", ...].
+        options: texts of the task's options, by name.
+    """
+
+    overrides: list[str]
+    options: dict[str, str]
+
+
+def run(
+    main: Callable[[Arguments], int | None],
+    *,
+    overrides: bool = False,
+    options: str | None = None,
+) -> None:
     """Runs an entry point: a user's mistake gets one line and exit status 1.
 
     Flags are parsed first.
 
     Args:
-        main: called with the overrides of a config, as ["FIELD=VALUE", ...].
-        overrides: take `--config.FIELD=VALUE` for one.
+        main: called with what absl's flags leave over.
+        overrides: take `--config.FIELD=VALUE` for an override of the config.
+        options: take other flags for options of the task: the attribute of its class
+            that declares them.
     """
 
-    def parse(argv: list[str]) -> list[str]:
-        if any(arg in _HELP for arg in argv[1:]):
-            print(
-                f"{sys.modules['__main__'].__doc__}\n{flags.FLAGS.main_module_help()}"
-            )
-            sys.exit(0)
+    def parse(argv: list[str]) -> Arguments:
         try:
+            if any(arg in _HELP for arg in argv[1:]):
+                print(_help(argv, options))
+                sys.exit(0)
             rest, fields = _split(argv) if overrides else (argv, [])
-            stray = flags.FLAGS(rest)[1:]
-            if stray:
-                raise UserError(f"{stray[0]} is no flag: see --help")
+            rest = flags.FLAGS(rest, known_only=options is not None)[1:]
+            given = _options(rest) if options else {}
+            if rest and not options:
+                raise UserError(f"{rest[0]} is no flag: see --help")
         except (flags.Error, UserError) as error:
             sys.exit(_fail(error))
         if flags.FLAGS["verbosity"].using_default_value:
-            logging.set_verbosity(logging.WARNING)  # orbax tells every move at INFO
-        return fields
+            logging.set_verbosity(logging.WARNING)  # orbax logs every move at INFO
+        return Arguments(fields, given)
 
-    def guarded(fields: list[str]) -> int | None:
+    def guarded(arguments: Arguments) -> int | None:
         # Libraries turn a KeyboardInterrupt into tracebacks of their own. A shell has
         # the signal ignored in what it runs in the background, and so it stays.
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, _interrupted)
         try:
-            status = main(fields)
+            status = main(arguments)
             sys.stdout.flush()
             return status
         except UserError as error:
@@ -99,6 +118,43 @@ def _split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
             name += f"={args.pop(0)}"
         overrides.append(name.removeprefix("config."))
     return rest, overrides
+
+
+def _options(rest: Sequence[str]) -> dict[str, str]:
+    """Returns the texts of options such as ["--beam=4", "--alpha", "0.6"], by name."""
+    options, rest = {}, list(rest)
+    while rest:
+        arg = rest.pop(0)
+        if not arg.startswith("-") or not arg.strip("-"):
+            raise UserError(f"{arg} is no flag: see --help")
+        name, equals, value = arg.lstrip("-").partition("=")
+        if not equals:
+            value = rest.pop(0) if rest and not rest[0].startswith("--") else "true"
+        options[name] = value
+    return options
+
+
+def _help(argv: Sequence[str], options: str | None) -> str:
+    """Returns the help of an entry point; of a run's task as well, with --workdir."""
+    parts = [sys.modules["__main__"].__doc__ or "", flags.FLAGS.main_module_help()]
+    if options:
+        text = "  add --workdir=RUN to list those of its task"
+        if workdir := _value_of("--workdir", argv):
+            from options import describe
+            from training import configuration
+
+            task = configuration.load(Path(workdir)).task
+            text = describe(getattr(task, options))
+        parts.append(f"options of the task:\n{text}")
+    return "\n".join(parts)
+
+
+def _value_of(flag: str, argv: Sequence[str]) -> str | None:
+    for arg, following in itertools.zip_longest(argv, argv[1:]):
+        name, equals, value = arg.partition("=")
+        if name == flag:
+            return value if equals else following
+    return None
 
 
 def _interrupted(*_: Any) -> None:

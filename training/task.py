@@ -1,24 +1,29 @@
-"""The contract between a task and the loop that trains it.
+"""Contract between a task and the programs that train, evaluate and use it.
 
-Papers differ in the step (two optimisers in a GAN, a baseline in REINFORCE), so the
-contract is cut there: a task owns its data, step, metrics and figures, the loop owns
-devices, checkpoints, schedules and logs.
+The loop trains a task's `objective` on its `train_data` and calls `validate`; `eval.py`
+calls `evaluate` (numbers, no files), `tables` and `figures`; `predict.py` calls
+`predict` and `draw`. None of the three knows a particular task.
+
+Assets that a run keeps beside its checkpoints, such as a vocabulary, are made before
+the task is built: see `create`.
 """
 
 import abc
-import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol
 
-import jax
 from ml_collections import ConfigDict
 
 from errors import UserError
+from figures.attention import AttentionMap
+from options import Options
+from training import checks
+from training.objective import Objective
+from training.state import Scores, TrainState
 
-# Metrics leave a step as {name: (sum, count)}; the log shows sum / count over the steps
-# since its last line. A metric named `tokens` is shown as a rate: its sum a second.
-Metrics = dict[str, tuple[jax.Array, jax.Array]]
+# Input lines by line number, from 1.
+Lines = Mapping[int, str]
 
 
 class Source(Protocol):
@@ -28,110 +33,190 @@ class Source(Protocol):
         """Returns a pytree of numpy arrays; a few different shapes are fine."""
 
 
+NoOptions = Options  # options of a task without any
+
+
+class Evaluation(NamedTuple):
+    """Evaluation of a state on a split.
+
+    Attributes:
+        split: name of the split.
+        scores: exact metrics of the whole split; empty if it was not evaluated.
+        outputs: data for the task's `tables` and `figures`, such as captions.
+    """
+
+    split: str
+    scores: Scores = {}
+    outputs: Any = None
+
+
 class Prediction(NamedTuple):
-    """What a model makes of an input, as text, and what that is ranked by."""
+    """A predicted text and its score.
+
+    Attributes:
+        text: printed by predict.py; empty if the prediction is an image.
+        score: ranks the predictions of one input.
+        attention: attention maps of the model, if requested.
+        others: the next best predictions of the same input, best first.
+        details: data for the task's `draw`.
+    """
 
     text: str
     score: float
-
-
-def warn_of_size(
-    line: int, size: int, low: int, high: int, *, of: str, learned: str
-) -> None:
-    """Tells on standard error of an input of a size that was none of training.
-
-    Args:
-        line: of the input, from 1.
-        size: how much there is of it.
-        low: the least in training.
-        high: the most.
-        of: what is counted.
-        learned: what stands before the sizes of training.
-    """
-    if not low <= size <= high:
-        print(
-            f"warning: line {line} has {size} {of}: {learned} {low} to {high}",
-            file=sys.stderr,
-        )
+    attention: tuple[AttentionMap, ...] = ()
+    others: tuple["Prediction", ...] = ()
+    details: Any = None
 
 
 class Task(abc.ABC):
-    """What a config's `task` must offer; built from the config alone.
+    """Base class of tasks; a config's `task` is a subclass.
 
     Attributes:
-        metric: the name of the validation metric that picks the best checkpoint, and
-            whether "max" or "min" of it is best.
+        metric: name of the validation metric that selects the best checkpoint, and
+            "max" or "min".
+        EvaluationOptions: a frozen dataclass whose fields become flags of eval.py.
+        Options: a frozen dataclass whose fields become flags of predict.py; see
+            `options`.
+        figure_name: prefix of figure files; predict.py draws line 1 into
+            <figure_name>_0001.png.
+        needs_figures: whether predictions are images, so that predict.py requires
+            `--figures`.
+        objective: the training objective; set by `__init__`.
     """
 
     metric: ClassVar[tuple[str, str]]
+    EvaluationOptions: ClassVar[type] = NoOptions
+    Options: ClassVar[type] = NoOptions
+    figure_name: ClassVar[str] = "attention"
+    needs_figures: ClassVar[bool] = False
+    objective: Objective
 
-    def __init__(self, config: ConfigDict):
-        """Keeps the config; subclasses check their cross-field rules, read no data.
+    @classmethod
+    def check(cls, config: ConfigDict) -> None:
+        """Checks a config; reads no data.
+
+        By default the model is initialised with abstract values. Override it to check
+        fields that depend on each other.
 
         Raises:
-            UserError: (subclasses) for values that do not fit together.
+            UserError: for a field out of range, or fields that contradict each other.
         """
-        self.config = config
+        checks.check_model(cls(config).objective.init)
 
-    def check_model(self) -> None:
-        """Builds the state by its shapes alone, for a model states its rules then.
-
-        Raises:
-            UserError: for a rule of the model that `config.model` breaks.
-        """
-        try:
-            jax.eval_shape(self.init_state, jax.random.key(0))
-        except (TypeError, ValueError) as error:
-            where = "config.model: "
-            if self.is_of_a_field(error):
-                where = "config.model."
-            elif str(error).partition(" ")[0] in self.config:
-                where = "config."
-            raise UserError(f"{where}{error}") from error
-
-    def is_of_a_field(self, error: Exception) -> bool:
-        """Whether an error of the model begins with a field of `config.model`."""
-        return str(error).partition(" ")[0] in self.config.model
-
-    @abc.abstractmethod
-    def prepare(self, workdir: Path, *, training: bool) -> None:
-        """Gets ready what a run keeps beside its checkpoints, in `workdir/assets/`.
+    @classmethod
+    def prepare(cls, config: ConfigDict, workdir: Path, *, training: bool) -> Any:
+        """Returns the assets that the task is built from; None by default.
 
         Args:
-            workdir: the run directory.
-            training: build the assets where they are missing, and read the training
-                data; otherwise the run directory alone is read.
+            config: a config that `check` accepts.
+            workdir: the run directory; assets are kept in its `assets/`.
+            training: make missing assets and read the training data; otherwise read
+                only the run directory.
         """
+        return None
 
     @abc.abstractmethod
-    def init_state(self, rng: jax.Array) -> Any:
-        """Returns a fresh state: a pytree with `.step` (int32, 0) and `.params`."""
+    def __init__(
+        self, config: ConfigDict, assets: Any = None, *, axis_name: str | None = None
+    ):
+        """Builds the model and the objective, once.
+
+        Args:
+            config: a config that `check` accepts.
+            assets: result of `prepare`; None to take sizes from the config, which is
+                enough to check shapes.
+            axis_name: device axis that a step sums over, as in `jax.pmap`; None if
+                arrays hold the whole batch.
+        """
 
     @abc.abstractmethod
     def train_data(self) -> Source:
         """Returns the training batches; any random-access source will do."""
 
     @abc.abstractmethod
-    def train_step(self, state: Any, batch: Any, rng: jax.Array) -> tuple[Any, Metrics]:
-        """Pure; returns the state with `.step` one higher, and the metrics.
+    def evaluate(self, state: TrainState, split: str, options: Any) -> Evaluation:
+        """Evaluates a state on a whole split; writes no files.
 
-        `rng` is this step's own. Sums over the batch pass through `parallel.total`
-        (as `state.gradients` does), so that the same step runs under `pmap`.
+        Args:
+            state: the state to evaluate.
+            split: "validation" or "test".
+            options: an instance of `EvaluationOptions`.
         """
 
-    @abc.abstractmethod
-    def evaluate(
-        self, state: Any, split: str, *, out_dir: Path | None = None
-    ) -> dict[str, float]:
-        """Returns metrics that are exact over the whole split."""
+    def validate(self, state: TrainState) -> Scores:
+        """Returns the validation scores that are logged while training.
 
-    def figures(self, state: Any, out_dir: Path) -> list[Path]:
-        """Draws PNG files into `out_dir` and returns their paths; none by default."""
+        By default those of `evaluate`; override it if they can be had at lower cost.
+        """
+        return self.evaluate(state, "validation", self.EvaluationOptions()).scores
+
+    def tables(self, evaluation: Evaluation, folder: Path) -> list[Path]:
+        """Writes text files of an evaluation and returns their paths; none by default.
+
+        Args:
+            evaluation: result of `evaluate`.
+            folder: folder of the files.
+        """
         return []
 
-    def predict(self, state: Any, inputs: Sequence[Any]) -> Any:
-        """Returns what the model makes of `inputs`, for tasks that predict.
+    def figures(
+        self, state: TrainState, evaluation: Evaluation, folder: Path
+    ) -> list[Path]:
+        """Draws PNG files and returns their paths; none by default.
 
-        For each input its `Prediction`s, best first; of an empty one, one without text.
+        Args:
+            state: the state to draw.
+            evaluation: names the split to take examples from; its scores, if it has
+                any, are drawn as charts.
+            folder: folder of the files.
         """
-        raise NotImplementedError(f"{type(self).__name__} does not predict")
+        return []
+
+    def predict(
+        self, state: TrainState, lines: Lines, options: Any, attention: bool
+    ) -> Iterable[Prediction]:
+        """Yields the prediction of each line, in order.
+
+        Args:
+            state: the state to predict with.
+            lines: input lines, none of them blank.
+            options: an instance of `Options`.
+            attention: whether predictions carry attention maps.
+
+        Raises:
+            UserError: for a line that cannot be read, or an option out of range.
+        """
+        raise UserError(f"the task {type(self).__name__} does not predict")
+
+    def can_draw(self) -> bool:
+        """Returns whether `draw` is supported; True by default.
+
+        False if the figure shows attention and the model has none.
+        """
+        return True
+
+    def draw(self, prediction: Prediction, title: str, path: Path) -> Path:
+        """Draws a prediction that carries attention into a PNG; returns `path`."""
+        raise UserError(f"the task {type(self).__name__} draws no predictions")
+
+
+def create(
+    config: ConfigDict,
+    workdir: Path,
+    *,
+    training: bool,
+    axis_name: str | None = None,
+) -> Task:
+    """Returns the task of a config, built from its assets.
+
+    Args:
+        config: a config that `config.task.check` accepts.
+        workdir: the run directory.
+        training: see `Task.prepare`.
+        axis_name: see `Task`.
+
+    Raises:
+        UserError: for data that cannot be read.
+    """
+    assets = config.task.prepare(config, workdir, training=training)
+    return config.task(config, assets, axis_name=axis_name)

@@ -1,65 +1,134 @@
-"""A run read back from its directory, to score it or to use it."""
+"""Trained runs: load one from its directory to evaluate it or to predict with it.
+
+Example:
+    from training.trained import load
+
+    run = load("runs/transformer_nmt")
+    out = run.predict(["The device is offline."])
+    out[0].text, out[0].attention
+"""
 
 import codecs
-import inspect
+import dataclasses
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
+from ml_collections import ConfigDict
 
 from errors import UserError
+from figures import canvas
 from training import checkpoints, configuration
-from training.task import Task
+from training.state import TrainState
+from training.task import Evaluation, Prediction, Task, create
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """A trained run.
+
+    Attributes:
+        config: the config it was trained with.
+        task: the task of that config.
+        state: the restored training state.
+        checkpoint: its checkpoint: "last", "best", "average" or a step.
+    """
+
+    config: ConfigDict = dataclasses.field(repr=False)
+    task: Task
+    state: TrainState = dataclasses.field(repr=False)
+    checkpoint: str
+
+    def evaluate(self, split: str = "test", options: Any = None) -> Evaluation:
+        """Evaluates a whole split.
+
+        Args:
+            split: "validation" or "test".
+            options: an instance of the task's `EvaluationOptions`; None for the
+                defaults.
+        """
+        options = self.task.EvaluationOptions() if options is None else options
+        return self.task.evaluate(self.state, split, options)
+
+    def predict(
+        self,
+        lines: Sequence[str],
+        options: Any = None,
+        *,
+        figures: Path | str | None = None,
+        attention: bool = True,
+    ) -> list[Prediction]:
+        """Predicts line by line.
+
+        Args:
+            lines: input text in the task's format; a blank line gets an empty
+                prediction.
+            options: an instance of the task's `Options`, such as
+                `run.task.Options(beam=1)`; None for the defaults.
+            figures: folder for a figure of each line.
+            attention: whether predictions carry attention maps.
+
+        Returns:
+            The best prediction of each line; the next best are its `others`.
+
+        Raises:
+            UserError: for a line that cannot be read, an option out of range,
+                figures of a model that has no attention, or one string.
+        """
+        if isinstance(lines, str):
+            raise UserError(f"lines is one string: give a list, [{lines!r}]")
+        if figures is not None:
+            canvas.require()
+            if not self.task.can_draw():
+                name = self.config.architecture.__name__
+                raise UserError(f"figures: {name} has no attention to draw")
+        filled = {i: line for i, line in enumerate(lines, 1) if line.strip()}
+        predictions = [Prediction("", 0.0) for _ in lines]
+        answers = self.task.predict(
+            self.state,
+            filled,
+            self.task.Options() if options is None else options,
+            attention or figures is not None,
+        )
+        for number, prediction in zip(filled, answers, strict=True):
+            if figures is not None:
+                path = Path(figures) / f"{self.task.figure_name}_{number:04d}.png"
+                self.task.draw(prediction, f"Line {number}", path)
+                if self.task.needs_figures:
+                    prediction = prediction._replace(text=str(path))
+            predictions[number - 1] = prediction
+        return predictions
 
 
 def load(
-    workdir: Path, which: str | None = None, overrides: Sequence[str] = ()
-) -> tuple[Task, Any, str]:
-    """Returns a run's task, one of its states, and which one that is.
+    workdir: Path | str, checkpoint: str | None = None, overrides: Sequence[str] = ()
+) -> Run:
+    """Loads a trained run with one of its checkpoints.
 
     Args:
         workdir: the run directory.
-        which: "last", "best", "average" (the last state with the mean parameters of the
-            last `config.evaluation.average` checkpoints) or a step;
+        checkpoint: "last", "best", "average" (the last state with the mean parameters
+            of the last `config.evaluation.average` checkpoints) or a step;
             `config.evaluation.checkpoint` by default.
-        overrides: of `config.evaluation`; see `configuration.load`.
+        overrides: overrides of `config.evaluation`; see `configuration.load`.
 
     Raises:
-        UserError: if there is no run, no such checkpoint, or for a wrong override.
+        UserError: for a missing run or checkpoint, or an invalid override.
     """
+    workdir = Path(workdir)
     config = configuration.load(workdir, overrides)
-    which = config.evaluation.checkpoint if which is None else which
-    checkpoints.find(workdir, "last")  # a missing checkpoint is the first thing to tell
-    task = config.task(config)
-    task.prepare(workdir, training=False)
-    like = jax.eval_shape(task.init_state, jax.random.key(config.seed))
+    which = config.evaluation.checkpoint if checkpoint is None else checkpoint
+    checkpoints.find(workdir, "last")  # reported before any other mistake
+    config.task.check(config)
+    task = create(config, workdir, training=False)
+    like = jax.eval_shape(task.objective.init, jax.random.key(config.seed))
     if which == "average":
-        return (
-            task,
-            checkpoints.average(workdir, config.evaluation.average, like),
-            which,
-        )
-    return task, checkpoints.restore(workdir, which, like), which
-
-
-def options(method: Callable[..., Any], flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the values of the flags that were given, as arguments of a task's method.
-
-    Args:
-        method: what will be called with them.
-        flags: absl's flag holders by argument name; a value of None is not given.
-
-    Raises:
-        UserError: for a flag that the method has no argument for.
-    """
-    given = {name: flag.value for name, flag in flags.items() if flag.value is not None}
-    for name in given:
-        if name not in inspect.signature(method).parameters:
-            task = type(method.__self__).__name__
-            raise UserError(f"--{name} has no meaning in the task {task}")
-    return given
+        state = checkpoints.average(workdir, config.evaluation.average, like)
+    else:
+        state = checkpoints.restore(workdir, which, like)
+    return Run(config, task, state, which)
 
 
 def read_lines(path: str | None) -> list[str]:

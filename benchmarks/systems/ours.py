@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.systems import worker
-from generation import beam_search
+from generation import Generator, Search
 from training import configuration, runtime
 from training.parallel import Layout
 
@@ -39,19 +39,28 @@ def make_config(spec: dict):
     return config
 
 
-def training(task, config):
-    """Returns a function of a batch that takes one step and waits for it."""
+def training(config, folder: Path | None = None):
+    """Returns a task, a step of it, and its number of parameters.
+
+    The step is a function of a batch, and waits for its end.
+
+    Args:
+        config: of the task.
+        folder: for its assets; None where the sizes of the config are enough.
+    """
     layout, rng = Layout(config.mesh, config.parallel), jax.random.key(0)
-    like = layout.abstract(task.init_state, rng)
-    step = layout.compile(task.train_step, like)
-    state = layout.init(task.init_state, rng, like)
+    assets = config.task.prepare(config, folder, training=True) if folder else None
+    task = config.task(config, assets, axis_name=layout.axis_name)
+    like = layout.abstract(task.objective.init, rng)
+    step = layout.compile(task.objective.step, like)
+    state = layout.init(task.objective.init, rng, like)
 
     def run(batch) -> None:
         nonlocal state
         state, metrics = step(state, layout.put(batch), rng)
         jax.block_until_ready(metrics)
 
-    return run, sum(x.size for x in jax.tree.leaves(like.params))
+    return task, run, sum(x.size for x in jax.tree.leaves(like.params))
 
 
 def gflop(function, *args) -> float:
@@ -97,38 +106,32 @@ def sizes(batch) -> tuple[tuple[int, ...], ...]:
     return tuple(ids.shape for ids in batch.values())
 
 
+def endless(step, carry, source, rows):
+    """Keeps every hypothesis from ending before the last step: a `Constraint`."""
+    never = jnp.full((len(source), rows, 1), -1e4)
+
+    def constrained(carry, token):
+        carry, logits, weights = step(carry, token)
+        logits = jax.lax.dynamic_update_slice_in_dim(logits, never, EOS, axis=2)
+        return carry, logits, weights
+
+    return constrained, carry
+
+
 def decoding(task, spec: dict):
     """Returns a function that decodes one batch, and the number of parameters."""
-    model, rows, beam, length = task.model, spec["rows"], spec["beam"], spec["target"]
-    variables = {"params": jax.jit(task.init_state)(jax.random.key(0)).params}
-
-    @jax.jit
-    def translate(variables, source):
-        memory = model.apply(variables, source, method="encode")
-        never = jnp.full((rows, beam, 1), -1e4)
-
-        def step(carry, token):
-            carry, logits, _ = model.apply(
-                variables, carry, token, memory, method="step"
-            )
-            # Without an early EOS every hypothesis runs to the last step.
-            logits = jax.lax.dynamic_update_slice_in_dim(logits, never, EOS, axis=2)
-            return carry, logits, None
-
-        carry = model.apply(variables, memory, beam, length, method="start")
-        alpha = spec["alpha"]
-        return beam_search(
-            step, carry, batch=rows, beam=beam, max_length=length, alpha=alpha
-        )
-
+    length, search = spec["target"], Search(spec["beam"], spec["alpha"]).check()
+    params = jax.jit(task.objective.init)(jax.random.key(0)).params
+    generator = Generator(task.model, constrain=endless)
     source = random_ids(spec, spec["source"])
 
     def step() -> float:
-        decoded = jax.block_until_ready(translate(variables, source))
+        decoded = generator.decode(params, source, search, length=length)
+        decoded = jax.block_until_ready(decoded)
         assert (decoded.lengths == length).all()
-        return rows
+        return spec["rows"]
 
-    return step, sum(x.size for x in jax.tree.leaves(variables))
+    return step, sum(x.size for x in jax.tree.leaves(params))
 
 
 def main() -> None:
@@ -145,10 +148,8 @@ def main() -> None:
     if mode == "tokens":
         config.data.tokens = spec["tokens"]
         config.data.segmentations = 1  # the best segmentations, as the others train on
-        task = config.task(config)
-        task.prepare(Path(spec["folder"]), training=True)
+        task, run, info["parameters"] = training(config, Path(spec["folder"]))
         batches = task.train_data()
-        run, info["parameters"] = training(task, config)
         info["padding"] = round(batches.padding(), 3)
         shapes = {sizes(batches[i]): i for i in range(len(batches))}
         indices = itertools.chain(shapes.values(), itertools.count())
@@ -160,16 +161,16 @@ def main() -> None:
             return int(np.count_nonzero(batch["target"]))
 
     elif mode in ("generated", "captions"):
-        task = config.task(config)
-        run, info["parameters"] = training(task, config)
+        task, run, info["parameters"] = training(config)
         if mode == "generated":
             batch = task.train_data()[0]
         else:
-            shape = spec["rows"], *task.blank()["source"].shape[1:]
+            shape = spec["rows"], *task.data.blank().shape[1:]
             maps = np.random.default_rng(0).random(shape, np.float32)
             batch = {"source": maps, "target": random_ids(spec, spec["target"])}
-        like = jax.eval_shape(task.init_state, jax.random.key(0))
-        work = gflop(task.train_step, like, batch, jax.random.key(0))
+        like = jax.eval_shape(config.task(config).objective.init, jax.random.key(0))
+        step = config.task(config).objective.step  # of one device
+        work = gflop(step, like, batch, jax.random.key(0))
         info["gflop"] = round(work, 2)
 
         def step() -> float:
@@ -177,8 +178,7 @@ def main() -> None:
             return spec["units"]
 
     elif mode == "step":
-        task = config.task(config)
-        run, info["parameters"] = training(task, config)
+        task, run, info["parameters"] = training(config)
         batch = {name: random_ids(spec, spec[name]) for name in ("source", "target")}
 
         def step() -> float:

@@ -1,0 +1,1 @@
+"""Readers and generators of parallel text, one file for each source."""

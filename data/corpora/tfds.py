@@ -1,0 +1,53 @@
+"""Translation data sets of TensorFlow Datasets."""
+
+from data.corpora.records import Pair, normalise_spaces
+from data.splits import SPLITS
+from errors import UserError
+
+
+def read_tfds(name: str, languages: tuple[str, str]) -> dict[str, list[Pair]]:
+    """Reads the splits of a data set.
+
+    Args:
+        name: name of the data set, for `tfds.data_source`.
+        languages: source and target language.
+
+    Returns:
+        The pairs by split, without those with an empty side.
+
+    Raises:
+        UserError: if the data set cannot be opened, or lacks training data or a
+            language.
+    """
+    try:
+        import tensorflow_datasets as tfds
+
+        sources = tfds.data_source(name)
+    except Exception as error:  # builders raise errors of all kinds
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise UserError(
+            f"tfds:{name} cannot be opened ({reason}); some data sets, such as wmt*, "
+            "need `pip install tensorflow-cpu`, and the corpus files does without"
+        ) from None
+    if "train" not in sources:
+        raise UserError(f"tfds:{name} has no split train, only {', '.join(sources)}")
+    splits = {}
+    for split in SPLITS:
+        if split in sources:
+            splits[split] = pairs = []
+            for n in range(len(sources[split])):
+                example = sources[split][n]
+                for language in languages:
+                    if not isinstance(example.get(language), (bytes, str)):
+                        raise UserError(
+                            f"tfds:{name} has no text in {language!r}: it holds "
+                            f"{', '.join(example)}"
+                        )
+                pair = tuple(normalise_spaces(_text(example[x])) for x in languages)
+                if all(pair):
+                    pairs.append(pair)
+    return splits
+
+
+def _text(value: bytes | str) -> str:
+    return value.decode() if isinstance(value, bytes) else value

@@ -1,0 +1,29 @@
+"""Names of splits, and the random generator of generated held-out data."""
+
+import numpy as np
+
+from errors import UserError
+
+EVALUATION_SPLITS = ("validation", "test")
+SPLITS = ("train", *EVALUATION_SPLITS)
+
+
+def check_split(split: str) -> None:
+    """Raises a UserError for a split that is not in `EVALUATION_SPLITS`."""
+    if split not in EVALUATION_SPLITS:
+        raise UserError(f"split is {split}: must be {' or '.join(EVALUATION_SPLITS)}")
+
+
+def held_out_rng(split: str, *key: int) -> np.random.Generator:
+    """A random generator for held-out data, apart from that of any training batch.
+
+    Args:
+        split: "validation" or "test".
+        *key: tells these data from other held-out data of the split.
+
+    Raises:
+        UserError: for another split.
+    """
+    check_split(split)
+    # No (seed, i) of training is this key: shorter ones count as filled up with 0.
+    return np.random.default_rng((*key, EVALUATION_SPLITS.index(split), 1, 1))

@@ -1,0 +1,132 @@
+"""Text of a run: vocabulary, evaluation splits and training batches.
+
+The vocabulary and the splits are files in a folder of the run directory, so that
+evaluation and prediction need no corpus.
+"""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import storage
+from data.batching import Batches
+from data.parallel_text import Corpus
+from data.splits import EVALUATION_SPLITS
+from data.vocabulary import EOS, UNK, Segmentations, Vocabulary, train_vocabulary
+from errors import UserError
+
+
+class TextAssets(NamedTuple):
+    """The text that a translator works with.
+
+    Attributes:
+        vocabulary: vocabulary of both languages.
+        folder: folder of the evaluation splits.
+        batches: training batches; None unless training.
+    """
+
+    vocabulary: Vocabulary
+    folder: Path
+    batches: Batches | None = None
+
+    def pairs(self, split: str) -> tuple[list[str], list[str]]:
+        """Returns the sources and the references of a split.
+
+        Raises:
+            UserError: if the split is missing or empty.
+        """
+        try:
+            pairs = json.loads((self.folder / f"{split}.json").read_text("utf-8"))
+        except (OSError, ValueError) as error:
+            raise UserError(f"{self.folder} lacks the {split} split: {error}") from None
+        if not pairs:
+            raise UserError(f"the {split} split in {self.folder} is empty")
+        sources, references = zip(*pairs, strict=True)
+        return list(sources), list(references)
+
+    def encode_line(self, text: str, line: int, maximum: int) -> list[int]:
+        """Returns the ids of an input line; warns of truncation and unknown pieces.
+
+        Args:
+            text: text of the line.
+            line: line number.
+            maximum: maximum number of ids, EOS included.
+        """
+        ids = self.vocabulary.encode(text)
+        if len(ids) > maximum:
+            print(
+                f"warning: line {line} has {len(ids)} pieces: only the first {maximum} "
+                "(config.data.max_length) are translated",
+                file=sys.stderr,
+            )
+            ids = [*ids[: maximum - 1], EOS]
+        if UNK in ids:
+            print(
+                f"warning: line {line} has characters without a piece: "
+                f"{ids.count(UNK)} of its {len(ids)} pieces are unknown to the model",
+                file=sys.stderr,
+            )
+        return ids
+
+
+def write_assets(
+    corpus: Corpus, folder: Path, *, vocab_size: int, max_length: int
+) -> Vocabulary:
+    """Trains the vocabulary of a corpus, and writes it and the evaluation splits.
+
+    Args:
+        corpus: sentence pairs.
+        folder: folder of the files.
+        vocab_size: maximum number of pieces in the vocabulary.
+        max_length: maximum number of pieces of an evaluated sentence, EOS included.
+
+    Raises:
+        UserError: for a longer sentence in an evaluation split.
+    """
+    texts = (text for pair in corpus.train for text in pair)
+    vocabulary = train_vocabulary(texts, vocab_size, folder / "vocabulary.model")
+    for split in EVALUATION_SPLITS:
+        pairs = getattr(corpus, split)
+        for number, pair in enumerate(pairs, 1):
+            if (length := _longest(vocabulary, pair)) > max_length:
+                raise UserError(
+                    f"{split} pair {number} has {length} pieces: "
+                    f"config.data.max_length={max_length} is too small to evaluate it"
+                )
+        text = json.dumps(pairs, ensure_ascii=False, indent=0)
+        storage.write(folder / f"{split}.json", text)
+    return vocabulary
+
+
+def encode_training(
+    corpus: Corpus, vocabulary: Vocabulary, max_length: int, *, nbest: int, alpha: float
+) -> tuple[Segmentations, Segmentations]:
+    """Returns the training pairs up to a maximum length, as sources and targets.
+
+    Args:
+        corpus: sentence pairs.
+        vocabulary: vocabulary of both sides.
+        max_length: maximum number of pieces of a side, EOS included.
+        nbest: see `Vocabulary.encode_all`.
+        alpha: see `Vocabulary.encode_all`.
+
+    Raises:
+        UserError: if all pairs are too long.
+    """
+    pairs = [p for p in corpus.train if _longest(vocabulary, p) <= max_length]
+    if not pairs:
+        raise UserError(
+            f"no training pair has at most {max_length} pieces (config.data.max_length)"
+        )
+    source, target = (
+        vocabulary.encode_all(texts, nbest=nbest, alpha=alpha)
+        for texts in zip(*pairs, strict=True)
+    )
+    return source, target
+
+
+def _longest(vocabulary: Vocabulary, pair: Sequence[str]) -> int:
+    """Number of pieces of the longer side of a pair, EOS included."""
+    return max(len(vocabulary.encode(text)) for text in pair)

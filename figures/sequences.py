@@ -1,0 +1,130 @@
+"""Sequences and attention over a memory on one time axis.
+
+Axes: T steps; I inputs; O outputs; H heads; N memory slots.
+"""
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from figures import canvas
+
+
+def sequence_maps(
+    panels: Mapping[str, np.ndarray],
+    title: str,
+    path: Path,
+    *,
+    signed: Collection[str] = (),
+) -> Path:
+    """Draw maps over a shared time axis, as in Graves et al. (2014), figure 6.
+
+    Args:
+        panels: [rows, T] by name, from the top: bits, errors, weights over memory
+            slots; in [0, 1] unless signed.
+        title: one line above the figure.
+        path: the PNG to write; its folder is made.
+        signed: names of maps with negative values, on a two-colour scale over [-1, 1]
+            or the range of their values, if that is wider.
+
+    Returns:
+        `path`.
+
+    Raises:
+        ValueError: if the maps differ in T, or a name in `signed` is not a map.
+    """
+    from matplotlib.colors import LinearSegmentedColormap
+    from matplotlib.ticker import MaxNLocator
+
+    panels = {name: np.asarray(values, np.float32) for name, values in panels.items()}
+    steps = {values.shape[-1] for values in panels.values() if values.ndim == 2}
+    if len(steps) != 1 or any(values.ndim != 2 for values in panels.values()):
+        shapes = {name: values.shape for name, values in panels.items()}
+        raise ValueError(f"maps {shapes} must be [rows, T] of one T")
+    if unknown := sorted(set(signed) - set(panels)):
+        raise ValueError(f"signed {unknown} must be among the maps: {list(panels)}")
+    (steps,) = steps
+    # Whole pixels per cell, so that the cells of a map are equal.
+    column = np.clip(1200 // steps, 4, 40) / canvas.DPI
+    heights = {
+        name: max(0.3, len(values) * np.clip(384 // len(values), 2, 15) / canvas.DPI)
+        for name, values in panels.items()
+    }
+    width = steps * column
+    left, between = 0.6 + 1.2 * canvas.text_width(list(panels)), 0.14
+    head, foot = 0.55, 0.6
+    height = head + sum(heights.values()) + between * (len(panels) - 1) + foot
+    total_width = max(left + width + 0.85, canvas.title_width(title))
+    figure = canvas.figure(total_width, height, title)
+    limit = max([1.0, *(float(np.abs(panels[name]).max()) for name in signed)])
+    colours = LinearSegmentedColormap.from_list(
+        "signed", ["#7a3400", canvas.MARK, "#ffffff", "#4292c6", "#08264f"], N=257
+    )
+    scales = {False: (canvas.colour_map(), 0.0, 1.0), True: (colours, -limit, limit)}
+    kinds = [[name for name in panels if (name in signed) is kind] for kind in scales]
+    with_bar = [max(names, key=heights.__getitem__) for names in kinds if names]
+    y = head
+    for name, values in panels.items():
+        axes = canvas.axes(figure, left, y, width, heights[name])
+        colours, low, high = scales[name in signed]
+        image = axes.imshow(
+            values,
+            cmap=colours,
+            vmin=low,
+            vmax=high,
+            aspect="auto",
+            interpolation="nearest",
+        )
+        axes.set_ylabel(
+            name, rotation=0, ha="right", va="center", fontsize=10, color=canvas.INK
+        )
+        axes.yaxis.set_label_coords(-0.38 / width, 0.5)
+        axes.set_yticks(sorted({0, len(values) - 1}))
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.tick_params(
+            length=2,
+            labelsize=canvas.FONT,
+            colors=canvas.GREY,
+            labelbottom=name == list(panels)[-1],
+        )
+        for spine in axes.spines.values():
+            spine.set_color(canvas.FRAME)
+        if name in with_bar:
+            x = left + width + 0.15
+            canvas.colour_bar(figure, image, x, y, min(heights[name], 1.2))
+        y += heights[name] + between
+    axes.set_xlabel("time step", fontsize=10, color=canvas.GREY, labelpad=4)
+    return canvas.save(figure, path)
+
+
+def bit_sequence(
+    inputs: np.ndarray,
+    targets: np.ndarray,
+    outputs: np.ndarray,
+    weights: Mapping[str, np.ndarray],
+    title: str,
+    path: Path,
+) -> Path:
+    """Draw the inputs, targets, outputs and errors of a sequence, and its attention.
+
+    Args:
+        inputs: [T, I]; an input with magnitudes above 1 is scaled to 1.
+        targets: [T, O] in [0, 1].
+        outputs: [T, O] in [0, 1].
+        weights: [H, T, N] by name, from the top; several heads are numbered.
+        title: one line above the figure.
+        path: the PNG to write; its folder is made.
+
+    Returns:
+        `path`.
+    """
+    inputs = inputs / np.maximum(1, np.abs(inputs).max(0))
+    panels = {"input": inputs, "target": targets, "output": outputs}
+    panels["error"] = outputs - targets
+    for name, heads in weights.items():
+        for head, values in enumerate(heads, 1):
+            panels[f"{name} {head}" if len(heads) > 1 else name] = values
+    signed = ["error"] + ["input"] * bool(inputs.min() < 0)
+    panels = {name: np.transpose(values) for name, values in panels.items()}
+    return sequence_maps(panels, title, path, signed=signed)

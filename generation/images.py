@@ -1,0 +1,93 @@
+"""Images of a generator, in batches of one shape.
+
+Axes: B images of a batch; N requested images; I, J rows and columns; Z width of the
+noise.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from models.records import AttentionRecord, collect
+
+
+class Model(Protocol):
+    """A Flax module that generates images from noise and classes."""
+
+    def apply(
+        self,
+        variables: Any,
+        noise: jax.Array,
+        label: jax.Array,
+        *,
+        train: bool,
+        mutable: Sequence[str],
+    ) -> tuple[jax.Array, Any]:
+        """Returns images [B, I, J, 3] in [-1, 1] and the sown collections."""
+
+
+class ImageGenerator:
+    """Generated images by class, and the generator's attention."""
+
+    def __init__(
+        self,
+        model: Model,
+        sample: Callable[[jax.Array, jax.Array], jax.Array],
+        batch_size: int,
+    ):
+        """Stores the arguments; compiles on first use.
+
+        Args:
+            model: see `Model`.
+            sample: (rng, label [B]) -> noise [B, Z].
+            batch_size: B.
+        """
+        self._model, self._sample, self._batch_size = model, sample, batch_size
+        self._jit_generate = jax.jit(self._generate)
+
+    def images(
+        self, variables: Mapping[str, Any], labels: np.ndarray, seed: int
+    ) -> np.ndarray:
+        """Returns images uint8 [N, I, J, 3].
+
+        Args:
+            variables: the model's parameters and other collections.
+            labels: int [N] classes.
+            seed: seed of the noise.
+        """
+        parts, size, rng = [], self._batch_size, jax.random.key(seed)
+        for number, start in enumerate(range(0, len(labels), size)):
+            part = np.resize(labels[start : start + size], size)
+            key = jax.random.fold_in(rng, number)
+            parts.append(np.asarray(self._jit_generate(variables, part, key)[0]))
+        return np.concatenate(parts)[: len(labels)]
+
+    def attention(
+        self, variables: Mapping[str, Any], labels: np.ndarray, seed: int
+    ) -> tuple[np.ndarray, list[AttentionRecord]]:
+        """Returns a batch of images and the model's attention [B, I, J, I, J].
+
+        Args:
+            variables: the model's parameters and other collections.
+            labels: int [N] classes, repeated to fill the batch.
+            seed: seed of the noise.
+        """
+        part = np.resize(labels, self._batch_size)
+        outputs = self._jit_generate(variables, part, jax.random.key(seed))
+        return jax.device_get(outputs)
+
+    def _generate(
+        self, variables: Mapping[str, Any], label: jax.Array, rng: jax.Array
+    ) -> tuple[jax.Array, list[AttentionRecord]]:
+        images, sown = self._model.apply(
+            variables,
+            self._sample(rng, label),
+            label,
+            train=False,
+            mutable=["attention"],
+        )
+        images = jnp.round((images + 1) * 127.5).astype(jnp.uint8)
+        return images, collect(sown, AttentionRecord)

@@ -1,0 +1,104 @@
+"""Search for sequences of pointers, over instances of different sizes.
+
+Id 0 is the end, the start and the padding; id k points at input k - 1.
+
+Axes: B instances; S inputs, padded; F numbers of an input; T pointers.
+"""
+
+import itertools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from generation.constraints import visit_all
+from generation.search import Generator, Hypothesis, Model, Search, array_batches
+from generation.types import Carry, Step
+
+_END = 0
+
+
+class PointerSearch:
+    """Search for answers, constrained to permutations of the inputs or free."""
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        batch_size: int,
+        steps: Callable[[int], int],
+        constrain: bool,
+    ):
+        """Stores the arguments; compiles on first use.
+
+        Args:
+            model: see `Model`; its `encode` takes `inputs` [B, S, F] and `lengths` [B].
+            batch_size: number of instances decoded together.
+            steps: (number of inputs) -> maximum number of pointers, the end included.
+            constrain: default of `answers`.
+        """
+        self._free = Generator(model, bos=_END, eos=_END, pad=_END)
+        self._constrained = Generator(
+            model, constrain=_permutations, bos=_END, eos=_END, pad=_END
+        )
+        self._batch_size, self._steps = batch_size, steps
+        self._constrain = constrain
+
+    def answers(
+        self,
+        params: Any,
+        batch: Mapping[str, np.ndarray],
+        search: Search,
+        *,
+        constrain: bool | None = None,
+        keep_weights: bool = False,
+    ) -> list[list[Hypothesis]]:
+        """Returns the answers of each instance, best first.
+
+        Args:
+            params: the model's parameters.
+            batch: `inputs` [B, S, F] and `lengths` [B]; others are ignored.
+            search: checked options.
+            constrain: whether answers must be permutations of the inputs; None for the
+                default.
+            keep_weights: whether answers have the model's weights [T, S + 1], which the
+                constraint does not change.
+        """
+        inputs, lengths = batch["inputs"], batch["lengths"]
+        batches = array_batches(
+            len(lengths),
+            self._batch_size,
+            lambda i: {"inputs": inputs[i], "lengths": lengths[i]},
+            length=self._steps(inputs.shape[1]),
+            limit=lambda i: self._steps(lengths[i]),
+        )
+        if constrain is None:
+            constrain = self._constrain
+        generator = self._constrained if constrain else self._free
+        return generator.generate(params, batches, search, keep_weights=keep_weights)
+
+    def tokens(
+        self,
+        params: Any,
+        batch: Mapping[str, np.ndarray],
+        search: Search,
+        *,
+        constrain: bool | None = None,
+    ) -> np.ndarray:
+        """Returns the ids of the best answers [B, T]; see `answers`."""
+        answers = self.answers(params, batch, search, constrain=constrain)
+        ids = (best.ids for best, *_ in answers)
+        return np.array([*itertools.zip_longest(*ids, fillvalue=_END)]).T
+
+    def attends(self, params: Any, batch: Any) -> bool:
+        """Returns whether the model has weights; see `Generator.attends`."""
+        return self._free.attends(params, batch)
+
+
+def _permutations(
+    step: Step, carry: Carry, source: Mapping[str, jax.Array], rows: int
+) -> tuple[Step, Carry]:
+    mask = jnp.arange(source["inputs"].shape[1]) < source["lengths"][:, None]
+    return visit_all(step, carry, mask, rows)

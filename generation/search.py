@@ -1,0 +1,428 @@
+"""Search over many inputs: options, batches in few shapes, hypotheses per input.
+
+    generator = Generator(model, forbidden=(PAD, BOS, UNK))
+    batches = sequence_batches(sources, 64, extra=50, max_length=256)
+    search = Search(beam=4, alpha=0.6).check()
+    hypotheses = generator.generate(params, batches, search)
+
+`hypotheses[i]` are those of input i, best score first.
+
+Axes: B inputs in a batch; R hypotheses in the search; N hypotheses returned; T tokens
+of a hypothesis, EOS included; L positions of the output; S source positions.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from errors import FieldError, UserError
+from generation.beam import beam_search
+from generation.constraints import Constraint, forbid
+from generation.greedy import greedy
+from generation.sampling import sample
+from generation.types import Carry, Decoded, Step
+
+MAX_BEAM = 1000  # larger beams run out of memory without an error message
+_MIN_WIDTH = 16  # of a batch of sequences
+
+
+@dataclasses.dataclass(frozen=True)
+class Search:
+    """Options of a search; hashable, so that `jax.jit` takes them as a constant.
+
+    Attributes:
+        beam: R, the beam size, 1 to `MAX_BEAM`; 1 is greedy decoding, which has no
+            length penalty.
+        alpha: exponent of the length penalty (Wu et al. 2016, eq. 14), at least 0.
+        n_best: N, hypotheses of each input; at most `beam`, unless they are sampled.
+        temperature: above 0 to sample, 0 to search.
+        top_k: sample from the k most probable tokens only; 0: from all.
+        top_p: sample from the fewest tokens with this total probability, in (0, 1].
+    """
+
+    beam: int = 1
+    alpha: float = 0.0
+    n_best: int = 1
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+
+    @classmethod
+    def configured(cls, evaluation: Mapping[str, Any]) -> Self:
+        """Returns the search with `beam` and `alpha` of `config.evaluation`, checked.
+
+        Raises:
+            UserError: for a field out of range.
+        """
+        names = [name for name in ("beam", "alpha") if name in evaluation]
+        search = cls(**{name: evaluation[name] for name in names})
+        return search.check("config.evaluation.")
+
+    def check(self, prefix: str = "") -> Self:
+        """Returns these options.
+
+        Args:
+            prefix: precedes a field's name in errors, such as "config.evaluation.".
+
+        Raises:
+            UserError: for an option out of range, or one without effect.
+        """
+        sampled = self.temperature > 0
+        rules = {
+            "beam": (1 <= self.beam <= MAX_BEAM, f"1 to {MAX_BEAM}"),
+            "alpha": (self.alpha >= 0, "at least 0"),
+            "temperature": (self.temperature >= 0, "at least 0"),
+            "top_k": (self.top_k >= 0, "at least 0"),
+            "top_p": (0 < self.top_p <= 1, "in (0, 1]"),
+            "n_best": (
+                1 <= self.n_best and (sampled or self.n_best <= self.beam),
+                "at least 1"
+                if sampled
+                else f"from 1 to the beam, which is {self.beam} (--beam widens it)",
+            ),
+        }
+        for name, (holds, accepted) in rules.items():
+            if not holds:
+                error = FieldError(prefix + name, getattr(self, name), accepted)
+                raise UserError(str(error))
+        if not sampled and (self.top_k or self.top_p < 1):
+            raise UserError(
+                f"{prefix}top_k and {prefix}top_p only act on sampling: set a "
+                "temperature"
+            )
+        return self
+
+    def override(self, **options: float | None) -> "Search":
+        """Returns these options with those that are not None replaced, checked.
+
+        Raises:
+            UserError: see `check`.
+        """
+        given: dict[str, Any] = {
+            name: value for name, value in options.items() if value is not None
+        }
+        return dataclasses.replace(self, **given).check()
+
+
+class Hypothesis(NamedTuple):
+    """An output of a search.
+
+    Attributes:
+        ids: [T] without BOS and padding; the last is EOS.
+        score: log-probability over length penalty, which ranks hypotheses.
+        weights: [T, S] float32 attention at each id, S that of the decoded batch; None
+            unless requested.
+    """
+
+    ids: list[int]
+    score: float
+    weights: np.ndarray | None = None
+
+
+class Batch(NamedTuple):
+    """Inputs that are decoded together.
+
+    Attributes:
+        indices: indices of the inputs in the first rows; later rows are filler.
+        source: a pytree of [B, ...] arrays, as the model's `encode` takes it.
+        length: L, the maximum number of tokens, EOS included; static.
+        limit: [B] int, the maximum for each input; None: L for all.
+    """
+
+    indices: Sequence[int]
+    source: Any
+    length: int
+    limit: np.ndarray | None = None
+
+
+class Model(Protocol):
+    """A Flax module with methods `encode`, `start` and `step`.
+
+    `encode(source) -> memory`; `start(memory, R, L) -> Carry`;
+    `step(carry, token [B, R], memory) -> (carry, logits [B, R, W], attention)`, where
+    `attention` has `weights` [B, R, S] or is None. A decoder without an encoder has no
+    `encode`: its memory is the source itself, such as prompts [B, P], P maybe 0.
+    """
+
+    def apply(self, variables: Any, *args: Any, method: str) -> Any:
+        """Returns the result of a method of this module."""
+
+
+class Generator:
+    """Search for the outputs of a model; compiled once per shape and `Search`."""
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        forbidden: Collection[int] = (),
+        constrain: Constraint | None = None,
+        bos: int = 1,
+        eos: int = 2,
+        pad: int = 0,
+    ):
+        """Stores the arguments; compiles on first use.
+
+        Args:
+            model: see `Model`.
+            forbidden: ids that are never generated.
+            constrain: wraps the step, after `forbidden`; see `Constraint`.
+            bos: the first input token.
+            eos: the id that ends a hypothesis.
+            pad: the id after `eos` in `Decoded`.
+        """
+        self._model, self._forbidden, self._constrain = model, forbidden, constrain
+        self._special = {"bos": bos, "eos": eos, "pad": pad}
+        self._jit_decode = jax.jit(
+            self._decode, static_argnames=("search", "length", "keep_weights")
+        )
+
+    def generate(
+        self,
+        params: Any,
+        batches: Iterable[Batch],
+        search: Search,
+        *,
+        seed: int = 0,
+        keep_weights: bool = False,
+        progress: Callable[[int], None] | None = None,
+    ) -> list[list[Hypothesis]]:
+        """Searches for the hypotheses of each input.
+
+        Args:
+            params: the model's parameters.
+            batches: together their indices are 0, 1, ..., each once, in any order.
+            search: checked options.
+            seed: seed of sampling; the number of a batch is folded in.
+            keep_weights: whether attention is returned.
+            progress: called after each batch with the number of inputs done.
+
+        Returns:
+            The hypotheses of each input, best score first: `search.n_best`, or fewer
+            if there are no more.
+
+        Raises:
+            ValueError: if attention is requested and the model has none.
+        """
+        rng, results = jax.random.key(seed), {}
+        for number, batch in enumerate(batches):
+            decoded = jax.device_get(
+                self.decode(
+                    params,
+                    batch.source,
+                    search,
+                    length=batch.length,
+                    limit=batch.limit,
+                    rng=jax.random.fold_in(rng, number),
+                    keep_weights=keep_weights,
+                )
+            )
+            for row, index in enumerate(batch.indices):
+                results[index] = _hypotheses(decoded, row)
+            if progress is not None:
+                progress(len(results))
+        return [results[index] for index in range(len(results))]
+
+    def decode(
+        self,
+        params: Any,
+        source: Any,
+        search: Search,
+        *,
+        length: int,
+        limit: jax.Array | np.ndarray | None = None,
+        rng: jax.Array | None = None,
+        keep_weights: bool = False,
+    ) -> Decoded:
+        """Decodes one batch, jitted.
+
+        Args:
+            params: the model's parameters.
+            source: a pytree of [B, ...] arrays.
+            search: checked options; static.
+            length: L; static.
+            limit: [B] the maximum number of tokens of each input; None: L for all.
+            rng: a PRNG key; only sampling needs it.
+            keep_weights: whether attention is returned; static.
+
+        Returns:
+            [B, N] hypotheses.
+
+        Raises:
+            ValueError: if attention is requested and the model has none.
+        """
+        return self._jit_decode(
+            params,
+            source,
+            limit,
+            rng,
+            search=search,
+            length=length,
+            keep_weights=keep_weights,
+        )
+
+    def attends(self, params: Any, source: Any) -> bool:
+        """Returns whether the model's step has attention weights.
+
+        Args:
+            params: the model's parameters, or their shapes.
+            source: a pytree of [B, ...] arrays, or their shapes.
+        """
+
+        def weights(params, source):
+            step, carry = self._start(params, source, 1, 1)
+            return step(carry, jnp.zeros((_batch_size(source), 1), jnp.int32))[2]
+
+        return jax.eval_shape(weights, params, source) is not None
+
+    def _decode(
+        self, params, source, limit, rng, *, search, length, keep_weights
+    ) -> Decoded:
+        sampled = search.temperature > 0
+        rows = search.n_best if sampled else search.beam
+        step, carry = self._start(params, source, rows, length)
+        options: dict[str, Any] = dict(
+            batch=_batch_size(source),
+            max_length=length,
+            limit=limit,
+            keep_weights=keep_weights,
+            **self._special,
+        )
+        if sampled:
+            return sample(
+                step,
+                carry,
+                rng,
+                temperature=search.temperature,
+                top_k=search.top_k,
+                top_p=search.top_p,
+                samples=search.n_best,
+                **options,
+            )
+        if search.beam == 1:
+            return greedy(step, carry, **options)
+        return beam_search(
+            step,
+            carry,
+            beam=search.beam,
+            alpha=search.alpha,
+            n_best=search.n_best,
+            **options,
+        )
+
+    def _start(
+        self, params: Any, source: Any, rows: int, length: int
+    ) -> tuple[Step, Carry]:
+        """The constrained step, and the carry of [B, rows] before the first token."""
+        model, variables = self._model, {"params": params}
+        memory = source
+        if hasattr(model, "encode"):
+            memory = model.apply(variables, source, method="encode")
+
+        def step(carry, token):
+            carry, logits, attention = model.apply(
+                variables, carry, token, memory, method="step"
+            )
+            return carry, logits, None if attention is None else attention.weights
+
+        carry = model.apply(variables, memory, rows, length, method="start")
+        if self._forbidden:
+            step = forbid(step, self._forbidden)
+        if self._constrain is not None:
+            return self._constrain(step, carry, source, rows)
+        return step, carry
+
+
+def _batch_size(source: Any) -> int:
+    return jax.tree.leaves(source)[0].shape[0]
+
+
+def _hypotheses(decoded: Decoded, row: int) -> list[Hypothesis]:
+    """The hypotheses of a row of numpy arrays, best first."""
+    hypotheses = []
+    for n, length in enumerate(decoded.lengths[row]):
+        if not length:  # there was no n-th hypothesis
+            continue
+        kept = decoded.weights
+        weights = None if kept is None else np.asarray(kept[row, n, :length])
+        ids = decoded.tokens[row, n, :length].tolist()
+        hypotheses.append(Hypothesis(ids, float(decoded.scores[row, n]), weights))
+    return hypotheses
+
+
+def array_batches(
+    count: int,
+    batch_size: int,
+    source: Callable[[range], Any],
+    *,
+    length: int,
+    limit: Callable[[int], int] | None = None,
+) -> Iterator[Batch]:
+    """Yields batches of inputs of one shape, in order.
+
+    The last input fills up the last batch, so that all have the same shape.
+
+    Args:
+        count: number of inputs.
+        batch_size: maximum of B; fewer inputs form one batch.
+        source: (indices) -> a pytree of [len(indices), ...] arrays, called for one
+            batch at a time.
+        length: L, the maximum number of tokens of an output, EOS included.
+        limit: (index) -> the maximum for that input; None: L for all.
+    """
+    batch_size = min(batch_size, count)
+    for start in range(0, count, max(batch_size, 1)):
+        indices = range(start, min(start + batch_size, count))
+        filled = np.minimum(np.arange(batch_size), len(indices) - 1)
+        limits = None
+        if limit is not None:
+            limits = np.array([limit(i) for i in indices], np.int32)[filled]
+        arrays = jax.tree.map(lambda x, filled=filled: x[filled], source(indices))
+        yield Batch(indices, arrays, length, limits)
+
+
+def sequence_batches(
+    sequences: Sequence[Sequence[int]],
+    batch_size: int,
+    *,
+    extra: int,
+    max_length: int,
+    pad: int = 0,
+) -> Iterator[Batch]:
+    """Yields batches of token sequences in few shapes, shortest sequences first.
+
+    The width of a batch is a power of two, so that other sequences reuse the compiled
+    programs. An output has at most `extra` tokens more than its source, EOS included;
+    filler rows end after one token.
+
+    Args:
+        sequences: ids of each input, EOS included where the model expects it.
+        batch_size: maximum of B; with fewer sequences B is a power of two.
+        extra: number of tokens that an output may exceed its source by.
+        max_length: maximum number of tokens of any output, EOS included.
+        pad: the id after the end of a sequence.
+    """
+    batch_size = min(batch_size, 1 << max(len(sequences) - 1, 0).bit_length())
+    order = sorted(range(len(sequences)), key=lambda i: len(sequences[i]))
+    for width, group in itertools.groupby(
+        order, lambda i: padded_width(len(sequences[i]))
+    ):
+        same_width = list(group)
+        for start in range(0, len(same_width), batch_size):
+            indices = same_width[start : start + batch_size]
+            source = np.full((batch_size, width), pad, np.int32)
+            limit = np.ones(batch_size, np.int32)
+            for row, i in enumerate(indices):
+                source[row, : len(sequences[i])] = sequences[i]
+                limit[row] = min(len(sequences[i]) + extra, max_length)
+            yield Batch(indices, source, min(width + extra, max_length), limit)
+
+
+def padded_width(length: int) -> int:
+    """Returns the width for a sequence: a power of two, at least 16."""
+    return max(_MIN_WIDTH, 1 << (length - 1).bit_length())

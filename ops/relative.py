@@ -1,0 +1,105 @@
+"""Relative positions without a vector for each query and key.
+
+A query has only 2k + 1 different products with a table; these are computed and laid out
+over the keys (`_spread`), and the values take the transpose (`_collect`). No array is
+[Q, K, D], not even one for the whole batch as in section 3.3 of Shaw et al. (2018).
+Both are gathers, each the gradient of the other, where the automatic gradient of a
+gather would be a scatter, which is slow. They have reverse-mode gradients only.
+
+Value and gradient of `relative_attention` on two threads of a CPU, 4 heads of 64, k =
+16: 4 times as fast as the plain form for 8 sequences of 128, 1.1 times for 64 of 32.
+
+Axes: those of `attention.relative`.
+"""
+
+import functools
+import math
+
+import jax
+import jax.numpy as jnp
+
+from attention.core import Attention
+from attention.masks import distances
+from attention.relative import check_table
+from attention.scores import Scoring, scaled_dot_scores
+from ops.softmax import attend
+
+
+def relative_scores(
+    query: jax.Array, table: jax.Array, keys: int, offset: int | jax.Array = 0
+) -> jax.Array:
+    """Compute `attention.relative.relative_scores`; the arguments are the same."""
+    check_table(table)
+    if query.shape[-1] != table.shape[-1]:
+        raise ValueError(f"query {query.shape} and table {table.shape} differ in width")
+    products = jnp.einsum("...qd,...rd->...qr", query, table)  # [..., Q, 2k+1]
+    return _spread(products, table.shape[-2] // 2, keys, offset)
+
+
+def relative_values(
+    weights: jax.Array, table: jax.Array, offset: int | jax.Array = 0
+) -> jax.Array:
+    """Compute `attention.relative.relative_values`; the arguments are the same."""
+    check_table(table)
+    k, keys = table.shape[-2] // 2, weights.shape[-1]
+    by_distance = _collect(weights, k, keys, offset)  # [..., Q, 2k+1]
+    return jnp.einsum("...qr,...rv->...qv", by_distance, table)
+
+
+def relative_attention(
+    query: jax.Array,
+    key: jax.Array,
+    value: jax.Array,
+    key_table: jax.Array,
+    value_table: jax.Array,
+    *,
+    mask: jax.Array | None = None,
+    bias: jax.Array | None = None,
+    offset: int | jax.Array = 0,
+    score: Scoring = scaled_dot_scores,
+) -> Attention:
+    """Compute `attention.relative.relative_attention`; the arguments are the same."""
+    scaled = query / math.sqrt(query.shape[-1])
+    scores = score(query, key)
+    scores = scores + relative_scores(scaled, key_table, key.shape[-2], offset)
+    context, weights = attend(scores, value, mask=mask, bias=bias)
+    return Attention(context + relative_values(weights, value_table, offset), weights)
+
+
+def _take(x: jax.Array, columns: jax.Array) -> jax.Array:
+    """[..., Q, N] and columns [Q, M] -> [..., Q, M]: in row i, x[i, columns[i]]."""
+    rows = jnp.arange(len(columns))[:, None]
+    return x.at[..., rows, columns].get(mode="promise_in_bounds")
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(1, 2))
+def _spread(x: jax.Array, k: int, keys: int, offset: int | jax.Array) -> jax.Array:
+    """[..., Q, 2k+1] -> [..., Q, K]: the entry of each key's clipped distance."""
+    distance = distances(offset + jnp.arange(x.shape[-2]), keys)  # [Q, K]
+    return _take(x, jnp.clip(distance, -k, k) + k)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(1, 2))
+def _collect(x: jax.Array, k: int, keys: int, offset: int | jax.Array) -> jax.Array:
+    """[..., Q, K] -> [..., Q, 2k+1]: the sum over the keys of a clipped distance."""
+    if k == 0:
+        return jnp.sum(x, axis=-1, keepdims=True)
+    position = offset + jnp.arange(x.shape[-2])
+    distance = distances(position, keys)  # [Q, K]
+    before = jnp.sum(jnp.where(distance <= -k, x, 0), axis=-1, keepdims=True)
+    after = jnp.sum(jnp.where(distance >= k, x, 0), axis=-1, keepdims=True)
+    # Between the two ends, each distance belongs to at most one key.
+    key = position[:, None] + jnp.arange(1 - k, k)  # [Q, 2k-1]
+    between = _take(x, jnp.clip(key, 0, keys - 1))
+    between = jnp.where((0 <= key) & (key < keys), between, 0)
+    return jnp.concatenate([before, between, after], axis=-1)
+
+
+_spread.defvjp(
+    lambda x, k, keys, offset: (_spread(x, k, keys, offset), offset),
+    lambda k, keys, offset, gradient: (_collect(gradient, k, keys, offset), None),
+)
+_collect.defvjp(
+    lambda x, k, keys, offset: (_collect(x, k, keys, offset), offset),
+    lambda k, keys, offset, gradient: (_spread(gradient, k, keys, offset), None),
+)

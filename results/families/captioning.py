@@ -1,0 +1,69 @@
+"""Captions of images with soft, hard and no attention (Xu et al. 2015)."""
+
+from results.schema import Claim, Run, Table
+
+TABLES = {
+    "captioning": Table(
+        metrics={
+            "BLEU-4": "bleu_4",
+            "BLEU-1": "bleu_1",
+            "chrF": "chrf",
+            "% objects": "objects",
+            "% exact": "exact",
+            "% pointing": "pointing",
+            "% chance": "chance",
+            "% objects, new drawings": "objects_novel",
+        },
+        columns={"steps/s": "steps_per_second"},
+        curves=False,
+        runs=(
+            Run(
+                name="captioning_soft",
+                config="captioning",
+                seeds=(0, 1, 2),
+                label="soft attention",
+                paper="24.3 BLEU-4 (MS-COCO)",
+            ),
+            Run(
+                name="captioning_hard",
+                config="captioning:hard",
+                seeds=(0, 1, 2),
+                label="hard attention",
+                paper="25.0 BLEU-4 (MS-COCO)",
+            ),
+            Run(
+                name="captioning_none",
+                config="captioning:none",
+                seeds=(0, 1, 2),
+                label="no attention",
+            ),
+            Run(
+                name="captioning_coverage",
+                config="captioning",
+                overrides=("loss.coverage=1.0",),
+                label="soft attention, coverage penalty of 1",
+                paper="24.3 BLEU-4 (MS-COCO)",
+            ),
+            Run(
+                name="captioning_frozen",
+                config="captioning:frozen",
+                label="soft attention, frozen encoder",
+                paper="24.3 BLEU-4 (MS-COCO)",
+            ),
+        ),
+        claims=(
+            Claim(
+                text="attention beats one vector per image",
+                paper="Xu et al. (2015)",
+                better="captioning_soft",
+                than=("captioning_none",),
+            ),
+            Claim(
+                text="hard attention is ahead of soft",
+                paper="Xu et al. (2015), table 1",
+                better="captioning_hard",
+                than=("captioning_soft",),
+            ),
+        ),
+    ),
+}

@@ -1,0 +1,33 @@
+"""Markdown tables, and numbers in their cells."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+_PERCENT = {"share": 0, "padding": 0, "waiting": 1}  # decimals, by field
+
+
+def table(
+    titles: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    right_aligned: int | None = None,
+) -> str:
+    """Returns a table as Markdown.
+
+    Args:
+        titles: titles of the columns.
+        rows: one cell for each title.
+        right_aligned: number of last columns that hold numbers; by default all but the
+            first.
+    """
+    count = len(titles) - 1 if right_aligned is None else right_aligned
+    ruler = ["---"] * (len(titles) - count) + ["---:"] * count
+    return "\n".join(f"| {' | '.join(row)} |" for row in [titles, ruler, *rows])
+
+
+def number(values: Mapping[str, float | None], field: str) -> str:
+    """Returns a field of a record to three digits, or a dash where it has none."""
+    value = values.get(field)
+    if value is None:
+        return "–"
+    if field in _PERCENT:
+        return f"{value:.{_PERCENT[field]}%}"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

@@ -1,0 +1,74 @@
+"""Records of results: one small JSON file per run or benchmark, in this folder."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from training import compatibility
+
+RESULTS = Path(__file__).parent
+OURS = "this project"  # the system of our own records
+
+Record = dict[str, Any]
+
+# Fields that change no number of a record: logging, devices, which compute the same
+# sums, paths of files, figures.
+_LEFT_OUT = (
+    "log_every",
+    "mesh",
+    "parallel",
+    "data.folder",
+    "data.files",
+    "evaluation.figures",
+)
+# Fields that choose the checkpoints to keep: they change numbers only if the parameters
+# of several checkpoints are averaged, and are left out otherwise.
+_AVERAGED = ("save_every", "checkpoints.keep", "evaluation.average")
+
+
+def read_runs(folder: Path = RESULTS) -> list[Record]:
+    """Returns the records of runs, in the order of their file names."""
+    return [record for record in _read(folder) if "question" not in record]
+
+
+def read_benchmarks(folder: Path = RESULTS) -> list[Record]:
+    """Returns the records of benchmarks, in the order of their file names."""
+    return [record for record in _read(folder) if "question" in record]
+
+
+def identity(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the settings that determine the numbers of a record.
+
+    Two configs with the same identity are the same experiment. Older settings are
+    upgraded first (see `training.compatibility`), so that an added field does not
+    change the identity if its default keeps the behaviour of older runs.
+
+    Args:
+        settings: a config as `configuration.encode` writes it, or an identity.
+
+    Returns:
+        Settings without the fields that change no number.
+    """
+    settings = compatibility.upgrade(settings)
+    left_out = _LEFT_OUT
+    if settings.get("evaluation", {}).get("checkpoint") != "average":
+        left_out += _AVERAGED
+    for name in left_out:
+        _remove(settings, name.split("."))
+    return settings
+
+
+def _read(folder: Path) -> list[Record]:
+    return [json.loads(p.read_text("utf-8")) for p in sorted(folder.glob("*.json"))]
+
+
+def _remove(settings: dict[str, Any], names: list[str]) -> None:
+    """Removes a field if it exists, and its group if that is left empty."""
+    first, *rest = names
+    if first not in settings:
+        return
+    if rest:
+        _remove(settings[first], rest)
+    if not rest or not settings[first]:
+        del settings[first]

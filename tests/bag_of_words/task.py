@@ -1,0 +1,130 @@
+"""Bag-of-words classification: which of two vocabularies wrote a sentence?"""
+
+import dataclasses
+
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax import linen as nn
+
+from data.endless import EndlessBatches
+from data.splits import held_out_rng
+from figures.charts import bars
+from options import Options as Base
+from options import option
+from training import checks
+from training.objective import Supervised
+from training.optimizers import make_optimizer
+from training.task import Evaluation, Prediction, Task
+
+
+class Classifier(nn.Module):  # linear in the difference from the mean bag
+    scale: float = 1.0
+
+    @nn.compact
+    def __call__(self, bag, mean):
+        return self.scale * nn.Dense(1)(bag - mean)[:, 0]
+
+
+class Batches(EndlessBatches):
+    def __init__(self, data, seed):
+        super().__init__(seed)
+        self.data = data
+
+    def _batch(self, rng, index):
+        return draw(rng, self.data.words, self.data.rows)
+
+
+def draw(rng, words, rows):
+    label = rng.integers(0, 2, rows)
+    rates = np.where(np.arange(words) % 2 == label[:, None], 0.9, 0.3)
+    bag = rng.poisson(rates).astype(np.float32)
+    return {"bag": bag, "label": label.astype(np.float32)}
+
+
+class Objective(Supervised):  # keeps the mean bag and the best accuracy
+    def step(self, state, batch, rng):
+        state, metrics = super().step(state, batch, rng)
+        mean = 0.9 * state.extra["mean"] + 0.1 * batch["bag"].mean(0)
+        return state.replace(extra=state.extra | {"mean": mean}), metrics
+
+    def after_evaluation(self, state, scores):
+        best = jnp.maximum(state.extra["best"], scores["accuracy"])
+        return state.replace(extra=state.extra | {"best": best})
+
+
+@dataclasses.dataclass(frozen=True)
+class Options(Base):
+    threshold: float = option(0.5, "Probability from which the answer is odd.")
+
+
+class BagOfWords(Task):
+    metric = ("accuracy", "max")
+    Options = Options
+    figure_name = "words"
+
+    @classmethod
+    def check(cls, config):
+        checks.at_least(config, {"data.words": 2, "data.rows": 1})
+        super().check(config)
+
+    @classmethod
+    def prepare(cls, config, workdir, *, training):
+        path = workdir / "assets" / "words.txt"
+        if training:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(" ".join(f"w{i}" for i in range(config.data.words)))
+        return path.read_text().split()
+
+    def __init__(self, config, assets=None, *, axis_name=None):
+        self.config, self.words = config, assets
+        self.model = checks.build_model(config.architecture, config.model)
+        zeros = jnp.zeros(config.data.words)
+        self.objective = Objective(
+            lambda rng: self.model.init(rng, zeros[None], zeros)["params"],
+            self.loss,
+            make_optimizer(config),
+            extra={"mean": zeros, "best": jnp.zeros(())},
+            axis_name=axis_name,
+        )
+
+    def train_data(self):
+        return Batches(self.config.data, self.config.seed)
+
+    def logits(self, params, bag, state):
+        return self.model.apply({"params": params}, bag, state.extra["mean"])
+
+    def loss(self, params, batch, rng, state):
+        logits = self.logits(params, batch["bag"], state)
+        losses = optax.sigmoid_binary_cross_entropy(logits, batch["label"])
+        return losses.sum(), (jnp.asarray(losses.size, jnp.float32), {})
+
+    def evaluate(self, state, split, options):
+        batch = draw(held_out_rng(split), self.config.data.words, 500)
+        right = (self.logits(state.params, batch["bag"], state) > 0) == batch["label"]
+        scores = {"accuracy": 100 * float(right.mean())}
+        return Evaluation(split, scores, np.asarray(right))
+
+    def tables(self, evaluation, folder):
+        path = folder / f"right_{evaluation.split}.tsv"
+        np.savetxt(path, evaluation.outputs, "%d")
+        return [path]
+
+    def figures(self, state, evaluation, folder):
+        weights = np.asarray(state.params["Dense_0"]["kernel"][:, 0])
+        return [self._bars(weights, folder / f"weights_{evaluation.split}.png")]
+
+    def predict(self, state, lines, options, attention):
+        for line in lines.values():
+            words = line.split()
+            bag = np.array([[words.count(w) for w in self.words]], np.float32)
+            odd = float(nn.sigmoid(self.logits(state.params, bag, state))[0])
+            text = "odd" if odd >= options.threshold else "even"
+            yield Prediction(text, odd, details=bag[0])
+
+    def draw(self, prediction, title, path):
+        return self._bars(prediction.details, path)
+
+    def _bars(self, heights, path):
+        named = dict(zip(self.words, heights, strict=True))
+        return bars(named, path.stem, path, axis_title="word", value_title="value")

@@ -1,0 +1,48 @@
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from translators import LOOPS
+
+from models.cells import CELLS, GRUWeights, LSTMWeights, gru, lstm, run_cell, time_first
+
+BATCH, STEPS, STATE = 3, 5, 11
+LENGTHS = (5, 2, 0)
+
+
+@pytest.mark.parametrize("update", [0.0, 1.0])
+def test_a_gru_keeps_its_state_or_takes_the_candidate_by_its_update_gate(draw, update):
+    state, candidate = draw(BATCH, STATE), draw(BATCH, STATE)
+    zeros = jnp.zeros((BATCH, STATE))
+    gates = jnp.concatenate([zeros, zeros + 1e9 * (2 * update - 1), candidate], -1)
+    none = GRUWeights(jnp.zeros((STATE, 2 * STATE)), jnp.zeros((STATE, STATE)))
+    new = gru(gates, state, none)
+    np.testing.assert_array_equal(new, jnp.tanh(candidate) if update else state)
+
+
+def test_an_lstm_keeps_its_cell_where_it_neither_forgets_nor_enters(draw):
+    carry, huge = draw(BATCH, 2 * STATE), jnp.full((BATCH, STATE), 1e9)
+    gates = jnp.concatenate([-huge, huge, -huge, draw(BATCH, STATE)], axis=-1)
+    new = lstm(gates, carry, LSTMWeights(jnp.zeros((STATE, 4 * STATE))))
+    np.testing.assert_array_equal(new[:, STATE:], carry[:, STATE:])
+    assert not np.any(new[:, :STATE])  # it shows nothing
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("name", ["gru", "lstm"])
+def test_a_cell_over_sequences_equals_a_loop_and_skips_padding(
+    x64, draw, name, reverse
+):
+    cell = CELLS[name]
+    gates = draw(BATCH, STEPS, cell.gates * STATE)
+    first = draw(BATCH, cell.states * STATE)
+    u = cell.weights(*(draw(STATE, k * STATE) for k in cell.matrices.values()))
+    mask = jnp.arange(STEPS) < jnp.asarray(LENGTHS)[:, None]
+    outputs, last = run_cell(
+        cell, time_first(gates), first, u, mask=mask, reverse=reverse
+    )
+    for row, length in enumerate(LENGTHS):
+        carry = np.asarray(first[row])
+        for step in range(length)[:: -1 if reverse else 1]:
+            carry = LOOPS[name](gates[row, step], carry, u._asdict())
+            np.testing.assert_allclose(outputs[row, step], carry[:STATE], atol=1e-12)
+        np.testing.assert_allclose(last[row], carry, atol=1e-12)

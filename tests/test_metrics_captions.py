@@ -1,0 +1,111 @@
+"""Metrics of captions: all references count, objects, cells and where weights point."""
+
+import numpy as np
+import pytest
+
+from data.captions import Shown
+from data.scenes import Scene, mentions
+from metrics.captions import (
+    caption_scores,
+    mentioned_boxes,
+    pointing_share,
+    scene_scores,
+    split_scores,
+    word_boxes,
+)
+
+SCENE = Scene(
+    picture=np.zeros((12, 12, 3), np.uint8),
+    names=("cat face", "dog"),
+    cells=("on the left", "at the top"),
+    boxes=np.array([(4, 0, 8, 4), (0, 4, 4, 8)]),
+    captions=("cat face on the left and dog at the top",),
+)
+RIGHT = "dog at the top and cat face on the left".split()
+
+
+def weights(peaks):
+    """Maps [T, 3, 3], each with a peak or flat."""
+    maps = np.full((len(peaks), 3, 3), 0.1)
+    for word, position in enumerate(peaks):
+        if position:
+            maps[word][position] = 0.9
+    return maps
+
+
+def test_bleu_counts_each_reference():
+    references = [("a b c d e", "f g h i j"), ("k l m n o",)]
+    scores, signatures = caption_scores(["f g h i j", "k l m n o"], references)
+    assert scores["bleu_4"] > 99.9
+    assert signatures["bleu_4"].startswith("nrefs:var|")
+    assert set(scores) == {"bleu_1", "bleu_2", "bleu_3", "bleu_4", "chrf"}
+    worse, _ = caption_scores(["f g h i j", "k l m n o"], references[1:] * 2)
+    assert worse["bleu_1"] == pytest.approx(50)
+
+
+def test_a_caption_of_the_references_words_scores_full_marks():
+    same, _ = caption_scores(SCENE.captions, [SCENE.captions])
+    other, _ = caption_scores(["dog on the left and cat at the top"], [SCENE.captions])
+    assert same["bleu_4"] > 99.9 and same["bleu_1"] > 99.9 > other["bleu_1"]
+
+
+def test_scores_tell_objects_that_are_named_from_those_in_their_cell():
+    right = scene_scores([SCENE], [RIGHT], [None])
+    assert right == {"objects": 100, "exact": 100}
+    wrong = scene_scores(
+        [SCENE], ["dog on the left and cat at the top".split()], [None]
+    )
+    assert wrong == {"objects": 50, "exact": 0}
+    both = scene_scores([SCENE] * 3, [RIGHT, ["dog"], RIGHT], [None] * 3)
+    assert both == pytest.approx({"objects": 200 / 3, "exact": 200 / 3})
+
+
+def test_attention_points_where_its_highest_weight_lies_in_the_box():
+    looks = [(0, 1)] + [None] * 4 + [(1, 0), (1, 0)] + [None] * 3
+    scores = scene_scores([SCENE], [RIGHT], [weights(looks)])
+    assert scores["pointing"] == 100
+    np.testing.assert_allclose(scores["chance"], 100 / 9)
+    elsewhere = [(1, 1)] + [None] * 4 + [None, (1, 0)] + [None] * 3
+    # One of the dog's one word does not, one of the cat's two words does (the other, of
+    # the same weights everywhere, points to the corner).
+    scores = scene_scores([SCENE], [RIGHT], [weights(elsewhere)])
+    assert scores["pointing"] == 25
+
+
+def test_a_caption_that_names_nothing_points_at_nothing():
+    scores = scene_scores([SCENE], [["a", "fox"]], [weights([(0, 0), (1, 1)])])
+    assert scores == {"objects": 0, "exact": 0}
+
+
+def test_boxes_are_those_of_the_objects_that_are_there():
+    mentioned = mentions("fox at the top and cat face in the middle".split())
+    ((mention, box),) = mentioned_boxes(SCENE, mentioned)
+    assert mention.name == "cat face" and box.tolist() == [4, 0, 8, 4]
+
+
+def test_a_position_is_in_a_box_where_its_centre_is():
+    box = np.array([0, 0.25, 0.5, 0.75])
+    for rows, columns in ((3, 5), (2, 7)):
+        for y, x in np.ndindex(rows, columns):
+            maps = np.zeros((1, rows, columns))
+            maps[0, y, x] = 1
+            inside = (y + 0.5) / rows < 0.5 and 0.25 <= (x + 0.5) / columns < 0.75
+            assert pointing_share(maps, box) == inside
+
+
+def test_words_of_the_names_of_objects_have_their_boxes():
+    words = "dog at the top and cat face on the left and fox on the right".split()
+    cat, dog = (box.tolist() for box in SCENE.boxes)
+    boxes = [box if box is None else box.tolist() for box in word_boxes(SCENE, words)]
+    assert boxes == [dog, *[None] * 4, cat, cat, *[None] * 8]
+    image = Shown(SCENE.picture, SCENE.captions)
+    assert word_boxes(image, words) == [None] * len(words)
+
+
+def test_images_that_are_no_scenes_have_the_scores_of_texts_alone():
+    maps = weights([None] * len(RIGHT))
+    texts, _ = split_scores([Shown(SCENE.picture, ("Dog!",))], [["dog"]], [None])
+    assert texts["chrf"] > 99.9
+    scores, signatures = split_scores([SCENE], [RIGHT], [maps])
+    assert scores.keys() - texts.keys() == {"objects", "exact", "pointing", "chance"}
+    assert signatures.keys() == texts.keys()

@@ -1,0 +1,116 @@
+"""Metrics of pointers: right, partly right and arbitrary answers."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from data.pointing import KINDS, instances
+from metrics.pointing import pointing_scores
+
+SQUARE = np.array([[0, 0], [1, 0], [1, 1], [0, 1]])
+
+
+def make(kind, sizes=(3, 11, 7, 5)):
+    return instances(kind, np.random.default_rng(0), np.array(sizes), 13)
+
+
+def labels(batch):
+    """The indices that each answer points at."""
+    return [[k - 1 for k in target.tolist() if k] for target in batch["target"]]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_answers_score_full_marks(kind):
+    batch = make(kind)
+    scores = pointing_scores(kind, batch, batch["target"])
+    if kind == "tsp":
+        assert scores.pop("length") == scores.pop("optimum")
+    for name, value in scores.items():
+        wanted = 0 if name in ("failure", "excess") else 100
+        assert value == pytest.approx(wanted), name
+
+
+def tokens_of(answers, T=40):
+    tokens = np.zeros((len(answers), T), int)
+    for row, answer in zip(tokens, answers, strict=True):
+        row[: len(answer)] = np.array(answer, int) + 1
+    return tokens
+
+
+def test_sorting_is_right_from_end_to_end_or_wrong():
+    batch = make("sorting", sizes=(3, 5, 7, 11, 2))
+    right = labels(batch)
+    answers = [right[0], right[1][:-1], right[2][::-1], [*right[3], 0], right[4]]
+    assert pointing_scores("sorting", batch, tokens_of(answers)) == {"accuracy": 40}
+
+
+@pytest.mark.parametrize("turn", [0, 1, 2])
+@pytest.mark.parametrize("direction", [1, -1])
+def test_a_hull_is_the_same_from_any_corner_in_any_direction(turn, direction):
+    batch = make("hull")
+    answers = [np.roll(answer, turn)[::direction] for answer in labels(batch)]
+    expected = {"accuracy": 100, "failure": 0, "area": pytest.approx(100)}
+    assert pointing_scores("hull", batch, tokens_of(answers)) == expected
+
+
+def test_hulls_that_are_no_polygons_fail_and_others_cover_a_part():
+    inputs = np.zeros((7, 5, 2), np.float32)
+    inputs[:, :4] = SQUARE  # a fifth input is padding
+    target = tokens_of([[0, 1, 2, 3]] * 7)
+    batch = {"inputs": inputs, "lengths": np.full(7, 4), "target": target}
+    answers = [[0, 1, 2, 3], [3, 1, 0], [0, 2, 1, 3], [0, 1], [], [0, 1, 2, 4]]
+    answers.append([0, 1, 2, 3, 0])
+    scores = pointing_scores("hull", batch, tokens_of(answers))
+    expected = {"accuracy": 100 / 7, "failure": 500 / 7, "area": 75}
+    assert scores == pytest.approx(expected)
+    scores = pointing_scores("hull", batch, tokens_of([[2, 0, 1, 3]] * 7))
+    assert scores == {"accuracy": 0, "failure": 100}
+
+
+def test_triangles_count_in_any_order_and_each_once():
+    batch = make("delaunay", sizes=[7] * 5)
+    right = [np.reshape(answer, (-1, 3)) for answer in labels(batch)]
+    answers = [
+        right[0][::-1, [2, 0, 1]].ravel(),
+        right[1][1:].ravel(),
+        [*right[2].ravel(), 0],  # one left over
+        np.tile(right[3][:1], (4, 1)).ravel(),
+        [*right[4].ravel(), 0, 0, 1],
+    ]
+    shares = [1, 1 - 1 / len(right[1]), 1, 1 / len(right[3]), 1]
+    scores = pointing_scores("delaunay", batch, tokens_of(answers))
+    assert scores == pytest.approx({"accuracy": 20, "coverage": 100 * np.mean(shares)})
+
+
+def test_tours_are_valid_whole_and_as_short_as_the_label_or_longer():
+    inputs = np.tile(SQUARE.astype(np.float32), (5, 1, 1))
+    target = tokens_of([[0, 1, 2, 3]] * 5)
+    batch = {"inputs": inputs, "lengths": np.full(5, 4), "target": target}
+    answers = [[2, 1, 0, 3], [0, 2, 1, 3], [0, 1, 2], [0, 1, 2, 2], [0, 1, 2, 3, 0]]
+    crossed = 2 + 2 * math.sqrt(2)
+    scores = pointing_scores("tsp", batch, tokens_of(answers))
+    expected = {"valid": 40, "accuracy": 20, "optimum": 4, "length": (4 + crossed) / 2}
+    expected["excess"] = 100 * (crossed / 4 - 1) / 2
+    assert scores == pytest.approx(expected)
+    scores = pointing_scores("tsp", batch, tokens_of([[]] * 5))
+    assert scores == {"valid": 0, "accuracy": 0, "optimum": 4}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("T", [0, 1, 5, 29])
+def test_any_tokens_have_finite_scores(kind, T):
+    batch = make(kind, sizes=[3, 5, 7, 13] * 53)
+    rng = np.random.default_rng(T)
+    for tokens in (rng.integers(0, 14, (212, T)), rng.integers(-3, 99, (212, T))):
+        scores = pointing_scores(kind, batch, tokens)
+        json.dumps(scores, allow_nan=False)
+        assert all(type(value) is float and value >= 0 for value in scores.values())
+        lengths = {scores.pop(k, 1) for k in ("excess", "length", "optimum")}
+        assert min(lengths) > 0 and max(scores.values()) <= 100
+
+
+def test_an_unknown_kind_is_refused():
+    with pytest.raises(ValueError, match="kind is 'x': must be one of sorting, hull"):
+        pointing_scores("x", {}, None)

@@ -1,0 +1,66 @@
+"""Metrics of texts: sacreBLEU's numbers, length groups, word accuracy, perplexity."""
+
+import math
+
+import pytest
+import sacrebleu
+
+from metrics.text import (
+    bleu_by_length,
+    length_groups,
+    perplexity,
+    translation_scores,
+    word_accuracy,
+)
+
+REFERENCES = ["the cat sat on the mat .", "a dog, and a fox", "seven swans a-swimming"]
+HYPOTHESES = ["the cat sat on a mat .", "a dog and a fox", "seven swans"]
+
+
+def test_scores_are_sacrebleus_of_the_corpus():
+    scores, signatures = translation_scores(HYPOTHESES, REFERENCES)
+    assert scores == {
+        "bleu": sacrebleu.corpus_bleu(HYPOTHESES, [REFERENCES]).score,
+        "chrf": sacrebleu.corpus_chrf(HYPOTHESES, [REFERENCES]).score,
+    }
+    assert signatures["bleu"].startswith("nrefs:1|case:mixed|eff:no|tok:13a|")
+    assert signatures["chrf"].startswith("nrefs:1|")
+    assert translation_scores(REFERENCES, REFERENCES).scores["bleu"] > 99.9
+
+
+def test_the_language_chooses_the_tokenizer():
+    references, hypotheses = ["一二三四五六", "七八九"], ["一二三四五", "七八九"]
+    scores, signatures = translation_scores(hypotheses, references, language="zh")
+    assert "|tok:zh|" in signatures["bleu"]
+    words, _ = translation_scores(hypotheses, references)
+    assert scores["bleu"] > words["bleu"]
+
+
+def test_bleu_by_length_is_that_of_each_group_alone():
+    sources = ["one " * n for n in (6, 3, 41)]
+    groups = bleu_by_length(sources, HYPOTHESES, REFERENCES)
+    assert list(groups) == ["1-5", "6-10", "over 40"]
+    for name, i in {"1-5": 1, "6-10": 0, "over 40": 2}.items():
+        scores, _ = translation_scores(HYPOTHESES[i : i + 1], REFERENCES[i : i + 1])
+        assert groups[name] == {"sentences": 1, "bleu": scores["bleu"]}
+
+
+def test_every_length_from_one_word_on_is_in_one_group():
+    groups = length_groups(["w " * n for n in range(60)])
+    assert groups == {
+        "1-5": list(range(1, 6)),
+        "6-10": list(range(6, 11)),
+        "11-20": list(range(11, 21)),
+        "21-40": list(range(21, 41)),
+        "over 40": list(range(41, 60)),
+    }
+
+
+def test_word_accuracy_counts_words_at_their_position():
+    accuracy = word_accuracy(["a b c", "", "x y"], ["a c c d", "q", "x"])
+    assert accuracy == pytest.approx(100 * (2 + 0 + 1) / 6)
+
+
+def test_perplexity_of_equal_odds_is_their_number_and_always_finite():
+    assert perplexity(5 * math.log(7), 5) == pytest.approx(7)
+    assert perplexity(1e9, 2) == math.exp(700)

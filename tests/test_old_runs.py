@@ -1,0 +1,96 @@
+"""Run directories of commit f4ff7b6 still resume, evaluate and predict.
+
+`old_runs/*.tar.gz` are the smoke variants as that commit trained, evaluated and used
+them, each with two of its checkpoints; that of SAGAN has one, and was evaluated only.
+"""
+
+import json
+import shutil
+import tarfile
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+import options
+from training import checkpoints, configuration, loop, trained
+from training.task import create
+
+RUNS = Path(__file__).parent / "old_runs"
+# The step that each is resumed from, the last one, and lines with the options that they
+# were predicted with.
+CASES = {
+    "transformer_nmt": (20, 30, ["twenty-one", "seven"], {"n_best": "3"}),
+    "ntm_copy": (4, 6, ["10110100 01101001", "00000001"], {}),
+    "captioning": (4, 6, ["docs/scene.png"], {"n_best": "2"}),
+}
+NEEDS_NETWORK = {"captioning"}  # for its drawings
+
+
+def names(network_too):
+    mark = pytest.mark.network if network_too else ()
+    return [
+        pytest.param(name, marks=mark if name in NEEDS_NETWORK else ())
+        for name in CASES
+    ]
+
+
+@pytest.fixture
+def workdir(request, tmp_path):
+    """A copy of the run that the test's `name` says."""
+    name = request.getfixturevalue("name")
+    with tarfile.open(RUNS / f"{name}.tar.gz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    return tmp_path / name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", names(network_too=True))
+def test_an_old_run_resumes_to_the_state_that_it_ended_in(name, workdir):
+    resumed, last, *_ = CASES[name]
+    config = configuration.load(workdir)
+    task = create(config, workdir, training=False)
+    like = jax.eval_shape(task.objective.init, jax.random.key(0))
+    expected = checkpoints.restore(workdir, last, like)
+    shutil.rmtree(workdir / "checkpoints" / str(last))
+    assert checkpoints.find(workdir, "last") == resumed
+    with config.unlocked():
+        config.parallel = "jit"
+    assert loop.train(config, workdir) == 0
+    state = checkpoints.restore(workdir, last, like)
+    assert int(state.step) == last
+    # Programs differ from those of then: sums in another order.
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5),
+        state.params,
+        expected.params,
+    )
+
+
+@pytest.mark.parametrize("name", [*names(network_too=True), "sagan"])
+def test_an_old_run_has_the_scores_that_it_had(name, workdir):
+    expected = json.loads((workdir / "eval_test.json").read_text("utf-8"))
+    run = trained.load(workdir)
+    report = {"split": "test", "checkpoint": run.checkpoint}
+    report |= {"step": int(run.state.step), **run.evaluate("test").scores}
+    assert report.keys() == expected.keys()
+    for key, value in expected.items():
+        if isinstance(value, float):
+            assert report[key] == pytest.approx(value, rel=1e-4, abs=1e-6), key
+        else:
+            assert report[key] == value, key
+
+
+@pytest.mark.parametrize("name", names(network_too=False))
+def test_an_old_run_predicts_what_it_predicted(name, workdir):
+    *_, lines, given = CASES[name]
+    run = trained.load(workdir)
+    settings = options.parse(run.task, "Options", given)
+    rows = []
+    for number, best in enumerate(run.predict(lines, settings), 1):
+        for prediction in (best, *best.others) if given else (best,):
+            start = f"{number}\t{prediction.score:.4f}\t" if given else ""
+            rows.append(start + prediction.text)
+    expected = (workdir / "predictions.txt").read_text("utf-8")
+    assert rows == expected.splitlines()

@@ -1,0 +1,443 @@
+"""Search over many inputs, against the search of each input alone."""
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from translators import quick_jit
+
+from attention.core import Attention
+from errors import UserError
+from generation import (
+    Generator,
+    Hypothesis,
+    Search,
+    array_batches,
+    beam_search,
+    sample,
+    sequence_batches,
+)
+from generation.search import padded_width
+
+PAD, BOS, EOS, UNK = 0, 1, 2, 3
+WIDTH, VOCAB = 7, 13
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """Most of the time here is compilation."""
+    monkeypatch.setattr(jax, "jit", quick_jit)
+
+
+class Carry(NamedTuple):
+    state: jax.Array  # [B, R, D]
+
+    def take(self, parents):
+        return Carry(jnp.take_along_axis(self.state, parents[..., None], 1))
+
+
+class Translator:
+    """A recurrent decoder that attends to its embedded source; EOS has an offset."""
+
+    def __init__(self, offset=1.0, attends=True):
+        draw = np.random.default_rng(0).normal
+        self.embed, self.mix = draw(size=(VOCAB, WIDTH)), draw(size=(WIDTH, WIDTH))
+        self.out = draw(size=(WIDTH, VOCAB))
+        self.offset = offset * (np.arange(VOCAB) == EOS)
+        self.attends = attends
+
+    def apply(self, variables, *args, method):
+        assert variables == {"params": variables["params"]}
+        return getattr(self, method)(variables["params"], *args)
+
+    def encode(self, params, source):
+        return jnp.asarray(self.embed)[source], source != PAD
+
+    def start(self, params, memory, rows, length):
+        state = (memory[0] * memory[1][..., None]).sum(1)
+        return Carry(jnp.repeat(state[:, None], rows, 1) * params["scale"])
+
+    def step(self, params, carry, token, memory):
+        keys, mask = memory
+        scores = jnp.where(mask[:, None], carry.state @ keys.mT, -jnp.inf)
+        weights = jax.nn.softmax(scores)
+        inputs = jnp.asarray(self.embed)[token] + weights @ keys
+        state = jnp.tanh(carry.state @ self.mix + inputs)
+        attention = Attention(weights @ keys, weights) if self.attends else None
+        return Carry(state), state @ self.out + self.offset, attention
+
+
+class LanguageModel(Translator):
+    """A decoder without an encoder: its source are prompts, which may be empty."""
+
+    encode = property()  # hidden
+
+    def start(self, params, prompts, rows, length):
+        state = jnp.asarray(self.embed)[prompts].sum(1)
+        return Carry(jnp.repeat(state[:, None], rows, 1) * params["scale"])
+
+    def step(self, params, carry, token, prompts):
+        state = jnp.tanh(carry.state @ self.mix + jnp.asarray(self.embed)[token])
+        return Carry(state), state @ self.out + self.offset, None
+
+
+PARAMS = {"scale": np.float32(0.5)}
+FORBIDDEN = (PAD, BOS, UNK)
+
+
+def sequences(lengths):
+    rng = np.random.default_rng(1)
+    return [[*rng.integers(4, VOCAB, n - 1).tolist(), EOS] for n in lengths]
+
+
+def batches_of(inputs, batch_size=5, extra=3, max_length=29):
+    return [*sequence_batches(inputs, batch_size, extra=extra, max_length=max_length)]
+
+
+def forbidding(step, params, memory):
+    """The step of a model, without the forbidden ids, for `generation`'s searches."""
+    never = np.isin(np.arange(VOCAB), FORBIDDEN)
+
+    def constrained(carry, token):
+        carry, logits, attention = step(params, carry, token, memory)
+        return carry, jnp.where(never, -jnp.inf, logits), attention.weights
+
+    return constrained
+
+
+@functools.cache
+def searching(model, search, length):
+    """A beam search for one source, without padding."""
+
+    @quick_jit
+    def run(source):
+        memory = model.encode(PARAMS, source[None])
+        return beam_search(
+            forbidding(model.step, PARAMS, memory),
+            model.start(PARAMS, memory, search.beam, length),
+            batch=1,
+            beam=search.beam,
+            max_length=length,
+            alpha=search.alpha,
+            n_best=search.n_best,
+            keep_weights=True,
+        )
+
+    return run
+
+
+def alone(model, source, search, length):
+    """[(ids, score, weights)] of one source."""
+    decoded = searching(model, search, length)(np.array(source))
+    return [
+        (tokens[:n].tolist(), score, weights[:n])
+        for tokens, score, n, weights in zip(
+            *(np.asarray(x)[0] for x in (decoded.tokens, decoded.scores)),
+            *(np.asarray(x)[0] for x in (decoded.lengths, decoded.weights)),
+            strict=True,
+        )
+        if n
+    ]
+
+
+# --- batches
+
+
+def test_sequences_are_batched_by_length_in_widths_of_powers_of_two():
+    lengths = [3, 40, 16, 17, 5, 33, 2, 31, 16]
+    inputs = sequences(lengths)
+    batches = batches_of(inputs, batch_size=3)
+    order = [index for batch in batches for index in batch.indices]
+    assert sorted(order) == [*range(len(lengths))]
+    assert [lengths[i] for i in order] == sorted(lengths)
+    assert [b.source.shape for b in batches] == [
+        *((3, 16), (3, 16)),  # 2, 3, 5 and 16, 16
+        (3, 32),
+        (3, 64),
+    ]
+    for batch in batches:
+        for row, index in enumerate(batch.indices):
+            ids = batch.source[row]
+            assert ids[: lengths[index]].tolist() == inputs[index]
+            assert np.all(ids[lengths[index] :] == PAD)
+        assert np.all(batch.source[len(batch.indices) :] == PAD)
+
+
+def test_outputs_are_limited_by_their_source_and_filler_ends_at_once():
+    lengths = [3, 11, 16, 21, 28]
+    batches = batches_of(sequences(lengths), batch_size=4, extra=5, max_length=29)
+    assert [b.limit.tolist() for b in batches] == [[8, 16, 21, 1], [26, 29, 1, 1]]
+    assert [b.length for b in batches] == [21, 29]
+
+
+@pytest.mark.parametrize(("count", "size"), [(0, None), (1, 1), (2, 2), (3, 4), (9, 5)])
+def test_few_sequences_make_a_batch_of_a_power_of_two(count, size):
+    sizes = {len(b.source) for b in batches_of(sequences([4] * count))}
+    assert sizes == ({size} if count else set())
+
+
+def test_widths_are_powers_of_two_from_16():
+    for length in range(1, 131):
+        width = padded_width(length)
+        assert length <= width and width in (16, 32, 64, 128, 256)
+        assert width == 16 or width < 2 * length
+
+
+@pytest.mark.parametrize("count", [1, 4, 5, 6, 11])
+def test_arrays_are_batched_in_order_in_one_shape(count):
+    rng = np.random.default_rng(0)
+    inputs, sizes = rng.normal(size=(count, 3, 2)), rng.integers(1, 9, count)
+    asked = []
+
+    def source(indices):
+        asked.extend(indices)
+        return {"inputs": inputs[indices], "sizes": sizes[indices]}
+
+    batches = [
+        *array_batches(count, 5, source, length=17, limit=lambda i: 2 * sizes[i])
+    ]
+    assert asked == [*range(count)]  # no filler
+    assert [index for batch in batches for index in batch.indices] == asked
+    for batch in batches:
+        size = len(batch.indices)
+        assert batch.source["inputs"].shape == (min(count, 5), 3, 2)
+        assert batch.length == 17
+        np.testing.assert_array_equal(batch.limit, 2 * batch.source["sizes"])
+        expected = source(batch.indices)
+        for name, x in batch.source.items():
+            np.testing.assert_array_equal(x[:size], expected[name])
+            assert np.all(x[size:] == x[size - 1])
+
+
+def test_no_arrays_make_no_batch_and_no_limit_stays_none():
+    assert [*array_batches(0, 5, None, length=3)] == []
+    (batch,) = array_batches(2, 5, np.arange(2).__getitem__, length=3)
+    assert batch.limit is None
+
+
+# --- generation
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_hypotheses_are_those_of_each_input_alone(beam):
+    model, search = Translator(), Search(beam, 0.6 * (beam > 1), n_best=beam)
+    inputs = sequences([9, 3, 18, 3, 9, 9, 3, 18])
+    found = Generator(model, forbidden=FORBIDDEN).generate(
+        PARAMS, batches_of(inputs), search, keep_weights=True
+    )
+    assert len(found) == len(inputs)
+    for source, hypotheses in zip(inputs, found, strict=True):
+        expected = alone(model, source, search, min(len(source) + 3, 29))
+        assert len(hypotheses) == len(expected)
+        for got, (ids, score, weights) in zip(hypotheses, expected, strict=True):
+            assert got.ids == ids
+            assert not {*got.ids} & {*FORBIDDEN} and got.ids.index(EOS) + 1 == len(ids)
+            np.testing.assert_allclose(got.score, score, rtol=1e-5)
+            assert len(got.weights) == len(ids)
+            size = len(source)
+            np.testing.assert_allclose(got.weights[:, :size], weights, atol=1e-5)
+            assert np.all(got.weights[:, size:] == 0)
+
+
+def test_outputs_are_as_long_as_their_source_and_extra_allow():
+    lengths = [3, 16, 21, 28]
+    found = Generator(Translator(offset=-50)).generate(
+        PARAMS, batches_of(sequences(lengths), extra=5, max_length=29), Search()
+    )
+    assert [len(best.ids) for (best,) in found] == [8, 21, 26, 29]
+
+
+def test_hypotheses_that_do_not_exist_are_left_out():
+    found = Generator(Translator()).generate(
+        PARAMS,
+        batches_of(sequences([3, 5]), extra=0, max_length=1),
+        Search(3, n_best=3),
+    )
+    assert [[h.ids for h in hypotheses] for hypotheses in found] == [[[EOS]]] * 2
+
+
+def test_weights_are_returned_only_if_asked_for():
+    generator, batches = Generator(Translator()), batches_of(sequences([3]))
+    ((hypothesis,),) = generator.generate(PARAMS, batches, Search())
+    assert hypothesis.weights is None
+    assert isinstance(hypothesis, Hypothesis)
+
+
+@pytest.mark.parametrize("attends", [False, True])
+def test_a_model_attends_if_its_step_has_weights(attends):
+    generator, batches = Generator(Translator(attends=attends)), batches_of([[EOS]])
+    source = jax.ShapeDtypeStruct((3, 5), jnp.int32)
+    params = jax.eval_shape(lambda: PARAMS)
+    assert generator.attends(params, source) == attends
+    generate = functools.partial(generator.generate, PARAMS, batches, Search())
+    if attends:
+        assert generate(keep_weights=True)[0][0].weights.shape[1:] == (16,)
+    else:
+        with pytest.raises(ValueError, match="step returns no attention weights"):
+            generate(keep_weights=True)
+
+
+def test_random_numbers_depend_on_seed_and_batch_number():
+    model, inputs = Translator(offset=-1), sequences([4] * 3)
+    search = Search(temperature=0.9, top_k=7, top_p=0.9, n_best=2)
+    generator = Generator(model, forbidden=FORBIDDEN)
+
+    def draw(seed, inputs=inputs):
+        found = generator.generate(PARAMS, batches_of(inputs, 1), search, seed=seed)
+        return [[h.ids for h in hypotheses] for hypotheses in found]
+
+    assert draw(5) == draw(5) != draw(6)
+    same = draw(5, [inputs[0]] * 2)
+    assert same[0] != same[1]
+
+    @quick_jit
+    def expected(source, rng):
+        memory = model.encode(PARAMS, source)
+        return sample(
+            forbidding(model.step, PARAMS, memory),
+            model.start(PARAMS, memory, 2, 7),
+            rng,
+            batch=1,
+            max_length=7,
+            temperature=0.9,
+            top_k=7,
+            top_p=0.9,
+            samples=2,
+        )
+
+    for number, source in enumerate(inputs):
+        rng = jax.random.fold_in(jax.random.key(5), number)
+        decoded = expected(np.array([source]), rng)
+        ids = [
+            row[:n].tolist()
+            for row, n in zip(decoded.tokens[0], decoded.lengths[0], strict=True)
+        ]
+        assert draw(5)[number] == ids
+
+
+def test_progress_counts_the_inputs_that_are_done():
+    done = []
+    Generator(Translator()).generate(
+        PARAMS,
+        batches_of(sequences([3, 4, 5, 20, 21]), 2),
+        Search(),
+        progress=done.append,
+    )
+    assert done == [2, 3, 5]
+
+
+def test_a_program_is_compiled_for_each_shape_and_search():
+    generator, inputs = Generator(Translator()), sequences([3, 5, 9, 12])
+    for inputs_now, search, count in [
+        (inputs, Search(), 1),
+        (inputs[:3], Search(), 1),  # filler
+        (inputs, Search(2), 2),
+        (inputs, Search(beam=2), 2),
+        (sequences([17] * 4), Search(2), 3),
+    ]:
+        generator.generate(PARAMS, batches_of(inputs_now, 4), search)
+        assert generator._jit_decode._cache_size() == count
+
+
+def test_a_constraint_wraps_the_step_and_sees_the_source():
+    """Here an output repeats its source, whatever the model says."""
+
+    class Timed(NamedTuple):
+        carry: Carry
+        time: jax.Array
+
+        def take(self, parents):
+            return Timed(self.carry.take(parents), self.time)
+
+    def repeat(step, carry, source, rows):
+        def constrained(carry, token):
+            inner, logits, weights = step(carry.carry, token)
+            wanted = source[:, carry.time, None]
+            assert logits.shape == (len(source), rows, VOCAB)
+            allowed = jnp.arange(VOCAB) == wanted[..., None]
+            logits = jnp.where(allowed, logits, -jnp.inf)
+            return Timed(inner, carry.time + 1), logits, weights
+
+        return constrained, Timed(carry, jnp.zeros((), jnp.int32))
+
+    inputs = sequences([4, 2, 7])
+    for beam in (1, 3):
+        generator = Generator(Translator(), forbidden=FORBIDDEN, constrain=repeat)
+        found = generator.generate(PARAMS, batches_of(inputs), Search(beam))
+        assert [best.ids for (best,) in found] == inputs
+
+
+@pytest.mark.parametrize("width", [0, 3])
+def test_a_decoder_without_an_encoder_starts_from_its_source(width):
+    model, prompts = LanguageModel(), np.arange(4, 4 + 5 * width).reshape(5, width) % 9
+    batches = array_batches(5, 3, lambda i: prompts[i], length=6)
+    found = Generator(model).generate(PARAMS, batches, Search())
+    for prompt, (best,) in zip(prompts, found, strict=True):
+        state, token, ids = model.embed[prompt].sum(0) * 0.5, BOS, []
+        while token != EOS and len(ids) < 6:
+            state = np.tanh(state @ model.mix + model.embed[token])
+            logits = state @ model.out + model.offset
+            token = EOS if len(ids) == 5 else int(logits.argmax())
+            ids.append(token)
+        assert best.ids == ids
+    assert not Generator(model).attends(PARAMS, prompts)
+
+
+def test_other_ids_may_start_end_and_pad():
+    model = Translator(offset=0)
+    found = Generator(model, bos=5, eos=7, pad=9).decode(
+        PARAMS, np.full((3, 2), 4), Search(), length=6
+    )
+    token, state = (
+        5,
+        model.start(PARAMS, model.encode(PARAMS, np.full((1, 2), 4)), 1, 6),
+    )
+    ids = []
+    while len(ids) < 6 and token != 7:
+        memory = model.encode(PARAMS, np.full((1, 2), 4))
+        state, logits, _ = model.step(PARAMS, state, np.array([[token]]), memory)
+        token = 7 if len(ids) == 5 else int(logits.argmax())
+        ids.append(token)
+    assert found.tokens[:, 0].tolist() == [ids + [9] * (6 - len(ids))] * 3
+
+
+# --- options
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"beam": 0}, "beam is 0: must be 1 to 1000"),
+        ({"beam": 1001}, "beam is 1001: must be 1 to 1000"),
+        ({"alpha": -0.1}, "alpha is -0.1: must be at least 0"),
+        ({"alpha": float("nan")}, "alpha is nan: must be at least 0"),
+        ({"n_best": 0}, r"n_best is 0: must be from 1 to the beam, which is 1 \(--b"),
+        ({"n_best": 3, "beam": 2}, "n_best is 3: must be from 1 to the beam, which is"),
+        ({"n_best": 0, "temperature": 1.0}, "n_best is 0: must be at least 1$"),
+        ({"temperature": -1.0}, "temperature is -1.0: must be at least 0"),
+        ({"top_k": -1, "temperature": 1.0}, "top_k is -1: must be at least 0"),
+        ({"top_p": 0.0, "temperature": 1.0}, r"top_p is 0.0: must be in \(0, 1\]"),
+        ({"top_p": 1.1, "temperature": 1.0}, r"top_p is 1.1: must be in \(0, 1\]"),
+        ({"top_k": 5}, "top_k and top_p only act on sampling: set a temperature"),
+        ({"top_p": 0.5}, "top_k and top_p only act on sampling: set a temperature"),
+    ],
+)
+def test_options_out_of_range_are_refused(options, message):
+    with pytest.raises(UserError, match=f"^{message}"):
+        Search(**options).check()
+    with pytest.raises(UserError, match=f"^{message}"):
+        Search().override(**options)
+    with pytest.raises(UserError, match=r"^config\.evaluation\."):
+        Search(**options).check("config.evaluation.")
+
+
+def test_options_in_range_are_taken_and_none_overrides_nothing():
+    search = Search(4, 0.6, n_best=4)
+    assert search.check() is search
+    assert search.override(beam=None, alpha=None) == search
+    assert search.override(beam=5, n_best=5) == Search(5, 0.6, n_best=5)
+    assert Search(n_best=7, temperature=0.5, top_k=3, top_p=0.9).check()
+    assert Search(1000, n_best=1000).check()

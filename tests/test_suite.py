@@ -1,0 +1,94 @@
+"""What holds for the tests: each asserts something, none waits for a clock."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parent
+TREES = {p.stem: ast.parse(p.read_text("utf-8")) for p in FOLDER.glob("*.py")}
+TESTS = sorted(name for name in TREES if name.startswith("test_"))
+# Names of the calls that fail where something is not so.
+ASSERTING = {"check_grads", "raises", "warns"}
+
+
+def names(node):
+    """Names, without what they are attributes of, that a piece of code mentions."""
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Name):
+            yield inner.id
+        elif isinstance(inner, ast.Attribute):
+            yield inner.attr
+
+
+def asserts(node, known):
+    """Whether code asserts something, or uses a function that does."""
+    return any(isinstance(inner, ast.Assert) for inner in ast.walk(node)) or any(
+        name in known or name.startswith("assert_") for name in names(node)
+    )
+
+
+def asserting_functions(trees):
+    """Names of the functions that assert something, by themselves or by another."""
+    functions = [
+        node
+        for tree in trees
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef) and not node.name.startswith("test_")
+    ]
+    known, size = set(ASSERTING), 0
+    while len(known) > size:
+        size = len(known)
+        known |= {f.name for f in functions if asserts(f, known)}
+    return known
+
+
+def without_assertion(tree, helpers):
+    known = asserting_functions([tree, *helpers])
+    return [
+        node.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef)
+        and node.name.startswith("test_")
+        and not asserts(node, known)
+    ]
+
+
+@pytest.mark.parametrize("name", TESTS)
+def test_every_test_asserts_something(name):
+    helpers = [tree for other, tree in TREES.items() if other not in TESTS]
+    assert without_assertion(TREES[name], helpers) == []
+
+
+@pytest.mark.parametrize("name", TESTS)
+def test_no_test_measures_time(name):
+    clocks = {"monotonic", "perf_counter", "process_time", "timeit"}
+    assert clocks.isdisjoint(names(TREES[name]))
+
+
+@pytest.mark.parametrize("name", sorted(TREES))
+def test_no_file_imports_a_module_of_tests(name):
+    imported = {
+        module
+        for node in ast.walk(TREES[name])
+        for module in (
+            [node.module]
+            if isinstance(node, ast.ImportFrom)
+            else [alias.name for alias in getattr(node, "names", [])]
+        )
+    }
+    assert imported.isdisjoint(TESTS)
+
+
+@pytest.mark.parametrize(
+    ("source", "passes"),
+    [
+        ("def test_x():\n  f()", False),
+        ("def test_x():\n  assert f()", True),
+        ("def test_x():\n  with pytest.raises(ValueError):\n    f()", True),
+        ("def f():\n  g()\ndef g():\n  assert 1\ndef test_x():\n  f()", True),
+        ("def test_y():\n  assert 1\ndef test_x():\n  test_y", False),
+    ],
+)
+def test_a_test_without_an_assertion_is_recognized(source, passes):
+    assert (without_assertion(ast.parse(source), []) == []) == passes

@@ -1,0 +1,143 @@
+"""Records which fields of a config are read, in a process or by an entry point.
+
+    python tests/tracing.py FILE train.py --config=... --workdir=...
+
+FILE gets a line for each field, such as "model.hidden". A field is read where code of
+the project takes its value, or that of the model's attribute it was handed to. Checking
+a value or writing it down is no reading: functions that are named so, and
+`training/configuration.py`, do not count.
+"""
+
+import atexit
+import contextlib
+import re
+import runpy
+import sys
+from pathlib import Path
+from unittest import mock
+
+from ml_collections import ConfigDict
+
+from training import configuration
+
+ROOT = Path(__file__).parent.parent
+_CHECKS = re.compile(r"(^|\.)_?check")
+
+
+def leaves(config, prefix=""):
+    """Dotted names of the fields that are no groups."""
+    for name, value in config.items():
+        if isinstance(value, ConfigDict) and len(value):
+            yield from leaves(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}"
+
+
+def reads(frame):
+    """Whether code at a frame reads what it gets."""
+    code = frame.f_code
+    path = Path(code.co_filename)
+    return (
+        path.is_relative_to(ROOT)
+        and path.relative_to(ROOT).parts[0] != ".venv"
+        and path not in (Path(configuration.__file__), Path(__file__))
+        and not _CHECKS.search(code.co_qualname)
+    )
+
+
+class Trace:
+    """The fields of configs that are read from now on, in `fields`."""
+
+    def __init__(self, stack):
+        """Patches what is traced until the stack is closed."""
+        self.fields = set()
+        self._stack = stack
+        self._paths = {}  # of groups, by their id
+        self._configs = []  # kept, so that no other object gets their ids
+        self._unpacked = set()  # names that build_model(..., config.model) takes by **
+        for name in ("__getitem__", "__getattr__"):
+            self._patch(ConfigDict, name, self._getter(getattr(ConfigDict, name)))
+        self._patch(ConfigDict, "keys", self._keys(ConfigDict.keys))
+        self._patch(ConfigDict, "to_dict", self._to_dict(ConfigDict.to_dict))
+
+    def add(self, config):
+        """Traces a config and its model's attributes as well; returns the config."""
+        self._configs.append(config)
+        self._add_groups(config, "")
+        fields = frozenset(config.model) if "model" in config else frozenset()
+        for kind in ("architecture", "opponent"):
+            if kind in config:
+                getter = self._attribute(config[kind].__getattribute__, fields)
+                self._patch(config[kind], "__getattribute__", getter)
+        return config
+
+    def _patch(self, owner, name, function):
+        self._stack.enter_context(mock.patch.object(owner, name, function))
+
+    def _add_groups(self, group, prefix):
+        self._paths[id(group)] = prefix
+        for name, value in group.items():
+            if isinstance(value, ConfigDict):
+                self._add_groups(value, f"{prefix}{name}.")
+
+    def _getter(self, plain):
+        def get(group, name):
+            path = self._paths.get(id(group))
+            if path == "model." and name in self._unpacked:
+                self._unpacked.discard(name)
+            elif path is not None and reads(sys._getframe(1)):
+                self.fields.add(path + name)
+            return plain(group, name)
+
+        return get
+
+    def _keys(self, plain):
+        def keys(group):
+            if self._paths.get(id(group)) == "model.":
+                self._unpacked = set(plain(group))
+            return plain(group)
+
+        return keys
+
+    def _to_dict(self, plain):
+        def to_dict(group, *args, **kwargs):
+            if id(group) in self._paths and reads(sys._getframe(1)):
+                self.fields |= set(leaves(group, self._paths[id(group)]))
+            return plain(group, *args, **kwargs)
+
+        return to_dict
+
+    def _attribute(self, plain, fields):
+        def __getattribute__(model, name):
+            if name in fields and reads(sys._getframe(1)):
+                self.fields.add(f"model.{name}")
+            return plain(model, name)
+
+        return __getattribute__
+
+
+@contextlib.contextmanager
+def traced():
+    """Traces the configs that are added to what this yields."""
+    with contextlib.ExitStack() as stack:
+        yield Trace(stack)
+
+
+def main():
+    file, *arguments = sys.argv[1:]
+    trace = Trace(contextlib.ExitStack())
+    for name in ("read", "load"):
+        plain = getattr(configuration, name)
+        setattr(configuration, name, lambda *args, f=plain: trace.add(f(*args)))
+    sys.argv[:] = arguments
+
+    @atexit.register
+    def write():
+        with Path(file).open("a") as lines:
+            lines.writelines(f"{name}\n" for name in sorted(trace.fields))
+
+    runpy.run_path(arguments[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""Upgrades of older configs: moved classes, renamed and added fields.
+
+Run directories and records of results keep the config that they were made with. The
+tables below list the changes since then, one a line.
+
+A field is written "GROUP.FIELD", as in `--config.GROUP.FIELD`, with
+
+    "optimizer|generator|discriminator.name"  for a field of several groups,
+    "Transformer: model.bias"                 for a field of configs whose `task` or
+                                              `architecture` is that class.
+"""
+
+import copy
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+# Added fields, with the value (as in JSON) that keeps the behaviour of older runs. A
+# field is added if its group exists and lacks it. A model field that only some
+# architectures have must name its class; otherwise all of them would get it.
+ADDED: dict[str, Any] = {
+    "optimizer|generator|discriminator.name": "adam",
+    "optimizer|generator|discriminator.scale": 1.0,
+    "optimizer|generator|discriminator.clip_by": "norm",
+}
+
+# Old to new names of fields or of whole groups; one line for each group, without "|".
+RENAMED: dict[str, str] = {}
+
+# Old to new paths of classes, such as "models.old:Name".
+MOVED: dict[str, str] = {}
+
+
+def upgrade(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns settings with today's fields, names and classes.
+
+    Idempotent: current settings are returned as an equal copy.
+
+    Args:
+        settings: a config as `configuration.encode` writes it: nested dicts, lists and
+            plain values, classes as "module:Name". It is not modified.
+
+    Returns:
+        New nested dicts.
+    """
+    upgraded: dict[str, Any] = _move(settings)
+    for old, new in RENAMED.items():
+        for path in _paths(upgraded, old):
+            _rename(upgraded, path, new.split("."))
+    for name, value in ADDED.items():
+        for *groups, field in _paths(upgraded, name):
+            parent = _group(upgraded, groups)
+            if parent is not None:
+                parent.setdefault(field, copy.deepcopy(value))
+    return upgraded
+
+
+def _move(value: Any) -> Any:
+    """Returns a copy of settings with today's class paths."""
+    if isinstance(value, Mapping):
+        return {name: _move(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_move(inner) for inner in value]
+    return MOVED.get(value, value) if isinstance(value, str) else value
+
+
+def _paths(settings: Mapping[str, Any], name: str) -> Iterator[list[str]]:
+    """Yields the paths that an entry of a table stands for, as lists of names."""
+    owner, _, fields = name.rpartition(": ")
+    classes = {
+        str(settings.get(field)).rpartition(":")[2]
+        for field in ("task", "architecture")
+    }
+    if owner and owner not in classes:
+        return
+    groups, _, rest = fields.rpartition("|")
+    first, *others = rest.split(".")
+    for group in [*filter(None, groups.split("|")), first]:
+        yield [group, *others]
+
+
+def _group(settings: dict[str, Any], names: list[str]) -> dict[str, Any] | None:
+    """Returns the group at a path; None if it does not exist."""
+    group: Any = settings
+    for name in names:
+        group = group.get(name)
+        if not isinstance(group, dict):
+            return None
+    return group
+
+
+def _rename(settings: dict[str, Any], old: list[str], new: list[str]) -> None:
+    """Renames a field, if it exists and its new name does not.
+
+    A group left empty is removed.
+    """
+    parent = _group(settings, old[:-1])
+    target = _group(settings, new[:-1])
+    if parent is None or old[-1] not in parent or (target and new[-1] in target):
+        return
+    value = parent.pop(old[-1])
+    outer = _group(settings, old[:-2])
+    if not parent and len(old) > 1 and outer is not None:
+        del outer[old[-2]]
+    for name in new[:-1]:
+        settings = settings.setdefault(name, {})
+    settings[new[-1]] = value

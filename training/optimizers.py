@@ -1,0 +1,307 @@
+"""Optimizers and learning-rate schedules by name, from a group of the config.
+
+A group such as `config.optimizer` holds
+
+*   `name`, a key of `OPTIMIZERS`, and the keyword arguments of that optimizer;
+*   `schedule`, a key of `SCHEDULES`, and the keyword arguments of that schedule;
+*   `scale`, a factor of the gradients, applied before clipping;
+*   `clip` and `clip_by`: the bound on the scaled gradients (0.0 for none) and its kind,
+    a key of `CLIPPING`.
+
+`configs/_optimizer.py` makes such groups.
+
+Losses here are means over tokens (or bits, or pointers); many papers sum over a
+sequence and average over the batch. Adam is invariant to that factor, up to eps; SGD,
+Adadelta, RMSProp and clipping are not. With the mean sequence length as `scale`, a
+paper's learning rate, clipping bound and eps can be used as printed.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+from ml_collections import ConfigDict
+
+from errors import UserError
+
+Transformations = list[optax.GradientTransformation]
+
+
+def _noam(learning_rate: float, width: int, *, warmup: int) -> optax.Schedule:
+    """Vaswani et al. (2017), eq. 3, times `learning_rate`; optax has no such schedule.
+
+    width^-0.5 min(s^-0.5, s warmup^-1.5), with s counted from 1.
+    """
+
+    def schedule(count):
+        step = jnp.asarray(count, jnp.float32) + 1
+        scale = jnp.minimum(step**-0.5, step * warmup**-1.5)
+        return learning_rate * width**-0.5 * scale
+
+    return schedule
+
+
+def _constant(learning_rate: float, *, warmup: int) -> optax.Schedule:
+    """Linear warmup over `warmup` steps, then constant.
+
+    `optax.warmup_constant_schedule` differs in rounding: it computes its first rates as
+    differences of larger numbers.
+    """
+    return lambda count: learning_rate * jnp.minimum(1.0, (count + 1) / max(warmup, 1))
+
+
+def _warmup_cosine(
+    learning_rate: float, *, warmup: int, decay_steps: int
+) -> optax.Schedule:
+    """Linear warmup over `warmup` steps, then cosine decay to 0 at `decay_steps`."""
+    cosine = optax.warmup_cosine_decay_schedule(0.0, learning_rate, warmup, decay_steps)
+    return lambda count: cosine(count + 1)  # optax's rate at step 0 is 0
+
+
+def _exponential_decay(
+    learning_rate: float, *, decay_begin: int, decay_every: int, decay_factor: float
+) -> optax.Schedule:
+    """`decay_factor`^((count - begin) / every) after step `decay_begin`."""
+    return optax.exponential_decay(
+        learning_rate, decay_every, decay_factor, transition_begin=decay_begin
+    )
+
+
+def _step_decay(
+    learning_rate: float, *, decay_begin: int, decay_every: int, decay_factor: float
+) -> optax.Schedule:
+    """Staircase decay: times `decay_factor` at `decay_begin`, then at equal intervals.
+
+    Sutskever et al. (2014), section 3.4, and Luong et al. (2015), section 4.1, halve
+    the rate in this way.
+    """
+    decaying = optax.exponential_decay(
+        learning_rate * decay_factor, decay_every, decay_factor, staircase=True
+    )
+    constant = optax.constant_schedule(learning_rate)
+    return optax.join_schedules([constant, decaying], [decay_begin])
+
+
+def _adam(
+    rate: optax.Schedule, *, b1: float, b2: float, eps: float, weight_decay: float
+) -> Transformations:
+    """Kingma and Ba (2015), algorithm 1, and AdamW, the same with `weight_decay`.
+
+    The decay is that of Loshchilov and Hutter (2019), algorithm 2: decoupled, times the
+    learning rate, of matrices only.
+    """
+    parts = [optax.scale_by_adam(b1, b2, eps)]
+    if weight_decay:
+        parts.append(optax.add_decayed_weights(weight_decay, _matrices))
+    return [*parts, optax.scale_by_learning_rate(rate)]
+
+
+def _sgd(rate: optax.Schedule, *, momentum: float) -> Transformations:
+    """Gradient descent, with the momentum of Polyak (1964); 0.0 for none."""
+    return [optax.sgd(rate, momentum or None)]
+
+
+def _rmsprop(
+    rate: optax.Schedule,
+    *,
+    decay: float,
+    eps: float,
+    centered: bool,
+    momentum: float,
+) -> Transformations:
+    """RMSProp; `centered`, with momentum, it is Graves (2013), eq. 38 to 45."""
+    rmsprop = optax.rmsprop(
+        rate, decay=decay, eps=eps, centered=centered, momentum=momentum or None
+    )
+    return [rmsprop]
+
+
+def _adadelta(rate: optax.Schedule, *, rho: float, eps: float) -> Transformations:
+    """Zeiler (2012), algorithm 1, at a learning rate of 1.0."""
+    return [optax.adadelta(rate, rho=rho, eps=eps)]
+
+
+def _adafactor(
+    rate: optax.Schedule, *, decay_rate: float, clipping_threshold: float
+) -> Transformations:
+    """Shazeer and Stern (2018), algorithms 4 and 5: relative steps, no momentum."""
+    adafactor = optax.adafactor(
+        rate, decay_rate=decay_rate, clipping_threshold=clipping_threshold
+    )
+    return [adafactor]
+
+
+def _clip_by_matrix_norm(bound: float) -> optax.GradientTransformation:
+    """Clips each parameter's gradient by its own norm, as in memory networks."""
+
+    def clip(gradient, _):
+        norm = jnp.linalg.norm(gradient.ravel())
+        return gradient * (bound / jnp.maximum(norm, bound)).astype(gradient.dtype)
+
+    return optax.stateless_with_tree_map(clip)
+
+
+def _matrices(params: Any) -> Any:
+    return jax.tree.map(lambda p: p.ndim > 1, params)
+
+
+SCHEDULES: dict[str, Callable[..., optax.Schedule]] = {
+    "noam": _noam,
+    "constant": _constant,
+    "warmup_cosine": _warmup_cosine,
+    "step_decay": _step_decay,
+    "exponential_decay": _exponential_decay,
+}
+OPTIMIZERS: dict[str, Callable[..., Transformations]] = {
+    "adam": _adam,
+    "adamw": _adam,
+    "sgd": _sgd,
+    "rmsprop": _rmsprop,
+    "adadelta": _adadelta,
+    "adafactor": _adafactor,
+}
+CLIPPING: dict[str, Callable[[float], optax.GradientTransformation]] = {
+    "norm": optax.clip_by_global_norm,
+    "value": optax.clip,
+    "matrix": _clip_by_matrix_norm,
+}
+_SHARE = (lambda x: 0 <= x < 1, "at least 0 and below 1")
+_NOT_NEGATIVE = (lambda x: x >= 0, "at least 0")
+_POSITIVE = (lambda x: x > 0, "above 0")
+# Accepted range of each field, with its wording in errors.
+_RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
+    "learning_rate": _NOT_NEGATIVE,
+    "scale": _POSITIVE,
+    "clip": _NOT_NEGATIVE,
+    "warmup": _NOT_NEGATIVE,
+    "decay_begin": _NOT_NEGATIVE,
+    "decay_every": (lambda x: x >= 1, "at least 1"),
+    "decay_factor": (lambda x: 0 < x <= 1, "above 0 and at most 1"),
+    "b1": _SHARE,
+    "b2": _SHARE,
+    "momentum": _SHARE,
+    "decay": _SHARE,
+    "rho": _SHARE,
+    "eps": _POSITIVE,
+    "weight_decay": _NOT_NEGATIVE,
+    "decay_rate": (lambda x: 0 < x <= 1, "above 0 and at most 1"),
+    "clipping_threshold": _POSITIVE,
+}
+
+
+def make_schedule(
+    config: ConfigDict, width: int | None = None, name: str = "optimizer"
+) -> optax.Schedule:
+    """Returns the learning-rate schedule of a config group.
+
+    Args:
+        config: has a group `name`, whose `schedule` is a key of `SCHEDULES` and whose
+            `learning_rate` is the peak rate (a factor for "noam").
+        width: width of the model, for "noam".
+        name: name of the group.
+
+    Raises:
+        UserError: for an unknown schedule, a field that is missing or out of range, or
+            a rate that is 0 before `config.train_steps`.
+    """
+    optimizer = config[name]
+    _require(optimizer, ("schedule", "learning_rate"), f"config.{name}", name)
+    kind, peak = optimizer.schedule, optimizer.learning_rate
+    make = _choose(SCHEDULES, kind, f"config.{name}.schedule")
+    fields = _fields(make)
+    _require(optimizer, fields, f"config.{name}.schedule={kind}", name)
+    _check_ranges(optimizer, ("learning_rate", *fields), name)
+    values = {field: optimizer[field] for field in fields}
+    if kind == "noam":
+        if width is None or optimizer.warmup < 1:
+            raise UserError(
+                f"config.{name}.schedule=noam needs a model's width (got {width}) "
+                f"and config.{name}.warmup of at least 1 (got {optimizer.warmup})"
+            )
+        return make(peak, width, **values)
+    if kind == "warmup_cosine":
+        end = optimizer.decay_steps
+        if end <= optimizer.warmup:
+            raise UserError(
+                f"config.{name}.decay_steps={end} must be greater "
+                f"than config.{name}.warmup={optimizer.warmup}"
+            )
+        if end < config.train_steps:
+            raise UserError(
+                f"config.train_steps is {config.train_steps}, but the learning rate is "
+                f"0 from step {end} on: config.{name}.decay_steps must be at least as "
+                "many"
+            )
+    return make(peak, **values)
+
+
+def make_optimizer(
+    config: ConfigDict, *, width: int | None = None, name: str = "optimizer"
+) -> optax.GradientTransformation:
+    """Returns the optimizer of a config group, with its clipping and schedule.
+
+    The state of "adam" and "adamw" is that of chain(scale, clip, scale_by_adam,
+    add_decayed_weights, scale_by_learning_rate), without `scale` where that is 1,
+    `clip` where that is 0, and add_decayed_weights where `weight_decay` is 0.
+
+    Args:
+        config: has a group `name`; see the module's docstring.
+        width: width of the model, for the schedule "noam".
+        name: name of the group.
+
+    Raises:
+        UserError: see `make_schedule`; or for an unknown optimizer or kind of clipping.
+    """
+    optimizer = config[name]
+    _require(optimizer, ("name", "scale", "clip", "clip_by"), f"config.{name}", name)
+    make = _choose(OPTIMIZERS, optimizer.name, f"config.{name}.name")
+    fields = _fields(make)
+    _require(optimizer, fields, f"config.{name}.name={optimizer.name}", name)
+    _check_ranges(optimizer, ("scale", "clip", *fields), name)
+    clip = _choose(CLIPPING, optimizer.clip_by, f"config.{name}.clip_by")
+    rate = make_schedule(config, width, name)
+    parts = [optax.scale(optimizer.scale)] if optimizer.scale != 1 else []
+    if optimizer.clip:
+        parts.append(clip(optimizer.clip))
+    parts += make(rate, **{field: optimizer[field] for field in fields})
+    return optax.chain(*parts)
+
+
+def _fields(make: Callable[..., Any]) -> tuple[str, ...]:
+    """Returns the fields that an optimizer or schedule reads, its keyword arguments."""
+    parameters = inspect.signature(make).parameters.values()
+    return tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
+
+
+def _choose(table: Mapping[str, Any], kind: str, field: str) -> Any:
+    if kind not in table:
+        *others, last = table
+        raise UserError(
+            f"{field}={kind} is unknown: take {', '.join(others)} or {last}"
+        )
+    return table[kind]
+
+
+def _require(
+    optimizer: ConfigDict, fields: tuple[str, ...], what: str, name: str
+) -> None:
+    if missing := [field for field in fields if field not in optimizer]:
+        raise UserError(
+            f"{what} needs {', '.join(f'config.{name}.{field}' for field in missing)}: "
+            "no flag adds a field; make the whole group in a variant of the config, by "
+            "a function of configs/_optimizer.py"
+        )
+
+
+def _check_ranges(optimizer: ConfigDict, fields: tuple[str, ...], name: str) -> None:
+    for field in fields:
+        if field not in _RANGES:
+            continue  # a switch, or checked against another field
+        holds, accepted = _RANGES[field]
+        if not holds(optimizer[field]):
+            raise UserError(
+                f"config.{name}.{field} is {optimizer[field]}: must be {accepted}"
+            )

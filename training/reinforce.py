@@ -1,0 +1,107 @@
+"""REINFORCE for a stochastic model, such as one with a hard alignment.
+
+Xu et al. (2015), section 4.1: the gradient of the expected log-likelihood is estimated
+by (reward - baseline) grad log p(draw), eq. 12; the baseline is a moving average of the
+rewards (the equation after it), and an entropy bonus is added. The task defines the
+reward; the model sows a `models.records.DrawRecord` of its draws.
+
+Differs from the paper in `sentence_loss`: the reward of a draw is the log-likelihood of
+its own token and of later ones, rather than of the whole sentence; the baseline, a
+moving average that starts at 0, is per token; soft weights never replace a draw.
+
+Axes: B batch; T steps.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+from ml_collections import ConfigDict
+
+from attention.alignments import reinforce, update_baseline
+from attention.masks import later_mask
+from training.state import Metrics
+
+
+def initial_baseline(draws: bool) -> dict[str, jax.Array] | None:
+    """Returns the initial `TrainState.extra`; None for a model without draws.
+
+    Args:
+        draws: whether the model has draws that REINFORCE trains.
+    """
+    return {"baseline": jnp.zeros(())} if draws else None
+
+
+class Draws(Protocol):
+    """Random draws of a layer, [B, ..., T]; see `models.records.DrawRecord`."""
+
+    log_probability: jax.Array
+    entropy: jax.Array
+
+
+def reinforce_loss(
+    draws: Sequence[Draws],
+    reward: jax.Array,
+    baseline: jax.Array,
+    mask: jax.Array,
+    weights: ConfigDict,
+) -> jax.Array:
+    """REINFORCE surrogate of Xu et al. (2015), eqs. 11, 12; only its gradient counts.
+
+    Args:
+        draws: draws of each hard layer, [B, ..., T].
+        reward: [B, T] or [B, 1]; its gradient is stopped.
+        baseline: broadcasts against `reward`.
+        mask: [B, T] float32, 0 at padding.
+        weights: `config.loss` with `reward` and `entropy`, lambda_r and lambda_e.
+
+    Returns:
+        The sum over the batch, a scalar.
+    """
+    log_probability = _by_step([layer.log_probability for layer in draws])
+    surrogate = reinforce(log_probability, reward, baseline)
+    entropy = _by_step([layer.entropy for layer in draws])
+    return jnp.sum(mask * (weights.reward * surrogate - weights.entropy * entropy))
+
+
+def sentence_loss(
+    draws: Sequence[Draws],
+    reward: jax.Array,
+    ends: jax.Array,
+    baseline: jax.Array,
+    mask: jax.Array,
+    weights: ConfigDict,
+) -> jax.Array:
+    """`reinforce_loss` of draws that act on their own token and on those after it.
+
+    Args:
+        draws: draws of each hard layer, [B, ..., T].
+        reward: [B, T] reward of each token; its gradient is stopped.
+        ends: bool [B, T], True at the last token of each sentence in a row.
+        baseline: baseline of a token's reward; a scalar.
+        mask: [B, T] float32, 0 at padding.
+        weights: see `reinforce_loss`.
+
+    Returns:
+        The sum over the batch, a scalar.
+    """
+    later = later_mask(ends).astype(jnp.float32)  # [B, T, T]
+    reward = jnp.einsum("btu,bu->bt", later, reward)
+    baseline = baseline * jnp.einsum("btu,bu->bt", later, mask)
+    return reinforce_loss(draws, reward, baseline, mask, weights)
+
+
+def move_baseline(extra: Mapping[str, Any] | None, metrics: Metrics) -> Any:
+    """Returns `extra` with the baseline moved towards the batch mean of `reward`."""
+    if extra is None:
+        return None
+    total, count = metrics["reward"]
+    mean = total / jnp.maximum(count, 1)
+    return {**extra, "baseline": update_baseline(extra["baseline"], mean)}
+
+
+def _by_step(values: Sequence[jax.Array]) -> jax.Array:
+    """Sums [B, ..., T] over layers and the axes between B and T: [B, T]."""
+    sums = [x.sum(tuple(range(1, x.ndim - 1))) for x in values]
+    return jnp.asarray(sum(sums))
