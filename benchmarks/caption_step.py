@@ -2,7 +2,7 @@
 
     python -m benchmarks.caption_step
 
-The decoder of Show, Attend and Tell on given maps of 14 x 14 places, 32 pictures a
+The decoder of Show, Attend and Tell on given maps of 14 x 14 places, 32 images a
 batch, 20 words each, 5000 words in the vocabulary, states and attention of 512, Adam,
 float32, two threads. The tutorial is no package: `benchmarks/systems/
 pytorch_caption.py` says what stands for it. Its maps have 512 channels; this project's
@@ -21,7 +21,7 @@ PEER = "tutorial style"
 OUR_SPEC = {
     "config": "configs/captioning.py:frozen",
     "overrides": [
-        f"data.rows={ROWS}",
+        f"data.batch_size={ROWS}",
         f"data.vocab_size={VOCABULARY}",
         f"model.channels=({WIDTH},)",
         f"model.embedding={WIDTH}",

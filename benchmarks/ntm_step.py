@@ -24,9 +24,9 @@ def our_spec(rows: int) -> dict:
     return {
         "config": "configs/ntm_copy.py",
         "overrides": [
-            f"data.rows={rows}",
-            f"data.smallest={LENGTH}",
-            f"data.largest={LENGTH}",
+            f"data.batch_size={rows}",
+            f"data.min_size={LENGTH}",
+            f"data.max_size={LENGTH}",
             "data.buckets=1",
             *(["parallel=jit"] if rows == 1 else []),  # no rows to share
         ],

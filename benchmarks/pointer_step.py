@@ -20,9 +20,9 @@ PEER = "PointerNet style"
 OUR_SPEC = {
     "config": "configs/pointer_tsp.py",
     "overrides": [
-        f"data.rows={ROWS}",
-        f"data.smallest={SIZE}",
-        f"data.largest={SIZE}",
+        f"data.batch_size={ROWS}",
+        f"data.min_size={SIZE}",
+        f"data.max_size={SIZE}",
         "data.buckets=1",
         f"model.hidden={HIDDEN}",
         f"model.score_hidden={HIDDEN}",

@@ -2,10 +2,10 @@
 
     python -m benchmarks.sagan_step
 
-Pictures of 64 pixels, 16 of them a batch, networks of 64 channels in the widest map,
+Images of 64 pixels, 16 of them a batch, networks of 64 channels in the widest map,
 strided convolutions, attention without pooling over maps of 16 and 32 in the generator
 and of 8 and 4 in the discriminator, float32, two threads. The port is no package:
-`benchmarks/systems/pytorch_sagan.py` says what stands for it. It makes pictures twice
+`benchmarks/systems/pytorch_sagan.py` says what stands for it. It makes images twice
 in a step, for each network, and sends the discriminator's gradient through the
 generator for nothing; this project makes them once. This project has a projection for
 classes (of one here), and spectral norms in every layer, attention's among them; the
@@ -24,13 +24,13 @@ OUR_SPEC = {
     "config": "configs/sagan.py",
     "overrides": [
         "data.source=corners",
-        f"data.rows={ROWS}",
-        f"noise={NOISE}",
+        f"data.batch_size={ROWS}",
+        f"latent_size={NOISE}",
         "model.size=64",
-        "model.body=strided",
+        "model.blocks=strided",
         f"model.channels={CHANNELS}",
-        "model.shrink=8",
-        "model.value_shrink=1",
+        "model.key_reduction=8",
+        "model.value_reduction=1",
         "model.pool=false",
         "attention.generator=(16, 32)",
         "attention.discriminator=(8, 4)",

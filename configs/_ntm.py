@@ -34,16 +34,16 @@ def paper(learning_rate: float, bits: float) -> dict[str, Any]:
         "optimizer": rmsprop(
             learning_rate, momentum=0.9, scale=bits, clip=10.0, clip_by="value"
         ),
-        "data.rows": 32,
+        "data.batch_size": 32,
     }
 
 
 # Trains for a moment.
 SMOKE = {
     "model.hidden": 11,
-    "model.rows": 7,
+    "model.slots": 7,
     "model.width": 5,
-    "data.rows": 16,
+    "data.batch_size": 16,
     "data.buckets": 1,
     "evaluation.sequences": 8,
     "train_steps": 6,
@@ -72,7 +72,7 @@ def ntm_config(
     config.model.hidden = 100  # the paper's, tables 1 and 2, like the next four
     config.model.read_heads = 1
     config.model.write_heads = 1
-    config.model.rows = 128
+    config.model.slots = 128
     config.model.width = 20
     config.model.shifts = 3  # -1, 0, 1; the paper does not say
     config.model.memory_init = "constant"  # learns fastest: Collier and Beel (2018)
@@ -84,10 +84,10 @@ def ntm_config(
 
     config.data = ConfigDict()
     config.data.kind = "copy"  # a key of data.algorithmic.KINDS
-    config.data.smallest = 1
-    config.data.largest = 20
+    config.data.min_size = 1
+    config.data.max_size = 20
     config.data.buckets = 4  # batches hold sequences of 5 sizes, so little is padding
-    config.data.rows = 32
+    config.data.batch_size = 32
 
     config.evaluation = ConfigDict()
     config.evaluation.sizes = (20,)

@@ -15,10 +15,10 @@ SMOKE = {
     "model.embedding": 7,
     "model.hidden": 11,
     "model.score_hidden": 13,
-    "data.smallest": 4,
-    "data.largest": 5,
+    "data.min_size": 4,
+    "data.max_size": 5,
     "data.buckets": 1,
-    "data.rows": 16,
+    "data.batch_size": 16,
     "evaluation.sizes": (5, 6),
     "evaluation.instances": 20,
     "train_steps": 6,
@@ -48,16 +48,16 @@ def paper(length: float) -> dict[str, Any]:
         "model.score_hidden": 256,
         "model.init_scheme": "paper",
         "optimizer": sgd(1.0, clip=2.0, scale=length),
-        "data.rows": 128,
+        "data.batch_size": 128,
     }
 
 
-def sized(smallest: int, largest: int, *sizes: int) -> dict[str, Any]:
+def sized(min_size: int, max_size: int, *sizes: int) -> dict[str, Any]:
     """Returns the fields for training on these sizes and evaluating them and others."""
     return {
-        "data.smallest": smallest,
-        "data.largest": largest,
-        "evaluation.sizes": tuple(sorted({smallest, largest, *sizes})),
+        "data.min_size": min_size,
+        "data.max_size": max_size,
+        "evaluation.sizes": tuple(sorted({min_size, max_size, *sizes})),
     }
 
 
@@ -104,10 +104,10 @@ def pointing_config(
 
     config.data = ConfigDict()
     config.data.kind = kind
-    config.data.smallest = 10  # inputs
-    config.data.largest = 10
+    config.data.min_size = 10  # inputs
+    config.data.max_size = 10
     config.data.buckets = 1  # shapes of batches: each costs a compilation
-    config.data.rows = 128  # the paper's
+    config.data.batch_size = 128  # the paper's
 
     config.evaluation = ConfigDict()
     config.evaluation.sizes = (5, 10)

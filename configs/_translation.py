@@ -15,7 +15,7 @@ SMOKE = {
     "data.max_shapes": 2,
     "optimizer.warmup": 20,
     "optimizer.decay_steps": 30,
-    "evaluation.extra": 30,
+    "evaluation.max_extra_length": 30,
     "evaluation.figures": 1,
     "train_steps": 30,
     "eval_every": 15,
@@ -60,7 +60,7 @@ REVERSAL = {
     "data.max_length": 17,  # and the end
     "data.made_up_names": 0.0,
     "data.max_shapes": 1,
-    "evaluation.extra": 1,
+    "evaluation.max_extra_length": 1,
     "model.embedding": 64,
     "model.hidden": 128,
     "model.dropout": 0.0,
@@ -90,7 +90,7 @@ def translation_config(architecture: type) -> ConfigDict:
     config.data = ConfigDict()
     # Or "libreoffice", "numbers", "reversal", "files", "tfds:...".
     config.data.corpus = "homeassistant"
-    config.data.extra = ()  # corpora that add to training
+    config.data.extra_corpora = ()  # corpora that add to training
     config.data.files = ConfigDict({"train": "", "validation": "", "test": ""})
     config.data.split_seed = 0  # of the components that are held out
     config.data.source_language = "en"
@@ -106,7 +106,7 @@ def translation_config(architecture: type) -> ConfigDict:
     config.data.tokens = 1024  # rows x longer side, a batch
     config.data.pack = True  # several sentences a row: three shapes, little padding
     config.data.max_shapes = 3  # each costs a compilation
-    config.data.rows_multiple = 8  # the devices times accumulate must divide it
+    config.data.batch_size_multiple = 8  # the devices times accumulate must divide it
 
     config.loss = ConfigDict()
     config.loss.smoothing = 0.1  # Vaswani et al., section 5.4
@@ -116,8 +116,10 @@ def translation_config(architecture: type) -> ConfigDict:
     config.evaluation = ConfigDict()
     config.evaluation.beam = 4  # Vaswani et al., section 6.1, like extra
     config.evaluation.alpha = 1.0  # their 0.6 suits longer sentences
-    config.evaluation.extra = 50  # pieces that a translation may be longer by
-    config.evaluation.rows = 64  # sentences decoded at a time
+    config.evaluation.max_extra_length = (
+        50  # pieces that a translation may be longer by
+    )
+    config.evaluation.batch_size = 64  # sentences decoded at a time
     config.evaluation.checkpoint = "average"  # or "best", "last"
     config.evaluation.average = 5
     config.evaluation.figures = 2  # sentences

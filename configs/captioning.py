@@ -1,4 +1,4 @@
-"""Captions of pictures: Show, Attend and Tell (Xu et al. 2015).
+"""Captions of images: Show, Attend and Tell (Xu et al. 2015).
 
     python train.py --config=configs/captioning.py --workdir=runs/captioning
 
@@ -7,7 +7,7 @@ is where. On one core this takes 19.6 minutes, to 78.2 BLEU-4.
 
 Variants: `soft`, the default, `hard` and `none` are the two kinds of attention and Show
 and Tell (Vinyals et al. 2015), which has none; `frozen` sees the maps of a network that
-never changes, in pictures of 224 pixels; `coco` is the paper's model, for MS-COCO or
+never changes, in images of 224 pixels; `coco` is the paper's model, for MS-COCO or
 Flickr8k on disk (`config.data.files`) and an accelerator (with Adam, as in the paper;
 for Flickr8k that has RMSProp, at a rate it does not say); `smoke` trains for a moment.
 """
@@ -52,9 +52,9 @@ VARIANTS = {
         "data.vocab_size": 10_000,
         "data.max_length": 100,
         "loss.coverage": 1.0,
-        "data.rows": 64,
+        "data.batch_size": 64,
         "optimizer": adam(2e-4),  # the paper's for MS-COCO; its rate is not given
-        "evaluation.pictures": 5000,
+        "evaluation.images": 5000,
         "evaluation.checkpoint": "best",  # early stopping on BLEU
     }
     | steps(100_000),
@@ -64,9 +64,9 @@ VARIANTS = {
         "model.score_hidden": 5,
         "model.channels": (8, 8),
         "data.size": 24,
-        "data.rows": 8,
-        "evaluation.pictures": 8,
-        "evaluation.rows": 8,
+        "data.batch_size": 8,
+        "evaluation.images": 8,
+        "evaluation.batch_size": 8,
         "train_steps": 6,
         "eval_every": 3,
         "save_every": 2,
@@ -89,7 +89,7 @@ def get_config(variant: str = "") -> ConfigDict:
     config.model.window = 10  # of the local alignments
     config.model.temperature = 1.0  # of the Gumbel alignment
     config.model.selector = True  # section 4.2.1
-    config.model.expected = 0.5  # of hard alignment, section 4.1
+    config.model.soft_prob = 0.5  # of hard alignment, section 4.1
 
     config.loss = ConfigDict()
     # Lambda of eq. 14. The authors' code has 1: here, where a drawing takes a ninth of
@@ -110,23 +110,23 @@ def get_config(variant: str = "") -> ConfigDict:
     config.data.source = "scenes"  # or "files"
     config.data.groups = ("animal-", "food-", "person-role")  # of OpenMoji
     config.data.size = 72  # pixels of a side
-    config.data.least = 2  # drawings of a scene
-    config.data.most = 3
+    config.data.min_objects = 2  # drawings of a scene
+    config.data.max_objects = 3
     config.data.references = 4
     config.data.scenes = 4000  # of training, where the encoder sees maps
     config.data.vocab_size = 1000  # words, at most
     config.data.max_length = 48  # words, the end included
-    config.data.rows = 32
+    config.data.batch_size = 32
     config.data.files = ConfigDict(
         {
-            split: {"captions": "", "pictures": ""}
+            split: {"captions": "", "images": ""}
             for split in ("train", "validation", "test")
         }
     )
 
     config.evaluation = ConfigDict()
-    config.evaluation.pictures = 500
-    config.evaluation.rows = 100
+    config.evaluation.images = 500
+    config.evaluation.batch_size = 100
     config.evaluation.beam = 3
     config.evaluation.alpha = 0.0
     config.evaluation.checkpoint = "last"

@@ -43,7 +43,7 @@ VARIANTS = {
     "smoke": {
         "model.hidden": 11,
         "data.length": 23,
-        "data.rows": 16,
+        "data.batch_size": 16,
         "evaluation.lengths": (29,),
         "train_steps": 6,
         "eval_every": 3,
@@ -70,9 +70,9 @@ def get_config(variant: str = "") -> ConfigDict:
     config.data.operation = "add"  # or "multiply"
     config.data.protocol = "fixed"  # or "variable"
     config.data.length = 100  # T0; of the variable protocol the longest
-    config.data.shortest = 50  # of the variable protocol, like `buckets`
+    config.data.min_length = 50  # of the variable protocol, like `buckets`
     config.data.buckets = 16  # the number of shapes
-    config.data.rows = 100  # the paper's
+    config.data.batch_size = 100  # the paper's
 
     config.evaluation = ConfigDict()
     config.evaluation.lengths = (50, 100, 200, 500, 1000)  # also scored, at the end

@@ -28,7 +28,7 @@ VARIANTS = {
     "feedforward": FEEDFORWARD | {"optimizer.learning_rate": 0.002},
     "lstm": LSTM_ALONE,
     "paper": paper(1e-4, bits=84.0),  # 10.5 vectors of 8 bits
-    "smoke": SMOKE | {"data.largest": 3, "evaluation.sizes": (3, 5)},
+    "smoke": SMOKE | {"data.max_size": 3, "evaluation.sizes": (3, 5)},
 }
 
 

@@ -20,10 +20,10 @@ from configs._variants import steps
 
 _FIELDS = steps(8000) | {
     "data.kind": "ngrams",
-    "data.smallest": 200,  # bits
-    "data.largest": 200,
+    "data.min_size": 200,  # bits
+    "data.max_size": 200,
     "data.buckets": 1,
-    "data.rows": 8,  # of 32 there would be a fourth of the steps
+    "data.batch_size": 8,  # of 32 there would be a fourth of the steps
     "evaluation.sizes": (),
     "evaluation.sequences": 1000,  # the paper's
     # At 0.001 two of three machines have learned next to nothing after 6000 steps; at
@@ -37,7 +37,7 @@ VARIANTS = {
     "feedforward": FEEDFORWARD,
     "lstm": LSTM_ALONE,
     "paper": paper(3e-5, bits=200.0),
-    "smoke": SMOKE | {"data.smallest": 11, "data.largest": 11},
+    "smoke": SMOKE | {"data.min_size": 11, "data.max_size": 11},
 }
 
 

@@ -21,8 +21,8 @@ from configs._variants import steps
 
 _FIELDS = steps(5000) | {
     "data.kind": "recall",
-    "data.smallest": 2,
-    "data.largest": 6,  # items
+    "data.min_size": 2,
+    "data.max_size": 6,  # items
     "data.buckets": 1,
     "evaluation.sizes": (6, 8, 10, 12, 15),  # the paper's figure 11
     "optimizer.learning_rate": 0.002,
@@ -34,7 +34,7 @@ VARIANTS = {
     | {"model.hidden": 256, "model.read_heads": 4, "model.write_heads": 4},
     "lstm": LSTM_ALONE,
     "paper": paper(1e-4, bits=18.0),  # an item
-    "smoke": SMOKE | {"data.largest": 3, "evaluation.sizes": (2, 4)},
+    "smoke": SMOKE | {"data.max_size": 3, "evaluation.sizes": (2, 4)},
 }
 
 

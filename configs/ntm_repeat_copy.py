@@ -21,11 +21,11 @@ from configs._variants import steps
 
 _FIELDS = steps(16_000) | {
     "data.kind": "repeat_copy",
-    "data.largest": 10,  # vectors; repeats are always 1 to 10
+    "data.max_size": 10,  # vectors; repeats are always 1 to 10
     "data.buckets": 2,
     # With 32 rows and a rate of 0.001 next to nothing is learned in 4000 steps. Without
     # a cosine it is learned as fast, but a rate so high goes on to unlearn it.
-    "data.rows": 8,
+    "data.batch_size": 8,
     "optimizer.learning_rate": 0.003,
     "optimizer.schedule": "warmup_cosine",
     "optimizer.decay_steps": 16_000,
@@ -38,7 +38,7 @@ VARIANTS = {
     "feedforward": FEEDFORWARD,
     "lstm": LSTM_ALONE,
     "paper": paper(1e-4, bits=280.0),  # 31 vectors of 9 bits
-    "smoke": SMOKE | {"data.largest": 2, "evaluation.sizes": (2, (2, 3))},
+    "smoke": SMOKE | {"data.max_size": 2, "evaluation.sizes": (2, (2, 3))},
 }
 
 

@@ -22,8 +22,8 @@ from configs._variants import steps
 
 _FIELDS = steps(8000) | {
     "data.kind": "sort",
-    "data.smallest": 20,  # vectors
-    "data.largest": 20,
+    "data.min_size": 20,  # vectors
+    "data.max_size": 20,
     "data.buckets": 1,
     "evaluation.sizes": (10, 15),
     "model.read_heads": 5,
@@ -40,7 +40,7 @@ VARIANTS = {
     | {"model.hidden": 512, "model.read_heads": 8, "model.write_heads": 8},
     "lstm": LSTM_ALONE,
     "paper": paper(3e-5, bits=128.0),  # 16 vectors of 8 bits
-    "smoke": SMOKE | {"data.smallest": 3, "data.largest": 3, "evaluation.sizes": (2,)},
+    "smoke": SMOKE | {"data.min_size": 3, "data.max_size": 3, "evaluation.sizes": (2,)},
 }
 
 

@@ -30,9 +30,9 @@ _FIELDS = lasting(4000) | {"evaluation.sizes": (5, 10, 20)}
 VARIANTS = {
     "": {},
     "small": sized(5, 5, 10),
-    "large": sized(50, 50) | {"data.rows": 64, "evaluation.instances": 500},
+    "large": sized(50, 50) | {"data.batch_size": 64, "evaluation.instances": 500},
     "mixed": sized(5, 50, 10, 100)
-    | {"data.rows": 64, "data.buckets": 5, "evaluation.instances": 500},
+    | {"data.batch_size": 64, "data.buckets": 5, "evaluation.instances": 500},
     "seq2seq": SEQ2SEQ,
     "attention": ATTENTION,
     "paper": sized(50, 50) | paper(11.0) | {"evaluation.instances": 500},

@@ -1,16 +1,16 @@
-"""Making pictures with attention: SAGAN (Zhang et al. 2019).
+"""Making images with attention: SAGAN (Zhang et al. 2019).
 
     python train.py --config=configs/sagan.py --workdir=runs/sagan
 
 OpenMoji's drawings at 32 pixels, by group. On one core this takes 21.1 minutes, to
-830.96 Frechet distance (of real pictures 69.26).
+830.96 Frechet distance (of real images 69.26).
 
 Variants: `no_attention` is the same without it, `dcgan` the networks and the loss of
 Radford et al. (2016) without it, `large` has 64 pixels; `corners` and
-`corners_no_attention` are a small task of what is far apart: two corners of a picture
+`corners_no_attention` are a small task of what is far apart: two corners of a image
 have to match, the generator's noise does not reach from one to the other, and the
 discriminator's convolutions see the edges of both at most; `imagenet128` is the paper's
-model, for a folder of ImageNet's pictures and an accelerator; `smoke` trains for a
+model, for a folder of ImageNet's images and an accelerator; `smoke` trains for a
 moment.
 """
 
@@ -30,10 +30,10 @@ def _attending(*sizes: int) -> dict[str, tuple[int, ...]]:
 _CORNERS = {
     "data.source": "corners",
     "model.size": 16,
-    "model.start": 8,
-    "model.local": True,
-    "model.shrink": 8,
-    "noise": 256,  # 4 numbers a place
+    "model.initial_size": 8,
+    "model.spatial_noise": True,
+    "model.key_reduction": 8,
+    "latent_size": 256,  # 4 numbers a place
     # At the paper's rates the discriminator has won before there are any colours.
     "generator.learning_rate": 1e-3,
     "discriminator.learning_rate": 1e-3,
@@ -44,7 +44,7 @@ VARIANTS = {
     "no_attention": _attending(),
     "dcgan": _attending()
     | {
-        "model.body": "strided",
+        "model.blocks": "strided",
         "model.channels": 32,
         "model.spectral": False,
         "loss": "log",
@@ -62,11 +62,11 @@ VARIANTS = {
     "imagenet128": {
         "model.size": 128,
         "model.channels": 64,
-        "model.widest": 16,
-        "model.shrink": 8,
+        "model.channel_multiplier": 16,
+        "model.key_reduction": 8,
         "data.source": "folder",
-        "data.rows": 256,
-        "evaluation.pictures": 50_000,
+        "data.batch_size": 256,
+        "evaluation.images": 50_000,
         "evaluation.size": 224,
         "average_decay": 0.9999,
     }
@@ -78,9 +78,9 @@ VARIANTS = {
         "attention.generator": (8,),
         "attention.discriminator": (4,),
         "data.source": "corners",
-        "data.rows": 8,
-        "noise": 7,
-        "evaluation.pictures": 16,
+        "data.batch_size": 8,
+        "latent_size": 7,
+        "evaluation.images": 16,
         "train_steps": 6,
         "eval_every": 3,
         "save_every": 2,
@@ -94,24 +94,26 @@ def get_config(variant: str = "") -> ConfigDict:
     config = ConfigDict()
     config.task = Adversarial
     config.architecture = Generator
-    config.opponent = Discriminator
+    config.discriminator_architecture = Discriminator
 
     config.model = ConfigDict()
     config.model.size = 32  # pixels of a side
-    config.model.start = 4  # of the smallest map
-    config.model.local = False  # whether each place of it has noise of its own
+    config.model.initial_size = 4  # of the smallest map
+    config.model.spatial_noise = False  # whether each place of it has noise of its own
     config.model.channels = 16  # of the widest map; the authors' code does not say
-    config.model.widest = 8  # times as many in the smallest
-    config.model.body = "residual"  # or "strided", DCGAN's
+    config.model.channel_multiplier = 8  # times as many in the smallest
+    config.model.blocks = "residual"  # or "strided", DCGAN's
     config.model.form = "embedded_gaussian"  # any key of attention.spatial.NON_LOCAL
-    config.model.shrink = 2  # the paper's 8 would leave two numbers of 16 channels
-    config.model.value_shrink = 2  # the authors' code; the paper has 1
+    config.model.key_reduction = (
+        2  # the paper's 8 would leave two numbers of 16 channels
+    )
+    config.model.value_reduction = 2  # the authors' code; the paper has 1
     config.model.pool = True  # the authors' code
     config.model.spectral = True
     config.attention = ConfigDict()  # sizes of the maps that attend to themselves
     config.attention.generator = (16,)
     config.attention.discriminator = (16,)
-    config.noise = 128  # Z; the paper's
+    config.latent_size = 128  # Z; the paper's
 
     config.loss = "hinge"  # or "log"
     # Section 4.2: two learning rates, no momentum.
@@ -122,11 +124,11 @@ def get_config(variant: str = "") -> ConfigDict:
     config.data = ConfigDict()
     config.data.source = "openmoji"  # or "corners", or "folder"
     config.data.groups = ()  # of OpenMoji, a class each; none for all of them
-    config.data.folder = ""  # of folders of pictures
-    config.data.rows = 32
+    config.data.folder = ""  # of folders of images
+    config.data.batch_size = 32
 
     config.evaluation = ConfigDict()
-    config.evaluation.pictures = 2000
+    config.evaluation.images = 2000
     config.evaluation.size = 96  # pixels that the fixed classifier sees
     config.evaluation.checkpoint = "last"
     config.evaluation.average = 1

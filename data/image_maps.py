@@ -48,7 +48,7 @@ def _cached(examples, compute, network: str, start: str) -> np.ndarray:
     if not path.exists():
         print(f"maps of images from {start}: writing {path}", file=sys.stderr)
         maps = [
-            compute(captions.read_pictures(examples[i : i + _BATCH]))
+            compute(captions.read_images(examples[i : i + _BATCH]))
             for i in range(0, len(examples), _BATCH)
         ]
         with storage.replacing(path) as temporary, open(temporary, "wb") as file:

@@ -185,19 +185,19 @@ class Batches(bucketing.Batches):
         self,
         kind: str,
         *,
-        smallest: int,
-        largest: int,
+        min_size: int,
+        max_size: int,
         buckets: int,
-        rows: int,
+        batch_size: int,
         seed: int,
     ):
-        check_size(kind, "config.data.smallest", smallest)
+        check_size(kind, "config.data.min_size", min_size)
         super().__init__(
             functools.partial(instances, kind),
-            smallest=smallest,
-            largest=largest,
+            min_size=min_size,
+            max_size=max_size,
             buckets=buckets,
-            rows=rows,
+            batch_size=batch_size,
             seed=seed,
         )
 

@@ -41,17 +41,17 @@ _LIGHT = 200  # the darkest ground
 
 
 class Scene(NamedTuple):
-    """A picture and what is in it.
+    """A image and what is in it.
 
     Attributes:
-        picture: uint8 [I, J, 3].
+        image: uint8 [I, J, 3].
         names: of the N drawings.
         cells: where they are, of `CELLS`.
         boxes: int [N, 4]: first row, first column, last row + 1, last column + 1.
         captions: one in each order.
     """
 
-    picture: np.ndarray
+    image: np.ndarray
     names: tuple[str, ...]
     cells: tuple[str, ...]
     boxes: np.ndarray
@@ -59,7 +59,7 @@ class Scene(NamedTuple):
 
     def identity(self) -> bytes:
         """Tells it from others."""
-        return self.picture.tobytes()
+        return self.image.tobytes()
 
 
 class Scenes:
@@ -123,8 +123,8 @@ class Scenes:
         rng = np.random.default_rng(key)
         drawings = self._draw(rng)
         cells = rng.permutation(len(CELLS))[: len(drawings)]
-        picture = np.empty((self._size, self._size, 3), np.uint8)
-        picture[:] = rng.integers(_LIGHT, 256, 3)
+        image = np.empty((self._size, self._size, 3), np.uint8)
+        image[:] = rng.integers(_LIGHT, 256, 3)
         boxes = np.zeros((len(drawings), 4), int)
         for drawing, cell, box in zip(drawings, cells, boxes, strict=True):
             side = int(rng.choice(self._sizes))
@@ -133,11 +133,11 @@ class Scenes:
             top, left = corner + rng.integers(0, free + 1, 2)
             box[:] = top, left, top + side, left + side
             sprite = _sprites(self._drawings, side)[drawing].astype(np.float32)
-            part = picture[top : top + side, left : left + side]
+            part = image[top : top + side, left : left + side]
             blend = part + sprite[..., 3:] / 255 * (sprite[..., :3] - part)
             part[:] = blend.round()
         return Scene(
-            picture,
+            image,
             tuple(drawing.name for drawing in drawings),
             tuple(CELLS[cell] for cell in cells),
             boxes,

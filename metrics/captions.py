@@ -87,7 +87,7 @@ def scene_scores(
         if weights is None:
             continue
         for mention, box in mentioned_boxes(scene, mentioned):
-            box = box / len(scene.picture)
+            box = box / len(scene.image)
             hits.append(pointing_share(weights[mention.first : mention.last], box))
             chances.append((box[2] - box[0]) * (box[3] - box[1]))
     scores = {"objects": 100 * named / objects, "exact": 100 * exact / len(scenes)}

@@ -1,4 +1,4 @@
-"""Consistency of generated images of corners: see `data.pictures.corners`."""
+"""Consistency of generated images of corners: see `data.images.corners`."""
 
 import numpy as np
 

@@ -118,9 +118,9 @@ class ShowAttendTell(EncoderDecoder):
         window: D of the local alignments.
         temperature: temperature of the Gumbel alignment.
         selector: whether the context is multiplied by beta_t.
-        expected: share of training batches in which the draws of a hard alignment are
+        soft_prob: share of training batches in which the draws of a hard alignment are
             replaced by their expectation, the soft weights: 0.5 in the authors' code;
-            in section 4.1 the choice is made per image. A variable `expected` in the
+            in section 4.1 the choice is made per image. A variable `soft_prob` in the
             collection "schedule" overrides it.
 
     The other fields are those of `EncoderDecoder`. Defaults are those of the authors'
@@ -141,7 +141,7 @@ class ShowAttendTell(EncoderDecoder):
     window: int = 10
     temperature: float = 1.0
     selector: bool = True
-    expected: float = 0.5
+    soft_prob: float = 0.5
 
     paper_init: ClassVar[Init] = uniform_init(0.08)
 
@@ -159,8 +159,8 @@ class ShowAttendTell(EncoderDecoder):
             ("score_hidden", "max_length", "window"),
         )
         _check_channels(self.channels)
-        if not 0 <= self.expected <= 1:
-            raise FieldError("expected", self.expected, "in [0, 1]")
+        if not 0 <= self.soft_prob <= 1:
+            raise FieldError("soft_prob", self.soft_prob, "in [0, 1]")
         n, cell, inits = self.hidden, CELLS[self.cell], self.inits
         _, self.target_table = self.tables(share=True)
         self.cross_attention = SourceAttention(
@@ -218,7 +218,7 @@ class ShowAttendTell(EncoderDecoder):
         if not (self.cross_attention.draws and self.has_rng("alignment")):
             return None
         share: float | jax.Array = self.get_variable(
-            "schedule", "expected", self.expected
+            "schedule", "soft_prob", self.soft_prob
         )
         return jax.random.bernoulli(self.make_rng("alignment"), share)
 
@@ -290,12 +290,12 @@ class ShowAndTell(EncoderDecoder):
         shape = (self.vocab_size, self.embedding)
         self.output = self.param("output", inits.embedding, shape)
         shape = (self.channels[-1], self.embedding)
-        self.picture = self.param("picture", inits.kernel, shape)
+        self.image = self.param("picture", inits.kernel, shape)
 
     def encode(self, source: jax.Array, *, train: bool = False) -> ImageState:
         """Feed an image, or a map, as the word before the first: eq. 10."""
         annotations = self.annotate(source, train=train)
-        gates = self.gates(annotations.mean(1) @ self.picture)
+        gates = self.gates(annotations.mean(1) @ self.image)
         cell, (state,) = CELLS[self.cell], self.stack.weights().states
         zeros = jnp.zeros((len(gates), cell.states * self.hidden))
         return ImageState((cell.step(gates, zeros, state),))

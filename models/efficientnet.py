@@ -1,10 +1,10 @@
-"""EfficientNet-lite0 as a fixed function: pictures to maps, vectors, or classes.
+"""EfficientNet-lite0 as a fixed function: images to maps, vectors, or classes.
 
 Tan and Le (2019), table 1, in the "lite" form of its authors: ReLU6 for swish, nothing
 squeezed and excited, stem and head of 32 and 1280 channels. It is used as it was
 trained, with the running statistics of its batch norm.
 
-Axes: B pictures; I, J rows and columns; C channels.
+Axes: B images; I, J rows and columns; C channels.
 """
 
 import functools
@@ -66,30 +66,30 @@ def convert(tensors: Mapping[str, np.ndarray]) -> Params:
     return params
 
 
-def maps(params: Params, pictures: jax.Array) -> jax.Array:
+def maps(params: Params, images: jax.Array) -> jax.Array:
     """Feature maps of the fifth stage: 14 x 14 x 112 for images of 224 pixels.
 
     Args:
         params: from `convert`.
-        pictures: uint8 [B, I, J, 3].
+        images: uint8 [B, I, J, 3].
 
     Returns:
         float32 [B, I / 16, J / 16, 112].
     """
-    return _stages(params, pictures, _MAP_STAGE + 1)
+    return _stages(params, images, _MAP_STAGE + 1)
 
 
-def vectors(params: Params, pictures: jax.Array) -> jax.Array:
+def vectors(params: Params, images: jax.Array) -> jax.Array:
     """Features for `classify`: the mean of the head over positions.
 
     Args:
         params: from `convert`.
-        pictures: uint8 [B, I, J, 3].
+        images: uint8 [B, I, J, 3].
 
     Returns:
         float32 [B, 1280], at least 0.
     """
-    x = _stages(params, pictures, len(_STAGES))
+    x = _stages(params, images, len(_STAGES))
     return jax.nn.relu6(_convolve(params["head"], x)).mean((1, 2))
 
 
@@ -159,8 +159,8 @@ def in_batches(
     return jax.tree.map(lambda *x: np.concatenate(x)[: len(images)], *parts)
 
 
-def _stages(params: Params, pictures: jax.Array, count: int) -> jax.Array:
-    x = pictures.astype(jnp.float32) / 127.5 - 1
+def _stages(params: Params, images: jax.Array, count: int) -> jax.Array:
+    x = images.astype(jnp.float32) / 127.5 - 1
     x = jax.nn.relu6(_convolve(params["stem"], x, 2))
     block = 0
     for repeats, _, stride, expansion, _ in _STAGES[:count]:

@@ -90,7 +90,7 @@ class NeuralTuringMachine(nn.Module):
         hidden: D.
         read_heads: R.
         write_heads: W.
-        rows: N; no parameter depends on it, unless the initial memory is learned.
+        slots: N; no parameter depends on it, unless the initial memory is learned.
         width: M.
         shifts: J, odd: a head moves by at most J // 2 slots a step.
         memory_init: initial memory, "constant" (1e-6), "learned", or "random" (normal,
@@ -105,7 +105,7 @@ class NeuralTuringMachine(nn.Module):
     hidden: int = 100
     read_heads: int = 1
     write_heads: int = 1
-    rows: int = 128
+    slots: int = 128
     width: int = 20
     shifts: int = 3
     memory_init: str = "constant"
@@ -118,10 +118,19 @@ class NeuralTuringMachine(nn.Module):
                 "controller": ("lstm", "feedforward"),
                 "memory_init": ("constant", "learned", "random"),
             },
-            positive=("hidden", "read_heads", "write_heads", "rows", "width", "shifts"),
+            positive=(
+                "hidden",
+                "read_heads",
+                "write_heads",
+                "slots",
+                "width",
+                "shifts",
+            ),
         )
-        if self.shifts % 2 == 0 or self.shifts > self.rows:
-            raise FieldError("shifts", self.shifts, f"odd and at most rows={self.rows}")
+        if self.shifts % 2 == 0 or self.shifts > self.slots:
+            raise FieldError(
+                "shifts", self.shifts, f"odd and at most slots={self.slots}"
+            )
         n, zeros = self.hidden, nn.initializers.zeros
         if self.controller == "lstm":
             self.gates = Gates("lstm", n, STANDARD)
@@ -139,7 +148,7 @@ class NeuralTuringMachine(nn.Module):
         self.first_reads = self.param("first_reads", zeros, (reads,))
         if self.memory_init == "learned":
             init = nn.initializers.normal(_DEVIATION)
-            self.first_memory = self.param("memory", init, (self.width, self.rows))
+            self.first_memory = self.param("memory", init, (self.width, self.slots))
         self.output = Dense(self.outputs)
 
     @property
@@ -214,7 +223,7 @@ class NeuralTuringMachine(nn.Module):
 
     def _start(self, batch: int) -> Carry:
         """State before the first step."""
-        shape = self.width, self.rows
+        shape = self.width, self.slots
         if self.memory_init == "learned":
             memory = self.first_memory
         elif self.memory_init == "random":
@@ -230,7 +239,7 @@ class NeuralTuringMachine(nn.Module):
             state=state,
             reads=nn.tanh(reads),
             memory=Memory(jnp.broadcast_to(memory, (batch, *shape))),
-            weights=jnp.zeros((batch, heads, self.rows)).at[..., 0].set(1),
+            weights=jnp.zeros((batch, heads, self.slots)).at[..., 0].set(1),
         )
 
     def _sow(self, kind: str, weights: jax.Array) -> None:

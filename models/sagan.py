@@ -12,10 +12,10 @@ The attention block is y = gamma o + x (eq. 3), with gamma initially 0. `form` s
 an entry of `attention.spatial.NON_LOCAL` (Wang et al. 2018).
 
 Differs from the papers: the authors' code pools keys and values and halves the width of
-the values, the paper does neither; `pool` and `value_shrink` select. DCGAN's generator
-also gets the class through its batch norm, and its discriminator ends like SAGAN's,
-with a sum over positions and a projection. `start` and `local` build networks whose
-receptive fields do not cover the image without attention.
+the values, the paper does neither; `pool` and `value_reduction` select. DCGAN's
+generator also gets the class through its batch norm, and its discriminator ends like
+SAGAN's, with a sum over positions and a projection. With `spatial_noise` and a larger
+`initial_size`, receptive fields do not cover the image without attention.
 
 Axes: B images; I, J rows and columns; C channels; Z width of the noise; Y classes.
 """
@@ -40,7 +40,7 @@ NON_LOCAL = PLAIN_NON_LOCAL | dict.fromkeys(
     ("gaussian", "embedded_gaussian"), partial(embedded_gaussian, align=masked_softmax)
 )
 
-BODIES = ("residual", "strided")
+BLOCKS = ("residual", "strided")
 
 
 class BatchNorm(nn.Module):
@@ -113,16 +113,16 @@ class SelfAttention(nn.Module):
 
     Attributes:
         form: a key of `attention.spatial.NON_LOCAL`.
-        shrink: C over the width of queries and keys; the paper has 8.
-        value_shrink: C over the width of values; an output layer restores C.
+        key_reduction: C over the width of queries and keys; the paper has 8.
+        value_reduction: C over the width of values; an output layer restores C.
         pool: whether keys and values are max-pooled over 2 x 2 positions.
         spectral: see `Normed`.
         layer: index among the attention layers of a network, from 0.
     """
 
     form: str = "embedded_gaussian"
-    shrink: int = 8
-    value_shrink: int = 1
+    key_reduction: int = 8
+    value_reduction: int = 1
     pool: bool = False
     spectral: bool = True
     layer: int = 0
@@ -132,8 +132,8 @@ class SelfAttention(nn.Module):
         """[B, I, J, C] to [B, I, J, C]; sows an `AttentionRecord` [B, I, J, I', J']."""
         width = x.shape[-1]
         layer = partial(Layer, spectral=self.spectral, kernel=0, use_bias=False)
-        narrow = max(width // self.shrink, 1)
-        read = max(width // self.value_shrink, 1)
+        narrow = max(width // self.key_reduction, 1)
+        read = max(width // self.value_reduction, 1)
         query = key = x
         if self.form != "gaussian":  # "gaussian" compares x itself
             query = layer(narrow, name="query")(x, train=train)
@@ -160,18 +160,18 @@ class _Network(nn.Module):
     """Base class of generator and discriminator.
 
     Attributes:
-        size: I = J of an image, `start` times a power of two.
-        start: rows and columns of the smallest map.
-        local: whether each position of the smallest map is computed from its own part
-            of the noise, by its own weights, so that positions share no information in
-            a generator without attention.
+        size: I = J of an image, `initial_size` times a power of two.
+        initial_size: rows and columns of the smallest map.
+        spatial_noise: whether each position of the smallest map is computed from its
+            own part of the noise, by its own weights, so that positions share no
+            information in a generator without attention.
         channels: channels of a map of the image's size; they double with each halving
-            of the size, up to `widest` times `channels`.
-        widest: maximum factor of `channels`.
+            of the size, up to `channel_multiplier` times `channels`.
+        channel_multiplier: maximum factor of `channels`.
         classes: Y.
-        body: "residual" or "strided".
+        blocks: "residual" or "strided".
         attention: sizes of the maps with self-attention; empty for none.
-        form, shrink, value_shrink, pool: see `SelfAttention`.
+        form, key_reduction, value_reduction, pool: see `SelfAttention`.
         spectral: whether each layer has a spectral norm of 1.
         axis_name: see `BatchNorm`.
 
@@ -180,34 +180,34 @@ class _Network(nn.Module):
     """
 
     size: int = 128
-    start: int = 4
-    local: bool = False
+    initial_size: int = 4
+    spatial_noise: bool = False
     channels: int = 64
-    widest: int = 16
+    channel_multiplier: int = 16
     classes: int = 1000
-    body: str = "residual"
+    blocks: str = "residual"
     attention: Sequence[int] = (32,)
     form: str = "embedded_gaussian"
-    shrink: int = 8
-    value_shrink: int = 1
+    key_reduction: int = 8
+    value_reduction: int = 1
     pool: bool = False
     spectral: bool = True
     axis_name: str | None = None
 
     positive: ClassVar[Sequence[str]] = (
-        "start",
+        "initial_size",
         "channels",
-        "widest",
+        "channel_multiplier",
         "classes",
-        "shrink",
-        "value_shrink",
+        "key_reduction",
+        "value_reduction",
     )
 
     def check(self) -> None:
         """Checks the fields; see `_Network`."""
-        check_fields(self, {"body": BODIES, "form": tuple(NON_LOCAL)}, self.positive)
+        check_fields(self, {"blocks": BLOCKS, "form": tuple(NON_LOCAL)}, self.positive)
         if self.sizes()[-1:] != [self.size]:
-            sizes = ", ".join(str(self.start << n) for n in (1, 2, 3))
+            sizes = ", ".join(str(self.initial_size << n) for n in (1, 2, 3))
             raise FieldError("size", self.size, f"{sizes}, ...")
         sizes = self.maps()
         if set(self.attention) - set(sizes):
@@ -218,9 +218,10 @@ class _Network(nn.Module):
             )
 
     def sizes(self) -> list[int]:
-        """Twice `start`, and so on, up to the size of an image."""
+        """Twice `initial_size`, and so on, up to the size of an image."""
         return [
-            self.start << n for n in range(1, (self.size // self.start).bit_length())
+            self.initial_size << n
+            for n in range(1, (self.size // self.initial_size).bit_length())
         ]
 
     def maps(self) -> list[int]:
@@ -229,7 +230,7 @@ class _Network(nn.Module):
 
     def width(self, size: int) -> int:
         """Channels of the map of this size."""
-        return self.channels * min(self.size // size, self.widest)
+        return self.channels * min(self.size // size, self.channel_multiplier)
 
     def attend(self, x: jax.Array, *, train: bool) -> jax.Array:
         """Applies self-attention if `attention` has the size of the map."""
@@ -239,8 +240,8 @@ class _Network(nn.Module):
         attending = [map_size for map_size in self.maps() if map_size in self.attention]
         return SelfAttention(
             self.form,
-            shrink=self.shrink,
-            value_shrink=self.value_shrink,
+            key_reduction=self.key_reduction,
+            value_reduction=self.value_reduction,
             pool=self.pool,
             spectral=self.spectral,
             layer=attending.index(size),
@@ -250,7 +251,7 @@ class _Network(nn.Module):
     @property
     def kernel_init(self) -> Callable:
         """Initializer of kernels: Glorot's, or DCGAN's normal."""
-        if self.body == "residual":
+        if self.blocks == "residual":
             return nn.initializers.xavier_uniform()
         return nn.initializers.normal(0.02)
 
@@ -263,7 +264,7 @@ class Generator(_Network):
         """Generates images.
 
         Args:
-            noise: [B, Z]; if `local`, split into one part for each position.
+            noise: [B, Z]; if `spatial_noise`, split into one part for each position.
             label: int [B], below Y.
             train: whether batch norm uses and updates the statistics with this batch,
                 and spectral norms make a power iteration.
@@ -273,10 +274,10 @@ class Generator(_Network):
         """
         self.check()
         common = dict(spectral=self.spectral, kernel_init=self.kernel_init)
-        strided = self.body == "strided"
-        width, start = self._map_width, self.start
+        strided = self.blocks == "strided"
+        width, start = self._map_width, self.initial_size
         positions = (len(noise), start, start)
-        if self.local:
+        if self.spatial_noise:
             if noise.shape[-1] % start**2:
                 raise FieldError(
                     "noise",
@@ -303,10 +304,10 @@ class Generator(_Network):
 
     def maps(self) -> list[int]:
         """See `_Network`; DCGAN's last transposed convolution outputs the image."""
-        return self.sizes()[: -1 if self.body == "strided" else None]
+        return self.sizes()[: -1 if self.blocks == "strided" else None]
 
     def _map_width(self, size: int) -> int:
-        return self.width(2 * size if self.body == "strided" else size)
+        return self.width(2 * size if self.blocks == "strided" else size)
 
     def _norm(self, name: str, plain: bool = False) -> BatchNorm:
         classes = 0 if plain else self.classes
@@ -323,7 +324,7 @@ class Generator(_Network):
     ) -> jax.Array:
         """Doubles the size of a map."""
         first = nn.relu(self._norm(f"{name}_norm_1")(x, label, train=train))
-        if self.body == "strided":
+        if self.blocks == "strided":
             window = {"kernel": 4, "scale": "double"}
             return Layer(width, name=name, **window, **common)(first, train=train)
         conv = Layer(width, scale="double", name=f"{name}_conv_1", **common)
@@ -349,7 +350,7 @@ class Discriminator(_Network):
         for size in self.maps():
             x = self._narrow(x, self.width(2 * size), f"to_{size}", common, train)
             x = self.attend(x, train=train)
-        if self.body == "residual":
+        if self.blocks == "residual":
             x = self._narrow(x, x.shape[-1], "last", common, train, pool=False)
             x = nn.relu(x)
         hidden = x.sum((1, 2))  # [B, C]
@@ -362,7 +363,7 @@ class Discriminator(_Network):
 
     def maps(self) -> list[int]:
         """See `_Network`."""
-        return [self.start, *self.sizes()[:-1]][::-1]
+        return [self.initial_size, *self.sizes()[:-1]][::-1]
 
     def _narrow(
         self,
@@ -375,7 +376,7 @@ class Discriminator(_Network):
     ) -> jax.Array:
         """Halves the size of a map, if `pool`."""
         first = x.shape[-1] == 3
-        if self.body == "strided":
+        if self.blocks == "strided":
             window = {"kernel": 4, "scale": "half"}
             x = Layer(width, name=name, **window, **common)(x, train=train)
             if not first and not self.spectral:

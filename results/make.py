@@ -163,8 +163,8 @@ def collect(run: Run, seed: int, workdir: Path) -> Record:
     evaluations = [row for row in rows if row["split"] == "validation"]
     metrics = {k: v for k, v in scores.items() if isinstance(v, int | float)}
     examples = []
-    if "rows" in config.data:
-        examples = [row["step"] * config.data.rows for row in evaluations]
+    if "batch_size" in config.data:
+        examples = [row["step"] * config.data.batch_size for row in evaluations]
     record = {
         "name": run.name,
         "system": records.OURS,

@@ -45,17 +45,17 @@ class Adding(Task):
     @classmethod
     def check(cls, config: ConfigDict) -> None:
         """Checks the data's fields, the lengths to evaluate and the model."""
-        data, shortest = config.data, adding.SHORTEST
+        data, min_length = config.data, adding.SHORTEST
         checks.choice("data.operation", data.operation, adding.OPERATIONS)
         checks.choice("data.protocol", data.protocol, adding.PROTOCOLS)
-        minimum = shortest if data.protocol == "fixed" else data.shortest
-        checks.at_least(config, {"data.shortest": shortest, "data.length": minimum})
-        checks.at_least(config, {"data.buckets": 1, "data.rows": 1})
+        minimum = min_length if data.protocol == "fixed" else data.min_length
+        checks.at_least(config, {"data.min_length": min_length, "data.length": minimum})
+        checks.at_least(config, {"data.buckets": 1, "data.batch_size": 1})
         for length in config.evaluation.lengths:
-            if type(length) is not int or length < shortest:
+            if type(length) is not int or length < min_length:
                 raise UserError(
                     f"config.evaluation.lengths has {length}: must be at least "
-                    f"{shortest}"
+                    f"{min_length}"
                 )
         super().check(config)
 
@@ -82,9 +82,9 @@ class Adding(Task):
             data.operation,
             data.protocol,
             length=data.length,
-            shortest=data.shortest,
+            min_length=data.min_length,
             buckets=data.buckets,
-            rows=data.rows,
+            batch_size=data.batch_size,
             seed=self.config.seed,
         )
 
@@ -105,7 +105,7 @@ class Adding(Task):
     def held_out(self, split: str) -> endless.Batch:
         """Returns the 1000 sequences of a split; see `data.adding.held_out`."""
         data = self.config.data
-        lengths = {"length": data.length, "shortest": data.shortest}
+        lengths = {"length": data.length, "min_length": data.min_length}
         return adding.held_out(data.operation, data.protocol, split, **lengths)
 
     def errors(self, params: Any, batch: endless.Batch) -> np.ndarray:
@@ -183,7 +183,7 @@ class Adding(Task):
         padded with zeros as in training. Warns of a length that training never had.
         """
         data = self.config.data
-        lengths = adding.training_lengths(data.protocol, data.length, data.shortest)
+        lengths = adding.training_lengths(data.protocol, data.length, data.min_length)
         unit = "steps: the network learned from sequences of"
         sequences = {i: adding.parse(x, f"line {i}") for i, x in lines.items()}
         for line, sequence in sequences.items():

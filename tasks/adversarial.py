@@ -5,7 +5,7 @@ parameters is evaluated and drawn, with the statistics of batch norm and the est
 of spectral norms of the generator itself.
 
 What is measured, on frozen EfficientNet-lite0 trained on ImageNet
-(`models.efficientnet`), of `config.evaluation.pictures` generated images and as many
+(`models.efficientnet`), of `config.evaluation.images` generated images and as many
 real ones of the same classes, drawn as in training: `frechet`, the Frechet distance
 between Gaussians of their 1280 features (Heusel et al. 2017, there of Inception's), and
 `score`, the Inception score of Salimans et al. (2016) on its classes. These numbers
@@ -27,8 +27,8 @@ from typing import NamedTuple
 import numpy as np
 from ml_collections import ConfigDict
 
-from data import pictures
-from data.pictures import Pictures
+from data import images
+from data.images import LabelledImages
 from data.splits import EVALUATION_SPLITS, check_split
 from errors import UserError
 from figures.strips import image_grid, map_attention
@@ -70,20 +70,20 @@ class Adversarial(Task):
 
     metric = ("quality", "max")
     Options = SeedOptions
-    figure_name = "pictures"
+    figure_name = "images"
     needs_figures = True
 
     @classmethod
     def check(cls, config: ConfigDict) -> None:
         """Checks what must fit together; see `Task`."""
-        checks.choice("data.source", config.data.source, pictures.SOURCES)
+        checks.choice("data.source", config.data.source, images.SOURCES)
         checks.choice("loss", config.loss, adversarial.LOSSES)
-        minimums = {"data.rows": 1, "noise": 1, "evaluation.size": 1}
+        minimums = {"data.batch_size": 1, "latent_size": 1, "evaluation.size": 1}
         # Corners are compared with those of others, and features have a deviation.
-        checks.at_least(config, minimums | {"evaluation.pictures": corners.OTHERS + 1})
+        checks.at_least(config, minimums | {"evaluation.images": corners.OTHERS + 1})
         decays = 0 <= config.average_decay < 1
         checks.rule(config, "average_decay", decays, "in [0, 1)")
-        names = {"noise": "config.noise", "attention": "config.attention"}
+        names = {"noise": "config.latent_size", "attention": "config.attention"}
         checks.check_model(cls(config).objective.init, names)
 
     @classmethod
@@ -109,7 +109,10 @@ class Adversarial(Task):
     ):
         """Builds both networks; see `Task`."""
         self.config, self.classes = config, (assets or Assets()).classes
-        families = {"generator": config.architecture, "discriminator": config.opponent}
+        families = {
+            "generator": config.architecture,
+            "discriminator": config.discriminator_architecture,
+        }
         self.models = {
             name: checks.build_model(
                 family,
@@ -124,7 +127,7 @@ class Adversarial(Task):
             self.models,
             {name: make_optimizer(config, name=name) for name in families},
             adversarial.LOSSES[config.loss],
-            noise=config.noise,
+            latent_size=config.latent_size,
             size=config.model.size,
             average_decay=functools.partial(moving, decay=config.average_decay),
             measure=gammas,
@@ -136,16 +139,16 @@ class Adversarial(Task):
         self._real = functools.cache(self._draw_real)
 
     @functools.cached_property
-    def images(self) -> Pictures | None:
+    def images(self) -> LabelledImages | None:
         """The real images, read once they are needed; None of corners."""
         return _read_images(self.config)
 
-    def train_data(self) -> pictures.Batches:
+    def train_data(self) -> images.Batches:
         """Returns the training batches."""
-        return self._batches(self.config.data.rows, self.config.seed)
+        return self._batches(self.config.data.batch_size, self.config.seed)
 
-    def _batches(self, rows: int, seed: int) -> pictures.Batches:
-        return pictures.Batches(self.images, self.config.model.size, rows, seed)
+    def _batches(self, batch_size: int, seed: int) -> images.Batches:
+        return images.Batches(self.images, self.config.model.size, batch_size, seed)
 
     def validate(self, state: TrainState) -> Scores:
         """Scores generated images, without the distance of real from real."""
@@ -157,14 +160,14 @@ class Adversarial(Task):
         The splits are two draws of noise and of real images. The scores are those of
         the module's docstring, by name; `quality`, the highest of which is the best:
         -`frechet`, or of corners `consistent` times `spread`, or 1 where that is more;
-        and `pictures`, how many images they stand on.
+        and `images`, how many images they stand on.
         """
         scores = self._scores(state, split)
         if self.images is not None:
             number = EVALUATION_SPLITS.index(split)
             (_, other), (_, real) = map(self._real, (number + _SPLITS, number))
             scores["frechet_real"] = frechet_distance(other, real)
-        return Evaluation(split, scores | {"pictures": self.config.evaluation.pictures})
+        return Evaluation(split, scores | {"images": self.config.evaluation.images})
 
     def _scores(self, state: TrainState, split: str) -> Scores:
         check_split(split)
@@ -184,10 +187,10 @@ class Adversarial(Task):
 
     def _draw_real(self, number: int) -> tuple[np.ndarray, np.ndarray | None]:
         """Classes of real images, drawn as in training, and their features."""
-        batch = self._batches(self.config.evaluation.pictures, _DRAWS)[number]
+        batch = self._batches(self.config.evaluation.images, _DRAWS)[number]
         if self.images is None:
             return batch["label"], None
-        return batch["label"], self._features(batch["picture"])[0]
+        return batch["label"], self._features(batch["image"])[0]
 
     def _features(self, images: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Features float64 [B, 1280], and probabilities of classes [B, 1000]."""
@@ -209,7 +212,7 @@ class Adversarial(Task):
         labels = np.arange(len(names), dtype=np.int32)
         fake = self.generate(state, labels.repeat(_PER_CLASS), seed)
         rows = fake.reshape(-1, _PER_CLASS, *fake.shape[1:])
-        title, path = f"Step {int(state.step)}", folder / f"pictures_{split}.png"
+        title, path = f"Step {int(state.step)}", folder / f"images_{split}.png"
         paths = [image_grid(rows, names, title, path)]
         average = self.objective.average(state)
         fake, records = self.generator.attention(average, labels, seed)
@@ -242,6 +245,6 @@ class Adversarial(Task):
         return image_grid(grid, [""] * _PER_CLASS, name, path)
 
 
-def _read_images(config: ConfigDict) -> Pictures | None:
+def _read_images(config: ConfigDict) -> LabelledImages | None:
     data, size = config.data, config.model.size
-    return pictures.read(data.source, size, tuple(data.groups), data.folder)
+    return images.read(data.source, size, tuple(data.groups), data.folder)

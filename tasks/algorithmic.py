@@ -62,7 +62,7 @@ class Algorithmic(Task):
         self.model = checks.build_model(
             config.architecture, config.model, outputs=self.kind.outputs
         )
-        sizes = config.data.largest, *config.evaluation.sizes
+        sizes = config.data.max_size, *config.evaluation.sizes
         self.sizes = list(dict.fromkeys(sizes))
         self.answer = jax.jit(self._answer)
         inputs = jnp.zeros((1, 2, self.kind.inputs))
@@ -107,7 +107,7 @@ class Algorithmic(Task):
         """
         config = self.config
         results = {s: self._evaluate(state.params, split, s) for s in self.sizes}
-        bits, wrong, batch = results[config.data.largest]
+        bits, wrong, batch = results[config.data.max_size]
         scores = {"bits": bits, "per_bit": bits / self._asked(batch), "wrong": wrong}
         if config.data.kind == "ngrams":
             scores["optimum"] = float(algorithmic.optimal_bits(batch).mean())
@@ -206,10 +206,10 @@ def _batches(config: ConfigDict) -> Batches:
     data = config.data
     return algorithmic.batches(
         data.kind,
-        smallest=data.smallest,
-        largest=data.largest,
+        min_size=data.min_size,
+        max_size=data.max_size,
         buckets=data.buckets,
-        rows=data.rows,
+        batch_size=data.batch_size,
         seed=config.seed,
     )
 

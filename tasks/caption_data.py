@@ -41,7 +41,7 @@ class CaptionData:
     ):
         """Reads nothing yet."""
         self.config, self.vocabulary = config, vocabulary
-        self.splits = splits or CaptionSplits(config.data, config.evaluation.pictures)
+        self.splits = splits or CaptionSplits(config.data, config.evaluation.images)
         self.frozen = config.model.encoder == "maps"
 
     def batches(self) -> captions.Batches:
@@ -58,7 +58,7 @@ class CaptionData:
             if self.frozen:
                 examples = image_maps.with_maps(examples, self.inputs, _NETWORK)
             pick = captions.again(examples)
-        lengths = {"rows": data.rows, "max_length": data.max_length}
+        lengths = {"batch_size": data.batch_size, "max_length": data.max_length}
         return captions.Batches(pick, self.vocabulary, **lengths, seed=seed)
 
     def blank(self) -> jax.Array:

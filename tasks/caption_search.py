@@ -58,8 +58,8 @@ class CaptionSearch:
         data = self.data
         batches = array_batches(
             len(examples),
-            data.config.evaluation.rows,
-            lambda indices: data.inputs([examples[i].picture for i in indices]),
+            data.config.evaluation.batch_size,
+            lambda indices: data.inputs([examples[i].image for i in indices]),
             length=data.config.data.max_length,
         )
         keep_weights = attention and self.generator.attends(params, data.blank())

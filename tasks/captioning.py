@@ -46,8 +46,13 @@ from training.state import Batch, LossResult, TrainState
 from training.task import Evaluation, Lines, Prediction, Scores, Task
 
 _DRAWN = 4  # images of a split
-_MINIMUMS = {"data.rows": 1, "data.size": 24, "data.max_length": 2, "data.scenes": 1}
-_MINIMUMS |= {"evaluation.pictures": 1, "evaluation.rows": 1, "loss.coverage": 0}
+_MINIMUMS = {
+    "data.batch_size": 1,
+    "data.size": 24,
+    "data.max_length": 2,
+    "data.scenes": 1,
+}
+_MINIMUMS |= {"evaluation.images": 1, "evaluation.batch_size": 1, "loss.coverage": 0}
 _MINIMUMS |= {"loss.reward": 0, "loss.entropy": 0, "loss.soft_steps": 0}
 
 
@@ -111,8 +116,8 @@ class Captioning(Task):
         variables = {"params": params}
         if state.extra is not None and weights.soft_steps:
             soft = state.step < weights.soft_steps
-            share = jnp.where(soft, 1.0, self.config.model.expected)
-            variables["schedule"] = {"expected": share}
+            share = jnp.where(soft, 1.0, self.config.model.soft_prob)
+            variables["schedule"] = {"soft_prob": share}
         logits, sown = self.model.apply(
             variables,
             batch,
@@ -158,7 +163,7 @@ class Captioning(Task):
         """Scores captions of a split; see `Task`.
 
         The scores are those of `metrics.captions`, `<name>_novel` of scenes with
-        drawings that training lacks, where there are any, and the settings: `pictures`,
+        drawings that training lacks, where there are any, and the settings: `images`,
         `beam` and `signatures`. The outputs are the captions.
         """
         check_split(split)
@@ -167,7 +172,7 @@ class Captioning(Task):
         if self.data.splits.has_novel():
             (novel, _), _ = self._scores(state, "novel", search)
             scores |= {f"{name}_novel": value for name, value in novel.items()}
-        scores |= {"pictures": len(predictions), "beam": search.beam}
+        scores |= {"images": len(predictions), "beam": search.beam}
         return Evaluation(split, scores | {"signatures": signatures}, predictions)
 
     def tables(self, evaluation: Evaluation, folder: Path) -> list[Path]:
@@ -178,7 +183,7 @@ class Captioning(Task):
             references = " | ".join(map(captions.plain, example.captions))
             rows.append((getattr(example, "path", number), prediction.text, references))
         path = folder / f"captions_{evaluation.split}.tsv"
-        return [storage.write_tsv(path, ("picture", "caption", "references"), rows)]
+        return [storage.write_tsv(path, ("image", "caption", "references"), rows)]
 
     def figures(
         self, state: TrainState, evaluation: Evaluation, folder: Path
@@ -201,7 +206,7 @@ class Captioning(Task):
         search, examples = options.search(self.search), []
         for line, text in lines.items():
             try:
-                image = captions.read_picture(Path(text.strip()), self.config.data.size)
+                image = captions.read_image(Path(text.strip()), self.config.data.size)
             except UserError as error:
                 raise UserError(f"line {line}: {error}") from None
             examples.append(captions.Shown(image, ()))
@@ -212,4 +217,4 @@ class Captioning(Task):
     def draw(self, prediction: Prediction, title: str, path: Path) -> Path:
         """Draws the image, and the part of it that each word attends to."""
         example, strip = prediction.details
-        return caption_strips(example.picture, [strip], title, path)
+        return caption_strips(example.image, [strip], title, path)

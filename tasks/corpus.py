@@ -17,7 +17,7 @@ _MINIMUMS = {
     "data.max_length": 1,
     "data.tokens": 1,
     "data.max_shapes": 1,
-    "data.rows_multiple": 1,
+    "data.batch_size_multiple": 1,
     "data.segmentations": 1,
     "optimizer.accumulate": 1,
 }
@@ -55,11 +55,11 @@ def check(config: ConfigDict) -> None:
                 f"config.model.{name} is {model[name]!r}, which depends on positions "
                 "in a row: set config.data.pack=false, for one sentence a row"
             )
-    parts, rows = config.optimizer.accumulate, data.rows_multiple
+    parts, rows = config.optimizer.accumulate, data.batch_size_multiple
     if rows % parts:
         raise UserError(
             f"config.optimizer.accumulate is {parts}: must divide "
-            f"config.data.rows_multiple, which is {rows}"
+            f"config.data.batch_size_multiple, which is {rows}"
         )
 
 
@@ -73,7 +73,7 @@ def read(data: ConfigDict) -> parallel_text.Corpus:
         data.corpus,
         data.source_language,
         data.target_language,
-        extra=data.extra,
+        extra=data.extra_corpora,
         min_words=data.min_words,
         max_words=data.max_words,
         train_min_words=data.train_min_words,
@@ -109,7 +109,7 @@ def prepare(config: ConfigDict, folder: Path, *, training: bool) -> TextAssets:
         tokens=data.tokens,
         max_shapes=data.max_shapes,
         pack=data.pack,
-        rows_multiple=data.rows_multiple,
+        batch_size_multiple=data.batch_size_multiple,
         seed=config.seed,
     )
     if jax.process_index() == 0:

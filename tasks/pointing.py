@@ -58,10 +58,10 @@ class Pointing(Task):
         kind, evaluation = config.data.kind, config.evaluation
         pointing.Batches(seed=config.seed, **config.data)  # which checks its fields
         checks.at_least(config, {"evaluation.instances": 1})
-        if config.data.largest not in evaluation.sizes:
+        if config.data.max_size not in evaluation.sizes:
             raise UserError(
                 f"config.evaluation.sizes is {evaluation.sizes}: must hold "
-                f"config.data.largest, which is {config.data.largest}"
+                f"config.data.max_size, which is {config.data.max_size}"
             )
         for size in evaluation.sizes:
             name = "config.evaluation.sizes: the number of inputs"
@@ -89,7 +89,7 @@ class Pointing(Task):
         self.search = Search.configured(evaluation)
         self.pointers = PointerSearch(
             self.model,
-            batch_size=config.data.rows,
+            batch_size=config.data.batch_size,
             steps=functools.partial(pointing.steps, self.kind),
             constrain=evaluation.constrain,
         )
@@ -124,7 +124,7 @@ class Pointing(Task):
         """Scores the held-out instances of every size; see `Task`.
 
         The scores are those of `metrics.pointing.pointing_scores`, by name for
-        `config.data.largest` and by `<name>_<size>` for each of
+        `config.data.max_size` and by `<name>_<size>` for each of
         `config.evaluation.sizes`; `instances` (of each size) and `beam`; and, where the
         search is constrained to tours, `valid_free`, `length_free` and `excess_free` of
         one that is not, the last two of its tours alone. The output is the search.
@@ -146,7 +146,7 @@ class Pointing(Task):
                 others = pointing_scores(self.kind, batch, tokens)
                 names = [x for x in ("valid", "length", "excess") if x in others]
                 metrics |= {f"{name}_free": others[name] for name in names}
-            if size == self.config.data.largest:
+            if size == self.config.data.max_size:
                 scores = metrics | scores
             scores |= {f"{name}_{size}": value for name, value in metrics.items()}
         return scores
@@ -158,7 +158,7 @@ class Pointing(Task):
         split = evaluation.split
         if not self.can_draw():
             return []
-        batch = self.held_out(split, self.config.data.largest)
+        batch = self.held_out(split, self.config.data.max_size)
         instances = pointing_text.unstack(self.kind, batch)[:_FIGURES]
         search = self.search if not evaluation.scores else evaluation.outputs
         answers = self._answers(state.params, instances, search, attention=True)
@@ -177,7 +177,7 @@ class Pointing(Task):
         Scores are log-probabilities. Warns of sizes that training never had.
         """
         search, instances = options.search(self.search), []
-        sizes = self.config.data.smallest, self.config.data.largest
+        sizes = self.config.data.min_size, self.config.data.max_size
         unit = "inputs: the model learned from"
         for line, text in lines.items():
             instances.append(pointing_text.parse(self.kind, text, f"line {line}"))

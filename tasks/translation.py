@@ -47,7 +47,7 @@ from training.task import Evaluation, Lines, Prediction, Scores, Task
 
 _FIGURE_PIECES = range(8, 21)  # sentences of these lengths make legible figures
 _MINIMUMS = {"loss.reward": 0, "loss.entropy": 0}
-_MINIMUMS |= {"evaluation.rows": 1, "evaluation.figures": 1}
+_MINIMUMS |= {"evaluation.batch_size": 1, "evaluation.figures": 1}
 _BLANK = {"source": jnp.ones((1, 2), jnp.int32), "target": jnp.ones((1, 2), jnp.int32)}
 
 
@@ -103,8 +103,8 @@ class Translation(Task):
             self.model,
             lambda ids: self.vocabulary.decode(ids),
             forbidden=(PAD, BOS, UNK),
-            batch_size=config.evaluation.rows,
-            extra=config.evaluation.extra,
+            batch_size=config.evaluation.batch_size,
+            extra=config.evaluation.max_extra_length,
             max_length=config.data.max_length,
         )
         self.likelihood = Likelihood(self.model)
@@ -177,7 +177,7 @@ class Translation(Task):
             hypotheses, references, language=self.config.data.target_language
         )
         source, target = map(self.vocabulary.encode_all, (sources, references))
-        rows = self.config.evaluation.rows
+        rows = self.config.evaluation.batch_size
         batches = eval_batches(source, target, rows=rows, max_shapes=3)
         nats = self.likelihood.nats(state.params, (batch for _, batch in batches))
         scores["perplexity"] = metrics.perplexity(nats, int(target.lengths.sum()))

@@ -18,7 +18,7 @@ def written(folder, images, annotations):
 
 
 def files(tmp_path, count=9):
-    """A config of pictures in files, and their folder."""
+    """A config of images in files, and their folder."""
     for number in range(count):
         Image.new("RGB", (40, 40), (20 * number, 0, 0)).save(tmp_path / f"{number}.png")
     path = written(
@@ -30,5 +30,5 @@ def files(tmp_path, count=9):
     config.data.source = "files"
     for split in ("train", "validation", "test"):
         config.data.files[split].captions = str(path)
-        config.data.files[split].pictures = str(tmp_path)
+        config.data.files[split].images = str(tmp_path)
     return config

@@ -17,7 +17,7 @@ from metrics.estimates import accuracy
 from training import trained
 from training.task import Evaluation, NoOptions, Prediction, create
 
-FIELDS = {"length": 101, "shortest": 23, "buckets": 5, "rows": 7, "seed": 0}
+FIELDS = {"length": 101, "min_length": 23, "buckets": 5, "batch_size": 7, "seed": 0}
 
 
 def make(variant="", **fields):
@@ -37,13 +37,17 @@ def predict(task, state, lines, **options):
 def small(variant="", **fields):
     """A small task and its first state."""
     length = 61 if "variable" in variant else 23
-    fields = {"model__hidden": 11, "data__length": length, "data__rows": 16} | fields
+    fields = {
+        "model__hidden": 11,
+        "data__length": length,
+        "data__batch_size": 16,
+    } | fields
     task = make(variant, **fields)
     return task, jax.jit(task.objective.init)(jax.random.key(0))
 
 
-def many(operation, rows=20_011, length=31):
-    lengths = np.full(rows, length)
+def many(operation, batch_size=20_011, length=31):
+    lengths = np.full(batch_size, length)
     return adding.sequences(operation, np.random.default_rng(0), lengths, length)
 
 
@@ -130,7 +134,7 @@ def test_a_batch_depends_on_seed_and_index_only(protocol):
 
 
 def test_lengths_of_the_variable_protocol_are_even_and_come_in_few_shapes():
-    source = adding.batches("add", "variable", **FIELDS | {"rows": 101})
+    source = adding.batches("add", "variable", **FIELDS | {"batch_size": 101})
     batches = [source[i] for i in range(307)]
     widths = {batch["inputs"].shape[1] for batch in batches}
     assert len(widths) == 5 and max(widths) == 101
@@ -146,7 +150,7 @@ def test_lengths_of_the_variable_protocol_are_even_and_come_in_few_shapes():
 
 @pytest.mark.parametrize("protocol", adding.PROTOCOLS)
 def test_held_out_sequences_never_change_and_are_apart_from_training(protocol):
-    lengths = {"length": 101, "shortest": 23}
+    lengths = {"length": 101, "min_length": 23}
     found = adding.held_out("add", protocol, "test", **lengths)
     assert same(found, adding.held_out("add", protocol, "test", **lengths))
     other = adding.held_out("add", protocol, "validation", **lengths)
@@ -162,7 +166,7 @@ def test_held_out_sequences_never_change_and_are_apart_from_training(protocol):
 
 
 def test_the_variable_test_has_ten_sequences_of_each_of_100_lengths():
-    batch = adding.held_out("add", "variable", "test", length=1000, shortest=50)
+    batch = adding.held_out("add", "variable", "test", length=1000, min_length=50)
     lengths, counts = np.unique(batch["mask"].sum(1), return_counts=True)
     assert (counts == 10).all() and len(lengths) == 100
     assert (lengths[0], lengths[-1]) == (50, 1000)
@@ -313,7 +317,7 @@ def test_figures_that_cannot_be_drawn_are_refused(monkeypatch, tmp_path):
     [
         ("data__operation", "sum", "data.operation is 'sum': must be one of add, mult"),
         ("data__protocol", "free", "data.protocol is 'free': must be one of fixed, va"),
-        ("data__shortest", 21, "data.shortest is 21: must be at least 22"),
+        ("data__min_length", 21, "data.min_length is 21: must be at least 22"),
         ("data__length", 21, "data.length is 21: must be at least 22"),
         ("evaluation__lengths", (21,), "lengths has 21: must be at least 22"),
         ("evaluation__lengths", ("50",), "lengths has 50: must be at least 22"),

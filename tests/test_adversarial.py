@@ -1,4 +1,4 @@
-"""Pictures by class, the distances between them, and steps of two networks."""
+"""Images by class, the distances between them, and steps of two networks."""
 
 import functools
 
@@ -10,7 +10,7 @@ from PIL import Image
 from translators import quick_jit
 
 from configs.sagan import get_config
-from data import pictures
+from data import images
 from errors import UserError
 from metrics.corners import consistency
 from models import efficientnet
@@ -26,7 +26,7 @@ rng = np.random.default_rng
 
 
 def test_corners_match_and_nothing_else_is_coloured():
-    values = pictures.corners(rng(0), 500, 16)
+    values = images.corners(rng(0), 500, 16)
     assert values.shape == (500, 16, 16, 3)
     assert (values[:, :4, :4] == values[:, -4:, -4:]).all()
     assert (values[:, :4, :4] == values[:, :1, :1]).all()
@@ -44,17 +44,19 @@ def test_corners_match_and_nothing_else_is_coloured():
 def test_a_batch_depends_on_its_number_alone_and_moves_drawings():
     values = np.full((3, 32, 32, 3), 255, np.uint8)
     values[:, 10:20, 5:15] = np.arange(3)[:, None, None, None]
-    source = pictures.Pictures(values, np.arange(3, dtype=np.int32), ("a",) * 3, True)
-    batches = pictures.Batches(source, 32, 40, 0)
+    source = images.LabelledImages(
+        values, np.arange(3, dtype=np.int32), ("a",) * 3, True
+    )
+    batches = images.Batches(source, 32, 40, 0)
     one, again, other = batches[5], batches[5], batches[6]
-    assert (one["picture"] == again["picture"]).all()
-    assert (one["picture"] != other["picture"]).any()
-    for picture, label in zip(one["picture"], one["label"], strict=True):
-        rows, columns = np.nonzero((picture == label).all(-1))
+    assert (one["image"] == again["image"]).all()
+    assert (one["image"] != other["image"]).any()
+    for image, label in zip(one["image"], one["label"], strict=True):
+        rows, columns = np.nonzero((image == label).all(-1))
         assert len(rows) == 100  # all of it is there
         assert abs(rows.min() - 10) <= 2
         assert min(abs(columns.min() - 5), abs(columns.min() - 17)) <= 2
-    assert len({p.tobytes() for p in one["picture"]}) > 20
+    assert len({p.tobytes() for p in one["image"]}) > 20
 
 
 def test_a_folder_of_folders_is_read_by_class(tmp_path):
@@ -62,23 +64,23 @@ def test_a_folder_of_folders_is_read_by_class(tmp_path):
         (tmp_path / name).mkdir()
         Image.new("RGB", (20, 30), colour).save(tmp_path / name / "1.png")
     (tmp_path / ".cache").mkdir()  # which is no class
-    found = pictures.folder(tmp_path, 8)
+    found = images.folder(tmp_path, 8)
     assert found.names == ("cats", "dogs") and found.labels.tolist() == [0, 1]
     assert (found.values[0] == [255, 0, 0]).all()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pictures, "_KEPT", 0)
-        later = pictures.folder(tmp_path, 8)
-    assert isinstance(later.values, pictures.Files) and len(later.values) == 2
-    one, other = (pictures.Batches(x, 8, 5, 0)[3] for x in (found, later))
-    assert (one["picture"] == other["picture"]).all()
+        patch.setattr(images, "_KEPT", 0)
+        later = images.folder(tmp_path, 8)
+    assert isinstance(later.values, images.Files) and len(later.values) == 2
+    one, other = (images.Batches(x, 8, 5, 0)[3] for x in (found, later))
+    assert (one["image"] == other["image"]).all()
     (tmp_path / "dogs" / "1.png").unlink()
-    with pytest.raises(UserError, match="dogs has no pictures"):
-        pictures.folder(tmp_path, 8)
+    with pytest.raises(UserError, match="dogs has no images"):
+        images.folder(tmp_path, 8)
     with pytest.raises(UserError, match="must be a folder of folders"):
-        pictures.folder(tmp_path / "cats", 8)
-    (tmp_path / "dogs" / "2.png").write_text("no picture")
-    with pytest.raises(UserError, match="2.png cannot be read: not a picture"):
-        pictures.folder(tmp_path, 8)
+        images.folder(tmp_path / "cats", 8)
+    (tmp_path / "dogs" / "2.png").write_text("no image")
+    with pytest.raises(UserError, match="2.png cannot be read: not a image"):
+        images.folder(tmp_path, 8)
 
 
 # --- steps
@@ -102,7 +104,7 @@ def state():
 
 @functools.cache
 def stepped():
-    batch = pictures.Batches(None, 8, 8, 0)[0]
+    batch = images.Batches(None, 8, 8, 0)[0]
     return quick_jit(task().objective.step)(state(), batch, jax.random.key(1))
 
 
@@ -124,7 +126,7 @@ def test_a_step_moves_both_networks_and_the_average():
 
 def test_losses_are_those_of_hinges():
     _, metrics = stepped()
-    batch = pictures.Batches(None, 8, 8, 0)[0]
+    batch = images.Batches(None, 8, 8, 0)[0]
     models, start = task().models, state()
     noise = jax.random.normal(jax.random.key(1), (8, 7))
 
@@ -136,7 +138,7 @@ def test_losses_are_those_of_hinges():
         )[0]
 
     made = apply("generator", noise)
-    real = batch["picture"].astype(np.float32) / 127.5 - 1
+    real = batch["image"].astype(np.float32) / 127.5 - 1
     both = jnp.concatenate([real, made])
     variables = {
         "params": start.params["discriminator"],
@@ -178,7 +180,7 @@ def test_losses_fall_where_they_should_and_hinges_end(name):
         close(loss.generator(far), loss.real(far))
 
 
-def test_batch_norm_sees_real_and_made_pictures_apart():
+def test_batch_norm_sees_real_and_made_images_apart():
     def spy_on(objective):
         rows, apply = [], objective.apply
 
@@ -190,9 +192,9 @@ def test_batch_norm_sees_real_and_made_pictures_apart():
         objective.apply = spy
         return rows
 
-    changes = {"model.body": "strided", "model.size": 16, "attention.generator": ()}
+    changes = {"model.blocks": "strided", "model.size": 16, "attention.generator": ()}
     changes |= {"attention.discriminator": (), "loss": "log"}
-    batch = pictures.Batches(None, 16, 8, 0)[0]
+    batch = images.Batches(None, 16, 8, 0)[0]
     for spectral, rows in ((True, [16, 8]), (False, [8, 8, 8])):
         made = config(**changes, **{"model.spectral": spectral})
         objective = Adversarial(made, Assets()).objective
@@ -203,18 +205,18 @@ def test_batch_norm_sees_real_and_made_pictures_apart():
         assert seen == rows
 
 
-# --- scores of made pictures
+# --- scores of made images
 
 
 def test_generated_images_are_compared_with_as_many_real_ones_of_their_classes(
     monkeypatch,
 ):
-    changes = {"data.source": "openmoji", "evaluation.pictures": 90}
+    changes = {"data.source": "openmoji", "evaluation.images": 90}
     made = Adversarial(config(**changes), Assets(("a", "b", "c")))
     values = np.full((30, 8, 8, 3), 255, np.uint8)
     labels = np.repeat(np.arange(3, dtype=np.int32), [20, 9, 1])
     values[..., 0] = 80 * labels[:, None, None]
-    made.__dict__["images"] = pictures.Pictures(values, labels, ("a", "b", "c"))
+    made.__dict__["images"] = images.LabelledImages(values, labels, ("a", "b", "c"))
     features = lambda x: x.reshape(len(x), -1)[:, :3] / 255 + 1e-3 * rng(0).random(3)  # noqa: E731
     classes = lambda x: np.eye(256)[x[:, 0, 0, 0]]  # noqa: E731
     see = lambda params, x, size: (features(x), classes(x))  # noqa: E731
@@ -234,7 +236,7 @@ def test_generated_images_are_compared_with_as_many_real_ones_of_their_classes(
     assert 1.5 < scores["score"] < 3
     scores = made.evaluate(state(), "test", NoOptions()).scores
     assert (asked[0] != asked[1]).any()
-    assert 0 <= scores["frechet_real"] < 1 and scores["pictures"] == 90
+    assert 0 <= scores["frechet_real"] < 1 and scores["images"] == 90
     made.generate = lambda state, wanted, seed: values[:1].repeat(len(wanted), 0)
     assert made.validate(state())["frechet"] > 0.001
 
@@ -243,11 +245,14 @@ def test_generated_images_are_compared_with_as_many_real_ones_of_their_classes(
     "changes, message",
     [
         ({"data.source": "cifar"}, "config.data.source is 'cifar'"),
-        ({"data.rows": 0}, "config.data.rows is 0"),
+        ({"data.batch_size": 0}, "config.data.batch_size is 0"),
         ({"average_decay": 1.0}, r"config.average_decay is 1.0: must be in \[0, 1\)"),
         ({"model.size": 12}, "config.model.size is 12: must be 8, 16, 32"),
-        ({"model.start": 0}, "config.model.start is 0"),
-        ({"model.local": True}, "config.noise is 7: must be a multiple of the 16 po"),
+        ({"model.initial_size": 0}, "config.model.initial_size is 0"),
+        (
+            {"model.spatial_noise": True},
+            "config.latent_size is 7: must be a multiple of the 16 po",
+        ),
         ({"attention.generator": (7,)}, r"config.attention is \(7,\): must be sizes"),
         ({"generator.learning_rate": -1.0}, "config.generator.learning_rate is -1.0"),
         ({"loss": "wasserstein"}, "config.loss is 'wasserstein': must be one of hinge"),

@@ -186,7 +186,7 @@ def test_nothing_predicts_better_than_the_best_predictor():
 def test_training_batches_depend_on_seed_and_number_alone(kind):
     def batch(seed, index):
         made = algorithmic.batches(
-            kind, smallest=6, largest=11, buckets=2, rows=5, seed=seed
+            kind, min_size=6, max_size=11, buckets=2, batch_size=5, seed=seed
         )
         return made[index]
 
@@ -275,7 +275,7 @@ def oracle(batches, scale):
 def test_scores_are_bits_a_sequence_and_wrong_bits_in_per_cent(kind):
     task = make(kind)
     data, evaluation = task.config.data, task.config.evaluation
-    sizes = dict.fromkeys([data.largest, *evaluation.sizes])
+    sizes = dict.fromkeys([data.max_size, *evaluation.sizes])
     count = evaluation.sequences
     batches = [held_out(kind, "test", size, count) for size in sizes]
     # A model that always says 1/2 pays a bit for each; one that is sure and wrong
@@ -306,7 +306,7 @@ def test_sizes_beyond_training_are_scored_by_name():
 
 def test_scores_do_not_depend_on_how_many_are_answered_at_a_time(monkeypatch):
     task = make("copy")
-    sizes = [task.config.data.largest, *task.config.evaluation.sizes]
+    sizes = [task.config.data.max_size, *task.config.evaluation.sizes]
     batches = [held_out("copy", "test", size, 8) for size in dict.fromkeys(sizes)]
     answers, parts = np.linspace(-2, 2, 8)[:, None, None], []
 
@@ -379,7 +379,7 @@ def test_a_prediction_carries_where_the_machine_read_and_wrote():
     assert [each.name for each in answer.attention] == ["read weights", "write weights"]
     for each in answer.attention:
         heads, steps, slots = each.weights.shape
-        assert (heads, steps, slots) == (1, 5, task.config.model.rows)
+        assert (heads, steps, slots) == (1, 5, task.config.model.slots)
         assert len(each.queries) == steps and len(each.keys) == slots
         np.testing.assert_allclose(each.weights.sum(-1), 1, atol=1e-5)
     (answer,) = run.predict(["10110100 01101001"], attention=False)
@@ -410,7 +410,7 @@ def test_writing_is_drawn_above_reading_and_several_heads_are_numbered(
     )
     assert {values.shape[1] for values in drawn.values()} == {11}
     assert drawn["input"].shape[0] == 9 and drawn["target"].shape[0] == 8
-    assert drawn["write weights"].shape[0] == task.config.model.rows
+    assert drawn["write weights"].shape[0] == task.config.model.slots
     np.testing.assert_allclose(drawn["error"], drawn["output"] - drawn["target"])
 
 
@@ -418,8 +418,8 @@ def test_writing_is_drawn_above_reading_and_several_heads_are_numbered(
     ("fields", "message"),
     [
         ({"data__kind": "sorting"}, "config.data.kind is 'sorting': must be one of co"),
-        ({"data__smallest": 0}, "config.data.smallest is 0: must be at least 1 for co"),
-        ({"data__largest": 0}, "config.data.largest is 0: must be at least 1"),
+        ({"data__min_size": 0}, "config.data.min_size is 0: must be at least 1 for co"),
+        ({"data__max_size": 0}, "config.data.max_size is 0: must be at least 1"),
         ({"data__buckets": 0}, "config.data.buckets is 0: must be at least 1"),
         ({"evaluation__sequences": 0}, "evaluation.sequences is 0: must be at least"),
         ({"evaluation__sizes": (3.5,)}, "sizes has 3.5: must be a whole number$"),

@@ -30,7 +30,7 @@ PAPER = PLAIN | dict(
     window=2,
     temperature=1.0,
     selector=True,
-    expected=0.0,
+    soft_prob=0.0,
 )
 BOTH = pytest.mark.parametrize(
     "family, fields", [(ShowAttendTell, PAPER), (ShowAndTell, PLAIN)]
@@ -119,14 +119,14 @@ def test_the_model_equals_a_loop_of_the_paper(selector):
             word = int(batch["target"][b, t])
 
 
-def test_without_attention_the_picture_is_the_word_before_the_first():
+def test_without_attention_the_image_is_the_word_before_the_first():
     model, variables, batch = build(ShowAndTell, PLAIN)
     params = jax.tree.map(np.asarray, variables["params"])
     found, sown = look(model, variables, batch)
     assert not sown
     flat = np.asarray(batch["source"]).reshape(B, -1, DEPTH)
     annotations = affine(flat, params["annotate"]["project"])
-    x = affine(annotations.mean(1) @ params["picture"], params["gates"])
+    x = affine(annotations.mean(1) @ params["image"], params["gates"])
     for b in range(B):
         weights = params["stack"]["states_0"]
         carry = lstm(x[b], np.zeros(2 * HIDDEN), weights)
@@ -148,12 +148,12 @@ def test_places_are_annotated_row_by_row():
     assert moved.tolist() == [False] * 5 + [True]
 
 
-def test_convolutions_see_pictures_at_the_places_of_the_map():
+def test_convolutions_see_images_at_the_places_of_the_map():
     encoder = ImageEncoder("cnn", (8,), 0.0)
-    picture = jnp.zeros((1, 15, 32, 3), jnp.uint8)  # 4 x 8 places, the last ones less
-    params = encoder.init(jax.random.key(0), picture, train=False)
+    image = jnp.zeros((1, 15, 32, 3), jnp.uint8)  # 4 x 8 places, the last ones less
+    params = encoder.init(jax.random.key(0), image, train=False)
     annotate = quick_jit(functools.partial(encoder.apply, params, train=False))
-    blank, other = annotate(picture), annotate(picture.at[0, 14, 30].set(255))
+    blank, other = annotate(image), annotate(image.at[0, 14, 30].set(255))
     assert blank.shape == (1, 4 * 8, 8)
     moved = (blank != other).any(-1).reshape(4, 8)
     assert moved[3, 7] and not moved[:1].any() and not moved[:, :5].any()
@@ -174,7 +174,7 @@ def test_it_overfits_one_batch(family, fields):
 
 def test_a_hard_draw_may_be_replaced_by_its_expectation_all_at_once():
     batch = build(ShowAttendTell, PAPER)[-1]
-    hard, variables, _ = build(ShowAttendTell, PAPER, alignment="hard", expected=0.5)
+    hard, variables, _ = build(ShowAttendTell, PAPER, alignment="hard", soft_prob=0.5)
     soft, _ = look(build(ShowAttendTell, PAPER)[0], variables, batch)
     seen = set()
     for seed in range(12):
@@ -193,7 +193,7 @@ def test_a_hard_draw_may_be_replaced_by_its_expectation_all_at_once():
 
 def test_at_test_a_hard_alignment_takes_the_most_probable_place():
     batch = build(ShowAttendTell, PAPER)[-1]
-    hard, variables, _ = build(ShowAttendTell, PAPER, alignment="hard", expected=0.5)
+    hard, variables, _ = build(ShowAttendTell, PAPER, alignment="hard", soft_prob=0.5)
     _, sown = look(hard, variables, batch)
     _, soft = look(build(ShowAttendTell, PAPER)[0], variables, batch)
     weights = weights_of(sown)
@@ -206,7 +206,7 @@ def test_at_test_a_hard_alignment_takes_the_most_probable_place():
     "family, changes, message",
     [
         (ShowAttendTell, {"encoder": "vgg"}, "encoder is 'vgg': must be one of cnn"),
-        (ShowAttendTell, {"expected": 1.5}, r"expected is 1.5: must be in \[0, 1\]"),
+        (ShowAttendTell, {"soft_prob": 1.5}, r"soft_prob is 1.5: must be in \[0, 1\]"),
         (
             ShowAndTell,
             {"channels": ()},

@@ -50,9 +50,9 @@ def test_files_in_the_format_of_coco_are_read(tmp_path):
     photos = captions.read_files(path, tmp_path, 4, "train")
     assert [p.captions for p in photos] == [("a bar", "it's blue"), ("nothing",)]
     # The middle, 20 x 20, of which half is blue: cut off, not squeezed.
-    bar = photos[0].picture.argmax(-1)
+    bar = photos[0].image.argmax(-1)
     assert bar.shape == (4, 4) and bar.tolist() == [[0, 2, 2, 0]] * 4
-    assert (photos[1].picture == 255).all()
+    assert (photos[1].image == 255).all()
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_files_in_the_format_of_coco_are_read(tmp_path):
     ],
 )
 def test_files_that_do_not_fit_are_named(tmp_path, images, annotations, message):
-    (tmp_path / "here.png").write_text("no picture")
+    (tmp_path / "here.png").write_text("no image")
     path = written(tmp_path, images, annotations)
     with pytest.raises(UserError, match=message):
         captions.read_files(path, tmp_path, 4, "train")
@@ -82,32 +82,32 @@ def test_karpathys_splits_are_read_out_of_one_file(tmp_path):
     for number, split in enumerate(("train", "restval", "val", "test")):
         name = f"{number}.png"
         Image.new("RGB", (4, 4), (number, 0, 0)).save(tmp_path / "val2014" / name)
-        sentences = [{"raw": f"Number {number}."}, {"raw": "A picture"}]
+        sentences = [{"raw": f"Number {number}."}, {"raw": "A image"}]
         images.append({"filename": name, "filepath": "val2014", "split": split})
         images[-1]["sentences"] = sentences
     path = tmp_path / "dataset.json"
     path.write_text(json.dumps({"images": images, "dataset": "coco"}))
     for split, numbers in {"train": [0, 1], "validation": [2], "test": [3]}.items():
         photos = captions.read_files(path, tmp_path, 4, split)
-        assert [int(p.picture[0, 0, 0]) for p in photos] == numbers
-        assert photos[0].captions == (f"number {numbers[0]}", "a picture")
+        assert [int(p.image[0, 0, 0]) for p in photos] == numbers
+        assert photos[0].captions == (f"number {numbers[0]}", "a image")
 
 
-def test_a_picture_of_16_bits_is_as_bright_as_of_8(tmp_path):
+def test_a_image_of_16_bits_is_as_bright_as_of_8(tmp_path):
     values = np.full((4, 4), 40_000, np.uint16)
     Image.fromarray(values).save(tmp_path / "deep.png")
-    found = captions.read_picture(tmp_path / "deep.png", 4)
+    found = captions.read_image(tmp_path / "deep.png", 4)
     assert found.shape == (4, 4, 3) and (found == 40_000 >> 8).all()
 
 
-def test_what_is_no_picture_is_named(tmp_path):
-    (tmp_path / "a.png").write_text("no picture")
-    with pytest.raises(UserError, match="a.png cannot be read: not a picture"):
-        captions.read_picture(tmp_path / "a.png", 4)
+def test_what_is_no_image_is_named(tmp_path):
+    (tmp_path / "a.png").write_text("no image")
+    with pytest.raises(UserError, match="a.png cannot be read: not a image"):
+        captions.read_image(tmp_path / "a.png", 4)
     with pytest.raises(UserError, match="b.png: no such file"):
-        captions.read_picture(tmp_path / "b.png", 4)
+        captions.read_image(tmp_path / "b.png", 4)
     with pytest.raises(UserError, match=f"{tmp_path} cannot be read: Is a directory"):
-        captions.read_picture(tmp_path, 4)
+        captions.read_image(tmp_path, 4)
     with pytest.raises(UserError, match="captions .*c.json: No such file"):
         captions.read_files(tmp_path / "c.json", tmp_path, 4, "train")
     (tmp_path / "d.json").write_text("[1")
@@ -120,14 +120,14 @@ def test_what_is_no_picture_is_named(tmp_path):
 
 class Shown:
     def __init__(self, number):
-        self.picture = np.full((2, 2, 3), number, np.uint8)
+        self.image = np.full((2, 2, 3), number, np.uint8)
         self.captions = ("one", "one two three four five six seven eight nine")
 
 
 def test_batches_hold_a_caption_of_each_and_cut_those_too_long(tmp_path):
     words = "one two three four five six seven eight nine"
     vocabulary = train_vocabulary([words], 99, tmp_path / "v.model", pieces="word")
-    fields = {"rows": 5, "max_length": 7, "seed": 0}
+    fields = {"batch_size": 5, "max_length": 7, "seed": 0}
     batches = captions.Batches(lambda rng, n: Shown(n), vocabulary, **fields)
     batch, again = batches[2], batches[2]
     assert (batch["target"] == again["target"]).all()
@@ -145,7 +145,7 @@ def hard():
     """A task with a hard alignment of two places and two words."""
     config = get_config("smoke")
     config.model.alignment = "hard"
-    config.model.expected = 0.0
+    config.model.soft_prob = 0.0
     config.loss.update({"coverage": 0.0, "reward": 1.0, "entropy": 0.0})
     task = Captioning(config)
     fields = dict(config.model, encoder="maps", channels=(5,), vocab_size=7)
@@ -231,7 +231,7 @@ def test_the_estimate_of_a_hard_alignment_is_unbiased():
 def test_nothing_is_drawn_in_the_first_steps_where_that_is_asked_for():
     task, params, batch = hard()
     task.config.loss.update({"soft_steps": 3, "entropy": 0.0})
-    task.config.model.expected = 0.0
+    task.config.model.soft_prob = 0.0
     soft = Captioning(task.config)
     soft.model = task.model.clone(alignment="global")
 
@@ -285,8 +285,8 @@ def test_coverage_is_missed_where_nothing_looks_and_where_all_does():
 def scene(names, cells, boxes):
     parts = [f"{name} {cell}" for name, cell in zip(names, cells, strict=True)]
     captions_ = (f"{', '.join(parts[:-1])} and {parts[-1]}",)
-    picture = np.zeros((12, 12, 3), np.uint8)
-    return Scene(picture, names, cells, np.array(boxes), captions_)
+    image = np.zeros((12, 12, 3), np.uint8)
+    return Scene(image, names, cells, np.array(boxes), captions_)
 
 
 SCENE = scene(
@@ -320,7 +320,7 @@ def test_scenes_are_scored_for_what_they_show_and_files_are_not(tmp_path):
         ({"evaluation.beam": 0}, "config.evaluation.beam is 0"),
         ({"evaluation.alpha": -1.0}, "config.evaluation.alpha is -1.0"),
         ({"loss.coverage": -1.0}, "config.loss.coverage is -1.0"),
-        ({"model.expected": 2.0}, "config.model.expected is 2.0"),
+        ({"model.soft_prob": 2.0}, "config.model.expected is 2.0"),
     ],
 )
 def test_fields_out_of_range_are_refused(changes, message):
@@ -361,16 +361,16 @@ def test_captions_are_written_beside_what_they_should_be(tmp_path):
         (path,) = task.tables(Evaluation("test", {}, [caption]), tmp_path)
         assert path == tmp_path / "captions_test.tsv"
         first, second = path.read_text("utf-8").splitlines()
-        assert first.split("\t") == ["picture", "caption", "references"]
+        assert first.split("\t") == ["image", "caption", "references"]
         assert second.split("\t")[:2] == [name, "a fox"]
         texts = second.split("\t")[2].split(" | ")
         assert texts == [captions.plain(text) for text in shown.captions]
 
 
-def test_a_line_that_names_no_picture_is_named(tmp_path):
+def test_a_line_that_names_no_image_is_named(tmp_path):
     task = create(files(tmp_path), tmp_path / "run", training=True)
     lines = {1: str(tmp_path / "0.png"), 3: "gone.png"}
-    with pytest.raises(UserError, match="line 3: picture gone.png: no such file"):
+    with pytest.raises(UserError, match="line 3: image gone.png: no such file"):
         task.predict(None, lines, task.Options(), attention=False)
 
 
@@ -391,7 +391,7 @@ def test_predictions_carry_the_attention_at_their_words(tmp_path):
         np.testing.assert_allclose(cross.weights.sum(-1), 1, rtol=1e-5)
 
 
-def test_maps_of_pictures_are_made_once_a_part_at_a_time(tmp_path, monkeypatch):
+def test_maps_of_images_are_made_once_a_part_at_a_time(tmp_path, monkeypatch):
     config = files(tmp_path)
     config.model.encoder, config.data.size = "maps", 32
     task = create(config, tmp_path / "run", training=True)
@@ -399,9 +399,9 @@ def test_maps_of_pictures_are_made_once_a_part_at_a_time(tmp_path, monkeypatch):
     monkeypatch.setattr(image_maps.storage, "cache_folder", lambda: tmp_path)
     asked = []
 
-    def maps(pictures):
-        asked.append(len(pictures))
-        values = np.stack(pictures).mean((1, 2, 3)).astype(np.float16)
+    def maps(images):
+        asked.append(len(images))
+        values = np.stack(images).mean((1, 2, 3)).astype(np.float16)
         return np.broadcast_to(values[:, None, None, None], (len(values), 2, 2, 112))
 
     monkeypatch.setattr(task.data, "inputs", maps)

@@ -107,7 +107,7 @@ INPUTS = {
     "pointer_hull": _POINTS,
     "pointer_delaunay": _POINTS,
     "pointer_tsp": _POINTS,
-    "captioning": "docs/kernels.png\ndocs/reversal.png\n",
+    "captioning": "docs/figures/kernels.png\ndocs/reversal.png\n",
     "sagan": "corners\ncorners\n",
 }
 
@@ -139,7 +139,7 @@ ELSEWHERE = {
 FILES = {
     f"data.files.{split}.{field}"
     for split in ("train", "validation", "test")
-    for field in ("captions", "pictures")
+    for field in ("captions", "images")
 }
 UNREAD = {
     "captioning": {"data.scenes"} | FILES,  # of frozen maps; of files, see below
@@ -183,7 +183,7 @@ def test_the_fields_of_caption_files_are_read(tmp_path):
 def test_a_field_that_is_not_read_is_recognized(tmp_path):
     config = toy.get_config()
     read = read_in_a_step(config, tmp_path)
-    assert {"model.width", "optimizer.b1", "data.rows", "seed"} <= read
+    assert {"model.width", "optimizer.b1", "data.batch_size", "seed"} <= read
     assert {"model.name", "data.shuffle"} <= set(leaves(config)) - read
 
 

@@ -21,7 +21,7 @@ def test_an_override_takes_the_type_of_the_value_it_replaces():
             "model.width=7",
             "model.dropout=0",
             "model.name=1e3",
-            "data.rows=8,24",
+            "data.batch_size=8,24",
             "data.shuffle=false",
             "seed=1",
             "seed=2",
@@ -29,7 +29,7 @@ def test_an_override_takes_the_type_of_the_value_it_replaces():
     )
     assert config.model.to_dict() == {"width": 7, "dropout": 0.0, "name": "1e3"}
     assert isinstance(config.model.dropout, float)
-    assert config.data.rows == (8, 24)
+    assert config.data.batch_size == (8, 24)
     assert config.data.shuffle is False
     assert config.seed == 2
 
@@ -62,9 +62,15 @@ def test_sizes_are_numbers_or_several_with_x_between(name, text, sizes):
         ("model.dropout=None", "config.model.dropout takes a number, got 'None'"),
         ("model.name=None", "config.model.name takes text, got 'None'"),
         ("data.shuffle=maybe", "config.data.shuffle takes true or false"),
-        ("data.rows=a,b", "takes a list with commas, each a whole number, got 'a,b'"),
-        ("data.rows=(1, 'b')", "config.data.rows takes a list with commas"),
-        ("data.rows=8x24", "takes a list with commas, each a whole number, got '8x24'"),
+        (
+            "data.batch_size=a,b",
+            "takes a list with commas, each a whole number, got 'a,b'",
+        ),
+        ("data.batch_size=(1, 'b')", "config.data.batch_size takes a list with commas"),
+        (
+            "data.batch_size=8x24",
+            "takes a list with commas, each a whole number, got '8x24'",
+        ),
         ("task=os:system", "config.task takes"),
     ],
 )

@@ -182,9 +182,9 @@ def test_maps_have_a_place_for_16_pixels_and_vectors_are_not_negative():
 def test_the_network_knows_a_uniform_when_it_sees_one():
     matplotlib = pytest.importorskip("matplotlib")
     photo = Path(matplotlib.get_data_path(), "sample_data", "grace_hopper.jpg")
-    picture = captions.read_picture(photo, efficientnet.SIZE)
+    image = captions.read_image(photo, efficientnet.SIZE)
     params = efficientnet.convert(torch_checkpoint.efficientnet_lite0())
-    features = jax.jit(efficientnet.vectors)(params, picture[None])
+    features = jax.jit(efficientnet.vectors)(params, image[None])
     logits = efficientnet.classify(params, features)[0]
     assert logits.argmax() == 652  # ImageNet's "military uniform"
     assert jax.nn.softmax(logits)[652] > 0.3

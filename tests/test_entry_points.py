@@ -48,10 +48,10 @@ def test_eval_writes_scores_translations_and_figures(workdir, bare):
     assert lines[0].split("\t") == ["source", "reference", "hypothesis"]
     assert len(lines) == 1 + report["sentences"]
     assert all(line.count("\t") == 2 for line in lines)
-    pictures = list((workdir / "figures" / "validation").glob("*.png"))
+    images = list((workdir / "figures" / "validation").glob("*.png"))
     for kind in ("encoder_0_self", "decoder_0_self", "decoder_0_cross"):
-        assert any(kind in path.name for path in pictures)
-    for path in pictures:
+        assert any(kind in path.name for path in images)
+    for path in images:
         with Image.open(path) as image:
             assert min(image.size) > 100
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from data.pictures import corners
+from data.images import corners
 from metrics.corners import consistency
 
 rng = np.random.default_rng

@@ -14,14 +14,14 @@ from models import ntm
 from models.ntm import LSTM, NeuralTuringMachine
 from models.records import AttentionRecord, collect
 
-BATCH, STEPS, INPUTS, OUTPUTS, ROWS, WIDTH = 3, 7, 5, 2, 11, 13
+BATCH, STEPS, INPUTS, OUTPUTS, SLOTS, WIDTH = 3, 7, 5, 2, 11, 13
 FIELDS = {
     "outputs": OUTPUTS,
     "controller": "lstm",
     "hidden": 17,
     "read_heads": 2,
     "write_heads": 3,
-    "rows": ROWS,
+    "slots": SLOTS,
     "width": WIDTH,
     "shifts": 3,
     "memory_init": "constant",
@@ -88,8 +88,8 @@ def test_the_machine_equals_a_loop_of_the_paper(controller, x):
         return np.exp(z) / np.exp(z).sum()
 
     for b in range(BATCH):
-        memory = np.full((ROWS, WIDTH), 1e-6)
-        looked = [np.eye(ROWS)[0]] * 5
+        memory = np.full((SLOTS, WIDTH), 1e-6)
+        looked = [np.eye(SLOTS)[0]] * 5
         reads = np.tanh(p["first_reads"])
         if controller == "lstm":
             hidden, cell = np.split(p["first_state"], 2)
@@ -134,8 +134,8 @@ def test_the_number_of_parameters_does_not_depend_on_the_rows(
     controller, memory_init, x
 ):
     few, many = (
-        machine(controller=controller, memory_init=memory_init, rows=rows)
-        for rows in (ROWS, 31)
+        machine(controller=controller, memory_init=memory_init, slots=slots)
+        for slots in (SLOTS, 31)
     )
     assert count(few, x) == count(many, x)
     assert apply(many, start(few, x), x)[0].shape == (BATCH, STEPS, OUTPUTS)
@@ -143,7 +143,7 @@ def test_the_number_of_parameters_does_not_depend_on_the_rows(
 
 def test_a_learned_memory_has_a_parameter_for_each_cell(x):
     difference = count(machine(memory_init="learned"), x) - count(machine(), x)
-    assert difference == ROWS * WIDTH
+    assert difference == SLOTS * WIDTH
 
 
 @pytest.mark.parametrize(("controller", "memory_init"), ALL)
@@ -152,7 +152,7 @@ def test_weights_are_on_the_simplex_at_every_step(controller, memory_init, x):
     _, seen = apply(model, start(model, x), x)
     for name, heads in {"read": 2, "write": 3}.items():
         weights = seen[name]
-        assert weights.shape == (BATCH, heads, STEPS, ROWS)
+        assert weights.shape == (BATCH, heads, STEPS, SLOTS)
         assert (weights >= 0).all()
         np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
 
@@ -213,7 +213,7 @@ def test_what_explodes_from_step_to_step_is_kept_within_bounds(monkeypatch):
 def test_it_learns_to_give_back_what_it_saw_two_steps_before():
     """Overfits one batch, which takes the memory: there is no state."""
     model = machine(
-        controller="feedforward", rows=5, width=7, read_heads=1, write_heads=1
+        controller="feedforward", slots=5, width=7, read_heads=1, write_heads=1
     )
     x = jax.random.bernoulli(jax.random.key(2), 0.5, (3, 5, 2)).astype(jnp.float32)
     params = quick_jit(lambda x: model.init(jax.random.key(0), x, train=True))(x)
@@ -244,8 +244,8 @@ def test_the_defaults_are_those_of_the_paper():
         ("controller", "gru", "controller is 'gru': must be one of lstm, feedforward"),
         ("memory_init", "zero", "memory_init is 'zero': must be one of constant, "),
         ("read_heads", 0, "read_heads is 0: must be at least 1"),
-        ("shifts", 4, "shifts is 4: must be odd and at most rows=11"),
-        ("shifts", 13, "shifts is 13: must be odd and at most rows=11"),
+        ("shifts", 4, "shifts is 4: must be odd and at most slots=11"),
+        ("shifts", 13, "shifts is 13: must be odd and at most slots=11"),
     ],
 )
 def test_fields_out_of_range_are_named(field, value, message, x):

@@ -23,7 +23,7 @@ RUNS = Path(__file__).parent / "old_runs"
 CASES = {
     "transformer_nmt": (20, 30, ["twenty-one", "seven"], {"n_best": "3"}),
     "ntm_copy": (4, 6, ["10110100 01101001", "00000001"], {}),
-    "captioning": (4, 6, ["docs/scene.png"], {"n_best": "2"}),
+    "captioning": (4, 6, ["docs/figures/scene.png"], {"n_best": "2"}),
 }
 NEEDS_NETWORK = {"captioning"}  # for its drawings
 

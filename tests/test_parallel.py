@@ -34,7 +34,7 @@ LAYOUTS = {
 
 def config(parallel, data, fsdp):
     made = toy.get_config()
-    made.data.rows = (16,)
+    made.data.batch_size = (16,)
     made.model.dropout = 0.0  # each device of pmap draws its own
     made.parallel, made.mesh = parallel, ConfigDict({"data": data, "fsdp": fsdp})
     return made
@@ -226,15 +226,15 @@ class Generates(Adversarial):
     """Each row is a class of its own, which alone says what noise it is made from."""
 
     def __init__(self, config, axis_name=None):
-        rows = config.data.rows
+        rows = config.data.batch_size
         assets = Assets(tuple(map(str, range(rows))))
         super().__init__(config, assets, axis_name=axis_name)
         self.objective.optimizers = dict.fromkeys(self.models, optax.sgd(0.1))
-        noise = jax.random.normal(jax.random.key(1), (rows, config.noise))
+        noise = jax.random.normal(jax.random.key(1), (rows, config.latent_size))
         self.objective.sample = lambda rng, label: noise[label]
 
     def train_data(self):
-        labels = np.arange(self.config.data.rows, dtype=np.int32)
+        labels = np.arange(self.config.data.batch_size, dtype=np.int32)
         return [batch | {"label": labels} for batch in [super().train_data()[0]]]
 
 
@@ -245,7 +245,7 @@ def test_both_networks_of_a_gan_learn_the_same_in_every_layout():
     ):
         return
     made = sagan.get_config("smoke")
-    made.data.rows = 16
+    made.data.batch_size = 16
     batch, rng = Generates(made).train_data()[0], jax.random.key(0)
 
     def after_a_step(name):

@@ -128,7 +128,7 @@ def test_tours_are_exact_up_to_a_size_and_near_optimal_beyond(monkeypatch):
 
 
 def batches(kind="sorting", seed=7, **options):
-    fields = {"smallest": 3, "largest": 13, "buckets": 3, "rows": 5} | options
+    fields = {"min_size": 3, "max_size": 13, "buckets": 3, "batch_size": 5} | options
     return Batches(kind, **fields, seed=seed)
 
 
@@ -146,11 +146,11 @@ def test_a_batch_depends_on_seed_and_index_alone(kind):
 
 
 @pytest.mark.parametrize(
-    ("largest", "buckets"), [(13, 1), (13, 3), (13, 11), (13, 100), (5, 2)]
+    ("max_size", "buckets"), [(13, 1), (13, 3), (13, 11), (13, 100), (5, 2)]
 )
-def test_sizes_are_equally_frequent_in_few_shapes(largest, buckets):
-    source = batches(largest=largest, buckets=buckets, rows=7)
-    sizes = list(range(3, largest + 1))
+def test_sizes_are_equally_frequent_in_few_shapes(max_size, buckets):
+    source = batches(max_size=max_size, buckets=buckets, batch_size=7)
+    sizes = list(range(3, max_size + 1))
     lengths, shapes = [], {}
     for i in range(800):
         batch = source[i]
@@ -209,12 +209,15 @@ def test_sequences_end_at_the_first_0_or_never():
         (lambda: make("hull", (2, 5)), "size is 2: must be at least 3 for hull$"),
         (lambda: make("sorting", (0,)), "size is 0: must be at least 1 for sor"),
         (
-            lambda: batches("tsp", smallest=2),
-            "config.data.smallest is 2: must be at least 3 for tsp$",
+            lambda: batches("tsp", min_size=2),
+            "config.data.min_size is 2: must be at least 3 for tsp$",
         ),
-        (lambda: batches(largest=2), "config.data.largest is 2: must be at least 3$"),
+        (lambda: batches(max_size=2), "config.data.max_size is 2: must be at least 3$"),
         (lambda: batches(buckets=0), "config.data.buckets is 0: must be at least 1$"),
-        (lambda: batches(rows=0), "config.data.rows is 0: must be at least 1$"),
+        (
+            lambda: batches(batch_size=0),
+            "config.data.batch_size is 0: must be at least 1$",
+        ),
         (lambda: held_out("hull", "train", 5, 1), "split is train: must be validation"),
         (lambda: held_out("hull", "test", 5, 0), "count is 0: must be at least 1$"),
         (lambda: held_out("hull", "test", 2, 5), "size is 2: must be at least 3 for"),

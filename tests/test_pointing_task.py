@@ -87,7 +87,7 @@ def greedy(task, params, batch):
 
 
 def test_the_loss_is_of_the_pointers_up_to_the_first_end():
-    task, state = built(data__smallest=2)
+    task, state = built(data__min_size=2)
     batch = task.train_data()[1]
     p = probabilities(task, state.params, batch)
     loss = count = right = 0
@@ -124,11 +124,11 @@ def test_evaluation_scores_each_size_whatever_the_rows(kind):
         tokens = greedy(task, state.params, batch)
         scores = pointing_scores(kind, batch, tokens)
         expected |= {f"{name}_{size}": value for name, value in scores.items()}
-        expected |= scores if size == task.config.data.largest else {}
+        expected |= scores if size == task.config.data.max_size else {}
     settings = {"instances": 20, "beam": 1}
     bound = {name: x for name, x in found.items() if "_free" not in name}
     assert bound == expected | settings and task.metric[0] in found
-    assert task.config.data.rows < 20  # several parts, the last one filled up
+    assert task.config.data.batch_size < 20  # several parts, the last one filled up
     if kind == "tsp":
         assert found["valid"] == 100
 
@@ -180,7 +180,7 @@ def test_figures_show_the_answers_of_the_evaluation(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("beam", [1, 3])
 def test_a_constrained_answer_is_a_permutation_and_a_free_one_is_not(beam):
-    task, state = built(data__smallest=2)
+    task, state = built(data__min_size=2)
     batch = task.train_data()[1]
     search = Search(beam, n_best=beam)
     found = task.pointers.answers(state.params, batch, search, constrain=True)
@@ -332,7 +332,7 @@ def test_numbers_that_nothing_was_learned_of_are_told(capsys):
     assert predict(task, state, lines)[1].text
     first, second = capsys.readouterr().err.splitlines()
     assert first.startswith("warning: line 2 has numbers outside of [0, 1]")
-    sizes = task.config.data.smallest, task.config.data.largest
+    sizes = task.config.data.min_size, task.config.data.max_size
     told = "warning: line 3 has 2 inputs: the model learned from {} to {}"
     assert second == told.format(*sizes)
 
@@ -360,8 +360,13 @@ def test_what_cannot_be_drawn_or_taken_is_refused(monkeypatch, tmp_path):
     ("kind", "name", "value", "message"),
     [
         ("hull", "data__kind", "cube", "kind is 'cube': must be one of sorting, hull"),
-        ("hull", "data__smallest", 2, "config.data.smallest is 2: must be at least 3"),
-        ("hull", "data__largest", 7, "sizes is .5, 6.: must hold config.data.largest"),
+        ("hull", "data__min_size", 2, "config.data.min_size is 2: must be at least 3"),
+        (
+            "hull",
+            "data__max_size",
+            7,
+            "sizes is .5, 6.: must hold config.data.max_size",
+        ),
         ("hull", "evaluation__sizes", (5, 2), "evaluation.sizes: .* is 2: must be "),
         (
             "hull",

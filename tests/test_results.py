@@ -427,7 +427,7 @@ def test_a_record_of_generated_data_counts_examples_and_waiting(tmp_path, monkey
     )
     monkeypatch.setattr(make, "FIGURES", (figure,))
     path = str(make.ROOT / "configs/ntm_copy.py")
-    config = configuration.read(path, ["data.rows=7"])
+    config = configuration.read(path, ["data.batch_size=7"])
     configuration.record(config, tmp_path)
     rows = [
         {"step": 10, "split": "train", "seconds": 1.0, "waiting": 0.01},
@@ -451,7 +451,7 @@ def test_a_record_of_generated_data_counts_examples_and_waiting(tmp_path, monkey
 
 def test_a_record_tells_when_nothing_was_wrong_for_the_first_time(tmp_path):
     path = str(make.ROOT / "configs/pointer_sorting.py")
-    configuration.record(configuration.read(path, ["data.rows=7"]), tmp_path)
+    configuration.record(configuration.read(path, ["data.batch_size=7"]), tmp_path)
     environment = {"versions": {}, "backend": "cpu", "devices": ["cpu"]}
     environment |= {"cpus": 1, "commit": "0123456789"}
     (tmp_path / "environment.json").write_text(json.dumps(environment))

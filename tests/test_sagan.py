@@ -23,20 +23,20 @@ pytestmark = pytest.mark.usefixtures("quick_compilation")
 B, SIZE, NOISE, CLASSES = 3, 16, 7, 5
 FIELDS = dict(
     size=SIZE,
-    start=4,
-    local=False,
+    initial_size=4,
+    spatial_noise=False,
     channels=4,
-    widest=4,
+    channel_multiplier=4,
     classes=CLASSES,
-    body="residual",
+    blocks="residual",
     attention=(8,),
     form="embedded_gaussian",
-    shrink=2,
-    value_shrink=2,
+    key_reduction=2,
+    value_reduction=2,
     pool=True,
     spectral=True,
 )
-BODIES = pytest.mark.parametrize("body", ["residual", "strided"])
+BLOCKS = pytest.mark.parametrize("blocks", ["residual", "strided"])
 
 
 def inputs(family):
@@ -80,10 +80,10 @@ def train_norms(model, variables, x, label, steps):
     return variables
 
 
-@BODIES
+@BLOCKS
 @pytest.mark.parametrize("family", [Generator, Discriminator])
-def test_every_normalised_kernel_has_a_largest_singular_value_of_1(family, body):
-    model, variables = build(family, body=body)
+def test_every_normalised_kernel_has_a_largest_singular_value_of_1(family, blocks):
+    model, variables = build(family, blocks=blocks)
     variables = train_norms(model, variables, *inputs(family), 60)
     flat = jax.tree_util.tree_leaves_with_path(variables["params"])
     kernels = {p[:-1]: k for p, k in flat if p[-1].key == "kernel"}
@@ -160,7 +160,7 @@ def test_each_place_shares_out_all_of_its_attention():
     np.testing.assert_allclose(weights.sum((-2, -1)), 1, atol=1e-5)
 
 
-def test_attention_reads_the_places_in_the_order_of_the_picture(draw):
+def test_attention_reads_the_places_in_the_order_of_the_image(draw):
     layer = SelfAttention("embedded_gaussian", 2, 1, False, False)
     x = draw(1, 3, 5, 8)
     params = normal_like(layer.init(jax.random.key(0), x, train=True)["params"])
@@ -239,19 +239,21 @@ def test_a_logit_is_linear_in_what_the_class_is_embedded_as():
     np.testing.assert_allclose(twice - none, 2 * (once - none), rtol=1e-3, atol=1e-3)
 
 
-@BODIES
-def test_pictures_are_of_their_size_and_in_range(body):
-    model, variables = build(Generator, body=body)
-    pictures, _ = run(model, variables, *inputs(Generator))
-    assert pictures.shape == (B, SIZE, SIZE, 3)
-    assert np.abs(pictures).max() <= 1 and pictures.std() > 0.01
+@BLOCKS
+def test_images_are_of_their_size_and_in_range(blocks):
+    model, variables = build(Generator, blocks=blocks)
+    images, _ = run(model, variables, *inputs(Generator))
+    assert images.shape == (B, SIZE, SIZE, 3)
+    assert np.abs(images).max() <= 1 and images.std() > 0.01
     other, _ = run(model, variables, inputs(Generator)[0], jnp.zeros(B, int))
-    changed = (other != pictures).any((1, 2, 3))
+    changed = (other != images).any((1, 2, 3))
     assert (changed == (inputs(Generator)[1] != 0)).all()
 
 
 def test_the_authors_network_has_their_widths():
-    fields = FIELDS | dict(size=128, channels=64, widest=16, attention=(32,), shrink=8)
+    fields = FIELDS | dict(
+        size=128, channels=64, channel_multiplier=16, attention=(32,), key_reduction=8
+    )
     families = (Generator, (2, 128)), (Discriminator, (2, 128, 128, 3))
     widths = {}
     for family, shape in families:
@@ -283,7 +285,7 @@ def test_the_authors_network_has_their_widths():
             {"attention": (12,)},
             "attention is .12,.: must be sizes of maps, which are 8",
         ),
-        ({"body": "vgg"}, "body is 'vgg': must be one of residual, strided"),
+        ({"blocks": "vgg"}, "blocks is 'vgg': must be one of residual, strided"),
         ({"form": "softer"}, "form is 'softer'"),
         ({"channels": 0}, "channels is 0"),
     ],
@@ -294,7 +296,7 @@ def test_a_field_out_of_range_is_refused(changes, message):
 
 
 def test_with_noise_for_each_place_nothing_goes_from_a_corner_to_the_other():
-    changes = dict(start=8, local=True, attention=())
+    changes = dict(initial_size=8, spatial_noise=True, attention=())
     model = Generator(**FIELDS | changes)
     noise = jnp.asarray(np.random.default_rng(0).standard_normal((2, 8, 8, 3)))
     noise = noise.at[1].set(noise[0]).at[1, 0, 0].add(1.0)

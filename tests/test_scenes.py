@@ -24,8 +24,8 @@ def draw(monkeypatch, request):
 
     def plate(chosen, size):
         pixels = np.full((len(chosen), size, size, 4), 255, np.uint8)
-        for picture, drawing in zip(pixels, chosen, strict=True):
-            picture[..., :3] = 3 * int(drawing.code)
+        for image, drawing in zip(pixels, chosen, strict=True):
+            image[..., :3] = 3 * int(drawing.code)
         return pixels
 
     monkeypatch.setattr(scenes, "draw", plate)
@@ -41,17 +41,17 @@ def test_a_scene_depends_on_its_number_alone():
     for i in (7, 3, 7):
         first, second = one[i], other[i]
         assert first.captions == second.captions
-        assert (first.picture == second.picture).all()
+        assert (first.image == second.image).all()
     assert make("train", seed=1)[7].captions != one[7].captions
 
 
 def test_a_box_holds_its_drawing_and_nothing_else_of_it():
     for i in range(30):
         scene = make("test")[i]
-        ground = scene.picture.min(-1) >= 200
+        ground = scene.image.min(-1) >= 200
         for name, box in zip(scene.names, scene.boxes, strict=True):
             top, left, bottom, right = box
-            inside = scene.picture[top:bottom, left:right]
+            inside = scene.image[top:bottom, left:right]
             assert (inside == 3 * NAMES.index(name)).all()
             assert 0 <= top and bottom <= SIZE and 0 <= left and right <= SIZE
             ground[top:bottom, left:right] = True
@@ -104,8 +104,8 @@ def test_novel_drawings_are_in_their_split_alone_and_others_have_their_words():
     "changes, message",
     [
         ({"size": 23}, "config.data.size is 23: must be 24..1024"),
-        ({"least": 1}, "config.data.least is 1: must be 2..9"),
-        ({"least": 4, "most": 3}, "config.data.most is 3: must be 4..9"),
+        ({"least": 1}, "config.data.min_objects is 1: must be 2..9"),
+        ({"least": 4, "most": 3}, "config.data.max_objects is 3: must be 4..9"),
         ({"references": 0}, "config.data.references is 0"),
     ],
 )
@@ -161,8 +161,8 @@ def test_openmoji_has_the_drawings_that_the_results_stand_on():
 @pytest.mark.network
 def test_a_drawing_is_opaque_where_it_is_and_clear_around():
     (sun,) = [d for d in drawings.catalogue() if d.name == "sun"]
-    (picture,) = drawings.draw([sun], 33)
-    assert picture.shape == (33, 33, 4)
-    assert picture[16, 16, 3] == 255 and picture[0, 0, 3] == 0
-    red, _, blue, _ = picture[16, 16]
+    (image,) = drawings.draw([sun], 33)
+    assert image.shape == (33, 33, 4)
+    assert image[16, 16, 3] == 255 and image[0, 0, 3] == 0
+    red, _, blue, _ = image[16, 16]
     assert red > 200 > blue

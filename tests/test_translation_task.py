@@ -49,7 +49,7 @@ def workdir(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def task(workdir):
-    return make(workdir, evaluation__rows=53)  # leaves filler rows
+    return make(workdir, evaluation__batch_size=53)  # leaves filler rows
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +111,7 @@ def test_a_sentence_is_translated_the_same_in_any_company(fitted):
 
 
 def test_translations_are_no_longer_than_their_source_and_extra(workdir):
-    task = make(workdir, evaluation__extra=2)
+    task = make(workdir, evaluation__max_extra_length=2)
     search = task.translator
     search.generator = Generator(task.model, forbidden=[EOS])  # but at the limit
     params = task.objective.init(jax.random.key(0)).params
@@ -218,14 +218,26 @@ def test_figures_show_every_layer(fitted, tmp_path):
     [
         ("loss__smoothing", 1.0, "config.loss.smoothing is 1.0"),
         ("loss__reward", -0.1, "config.loss.reward is -0.1: must be at least 0"),
-        ("evaluation__rows", 0, "config.evaluation.rows is 0: must be at least 1"),
+        (
+            "evaluation__batch_size",
+            0,
+            "config.evaluation.batch_size is 0: must be at least 1",
+        ),
         ("evaluation__beam", 0, "config.evaluation.beam is 0: must be 1 to 1000"),
         ("evaluation__alpha", -0.1, "config.evaluation.alpha is -0.1: must be at"),
         ("evaluation__average", 6, "average is 6, but only 5 checkpoints are kept"),
         ("optimizer__accumulate", 0, "config.optimizer.accumulate is 0: must be at"),
-        ("optimizer__accumulate", 3, "must divide config.data.rows_multiple, which"),
+        (
+            "optimizer__accumulate",
+            3,
+            "must divide config.data.batch_size_multiple, which",
+        ),
         ("data__max_shapes", 0, "config.data.max_shapes is 0: must be at least 1"),
-        ("data__rows_multiple", 0, "config.data.rows_multiple is 0: must be at least"),
+        (
+            "data__rows_multiple",
+            0,
+            "config.data.batch_size_multiple is 0: must be at least",
+        ),
         ("model__d_model", 0, "config.model.d_model is 0: must be at least 1"),
         ("model__decoder_layers", 0, "config.model.decoder_layers is 0: must be at"),
         ("model__heads", 3, "config.model.heads is 3: must be a divisor of d_model"),

@@ -33,7 +33,7 @@ def get_config(variant=""):
             "accumulate": 1,
         }
     )
-    config.data = ConfigDict({"rows": (16, 32), "inputs": 3, "shuffle": True})
+    config.data = ConfigDict({"batch_size": (16, 32), "inputs": 3, "shuffle": True})
     config.seed = 0
     config.train_steps = 12
     config.eval_every = 4
@@ -53,7 +53,7 @@ class Source:
 
     def __getitem__(self, index):
         rng = np.random.default_rng((self.seed, index))
-        rows = self.data.rows[index % len(self.data.rows)]
+        rows = self.data.batch_size[index % len(self.data.batch_size)]
         x = rng.normal(size=(rows, self.data.inputs)).astype(np.float32)
         weight = (rng.random(rows) < 0.7).astype(np.float32)  # others are filler
         return {"x": x, "y": np.sin(x.sum(1)), "weight": weight}

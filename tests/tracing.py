@@ -65,7 +65,7 @@ class Trace:
         self._configs.append(config)
         self._add_groups(config, "")
         fields = frozenset(config.model) if "model" in config else frozenset()
-        for kind in ("architecture", "opponent"):
+        for kind in ("architecture", "discriminator_architecture"):
             if kind in config:
                 getter = self._attribute(config[kind].__getattribute__, fields)
                 self._patch(config[kind], "__getattribute__", getter)

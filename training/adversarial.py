@@ -72,7 +72,7 @@ class Adversarial(Objective):
         optimizers: Mapping[str, optax.GradientTransformation],
         loss: AdversarialLoss,
         *,
-        noise: int,
+        latent_size: int,
         size: int,
         average_decay: Callable[[jax.Array], jax.Array],
         measure: Callable[[Params], dict[str, jax.Array]] = lambda params: {},
@@ -84,7 +84,7 @@ class Adversarial(Objective):
             models: "generator" and "discriminator".
             optimizers: the same keys.
             loss: an entry of `LOSSES`.
-            noise: Z.
+            latent_size: Z.
             size: I = J.
             average_decay: decay of the generator's moving average, in [0, 1), as a
                 function of the step count.
@@ -92,14 +92,18 @@ class Adversarial(Objective):
             axis_name: see `training.parallel.total`.
         """
         self.models, self.optimizers, self.loss = models, optimizers, loss
-        self.noise, self.size, self.average_decay = noise, size, average_decay
+        self.latent_size, self.size, self.average_decay = (
+            latent_size,
+            size,
+            average_decay,
+        )
         self.measure, self.axis_name = measure, axis_name
 
     def init(self, rng: jax.Array) -> TrainState:
         """Returns the state before the first step."""
         label = jnp.zeros(1, jnp.int32)
         blank = {
-            "generator": jnp.zeros((1, self.noise)),
+            "generator": jnp.zeros((1, self.latent_size)),
             "discriminator": jnp.zeros((1, self.size, self.size, 3)),
         }
         params, variables = {}, {}
@@ -124,7 +128,7 @@ class Adversarial(Objective):
         """Takes one step of the discriminator, then one of the generator."""
         label, params = batch["label"], dict(state.params)
         variables, opt_state = dict(state.extra["variables"]), dict(state.opt_state)
-        real = batch["picture"].astype(jnp.float32) / 127.5 - 1
+        real = batch["image"].astype(jnp.float32) / 127.5 - 1
         noise = self.sample(rng, label)
         fake, back, variables["generator"] = jax.vjp(
             lambda p: self.apply("generator", p, variables, noise, label),
@@ -170,7 +174,7 @@ class Adversarial(Objective):
 
     def sample(self, rng: jax.Array, label: jax.Array) -> jax.Array:
         """Samples the noise z [B, Z] for images of classes [B]."""
-        return jax.random.normal(rng, (len(label), self.noise))
+        return jax.random.normal(rng, (len(label), self.latent_size))
 
     def apply(
         self,

@@ -55,7 +55,7 @@ def at_least(config: ConfigDict, minimums: Mapping[str, float]) -> None:
 
     Args:
         config: the config.
-        minimums: minimum by field, such as {"data.rows": 1}.
+        minimums: minimum by field, such as {"data.batch_size": 1}.
 
     Raises:
         UserError: for the first field below its minimum.

@@ -24,7 +24,32 @@ ADDED: dict[str, Any] = {
 }
 
 # Old to new names of fields or of whole groups; one line for each group, without "|".
-RENAMED: dict[str, str] = {}
+RENAMED: dict[str, str] = {
+    "data.rows": "data.batch_size",
+    "data.rows_multiple": "data.batch_size_multiple",
+    "data.smallest": "data.min_size",
+    "data.largest": "data.max_size",
+    "data.shortest": "data.min_length",
+    "data.least": "data.min_objects",
+    "data.most": "data.max_objects",
+    "data.extra": "data.extra_corpora",
+    "data.files.train.pictures": "data.files.train.images",
+    "data.files.validation.pictures": "data.files.validation.images",
+    "data.files.test.pictures": "data.files.test.images",
+    "evaluation.rows": "evaluation.batch_size",
+    "evaluation.pictures": "evaluation.images",
+    "evaluation.extra": "evaluation.max_extra_length",
+    "NeuralTuringMachine: model.rows": "model.slots",
+    "ShowAttendTell: model.expected": "model.soft_prob",
+    "Generator: model.start": "model.initial_size",
+    "Generator: model.local": "model.spatial_noise",
+    "Generator: model.widest": "model.channel_multiplier",
+    "Generator: model.body": "model.blocks",
+    "Generator: model.shrink": "model.key_reduction",
+    "Generator: model.value_shrink": "model.value_reduction",
+    "Generator: noise": "latent_size",
+    "opponent": "discriminator_architecture",
+}
 
 # Old to new paths of classes, such as "models.old:Name".
 MOVED: dict[str, str] = {}

@@ -122,8 +122,9 @@ class Layout:
                 fewer = "config.parallel=jit" if self._cores else "fewer devices"
                 raise UserError(
                     f"a batch of {len(leaf)} rows does not divide over {devices} "
-                    "devices: make it a multiple of them, by config.data.rows or, of a "
-                    f"translator, config.data.rows_multiple, or take {fewer}"
+                    "devices: make config.data.batch_size (config.data."
+                    "batch_size_multiple for a translator) a multiple of them, or "
+                    f"take {fewer}"
                 )
         if self.pmap:
             batch = jax.tree.map(lambda x: x.reshape(devices, -1, *x.shape[1:]), batch)

@@ -115,6 +115,6 @@ def _cut(x: jax.Array, parts: int) -> jax.Array:
     if x.shape[0] % parts:
         raise UserError(
             f"config.optimizer.accumulate={parts} does not divide the {x.shape[0]} "
-            "rows of a batch on a device (see config.data.rows_multiple)"
+            "rows of a batch on a device (see config.data.batch_size_multiple)"
         )
     return x.reshape(-1, parts, *x.shape[1:]).swapaxes(0, 1)

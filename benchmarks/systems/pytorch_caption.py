@@ -2,15 +2,15 @@
 
 Our own compact writing of what that project publishes, with the structure that decides
 its speed: a Python loop over an `nn.LSTMCell`, sequences sorted by length and the batch
-cut to those that go on, attention with a ReLU that projects the whole picture again at
-every step, a gate of the width of the picture, dropout of one half before the output,
+cut to those that go on, attention with a ReLU that projects the whole image again at
+every step, a gate of the width of the image, dropout of one half before the output,
 the penalty of doubly stochastic attention, packed cross-entropy, gradients clipped at
 5, Adam at 4e-4.
 
 Mode "step" is one training step of the decoder on given features, as many words in each
 caption.
 
-Axes: B pictures; S places; T steps.
+Axes: B images; S places; T steps.
 """
 
 import torch
@@ -23,17 +23,17 @@ from benchmarks.systems import worker
 class Attention(nn.Module):
     """What a state looks at."""
 
-    def __init__(self, picture: int, hidden: int, width: int):
+    def __init__(self, image: int, hidden: int, width: int):
         super().__init__()
-        self.picture = nn.Linear(picture, width)
+        self.image = nn.Linear(image, width)
         self.state = nn.Linear(hidden, width)
         self.score = nn.Linear(width, 1)
 
-    def forward(self, picture, state):
-        """What is read [B, E] and weights [B, S] of a picture [B, S, E]."""
-        hidden = torch.relu(self.picture(picture) + self.state(state)[:, None])
+    def forward(self, image, state):
+        """What is read [B, E] and weights [B, S] of a image [B, S, E]."""
+        hidden = torch.relu(self.image(image) + self.state(state)[:, None])
         weights = torch.softmax(self.score(hidden)[..., 0], dim=1)
-        return (picture * weights[..., None]).sum(1), weights
+        return (image * weights[..., None]).sum(1), weights
 
 
 class Decoder(nn.Module):
@@ -50,18 +50,18 @@ class Decoder(nn.Module):
         self.output = nn.Linear(hidden, spec["vocab_size"])
         self.dropout = nn.Dropout(0.5)
 
-    def forward(self, picture, captions, lengths):
+    def forward(self, image, captions, lengths):
         """Logits [B, T, W] and weights [B, T, S], of captions sorted by length."""
-        picture = picture.flatten(1, 2)
+        image = image.flatten(1, 2)
         embedded = self.embedding(captions)
-        mean = picture.mean(1)
+        mean = image.mean(1)
         h, c = self.start_h(mean), self.start_c(mean)
         steps = [n - 1 for n in lengths]
-        logits = torch.zeros(len(picture), max(steps), self.output.out_features)
-        maps = torch.zeros(len(picture), max(steps), picture.shape[1])
+        logits = torch.zeros(len(image), max(steps), self.output.out_features)
+        maps = torch.zeros(len(image), max(steps), image.shape[1])
         for t in range(max(steps)):
             rows = sum(n > t for n in steps)
-            read, weights = self.attention(picture[:rows], h[:rows])
+            read, weights = self.attention(image[:rows], h[:rows])
             read = torch.sigmoid(self.gate(h[:rows])) * read
             x = torch.cat([embedded[:rows, t], read], dim=1)
             h, c = self.cell(x, (h[:rows], c[:rows]))
@@ -79,12 +79,12 @@ def main() -> None:
     criterion = nn.CrossEntropyLoss()
     rows, length = spec["rows"], spec["target"] + 1  # with the start
     side = spec["side"]
-    picture = torch.rand(rows, side, side, spec["depth"])
+    image = torch.rand(rows, side, side, spec["depth"])
     captions = torch.randint(4, spec["vocab_size"], (rows, length))
     lengths = [length] * rows
 
     def step() -> float:
-        logits, maps, steps = model(picture, captions, lengths)
+        logits, maps, steps = model(image, captions, lengths)
         packed = [
             pack_padded_sequence(x, steps, batch_first=True).data
             for x in (logits, captions[:, 1:])

@@ -10,7 +10,7 @@ noise; Adam without momentum at 4e-4 and 1e-4.
 
 Mode "step" is one step of each network.
 
-Axes: B pictures.
+Axes: B images.
 """
 
 import torch
@@ -65,7 +65,7 @@ class Attention(nn.Module):
 
 
 def generator(noise: int, width: int) -> nn.Module:
-    """[B, Z, 1, 1] to pictures of 64 pixels."""
+    """[B, Z, 1, 1] to images of 64 pixels."""
 
     def up(*channels, stride=2, padding=1):
         layer = nn.ConvTranspose2d(*channels, 4, stride, padding)
@@ -84,7 +84,7 @@ def generator(noise: int, width: int) -> nn.Module:
 
 
 def discriminator(width: int) -> nn.Module:
-    """Pictures of 64 pixels to logits [B, 1, 1, 1]."""
+    """Images of 64 pixels to logits [B, 1, 1, 1]."""
 
     def down(*channels):
         return SpectralNorm(nn.Conv2d(*channels, 4, 2, 1)), nn.LeakyReLU(0.1)

@@ -83,7 +83,7 @@ TABLES = {
 
 FIGURES = (
     Curves(
-        file="docs/sagan_gammas.png",
+        file="docs/figures/sagan_gammas.png",
         title="|gamma| of each network's attention: drawings",
         value_title="gamma",
         lines={
@@ -92,7 +92,7 @@ FIGURES = (
         },
     ),
     Curves(
-        file="docs/corners_gammas.png",
+        file="docs/figures/corners_gammas.png",
         title="|gamma| of each network's attention: corners",
         value_title="gamma",
         lines={

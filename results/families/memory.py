@@ -175,7 +175,7 @@ TABLES = {
 
 FIGURES = (
     Curves(
-        file="docs/ntm_copy_curves.png",
+        file="docs/figures/ntm_copy_curves.png",
         title="Copying 20 vectors",
         value_title="bits a sequence",
         lines={
@@ -185,7 +185,7 @@ FIGURES = (
         },
     ),
     Curves(
-        file="docs/ntm_recall_curves.png",
+        file="docs/figures/ntm_recall_curves.png",
         title="Recalling one of 6 items",
         value_title="bits a sequence",
         lines={
@@ -195,7 +195,7 @@ FIGURES = (
         },
     ),
     Curves(
-        file="docs/ntm_ngrams_curves.png",
+        file="docs/figures/ntm_ngrams_curves.png",
         title="Learning 6-grams",
         value_title="bits a sequence",
         lines={

@@ -315,7 +315,7 @@ TABLES = {
 
 FIGURES = (
     Figure(
-        file="docs/bleu_by_length.png",
+        file="docs/figures/bleu_by_length.png",
         title="BLEU by source length, with and without attention",
         lines={
             "no attention": "seq2seq_nmt",

@@ -11,7 +11,7 @@ VARIANTS = {"": {}, "smoke": {"train_steps": 20}}
 def get_config(variant=""):
     config = ConfigDict({"task": BagOfWords, "architecture": Classifier, "seed": 0})
     config.optimizer = _optimizer.adam(0.1)
-    config.data = ConfigDict({"words": 11, "rows": 32})
+    config.data = ConfigDict({"words": 11, "batch_size": 32})
     config.evaluation = ConfigDict({"checkpoint": "last", "average": 1})
     config.update({"train_steps": 40, "eval_every": 20, "save_every": 5})
     config.update({"log_every": 10, "parallel": "jit", "model": {"scale": 1.0}})

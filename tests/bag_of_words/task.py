@@ -32,7 +32,7 @@ class Batches(EndlessBatches):
         self.data = data
 
     def _batch(self, rng, index):
-        return draw(rng, self.data.words, self.data.rows)
+        return draw(rng, self.data.words, self.data.batch_size)
 
 
 def draw(rng, words, rows):
@@ -65,7 +65,7 @@ class BagOfWords(Task):
 
     @classmethod
     def check(cls, config):
-        checks.at_least(config, {"data.words": 2, "data.rows": 1})
+        checks.at_least(config, {"data.words": 2, "data.batch_size": 1})
         super().check(config)
 
     @classmethod

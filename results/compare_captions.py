@@ -1,8 +1,8 @@
 """Draws the attention of several captioners to the same images, for comparison.
 
-    python -m results.beside runs/captioning_soft runs/captioning_hard
+    python -m results.compare_captions runs/captioning_soft runs/captioning_hard
 
-Writes docs/captions_N.png for images N of the test split.
+Writes docs/figures/captions_N.png for images N of the test split.
 """
 
 import argparse
@@ -28,13 +28,15 @@ def main(arguments: Sequence[str] | None = None) -> list[Path]:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN")
-    parser.add_argument("--pictures", nargs="+", type=int, default=[1, 2], metavar="N")
-    parser.add_argument("--to", type=Path, default=Path("docs"), metavar="FOLDER")
+    parser.add_argument("--images", nargs="+", type=int, default=[1, 2], metavar="N")
+    parser.add_argument(
+        "--to", type=Path, default=Path("docs/figures"), metavar="FOLDER"
+    )
     args = parser.parse_args(arguments)
     canvas.require()
-    captions = [_captions(run, args.pictures) for run in args.runs]
+    captions = [_captions(run, args.images) for run in args.runs]
     paths = []
-    for number, *row in zip(args.pictures, *captions, strict=True):
+    for number, *row in zip(args.images, *captions, strict=True):
         images, strips = zip(*row, strict=True)
         for run, image, strip in zip(args.runs, images, strips, strict=True):
             if strip.maps is None:
@@ -60,8 +62,7 @@ def _captions(folder: Path, numbers: Sequence[int]) -> list[tuple[Any, Strip]]:
     predictions = captioner.captions(run.state.params, chosen, run.task.search)
     details = [prediction.details for prediction in predictions]
     return [
-        (example.picture, strip._replace(label=folder.name))
-        for example, strip in details
+        (example.image, strip._replace(label=folder.name)) for example, strip in details
     ]
 
 

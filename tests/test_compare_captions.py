@@ -9,7 +9,7 @@ from photos import files
 
 from configs.transformer_nmt import get_config as translator
 from errors import UserError
-from results import beside
+from results import compare_captions
 from training import trained
 from training.task import create
 
@@ -18,7 +18,7 @@ from training.task import create
 def started(folder, variant):
     """A captioner that has learned nothing."""
     config = files(folder)
-    config.evaluation.rows, config.evaluation.beam = 2, 1
+    config.evaluation.batch_size, config.evaluation.beam = 2, 1
     if variant == "hard":
         config.model.alignment = "hard"
     elif variant == "small":
@@ -30,7 +30,7 @@ def started(folder, variant):
 
 @pytest.fixture
 def load(tmp_path_factory, monkeypatch):
-    folder = tmp_path_factory.getbasetemp() / "pictures"
+    folder = tmp_path_factory.getbasetemp() / "images"
     folder.mkdir(exist_ok=True)
     monkeypatch.setattr(trained, "load", lambda run: started(folder, run.name))
 
@@ -45,8 +45,8 @@ def test_captions_of_runs_stand_below_each_other(load, tmp_path, monkeypatch):
             drawn.append(self) or savefig(self, *args, **kwargs)
         ),
     )
-    arguments = ["soft", "hard", "--pictures", "2", "5", "--to", str(tmp_path)]
-    paths = beside.main(arguments)
+    arguments = ["soft", "hard", "--images", "2", "5", "--to", str(tmp_path)]
+    paths = compare_captions.main(arguments)
     assert [path.name for path in paths] == ["captions_2.png", "captions_5.png"]
     for figure, number in zip(drawn, (2, 5), strict=True):
         plain = {
@@ -60,11 +60,11 @@ def test_captions_of_runs_stand_below_each_other(load, tmp_path, monkeypatch):
 
 def test_runs_that_do_not_go_together_are_refused(load, tmp_path, monkeypatch):
     with pytest.raises(UserError, match="small sees other images than soft"):
-        beside.main(["soft", "small", "--to", str(tmp_path)])
+        compare_captions.main(["soft", "small", "--to", str(tmp_path)])
     with pytest.raises(UserError, match=r"image 99: must be in 1\.\."):
-        beside.main(["soft", "--pictures", "99", "--to", str(tmp_path)])
+        compare_captions.main(["soft", "--images", "99", "--to", str(tmp_path)])
     config = translator()
     run = trained.Run(config, config.task(config), None, "last")
     monkeypatch.setattr(trained, "load", lambda folder: run)
     with pytest.raises(UserError, match="run is no run of a captioner"):
-        beside.main(["run", "--to", str(tmp_path)])
+        compare_captions.main(["run", "--to", str(tmp_path)])

@@ -1,13 +1,13 @@
-"""Pictures by class, for networks that make pictures.
+"""Images by class, for networks that make images.
 
 *   `openmoji`: OpenMoji's drawings on white, their classes its groups. In training each
     is turned round and moved by a few pixels at random.
-*   `corners`: pictures of 8 x 8 squares of greys, but for four in each of two corners,
+*   `corners`: images of 8 x 8 squares of greys, but for four in each of two corners,
     across from each other, of the same colour from blue to red. A small test of what is
-    far apart: whether a picture is right is told from its corners alone.
-*   `folder`: a folder of folders, one a class, of picture files.
+    far apart: whether a image is right is told from its corners alone.
+*   `folder`: a folder of folders, one a class, of image files.
 
-Axes: B pictures; I = J rows and columns of one.
+Axes: B images; I = J rows and columns of one.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from data import drawings
-from data.captions import Photo, read_pictures
+from data.captions import Photo, read_images
 from data.endless import Batch, EndlessBatches
 from errors import UserError
 
@@ -28,11 +28,11 @@ _FILES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp")
 
 
 class Files:
-    """Pictures in files, which are read when they are asked for.
+    """Images in files, which are read when they are asked for.
 
     Args:
         paths: N of them.
-        size: I; pictures are scaled to it, and cut where they are longer.
+        size: I; images are scaled to it, and cut where they are longer.
     """
 
     def __init__(self, paths: Sequence[Path], size: int):
@@ -43,17 +43,17 @@ class Files:
         return len(self._paths)
 
     def __getitem__(self, which: slice | np.ndarray) -> np.ndarray:
-        """Reads the pictures of a slice or of numbers [B]: uint8 [B, I, I, 3].
+        """Reads the images of a slice or of numbers [B]: uint8 [B, I, I, 3].
 
         Raises:
             UserError: if one cannot be read.
         """
         photos = [Photo(path, (), self._size) for path in self._paths[which]]
-        return np.stack(read_pictures(photos))
+        return np.stack(read_images(photos))
 
 
-class Pictures(NamedTuple):
-    """Pictures of classes.
+class LabelledImages(NamedTuple):
+    """Images of classes.
 
     Attributes:
         values: uint8 [N, I, J, 3].
@@ -68,7 +68,9 @@ class Pictures(NamedTuple):
     moved: bool = False
 
 
-def read(source: str, size: int, groups: tuple[str, ...], path: str) -> Pictures | None:
+def read(
+    source: str, size: int, groups: tuple[str, ...], path: str
+) -> LabelledImages | None:
     """Returns the images of a source; None of "corners", which are drawn as needed.
 
     Args:
@@ -86,13 +88,12 @@ def read(source: str, size: int, groups: tuple[str, ...], path: str) -> Pictures
         return openmoji(size, groups)
     if not path:
         raise UserError(
-            "config.data.folder is missing: a folder of folders of pictures, one a "
-            "class"
+            "config.data.folder is missing: a folder of folders of images, one a class"
         )
     return folder(Path(path), size)
 
 
-def openmoji(size: int, groups: tuple[str, ...]) -> Pictures:
+def openmoji(size: int, groups: tuple[str, ...]) -> LabelledImages:
     """Draws OpenMoji's drawings without those that differ in a skin's tone alone.
 
     Args:
@@ -110,23 +111,23 @@ def openmoji(size: int, groups: tuple[str, ...]) -> Pictures:
     drawn = drawings.draw(found, size).astype(np.float32)
     opacity = drawn[..., 3:] / 255
     values = opacity * drawn[..., :3] + 255 * (1 - opacity)
-    return Pictures(
+    return LabelledImages(
         values.round().astype(np.uint8), np.array(labels, np.int32), groups, True
     )
 
 
-def folder(path: Path, size: int) -> Pictures:
-    """Reads a folder of folders of pictures.
+def folder(path: Path, size: int) -> LabelledImages:
+    """Reads a folder of folders of images.
 
     Args:
         path: of it; the classes are named as its folders.
-        size: I; pictures are scaled to it, and cut where they are longer.
+        size: I; images are scaled to it, and cut where they are longer.
 
     Returns:
         Them, read already unless they are too many to keep.
 
     Raises:
-        UserError: if there are no classes, a class has no picture, or one cannot be
+        UserError: if there are no classes, a class has no image, or one cannot be
             read.
     """
     found = path.iterdir() if path.is_dir() else ()
@@ -134,24 +135,24 @@ def folder(path: Path, size: int) -> Pictures:
     if not classes:
         raise UserError(
             f"config.data.folder is {str(path)!r}: must be a folder of folders of "
-            "pictures, one a class"
+            "images, one a class"
         )
     paths, labels = [], []
     for label, place in enumerate(classes):
         files = sorted(p for p in place.iterdir() if p.suffix.lower() in _FILES)
         if not files:
-            raise UserError(f"{place} has no pictures ({', '.join(_FILES)})")
+            raise UserError(f"{place} has no images ({', '.join(_FILES)})")
         paths += files
         labels += [label] * len(files)
     names = tuple(place.name for place in classes)
     values = Files(paths, size)
     if 3 * size**2 * len(values) <= _KEPT:
         values = values[:]
-    return Pictures(values, np.array(labels, np.int32), names)
+    return LabelledImages(values, np.array(labels, np.int32), names)
 
 
 def corners(rng: np.random.Generator, count: int, size: int) -> np.ndarray:
-    """Draws pictures whose first and last corner have the same colour.
+    """Draws images whose first and last corner have the same colour.
 
     Args:
         rng: what they are drawn from.
@@ -169,35 +170,37 @@ def corners(rng: np.random.Generator, count: int, size: int) -> np.ndarray:
 
 
 class Batches(EndlessBatches):
-    """Endless batches {"picture": uint8 [B, I, I, 3], "label": int32 [B]}.
+    """Endless batches {"image": uint8 [B, I, I, 3], "label": int32 [B]}.
 
     Batch i depends on (seed, i) only.
 
     Args:
-        pictures: what they are drawn from; None for `corners`, which have one class.
+        images: what they are drawn from; None for `corners`, which have one class.
         size: I.
-        rows: B.
+        batch_size: B.
         seed: of what is drawn.
     """
 
-    def __init__(self, pictures: Pictures | None, size: int, rows: int, seed: int):
+    def __init__(
+        self, images: LabelledImages | None, size: int, batch_size: int, seed: int
+    ):
         super().__init__(seed)
-        self._pictures, self._size = pictures, size
-        self._rows = rows
+        self._images, self._size = images, size
+        self._batch_size = batch_size
 
     def _batch(self, rng: np.random.Generator, index: int) -> Batch:
-        if self._pictures is None:
-            values = corners(rng, self._rows, self._size)
-            return {"picture": values, "label": np.zeros(self._rows, np.int32)}
-        chosen = rng.integers(0, len(self._pictures.labels), self._rows)
-        values = self._pictures.values[chosen]
-        if self._pictures.moved:
+        if self._images is None:
+            values = corners(rng, self._batch_size, self._size)
+            return {"image": values, "label": np.zeros(self._batch_size, np.int32)}
+        chosen = rng.integers(0, len(self._images.labels), self._batch_size)
+        values = self._images.values[chosen]
+        if self._images.moved:
             values = np.stack([_move(rng, value) for value in values])
-        return {"picture": values, "label": self._pictures.labels[chosen]}
+        return {"image": values, "label": self._images.labels[chosen]}
 
 
 def _move(rng: np.random.Generator, value: np.ndarray) -> np.ndarray:
-    """A picture on white moved, and turned round half of the times."""
+    """A image on white moved, and turned round half of the times."""
     most = len(value) // _MOVED
     up, left = rng.integers(0, 2 * most + 1, 2)
     padding = (most, most), (most, most), (0, 0)
