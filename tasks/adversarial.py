@@ -27,8 +27,7 @@ from typing import NamedTuple
 import numpy as np
 from ml_collections import ConfigDict
 
-from data import images
-from data.images import LabelledImages
+from data.images import SOURCES, Batches, LabelledImages, read
 from data.splits import EVALUATION_SPLITS, check_split
 from errors import UserError
 from figures.strips import image_grid, map_attention
@@ -76,7 +75,7 @@ class Adversarial(Task):
     @classmethod
     def check(cls, config: ConfigDict) -> None:
         """Checks what must fit together; see `Task`."""
-        checks.choice("data.source", config.data.source, images.SOURCES)
+        checks.choice("data.source", config.data.source, SOURCES)
         checks.choice("loss", config.loss, adversarial.LOSSES)
         minimums = {"data.batch_size": 1, "latent_size": 1, "evaluation.size": 1}
         # Corners are compared with those of others, and features have a deviation.
@@ -143,12 +142,12 @@ class Adversarial(Task):
         """The real images, read once they are needed; None of corners."""
         return _read_images(self.config)
 
-    def train_data(self) -> images.Batches:
+    def train_data(self) -> Batches:
         """Returns the training batches."""
         return self._batches(self.config.data.batch_size, self.config.seed)
 
-    def _batches(self, batch_size: int, seed: int) -> images.Batches:
-        return images.Batches(self.images, self.config.model.size, batch_size, seed)
+    def _batches(self, batch_size: int, seed: int) -> Batches:
+        return Batches(self.images, self.config.model.size, batch_size, seed)
 
     def validate(self, state: TrainState) -> Scores:
         """Scores generated images, without the distance of real from real."""
@@ -247,4 +246,4 @@ class Adversarial(Task):
 
 def _read_images(config: ConfigDict) -> LabelledImages | None:
     data, size = config.data, config.model.size
-    return images.read(data.source, size, tuple(data.groups), data.folder)
+    return read(data.source, size, tuple(data.groups), data.folder)
