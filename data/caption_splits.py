@@ -41,8 +41,8 @@ class CaptionSplits:
             drawings.select(fields.groups),
             split,
             size=fields.size,
-            least=fields.least,
-            most=fields.most,
+            min_objects=fields.min_objects,
+            max_objects=fields.max_objects,
             references=fields.references,
             seed=seed,
         )

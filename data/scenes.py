@@ -69,7 +69,7 @@ class Scenes:
         drawings: what may be in a scene.
         split: "train", "validation", "test" or "novel".
         size: I = J, pixels.
-        least, most: drawings of a scene, N.
+        min_objects, max_objects: drawings per scene, N.
         references: captions of a scene, at most N!.
         seed: of what is drawn.
 
@@ -83,8 +83,8 @@ class Scenes:
         split: str,
         *,
         size: int,
-        least: int = 2,
-        most: int = 4,
+        min_objects: int = 2,
+        max_objects: int = 4,
         references: int = 4,
         seed: int = 0,
     ):
@@ -92,8 +92,8 @@ class Scenes:
             raise UserError(f"split is {split}: must be one of {', '.join(_SPLITS)}")
         ranges = {
             "size": (size, 24, 1024),
-            "least": (least, 2, len(CELLS)),
-            "most": (most, least, len(CELLS)),
+            "min_objects": (min_objects, 2, len(CELLS)),
+            "max_objects": (max_objects, min_objects, len(CELLS)),
             "references": (references, 1, 24),
         }
         for name, (value, low, high) in ranges.items():
@@ -110,7 +110,7 @@ class Scenes:
         if split == "novel" and not self._novel:
             raise UserError("the drawings of config.data.groups have no novel names")
         self._split, self._size = split, size
-        self._counts = range(least, most + 1)
+        self._counts = range(min_objects, max_objects + 1)
         self._references, self._seed = references, seed
         cell = size // 3
         self._sizes = np.unique(np.linspace(_SHRINK * cell, cell, 3).astype(int))

@@ -126,7 +126,7 @@ def test_without_attention_the_image_is_the_word_before_the_first():
     assert not sown
     flat = np.asarray(batch["source"]).reshape(B, -1, DEPTH)
     annotations = affine(flat, params["annotate"]["project"])
-    x = affine(annotations.mean(1) @ params["image"], params["gates"])
+    x = affine(annotations.mean(1) @ params["picture"], params["gates"])
     for b in range(B):
         weights = params["stack"]["states_0"]
         carry = lstm(x[b], np.zeros(2 * HIDDEN), weights)

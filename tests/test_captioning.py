@@ -320,7 +320,7 @@ def test_scenes_are_scored_for_what_they_show_and_files_are_not(tmp_path):
         ({"evaluation.beam": 0}, "config.evaluation.beam is 0"),
         ({"evaluation.alpha": -1.0}, "config.evaluation.alpha is -1.0"),
         ({"loss.coverage": -1.0}, "config.loss.coverage is -1.0"),
-        ({"model.soft_prob": 2.0}, "config.model.expected is 2.0"),
+        ({"model.soft_prob": 2.0}, "config.model.soft_prob is 2.0"),
     ],
 )
 def test_fields_out_of_range_are_refused(changes, message):

@@ -107,7 +107,7 @@ INPUTS = {
     "pointer_hull": _POINTS,
     "pointer_delaunay": _POINTS,
     "pointer_tsp": _POINTS,
-    "captioning": "docs/figures/kernels.png\ndocs/reversal.png\n",
+    "captioning": "docs/figures/kernels.png\ndocs/figures/reversal.png\n",
     "sagan": "corners\ncorners\n",
 }
 

@@ -638,10 +638,12 @@ def test_the_checkpoints_that_are_kept_matter_to_their_average_alone(
 def test_a_record_outlives_a_class_that_moves(monkeypatch):
     run = Run(name="ntm_copy", config="ntm_copy")
     config = make._config(run, 0).unlock()
-    config.architecture = type("Machine", (), {"__module__": "models.turing"})
+    config.architecture = type(
+        "NeuralTuringMachine", (), {"__module__": "models.turing"}
+    )
     monkeypatch.setattr(make, "_config", lambda run, seed: config)
     assert not make.is_current(run, 0)
-    moved = {"models.ntm:NeuralTuringMachine": "models.turing:Machine"}
+    moved = {"models.ntm:NeuralTuringMachine": "models.turing:NeuralTuringMachine"}
     monkeypatch.setattr(compatibility, "MOVED", compatibility.MOVED | moved)
     assert make.is_current(run, 0)
 

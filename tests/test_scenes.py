@@ -59,7 +59,7 @@ def test_a_box_holds_its_drawing_and_nothing_else_of_it():
 
 
 def test_captions_say_what_is_in_each_cell_in_every_order():
-    scene = make("train", least=3, most=3, references=6)[0]
+    scene = make("train", min_objects=3, max_objects=3, references=6)[0]
     cells = []
     for top, left, bottom, right in scene.boxes:
         row, column = 3 * (top + bottom) // 2 // SIZE, 3 * (left + right) // 2 // SIZE
@@ -67,7 +67,7 @@ def test_captions_say_what_is_in_each_cell_in_every_order():
     parts = [f"{n} {c}" for n, c in zip(scene.names, cells, strict=True)]
     orders = itertools.permutations(parts)
     assert set(scene.captions) == {f"{a}, {b} and {c}" for a, b, c in orders}
-    assert len(set(make("train", most=2)[0].captions)) == 2
+    assert len(set(make("train", max_objects=2)[0].captions)) == 2
 
 
 def test_a_held_out_scene_has_a_pair_that_no_other_split_has():
@@ -104,8 +104,11 @@ def test_novel_drawings_are_in_their_split_alone_and_others_have_their_words():
     "changes, message",
     [
         ({"size": 23}, "config.data.size is 23: must be 24..1024"),
-        ({"least": 1}, "config.data.min_objects is 1: must be 2..9"),
-        ({"least": 4, "most": 3}, "config.data.max_objects is 3: must be 4..9"),
+        ({"min_objects": 1}, "config.data.min_objects is 1: must be 2..9"),
+        (
+            {"min_objects": 4, "max_objects": 3},
+            "config.data.max_objects is 3: must be 4..9",
+        ),
         ({"references": 0}, "config.data.references is 0"),
     ],
 )
