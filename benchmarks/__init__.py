@@ -1,1 +1,1 @@
-"""Side-by-side timing against other libraries; never imported by the product."""
+"""Timing against other libraries on one machine; not imported by the product."""

@@ -1,27 +1,27 @@
-"""How fast is a training step of a captioner, against sgrvinod's tutorial?
+"""Training-step time of a captioner, against sgrvinod's tutorial.
 
     python -m benchmarks.caption_step
 
-The decoder of Show, Attend and Tell on given maps of 14 x 14 places, 32 images a
-batch, 20 words each, 5000 words in the vocabulary, states and attention of 512, Adam,
-float32, two threads. The tutorial is no package: `benchmarks/systems/
-pytorch_caption.py` says what stands for it. Its maps have 512 channels; this project's
-have 112, which a layer that learns makes 512. Its scores have a ReLU where the paper
-and this project have tanh; its gate is as wide as the map, the paper's is a number.
+The decoder of Show, Attend and Tell on given maps of 14 x 14 positions: batch size 32,
+captions of 20 words, a vocabulary of 5000 words, states and attention of 512, Adam,
+float32, two threads. The tutorial is not a package; its stand-in is
+`benchmarks/systems/pytorch_caption.py`. Its maps have 512 channels; this project's have
+112, which a learned layer projects to 512. Its scores have a ReLU where the paper and
+this project have a tanh; its gate is as wide as the map, the paper's is a scalar.
 
-This project's is `configs/captioning.py:frozen`, whose compilation is in "compile s";
-PyTorch compiles nothing. `train.py` sets glibc's malloc to keep large buffers; the row
-"same malloc" says what that brings to PyTorch, "malloc as it is" what it brings here.
+This project runs `configs/captioning.py:frozen`, with its compilation in "compile s";
+PyTorch compiles nothing. `train.py` makes glibc's malloc keep large buffers: "same
+malloc" gives PyTorch this setting, "malloc as it is" removes it here.
 """
 
 from benchmarks import harness
 
-ROWS, WORDS, VOCABULARY, WIDTH = 32, 20, 5000, 512
+BATCH_SIZE, WORDS, VOCABULARY, WIDTH = 32, 20, 5000, 512
 PEER = "tutorial style"
 OUR_SPEC = {
     "config": "configs/captioning.py:frozen",
     "overrides": [
-        f"data.batch_size={ROWS}",
+        f"data.batch_size={BATCH_SIZE}",
         f"data.vocab_size={VOCABULARY}",
         f"model.channels=({WIDTH},)",
         f"model.embedding={WIDTH}",
@@ -30,13 +30,13 @@ OUR_SPEC = {
         "model.dropout=0.5",
         "loss.coverage=1.0",
     ],
-    "rows": ROWS,
+    "batch_size": BATCH_SIZE,
     "target": WORDS,
     "vocab_size": VOCABULARY,
     "units": 1,
 }
 PEER_SPEC = {
-    "rows": ROWS,
+    "batch_size": BATCH_SIZE,
     "target": WORDS,
     "vocab_size": VOCABULARY,
     "side": 14,

@@ -1,4 +1,4 @@
-"""A config's corpus as text files, for libraries that read those."""
+"""A config's corpus as text files, for libraries that read such files."""
 
 from pathlib import Path
 
@@ -10,13 +10,13 @@ from tasks import corpus as task_corpus
 def write_corpus(config, folder: Path) -> Vocabulary:
     """Writes a translation config's splits and vocabulary into a folder.
 
-    The files are SPLIT.source and SPLIT.target with a sentence a line,
-    sentencepiece.model, and vocabulary.txt with a piece a line, the special ones left
-    out.
+    The files are SPLIT.source and SPLIT.target with one sentence per line,
+    sentencepiece.model, and vocabulary.txt with one piece per line, without the special
+    ones.
 
     Args:
         config: as in `configs/transformer_nmt.py`.
-        folder: made if it is not there.
+        folder: created if it is missing.
 
     Returns:
         The vocabulary.

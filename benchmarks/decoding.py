@@ -1,10 +1,10 @@
-"""How fast is beam search with a Transformer, against other libraries?
+"""Beam-search time of the Transformer, against other libraries.
 
     python -m benchmarks.decoding
 
-The model of `transformer_step` with random weights, 64 sources of 32 tokens, beam 4,
-length penalty 0.6; the end of sentence is suppressed, so that every hypothesis runs to
-32 tokens. Float32, two threads.
+The model of `transformer_step` with random weights, 64 sources of 32 tokens, beam size
+4, length penalty 0.6; the end token is suppressed, so that every hypothesis has 32
+tokens. Float32, two threads.
 """
 
 from benchmarks import harness

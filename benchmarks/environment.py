@@ -1,9 +1,9 @@
-"""The interpreter that the other libraries run under.
+"""The Python interpreter that runs the other libraries.
 
     python -m benchmarks.environment
 
-makes `.bench-venv` from `benchmarks/requirements.txt` where it is missing or out of
-date. The environment variable BENCH_PYTHON names another interpreter to use instead.
+creates `.bench-venv` from `benchmarks/requirements.txt` if it is missing or out of
+date. The environment variable BENCH_PYTHON selects another interpreter instead.
 """
 
 import os
@@ -16,15 +16,17 @@ REQUIREMENTS = ROOT / "benchmarks" / "requirements.txt"
 
 
 def peers_python() -> str:
-    """Returns the peers' interpreter, and makes its environment first if need be."""
+    """Returns the other libraries' interpreter; creates its environment if needed."""
     if os.environ.get("BENCH_PYTHON"):
         return os.environ["BENCH_PYTHON"]
     folder = ROOT / ".bench-venv"
     python = folder / "bin" / "python"
-    installed = folder / "requirements.txt"  # written last: a copy of what is in there
+    installed = folder / "requirements.txt"  # written last: the requirements installed
     wanted = REQUIREMENTS.read_text()
     if not installed.exists() or installed.read_text() != wanted:
-        print(f"making {folder.name} from {REQUIREMENTS.relative_to(ROOT)}", flush=True)
+        print(
+            f"creating {folder.name} from {REQUIREMENTS.relative_to(ROOT)}", flush=True
+        )
         subprocess.run([sys.executable, "-m", "venv", folder], check=True)
         command = [python, "-m", "pip", "install", "-q", "-r", REQUIREMENTS]
         subprocess.run(command, check=True)

@@ -1,8 +1,8 @@
-"""Alternates systems in short blocks, so that all of them see the same machine.
+"""Timing of systems that take turns in short blocks, on the same machine.
 
-Each system is a process of its own (its own environment, allocator and peak memory)
-that waits while another one is measured. Every round visits all of them, in the
-opposite order of the round before; what is reported are medians over all rounds.
+Each system is a process (with its own environment, allocator and peak memory) that
+waits while another one is measured. Every round visits all systems, in the opposite
+order of the round before; the reported numbers are medians over all rounds.
 """
 
 import argparse
@@ -23,18 +23,18 @@ from training import runtime
 
 THREADS = 2
 OURS = "this project"
-TUNED = {"tune_memory": True}  # with the malloc that `train.py` asks for
+TUNED = {"tune_memory": True}  # the malloc settings of `train.py`
 
 
 @dataclasses.dataclass(frozen=True)
 class System:
-    """A row of the table: `python -m benchmarks.systems.MODULE MODE SPEC`."""
+    """A measured system: `python -m benchmarks.systems.MODULE MODE SPEC`."""
 
     name: str
     module: str
     mode: str
     spec: dict
-    peer: bool = False  # runs in the peers' environment
+    peer: bool = False  # in the environment of `benchmarks.environment`
 
 
 def against(
@@ -46,15 +46,15 @@ def against(
     mode: str = "generated",
     suffix: str = "",
 ) -> list[System]:
-    """This project and one other, each with both settings of malloc.
+    """Returns this project and another system, each with both malloc settings.
 
     Args:
-        peer: name of the other one.
-        module: its module, whose mode is "step".
-        spec: what is measured of this project.
-        peer_spec: the same of the other one.
-        mode: of this project.
-        suffix: of every name.
+        peer: name of the other system.
+        module: its module, which runs in mode "step".
+        spec: specification of this project's system.
+        peer_spec: specification of the other system.
+        mode: mode of this project's system.
+        suffix: appended to every name.
     """
     ours, theirs = f"{OURS}{suffix}", f"{peer}{suffix}"
     return [
@@ -68,16 +68,21 @@ def against(
 def parser(
     description: str, *, rounds: int | None = None, steps: int | None = None
 ) -> argparse.ArgumentParser:
-    """Returns the command line that the questions share."""
+    """Returns the command-line parser shared by the benchmarks."""
     result = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     if rounds:
-        result.add_argument("--rounds", type=int, default=rounds, help="of all systems")
-        result.add_argument("--steps", type=int, default=steps, help="a block")
+        result.add_argument(
+            "--rounds", type=int, default=rounds, help="rounds over all systems"
+        )
+        result.add_argument("--steps", type=int, default=steps, help="steps per block")
         result.add_argument("--only", nargs="*", help="names of systems to measure")
     result.add_argument(
-        "--write", action=argparse.BooleanOptionalAction, default=True, help="results/"
+        "--write",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="write results/",
     )
     return result
 
@@ -89,7 +94,7 @@ def process_environment() -> dict[str, str]:
 
 
 def use_cores() -> None:
-    """Keeps this process on `THREADS` cores, which XLA sizes its thread pool by."""
+    """Restricts this process to `THREADS` cores; XLA sizes its thread pool by them."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:THREADS])
 
@@ -113,7 +118,7 @@ class Process:
         self.info = self._answer()
 
     def run(self, steps: int) -> dict:
-        """Returns the seconds and units of each of `steps` steps, and the peak."""
+        """Returns seconds and units of each of `steps` steps, and the peak memory."""
         print(steps, file=self.process.stdin, flush=True)
         return self._answer()
 
@@ -136,8 +141,9 @@ def measure(
     """Measures the systems side by side.
 
     Returns:
-        by name: median_ms of a step, rate (median over steps of units a second),
-        rounds (the median of each round, in ms), peak_mb, steps, and the system's info.
+        For each name: median_ms per step, rate (median over steps, in units per
+        second), rounds (median of each round, in ms), peak_mb, steps, and the info of
+        the system.
     """
     with contextlib.ExitStack() as stack:
         running = []
@@ -154,25 +160,25 @@ def measure(
 
 
 def report_training(
-    question: str,
+    name: str,
     args: argparse.Namespace,
     systems: Sequence[System],
     *,
     rate: str = "tokens/s",
     **goals: float,
 ) -> None:
-    """Measures training steps beside the machine's own rate of matrix products.
+    """Measures training steps, and the machine's own rate of matrix products.
 
-    The record says what `share` of that rate each system reaches whose `gflop` is
-    known, from the sizes of a translator or from the system, and has the ratios of
+    The record has the `share` of that rate that each system reaches, if its `gflop` is
+    known (from the sizes of a translator or from the system), and the fields of
     `ratios`.
 
     Args:
-        question: name of the record.
+        name: name of the benchmark.
         args: the command line.
-        systems: this project's first.
-        rate: title of the units a second.
-        **goals: what the record sets beside the ratios.
+        systems: the measured systems, this project's first.
+        rate: column title of the units per second.
+        **goals: further fields of the record, such as the goals of the ratios.
     """
     products = [
         System(f"XLA product {size}", "matmul", size, {})
@@ -189,7 +195,7 @@ def report_training(
                 reached = gflop / values["median_ms"] * 1e3
                 values["share"] = round(reached / limit, 3)
     report(
-        question,
+        name,
         args,
         measured,
         {"ms a step": "median_ms", rate: "rate", "share of products": "share"}
@@ -203,16 +209,16 @@ def report_training(
 def ratios(
     measured: dict[str, dict[str, Any]], systems: Sequence[System]
 ) -> dict[str, float | None]:
-    """Returns how many times the rate of the fastest peer this project's is.
+    """Returns this project's rate over that of the fastest other system.
 
-    The peers are those with the malloc that they come with for `ratio`, and those with
-    this project's for `ratio_same_malloc`. Where the specification of a system of this
-    project has a `key`, the fields are `ratio_KEY` and `ratio_same_malloc_KEY`, and its
-    peers are those of the same `group`.
+    `ratio` compares with systems that keep their own malloc settings,
+    `ratio_same_malloc` with those that have this project's. For a specification with a
+    `key` the fields are `ratio_KEY` and `ratio_same_malloc_KEY`, and the comparison is
+    with systems of the same `group`.
 
     Args:
-        measured: what `measure` returned.
-        systems: this project's first.
+        measured: result of `measure`.
+        systems: the measured systems, this project's first.
     """
     module, result = systems[0].module, {}
     for ours in systems:
@@ -234,7 +240,7 @@ def ratios(
 
 
 def ratio(measured: dict, ours: str, peers: Sequence[str]) -> float | None:
-    """Returns how many times our rate is that of the fastest of the peers."""
+    """Returns our rate over that of the fastest peer; None if either is missing."""
     rates = [measured[name]["rate"] for name in peers if name in measured]
     if not rates or ours not in measured:
         return None
@@ -261,34 +267,34 @@ def _summary(blocks: list[dict]) -> dict:
 
 
 def report(
-    question: str,
+    name: str,
     args: argparse.Namespace,
     measured: dict[str, dict[str, Any]],
     columns: dict[str, str],
     **fields: Any,
 ) -> None:
-    """Prints the table and writes results/bench_<question>.json.
+    """Prints the table and writes results/bench_NAME.json.
 
     Args:
-        question: name of the record.
+        name: name of the benchmark.
         args: the command line.
-        measured: what `measure` returned.
-        columns: title of each column after the name, to the field that it shows.
-        **fields: what else the record says (ratios, goals, ...), printed below.
+        measured: result of `measure`.
+        columns: field shown in each column after the system's name, by column title.
+        **fields: further fields of the record (ratios, goals, ...), printed below.
     """
     rows = [["system", *columns]]
-    for name, values in measured.items():
-        rows.append([name, *(_text(values.get(field)) for field in columns.values())])
+    for system, values in measured.items():
+        rows.append([system, *(_text(values.get(field)) for field in columns.values())])
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    print(f"\n{question}")
-    for name, *cells in rows:
+    print(f"\n{name}")
+    for system, *cells in rows:
         cells = [cell.rjust(w) for cell, w in zip(cells, widths[1:], strict=True)]
-        print("  ".join([name.ljust(widths[0]), *cells]))
-    for name, value in fields.items():
-        print(f"{name}: {_text(value)}")
+        print("  ".join([system.ljust(widths[0]), *cells]))
+    for field, value in fields.items():
+        print(f"{field}: {_text(value)}")
     if args.write and not args.only:
-        record = {"question": question, "systems": measured, **fields}
-        write(f"bench_{question}", record | environment())
+        record = {"question": name, "systems": measured, **fields}
+        write(f"bench_{name}", record | environment())
 
 
 def _text(value: Any) -> str:
@@ -298,14 +304,14 @@ def _text(value: Any) -> str:
 
 
 def training_gflop(spec: dict) -> float:
-    """GFLOP of the matrix products of one training step, backward pass included."""
+    """Returns the GFLOP of the matrix products of a training step, with backward."""
     recurrent = "group" in spec
     products = _recurrent_products(spec) if recurrent else _transformer_products(spec)
-    return 6e-9 * spec["rows"] * products
+    return 6e-9 * spec["batch_size"] * products
 
 
 def _transformer_products(spec: dict) -> int:
-    """Multiply-adds of a sentence, forward."""
+    """Multiply-adds of the forward pass of one sentence."""
     d, ff, S, T = spec["d_model"], spec["d_ff"], spec["source"], spec["target"]
     # Projections, scores and reads, feed-forward.
     encoder = S * (4 * d * d + 2 * S * d + 2 * d * ff)
@@ -315,12 +321,12 @@ def _transformer_products(spec: dict) -> int:
 
 
 def _recurrent_products(spec: dict) -> int:
-    """Multiply-adds of a sentence, forward, of a layer on each side.
+    """Multiply-adds of the forward pass of one sentence, with one layer on each side.
 
-    The encoder reads in both directions. Where `spec` has `maxout`, that many units of
-    two pieces read the last word, the state and the context, and the context is fed
-    back; else a layer as wide as the state reads the state and the context, and is
-    itself fed back.
+    The encoder is bidirectional. If `spec` has `maxout`, the readout has that many
+    units of two pieces over last word, state and context, and the context is fed back;
+    otherwise it is a layer as wide as the state over state and context, and its output
+    is fed back.
     """
     e, n, S, T = (spec[name] for name in ("embedding", "hidden", "source", "target"))
     additive, maxout = spec["score"] != "general", spec.get("maxout")
@@ -342,7 +348,7 @@ def write(name: str, record: dict) -> None:
 
 
 def environment() -> dict:
-    """Returns the machine, the commit and the command of this measurement."""
+    """Returns the device, platform, commit and command of this measurement."""
     main = sys.modules["__main__"].__spec__
     return {
         "device": f"{_processor()}, {THREADS} threads",

@@ -1,12 +1,12 @@
-"""What does JoeyNMT's Transformer reach on our default corpus in the same time?
+"""Translation quality of JoeyNMT's Transformer, trained for a limited time.
 
     python -m benchmarks.joeynmt_translation --minutes=13
 
-Trains JoeyNMT 2.3's Transformer, of the size of `configs/transformer_nmt.py`, with its
-own trainer on the pairs of that config's training split, with the same sentencepiece
-vocabulary. The clock counts training alone: validations, by which the best parameters
-are chosen, are outside it. The test split is translated with its beam search, and BLEU
-and chrF are sacreBLEU's on the detokenised text, as `eval.py` computes them.
+Trains the Transformer of JoeyNMT 2.3, in the size of `configs/transformer_nmt.py`, with
+JoeyNMT's trainer on the training split of that config and with the same sentencepiece
+vocabulary. The clock counts training only: validations, which select the best
+parameters, are not included. JoeyNMT's beam search translates the test split; BLEU and
+chrF are sacreBLEU's on the detokenised text, as in `eval.py`.
 """
 
 import json
@@ -20,19 +20,29 @@ from configs import transformer_nmt
 
 
 def main() -> None:
-    """Trains, scores and writes results/joeynmt_transformer.json."""
+    """Trains, evaluates and writes results/joeynmt_transformer.json."""
     parser = harness.parser(__doc__)
-    parser.add_argument("--minutes", type=float, default=13, help="of training")
+    parser.add_argument(
+        "--minutes", type=float, default=13, help="duration of the training"
+    )
     parser.add_argument("--validations", type=int, default=6)
-    parser.add_argument("--tokens", type=int, default=1024, help="in a batch, padded")
-    parser.add_argument("--learning_rate", type=float, default=1e-3, help="its peak")
-    parser.add_argument("--warmup", type=int, default=200, help="steps")
+    parser.add_argument(
+        "--tokens", type=int, default=1024, help="tokens per batch, padding included"
+    )
+    parser.add_argument(
+        "--learning_rate", type=float, default=1e-3, help="peak learning rate"
+    )
+    parser.add_argument("--warmup", type=int, default=200, help="warm-up steps")
     parser.add_argument("--dropout", type=float, default=0.1)
     parser.add_argument("--beam", type=int, default=5)
     parser.add_argument("--alpha", type=float, default=1.0)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--train_min_words", type=int, help="by default the config's")
-    parser.add_argument("--made_up_names", type=float, help="by default the config's")
+    parser.add_argument(
+        "--train_min_words", type=int, help="default: that of the config"
+    )
+    parser.add_argument(
+        "--made_up_names", type=float, help="default: that of the config"
+    )
     parser.add_argument("--folder", default=ROOT / "runs" / "joeynmt_transformer")
     args = parser.parse_args()
 
@@ -77,7 +87,7 @@ def main() -> None:
         "overrides": [],
         "settings": spec | trained | {"folder": folder.name},
         "seed": args.seed,
-        "metrics": scores(folder, config.data.target_language),
+        "metrics": evaluate(folder, config.data.target_language),
         "minutes": args.minutes,
         **run,
         "commands": [environment.pop("command")],
@@ -88,7 +98,7 @@ def main() -> None:
         harness.write(record["name"], record)
 
 
-def scores(folder: Path, language: str) -> dict:
+def evaluate(folder: Path, language: str) -> dict:
     """Returns BLEU and chrF of the test split's hypotheses, with signatures."""
     from sacrebleu.metrics import BLEU, CHRF
 

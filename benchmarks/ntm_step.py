@@ -1,53 +1,56 @@
-"""How fast is a training step of the Neural Turing Machine, against pytorch-ntm?
+"""Training-step time of the Neural Turing Machine, against pytorch-ntm.
 
     python -m benchmarks.ntm_step
 
 The copy task: 20 vectors of 8 bits, the delimiter, 20 steps without input. A controller
 of one LSTM of 100, a memory of 128 x 20, one read and one write head with three shifts,
-RMSprop, float32, two threads; batches of 1, which is what pytorch-ntm trains with, and
-of 32. It is no package: `benchmarks/systems/pytorch_ntm.py` says what stands for it.
+RMSprop, float32, two threads; a batch size of 1, with which pytorch-ntm trains, and of
+32. It is not a package; its stand-in is `benchmarks/systems/pytorch_ntm.py`.
 
-This project's is `configs/ntm_copy.py` (Adam; a batch of 32 is shared by two devices, a
-core each), whose compilation is in "compile s"; PyTorch compiles nothing. `train.py`
-sets glibc's malloc to keep large buffers; the rows "same malloc" say what that brings
-to PyTorch, "malloc as it is" what it brings here.
+This project runs `configs/ntm_copy.py` (Adam; a batch of 32 is split over two devices,
+one per core), with its compilation in "compile s"; PyTorch compiles nothing. `train.py`
+makes glibc's malloc keep large buffers: "same malloc" gives PyTorch this setting,
+"malloc as it is" removes it here.
 """
 
 from benchmarks import harness
 
-LENGTH, ROWS = 20, (1, 32)
+LENGTH, BATCH_SIZES = 20, (1, 32)
 PEER = "pytorch-ntm style"
 
 
-def our_spec(rows: int) -> dict:
-    """What is measured here, in batches of `rows` sequences."""
+def our_spec(batch_size: int) -> dict:
+    """Returns the specification of this project's system."""
     return {
         "config": "configs/ntm_copy.py",
         "overrides": [
-            f"data.batch_size={rows}",
+            f"data.batch_size={batch_size}",
             f"data.min_size={LENGTH}",
             f"data.max_size={LENGTH}",
             "data.buckets=1",
-            *(["parallel=jit"] if rows == 1 else []),  # no rows to share
+            *(["parallel=jit"] if batch_size == 1 else []),  # nothing to split
         ],
-        "units": rows,
-        "group": f"batch {rows}",
-        "key": f"rows_{rows}",
+        "units": batch_size,
+        "group": f"batch {batch_size}",
+        "key": f"rows_{batch_size}",  # a field of the record
     }
 
 
-def peer_spec(rows: int) -> dict:
-    """The same for the other one."""
+def peer_spec(batch_size: int) -> dict:
+    """Returns the specification of the other system."""
     sizes = {"length": LENGTH, "bits": 8, "controller": 100, "slots": 128, "width": 20}
-    return sizes | {"rows": rows, "group": f"batch {rows}"}
+    return sizes | {"batch_size": batch_size, "group": f"batch {batch_size}"}
 
 
 SYSTEMS = [
     system
-    for rows in ROWS
+    for batch_size in BATCH_SIZES
     for system in harness.against(
-        *(PEER, "pytorch_ntm", our_spec(rows), peer_spec(rows)),
-        suffix=f", batch {rows}",
+        PEER,
+        "pytorch_ntm",
+        our_spec(batch_size),
+        peer_spec(batch_size),
+        suffix=f", batch {batch_size}",
     )
 ]
 

@@ -1,26 +1,26 @@
-"""How fast is a training step of the pointer network, against shirgur's PointerNet?
+"""Training-step time of the pointer network, against shirgur's PointerNet.
 
     python -m benchmarks.pointer_step
 
-Tours of 10 points, 128 of them a batch; states of 256, one LSTM layer in one direction
-on each side, scores as wide, embeddings of 128, Adam, float32, two threads. PointerNet
-is no package: `benchmarks/systems/pytorch_pointer.py` says what stands for it. It has
-no end, so that it points 10 times where this project points 11 times; it feeds its own
-choices where this project feeds the true ones.
+Tours of 10 points, batch size 128; states of 256, one LSTM layer in one direction on
+each side, scores as wide, embeddings of 128, Adam, float32, two threads. PointerNet is
+not a package; its stand-in is `benchmarks/systems/pytorch_pointer.py`. It has no end
+token, so that it points 10 times where this project points 11 times; it feeds back its
+own choices where this project feeds the true ones.
 
-This project's is `configs/pointer_tsp.py`, whose compilation is in "compile s"; PyTorch
-compiles nothing. `train.py` sets glibc's malloc to keep large buffers; the row "same
-malloc" says what that brings to PyTorch, "malloc as it is" what it brings here.
+This project runs `configs/pointer_tsp.py`, with its compilation in "compile s"; PyTorch
+compiles nothing. `train.py` makes glibc's malloc keep large buffers: "same malloc"
+gives PyTorch this setting, "malloc as it is" removes it here.
 """
 
 from benchmarks import harness
 
-ROWS, SIZE, HIDDEN, EMBEDDING = 128, 10, 256, 128
+BATCH_SIZE, SIZE, HIDDEN, EMBEDDING = 128, 10, 256, 128
 PEER = "PointerNet style"
 OUR_SPEC = {
     "config": "configs/pointer_tsp.py",
     "overrides": [
-        f"data.batch_size={ROWS}",
+        f"data.batch_size={BATCH_SIZE}",
         f"data.min_size={SIZE}",
         f"data.max_size={SIZE}",
         "data.buckets=1",
@@ -31,12 +31,12 @@ OUR_SPEC = {
     "units": 1,
 }
 PEER_SPEC = {
-    "rows": ROWS,
+    "batch_size": BATCH_SIZE,
     "size": SIZE,
     "hidden": HIDDEN,
     "embedding": EMBEDDING,
     "layers": 1,
-    "bidirectional": False,  # an option of its
+    "bidirectional": False,  # one of its options
 }
 SYSTEMS = harness.against(PEER, "pytorch_pointer", OUR_SPEC, PEER_SPEC)
 

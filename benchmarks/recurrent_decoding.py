@@ -1,10 +1,10 @@
-"""How fast is beam search with the recurrent translators, against JoeyNMT?
+"""Beam-search time of the recurrent translators, against JoeyNMT.
 
     python -m benchmarks.recurrent_decoding
 
-The models of `recurrent_step` with random weights, 64 sources of 32 tokens, beam 4,
-length penalty 0.6; the end of sentence is suppressed, so that every hypothesis runs to
-32 tokens. Float32, two threads.
+The models of `recurrent_step` with random weights, 64 sources of 32 tokens, beam size
+4, length penalty 0.6; the end token is suppressed, so that every hypothesis has 32
+tokens. Float32, two threads.
 """
 
 from benchmarks import harness

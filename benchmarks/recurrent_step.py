@@ -1,24 +1,25 @@
-"""How fast is a training step of the recurrent translators, against JoeyNMT?
+"""Training-step time of the recurrent translators, against JoeyNMT.
 
     python -m benchmarks.recurrent_step
 
 Embeddings of 256, states of 512, one layer on each side, vocabulary 8000 + 8000 untied,
-64 x 32 source and 64 x 32 target tokens, dropout 0.2, Adam, float32, two threads;
-random tokens without padding, although every system masks for it.
+batch size 64, 32 source and 32 target tokens, dropout 0.2, Adam, float32, two threads.
+Tokens are random, without padding; every system masks padding nevertheless.
 
-JoeyNMT has one recurrent model, Luong's decoder with input feeding, whose "bahdanau" is
-the additive score and, here, GRUs. Its encoder reads in both directions, for it cannot
-do otherwise, unlike Luong's. This project has
+JoeyNMT has one recurrent model, Luong's decoder with input feeding; its "bahdanau" is
+the additive score and, here, GRUs. Its encoder is always bidirectional, unlike Luong's.
+This project has
 
 *   Bahdanau et al. as published, with l = n / 2 maxout units;
-*   "Bahdanau as JoeyNMT has it", which is the same model as there: Luong's decoder with
-    the additive score and GRUs;
-*   Luong et al.: LSTMs, the general score, and the encoder in both directions as there.
-    What joins the last states of both takes h and c here (17.4M parameters), h alone
-    there (15.8M): less than a hundredth of the products, which are counted as the same.
+*   "Bahdanau as JoeyNMT has it", JoeyNMT's model: Luong's decoder with the additive
+    score and GRUs;
+*   Luong et al.: LSTMs, the general score, and a bidirectional encoder as in JoeyNMT.
+    The layer that combines the last states of both directions takes h and c here (17.4M
+    parameters), only h there (15.8M): less than a hundredth of the products, which are
+    counted as equal.
 
-`train.py` sets glibc's malloc to keep large buffers; the rows "same malloc" say what
-that brings to JoeyNMT, "malloc as it is" what it brings here. JoeyNMT compiles nothing.
+`train.py` makes glibc's malloc keep large buffers: "same malloc" gives JoeyNMT this
+setting, "malloc as it is" removes it here. JoeyNMT compiles nothing.
 """
 
 from benchmarks import harness
@@ -32,14 +33,14 @@ SIZES = {
     "share_embeddings": False,
     "dropout": 0.2,
     "smoothing": 0.0,  # neither paper has any
-    "rows": 64,
+    "batch_size": 64,
     "source": 32,
     "target": 32,
 }
 _JOEY_BAHDANAU = {"group": "bahdanau", "cell": "gru", "score_hidden": 512}
 _JOEY_LUONG = {"group": "luong", "cell": "lstm", "score_hidden": 512}
 _LUONG = SIZES | {"model": "luong", "bidirectional": True}
-OURS = {  # by name
+OURS = {  # specifications by name of the system
     "this project, Bahdanau": SIZES
     | _JOEY_BAHDANAU
     | {"model": "bahdanau", "score": "additive", "maxout": 256, "key": "bahdanau"},

@@ -1,30 +1,30 @@
-"""How fast is a step of both networks of SAGAN, against heykeetae's port?
+"""Training-step time of SAGAN, both networks, against heykeetae's port.
 
     python -m benchmarks.sagan_step
 
-Images of 64 pixels, 16 of them a batch, networks of 64 channels in the widest map,
-strided convolutions, attention without pooling over maps of 16 and 32 in the generator
-and of 8 and 4 in the discriminator, float32, two threads. The port is no package:
-`benchmarks/systems/pytorch_sagan.py` says what stands for it. It makes images twice
-in a step, for each network, and sends the discriminator's gradient through the
-generator for nothing; this project makes them once. This project has a projection for
-classes (of one here), and spectral norms in every layer, attention's among them; the
-port has none there and in the last one of each network.
+Images of 64 pixels, batch size 16, 64 channels at the largest map, strided
+convolutions, attention without pooling over maps of 16 and 32 in the generator and of 8
+and 4 in the discriminator, float32, two threads. The port is not a package; its
+stand-in is `benchmarks/systems/pytorch_sagan.py`. It generates images twice per step,
+once for each network, and backpropagates the discriminator's loss into the generator
+without using the result; this project generates them once. This project has a
+projection for classes (one class here) and spectral norms in every layer, attention
+included; the port has none in attention and in the last layer of each network.
 
-This project's is `configs/sagan.py`, whose compilation is in "compile s"; PyTorch
-compiles nothing. `train.py` sets glibc's malloc to keep large buffers; the row "same
-malloc" says what that brings to PyTorch, "malloc as it is" what it brings here.
+This project runs `configs/sagan.py`, with its compilation in "compile s"; PyTorch
+compiles nothing. `train.py` makes glibc's malloc keep large buffers: "same malloc"
+gives PyTorch this setting, "malloc as it is" removes it here.
 """
 
 from benchmarks import harness
 
-ROWS, CHANNELS, NOISE = 16, 64, 128
+BATCH_SIZE, CHANNELS, NOISE = 16, 64, 128
 PEER = "heykeetae style"
 OUR_SPEC = {
     "config": "configs/sagan.py",
     "overrides": [
         "data.source=corners",
-        f"data.batch_size={ROWS}",
+        f"data.batch_size={BATCH_SIZE}",
         f"latent_size={NOISE}",
         "model.size=64",
         "model.blocks=strided",
@@ -37,7 +37,7 @@ OUR_SPEC = {
     ],
     "units": 1,
 }
-PEER_SPEC = {"rows": ROWS, "noise": NOISE, "channels": CHANNELS}
+PEER_SPEC = {"batch_size": BATCH_SIZE, "noise": NOISE, "channels": CHANNELS}
 SYSTEMS = harness.against(PEER, "pytorch_sagan", OUR_SPEC, PEER_SPEC)
 
 

@@ -1,12 +1,12 @@
-"""How many real target tokens a second does training on the default corpus see?
+"""Training throughput on the default corpus, in target tokens per second.
 
     python -m benchmarks.tokens
 
 The default corpus with its sentencepiece vocabulary, a Transformer of width 256, 3 + 3
-layers, batches of 2048 target tokens, float32, two threads. Padding is not counted, so
-that it costs whoever pads. The segmentations are the best ones on both sides. JoeyNMT
-runs its own loader (which does not sort by length) and trainer step; this project
-compiles every batch shape before the clock starts.
+layers, batches of 2048 target tokens, float32, two threads. Padding does not count as
+tokens, so that a system pays for its padding. Both systems use the best segmentation of
+each sentence. JoeyNMT runs its own loader, which does not sort by length, and its
+trainer's step; this project compiles every batch shape before the clock starts.
 """
 
 from benchmarks import harness

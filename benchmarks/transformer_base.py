@@ -1,13 +1,14 @@
-"""Transformer-base on this machine: seconds a step and memory, against PyTorch.
+"""Training-step time and memory of Transformer-base, against PyTorch.
 
     python -m benchmarks.transformer_base
 
 The base model of Vaswani et al. (2017), table 3: width 512, 8 heads, 6 + 6 layers,
 feed-forward 2048, one vocabulary of 37,000 shared by source, target and output (63M
-parameters). 32 x 64 source and 32 x 64 target tokens, dropout and label smoothing 0.1,
-Adam, float32, two threads. PyTorch's is `torch.nn.Transformer` with tied embeddings,
-post-norm as published; this project's is pre-norm, as in `configs/transformer_nmt.py`.
-Memory is the largest resident set of the process, compilation included.
+parameters). Batch size 32, 64 source and 64 target tokens, dropout and label smoothing
+0.1, Adam, float32, two threads. PyTorch's model is `torch.nn.Transformer` with tied
+embeddings, post-norm as published; this project's is pre-norm, as in
+`configs/transformer_nmt.py`. Memory is the peak resident set of the process,
+compilation included.
 """
 
 from benchmarks import harness
@@ -22,7 +23,7 @@ SPEC = {
     "share_embeddings": True,
     "dropout": 0.1,
     "smoothing": 0.1,
-    "rows": 32,
+    "batch_size": 32,
     "source": 64,
     "target": 64,
 }

@@ -1,20 +1,21 @@
-"""How fast is a training step of the Transformer, against other libraries?
+"""Training-step time of the Transformer, against other libraries.
 
     python -m benchmarks.transformer_step
 
 Width 256, 4 heads, 3 + 3 layers, feed-forward 1024, vocabulary 8000 + 8000 untied,
-64 x 32 source and 64 x 32 target tokens, label smoothing 0.1, dropout 0.1, Adam,
-float32, two threads; random tokens without padding, although every system masks for it.
+batch size 64, 32 source and 32 target tokens, label smoothing 0.1, dropout 0.1, Adam,
+float32, two threads. Tokens are random, without padding; every system masks padding
+nevertheless.
 
-Each library drops out where it does so by itself: this project where the paper does;
-Flax's WMT example, PyTorch and JoeyNMT also in the attention weights and inside the
-feed-forward blocks. PyTorch is post-norm as published, the others pre-norm. `train.py`
-sets glibc's malloc to keep large buffers; the rows "same malloc" say what that brings
-to others, "malloc as it is" what it brings here. The machine's own rate of matrix
-products is that of XLA, the faster of two sizes.
+Each library applies dropout where it does by default: this project where the paper
+does; Flax's WMT example, PyTorch and JoeyNMT also to the attention weights and inside
+the feed-forward blocks. PyTorch is post-norm as published, the others are pre-norm.
+`train.py` makes glibc's malloc keep large buffers: "same malloc" gives the other
+libraries this setting, "malloc as it is" removes it here. The machine's own rate of
+matrix products is that of XLA, the faster of two sizes.
 
-trax 1.4.1, no longer kept up, is left out: it needs TensorFlow and an older numpy and
-jax than run here (`numpy.float_` is the first name that it misses).
+trax 1.4.1, no longer maintained, is left out: it needs TensorFlow and older versions of
+numpy and jax than this project (`numpy.float_` is the first missing name).
 """
 
 from benchmarks import harness
@@ -29,7 +30,7 @@ SPEC = {
     "share_embeddings": False,
     "dropout": 0.1,
     "smoothing": 0.1,
-    "rows": 64,
+    "batch_size": 64,
     "source": 32,
     "target": 32,
 }

@@ -1,6 +1,6 @@
-"""One module a library: each runs in a process of its own and answers the harness.
+"""One module per library, each run in a process that answers the harness.
 
-`python -m benchmarks.systems.NAME MODE SPEC`, where SPEC is the JSON object that the
-question's script hands over. Modules here import their own library and `worker` only,
-so that each runs in the environment of its library.
+`python -m benchmarks.systems.NAME MODE SPEC`, where SPEC is a JSON object from the
+benchmark. A module imports only its library and `worker`, so that it runs in the
+environment of that library.
 """

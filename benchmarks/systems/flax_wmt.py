@@ -1,12 +1,15 @@
-"""A Transformer and a beam search in the manner of Flax's WMT example.
+"""A Transformer and a beam search in the style of Flax's WMT example.
 
-Our own compact writing of what that example publishes: pre-norm blocks of
-`nn.MultiHeadDotProductAttention` without biases and with dropout on the weights, a
-one-hot smoothed cross-entropy over log-softmax, Adam. Its beam search flattens the
-beam into the batch, tiles the encoded sources, gathers the whole key-value cache along
-the parents at every step, and takes the top 2 K of K W log-probabilities.
+A compact rewriting of the published example: pre-norm blocks of
+`nn.MultiHeadDotProductAttention` without biases and with dropout of the weights, a
+one-hot smoothed cross-entropy over log-softmax, Adam. Its beam search flattens the beam
+into the batch, tiles the encoded sources, gathers the whole key-value cache along the
+parents at every step, and takes the top 2 K of K W log-probabilities.
 
-Modes: "step" is one training step, "decode" one batch of beam search.
+Modes: "step" is one training step, "decode" beam search of one batch.
+
+Axes: B batch; S source positions; T target steps; L decoded length; C model width; K
+beam; W vocabulary.
 """
 
 from importlib.metadata import version
@@ -24,7 +27,7 @@ NEVER = -1.0e7  # the example's minus infinity
 
 
 def sinusoids(length: int, width: int) -> np.ndarray:
-    """[length, width], sines in the first half of the columns."""
+    """Sinusoids [length, width], sines in the first half of the columns."""
     rates = 1e4 ** (-np.arange(width // 2) / (width // 2 - 1))
     angles = np.arange(length)[:, None] * rates
     return np.concatenate([np.sin(angles), np.cos(angles)], 1).astype(np.float32)
@@ -38,7 +41,7 @@ class Stack(nn.Module):
 
     @nn.compact
     def __call__(self, ids, mask, encoded=None, cross_mask=None, *, train):
-        """[B, T] ids to [B, T, C]."""
+        """Maps ids [B, T] to [B, T, C]."""
         spec, rate = self.spec, self.spec["dropout"]
         width = spec["d_model"]
 
@@ -92,12 +95,12 @@ class Transformer(nn.Module):
         self.output = nn.Dense(self.spec["vocab_size"])
 
     def encode(self, source, *, train=False):
-        """[B, S] to [B, S, C]."""
+        """Encodes ids [B, S] to [B, S, C]."""
         mask = nn.make_attention_mask(source > 0, source > 0)
         return self.encoder(source, mask, train=train)
 
     def read(self, encoded, source, target, *, train=False):
-        """Logits [B, T, W]; shifts the target unless it decodes."""
+        """Returns logits [B, T, W]; shifts the target right unless decoding."""
         inputs = target
         if self.decode:
             mask, valid = None, jnp.ones_like(target, bool)
@@ -112,13 +115,13 @@ class Transformer(nn.Module):
         return self.output(self.decoder(inputs, mask, encoded, cross, train=train))
 
     def __call__(self, source, target, *, train):
-        """Logits [B, T, W]."""
+        """Returns logits [B, T, W]."""
         encoded = self.encode(source, train=train)
         return self.read(encoded, source, target, train=train)
 
 
 def loss_sum(logits, targets, smoothing):
-    """Smoothed cross-entropy with one-hot targets, as (sum, count)."""
+    """Returns smoothed cross-entropy with one-hot targets, as (sum, count)."""
     vocab = logits.shape[-1]
     low = smoothing / (vocab - 1)
     constant = -((1 - smoothing) * np.log(1 - smoothing) + smoothing * np.log(low))
@@ -148,12 +151,12 @@ def train_step(model, optimizer, smoothing):
 
 
 def flatten(x):
-    """[B, K, ...] to [B * K, ...]; scalars stay."""
+    """Reshapes [B, K, ...] to [B * K, ...]; scalars are unchanged."""
     return x.reshape(-1, *x.shape[2:]) if x.ndim > 1 else x
 
 
 def gather(tree, parents):
-    """Every leaf [B, K, ...] along parents [B, K']; scalars stay."""
+    """Gathers leaves [B, K, ...] along parents [B, K']; scalars are unchanged."""
     rows = jnp.arange(parents.shape[0])[:, None]
     return jax.tree.map(lambda x: x[rows, parents] if x.ndim > 1 else x, tree)
 
@@ -200,8 +203,8 @@ def beam_search(model, params, cache, source, encoded, beam, length, alpha, eos)
         chosen = chosen.at[:, :, i + 1].set(flat % vocab)
         ended = chosen[:, :, i + 1] == eos
         _, order = jax.lax.top_k(scores + ended * NEVER, beam)
-        kept = gather([chosen, scores + ended * NEVER, flat // vocab], order)
-        live, live_scores, parents = kept
+        survivors = gather([chosen, scores + ended * NEVER, flat // vocab], order)
+        live, live_scores, parents = survivors
         cache = gather(cache, parents)
         ending = scores / penalty(i + 1) + ~ended * NEVER
         pool = jnp.concatenate([finished_scores, ending], 1)
@@ -218,18 +221,18 @@ def beam_search(model, params, cache, source, encoded, beam, length, alpha, eos)
     flags = jnp.zeros((batch, beam), bool)
     state = 0, first, never, sequences, sequences, flags, cache
     _, _, _, live, finished, flags, _ = jax.lax.while_loop(going, extend, state)
-    some = jnp.any(flags, axis=1)[:, None]
-    return jnp.where(some, finished[:, 0, 1:], live[:, 0, 1:])
+    any_finished = jnp.any(flags, axis=1)[:, None]
+    return jnp.where(any_finished, finished[:, 0, 1:], live[:, 0, 1:])
 
 
 def main() -> None:
-    """Serves the mode."""
+    """Serves steps of the mode."""
     mode, spec = worker.arguments()
     rng = jax.random.key(0)
     draw = np.random.default_rng(0)
-    shape = spec["rows"], spec["source"]
+    shape = spec["batch_size"], spec["source"]
     source = draw.integers(4, spec["vocab_size"], shape, np.int32)
-    shape = spec["rows"], spec["target"]
+    shape = spec["batch_size"], spec["target"]
     target = draw.integers(4, spec["vocab_size"], shape, np.int32)
     model = Transformer(spec)
     init = jax.jit(lambda rng: model.init(rng, source, target, train=False)["params"])
@@ -253,13 +256,14 @@ def main() -> None:
     else:
         length, beam = spec["target"], spec["beam"]
         decoder = Transformer(spec, decode=True)
-        rows = spec["rows"] * beam
+        hypotheses = spec["batch_size"] * beam
 
         def empty_cache():
-            full = jnp.ones((rows, length), jnp.int32)
-            encoded = jnp.ones((rows, spec["source"], spec["d_model"]))
-            given = encoded, jnp.ones((rows, spec["source"]), jnp.int32), full
-            cache = decoder.init(rng, *given, method="read")["cache"]
+            full = jnp.ones((hypotheses, length), jnp.int32)
+            encoded = jnp.ones((hypotheses, spec["source"], spec["d_model"]))
+            source_ids = jnp.ones((hypotheses, spec["source"]), jnp.int32)
+            variables = decoder.init(rng, encoded, source_ids, full, method="read")
+            cache = variables["cache"]
             return jax.tree.map(
                 lambda x: x.reshape(-1, beam, *x.shape[1:]) if x.ndim else x, cache
             )
@@ -267,7 +271,7 @@ def main() -> None:
         @jax.jit
         def translate(params, source):
             encoded = decoder.apply({"params": params}, source, method="encode")
-            # No token has id -1, so that every hypothesis runs to the last step.
+            # No token has id -1: every hypothesis runs to the last step.
             return beam_search(
                 decoder,
                 params,
@@ -285,8 +289,8 @@ def main() -> None:
 
         def step() -> float:
             out = translate(params, source).block_until_ready()
-            assert out.shape == (spec["rows"], length) and (out != PAD).all()
-            return spec["rows"]
+            assert out.shape == (spec["batch_size"], length) and (out != PAD).all()
+            return spec["batch_size"]
 
     worker.serve(step, info)
 

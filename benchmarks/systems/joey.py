@@ -1,14 +1,13 @@
-"""JoeyNMT 2.3 (Kreutzer et al. 2019) as installed: its models, loss, search, trainer.
+"""JoeyNMT 2.3 (Kreutzer et al. 2019) as installed: models, loss, search, trainer.
 
-Modes: "step" is one training step on random tokens, "decode" one batch of its beam
-search, "tokens" training steps of its trainer on text files, "translate" a whole
-training run under a limit of time, with translations of the test set.
+Modes: "step" is one training step on random tokens, "decode" beam search of one batch,
+"tokens" steps of the trainer on text files, "translate" a training of limited time,
+followed by translation of the test split.
 
-Models: "transformer"; "bahdanau" and "luong", which name the score and the cell (GRU,
-LSTM) of its one recurrent model. That model is Luong's: the state attends after its
-update, tanh of a layer over state and context is what the output layer reads and what
-is fed back, all as wide as the state. Its encoder runs in both directions only: with
-one it looks for the second in vain.
+Models: "transformer"; "bahdanau" and "luong" select the score and the cell (GRU, LSTM)
+of JoeyNMT's one recurrent model. That model is Luong's: the state attends after its
+update, and a tanh layer over state and context, as wide as the state, is read out and
+fed back. Its encoder must be bidirectional: with one direction JoeyNMT fails.
 """
 
 import itertools
@@ -48,7 +47,7 @@ SPECIALS = SimpleNamespace(
 
 
 def model_config(spec: dict) -> dict:
-    """The `model` section of its configuration."""
+    """Returns the `model` section of the configuration."""
     recurrent = "group" in spec
     stacks = recurrent_stacks(spec) if recurrent else transformer_stacks(spec)
     share = spec["share_embeddings"]
@@ -61,7 +60,7 @@ def model_config(spec: dict) -> dict:
 
 
 def transformer_stacks(spec: dict) -> dict:
-    """Encoder and decoder of its Transformer."""
+    """Returns encoder and decoder of the Transformer."""
     stack = {
         "type": "transformer",
         "num_layers": spec["layers"],
@@ -80,7 +79,7 @@ def transformer_stacks(spec: dict) -> dict:
 
 
 def recurrent_stacks(spec: dict) -> dict:
-    """Encoder and decoder of its recurrent model."""
+    """Returns encoder and decoder of the recurrent model."""
     stack = {
         "type": "recurrent",
         "rnn_type": spec["cell"],
@@ -104,7 +103,7 @@ def recurrent_stacks(spec: dict) -> dict:
 
 
 def random_model(spec: dict):
-    """Returns its model over a vocabulary of numbered words, and the loss set."""
+    """Returns a model over a vocabulary of numbered words, with its loss."""
     words = [f"w{i}" for i in range(spec["vocab_size"] - 4)]
     vocabularies = [Vocabulary(words, SPECIALS) for _ in range(2)]
     model = build_model(model_config(spec), *vocabularies)
@@ -114,17 +113,17 @@ def random_model(spec: dict):
 
 def random_batch(spec: dict, *, with_target: bool) -> Batch:
     """Returns a batch without padding."""
-    rows = spec["rows"]
-    source = torch.randint(4, spec["vocab_size"], (rows, spec["source"]))
-    target = torch.randint(4, spec["vocab_size"], (rows, spec["target"] + 1))
+    batch_size = spec["batch_size"]
+    source = torch.randint(4, spec["vocab_size"], (batch_size, spec["source"]))
+    target = torch.randint(4, spec["vocab_size"], (batch_size, spec["target"] + 1))
     target[:, 0], target[:, -1] = SPECIALS.bos_id, SPECIALS.eos_id
     return Batch(
         src=source,
-        src_length=torch.full((rows,), spec["source"]),
+        src_length=torch.full((batch_size,), spec["source"]),
         src_prompt_mask=None,
         trg=target if with_target else None,
         trg_prompt_mask=None,
-        indices=torch.arange(rows),
+        indices=torch.arange(batch_size),
         device=torch.device("cpu"),
         pad_index=SPECIALS.pad_id,
         eos_index=SPECIALS.eos_id,
@@ -132,7 +131,7 @@ def random_batch(spec: dict, *, with_target: bool) -> Batch:
 
 
 def trainer_config(spec: dict) -> dict:
-    """The whole configuration, of a run in `spec["folder"]` on its text files."""
+    """Returns the configuration of a run on the text files of `spec["folder"]`."""
     folder = Path(spec["folder"])
     side = {
         "level": "bpe",
@@ -169,7 +168,7 @@ def trainer_config(spec: dict) -> dict:
             "early_stopping_metric": "bleu",
             "epochs": 10**6,  # the clock ends the run
             "logging_freq": 50,
-            "validation_freq": 10**9,  # by the clock, see TimedTrainer
+            "validation_freq": 10**9,  # TimedTrainer validates by the clock
             "print_valid_sents": [],
             "keep_best_ckpts": 1,
         },
@@ -186,18 +185,18 @@ def trainer_config(spec: dict) -> dict:
 
 
 class TimedTrainer(TrainManager):
-    """Its trainer, with validations and the end set by minutes of training."""
+    """JoeyNMT's trainer, with validations and end set in minutes of training."""
 
     def start_clock(self, minutes: float, validations: int, data) -> None:
-        """Sets the limit and the validation data."""
+        """Sets the time limit and the validation data."""
         marks = range(1, validations + 1)
         self.marks = [60 * minutes * i / validations for i in marks]
         self.limit, self.data = 60 * minutes, data
-        self.curve, self.aside = [], 0.0
+        self.curve, self.excluded = [], 0.0  # seconds of validation
         self.begin = time.perf_counter()
 
     def _train_step(self, batch):
-        seconds = time.perf_counter() - self.begin - self.aside
+        seconds = time.perf_counter() - self.begin - self.excluded
         if self.marks and seconds >= self.marks[0]:
             while self.marks and seconds >= self.marks[0]:
                 self.marks.pop(0)
@@ -207,14 +206,14 @@ class TimedTrainer(TrainManager):
             point = [round(seconds / 60, 2), round(float(scores["bleu"]), 2)]
             self.curve.append(point)
             print("minute {}: validation BLEU {}".format(*point), flush=True)
-            self.aside = time.perf_counter() - self.begin - seconds
+            self.excluded = time.perf_counter() - self.begin - seconds
         if seconds >= self.limit:
             self.stats.is_max_update = True  # ends after this batch
         return super()._train_step(batch)
 
 
 def make_trainer(spec: dict):
-    """Returns its trainer and (train, validation, test) data."""
+    """Returns arguments, trainer and (train, validation, test) data."""
     config = trainer_config(spec)
     shutil.rmtree(config["model_dir"], ignore_errors=True)
     Path(config["model_dir"]).mkdir(parents=True)
@@ -234,7 +233,7 @@ def make_trainer(spec: dict):
 
 
 def train_batches(trainer, data):
-    """Yields the batches of its own loader for ever."""
+    """Yields batches of JoeyNMT's loader, endlessly."""
     args, epoch = trainer.args, 0
     loader = data.make_iter(
         batch_size=args.batch_size,
@@ -252,7 +251,7 @@ def train_batches(trainer, data):
 
 
 def padding(trainer, data) -> float:
-    """Share of padding in the first 100 batches, both sides together."""
+    """Returns the share of padding in the first 100 batches, both sides together."""
     real = size = 0
     for batch in itertools.islice(train_batches(trainer, data), 100):
         for ids in (batch.src, batch.trg):
@@ -262,7 +261,7 @@ def padding(trainer, data) -> float:
 
 
 def translate(spec: dict) -> None:
-    """Trains, translates the test set; writes test.hypotheses and run.json."""
+    """Trains, translates the test split, writes test.hypotheses and run.json."""
     args, trainer, (train, validation, test) = make_trainer(spec)
     trainer.start_clock(spec["minutes"], spec["validations"], validation)
     trainer.train_and_validate(train, validation)
@@ -290,12 +289,12 @@ def translate(spec: dict) -> None:
 
 
 def versions() -> dict:
-    """What was measured."""
+    """Returns the versions of the measured packages."""
     return {name: version(name) for name in ("joeynmt", "torch", "sentencepiece")}
 
 
 def main() -> None:
-    """Serves the mode."""
+    """Serves steps of the mode, or runs "translate"."""
     mode, spec = worker.arguments()
     logging.disable(logging.WARNING)
     if mode == "translate":
@@ -344,8 +343,8 @@ def main() -> None:
                 beam_size=spec["beam"],
                 beam_alpha=spec["alpha"],
             )
-            assert out.shape == (spec["rows"], length)
-            return spec["rows"]
+            assert out.shape == (spec["batch_size"], length)
+            return spec["batch_size"]
 
     info["parameters"] = sum(p.numel() for p in model.parameters())
     worker.serve(step, info, warmup=1 if mode == "decode" else 2)

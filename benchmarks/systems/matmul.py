@@ -1,4 +1,4 @@
-"""The machine's own rate of float32 matrix products under XLA: modes are sizes.
+"""Rate of float32 matrix products under XLA.
 
 MODE is "M,K,N": [M, K] @ [K, N]; the units are GFLOP.
 """
@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from benchmarks.systems import worker
 
-REPEATS = 20  # products in a step, so that a step is long enough to time
+REPEATS = 20  # products per step, long enough to time
 
 
 def main() -> None:

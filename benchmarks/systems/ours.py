@@ -1,9 +1,9 @@
-"""This project's own code, the way `train.py` and `eval.py` run it.
+"""This project's code, run as by `train.py` and `eval.py`.
 
-Modes: "step" is one training step of a translator on random tokens, "decode" one batch
-of its beam search, "tokens" training steps on the configured corpus; "generated" is one
-training step of a task that makes its own data, on its first batch; "captions" one of a
-captioner on random maps and words.
+Modes: "step" is one training step of a translator on random tokens, "decode" beam
+search of one batch, "tokens" training steps on the configured corpus, "generated" one
+training step of a task with generated data, on its first batch, "captions" one training
+step of a captioner on random maps and words.
 """
 
 import importlib
@@ -31,44 +31,46 @@ def make_config(spec: dict):
     with config.unlocked():
         config.data.vocab_size = spec["vocab_size"]
         config.loss.smoothing = spec["smoothing"]
-        config.optimizer.clip = 0.0  # the others do not clip
+        config.optimizer.clip = 0.0  # the other libraries do not clip
         for name in config.model:
-            both = name.endswith("layers")  # as many on each side
-            if (given := "layers" if both else name) in spec:
-                config.model[name] = spec[given]
+            field = "layers" if name.endswith("layers") else name  # same on each side
+            if field in spec:
+                config.model[name] = spec[field]
     return config
 
 
 def training(config, folder: Path | None = None):
-    """Returns a task, a step of it, and its number of parameters.
+    """Returns a task, its training step, and its number of parameters.
 
-    The step is a function of a batch, and waits for its end.
+    The step takes a batch and waits until the update is computed.
 
     Args:
-        config: of the task.
-        folder: for its assets; None where the sizes of the config are enough.
+        config: config of the task.
+        folder: folder of the assets; None if the task needs only its config.
     """
     layout, rng = Layout(config.mesh, config.parallel), jax.random.key(0)
     assets = config.task.prepare(config, folder, training=True) if folder else None
     task = config.task(config, assets, axis_name=layout.axis_name)
-    like = layout.abstract(task.objective.init, rng)
-    step = layout.compile(task.objective.step, like)
-    state = layout.init(task.objective.init, rng, like)
+    abstract_state = layout.abstract(task.objective.init, rng)
+    step = layout.compile(task.objective.step, abstract_state)
+    state = layout.init(task.objective.init, rng, abstract_state)
 
     def run(batch) -> None:
         nonlocal state
         state, metrics = step(state, layout.put(batch), rng)
         jax.block_until_ready(metrics)
 
-    return task, run, sum(x.size for x in jax.tree.leaves(like.params))
+    return task, run, sum(x.size for x in jax.tree.leaves(abstract_state.params))
 
 
 def gflop(function, *args) -> float:
-    """GFLOP of the products and convolutions of a function, as often as they are run.
+    """Returns the GFLOP of the matrix products and convolutions in a function call.
+
+    A product inside a scan counts once per iteration.
 
     Args:
-        function: what jax can trace, without loops whose end is not known.
-        *args: of it; shapes are enough.
+        function: traceable by jax, without while loops of unknown length.
+        *args: arguments of the function; shapes are enough.
     """
     return 1e-9 * _flop(jax.make_jaxpr(function)(*args).jaxpr)
 
@@ -79,35 +81,35 @@ def _flop(jaxpr) -> int:
         name, params = equation.primitive.name, equation.params
         if name in ("dot_general", "conv_general_dilated"):
             numbers = params["dimension_numbers"]
-            given = [x.aval.shape for x in equation.invars]
+            shapes = [x.aval.shape for x in equation.invars]
             if name == "dot_general":
-                each = math.prod(given[0][axis] for axis in numbers[0][0])
+                products = math.prod(shapes[0][axis] for axis in numbers[0][0])
             else:
-                each = math.prod(given[1][axis] for axis in numbers.rhs_spec[1:])
-            total += 2 * each * equation.outvars[0].aval.size
-        times = params["length"] if name == "scan" else 1
+                products = math.prod(shapes[1][axis] for axis in numbers.rhs_spec[1:])
+            total += 2 * products * equation.outvars[0].aval.size
+        iterations = params["length"] if name == "scan" else 1
         for value in jax.tree.leaves(list(params.values())):
             inner = getattr(value, "jaxpr", value)
             if hasattr(inner, "eqns"):
-                total += times * _flop(inner)
+                total += iterations * _flop(inner)
     return total
 
 
 def random_ids(spec: dict, length: int) -> np.ndarray:
-    """[rows, length] int32 without padding, EOS at the end."""
-    shape = spec["rows"], length
+    """Returns int32 ids [batch size, length] without padding, EOS at the end."""
+    shape = spec["batch_size"], length
     ids = np.random.default_rng(0).integers(4, spec["vocab_size"], shape, np.int32)
     ids[:, -1] = EOS
     return ids
 
 
 def sizes(batch) -> tuple[tuple[int, ...], ...]:
-    """Returns the shapes of a batch: each is compiled once."""
+    """Returns the shapes of a batch; each combination is compiled once."""
     return tuple(ids.shape for ids in batch.values())
 
 
 def endless(step, carry, source, rows):
-    """Keeps every hypothesis from ending before the last step: a `Constraint`."""
+    """A `Constraint` that keeps every hypothesis from ending before the last step."""
     never = jnp.full((len(source), rows, 1), -1e4)
 
     def constrained(carry, token):
@@ -129,25 +131,25 @@ def decoding(task, spec: dict):
         decoded = generator.decode(params, source, search, length=length)
         decoded = jax.block_until_ready(decoded)
         assert (decoded.lengths == length).all()
-        return spec["rows"]
+        return spec["batch_size"]
 
     return step, sum(x.size for x in jax.tree.leaves(params))
 
 
 def main() -> None:
-    """Serves the mode."""
+    """Serves steps of the mode."""
     mode, spec = worker.arguments()
     if mode in ("generated", "captions"):
         config = configuration.read(spec["config"], spec["overrides"])
     else:
         config = make_config(spec)
     runtime.start(cores=config.parallel == "cores")
-    jax.config.update("jax_enable_compilation_cache", False)  # so that it is timed
+    jax.config.update("jax_enable_compilation_cache", False)  # compilation is timed
     info = {"versions": runtime.environment()["versions"]}
-    compiled = 1  # first calls, each of which compiles
+    compiled = 1  # number of first calls, each of which compiles
     if mode == "tokens":
         config.data.tokens = spec["tokens"]
-        config.data.segmentations = 1  # the best segmentations, as the others train on
+        config.data.segmentations = 1  # the best segmentation, as in JoeyNMT
         task, run, info["parameters"] = training(config, Path(spec["folder"]))
         batches = task.train_data()
         info["padding"] = round(batches.padding(), 3)
@@ -165,13 +167,12 @@ def main() -> None:
         if mode == "generated":
             batch = task.train_data()[0]
         else:
-            shape = spec["rows"], *task.data.blank().shape[1:]
+            shape = spec["batch_size"], *task.data.blank().shape[1:]
             maps = np.random.default_rng(0).random(shape, np.float32)
             batch = {"source": maps, "target": random_ids(spec, spec["target"])}
         like = jax.eval_shape(config.task(config).objective.init, jax.random.key(0))
-        step = config.task(config).objective.step  # of one device
-        work = gflop(step, like, batch, jax.random.key(0))
-        info["gflop"] = round(work, 2)
+        step = config.task(config).objective.step  # of a single device
+        info["gflop"] = round(gflop(step, like, batch, jax.random.key(0)), 2)
 
         def step() -> float:
             run(batch)
@@ -188,13 +189,13 @@ def main() -> None:
     else:
         step, info["parameters"] = decoding(config.task(config), spec)
 
-    def passed() -> float:
+    def time_first_calls() -> float:
         start = time.perf_counter()
         for _ in range(compiled):
             step()
         return time.perf_counter() - start
 
-    info["compile_s"] = round(passed() - passed(), 1)
+    info["compile_s"] = round(time_first_calls() - time_first_calls(), 1)
     worker.serve(step, info, warmup=0)
 
 

@@ -1,7 +1,9 @@
-"""`torch.nn.Transformer` with embeddings, positions, output layer and loss around it.
+"""`torch.nn.Transformer` with embeddings, positions, output layer and loss.
 
-Written the way its documentation suggests: batch first, a causal mask with its hint,
-padding masks on the source and the memory. Mode "step" is one training step.
+Written as PyTorch's documentation suggests: batch first, a causal mask with its hint,
+padding masks for source and memory. Mode "step" is one training step.
+
+Axes: B batch; S source positions; T target steps; C model width; W vocabulary.
 """
 
 import math
@@ -40,7 +42,7 @@ class Model(nn.Module):
         self.register_buffer("positions", sinusoids(512, width), persistent=False)
 
     def forward(self, source, target):
-        """Logits [B, T, W] of the inputs [B, S] and [B, T]."""
+        """Returns logits [B, T, W] for source ids [B, S] and target ids [B, T]."""
         length = target.shape[1]
         causal = nn.Transformer.generate_square_subsequent_mask(length)
         padding = torch.zeros(source.shape).masked_fill(source == PAD, -math.inf)
@@ -55,13 +57,13 @@ class Model(nn.Module):
         return self.output(out)
 
     def embed(self, table, ids):
-        """[B, T] to [B, T, C]."""
+        """Embeds ids [B, T] to [B, T, C]."""
         x = table(ids) * math.sqrt(table.embedding_dim)
         return self.dropout(x + self.positions[: ids.shape[1]])
 
 
 def sinusoids(length: int, width: int) -> torch.Tensor:
-    """[length, width]: Vaswani et al. (2017), section 3.5."""
+    """Sinusoids [length, width]: Vaswani et al. (2017), section 3.5."""
     angles = torch.arange(length)[:, None] / 1e4 ** (torch.arange(0, width, 2) / width)
     return torch.stack([angles.sin(), angles.cos()], -1).flatten(1)
 
@@ -72,8 +74,8 @@ def main() -> None:
     torch.manual_seed(0)
     model = Model(spec).train()
     adam = torch.optim.Adam(model.parameters(), 1e-4, betas=(0.9, 0.98), eps=1e-9)
-    source = torch.randint(4, spec["vocab_size"], (spec["rows"], spec["source"]))
-    target = torch.randint(4, spec["vocab_size"], (spec["rows"], spec["target"]))
+    source = torch.randint(4, spec["vocab_size"], (spec["batch_size"], spec["source"]))
+    target = torch.randint(4, spec["vocab_size"], (spec["batch_size"], spec["target"]))
     shifted = F.pad(target[:, :-1], (1, 0), value=1)
 
     def step() -> float:

@@ -1,16 +1,15 @@
-"""A captioner in the manner of sgrvinod's tutorial on Show, Attend and Tell.
+"""A captioner in the style of sgrvinod's tutorial on Show, Attend and Tell.
 
-Our own compact writing of what that project publishes, with the structure that decides
-its speed: a Python loop over an `nn.LSTMCell`, sequences sorted by length and the batch
-cut to those that go on, attention with a ReLU that projects the whole image again at
-every step, a gate of the width of the image, dropout of one half before the output,
-the penalty of doubly stochastic attention, packed cross-entropy, gradients clipped at
-5, Adam at 4e-4.
+A compact rewriting of the published code, with the structure that determines its speed:
+a Python loop over an `nn.LSTMCell`, captions sorted by length and the batch cut to the
+unfinished ones, attention with a ReLU that projects the whole image again at every
+step, a gate as wide as the image's channels, dropout of 0.5 before the output, the
+doubly stochastic penalty, packed cross-entropy, gradients clipped at 5, Adam at 4e-4.
 
-Mode "step" is one training step of the decoder on given features, as many words in each
-caption.
+Mode "step" is one training step of the decoder on given features and captions of equal
+length.
 
-Axes: B images; S places; T steps.
+Axes: B images; S positions; E channels; T steps; W vocabulary.
 """
 
 import torch
@@ -21,7 +20,7 @@ from benchmarks.systems import worker
 
 
 class Attention(nn.Module):
-    """What a state looks at."""
+    """Attention of a decoder state to the positions of an image."""
 
     def __init__(self, image: int, hidden: int, width: int):
         super().__init__()
@@ -30,14 +29,14 @@ class Attention(nn.Module):
         self.score = nn.Linear(width, 1)
 
     def forward(self, image, state):
-        """What is read [B, E] and weights [B, S] of a image [B, S, E]."""
+        """Returns context [B, E] and weights [B, S] for images [B, S, E]."""
         hidden = torch.relu(self.image(image) + self.state(state)[:, None])
         weights = torch.softmax(self.score(hidden)[..., 0], dim=1)
         return (image * weights[..., None]).sum(1), weights
 
 
 class Decoder(nn.Module):
-    """An LSTM that attends."""
+    """An LSTM decoder with attention."""
 
     def __init__(self, spec: dict):
         super().__init__()
@@ -51,7 +50,7 @@ class Decoder(nn.Module):
         self.dropout = nn.Dropout(0.5)
 
     def forward(self, image, captions, lengths):
-        """Logits [B, T, W] and weights [B, T, S], of captions sorted by length."""
+        """Returns logits [B, T, W] and weights [B, T, S]; captions sorted by length."""
         image = image.flatten(1, 2)
         embedded = self.embedding(captions)
         mean = image.mean(1)
@@ -60,13 +59,13 @@ class Decoder(nn.Module):
         logits = torch.zeros(len(image), max(steps), self.output.out_features)
         maps = torch.zeros(len(image), max(steps), image.shape[1])
         for t in range(max(steps)):
-            rows = sum(n > t for n in steps)
-            read, weights = self.attention(image[:rows], h[:rows])
-            read = torch.sigmoid(self.gate(h[:rows])) * read
-            x = torch.cat([embedded[:rows, t], read], dim=1)
-            h, c = self.cell(x, (h[:rows], c[:rows]))
-            logits[:rows, t] = self.output(self.dropout(h))
-            maps[:rows, t] = weights
+            n = sum(length > t for length in steps)  # unfinished captions
+            context, weights = self.attention(image[:n], h[:n])
+            context = torch.sigmoid(self.gate(h[:n])) * context
+            x = torch.cat([embedded[:n, t], context], dim=1)
+            h, c = self.cell(x, (h[:n], c[:n]))
+            logits[:n, t] = self.output(self.dropout(h))
+            maps[:n, t] = weights
         return logits, maps, steps
 
 
@@ -77,11 +76,11 @@ def main() -> None:
     model = Decoder(spec)
     adam = torch.optim.Adam(model.parameters(), 4e-4)
     criterion = nn.CrossEntropyLoss()
-    rows, length = spec["rows"], spec["target"] + 1  # with the start
+    batch_size, length = spec["batch_size"], spec["target"] + 1  # with the start
     side = spec["side"]
-    image = torch.rand(rows, side, side, spec["depth"])
-    captions = torch.randint(4, spec["vocab_size"], (rows, length))
-    lengths = [length] * rows
+    image = torch.rand(batch_size, side, side, spec["depth"])
+    captions = torch.randint(4, spec["vocab_size"], (batch_size, length))
+    lengths = [length] * batch_size
 
     def step() -> float:
         logits, maps, steps = model(image, captions, lengths)

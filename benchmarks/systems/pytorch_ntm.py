@@ -1,16 +1,16 @@
-"""A Neural Turing Machine in the manner of loudinthecloud/pytorch-ntm.
+"""A Neural Turing Machine in the style of loudinthecloud/pytorch-ntm.
 
-Our own compact writing of what that project publishes, with the structure that decides
-its speed: one call of `nn.LSTM` a time step, a read head and then a write head, a
-circular convolution that goes through the rows of the batch one by one, and outputs
-collected into a tensor made beforehand; binary cross-entropy on probabilities,
-gradients clipped by value at 10, RMSprop (1e-4, alpha 0.95, momentum 0.9). Left out is
-its count of wrong bits, which calls Python once a bit.
+A compact rewriting of the published code, with the structure that determines its speed:
+one call of `nn.LSTM` per step, a read head and then a write head, a circular
+convolution that loops over the sequences of the batch, and outputs written into a
+preallocated tensor; binary cross-entropy of probabilities, gradients clipped by value
+at 10, RMSprop (1e-4, alpha 0.95, momentum 0.9). Its count of wrong bits, one Python
+call per bit, is left out.
 
 Mode "step" is one training step of the copy task: `length` random vectors, the
 delimiter, and as many steps without input. The units are sequences.
 
-Axes: B sequences; N memory locations; M their width.
+Axes: B sequences; N memory slots; M memory width.
 """
 
 import torch
@@ -23,7 +23,7 @@ SHIFTS = 3
 
 
 class Head(nn.Module):
-    """Addresses the memory: Graves et al. (2014), section 3.3."""
+    """A head that addresses the memory: Graves et al. (2014), section 3.3."""
 
     def __init__(self, spec: dict, extra: int = 0):
         super().__init__()
@@ -32,21 +32,21 @@ class Head(nn.Module):
         nn.init.xavier_uniform_(self.emit.weight, gain=1.4)
         nn.init.normal_(self.emit.bias, std=0.01)
 
-    def forward(self, hidden, memory, before):
-        """Weights [B, N] after `before` [B, N], and what else the head emits."""
+    def forward(self, hidden, memory, previous):
+        """Returns weights [B, N] and the other outputs of the head."""
         emitted = self.emit(hidden).split(self.sizes, dim=1)
         key, strength, gate, shift, sharpness, *rest = emitted
-        like = F.cosine_similarity(memory + 1e-16, key[:, None] + 1e-16, dim=-1)
-        found = F.softmax(F.softplus(strength) * like, dim=1)
+        similarity = F.cosine_similarity(memory + 1e-16, key[:, None] + 1e-16, dim=-1)
+        content = F.softmax(F.softplus(strength) * similarity, dim=1)
         gate = torch.sigmoid(gate)
-        weights = gate * found + (1 - gate) * before
+        weights = gate * content + (1 - gate) * previous
         weights = shifted(weights, F.softmax(shift, dim=1))
         weights = weights ** (1 + F.softplus(sharpness))
         return weights / (weights.sum(1, keepdim=True) + 1e-16), rest
 
 
 def shifted(weights, shift):
-    """[B, N] convolved with [B, 3] around the circle, a row at a time."""
+    """Circular convolution of weights [B, N] with [B, 3], one sequence at a time."""
     result = torch.zeros(weights.shape)
     for i, (row, kernel) in enumerate(zip(weights, shift, strict=True)):
         circle = torch.cat([row[-1:], row, row[:1]])
@@ -67,20 +67,21 @@ class Machine(nn.Module):
         self.reader = Head(spec)
         self.writer = Head(spec, extra=2)
         self.output = nn.Linear(hidden + width, bits)
-        # Neither the first memory nor the first read is learned.
+        # The initial memory and read vector are not learned.
         spread = (slots + width) ** -0.5
         self.register_buffer("memory", (2 * torch.rand(slots, width) - 1) * spread)
         self.register_buffer("read", 0.01 * torch.randn(1, width))
 
-    def start(self, rows: int):
-        """The state before a sequence."""
-        weights = torch.zeros(rows, len(self.memory))
-        memory, read = self.memory.repeat(rows, 1, 1), self.read.repeat(rows, 1)
-        lstm = self.h.repeat(1, rows, 1), self.c.repeat(1, rows, 1)
+    def start(self, batch_size: int):
+        """Returns the state before the first step."""
+        weights = torch.zeros(batch_size, len(self.memory))
+        memory = self.memory.repeat(batch_size, 1, 1)
+        read = self.read.repeat(batch_size, 1)
+        lstm = self.h.repeat(1, batch_size, 1), self.c.repeat(1, batch_size, 1)
         return memory, read, lstm, weights, weights
 
     def forward(self, x, state):
-        """Bits [B, bits] of one step with input [B, bits + 1], and the next state."""
+        """Returns bits [B, bits] for one input [B, bits + 1], and the next state."""
         memory, read, lstm, reading, writing = state
         hidden, lstm = self.controller(torch.cat([x, read], 1)[None], lstm)
         hidden = hidden[0]
@@ -95,9 +96,9 @@ class Machine(nn.Module):
 
 def copies(spec: dict):
     """Returns inputs [length + 1, B, bits + 1] and targets [length, B, bits]."""
-    length, rows, bits = spec["length"], spec["rows"], spec["bits"]
-    targets = torch.randint(0, 2, (length, rows, bits)).float()
-    inputs = torch.zeros(length + 1, rows, bits + 1)
+    length, batch_size, bits = spec["length"], spec["batch_size"], spec["bits"]
+    targets = torch.randint(0, 2, (length, batch_size, bits)).float()
+    inputs = torch.zeros(length + 1, batch_size, bits + 1)
     inputs[:length, :, :bits] = targets
     inputs[length, :, bits] = 1.0
     return inputs, targets
@@ -112,23 +113,23 @@ def main() -> None:
         machine.parameters(), 1e-4, alpha=0.95, momentum=0.9
     )
     inputs, targets = copies(spec)
-    nothing = torch.zeros(inputs.shape[1:])
+    blank = torch.zeros(inputs.shape[1:])
 
     def step() -> float:
         optimizer.zero_grad()
-        state = machine.start(spec["rows"])
+        state = machine.start(spec["batch_size"])
         for x in inputs:
             _, state = machine(x, state)
         bits = torch.zeros(targets.shape)
         for i in range(len(targets)):
-            bits[i], state = machine(nothing, state)
+            bits[i], state = machine(blank, state)
         loss = F.binary_cross_entropy(bits, targets)
         loss.backward()
         for parameter in machine.parameters():
             parameter.grad.clamp_(-10, 10)
         optimizer.step()
         loss.item()
-        return spec["rows"]
+        return spec["batch_size"]
 
     parameters = sum(p.numel() for p in machine.parameters())
     versions = {"torch": torch.__version__}

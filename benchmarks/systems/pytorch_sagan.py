@@ -1,16 +1,16 @@
-"""SAGAN in the manner of heykeetae/Self-Attention-GAN.
+"""SAGAN in the style of heykeetae/Self-Attention-GAN.
 
-Our own compact writing of what that project publishes, with the structure that decides
-its speed: transposed and strided 4 x 4 convolutions, each in a module that makes one
-step of power iteration and divides its kernel; batch norm in the generator; attention
-without pooling over maps of 16 and 32 in the generator, of 8 and 4 in the
-discriminator; no classes; hinge losses, a step of the discriminator (whose loss also
-sends a gradient through the generator, for nothing) and one of the generator on new
-noise; Adam without momentum at 4e-4 and 1e-4.
+A compact rewriting of the published code, with the structure that determines its speed:
+transposed and strided 4 x 4 convolutions, each in a module that runs one step of power
+iteration and divides the kernel; batch norm in the generator; attention without pooling
+over maps of 16 and 32 in the generator, of 8 and 4 in the discriminator; no classes;
+hinge losses, a step of the discriminator (whose loss is also backpropagated into the
+generator, unused) and one of the generator on new noise; Adam without momentum at 4e-4
+and 1e-4.
 
 Mode "step" is one step of each network.
 
-Axes: B images.
+Axes: B images; Z noise; C channels; I, J rows and columns.
 """
 
 import torch
@@ -21,7 +21,7 @@ from benchmarks.systems import worker
 
 
 class SpectralNorm(nn.Module):
-    """Divides a layer's kernel by an estimate of its norm before each use."""
+    """A layer whose kernel is divided by an estimate of its spectral norm."""
 
     def __init__(self, layer: nn.Module):
         super().__init__()
@@ -29,13 +29,13 @@ class SpectralNorm(nn.Module):
         kernel = layer.weight
         del layer._parameters["weight"]
         self.kernel = kernel
-        rows = kernel.shape[0]
-        self.u = nn.Parameter(normalize(torch.randn(rows), dim=0), False)
-        width = kernel.numel() // rows
+        height = kernel.shape[0]
+        self.u = nn.Parameter(normalize(torch.randn(height), dim=0), False)
+        width = kernel.numel() // height
         self.v = nn.Parameter(normalize(torch.randn(width), dim=0), False)
 
     def forward(self, x):
-        """What the layer makes of x."""
+        """Applies the layer with its normalised kernel."""
         matrix = self.kernel.view(len(self.u), -1)
         self.v.data = normalize(torch.mv(matrix.t().data, self.u.data), dim=0)
         self.u.data = normalize(torch.mv(matrix.data, self.v.data), dim=0)
@@ -45,7 +45,7 @@ class SpectralNorm(nn.Module):
 
 
 class Attention(nn.Module):
-    """A map that attends to itself."""
+    """Self-attention over a feature map."""
 
     def __init__(self, width: int):
         super().__init__()
@@ -55,17 +55,17 @@ class Attention(nn.Module):
         self.gamma = nn.Parameter(torch.zeros(1))
 
     def forward(self, x):
-        """[B, C, I, J] to the same."""
+        """Maps [B, C, I, J] to [B, C, I, J]."""
         query, key, value = (
             f(x).flatten(2) for f in (self.query, self.key, self.value)
         )
         weights = torch.softmax(torch.bmm(query.transpose(1, 2), key), dim=-1)
-        read = torch.bmm(value, weights.transpose(1, 2)).view_as(x)
-        return self.gamma * read + x
+        context = torch.bmm(value, weights.transpose(1, 2)).view_as(x)
+        return self.gamma * context + x
 
 
 def generator(noise: int, width: int) -> nn.Module:
-    """[B, Z, 1, 1] to images of 64 pixels."""
+    """Returns a generator of 64-pixel images from noise [B, Z, 1, 1]."""
 
     def up(*channels, stride=2, padding=1):
         layer = nn.ConvTranspose2d(*channels, 4, stride, padding)
@@ -84,7 +84,7 @@ def generator(noise: int, width: int) -> nn.Module:
 
 
 def discriminator(width: int) -> nn.Module:
-    """Images of 64 pixels to logits [B, 1, 1, 1]."""
+    """Returns a discriminator of 64-pixel images, with logits [B, 1, 1, 1]."""
 
     def down(*channels):
         return SpectralNorm(nn.Conv2d(*channels, 4, 2, 1)), nn.LeakyReLU(0.1)
@@ -104,34 +104,41 @@ def main() -> None:
     """Serves training steps."""
     _, spec = worker.arguments()
     torch.manual_seed(0)
-    rows, noise = spec["rows"], spec["noise"]
-    make, tell = generator(noise, spec["channels"]), discriminator(spec["channels"])
-    learned = [[p for p in m.parameters() if p.requires_grad] for m in (make, tell)]
+    batch_size, noise = spec["batch_size"], spec["noise"]
+    generate = generator(noise, spec["channels"])
+    discriminate = discriminator(spec["channels"])
+    trainable = [
+        [p for p in network.parameters() if p.requires_grad]
+        for network in (generate, discriminate)
+    ]
     rates = 1e-4, 4e-4
     adams = [
         torch.optim.Adam(p, rate, (0.0, 0.9))
-        for p, rate in zip(learned, rates, strict=True)
+        for p, rate in zip(trainable, rates, strict=True)
     ]
-    real = torch.rand(rows, 3, 64, 64) * 2 - 1
+    real = torch.rand(batch_size, 3, 64, 64) * 2 - 1
+
+    def fake():
+        return generate(torch.randn(batch_size, noise, 1, 1))
 
     def clear():
         for adam in adams:
             adam.zero_grad()
 
     def step() -> float:
-        of_real = torch.relu(1 - tell(real)).mean()
-        of_made = torch.relu(1 + tell(make(torch.randn(rows, noise, 1, 1)))).mean()
+        real_loss = torch.relu(1 - discriminate(real)).mean()
+        fake_loss = torch.relu(1 + discriminate(fake())).mean()
         clear()
-        (of_real + of_made).backward()
+        (real_loss + fake_loss).backward()
         adams[1].step()
-        loss = -tell(make(torch.randn(rows, noise, 1, 1))).mean()
+        loss = -discriminate(fake()).mean()
         clear()
         loss.backward()
         adams[0].step()
         loss.item()
         return 1
 
-    parameters = sum(p.numel() for part in learned for p in part)
+    parameters = sum(p.numel() for part in trainable for p in part)
     versions = {"torch": torch.__version__}
     worker.serve(step, {"parameters": parameters, "versions": versions})
 

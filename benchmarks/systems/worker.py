@@ -1,4 +1,4 @@
-"""The measured side of the harness; runs in any environment."""
+"""Serving side of the harness; runs in any environment."""
 
 import json
 import os
@@ -11,8 +11,8 @@ from collections.abc import Callable
 def arguments() -> tuple[str, dict]:
     """Returns this process's mode and specification from the command line.
 
-    Where the specification says `tune_memory`, Python starts again with the malloc
-    settings of `train.py` first.
+    If the specification has `tune_memory`, Python restarts first, with the malloc
+    settings of `train.py`.
     """
     mode, spec = sys.argv[1], json.loads(sys.argv[2])
     if spec.get("tune_memory"):
@@ -23,15 +23,15 @@ def arguments() -> tuple[str, dict]:
 
 
 def serve(step: Callable[[], float], info: dict, *, warmup: int = 2) -> None:
-    """Runs `step` as often as each line of standard input says; answers with JSON.
+    """Runs `step` the number of times in each line of standard input; answers in JSON.
 
     Args:
-        step: does one unit of the question's work, waits for the result, and returns
-            its size (tokens, sentences, GFLOP, ...).
-        info: what the system says of itself (versions, parameters, ...).
-        warmup: steps before the first answer, which are not measured.
+        step: runs one step of the benchmark, waits for the result, and returns the
+            number of units (tokens, sentences, GFLOP, ...).
+        info: facts about the system (versions, parameters, ...), answered first.
+        warmup: number of steps before the first answer, not measured.
     """
-    # Answers have a channel of their own: whatever a library prints goes to stderr.
+    # Answers have a separate channel: the libraries' own output goes to stderr.
     channel = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     for _ in range(warmup):
