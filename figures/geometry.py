@@ -1,4 +1,7 @@
-"""Points in the plane: tours, polygons and triangles, true beside predicted."""
+"""True and predicted tours, polygons and triangles, drawn side by side.
+
+Axes: P points; T steps; A candidate angles.
+"""
 
 import itertools
 from collections.abc import Sequence
@@ -23,26 +26,26 @@ def pointing(
     weights: np.ndarray | None = None,
     weight_rows: Sequence[str] | None = None,
 ) -> Path:
-    """Draw the true polygons over points and, beside them, the predicted ones.
+    """Draws the true polygons on the left and the predicted ones on the right.
 
     Predicted edges that are not in the truth have another colour.
 
     Args:
-        points: [n, 2], scaled into the unit square if they lie outside; labelled by
+        points: [P, 2], scaled into the unit square if they lie outside; labelled by
             their numbers, from 1.
-        truth: indices of points, from 0: one tour or polygon, or many triangles.
+        truth: tours, polygons or triangles, as indices of points from 0.
         predicted: predicted indices, in the same form.
-        title: one line above the figure.
-        path: the PNG to write; its folder is made.
-        weights: [T, n + 1] in [0, 1], the pointer's weights in each step, column 0 the
-            end symbol; drawn as a heat map beside or below the panels.
+        title: title of the figure, one line.
+        path: PNG file to write; its folder is created.
+        weights: [T, P + 1] in [0, 1], weights of the pointer in each step, column 0 for
+            the end symbol; drawn as a heat map to the right of the panels or below.
         weight_rows: T labels of the steps; 1, ..., T by default.
 
     Returns:
         `path`.
 
     Raises:
-        ValueError: if the weights do not fit the points or their labels.
+        ValueError: if `weights` does not fit the points or the labels.
     """
     from matplotlib.patheffects import withStroke
 
@@ -57,31 +60,34 @@ def pointing(
         rows = weight_rows or [str(step + 1) for step in range(len(weights))]
         if weights.shape != (len(rows), count + 1):
             raise ValueError(
-                f"weights {weights.shape} must be [{len(rows)} rows, "
-                f"{count} points + 1]"
+                f"weights must have shape ({len(rows)} rows, {count} points + 1), "
+                f"got {weights.shape}"
             )
-        x, y = 0.45 + canvas.text_width(rows), head  # of the map
-        across = min(canvas.CELL * (count + 1), width - x - 0.85)
-        down = min(canvas.CELL * len(rows), 2 * side)
-        if across > side:
+        x, y = 0.45 + canvas.text_width(rows), head  # top left corner of the heat map
+        map_width = min(canvas.CELL * (count + 1), width - x - 0.85)
+        map_height = min(canvas.CELL * len(rows), 2 * side)
+        if map_width > side:  # below the panels
             y = height + 0.6
-            width, height = width, y + down + foot
+            height = y + map_height + foot
         else:
             x += width - 0.2
-            width, height = x + across + 0.85, max(height, y + down + foot)
+            width, height = x + map_width + 0.85, max(height, y + map_height + foot)
     figure = canvas.figure(max(width, canvas.title_width(title)), height, title)
     true_edges = _edges(truth)
-    spots = _label_spots(points, true_edges | _edges(predicted), 0.15 / side)
+    label_positions = _place_labels(
+        points, true_edges | _edges(predicted), distance=0.15 / side
+    )
     panels = {"truth": truth, "predicted": predicted}
     for i, (name, polygons) in enumerate(panels.items()):
-        axes = canvas.axes(figure, left + i * (side + between), head, side, side)
+        panel_x = left + i * (side + between)
+        axes = canvas.axes(figure, x=panel_x, y=head, width=side, height=side)
         edges = _edges(polygons)
         note = " (orange: not in the truth)" if edges - true_edges else ""
         axes.set_title(name + note, fontsize=10, color=canvas.INK, pad=5)
-        _draw_polygons(axes, points, polygons, edges, true_edges)
-        for number, spot in enumerate(spots, 1):
+        _draw_polygons(axes, points, polygons, edges=edges, true_edges=true_edges)
+        for number, position in enumerate(label_positions, 1):
             axes.text(
-                *spot,
+                *position,
                 str(number),
                 ha="center",
                 va="center",
@@ -90,17 +96,21 @@ def pointing(
                 path_effects=[withStroke(linewidth=2, foreground="white")],
             )
     if weights is not None:
-        axes = canvas.axes(figure, x, y, across, down)
+        axes = canvas.axes(figure, x=x, y=y, width=map_width, height=map_height)
         columns = ["end", *map(str, range(1, count + 1))]
-        image = canvas.heatmap(axes, weights, rows, columns, 1.0, rotation=0)
+        image = canvas.heatmap(
+            axes, weights, rows=rows, columns=columns, scale=1.0, rotation=0
+        )
         axes.set_title("weights", fontsize=10, color=canvas.INK, pad=5)
         axes.set_ylabel("step", fontsize=10, color=canvas.GREY, labelpad=6)
-        canvas.colour_bar(figure, image, x + across + 0.15, y, min(down, 3.0))
+        canvas.colour_bar(
+            figure, image, x=x + map_width + 0.15, y=y, height=min(map_height, 3.0)
+        )
     return canvas.save(figure, path)
 
 
 def _edges(polygons: Sequence[Sequence[int]]) -> set[tuple[int, int]]:
-    """Edges of polygons as pairs of indices, the lower one first."""
+    """Edges of polygons as pairs of indices, the lower index first."""
     paths = ([*map(int, polygon), *map(int, polygon[:1])] for polygon in polygons)
     pairs = (tuple(sorted(pair)) for path in paths for pair in itertools.pairwise(path))
     return {(a, b) for a, b in pairs if a != b}
@@ -110,10 +120,11 @@ def _draw_polygons(
     axes: "Axes",
     points: np.ndarray,
     polygons: Sequence[Sequence[int]],
+    *,
     edges: set[tuple[int, int]],
     true_edges: set[tuple[int, int]],
 ) -> None:
-    """Draw points [n, 2], the edges between them, and the insides of polygons."""
+    """Draws points [P, 2], the edges between them, and the areas of polygons."""
     from matplotlib.collections import LineCollection, PolyCollection
 
     blue = canvas.LINE_COLOURS[0]
@@ -134,29 +145,29 @@ def _draw_polygons(
         spine.set_color(canvas.FRAME)
 
 
-def _label_spots(
+def _place_labels(
     points: np.ndarray, edges: set[tuple[int, int]], distance: float
 ) -> np.ndarray:
-    """Positions for the points' numbers with the most room around them.
+    """Finds positions for the points' numbers with the most space around them.
 
     Args:
-        points: [n, 2].
-        edges: pairs of points that are joined.
-        distance: from a point to its number.
+        points: [P, 2].
+        edges: pairs of indices of connected points.
+        distance: distance of a number from its point.
 
     Returns:
-        [n, 2]: for each point, the one of 24 positions around it that is furthest from
-        the other points, all edges and the numbers so far.
+        [P, 2], for each point the candidate, of 24 around it, that is furthest from
+        all points, all edges and the previous numbers.
     """
     angles = np.linspace(0, 2 * np.pi, 24, endpoint=False)
     # Numbers are wider than high.
     circle = distance * np.stack([1.2 * np.cos(angles), np.sin(angles)], -1)
     along = np.linspace(0, 1, 65)[:, None]
     taken = [points, *(along * points[a] + (1 - along) * points[b] for a, b in edges)]
-    spots = []
+    positions = []
     for point in points:
-        candidates = point + circle  # [angles, 2]
+        candidates = point + circle  # [A, 2]
         gaps = np.linalg.norm(candidates[:, None] - np.concatenate(taken), axis=-1)
-        spots.append(candidates[gaps.min(1).argmax()])
-        taken.append(spots[-1][None])
-    return np.array(spots).reshape(-1, 2)
+        positions.append(candidates[gaps.min(1).argmax()])
+        taken.append(positions[-1][None])
+    return np.array(positions).reshape(-1, 2)

@@ -1,4 +1,4 @@
-"""Heat maps of attention weights, one for each head.
+"""Heat maps of attention weights, one per head.
 
 Axes: H heads; Q queries; K keys.
 """
@@ -23,39 +23,40 @@ def attention_heatmaps(
     column_title: str = "key",
     marks: np.ndarray | None = None,
 ) -> Path:
-    """Draw attention weights as one heat map for each head, on one colour scale.
+    """Draws attention weights as one heat map per head, on one colour scale.
 
     Args:
         weights: [H, Q, K] in [0, 1].
         rows: Q labels of the queries.
         columns: K labels of the keys.
-        title: one line above the figure.
-        path: the PNG to write; its folder is made.
+        title: title of the figure, one line.
+        path: PNG file to write; its folder is created.
         panels: H titles of the maps; "head 1", "head 2", ... by default.
-        row_title: name of the query axis.
-        column_title: name of the key axis.
-        marks: [H, Q] key positions to draw over the maps as dots on a line, in cells
-            from 0 at the first cell's centre; NaN draws none.
+        row_title: title of the query axis.
+        column_title: title of the key axis.
+        marks: [H, Q] positions to draw over the maps as dots on a line, in keys from 0,
+            the centre of the first cell; NaN leaves a gap.
 
     Returns:
         `path`.
 
     Raises:
-        ValueError: if the labels or the marks do not fit `weights`.
+        ValueError: if the labels or `marks` do not fit `weights`.
     """
     weights = np.asarray(weights, np.float32)
     if weights.ndim != 3 or weights.shape[1:] != (len(rows), len(columns)):
         raise ValueError(
-            f"weights {weights.shape} must be [H, {len(rows)} rows, "
-            f"{len(columns)} columns]"
+            f"weights must have shape (H, {len(rows)} rows, {len(columns)} columns), "
+            f"got {weights.shape}"
         )
     if marks is not None and np.shape(marks) != weights.shape[:2]:
-        raise ValueError(f"marks {np.shape(marks)} must be {weights.shape[:2]} [H, Q]")
+        shape = np.shape(marks)
+        raise ValueError(f"marks must have shape {weights.shape[:2]}, got {shape}")
     heads, queries, keys = weights.shape
     panels = panels or [f"head {head + 1}" for head in range(heads)]
     across = _panels_across(heads, queries, keys)
     down = -(-heads // across)
-    # Everything in inches: cells are squares and labels never overlap.
+    # In inches: cells are squares and labels never overlap.
     width, height = keys * canvas.CELL, queries * canvas.CELL
     left = 0.45 + canvas.text_width(rows)
     top, between = 0.08 + canvas.text_width(columns), 0.25
@@ -72,12 +73,14 @@ def attention_heatmaps(
         row, column = divmod(head, across)
         x = left + column * (width + between)
         y = head_room + row * pitch + top + 0.3
-        axes = canvas.axes(figure, x, y, width, height)
+        axes = canvas.axes(figure, x=x, y=y, width=width, height=height)
         row_labels = rows if column == 0 else [""] * queries
-        image = canvas.heatmap(axes, weights[head], row_labels, columns, scale)
+        image = canvas.heatmap(
+            axes, weights[head], rows=row_labels, columns=columns, scale=scale
+        )
         axes.set_title(panels[head], fontsize=10, color=canvas.INK, pad=5)
         if marks is not None:
-            axes.autoscale(False)  # a mark beyond the keys is cut off
+            axes.autoscale(False)  # cuts off marks beyond the keys
             axes.plot(
                 marks[head],
                 range(queries),
@@ -90,7 +93,8 @@ def attention_heatmaps(
             axes.set_ylabel(row_title, fontsize=10, color=canvas.GREY, labelpad=6)
         axes.set_xlabel(column_title, fontsize=10, color=canvas.GREY, labelpad=4)
     x = left + across * width + (across - 1) * between + 0.15
-    canvas.colour_bar(figure, image, x, head_room + top + 0.3, min(height, 3.0))
+    y = head_room + top + 0.3
+    canvas.colour_bar(figure, image, x=x, y=y, height=min(height, 3.0))
     return canvas.save(figure, path)
 
 
@@ -101,37 +105,37 @@ def pointers(
     title: str,
     path: Path,
 ) -> Path:
-    """Draw a pointer's weights over the inputs and the end symbol.
+    """Draws the weights of a pointer over the inputs and the end symbol.
 
     Args:
-        weights: [Q, K + 1], column 0 the end symbol.
-        rows: Q labels of the steps.
+        weights: [Q, K + 1], column 0 for the end symbol.
+        rows: Q labels of the steps, such as the selected inputs.
         inputs: K labels of the inputs.
-        title: one line above the figure.
-        path: the PNG to write; its folder is made.
+        title: title of the figure, one line.
+        path: PNG file to write; its folder is created.
 
     Returns:
         `path`.
     """
     return attention_heatmaps(
         weights[None],
-        rows,
-        ["end", *inputs],
-        title,
-        path,
+        rows=rows,
+        columns=["end", *inputs],
+        title=title,
+        path=path,
         panels=["weights"],
-        row_title="answer",
-        column_title="inputs",
+        row_title="output",
+        column_title="input",
     )
 
 
 def _panels_across(heads: int, queries: int, keys: int) -> int:
-    """Panels in a row that bring the figure nearest to 4:3."""
+    """Number of panels per row that brings the figure closest to 4:3."""
 
-    def badness(across: int) -> float:
+    def cost(across: int) -> float:
         width = across * (keys * canvas.CELL + 0.25) + 2
         height = -(-heads // across) * (queries * canvas.CELL + 1.2) + 0.6
         empty = across * -(-heads // across) - heads
         return abs(np.log(width / height / (4 / 3))) + 0.3 * empty
 
-    return min(range(1, heads + 1), key=badness)
+    return min(range(1, heads + 1), key=cost)

@@ -1,4 +1,4 @@
-"""Sequences and attention over a memory on one time axis.
+"""Sequences and attention to a memory, drawn over a shared time axis.
 
 Axes: T steps; I inputs; O outputs; H heads; N memory slots.
 """
@@ -18,21 +18,21 @@ def sequence_maps(
     *,
     signed: Collection[str] = (),
 ) -> Path:
-    """Draw maps over a shared time axis, as in Graves et al. (2014), figure 6.
+    """Draws maps over a shared time axis, as in Graves et al. (2014), figure 6.
 
     Args:
-        panels: [rows, T] by name, from the top: bits, errors, weights over memory
-            slots; in [0, 1] unless signed.
-        title: one line above the figure.
-        path: the PNG to write; its folder is made.
-        signed: names of maps with negative values, on a two-colour scale over [-1, 1]
-            or the range of their values, if that is wider.
+        panels: name -> [rows, T] values, from the top, such as bits or the weights of
+            memory slots; in [0, 1] unless signed.
+        title: title of the figure, one line.
+        path: PNG file to write; its folder is created.
+        signed: names of the maps with negative values, drawn on a two-colour scale over
+            [-1, 1], or wider if values are beyond.
 
     Returns:
         `path`.
 
     Raises:
-        ValueError: if the maps differ in T, or a name in `signed` is not a map.
+        ValueError: if the maps differ in T, or `signed` names a map that is missing.
     """
     from matplotlib.colors import LinearSegmentedColormap
     from matplotlib.ticker import MaxNLocator
@@ -41,11 +41,11 @@ def sequence_maps(
     steps = {values.shape[-1] for values in panels.values() if values.ndim == 2}
     if len(steps) != 1 or any(values.ndim != 2 for values in panels.values()):
         shapes = {name: values.shape for name, values in panels.items()}
-        raise ValueError(f"maps {shapes} must be [rows, T] of one T")
+        raise ValueError(f"maps must have shape (rows, T) of equal T, got {shapes}")
     if unknown := sorted(set(signed) - set(panels)):
-        raise ValueError(f"signed {unknown} must be among the maps: {list(panels)}")
+        raise ValueError(f"signed must name maps of {list(panels)}, got {unknown}")
     (steps,) = steps
-    # Whole pixels per cell, so that the cells of a map are equal.
+    # Whole pixels per cell, so that all cells of a map have the same size.
     column = np.clip(1200 // steps, 4, 40) / canvas.DPI
     heights = {
         name: max(0.3, len(values) * np.clip(384 // len(values), 2, 15) / canvas.DPI)
@@ -62,11 +62,12 @@ def sequence_maps(
         "signed", ["#7a3400", canvas.MARK, "#ffffff", "#4292c6", "#08264f"], N=257
     )
     scales = {False: (canvas.colour_map(), 0.0, 1.0), True: (colours, -limit, limit)}
-    kinds = [[name for name in panels if (name in signed) is kind] for kind in scales]
-    with_bar = [max(names, key=heights.__getitem__) for names in kinds if names]
+    # The highest map of each scale gets the colour bar.
+    by_scale = [[n for n in panels if (n in signed) is scale] for scale in scales]
+    with_bar = [max(names, key=heights.__getitem__) for names in by_scale if names]
     y = head
     for name, values in panels.items():
-        axes = canvas.axes(figure, left, y, width, heights[name])
+        axes = canvas.axes(figure, x=left, y=y, width=width, height=heights[name])
         colours, low, high = scales[name in signed]
         image = axes.imshow(
             values,
@@ -92,9 +93,9 @@ def sequence_maps(
             spine.set_color(canvas.FRAME)
         if name in with_bar:
             x = left + width + 0.15
-            canvas.colour_bar(figure, image, x, y, min(heights[name], 1.2))
+            canvas.colour_bar(figure, image, x=x, y=y, height=min(heights[name], 1.2))
         y += heights[name] + between
-    axes.set_xlabel("time step", fontsize=10, color=canvas.GREY, labelpad=4)
+    axes.set_xlabel("step", fontsize=10, color=canvas.GREY, labelpad=4)
     return canvas.save(figure, path)
 
 
@@ -106,15 +107,15 @@ def bit_sequence(
     title: str,
     path: Path,
 ) -> Path:
-    """Draw the inputs, targets, outputs and errors of a sequence, and its attention.
+    """Draws the inputs, targets, outputs and errors of a sequence, and its attention.
 
     Args:
-        inputs: [T, I]; an input with magnitudes above 1 is scaled to 1.
+        inputs: [T, I]; an input that exceeds magnitude 1 is scaled to a maximum of 1.
         targets: [T, O] in [0, 1].
         outputs: [T, O] in [0, 1].
-        weights: [H, T, N] by name, from the top; several heads are numbered.
-        title: one line above the figure.
-        path: the PNG to write; its folder is made.
+        weights: name -> [H, T, N], from the top; several heads are numbered.
+        title: title of the figure, one line.
+        path: PNG file to write; its folder is created.
 
     Returns:
         `path`.

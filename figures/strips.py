@@ -1,6 +1,6 @@
-"""Images darkened where attention weights are low.
+"""Images, darkened at positions with low attention weights.
 
-Axes: T words; I, J rows and columns of a map or of an image.
+Axes: B images; T words; I, J rows and columns of a map or of an image.
 """
 
 import itertools
@@ -12,7 +12,7 @@ import numpy as np
 
 from figures import canvas
 
-_PANELS = 8  # side by side
+_PANELS = 8  # maximum number of panels side by side
 
 
 class Strip(NamedTuple):
@@ -20,10 +20,10 @@ class Strip(NamedTuple):
 
     Attributes:
         words: T words, in order.
-        maps: [T, I, J] weights at each word; None draws the image alone.
-        boxes: a frame for each word, or None, in pixels: first row, first column, last
-            row + 1 and last column + 1; no frames by default.
-        label: title over the image.
+        maps: [T, I, J] weights of each word; None to draw only the image.
+        boxes: frame of each word in pixels, as first row, first column, last row + 1
+            and last column + 1, or None for no frame.
+        label: title of the image.
     """
 
     words: Sequence[str]
@@ -35,22 +35,22 @@ class Strip(NamedTuple):
 def caption_strips(
     image: np.ndarray, strips: Sequence[Strip], title: str, path: Path
 ) -> Path:
-    """Draw an image and, for each word, the part of the image that it attends to.
+    """Draws an image and, for each word, the part of the image that it attends to.
 
     Follows the figures of Xu et al. (2015): maps are enlarged to the image and
-    smoothed; the highest weight has full brightness, zero is dark.
+    smoothed; the maximum weight has full brightness, zero is dark.
 
     Args:
-        image: uint8 [rows, columns, 3].
-        strips: captions of the image, one below the other, wrapped to full lines.
-        title: one line above the figure, followed by captions without maps.
-        path: the PNG to write; its folder is made.
+        image: [rows, columns, 3] uint8.
+        strips: captions of the image, drawn below each other.
+        title: title of the figure, one line, followed by captions without maps.
+        path: PNG file to write; its folder is created.
 
     Returns:
         `path`.
 
     Raises:
-        ValueError: if there are not as many maps as words.
+        ValueError: if the numbers of maps and words differ.
     """
     lines = []
     for words, maps, boxes, label in strips:
@@ -60,7 +60,7 @@ def caption_strips(
         else:
             if len(maps) != len(words):
                 raise ValueError(
-                    f"maps {maps.shape} must be [{len(words)} words, I, J]"
+                    f"maps must have shape ({len(words)} words, I, J), got {maps.shape}"
                 )
             panels += zip(words, maps, boxes or [None] * len(words), strict=True)
         lines += [panels[i : i + _PANELS] for i in range(0, len(panels), _PANELS)]
@@ -77,12 +77,12 @@ def caption_strips(
     for row, column, word, weights, box in cells:
         x = 0.2 + column * (side + between)
         y = head + row * (side + between + 0.22) + 0.22
-        axes = canvas.axes(figure, x, y, side, side)
-        lit = image
+        axes = canvas.axes(figure, x=x, y=y, width=side, height=side)
+        shaded = image
         if weights is not None:
-            light = _enlarge(weights, rows, columns)[..., None]
-            lit = (image * (0.2 + 0.8 * light)).astype(np.uint8)
-        axes.imshow(lit)
+            brightness = 0.2 + 0.8 * _enlarge(weights, rows, columns)
+            shaded = (image * brightness[..., None]).astype(np.uint8)
+        axes.imshow(shaded)
         axes.set_title(word, fontsize=canvas.FONT, color=canvas.INK, pad=3)
         if box is not None:
             top, left, bottom, right = box
@@ -96,16 +96,16 @@ def caption_strips(
 def position_strips(
     image: np.ndarray, weights: np.ndarray, margin: float, title: str, path: Path
 ) -> Path:
-    """Draw the attention of five positions: the middle and four near the corners.
+    """Draws the attention of five positions: the centre and four near the corners.
 
     Args:
-        image: uint8 [rows, columns, 3].
+        image: [rows, columns, 3] uint8.
         weights: [I, J, I, J], from each position to all; absolute values are drawn. I
             and J divide the size of the image.
-        margin: distance of the four positions from the edges, as a share of the image's
-            sides.
-        title: one line above the figure.
-        path: the PNG to write; its folder is made.
+        margin: distance of the four positions from the edges, as a fraction of the
+            image's sides.
+        title: title of the figure, one line.
+        path: PNG file to write; its folder is created.
 
     Returns:
         `path`.
@@ -120,7 +120,7 @@ def position_strips(
         np.stack([np.abs(weights[position]) for position in positions]),
         [(*corner, *(corner + cell)) for corner in corners],
     )
-    return caption_strips(image, [strip], title, path)
+    return caption_strips(image, [strip], title=title, path=path)
 
 
 class MapRecord(Protocol):
@@ -136,36 +136,38 @@ def map_attention(
     margin: float,
     folder: Path,
 ) -> list[Path]:
-    """Draw `position_strips` of images, one file per attention layer and image.
+    """Draws `position_strips` of images, one file per attention layer and image.
 
     Args:
-        images: uint8 [B, rows, columns, 3].
-        records: weights [B, I, J, I, J].
-        names: names of the first images in titles, by their suffix in file names.
+        images: [B, rows, columns, 3] uint8.
+        records: their weights are [B, I, J, I, J].
+        names: file name suffix -> title of the first images, in order.
         margin: see `position_strips`.
         folder: folder of the files, attention_<I>_<suffix>.png.
     """
     paths = []
     for record in records:
         size = record.weights.shape[1]
-        rows = zip(images, record.weights, names.items(), strict=False)
-        for image, weights, (suffix, name) in rows:
-            title = f"Attention of positions of {size} x {size}: {name}"
+        drawn = zip(images, record.weights, names.items(), strict=False)
+        for image, weights, (suffix, name) in drawn:
+            title = f"Attention in the {size} x {size} map: {name}"
             path = folder / f"attention_{size}_{suffix}.png"
-            paths.append(position_strips(image, weights, margin, title, path))
+            paths.append(
+                position_strips(image, weights, margin=margin, title=title, path=path)
+            )
     return paths
 
 
 def image_grid(
     images: np.ndarray, names: Sequence[str], title: str, path: Path
 ) -> Path:
-    """Draw a grid of images, with the name of each row at its left.
+    """Draws a grid of images, with the names of the rows at the left.
 
     Args:
-        images: uint8 [rows, columns, I, J, 3].
+        images: [rows, columns, I, J, 3] uint8.
         names: names of the rows.
-        title: one line above the figure.
-        path: the PNG to write; its folder is made.
+        title: title of the figure, one line.
+        path: PNG file to write; its folder is created.
 
     Returns:
         `path`.
@@ -178,7 +180,9 @@ def image_grid(
     image_width = side * columns / rows
     width, height = left + across * image_width + 0.2, head + down * side + 0.15
     figure = canvas.figure(max(width, canvas.title_width(title)), height, title)
-    axes = canvas.axes(figure, left, head, across * image_width, down * side)
+    axes = canvas.axes(
+        figure, x=left, y=head, width=across * image_width, height=down * side
+    )
     axes.imshow(images.swapaxes(1, 2).reshape(down * rows, across * columns, 3))
     ticks = (np.arange(down) + 0.5) * rows - 0.5 - gap / 2
     axes.set_yticks(ticks, names, fontsize=canvas.FONT, color=canvas.INK)
@@ -190,7 +194,7 @@ def image_grid(
 
 
 def _enlarge(weights: np.ndarray, rows: int, columns: int) -> np.ndarray:
-    """Weights [I, J] enlarged to an image and smoothed, their maximum 1."""
+    """Weights [I, J] enlarged to [rows, columns] and smoothed, with maximum 1."""
     from scipy.ndimage import gaussian_filter
 
     y, x = (

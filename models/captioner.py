@@ -1,21 +1,22 @@
-"""Captions: Show, Attend and Tell with soft or hard attention, and Show and Tell.
+"""Captioners: Show, Attend and Tell (soft or hard attention), and Show and Tell.
 
 Xu et al. (2015), section 3.1: a convolutional encoder annotates the positions of an
 image; an LSTM attends to them with its previous state h_{t-1}, and the context z_t,
 scaled by a gate beta_t ("selector", section 4.2.1), enters its gates and, with h_t and
 the last word, the readout (eq. 7). The alignment is soft ("global", section 4.2), hard
-(4.1, trained by REINFORCE in the task), or any other one by name. Vinyals et al., Show
-and Tell (2015): no attention, the image is the LSTM's first input.
+(section 4.1, trained by REINFORCE in the task), or another of
+`attention.alignments.ALIGNMENTS`. Vinyals et al., Show and Tell (2015): no attention,
+the image is the LSTM's first input.
 
-Differs from the papers: the encoder is a small one trained jointly, or feature maps are
-given; the sum in the readout goes through a tanh, as in Xu's code; the first state is
-one layer of the mean annotation, where that code has two; the additive score is
-Bahdanau's, without a bias; optional dropout of embeddings, annotations and readout, its
-rate rounded to a multiple of 1/256. Show and Tell sees the mean of all positions, and
-its readout is that of Xu et al. without a context.
+Differs from the papers: the encoder is a small network trained jointly, or is replaced
+by precomputed feature maps; the readout applies a tanh to its sum, as in Xu's code; the
+initial state is one layer of the mean annotation, two in that code; the additive score
+is Bahdanau's, without a bias; dropout of embeddings, annotations and readout is
+optional, its rate rounded to a multiple of 1/256. Show and Tell sees the mean of all
+positions, and has the readout of Xu et al. without a context.
 
-Axes: those of `models.recurrent`; I, J rows and columns of a map; S = I J positions,
-row by row; C width of an embedding; E width of an annotation.
+Axes: as in `models.recurrent`; also I, J rows and columns of a map; S = I J positions,
+row by row.
 """
 
 from typing import ClassVar, NamedTuple
@@ -45,14 +46,14 @@ ENCODERS = ("cnn", "maps")
 
 
 class ImageEncoder(nn.Module):
-    """Annotations of images: a few convolutions, or one layer on given maps.
+    """Image encoder: a few convolutions, or a projection of precomputed feature maps.
 
     Attributes:
         encoder: "cnn" for images, or "maps" for feature maps of another network.
-        channels: channels of a convolution of 4 x 4 with stride 4, then of convolutions
-            of 2 x 2 with stride 2; the last are E, also of the two convolutions of
-            3 x 3 that follow. For "maps" only E.
-        dropout: rate at the annotations.
+        channels: output channels of each downsampling convolution, the first 4 x 4 with
+            stride 4, the others 2 x 2 with stride 2. The last entry is E; two 3 x 3
+            convolutions of E channels follow. For "maps" only E is used.
+        dropout: dropout rate of the annotations.
     """
 
     encoder: str
@@ -61,23 +62,23 @@ class ImageEncoder(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array, *, train: bool) -> jax.Array:
-        """Annotate images or maps.
+        """Annotates images or maps.
 
         Args:
-            x: uint8 images [B, rows, columns, 3], or float maps [B, I, J, any].
-            train: whether dropout is on.
+            x: [B, rows, columns, 3] uint8 images, or [B, I, J, any] float maps.
+            train: whether dropout is applied.
 
         Returns:
-            float32 [B, I J, E].
+            [B, S, E] float32 annotations.
         """
         if self.encoder == "maps":
             x = Dense(self.channels[-1], name="project")(x.astype(jnp.float32))
         else:
             x = x.astype(jnp.float32) / 127.5 - 1
             init = nn.initializers.he_normal()
-            for number, width in enumerate(self.channels):
-                x = Dense(width, kernel_init=init)(blocks(x, 2 if number else 4))
-                # Over the channels of each position, not over all positions.
+            for index, width in enumerate(self.channels):
+                x = Dense(width, kernel_init=init)(blocks(x, 2 if index else 4))
+                # Normalises the channels of each position separately.
                 x = nn.relu(LayerNorm()(x))
             for _ in range(2):
                 x = nn.Conv(self.channels[-1], (3, 3), kernel_init=init)(x)
@@ -90,8 +91,8 @@ class CaptionerWeights(NamedTuple):
     """Weight matrices used inside the step."""
 
     annotations: Matrix  # [B, S, E], a_i
-    context: Matrix  # [E, G], for z_t
-    beta: Matrix | None  # [D, 1], for the selector
+    context: Matrix  # [E, G], multiplies z_t
+    beta: Matrix | None  # [D, 1], of the selector
     state: CellWeights  # U
 
 
@@ -103,14 +104,14 @@ class Shared(NamedTuple):
 
 
 class ShowAttendTell(EncoderDecoder):
-    """A captioner with attention; see the module's docstring.
+    """Captioner with attention, Xu et al. (2015); see the module's docstring.
 
-    Batches are dicts of `source`, images or maps, see `ImageEncoder`, and `target`
-    [B, T] int32, ids 0 = padding, 1 = start, 2 = end.
+    A batch is a dict of `source`, the images or maps of `ImageEncoder`, and `target`,
+    [B, T] int32 tokens with ids 0 = padding, 1 = start, 2 = end.
 
     Attributes:
         encoder: see `ImageEncoder`.
-        channels: the same.
+        channels: see `ImageEncoder`.
         score: a key of `attention.scores.SCORES`.
         alignment: a key of `attention.alignments.ALIGNMENTS`.
         score_hidden: A of the additive score and of local-p's predicted position.
@@ -118,13 +119,13 @@ class ShowAttendTell(EncoderDecoder):
         window: D of the local alignments.
         temperature: temperature of the Gumbel alignment.
         selector: whether the context is multiplied by beta_t.
-        soft_prob: share of training batches in which the draws of a hard alignment are
-            replaced by their expectation, the soft weights: 0.5 in the authors' code;
-            in section 4.1 the choice is made per image. A variable `soft_prob` in the
-            collection "schedule" overrides it.
+        soft_prob: probability, for each training batch, of replacing the draws of a
+            hard alignment by their expectation, the soft weights: 0.5 in the authors'
+            code; in section 4.1 the choice is made per image. A variable `soft_prob` in
+            the collection "schedule" overrides it.
 
-    The other fields are those of `EncoderDecoder`. Defaults are those of the authors'
-    code for MS-COCO; `window` and `temperature` are this project's.
+    The other fields are inherited from `EncoderDecoder`. Defaults follow the authors'
+    code for MS-COCO, except `window` and `temperature`, which it does not have.
     """
 
     cell: str = "lstm"
@@ -147,11 +148,11 @@ class ShowAttendTell(EncoderDecoder):
 
     @property
     def draws(self) -> bool:
-        """True if the alignment is hard and needs REINFORCE to train."""
+        """True if the alignment is hard, which is trained by REINFORCE."""
         return self.alignment == "hard"
 
     def setup(self):
-        """Check the fields and create the parts."""
+        """Checks the fields and creates the submodules."""
         super().setup()
         check_fields(
             self,
@@ -176,7 +177,9 @@ class ShowAttendTell(EncoderDecoder):
         )
         self.annotate = ImageEncoder(self.encoder, self.channels, self.dropout)
         self.bridge = Dense(cell.states * n, kernel_init=inits.kernel)
-        self.stack = Stack(self.cell, n, 1, self.dropout, inits)
+        self.stack = Stack(
+            self.cell, features=n, layers=1, dropout=self.dropout, inits=inits
+        )
         self.from_state = Dense(self.embedding, kernel_init=inits.kernel)
         self.from_context = Dense(
             self.embedding, kernel_init=inits.kernel, use_bias=False
@@ -190,9 +193,9 @@ class ShowAttendTell(EncoderDecoder):
             self.beta_bias = self.param("beta_bias", nn.initializers.zeros, (1,))
 
     def encode(self, source: jax.Array, *, train: bool = False) -> Memory:
-        """Annotate images [B, rows, columns, 3], or maps: section 3.1.1."""
+        """Annotates images or maps (section 3.1.1) and computes the initial state."""
         annotations = self.annotate(source, train=train)
-        # Section 3.1.2: the first state is a tanh layer of the mean annotation.
+        # Section 3.1.2: a layer of the mean annotation.
         start = nn.tanh(self.bridge(annotations.mean(1)))
         return Memory(
             annotations=annotations,
@@ -206,10 +209,12 @@ class ShowAttendTell(EncoderDecoder):
         """Weight matrices used inside the step."""
         (state,) = self.stack.weights().states
         beta = self.beta if self.selector else None
-        return CaptionerWeights(memory.annotations, self.context, beta, state)
+        return CaptionerWeights(
+            annotations=memory.annotations, context=self.context, beta=beta, state=state
+        )
 
     def shared(self, memory: Memory) -> Shared:
-        """The image as a step attends to it, and the bias of the selector."""
+        """Attention to the image, and the bias of the selector."""
         source = self.cross_attention.source(memory, self._soft())
         return Shared(source, self.beta_bias if self.selector else None)
 
@@ -217,20 +222,20 @@ class ShowAttendTell(EncoderDecoder):
         """Bool scalar, True if soft weights replace all draws; None without draws."""
         if not (self.cross_attention.draws and self.has_rng("alignment")):
             return None
-        share: float | jax.Array = self.get_variable(
+        soft_prob: float | jax.Array = self.get_variable(
             "schedule", "soft_prob", self.soft_prob
         )
-        return jax.random.bernoulli(self.make_rng("alignment"), share)
+        return jax.random.bernoulli(self.make_rng("alignment"), soft_prob)
 
     @nn.nowrap
     def advance(
         self, w: CaptionerWeights, shared: Shared, carry: Carry, x: StepInput
     ) -> tuple[Carry, Step]:
-        """One step of the decoder: eqs. 1 to 6, and beta_t of section 4.2.1."""
+        """One decoder step: eqs. 1 to 6, and beta_t of section 4.2.1."""
         (previous,) = carry.states
         h = previous[..., : self.hidden]  # h_{t-1}
         e = shared.source.score(h)  # e_ti = f_att(a_i, h_{t-1})
-        alpha = shared.source.align(e, h, carry.time, x.rng)
+        alpha = shared.source.align(e, h, time=carry.time, rng=x.rng)
         z = alpha.weights @ w.annotations  # z_t = sum_i alpha_ti a_i
         if self.selector:
             z = z * nn.sigmoid(h @ w.beta + shared.beta_bias)  # beta_t
@@ -242,29 +247,29 @@ class ShowAttendTell(EncoderDecoder):
     def readout(
         self, embedded: jax.Array, step: Step, memory: Memory, *, train: bool
     ) -> jax.Array:
-        """L_o tanh(E y_{t-1} + L_h h_t + L_z z_t): eq. 7."""
+        """Computes the logits L_o tanh(E y_{t-1} + L_h h_t + L_z z_t): eq. 7."""
         state = self.drop(step.state, train=train)
         units = embedded + self.from_state(state) + self.from_context(step.context)
         return logits(self.drop(nn.tanh(units), train=train), self.output)
 
 
 class ImageState(NamedTuple):
-    """First carry of the LSTM, after it has read the image."""
+    """Initial decoder state computed from the image."""
 
-    start: tuple[jax.Array]  # [B, states D]
+    start: tuple[jax.Array]  # [B, states D], the carry after the image
 
 
 class ShowAndTell(EncoderDecoder):
-    """A captioner without attention: Vinyals et al. (2015).
+    """Captioner without attention, Show and Tell: Vinyals et al. (2015).
 
-    Batches are those of `ShowAttendTell`.
+    Batches are as for `ShowAttendTell`.
 
     Attributes:
         encoder: see `ImageEncoder`.
-        channels: the same.
+        channels: see `ImageEncoder`.
 
-    The other fields are those of `EncoderDecoder`. Defaults are the paper's widths
-    (section 4.3.1), and the initialisation and dropout of the authors' code.
+    The other fields are inherited from `EncoderDecoder`. Defaults are the paper's
+    widths (section 4.3.1), and the initialisation and dropout of the authors' code.
     """
 
     cell: str = "lstm"
@@ -278,24 +283,27 @@ class ShowAndTell(EncoderDecoder):
     paper_init: ClassVar[Init] = uniform_init(0.08)
 
     def setup(self):
-        """Check the fields and create the parts."""
+        """Checks the fields and creates the submodules."""
         super().setup()
         check_fields(self, {"encoder": ENCODERS}, ())
         _check_channels(self.channels)
         inits = self.inits
         _, self.target_table = self.tables(share=True)
         self.annotate = ImageEncoder(self.encoder, self.channels, self.dropout)
-        self.stack = Stack(self.cell, self.hidden, 1, self.dropout, inits)
+        self.stack = Stack(
+            self.cell, features=self.hidden, layers=1, dropout=self.dropout, inits=inits
+        )
         self.from_state = Dense(self.embedding, kernel_init=inits.kernel)
         shape = (self.vocab_size, self.embedding)
         self.output = self.param("output", inits.embedding, shape)
         shape = (self.channels[-1], self.embedding)
-        self.image = self.param("picture", inits.kernel, shape)
+        # Named as in older checkpoints.
+        self.from_image = self.param("picture", inits.kernel, shape)
 
     def encode(self, source: jax.Array, *, train: bool = False) -> ImageState:
-        """Feed an image, or a map, as the word before the first: eq. 10."""
+        """Feeds the image to the LSTM, as the word before the first: eq. 10."""
         annotations = self.annotate(source, train=train)
-        gates = self.gates(annotations.mean(1) @ self.image)
+        gates = self.gates(annotations.mean(1) @ self.from_image)
         cell, (state,) = CELLS[self.cell], self.stack.weights().states
         zeros = jnp.zeros((len(gates), cell.states * self.hidden))
         return ImageState((cell.step(gates, zeros, state),))
@@ -306,13 +314,13 @@ class ShowAndTell(EncoderDecoder):
         return state
 
     def shared(self, memory: ImageState) -> None:
-        """None: the image is in the state."""
+        """None; the image is in the state."""
 
     @nn.nowrap
     def advance(
         self, u: CellWeights, shared: None, carry: Carry, x: StepInput
     ) -> tuple[Carry, Step]:
-        """One step of the LSTM: eq. 11."""
+        """One LSTM step: eq. 11."""
         (previous,) = carry.states
         state = CELLS[self.cell].step(x.gates, previous, u)
         return Carry(carry.time + 1, (state,)), Step(state[..., : self.hidden])
@@ -320,7 +328,7 @@ class ShowAndTell(EncoderDecoder):
     def readout(
         self, embedded: jax.Array, step: Step, memory: ImageState, *, train: bool
     ) -> jax.Array:
-        """L_o tanh(E y_{t-1} + L_h h_t)."""
+        """Computes the logits L_o tanh(E y_{t-1} + L_h h_t)."""
         state = self.drop(step.state, train=train)
         units = embedded + self.from_state(state)
         return logits(self.drop(nn.tanh(units), train=train), self.output)

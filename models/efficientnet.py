@@ -1,8 +1,8 @@
-"""EfficientNet-lite0 as a fixed function: images to maps, vectors, or classes.
+"""EfficientNet-lite0 with fixed parameters: feature maps, features and classes.
 
-Tan and Le (2019), table 1, in the "lite" form of its authors: ReLU6 for swish, nothing
-squeezed and excited, stem and head of 32 and 1280 channels. It is used as it was
-trained, with the running statistics of its batch norm.
+Tan and Le (2019), table 1, in the authors' "lite" variant: ReLU6 instead of swish, no
+squeeze-and-excitation, and always 32 channels in the stem and 1280 in the head. Batch
+norm uses the running statistics of the training.
 
 Axes: B images; I, J rows and columns; C channels.
 """
@@ -17,27 +17,32 @@ import numpy as np
 
 from ops.convolution import depthwise
 
-SIZE = 224  # pixels of a side that it was trained with
-# Repeats, kernel, stride of the first, expansion, channels.
+SIZE = 224  # rows and columns of the training images
+# Blocks, kernel size, stride of the first block, expansion, channels.
 _STAGES = (
-    *((1, 3, 1, 1, 16), (2, 3, 2, 6, 24), (2, 5, 2, 6, 40), (3, 3, 2, 6, 80)),
-    *((3, 5, 1, 6, 112), (4, 5, 2, 6, 192), (1, 3, 1, 6, 320)),
+    (1, 3, 1, 1, 16),
+    (2, 3, 2, 6, 24),
+    (2, 5, 2, 6, 40),
+    (3, 3, 2, 6, 80),
+    (3, 5, 1, 6, 112),
+    (4, 5, 2, 6, 192),
+    (1, 3, 1, 6, 320),
 )
-_MAP_STAGE = 4  # the last one with a place for 16 x 16 pixels
+_MAP_STAGE = 4  # the last stage with a position for each 16 x 16 pixels
 _EPSILON = 1e-3  # of batch norm
 
 Params = dict[str, dict[str, jax.Array]]
 
 
 def convert(tensors: Mapping[str, np.ndarray]) -> Params:
-    """Makes parameters of PyTorch's: kernels [I, J, C, C'], batch norm folded in.
+    """Converts PyTorch parameters, folding batch norm into the convolutions.
 
     Args:
-        tensors: by name, kernels [C', C, I, J]; see
+        tensors: PyTorch name -> float32 tensor, with kernels [C', C, I, J]; see
             `data.torch_checkpoint.efficientnet_lite0`.
 
     Returns:
-        Kernel and bias of each layer, float32, by name.
+        Layer name -> float32 kernel [I, J, C, C'] and bias [C'].
     """
     params = {}
 
@@ -52,11 +57,11 @@ def convert(tensors: Mapping[str, np.ndarray]) -> Params:
     block = 0
     for repeats, _, _, expansion, _ in _STAGES:
         for _ in range(repeats):
-            at = f"_blocks.{block}"
+            prefix = f"_blocks.{block}"
             if expansion > 1:
-                fold(f"{block}/expand", f"{at}._expand_conv", f"{at}._bn0")
-            fold(f"{block}/depth", f"{at}._depthwise_conv", f"{at}._bn1")
-            fold(f"{block}/project", f"{at}._project_conv", f"{at}._bn2")
+                fold(f"{block}/expand", f"{prefix}._expand_conv", f"{prefix}._bn0")
+            fold(f"{block}/depth", f"{prefix}._depthwise_conv", f"{prefix}._bn1")
+            fold(f"{block}/project", f"{prefix}._project_conv", f"{prefix}._bn2")
             block += 1
     fold("head", "_conv_head", "_bn1")
     params["classes"] = {
@@ -67,41 +72,41 @@ def convert(tensors: Mapping[str, np.ndarray]) -> Params:
 
 
 def maps(params: Params, images: jax.Array) -> jax.Array:
-    """Feature maps of the fifth stage: 14 x 14 x 112 for images of 224 pixels.
+    """Computes the feature maps of the fifth stage, 14 x 14 x 112 for size `SIZE`.
 
     Args:
         params: from `convert`.
-        images: uint8 [B, I, J, 3].
+        images: [B, I, J, 3] uint8.
 
     Returns:
-        float32 [B, I / 16, J / 16, 112].
+        [B, I / 16, J / 16, 112] float32.
     """
     return _stages(params, images, _MAP_STAGE + 1)
 
 
 def vectors(params: Params, images: jax.Array) -> jax.Array:
-    """Features for `classify`: the mean of the head over positions.
+    """Computes the features before the classifier: the head, averaged over positions.
 
     Args:
         params: from `convert`.
-        images: uint8 [B, I, J, 3].
+        images: [B, I, J, 3] uint8.
 
     Returns:
-        float32 [B, 1280], at least 0.
+        [B, 1280] float32 in [0, 6].
     """
     x = _stages(params, images, len(_STAGES))
     return jax.nn.relu6(_convolve(params["head"], x)).mean((1, 2))
 
 
 def classify(params: Params, features: jax.Array) -> jax.Array:
-    """Logits of ImageNet's thousand classes.
+    """Computes the logits of ImageNet's classes.
 
     Args:
         params: from `convert`.
-        features: [B, 1280], of `vectors`.
+        features: [B, 1280] from `vectors`.
 
     Returns:
-        float32 [B, 1000].
+        [B, 1000] float32.
     """
     layer = params["classes"]
     return features @ layer["kernel"] + layer["bias"]
@@ -111,15 +116,15 @@ def classify(params: Params, features: jax.Array) -> jax.Array:
 def features(
     params: Params, images: jax.Array, *, size: int
 ) -> tuple[jax.Array, jax.Array]:
-    """Features of images and class probabilities.
+    """Computes features and class probabilities of resized images.
 
     Args:
         params: from `convert`.
-        images: uint8 [B, I, J, 3].
-        size: size in pixels that images are scaled to.
+        images: [B, I, J, 3] uint8.
+        size: rows and columns that images are resized to, in pixels.
 
     Returns:
-        float32 features [B, 1280] and probabilities [B, 1000] of ImageNet's classes.
+        Features [B, 1280] and probabilities [B, 1000] of ImageNet's classes, float32.
     """
     shape = (len(images), size, size, 3)
     images = jax.image.resize(images.astype(jnp.float32), shape, "bilinear")
@@ -129,7 +134,7 @@ def features(
 
 @jax.jit
 def half_maps(params: Params, images: jax.Array) -> jax.Array:
-    """`maps` in half the memory: float16 [B, I / 16, J / 16, 112]."""
+    """Computes `maps` in half the memory: [B, I / 16, J / 16, 112] float16."""
     return maps(params, images).astype(jnp.float16)
 
 
@@ -139,44 +144,45 @@ def in_batches(
     images: Sequence[np.ndarray],
     batch_size: int,
 ) -> Any:
-    """Apply a compiled function to any number of images, in batches of one shape.
+    """Applies a compiled function to any number of images, in batches of equal size.
 
     Args:
-        function: (params, uint8 [B, I, J, 3]) -> a pytree of [B, ...].
+        function: (params, [B, I, J, 3] uint8) -> a pytree of [B, ...].
         params: from `convert`.
-        images: N images uint8 [I, J, 3].
+        images: [I, J, 3] uint8 each.
         batch_size: maximum of B.
 
     Returns:
-        A pytree of numpy arrays [N, ...].
+        A pytree of numpy arrays [len(images), ...].
     """
     parts, batch_size = [], min(batch_size, len(images))
     for start in range(0, len(images), batch_size):
         batch = np.stack(images[start : start + batch_size])
-        # The last batch is filled up with copies of its images.
-        filled = np.resize(batch, (batch_size, *batch.shape[1:]))
-        parts.append(jax.device_get(function(params, filled)))
+        # Repeats images to fill the last batch.
+        batch = np.resize(batch, (batch_size, *batch.shape[1:]))
+        parts.append(jax.device_get(function(params, batch)))
     return jax.tree.map(lambda *x: np.concatenate(x)[: len(images)], *parts)
 
 
 def _stages(params: Params, images: jax.Array, count: int) -> jax.Array:
+    """Output of the stem and the first `count` stages."""
     x = images.astype(jnp.float32) / 127.5 - 1
     x = jax.nn.relu6(_convolve(params["stem"], x, 2))
     block = 0
     for repeats, _, stride, expansion, _ in _STAGES[:count]:
-        for repeat in range(repeats):
-            x = _block(params, block, x, stride if repeat == 0 else 1, expansion)
-            block += 1
+        for _ in range(repeats):
+            x = _block(params, block, x, stride=stride, expansion=expansion)
+            block, stride = block + 1, 1
     return x
 
 
-def _block(params, block, x, stride, expansion) -> jax.Array:
-    """An inverted bottleneck: wider, place by place along each channel, narrow."""
+def _block(params, block, x, *, stride, expansion) -> jax.Array:
+    """Inverted bottleneck: expansion, depthwise convolution, projection."""
     y = x
     if expansion > 1:
         y = jax.nn.relu6(_convolve(params[f"{block}/expand"], y))
     depth = params[f"{block}/depth"]
-    kernel = depth["kernel"][:, :, 0]  # [any, any, C]
+    kernel = depth["kernel"][:, :, 0]  # [I, J, C]
     y = jax.nn.relu6(depth["bias"] + depthwise(y, kernel, stride))
     y = _convolve(params[f"{block}/project"], y)
     return x + y if stride == 1 and x.shape == y.shape else y
@@ -184,7 +190,10 @@ def _block(params, block, x, stride, expansion) -> jax.Array:
 
 def _convolve(layer, x, stride=1) -> jax.Array:
     y = jax.lax.conv_general_dilated(
-        *(x, layer["kernel"], (stride, stride), "SAME"),
+        x,
+        layer["kernel"],
+        window_strides=(stride, stride),
+        padding="SAME",
         dimension_numbers=("NHWC", "HWIO", "NHWC"),
     )
     return y + layer["bias"]

@@ -1,17 +1,16 @@
 """Feed-forward attention network of Raffel and Ellis (2015).
 
 h_t = f(W_xh x_t + b_xh), c = sum_t alpha_t h_t, s = f(W_cs c + b_cs), and the estimate
-y = f(W_sy s + b_sy), with the leaky rectifier f of slope 0.01 and alpha of
-`attention.feedforward`. Their baseline is the mean, alpha_t = 1 / T.
+y = f(W_sy s + b_sy), where f is the leaky rectifier of slope 0.01 and alpha the weights
+of `attention.feedforward`. Their baseline is the mean, alpha_t = 1 / T.
 
-The trap: the network sees no mask in training, so that the padding behind a sequence
-takes part in its softmax, as f(b_xh). `mask` is for reading a sequence without the
-padding that only evens out a batch.
+Training uses no mask: padding after a sequence takes part in its softmax, as f(b_xh).
+Pass `mask` to exclude the padding of a batch.
 
-Axes: B sequences; T steps; D hidden width.
+Axes: B batch; T steps; D hidden width.
 
-Differs from the authors' program: matrices are drawn from He's normal distribution, of
-variance 2 / inputs, as the paper says; theirs leave the gain of the rectifier out.
+Differs from the authors' code: matrices are initialised from He's normal distribution
+of variance 2 / inputs, as the paper says; the code omits the rectifier's gain.
 """
 
 import jax
@@ -23,7 +22,7 @@ from models.layers import check_fields
 from ops.pooled_attention import feedforward_context
 
 POOLINGS = ("attention", "mean")
-FEATURES = 2  # of a step: its number and its marker
+FEATURES = 2  # of a step: its value and its marker
 
 _he = nn.initializers.variance_scaling(2.0, "fan_in", "normal")
 
@@ -32,8 +31,8 @@ class FeedForwardAttention(nn.Module):
     """Estimates a number from a sequence; see the module's docstring.
 
     Attributes:
-        pooling: one of `POOLINGS`.
-        hidden: D, of both hidden layers.
+        pooling: "attention", or "mean" for the baseline.
+        hidden: D of both hidden layers.
 
     Raises:
         FieldError: at the first call, for a field that is out of range.
@@ -61,15 +60,15 @@ class FeedForwardAttention(nn.Module):
     def __call__(
         self, inputs: jax.Array, mask: jax.Array | None = None, *, train: bool
     ) -> jax.Array:
-        """Estimates.
+        """Estimates a number for each sequence.
 
         Args:
-            inputs: [B, T, 2] numbers and markers.
-            mask: [B, T] bool, False where a step is not there; None for all.
-            train: makes no difference.
+            inputs: [B, T, 2] values and markers.
+            mask: [B, T] bool, False at padding; None without padding.
+            train: has no effect.
 
         Returns:
-            [B].
+            [B] estimates.
         """
         context = feedforward_context(self._values, inputs, self.w, self.b, mask=mask)
         return self._estimate(context)
@@ -77,17 +76,17 @@ class FeedForwardAttention(nn.Module):
     def read(
         self, inputs: jax.Array, mask: jax.Array | None = None
     ) -> tuple[jax.Array, jax.Array]:
-        """Estimates [B] as a call does, and the weights [B, T] behind them."""
+        """Returns the estimates [B] of `__call__` and the attention weights [B, T]."""
         value = self._values(inputs)
         context, weights = feedforward_attention(value, self.w, self.b, mask=mask)
         return self._estimate(context), weights
 
     def _values(self, inputs: jax.Array) -> jax.Array:
-        """h, [..., T, 2] to [..., T, D]."""
+        """Values h_t [..., T, D] of inputs [..., T, 2]."""
         return jax.nn.leaky_relu(inputs @ self.input_kernel + self.input_bias)
 
     def _estimate(self, context: jax.Array) -> jax.Array:
-        """y, [B, D] to [B]."""
+        """Estimates y [B] from contexts [B, D]."""
         state = jax.nn.leaky_relu(context @ self.hidden_kernel + self.hidden_bias)
         estimate = jax.nn.leaky_relu(state @ self.output_kernel + self.output_bias)
         return estimate[..., 0]

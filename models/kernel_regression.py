@@ -1,17 +1,18 @@
-"""Kernel regression with a width that is given or learned: Nadaraya (1964), Watson.
+"""Kernel regression with a fixed or learned width: Nadaraya (1964), Watson (1964).
 
-The parametric form is f(x) = sum_i softmax_i(-((x - x_i) w)^2 / 2) y_i, with one number
-to learn, w = 1 / width (Zhang et al., Dive into Deep Learning, on attention pooling).
+The parametric form is f(x) = sum_i softmax_i(-((x - x_i) w)^2 / 2) y_i, with one
+learned parameter, w = 1 / width (Zhang et al., Dive into Deep Learning, on attention
+pooling).
 
-The trap: trained on its own keys, a query finds itself among them, and the loss falls
-to 0 as the width does, since the nearest neighbour of a training point is that point.
-`leave_one_out` takes a query's own key away in training.
+If training queries may attend to themselves, the loss falls to 0 with the width, since
+the nearest neighbour of a training point is the point itself; `leave_one_out` masks a
+query's own key in training.
 
 Axes: Q queries; K keys; D query and key width; V value width.
 
-Differs from the source: what is learned is the logarithm of the width, which keeps the
-width positive and gives it the same relative step at any scale; and other kernels than
-the Gaussian can learn theirs.
+Differs from the source: the learned parameter is the logarithm of the width, which
+keeps the width positive and makes its relative steps independent of the scale; kernels
+other than the Gaussian can learn their width, too.
 """
 
 import math
@@ -26,19 +27,19 @@ from attention.kernels import KERNELS, kernel_regression
 from errors import FieldError
 from models.layers import check_fields
 
-_FLAT = ("boxcar", "constant")  # kernels that send no gradient back to the width
+_FLAT = ("boxcar", "constant")  # kernels without a gradient in the width
 
 
 class KernelRegression(nn.Module):
     """`attention.kernels.kernel_regression` with its width as a parameter.
 
-    The parameter is there, and in the checkpoints, also where it is not learned.
+    A fixed width is a parameter, too, without a gradient, and saved in checkpoints.
 
     Attributes:
         kernel: a key of `KERNELS`.
-        width: positive; the first one, where it is learned.
-        learned: whether the width is.
-        leave_one_out: whether a query may not attend to its own key in training.
+        width: positive, the unit of distances; the initial value if learned.
+        learned: whether the width is learned.
+        leave_one_out: whether a query's own key is masked in training.
 
     Raises:
         FieldError: at the first call, for a field that is out of range.
@@ -59,18 +60,18 @@ class KernelRegression(nn.Module):
                 "learned",
                 self.learned,
                 f"False for the kernel {self.kernel!r}, which has no gradient in its "
-                f"width; or take one of {smooth}",
+                f"width; kernels with one: {smooth}",
             )
-        start = nn.initializers.constant(math.log(self.width))
-        self.log_width = self.param("log_width", start, ())
+        init = nn.initializers.constant(math.log(self.width))
+        self.log_width = self.param("log_width", init, ())
 
     def __call__(self, inputs: Mapping[str, jax.Array], *, train: bool) -> Attention:
         """Estimates the values at the queries.
 
         Args:
-            inputs: `query` [Q, D], `key` [K, D], `value` [K, V], and in training `own`
-                [Q] int, the number of each query's own key.
-            train: whether to leave the own keys out.
+            inputs: `query` [Q, D], `key` [K, D], `value` [K, V] and, in training, `own`
+                [Q] int, the index of each query's own key.
+            train: whether `leave_one_out` applies.
 
         Returns:
             Attention(context [Q, V], weights [Q, K]).
@@ -88,6 +89,8 @@ class KernelRegression(nn.Module):
         )
 
     def current_width(self) -> jax.Array:
-        """The width as it is now, a scalar."""
-        fixed = jax.lax.stop_gradient
-        return jnp.exp(self.log_width if self.learned else fixed(self.log_width))
+        """Returns the width, a scalar."""
+        log_width = self.log_width
+        if not self.learned:
+            log_width = jax.lax.stop_gradient(log_width)
+        return jnp.exp(log_width)

@@ -1,22 +1,23 @@
 """Neural Turing Machine and its LSTM baseline.
 
 Graves, Wayne and Danihelka (2014): a controller, recurrent or feed-forward, that reads
-and writes a memory through heads. This module is the controller that emits the head
+and writes a memory through heads. This module is the controller, which emits the head
 parameters; the heads' equations are in `attention.memory`, their fast form in
 `ops.memory`.
 
 Axes: B batch; T steps; I inputs; O outputs; D width of the controller; G width of its
-gates; R read heads; W write heads; H = R + W; N memory slots; M memory width; J shifts.
+gates; R read heads; W write heads; H = R + W; N memory slots; M memory width; J shifts;
+P head parameters.
 
 Differs from the paper, or is left open by it: all heads address the memory as it was
-before the step, and the output of a step sees the vectors read in that step; heads
-start at slot 0 instead of at learned weights, so that the number of slots can change; a
-feed-forward controller is one tanh layer; the random memory is one fixed draw. From
-Collier and Beel (2018), section 3: softplus for the key strength, 1 + softplus for the
-sharpening, tanh for keys and add vectors, and the constant memory, with which learning
-was fastest. The gradient is also clipped between steps: a head that sharpens a tie at
-every step multiplies its gradient by gamma each time, which overflows after one or two
-hundred steps.
+before the step, and the output of a step depends on the vectors read in that step;
+heads start at slot 0 instead of at learned weights, so that the number of slots can
+change; a feed-forward controller is one tanh layer; the random memory is one fixed
+draw. From Collier and Beel (2018), section 3: softplus for the key strength,
+1 + softplus for the sharpening, tanh for keys and add vectors, and the constant memory,
+which learned fastest. The gradient is clipped between steps: a head that sharpens a tie
+in every step multiplies its gradient by gamma each time, which overflows after one or
+two hundred steps.
 """
 
 from typing import NamedTuple
@@ -35,29 +36,29 @@ from ops.memory import Memory, address, read, write
 from ops.scan import Matrix, scan
 
 _CONSTANT = 1e-6  # value of the constant memory
-_DEVIATION = 0.5  # standard deviation of the random memory and of the learned one
+_DEVIATION = 0.5  # standard deviation of the random and of the learned memory
 _MAX_GRADIENT = 100.0  # per element of the carry, for a loss in nats
 
 
 class Matrices(NamedTuple):
     """Weight matrices used inside the step."""
 
-    reads: Matrix  # [R M, G], for the previous read vectors
-    state: LSTMWeights | None  # of the LSTM controller
-    heads: Matrix  # [D, P], from the controller to the P head parameters
+    reads: Matrix  # [R M, G], multiplies the previous read vectors
+    state: LSTMWeights | None  # of an LSTM controller
+    heads: Matrix  # [D, P], from the controller to the head parameters
 
 
 class Carry(NamedTuple):
     """State of the machine between steps."""
 
-    state: jax.Array | None  # [B, 1, 2 D] of the LSTM controller
+    state: jax.Array | None  # [B, 1, 2 D] of an LSTM controller
     reads: jax.Array  # [B, 1, R M], read vectors
-    memory: Memory  # of [B, M, N]
+    memory: Memory  # [B, M, N]
     weights: jax.Array  # [B, H, N], read heads first
 
 
 class Step(NamedTuple):
-    """Outputs of a step."""
+    """Outputs of one step."""
 
     hidden: jax.Array  # [B, 1, D] of the controller
     reads: jax.Array  # [B, 1, R M]
@@ -82,7 +83,7 @@ class Writing(NamedTuple):
 
 
 class NeuralTuringMachine(nn.Module):
-    """Neural Turing Machine; maps a sequence to one of the same length.
+    """Neural Turing Machine; maps a sequence to logits of the same length.
 
     Attributes:
         outputs: O.
@@ -92,9 +93,9 @@ class NeuralTuringMachine(nn.Module):
         write_heads: W.
         slots: N; no parameter depends on it, unless the initial memory is learned.
         width: M.
-        shifts: J, odd: a head moves by at most J // 2 slots a step.
-        memory_init: initial memory, "constant" (1e-6), "learned", or "random" (normal,
-            the same in every sequence and run).
+        shifts: J, odd: a head moves by at most J // 2 slots per step.
+        memory_init: initial memory: "constant" (1e-6), "learned", or "random" (normal,
+            the same for every sequence and run).
 
     Raises:
         FieldError: for a field that is out of range.
@@ -138,13 +139,13 @@ class NeuralTuringMachine(nn.Module):
             self.first_state = self.param("first_state", zeros, (2 * n,))
         else:
             self.gates = Dense(n)
-        gates = 4 * n if self.controller == "lstm" else n
-        addressing = (self.read_heads + self.write_heads) * self._addressing_width
-        heads = addressing + self.write_heads * 2 * self.width
+        gates = 4 * n if self.controller == "lstm" else n  # G
+        heads = self.read_heads + self.write_heads
+        size = heads * self._addressing_width + self.write_heads * 2 * self.width  # P
         reads = self.read_heads * self.width
         self.from_reads = self.param("from_reads", STANDARD.kernel, (reads, gates))
-        self.to_heads = self.param("to_heads", STANDARD.kernel, (n, heads))
-        self.to_heads_bias = self.param("to_heads_bias", zeros, (heads,))
+        self.to_heads = self.param("to_heads", STANDARD.kernel, (n, size))
+        self.to_heads_bias = self.param("to_heads_bias", zeros, (size,))
         self.first_reads = self.param("first_reads", zeros, (reads,))
         if self.memory_init == "learned":
             init = nn.initializers.normal(_DEVIATION)
@@ -153,15 +154,15 @@ class NeuralTuringMachine(nn.Module):
 
     @property
     def _addressing_width(self) -> int:
-        """Width of a head's key, strength, gate, shifts and sharpening."""
+        """Number of addressing parameters per head, M + 3 + J."""
         return self.width + 3 + self.shifts
 
     def __call__(self, inputs: jax.Array, *, train: bool) -> jax.Array:
-        """Logits of every step; sows records of kinds "read" and "write".
+        """Computes the logits of all steps; sows records of kinds "read" and "write".
 
         Args:
             inputs: [B, T, I].
-            train: without effect; there is no dropout.
+            train: has no effect; there is no dropout.
 
         Returns:
             [B, T, O] logits.
@@ -185,7 +186,14 @@ class NeuralTuringMachine(nn.Module):
     def _step(
         self, w: Matrices, bias: jax.Array, carry: Carry, gates: jax.Array
     ) -> tuple[Carry, Step]:
-        """One step of controller and heads, section 3; `bias` is of the heads."""
+        """One step of controller and heads, section 3.
+
+        Args:
+            w: the matrices.
+            bias: [P], added to the head parameters.
+            carry: from the previous step.
+            gates: [B, 1, G], the input's part of the controller's gates.
+        """
         gates = gates + carry.reads @ w.reads
         if self.controller == "lstm":
             state = lstm(gates, carry.state, w.state)
@@ -205,7 +213,7 @@ class NeuralTuringMachine(nn.Module):
 
     @nn.nowrap
     def _head_parameters(self, x: jax.Array) -> tuple[Addressing, Writing]:
-        """Head parameters from the controller's [B, 1, P], each in its range."""
+        """Splits [B, 1, P] into head parameters and applies their activations."""
         heads, m = self.read_heads + self.write_heads, self.width
         addressing, writing = jnp.split(x, [heads * self._addressing_width], axis=-1)
         addressing = addressing.reshape(-1, heads, self._addressing_width)
@@ -248,11 +256,11 @@ class NeuralTuringMachine(nn.Module):
 
 
 class LSTM(nn.Module):
-    """LSTM baseline of the paper, section 4: layers without a memory.
+    """Stacked LSTM without a memory, the paper's baseline: section 4.
 
     Attributes:
         outputs: O.
-        hidden: D of each layer; 256 is the paper's for copy and associative recall
+        hidden: D of each layer; 256 for copy and associative recall in the paper
             (table 3).
         layers: number of layers.
 
@@ -266,7 +274,7 @@ class LSTM(nn.Module):
 
     @nn.compact
     def __call__(self, inputs: jax.Array, *, train: bool) -> jax.Array:
-        """[B, T, I] to logits [B, T, O]; `train` has no effect."""
+        """Maps inputs [B, T, I] to logits [B, T, O]; `train` has no effect."""
         del train
         check_fields(self, choices={}, positive=("hidden", "layers"))
         x, mask = inputs, jnp.ones(inputs.shape[:2], bool)

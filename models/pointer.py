@@ -7,16 +7,17 @@ the selected input enters the next step. Their two baselines have a softmax over
 section 4) adds an encoder that is invariant to the order of its inputs, and glimpses:
 attention reads that update the query before it points.
 
-Token 0 is the start at the decoder's input and the end at its output; token k is input
-k - 1. The end is a learned vector e_0 among the e_j, which the paper leaves open.
+Token 0 is the start symbol at the decoder's input and the end symbol at its output;
+token k is input k - 1. The end symbol is a learned vector e_0 among the e_j, which the
+paper leaves open.
 
 Differs from the papers: inputs enter through a learned linear embedding; a glimpse
 reads the inputs but not e_0, and its context is added to the query, which the paper
-leaves open (replacing the query learns slower); the process block initialises the
-decoder through a tanh layer; biases start at 0, except the forget gates'.
+leaves open (replacing the query learns more slowly); the process block initialises the
+decoder through a tanh layer; biases start at 0, except those of the forget gates.
 
 Axes: B instances; S inputs, padded; T pointers; R hypotheses that share an instance;
-Q queries, T or R; F numbers of an input; C width of an embedding; D width of a state;
+Q queries, T or R; F features of an input; C width of an embedding; D width of a state;
 A hidden width of a score; G width of a cell's gates.
 """
 
@@ -41,12 +42,12 @@ from ops.softmax import attend, masked_softmax
 class Memory(NamedTuple):
     """Encoded inputs, projected once for all steps."""
 
-    entries: jax.Array  # [B, S + 1, F + 1], the tokens at the decoder's input
+    entries: jax.Array  # [B, S + 1, F + 1], the decoder's input for each token
     annotations: jax.Array  # [B, S + 1, D], e_0 and the e_j
     mask: jax.Array  # [B, S + 1] bool, False at padding
-    read_keys: tuple[jax.Array, ...]  # [B, S + 1, A or D], for each read
+    read_keys: tuple[jax.Array, ...]  # [B, S + 1, A or D] for each read
     pointer_keys: jax.Array | None  # [B, S + 1, A or D]; None in a baseline
-    start: jax.Array  # [B, states D], first carry of the decoder
+    start: jax.Array  # [B, states D], initial carry of the decoder
 
 
 class Carry(NamedTuple):
@@ -55,12 +56,12 @@ class Carry(NamedTuple):
     state: jax.Array  # [B, R, states D]
 
     def take(self, parents: jax.Array) -> "Carry":
-        """Continue from the hypotheses `parents` [B, R]."""
+        """Returns the state of the hypotheses with indices `parents` [B, R]."""
         return Carry(jnp.take_along_axis(self.state, parents[..., None], axis=1))
 
 
 class Table(nn.Module):
-    """Linear embedding of F numbers, and the vector of the start.
+    """Linear embedding of the inputs, and the embedding of the start symbol.
 
     Attributes:
         embedding: C.
@@ -71,9 +72,9 @@ class Table(nn.Module):
     inits: Init
 
     @nn.compact
-    def __call__(self, numbers: int) -> jax.Array:
-        """Return [F + 1, C] for inputs of this many numbers; the start comes last."""
-        shape = (numbers, self.embedding)
+    def __call__(self, features: int) -> jax.Array:
+        """Returns the table [F + 1, C] for F features; the start symbol comes last."""
+        shape = (features, self.embedding)
         inputs = self.param("inputs", self.inits.kernel, shape)
         start = self.param("start", self.inits.embedding, (1, self.embedding))
         return jnp.concatenate([inputs, start])
@@ -82,8 +83,8 @@ class Table(nn.Module):
 class ProcessWeights(NamedTuple):
     """Weight matrices used inside the process step."""
 
-    state: CellWeights  # for q
-    read: Matrix  # [D, G], for r
+    state: CellWeights  # multiplies q
+    read: Matrix  # [D, G], multiplies r
     inputs: Matrix  # [B, S, D], the m_i
 
 
@@ -97,7 +98,7 @@ class ProcessShared(NamedTuple):
 
 
 class Process(nn.Module):
-    """Process block: Order Matters, section 4.2, eqs. 3 to 7.
+    """Process block: Vinyals et al. (2016), section 4.2, eqs. 3 to 7.
 
     An LSTM without inputs whose state is q*_t = [q_t, r_t]. Its matrix for q* is stored
     in two parts: the cell's recurrent matrix for q, its input matrix for r.
@@ -118,7 +119,7 @@ class Process(nn.Module):
 
     @nn.compact
     def __call__(self, m: jax.Array, mask: jax.Array) -> jax.Array:
-        """Last state q*_P [B, 2 D] for inputs m [B, S, D] with a mask [B, S]."""
+        """Returns the last state q*_P [B, 2 D] for m_i [B, S, D] and mask [B, S]."""
         cell, score, n = CELLS[self.cell], SCORES[self.score.row], self.features
         kernel, bias = Gates(self.cell, n, self.inits, name="input").parameters(n)
         states = StateWeights(self.cell, n, self.inits, name="state")()
@@ -154,22 +155,22 @@ class Process(nn.Module):
 class PointerNetwork(nn.Module):
     """Pointer network or baseline; see the module's docstring.
 
-    Batches are dicts of `inputs` [B, S, F] float32, `lengths` [B] int32 and `target`
-    [B, T] int32, whose first 0 is the end. The defaults are those of Vinyals et al.
+    A batch is a dict of `inputs` [B, S, F] float32, `lengths` [B] int32 and `target`
+    [B, T] int32, whose first 0 is the end symbol. The defaults follow Vinyals et al.
     (2015), section 4.1, except the embedding, which the paper does not have.
 
     Attributes:
         encoder: "recurrent", one layer of `cell` over the inputs in their order, or
             "process", invariant to their order.
         process_steps: P of the process block, at least 0.
-        output: "pointer", or a baseline with a softmax over fixed classes: "attention"
-            (of the decoder's state and an attention read) or "none" (of its state
-            alone).
+        output: "pointer", or a baseline with a softmax over fixed classes, computed
+            from the decoder's state and an attention read ("attention") or from the
+            state alone ("none").
         glimpses: number of attention reads before each pointer.
-        score: a key of `attention.scores.SCORES`, for pointer, reads and process.
+        score: a key of `attention.scores.SCORES`, of pointer, reads and process.
         cell: a key of `models.cells.CELLS`.
         embedding: C.
-        hidden: D, of encoder and decoder.
+        hidden: D of encoder and decoder.
         score_hidden: A of the additive score.
         max_inputs: maximum S of a baseline and of the location score.
         init_scheme: "standard" (Glorot, orthogonal, forget gates open), or "paper"
@@ -192,7 +193,7 @@ class PointerNetwork(nn.Module):
     init_scheme: str = "paper"
 
     def setup(self):
-        """Checks the fields and creates the parts."""
+        """Checks the fields and creates the submodules."""
         check_fields(
             self,
             choices={
@@ -208,7 +209,7 @@ class PointerNetwork(nn.Module):
             if getattr(self, name) < 0:
                 raise FieldError(name, getattr(self, name), "at least 0")
         if self.glimpses and self.output != "pointer":
-            accepted = f"0 where output is {self.output!r}, which does not point"
+            accepted = f"0 for output={self.output}, which has no pointer"
             raise FieldError("glimpses", self.glimpses, accepted)
         inits = uniform_init(0.08) if self.init_scheme == "paper" else STANDARD
         n, cell = self.hidden, CELLS[self.cell]
@@ -233,18 +234,18 @@ class PointerNetwork(nn.Module):
         if self.output == "pointer":
             self.pointer = self._score(inits)
             self.end = self.param("end", inits.embedding, (1, n))
-        else:  # the end is a class
+        else:  # the end symbol is a class
             self.classes = Dense(self.max_inputs + 1, kernel_init=inits.kernel)
             self.end = jnp.zeros((1, n))
 
     def __call__(self, batch: dict[str, jax.Array], *, train: bool) -> jax.Array:
-        """Logits of every pointer given those before it.
+        """Computes the logits of each pointer given the previous pointers.
 
-        Sows a record: of kind "pointer", or "cross" for the baseline's attention read.
+        Sows a record of kind "pointer", or "cross" for the baseline's attention read.
 
         Args:
             batch: see the class.
-            train: without effect; nothing is random.
+            train: has no effect; nothing is random.
 
         Returns:
             [B, T, S + 1] float32 logits, -inf at padding; position t predicts
@@ -256,9 +257,9 @@ class PointerNetwork(nn.Module):
             self.decoder_gates, time_first(_entries_of(memory.entries, token))
         )
         states, _ = run_cell(
-            CELLS[self.cell], gates, memory.start, self.decoder_state()
+            CELLS[self.cell], gates, carry=memory.start, u=self.decoder_state()
         )
-        # No attention feeds the recurrence: all steps at once.
+        # The recurrence does not depend on attention: all steps at once.
         logits, attention = self._readout(states, memory)
         if attention is not None:
             record = AttentionRecord(
@@ -271,11 +272,11 @@ class PointerNetwork(nn.Module):
         return logits
 
     def encode(self, batch: dict[str, jax.Array], *, train: bool = False) -> Memory:
-        """Encode `inputs` [B, S, F] of `lengths` [B].
+        """Encodes `inputs` [B, S, F] of `lengths` [B].
 
         Raises:
-            FieldError: if `max_inputs` is below the number of inputs, in a baseline
-                and with the location score.
+            FieldError: in a baseline or with the location score, if there are more than
+                `max_inputs` inputs.
         """
         del train
         inputs, lengths = batch["inputs"], batch["lengths"]
@@ -285,7 +286,7 @@ class PointerNetwork(nn.Module):
             raise FieldError(
                 "max_inputs", self.max_inputs, f"at least {size}, the number of inputs"
             )
-        # An entry is a token's numbers and a flag that marks the start, for `table`.
+        # An entry is a token's features and a flag of the start symbol; see `Table`.
         entries = jnp.pad(inputs, ((0, 0), (1, 0), (0, 1))).at[:, 0, -1].set(1)
         valid = jnp.arange(size) < lengths[:, None]
         if self.encoder == "recurrent":
@@ -313,19 +314,19 @@ class PointerNetwork(nn.Module):
         cell = CELLS[self.cell]
         gates = self._gates(self.encoder_gates, time_first(entries))
         zeros = jnp.zeros((len(entries), cell.states * self.hidden), entries.dtype)
-        return run_cell(cell, gates, zeros, self.encoder_state(), mask=mask)
+        return run_cell(cell, gates, carry=zeros, u=self.encoder_state(), mask=mask)
 
     def _read_and_process(
         self, entries: jax.Array, mask: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
-        """Inputs m_i [B, S, D] and the first carry of the decoder, from q*_P."""
+        """Encoded inputs m_i [B, S, D] and the decoder's initial carry, from q*_P."""
         first, second = self.read
         embedded = entries @ self.table(entries.shape[-1] - 1)
         m = second(nn.relu(first(embedded)))
         return m, nn.tanh(self.bridge(self.process(m, mask)))
 
     def start(self, memory: Memory, rows: int, length: int) -> Carry:
-        """State before the first step, of `rows` equal hypotheses per instance."""
+        """Returns the initial state, for `rows` equal hypotheses per instance."""
         del length  # the state has a fixed size
         batch, width = memory.start.shape
         return Carry(jnp.broadcast_to(memory.start[:, None], (batch, rows, width)))
@@ -333,16 +334,16 @@ class PointerNetwork(nn.Module):
     def step(
         self, carry: Carry, token: jax.Array, memory: Memory
     ) -> tuple[Carry, jax.Array, Attention | None]:
-        """One decoding step; equal to `__call__`.
+        """One decoding step, equal to a step of `__call__`.
 
         Args:
             carry: from `start` or the previous step.
-            token: [B, R] int32, the last pointer of each hypothesis; first 0.
+            token: [B, R] int32, the previous pointer of each hypothesis; 0 at first.
             memory: from `encode`; shared by the R hypotheses of an instance.
 
         Returns:
-            The next carry, logits [B, R, S + 1] float32, and the attention that
-            pointed or, in a baseline, read: context [B, R, D] and weights
+            The next carry, logits [B, R, S + 1] float32, and the attention of the
+            pointer or of a baseline's read: context [B, R, D] and weights
             [B, R, S + 1]; None without attention.
         """
         gates = self._gates(self.decoder_gates, _entries_of(memory.entries, token))
@@ -360,28 +361,28 @@ class PointerNetwork(nn.Module):
         )
 
     def _gates(self, gates: Gates, entries: jax.Array) -> jax.Array:
-        """Input part of the gates, [..., G], of entries [..., F + 1]."""
+        """Input part of the gates, [..., G], from entries [..., F + 1]."""
         kernel, bias = gates.parameters(self.embedding)
         # The embedding is linear: with table and kernel multiplied first, the product
-        # of an input is over F + 1 numbers instead of C.
+        # with an entry sums over F + 1 features instead of C.
         folded = self.table(entries.shape[-1] - 1) @ kernel  # [F + 1, G]
         return linear(entries, folded) + bias
 
     def _readout(
         self, states: jax.Array, memory: Memory
     ) -> tuple[jax.Array, Attention | None]:
-        """Section 2.3: u_ij = v tanh(W_1 e_j + W_2 d_i), p(C_i = j) = softmax_j(u_i).
+        """Computes logits u_ij = v tanh(W_1 e_j + W_2 d_i) and attention: section 2.3.
 
         Args:
             states: [B, Q, D], the d_i.
-            memory: holds the e_j.
+            memory: from `encode`, with the e_j.
 
         Returns:
-            Logits u [B, Q, S + 1], and the attention that pointed or, in a baseline,
-            read; None without attention.
+            u [B, Q, S + 1], and the attention of the pointer, softmax_j(u_i), or of a
+            baseline's read; None without attention.
         """
         mask = memory.mask[:, None]
-        inputs = mask & (jnp.arange(mask.shape[-1]) > 0)  # a read leaves out the end
+        inputs = mask & (jnp.arange(mask.shape[-1]) > 0)  # reads exclude the end
         query, attention = states, None
         for score, keys in zip(self.reads, memory.read_keys, strict=True):
             u = self._compare(score, query, keys)
@@ -397,7 +398,7 @@ class PointerNetwork(nn.Module):
         return masked_scores(u, mask), attend(u, memory.annotations, mask=mask)
 
     def _project(self, score: Score, annotations: jax.Array) -> jax.Array:
-        """The part of a score without the query, W_1 e_j: [B, S + 1, A or D]."""
+        """Projected keys of a score, W_1 e_j: [B, S + 1, A or D]."""
         parameters = score.parameters(self.hidden, self.hidden)
         return SCORES[self.score].project(annotations, **parameters)
 
@@ -408,5 +409,5 @@ class PointerNetwork(nn.Module):
 
 
 def _entries_of(entries: jax.Array, token: jax.Array) -> jax.Array:
-    """Entries [B, S + 1, F + 1] of tokens [B, Q]: [B, Q, F + 1]."""
+    """Selects the entries [B, Q, F + 1] of tokens [B, Q]."""
     return jnp.take_along_axis(entries, token[..., None], axis=1)

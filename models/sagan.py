@@ -4,20 +4,22 @@ Zhang, Goodfellow, Metaxas and Odena, Self-Attention GANs (2019): a generator an
 discriminator of residual blocks, with self-attention over one feature map of each
 (`attention.spatial`); every layer of both has a spectral norm of 1 (Miyato et al.
 2018); the class enters the generator by the scale and bias of its batch norm and the
-discriminator by a projection (Miyato and Koyama 2018). The blocks are those of the
+discriminator by a projection (Miyato and Koyama 2018). The residual blocks follow the
 authors' code. Radford et al., DCGAN (2016): strided and transposed convolutions, batch
 norm in both networks.
 
 The attention block is y = gamma o + x (eq. 3), with gamma initially 0. `form` selects
 an entry of `attention.spatial.NON_LOCAL` (Wang et al. 2018).
 
-Differs from the papers: the authors' code pools keys and values and halves the width of
-the values, the paper does neither; `pool` and `value_reduction` select. DCGAN's
+Differs from the papers: `pool` and `value_reduction` optionally pool keys and values
+and narrow the values, as the authors' code does (by 2) and the paper does not. DCGAN's
 generator also gets the class through its batch norm, and its discriminator ends like
 SAGAN's, with a sum over positions and a projection. With `spatial_noise` and a larger
-`initial_size`, receptive fields do not cover the image without attention.
+`initial_size`, the receptive fields of a network without attention do not cover the
+image.
 
-Axes: B images; I, J rows and columns; C channels; Z width of the noise; Y classes.
+Axes: B images; I, J rows and columns; K, L rows and columns of the keys' map; C
+channels; Z width of the latent noise; Y classes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -47,14 +49,14 @@ class BatchNorm(nn.Module):
     """Batch norm, optionally with a scale and bias per class: Miyato et al. (2018).
 
     `nn.BatchNorm` has neither classes nor a decay that grows from 0.1; with a constant
-    decay, the moving statistics of a short training are dominated by its first steps.
+    decay, the first steps of a short training dominate its moving statistics.
 
     Attributes:
-        classes: Y; 0 for one scale and bias.
-        axis_name: axis of `jax.pmap` or `jax.vmap` to share batch statistics over; None
-            for no sharing.
-        decay: maximum decay of the moving statistics, which are used outside of
-            training; see `moving`.
+        classes: Y; 0 for a single scale and bias.
+        axis_name: axis of `jax.pmap` or `jax.vmap` over which batch statistics are
+            summed; None for a single device.
+        decay: maximum decay of the moving statistics, which replace the batch's outside
+            of training; see `moving`.
         epsilon: added to the variance.
     """
 
@@ -67,7 +69,7 @@ class BatchNorm(nn.Module):
     def __call__(
         self, x: jax.Array, label: jax.Array | None, *, train: bool
     ) -> jax.Array:
-        """Normalises x [B, I, J, C] for classes [B]."""
+        """Normalises x [B, I, J, C]; `label` [B] selects the scale and bias."""
         width = x.shape[-1]
         mean = self.variable("batch_stats", "mean", jnp.zeros, (width,))
         variance = self.variable("batch_stats", "variance", jnp.ones, (width,))
@@ -76,33 +78,33 @@ class BatchNorm(nn.Module):
             count = jnp.full((1,), x.size / width, jnp.float32)
             sums = jnp.sum(x, (0, 1, 2)), jnp.sum(jnp.square(x), (0, 1, 2)), count
             if self.axis_name is not None and not self.is_initializing():
-                # One vector: two sums at a time can deadlock on a CPU, each holding a
+                # One vector: two concurrent sums can deadlock on a CPU, each holding a
                 # core that the other waits for.
-                total = jax.lax.psum(jnp.concatenate(sums), self.axis_name)
-                sums = jnp.split(total, (width, 2 * width))
-            first, second, count = sums
-            centre = first / count
-            spread = jnp.maximum(second / count - jnp.square(centre), 0)
+                summed = jax.lax.psum(jnp.concatenate(sums), self.axis_name)
+                sums = jnp.split(summed, (width, 2 * width))
+            total, total_square, count = sums
+            x_mean = total / count
+            x_variance = jnp.maximum(total_square / count - jnp.square(x_mean), 0)
             if not self.is_initializing():
                 decay = moving(steps.value, self.decay)
-                for kept, new in ((mean, centre), (variance, spread)):
-                    kept.value = decay * kept.value + (1 - decay) * new
+                for average, new in ((mean, x_mean), (variance, x_variance)):
+                    average.value = decay * average.value + (1 - decay) * new
                 steps.value += 1
         else:
-            centre, spread = mean.value, variance.value
+            x_mean, x_variance = mean.value, variance.value
         shape = (self.classes, width) if self.classes else (width,)
         scale = self.param("scale", nn.initializers.ones, shape)
         bias = self.param("bias", nn.initializers.zeros, shape)
         if self.classes:
             scale, bias = scale[label][:, None, None], bias[label][:, None, None]
-        scale = scale * jax.lax.rsqrt(spread + self.epsilon)
-        return x * scale + (bias - centre * scale)
+        scale = scale * jax.lax.rsqrt(x_variance + self.epsilon)
+        return x * scale + (bias - x_mean * scale)
 
 
 def moving(steps: jax.Array, decay: float) -> jax.Array:
-    """Decay of a moving average after some steps, growing from 0.1 to `decay`.
+    """Decay of a moving average, growing with the steps from 0.1 to `decay`.
 
-    The average covers about the last tenth of the steps until `decay` is reached, so
+    Until `decay` is reached, the average covers about the last tenth of the steps, so
     that the initial value is soon forgotten.
     """
     return jnp.minimum(decay, (1 + steps) / (10 + steps))
@@ -113,8 +115,8 @@ class SelfAttention(nn.Module):
 
     Attributes:
         form: a key of `attention.spatial.NON_LOCAL`.
-        key_reduction: C over the width of queries and keys; the paper has 8.
-        value_reduction: C over the width of values; an output layer restores C.
+        key_reduction: C / width of queries and keys; 8 in the paper.
+        value_reduction: C / width of values; the output layer restores C channels.
         pool: whether keys and values are max-pooled over 2 x 2 positions.
         spectral: see `Normed`.
         layer: index among the attention layers of a network, from 0.
@@ -129,19 +131,27 @@ class SelfAttention(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array, *, train: bool) -> jax.Array:
-        """[B, I, J, C] to [B, I, J, C]; sows an `AttentionRecord` [B, I, J, I', J']."""
+        """Applies self-attention to a map x; sows its weights as an `AttentionRecord`.
+
+        Args:
+            x: [B, I, J, C].
+            train: whether spectral norms make a power iteration.
+
+        Returns:
+            [B, I, J, C]; the recorded weights are [B, I, J, K, L].
+        """
         width = x.shape[-1]
         layer = partial(Layer, spectral=self.spectral, kernel=0, use_bias=False)
-        narrow = max(width // self.key_reduction, 1)
-        read = max(width // self.value_reduction, 1)
+        key_width = max(width // self.key_reduction, 1)
+        value_width = max(width // self.value_reduction, 1)
         query = key = x
         if self.form != "gaussian":  # "gaussian" compares x itself
-            query = layer(narrow, name="query")(x, train=train)
-            key = layer(narrow, name="key")(x, train=train)
-        value = layer(read, name="value")(x, train=train)
+            query = layer(key_width, name="query")(x, train=train)
+            key = layer(key_width, name="key")(x, train=train)
+        value = layer(value_width, name="value")(x, train=train)
         if self.pool:
-            # `nn.max_pool` takes 7 times as long with its gradient, on two threads
-            # of a CPU at [64, 16, 16, 64].
+            # `nn.max_pool` with its gradient takes 7 times as long at
+            # [64, 16, 16, 64] on two CPU threads.
             key, value = max_pool(key), max_pool(value)
         parameters = {}
         if self.form == "concatenation":
@@ -162,14 +172,14 @@ class _Network(nn.Module):
     Attributes:
         size: I = J of an image, `initial_size` times a power of two.
         initial_size: rows and columns of the smallest map.
-        spatial_noise: whether each position of the smallest map is computed from its
-            own part of the noise, by its own weights, so that positions share no
+        spatial_noise: whether the noise is split into a part for each position of the
+            smallest map, with separate weights, so that distant positions share no
             information in a generator without attention.
         channels: channels of a map of the image's size; they double with each halving
             of the size, up to `channel_multiplier` times `channels`.
         channel_multiplier: maximum factor of `channels`.
         classes: Y.
-        blocks: "residual" or "strided".
+        blocks: "residual" (SAGAN) or "strided" (DCGAN).
         attention: sizes of the maps with self-attention; empty for none.
         form, key_reduction, value_reduction, pool: see `SelfAttention`.
         spectral: whether each layer has a spectral norm of 1.
@@ -218,7 +228,7 @@ class _Network(nn.Module):
             )
 
     def sizes(self) -> list[int]:
-        """Twice `initial_size`, and so on, up to the size of an image."""
+        """Doublings of `initial_size`, up to the size of an image."""
         return [
             self.initial_size << n
             for n in range(1, (self.size // self.initial_size).bit_length())
@@ -229,28 +239,28 @@ class _Network(nn.Module):
         raise NotImplementedError
 
     def width(self, size: int) -> int:
-        """Channels of the map of this size."""
+        """Channels of a map of this size."""
         return self.channels * min(self.size // size, self.channel_multiplier)
 
     def attend(self, x: jax.Array, *, train: bool) -> jax.Array:
-        """Applies self-attention if `attention` has the size of the map."""
+        """Applies self-attention to a map x if `attention` contains its size."""
         size = x.shape[1]
         if size not in self.attention:
             return x
-        attending = [map_size for map_size in self.maps() if map_size in self.attention]
+        attended = [map_size for map_size in self.maps() if map_size in self.attention]
         return SelfAttention(
             self.form,
             key_reduction=self.key_reduction,
             value_reduction=self.value_reduction,
             pool=self.pool,
             spectral=self.spectral,
-            layer=attending.index(size),
+            layer=attended.index(size),
             name=f"attention_{size}",
         )(x, train=train)
 
     @property
     def kernel_init(self) -> Callable:
-        """Initializer of kernels: Glorot's, or DCGAN's normal."""
+        """Initializer of kernels: Glorot's, or DCGAN's normal(0.02)."""
         if self.blocks == "residual":
             return nn.initializers.xavier_uniform()
         return nn.initializers.normal(0.02)
@@ -264,13 +274,13 @@ class Generator(_Network):
         """Generates images.
 
         Args:
-            noise: [B, Z]; if `spatial_noise`, split into one part for each position.
-            label: int [B], below Y.
-            train: whether batch norm uses and updates the statistics with this batch,
-                and spectral norms make a power iteration.
+            noise: [B, Z]; with `spatial_noise`, Z is a multiple of `initial_size`^2.
+            label: [B] int classes below Y.
+            train: whether batch norm uses this batch's statistics and updates the
+                moving ones, and spectral norms make a power iteration.
 
         Returns:
-            [B, I, J, 3] in [-1, 1].
+            [B, I, J, 3] images in [-1, 1].
         """
         self.check()
         common = dict(spectral=self.spectral, kernel_init=self.kernel_init)
@@ -285,8 +295,7 @@ class Generator(_Network):
                     f"a multiple of the {start**2} positions of the first map",
                 )
             parts = noise.reshape(*positions, -1)
-            # Separate weights for each position, and no bias: it would be an image
-            # shared by all positions.
+            # No bias: all noise would share it.
             shape = (*parts.shape[1:], width(start))
             kernel = Normed(shape, self.spectral, self.kernel_init, name="start")
             x = jnp.einsum("bijz,ijzc->bijc", parts, kernel(train=train))
@@ -295,10 +304,13 @@ class Generator(_Network):
                 noise, train=train
             ).reshape(*positions, -1)
         for size in self.maps():
-            x = self._widen(x, label, width(size), f"to_{size}", common, train)
+            x = self._upsample(
+                x, label, width(size), name=f"to_{size}", common=common, train=train
+            )
             x = self.attend(x, train=train)
         x = nn.relu(self._norm("norm", not strided)(x, label, train=train))
         window = {"kernel": 4, "scale": "double"} if strided else {}
+        # Named as in older checkpoints.
         x = Layer(3, name="picture", **window, **common)(x, train=train)
         return jnp.tanh(x)
 
@@ -313,25 +325,26 @@ class Generator(_Network):
         classes = 0 if plain else self.classes
         return BatchNorm(classes, self.axis_name, name=name)
 
-    def _widen(
+    def _upsample(
         self,
         x: jax.Array,
         label: jax.Array,
         width: int,
+        *,
         name: str,
         common: Mapping[str, Any],
         train: bool,
     ) -> jax.Array:
         """Doubles the size of a map."""
-        first = nn.relu(self._norm(f"{name}_norm_1")(x, label, train=train))
+        y = nn.relu(self._norm(f"{name}_norm_1")(x, label, train=train))
         if self.blocks == "strided":
             window = {"kernel": 4, "scale": "double"}
-            return Layer(width, name=name, **window, **common)(first, train=train)
+            return Layer(width, name=name, **window, **common)(y, train=train)
         conv = Layer(width, scale="double", name=f"{name}_conv_1", **common)
-        y = conv(first, train=train)
+        y = conv(y, train=train)
         y = nn.relu(self._norm(f"{name}_norm_2")(y, label, train=train))
         y = Layer(width, name=f"{name}_conv_2", **common)(y, train=train)
-        # The product comes before upsampling, for a quarter of the positions.
+        # Before upsampling, the 1 x 1 layer has a quarter of the positions.
         skip = Layer(width, kernel=0, name=f"{name}_skip", **common)(x, train=train)
         return y + jnp.repeat(jnp.repeat(skip, 2, axis=1), 2, axis=2)
 
@@ -341,17 +354,27 @@ class Discriminator(_Network):
 
     @nn.compact
     def __call__(self, x: jax.Array, label: jax.Array, *, train: bool) -> jax.Array:
-        """Logits [B] of images [B, I, J, 3] in [-1, 1] with classes [B].
+        """Projection discriminator, w h + <e_y, h>: Miyato and Koyama (2018), eq. 3.
 
-        A projection discriminator, w h + <e_y, h>: Miyato and Koyama (2018), eq. 3.
+        Args:
+            x: [B, I, J, 3] images in [-1, 1].
+            label: [B] int classes below Y.
+            train: as for `Generator`.
+
+        Returns:
+            [B] logits, positive for real.
         """
         self.check()
         common = dict(spectral=self.spectral, kernel_init=self.kernel_init)
         for size in self.maps():
-            x = self._narrow(x, self.width(2 * size), f"to_{size}", common, train)
+            x = self._block(
+                x, self.width(2 * size), name=f"to_{size}", common=common, train=train
+            )
             x = self.attend(x, train=train)
         if self.blocks == "residual":
-            x = self._narrow(x, x.shape[-1], "last", common, train, pool=False)
+            x = self._block(
+                x, x.shape[-1], name="last", common=common, train=train, pool=False
+            )
             x = nn.relu(x)
         hidden = x.sum((1, 2))  # [B, C]
         logit = Layer(1, kernel=0, name="logit", **common)(hidden, train=train)[:, 0]
@@ -365,25 +388,26 @@ class Discriminator(_Network):
         """See `_Network`."""
         return [self.initial_size, *self.sizes()[:-1]][::-1]
 
-    def _narrow(
+    def _block(
         self,
         x: jax.Array,
         width: int,
+        *,
         name: str,
         common: Mapping[str, Any],
         train: bool,
         pool: bool = True,
     ) -> jax.Array:
-        """Halves the size of a map, if `pool`."""
-        first = x.shape[-1] == 3
+        """Applies a block; halves the size of the map unless `pool` is False."""
+        is_image = x.shape[-1] == 3
         if self.blocks == "strided":
             window = {"kernel": 4, "scale": "half"}
             x = Layer(width, name=name, **window, **common)(x, train=train)
-            if not first and not self.spectral:
+            if not is_image and not self.spectral:
                 norm = BatchNorm(0, self.axis_name, name=f"{name}_norm")
                 x = norm(x, None, train=train)
             return nn.leaky_relu(x, 0.2)
-        y = x if first else nn.relu(x)
+        y = x if is_image else nn.relu(x)
         y = nn.relu(Layer(width, name=f"{name}_conv_1", **common)(y, train=train))
         scale = "half" if pool else "same"
         y = Layer(width, scale=scale, name=f"{name}_conv_2", **common)(y, train=train)
@@ -401,14 +425,14 @@ def _mean(x: jax.Array) -> jax.Array:
 
 
 def gammas(params: Mapping[str, Any]) -> dict[str, jax.Array]:
-    """Returns |gamma| of each attention layer, as gamma_<network>_<size>.
+    """Returns |gamma| of each attention layer, by the name gamma_<network>_<size>.
 
     Args:
-        params: parameters of "generator" and "discriminator".
+        params: learned parameters of "generator" and "discriminator".
     """
     return {
-        f"gamma_{network}_{block.removeprefix('attention_')}": abs(values["gamma"])
-        for network, blocks in params.items()
-        for block, values in blocks.items()
+        f"gamma_{network}_{layer.removeprefix('attention_')}": abs(values["gamma"])
+        for network, layers in params.items()
+        for layer, values in layers.items()
         if "gamma" in values
     }

@@ -1,4 +1,4 @@
-"""Images with captions in files, in the format of MS-COCO."""
+"""Image files with captions in the format of MS-COCO."""
 
 import json
 
@@ -8,6 +8,13 @@ from configs.captioning import get_config
 
 
 def written(folder, images, annotations):
+    """Writes captions.json and returns its path.
+
+    Args:
+        folder: folder of the file.
+        images: file names by image id.
+        annotations: pairs of an image id and a caption.
+    """
     path = folder / "captions.json"
     content = {
         "images": [{"id": i, "file_name": name} for i, name in images.items()],
@@ -18,7 +25,7 @@ def written(folder, images, annotations):
 
 
 def files(tmp_path, count=9):
-    """A config of images in files, and their folder."""
+    """A config of `count` images of `tmp_path`, the same in each split."""
     for number in range(count):
         Image.new("RGB", (40, 40), (20 * number, 0, 0)).save(tmp_path / f"{number}.png")
     path = written(

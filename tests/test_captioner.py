@@ -61,7 +61,8 @@ def build(family, fields, **changes):
 
 
 @functools.partial(quick_jit, static_argnums=0)
-def look(model, variables, batch, rng=None):
+def forward(model, variables, batch, rng=None):
+    """Logits of the full pass, and the collections that it sows."""
     rngs = None if rng is None else {"alignment": rng}
     return model.apply(
         variables, batch, train=False, rngs=rngs, mutable=["attention", "reinforce"]
@@ -78,21 +79,21 @@ def weights_of(sown):
 def test_steps_equal_the_full_pass(family, fields, encoder):
     channels = (8, WIDTH) if encoder == "cnn" else (WIDTH,)
     model, variables, batch = build(family, fields, encoder=encoder, channels=channels)
-    expected, _ = look(model, variables, batch)
+    expected, _ = forward(model, variables, batch)
     memory = model.apply(variables, batch["source"], method="encode")
     carry = model.apply(variables, memory, 2, T, method="start")
     token = jnp.full((B, 2), 1)
     for t in range(T):
         carry, logits, _ = model.apply(variables, carry, token, memory, method="step")
-        for row in range(2):
-            np.testing.assert_allclose(logits[:, row], expected[:, t], atol=2e-5)
+        for hypothesis in range(2):
+            np.testing.assert_allclose(logits[:, hypothesis], expected[:, t], atol=2e-5)
         token = jnp.repeat(batch["target"][:, t : t + 1], 2, axis=1)
 
 
 @pytest.mark.parametrize("selector", [True, False])
 def test_the_model_equals_a_loop_of_the_paper(selector):
     model, variables, batch = build(ShowAttendTell, PAPER, selector=selector)
-    found, sown = look(model, variables, batch)
+    actual, sown = forward(model, variables, batch)
     params = jax.tree.map(np.asarray, variables["params"])
     score = params["cross_attention"]["scores"]
     for b in range(B):
@@ -115,14 +116,14 @@ def test_the_model_equals_a_loop_of_the_paper(selector):
             units = table[word] + affine(carry[:HIDDEN], params["from_state"])
             units = units + z @ params["from_context"]["kernel"]
             logits = params["output"] @ np.tanh(units)
-            np.testing.assert_allclose(found[b, t], logits, atol=1e-4)
+            np.testing.assert_allclose(actual[b, t], logits, atol=1e-4)
             word = int(batch["target"][b, t])
 
 
 def test_without_attention_the_image_is_the_word_before_the_first():
     model, variables, batch = build(ShowAndTell, PLAIN)
     params = jax.tree.map(np.asarray, variables["params"])
-    found, sown = look(model, variables, batch)
+    actual, sown = forward(model, variables, batch)
     assert not sown
     flat = np.asarray(batch["source"]).reshape(B, -1, DEPTH)
     annotations = affine(flat, params["annotate"]["project"])
@@ -130,7 +131,7 @@ def test_without_attention_the_image_is_the_word_before_the_first():
     for b in range(B):
         weights = params["stack"]["states_0"]
         carry = lstm(x[b], np.zeros(2 * HIDDEN), weights)
-        for word, logits in zip((1, *batch["target"][b, :-1]), found[b], strict=True):
+        for word, logits in zip((1, *batch["target"][b, :-1]), actual[b], strict=True):
             embedded = params["embedding_table"][word]
             carry = lstm(affine(embedded, params["gates"]), carry, weights)
             units = embedded + affine(carry[:HIDDEN], params["from_state"])
@@ -139,24 +140,24 @@ def test_without_attention_the_image_is_the_word_before_the_first():
             )
 
 
-def test_places_are_annotated_row_by_row():
+def test_positions_are_annotated_row_by_row():
     model, variables, batch = build(ShowAttendTell, PAPER)
     annotations = model.apply(variables, batch["source"], method="encode").annotations
     changed = batch["source"].at[:, 1, 2].add(1)
     other = model.apply(variables, changed, method="encode").annotations
-    moved = np.abs(other - annotations).max((0, 2)) > 0
-    assert moved.tolist() == [False] * 5 + [True]
+    differs = np.abs(other - annotations).max((0, 2)) > 0
+    assert differs.tolist() == [False] * 5 + [True]
 
 
-def test_convolutions_see_images_at_the_places_of_the_map():
+def test_annotations_of_the_cnn_depend_on_pixels_near_their_position():
     encoder = ImageEncoder("cnn", (8,), 0.0)
-    image = jnp.zeros((1, 15, 32, 3), jnp.uint8)  # 4 x 8 places, the last ones less
+    image = jnp.zeros((1, 15, 32, 3), jnp.uint8)  # 4 x 8 positions, the last row cut
     params = encoder.init(jax.random.key(0), image, train=False)
     annotate = quick_jit(functools.partial(encoder.apply, params, train=False))
     blank, other = annotate(image), annotate(image.at[0, 14, 30].set(255))
     assert blank.shape == (1, 4 * 8, 8)
-    moved = (blank != other).any(-1).reshape(4, 8)
-    assert moved[3, 7] and not moved[:1].any() and not moved[:, :5].any()
+    differs = (blank != other).any(-1).reshape(4, 8)
+    assert differs[3, 7] and not differs[:1].any() and not differs[:, :5].any()
 
 
 @BOTH
@@ -172,33 +173,33 @@ def test_it_overfits_one_batch(family, fields):
     assert losses[0] > 1.5 and losses[-1] < 0.05
 
 
-def test_a_hard_draw_may_be_replaced_by_its_expectation_all_at_once():
+def test_soft_weights_replace_the_draws_of_the_whole_batch():
     batch = build(ShowAttendTell, PAPER)[-1]
     hard, variables, _ = build(ShowAttendTell, PAPER, alignment="hard", soft_prob=0.5)
-    soft, _ = look(build(ShowAttendTell, PAPER)[0], variables, batch)
-    seen = set()
+    soft, _ = forward(build(ShowAttendTell, PAPER)[0], variables, batch)
+    outcomes = set()
     for seed in range(12):
-        logits, sown = look(hard, variables, batch, jax.random.key(seed))
+        logits, sown = forward(hard, variables, batch, jax.random.key(seed))
         (draw,) = collect(sown, DrawRecord)
         drawn = np.isin(weights_of(sown), (0, 1)).all(-1)
-        assert drawn.all() or not drawn.any()  # the whole batch, at each step
-        seen.add(bool(drawn.all()))
+        assert drawn.all() or not drawn.any()  # the whole batch, in each step
+        outcomes.add(bool(drawn.all()))
         if drawn.all():
             assert (draw.log_probability < 0).all()
         else:
             assert (draw.log_probability == 0).all()
             np.testing.assert_allclose(logits, soft, atol=1e-5)
-    assert seen == {True, False}
+    assert outcomes == {True, False}
 
 
-def test_at_test_a_hard_alignment_takes_the_most_probable_place():
+def test_in_evaluation_a_hard_alignment_selects_the_most_probable_position():
     batch = build(ShowAttendTell, PAPER)[-1]
     hard, variables, _ = build(ShowAttendTell, PAPER, alignment="hard", soft_prob=0.5)
-    _, sown = look(hard, variables, batch)
-    _, soft = look(build(ShowAttendTell, PAPER)[0], variables, batch)
+    _, sown = forward(hard, variables, batch)
+    _, soft = forward(build(ShowAttendTell, PAPER)[0], variables, batch)
     weights = weights_of(sown)
     assert np.isin(weights, (0, 1)).all()
-    # Of the first step: later ones have seen what was found.
+    # Only the first step: the states of later ones depend on the selected positions.
     assert (weights[:, 0].argmax(-1) == weights_of(soft)[:, 0].argmax(-1)).all()
 
 
@@ -210,7 +211,7 @@ def test_at_test_a_hard_alignment_takes_the_most_probable_place():
         (
             ShowAndTell,
             {"channels": ()},
-            r"channels is \(\): must be one or more widths",
+            r"channels is \(\): must be one or more widths of at least 1",
         ),
         (ShowAttendTell, {"alignment": "softer"}, "alignment is 'softer'"),
     ],

@@ -27,8 +27,8 @@ FIELDS = {
     "memory_init": "constant",
 }
 CONTROLLERS = ("lstm", "feedforward")
-SOME = [("lstm", "constant"), ("feedforward", "random")]
-ALL = [*SOME, ("lstm", "learned")]
+FIXED_MEMORY = [("lstm", "constant"), ("feedforward", "random")]
+ALL = [*FIXED_MEMORY, ("lstm", "learned")]
 
 
 def machine(**fields):
@@ -40,8 +40,8 @@ def shapes(model, x):
     return init["params"]
 
 
-def start(model, x, seed=1):
-    """Parameters that are nowhere 0, so that each has a say."""
+def random_params(model, x, seed=1):
+    """Random parameters, none of which is 0."""
     leaves, tree = jax.tree.flatten(shapes(model, x))
     rngs = jax.random.split(jax.random.key(seed), len(leaves))
     return tree.unflatten(
@@ -54,7 +54,7 @@ def start(model, x, seed=1):
 
 @functools.partial(quick_jit, static_argnums=0)
 def apply(model, params, x):
-    """Logits, and the weights of the heads by kind."""
+    """Logits, and the weights of the read and write heads, by kind."""
     logits, sown = model.apply({"params": params}, x, train=False, mutable="attention")
     records = collect(sown, AttentionRecord)
     assert all((r.queries, r.keys) == ("steps", "memory") for r in records)
@@ -72,10 +72,9 @@ def count(model, x):
 
 @pytest.mark.parametrize("controller", CONTROLLERS)
 def test_the_machine_equals_a_loop_of_the_paper(controller, x):
-    """In numpy, a sequence, a step and a head at a time."""
     model = machine(controller=controller)
-    params = start(model, x)
-    found, seen = apply(model, params, x)
+    params = random_params(model, x)
+    logits, weights = apply(model, params, x)
     p = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params)
 
     def sigmoid(z):
@@ -89,7 +88,7 @@ def test_the_machine_equals_a_loop_of_the_paper(controller, x):
 
     for b in range(BATCH):
         memory = np.full((SLOTS, WIDTH), 1e-6)
-        looked = [np.eye(SLOTS)[0]] * 5
+        w = [np.eye(SLOTS)[0]] * 5  # of each head, read heads first
         reads = np.tanh(p["first_reads"])
         if controller == "lstm":
             hidden, cell = np.split(p["first_state"], 2)
@@ -104,33 +103,33 @@ def test_the_machine_equals_a_loop_of_the_paper(controller, x):
             else:
                 hidden = np.tanh(gates)
             emitted = hidden @ p["to_heads"] + p["to_heads_bias"]
-            told, written = np.split(emitted, [5 * (WIDTH + 6)])
-            told = told.reshape(5, -1)
-            for h in range(5):
-                key, beta = np.tanh(told[h, :WIDTH]), softplus(told[h, WIDTH])
-                gate, gamma = sigmoid(told[h, WIDTH + 1]), 1 + softplus(told[h, -1])
-                moves = softmax(told[h, WIDTH + 2 : WIDTH + 5])
+            addressing, writing = np.split(emitted, [5 * (WIDTH + 6)])
+            addressing = addressing.reshape(5, -1)
+            for h, a in enumerate(addressing):
+                key, beta = np.tanh(a[:WIDTH]), softplus(a[WIDTH])
+                gate, gamma = sigmoid(a[WIDTH + 1]), 1 + softplus(a[-1])
+                shifts = softmax(a[WIDTH + 2 : WIDTH + 5])
                 norms = np.linalg.norm(memory, axis=1) * np.linalg.norm(key)
-                w = gate * softmax(beta * (memory @ key) / norms)
-                w = w + (1 - gate) * looked[h]
-                w = sum(moves[k] * np.roll(w, k - 1) for k in range(3)) ** gamma
-                looked[h] = w / w.sum()
-            reads = np.concatenate([looked[h] @ memory for h in range(2)])
-            erase, add = np.split(written.reshape(3, 2 * WIDTH), 2, axis=1)
+                w_c = softmax(beta * (memory @ key) / norms)
+                w_g = gate * w_c + (1 - gate) * w[h]
+                shifted = sum(shifts[k] * np.roll(w_g, k - 1) for k in range(3))
+                w[h] = shifted**gamma / (shifted**gamma).sum()
+            reads = np.concatenate([w[h] @ memory for h in range(2)])
+            erase, add = np.split(writing.reshape(3, 2 * WIDTH), 2, axis=1)
             for h in range(3):
-                memory = memory * (1 - np.outer(looked[2 + h], sigmoid(erase[h])))
+                memory = memory * (1 - np.outer(w[2 + h], sigmoid(erase[h])))
             for h in range(3):
-                memory = memory + np.outer(looked[2 + h], np.tanh(add[h]))
+                memory = memory + np.outer(w[2 + h], np.tanh(add[h]))
             output = np.concatenate([hidden, reads]) @ p["output"]["kernel"]
             expected = output + p["output"]["bias"]
             # Float32 against float64 over seven steps of a recurrence.
-            np.testing.assert_allclose(found[b, t], expected, atol=2e-4)
-            np.testing.assert_allclose(seen["read"][b, :, t], looked[:2], atol=1e-4)
-            np.testing.assert_allclose(seen["write"][b, :, t], looked[2:], atol=1e-4)
+            np.testing.assert_allclose(logits[b, t], expected, atol=2e-4)
+            np.testing.assert_allclose(weights["read"][b, :, t], w[:2], atol=1e-4)
+            np.testing.assert_allclose(weights["write"][b, :, t], w[2:], atol=1e-4)
 
 
-@pytest.mark.parametrize(("controller", "memory_init"), SOME)
-def test_the_number_of_parameters_does_not_depend_on_the_rows(
+@pytest.mark.parametrize(("controller", "memory_init"), FIXED_MEMORY)
+def test_the_number_of_parameters_does_not_depend_on_the_slots(
     controller, memory_init, x
 ):
     few, many = (
@@ -138,10 +137,10 @@ def test_the_number_of_parameters_does_not_depend_on_the_rows(
         for slots in (SLOTS, 31)
     )
     assert count(few, x) == count(many, x)
-    assert apply(many, start(few, x), x)[0].shape == (BATCH, STEPS, OUTPUTS)
+    assert apply(many, random_params(few, x), x)[0].shape == (BATCH, STEPS, OUTPUTS)
 
 
-def test_a_learned_memory_has_a_parameter_for_each_cell(x):
+def test_a_learned_memory_adds_n_times_m_parameters(x):
     difference = count(machine(memory_init="learned"), x) - count(machine(), x)
     assert difference == SLOTS * WIDTH
 
@@ -149,9 +148,9 @@ def test_a_learned_memory_has_a_parameter_for_each_cell(x):
 @pytest.mark.parametrize(("controller", "memory_init"), ALL)
 def test_weights_are_on_the_simplex_at_every_step(controller, memory_init, x):
     model = machine(controller=controller, memory_init=memory_init)
-    _, seen = apply(model, start(model, x), x)
-    for name, heads in {"read": 2, "write": 3}.items():
-        weights = seen[name]
+    _, by_kind = apply(model, random_params(model, x), x)
+    for kind, heads in {"read": 2, "write": 3}.items():
+        weights = by_kind[kind]
         assert weights.shape == (BATCH, heads, STEPS, SLOTS)
         assert (weights >= 0).all()
         np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
@@ -162,15 +161,15 @@ def test_weights_are_on_the_simplex_at_every_step(controller, memory_init, x):
     [*(machine(controller=c) for c in CONTROLLERS), LSTM(OUTPUTS, 17, 3)],
     ids=[*CONTROLLERS, "baseline"],
 )
-def test_sequences_are_independent_and_answers_know_no_later_input(model, x):
-    params = start(model, x)
-    found, _ = apply(model, params, x)
-    assert found.shape == (BATCH, STEPS, OUTPUTS)
-    elsewhere, _ = apply(model, params, x.at[0].set(-3.0))
-    np.testing.assert_array_equal(elsewhere[1:], found[1:])
+def test_sequences_are_independent_and_outputs_causal(model, x):
+    params = random_params(model, x)
+    logits, _ = apply(model, params, x)
+    assert logits.shape == (BATCH, STEPS, OUTPUTS)
+    other, _ = apply(model, params, x.at[0].set(-3.0))
+    np.testing.assert_array_equal(other[1:], logits[1:])
     other, _ = apply(model, params, x.at[:, 4:].set(9.0))
-    np.testing.assert_allclose(other[:, :4], found[:, :4], atol=1e-5)
-    assert not np.allclose(other[:, 4:], found[:, 4:], atol=1e-2)
+    np.testing.assert_allclose(other[:, :4], logits[:, :4], atol=1e-5)
+    assert not np.allclose(other[:, 4:], logits[:, 4:], atol=1e-2)
 
 
 @pytest.mark.parametrize(("controller", "memory_init"), ALL)
@@ -180,38 +179,39 @@ def test_every_parameter_gets_a_finite_gradient(controller, memory_init, x):
     def loss(params):
         return jnp.square(model.apply({"params": params}, x, train=True)).sum()
 
-    gradients = quick_jit(jax.grad(loss))(start(model, x))
+    gradients = quick_jit(jax.grad(loss))(random_params(model, x))
     for path, gradient in jax.tree_util.tree_leaves_with_path(gradients):
         name = jax.tree_util.keystr(path)
         assert np.isfinite(gradient).all(), name
         assert np.abs(gradient).max() > 0, name
 
 
-def test_what_explodes_from_step_to_step_is_kept_within_bounds(monkeypatch):
+def test_the_gradient_between_steps_is_bounded(monkeypatch):
     model = machine(controller="feedforward", read_heads=1, write_heads=1)
     rng = np.random.default_rng(0)
     x = jnp.asarray(rng.standard_normal((1, 400, INPUTS)), jnp.float32)
-    params = start(model, x, seed=5)
+    params = random_params(model, x, seed=5)
     bias = params["to_heads_bias"]
-    for told in (WIDTH, 2 * WIDTH + 6):  # of both heads, behind the key
-        bias = bias.at[told + 1].set(-6.0)  # the gate: they stay where they are
-        bias = bias.at[told + 2 : told + 5].set(jnp.array([1.0, 1.0, -9.0]))
+    for strength in (WIDTH, 2 * WIDTH + 6):  # index of each head's key strength
+        # Nearly closed gates, and shifts that make ties.
+        bias = bias.at[strength + 1].set(-6.0)
+        bias = bias.at[strength + 2 : strength + 5].set(jnp.array([1.0, 1.0, -9.0]))
     params["to_heads_bias"] = bias
 
-    def steepest():
+    def max_gradient():
         def loss(params):
             return jnp.square(model.apply({"params": params}, x, train=False)).sum()
 
         gradients = quick_jit(jax.grad(loss))(params)
         return max(jnp.abs(g).max() for g in jax.tree.leaves(gradients))
 
-    found = steepest()
+    bounded = max_gradient()
     monkeypatch.setattr(ntm, "bounded_gradient", lambda carry, limit: carry)
-    assert found < 1e6 and steepest() > 1000 * found
+    assert bounded < 1e6 and max_gradient() > 1000 * bounded
 
 
-def test_it_learns_to_give_back_what_it_saw_two_steps_before():
-    """Overfits one batch, which takes the memory: there is no state."""
+def test_it_learns_to_repeat_inputs_after_two_steps():
+    # Overfits one batch; a feed-forward controller needs the memory for it.
     model = machine(
         controller="feedforward", slots=5, width=7, read_heads=1, write_heads=1
     )
@@ -242,13 +242,17 @@ def test_the_defaults_are_those_of_the_paper():
     ("field", "value", "message"),
     [
         ("controller", "gru", "controller is 'gru': must be one of lstm, feedforward"),
-        ("memory_init", "zero", "memory_init is 'zero': must be one of constant, "),
+        (
+            "memory_init",
+            "zero",
+            "memory_init is 'zero': must be one of constant, learned",
+        ),
         ("read_heads", 0, "read_heads is 0: must be at least 1"),
         ("shifts", 4, "shifts is 4: must be odd and at most slots=11"),
         ("shifts", 13, "shifts is 13: must be odd and at most slots=11"),
     ],
 )
-def test_fields_out_of_range_are_named(field, value, message, x):
+def test_a_field_out_of_range_is_refused(field, value, message, x):
     with pytest.raises(FieldError, match=message) as error:
         shapes(machine(**{field: value}), x)
     assert (error.value.name, error.value.value) == (field, value)

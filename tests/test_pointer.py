@@ -16,7 +16,7 @@ from ops.cross_entropy import smoothed_cross_entropy
 
 BATCH, INPUTS, NUMBERS = 3, 7, 2
 STEPS = INPUTS + 1
-EMBEDDING, HIDDEN, SCORE, MOST = 13, 11, 19, 17
+EMBEDDING, HIDDEN, SCORE, MAX_INPUTS = 13, 11, 19, 17
 PAPER = dict(
     encoder="recurrent",
     process_steps=0,
@@ -27,7 +27,7 @@ PAPER = dict(
     embedding=EMBEDDING,
     hidden=HIDDEN,
     score_hidden=SCORE,
-    max_inputs=MOST,
+    max_inputs=MAX_INPUTS,
     init_scheme="standard",
 )
 ORDER = PAPER | dict(encoder="process", process_steps=2, glimpses=1, cell="gru")
@@ -41,14 +41,14 @@ ALL = pytest.mark.parametrize(
 
 
 def instances(size=INPUTS):
-    """A batch whose instances 1 and 2 are smaller, each with an end and padding."""
+    """A batch of three instances; the second and third are smaller and padded."""
     rng = np.random.default_rng(0)
     lengths = np.array([size, size - 2, size - 1])
     inputs = rng.random((BATCH, size, NUMBERS), np.float32)
     target = np.zeros((BATCH, size + 1), np.int32)
-    for row, n in enumerate(lengths):
-        inputs[row, n:] = 0
-        target[row, :n] = 1 + rng.permutation(n)
+    for b, n in enumerate(lengths):
+        inputs[b, n:] = 0
+        target[b, :n] = 1 + rng.permutation(n)
     return {
         "inputs": jnp.asarray(inputs),
         "lengths": jnp.asarray(lengths, jnp.int32),
@@ -87,12 +87,12 @@ def step(model, variables, carry, token, memory):
     return model.apply(variables, carry, token, memory, method="step")
 
 
-def start(model, variables, memory, rows):
-    return model.apply(variables, memory, rows, STEPS, method="start")
+def start(model, variables, memory, hypotheses):
+    return model.apply(variables, memory, hypotheses, STEPS, method="start")
 
 
 def real_steps(batch):
-    """[B, T] bool, up to the end."""
+    """[B, T] bool, True up to the end symbol."""
     return np.arange(STEPS) <= np.asarray(batch["lengths"])[:, None]
 
 
@@ -116,27 +116,27 @@ class Loop:
         return softmax(self.score(w, query, values)) @ values
 
     def encode(self, x):
-        """The e_j, and the state of the decoder."""
+        """The e_j and the initial state of the decoder."""
         p, embedded = self.params, x @ self.params["table"]["inputs"]
         state = np.zeros(CELLS[self.fields["cell"]].states * HIDDEN)
         if self.fields["encoder"] == "recurrent":
-            found = []
-            for one in embedded:
-                gates = affine(one, p["encoder_gates"])
+            outputs = []
+            for embedding in embedded:
+                gates = affine(embedding, p["encoder_gates"])
                 state = self.cell(gates, state, p["encoder_state"])
-                found.append(state[:HIDDEN])
-            return np.array(found), state
-        found = affine(np.maximum(affine(embedded, p["read_0"]), 0), p["read_1"])
+                outputs.append(state[:HIDDEN])
+            return np.array(outputs), state
+        m = affine(np.maximum(affine(embedded, p["read_0"]), 0), p["read_1"])
         read = np.zeros(HIDDEN)
         for _ in range(self.fields["process_steps"]):
             gates = affine(read, p["process"]["input"])
             state = self.cell(gates, state, p["process"]["state"])
-            read = self.read(p["process"]["score"], state[:HIDDEN], found)
-        both = np.concatenate([state[:HIDDEN], read])
-        return found, np.tanh(affine(both, p["bridge"]))
+            read = self.read(p["process"]["score"], state[:HIDDEN], m)
+        state = np.concatenate([state[:HIDDEN], read])
+        return m, np.tanh(affine(state, p["bridge"]))
 
     def __call__(self, x, target):
-        p, (found, state) = self.params, self.encode(x)
+        p, (encoded, state) = self.params, self.encode(x)
         logits = []
         for token in [0, *target]:
             embedded = p["table"]["start"][0]
@@ -147,39 +147,40 @@ class Loop:
             query = state[:HIDDEN]
             if self.fields["output"] == "pointer":
                 for glimpse in range(self.fields["glimpses"]):
-                    query = query + self.read(p[f"reads_{glimpse}"], query, found)
-                keys = np.concatenate([p["end"], found])
+                    query = query + self.read(p[f"reads_{glimpse}"], query, encoded)
+                keys = np.concatenate([p["end"], encoded])
                 logits.append(self.score(p["pointer"], query, keys))
                 continue
             if self.fields["output"] == "attention":
-                query = np.concatenate([query, self.read(p["reads_0"], query, found)])
+                context = self.read(p["reads_0"], query, encoded)
+                query = np.concatenate([query, context])
             logits.append(affine(query, p["classes"])[: len(x) + 1])
         return np.array(logits)
 
 
 @ALL
-def test_the_model_equals_a_loop_of_the_papers_over_instances_of_their_own_size(fields):
+def test_the_model_equals_a_loop_of_the_papers_over_unpadded_instances(fields):
     model, variables, batch = build(fields)
     loop = Loop(fields, variables["params"])
-    found = forward(model, variables, batch)
-    assert found.shape == (BATCH, STEPS, INPUTS + 1)
-    for row, n in enumerate(batch["lengths"]):
-        x, target = batch["inputs"][row, :n], batch["target"][row, :n]
+    logits = forward(model, variables, batch)
+    assert logits.shape == (BATCH, STEPS, INPUTS + 1)
+    for b, n in enumerate(batch["lengths"]):
+        x, target = batch["inputs"][b, :n], batch["target"][b, :n]
         expected = loop(np.asarray(x), np.asarray(target))
-        np.testing.assert_allclose(found[row, : n + 1, : n + 1], expected, atol=1e-5)
-        assert (found[row, :, n + 1 :] == -jnp.inf).all()
+        np.testing.assert_allclose(logits[b, : n + 1, : n + 1], expected, atol=1e-5)
+        assert (logits[b, :, n + 1 :] == -jnp.inf).all()
 
 
-@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("beam_size", [1, 3])
 @ALL
-def test_steps_along_beams_equal_the_whole_pass(fields, rows):
+def test_steps_along_beams_equal_the_full_pass(fields, beam_size):
     model, variables, batch = build(fields)
     memory = encode(model, variables, batch)
-    carry = start(model, variables, memory, rows)
+    carry = start(model, variables, memory, beam_size)
     rng = np.random.default_rng(2)
-    history = np.zeros((BATCH, rows, 0), int)
-    found = np.zeros((BATCH, rows, 0, INPUTS + 1))
-    token = np.zeros((BATCH, rows), int)
+    history = np.zeros((BATCH, beam_size, 0), int)
+    actual = np.zeros((BATCH, beam_size, 0, INPUTS + 1))
+    token = np.zeros((BATCH, beam_size), int)
     for _ in range(STEPS):
         carry, logits, attention = step(
             model, variables, carry, jnp.asarray(token), memory
@@ -196,18 +197,17 @@ def test_steps_along_beams_equal_the_whole_pass(fields, rows):
             if fields["output"] == "pointer":
                 probabilities = jax.nn.softmax(logits)
                 np.testing.assert_allclose(weights, probabilities, atol=1e-6)
-        found = np.concatenate([found, logits[:, :, None]], 2)
-        parent = rng.integers(0, rows, (BATCH, rows))
-        token = rng.integers(0, 5, (BATCH, rows))  # 0 in the middle, too: the start
+        actual = np.concatenate([actual, logits[:, :, None]], 2)
+        parent = rng.integers(0, beam_size, (BATCH, beam_size))
+        token = rng.integers(0, 5, (BATCH, beam_size))  # also 0, the start symbol
         carry = carry.take(jnp.asarray(parent))
-        found = np.take_along_axis(found, parent[..., None, None], 1)
+        actual = np.take_along_axis(actual, parent[..., None, None], 1)
         history = np.take_along_axis(history, parent[..., None], 1)
         history = np.concatenate([history, token[..., None]], 2)
-    for row in range(rows):
-        whole = forward(
-            model, variables, batch | {"target": jnp.asarray(history[:, row])}
-        )
-        np.testing.assert_allclose(found[:, row], whole, atol=1e-5)
+    for i in range(beam_size):
+        target = jnp.asarray(history[:, i])
+        expected = forward(model, variables, batch | {"target": target})
+        np.testing.assert_allclose(actual[:, i], expected, atol=1e-5)
 
 
 @ALL
@@ -215,25 +215,22 @@ def test_padding_changes_nothing(fields):
     model, variables, batch = build(fields)
     inputs = jnp.pad(batch["inputs"], ((0, 2), (0, 3), (0, 0)))
     real = jnp.arange(INPUTS) < batch["lengths"][:, None]
-    junk = inputs.at[:BATCH, :INPUTS].add(9.0 * ~real[..., None]).at[:, INPUTS:].add(5)
+    inputs = inputs.at[:BATCH, :INPUTS].add(9.0 * ~real[..., None])
     padded = {
-        "inputs": junk,
+        "inputs": inputs.at[:, INPUTS:].add(5),
         "lengths": jnp.pad(batch["lengths"], (0, 2)),
         "target": jnp.pad(batch["target"], ((0, 2), (0, 3))),
     }
-    found = forward(model, variables, padded)
-    assert (found[:BATCH, :, INPUTS + 1 :] == -jnp.inf).all()
-    assert np.isfinite(found[..., 0]).all()
-    found, expected = (
-        found[:BATCH, :STEPS, : INPUTS + 1],
-        forward(model, variables, batch),
-    )
-    now = real_steps(batch)
-    np.testing.assert_allclose(found[now], expected[now], atol=1e-5)
+    actual = forward(model, variables, padded)
+    assert (actual[:BATCH, :, INPUTS + 1 :] == -jnp.inf).all()
+    assert np.isfinite(actual[..., 0]).all()
+    actual = actual[:BATCH, :STEPS, : INPUTS + 1]
+    expected, real = forward(model, variables, batch), real_steps(batch)
+    np.testing.assert_allclose(actual[real], expected[real], atol=1e-5)
 
 
 @ALL
-def test_instances_and_later_pointers_do_not_touch_each_other(fields):
+def test_instances_are_independent_and_logits_depend_on_previous_pointers(fields):
     model, variables, batch = build(fields)
     before = forward(model, variables, batch)
     other = batch | {"inputs": batch["inputs"].at[1].add(0.5)}
@@ -252,58 +249,54 @@ def test_instances_and_later_pointers_do_not_touch_each_other(fields):
 @pytest.mark.parametrize("size", [3, 13, 29])
 def test_the_same_parameters_point_at_any_number_of_inputs(encoder, size):
     model, variables, _ = build(ORDER, {"encoder": encoder})
-    found = forward(model, variables, instances(size))
-    assert found.shape == (BATCH, size + 1, size + 1)
+    logits = forward(model, variables, instances(size))
+    assert logits.shape == (BATCH, size + 1, size + 1)
     np.testing.assert_array_equal(
-        np.isfinite(found).sum(-1)[:, 0], [size + 1, size - 1, size]
+        np.isfinite(logits).sum(-1)[:, 0], [size + 1, size - 1, size]
     )
 
 
 @pytest.mark.parametrize("encoder", ["process", "recurrent"])
-def test_the_process_does_not_see_the_order_of_its_inputs(encoder):
+def test_the_process_encoder_is_invariant_to_the_order_of_its_inputs(encoder):
     model, variables, batch = build(ORDER, {"encoder": encoder, "process_steps": 3})
-    # Of the inputs that the smallest instance has, too.
+    # Permutes the inputs that are padding in no instance.
     order = np.random.default_rng(1).permutation(INPUTS - 2)
     order = np.concatenate([order, np.arange(INPUTS - 2, INPUTS)])
-    place, target = np.argsort(order), np.asarray(batch["target"])
-    turned = {
+    position, target = np.argsort(order), np.asarray(batch["target"])
+    permuted = {
         "inputs": batch["inputs"][:, order],
         "lengths": batch["lengths"],
-        # Pointers to the same inputs at their new places.
-        "target": jnp.asarray(np.where(target, place[target - 1] + 1, 0)),
+        # Pointers to the same inputs at their new positions.
+        "target": jnp.asarray(np.where(target, position[target - 1] + 1, 0)),
     }
-    change = (
-        encode(model, variables, batch).start - encode(model, variables, turned).start
-    )
-    assert (np.abs(change).max() < 1e-5) == (encoder == "process")
-    back = forward(model, variables, turned)[..., [0, *(place + 1)]]
+    memory, other = (encode(model, variables, x) for x in (batch, permuted))
+    change = np.abs(memory.start - other.start).max()
+    assert (change < 1e-5) == (encoder == "process")
+    actual = forward(model, variables, permuted)[..., [0, *(position + 1)]]
     real, expected = real_steps(batch), forward(model, variables, batch)
-    same = np.allclose(back[real], expected[real], atol=1e-5)
+    same = np.allclose(actual[real], expected[real], atol=1e-5)
     assert same == (encoder == "process")
 
 
-def test_more_process_steps_read_more():
+def test_each_process_step_changes_the_initial_state():
     _, variables, batch = build(ORDER)
     states = []
     for steps in range(4):
         model = PointerNetwork(**ORDER | {"process_steps": steps})
         states.append(encode(model, variables, batch).start)
-    for one, other in itertools.combinations(states, 2):
-        assert np.abs(one - other).max() > 1e-3
-    # With no step it starts from the same state whatever the inputs.
+    for state, other in itertools.combinations(states, 2):
+        assert np.abs(state - other).max() > 1e-3
+    # Without steps the state does not depend on the inputs.
     np.testing.assert_array_equal(states[0], states[0][:1].repeat(BATCH, 0))
 
 
 @pytest.mark.parametrize("score", sorted(set(SCORES) - {"additive", "concat"}))
 def test_any_score_points_reads_and_processes(score):
     model, variables, batch = build(ORDER, {"score": score})
-    found = forward(model, variables, batch)
+    logits = forward(model, variables, batch)
+    real = np.arange(INPUTS + 1) <= np.asarray(batch["lengths"])[:, None, None]
     np.testing.assert_array_equal(
-        np.isfinite(found),
-        np.broadcast_to(
-            np.arange(INPUTS + 1) <= np.asarray(batch["lengths"])[:, None, None],
-            found.shape,
-        ),
+        np.isfinite(logits), np.broadcast_to(real, logits.shape)
     )
 
 
@@ -313,20 +306,19 @@ def test_a_baseline_and_a_glimpse_do_not_read_the_end():
     token = jnp.zeros((BATCH, 1), jnp.int32)
     carry = start(model, variables, memory, 1)
     other = memory._replace(annotations=memory.annotations.at[:, 0].add(7.0))
-    for one, two in zip(
+    jax.tree.map(
+        np.testing.assert_array_equal,
         step(model, variables, carry, token, memory)[:2],
         step(model, variables, carry, token, other)[:2],
-        strict=True,
-    ):
-        jax.tree.map(np.testing.assert_array_equal, one, two)
+    )
     model, variables, batch = build(ATTENTION)
     memory = encode(model, variables, batch)
     _, _, attention = step(model, variables, carry, token, memory)
     assert not attention.weights[..., 0].any() and "end" not in variables["params"]
 
 
-def test_the_gradient_in_the_scores_is_the_probability_less_the_target():
-    # The bias of a fixed softmax is added to the scores of every step.
+def test_the_gradient_in_the_logits_is_the_probability_minus_the_target():
+    # The bias of a fixed softmax is added to the logits of every step.
     model, variables, batch = build(NONE)
     weights = jnp.asarray(real_steps(batch), jnp.float32)
 
@@ -340,12 +332,12 @@ def test_the_gradient_in_the_scores_is_the_probability_less_the_target():
     p = jax.nn.softmax(forward(model, variables, batch))
     one_hot = jax.nn.one_hot(batch["target"], INPUTS + 1)
     expected = jnp.einsum("bt,btk->k", weights, p - one_hot)
-    found = quick_jit(jax.grad(loss))(bias)
-    np.testing.assert_allclose(found[: INPUTS + 1], expected, atol=1e-5)
-    assert not found[INPUTS + 1 :].any()
+    gradient = quick_jit(jax.grad(loss))(bias)
+    np.testing.assert_allclose(gradient[: INPUTS + 1], expected, atol=1e-5)
+    assert not gradient[INPUTS + 1 :].any()
 
 
-def test_the_paper_s_init_is_uniform_within_its_limits():
+def test_the_init_of_the_paper_is_uniform_within_its_limits():
     model = PointerNetwork(**PAPER | {"init_scheme": "paper"})
     params = quick_jit(
         lambda: model.init(jax.random.key(0), instances(), train=False)["params"]
@@ -358,22 +350,22 @@ def test_the_paper_s_init_is_uniform_within_its_limits():
 
 
 def count(fields):
-    """Parameters by a formula."""
+    """Number of learned parameters, by a formula."""
     n, cell = HIDDEN, CELLS[fields["cell"]]
-    own = sum(cell.matrices.values()) * n * n
+    recurrent = sum(cell.matrices.values()) * n * n
     score = 2 * n * SCORE + SCORE
     total = (NUMBERS + 1) * EMBEDDING
-    total += cell.gates * n * (EMBEDDING + 1) + own  # decoder
+    total += cell.gates * n * (EMBEDDING + 1) + recurrent  # decoder
     if fields["encoder"] == "recurrent":
-        total += cell.gates * n * (EMBEDDING + 1) + own
+        total += cell.gates * n * (EMBEDDING + 1) + recurrent
     else:
-        total += (EMBEDDING + 1) * n + (n + 1) * n  # what makes the m_i
-        total += cell.gates * n * (n + 1) + own + score
-        total += (2 * n + 1) * cell.states * n
+        total += (EMBEDDING + 1) * n + (n + 1) * n  # read
+        total += cell.gates * n * (n + 1) + recurrent + score  # process
+        total += (2 * n + 1) * cell.states * n  # bridge
     if fields["output"] == "pointer":
         return total + n + (fields["glimpses"] + 1) * score
     read = fields["output"] == "attention"
-    return total + read * score + ((1 + read) * n + 1) * (MOST + 1)
+    return total + read * score + ((1 + read) * n + 1) * (MAX_INPUTS + 1)
 
 
 @ALL
@@ -388,17 +380,29 @@ def test_the_number_of_parameters_is_that_of_a_formula(fields):
         ({"encoder": "lstm"}, "encoder is 'lstm': must be one of recurrent, process"),
         (
             {"output": "fixed"},
-            "output is 'fixed': must be one of pointer, attention, n",
+            "output is 'fixed': must be one of pointer, attention, none",
         ),
         ({"score": "dto"}, "score is 'dto': must be one of dot, scaled_dot"),
         ({"cell": "rnn"}, "cell is 'rnn': must be one of gru, lstm"),
-        ({"init_scheme": "zero"}, "init_scheme is 'zero': must be one of standard, pa"),
+        (
+            {"init_scheme": "zero"},
+            "init_scheme is 'zero': must be one of standard, paper",
+        ),
         ({"glimpses": -1}, "glimpses is -1: must be at least 0"),
         ({"process_steps": -1}, "process_steps is -1: must be at least 0"),
         ({"hidden": 0}, "hidden is 0: must be at least 1"),
-        ({"output": "none", "glimpses": 1}, "glimpses is 1: must be 0 where output is"),
-        ({"output": "none", "max_inputs": 5}, "max_inputs is 5: must be at least 7, t"),
-        ({"score": "location", "max_inputs": 6}, "max_inputs is 6: must be at least 7"),
+        (
+            {"output": "none", "glimpses": 1},
+            "glimpses is 1: must be 0 for output=none, which has no pointer",
+        ),
+        (
+            {"output": "none", "max_inputs": 5},
+            "max_inputs is 5: must be at least 7, the number of inputs",
+        ),
+        (
+            {"score": "location", "max_inputs": 6},
+            "max_inputs is 6: must be at least 7, the number of inputs",
+        ),
     ],
 )
 def test_a_field_out_of_range_is_refused(changes, message):
@@ -419,7 +423,7 @@ def test_the_defaults_are_those_of_the_paper():
     [(PAPER, ["pointer"]), (ORDER, ["pointer"]), (ATTENTION, ["cross"]), (NONE, [])],
     ids=["paper", "order", "attention", "none"],
 )
-def test_a_whole_pass_sows_the_attention_of_its_steps(fields, kinds):
+def test_the_full_pass_sows_the_attention_of_its_steps(fields, kinds):
     model, variables, batch = build(fields)
     logits, sown = quick_jit(
         lambda: model.apply(variables, batch, train=False, mutable=["attention"])

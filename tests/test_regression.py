@@ -1,4 +1,4 @@
-"""Kernel regression as a task: the points, what is learned, scores, predictions."""
+"""Kernel regression as a task: data, learned width, metrics, predictions."""
 
 import functools
 from pathlib import Path
@@ -20,6 +20,7 @@ FIXED = ("average", "gaussian", "boxcar", "triangular", "epanechnikov")
 
 
 def make(variant="", **fields):
+    """A task of a variant; `group__field` sets a field of a config's group."""
     config = get_config(variant)
     for name, value in fields.items():
         group, _, field = name.partition("__")
@@ -42,7 +43,7 @@ def batch(task):
 
 @functools.cache
 def fitted(variant="", **fields):
-    """A task and its state after the variant's training; the loss of each step."""
+    """A task, its state after the variant's training, and the losses [steps]."""
     task = make(variant, **fields)
     points, rng = batch(task), jax.random.key(1)
 
@@ -60,7 +61,7 @@ def read(task, state, x):
 
 
 def left_out_error(task, width):
-    """The mean squared error where each point is estimated from the others."""
+    """Mean squared error of estimating each point from the others."""
     x, y = np.float64(task.x), np.float64(task.y)
     errors = []
     for i in range(len(x)):
@@ -70,12 +71,12 @@ def left_out_error(task, width):
     return np.mean(errors)
 
 
-def test_points_lie_sorted_about_the_curve_and_depend_on_the_seed():
-    found = make(data__points=4001, data__length=3.0)
-    x, y = found.x, found.y
+def test_points_are_sorted_noisy_points_of_the_curve_and_depend_on_the_seed():
+    task = make(data__points=4001, data__length=3.0)
+    x, y = task.x, task.y
     assert x.shape == y.shape == (4001,)
     assert (np.diff(x) >= 0).all() and x.min() >= 0 and x.max() < 3
-    np.testing.assert_allclose(x.mean(), 1.5, atol=0.1)  # of sampling
+    np.testing.assert_allclose(x.mean(), 1.5, atol=0.1)  # sampling error
     noise = y - curve(x)
     np.testing.assert_allclose([noise.mean(), noise.std()], [0, 1], atol=0.1)
     np.testing.assert_array_equal(x, make(data__points=4001, data__length=3.0).x)
@@ -84,41 +85,41 @@ def test_points_lie_sorted_about_the_curve_and_depend_on_the_seed():
     np.testing.assert_allclose(exact.y, 2 * np.sin(exact.x) + exact.x, atol=1e-5)
 
 
-def test_the_grids_of_the_splits_lie_halfway_between_each_other():
+def test_the_test_grid_lies_halfway_between_the_validation_grid():
     task = make()
     validation, test = task.grid("validation"), task.grid("test")
     np.testing.assert_allclose(validation, np.arange(50) / 10, atol=1e-6)
-    between = (validation[1:] + validation[:-1]) / 2
-    np.testing.assert_allclose(test[:-1], between, atol=1e-6)
+    midpoints = (validation[1:] + validation[:-1]) / 2
+    np.testing.assert_allclose(test[:-1], midpoints, atol=1e-6)
     with pytest.raises(UserError, match="split is tset: must be validation or test"):
         task.grid("tset")
 
 
-def test_attention_beats_the_average_by_far():
+def test_attention_has_a_third_of_the_error_of_the_average():
     average = make("average")
     state = average.objective.init(jax.random.key(0))
-    worst = scores(average, state)["mse"]
+    error = scores(average, state)["mse"]
     truth = curve(average.grid("test"))
-    np.testing.assert_allclose(worst, np.mean((average.y.mean() - truth) ** 2), 1e-5)
+    np.testing.assert_allclose(error, np.mean((average.y.mean() - truth) ** 2), 1e-5)
     task, state, _ = fitted()
-    assert scores(task, state)["mse"] < worst / 3
+    assert scores(task, state)["mse"] < error / 3
     for name in ("gaussian", "boxcar", "triangular", "epanechnikov"):
         task = make(name)
         state = task.objective.init(jax.random.key(0))
-        assert scores(task, state)["mse"] < worst / 3
+        assert scores(task, state)["mse"] < error / 3
 
 
-def test_the_learned_width_is_the_best_of_leaving_one_out():
+def test_the_learned_width_minimises_the_leave_one_out_error():
     task, state, losses = fitted()
     width = scores(task, state, "validation")["width"]
     widths = np.geomspace(0.05, 5, 401)
     errors = [left_out_error(task, w) for w in widths]
-    np.testing.assert_allclose(width, widths[np.argmin(errors)], rtol=0.02)  # the grid
+    np.testing.assert_allclose(width, widths[np.argmin(errors)], rtol=0.02)  # step
     np.testing.assert_allclose(losses[-1], min(errors), rtol=1e-4)
-    assert width < task.config.model.width / 2  # a narrower band than at the start
+    assert width < task.config.model.width / 2  # far from the initial width
 
 
-def test_without_leaving_one_out_it_ends_at_the_nearest_neighbour():
+def test_without_leave_one_out_it_becomes_the_nearest_neighbour():
     task, state, losses = fitted("no_leave_one_out")
     results = scores(task, state)
     assert results["width"] < np.diff(task.x).min()
@@ -133,19 +134,19 @@ def test_without_leaving_one_out_it_ends_at_the_nearest_neighbour():
 
 
 @pytest.mark.parametrize("leave_one_out", [True, False])
-def test_a_point_sees_its_own_value_only_out_of_training(leave_one_out):
+def test_leave_one_out_masks_a_point_itself_only_in_training(leave_one_out):
     task = make(model__leave_one_out=leave_one_out)
     params = task.objective.init(jax.random.key(0)).params
     points = batch(task)
     inputs = task.inputs(points["x"]) | {"own": points["own"]}
     apply = functools.partial(task.model.apply, {"params": params}, inputs)
-    own = np.diagonal(apply(train=True).weights)
-    assert (own == 0).all() if leave_one_out else (own > 0).all()
+    diagonal = np.diagonal(apply(train=True).weights)
+    assert (diagonal == 0).all() if leave_one_out else (diagonal > 0).all()
     np.testing.assert_allclose(apply(train=True).weights.sum(-1), 1, atol=1e-6)
     assert (np.diagonal(apply(train=False).weights) > 0).all()
 
 
-def test_the_step_is_the_same_however_the_points_are_cut_and_ordered():
+def test_the_gradient_is_the_sum_over_any_partition_of_the_points():
     task = make()
     params = task.objective.init(jax.random.key(0)).params
     points = batch(task)
@@ -153,12 +154,13 @@ def test_the_step_is_the_same_however_the_points_are_cut_and_ordered():
     whole = gradient(params, points)["log_width"]
     order = np.random.default_rng(0).permutation(40)
     parts = [order[:13], order[13:]]
-    cut = [gradient(params, {n: x[i] for n, x in points.items()}) for i in parts]
-    np.testing.assert_allclose(sum(g["log_width"] for g in cut), whole, rtol=1e-4)
+    gradients = [gradient(params, {n: x[i] for n, x in points.items()}) for i in parts]
+    total = sum(g["log_width"] for g in gradients)
+    np.testing.assert_allclose(total, whole, rtol=1e-4)
 
 
 @pytest.mark.parametrize("variant", FIXED)
-def test_a_fixed_width_stays(variant):
+def test_a_fixed_width_does_not_change_in_training(variant):
     task, state, _ = fitted(variant, train_steps=7)
     assert state.step == 7
     width = scores(task, state, "validation")["width"]
@@ -166,13 +168,13 @@ def test_a_fixed_width_stays(variant):
 
 
 @pytest.mark.parametrize("kernel", ["triangular", "epanechnikov"])
-def test_other_kernels_learn_their_width_too(kernel):
+def test_other_smooth_kernels_learn_their_width(kernel):
     _, state, losses = fitted(model__kernel=kernel, model__width=0.3)
     assert np.exp(state.params["log_width"]) > 0.6
     assert losses[-1] < losses[0]
 
 
-def test_what_is_not_learned_is_trained_saved_and_read_back(tmp_path):
+def test_a_run_without_learned_parameters_is_trained_saved_and_loaded(tmp_path):
     config = get_config("boxcar")
     config.train_steps, config.evaluation.checkpoint = 3, "average"
     assert loop.train(config, tmp_path) == 0
@@ -189,51 +191,53 @@ def test_what_is_not_learned_is_trained_saved_and_read_back(tmp_path):
             assert min(image.size) > 100
 
 
-def test_predictions_are_estimates_line_by_line(tmp_path):
+def test_each_line_has_a_prediction(tmp_path):
     task, state, _ = fitted()
     run = run_of(task, state)
-    found = run.predict(["2.5", "", " -1e3 ", "0"], figures=tmp_path)
+    predictions = run.predict(["2.5", "", " -1e3 ", "0"], figures=tmp_path)
     values, weights = read(task, state, [2.5, -1e3, 0])
-    assert len(found) == 4 and not any(best.others for best in found)
-    assert found[1] == Prediction("", 0.0)
-    texts = [found[i].text for i in (0, 2, 3)]
+    assert len(predictions) == 4 and not any(best.others for best in predictions)
+    assert predictions[1] == Prediction("", 0.0)
+    texts = [predictions[i].text for i in (0, 2, 3)]
     values = values[:, 0]
     np.testing.assert_allclose([float(t) for t in texts], values, rtol=1e-5)
-    # Far to the left there is one nearest neighbour, the first point.
-    assert found[2].score == 1
+    # -1000 is far to the left: all weight is on the first point.
+    assert predictions[2].score == 1
     np.testing.assert_allclose(float(texts[1]), task.y[0], rtol=1e-5)
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names == [f"attention_{line:04d}.png" for line in (1, 3, 4)]
     assert run.predict(["", " "]) == [Prediction("", 0.0), Prediction("", 0.0)]
-    (shape,) = {found[i].attention[0].weights.shape for i in (0, 2, 3)}
-    assert shape == (1, 1, len(found[0].attention[0].keys)) == (1, 1, 40)
-    for i, row in zip((0, 2, 3), weights, strict=True):
-        np.testing.assert_allclose(found[i].attention[0].weights[0, 0], row, atol=1e-6)
+    for i, expected in zip((0, 2, 3), weights, strict=True):
+        (attention,) = predictions[i].attention
+        assert attention.weights.shape == (1, 1, len(attention.keys)) == (1, 1, 40)
+        np.testing.assert_allclose(attention.weights[0, 0], expected, atol=1e-6)
     assert not run.predict(["0"], attention=False)[0].attention
 
 
-def test_a_place_out_of_reach_is_told(capsys, tmp_path):
+def test_a_query_without_neighbours_is_warned_about(capsys, tmp_path):
     task = make("boxcar")
     state = task.objective.init(jax.random.key(0))
-    found = run_of(task, state).predict(["1", "7.5"], figures=tmp_path)
-    assert (found[1].text, found[1].score) == ("0", 0.0)
-    assert not found[1].attention[0].weights.any()
+    _, far = run_of(task, state).predict(["1", "7.5"], figures=tmp_path)
+    assert (far.text, far.score) == ("0", 0.0)
+    assert not far.attention[0].weights.any()
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names == ["attention_0001.png", "attention_0002.png"]
-    told = capsys.readouterr().err
-    assert told.startswith("warning: line 2: no training point is near enough to 7.5")
-    assert told.count("\n") == 1
+    warning = capsys.readouterr().err
+    assert warning.startswith(
+        "warning: line 2: no training point is near enough to 7.5"
+    )
+    assert warning.count("\n") == 1
 
 
 @pytest.mark.parametrize("text", ["two", "1 2", "nan", "inf", "1e39", "x" * 99])
-def test_what_is_no_number_is_named_by_its_line(text):
+def test_a_line_that_is_not_a_number_is_refused(text):
     task = make()
     state = task.objective.init(jax.random.key(0))
     with pytest.raises(UserError, match=f"line 3 is '{text[:40]}': must be a finite"):
         run_of(task, state).predict(["1", "", text])
 
 
-def test_one_string_is_refused_and_a_run_prints_in_one_line():
+def test_a_single_string_is_refused_and_a_run_has_a_short_repr():
     task = make()
     run = run_of(task, task.objective.init(jax.random.key(0)))
     with pytest.raises(UserError, match=r"give a list, \['2\.5'\]"):
@@ -241,7 +245,7 @@ def test_one_string_is_refused_and_a_run_prints_in_one_line():
     assert len(repr(run)) < 200
 
 
-def test_figures_that_cannot_be_drawn_are_refused(monkeypatch, tmp_path):
+def test_figures_without_matplotlib_are_refused(monkeypatch, tmp_path):
     task = make()
     state = task.objective.init(jax.random.key(0))
     monkeypatch.setattr(canvas, "available", lambda: False)
@@ -259,17 +263,23 @@ def test_figures_that_cannot_be_drawn_are_refused(monkeypatch, tmp_path):
         ("data__length", 0.0, "config.data.length is 0.0: must be above 0"),
         ("data__noise", -1.0, "config.data.noise is -1.0: must be at least 0"),
         ("model__kernel", "cosine", "config.model.kernel is 'cosine': must be one of"),
-        ("model__width", 0.0, "config.model.width is 0.0: must be above 0"),
-        ("model__width", float("inf"), "config.model.width is inf: must be above 0"),
+        ("model__width", 0.0, "config.model.width is 0.0: must be above 0 and finite"),
+        (
+            "model__width",
+            float("inf"),
+            "config.model.width is inf: must be above 0 and finite",
+        ),
         (
             "model__kernel",
             "boxcar",
-            "config.model.learned is True: must be False for the kernel 'bo",
+            "config.model.learned is True: must be False for the kernel 'boxcar', "
+            "which has no gradient in its width; kernels with one: gaussian, "
+            "triangular, epanechnikov",
         ),
         ("optimizer__schedule", "noam", "schedule=noam needs a model's width"),
     ],
 )
-def test_a_config_that_makes_no_sense_is_refused(name, value, message):
+def test_a_config_out_of_range_is_refused(name, value, message):
     with pytest.raises(UserError, match=message):
         make(**{name: value})
 

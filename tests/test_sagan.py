@@ -42,7 +42,7 @@ BLOCKS = pytest.mark.parametrize("blocks", ["residual", "strided"])
 def inputs(family):
     rng = np.random.default_rng(0)
     shape = (B, NOISE) if family is Generator else (B, SIZE, SIZE, 3)
-    x = rng.standard_normal(shape).astype(np.float32)
+    x = rng.standard_normal(shape).astype(np.float32)  # noise or images
     return jnp.asarray(x), jnp.asarray(rng.integers(0, CLASSES, B))
 
 
@@ -51,8 +51,8 @@ def built(family, fields):
     model = family(**dict(fields))
     init = quick_jit(functools.partial(model.init, train=True))
     variables = init(jax.random.key(0), *inputs(family))
-    kept = {name: variables[name] for name in variables if name != "attention"}
-    return model, kept | {"params": normal_like(variables["params"])}
+    variables = {k: v for k, v in variables.items() if k != "attention"}
+    return model, variables | {"params": normal_like(variables["params"])}
 
 
 def build(family, **changes):
@@ -61,53 +61,52 @@ def build(family, **changes):
 
 @functools.partial(quick_jit, static_argnums=(0, 4))
 def run(model, variables, x, label, train=False):
+    """Outputs, and the collections that change."""
     return model.apply(
         variables, x, label, train=train, mutable=["attention", "spectral"]
     )
 
 
 def train_norms(model, variables, x, label, steps):
-    """Variables after many steps of power iteration."""
+    """Variables after a number of power iterations."""
 
     @quick_jit
-    def move(variables):
-        changing = ["spectral", "batch_stats"]
-        _, moved = model.apply(variables, x, label, train=True, mutable=changing)
-        return variables | moved
+    def iterate(variables):
+        mutable = ["spectral", "batch_stats"]
+        _, updated = model.apply(variables, x, label, train=True, mutable=mutable)
+        return variables | updated
 
     for _ in range(steps):
-        variables = move(variables)
+        variables = iterate(variables)
     return variables
 
 
 @BLOCKS
 @pytest.mark.parametrize("family", [Generator, Discriminator])
-def test_every_normalised_kernel_has_a_largest_singular_value_of_1(family, blocks):
+def test_every_kernel_has_a_spectral_norm_of_1(family, blocks):
     model, variables = build(family, blocks=blocks)
     variables = train_norms(model, variables, *inputs(family), 60)
     flat = jax.tree_util.tree_leaves_with_path(variables["params"])
     kernels = {p[:-1]: k for p, k in flat if p[-1].key == "kernel"}
-    used = {}
+    normed = {}
 
-    def note(call, args, kwargs, context):
-        found = call(*args, **kwargs)
+    def record(call, args, kwargs, context):
+        output = call(*args, **kwargs)
         if isinstance(context.module, Normed):
-            used[context.module.path] = found
-        return found
+            normed[context.module.path] = output
+        return output
 
-    with nn.intercept_methods(note):
+    with nn.intercept_methods(record):
         model.apply(variables, *inputs(family), train=False)
-    assert used.keys() == {tuple(key.key for key in path) for path in kernels}
-    for path, kernel in used.items():
+    assert normed.keys() == {tuple(key.key for key in path) for path in kernels}
+    for path, kernel in normed.items():
         matrix = np.asarray(kernel).reshape(-1, kernel.shape[-1])
-        largest = np.linalg.svd(matrix, compute_uv=False)[0]
-        # The second largest may be close, which slows the iteration.
-        np.testing.assert_allclose(largest, 1, atol=0.02, err_msg=str(path))
+        norm = np.linalg.svd(matrix, compute_uv=False)[0]
+        # A second singular value close to the first slows the iteration.
+        np.testing.assert_allclose(norm, 1, atol=0.02, err_msg=str(path))
 
 
-def test_one_step_is_that_of_the_power_iteration_and_its_gradient_that_of_the_norm(
-    x64, draw
-):
+def test_power_iterations_converge_to_the_spectral_norm_and_its_gradient(x64, draw):
     kernel, u = draw(2, 3, 7), draw(7)
     for _ in range(200):
         norm, u = spectral_norm(kernel, u / jnp.linalg.norm(u))
@@ -119,24 +118,26 @@ def test_one_step_is_that_of_the_power_iteration_and_its_gradient_that_of_the_no
     np.testing.assert_allclose(gradient, expected, atol=1e-6)
 
 
-def test_without_training_nothing_moves_and_with_it_the_estimates_do():
+def test_spectral_estimates_change_only_in_training():
     model, variables = build(Discriminator)
     x, label = inputs(Discriminator)
-    _, still = run(model, variables, x, label)
-    _, moved = run(model, variables, x, label, True)
-    same = jax.tree.map(jnp.array_equal, variables["spectral"], still["spectral"])
+    _, evaluated = run(model, variables, x, label)
+    _, trained = run(model, variables, x, label, True)
+    same = jax.tree.map(jnp.array_equal, variables["spectral"], evaluated["spectral"])
     assert all(jax.tree.leaves(same))
-    before, after = map(jax.tree.leaves, (variables["spectral"], moved["spectral"]))
-    # A unit vector of one number, of the layer with one output, has nowhere to go.
+    before, after = map(jax.tree.leaves, (variables["spectral"], trained["spectral"]))
+    # The layer with one output has a unit vector of one element, which is constant.
     pairs = [pair for pair in zip(before, after, strict=True) if pair[0].size > 1]
     assert len(pairs) == len(before) - 1
-    assert not any((one == other).all() for one, other in pairs)
+    assert not any((u == updated).all() for u, updated in pairs)
 
 
 @pytest.mark.parametrize("form", NON_LOCAL)
 @pytest.mark.parametrize("pool", [True, False])
-def test_attention_starts_as_the_identity_and_only_gamma_learns(form, pool, draw):
-    layer = SelfAttention(form, 2, 2, pool, False)
+def test_attention_is_initially_the_identity_and_only_gamma_learns(form, pool, draw):
+    layer = SelfAttention(
+        form, key_reduction=2, value_reduction=2, pool=pool, spectral=False
+    )
     x = draw(B, 4, 6, 8)
     variables = layer.init(jax.random.key(0), x, train=True)
 
@@ -150,7 +151,7 @@ def test_attention_starts_as_the_identity_and_only_gamma_learns(form, pool, draw
     assert all((g == 0).all() for g in jax.tree.leaves(gradients))
 
 
-def test_each_place_shares_out_all_of_its_attention():
+def test_the_weights_of_each_position_sum_to_1():
     model, variables = build(Generator)
     _, sown = run(model, variables, *inputs(Generator))
     (record,) = collect(sown, AttentionRecord)
@@ -160,71 +161,71 @@ def test_each_place_shares_out_all_of_its_attention():
     np.testing.assert_allclose(weights.sum((-2, -1)), 1, atol=1e-5)
 
 
-def test_attention_reads_the_places_in_the_order_of_the_image(draw):
-    layer = SelfAttention("embedded_gaussian", 2, 1, False, False)
+def test_attention_reads_the_positions_in_the_order_of_the_image(draw):
+    layer = SelfAttention(key_reduction=2, value_reduction=1, spectral=False)
     x = draw(1, 3, 5, 8)
     params = normal_like(layer.init(jax.random.key(0), x, train=True)["params"])
-    read = quick_jit(lambda x: layer.apply({"params": params}, x, train=False))
+    attend = quick_jit(lambda x: layer.apply({"params": params}, x, train=False))
     np.testing.assert_allclose(
-        read(x[:, ::-1, ::-1]), read(x)[:, ::-1, ::-1], atol=1e-4
+        attend(x[:, ::-1, ::-1]), attend(x)[:, ::-1, ::-1], atol=1e-4
     )
     _, sown = layer.apply({"params": params}, x, train=False, mutable=["attention"])
     ((weights,),) = (jax.tree.leaves(x) for x in collect(sown, AttentionRecord))
     value = x @ params["value"]["normed"]["kernel"]
     context = jnp.einsum("bijkl,bklc->bijc", weights, value)
     output = params["gamma"] * context @ params["output"]["normed"]["kernel"]
-    np.testing.assert_allclose(read(x), x + output, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(attend(x), x + output, rtol=1e-3, atol=1e-3)
 
 
-def test_classes_of_one_scale_and_bias_are_none(draw):
+def test_batch_norm_with_equal_classes_is_plain_and_each_class_has_its_scale(draw):
     x, label = draw(B, 2, 3, 4), jnp.array([0, 4, 2])
     plain = BatchNorm()
-    of_classes = BatchNorm(CLASSES)
+    conditional = BatchNorm(CLASSES)
     stats = {"mean": jnp.zeros(4), "variance": jnp.ones(4)}
-    one = {"scale": draw(4), "bias": draw(4)}
-    many = {name: jnp.tile(x, (CLASSES, 1)) for name, x in one.items()}
+    params = {"scale": draw(4), "bias": draw(4)}
+    per_class = {name: jnp.tile(x, (CLASSES, 1)) for name, x in params.items()}
 
     def normalise(layer, params, steps=0.0):
-        kept = stats | {"steps": jnp.asarray(steps)}
-        variables = {"params": params, "batch_stats": kept}
+        batch_stats = stats | {"steps": jnp.asarray(steps)}
+        variables = {"params": params, "batch_stats": batch_stats}
         return layer.apply(variables, x, label, train=True, mutable=["batch_stats"])
 
-    expected, _ = normalise(plain, one)
-    found, _ = normalise(of_classes, many)
-    np.testing.assert_allclose(found, expected, atol=1e-5)
-    centred = (x - x.mean((0, 1, 2))) / jnp.sqrt(x.var((0, 1, 2)) + 1e-5)
-    by_hand = centred * one["scale"] + one["bias"]
+    expected, _ = normalise(plain, params)
+    actual, _ = normalise(conditional, per_class)
+    np.testing.assert_allclose(actual, expected, atol=1e-5)
+    normalised = (x - x.mean((0, 1, 2))) / jnp.sqrt(x.var((0, 1, 2)) + 1e-5)
+    by_hand = normalised * params["scale"] + params["bias"]
     np.testing.assert_allclose(expected, by_hand, atol=1e-4)
     for steps, share in ((0.0, 0.9), (20.0, 0.3), (1e5, 0.001)):
-        _, kept = normalise(plain, one, steps)
-        mean = kept["batch_stats"]["mean"]
+        _, updated = normalise(plain, params, steps)
+        mean = updated["batch_stats"]["mean"]
         np.testing.assert_allclose(mean, share * x.mean((0, 1, 2)), atol=1e-6)
-        assert kept["batch_stats"]["steps"] == steps + 1
-    other = many | {"scale": many["scale"].at[4].mul(2)}
-    changed, _ = normalise(of_classes, other)
-    assert ((changed != found).any((1, 2, 3)) == (label == 4)).all()
+        assert updated["batch_stats"]["steps"] == steps + 1
+    other = per_class | {"scale": per_class["scale"].at[4].mul(2)}
+    changed, _ = normalise(conditional, other)
+    assert ((changed != actual).any((1, 2, 3)) == (label == 4)).all()
 
 
 def test_a_batch_on_two_devices_has_the_statistics_of_the_whole(draw):
     x = draw(4, 2, 3, 5)
     whole = BatchNorm()
-    parts = BatchNorm(axis_name="devices")
+    sharded = BatchNorm(axis_name="devices")
     variables = whole.init(jax.random.key(0), x, None, train=True)
 
     def normalise(layer, x):
         return layer.apply(variables, x, None, train=True, mutable=["batch_stats"])
 
-    expected, kept = normalise(whole, x)
+    expected, whole_stats = normalise(whole, x)
     halves = x.reshape(2, 2, 2, 3, 5)
-    apply = jax.vmap(functools.partial(normalise, parts), axis_name="devices")
-    found, stats = apply(halves)
-    np.testing.assert_allclose(found.reshape(x.shape), expected, atol=1e-5)
+    apply = jax.vmap(functools.partial(normalise, sharded), axis_name="devices")
+    actual, stats = apply(halves)
+    np.testing.assert_allclose(actual.reshape(x.shape), expected, atol=1e-5)
     jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a[0], b, atol=1e-6), stats, kept
+        lambda a, b: np.testing.assert_allclose(a[0], b, atol=1e-6), stats, whole_stats
     )
 
 
-def test_a_logit_is_linear_in_what_the_class_is_embedded_as():
+def test_a_logit_is_linear_in_the_embedding_of_the_class():
     model, variables = build(Discriminator, spectral=False)
     x, label = inputs(Discriminator)
 
@@ -234,13 +235,14 @@ def test_a_logit_is_linear_in_what_the_class_is_embedded_as():
         params["classes"] = {"kernel": table}
         return run(model, variables | {"params": params}, x, label)[0]
 
-    none, once, twice = logits(0), logits(1), logits(2)
-    assert np.abs(once - none).max() > 1e-2
-    np.testing.assert_allclose(twice - none, 2 * (once - none), rtol=1e-3, atol=1e-3)
+    zero, single, double = logits(0), logits(1), logits(2)
+    change = single - zero
+    assert np.abs(change).max() > 1e-2
+    np.testing.assert_allclose(double - zero, 2 * change, rtol=1e-3, atol=1e-3)
 
 
 @BLOCKS
-def test_images_are_of_their_size_and_in_range(blocks):
+def test_images_have_their_size_and_range_and_depend_on_the_class(blocks):
     model, variables = build(Generator, blocks=blocks)
     images, _ = run(model, variables, *inputs(Generator))
     assert images.shape == (B, SIZE, SIZE, 3)
@@ -250,7 +252,7 @@ def test_images_are_of_their_size_and_in_range(blocks):
     assert (changed == (inputs(Generator)[1] != 0)).all()
 
 
-def test_the_authors_network_has_their_widths():
+def test_the_widths_are_those_of_the_authors_code():
     fields = FIELDS | dict(
         size=128, channels=64, channel_multiplier=16, attention=(32,), key_reduction=8
     )
@@ -280,14 +282,14 @@ def test_the_authors_network_has_their_widths():
 @pytest.mark.parametrize(
     "changes, message",
     [
-        ({"size": 24}, "size is 24: must be 8, 16, 32, "),
+        ({"size": 24}, r"size is 24: must be 8, 16, 32, \.\.\."),
         (
             {"attention": (12,)},
-            "attention is .12,.: must be sizes of maps, which are 8",
+            r"attention is \(12,\): must be sizes of maps, which are 8, 16",
         ),
         ({"blocks": "vgg"}, "blocks is 'vgg': must be one of residual, strided"),
-        ({"form": "softer"}, "form is 'softer'"),
-        ({"channels": 0}, "channels is 0"),
+        ({"form": "softer"}, "form is 'softer': must be one of gaussian, "),
+        ({"channels": 0}, "channels is 0: must be at least 1"),
     ],
 )
 def test_a_field_out_of_range_is_refused(changes, message):
@@ -295,7 +297,7 @@ def test_a_field_out_of_range_is_refused(changes, message):
         build(Generator, **changes)
 
 
-def test_with_noise_for_each_place_nothing_goes_from_a_corner_to_the_other():
+def test_with_spatial_noise_only_attention_joins_opposite_corners():
     changes = dict(initial_size=8, spatial_noise=True, attention=())
     model = Generator(**FIELDS | changes)
     noise = jnp.asarray(np.random.default_rng(0).standard_normal((2, 8, 8, 3)))
@@ -304,25 +306,25 @@ def test_with_noise_for_each_place_nothing_goes_from_a_corner_to_the_other():
     variables = quick_jit(functools.partial(model.init, train=True))(
         jax.random.key(0), noise, label
     )
-    one, other = run(model, variables, noise, label)[0]
-    moved = np.abs(one - other).max(-1) > 1e-6
-    assert moved[:2, :2].all() and not moved[6:].any() and not moved[:, 6:].any()
-    seen = Generator(**FIELDS | changes | {"attention": (16,), "pool": False})
-    variables = quick_jit(functools.partial(seen.init, train=True))(
+    image, other = run(model, variables, noise, label)[0]
+    changed = np.abs(image - other).max(-1) > 1e-6
+    assert changed[:2, :2].all() and not changed[6:].any() and not changed[:, 6:].any()
+    attentive = Generator(**FIELDS | changes | {"attention": (16,), "pool": False})
+    variables = quick_jit(functools.partial(attentive.init, train=True))(
         jax.random.key(0), noise, label
     )
     params = variables["params"]
     params["attention_16"]["gamma"] += 1.0
-    one, other = run(seen, variables | {"params": params}, noise, label)[0]
-    assert (np.abs(one - other).max(-1) > 1e-6).all()
+    image, other = run(attentive, variables | {"params": params}, noise, label)[0]
+    assert (np.abs(image - other).max(-1) > 1e-6).all()
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_without_attention_no_place_of_a_discriminator_sees_all_of_two_corners(seed):
+def test_without_attention_no_discriminator_unit_sees_all_of_two_corners(seed):
     config = get_config("corners_no_attention")
     model = Discriminator(**dict(config.model, classes=1, channels=4, attention=()))
     size = config.model.size
-    edge = size // 8  # half of a corner's: convolutions reach the inner halves
+    edge = size // 8  # half a corner: receptive fields include the inner halves
     x = np.random.default_rng(seed).uniform(-1, 1, (1, size, size, 3))
     x, label = jnp.asarray(x, jnp.float32), jnp.zeros(1, int)
     variables = quick_jit(functools.partial(model.init, train=True))(
@@ -330,16 +332,17 @@ def test_without_attention_no_place_of_a_discriminator_sees_all_of_two_corners(s
     )
 
     @quick_jit
-    def slope(x):
-        """Of the logit, in the first corner."""
+    def corner_gradient(x):
+        """Gradient of the logit in the first corner."""
         logit = lambda x: model.apply(variables, x, label, train=False)[0]  # noqa: E731
         return jax.grad(logit)(x)[:, :edge, :edge]
 
-    one, moved = slope(x), slope(x.at[:, -edge:, -edge:].multiply(-1))
-    assert (one != 0).any()
-    np.testing.assert_array_equal(one, moved)
-    near = slope(x.at[:, edge:-edge, edge:-edge].multiply(-1))
-    assert (near != one).any()
+    gradient = corner_gradient(x)
+    assert (gradient != 0).any()
+    far = corner_gradient(x.at[:, -edge:, -edge:].multiply(-1))
+    np.testing.assert_array_equal(gradient, far)
+    near = corner_gradient(x.at[:, edge:-edge, edge:-edge].multiply(-1))
+    assert (near != gradient).any()
 
 
 @pytest.mark.parametrize("family", [Generator, Discriminator])
