@@ -1,30 +1,30 @@
 """The adding and the multiplication problem of Hochreiter and Schmidhuber (1997).
 
-A sequence has two numbers a step: one at random, and a marker that is 1 at two steps,
--1 at the first and the last one, and 0 elsewhere. Asked for is a function of the two
-marked numbers X1 and X2.
+Each step has two numbers: a random one, and a marker that is 1 at two steps, -1 at the
+first and the last step, and 0 elsewhere. The target is a function of the two marked
+numbers X1 and X2.
 
-| operation | numbers | target | its variance |
+| operation | numbers | target | variance of the target |
 |---|---|---|---|
 | add | U[-1, 1] | 1/2 + (X1 + X2) / 4 | 1/24 |
 | multiply | U[0, 1] | X1 X2 | 7/144 |
 
-One marked step is drawn from 1..9, the other one from the rest of 1..length / 2 - 2,
-counted from 0. The two protocols are those of Raffel and Ellis (2015):
+One marked step is drawn from 1..9, the other from the rest of 1..length / 2 - 2,
+counting from 0. The two protocols are those of Raffel and Ellis (2015):
 
-*   fixed: lengths from T0 up to, but without, 1.1 T0, padded with zeros to 1.1 T0. No
-    mask says where the padding begins; the marker of the last step does;
-*   variable: lengths from `min_length` to `length`, all equally probable.
+*   fixed: lengths from T0 up to, but excluding, 1.1 T0, padded with zeros to 1.1 T0.
+    There is no mask; only the marker of the last step shows where the padding begins;
+*   variable: uniformly distributed lengths from `min_length` to `length`.
 
-A batch is a dict of float32 `inputs` [B, T, 2] and `target` [B], and, of the variable
-protocol, bool `mask` [B, T], False at padding that is to have no effect.
+A batch is a dict of float32 `inputs` [B, T, 2] and `target` [B]. In the variable
+protocol it also has bool `mask` [B, T], False at padding.
 
-Differs from the paper: the other marked step is any of those left with the same
-probability, where the authors' program takes the next one when it draws the first
-again; the lengths of a variable batch are not all the same, but from the same one of
-`buckets` parts of their range, which takes as many shapes of arrays.
+Differs from the paper: the second marked step is uniform over the remaining ones, while
+the authors' program takes the next step if it draws the first one again; the lengths
+of a variable batch are not all equal, but come from one of `buckets` parts of their
+range, so that there are as many array shapes as buckets.
 
-Axes: B sequences; T steps.
+Axes: B batch; T steps.
 """
 
 import functools
@@ -39,10 +39,10 @@ from errors import UserError
 
 OPERATIONS = ("add", "multiply")
 PROTOCOLS = ("fixed", "variable")
-SHORTEST = 22  # the length from which the second marked step has all of 1..9 to be in
-_LENGTHS = 100  # of the variable protocol's test, the paper's
-_EACH = 10  # sequences of each of them
-SEQUENCES = _LENGTHS * _EACH  # of a split
+MIN_LENGTH = 22  # all of 1..9 are possible second marked steps from this length on
+_LENGTHS = 100  # number of lengths in a split of the variable protocol, as in the paper
+_SEQUENCES_PER_LENGTH = 10
+SEQUENCES = _LENGTHS * _SEQUENCES_PER_LENGTH  # number of sequences in a split
 
 
 def sequences(
@@ -52,8 +52,8 @@ def sequences(
 
     Args:
         operation: one of `OPERATIONS`.
-        rng: what to draw from.
-        lengths: [B] int in `SHORTEST`..width.
+        rng: random generator.
+        lengths: [B] int in `MIN_LENGTH`..width.
         width: T.
 
     Returns:
@@ -66,19 +66,19 @@ def sequences(
     numbers *= np.arange(width) < lengths[:, None]
     first = rng.integers(1, 10, len(lengths))
     second = rng.integers(1, lengths // 2 - 2)
-    second += second >= first  # any but the first, each as probable
+    second += second >= first  # uniform over the steps other than the first
     markers = np.zeros_like(numbers)
     markers[rows, 0] = markers[rows, lengths - 1] = -1
     markers[rows, first] = markers[rows, second] = 1
-    one, other = numbers[rows, first], numbers[rows, second]
-    target = 0.5 + (one + other) / 4 if operation == "add" else one * other
+    x1, x2 = numbers[rows, first], numbers[rows, second]
+    target = 0.5 + (x1 + x2) / 4 if operation == "add" else x1 * x2
     return {"inputs": np.stack([numbers, markers], -1), "target": target}
 
 
-def exact(
+def masked_sequences(
     operation: str, rng: np.random.Generator, lengths: np.ndarray, width: int
 ) -> Batch:
-    """Draws `sequences`, with a mask without which their padding would have a part."""
+    """Draws `sequences` with a mask of their padding."""
     mask = np.arange(width) < lengths[:, None]
     return sequences(operation, rng, lengths, width) | {"mask": mask}
 
@@ -98,17 +98,17 @@ def batches(
     Args:
         operation: one of `OPERATIONS`.
         protocol: one of `PROTOCOLS`.
-        length: T0; the longest of the variable protocol.
-        min_length: of the variable protocol.
-        buckets: of the variable protocol.
+        length: T0; in the variable protocol, the maximum length.
+        min_length: minimum length in the variable protocol.
+        buckets: number of buckets in the variable protocol.
         batch_size: B.
-        seed: of what is drawn.
+        seed: seed of the sequences.
 
     Raises:
-        UserError: for a number out of its range.
+        UserError: if a number is out of range.
     """
     if protocol == "fixed":
-        width = padded(length)
+        width = padded_length(length)
         return bucketing.Batches(
             lambda rng, lengths, _: sequences(operation, rng, lengths, width),
             min_size=length,
@@ -118,7 +118,7 @@ def batches(
             seed=seed,
         )
     return bucketing.Batches(
-        functools.partial(exact, operation),
+        functools.partial(masked_sequences, operation),
         min_size=min_length,
         max_size=length,
         buckets=buckets,
@@ -130,58 +130,67 @@ def batches(
 def held_out(
     operation: str, protocol: str, split: str, *, length: int, min_length: int
 ) -> Batch:
-    """The 1000 sequences of a split: always the same, and never those of training.
+    """Returns the 1000 sequences of a split: always the same, and never in training.
 
-    Those of the variable protocol are of 100 lengths, evenly spaced, 10 of each.
+    In the variable protocol they have 100 evenly spaced lengths, 10 sequences of each.
 
     Args:
         operation: one of `OPERATIONS`.
         protocol: one of `PROTOCOLS`.
         split: "validation" or "test".
-        length: T0; the longest of the variable protocol.
-        min_length: of the variable protocol.
+        length: T0; in the variable protocol, the maximum length.
+        min_length: minimum length in the variable protocol.
+
+    Returns:
+        A batch; see the module's docstring.
 
     Raises:
-        UserError: for another split.
+        UserError: if the split is unknown.
     """
     if protocol == "fixed":
         return held_out_at(operation, protocol, split, length)
     rng = _held_out_rng(operation, protocol, split, min_length, length)
-    lengths = np.linspace(min_length, length, _LENGTHS).astype(int).repeat(_EACH)
-    return exact(operation, rng, lengths, length)
+    lengths = np.linspace(min_length, length, _LENGTHS).astype(int)
+    lengths = lengths.repeat(_SEQUENCES_PER_LENGTH)
+    return masked_sequences(operation, rng, lengths, length)
 
 
 def held_out_at(operation: str, protocol: str, split: str, length: int) -> Batch:
-    """The same for one length: T0 of the fixed protocol, else without any padding."""
+    """Returns 1000 held-out sequences for one length, without a mask.
+
+    `length` is T0 in the fixed protocol; in the variable one all sequences have it.
+    """
     rng = _held_out_rng(operation, protocol, split, length)
     if protocol == "fixed":
-        lengths = rng.integers(length, padded(length), SEQUENCES)
-        return sequences(operation, rng, lengths, padded(length))
+        lengths = rng.integers(length, padded_length(length), SEQUENCES)
+        return sequences(operation, rng, lengths, padded_length(length))
     return sequences(operation, rng, np.full(SEQUENCES, length), length)
 
 
-def padded(length: int) -> int:
-    """1.1 T0, rounded up: the width of the fixed protocol."""
+def padded_length(length: int) -> int:
+    """Returns the width of the fixed protocol: 1.1 T0, rounded up."""
     return -(-11 * length // 10)
 
 
 def training_lengths(protocol: str, length: int, min_length: int) -> tuple[int, int]:
     """Returns the minimum and maximum length in training; see `batches`."""
-    return (length, padded(length) - 1) if protocol == "fixed" else (min_length, length)
+    if protocol == "fixed":
+        return length, padded_length(length) - 1
+    return min_length, length
 
 
 def parse(text: str, name: str) -> np.ndarray:
-    """Reads a sequence as it is typed: "NUMBER,MARKER NUMBER,MARKER ...".
+    """Parses a typed sequence: "NUMBER,MARKER NUMBER,MARKER ...".
 
     Args:
-        text: of the sequence.
-        name: of the input, in errors, such as "line 3".
+        text: text of the sequence.
+        name: name of the input in errors, such as "line 3".
 
     Returns:
         float32 [T, 2].
 
     Raises:
-        UserError: for text that is no sequence with two marked numbers.
+        UserError: if the text is not a sequence with two marked numbers.
     """
     try:
         steps = [[float(x) for x in step.split(",")] for step in text.split()]
@@ -190,35 +199,35 @@ def parse(text: str, name: str) -> np.ndarray:
         sequence = np.empty(0)
     if sequence.ndim != 2 or sequence.shape[1] != 2 or not np.isfinite(sequence).all():
         raise UserError(
-            f"{name} is {text.strip()[:40]!r}: must be steps NUMBER,MARKER with spaces "
-            "between them"
+            f"{name} is {text.strip()[:40]!r}: must be steps NUMBER,MARKER separated "
+            "by spaces"
         )
     marked = (sequence[:, 1] == 1).sum()
     if marked != 2:
-        raise UserError(f"{name} marks {marked} steps with 1: must be 2")
+        raise UserError(f"{name} has {marked} steps with marker 1: must be 2")
     return sequence
 
 
 def padded_batch(protocol: str, sequence: np.ndarray, length: int) -> Batch:
-    """A sequence of any length as a batch whose width is a power of two.
+    """Returns a sequence of any length as a batch whose width is a power of two.
 
-    In the fixed protocol a sequence that is shorter than those of training has zeros
-    behind it as there, which the mask leaves in.
+    In the fixed protocol, shorter sequences than in training are padded with zeros that
+    the mask leaves in, as in training.
 
     Args:
         protocol: one of `PROTOCOLS`.
         sequence: [T, 2].
-        length: T0; the longest of the variable protocol.
+        length: T0; in the variable protocol, the maximum length.
 
     Returns:
         `inputs` [1, T', 2] and bool `mask` [1, T'].
     """
-    steps = max(len(sequence), padded(length) if protocol == "fixed" else 0)
+    steps = max(len(sequence), padded_length(length) if protocol == "fixed" else 0)
     width = 2 ** math.ceil(math.log2(steps))  # few shapes to compile for
     inputs = np.pad(sequence, [(0, width - len(sequence)), (0, 0)])
     return {"inputs": inputs[None], "mask": np.arange(width)[None] < steps}
 
 
 def _held_out_rng(operation, protocol, split, *lengths) -> np.random.Generator:
-    kind = OPERATIONS.index(operation), PROTOCOLS.index(protocol)
-    return held_out_rng(split, *kind, *lengths)
+    indices = OPERATIONS.index(operation), PROTOCOLS.index(protocol)
+    return held_out_rng(split, *indices, *lengths)

@@ -1,23 +1,23 @@
 """The tasks of the Neural Turing Machine (Graves et al. 2014, section 4), generated.
 
-| kind | size | the sequence, and what is asked | in, out |
-|---|---|---|---|
-| copy | vectors | 8 random bits each, a delimiter; the same again | 9, 8 |
-| repeat_copy | vectors | the same, how often; so many times, and an end marker | 9, 9 |
-| recall | items | three vectors of 6 bits each; one of them; the next one | 8, 6 |
-| ngrams | bits | of a random 6-gram table; at each bit the next one | 1, 1 |
-| sort | vectors | 8 bits and a priority each; the highest 4/5, in order | 9, 8 |
+| kind | size: number of | sequence | target | I, O |
+|---|---|---|---|---|
+| copy | vectors | vectors of 8 random bits, delimiter | the vectors | 9, 8 |
+| repeat_copy | vectors | vectors, count | count copies, end marker | 9, 9 |
+| recall | items | items of three 6-bit vectors, a queried item | the next | 8, 6 |
+| ngrams | bits | bits drawn from a random 6-gram table | each next bit | 1, 1 |
+| sort | vectors | 8-bit vectors with priorities | the highest 4/5, in order | 9, 8 |
 
 A batch is a dict of float32 `inputs` [B, T, I] and `targets` [B, T, O], and bool `mask`
-[B, T], True where an answer is asked for. Inputs are 0 while answers are given, except
-in `ngrams`, where the answer at a step is the input of the next one.
+[B, T], True at the answers' steps. The inputs are 0 there, except in `ngrams`, where
+the answer of a step is the input of the next one.
 
-Left open by the paper, and chosen here: the repeat count is the only mark between the
-two phases of `repeat_copy`, standardised as in the paper by the mean and deviation of
-the counts of training, 1..10; vectors to be sorted have 8 bits, and nothing stands
-between them and the answer; the first bit of `ngrams` is predicted from a 0.
+The paper leaves open, and this module decides: only the repeat count separates the two
+phases of `repeat_copy`, standardised as in the paper by the mean and deviation of
+the training counts, 1..10; vectors to be sorted have 8 bits, and no delimiter separates
+them from the answer; the first bit of `ngrams` is predicted from a 0.
 
-Axes: B batch; T steps; I inputs; O outputs; S the largest size of a batch.
+Axes: B batch; T steps; I inputs; O outputs; S maximum size in the batch.
 """
 
 import functools
@@ -31,18 +31,18 @@ from data.endless import Batch
 from data.splits import held_out_rng
 from errors import UserError
 
-BITS = 8  # of a vector that is copied or sorted
+BITS = 8  # of a vector to be copied or sorted
 ITEM_BITS, ITEM_VECTORS = 6, 3
-CONTEXT = 5  # bits that the next one depends on
-REPEATS = 10  # at most, in training
+CONTEXT = 5  # number of bits that determine the distribution of the next one
+MAX_REPEATS = 10  # in training
 
 
 class Kind(NamedTuple):
-    """A task's widths and its smallest size."""
+    """A task's widths I and O and its minimum size."""
 
     inputs: int
     outputs: int
-    fewest: int
+    min_size: int
 
 
 KINDS = {
@@ -55,10 +55,10 @@ KINDS = {
 
 
 def kind_of(name: str) -> Kind:
-    """Returns a row of `KINDS`.
+    """Returns the entry of `KINDS` of this name.
 
     Raises:
-        UserError: for an unknown kind.
+        UserError: if the kind is unknown.
     """
     if name not in KINDS:
         raise UserError(
@@ -72,8 +72,16 @@ def batches(
 ) -> bucketing.Batches:
     """Returns endless training batches; see `data.bucketing.Batches`.
 
+    Args:
+        kind: a key of `KINDS`.
+        min_size: minimum size.
+        max_size: maximum size.
+        buckets: maximum number of shapes.
+        batch_size: B.
+        seed: seed of the sequences.
+
     Raises:
-        UserError: for an unknown kind or a number out of its range.
+        UserError: if the kind is unknown or a number is out of range.
     """
     _check_size(kind, "config.data.min_size", min_size)
     return bucketing.Batches(
@@ -87,29 +95,32 @@ def batches(
 
 
 def held_out(kind: str, split: str, size: int | tuple[int, int], count: int) -> Batch:
-    """The first `count` sequences of a split, all of one size and always the same.
+    """Returns the first `count` sequences of a split, always the same.
 
     Args:
         kind: a key of `KINDS`.
         split: "validation" or "test".
-        size: of each sequence; of `repeat_copy` also (vectors, repeats).
+        size: size of every sequence; for `repeat_copy` also (vectors, repeats).
         count: B.
 
+    Returns:
+        A batch; see the module's docstring.
+
     Raises:
-        UserError: for an unknown kind or split, or a size out of its range.
+        UserError: if the kind or split is unknown, or the size is out of range.
     """
     size, *repeats = _held_out_size(kind, size)
-    rows = [
+    parts = [
         sequences(
             kind,
-            held_out_rng(split, list(KINDS).index(kind), size, *repeats, row),
+            held_out_rng(split, list(KINDS).index(kind), size, *repeats, index),
             np.full(1, size),
             size,
             *repeats,
         )
-        for row in range(count)
+        for index in range(count)
     ]
-    return {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 def sequences(
@@ -123,16 +134,17 @@ def sequences(
 
     Args:
         kind: a key of `KINDS`.
-        rng: what they are drawn from.
-        sizes: [B] of each sequence; see the module's docstring.
-        width: S, at least the largest of them.
-        repeats: of `repeat_copy`; drawn from 1..10 for each sequence where not given.
+        rng: random generator.
+        sizes: [B] size of each sequence; see the module's docstring.
+        width: S, at least the maximum of `sizes`.
+        repeats: number of copies in `repeat_copy`; by default drawn from 1..10 for
+            each sequence.
 
     Returns:
-        A batch, as in the module's docstring.
+        A batch; see the module's docstring.
 
     Raises:
-        ValueError: if `width` is too small, or `repeats` has no meaning.
+        ValueError: if `width` is too small, or `repeats` is given for another kind.
     """
     if max(sizes) > width:
         raise ValueError(f"sequences: size {max(sizes)} does not fit width {width}")
@@ -141,7 +153,8 @@ def sequences(
     if kind == "recall":
         shape = len(sizes), width, ITEM_VECTORS, ITEM_BITS
         items = rng.integers(0, 2, shape, np.int8)
-        return _recall(items, sizes, rng.integers(0, sizes - 1))  # has one behind it
+        # Any item but the last can be queried: the answer is the next one.
+        return _recall(items, sizes, rng.integers(0, sizes - 1))
     if kind == "ngrams":
         return _ngrams(_random_ngrams(rng, len(sizes), width), sizes)
     vectors = rng.integers(0, 2, (len(sizes), width, BITS), np.int8)
@@ -149,13 +162,13 @@ def sequences(
         return _copy(vectors, sizes)
     if kind == "sort":
         return _sort(vectors, rng.uniform(-1, 1, vectors.shape[:2]), sizes)
-    most = repeats or REPEATS
-    counts = rng.integers(repeats or 1, most + 1, len(sizes))
-    return _repeat_copy(vectors, sizes, counts, most)
+    max_repeats = repeats or MAX_REPEATS
+    counts = rng.integers(repeats or 1, max_repeats + 1, len(sizes))
+    return _repeat_copy(vectors, sizes, counts, max_repeats)
 
 
 def parse(kind: str, text: str) -> Batch:
-    """Reads one sequence as it is typed, with its answers.
+    """Parses one typed sequence and computes its answers.
 
     | kind | text |
     |---|---|
@@ -167,46 +180,49 @@ def parse(kind: str, text: str) -> Batch:
 
     Args:
         kind: a key of `KINDS`.
-        text: of one sequence.
+        text: text of the sequence.
 
     Returns:
-        A batch of one row.
+        A batch with B = 1.
 
     Raises:
-        UserError: for text that is no such sequence, with what is wrong with it.
+        UserError: if the text is not a sequence of this kind.
     """
-    fewest, words = kind_of(kind).fewest, text.split()
+    min_size, words = kind_of(kind).min_size, text.split()
     if kind == "ngrams":
         bits = _bits(text.strip(), None)
         words = list(text.strip())
     elif kind == "recall":
-        *words, mark, asked_for = words if len(words) > 1 else ["", "", ""]
-        if mark != "?" or asked_for not in words[:-1]:
+        *words, mark, query = words if len(words) > 1 else ["", "", ""]
+        if mark != "?" or query not in words[:-1]:
             raise UserError(
-                "must end in `? ITEM`, an item among those before the last one, as in "
-                "000111-001100-010101 111000-110011-101010 ? 000111-001100-010101"
+                "must end in `? ITEM`, where ITEM is in the sequence and not its last "
+                "item: 000111-001100-010101 111000-110011-101010 ? 000111-001100-010101"
             )
         items = [[_bits(v, ITEM_BITS) for v in word.split("-")] for word in words]
-        if any(len(item) != ITEM_VECTORS for item in items):
-            raise UserError(f"an item must be {ITEM_VECTORS} vectors, with - between")
+        for word, item in zip(words, items, strict=True):
+            if len(item) != ITEM_VECTORS:
+                raise UserError(
+                    f"an item is {word!r}: must be {ITEM_VECTORS} vectors joined by -"
+                )
     elif kind == "repeat_copy":
         *words, count = words or [""]
         if not re.fullmatch("x0*[1-9][0-9]{0,2}", count):
             raise UserError(
-                f"must end in how often, as in x3 or x999, not in {count!r}"
+                f"the last word is {count!r}: must be a repeat count from x1 to x999"
             )
         repeats = int(count[1:])
     elif kind == "sort":
         pairs = [word.partition(":")[::2] for word in words]
         words = [vector for vector, _ in pairs]
         priorities = np.array([[_number(number) for _, number in pairs]])
-    if len(words) < fewest:
-        raise UserError(f"a sequence of {len(words)}: must be at least {fewest}")
+    if len(words) < min_size:
+        raise UserError(f"the size is {len(words)}: must be at least {min_size}")
     sizes = np.array([len(words)])
     if kind == "ngrams":
         return _ngrams(np.array([bits]), sizes)
     if kind == "recall":
-        return _recall(np.array([items]), sizes, np.array([words.index(asked_for)]))
+        return _recall(np.array([items]), sizes, np.array([words.index(query)]))
     vectors = np.array([[_bits(word, BITS) for word in words]])
     if kind == "copy":
         return _copy(vectors, sizes)
@@ -216,15 +232,15 @@ def parse(kind: str, text: str) -> Batch:
 
 
 def answer_text(kind: str, logits: np.ndarray) -> str:
-    """Writes an answer in the notation of `parse`.
+    """Returns an answer as text, in the notation of `parse`.
 
     Args:
         kind: a key of `KINDS`.
-        logits: [T, O] of the steps that ask for an answer.
+        logits: [T, O] at the answer's steps.
 
     Returns:
-        The vectors, each bit with its more probable value; of `repeat_copy` "end" for
-        the end marker; of `ngrams` the probability of a one at each step.
+        The vectors, with the more probable value of each bit; in `repeat_copy`, "end"
+        for the end marker; in `ngrams`, the probability of a 1 at each step.
     """
     if kind == "ngrams":
         return " ".join(f"{p:.2f}" for p in 1 / (1 + np.exp(-logits[:, 0])))
@@ -232,56 +248,60 @@ def answer_text(kind: str, logits: np.ndarray) -> str:
     if kind != "repeat_copy":
         return " ".join(bits)
     ends = logits[:, BITS] > 0
-    rows = zip(bits, ends, strict=True)
-    return " ".join("end" if end else row[:BITS] for row, end in rows)
+    vectors = zip(bits, ends, strict=True)
+    return " ".join("end" if end else vector[:BITS] for vector, end in vectors)
 
 
 def size_name(size: int | tuple[int, int]) -> str:
-    """Name of a held-out size, such as "20" or "10x20" for (vectors, repeats)."""
+    """Returns the name of a size, such as "20", or "10x20" for (vectors, repeats)."""
     return "x".join(map(str, size)) if isinstance(size, tuple) else str(size)
 
 
 def optimal_bits(batch: Batch) -> np.ndarray:
-    """Bits [B] that the optimal predictor of `ngrams` needs for each sequence.
+    """Returns the cost of each `ngrams` sequence under the optimal predictor.
 
-    Graves et al. (2014), section 4.4: after N1 ones and N0 zeros in a context, a one
-    has the probability (N1 + 1/2) / (N1 + N0 + 1), and the first five bits 1/2.
+    Graves et al. (2014), section 4.4: after N1 ones and N0 zeros in a context, the
+    probability of a 1 is (N1 + 1/2) / (N1 + N0 + 1). The first five bits cost 1 each.
+
+    Returns:
+        float64 [B], in bits.
     """
     bits = batch["targets"][..., 0].astype(int)
     rows = np.arange(len(bits))
-    seen = np.full((len(bits), 2**CONTEXT, 2), 0.5)
+    counts = np.full((len(bits), 2**CONTEXT, 2), 0.5)
     total = np.minimum(batch["mask"].sum(1), CONTEXT).astype(float)
     for t, context in _contexts(bits):
-        counts = seen[rows, context]
-        likely = counts[rows, bits[:, t]] / counts.sum(1)
-        total -= np.log2(likely) * batch["mask"][:, t]
-        seen[rows, context, bits[:, t]] += 1
+        in_context = counts[rows, context]
+        probability = in_context[rows, bits[:, t]] / in_context.sum(1)
+        total -= np.log2(probability) * batch["mask"][:, t]
+        counts[rows, context, bits[:, t]] += 1
     return total
 
 
 def _held_out_size(kind: str, size: Any) -> tuple[int, ...]:
     numbers = size if isinstance(size, tuple) else (size,)
-    several = kind == "repeat_copy"
-    if not 1 <= len(numbers) <= 1 + several or {*map(type, numbers)} != {int}:
-        form = "a whole number" + " or two, vectors and repeats" * several
+    repeated = kind == "repeat_copy"
+    if not 1 <= len(numbers) <= 1 + repeated or {*map(type, numbers)} != {int}:
+        form = "a whole number" + " or (vectors, repeats)" * repeated
         raise UserError(f"config.evaluation.sizes has {size!r}: must be {form}")
     _check_size(kind, "a size of config.evaluation.sizes", numbers[0])
     if min(numbers) < 1:
         raise UserError(
-            f"config.evaluation.sizes has {size!r}: must be at least 1 repeat"
+            f"config.evaluation.sizes has {size!r}: repeats must be at least 1"
         )
     return numbers
 
 
 def _check_size(kind: str, name: str, size: int) -> None:
-    fewest = kind_of(kind).fewest
-    if size < fewest:
-        raise UserError(f"{name} is {size}: must be at least {fewest} for {kind}")
+    min_size = kind_of(kind).min_size
+    if size < min_size:
+        raise UserError(f"{name} is {size}: must be at least {min_size} for {kind}")
 
 
 def _bits(text: str, count: int | None) -> list[int]:
     if not text or set(text) - {"0", "1"} or len(text) != (count or len(text)):
-        raise UserError(f"{text!r} must be {f'{count} ' * bool(count)}bits, 0 or 1")
+        number = f"{count} bits" if count else "bits"
+        raise UserError(f"the bits are {text!r}: must be {number}, each 0 or 1")
     return [int(bit) for bit in text]
 
 
@@ -292,23 +312,23 @@ def _number(text: str) -> float:
         number = np.nan
     if not abs(number) <= 1:
         raise UserError(
-            f"a priority is {text!r}: must be a number in -1..1, as in 10110100:0.5"
+            f"a priority is {text!r}: must be a number in [-1, 1], as in 10110100:0.5"
         )
     return number
 
 
-# Encoders: what is drawn or typed, of S each with padding at the end, to a batch.
+# Encoders from drawn or parsed sequences, padded to S, to a batch.
 
 
-def _there(sizes, width):
-    """[B, S], False at padding."""
+def _valid(sizes, width):
+    """Mask [B, S] that is False at padding."""
     return np.arange(width) < sizes[:, None]
 
 
-def _answers(values, place, asked):
-    """Values [B, S, O] at places [B, T], where asked; else 0."""
-    place = np.where(asked, place, 0)
-    return np.take_along_axis(values, place[..., None], 1) * asked[..., None]
+def _gather(values, index, mask):
+    """Values [B, S, O] at indices [B, T] where the mask is True; 0 elsewhere."""
+    index = np.where(mask, index, 0)
+    return np.take_along_axis(values, index[..., None], 1) * mask[..., None]
 
 
 def _batch(inputs, targets, mask) -> Batch:
@@ -321,80 +341,80 @@ def _batch(inputs, targets, mask) -> Batch:
 
 def _copy(vectors, sizes) -> Batch:
     width = vectors.shape[1]
-    vectors = vectors * _there(sizes, width)[..., None]
+    vectors = vectors * _valid(sizes, width)[..., None]
     inputs = np.zeros((len(sizes), 2 * width + 1, BITS + 1))
     inputs[:, :width, :BITS] = vectors
     inputs[np.arange(len(sizes)), sizes, BITS] = 1
-    place = np.arange(inputs.shape[1]) - sizes[:, None] - 1
-    asked = (place >= 0) & (place < sizes[:, None])
-    return _batch(inputs, _answers(vectors, place, asked), asked)
+    index = np.arange(inputs.shape[1]) - sizes[:, None] - 1
+    mask = (index >= 0) & (index < sizes[:, None])
+    return _batch(inputs, _gather(vectors, index, mask), mask)
 
 
-def _repeat_copy(vectors, sizes, counts, most) -> Batch:
+def _repeat_copy(vectors, sizes, counts, max_repeats) -> Batch:
     rows, width = np.arange(len(sizes)), vectors.shape[1]
-    vectors = vectors * _there(sizes, width)[..., None]
-    inputs = np.zeros((len(sizes), width * (1 + most) + 2, BITS + 1))
+    vectors = vectors * _valid(sizes, width)[..., None]
+    inputs = np.zeros((len(sizes), width * (1 + max_repeats) + 2, BITS + 1))
     inputs[:, :width, :BITS] = vectors
-    known = np.arange(1, REPEATS + 1)
-    inputs[rows, sizes, BITS] = (counts - known.mean()) / known.std()
-    place = np.arange(inputs.shape[1]) - sizes[:, None] - 1
+    in_training = np.arange(1, MAX_REPEATS + 1)
+    inputs[rows, sizes, BITS] = (counts - in_training.mean()) / in_training.std()
+    index = np.arange(inputs.shape[1]) - sizes[:, None] - 1
     end = (sizes * counts)[:, None]
-    asked = (place >= 0) & (place < end)
-    copies = _answers(vectors, place % sizes[:, None], asked)
-    targets = np.concatenate([copies, (place == end)[..., None]], -1)
-    return _batch(inputs, targets, asked | (place == end))
+    mask = (index >= 0) & (index < end)
+    copies = _gather(vectors, index % sizes[:, None], mask)
+    targets = np.concatenate([copies, (index == end)[..., None]], -1)
+    return _batch(inputs, targets, mask | (index == end))
 
 
-def _recall(items, sizes, asked_for) -> Batch:
+def _recall(items, sizes, queried) -> Batch:
     item = ITEM_VECTORS + 1  # with its delimiter
     rows, width = np.arange(len(sizes)), items.shape[1]
     inputs = np.zeros((len(sizes), item * (width + 2), ITEM_BITS + 2))
-    shown = inputs[:, : item * width].reshape(len(sizes), width, item, -1)
-    there = _there(sizes, width)
-    shown[..., 0, ITEM_BITS] = there
-    shown[..., 1:, :ITEM_BITS] = items * there[..., None, None]
+    sequence = inputs[:, : item * width].reshape(len(sizes), width, item, -1)
+    valid = _valid(sizes, width)
+    sequence[..., 0, ITEM_BITS] = valid
+    sequence[..., 1:, :ITEM_BITS] = items * valid[..., None, None]
     query = item * sizes
     inputs[rows, query, ITEM_BITS + 1] = 1
     inputs[rows, query + item, ITEM_BITS + 1] = 1
     steps = np.arange(1, item)
-    inputs[rows[:, None], query[:, None] + steps, :ITEM_BITS] = items[rows, asked_for]
-    place = np.arange(inputs.shape[1]) - (query + item + 1)[:, None]
-    asked = (place >= 0) & (place < ITEM_VECTORS)
-    return _batch(inputs, _answers(items[rows, asked_for + 1], place, asked), asked)
+    inputs[rows[:, None], query[:, None] + steps, :ITEM_BITS] = items[rows, queried]
+    index = np.arange(inputs.shape[1]) - (query + item + 1)[:, None]
+    mask = (index >= 0) & (index < ITEM_VECTORS)
+    return _batch(inputs, _gather(items[rows, queried + 1], index, mask), mask)
 
 
 def _contexts(bits):
-    """Step and number of the five bits before it, [B], from the sixth bit on."""
+    """Yields each step t from the sixth bit on with its context [B] in 0..31."""
     for t in range(CONTEXT, bits.shape[1]):
         yield t, bits[:, t - CONTEXT : t] @ (1 << np.arange(CONTEXT))
 
 
-def _random_ngrams(rng, rows, width):
-    """[B, S] bits, each drawn by what a table of its own says of the five before it."""
-    table = rng.beta(0.5, 0.5, (rows, 2**CONTEXT))  # of a one
-    bits = rng.integers(0, 2, (rows, width))
-    chance = rng.random(bits.shape)
+def _random_ngrams(rng, batch_size, width):
+    """Bits [B, S], each sequence drawn from its own random 6-gram table."""
+    table = rng.beta(0.5, 0.5, (batch_size, 2**CONTEXT))  # probability of a 1
+    bits = rng.integers(0, 2, (batch_size, width))
+    uniform = rng.random(bits.shape)
     for t, context in _contexts(bits):
-        bits[:, t] = chance[:, t] < table[np.arange(rows), context]
+        bits[:, t] = uniform[:, t] < table[np.arange(batch_size), context]
     return bits
 
 
 def _ngrams(bits, sizes) -> Batch:
-    asked = _there(sizes, bits.shape[1])
-    bits = bits * asked
-    before = np.pad(bits[:, :-1], ((0, 0), (1, 0))) * asked
-    return _batch(before[..., None], bits[..., None], asked)
+    mask = _valid(sizes, bits.shape[1])
+    bits = bits * mask
+    previous = np.pad(bits[:, :-1], ((0, 0), (1, 0))) * mask
+    return _batch(previous[..., None], bits[..., None], mask)
 
 
 def _sort(vectors, priority, sizes) -> Batch:
     width = vectors.shape[1]
-    there = _there(sizes, width)
-    vectors, priority = vectors * there[..., None], np.where(there, priority, -np.inf)
+    valid = _valid(sizes, width)
+    vectors, priority = vectors * valid[..., None], np.where(valid, priority, -np.inf)
     inputs = np.zeros((len(sizes), width + 4 * width // 5, BITS + 1))
     inputs[:, :width, :BITS] = vectors
-    inputs[:, :width, BITS] = np.where(there, priority, 0)
+    inputs[:, :width, BITS] = np.where(valid, priority, 0)
     order = (-priority).argsort(1, kind="stable")
     ranked = np.take_along_axis(vectors, order[..., None], 1)
-    place = np.arange(inputs.shape[1]) - sizes[:, None]
-    asked = (place >= 0) & (place < (4 * sizes // 5)[:, None])
-    return _batch(inputs, _answers(ranked, place, asked), asked)
+    index = np.arange(inputs.shape[1]) - sizes[:, None]
+    mask = (index >= 0) & (index < (4 * sizes // 5)[:, None])
+    return _batch(inputs, _gather(ranked, index, mask), mask)

@@ -1,18 +1,19 @@
-"""Batches of a few static shapes, little of them padding.
+"""Batches of sentence pairs in a few static shapes with little padding.
 
 Every new shape costs a compilation, and a padded position costs as much as a real one.
 There are two ways to fill the rows of a batch:
 
-*   one sentence a row, in boxes (S, T) whose sizes are chosen together so that the
-    corpus wastes the least. Twelve boxes still pad about a sixth of a corpus of short
-    strings, and it takes about thirty to come below a tenth;
-*   `pack`: several sentences a row, one after the other, each with its EOS. Three
-    shapes pad a few per cent. The model has to keep the sentences of a row apart; they
-    are told by the EOS behind them, so that the batch holds nothing more than the ids.
+*   one sentence per row, in shapes (S, T) that are chosen jointly to minimise the
+    padding of the corpus. On short strings, twelve shapes leave about a sixth of the
+    positions padded, and a tenth takes about thirty;
+*   `pack`: several sentences per row, one after the other, each ending in EOS. Three
+    shapes leave a few per cent padded. The model must separate the sentences of a row;
+    the EOS tokens mark their ends, so that a batch holds only ids.
 
-S is the source length and T the target length, both with EOS. A batch is {"source":
-int32 [rows, S], "target": int32 [rows, T]}, 0 = PAD, always after the last EOS of a
-row; rows that are all PAD are filler.
+A batch is {"source": int32 [B, S], "target": int32 [B, T]}. Padding (0 = PAD) follows
+the last EOS of a row; a row that is all PAD is filler.
+
+Axes: B rows of a batch; S source length and T target length of a row, with EOS.
 """
 
 from collections.abc import Iterator
@@ -26,18 +27,18 @@ from data.vocabulary import PAD, Segmentations
 def choose_boxes(
     source: np.ndarray, target: np.ndarray, count: int
 ) -> list[tuple[int, int]]:
-    """Chooses box sizes that hold every sentence pair with the least padding.
+    """Chooses row shapes (boxes) that hold every sentence pair with little padding.
 
-    The best partition of the pairs in order of S + T (dynamic programming), its sides
-    then moved one at a time while that helps.
+    Starts from the best partition of the pairs in order of S + T (dynamic programming),
+    then changes one side of a box at a time while the padding decreases.
 
     Args:
-        source: [sentences] source lengths.
-        target: [sentences] target lengths.
-        count: number of boxes, at most.
+        source: [pairs] source lengths.
+        target: [pairs] target lengths.
+        count: maximum number of boxes.
 
     Returns:
-        (S, T) of each box, smallest first.
+        (S, T) of each box, in order of S + T.
     """
     sizes, weights = np.unique(
         np.stack([source, target], 1), axis=0, return_counts=True
@@ -50,30 +51,31 @@ def choose_boxes(
         improved = False
         for box in boxes:
             for axis, values in enumerate(sides):
-                place = np.searchsorted(values, box[axis])
-                for step in (-4, -2, -1, 1, 2, 4):
-                    if not 0 <= place + step < len(values):
+                index = np.searchsorted(values, box[axis])
+                for offset in (-4, -2, -1, 1, 2, 4):
+                    if not 0 <= index + offset < len(values):
                         continue
-                    kept, box[axis] = box[axis], values[place + step]
+                    previous, box[axis] = box[axis], values[index + offset]
                     area = _area(boxes, sizes, weights)
                     if area < best:
                         best, improved = area, True
                     else:
-                        box[axis] = kept
-    used = np.unique(_smallest(boxes, sizes)[0])
+                        box[axis] = previous
+    used = np.unique(_best_boxes(boxes, sizes)[0])
     return sorted(((int(s), int(t)) for s, t in boxes[used]), key=sum)
 
 
 def _partition(sizes: np.ndarray, weights: np.ndarray, count: int) -> np.ndarray:
+    """Best boxes [count, 2], each for a range of S + T, by dynamic programming."""
     sums = sizes.sum(1)
     groups = np.unique(sums)
-    tall = np.array([sizes[sums == g].max(0) for g in groups])  # [groups, 2]
-    heavy = np.cumsum([0, *(weights[sums == g].sum() for g in groups)])
+    maxima = np.array([sizes[sums == g].max(0) for g in groups])  # [groups, 2]
+    before = np.cumsum([0, *(weights[sums == g].sum() for g in groups)])
     n = len(groups)
     cost = np.full((n + 1, n + 1), np.inf)  # of groups i..j-1 in one box
     for i in range(n):
-        sides = np.maximum.accumulate(tall[i:]).sum(1)
-        cost[i, i + 1 :] = sides * (heavy[i + 1 :] - heavy[i])
+        areas = np.maximum.accumulate(maxima[i:]).sum(1)
+        cost[i, i + 1 :] = areas * (before[i + 1 :] - before[i])
     best, cuts = cost[0], []
     for _ in range(min(count, n) - 1):
         total = best[:, None] + cost
@@ -81,75 +83,76 @@ def _partition(sizes: np.ndarray, weights: np.ndarray, count: int) -> np.ndarray
         best = total.min(0)
     boxes, end = [], n
     for cut in reversed(cuts):
-        boxes.append(tall[cut[end] : end].max(0))
+        boxes.append(maxima[cut[end] : end].max(0))
         end = cut[end]
-    return np.array([*boxes, tall[:end].max(0)])
+    return np.array([*boxes, maxima[:end].max(0)])
 
 
-def _smallest(boxes: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The smallest box that holds each pair, and its area; inf where none does."""
+def _best_boxes(boxes: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Index of the smallest box that holds each pair, and its S + T; inf if none."""
     holds = (sizes[:, None] <= boxes).all(-1)  # [sizes, boxes]
     area = np.where(holds, boxes.sum(1), np.inf)
     return area.argmin(1), area.min(1)
 
 
 def _area(boxes: np.ndarray, sizes: np.ndarray, weights: np.ndarray) -> float:
-    return float(_smallest(boxes, sizes)[1] @ weights)
+    """Total number of positions, padding included, if each pair has its best box."""
+    return float(_best_boxes(boxes, sizes)[1] @ weights)
 
 
 def _pack(
     source: np.ndarray, target: np.ndarray, shapes: list[tuple[int, int]]
 ) -> list[list[list[int]]]:
-    """Best fit, longest first: for each shape its rows, each a list of sentences."""
+    """Packs pairs by best-fit decreasing; returns, by shape, rows of pair indices."""
     shapes = sorted(shapes, key=sum)
     rows: list[list[list[int]]] = [[] for _ in shapes]
     height, width = np.max(shapes, axis=0) + 1
-    # Open rows by what is left of them; the search takes the fullest that fits.
+    # Open rows by their free (source, target) positions; a pair goes to the row with
+    # the fewest that fits.
     open_rows: dict[tuple[int, int], list[list[int]]] = {}
     count = np.zeros((height, width), np.int32)
-    left_over = np.add.outer(np.arange(height), np.arange(width))
+    total_free = np.add.outer(np.arange(height), np.arange(width))
     for n in np.argsort(-(source + target), kind="stable"):
         s, t = int(source[n]), int(target[n])
-        fits = np.where(count[s:, t:] > 0, left_over[s:, t:], height + width)
-        place = int(fits.argmin()) if fits.size else 0
-        if fits.size and fits.flat[place] < height + width:
-            i, j = divmod(place, width - t)
-            left = (s + i, t + j)
-            row = open_rows[left].pop()
-            count[left] -= 1
+        fits = np.where(count[s:, t:] > 0, total_free[s:, t:], height + width)
+        best = int(fits.argmin()) if fits.size else 0
+        if fits.size and fits.flat[best] < height + width:
+            i, j = divmod(best, width - t)
+            free = (s + i, t + j)
+            row = open_rows[free].pop()
+            count[free] -= 1
         else:
             k = next(k for k, (S, T) in enumerate(shapes) if s <= S and t <= T)
-            left, row = shapes[k], []
+            free, row = shapes[k], []
             rows[k].append(row)
         row.append(int(n))
-        left = (left[0] - s, left[1] - t)
-        if min(left) > 1:
-            open_rows.setdefault(left, []).append(row)
-            count[left] += 1
+        free = (free[0] - s, free[1] - t)
+        if min(free) > 1:
+            open_rows.setdefault(free, []).append(row)
+            count[free] += 1
     return rows
 
 
 class Batches:
-    """Endless random access to training batches: element i depends on (seed, i) only.
+    """Endless random access to training batches; batch i depends on (seed, i) only.
 
-    An epoch is `len(self)` batches and holds every pair exactly once; element i belongs
-    to epoch i // len(self). Which sentences share a row, and the row's shape, is the
-    same in every epoch; which rows share a batch, the order of the batches and the
-    segmentations are drawn anew.
+    An epoch is `len(self)` batches and holds every pair exactly once; batch i belongs
+    to epoch i // len(self). Every epoch has the same rows with the same shapes; it
+    draws anew which rows share a batch, the order of the batches and the segmentations.
 
-    A row is laid out for the expected length of its sentences. Where drawn
-    segmentations are longer than it, some of its sentences (those that exceed their
-    best segmentation the most) take the best one instead.
+    Rows are planned for the expected lengths of their sentences. If the drawn
+    segmentations of a row are too long, the sentences that exceed their best
+    segmentation the most take the best one instead, until the row fits.
 
     Args:
-        source: the source sentences.
+        source: source sentences.
         target: their translations, in the same order.
-        tokens: a batch's budget: rows * max(S, T), padding included, is at most this,
-            in so far as there are at least `batch_size_multiple` rows.
-        max_shapes: how many shapes there may be.
-        seed: of the order and of the drawn segmentations.
-        pack: several sentences a row; see the module's docstring.
-        batch_size_multiple: divisor of the number of rows; a multiple of the devices.
+        tokens: maximum of B * max(S, T), padding included; a batch of
+            `batch_size_multiple` rows may exceed it.
+        max_shapes: maximum number of shapes.
+        seed: seed of the order and of the drawn segmentations.
+        pack: whether a row has several sentences; see the module's docstring.
+        batch_size_multiple: divisor of B; a multiple of the number of devices.
 
     Raises:
         ValueError: if there are no pairs, or not as many sources as targets.
@@ -169,7 +172,7 @@ class Batches:
         if len(source) != len(target) or not len(source):
             raise ValueError(f"{len(source)} sources for {len(target)} targets")
         self._sides, self._seed = (source, target), seed
-        # Never under the best length: the best segmentation always fits.
+        # At least the best length, so that the best segmentations always fit.
         s, t = (
             np.maximum(np.rint(side.mean_lengths()), side.best_lengths()).astype(int)
             for side in self._sides
@@ -179,13 +182,14 @@ class Batches:
             rows = _pack(s, t, boxes)
         else:
             boxes = choose_boxes(s, t, max_shapes)
-            home, _ = _smallest(np.array(boxes), np.stack([s, t], 1))
+            assigned, _ = _best_boxes(np.array(boxes), np.stack([s, t], 1))
             rows = [
-                [[int(n)] for n in np.flatnonzero(home == k)] for k in range(len(boxes))
+                [[int(n)] for n in np.flatnonzero(assigned == k)]
+                for k in range(len(boxes))
             ]
         unit = batch_size_multiple
         heights = [max(tokens // max(box) // unit, 1) * unit for box in boxes]
-        _move_up(rows, boxes, heights)
+        _merge_remainders(rows, boxes, heights)
         filled = [k for k in range(len(boxes)) if rows[k]]
         self._rows = [rows[k] for k in filled]
         self.shapes = [(heights[k], *boxes[k]) for k in filled]
@@ -193,20 +197,24 @@ class Batches:
         self._plan: tuple[int, list[tuple[int, np.ndarray]]] | None = None
 
     def __len__(self) -> int:
-        """Batches an epoch."""
+        """Number of batches per epoch."""
         return sum(self._counts)
 
     def __getitem__(self, index: int) -> Batch:
-        """The batch of step `index`, for any index from 0."""
+        """Returns the batch of step `index`, for any index from 0.
+
+        Raises:
+            IndexError: for a negative index.
+        """
         if index < 0:
             raise IndexError(index)
-        epoch, place = divmod(index, len(self))
+        epoch, position = divmod(index, len(self))
         plan = self._plan  # read once: other threads may replace it
         if plan is None or plan[0] != epoch:
             self._plan = plan = (epoch, self._order(epoch))
-        shape, members = plan[1][place]
+        shape, members = plan[1][position]
         height, *widths = self.shapes[shape]
-        rng = np.random.default_rng((self._seed, epoch, place))
+        rng = np.random.default_rng((self._seed, epoch, position))
         rows = [self._rows[shape][r] for r in members]
         return {
             name: _fill(side, rows, height, width, rng)
@@ -216,6 +224,7 @@ class Batches:
         }
 
     def _order(self, epoch: int) -> list[tuple[int, np.ndarray]]:
+        """The batches of an epoch, each a shape's index and the indices of its rows."""
         rng = np.random.default_rng((self._seed, epoch))
         batches = []
         for k, count in enumerate(self._counts):
@@ -225,7 +234,7 @@ class Batches:
         return [batches[i] for i in rng.permutation(len(batches))]
 
     def padding(self) -> float:
-        """Share of PAD among all positions of the first epoch, both sides together."""
+        """Returns the share of PAD among the positions of the first epoch."""
         real = size = 0
         for i in range(len(self)):
             for ids in self[i].values():
@@ -236,24 +245,24 @@ class Batches:
 def _row_sizes(
     source: np.ndarray, target: np.ndarray, count: int
 ) -> list[tuple[int, int]]:
-    """Row sizes for packing: the longest pair's, a half, a quarter and so on of it."""
+    """Row shapes for packing: that of the longest pair, its half, its quarter, ..."""
     ratio = source.sum() / target.sum()
     T = max(target.max(), int(np.ceil(source.max() / ratio)))
     halves = sorted({-(-int(T) // 2**k) for k in range(count)})
     return [(max(int(np.ceil(ratio * h)), 1), h) for h in halves]
 
 
-def _move_up(
+def _merge_remainders(
     rows: list[list], boxes: list[tuple[int, int]], heights: list[int]
 ) -> None:
-    """Moves rows that do not fill a batch into a larger box, where that is cheaper."""
+    """Moves the rows of an incomplete batch to a larger box if it adds less padding."""
     for k, (s, t) in enumerate(boxes):
-        rest = len(rows[k]) % heights[k]
+        remainder = len(rows[k]) % heights[k]
         for S, T in boxes[k + 1 :]:
-            if rest and S >= s and T >= t:
-                if rest * (S + T - s - t) < (heights[k] - rest) * (s + t):
-                    rows[boxes.index((S, T))] += rows[k][-rest:]
-                    del rows[k][-rest:]
+            if remainder and S >= s and T >= t:
+                if remainder * (S + T - s - t) < (heights[k] - remainder) * (s + t):
+                    rows[boxes.index((S, T))] += rows[k][-remainder:]
+                    del rows[k][-remainder:]
                 break
 
 
@@ -264,19 +273,19 @@ def _fill(
     width: int,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """int32 [height, width] of one drawn segmentation a sentence."""
+    """Ids int32 [height, width] of rows, one drawn segmentation per sentence."""
     ids = np.full((height, width), PAD, np.int32)
     drawn = iter(side.draw(np.concatenate(rows), rng))
     for r, row in enumerate(rows):
         chosen = [next(drawn) for _ in row]
-        over = sum(side.lengths[c] for c in chosen) - width
-        if over > 0:
+        overflow = sum(side.lengths[c] for c in chosen) - width
+        if overflow > 0:
             best = side.first[row]
             excess = side.lengths[chosen] - side.lengths[best]
             for i in np.argsort(-excess):
-                if over <= 0:
+                if overflow <= 0:
                     break
-                chosen[i], over = best[i], over - excess[i]
+                chosen[i], overflow = best[i], overflow - excess[i]
         end = 0
         for c in chosen:
             part = side.ids(c)
@@ -289,33 +298,33 @@ def eval_batches(
     source: Segmentations,
     target: Segmentations,
     *,
-    rows: int = 64,
+    batch_size: int = 64,
     max_shapes: int = 4,
 ) -> Iterator[tuple[np.ndarray, Batch]]:
-    """Every sentence once, in its best segmentation, one a row, in few shapes.
+    """Yields every pair once in its best segmentation, one per row, in few shapes.
 
     Args:
-        source: the source sentences.
+        source: source sentences.
         target: their translations.
-        rows: rows of every batch.
-        max_shapes: how many shapes there may be.
+        batch_size: B.
+        max_shapes: maximum number of shapes.
 
     Yields:
-        (indices [n], batch): row r < n is sentence indices[r], the rest is filler.
+        (indices [n], batch): row r < n is pair indices[r]; the rest is filler.
     """
     if not len(source):
         return
     sides = {"source": source, "target": target}
     lengths = [side.best_lengths() for side in sides.values()]
     boxes = choose_boxes(*lengths, max_shapes)
-    home, _ = _smallest(np.array(boxes), np.stack(lengths, 1))
+    assigned, _ = _best_boxes(np.array(boxes), np.stack(lengths, 1))
     for k, box in enumerate(boxes):
-        members = np.flatnonzero(home == k)
-        for start in range(0, len(members), rows):
-            indices = members[start : start + rows]
+        members = np.flatnonzero(assigned == k)
+        for start in range(0, len(members), batch_size):
+            indices = members[start : start + batch_size]
             batch = {}
             for (name, side), width in zip(sides.items(), box, strict=True):
-                batch[name] = np.full((rows, width), PAD, np.int32)
+                batch[name] = np.full((batch_size, width), PAD, np.int32)
                 for r, n in enumerate(indices):
                     ids = side.ids(side.first[n])
                     batch[name][r, : len(ids)] = ids

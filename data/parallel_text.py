@@ -9,14 +9,14 @@ Corpora by name, each a module of `data.corpora`:
 *   `numbers`: English and German number words, generated.
 *   `reversal`: random letters and their reversal, generated.
 
-Corpora without splits are split by component, page or number and never by sentence,
-since near-duplicates are in the same group. No pair is in two splits, and none twice in
-training. A test source may still be in training with another translation, or with a
-word changed: `leakage` measures how often.
+Corpora without splits are split by groups (component, page or number) instead of
+sentences, since near-duplicates are usually in the same group. No pair is in two splits
+or twice in training. A test source may still be in training with another translation or
+a changed word; `leakage` measures how often.
 
-From the two package corpora, pairs with equal sides of three words or more are dropped:
-they are product names or were never translated. Shorter ones are mostly words that both
-languages share ("Display"), and are kept.
+In the two package corpora, pairs with equal sides of three or more words are dropped:
+they are product names or untranslated. Shorter equal pairs are mostly words that both
+languages share, such as "Display", and stay.
 """
 
 import json
@@ -46,9 +46,9 @@ class Corpus:
 
     Attributes:
         train: pairs to train on.
-        validation: pairs to choose settings and checkpoints by.
-        test: pairs to report on.
-        leakage: see `leakage`, of the test split.
+        validation: pairs to choose settings and checkpoints with.
+        test: pairs for reported results.
+        leakage: overlap of the test split with training; see `leakage`.
         digest: SHA-256 of the three splits.
     """
 
@@ -59,12 +59,12 @@ class Corpus:
     digest: str
 
     def __str__(self) -> str:
-        """One line for the log."""
+        """Returns the sizes and the leakage in one line, for the log."""
         return (
             f"{len(self.train):,} / {len(self.validation):,} / {len(self.test):,} "
-            f"pairs to train, validate, test; of the test sources "
-            f"{self.leakage['verbatim']:.1%} are verbatim in training and "
-            f"{self.leakage['near']:.1%} have a near-duplicate there"
+            f"pairs for training, validation, test; of the test sources, "
+            f"{self.leakage['verbatim']:.1%} are in training and "
+            f"{self.leakage['near']:.1%} have a near-duplicate in training"
         )
 
 
@@ -84,19 +84,19 @@ def load(
     """Reads a corpus; downloads and converts it on first use.
 
     Args:
-        corpus: a name as in the module's docstring.
-        source_language: such as "en".
-        target_language: such as "de".
-        extra: names of corpora that are added to training as a whole.
+        corpus: name of the corpus; see the module's docstring.
+        source_language: source language, such as "en".
+        target_language: target language, such as "de".
+        extra: names of corpora all of whose pairs are added to training.
         min_words: minimum number of words of a source in validation and test.
         max_words: maximum number of words of either side. Neither limit applies to
             validation and test sets that are part of the corpus: a published test set
             stays complete.
         train_min_words: minimum number of words of a source in training.
-        made_up_names: share of the training pairs with names whose names are replaced,
-            see `make_up_names`.
-        files: for `files`: see `data.corpora.files.read_files`. A missing "validation"
-            or "test" is taken from the end of "train".
+        made_up_names: share, among the training pairs with names, of those whose names
+            are replaced; see `make_up_names`.
+        files: files of the corpus `files`; see `data.corpora.files.read_files`. A
+            missing "validation" or "test" is taken from the end of "train".
         split_seed: seed of the choice of groups for validation and test, if the corpus
             has no splits.
 
@@ -104,11 +104,14 @@ def load(
         The splits.
 
     Raises:
-        UserError: for data that cannot be found, downloaded or read.
+        UserError: if the data cannot be found, downloaded or read.
     """
     languages = source_language, target_language
     if source_language == target_language:
-        raise UserError(f"source_language and target_language are {target_language!r}")
+        raise UserError(
+            f"config.data.source_language is {source_language!r}: must differ from "
+            "config.data.target_language"
+        )
     splits = _splits(corpus, languages, files, split_seed, (min_words, max_words))
     train = splits["train"]
     for name in extra:
@@ -120,8 +123,8 @@ def load(
     count, train = len(train), _without(dict.fromkeys(train), [*validation, *test])
     if count and not train:
         raise UserError(
-            f"corpus {corpus}: all {count} training pairs are in validation or test, "
-            "from where they are taken out"
+            f"corpus {corpus}: all {count} training pairs are in validation or test: "
+            "at least one must not be"
         )
     for name, pairs in zip(SPLITS, (train, validation, test), strict=True):
         if not pairs:
@@ -137,16 +140,17 @@ def load(
 
 
 def make_up_names(pairs: Sequence[Pair], share: float, seed: int = 0) -> list[Pair]:
-    """Replaces names that source and target share by made-up ones.
+    """Replaces names that source and target share by made-up names.
 
-    New text has names that were not in training, which the model has to copy; names too
-    rare to memorise teach it to. A name is a word on both sides with a capital letter
-    or an underscore, or after a brace; a made-up one is the first half of one name and
-    the second half of another.
+    New text has names that are not in training and must be copied; training with names
+    too rare to memorise teaches the model to copy. A name is a word on both sides with
+    a capital letter or an underscore, or after a brace; a made-up name is the first
+    half of one name and the second half of another.
 
     Args:
         pairs: sentence pairs.
-        share: share of the pairs with names that get made-up ones, in [0, 1].
+        share: share, among the pairs with names, of those whose names are replaced, in
+            [0, 1].
         seed: seed of the choice of pairs and names.
 
     Returns:
@@ -156,13 +160,13 @@ def make_up_names(pairs: Sequence[Pair], share: float, seed: int = 0) -> list[Pa
         UserError: if `share` is not in [0, 1].
     """
     if not 0 <= share <= 1:
-        raise UserError(f"made_up_names is {share}: must be in [0, 1]")
+        raise UserError(f"config.data.made_up_names is {share}: must be in [0, 1]")
     names = [sorted(_names(source) & _names(target)) for source, target in pairs]
     rng = np.random.default_rng(seed)
     pools = defaultdict(set)  # placeholders such as {host_name} have their own pool
     for name in {name for copied in names for name in copied}:
         pools[name.islower()].add(name)
-    pools = {kind: sorted(pool) for kind, pool in pools.items()}
+    pools = {lower: sorted(pool) for lower, pool in pools.items()}
 
     def make_up(name: str) -> str:
         first, second = rng.choice(pools[name.islower()], 2)
@@ -197,22 +201,23 @@ def leakage(train: Iterable[Pair], test: Sequence[Pair]) -> dict[str, float]:
     """Measures the overlap of a test set with training.
 
     Returns:
-        Shares of the test pairs: `verbatim`, the source is also in training; `near`,
+        Shares of the test pairs. `verbatim`: the source is also in training. `near`:
         the set of its words (in lower case, digits as 0) has a Jaccard similarity of at
         least 0.8 to that of a training source. `near` includes `verbatim`.
     """
     sources = {source for source, _ in train}
     sets = sorted({_words(source) for source in sources}, key=sorted)
-    holds = defaultdict(list)
+    sets_with = defaultdict(list)
     for n, words in enumerate(sets):
         for word in words:
-            holds[word].append(n)
+            sets_with[word].append(n)
 
     def is_near(words: frozenset[str]) -> bool:
-        # A set this similar has at least 0.8 of the words, so one of the rarest 0.2.
-        rarest = sorted(words, key=lambda word: len(holds.get(word, ())))
+        # A similar set has at least 0.8 of the words, so it has one of any set of more
+        # than 0.2 of them: looking up the rarest suffices.
+        rarest = sorted(words, key=lambda word: len(sets_with.get(word, ())))
         for word in rarest[: len(words) - -(-4 * len(words) // 5) + 1]:
-            for n in holds.get(word, ()):
+            for n in sets_with.get(word, ()):
                 if 5 * len(words & sets[n]) >= 4 * len(words | sets[n]):
                     return True
         return False
@@ -274,21 +279,24 @@ def _splits(
 def _split_groups(
     records: Sequence[Record], seed: int, limits: tuple[int, int]
 ) -> dict[str, list[Pair]]:
-    """Fills test and validation with whole groups, in the order of a hash."""
+    """Fills test and validation with whole groups, in the order of a hash.
+
+    Pairs of `TRAINING` groups are only in training.
+    """
     groups = defaultdict(list)
     for group, source, target in records:
         groups[group].append((source, target))
     splits: dict[str, list[Pair]] = {name: [] for name in SPLITS}
-    others = {g: groups.pop(g) for g in list(groups) if g.startswith(TRAINING)}
+    training = {g: groups.pop(g) for g in list(groups) if g.startswith(TRAINING)}
     held_out = set()
-    wanted = HELD_OUT * sum(map(len, groups.values()))
+    size = HELD_OUT * sum(map(len, groups.values()))
     for group in sorted(groups, key=lambda g: storage.sha256(f"{seed}:{g}".encode())):
-        short = (name for name in ("test", "validation") if len(splits[name]) < wanted)
-        name = next(short, "train")
+        unfilled = (name for name in ("test", "validation") if len(splits[name]) < size)
+        name = next(unfilled, "train")
         splits[name] += groups[group]
         if name != "train":
             held_out.add(group)
-    for group, pairs in others.items():
+    for group, pairs in training.items():
         if held_out.isdisjoint(group.split(TRAINING)):
             splits["train"] += pairs
     for name in EVALUATION_SPLITS:
@@ -299,7 +307,7 @@ def _split_groups(
 def _hold_out(
     splits: dict[str, list[Pair]], limits: tuple[int, int]
 ) -> dict[str, list[Pair]]:
-    """Takes missing splits from the end of training, where neighbours are together."""
+    """Takes missing splits from the end of training; neighbours stay together."""
     size = max(int(HELD_OUT * len(splits["train"])), 1)
     for name in ("test", "validation"):
         if name not in splits:

@@ -1,29 +1,30 @@
-"""Generated tasks whose answer points at the inputs, with exact answers.
+"""Generated tasks of pointer networks: instances and their answers.
 
-Those of Vinyals, Fortunato and Jaitly, Pointer Networks (2015), section 3, and the
-numbers of Vinyals, Bengio and Kudlur, Order Matters (2016):
+The tasks of Vinyals, Fortunato and Jaitly, Pointer Networks (2015), section 3, and
+sorting from Vinyals, Bengio and Kudlur, Order Matters (2016):
 
-*   `sorting`: numbers of [0, 1); the answer is their order, ascending.
-*   `hull`: points of the unit square; the corners of their convex hull,
-    counter-clockwise from the one that comes first among the inputs.
-*   `delaunay`: such points; their Delaunay triangles. Inside a triangle the inputs
-    ascend; the triangles stand in the order of their incentres, by x and then by y.
-*   `tsp`: such points, called cities; their shortest tour, counter-clockwise from the
-    first city. The first paper leaves the direction open, so that every tour has two
-    labels; the second one fixes it.
+*   `sorting`: numbers in [0, 1); the answer is their ascending order.
+*   `hull`: points of the unit square; the answer is the corners of their convex hull,
+    counter-clockwise from the one with the lowest index.
+*   `delaunay`: points of the unit square; the answer is their Delaunay triangles. The
+    indices of a triangle ascend; the triangles are in the order of their incentres, by
+    x and then by y.
+*   `tsp`: points of the unit square, called cities; the answer is their shortest tour,
+    counter-clockwise from the first city. The first paper leaves the direction open,
+    so that every tour has two labels; the second paper fixes it.
 
-Each set thus has one answer. It is written as pointers 1..n and a closing 0: pointer k
-is input k - 1, and 0 is the end, the padding, and where a decoder starts from. A batch
+Each instance thus has one answer. It is a sequence of pointers 1..n followed by 0:
+pointer k is input k - 1; 0 is the end, the padding and a decoder's first token. A batch
 is a dict of
 
 *   `inputs`: float32 [B, S, F], 0 at padding;
-*   `lengths`: int32 [B], how many of the S inputs are there, n;
-*   `target`: int32 [B, T], the answers, at least one 0 at the end of each.
+*   `lengths`: int32 [B], the number of inputs n of each instance;
+*   `target`: int32 [B, T], the answers, each followed by at least one 0.
 
-What differs from the paper: long tours are learned from better labels, those of
-`data.tours.near_optimal`, where the paper has its approximate solvers A1 to A3.
+Differs from the paper: the labels of long tours are from `data.tours.near_optimal`,
+whose tours are shorter than those of the paper's approximate solvers A1 to A3.
 
-Axes: B batch; S inputs; F features of one; T target steps.
+Axes: B batch; S inputs, padded; F features of an input; T target steps.
 """
 
 import functools
@@ -39,61 +40,61 @@ from data.tours import MAX_EXACT, shortest_tours
 from errors import UserError
 
 KINDS = ("sorting", "hull", "delaunay", "tsp")
-_FEWEST = {"sorting": 1, "hull": 3, "delaunay": 3, "tsp": 3}
+_MIN_SIZES = {"sorting": 1, "hull": 3, "delaunay": 3, "tsp": 3}
 
-# Training is not to wait for its data, so that what it learns from is solved for many
-# instances at once; what is held out is made once, by solvers that others rely on.
-# Tours of up to so many cities are exact: `held_karp` takes about 10 ms for 128 sets of
-# 12 cities, less than a training step, but more than twice as much for each further
-# one; `near_optimal` takes 30 ms at 13 to 18 and is hardly longer than the optimum.
-EXACT = 12
+# Training must not wait for its data, so its solvers are vectorised over instances;
+# held-out answers are computed once, by scipy and exact solvers. Training tours of up
+# to this many cities are exact: `held_karp` takes about 10 ms for 128 instances of 12
+# cities, less than a training step, and more than twice as much for each further city;
+# `near_optimal` takes 30 ms for 13 to 18 cities and is nearly optimal.
+MAX_EXACT_TRAINING = 12
 
 
 def check_size(kind: str, name: str, size: int) -> None:
-    """Raises a UserError for a number of inputs that a kind cannot have.
+    """Raises a UserError if an instance of a kind cannot have this many inputs.
 
     Args:
         kind: one of `KINDS`.
-        name: of the number, in the error.
-        size: the number.
+        name: name of the number in the error.
+        size: number of inputs.
     """
     _check_kind(kind)
     if not isinstance(size, (int, np.integer)):
         raise UserError(f"{name} is {size!r}: must be a whole number")
-    if size < _FEWEST[kind]:
+    if size < _MIN_SIZES[kind]:
         raise UserError(
-            f"{name} is {size}: must be at least {_FEWEST[kind]} for {kind}"
+            f"{name} is {size}: must be at least {_MIN_SIZES[kind]} for {kind}"
         )
 
 
 def features(kind: str) -> int:
-    """Returns F, the numbers of one input: 1 to sort, 2 coordinates of a point.
+    """Returns F: 1 for numbers to sort, 2 for the coordinates of points.
 
     Raises:
-        UserError: for an unknown kind.
+        UserError: if the kind is unknown.
     """
     _check_kind(kind)
     return 1 if kind == "sorting" else 2
 
 
 def steps(kind: str, width: int) -> int:
-    """Returns T, which holds every answer of `width` inputs and a 0.
+    """Returns T for `width` inputs: the maximum length of an answer, and one 0.
 
-    No triangulation of S points has more than 2 S - 5 triangles: 2 S - 2 less the
-    corners of the hull.
+    A triangulation of S points has at most 2 S - 5 triangles: 2 S - 2 minus the number
+    of corners of the hull.
 
     Raises:
-        UserError: for an unknown kind, or fewer inputs than it needs.
+        UserError: if the kind is unknown or needs more inputs.
     """
     check_size(kind, "the number of inputs", width)
     return (3 * (2 * width - 5) if kind == "delaunay" else width) + 1
 
 
 def blank(kind: str, width: int) -> Batch:
-    """Returns an instance of this many zeros, for the shapes of a model.
+    """Returns a batch with one instance of zeros, to initialise a model.
 
     Raises:
-        UserError: for an unknown kind, or fewer inputs than it needs.
+        UserError: if the kind is unknown or needs more inputs.
     """
     return {
         "inputs": np.zeros((1, width, features(kind)), np.float32),
@@ -110,21 +111,21 @@ def instances(
     *,
     fast: bool = True,
 ) -> Batch:
-    """Draws instances and answers them.
+    """Draws instances and computes their answers.
 
     Args:
         kind: one of `KINDS`.
-        rng: what the inputs are drawn from.
-        sizes: [B] inputs of each instance.
-        width: S, at least the largest of them.
+        rng: random generator of the inputs.
+        sizes: [B] number of inputs of each instance.
+        width: S, at least the maximum of `sizes`.
         fast: see `answers`.
 
     Returns:
-        A batch, as in the module's docstring.
+        A batch; see the module's docstring.
 
     Raises:
-        UserError: for an unknown kind, or fewer inputs than it needs.
-        ValueError: if `width` does not fit.
+        UserError: if the kind is unknown or needs more inputs.
+        ValueError: if `width` is too small.
     """
     sizes = np.asarray(sizes)
     check_size(kind, "size", sizes.min())
@@ -140,36 +141,39 @@ def instances(
 def answers(
     kind: str, inputs: np.ndarray, sizes: np.ndarray, *, fast: bool = False
 ) -> np.ndarray:
-    """Answers instances.
+    """Computes the answers of instances.
 
     Args:
         kind: one of `KINDS`.
-        inputs: [B, S, F].
-        sizes: [B] inputs of each instance.
-        fast: solve many at once: hulls by `gift_wrapping`, triangulations of up to 10
-            points by `empty_circles`, tours beyond 12 cities, in place of 20, by
-            `near_optimal`. Else hulls and triangulations are scipy's.
+        inputs: [B, S, F], padded.
+        sizes: [B] number of inputs of each instance.
+        fast: whether to use the vectorised solvers: `gift_wrapping` for hulls,
+            `empty_circles` for triangulations of up to 10 points, and `near_optimal`
+            for tours of more than 12 cities instead of 20. Otherwise scipy computes
+            hulls and triangulations.
 
     Returns:
-        The targets [B, T], as in the module's docstring.
+        The targets int32 [B, T]; see the module's docstring.
 
     Raises:
-        UserError: for an unknown kind, or points on a line, which have neither a hull
-            nor triangles.
+        UserError: if the kind is unknown, or if all points are on a line and have no
+            hull and no triangles.
     """
     _check_kind(kind)
     solve = {
         "sorting": _orders,
         "hull": gift_wrapping if fast else convex_hulls,
         "delaunay": functools.partial(triangulations, fast=fast),
-        "tsp": functools.partial(shortest_tours, exact=EXACT if fast else MAX_EXACT),
+        "tsp": functools.partial(
+            shortest_tours, max_exact=MAX_EXACT_TRAINING if fast else MAX_EXACT
+        ),
     }
     try:
-        found = solve[kind](inputs, sizes)
+        indices = solve[kind](inputs, sizes)
     except QhullError:
         raise UserError("points on one line have no hull and no triangles") from None
     target = np.zeros((len(sizes), steps(kind, inputs.shape[1])), np.int32)
-    for row, answer in zip(target, found, strict=True):
+    for row, answer in zip(target, indices, strict=True):
         row[: len(answer)] = answer + 1
     return target
 
@@ -178,7 +182,7 @@ class Batches(bucketing.Batches):
     """Endless training batches of a kind; see `data.bucketing.Batches`.
 
     Raises:
-        UserError: for an unknown kind or a number out of its range.
+        UserError: if the kind is unknown or a number is out of range.
     """
 
     def __init__(
@@ -203,19 +207,21 @@ class Batches(bucketing.Batches):
 
 
 def held_out(kind: str, split: str, size: int, count: int) -> Batch:
-    """The first `count` instances of a split, always the same; tours exact up to 20.
+    """Returns the first `count` instances of a split, always the same.
+
+    Tours of up to 20 cities are exact.
 
     Args:
         kind: one of `KINDS`.
         split: "validation" or "test".
-        size: inputs of every instance, S.
+        size: S, the number of inputs of every instance.
         count: B.
 
     Returns:
-        A batch, as in the module's docstring.
+        A batch; see the module's docstring.
 
     Raises:
-        UserError: for an unknown kind or split, or a number out of its range.
+        UserError: if the kind or split is unknown, or a number is out of range.
     """
     check_size(kind, "size", size)
     if count < 1:
@@ -232,17 +238,17 @@ def _check_kind(kind: str) -> None:
 
 
 def _orders(numbers: np.ndarray, sizes: np.ndarray) -> list[np.ndarray]:
-    """The indices of numbers [B, S, 1] in ascending order, of each instance."""
+    """Indices that sort the numbers [B, S, 1] of each instance."""
     padding = np.arange(numbers.shape[1]) >= sizes[:, None]
     order = np.where(padding, np.inf, numbers[..., 0]).argsort(1, kind="stable")
     return [row[:n] for row, n in zip(order, sizes, strict=True)]
 
 
 def sequences(tokens: np.ndarray) -> list[np.ndarray]:
-    """The indices that pointers [B, T] point at, from 0 on, up to the first 0 or all.
+    """Converts pointers [B, T] to indices from 0, up to the first pointer 0 if any.
 
     Returns:
-        For each row an int array, maybe empty.
+        An int array for each instance, possibly empty.
     """
     tokens = np.asarray(tokens)
     ended = np.cumsum(tokens == 0, 1) > 0

@@ -1,10 +1,10 @@
 """Instances of `data.pointing` as lines of text, and their answers.
 
 An instance is a line of numbers to sort, "0.3 0.1", or of points, "0.3,0.8 0.1,0.2".
-Its answer is the sorted numbers; the numbers of the points, from 1, in the order of a
-hull or tour; or triangles such as "1,2,4 2,3,4", of which the last may lack corners.
+Its answer is the sorted numbers; the points' numbers, from 1, in the order of a hull or
+tour; or triangles such as "1,2,4 2,3,4", the last of which may lack corners.
 
-Axes: B instances; S inputs, padded; n inputs of an instance; F numbers of an input.
+Axes: B batch; S inputs, padded; n inputs of an instance; F features of an input.
 """
 
 import dataclasses
@@ -27,8 +27,8 @@ class Instance:
         kind: one of `pointing.KINDS`.
         inputs: [n, F].
         items: text of each of the n inputs.
-        truth: indices of the true answer, from 0; None for a tour, which is expensive:
-            `solution` computes it.
+        truth: indices of the true answer, from 0; None for a tour, which is expensive
+            to compute: see `solution`.
     """
 
     kind: str
@@ -60,12 +60,12 @@ class Instance:
         return [indices[i : i + 3] for i in range(0, len(indices), 3)]
 
     def solution(self) -> np.ndarray:
-        """Returns the indices of the true answer; computes them if they are not known.
+        """Returns the indices of the true answer; computes them if they are missing.
 
         A tour of more than 20 cities may not be the shortest.
 
         Raises:
-            UserError: for points on a line, which have neither a hull nor triangles.
+            UserError: if all points are on a line and have no hull and no triangles.
         """
         if self.truth is not None:
             return self.truth
@@ -79,12 +79,12 @@ class Instance:
     def caveat(self) -> str:
         """Returns a remark on the true answer, for a title."""
         if self.kind == "tsp" and len(self.inputs) > MAX_EXACT:
-            return ", its truth a tour that may not be the shortest"
+            return ", true tour possibly not the shortest"
         return ""
 
 
 def parse(kind: str, text: str, name: str) -> Instance:
-    """Parses an instance; warns of numbers outside of [0, 1] on standard error.
+    """Parses an instance; warns of numbers outside [0, 1] on standard error.
 
     Args:
         kind: one of `pointing.KINDS`.
@@ -92,8 +92,8 @@ def parse(kind: str, text: str, name: str) -> Instance:
         name: name of the text in errors, such as "line 3".
 
     Raises:
-        UserError: for an item that is not F finite numbers, too few items, or points
-            on a line, which have neither a hull nor triangles.
+        UserError: if an item is not F finite numbers, there are too few items, or all
+            points are on a line and have no hull and no triangles.
     """
     count = pointing.features(kind)
     form = "a finite number" if count == 1 else "two finite numbers, such as 0.3,0.8"
@@ -111,8 +111,8 @@ def parse(kind: str, text: str, name: str) -> Instance:
     pointing.check_size(kind, f"{name}: the number of inputs", len(items))
     if inputs.min() < 0 or inputs.max() > 1:
         print(
-            f"warning: {name} has numbers outside of [0, 1], where the model has "
-            "learned nothing",
+            f"warning: {name} has numbers outside of [0, 1], the range of the "
+            "training data",
             file=sys.stderr,
         )
     instance = Instance(kind, inputs, items, None)

@@ -1,8 +1,7 @@
 """Noisy points of a curve: Zhang et al., Dive into Deep Learning, attention pooling.
 
-y = 2 sin(x) + x + noise, at x drawn uniformly from [0, length]. The grids of the splits
-have no noise; that of the test split lies halfway between the points of the validation
-split.
+y = 2 sin(x) + x + noise, at x drawn uniformly from [0, length]. The evaluation splits
+are grids without noise; the test points lie halfway between the validation points.
 
 Axes: K training points; Q points of a grid.
 """
@@ -14,24 +13,24 @@ import numpy as np
 from data.splits import check_split
 from errors import UserError
 
-_OFFSETS = {"validation": 0.0, "test": 0.5}  # of a split's grid, in its steps
+_OFFSETS = {"validation": 0.0, "test": 0.5}  # of a split's grid, in grid spacings
 
 
 def curve(x: np.ndarray) -> np.ndarray:
-    """The curve without noise, 2 sin(x) + x."""
+    """Returns the curve without noise, 2 sin(x) + x."""
     return 2 * np.sin(x) + x
 
 
 def training_points(
     *, points: int, length: float, noise: float, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Noisy points of the curve.
+    """Draws noisy points of the curve.
 
     Args:
         points: K.
         length: upper end of x.
-        noise: standard deviation of y about the curve.
-        seed: of the points.
+        noise: standard deviation of the noise.
+        seed: seed of the points.
 
     Returns:
         float32 x [K], sorted, and y [K].
@@ -43,7 +42,7 @@ def training_points(
 
 
 def grid(split: str, *, queries: int, length: float) -> np.ndarray:
-    """Evenly spaced x of a split: float32 [Q].
+    """Returns the evenly spaced x of a split: float32 [Q].
 
     Args:
         split: "validation" or "test".
@@ -51,7 +50,7 @@ def grid(split: str, *, queries: int, length: float) -> np.ndarray:
         length: upper end of x.
 
     Raises:
-        UserError: for another split.
+        UserError: if the split is unknown.
     """
     check_split(split)
     steps = np.arange(queries) + _OFFSETS[split]
@@ -59,7 +58,7 @@ def grid(split: str, *, queries: int, length: float) -> np.ndarray:
 
 
 class FullBatch:
-    """Source whose every batch is the whole training set."""
+    """Training batches that all equal the whole training set."""
 
     def __init__(self, batch: dict[str, np.ndarray]):
         self._batch = batch
@@ -69,14 +68,14 @@ class FullBatch:
 
 
 def parse(text: str, name: str) -> float:
-    """Reads x as it is typed.
+    """Parses a typed x.
 
     Args:
-        text: of a number.
-        name: of the input, in errors, such as "line 3".
+        text: text of the number.
+        name: name of the input in errors, such as "line 3".
 
     Raises:
-        UserError: for text that is no finite float32.
+        UserError: if the text is not a finite float32.
     """
     try:
         number = float(text)

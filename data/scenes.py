@@ -1,18 +1,18 @@
-"""Composed scenes: two to four drawings on a canvas, and captions of what is where.
+"""Composed scenes: two to four drawings on a canvas, and captions with their cells.
 
-A canvas has 3 x 3 cells. Each drawing has a cell of its own, in which its size and its
-place vary a little, on a ground of a light colour. A caption names drawings and cells:
-"mouse at the top, taco on the right and bee in the middle"; the references of a scene
-differ in the order in which they do.
+A canvas has a light background and 3 x 3 cells. Drawings are in different cells; their
+sizes and positions in the cells vary slightly. A caption names the drawings and their
+cells: "mouse at the top, taco on the right and bee in the middle". The references of a
+scene differ in the order of the drawings.
 
-What is held out: every pair of drawings belongs to training, validation or test, by its
-names alone. A scene of training has pairs of training only; one of another split has a
-pair of it and none of the third, so that no caption of it is ever seen in training, and
-neither are all its drawings together. Besides, some drawings are in no scene but those
-of the split "novel", which has one or two each: every word of their names is known from
-others ("woman farmer" from "woman cook" and "man farmer").
+Every pair of drawings belongs to training, validation or test, depending only on its
+names. A training scene has only training pairs. A validation scene has a validation
+pair and no test pair, and vice versa, so that neither its captions nor its combination
+of drawings occur in training. In addition, some drawings are only in scenes of the
+split "novel", one or two in each; every word of their names occurs in the names of
+other drawings ("woman farmer": "woman cook" and "man farmer").
 
-Axes: B scenes; I, J rows and columns of a canvas; N drawings of a scene.
+Axes: I, J rows and columns of a canvas; N drawings of a scene.
 """
 
 import collections
@@ -34,21 +34,22 @@ CELLS = (
     *("in the bottom left corner", "at the bottom", "in the bottom right corner"),
 )
 _SPLITS = (*SPLITS, "novel")
-_PARTS = 10  # of the pairs, one is for validation and one for test
-_NOVEL = 3  # of the names that others explain, one is held out
-_SHRINK = 0.8  # the smallest drawing, of the largest
-_LIGHT = 200  # the darkest ground
+_PARTS = 10  # of all pairs; one part is for validation and one for test
+_NOVEL = 3  # one in three of the eligible drawings is novel
+_MIN_SCALE = 0.8  # minimum side of a drawing relative to its cell's
+_MIN_BACKGROUND = 200  # minimum brightness of the background
 
 
 class Scene(NamedTuple):
-    """A image and what is in it.
+    """An image of N drawings, and its captions.
 
     Attributes:
         image: uint8 [I, J, 3].
-        names: of the N drawings.
-        cells: where they are, of `CELLS`.
-        boxes: int [N, 4]: first row, first column, last row + 1, last column + 1.
-        captions: one in each order.
+        names: names of the drawings.
+        cells: their cells, in `CELLS`.
+        boxes: int [N, 4], in pixels: top row, left column, bottom row + 1, right
+            column + 1.
+        captions: reference captions, which differ in the order of the drawings.
     """
 
     image: np.ndarray
@@ -58,23 +59,24 @@ class Scene(NamedTuple):
     captions: tuple[str, ...]
 
     def identity(self) -> bytes:
-        """Tells it from others."""
+        """Returns a cache key of the image."""
         return self.image.tobytes()
 
 
 class Scenes:
-    """Endless random access to the scenes of a split: i depends on (seed, split, i).
+    """Endless random access to scenes; scene i depends on (seed, split, i) only.
 
     Args:
-        drawings: what may be in a scene.
+        drawings: drawings to compose scenes of.
         split: "train", "validation", "test" or "novel".
-        size: I = J, pixels.
-        min_objects, max_objects: drawings per scene, N.
-        references: captions of a scene, at most N!.
-        seed: of what is drawn.
+        size: I = J, in pixels.
+        min_objects: minimum number of drawings of a scene.
+        max_objects: maximum number of drawings of a scene.
+        references: number of captions of a scene; N! if there are fewer orders.
+        seed: seed of the random generators.
 
     Raises:
-        UserError: for a number out of its range, or too few drawings.
+        UserError: if a number is out of range or there are too few drawings.
     """
 
     def __init__(
@@ -98,25 +100,32 @@ class Scenes:
         }
         for name, (value, low, high) in ranges.items():
             if not low <= value <= high:
-                raise UserError(f"config.data.{name} is {value}: must be {low}..{high}")
+                raise UserError(
+                    f"config.data.{name} is {value}: must be in {low}..{high}"
+                )
         self._drawings = tuple(drawings)
         held_out = novel(drawings)
-        self._known = [d for d in drawings if d not in held_out]
+        self._common = [d for d in drawings if d not in held_out]
         self._novel = [d for d in drawings if d in held_out]
-        if len(self._known) < 2 * _PARTS:
+        if len(self._common) < 2 * _PARTS:
             raise UserError(
-                f"config.data.groups has {len(drawings)} drawings: too few for scenes"
+                f"config.data.groups has {len(self._common)} drawings that are not "
+                f"novel: must be at least {2 * _PARTS}"
             )
         if split == "novel" and not self._novel:
-            raise UserError("the drawings of config.data.groups have no novel names")
+            raise UserError("config.data.groups has no novel drawings")
         self._split, self._size = split, size
         self._counts = range(min_objects, max_objects + 1)
         self._references, self._seed = references, seed
         cell = size // 3
-        self._sizes = np.unique(np.linspace(_SHRINK * cell, cell, 3).astype(int))
+        self._sizes = np.unique(np.linspace(_MIN_SCALE * cell, cell, 3).astype(int))
 
     def __getitem__(self, index: int) -> Scene:
-        """Scene `index`, for any index from 0."""
+        """Returns scene `index`, for any index from 0.
+
+        Raises:
+            IndexError: for a negative index.
+        """
         if index < 0:
             raise IndexError(index)
         key = (self._seed, _SPLITS.index(self._split), index, 1)
@@ -124,18 +133,18 @@ class Scenes:
         drawings = self._draw(rng)
         cells = rng.permutation(len(CELLS))[: len(drawings)]
         image = np.empty((self._size, self._size, 3), np.uint8)
-        image[:] = rng.integers(_LIGHT, 256, 3)
+        image[:] = rng.integers(_MIN_BACKGROUND, 256, 3)
         boxes = np.zeros((len(drawings), 4), int)
         for drawing, cell, box in zip(drawings, cells, boxes, strict=True):
             side = int(rng.choice(self._sizes))
-            free = self._size // 3 - side
+            margin = self._size // 3 - side
             corner = np.array(divmod(int(cell), 3)) * (self._size // 3)
-            top, left = corner + rng.integers(0, free + 1, 2)
+            top, left = corner + rng.integers(0, margin + 1, 2)
             box[:] = top, left, top + side, left + side
             sprite = _sprites(self._drawings, side)[drawing].astype(np.float32)
-            part = image[top : top + side, left : left + side]
-            blend = part + sprite[..., 3:] / 255 * (sprite[..., :3] - part)
-            part[:] = blend.round()
+            region = image[top : top + side, left : left + side]
+            blend = region + sprite[..., 3:] / 255 * (sprite[..., :3] - region)
+            region[:] = blend.round()
         return Scene(
             image,
             tuple(drawing.name for drawing in drawings),
@@ -145,17 +154,17 @@ class Scenes:
         )
 
     def _draw(self, rng: np.random.Generator) -> list[Drawing]:
-        """Draws how many are in a scene, and which until it is one of this split."""
+        """Draws the drawings of a scene until they belong to the split."""
         count = int(rng.choice(self._counts))
         if self._split == "novel":
-            fresh = min(int(rng.integers(1, 3)), len(self._novel), count)
-            found = _choose(rng, self._novel, fresh)
-            found += _choose(rng, self._known, count - fresh)
-            return [found[i] for i in rng.permutation(count)]
+            novel_count = min(int(rng.integers(1, 3)), len(self._novel), count)
+            drawings = _choose(rng, self._novel, novel_count)
+            drawings += _choose(rng, self._common, count - novel_count)
+            return [drawings[i] for i in rng.permutation(count)]
         while True:
-            found = _choose(rng, self._known, count)
-            if split_of([drawing.name for drawing in found]) == self._split:
-                return found
+            drawings = _choose(rng, self._common, count)
+            if split_of([drawing.name for drawing in drawings]) == self._split:
+                return drawings
 
     def _captions(self, rng, drawings, cells) -> tuple[str, ...]:
         parts = [f"{d.name} {CELLS[c]}" for d, c in zip(drawings, cells, strict=True)]
@@ -169,12 +178,13 @@ class Scenes:
 
 
 class Mention(NamedTuple):
-    """An object that a caption mentions, and its position.
+    """An object that a caption mentions, and its cell.
 
     Attributes:
-        name: of a thing.
-        cell: where it is said to be.
-        first, last: the words of the name are first..last - 1 of the caption's.
+        name: name of the object.
+        cell: its cell according to the caption, in `CELLS`.
+        first: index of the first word of the name in the caption.
+        last: index after the last word of the name.
     """
 
     name: str
@@ -184,51 +194,57 @@ class Mention(NamedTuple):
 
 
 def mentions(words: Sequence[str]) -> list[Mention]:
-    """Returns what the words of a caption say to be where; the rest is left over."""
-    found, first = [], 0
-    for place in range(len(words)):
+    """Returns the objects and cells in a caption; words after the last are ignored."""
+    objects, first = [], 0
+    for i in range(len(words)):
         for cell in CELLS:
             phrase = cell.split()
-            if first < place and list(words[place : place + len(phrase)]) == phrase:
-                name = " ".join(words[first:place])
-                found.append(Mention(name, cell, first, place))
-                first = place + len(phrase)
+            if first < i and list(words[i : i + len(phrase)]) == phrase:
+                objects.append(Mention(" ".join(words[first:i]), cell, first, i))
+                first = i + len(phrase)
                 first += list(words[first : first + 1]) == ["and"]
-    return found
+    return objects
 
 
 def split_of(names: Sequence[str]) -> str:
-    """Returns the split to which a scene of known drawings belongs; "" for none."""
-    found = set()
-    for i, one in enumerate(names):
-        for other in names[:i]:
-            pair = "+".join(sorted((one, other)))
-            found.add(min(zlib.crc32(pair.encode()) % _PARTS, 2))
-    if found == {2}:
+    """Returns the split of a scene without novel drawings; "" for none.
+
+    Args:
+        names: names of its drawings, at least two.
+    """
+    parts = set()  # 0 for validation, 1 for test, 2 for training
+    for i, first in enumerate(names):
+        for second in names[:i]:
+            pair = "+".join(sorted((first, second)))
+            parts.add(min(zlib.crc32(pair.encode()) % _PARTS, 2))
+    if parts == {2}:
         return "train"
-    return ("validation", "test")[min(found)] if not {0, 1} <= found else ""
+    return ("validation", "test")[min(parts)] if not {0, 1} <= parts else ""
 
 
 def novel(drawings: Sequence[Drawing]) -> set[Drawing]:
-    """Returns the drawings that are held out: others have every word of their names."""
+    """Returns the drawings of the split "novel".
+
+    Every word of their names is in the names of at least two other drawings.
+    """
     count = collections.Counter(w for d in drawings for w in set(d.name.split()))
-    found = set()
+    selected = set()
     for drawing in sorted(drawings, key=lambda d: zlib.crc32(d.name.encode())):
         words = set(drawing.name.split())
         chosen = zlib.crc32(b"novel " + drawing.name.encode()) % _NOVEL == 0
-        # Those that stay have each word twice at least.
+        # At least two of the drawings that remain have each word.
         if chosen and len(words) > 1 and all(count[word] > 2 for word in words):
-            found.add(drawing)
+            selected.add(drawing)
             count.subtract(words)
-    return found
+    return selected
 
 
 @functools.lru_cache(16)
 def _sprites(drawings: tuple[Drawing, ...], side: int) -> dict[Drawing, np.ndarray]:
-    """Drawings at a size, uint8 [side, side, 4] each; all at once, for the reader."""
+    """Drawings as uint8 [side, side, 4]; all in one call, which opens the file once."""
     return dict(zip(drawings, draw(drawings, side), strict=True))
 
 
 def _choose(rng, drawings: Sequence[Drawing], count: int) -> list[Drawing]:
-    places = rng.choice(len(drawings), count, replace=False)
-    return [drawings[place] for place in places]
+    indices = rng.choice(len(drawings), count, replace=False)
+    return [drawings[i] for i in indices]

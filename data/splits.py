@@ -15,15 +15,15 @@ def check_split(split: str) -> None:
 
 
 def held_out_rng(split: str, *key: int) -> np.random.Generator:
-    """A random generator for held-out data, apart from that of any training batch.
+    """Returns a random generator for held-out data that no training batch uses.
 
     Args:
         split: "validation" or "test".
-        *key: tells these data from other held-out data of the split.
+        *key: distinguishes these data from other held-out data of the split.
 
     Raises:
-        UserError: for another split.
+        UserError: if the split is unknown.
     """
     check_split(split)
-    # No (seed, i) of training is this key: shorter ones count as filled up with 0.
+    # No training key (seed, i) equals this one: numpy pads shorter keys with 0.
     return np.random.default_rng((*key, EVALUATION_SPLITS.index(split), 1, 1))

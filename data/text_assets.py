@@ -1,7 +1,7 @@
-"""Text of a run: vocabulary, evaluation splits and training batches.
+"""Texts of a run: vocabulary, evaluation splits and training batches.
 
-The vocabulary and the splits are files in a folder of the run directory, so that
-evaluation and prediction need no corpus.
+The vocabulary and the evaluation splits are in a folder of the run directory, so that
+evaluation and prediction do not read the corpus.
 """
 
 import json
@@ -19,7 +19,7 @@ from errors import UserError
 
 
 class TextAssets(NamedTuple):
-    """The text that a translator works with.
+    """The vocabulary and the texts of a translator.
 
     Attributes:
         vocabulary: vocabulary of both languages.
@@ -32,7 +32,7 @@ class TextAssets(NamedTuple):
     batches: Batches | None = None
 
     def pairs(self, split: str) -> tuple[list[str], list[str]]:
-        """Returns the sources and the references of a split.
+        """Returns the sources and references of a split.
 
         Raises:
             UserError: if the split is missing or empty.
@@ -74,7 +74,7 @@ class TextAssets(NamedTuple):
 def write_assets(
     corpus: Corpus, folder: Path, *, vocab_size: int, max_length: int
 ) -> Vocabulary:
-    """Trains the vocabulary of a corpus, and writes it and the evaluation splits.
+    """Trains the vocabulary of a corpus; writes it and the evaluation splits.
 
     Args:
         corpus: sentence pairs.
@@ -83,7 +83,7 @@ def write_assets(
         max_length: maximum number of pieces of an evaluated sentence, EOS included.
 
     Raises:
-        UserError: for a longer sentence in an evaluation split.
+        UserError: if a sentence of an evaluation split is longer.
     """
     texts = (text for pair in corpus.train for text in pair)
     vocabulary = train_vocabulary(texts, vocab_size, folder / "vocabulary.model")

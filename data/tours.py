@@ -1,7 +1,7 @@
-"""Tours through cities of the plane: exact and near-optimal solvers.
+"""Travelling salesman tours in the plane: exact and near-optimal solvers.
 
-Axes: B instances; S cities of the widest; n cities of one; C cities of a tour, or
-subsets of cities where a comment says so.
+Axes: B instances; S cities, padded; n cities of an instance; C cities of a tour, or
+subsets of cities in Held-Karp.
 """
 
 import functools
@@ -10,28 +10,28 @@ import numpy as np
 
 from data.geometry import counter_clockwise
 
-MAX_EXACT = 20  # cities of `held_karp`
+MAX_EXACT = 20  # maximum number of cities of `held_karp`
 _TABLE = 2**22  # numbers in the tables of Held-Karp at a time, for few cities
-_BLOCK = 2**14  # numbers worked on at a time, so that they stay in the cache
-_ROUNDS = 3  # of `near_optimal`, for each city
-_RUINED = 10  # cities that leave a tour in one round, at most
+_BLOCK = 2**14  # numbers in a block of work, which fits the processor's cache
+_ROUNDS = 3  # rounds of `near_optimal` per city
+_MAX_RUINED = 10  # maximum number of cities removed in a round
 
 
 def shortest_tours(
-    points: np.ndarray, sizes: np.ndarray, exact: int
+    points: np.ndarray, sizes: np.ndarray, max_exact: int
 ) -> list[np.ndarray]:
-    """Shortest tours of few cities by `held_karp`, of more by `near_optimal`.
+    """Tours by `held_karp` for few cities and by `near_optimal` for more.
 
     Args:
-        points: [B, S, 2]; those beyond an instance's size are padding.
-        sizes: [B] cities of each instance, at least 3.
-        exact: the most cities that `held_karp` solves, at most `MAX_EXACT`.
+        points: [B, S, 2], padded.
+        sizes: [B] number of cities of each instance, at least 3.
+        max_exact: maximum number of cities for `held_karp`, at most `MAX_EXACT`.
 
     Returns:
-        The cities of each from 0 on, counter-clockwise.
+        The cities of each tour, counter-clockwise from city 0.
     """
     tours = np.empty(points.shape[:2], int)
-    long = sizes > exact
+    long = sizes > max_exact
     if long.any():
         tours[long] = near_optimal(points[long], sizes[long])
     for n in np.unique(sizes[~long]):
@@ -40,26 +40,27 @@ def shortest_tours(
 
 
 def held_karp(points: np.ndarray) -> np.ndarray:
-    """The shortest tours, by the dynamic programme of Held and Karp (1962).
+    """Shortest tours, by the dynamic program of Held and Karp (1962).
 
-    It finds the shortest path from the first city through each subset of the others to
-    each of its members. A tour is two such paths that meet, so that subsets of half the
-    cities will do. In float32: a tour that is longer by 1e-7 may pass for the shortest.
+    Computes the shortest path from the first city through each subset of the others to
+    each of its members. A tour consists of two such paths that meet, so subsets of up
+    to half of the cities suffice. In float32, the result may be longer than the
+    shortest tour by a relative 1e-7.
 
-    Takes about 50 ms for a set of 20 cities, 2 ms for 15 and 0.02 ms for 10.
+    Takes about 50 ms for an instance of 20 cities, 2 ms for 15 and 0.02 ms for 10.
 
     Args:
         points: [B, n, 2], n from 3 to 20.
 
     Returns:
-        int [B, n]: the cities from 0 on, counter-clockwise.
+        int [B, n] cities, counter-clockwise from city 0.
 
     Raises:
-        ValueError: for another n.
+        ValueError: if n is out of range.
     """
     n = points.shape[1]
     if not 3 <= n <= MAX_EXACT:
-        raise ValueError(f"held_karp: {n} cities: must be 3 to {MAX_EXACT}")
+        raise ValueError(f"held_karp: n is {n}: must be 3 to {MAX_EXACT}")
     size = sum(cities.size for cities, _ in _subsets(n - 1)[0])
     chunk = min(max(_TABLE // size, 8), 128)  # 84 MB for 20 cities
     parts = [_held_karp(points[i : i + chunk]) for i in range(0, len(points), chunk)]
@@ -68,13 +69,13 @@ def held_karp(points: np.ndarray) -> np.ndarray:
 
 def _held_karp(points: np.ndarray) -> np.ndarray:
     B, n, _ = points.shape
-    others = n - 1  # the cities without the first; their numbers begin at 0, too
+    others = n - 1  # all cities but the first, numbered from 0
     x = np.ascontiguousarray(points.transpose(2, 1, 0), np.float32)  # [2, n, B]
     distance = _norm(x[:, :, None] - x[:, None])  # [n, n, B]
     home, distance = distance[0, 1:], distance[1:, 1:].reshape(-1, B)
     layers, (meeting_position, meeting) = _subsets(others)
-    # costs[s - 1][p, c]: of the shortest path through subset c of s cities that ends at
-    # the p-th of them. [s, C, B], the batch in the cache's lines.
+    # costs[s - 1][p, c]: length of the shortest path through subset c of s cities that
+    # ends at the p-th of them. [s, C, B]: the batch is contiguous in memory.
     costs = [home[None]]
     for cities, before in layers[1:]:
         s, C = cities.shape
@@ -93,7 +94,7 @@ def _held_karp(points: np.ndarray) -> np.ndarray:
     distance = distance.reshape(others, others, B)
 
     def path(s, position, subset):
-        """From the end back to the first city, that not included."""
+        """A path from its end back to the first city, which is not included."""
         route = [layers[s - 1][0][position, subset]]
         while s > 1:
             subset = layers[s - 1][1][position, subset]
@@ -116,18 +117,18 @@ def _held_karp(points: np.ndarray) -> np.ndarray:
 
 @functools.cache
 def _subsets(cities: int) -> tuple[list[tuple], tuple]:
-    """The subsets of a number of cities, by size, up to half of them and one.
+    """Subsets of cities by size s = 1, 2, ..., cities // 2 + 1.
 
     Returns:
-        layers: of size s = 1, 2, .. two arrays [s, C]: the members of each subset,
-            ascending, and the subset without that member, as its position in the layer
-            before.
-        meeting: of the last layer two such arrays: of the subset that has that member
-            and every city that this one has not: the positions of member and subset.
+        layers: for each s, two arrays [s, C]: the members of each subset, ascending,
+            and the index in the previous layer of the subset without that member.
+        meeting: for each member [s, C] of the last layer's subsets, two arrays about
+            the set of that member and all cities outside the subset: the member's
+            position in that set, and the set's index in its layer.
     """
     subset = np.arange(2**cities)
     size = np.bitwise_count(subset)
-    rank = np.zeros(2**cities, int)  # position of a subset in its layer
+    rank = np.zeros(2**cities, int)  # index of a subset in its layer
     layers = []
     for s in range(1, cities // 2 + 2):
         layer = subset[size == s]
@@ -140,28 +141,28 @@ def _subsets(cities: int) -> tuple[list[tuple], tuple]:
 
 
 def near_optimal(points: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Short tours by ruin and recreate (Schrimpf et al., 2000).
+    """Near-optimal tours by ruin and recreate (Schrimpf et al., 2000).
 
-    A tour is built by inserting one city after the other where it costs least. Then
-    again and again the cities around a random point leave and are inserted anew, in
-    random order, and the tour is kept if it is shorter. The points and orders are the
-    same for all instances and always: a tour depends on its instance and on S.
+    Builds a tour by cheapest insertion. Each round removes the cities around a random
+    point, reinserts them in random order, and keeps the new tour if it is shorter. The
+    random numbers are the same for all instances and calls: a tour depends only on its
+    instance and S.
 
-    Over the shortest tours of 512 sets its mean excess is 0.001 % at n = 10, 0.03 % at
-    15 and 0.04 % at 18. At n = 50 its mean length is 5.78, and 5.75 after seven times
-    the rounds; the best of the paper's approximate solvers has 5.79, A1 6.46.
+    The mean excess over the shortest tours of 512 instances is 0.001 % at n = 10,
+    0.03 % at 15 and 0.04 % at 18. At n = 50 the mean length is 5.78, or 5.75 with seven
+    times the rounds; the paper's best approximate solver has 5.79 and its A1 has 6.46.
 
     Args:
-        points: [B, S, 2]; those beyond an instance's size are padding.
-        sizes: [B] cities of each instance, at least 3.
+        points: [B, S, 2], padded.
+        sizes: [B] number of cities of each instance, at least 3.
 
     Returns:
-        int [B, S]: the cities from 0 on, counter-clockwise, then the padding.
+        int [B, S] cities, counter-clockwise from city 0, followed by the padding.
     """
     B, S, _ = points.shape
     rows = np.arange(B)[:, None]
     padding = np.arange(S) >= sizes[:, None]
-    # Padding stands where the first city stands, and costs a tour nothing.
+    # Padding takes the first city's position and adds no length to a tour.
     points = np.where(padding[..., None], points[:, :1], points)
     x = np.ascontiguousarray(points.transpose(2, 0, 1), np.float32)  # [2, B, S]
     rng = np.random.default_rng(0)
@@ -169,11 +170,11 @@ def near_optimal(points: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     tour = _insert(x, np.zeros((B, 2), int), order)
     length = _closed_lengths(x, tour)
     for _ in range(_ROUNDS * S):
-        away = _norm(x - rng.random((2, 1, 1), np.float32))
-        away[padding] += 2  # its leaving would change nothing
-        away[:, 0] = np.inf
-        count = rng.integers(2, min(_RUINED, S - 1), endpoint=True)
-        ruined = away.argsort(1, kind="stable")[:, :count]
+        distance = _norm(x - rng.random((2, 1, 1), np.float32))
+        distance[padding] += 2  # remove padding last: it changes no length
+        distance[:, 0] = np.inf
+        count = rng.integers(2, min(_MAX_RUINED, S - 1), endpoint=True)
+        ruined = distance.argsort(1, kind="stable")[:, :count]
         stays = np.ones((B, S), bool)
         stays[rows, ruined] = False
         rest = tour[stays[rows, tour]].reshape(B, -1)
@@ -186,7 +187,7 @@ def near_optimal(points: np.ndarray, sizes: np.ndarray) -> np.ndarray:
 
 
 def _insert(x: np.ndarray, tour: np.ndarray, cities: np.ndarray) -> np.ndarray:
-    """Inserts cities [B, C] into closed tours [B, ..], first city at both ends."""
+    """Inserts cities [B, C] into tours [B, ...] with the first city at both ends."""
     B, S = x.shape[1:]
     x, first = x.reshape(2, -1), S * np.arange(B)[:, None]
     for city in cities.T[..., None]:  # [B, 1]
@@ -194,17 +195,18 @@ def _insert(x: np.ndarray, tour: np.ndarray, cities: np.ndarray) -> np.ndarray:
         leg = _norm(corner[..., 1:] - corner[..., :-1])
         reach = _norm(corner - x.take(city + first, 1))
         after = (reach[:, 1:] + reach[:, :-1] - leg).argmin(1)
-        places = np.arange(1, tour.size, tour.shape[1]) + after
-        tour = np.insert(tour, places, city[:, 0]).reshape(B, -1)
+        indices = np.arange(1, tour.size, tour.shape[1]) + after
+        tour = np.insert(tour, indices, city[:, 0]).reshape(B, -1)
     return tour
 
 
 def _norm(x: np.ndarray) -> np.ndarray:
-    """Lengths of vectors [2, ..]; rounded alike on every machine, unlike `hypot`."""
+    """Lengths of vectors [2, ...]; equal on every machine, unlike `np.hypot`."""
     return np.sqrt(x[0] * x[0] + x[1] * x[1])
 
 
 def _closed_lengths(x: np.ndarray, tour: np.ndarray) -> np.ndarray:
+    """Lengths [B] of tours [B, C + 1] with the first city at both ends."""
     corner = x[:, np.arange(len(tour))[:, None], tour]
     return _norm(corner[..., 1:] - corner[..., :-1]).sum(1)
 

@@ -1,15 +1,15 @@
 """Vocabularies of subwords or words, and segmentations drawn at random.
 
-A vocabulary is a sentencepiece model (Kudo & Richardson 2018) over all texts of the
-training split and no others: of subwords, for both languages together, or of words.
-The ids 0 to 3 are PAD, BOS, EOS and UNK in every one of them; an encoded sentence ends
-in EOS and has no BOS. UNK is what the training split has never or hardly ever, a
-character or a word; no output has it.
+A vocabulary is a sentencepiece model (Kudo & Richardson 2018), trained on the texts of
+the training split only. Its pieces are subwords, shared by both languages, or words.
+The ids 0 to 3 are always PAD, BOS, EOS and UNK; an encoded sentence ends in EOS and has
+no BOS. UNK replaces characters or words that are rare in the training split or not in
+it; models never generate it.
 
 Subword regularisation (Kudo 2018, section 3.3): a sentence's segmentation is drawn
-from its n best, in proportion to P(x)^alpha. sentencepiece draws from a generator
-that is global to the process and cannot be set back; here the n best are listed once
-and drawn by a numpy generator, so that a batch depends on its seed alone.
+from its n best, with probability proportional to P(x)^alpha. sentencepiece draws from a
+generator that is global to the process and cannot be seeded again; here the n best are
+computed once and drawn by a numpy generator, so that a batch depends only on its seed.
 """
 
 import io
@@ -24,7 +24,7 @@ import storage
 from errors import UserError
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
-_COVERAGE = 0.9999  # of the texts' characters; the rarest have no piece and are UNK
+_COVERAGE = 0.9999  # share of the texts' characters with a piece; the rest are UNK
 
 
 def train_vocabulary(
@@ -33,23 +33,23 @@ def train_vocabulary(
     path: str | Path,
     pieces: str = "unigram",
 ) -> "Vocabulary":
-    """Trains a sentencepiece model, or reads the one that is already at `path`.
+    """Trains a sentencepiece model, or reads it if it exists already.
 
-    The settings and a hash of the texts stand beside the model in `<path>.json`; where
-    they are the same, nothing is trained.
+    The settings and hashes of the texts and the model are in `<path>.json`; if they are
+    unchanged, the model at `path` is read.
 
     Args:
-        texts: sentences of both languages, of the training split only.
-        size: number of pieces, the four special ones included. There are fewer where
-            the texts do not hold as many; see `Vocabulary.size`.
-        path: the model's file.
-        pieces: "unigram" for subwords, "word" for what stands between spaces.
+        texts: sentences of the training split, of both languages.
+        size: maximum number of pieces, including the four special ones; few texts yield
+            fewer pieces, see `Vocabulary.size`.
+        path: path of the model.
+        pieces: "unigram" for subwords, "word" for words separated by spaces.
 
     Returns:
         The vocabulary.
 
     Raises:
-        UserError: if the texts do not allow a vocabulary of this size.
+        UserError: if a vocabulary of this size cannot be trained on the texts.
     """
     import sentencepiece
 
@@ -77,8 +77,8 @@ def train_vocabulary(
             bos_id=BOS,
             eos_id=EOS,
             unk_id=UNK,
-            # Identity: the default rule (NFKC) rewrites "…" and "²", which the
-            # references hold and BLEU counts.
+            # The default rule, NFKC, rewrites "…" and "²", which the references
+            # contain and BLEU counts.
             normalization_rule_name="identity",
             hard_vocab_limit=False,
             num_threads=1,  # the result depends on the number of threads
@@ -98,10 +98,10 @@ def train_vocabulary(
 
 
 class Vocabulary:
-    """A trained vocabulary: text to ids and back.
+    """A trained vocabulary, which encodes texts and decodes ids.
 
     Args:
-        path: a model written by `train_vocabulary`.
+        path: path of a model written by `train_vocabulary`.
 
     Raises:
         UserError: if there is no readable model at `path`.
@@ -117,23 +117,23 @@ class Vocabulary:
 
     @property
     def size(self) -> int:
-        """Number of ids, the special ones included."""
+        """Number of ids, including the special ones."""
         return self._model.get_piece_size()
 
     def encode(self, text: str) -> list[int]:
-        """The best segmentation of a sentence, EOS at its end."""
+        """Returns the ids of the best segmentation of a sentence, ending in EOS."""
         return [*self._model.encode(_normal(text)), EOS]
 
     def encode_all(
         self, texts: Sequence[str], *, nbest: int = 1, alpha: float = 0.0
     ) -> "Segmentations":
-        """Encodes sentences for `batching.Batches`, with alternatives to draw from.
+        """Returns the n best segmentations of sentences, for `batching.Batches`.
 
         Args:
-            texts: the sentences.
-            nbest: segmentations listed for each; 1 is the best one alone.
-            alpha: Kudo's smoothing: 0 draws them equally often, large values the best
-                one nearly always. Without effect where `nbest` is 1.
+            texts: sentences.
+            nbest: maximum number of segmentations for each; 1 for only the best one.
+            alpha: Kudo's smoothing parameter: 0 draws the segmentations uniformly,
+                large values nearly always draw the best one. Ignored if `nbest` is 1.
 
         Returns:
             The segmentations, best first, each ending in EOS.
@@ -143,49 +143,50 @@ class Vocabulary:
             best = self._model.encode(texts)
             return Segmentations([[[*ids, EOS]] for ids in best])
         score = np.array([self._model.get_score(i) for i in range(self.size)])
-        listed, weights = [], []
+        segmentations, weights = [], []
         for text in texts:
-            found = self._model.nbest_encode(text, nbest_size=nbest) or [[]]
-            scores = alpha * np.array([score[ids].sum() for ids in found])
+            candidates = self._model.nbest_encode(text, nbest_size=nbest) or [[]]
+            scores = alpha * np.array([score[ids].sum() for ids in candidates])
             weights.append(np.exp(scores - scores.max()))
-            listed.append([[*ids, EOS] for ids in found])
-        return Segmentations(listed, weights)
+            segmentations.append([[*ids, EOS] for ids in candidates])
+        return Segmentations(segmentations, weights)
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Text of the ids up to the first EOS; PAD and BOS are skipped."""
+        """Returns the text of ids up to the first EOS, without PAD and BOS."""
         return self._model.decode(_until_eos(ids)[0])
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        """Labels of the ids up to and with the first EOS; "▁" begins a word."""
-        kept, ended = _until_eos(ids)
-        return [self._model.id_to_piece(i) for i in kept + [EOS] * ended]
+        """Returns the pieces of ids through the first EOS; "▁" begins a word."""
+        sentence, ended = _until_eos(ids)
+        return [self._model.id_to_piece(i) for i in sentence + [EOS] * ended]
 
 
 class Segmentations:
     """Sentences as ids, each with one or more segmentations and their probabilities.
 
-    Kept in flat arrays: tens of thousands of sentences times 16 segmentations are too
-    many small objects. Segmentations are numbered over all sentences; those of
-    sentence n, best first, are `first[n]` to `first[n + 1] - 1`.
+    Stored in flat arrays, since tens of thousands of sentences with 16 segmentations
+    each would be too many objects. Segmentations are numbered over all sentences:
+    sentence n has `first[n]` to `first[n + 1] - 1`, best first.
 
     Args:
-        listed: for each sentence its segmentations, best first.
-        weights: for each sentence a positive weight a segmentation, of any sum; equal
-            ones by default.
+        segmentations: segmentations of each sentence, best first.
+        weights: unnormalised probabilities of each sentence's segmentations; equal by
+            default.
     """
 
     def __init__(
         self,
-        listed: Sequence[Sequence[Sequence[int]]],
+        segmentations: Sequence[Sequence[Sequence[int]]],
         weights: Sequence[Sequence[float]] | None = None,
     ):
-        every = [ids for found in listed for ids in found]
-        counts = [len(found) for found in listed]
+        flat = [ids for candidates in segmentations for ids in candidates]
+        counts = [len(candidates) for candidates in segmentations]
         self.first = np.cumsum([0, *counts])
-        self.lengths = np.array([len(ids) for ids in every], np.int32)
+        self.lengths = np.array([len(ids) for ids in flat], np.int32)
         self._starts = np.cumsum([0, *self.lengths])
-        self._ids = np.array([i for ids in every for i in ids], np.int32)
-        # Sentence n's cumulative probabilities end at n + 1: one search draws for many.
+        self._ids = np.array([i for ids in flat for i in ids], np.int32)
+        # The cumulative probabilities of sentence n are in (n, n + 1], so that a single
+        # search draws for many sentences.
         bounds = []
         for n, count in enumerate(counts):
             weight = np.ones(count) if weights is None else np.asarray(weights[n])
@@ -198,34 +199,35 @@ class Segmentations:
         return len(self.first) - 1
 
     def best_lengths(self) -> np.ndarray:
-        """[sentences] lengths of the best segmentations, EOS included."""
+        """Returns the lengths [sentences] of the best segmentations, EOS included."""
         return self.lengths[self.first[:-1]]
 
     def mean_lengths(self) -> np.ndarray:
-        """[sentences] expected lengths of drawn segmentations, EOS included."""
+        """Returns the expected lengths [sentences] of drawn segmentations, with EOS."""
         probability = np.diff(self._bounds, prepend=0)
         return np.add.reduceat(probability * self.lengths, self.first[:-1])
 
     def draw(self, sentences: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Numbers of one segmentation a sentence, drawn by their probabilities."""
+        """Draws one segmentation for each sentence [n]; returns their numbers [n]."""
         drawn = np.searchsorted(
             self._bounds, sentences + rng.random(len(sentences)), side="right"
         )
         return np.minimum(drawn, self.first[sentences + 1] - 1)
 
     def ids(self, segmentation: int) -> np.ndarray:
-        """Ids of the segmentation of this number."""
+        """Returns the ids of a segmentation, given its number."""
         return self._ids[self._starts[segmentation] : self._starts[segmentation + 1]]
 
 
 def _until_eos(ids: Iterable[int]) -> tuple[list[int], bool]:
-    kept = []
+    """Ids before the first EOS, without PAD and BOS, and whether there is an EOS."""
+    sentence = []
     for i in ids:
         if i == EOS:
-            return kept, True
+            return sentence, True
         if i not in (PAD, BOS):
-            kept.append(int(i))
-    return kept, False
+            sentence.append(int(i))
+    return sentence, False
 
 
 def _normal(text: str) -> str:

@@ -45,7 +45,7 @@ class Adding(Task):
     @classmethod
     def check(cls, config: ConfigDict) -> None:
         """Checks the data's fields, the lengths to evaluate and the model."""
-        data, min_length = config.data, adding.SHORTEST
+        data, min_length = config.data, adding.MIN_LENGTH
         checks.choice("data.operation", data.operation, adding.OPERATIONS)
         checks.choice("data.protocol", data.protocol, adding.PROTOCOLS)
         minimum = min_length if data.protocol == "fixed" else data.min_length

@@ -48,7 +48,7 @@ class CaptionData:
         """Returns the training batches; computes the maps that the cache lacks."""
         data, seed = self.config.data, self.config.seed
         if data.source == "scenes" and not self.frozen:
-            pick = captions.endless(self.splits.scenes("train", seed))
+            pick = captions.in_order(self.splits.scenes("train", seed))
         else:
             if data.source == "files":
                 examples = self.splits.photos("train")
@@ -57,7 +57,7 @@ class CaptionData:
                 examples = [scenes[i] for i in range(data.scenes)]
             if self.frozen:
                 examples = image_maps.with_maps(examples, self.inputs, _NETWORK)
-            pick = captions.again(examples)
+            pick = captions.at_random(examples)
         lengths = {"batch_size": data.batch_size, "max_length": data.max_length}
         return captions.Batches(pick, self.vocabulary, **lengths, seed=seed)
 

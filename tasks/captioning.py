@@ -209,7 +209,7 @@ class Captioning(Task):
                 image = captions.read_image(Path(text.strip()), self.config.data.size)
             except UserError as error:
                 raise UserError(f"line {line}: {error}") from None
-            examples.append(captions.Shown(image, ()))
+            examples.append(captions.CaptionedImage(image, ()))
         return self.captioner.captions(
             state.params, examples, search, attention=attention
         )

@@ -178,7 +178,7 @@ class Translation(Task):
         )
         source, target = map(self.vocabulary.encode_all, (sources, references))
         rows = self.config.evaluation.batch_size
-        batches = eval_batches(source, target, rows=rows, max_shapes=3)
+        batches = eval_batches(source, target, batch_size=rows, max_shapes=3)
         nats = self.likelihood.nats(state.params, (batch for _, batch in batches))
         scores["perplexity"] = metrics.perplexity(nats, int(target.lengths.sum()))
         texts = metrics.Translations(sources, references, hypotheses)

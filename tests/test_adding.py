@@ -18,6 +18,7 @@ from training import trained
 from training.task import Evaluation, NoOptions, Prediction, create
 
 FIELDS = {"length": 101, "min_length": 23, "buckets": 5, "batch_size": 7, "seed": 0}
+FORM = "must be steps NUMBER,MARKER separated by spaces"
 
 
 def make(variant="", **fields):
@@ -35,7 +36,7 @@ def predict(task, state, lines, **options):
 
 @functools.cache
 def small(variant="", **fields):
-    """A small task and its first state."""
+    """A small task and its initial state."""
     length = 61 if "variable" in variant else 23
     fields = {
         "model__hidden": 11,
@@ -46,20 +47,18 @@ def small(variant="", **fields):
     return task, jax.jit(task.objective.init)(jax.random.key(0))
 
 
-def many(operation, batch_size=20_011, length=31):
+def many_sequences(operation, batch_size=20_011, length=31):
     lengths = np.full(batch_size, length)
     return adding.sequences(operation, np.random.default_rng(0), lengths, length)
 
 
-def same(one, other):
-    return one.keys() == other.keys() and all(
-        np.array_equal(one[name], other[name]) for name in one
-    )
+def same(a, b):
+    return a.keys() == b.keys() and all(np.array_equal(a[name], b[name]) for name in a)
 
 
 @pytest.mark.parametrize("protocol", adding.PROTOCOLS)
 @pytest.mark.parametrize("operation", adding.OPERATIONS)
-def test_sequences_are_those_of_the_problem(operation, protocol):
+def test_sequences_have_the_markers_and_target_of_the_problem(operation, protocol):
     source = adding.batches(operation, protocol, **FIELDS)
     for index in range(29):
         batch = source[index]
@@ -83,13 +82,13 @@ def test_sequences_are_those_of_the_problem(operation, protocol):
                 assert batch["mask"][row].sum() == length
                 assert batch["mask"][row, :length].all() and 23 <= length <= 101
             else:
-                assert "mask" not in batch and width == 112  # 1.1 T0, rounded up
-                assert 101 <= length < 112
+                assert "mask" not in batch
+                assert width == 112 and 101 <= length < 112  # 1.1 T0, rounded up
 
 
-@pytest.mark.parametrize("length", [adding.SHORTEST, 31])
+@pytest.mark.parametrize("length", [adding.MIN_LENGTH, 31])
 def test_the_two_marked_steps_are_drawn_as_in_the_paper(length):
-    markers = many("add", length=length)["inputs"][..., 1]
+    markers = many_sequences("add", length=length)["inputs"][..., 1]
     counts = (markers == 1).sum(0)
     steps = range(1, length // 2 - 1)
     expected = np.zeros(length)
@@ -106,12 +105,12 @@ def test_the_two_marked_steps_are_drawn_as_in_the_paper(length):
 @pytest.mark.parametrize(
     ("operation", "variance", "chances"),
     [
-        ("add", 1 / 24, {0.5: 0.1536}),  # of |X1 + X2| < 0.16
+        ("add", 1 / 24, {0.5: 0.1536}),  # P(|X1 + X2| < 0.16)
         ("multiply", 7 / 144, {0.04: 0.282, 0.25: 0.111}),
     ],
 )
-def test_a_constant_scores_what_chance_gives_it(operation, variance, chances):
-    target = np.float64(many(operation)["target"])
+def test_a_constant_has_the_accuracy_of_chance(operation, variance, chances):
+    target = np.float64(many_sequences(operation)["target"])
     mean = 0.5 if operation == "add" else 0.25
     squares = (target - mean) ** 2
     error = 4 / np.sqrt(len(target))
@@ -125,15 +124,15 @@ def test_a_constant_scores_what_chance_gives_it(operation, variance, chances):
 @pytest.mark.parametrize("protocol", adding.PROTOCOLS)
 def test_a_batch_depends_on_seed_and_index_only(protocol):
     source = adding.batches("add", protocol, **FIELDS)
-    again = adding.batches("add", protocol, **FIELDS)
-    backwards = [again[i] for i in range(4, -1, -1)][::-1]
+    repeated = adding.batches("add", protocol, **FIELDS)
+    backwards = [repeated[i] for i in range(4, -1, -1)][::-1]
     assert all(same(source[i], batch) for i, batch in enumerate(backwards))
     other = adding.batches("add", protocol, **FIELDS | {"seed": 1})
     batches = [*backwards, *(other[i] for i in range(5))]
     assert len({float(batch["target"][0]) for batch in batches}) == 10
 
 
-def test_lengths_of_the_variable_protocol_are_even_and_come_in_few_shapes():
+def test_lengths_of_the_variable_protocol_are_uniform_in_few_shapes():
     source = adding.batches("add", "variable", **FIELDS | {"batch_size": 101})
     batches = [source[i] for i in range(307)]
     widths = {batch["inputs"].shape[1] for batch in batches}
@@ -141,7 +140,7 @@ def test_lengths_of_the_variable_protocol_are_even_and_come_in_few_shapes():
     lengths = np.concatenate([batch["mask"].sum(1) for batch in batches])
     counts = np.bincount(lengths)[23:]
     assert len(counts) == 79
-    # Batches of a bucket of 16 are drawn, so that is what the deviation is of.
+    # Buckets are drawn per batch, so their shares deviate as those of 307 draws.
     shares = [part.sum() / len(lengths) for part in np.array_split(counts, 5)]
     np.testing.assert_allclose(shares, 0.2, atol=4 * np.sqrt(0.2 / 307))
     for part in np.array_split(counts, 5):
@@ -149,23 +148,23 @@ def test_lengths_of_the_variable_protocol_are_even_and_come_in_few_shapes():
 
 
 @pytest.mark.parametrize("protocol", adding.PROTOCOLS)
-def test_held_out_sequences_never_change_and_are_apart_from_training(protocol):
+def test_held_out_sequences_never_change_and_are_not_in_training(protocol):
     lengths = {"length": 101, "min_length": 23}
-    found = adding.held_out("add", protocol, "test", **lengths)
-    assert same(found, adding.held_out("add", protocol, "test", **lengths))
-    other = adding.held_out("add", protocol, "validation", **lengths)
-    at = adding.held_out_at("add", protocol, "test", 97)
+    test = adding.held_out("add", protocol, "test", **lengths)
+    assert same(test, adding.held_out("add", protocol, "test", **lengths))
+    validation = adding.held_out("add", protocol, "validation", **lengths)
+    of_length = adding.held_out_at("add", protocol, "test", 97)
     source = adding.batches("add", protocol, **FIELDS)
-    sets = [found, other, at, *(source[i] for i in range(9))]
+    sets = [test, validation, of_length, *(source[i] for i in range(9))]
     targets = np.concatenate([batch["target"] for batch in sets])
-    # Sums of two float32 numbers do collide, but not often.
+    # Two sums of float32 numbers are rarely equal.
     assert len(np.unique(targets)) > 0.99 * len(targets)
-    assert len(found["target"]) == 1000
-    with pytest.raises(UserError, match="split is tset: must be validation or test"):
+    assert len(test["target"]) == 1000
+    with pytest.raises(UserError, match="^split is tset: must be validation or test$"):
         adding.held_out("add", protocol, "tset", **lengths)
 
 
-def test_the_variable_test_has_ten_sequences_of_each_of_100_lengths():
+def test_the_variable_test_split_has_ten_sequences_of_each_of_100_lengths():
     batch = adding.held_out("add", "variable", "test", length=1000, min_length=50)
     lengths, counts = np.unique(batch["mask"].sum(1), return_counts=True)
     assert (counts == 10).all() and len(lengths) == 100
@@ -177,7 +176,7 @@ def test_the_variable_test_has_ten_sequences_of_each_of_100_lengths():
 
 
 @pytest.mark.parametrize("variant", ["", "variable"])
-def test_scores_are_those_of_each_sequence_by_itself(variant):
+def test_scores_equal_those_of_each_sequence_alone(variant):
     task, state = small(variant)
     batch = task.held_out("test")
     hits, squares = [], []
@@ -187,9 +186,9 @@ def test_scores_are_those_of_each_sequence_by_itself(variant):
             inputs = inputs[batch["mask"][i]]
         estimates, _ = task.read(state.params, inputs[None])
         error = float(estimates[0]) - float(batch["target"][i])
-        found = task.errors(state.params, {n: x[[i]] for n, x in batch.items()})
-        np.testing.assert_allclose(found, error, atol=1e-5)
-        hits.append(accuracy(found) == 100 * (abs(error) < 0.04))
+        actual = task.errors(state.params, {n: x[[i]] for n, x in batch.items()})
+        np.testing.assert_allclose(actual, error, atol=1e-5)
+        hits.append(accuracy(actual) == 100 * (abs(error) < 0.04))
         squares.append(error**2)
     assert all(hits) and len(hits) == 5
     errors = task.errors(state.params, batch)
@@ -200,7 +199,7 @@ def test_scores_are_those_of_each_sequence_by_itself(variant):
 
 
 @pytest.mark.parametrize("variant", ["", "variable"])
-def test_while_training_the_validation_split_alone_is_evaluated(variant):
+def test_training_evaluates_only_the_validation_split(variant):
     task, state = small(variant, evaluation__lengths=(31,))
     scores = task.validate(state)
     assert scores.keys() == {"accuracy", "mse"}
@@ -208,7 +207,7 @@ def test_while_training_the_validation_split_alone_is_evaluated(variant):
     assert scores.items() <= full.items() and "accuracy_31" in full
 
 
-def test_a_constant_estimate_has_the_accuracy_of_chance():
+def test_a_constant_network_has_the_scores_of_chance():
     task, state = small("multiply", evaluation__lengths=(23,))
     params = jax.tree.map(jnp.zeros_like, state.params)
     params["output_bias"] = jnp.full(1, 0.25)
@@ -217,11 +216,11 @@ def test_a_constant_estimate_has_the_accuracy_of_chance():
     assert scores["accuracy_23"] == scores["accuracy"]  # T0 is 23
     target = task.held_out("test")["target"]
     expected = 100 * np.mean((target > 0.21) & (target < 0.29))
-    np.testing.assert_allclose(scores["accuracy"], expected, atol=0.11)  # of rounding
+    np.testing.assert_allclose(scores["accuracy"], expected, atol=0.11)  # rounding
     np.testing.assert_allclose(scores["mse"], np.mean((target - 0.25) ** 2), rtol=1e-5)
 
 
-def test_an_evaluation_has_other_lengths_and_its_figures_a_chart_of_them(tmp_path):
+def test_an_evaluation_has_scores_and_a_chart_by_length(tmp_path):
     task, state = small("variable", evaluation__lengths=(31,))
     evaluation = task.evaluate(state, "test", NoOptions())
     scores = evaluation.scores
@@ -231,9 +230,9 @@ def test_an_evaluation_has_other_lengths_and_its_figures_a_chart_of_them(tmp_pat
     mean = np.mean([scores[name] for name in groups])
     np.testing.assert_allclose(mean, scores["accuracy"])
     assert {"accuracy_31", *groups, "accuracy", "mse"} == scores.keys()
-    other = adding.held_out_at("add", "variable", "test", 31)
+    batch = adding.held_out_at("add", "variable", "test", 31)
     np.testing.assert_allclose(
-        scores["accuracy_31"], accuracy(task.errors(state.params, other))
+        scores["accuracy_31"], accuracy(task.errors(state.params, batch))
     )
     paths = task.figures(state, evaluation, tmp_path)
     assert set(paths) == set(tmp_path.iterdir())
@@ -248,7 +247,7 @@ def test_an_evaluation_has_other_lengths_and_its_figures_a_chart_of_them(tmp_pat
 
 
 @pytest.mark.parametrize("pooling", ["attention", "mean"])
-def test_it_learns_a_batch_by_heart(pooling):
+def test_the_network_overfits_one_batch(pooling):
     task, state = small(model__pooling=pooling, optimizer__learning_rate=0.01)
     batch = task.train_data()[0]
 
@@ -261,28 +260,28 @@ def test_it_learns_a_batch_by_heart(pooling):
 
 
 @pytest.mark.parametrize("variant", ["", "variable"])
-def test_predictions_are_the_estimates_of_lines(variant, tmp_path, capsys):
+def test_a_prediction_is_the_estimate_of_its_line(variant, tmp_path, capsys):
     task, state = small(variant)
     lines = ["0.5,-1 -0.25,1 1e-1,0 0.3,1 0,-1", "", " 0.5,1  0.25,1 "]
-    found = predict(task, state, lines, figures=None if variant else tmp_path)
+    predictions = predict(task, state, lines, figures=None if variant else tmp_path)
     inputs = np.array([[0.5, -1], [-0.25, 1], [0.1, 0], [0.3, 1], [0, -1]], np.float32)
     if not variant:  # as in training, where T0 is 23
         inputs = np.pad(inputs, [(0, 26 - 5), (0, 0)])
     estimates, weights = task.read(state.params, inputs[None])
-    assert len(found) == 3 and not any(best.others for best in found)
-    assert found[1] == Prediction("", 0.0)
-    told = float(found[0].text)  # four decimals
-    np.testing.assert_allclose(told, estimates[0], atol=6e-5)
-    np.testing.assert_allclose(found[0].score, weights.max(), rtol=1e-5)
-    (attention,) = found[0].attention
+    assert len(predictions) == 3 and not any(best.others for best in predictions)
+    assert predictions[1] == Prediction("", 0.0)
+    estimate = float(predictions[0].text)
+    np.testing.assert_allclose(estimate, estimates[0], atol=6e-5)  # four decimals
+    np.testing.assert_allclose(predictions[0].score, weights.max(), rtol=1e-5)
+    (attention,) = predictions[0].attention
     np.testing.assert_allclose(attention.weights[0], weights, atol=1e-6)
     assert len(attention.keys) == weights.shape[1]
     assert attention.keys[:5] == ["0.5", "-0.25", "0.1", "0.3", "0"]
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names == [f"attention_{line:04d}.png" for line in (1, 3) if not variant]
-    told = "learned from sequences of " + ("50 to 61" if variant else "23 to 25")
+    trained_on = "learned from sequences of " + ("50 to 61" if variant else "23 to 25")
     warnings = capsys.readouterr().err.splitlines()
-    assert warnings[0] == f"warning: line 1 has 5 steps: the network {told}"
+    assert warnings[0] == f"warning: line 1 has 5 steps: the network {trained_on}"
     assert len(warnings) == 2
     predict(task, state, ["1,1 " * 2 + "0,0 " * 22 + "0,0 " * 27 * bool(variant)])
     assert not capsys.readouterr().err
@@ -291,17 +290,17 @@ def test_predictions_are_the_estimates_of_lines(variant, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("two", "line 2 is 'two': must be steps NUMBER,MARKER with spaces"),
-        ("1 2", "line 2 is '1 2': must be steps"),
-        ("1,1 2,1,1", "line 2 is '1,1 2,1,1': must be steps"),
-        ("1,1 nan,1", "line 2 is '1,1 nan,1': must be steps"),
-        ("1,1 2,0", "line 2 marks 1 steps with 1: must be 2"),
-        ("1,1 " * 3, "line 2 marks 3 steps with 1: must be 2"),
+        ("two", f"line 2 is 'two': {FORM}"),
+        ("1 2", f"line 2 is '1 2': {FORM}"),
+        ("1,1 2,1,1", f"line 2 is '1,1 2,1,1': {FORM}"),
+        ("1,1 nan,1", f"line 2 is '1,1 nan,1': {FORM}"),
+        ("1,1 2,0", "line 2 has 1 steps with marker 1: must be 2"),
+        ("1,1 " * 3, "line 2 has 3 steps with marker 1: must be 2"),
     ],
 )
-def test_what_is_no_sequence_is_named_by_its_line(text, message):
+def test_an_invalid_sequence_is_named_by_its_line(text, message):
     task, state = small()
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UserError, match=f"^{message}$"):
         predict(task, state, ["", text])
 
 
@@ -315,22 +314,38 @@ def test_figures_that_cannot_be_drawn_are_refused(monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("data__operation", "sum", "data.operation is 'sum': must be one of add, mult"),
-        ("data__protocol", "free", "data.protocol is 'free': must be one of fixed, va"),
-        ("data__min_length", 21, "data.min_length is 21: must be at least 22"),
-        ("data__length", 21, "data.length is 21: must be at least 22"),
-        ("evaluation__lengths", (21,), "lengths has 21: must be at least 22"),
-        ("evaluation__lengths", ("50",), "lengths has 50: must be at least 22"),
+        (
+            "data__operation",
+            "sum",
+            "config.data.operation is 'sum': must be one of add, multiply",
+        ),
+        (
+            "data__protocol",
+            "free",
+            "config.data.protocol is 'free': must be one of fixed, variable",
+        ),
+        ("data__min_length", 21, "config.data.min_length is 21: must be at least 22"),
+        ("data__length", 21, "config.data.length is 21: must be at least 22"),
+        (
+            "evaluation__lengths",
+            (21,),
+            "config.evaluation.lengths has 21: must be at least 22",
+        ),
+        (
+            "evaluation__lengths",
+            ("50",),
+            "config.evaluation.lengths has 50: must be at least 22",
+        ),
         ("model__pooling", "max", "config.model.pooling is 'max': must be one of"),
         ("model__hidden", 0, "config.model.hidden is 0: must be at least 1"),
     ],
 )
-def test_a_config_that_makes_no_sense_is_refused(name, value, message):
+def test_fields_out_of_range_are_refused(name, value, message):
     with pytest.raises(UserError, match=message):
         make(**{name: value})
 
 
-def test_a_variable_length_needs_room():
+def test_the_variable_protocol_needs_a_length_of_at_least_the_minimum():
     with pytest.raises(
         UserError, match="config.data.length is 49: must be at least 50"
     ):
@@ -339,7 +354,7 @@ def test_a_variable_length_needs_room():
         make("variable", data__buckets=0)
 
 
-def test_variants_are_the_products_of_their_names():
+def test_variants_combine_the_parts_of_their_names():
     assert len(VARIANTS) == 9
     for name in set(VARIANTS) - {"smoke"}:
         config, words = get_config(name), name.split("_")

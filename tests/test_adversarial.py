@@ -68,7 +68,7 @@ def test_a_folder_of_folders_is_read_by_class(tmp_path):
     assert found.names == ("cats", "dogs") and found.labels.tolist() == [0, 1]
     assert (found.values[0] == [255, 0, 0]).all()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(images, "_KEPT", 0)
+        patch.setattr(images, "_MAX_BYTES", 0)
         later = images.folder(tmp_path, 8)
     assert isinstance(later.values, images.Files) and len(later.values) == 2
     one, other = (images.Batches(x, 8, 5, 0)[3] for x in (found, later))
@@ -79,7 +79,7 @@ def test_a_folder_of_folders_is_read_by_class(tmp_path):
     with pytest.raises(UserError, match="must be a folder of folders"):
         images.folder(tmp_path / "cats", 8)
     (tmp_path / "dogs" / "2.png").write_text("no image")
-    with pytest.raises(UserError, match="2.png cannot be read: not a image"):
+    with pytest.raises(UserError, match="2.png cannot be read: not an image"):
         images.folder(tmp_path, 8)
 
 

@@ -59,7 +59,11 @@ def test_files_in_the_format_of_coco_are_read(tmp_path):
     "images, annotations, message",
     [
         ({1: "gone.png"}, [(1, "a")], "captions.json name gone.png: .* no such file"),
-        ({1: "here.png"}, [(2, "a")], "of a caption of image 2, which is not among"),
+        (
+            {1: "here.png"},
+            [(2, "a")],
+            "ValueError: a caption of image 2, which is not in images",
+        ),
         ({1: 5}, [(1, "a")], "not in the format of MS-COCO, .*TypeError"),
         ({1: "here.png"}, [(1, "!")], "captions.json have no caption"),
         (
@@ -102,7 +106,7 @@ def test_a_image_of_16_bits_is_as_bright_as_of_8(tmp_path):
 
 def test_what_is_no_image_is_named(tmp_path):
     (tmp_path / "a.png").write_text("no image")
-    with pytest.raises(UserError, match="a.png cannot be read: not a image"):
+    with pytest.raises(UserError, match="a.png cannot be read: not an image"):
         captions.read_image(tmp_path / "a.png", 4)
     with pytest.raises(UserError, match="b.png: no such file"):
         captions.read_image(tmp_path / "b.png", 4)
@@ -111,7 +115,7 @@ def test_what_is_no_image_is_named(tmp_path):
     with pytest.raises(UserError, match="captions .*c.json: No such file"):
         captions.read_files(tmp_path / "c.json", tmp_path, 4, "train")
     (tmp_path / "d.json").write_text("[1")
-    with pytest.raises(UserError, match="d.json are no JSON: Expecting ',' .*line 1"):
+    with pytest.raises(UserError, match="d.json are not JSON: Expecting ',' .*line 1"):
         captions.read_files(tmp_path / "d.json", tmp_path, 4, "train")
     (tmp_path / "d.json").write_text("[1]")
     with pytest.raises(UserError, match="d.json are not in the format of MS-COCO"):

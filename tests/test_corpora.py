@@ -55,7 +55,7 @@ def test_numbers_in_words():
         assert (english_number(n), german_number(n)) == words
 
 
-def test_reversal_is_letters_and_the_same_backwards():
+def test_reversal_pairs_letters_with_their_reversal():
     corpus = load("reversal", "en", "de", min_words=3, max_words=5)
     pairs = [*corpus.train, *corpus.validation, *corpus.test]
     assert len(pairs) > 9_000 and corpus.test and corpus.validation
@@ -64,65 +64,90 @@ def test_reversal_is_letters_and_the_same_backwards():
     assert corpus.digest == load("reversal", "x", "y", min_words=3, max_words=5).digest
 
 
-def test_numbers_are_a_corpus_in_both_directions_without_a_package(monkeypatch):
+def test_numbers_need_no_package_in_either_direction(monkeypatch):
     monkeypatch.setattr(packages, "_fetch", None)
-    there, back = load("numbers", "en", "de"), load("numbers", "de", "en", min_words=1)
-    assert (len(there.train), len(there.validation), len(there.test)) == (
-        1720,
-        140,
-        140,
-    )
-    assert [pair[::-1] for pair in there.test] == back.test
-    assert load("numbers", "en", "de").digest == there.digest != back.digest
-    assert load("numbers", "en", "de", split_seed=1).digest != there.digest
-    with pytest.raises(UserError, match="corpus numbers is in en and de, not en-fr"):
+    corpus = load("numbers", "en", "de")
+    reverse = load("numbers", "de", "en", min_words=1)
+    sizes = len(corpus.train), len(corpus.validation), len(corpus.test)
+    assert sizes == (1720, 140, 140)
+    assert [pair[::-1] for pair in corpus.test] == reverse.test
+    assert load("numbers", "en", "de").digest == corpus.digest != reverse.digest
+    assert load("numbers", "en", "de", split_seed=1).digest != corpus.digest
+    message = "^the languages of corpus numbers are en-fr: must be en or de$"
+    with pytest.raises(UserError, match=message):
         load("numbers", "en", "fr")
 
 
 # The user's own files.
 
 
-def test_files_may_be_compressed_or_two_paths_and_hold_odd_separators(tmp_path):
+def test_files_may_be_compressed_or_two_paths_with_unusual_separators(tmp_path):
     text = "\ufeffone\u2028two\r\nthree\n".encode()
     with gzip.open(tmp_path / "a.en.gz", "wb") as file:
         file.write(text)
     (tmp_path / "a.de").write_bytes(b"eins zwei\ndrei")
     expected = [("one two", "eins zwei"), ("three", "drei")]
-    for place in (f"{tmp_path}/a", f"{tmp_path}/a.en,{tmp_path}/a.de"):
-        splits = read_files({"train": place}, LANGUAGES)
+    for location in (f"{tmp_path}/a", f"{tmp_path}/a.en,{tmp_path}/a.de"):
+        splits = read_files({"train": location}, LANGUAGES)
         assert splits == {"train": expected}
 
 
 @pytest.mark.parametrize(
     ("source", "target", "message"),
     [
-        (None, b"x\n", "a.en does not exist, nor does a.en.gz"),
-        (b"", b"x\n", "a.en is empty"),
-        (b"\n\n", b"\n\n", "a.en and .*a.de hold nothing but empty lines"),
-        (b"x\ny\nz\n", b"x\ny\n", "3 lines and .* has 2: line 3 of .*a.en has no par"),
-        (b"x\n", b"x\ny\n", "1 lines and .* has 2: line 2 of .*a.de has no partner"),
-        (b"x\n \n", b"x\ny\n", "line 2 of .*a.en is empty and line 2 of .*a.de is not"),
-        (b"x\n", b"x\xe4\n", "line 1 of .*a.de is not UTF-8: byte 0xe4 at column 2"),
-        (b"x\ny\n", b"x\n\xff\n", "line 2 of .*a.de is not UTF-8: byte 0xff at col"),
+        (None, b"x\n", "{en} does not exist, nor does a.en.gz"),
+        (b"", b"x\n", "{en} is empty"),
+        (b"\n\n", b"\n\n", "{en} and {de} have only empty lines"),
+        (
+            b"x\ny\nz\n",
+            b"x\ny\n",
+            "{en} has 3 lines and {de} has 2: line 3 of {en} has no translation",
+        ),
+        (
+            b"x\n",
+            b"x\ny\n",
+            "{en} has 1 lines and {de} has 2: line 2 of {de} has no translation",
+        ),
+        (
+            b"x\n \n",
+            b"x\ny\n",
+            "line 2 of {en} is empty and line 2 of {de} is not: remove both, or add "
+            "the translation",
+        ),
+        (
+            b"x\n",
+            b"x\xe4\n",
+            "line 1 of {de} is not UTF-8: byte 0xe4 at column 2",
+        ),
+        (
+            b"x\ny\n",
+            b"x\n\xff\n",
+            "line 2 of {de} is not UTF-8: byte 0xff at column 1",
+        ),
     ],
 )
-def test_a_bad_file_is_named_with_its_line(tmp_path, source, target, message):
+def test_an_invalid_file_is_named_with_its_line(tmp_path, source, target, message):
     for name, content in (("a.en", source), ("a.de", target)):
         if content is not None:
             (tmp_path / name).write_bytes(content)
-    with pytest.raises(UserError, match=message) as error:
+    with pytest.raises(UserError) as error:
         _load_files(train=f"{tmp_path}/a")
-    assert "\n" not in str(error.value)
+    expected = message.format(en=tmp_path / "a.en", de=tmp_path / "a.de")
+    assert str(error.value) == expected
 
 
-def test_a_bad_archive_and_a_missing_place_are_named(tmp_path):
+def test_an_invalid_archive_and_a_missing_location_are_named(tmp_path):
     (tmp_path / "a.en.gz").write_bytes(b"no archive")
     (tmp_path / "a.de").write_text("x\n")
     with pytest.raises(UserError, match="a.en.gz cannot be read"):
         _load_files(train=f"{tmp_path}/a")
-    with pytest.raises(UserError, match="needs config.data.files.train"):
+    message = (
+        "^config.data.files.train is missing: must be SOURCE_FILE,TARGET_FILE or "
+        "PREFIX, for files PREFIX.en and PREFIX.de, optionally with .gz$"
+    )
+    with pytest.raises(UserError, match=message):
         _load_files()
-    with pytest.raises(UserError, match="names 3 files: must be two"):
+    with pytest.raises(UserError, match="^a,b,c names 3 files: must be 2$"):
         _load_files(train="a,b,c")
 
 
@@ -130,17 +155,17 @@ def test_a_bad_archive_and_a_missing_place_are_named(tmp_path):
 
 
 def _wheels(cache, components, panels=None):
-    """Writes tables {(component, language): strings} and, by path, {path: strings}."""
+    """Writes tables {(component, language): strings} and {path: strings}."""
     name = f"homeassistant-{home_assistant._HOME_ASSISTANT}-py3-none-any.whl"
-    front = f"home_assistant_frontend-{home_assistant._FRONTEND}-py3-none-any.whl"
+    frontend = f"home_assistant_frontend-{home_assistant._FRONTEND}-py3-none-any.whl"
     with zipfile.ZipFile(cache / name, "w") as wheel:
         for (component, language), table in components.items():
-            place = f"homeassistant/components/{component}/translations/{language}.json"
-            wheel.writestr(place, json.dumps(table))
+            path = f"homeassistant/components/{component}/translations/{language}.json"
+            wheel.writestr(path, json.dumps(table))
     empty = {f"translations/{x}-{'0' * 32}.json": {} for x in LANGUAGES}
-    with zipfile.ZipFile(cache / front, "w") as wheel:
-        for place, table in {**empty, **(panels or {})}.items():
-            wheel.writestr(f"hass_frontend/static/{place}", json.dumps(table))
+    with zipfile.ZipFile(cache / frontend, "w") as wheel:
+        for path, table in {**empty, **(panels or {})}.items():
+            wheel.writestr(f"hass_frontend/static/{path}", json.dumps(table))
     return cache / name
 
 
@@ -170,7 +195,7 @@ def test_home_assistant_strings_are_aligned_by_path(cache, monkeypatch):
     expected += [("Turn on the {name}", "{name} einschalten"), ("Display", "Display")]
     assert sorted(pairs) == sorted(expected)
 
-    # Converted once, and again where the converted file is damaged.
+    # Converted once, and again if the converted file is damaged.
     path.unlink()
     assert load("homeassistant", *LANGUAGES, min_words=1) == corpus
     (converted,) = cache.glob("*.jsonl")
@@ -179,7 +204,8 @@ def test_home_assistant_strings_are_aligned_by_path(cache, monkeypatch):
     _wheels(cache, tables)
     assert load("homeassistant", *LANGUAGES, min_words=1) == corpus
     assert converted.read_text() == content
-    with pytest.raises(UserError, match="no language 'du'; near ones: de, en"):
+    message = "^Home Assistant has no language 'du'; similar ones: de, en$"
+    with pytest.raises(UserError, match=message):
         load("homeassistant", "en", "du")
 
 
@@ -192,7 +218,7 @@ def test_the_strings_of_the_web_interface_are_in_training_only(cache, monkeypatc
             table = {"b": f"{word} on panel {n}", "c": f"{word} of number {n}"}
             panels[f"translations/p{n}/{language}-{n:032x}.json"] = table
     _wheels(cache, components, {})
-    alone = load("homeassistant", *LANGUAGES)
+    components_only = load("homeassistant", *LANGUAGES)
     panels[f"translations/en-{'f' * 32}.json"] = {"x": "Save it"}
     panels[f"translations/de-{'f' * 32}.json"] = {"x": "Sichere es"}
     panels[f"other/en-{'f' * 32}.json"] = {"x": "not a translation"}
@@ -201,25 +227,26 @@ def test_the_strings_of_the_web_interface_are_in_training_only(cache, monkeypatc
     both = load("homeassistant", *LANGUAGES)
     expected = [(f"State on panel {n}", f"Zustand on panel {n}") for n in range(40)]
     expected.append(("Save it", "Sichere es"))
-    assert sorted(both.train) == sorted([*alone.train, *expected])
-    assert both.test == alone.test and both.validation == alone.validation
+    assert sorted(both.train) == sorted([*components_only.train, *expected])
+    assert both.test == components_only.test
+    assert both.validation == components_only.validation
 
-    # What is about a component that is held out is left out, by its key or its panel.
-    held_out = f"c{alone.test[0][0].split()[-1]}"
-    for n, place in enumerate((f"{held_out}/", "")):
+    # Strings whose key or panel names a held-out component are left out.
+    held_out = f"c{components_only.test[0][0].split()[-1]}"
+    for n, folder in enumerate((f"{held_out}/", "")):
         for language, word in (("en", "About"), ("de", "Zu")):
             table = {"y": {held_out: f"{word} it {n}"}, "z": f"{word} the rest {n}"}
-            panels[f"translations/{place}{language}-{n + 7:032x}.json"] = table
+            panels[f"translations/{folder}{language}-{n + 7:032x}.json"] = table
     next(cache.glob("*.jsonl")).unlink()
     _wheels(cache, components, panels)
     added = set(load("homeassistant", *LANGUAGES).train) - set(both.train)
     assert added == {("About the rest 1", "Zu the rest 1")}
 
 
-def test_records_that_are_not_the_published_ones_are_refused(cache):
+def test_records_that_differ_from_the_published_ones_are_refused(cache):
     tables = {("a", language): {"x": language} for language in LANGUAGES}
     _wheels(cache, tables)
-    with pytest.raises(UserError, match="en-de in .* are not those that were publish"):
+    with pytest.raises(UserError, match="en-de in .* differ from the published ones"):
         load("homeassistant", *LANGUAGES)
 
 
@@ -268,7 +295,7 @@ def test_a_missing_client_is_named(cache, monkeypatch):
 
 
 @pytest.mark.network
-def test_home_assistant_has_the_pairs_that_the_results_stand_on():
+def test_home_assistant_has_the_pairs_of_the_reported_results():
     corpus = load("homeassistant", *LANGUAGES)
     sizes = len(corpus.train), len(corpus.validation), len(corpus.test)
     assert sizes == (27_577, 1_148, 1_178)
@@ -303,13 +330,13 @@ def test_tfds_data_sources_are_read(tmp_path, monkeypatch):
     local = functools.partial(
         tfds.data_source,
         data_dir=tmp_path,
-        # The default, but not together with data_dir.
+        # The default format, except together with data_dir.
         builder_kwargs={"file_format": "array_record"},
     )
     monkeypatch.setattr(tfds, "data_source", local)
     corpus = load("tfds:tiny_translation", *LANGUAGES, min_words=1)
-    everything = corpus.train + corpus.validation
-    assert sorted(everything) == sorted(
+    pairs = corpus.train + corpus.validation
+    assert sorted(pairs) == sorted(
         (english_number(n), german_number(n)) for n in range(29)
     )
     assert len(corpus.validation) == 2
@@ -317,11 +344,11 @@ def test_tfds_data_sources_are_read(tmp_path, monkeypatch):
         ("thirty", "dreißig"),
         ("twenty-nine", "neunundzwanzig"),
     ]
-    with pytest.raises(UserError, match="no text in 'fr': it holds "):
+    with pytest.raises(UserError, match="has no text in 'fr', only de, en$"):
         load("tfds:tiny_translation", "en", "fr")
 
 
-def test_what_tfds_cannot_open_is_named_with_a_way_out():
+def test_a_data_set_that_tfds_cannot_open_is_named_with_alternatives():
     pytest.importorskip("tensorflow_datasets")
     with pytest.raises(UserError, match="tfds:no_such_set cannot be opened") as error:
         load("tfds:no_such_set", *LANGUAGES)

@@ -1,4 +1,4 @@
-"""Plane geometry: simple polygons against exact fractions, signed areas."""
+"""Plane geometry: simple polygons by exact fractions, signed areas."""
 
 import itertools
 from fractions import Fraction
@@ -10,12 +10,12 @@ from data.geometry import is_simple, signed_area
 
 
 def left_of(a, b, c):
-    """Above 0 where c lies left of the line from a to b."""
+    """Positive if c is left of the line from a to b."""
     return (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0])
 
 
 def crosses(polygon):
-    """Whether two sides share more than a common corner, in exact fractions."""
+    """True if two sides share more than a common corner, in exact fractions."""
     corner = [tuple(map(Fraction, map(float, point))) for point in polygon]
     sides = [(a, corner[(i + 1) % len(corner)]) for i, a in enumerate(corner)]
 
@@ -26,27 +26,27 @@ def crosses(polygon):
     for (a, b), (c, d) in itertools.combinations(sides, 2):
         ends = [(p, c, d) for p in (a, b)] + [(p, a, b) for p in (c, d)]
         touching = {p for p, *side in ends if on(p, *side)}
-        through = left_of(a, b, c) * left_of(a, b, d) < 0
-        through = through and left_of(c, d, a) * left_of(c, d, b) < 0
-        if through or len(touching) > len({a, b} & {c, d}):
+        crossing = left_of(a, b, c) * left_of(a, b, d) < 0
+        crossing = crossing and left_of(c, d, a) * left_of(c, d, b) < 0
+        if crossing or len(touching) > len({a, b} & {c, d}):
             return True
     return False
 
 
 @pytest.mark.parametrize("grid", [False, True])
 @pytest.mark.parametrize("corners", [3, 4, 5, 7])
-def test_a_polygon_is_simple_where_no_two_sides_meet(corners, grid):
+def test_a_polygon_is_simple_if_no_two_sides_meet(corners, grid):
     rng = np.random.default_rng(corners)
-    seen = set()
+    outcomes = set()
     for _ in range(150):
         polygon = rng.random((corners, 2), np.float32)
-        if grid:  # full of points on one line, and of sides that touch
-            places = rng.choice(16, corners, replace=False)
-            polygon = np.stack(np.divmod(places, 4), 1)
+        if grid:  # many collinear points and touching sides
+            indices = rng.choice(16, corners, replace=False)
+            polygon = np.stack(np.divmod(indices, 4), 1)
         expected = not crosses(polygon)
-        seen.add(expected)
+        outcomes.add(expected)
         assert is_simple(polygon) == is_simple(polygon[::-1]) == expected
-    assert seen == ({True} if corners == 3 and not grid else {True, False})
+    assert outcomes == ({True} if corners == 3 and not grid else {True, False})
 
 
 @pytest.mark.parametrize(
@@ -54,10 +54,10 @@ def test_a_polygon_is_simple_where_no_two_sides_meet(corners, grid):
     [
         ([(0, 0), (1, 0), (1, 1), (0, 1)], True),
         ([(0, 0), (1, 1), (1, 0), (0, 1)], False),  # crosses itself
-        ([(0, 0), (2, 0), (2, 2), (1, 0), (0, 2)], False),  # a corner on a side
-        ([(0, 0), (2, 0), (1, 0), (1, 1)], False),  # back along a side
-        ([(0, 0), (1, 1), (2, 2)], False),  # on one line
-        ([(0, 0), (1, 0), (2, 0), (2, 2)], True),  # straight on
+        ([(0, 0), (2, 0), (2, 2), (1, 0), (0, 2)], False),  # has a corner on a side
+        ([(0, 0), (2, 0), (1, 0), (1, 1)], False),  # goes back along a side
+        ([(0, 0), (1, 1), (2, 2)], False),  # all on one line
+        ([(0, 0), (1, 0), (2, 0), (2, 2)], True),  # has a straight angle
         ([(0, 0), (5, 0), (5, 2), (4, 2), (4, 1), (1, 1), (1, 2), (0, 2)], True),
         ([(0, 0), (1, 0)], False),
         ([], False),

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from data.captions import Shown
+from data.captions import CaptionedImage
 from data.scenes import Scene, mentions
 from metrics.captions import (
     caption_scores,
@@ -98,13 +98,13 @@ def test_words_of_the_names_of_objects_have_their_boxes():
     cat, dog = (box.tolist() for box in SCENE.boxes)
     boxes = [box if box is None else box.tolist() for box in word_boxes(SCENE, words)]
     assert boxes == [dog, *[None] * 4, cat, cat, *[None] * 8]
-    image = Shown(SCENE.image, SCENE.captions)
+    image = CaptionedImage(SCENE.image, SCENE.captions)
     assert word_boxes(image, words) == [None] * len(words)
 
 
 def test_images_that_are_no_scenes_have_the_scores_of_texts_alone():
     maps = weights([None] * len(RIGHT))
-    texts, _ = split_scores([Shown(SCENE.image, ("Dog!",))], [["dog"]], [None])
+    texts, _ = split_scores([CaptionedImage(SCENE.image, ("Dog!",))], [["dog"]], [None])
     assert texts["chrf"] > 99.9
     scores, signatures = split_scores([SCENE], [RIGHT], [maps])
     assert scores.keys() - texts.keys() == {"objects", "exact", "pointing", "chance"}

@@ -1,4 +1,4 @@
-"""Parallel text: splits that do not leak, limits, leakage, made-up names."""
+"""Parallel text: splits without leakage, limits, leakage, made-up names."""
 
 import re
 
@@ -41,7 +41,7 @@ def test_leakage_counts_verbatim_and_near_sources():
     assert leakage(train, test) == {"verbatim": 0.25, "near": 0.75}
 
 
-def test_near_duplicates_equal_a_comparison_of_all_pairs():
+def test_near_duplicates_equal_those_of_a_full_comparison():
     corpus = load("numbers", "en", "de")
     train = {parallel_text._words(source) for source, _ in corpus.train}
     near = 0
@@ -55,24 +55,36 @@ def test_near_duplicates_equal_a_comparison_of_all_pairs():
 def test_groups_are_never_split_and_pairs_are_in_one_split():
     records = [(f"g{n % 53}", f"s {n} {n}", f"t {n}") for n in range(1009)]
     splits = parallel_text._split_groups(records, 0, (1, 40))
-    group = {(source, target): g for g, source, target in records}
-    groups = {name: {group[p] for p in pairs} for name, pairs in splits.items()}
+    group_of = {(source, target): g for g, source, target in records}
+    groups = {name: {group_of[p] for p in pairs} for name, pairs in splits.items()}
     assert sum(map(len, splits.values())) == 1009
     assert sum(map(len, groups.values())) == 53
     for name in ("validation", "test"):
         assert 0.07 * 1009 <= len(splits[name]) < 0.07 * 1009 + 20
 
 
-def test_unknown_names_say_what_is_accepted():
-    with pytest.raises(UserError, match="corpus is 'wmt': must be homeassistant"):
+def test_unknown_names_are_refused_with_accepted_ones():
+    message = (
+        "^config.data.corpus is 'wmt': must be homeassistant, libreoffice, files, "
+        "tfds:NAME, numbers or reversal$"
+    )
+    with pytest.raises(UserError, match=message):
         load("wmt", "en", "de")
-    with pytest.raises(UserError, match="source_language and target_language are 'en'"):
+    message = (
+        "^config.data.source_language is 'en': must differ from "
+        "config.data.target_language$"
+    )
+    with pytest.raises(UserError, match=message):
         load("numbers", "en", "en")
-    with pytest.raises(UserError, match="has no validation pairs .of 30 to 40 words"):
+    message = (
+        r"^corpus numbers en-de has no validation pairs \(of 30 to 40 words, 1 to 40 "
+        r"in training\)$"
+    )
+    with pytest.raises(UserError, match=message):
         load("numbers", "en", "de", min_words=30)
 
 
-def test_files_keep_the_given_splits_and_training_gives_way(tmp_path):
+def test_pairs_of_given_evaluation_files_are_removed_from_training(tmp_path):
     train = _write(tmp_path, "train", list("abcadd  "), list("ABCADD  "))
     validation = _write(tmp_path, "valid", list("bc"), list("BX"))
     test = _write(tmp_path, "test", list("cc"), list("CC"))
@@ -83,24 +95,24 @@ def test_files_keep_the_given_splits_and_training_gives_way(tmp_path):
     assert corpus.leakage == {"verbatim": 0.0, "near": 0.0}
 
 
-def test_files_without_splits_lose_their_end_to_them(tmp_path):
+def test_missing_splits_of_files_are_taken_from_the_end_of_training(tmp_path):
     lines = [f"line {n}" for n in range(100)]
     corpus = _load_files(train=_write(tmp_path, "all", lines, lines))
-    held = [source for source, _ in corpus.validation + corpus.test]
-    assert [source for source, _ in corpus.train] + held == lines
+    held_out = [source for source, _ in corpus.validation + corpus.test]
+    assert [source for source, _ in corpus.train] + held_out == lines
     assert len(corpus.test) == len(corpus.validation) == 7
 
 
-def test_word_limits_spare_the_given_test_set(tmp_path):
+def test_word_limits_do_not_apply_to_given_evaluation_sets(tmp_path):
     lines = ["a", "a b", "a b c", "a b c d"]
-    place = _write(tmp_path, "x", lines, lines[::-1])
-    other = _write(tmp_path, "y", ["e " * 9, "f"], ["e", "f " * 9])
+    train = _write(tmp_path, "x", lines, lines[::-1])
+    validation = _write(tmp_path, "y", ["e " * 9, "f"], ["e", "f " * 9])
     corpus = load(
         "files",
         *LANGUAGES,
         files={
-            "train": place,
-            "validation": other,
+            "train": train,
+            "validation": validation,
             "test": _write(tmp_path, "z", ["g " * 9], ["g"]),
         },
         max_words=3,
@@ -110,13 +122,17 @@ def test_word_limits_spare_the_given_test_set(tmp_path):
     assert len(corpus.validation) == 2 and len(corpus.test) == 1
 
 
-def test_training_that_is_all_held_out_is_told(tmp_path):
+def test_training_pairs_that_are_all_held_out_are_refused(tmp_path):
     prefix = _write(tmp_path, "x", ["a b", "c d"], ["e", "f"])
-    with pytest.raises(UserError, match="all 2 training pairs are in validation or"):
+    message = (
+        "^corpus files: all 2 training pairs are in validation or test: at least one "
+        "must not be$"
+    )
+    with pytest.raises(UserError, match=message):
         _load_files(train=prefix, validation=prefix, test=prefix)
 
 
-def test_made_up_names_are_the_same_on_both_sides_and_leave_the_rest_alone():
+def test_made_up_names_are_equal_on_both_sides_and_change_nothing_else():
     pairs = [
         (f"Turn on Acme{n} of {{room_{n}}} at 12:30", f"Acme{n} in {{room_{n}}}, 12:30")
         for n in range(101)
@@ -125,16 +141,15 @@ def test_made_up_names_are_the_same_on_both_sides_and_leave_the_rest_alone():
     assert renamed == make_up_names(pairs, 1.0)
     names = set()
     for source, target in renamed:
-        name, place = re.fullmatch(
-            r"Turn on (\w+) of {(\w+)} at 12:30", source
-        ).groups()
-        assert target == f"{name} in {{{place}}}, 12:30"
-        assert name.startswith("Ac") and place.islower()  # halves of names of its kind
+        name, room = re.fullmatch(r"Turn on (\w+) of {(\w+)} at 12:30", source).groups()
+        assert target == f"{name} in {{{room}}}, 12:30"
+        # Names are made of names, and placeholders of placeholders.
+        assert name.startswith("Ac") and room.islower()
         names.add(name)
     assert len(names) > 50
 
 
-def test_the_share_of_made_up_names_is_kept_and_words_without_names_are():
+def test_the_share_of_made_up_names_is_as_given():
     named = [(f"Acme{n} is on", f"Acme{n} ist an") for n in range(1009)]
     plain = [("the Light is on", "das Licht ist an"), ("in 2024", "in 2024")] * 7
     renamed = make_up_names([*named, *plain], 0.3)
@@ -142,14 +157,15 @@ def test_the_share_of_made_up_names_is_kept_and_words_without_names_are():
     changed = np.mean([a != b for a, b in zip(named, renamed, strict=False)])
     assert 0.25 < changed < 0.35
     assert make_up_names(named, 0.0) == named
-    with pytest.raises(UserError, match=r"made_up_names is 1.5: must be in \[0, 1\]"):
+    message = r"^config.data.made_up_names is 1.5: must be in \[0, 1\]$"
+    with pytest.raises(UserError, match=message):
         make_up_names(named, 1.5)
 
 
-def test_a_second_corpus_joins_training_only(cache, monkeypatch):
-    alone = load("numbers", "en", "de")
-    records = [("page", *alone.test[0]), ("page", "one more page", "noch eine Seite")]
+def test_an_extra_corpus_is_added_only_to_training(cache, monkeypatch):
+    single = load("numbers", "en", "de")
+    records = [("page", *single.test[0]), ("page", "one more page", "noch eine Seite")]
     monkeypatch.setattr(libreoffice, "_read", lambda *_: iter(records))
     both = load("numbers", "en", "de", extra=("libreoffice",))
-    assert both.test == alone.test and both.validation == alone.validation
-    assert both.train == [*alone.train, ("one more page", "noch eine Seite")]
+    assert both.test == single.test and both.validation == single.validation
+    assert both.train == [*single.train, ("one more page", "noch eine Seite")]

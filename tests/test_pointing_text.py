@@ -1,4 +1,4 @@
-"""Instances of pointing as text: what is read, solved, padded and written."""
+"""Instances of pointing as text: parsing, solutions, padding and answers."""
 
 import numpy as np
 import pytest
@@ -9,19 +9,19 @@ from errors import UserError
 
 
 @pytest.mark.parametrize("kind", pointing.KINDS)
-def test_a_held_out_batch_is_read_back_from_its_text(kind):
+def test_a_held_out_batch_is_parsed_back_from_its_text(kind):
     batch = pointing.held_out(kind, "test", 7, 5)
-    # Three decimals are what texts have.
+    # Texts have three decimals.
     batch["inputs"] = batch["inputs"].round(3)
     batch["target"] = pointing.answers(kind, batch["inputs"], batch["lengths"])
     instances = unstack(kind, batch)
     parsed = [parse(kind, " ".join(x.items), "line 1") for x in instances]
-    again = stack(parsed)
-    np.testing.assert_array_equal(again["inputs"], batch["inputs"])
-    np.testing.assert_array_equal(again["lengths"], batch["lengths"])
+    stacked = stack(parsed)
+    np.testing.assert_array_equal(stacked["inputs"], batch["inputs"])
+    np.testing.assert_array_equal(stacked["lengths"], batch["lengths"])
     for x, y in zip(instances, parsed, strict=True):
         np.testing.assert_array_equal(y.solution(), x.truth)
-        assert (y.truth is None) == (kind == "tsp")  # a tour takes long to find
+        assert (y.truth is None) == (kind == "tsp")  # tours are expensive
 
 
 def test_instances_of_different_sizes_are_padded():
@@ -30,13 +30,13 @@ def test_instances_of_different_sizes_are_padded():
     batch = pointing.instances("hull", rng, sizes, 7, fast=False)
     instances = unstack("hull", batch)
     assert [len(x.inputs) for x in instances] == sizes.tolist()
-    again = stack(instances)
-    np.testing.assert_array_equal(again["inputs"], batch["inputs"])
-    np.testing.assert_array_equal(again["lengths"], sizes)
+    stacked = stack(instances)
+    np.testing.assert_array_equal(stacked["inputs"], batch["inputs"])
+    np.testing.assert_array_equal(stacked["lengths"], sizes)
 
 
 @pytest.mark.parametrize("kind", pointing.KINDS)
-def test_neither_scale_nor_shift_changes_an_answer(kind):
+def test_scaling_and_shifting_change_no_answer(kind):
     text = "7 -3 11 0 5" if kind == "sorting" else "7,2 -3,5 11,-1 0,0 5,13"
     moved = parse(kind, text, "line 1")
     inputs = (moved.inputs + 3) / 16
@@ -45,14 +45,14 @@ def test_neither_scale_nor_shift_changes_an_answer(kind):
     np.testing.assert_array_equal(moved.solution(), expected)
 
 
-def test_numbers_outside_of_the_unit_interval_are_warned_of(capsys):
+def test_numbers_outside_the_unit_interval_are_warned_about(capsys):
     parse("sorting", "0 1 0.5", "line 2")
     parse("tsp", "0,1 1,0 0.5,1.5", "line 3")
     parse("sorting", "-0.5 0", "line 5")
-    starts = [line[:33] for line in capsys.readouterr().err.splitlines()]
-    assert starts == [
-        "warning: line 3 has numbers outsi",
-        "warning: line 5 has numbers outsi",
+    assert capsys.readouterr().err.splitlines() == [
+        f"warning: line {line} has numbers outside of [0, 1], the range of the "
+        "training data"
+        for line in (3, 5)
     ]
 
 
@@ -67,7 +67,7 @@ def test_numbers_outside_of_the_unit_interval_are_warned_of(capsys):
         ("delaunay", [], ""),
     ],
 )
-def test_answers_are_written_as_the_readme_says(kind, indices, text):
+def test_answers_are_written_in_the_documented_notation(kind, indices, text):
     items = [".30", "0.5", "0.1"] if kind == "sorting" else ["0,0", "1,0", "0,1"]
     instance = parse(kind, " ".join(items), "line 1")
     assert instance.text(np.array(indices, int)) == text
@@ -79,9 +79,10 @@ def test_labels_are_short():
 
 
 @pytest.mark.parametrize("kind", ["hull", "delaunay"])
-def test_points_on_a_line_are_refused_unless_a_tour_is_asked_for(kind):
+def test_points_on_a_line_are_refused_except_for_tours(kind):
     text = "0,0 0.5,0.5 1,1"
-    with pytest.raises(UserError, match="line 7: points on one line have no hull"):
+    message = "^line 7: points on one line have no hull and no triangles$"
+    with pytest.raises(UserError, match=message):
         parse(kind, text, "line 7")
     assert sorted(parse("tsp", text, "line 7").solution()) == [0, 1, 2]
 
@@ -90,7 +91,7 @@ def test_a_long_tour_has_a_caveat():
     points = np.random.default_rng(0).random((21, 2))
     for size, caveat in (
         (20, ""),
-        (21, ", its truth a tour that may not be the shortest"),
+        (21, ", true tour possibly not the shortest"),
     ):
         assert Instance("tsp", points[:size], [], None).caveat() == caveat
     assert Instance("hull", points, [], None).caveat() == ""

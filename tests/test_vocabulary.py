@@ -1,3 +1,5 @@
+"""Vocabularies: training, round trips, the n best segmentations and their draws."""
+
 import json
 import os
 from collections import Counter
@@ -34,7 +36,7 @@ def test_special_ids_and_round_trip(vocabulary):
         assert vocabulary.pieces([*ids, 0])[-1] == "</s>"
 
 
-def test_text_is_composed_and_on_one_line(vocabulary):
+def test_texts_are_normalised_to_composed_characters_and_single_spaces(vocabulary):
     assert vocabulary.encode("  fu\u0308nf\n hundert") == vocabulary.encode(
         "fünf hundert"
     )
@@ -44,7 +46,7 @@ def test_unseen_characters_are_unknown(vocabulary):
     assert UNK in vocabulary.encode("漢")
 
 
-def test_a_second_training_reads_what_is_there_unless_something_differs(tmp_path):
+def test_an_existing_vocabulary_is_read_unless_its_inputs_differ(tmp_path):
     path = tmp_path / "v.model"
     train_vocabulary(TEXTS, 101, path)
     os.utime(path, (1, 1))
@@ -65,63 +67,68 @@ def test_training_twice_gives_the_same_vocabulary(tmp_path):
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
-def test_few_texts_make_a_small_vocabulary_and_none_make_none(tmp_path):
+def test_few_texts_yield_a_small_vocabulary_and_none_are_refused(tmp_path):
     assert train_vocabulary(["a b", "ab"], 5003, tmp_path / "a").size < 20
     with pytest.raises(UserError, match="101 pieces cannot be trained on 0 sentences"):
         train_vocabulary([], 101, tmp_path / "c")
 
 
 def test_a_missing_vocabulary_is_named(tmp_path):
-    with pytest.raises(UserError, match="none.model is not a readable vocabulary"):
+    with pytest.raises(UserError, match="none.model is not a readable vocabulary$"):
         Vocabulary(tmp_path / "none.model")
 
 
-def test_the_first_of_the_n_best_is_the_best_and_all_spell_the_text(vocabulary):
+def test_the_first_of_the_n_best_is_the_best_and_all_decode_to_the_text(vocabulary):
     texts = TEXTS[:17]
-    every = vocabulary.encode_all(texts, nbest=5, alpha=0.2)
-    assert len(every) == 17
-    assert every.first[-1] > 17
+    segmentations = vocabulary.encode_all(texts, nbest=5, alpha=0.2)
+    assert len(segmentations) == 17
+    assert segmentations.first[-1] > 17
     for n, text in enumerate(texts):
-        found = [every.ids(k) for k in range(every.first[n], every.first[n + 1])]
-        assert found[0].tolist() == vocabulary.encode(text)
-        assert len({tuple(ids) for ids in found}) == len(found) <= 5
-        assert {vocabulary.decode(ids.tolist()) for ids in found} == {text}
-        assert every.best_lengths()[n] == len(found[0])
+        first, end = segmentations.first[n : n + 2]
+        n_best = [segmentations.ids(k) for k in range(first, end)]
+        assert n_best[0].tolist() == vocabulary.encode(text)
+        assert len({tuple(ids) for ids in n_best}) == len(n_best) <= 5
+        assert {vocabulary.decode(ids.tolist()) for ids in n_best} == {text}
+        assert segmentations.best_lengths()[n] == len(n_best[0])
     single = vocabulary.encode_all(texts)
-    assert single.lengths.tolist() == every.best_lengths().tolist()
+    assert single.lengths.tolist() == segmentations.best_lengths().tolist()
 
 
 def test_n_best_are_drawn_in_proportion_to_their_probability_to_alpha(vocabulary):
-    """Kudo (2018), section 3.3, from the model's own scores of the pieces."""
+    """Kudo (2018), section 3.3, computed from the model's scores of the pieces."""
     alpha, text = 0.3, TEXTS[2]
-    every = vocabulary.encode_all([text, text], nbest=4, alpha=alpha)
-    assert every.first[1] == 4
+    segmentations = vocabulary.encode_all([text, text], nbest=4, alpha=alpha)
+    assert segmentations.first[1] == 4
     score = vocabulary._model.get_score
     log_p = [
-        sum(score(int(i)) for i in every.ids(k)[:-1]) for k in range(every.first[1])
+        sum(score(int(i)) for i in segmentations.ids(k)[:-1])
+        for k in range(segmentations.first[1])
     ]
     expected = np.exp(alpha * np.array(log_p))
     expected /= expected.sum()
     rng = np.random.default_rng(0)
-    drawn = Counter(every.draw(np.zeros(20_000, int), rng).tolist())
+    drawn = Counter(segmentations.draw(np.zeros(20_000, int), rng).tolist())
     for k, p in enumerate(expected):
         # Five standard deviations of a share of 20,000 draws.
         assert abs(drawn[k] / 20_000 - p) < 5 * np.sqrt(p * (1 - p) / 20_000)
-    assert every.mean_lengths()[1] == pytest.approx(
-        expected @ every.lengths[: every.first[1]]
+    assert segmentations.mean_lengths()[1] == pytest.approx(
+        expected @ segmentations.lengths[: segmentations.first[1]]
     )
 
 
-def test_draws_depend_on_the_generator_alone_and_stay_in_their_sentence():
+def test_draws_depend_on_the_generator_alone_and_are_of_their_sentence():
     listed = [[[n, EOS]] * (1 + n % 3) for n in range(4, 41)]
-    every = Segmentations(listed, [np.arange(len(x)) + 0.5 for x in listed])
-    sentences = np.arange(len(every)).repeat(11)
-    one, two = (every.draw(sentences, np.random.default_rng(5)) for _ in range(2))
-    assert (one == two).all()
-    assert [every.ids(k)[0] - 4 for k in one] == sentences.tolist()
+    weights = [np.arange(len(candidates)) + 0.5 for candidates in listed]
+    segmentations = Segmentations(listed, weights)
+    sentences = np.arange(len(segmentations)).repeat(11)
+    first, second = (
+        segmentations.draw(sentences, np.random.default_rng(5)) for _ in range(2)
+    )
+    assert (first == second).all()
+    assert [segmentations.ids(k)[0] - 4 for k in first] == sentences.tolist()
 
 
-def test_an_empty_sentence_is_its_end_alone(vocabulary):
-    every = vocabulary.encode_all(["", TEXTS[0]], nbest=3, alpha=0.1)
-    assert every.ids(0).tolist() == vocabulary.encode("") == [EOS]
-    assert every.first[1] == 1
+def test_an_empty_sentence_is_encoded_as_eos(vocabulary):
+    segmentations = vocabulary.encode_all(["", TEXTS[0]], nbest=3, alpha=0.1)
+    assert segmentations.ids(0).tolist() == vocabulary.encode("") == [EOS]
+    assert segmentations.first[1] == 1

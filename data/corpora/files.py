@@ -13,7 +13,7 @@ from errors import UserError
 def read_files(
     files: Mapping[str, str], languages: tuple[str, str]
 ) -> dict[str, list[Pair]]:
-    """Reads the splits of a user's text.
+    """Reads the splits of a user's aligned text.
 
     Args:
         files: location of each split, at least of "train": a prefix to which
@@ -25,13 +25,13 @@ def read_files(
         The pairs by split, without those that are empty on both sides.
 
     Raises:
-        UserError: for files that cannot be read or are not aligned.
+        UserError: if a file cannot be read or the files are not aligned.
     """
     if not files.get("train"):
         raise UserError(
-            "corpus files needs config.data.files.train, a split's place: a prefix "
-            f"(PREFIX.{languages[0]} and PREFIX.{languages[1]}, .gz too) or "
-            "SOURCE_FILE,TARGET_FILE"
+            "config.data.files.train is missing: must be SOURCE_FILE,TARGET_FILE or "
+            f"PREFIX, for files PREFIX.{languages[0]} and PREFIX.{languages[1]}, "
+            "optionally with .gz"
         )
     return {
         name: _read_aligned(*_two_paths(files[name], languages))
@@ -44,7 +44,7 @@ def _two_paths(location: str, languages: tuple[str, str]) -> list[Path]:
     if "," in location:
         paths = [Path(part.strip()) for part in location.split(",")]
         if len(paths) != 2:
-            raise UserError(f"{location} names {len(paths)} files: must be two")
+            raise UserError(f"{location} names {len(paths)} files: must be 2")
     else:
         paths = [Path(f"{location}.{language}") for language in languages]
     for k, path in enumerate(paths):
@@ -62,7 +62,7 @@ def _read_aligned(source: Path, target: Path) -> list[Pair]:
         longer = source if len(texts) > short else target
         raise UserError(
             f"{source} has {len(texts)} lines and {target} has {len(translations)}: "
-            f"line {short + 1} of {longer} has no partner"
+            f"line {short + 1} of {longer} has no translation"
         )
     pairs = []
     for n, (text, translation) in enumerate(zip(texts, translations, strict=True), 1):
@@ -75,7 +75,7 @@ def _read_aligned(source: Path, target: Path) -> list[Pair]:
         if text:
             pairs.append((text, translation))
     if not pairs:
-        raise UserError(f"{source} and {target} hold nothing but empty lines")
+        raise UserError(f"{source} and {target} have only empty lines")
     return pairs
 
 
@@ -89,7 +89,7 @@ def _read_lines(path: Path) -> list[str]:
     if not content:
         raise UserError(f"{path} is empty")
     lines = []
-    # Not splitlines, which also splits at U+2028 and U+0085: they are text here.
+    # Not splitlines, which also splits at U+2028 and U+0085, part of the text here.
     for n, line in enumerate(content.removesuffix(b"\n").split(b"\n"), 1):
         try:
             lines.append(

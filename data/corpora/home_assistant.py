@@ -1,8 +1,8 @@
 """Interface strings of Home Assistant, in 60 languages.
 
 Read from its published wheels (Apache-2.0): the strings of its components, grouped by
-component, and those of its web interface, which are only for training and are left out
-if their key names a held-out component.
+component, and the strings of its web interface, which are only for training and are
+left out if their key names a held-out component.
 """
 
 import json
@@ -36,8 +36,8 @@ def records(source: str, target: str) -> list[Record]:
         target: language of the second text.
 
     Raises:
-        UserError: for a missing language, a package that cannot be downloaded, or
-            records that differ from the published ones.
+        UserError: if a language is missing, a package cannot be downloaded, or the
+            records differ from the published ones.
     """
     languages = f"{source}-{target}"
     name = f"homeassistant-{_HOME_ASSISTANT}-{_FRONTEND}-{languages}"
@@ -54,18 +54,18 @@ def _read(source: str, target: str) -> Iterator[Record]:
     path = fetch("home-assistant-frontend", _FRONTEND, python_version="3.14")
     pattern = r"hass_frontend/static/translations/(?:(.+)/)?([\w-]+)-[0-9a-f]{32}\.json"
     for panel, key, *pair in _read_wheel(path, pattern, source, target):
-        about = components.intersection(".".join([panel, *key]).split("."))
-        yield TRAINING + TRAINING.join(sorted(about)), *pair
+        named = components.intersection(".".join([panel, *key]).split("."))
+        yield TRAINING + TRAINING.join(sorted(named)), *pair
 
 
 def _read_wheel(
     path: Path, pattern: str, source: str, target: str
 ) -> Iterator[tuple[str, tuple[str, ...], str, str]]:
-    """Yields (table, key, source, target) of the string tables of a wheel, aligned.
+    """Yields (table, key, source, target) for the aligned strings of a wheel.
 
     Args:
         path: path of the wheel.
-        pattern: regular expression of the tables' paths, with groups for name and
+        pattern: regular expression of the tables' paths, with groups for table and
             language.
         source: language of the first text of a record.
         target: language of the second text.
@@ -76,13 +76,13 @@ def _read_wheel(
             for name in wheel.namelist():
                 if match := re.fullmatch(pattern, name):
                     tables[match[1] or ""][match[2]] = name
-            known = {language for table in tables.values() for language in table}
+            languages = {language for table in tables.values() for language in table}
             for language in (source, target):
-                if language not in known:
-                    near = get_close_matches(language, known, 5, 0) or sorted(known)
+                if language not in languages:
+                    matches = get_close_matches(language, languages, n=5, cutoff=0)
                     raise UserError(
-                        f"Home Assistant has no language {language!r}; near ones: "
-                        f"{', '.join(near)}"
+                        f"Home Assistant has no language {language!r}; similar ones: "
+                        f"{', '.join(matches or sorted(languages))}"
                     )
             for group in sorted(tables):
                 table = tables[group]

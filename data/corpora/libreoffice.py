@@ -1,4 +1,4 @@
-"""Paragraphs of the LibreOffice help that share a page and an element id.
+"""Paragraphs of the LibreOffice help, aligned by page and element id.
 
 Read from Debian packages (MPL-2.0), grouped by page.
 """
@@ -22,7 +22,7 @@ def records(source: str, target: str) -> list[Record]:
         target: language of the second text.
 
     Raises:
-        UserError: for a package that cannot be downloaded or read.
+        UserError: if a package cannot be downloaded or read.
     """
     return cached(f"libreoffice-{source}-{target}", lambda: _read(source, target))
 
@@ -36,12 +36,12 @@ def _read(source: str, target: str) -> Iterator[Record]:
 
 
 def _read_help(language: str) -> dict[str, dict[str, str]]:
-    """Text by page and element id."""
+    """Texts of the help in a language, by page and element id."""
     language = {"en": "en-us"}.get(language, language.lower())
     path = fetch_deb(f"libreoffice-help-{language}")
     pages = {}
     try:
-        # dpkg-deb knows every compression that a .deb comes in; Python does not.
+        # dpkg-deb reads every compression of .deb files; Python does not.
         with subprocess.Popen(
             ["dpkg-deb", "--fsys-tarfile", str(path)],
             stdout=subprocess.PIPE,
@@ -73,7 +73,7 @@ class _HelpPage(html.parser.HTMLParser):
             element = fields.get("id") or ""
             code = "code" in (fields.get("class") or "")
             text = element.startswith(("par_", "hd_")) and not code
-            # A page may embed an element twice: the first is kept.
+            # A page may contain an element twice: keep the first.
             self._element = element if text and element not in self.texts else None
         elif tag == "br":
             self.handle_data(" ")

@@ -20,20 +20,21 @@ _GERMAN_TENS = (
 
 
 def number_records(languages: tuple[str, str], seed: int) -> list[Record]:
-    """Draws 2,000 numbers below a million, each a group of its own.
+    """Draws 2,000 numbers below a million, each in its own group.
 
     Raises:
-        UserError: for a language other than "en" and "de".
+        UserError: if a language is not "en" or "de".
     """
     words = {"en": english_number, "de": german_number}
     if not words.keys() >= set(languages):
-        raise UserError(f"corpus numbers is in en and de, not {'-'.join(languages)}")
+        pair = "-".join(languages)
+        raise UserError(f"the languages of corpus numbers are {pair}: must be en or de")
     chosen = np.random.default_rng(seed).choice(1_000_000, 2_000, replace=False)
     return [(str(n), *(words[x](int(n)) for x in languages)) for n in chosen]
 
 
 def english_number(n: int) -> str:
-    """Words of a number below a million: 21 is "twenty-one"."""
+    """Returns the words of a number below a million: 21 is "twenty-one"."""
     for unit, name in ((1000, "thousand"), (100, "hundred")):
         if n >= unit:
             rest = f" {english_number(n % unit)}" if n % unit else ""
@@ -45,7 +46,7 @@ def english_number(n: int) -> str:
 
 
 def german_number(n: int) -> str:
-    """The word of a number below a million: 21 is "einundzwanzig"."""
+    """Returns the word of a number below a million: 21 is "einundzwanzig"."""
     return _german(n) + ("s" if n % 100 == 1 else "")
 
 

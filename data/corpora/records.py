@@ -1,4 +1,4 @@
-"""Records of parallel text, and their file in the cache."""
+"""Records of parallel text and their cache files."""
 
 import json
 from collections.abc import Callable, Iterable
@@ -9,8 +9,8 @@ from errors import UserError
 Pair = tuple[str, str]
 Record = tuple[str, str, str]  # group, source, target
 
-# Prefix of a group that is never held out: "+cloud+todo" is in training, or left out if
-# one of the groups "cloud" and "todo" is held out.
+# Prefix of groups that are never held out: "+cloud+todo" is in training unless "cloud"
+# or "todo" is held out; then it is left out.
 TRAINING = "+"
 
 
@@ -22,17 +22,17 @@ def normalise_spaces(text: str) -> str:
 def cached(
     name: str, convert: Callable[[], Iterable[Record]], expected: str | None = None
 ) -> list[Record]:
-    """Returns distinct records of a package, cached in a file of the cache folder.
+    """Returns the distinct records of a package, cached in a file of the cache folder.
 
     The first line of the file is the SHA-256 of the rest; a damaged file is replaced.
 
     Args:
         name: name of the file, without its suffix.
-        convert: yields the records; empty ones are dropped.
+        convert: function that yields the records; those with an empty side are dropped.
         expected: SHA-256 of the records; None for any.
 
     Raises:
-        UserError: if the records are not the expected ones.
+        UserError: if the records differ from the expected ones.
     """
     path = storage.cache_folder() / f"{name}.jsonl"
     content = path.read_bytes() if path.exists() else b"\n"
@@ -48,7 +48,7 @@ def cached(
         storage.write(path, storage.sha256(content).encode() + b"\n" + content)
     if expected is not None and storage.sha256(content) != expected:
         raise UserError(
-            f"the records of {name} in {path.parent} are not those that were "
-            "published: delete its files there to download them again"
+            f"the records of {name} in {path.parent} differ from the published ones: "
+            "delete its files there to download them again"
         )
     return [tuple(json.loads(line)) for line in content.decode().split("\n") if line]

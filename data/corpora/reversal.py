@@ -1,6 +1,6 @@
 """Generated random letters and their reversal.
 
-A toy task that needs memory: hard for a fixed vector, easy with attention.
+A toy task that is hard for a fixed-size encoding and easy with attention.
 """
 
 import numpy as np
@@ -9,11 +9,11 @@ from data.corpora.records import Record
 
 
 def reversal_records(limits: tuple[int, int], seed: int) -> list[Record]:
-    """Draws 10,000 sequences of letters, each a group of its own.
+    """Draws 10,000 sequences of letters, each in its own group.
 
     Args:
         limits: minimum and maximum number of letters; lengths are uniform.
-        seed: seed of lengths and letters.
+        seed: seed of the lengths and letters.
 
     Returns:
         The records; none if the minimum is above the maximum.

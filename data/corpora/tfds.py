@@ -13,7 +13,7 @@ def read_tfds(name: str, languages: tuple[str, str]) -> dict[str, list[Pair]]:
         languages: source and target language.
 
     Returns:
-        The pairs by split, without those with an empty side.
+        The pairs by split, without pairs with an empty side.
 
     Raises:
         UserError: if the data set cannot be opened, or lacks training data or a
@@ -27,7 +27,7 @@ def read_tfds(name: str, languages: tuple[str, str]) -> dict[str, list[Pair]]:
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise UserError(
             f"tfds:{name} cannot be opened ({reason}); some data sets, such as wmt*, "
-            "need `pip install tensorflow-cpu`, and the corpus files does without"
+            "need `pip install tensorflow-cpu`; the corpus files needs no package"
         ) from None
     if "train" not in sources:
         raise UserError(f"tfds:{name} has no split train, only {', '.join(sources)}")
@@ -40,8 +40,8 @@ def read_tfds(name: str, languages: tuple[str, str]) -> dict[str, list[Pair]]:
                 for language in languages:
                     if not isinstance(example.get(language), (bytes, str)):
                         raise UserError(
-                            f"tfds:{name} has no text in {language!r}: it holds "
-                            f"{', '.join(example)}"
+                            f"tfds:{name} has no text in {language!r}, only "
+                            f"{', '.join(sorted(example))}"
                         )
                 pair = tuple(normalise_spaces(_text(example[x])) for x in languages)
                 if all(pair):
