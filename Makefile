@@ -1,6 +1,6 @@
-# `make help` lists the targets. PYTHON=python3.12 chooses the interpreter of a new
-# environment, VENV=folder where it goes, ARGS='--config.seed=1' is appended to the
-# command of `train`, `test`, `results` and `bench`.
+# `make help` lists the targets. Variables: PYTHON, the interpreter for a new environment
+# (such as python3.12); VENV, its folder; ARGS, arguments appended to the command of a
+# target (such as ARGS='--config.seed=1').
 VENV ?= .venv
 PYTHON ?=
 ARGS ?=
@@ -18,10 +18,10 @@ SUPPORTED := import sys, venv, ensurepip; \
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
 
-env: $(STAMP) ## make .venv from the requirements files (PYTHON=... picks the interpreter)
+env: $(STAMP) ## create .venv from the requirements files (PYTHON=... sets the interpreter)
 
-# An environment is made once and then only updated: the stamp is older than the
-# requirements exactly when they have changed or the last installation failed.
+# The environment is created once and then updated: the stamp is older than the
+# requirements if they have changed or the last installation failed.
 $(STAMP): requirements.txt requirements-dev.txt
 	@$(PIP) --version >/dev/null 2>&1 || { \
 	  for python in $(or $(PYTHON),python3.13 python3.12 python3.11 python3 python); do \
@@ -32,7 +32,7 @@ $(STAMP): requirements.txt requirements-dev.txt
 	      "3.11, 3.12 or 3.13 with the venv module; name one: make env PYTHON=python3.12" >&2; \
 	    exit 1; \
 	  fi; \
-	  echo "making $(VENV) with $$("$$python" --version)"; \
+	  echo "creating $(VENV) with $$("$$python" --version)"; \
 	  "$$python" -m venv --clear $(VENV); \
 	}
 	@echo "installing the requirements into $(VENV) (the first time takes minutes)"
@@ -42,13 +42,13 @@ $(STAMP): requirements.txt requirements-dev.txt
 train: env ## train the English-German Transformer into runs/transformer_nmt
 	$(PY) train.py --config=configs/transformer_nmt.py --workdir=runs/transformer_nmt $(ARGS)
 
-test: env ## run the default tests, without the network (ARGS='-k beam' chooses some)
+test: env ## run the default tests, without the network (ARGS='-k beam' selects tests)
 	$(TESTS) $(ARGS)
 
-test-network: env ## run the tests that download data packages into the user's cache
+test-network: env ## run the tests that download data packages to the user's cache
 	$(TESTS) -m network $(ARGS)
 
-test-slow: env ## run the tests that train for longer than ten seconds
+test-slow: env ## run the tests that train for more than ten seconds
 	$(TESTS) -m "slow and not network" $(ARGS)
 
 lint: env ## check format, lint, imports and types
@@ -56,13 +56,13 @@ lint: env ## check format, lint, imports and types
 	$(PY) -m ruff check .
 	$(PY) -m mypy
 
-format: env ## format and repair what ruff can
+format: env ## format, and apply the fixes of ruff
 	$(PY) -m ruff format .
 	$(PY) -m ruff check --fix .
 
-results: env ## run the reported experiments that are missing, write the README's tables
+results: env ## run missing experiments and write the tables of results
 	$(PY) -m results.make $(ARGS)
 
-bench: env ## time this project against other libraries, write the README's tables
+bench: env ## time this project and other libraries, and write the tables
 	$(PY) -m benchmarks $(ARGS)
 	$(PY) -m results.tables

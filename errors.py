@@ -4,7 +4,7 @@ from typing import Any
 
 
 class UserError(Exception):
-    """A user's mistake in one line: the field, its value and what is accepted.
+    """A user's mistake in one line: the name, its value and the accepted values.
 
     Entry points print it as `error: <text>` and exit with status 1, without a
     traceback.
@@ -15,8 +15,8 @@ class FieldError(ValueError):
     """A field of a model or layer is out of range.
 
     Attributes:
-        name: of the field.
-        value: of the field.
+        name: name of the field.
+        value: value of the field.
         accepted: the accepted values, worded to follow "must be".
     """
 

@@ -1,11 +1,11 @@
-"""Evaluates a trained run on a whole split; reads only its run directory.
+"""Evaluates a trained run on a whole split; needs only its run directory.
 
     python eval.py --workdir=runs/transformer_nmt --split=test
     python eval.py --workdir=runs/pointer_sorting --config.evaluation.sizes=5,10,20
 
-Writes into the run directory: eval_SPLIT.json (the metrics and the settings they were
-computed with), the task's tables (for translation translations_SPLIT.tsv), and its
-figures in figures/SPLIT.
+Writes to the run directory: eval_SPLIT.json, with the metrics and the settings they
+were computed with; the tables of the task, such as translations_SPLIT.tsv; and its
+figures, in figures/SPLIT.
 """
 
 import json
@@ -17,15 +17,15 @@ import storage
 from errors import UserError
 from training import runtime
 
-_WORKDIR = flags.DEFINE_string("workdir", None, "The run directory.")
+_WORKDIR = flags.DEFINE_string("workdir", None, "Run directory.")
 _CHECKPOINT = flags.DEFINE_string(
     "checkpoint",
     None,
     "last, best, average (of the last config.evaluation.average checkpoints) or a "
     "step; default: config.evaluation.checkpoint.",
 )
-_SPLIT = flags.DEFINE_string("split", "test", "validation or test.")
-_FIGURES = flags.DEFINE_bool("figures", True, "Draw the task's figures, too.")
+_SPLIT = flags.DEFINE_enum("split", "test", ["validation", "test"], "The split.")
+_FIGURES = flags.DEFINE_bool("figures", True, "Draw the figures of the task.")
 _TUNE_MEMORY = flags.DEFINE_bool(
     "tune_memory",
     True,
@@ -46,6 +46,7 @@ def main(arguments: runtime.Arguments) -> None:
     workdir, split = Path(_WORKDIR.value), _SPLIT.value
     run = trained.load(workdir, _CHECKPOINT.value, arguments.overrides)
     settings = options.parse(run.task, "EvaluationOptions", arguments.options)
+    runtime.report_memory()
     evaluation = run.task.evaluate(run.state, split, settings)
     report = {"split": split, "checkpoint": run.checkpoint}
     report |= {"step": int(run.state.step), **evaluation.scores}

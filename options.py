@@ -26,11 +26,11 @@ _BOOLS = {"true": True, "false": False}
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """Base class of task options; also the options of a task without any."""
+    """Base class of task options; also used by tasks without options."""
 
     @property
     def ranked(self) -> bool:
-        """True if predict.py prints all predictions of a line, with their scores."""
+        """True if predict.py prints all predictions of a line with their scores."""
         return False
 
 
@@ -48,8 +48,11 @@ def parse(task: Any, attribute: str, given: Mapping[str, str]) -> Any:
             float, str or bool, optionally with None.
         given: text of each flag, by name.
 
+    Returns:
+        An instance of the dataclass.
+
     Raises:
-        UserError: for an unknown option, or a text that is not of its type.
+        UserError: for an unknown option, or a text of the wrong type.
     """
     options, owner = getattr(task, attribute), type(task).__name__
     kinds = typing.get_type_hints(options)
@@ -58,7 +61,9 @@ def parse(task: Any, attribute: str, given: Mapping[str, str]) -> Any:
         if name not in kinds:
             near = difflib.get_close_matches(name, kinds, n=1)
             accepted = f"did you mean --{near[0]}?" if near else _listed(options)
-            raise UserError(f"--{name} has no meaning in the task {owner}: {accepted}")
+            raise UserError(
+                f"--{name} is not an option of the task {owner}: {accepted}"
+            )
         kind = next(k for k in _alternatives(kinds[name]) if k is not type(None))
         try:
             values[name] = _BOOLS[text.lower()] if kind is bool else kind(text)

@@ -1,12 +1,12 @@
-"""Predicts with a trained run: one line of output for each line of input.
+"""Predicts with a trained run: one line of output per line of input.
 
     echo "The device is offline." | python predict.py --workdir=runs/transformer_nmt
     python predict.py --workdir=runs/transformer_nmt --input=in.txt --n_best=4 >out.tsv
     python predict.py --workdir=runs/transformer_nmt --help
 
-Reads only the run directory; the last command lists the options of its task. An empty
-input line gives an empty output line. With --n_best above 1 each prediction is a line
-of tab-separated input line number, score and text.
+Needs only the run directory; the last command lists the options of its task. A blank
+input line gives an empty output line. With --n_best above 1, each prediction is a line
+with the number of the input line, the score and the text, separated by tabs.
 """
 
 import sys
@@ -17,16 +17,18 @@ from absl import flags
 from errors import UserError
 from training import runtime
 
-_WORKDIR = flags.DEFINE_string("workdir", None, "The run directory.")
+_WORKDIR = flags.DEFINE_string("workdir", None, "Run directory.")
 _CHECKPOINT = flags.DEFINE_string(
     "checkpoint",
     None,
     "last, best, average (of the last config.evaluation.average checkpoints) or a "
     "step; default: config.evaluation.checkpoint.",
 )
-_INPUT = flags.DEFINE_string("input", None, "A UTF-8 file; default: standard input.")
+_INPUT = flags.DEFINE_string(
+    "input", None, "UTF-8 file of inputs; default: standard input."
+)
 _FIGURES = flags.DEFINE_string(
-    "figures", None, "Folder for a figure of each line's best prediction."
+    "figures", None, "Folder for a figure of the best prediction of each line."
 )
 
 
@@ -50,7 +52,7 @@ def main(arguments: runtime.Arguments) -> None:
     run = trained.load(_WORKDIR.value, _CHECKPOINT.value)
     settings = options.parse(run.task, "Options", arguments.options)
     if run.task.needs_figures and not folder:
-        raise UserError("--figures=FOLDER is needed: its predictions are images")
+        raise UserError("--figures=FOLDER is missing: the predictions are images")
     lines = trained.read_lines(_INPUT.value)
     sys.stdout.reconfigure(encoding="utf-8")
     predictions = run.predict(lines, settings, figures=folder, attention=False)

@@ -13,10 +13,10 @@ from errors import UserError
 def cache_folder() -> Path:
     """Returns the folder of downloads and compiled programs; creates it if missing.
 
-    It is `$ATTENTION_DATA`, or `attention-jax` in the user's cache folder.
+    The folder is `$ATTENTION_DATA`, or `attention-jax` in the user's cache folder.
 
     Raises:
-        UserError: if it cannot be created.
+        UserError: if the folder cannot be created.
     """
     user = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     path = Path(os.environ.get("ATTENTION_DATA") or Path(user) / "attention-jax")
@@ -24,14 +24,14 @@ def cache_folder() -> Path:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(
-            f"the cache folder {path} cannot be created ({error.strerror}): "
-            "ATTENTION_DATA names another"
+            f"the cache folder {path} cannot be created ({error.strerror}): set "
+            "ATTENTION_DATA to another folder"
         ) from None
     return path
 
 
 def write(path: Path, content: str | bytes) -> None:
-    """Writes a file atomically: readers see the old content or the new."""
+    """Writes a file atomically: a reader sees the old or the new content."""
     if isinstance(content, str):
         content = content.encode()
     with replacing(path) as temporary:
@@ -52,7 +52,7 @@ def replacing(path: Path) -> Iterator[Path]:
 def write_tsv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> Path:
     """Writes rows as tab-separated text; returns `path`.
 
-    Whitespace inside a cell becomes a space.
+    Whitespace within a cell becomes a single space.
     """
     lines = [
         "\t".join(" ".join(str(x).split()) for x in row) for row in [header, *rows]

@@ -1,8 +1,8 @@
-r"""Trains the task of a config, or goes on where the run in --workdir stopped.
+r"""Trains the task of a config, or resumes the run in --workdir.
 
     python train.py --config=configs/transformer_nmt.py --workdir=runs/transformer_nmt
 
-A config may have variants, and every field of it can be set here:
+A config may have variants, and flags set its fields:
 
     python train.py --config=configs/transformer_nmt.py:big --workdir=runs/big \
         --config.model.d_model=512 --config.optimizer.warmup=2000
@@ -18,25 +18,25 @@ from training import runtime
 _CONFIG = flags.DEFINE_string(
     "config",
     None,
-    "The config file, as configs/NAME.py or configs/NAME.py:VARIANT; "
-    "--config.FIELD=VALUE sets a field of it.",
+    "Config file, as configs/NAME.py or configs/NAME.py:VARIANT; "
+    "--config.FIELD=VALUE sets a field.",
 )
 _WORKDIR = flags.DEFINE_string(
     "workdir",
     None,
-    "The run directory: config, metrics, checkpoints and figures. A run that is there "
-    "goes on from its last checkpoint.",
+    "Run directory, for config, metrics, checkpoints and figures. An existing run is "
+    "resumed from its last checkpoint.",
 )
 _TUNE_MEMORY = flags.DEFINE_bool(
     "tune_memory",
     True,
-    "On a CPU under Linux: start again with a malloc that keeps large buffers, which "
-    "makes steps faster.",
+    "On a CPU under Linux: restart with a malloc that keeps large buffers, which makes "
+    "steps faster.",
 )
 
 
 def main(arguments: runtime.Arguments) -> int:
-    """Trains."""
+    """Trains the task of the config; returns the exit status."""
     if not _WORKDIR.value:
         raise UserError(
             "--workdir is missing: name a folder, as in --workdir=runs/NAME"

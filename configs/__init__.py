@@ -1,1 +1,1 @@
-"""Experiments by name: `get_config(variant)`, always with the variant `smoke`."""
+"""Configs of experiments: `get_config(variant)`; every file has a variant `smoke`."""

@@ -1,4 +1,4 @@
-"""What the configs of the Neural Turing Machine share."""
+"""Fields shared by the configs of the Neural Turing Machine."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,8 +11,8 @@ from models.ntm import LSTM, NeuralTuringMachine
 from tasks.algorithmic import Algorithmic
 
 FEEDFORWARD = {"model.controller": "feedforward"}
-# The paper's baseline (table 3): three layers, of 128 in two tasks, 256 and 512 in the
-# others, where that would take hours on a CPU.
+# The paper's baseline (table 3) has three layers, of width 128 in two tasks and 256 or
+# 512 in the others, which would take hours on a CPU.
 LSTM_ALONE = {
     "architecture": LSTM,
     "model": ConfigDict({"hidden": 128, "layers": 3}),
@@ -20,15 +20,15 @@ LSTM_ALONE = {
 
 
 def paper(learning_rate: float, bits: float) -> dict[str, Any]:
-    """Fields of the paper's training: section 4.6.
+    """Returns the fields of the paper's training, section 4.6.
 
-    The form of RMSProp is that of Graves (2013), and each number of the gradient is
-    clipped to +-10. The figures show 1M sequences; the batch size is not stated: 32 is
-    that of Collier and Beel (2018).
+    RMSProp in the form of Graves (2013), with each component of the gradient clipped to
+    [-10, 10]. The figures show 1M sequences. The paper does not state the batch size;
+    32 is from Collier and Beel (2018).
 
     Args:
-        learning_rate: of table 1 or 2.
-        bits: asked for in a sequence, on average. The paper's loss is a sum over them.
+        learning_rate: learning rate, table 1 or 2.
+        bits: mean number of target bits per sequence, which the paper's loss sums over.
     """
     return steps(31_250) | {
         "optimizer": rmsprop(
@@ -38,7 +38,7 @@ def paper(learning_rate: float, bits: float) -> dict[str, Any]:
     }
 
 
-# Trains for a moment.
+# A few steps of a small model.
 SMOKE = {
     "model.hidden": 11,
     "model.slots": 7,
@@ -59,8 +59,8 @@ def ntm_config(
     """Returns the config of a variant.
 
     Args:
-        fields: what the task's default changes in what all tasks share.
-        variants: what each variant changes in that.
+        fields: changed fields of the task.
+        variants: changed fields by variant.
         variant: a key of `variants`.
     """
     config = ConfigDict()
@@ -69,30 +69,29 @@ def ntm_config(
 
     config.model = ConfigDict()
     config.model.controller = "lstm"  # or "feedforward"
-    config.model.hidden = 100  # the paper's, tables 1 and 2, like the next four
+    config.model.hidden = 100  # tables 1 and 2, like the next four
     config.model.read_heads = 1
     config.model.write_heads = 1
     config.model.slots = 128
     config.model.width = 20
-    config.model.shifts = 3  # -1, 0, 1; the paper does not say
+    config.model.shifts = 3  # -1, 0, 1; the paper does not state it
     config.model.memory_init = "constant"  # learns fastest: Collier and Beel (2018)
 
-    # The paper's RMSProp is in the variant `paper`. With a cosine the rate is gone
-    # before the machine is sure; norms are mostly below 0.2, and it is the few others
-    # that unlearn.
+    # The paper's RMSProp is in the variant `paper`. A cosine decays before the machine
+    # has converged. Gradient norms are mostly below 0.2; the few larger ones unlearn.
     config.optimizer = adam(1e-3, decay_steps=5000, clip=0.5)
 
     config.data = ConfigDict()
     config.data.kind = "copy"  # a key of data.algorithmic.KINDS
     config.data.min_size = 1
     config.data.max_size = 20
-    config.data.buckets = 4  # batches hold sequences of 5 sizes, so little is padding
+    config.data.buckets = 4  # a batch has sequences of 5 sizes: little padding
     config.data.batch_size = 32
 
     config.evaluation = ConfigDict()
     config.evaluation.sizes = (20,)
     config.evaluation.sequences = 200  # of each size
-    config.evaluation.checkpoint = "best"  # what is learned can be lost again
+    config.evaluation.checkpoint = "best"  # learning can be lost again
     config.evaluation.average = 1
 
     config.seed = 0
@@ -102,5 +101,5 @@ def ntm_config(
     config.log_every = 100
     config.checkpoints = ConfigDict({"keep": 1})
     config.mesh = ConfigDict({"data": -1, "fsdp": 1})
-    config.parallel = "cores"  # small steps do not fill two cores; or "jit", "pmap"
+    config.parallel = "cores"  # for small steps; or "jit", "pmap"
     return apply(update(config, fields), variants, variant)

@@ -1,4 +1,4 @@
-"""Config groups of an optimizer and its schedule, for `training.optimizers`.
+"""Config groups for the optimizers and schedules of `training.optimizers`.
 
 A variant with another optimizer replaces the whole group:
 
@@ -6,14 +6,14 @@ A variant with another optimizer replaces the whole group:
 
 Every function also takes
 
-*   `schedule`, a key of `SCHEDULES` there, and the schedule's fields: `warmup` of
-    "constant" (0 unless given) and "noam", `warmup` and `decay_steps` of
-    "warmup_cosine", `decay_begin`, `decay_every` and `decay_factor` of "step_decay" and
+*   `schedule`, a key of `training.optimizers.SCHEDULES`, and its fields: `warmup` for
+    "constant" (default: 0) and "noam"; `warmup` and `decay_steps` for "warmup_cosine";
+    `decay_begin`, `decay_every` and `decay_factor` for "step_decay" and
     "exponential_decay";
 *   `scale`, a factor of the gradients: the mean sequence length if the paper's loss
     sums over a sequence, since losses here are means;
-*   `clip`, the bound on the scaled gradients, 0 for none, and `clip_by`, a key of
-    `CLIPPING`.
+*   `clip`, the bound on the scaled gradients, 0 for none;
+*   `clip_by`, a key of `training.optimizers.CLIPPING`.
 """
 
 from typing import Any
@@ -34,9 +34,9 @@ def adam(
     Args:
         learning_rate: peak rate; a factor for "noam".
         b1: decay of the mean of the gradients.
-        b2: decay of the mean of their squares.
-        eps: added to the root of the latter mean.
-        **shared: see the module's docstring.
+        b2: decay of the mean of the squared gradients.
+        eps: added to the root of the mean of the squares.
+        **shared: see the module docstring.
     """
     fields = {"b1": b1, "b2": b2, "eps": eps, "weight_decay": 0.0}
     return _group("adam", learning_rate, **fields, **shared)
@@ -51,16 +51,16 @@ def adamw(
     eps: float = 1e-8,
     **shared: Any,
 ) -> ConfigDict:
-    """AdamW (Loshchilov and Hutter, 2019), which decays matrices only.
+    """AdamW (Loshchilov and Hutter, 2019), with weight decay of matrices only.
 
     Args:
         learning_rate: peak rate; a factor for "noam".
-        weight_decay: lambda of algorithm 2; a step subtracts learning_rate x
-            weight_decay times a matrix from it.
+        weight_decay: lambda of algorithm 2; each step multiplies matrices by 1 -
+            learning_rate x weight_decay.
         b1: decay of the mean of the gradients.
-        b2: decay of the mean of their squares.
-        eps: added to the root of the latter mean.
-        **shared: see the module's docstring.
+        b2: decay of the mean of the squared gradients.
+        eps: added to the root of the mean of the squares.
+        **shared: see the module docstring.
     """
     fields = {"b1": b1, "b2": b2, "eps": eps, "weight_decay": weight_decay}
     return _group("adamw", learning_rate, **fields, **shared)
@@ -72,7 +72,7 @@ def sgd(learning_rate: float, *, momentum: float = 0.0, **shared: Any) -> Config
     Args:
         learning_rate: peak rate.
         momentum: decay of the sum of the updates; 0 for none.
-        **shared: see the module's docstring.
+        **shared: see the module docstring.
     """
     return _group("sgd", learning_rate, momentum=momentum, **shared)
 
@@ -86,16 +86,16 @@ def rmsprop(
     momentum: float = 0.9,
     **shared: Any,
 ) -> ConfigDict:
-    """RMSProp; the defaults are those of Graves (2013), eq. 38 to 45.
+    """RMSProp; the defaults are those of Graves (2013), eqs. 38 to 45.
 
     Args:
         learning_rate: peak rate; 1e-4 in the paper.
-        decay: of the means of the gradients and of their squares.
+        decay: decay of the means of the gradients and of their squares.
         eps: added to the variance, under the root.
-        centered: whether to divide by the standard deviation of the gradients, not by
-            the root of their mean square.
+        centered: whether to divide by the standard deviation of the gradients instead
+            of the root of their mean square.
         momentum: decay of the sum of the updates; 0 for none.
-        **shared: see the module's docstring.
+        **shared: see the module docstring.
     """
     fields = {"decay": decay, "eps": eps, "centered": centered, "momentum": momentum}
     return _group("rmsprop", learning_rate, **fields, **shared)
@@ -113,8 +113,8 @@ def adadelta(
     Args:
         learning_rate: a factor of the updates; the paper has none.
         rho: decay of the means of the squared gradients and updates.
-        eps: added to both.
-        **shared: see the module's docstring.
+        eps: added to both means.
+        **shared: see the module docstring.
     """
     return _group("adadelta", learning_rate, rho=rho, eps=eps, **shared)
 
@@ -131,9 +131,9 @@ def adafactor(
     Args:
         learning_rate: peak rate, relative to the root mean square of a parameter; 0.01
             in the paper.
-        decay_rate: at step t the mean of the squares is decayed by 1 - t^-decay_rate.
+        decay_rate: exponent c; at step t the mean of the squares decays by 1 - t^-c.
         clipping_threshold: maximum root mean square of an update.
-        **shared: see the module's docstring.
+        **shared: see the module docstring.
     """
     fields = {"decay_rate": decay_rate, "clipping_threshold": clipping_threshold}
     return _group("adafactor", learning_rate, **fields, **shared)

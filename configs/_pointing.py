@@ -1,4 +1,4 @@
-"""What the configs of pointer networks share: model, optimizer, schedule."""
+"""Fields shared by the configs of pointer networks."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from configs._variants import apply, steps, update
 from models.pointer import PointerNetwork
 from tasks.pointing import Pointing
 
-# Trains for a moment.
+# A few steps of a small model.
 SMOKE = {
     "model.embedding": 7,
     "model.hidden": 11,
@@ -26,24 +26,25 @@ SMOKE = {
     "save_every": 2,
     "log_every": 2,
 }
-# The encoder of Order Matters, which does not see the order of its inputs.
+# The encoder of Order Matters, invariant to the order of its inputs.
 PROCESS = {"model.encoder": "process"}
-# The paper's baselines, for one size.
+# The paper's baselines; each is trained for a single size.
 SEQ2SEQ = {"model.output": "none"}
 ATTENTION = {"model.output": "attention"}
 
 
 def paper(length: float) -> dict[str, Any]:
-    """Fields of the paper's model and training, section 4.1.
+    """Returns the fields of the paper's model and training, section 4.1.
 
-    Ten epochs of 1M instances. It is not said whether the loss of an instance is the
-    sum over its pointers or their mean: here the sum, as in Sutskever et al. (2014).
+    Ten epochs of 1M instances. The paper does not state whether the loss of an instance
+    is the sum or the mean over its pointers; here it is the sum, as in Sutskever et al.
+    (2014).
 
     Args:
-        length: of an output, on average, with the end.
+        length: mean output length, including the end.
     """
     return steps(80_000) | {
-        "model.embedding": 256,  # not in the paper: its LSTM reads the coordinates
+        "model.embedding": 256,  # not in the paper, whose LSTM reads the coordinates
         "model.hidden": 256,  # or 512
         "model.score_hidden": 256,
         "model.init_scheme": "paper",
@@ -53,7 +54,7 @@ def paper(length: float) -> dict[str, Any]:
 
 
 def sized(min_size: int, max_size: int, *sizes: int) -> dict[str, Any]:
-    """Returns the fields for training on these sizes and evaluating them and others."""
+    """Returns the fields for a range of training sizes, and more for evaluation."""
     return {
         "data.min_size": min_size,
         "data.max_size": max_size,
@@ -62,7 +63,7 @@ def sized(min_size: int, max_size: int, *sizes: int) -> dict[str, Any]:
 
 
 def lasting(count: int) -> dict[str, int]:
-    """Returns the fields of a training of this many steps, to the end of its cosine."""
+    """Returns the fields for this many steps, with a cosine that ends with them."""
     return steps(count) | {"optimizer.decay_steps": count}
 
 
@@ -75,9 +76,9 @@ def pointing_config(
     """Returns the config of a variant.
 
     Args:
-        kind: one of `data.pointing.KINDS`.
-        fields: what the task's default changes in what all tasks share.
-        variants: what each variant changes in that.
+        kind: a key of `data.pointing.KINDS`.
+        fields: changed fields of the task.
+        variants: changed fields by variant.
         variant: a key of `variants`.
     """
     config = ConfigDict()
@@ -85,19 +86,19 @@ def pointing_config(
     config.architecture = PointerNetwork
 
     config.model = ConfigDict()
-    config.model.encoder = "recurrent"  # or "process", of Order Matters
-    config.model.process_steps = 5  # of the latter
+    config.model.encoder = "recurrent"  # or "process", from Order Matters
+    config.model.process_steps = 5  # for "process"
     config.model.output = "pointer"  # or the baselines "attention" and "none"
-    config.model.glimpses = 0  # reads before each pointing; Order Matters has 0 and 1
+    config.model.glimpses = 0  # reads per pointer; 0 or 1 in Order Matters
     config.model.score = "additive"  # any key of attention.scores
     config.model.cell = "lstm"  # or "gru"
     config.model.embedding = 128
-    config.model.hidden = 128  # the paper: 256 or 512
+    config.model.hidden = 128  # 256 or 512 in the paper
     config.model.score_hidden = 128
-    config.model.max_inputs = 50  # of the baselines and of the location score
+    config.model.max_inputs = 50  # for the baselines and the location score
     config.model.init_scheme = "standard"  # or "paper", U(-0.08, 0.08)
 
-    # The paper's SGD is in the variant `paper`; the clipping is the paper's.
+    # The clipping is the paper's; its SGD is in the variant `paper`.
     config.optimizer = adam(
         3e-3, schedule="warmup_cosine", warmup=100, decay_steps=3000, clip=2.0
     )
@@ -106,14 +107,14 @@ def pointing_config(
     config.data.kind = kind
     config.data.min_size = 10  # inputs
     config.data.max_size = 10
-    config.data.buckets = 1  # shapes of batches: each costs a compilation
+    config.data.buckets = 1  # batch shapes; each costs a compilation
     config.data.batch_size = 128  # the paper's
 
     config.evaluation = ConfigDict()
     config.evaluation.sizes = (5, 10)
     config.evaluation.instances = 1000  # of each size
     config.evaluation.beam = 1  # greedy
-    config.evaluation.constrain = False  # to permutations
+    config.evaluation.constrain = False  # to valid outputs
     config.evaluation.checkpoint = "last"
     config.evaluation.average = 1
 
@@ -124,5 +125,5 @@ def pointing_config(
     config.log_every = 100
     config.checkpoints = ConfigDict({"keep": 1})
     config.mesh = ConfigDict({"data": -1, "fsdp": 1})
-    config.parallel = "cores"  # small steps do not fill two cores; or "jit", "pmap"
+    config.parallel = "cores"  # for small steps; or "jit", "pmap"
     return apply(update(config, fields), variants, variant)

@@ -1,11 +1,11 @@
-"""What the translation configs share: data, optimizer, loss, evaluation, schedule."""
+"""Fields shared by the translation configs."""
 
 from ml_collections import ConfigDict
 
 from configs._optimizer import adam
 from tasks.translation import Translation
 
-# A run of seconds on generated number words, for any model.
+# Seconds of training on generated number words, for any model.
 SMOKE = {
     "data.corpus": "numbers",
     "data.min_words": 1,
@@ -22,21 +22,20 @@ SMOKE = {
     "save_every": 10,
     "log_every": 10,
 }
-# What recurrent models change of `translation_config`.
+# Changed fields of recurrent models.
 RECURRENT = {
-    "data.pack": False,  # a state belongs to one sentence
+    "data.pack": False,  # a recurrent state is of one sentence
     "data.max_length": 128,
     "data.max_shapes": 6,
     "optimizer.clip": 1.0,
 }
-# Small enough for the smoke run, of any recurrent model.
+# Sizes of the smoke run, for any recurrent model.
 SMALL = {
     "model.embedding": 16,
     "model.hidden": 24,
     "model.dropout": 0.1,
 }
-# The setting of the comparison of alignments and scores: at most 12 words, of which a
-# scored pair has at least 3.
+# The comparison of scores and alignments: sentences of at most 12 words.
 SHORT = {
     "data.max_words": 12,
     "data.vocab_size": 2000,
@@ -45,19 +44,19 @@ SHORT = {
     "train_steps": 1200,
     "eval_every": 600,
 }
-# Its small widths, of any recurrent model.
+# Sizes in that comparison, for any recurrent model.
 NARROW = {
     "model.embedding": 128,
     "model.hidden": 128,
     "data.max_shapes": 5,
 }
-# Sixteen random letters, to be written backwards.
+# Reversal of sixteen random letters.
 REVERSAL = {
     "data.corpus": "reversal",
     "data.min_words": 16,
     "data.max_words": 16,
-    "data.vocab_size": 45,  # each letter, and each with the space before it
-    "data.max_length": 17,  # and the end
+    "data.vocab_size": 45,  # each letter with and without a space before it
+    "data.max_length": 17,  # sixteen letters and EOS
     "data.made_up_names": 0.0,
     "data.max_shapes": 1,
     "evaluation.max_extra_length": 1,
@@ -71,63 +70,61 @@ REVERSAL = {
 
 
 def translation_config(architecture: type) -> ConfigDict:
-    """Returns a config that lacks nothing but `model`."""
+    """Returns the default config, with an empty group `model`."""
     config = ConfigDict()
     config.task = Translation
     config.architecture = architecture
     config.model = ConfigDict()
 
     config.optimizer = adam(
-        0.003,  # the highest; for noam, a factor of eq. 3
-        b2=0.98,  # Vaswani et al., section 5.3, like eps
+        0.003,  # peak; a factor of eq. 3 for "noam"
+        b2=0.98,  # Vaswani et al., section 5.3, like `eps`
         eps=1e-9,
-        schedule="warmup_cosine",  # "noam" is Vaswani et al., eq. 3
+        schedule="warmup_cosine",  # or "noam", Vaswani et al., eq. 3
         warmup=300,
-        decay_steps=3500,  # of warmup_cosine: where it reaches 0
+        decay_steps=3500,  # where "warmup_cosine" reaches 0
     )
-    config.optimizer.accumulate = 1  # micro-batches a step
+    config.optimizer.accumulate = 1  # micro-batches per step
 
     config.data = ConfigDict()
     # Or "libreoffice", "numbers", "reversal", "files", "tfds:...".
     config.data.corpus = "homeassistant"
-    config.data.extra_corpora = ()  # corpora that add to training
+    config.data.extra_corpora = ()  # more training corpora
     config.data.files = ConfigDict({"train": "", "validation": "", "test": ""})
-    config.data.split_seed = 0  # of the components that are held out
+    config.data.split_seed = 0  # chooses the held-out components
     config.data.source_language = "en"
     config.data.target_language = "de"
-    config.data.min_words = 3  # English words of a scored pair
+    config.data.min_words = 3  # English words, in evaluation
     config.data.max_words = 40
-    config.data.train_min_words = 1  # labels of one or two words teach vocabulary
-    config.data.made_up_names = 0.4  # teaches to copy the names of what is new
+    config.data.train_min_words = 1  # user-interface labels teach vocabulary
+    config.data.made_up_names = 0.4  # fraction of pairs; teaches copying of names
     config.data.vocab_size = 4000
-    config.data.segmentations = 1  # best ones to draw from; 1: no regularisation
-    config.data.sampling_alpha = 0.2  # Kudo (2018), section 3.3: smaller is more even
-    config.data.max_length = 256  # pieces; longer training pairs are left out
-    config.data.tokens = 1024  # rows x longer side, a batch
-    config.data.pack = True  # several sentences a row: three shapes, little padding
-    config.data.max_shapes = 3  # each costs a compilation
-    config.data.batch_size_multiple = 8  # the devices times accumulate must divide it
+    config.data.segmentations = 1  # number to sample from; 1 for no regularisation
+    config.data.sampling_alpha = 0.2  # Kudo (2018), section 3.3; 0 is uniform
+    config.data.max_length = 256  # subwords; longer training pairs are dropped
+    config.data.tokens = 1024  # per batch: rows x longer side
+    config.data.pack = True  # several sentences per row: little padding
+    config.data.max_shapes = 3  # batch shapes; each costs a compilation
+    config.data.batch_size_multiple = 8  # a multiple of devices x accumulate
 
     config.loss = ConfigDict()
     config.loss.smoothing = 0.1  # Vaswani et al., section 5.4
-    config.loss.reward = 0.1  # weight of REINFORCE; 1.0 learns slower in few steps
-    config.loss.entropy = 0.0  # of hard alignments: weight of their entropy
+    config.loss.reward = 0.1  # weight of REINFORCE; 1.0 is slower in few steps
+    config.loss.entropy = 0.0  # weight of the entropy of hard alignments
 
     config.evaluation = ConfigDict()
-    config.evaluation.beam = 4  # Vaswani et al., section 6.1, like extra
-    config.evaluation.alpha = 1.0  # their 0.6 suits longer sentences
-    config.evaluation.max_extra_length = (
-        50  # pieces that a translation may be longer by
-    )
-    config.evaluation.batch_size = 64  # sentences decoded at a time
+    config.evaluation.beam = 4  # Vaswani et al., section 6.1
+    config.evaluation.alpha = 1.0  # 0.6 in the paper, for longer sentences
+    config.evaluation.max_extra_length = 50  # section 6.1; subwords beyond the source
+    config.evaluation.batch_size = 64  # sentences per batch
     config.evaluation.checkpoint = "average"  # or "best", "last"
     config.evaluation.average = 5
-    config.evaluation.figures = 2  # sentences
+    config.evaluation.figures = 2  # number of sentences
 
     config.seed = 0
-    config.train_steps = 3500  # more of them need more optimizer.decay_steps
+    config.train_steps = 3500  # at most optimizer.decay_steps
     config.eval_every = 700
-    config.save_every = 100  # seconds of work; the last five are averaged
+    config.save_every = 100  # the last five are averaged
     config.log_every = 50
     config.checkpoints = ConfigDict({"keep": 5})
     config.mesh = ConfigDict({"data": -1, "fsdp": 1})

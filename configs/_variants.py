@@ -1,4 +1,4 @@
-"""How a config gets the fields of its variant."""
+"""Updates of a config by variants."""
 
 import copy
 from collections.abc import Mapping
@@ -10,13 +10,14 @@ from ml_collections import ConfigDict
 def apply(
     config: ConfigDict, variants: Mapping[str, Mapping[str, Any]], variant: str
 ) -> ConfigDict:
-    """Returns `config` with the fields that a variant changes.
+    """Returns `config` with the changed fields of a variant.
 
     Raises:
-        ValueError: for a variant that there is not.
+        ValueError: for an unknown variant.
     """
     if variant not in variants:
-        raise ValueError(f"{variant} is none of {', '.join(filter(None, variants))}")
+        names = ", ".join(filter(None, variants))
+        raise ValueError(f"{variant} is unknown: the variants are {names}")
     return update(config, variants[variant])
 
 
@@ -29,6 +30,6 @@ def update(config: ConfigDict, fields: Mapping[str, Any]) -> ConfigDict:
 
 
 def steps(count: int) -> dict[str, int]:
-    """Returns the fields of a training of this many steps, scored ten times."""
+    """Returns the fields for this many steps, with ten evaluations."""
     tenth = count // 10
     return {"train_steps": count, "eval_every": tenth, "save_every": tenth}

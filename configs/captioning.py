@@ -1,15 +1,21 @@
-"""Captions of images: Show, Attend and Tell (Xu et al. 2015).
+"""Image captions: Show, Attend and Tell (Xu et al., 2015).
 
     python train.py --config=configs/captioning.py --workdir=runs/captioning
 
-Scenes of two or three drawings of OpenMoji, made as they are needed; captions say what
-is where. On one core this takes 19.6 minutes, to 78.2 BLEU-4.
+Scenes of two or three OpenMoji drawings, generated during training, with captions that
+name the drawings and their positions. Takes 19.6 minutes on one CPU core and reaches
+78.2 BLEU-4. The paper reports photographs (MS-COCO), which do not compare.
 
-Variants: `soft`, the default, `hard` and `none` are the two kinds of attention and Show
-and Tell (Vinyals et al. 2015), which has none; `frozen` sees the maps of a network that
-never changes, in images of 224 pixels; `coco` is the paper's model, for MS-COCO or
-Flickr8k on disk (`config.data.files`) and an accelerator (with Adam, as in the paper;
-for Flickr8k that has RMSProp, at a rate it does not say); `smoke` trains for a moment.
+Variants:
+
+*   `soft`: soft attention, the default.
+*   `hard`: hard attention.
+*   `none`: Show and Tell (Vinyals et al., 2015), without attention.
+*   `frozen`: feature maps of a frozen EfficientNet-lite0, for images of 224 pixels.
+*   `coco`: the model of the paper, for an accelerator and MS-COCO or Flickr8k files
+    (`config.data.files`). It uses Adam; for Flickr8k the paper has RMSProp, with a rate
+    it does not state.
+*   `smoke`: a few steps.
 """
 
 from ml_collections import ConfigDict
@@ -19,7 +25,7 @@ from configs._variants import apply, steps
 from models.captioner import ShowAndTell, ShowAttendTell
 from tasks.captioning import Captioning
 
-# What both captioners have.
+# Fields of both captioners.
 _FIELDS = {
     "cell": "lstm",
     "embedding": 128,
@@ -29,7 +35,7 @@ _FIELDS = {
     "encoder": "cnn",
     "channels": (64, 128),
 }
-# What each variant changes.
+# Changed fields by variant.
 VARIANTS = {
     "": {},
     "soft": {},
@@ -41,9 +47,9 @@ VARIANTS = {
         "data.size": 224,
     },
     "coco": {
-        "model.encoder": "maps",  # 14 x 14 x 512 after a layer; the paper has VGG's
+        "model.encoder": "maps",  # 14 x 14 maps; the paper has those of VGG
         "model.channels": (512,),
-        "model.embedding": 512,  # the authors' code for MS-COCO, as the next ones
+        "model.embedding": 512,  # the authors' code for MS-COCO, like the next three
         "model.hidden": 1800,
         "model.score_hidden": 512,
         "model.dropout": 0.5,
@@ -53,7 +59,7 @@ VARIANTS = {
         "data.max_length": 100,
         "loss.coverage": 1.0,
         "data.batch_size": 64,
-        "optimizer": adam(2e-4),  # the paper's for MS-COCO; its rate is not given
+        "optimizer": adam(2e-4),  # the paper's for MS-COCO; rate not stated
         "evaluation.images": 5000,
         "evaluation.checkpoint": "best",  # early stopping on BLEU
     }
@@ -76,7 +82,7 @@ VARIANTS = {
 
 
 def get_config(variant: str = "") -> ConfigDict:
-    """Returns the config of a variant; `` is the default."""
+    """Returns the config of a variant; "" is the default."""
     config = ConfigDict()
     config.task = Captioning
     config.architecture = ShowAttendTell
@@ -85,21 +91,21 @@ def get_config(variant: str = "") -> ConfigDict:
     config.model.score = "additive"  # any key of attention.scores
     config.model.alignment = "global"  # any key of attention.alignments
     config.model.score_hidden = 128
-    config.model.max_length = 196  # of the location score: places
-    config.model.window = 10  # of the local alignments
-    config.model.temperature = 1.0  # of the Gumbel alignment
+    config.model.max_length = 196  # positions; for the location score
+    config.model.window = 10  # D of local alignments
+    config.model.temperature = 1.0  # for the Gumbel alignment
     config.model.selector = True  # section 4.2.1
-    config.model.soft_prob = 0.5  # of hard alignment, section 4.1
+    config.model.soft_prob = 0.5  # for hard alignment, section 4.1
 
     config.loss = ConfigDict()
-    # Lambda of eq. 14. The authors' code has 1: here, where a drawing takes a ninth of
-    # the map, that keeps attention on everything, and no name is learned.
+    # lambda of eq. 14; 1 in the authors' code. Here a drawing covers a ninth of the
+    # map; 1 spreads attention over the whole map, and no name is learned.
     config.loss.coverage = 0.0
-    # Of a caption: lambda_r of eq. 12 and lambda_e. The authors' code, which divides
-    # the reward by the words and neither term by the batch, comes to 0.5 and 0.13.
+    # lambda_r of eq. 12 and lambda_e, per caption. The authors' code amounts to 0.5 and
+    # 0.13: it divides the reward by the words, and neither term by the batch size.
     config.loss.reward = 0.1
     config.loss.entropy = 0.002
-    # Without them hard attention does not learn a name in 6,000 steps.
+    # With 0, hard attention learns no name in 6,000 steps.
     config.loss.soft_steps = 0
 
     config.optimizer = adam(
@@ -109,14 +115,14 @@ def get_config(variant: str = "") -> ConfigDict:
     config.data = ConfigDict()
     config.data.source = "scenes"  # or "files"
     config.data.groups = ("animal-", "food-", "person-role")  # of OpenMoji
-    config.data.size = 72  # pixels of a side
-    config.data.min_objects = 2  # drawings of a scene
+    config.data.size = 72  # pixels per side
+    config.data.min_objects = 2  # drawings per scene
     config.data.max_objects = 3
-    config.data.references = 4
-    config.data.scenes = 4000  # of training, where the encoder sees maps
-    config.data.vocab_size = 1000  # words, at most
-    config.data.max_length = 48  # words, the end included
-    config.data.batch_size = 32
+    config.data.references = 4  # captions per image
+    config.data.scenes = 4000  # training scenes, if the encoder reads maps
+    config.data.vocab_size = 1000  # maximum number of words
+    config.data.max_length = 48  # words, including EOS
+    config.data.batch_size = 32  # images per batch
     config.data.files = ConfigDict(
         {
             split: {"captions": "", "images": ""}

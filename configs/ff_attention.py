@@ -1,16 +1,19 @@
-"""Adding and multiplying with feed-forward attention (Raffel and Ellis 2015).
+"""Adding and multiplying with feed-forward attention (Raffel and Ellis, 2015).
 
     python train.py --config=configs/ff_attention.py --workdir=runs/ff_attention
 
-Sums of two numbers among 100 to 109. Longer ones by field: with
-`--config.data.length=1000 --config.train_steps=5000` this takes 2 minutes on one core
-and has all of 1,000 sums right, as in the paper; the mean of all steps has 70 %.
+Sums of two numbers in sequences of 100 to 109. Longer sequences, with
+`--config.data.length=1000 --config.train_steps=5000`, take 2 minutes on one CPU core;
+all of 1,000 sums are right, as in the paper, and 70 % with the mean of all steps.
 
-Variants: `multiply` is the other operation, `mean` and `multiply_mean` have the paper's
-baseline, the mean of all steps; `variable`, `variable_multiply`, `variable_mean` and
-`variable_multiply_mean` the protocol of lengths from 50 to 1,000 (the paper: 10,000, by
-`--config.data.length=10000`) with a mask, which in a minute has 84 to 96 % right, and
-with the mean of all steps 47 %; `smoke` trains for a moment.
+Variants:
+
+*   `multiply`: products instead of sums.
+*   `mean`, `multiply_mean`: the paper's baseline, the mean of all steps.
+*   `variable`, `variable_multiply`, `variable_mean`, `variable_multiply_mean`: lengths
+    from 50 to 1,000, with a mask (the paper: to 10,000, `--config.data.length=10000`).
+    After a minute 84 to 96 % are right, and 47 % with the mean of all steps.
+*   `smoke`: a few steps.
 """
 
 from ml_collections import ConfigDict
@@ -25,12 +28,12 @@ _MEAN = {"model.pooling": "mean"}
 _VARIABLE = {
     "data.protocol": "variable",
     "data.length": 1000,
-    # At a constant rate accuracy goes up and down by tens of per cent.
+    # At a constant rate, accuracy fluctuates by tens of per cent.
     "optimizer.schedule": "warmup_cosine",
     "optimizer.decay_steps": 5000,
     "train_steps": 5000,
 }
-# What each variant changes.
+# Changed fields by variant.
 VARIANTS = {
     "": {},
     "mean": _MEAN,
@@ -54,7 +57,7 @@ VARIANTS = {
 
 
 def get_config(variant: str = "") -> ConfigDict:
-    """Returns the config of a variant; `` is the default."""
+    """Returns the config of a variant; "" is the default."""
     config = ConfigDict()
     config.task = Adding
     config.architecture = FeedForwardAttention
@@ -63,19 +66,19 @@ def get_config(variant: str = "") -> ConfigDict:
     config.model.pooling = "attention"  # or "mean", the paper's baseline
     config.model.hidden = 100  # the paper's
 
-    # One of the paper's 0.01, 0.003, 0.001 and 0.0003, with Adam's own defaults.
+    # One of the paper's rates: 0.01, 0.003, 0.001 and 0.0003.
     config.optimizer = adam(0.003, decay_steps=3000)
 
     config.data = ConfigDict()
     config.data.operation = "add"  # or "multiply"
     config.data.protocol = "fixed"  # or "variable"
-    config.data.length = 100  # T0; of the variable protocol the longest
-    config.data.min_length = 50  # of the variable protocol, like `buckets`
-    config.data.buckets = 16  # the number of shapes
+    config.data.length = 100  # T0; the maximum in the variable protocol
+    config.data.min_length = 50  # variable protocol only, like `buckets`
+    config.data.buckets = 16  # batch shapes; each costs a compilation
     config.data.batch_size = 100  # the paper's
 
     config.evaluation = ConfigDict()
-    config.evaluation.lengths = (50, 100, 200, 500, 1000)  # also scored, at the end
+    config.evaluation.lengths = (50, 100, 200, 500, 1000)  # also evaluated at the end
     config.evaluation.checkpoint = "last"
     config.evaluation.average = 1
 

@@ -2,21 +2,26 @@
 
     python train.py --config=configs/luong_nmt.py --workdir=runs/luong_nmt
 
-The default is global attention with the general score and input feeding, sized for a
-CPU: 21.4 minutes on one core, after which `eval.py` finds 29.5 BLEU on the test split.
-By field, any score and any alignment, as in
+Global attention with the general score and input feeding. Takes 21.4 minutes on one CPU
+core and reaches 29.5 BLEU on the test split. The paper, on WMT14 English to German:
+17.3 BLEU with the general score and global attention, 19.0 with local-p. Fields choose
+other scores and alignments:
 
     python train.py --config=configs/luong_nmt.py --workdir=runs/local \
         --config.model.score=dot --config.model.alignment=local_p
 
-Variants: `paper` is the paper's model (17.3 BLEU there with the general score and
-global, 19.0 with local-p alignment, WMT14 English to German) with the paper's SGD, for
-a corpus of millions of pairs and an accelerator. What differs from the paper: batches
-by tokens, in place of 128 sentences; the loss of a sentence, which is its mean over
-tokens times 25, in place of the sum; one vocabulary of subwords; the mean of the last
-checkpoints; and an epoch is a number of steps, right for WMT14 alone. `short` is the
-setting of the README's comparison of alignments and scores, `reversal` the toy of
-writing sixteen letters backwards; `smoke` trains for seconds on generated number words.
+Variants:
+
+*   `paper`: model and SGD of the paper, for an accelerator and a corpus of millions of
+    pairs.
+*   `short`: the comparison of scores and alignments in docs/results/translation.md.
+*   `reversal`: a toy task, to reverse sixteen letters.
+*   `smoke`: seconds of training on generated number words.
+
+`paper` differs from the paper: batches of about as many tokens instead of 128
+sentences; the mean loss over tokens times 25 instead of the sum over a sentence; one
+vocabulary of subwords; the average of the last checkpoints; an epoch is a fixed number
+of steps, computed for WMT14.
 """
 
 from ml_collections import ConfigDict
@@ -34,8 +39,8 @@ from configs._translation import (
 from configs._variants import apply, update
 from models.luong import Luong
 
-_EPOCH = 35_000  # steps: 4.5M pairs, 128 a batch
-# What each variant changes.
+_EPOCH = 35_000  # steps: 4.5M pairs, batch size 128
+# Changed fields by variant.
 VARIANTS = {
     "": {},
     "paper": {  # section 4
@@ -49,9 +54,9 @@ VARIANTS = {
         "data.vocab_size": 50_000,
         "data.made_up_names": 0.0,
         "data.max_words": 50,
-        "data.tokens": 4096,  # about the 128 sentences of the paper
-        # With dropout 12 epochs, halving the rate after 8. The gradient is of the mean
-        # over sentences of about 25 words (110M German words in 4.5M sentences).
+        "data.tokens": 4096,  # about 128 sentences, as in the paper
+        # With dropout: 12 epochs, with the rate halved after 8. `scale` is the mean
+        # sentence length, 110M German words in 4.5M sentences.
         "optimizer": sgd(
             1.0,
             schedule="step_decay",
@@ -76,21 +81,23 @@ VARIANTS = {
 
 
 def get_config(variant: str = "") -> ConfigDict:
-    """Returns the config of a variant; `` is the default."""
+    """Returns the config of a variant; "" is the default."""
     config = update(translation_config(Luong), RECURRENT)
     config.model.embedding = 192
     config.model.hidden = 256
     config.model.cell = "lstm"  # or "gru"
-    config.model.layers = 2  # the paper: 4
+    config.model.layers = 2  # 4 in the paper
     config.model.bidirectional = False
-    config.model.reverse_source = False  # the paper reverses it
+    config.model.reverse_source = False  # True in the paper
     config.model.input_feeding = True  # section 3.3
     config.model.score = "general"  # any key of attention.scores
     config.model.alignment = "global"  # any key of attention.alignments
-    config.model.score_hidden = 256  # of "concat" and of local-p's position
-    config.model.max_length = 128  # of the location score
-    config.model.window = 10  # D of the local alignments; section 4
-    config.model.temperature = 1.0  # of the Gumbel alignment
+    config.model.score_hidden = (
+        256  # for the "concat" score and the position of local-p
+    )
+    config.model.max_length = 128  # for the location score
+    config.model.window = 10  # D of local alignments; section 4
+    config.model.temperature = 1.0  # for the Gumbel alignment
     config.model.dropout = 0.2  # section 4
     config.model.init_scheme = "standard"  # "paper" is U(-0.1, 0.1)
     config.model.share_embeddings = True

@@ -1,16 +1,20 @@
-"""Copying with a Neural Turing Machine (Graves et al. 2014, section 4.1).
+"""Copying with a Neural Turing Machine (Graves et al., 2014, section 4.1).
 
     python train.py --config=configs/ntm_copy.py --workdir=runs/ntm_copy
 
-On one core this takes 3.5 minutes, after which a copy costs 0.17 bits at 20 vectors and
-1.0 at 120 (the paper: near 0, with a mistake at 120). With the feed-forward controller
-it is less at 20, but hundreds at 120. The LSTM pays 75 at 20 and is lost beyond.
+Takes 3.5 minutes on one CPU core; a copy then costs 0.17 bits at 20 vectors and 1.0 at
+120. The paper: near 0, with a mistake at 120. With the feed-forward controller it costs
+less at 20 but hundreds of bits at 120. The LSTM costs 75 bits at 20 and does not copy
+longer sequences.
 
-Variants: `feedforward` is the machine without a recurrent controller, `lstm` the
-paper's baseline, three layers of LSTM; `paper` has the default's machine with the
-paper's optimizer, on a million sequences (its batch size is not stated, and the sum of
-the loss over a sequence is taken as its mean times 84 bits); `smoke` trains for a
-moment.
+Variants:
+
+*   `feedforward`: the machine with a feed-forward controller.
+*   `lstm`: the paper's baseline, three layers of LSTM.
+*   `paper`: the default machine with the paper's optimizer, on a million sequences. The
+    paper does not state its batch size. The sum of the loss over a sequence is taken as
+    its mean times 84 bits.
+*   `smoke`: a few steps.
 """
 
 from ml_collections import ConfigDict
@@ -21,10 +25,10 @@ from configs._variants import steps
 _FIELDS = steps(6000) | {
     "evaluation.sizes": (10, 20, 30, 50, 120),  # the paper's figure 4
 }
-# What each variant changes.
+# Changed fields by variant.
 VARIANTS = {
     "": {},
-    # Learns faster so, where one of three machines with LSTM does not.
+    # Learns faster; with an LSTM controller, one of three machines does not learn.
     "feedforward": FEEDFORWARD | {"optimizer.learning_rate": 0.002},
     "lstm": LSTM_ALONE,
     "paper": paper(1e-4, bits=84.0),  # 10.5 vectors of 8 bits
@@ -33,5 +37,5 @@ VARIANTS = {
 
 
 def get_config(variant: str = "") -> ConfigDict:
-    """Returns the config of a variant; `` is the default."""
+    """Returns the config of a variant; "" is the default."""
     return ntm_config(_FIELDS, VARIANTS, variant)

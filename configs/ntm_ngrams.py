@@ -1,16 +1,20 @@
-"""Learning 6-grams with a Neural Turing Machine (Graves et al. 2014, section 4.4).
+"""Learning 6-grams with a Neural Turing Machine (Graves et al., 2014, section 4.4).
 
     python train.py --config=configs/ntm_ngrams.py --workdir=runs/ntm_ngrams
 
-On one core this takes 9.5 minutes and pays 138.4 bits for 200, other seeds 137 and 146;
-the LSTM pays 138, the best predictor 134.8. The paper's machine comes close to that,
-without a recurrent controller, too; here it has learned little without (176 bits).
+Takes 9.5 minutes on one CPU core and reaches 138.4 bits per 200-bit sequence, 137 and
+146 with other seeds; the LSTM reaches 138, the optimal predictor 134.8. In the paper
+the machine comes close to the optimum with either controller; here the feed-forward one
+learns little (176 bits).
 
-Variants: `feedforward` is the machine without a recurrent controller, `lstm` the
-paper's baseline, three layers of LSTM; `paper` has the default's machine with the
-paper's optimizer, on a million sequences (its batch size is not stated, and the sum of
-the loss over a sequence is taken as its mean times 200 bits); `smoke` trains for a
-moment.
+Variants:
+
+*   `feedforward`: the machine with a feed-forward controller.
+*   `lstm`: the paper's baseline, three layers of LSTM.
+*   `paper`: the default machine with the paper's optimizer, on a million sequences. The
+    paper does not state its batch size. The sum of the loss over a sequence is taken as
+    its mean times 200 bits.
+*   `smoke`: a few steps.
 """
 
 from ml_collections import ConfigDict
@@ -23,15 +27,15 @@ _FIELDS = steps(8000) | {
     "data.min_size": 200,  # bits
     "data.max_size": 200,
     "data.buckets": 1,
-    "data.batch_size": 8,  # of 32 there would be a fourth of the steps
+    "data.batch_size": 8,  # 32 would mean a quarter of the steps
     "evaluation.sizes": (),
     "evaluation.sequences": 1000,  # the paper's
-    # At 0.001 two of three machines have learned next to nothing after 6000 steps; at
-    # 0.003 and clipped at 0.5 two of three still paid 150 bits then.
+    # After 6000 steps, two of three machines have learned next to nothing at a rate of
+    # 0.001, and two of three cost 150 bits at 0.003 with a clip of 0.5.
     "optimizer.learning_rate": 0.003,
     "optimizer.clip": 0.2,
 }
-# What each variant changes.
+# Changed fields by variant.
 VARIANTS = {
     "": {},
     "feedforward": FEEDFORWARD,
@@ -42,5 +46,5 @@ VARIANTS = {
 
 
 def get_config(variant: str = "") -> ConfigDict:
-    """Returns the config of a variant; `` is the default."""
+    """Returns the config of a variant; "" is the default."""
     return ntm_config(_FIELDS, VARIANTS, variant)

@@ -1,14 +1,17 @@
-"""Delaunay triangulations with a pointer network (Vinyals et al. 2015).
+"""Delaunay triangulations with a pointer network (Vinyals et al., 2015).
 
     python train.py --config=configs/pointer_delaunay.py --workdir=runs/pointer_delaunay
 
-Five points. On one core this takes 8.9 minutes and has 44.8 % exact triangulations and
-78.0 % of the triangles; the paper's network, trained for longer, has 80.7 % and 93.0 %
+Five points. Takes 8.9 minutes on one CPU core and reaches 44.8 % exact triangulations
+and 78.0 % of the triangles. The paper, with longer training: 80.7 % and 93.0 %
 (section 4.3).
 
-Variants: `large` has 10 points (the paper: 22.6 % and 81.3 %); `paper` is the paper's
-network and SGD, for an accelerator (the paper's network reads the coordinates, this one
-a linear map of them); `smoke` trains for a moment.
+Variants:
+
+*   `large`: 10 points (the paper: 22.6 % and 81.3 %).
+*   `paper`: network and SGD of the paper, for an accelerator; the network reads a
+    linear map of the coordinates instead of the coordinates.
+*   `smoke`: a few steps.
 """
 
 from ml_collections import ConfigDict
@@ -16,7 +19,7 @@ from ml_collections import ConfigDict
 from configs._pointing import SMOKE, lasting, paper, pointing_config, sized
 
 _FIELDS = lasting(12_000) | sized(5, 5, 10)
-# What each variant changes.
+# Changed fields by variant.
 VARIANTS = {
     "": {},
     "large": sized(10, 10),
@@ -26,5 +29,5 @@ VARIANTS = {
 
 
 def get_config(variant: str = "") -> ConfigDict:
-    """Returns the config of a variant; `` is the default."""
+    """Returns the config of a variant; "" is the default."""
     return pointing_config("delaunay", _FIELDS, VARIANTS, variant)

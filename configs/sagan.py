@@ -1,17 +1,21 @@
-"""Making images with attention: SAGAN (Zhang et al. 2019).
+"""Image generation with self-attention: SAGAN (Zhang et al., 2019).
 
     python train.py --config=configs/sagan.py --workdir=runs/sagan
 
-OpenMoji's drawings at 32 pixels, by group. On one core this takes 21.1 minutes, to
-830.96 Frechet distance (of real images 69.26).
+OpenMoji drawings of 32 pixels per side, with their groups as classes. Takes 21.1
+minutes on one CPU core and reaches a Frechet distance of 830.96 (real images: 69.26).
+The paper reports ImageNet at 128 pixels, which does not compare.
 
-Variants: `no_attention` is the same without it, `dcgan` the networks and the loss of
-Radford et al. (2016) without it, `large` has 64 pixels; `corners` and
-`corners_no_attention` are a small task of what is far apart: two corners of a image
-have to match, the generator's noise does not reach from one to the other, and the
-discriminator's convolutions see the edges of both at most; `imagenet128` is the paper's
-model, for a folder of ImageNet's images and an accelerator; `smoke` trains for a
-moment.
+Variants:
+
+*   `no_attention`: without attention.
+*   `dcgan`: networks and loss of Radford et al. (2016), without attention.
+*   `large`: 64 pixels.
+*   `corners`, `corners_no_attention`: a toy task with long-range dependencies. Two
+    corners of an image have to match; the generator's noise does not reach from one to
+    the other, and the discriminator's convolutions see at most the edges of both.
+*   `imagenet128`: the model of the paper, for an accelerator and a folder of ImageNet.
+*   `smoke`: a few steps.
 """
 
 from ml_collections import ConfigDict
@@ -23,7 +27,7 @@ from tasks.adversarial import Adversarial
 
 
 def _attending(*sizes: int) -> dict[str, tuple[int, ...]]:
-    """The fields of both networks for maps of these sizes."""
+    """Returns the fields for attention in both networks, at maps of these sizes."""
     return dict.fromkeys(("attention.generator", "attention.discriminator"), sizes)
 
 
@@ -33,12 +37,12 @@ _CORNERS = {
     "model.initial_size": 8,
     "model.spatial_noise": True,
     "model.key_reduction": 8,
-    "latent_size": 256,  # 4 numbers a place
-    # At the paper's rates the discriminator has won before there are any colours.
+    "latent_size": 256,  # 4 per position
+    # At the paper's rates the discriminator wins before the images have colours.
     "generator.learning_rate": 1e-3,
     "discriminator.learning_rate": 1e-3,
 } | steps(10_000)
-# What each variant changes.
+# Changed fields by variant.
 VARIANTS = {
     "": {},
     "no_attention": _attending(),
@@ -48,7 +52,7 @@ VARIANTS = {
         "model.channels": 32,
         "model.spectral": False,
         "loss": "log",
-        "generator.learning_rate": 2e-4,  # the paper's, like the next ones
+        "generator.learning_rate": 2e-4,  # the paper's, like the next five
         "generator.b1": 0.5,
         "generator.b2": 0.999,
         "discriminator.learning_rate": 2e-4,
@@ -90,27 +94,25 @@ VARIANTS = {
 
 
 def get_config(variant: str = "") -> ConfigDict:
-    """Returns the config of a variant; `` is the default."""
+    """Returns the config of a variant; "" is the default."""
     config = ConfigDict()
     config.task = Adversarial
     config.architecture = Generator
     config.discriminator_architecture = Discriminator
 
     config.model = ConfigDict()
-    config.model.size = 32  # pixels of a side
-    config.model.initial_size = 4  # of the smallest map
-    config.model.spatial_noise = False  # whether each place of it has noise of its own
-    config.model.channels = 16  # of the widest map; the authors' code does not say
-    config.model.channel_multiplier = 8  # times as many in the smallest
+    config.model.size = 32  # pixels per side
+    config.model.initial_size = 4  # pixels per side of the smallest map
+    config.model.spatial_noise = False  # separate noise for each of its positions
+    config.model.channels = 16  # of maps of the full size; not in the authors' code
+    config.model.channel_multiplier = 8  # maximum factor of `channels` in smaller maps
     config.model.blocks = "residual"  # or "strided", DCGAN's
     config.model.form = "embedded_gaussian"  # any key of attention.spatial.NON_LOCAL
-    config.model.key_reduction = (
-        2  # the paper's 8 would leave two numbers of 16 channels
-    )
-    config.model.value_reduction = 2  # the authors' code; the paper has 1
+    config.model.key_reduction = 2  # 8 in the paper, for more channels
+    config.model.value_reduction = 2  # the authors' code; 1 in the paper
     config.model.pool = True  # the authors' code
     config.model.spectral = True
-    config.attention = ConfigDict()  # sizes of the maps that attend to themselves
+    config.attention = ConfigDict()  # sizes of the maps with self-attention
     config.attention.generator = (16,)
     config.attention.discriminator = (16,)
     config.latent_size = 128  # Z; the paper's
@@ -119,17 +121,17 @@ def get_config(variant: str = "") -> ConfigDict:
     # Section 4.2: two learning rates, no momentum.
     config.generator = adam(1e-4, b1=0.0, b2=0.9, decay_steps=10_000)
     config.discriminator = adam(4e-4, b1=0.0, b2=0.9, decay_steps=10_000)
-    config.average_decay = 0.999  # of the moving average of the generator
+    config.average_decay = 0.999  # decay of the generator's moving average
 
     config.data = ConfigDict()
     config.data.source = "openmoji"  # or "corners", or "folder"
-    config.data.groups = ()  # of OpenMoji, a class each; none for all of them
-    config.data.folder = ""  # of folders of images
-    config.data.batch_size = 32
+    config.data.groups = ()  # of OpenMoji, one class each; empty for all
+    config.data.folder = ""  # one subfolder of images per class
+    config.data.batch_size = 32  # images per batch
 
     config.evaluation = ConfigDict()
     config.evaluation.images = 2000
-    config.evaluation.size = 96  # pixels that the fixed classifier sees
+    config.evaluation.size = 96  # pixels per side for the frozen classifier
     config.evaluation.checkpoint = "last"
     config.evaluation.average = 1
 

@@ -1,4 +1,4 @@
-"""Every config of the project: its variants build, and its smoke run goes through."""
+"""Tests of all configs: variants build, smoke runs work, and fields are read."""
 
 import functools
 import importlib
@@ -19,8 +19,8 @@ from training.checks import build_model
 from training.task import create
 
 CONFIGS = sorted(p.stem for p in (ROOT / "configs").glob("*.py") if p.stem[0] != "_")
-# Smoke variants that are not among the default tests: one downloads drawings, others
-# take more than ten seconds for the model and the task of a config that is.
+# Smoke variants outside the default tests: one downloads drawings; the others take more
+# than ten seconds and share model and task with a config inside.
 MARKS = {"captioning": pytest.mark.network} | dict.fromkeys(
     [
         "bahdanau_nmt",
@@ -59,7 +59,7 @@ def test_a_variant_builds_its_task(name, variant):
 
 @functools.cache
 def evaluated(name):
-    """eval.py of the smoke run, finished."""
+    """Runs eval.py on the smoke run; returns the finished process."""
     workdir = run(name)
     command = "eval.py", f"--workdir={workdir}", "--tune_memory=false"
     return call(*command, reads=workdir.parent / "reads")
@@ -67,10 +67,10 @@ def evaluated(name):
 
 @functools.cache
 def predicted(name):
-    """predict.py of the smoke run, finished, and the figures that it has drawn."""
+    """Runs predict.py on the smoke run; returns the process and its figures."""
     workdir = run(name)
     figures = Path(tempfile.mkdtemp(dir=workdir.parent))
-    done = call(
+    process = call(
         "predict.py",
         f"--workdir={workdir}",
         "--checkpoint=average",
@@ -78,22 +78,22 @@ def predicted(name):
         stdin=INPUTS.get(name, "one\ntwo\n"),
         reads=workdir.parent / "reads",
     )
-    return done, list(figures.glob("*.png"))
+    return process, list(figures.glob("*.png"))
 
 
 @pytest.mark.parametrize("name", SMOKE)
-def test_the_smoke_variant_trains_and_is_scored(name):
-    workdir, done = run(name), evaluated(name)
-    assert done.returncode == 0, done.stderr
+def test_the_smoke_variant_trains_and_evaluates(name):
+    workdir, process = run(name), evaluated(name)
+    assert process.returncode == 0, process.stderr
     report = json.loads((workdir / "eval_test.json").read_text())
-    assert report == json.loads(done.stdout)
+    assert report == json.loads(process.stdout)
     metric = module(name).get_config("smoke").task.metric[0]
     assert isinstance(report[metric], float)
     assert list((workdir / "figures").rglob("*.png"))
 
 
 _POINTS = "0.1,0.2 0.9,0.3 0.5,0.8 0.4,0.4\n0,0 1,0 0,1\n"
-# Two inputs of each config that translates nothing.
+# Two inputs for each config that is not a translator.
 INPUTS = {
     "kernel_regression": "0.5\n2\n",
     "ntm_copy": "10110100 01101001\n00000001\n",
@@ -113,19 +113,19 @@ INPUTS = {
 
 
 @pytest.mark.parametrize("name", SMOKE)
-def test_the_smoke_variant_predicts_and_draws_what_it_looks_at(name):
-    done, figures = predicted(name)
+def test_the_smoke_variant_predicts_and_draws_attention(name):
+    process, figures = predicted(name)
     if name == "seq2seq_nmt":
-        assert done.returncode == 1 and done.stderr.count("\n") == 1
-        assert "seq2seq has no attention to draw" in done.stderr.lower()
-        done = call("predict.py", f"--workdir={run(name)}", stdin="one\ntwo\n")
+        assert process.returncode == 1 and process.stderr.count("\n") == 1
+        assert "seq2seq has no attention to draw" in process.stderr.lower()
+        process = call("predict.py", f"--workdir={run(name)}", stdin="one\ntwo\n")
     else:
         assert len(figures) == 2
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("\n") == 2
+    assert process.returncode == 0, process.stderr
+    assert process.stdout.count("\n") == 2
 
 
-# Where the smoke variant has no use for a field: a change under which it is read.
+# Fields that the smoke variant does not read, with changes under which it does.
 HARD = {"model.alignment": "hard", "model.cross_alignment": "hard"}
 COSINE = {"schedule": "warmup_cosine", "warmup": 1}
 ELSEWHERE = {
@@ -142,14 +142,14 @@ FILES = {
     for field in ("captions", "images")
 }
 UNREAD = {
-    "captioning": {"data.scenes"} | FILES,  # of frozen maps; of files, see below
-    "seq2seq_nmt": {"loss.entropy", "loss.reward"},  # of translators that attend
-    "sagan": {"evaluation.size"},  # of downloaded images
+    "captioning": {"data.scenes"} | FILES,  # frozen maps; caption files, tested below
+    "seq2seq_nmt": {"loss.entropy", "loss.reward"},  # translators with attention
+    "sagan": {"evaluation.size"},  # downloaded images
 }
 
 
 def read_in_a_step(config, folder):
-    """Fields that are read by a step of training, which is traced by its shapes."""
+    """Returns the fields that a training step reads; the step runs abstractly."""
     with traced() as trace:
         task = create(trace.add(config), folder, training=True)
         batch, rng = task.train_data()[0], jax.random.key(0)
@@ -168,9 +168,9 @@ def test_every_field_is_read(name, tmp_path):
     changes = {}
     for field in unread & ELSEWHERE.keys():
         changes |= ELSEWHERE[field]
-    known = {field: changes[field] for field in changes.keys() & set(leaves(config))}
-    if known:
-        config.update_from_flattened_dict(known)
+    fields = {field: changes[field] for field in changes.keys() & set(leaves(config))}
+    if fields:
+        config.update_from_flattened_dict(fields)
         unread -= read_in_a_step(config, tmp_path)
     assert unread == set()
 
@@ -180,14 +180,14 @@ def test_the_fields_of_caption_files_are_read(tmp_path):
     assert FILES <= read_in_a_step(config, tmp_path / "run") & set(leaves(config))
 
 
-def test_a_field_that_is_not_read_is_recognized(tmp_path):
+def test_an_unread_field_is_detected(tmp_path):
     config = toy.get_config()
     read = read_in_a_step(config, tmp_path)
     assert {"model.width", "optimizer.b1", "data.batch_size", "seed"} <= read
     assert {"model.name", "data.shuffle"} <= set(leaves(config)) - read
 
 
-def test_a_field_of_a_model_is_read_by_the_model():
+def test_a_model_field_counts_as_read_when_the_model_reads_it():
     class Model(nn.Module):
         width: int
         depth: int

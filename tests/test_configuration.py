@@ -1,4 +1,4 @@
-"""Configs: overrides, errors in one line, the record of a run."""
+"""Tests of configs: overrides, errors, and the config of a run directory."""
 
 import json
 from pathlib import Path
@@ -41,7 +41,7 @@ def test_an_override_takes_the_type_of_the_value_it_replaces():
 @pytest.mark.parametrize(
     "name", ["ntm_repeat_copy", "ntm_repeat_copy:smoke", "ntm_ngrams"]
 )
-def test_sizes_are_numbers_or_several_with_x_between(name, text, sizes):
+def test_sizes_are_numbers_or_tuples_written_with_x(name, text, sizes):
     file, _, variant = name.partition(":")
     path = Path(configuration.__file__).parents[1] / "configs" / f"{file}.py"
     config = configuration.read(f"{path}:{variant}", [f"evaluation.sizes={text}"])
@@ -74,7 +74,7 @@ def test_sizes_are_numbers_or_several_with_x_between(name, text, sizes):
         ("task=os:system", "config.task takes"),
     ],
 )
-def test_a_wrong_override_is_told_in_one_line(override, message):
+def test_a_wrong_override_is_reported_in_one_line(override, message):
     with pytest.raises(UserError) as error:
         configuration.read(TOY, [override])
     assert message in str(error.value)
@@ -85,30 +85,65 @@ def test_a_wrong_override_is_told_in_one_line(override, message):
     "flag, message",
     [
         (None, "--config is missing"),
-        (TOY.replace("toy", "toi"), "toi.py is no file; did you mean"),
+        (TOY.replace("toy", "toi"), "toi.py is not a file; did you mean .*/toy.py?"),
         (f"{TOY}:huge", "the variant is smoke or none, got huge"),
         (__file__, "has no get_config"),
     ],
 )
-def test_a_config_that_cannot_be_read_is_named(flag, message):
+def test_an_unreadable_config_is_reported(flag, message):
     with pytest.raises(UserError, match="(?s).*" + message):
         configuration.read(flag)
 
 
-def test_a_syntax_error_in_a_config_is_told_with_its_line(tmp_path):
+@pytest.mark.parametrize(
+    ("flag", "message"),
+    [
+        (
+            "transformer_nmt",
+            "--config=transformer_nmt is not a file; did you mean "
+            "configs/transformer_nmt.py?",
+        ),
+        (
+            "config/ntm_cpy.py",
+            "--config=config/ntm_cpy.py is not a file; did you mean "
+            "configs/ntm_copy.py or configs/ntm_repeat_copy.py?",
+        ),
+        (
+            "configs/transformer_nmt.py:bgi",
+            "--config=configs/transformer_nmt.py:bgi: bgi is unknown: the variants are "
+            "base, big, relative, short, smoke; did you mean "
+            "--config=configs/transformer_nmt.py:big?",
+        ),
+        (
+            "configs/transformer_nmt.py:7",
+            "--config=configs/transformer_nmt.py:7: 7 is unknown: the variants are "
+            "base, big, relative, short, smoke",
+        ),
+    ],
+)
+def test_a_misspelled_config_or_variant_gets_a_suggestion(flag, message, monkeypatch):
+    monkeypatch.chdir(Path(TOY).parents[1])
+    with pytest.raises(UserError) as error:
+        configuration.read(flag)
+    assert str(error.value) == message
+
+
+def test_a_syntax_error_in_a_config_is_reported_with_its_line(tmp_path):
     path = tmp_path / "broken.py"
     path.write_text("import os\n\ndef get_config(:\n")
     with pytest.raises(UserError, match="broken.py:3: "):
         configuration.read(str(path))
 
 
-def test_a_field_out_of_range_is_named():
+def test_a_field_out_of_range_is_rejected():
     config = configuration.read(TOY, ["eval_every=0"])
-    with pytest.raises(UserError, match="config.eval_every must be .* got 0"):
+    with pytest.raises(
+        UserError, match="eval_every is 0: must be a whole number of at"
+    ):
         configuration.check(config)
 
 
-def test_a_negative_seed_is_refused():
+def test_a_negative_seed_is_rejected():
     config = transformer_nmt.get_config()
     config.seed = -1
     with pytest.raises(UserError, match="config.seed is -1: must be at least 0"):
@@ -122,9 +157,7 @@ def test_a_negative_seed_is_refused():
         ("average", 0, "config.evaluation.average is 0: must be at least 1"),
     ],
 )
-def test_how_a_run_is_to_be_scored_is_checked_before_it_is_trained(
-    name, value, message
-):
+def test_evaluation_fields_are_checked_before_training(name, value, message):
     config = transformer_nmt.get_config()
     config.evaluation.checkpoint = "200"
     configuration.check(config)
@@ -133,7 +166,7 @@ def test_how_a_run_is_to_be_scored_is_checked_before_it_is_trained(
         configuration.check(config)
 
 
-def test_a_trained_run_can_be_scored_in_another_way_but_stays_as_it_is(tmp_path):
+def test_only_evaluation_fields_of_a_trained_run_can_be_overridden(tmp_path):
     config = transformer_nmt.get_config()
     configuration.record(config, tmp_path)
     changed = configuration.load(tmp_path, ["evaluation.average=7"])
@@ -141,7 +174,7 @@ def test_a_trained_run_can_be_scored_in_another_way_but_stays_as_it_is(tmp_path)
     changed = configuration.load(tmp_path)
     assert changed.to_dict() == config.to_dict()
     for override in ("model.d_model=8", "evaluation=3", "seed=1"):
-        with pytest.raises(UserError, match="of a trained run only config.evaluation"):
+        with pytest.raises(UserError, match="only config.evaluation of a trained run"):
             configuration.load(tmp_path, [override])
     with pytest.raises(UserError, match="evaluation.bean is unknown"):
         configuration.load(tmp_path, ["evaluation.bean=1"])
@@ -157,19 +190,19 @@ def example():
 def test_a_recorded_config_reads_back_equal(tmp_path):
     config = example()
     configuration.record(config, tmp_path)
-    back = configuration.load(tmp_path)
-    assert back.to_dict() == config.to_dict()
-    assert isinstance(back.model.rate, float) and back.model.sizes == (2, 3)
+    loaded = configuration.load(tmp_path)
+    assert loaded.to_dict() == config.to_dict()
+    assert isinstance(loaded.model.rate, float) and loaded.model.sizes == (2, 3)
 
 
-def test_a_run_older_than_a_field_has_the_value_it_behaved_as(tmp_path):
+def test_a_run_older_than_a_field_gets_its_former_behaviour(tmp_path):
     config = transformer_nmt.get_config("smoke")
-    older = configuration.encode(config)
+    old = configuration.encode(config)
     for field in ("name", "scale", "clip_by"):
-        del older["optimizer"][field]
-    (tmp_path / "config.json").write_text(json.dumps(older))
+        del old["optimizer"][field]
+    (tmp_path / "config.json").write_text(json.dumps(old))
     (tmp_path / "checkpoints" / "3").mkdir(parents=True)
-    configuration.compare(config, tmp_path)  # it may be resumed
+    configuration.compare(config, tmp_path)  # can be resumed
     loaded = configuration.load(tmp_path)
     assert loaded.optimizer.to_dict() == config.optimizer.to_dict()
     config.optimizer.name = "adamw"
@@ -177,7 +210,7 @@ def test_a_run_older_than_a_field_has_the_value_it_behaved_as(tmp_path):
         configuration.compare(config, tmp_path)
 
 
-def test_classes_are_recorded_by_name_and_only_our_own_are_read_back(tmp_path):
+def test_classes_are_recorded_by_name_and_read_from_tasks_and_models(tmp_path):
     configuration.record(example(), tmp_path)
     recorded = json.loads((tmp_path / "config.json").read_text())
     assert recorded["task"] == "tasks.translation:Translation"
@@ -188,7 +221,7 @@ def test_classes_are_recorded_by_name_and_only_our_own_are_read_back(tmp_path):
             configuration.load(tmp_path)
 
 
-def test_a_folder_where_nothing_was_trained_takes_another_config(tmp_path):
+def test_a_folder_without_checkpoints_accepts_another_config(tmp_path):
     configuration.record(example(), tmp_path)
     other = example()
     other.model.rate = 0.5
@@ -196,7 +229,7 @@ def test_a_folder_where_nothing_was_trained_takes_another_config(tmp_path):
     assert configuration.load(tmp_path).model.rate == 0.5
 
 
-def test_a_run_of_another_config_is_refused_with_the_difference(tmp_path):
+def test_a_run_of_another_config_is_rejected_with_the_difference(tmp_path):
     configuration.record(example(), tmp_path)
     (tmp_path / "checkpoints" / "7").mkdir(parents=True)
     other = example()
@@ -209,7 +242,7 @@ def test_a_run_of_another_config_is_refused_with_the_difference(tmp_path):
     assert "seed" not in str(error.value)
 
 
-def test_a_run_may_be_made_longer(tmp_path):
+def test_a_run_may_be_extended(tmp_path):
     configuration.record(example(), tmp_path)
     (tmp_path / "checkpoints" / "5").mkdir(parents=True)
     longer = example()
@@ -218,8 +251,8 @@ def test_a_run_may_be_made_longer(tmp_path):
     assert json.loads((tmp_path / "config.json").read_text())["train_steps"] == 50
 
 
-def test_a_folder_that_holds_no_run_is_named(tmp_path):
-    with pytest.raises(UserError, match="holds no run"):
+def test_a_folder_without_a_run_is_reported(tmp_path):
+    with pytest.raises(UserError, match="has no run: .*config.json is missing"):
         configuration.load(tmp_path)
     (tmp_path / "config.json").write_text('{"seed": ')
     with pytest.raises(UserError, match="config.json is damaged"):

@@ -1,7 +1,8 @@
-"""Run directories of commit f4ff7b6 still resume, evaluate and predict.
+"""Tests that run directories of commit f4ff7b6 resume, evaluate and predict.
 
-`old_runs/*.tar.gz` are the smoke variants as that commit trained, evaluated and used
-them, each with two of its checkpoints; that of SAGAN has one, and was evaluated only.
+`old_runs/*.tar.gz` are runs of the smoke variants as that commit trained and evaluated
+them and predicted with them. Each has two of its checkpoints; the run of SAGAN has one,
+and no predictions.
 """
 
 import json
@@ -18,14 +19,17 @@ from training import checkpoints, configuration, loop, trained
 from training.task import create
 
 RUNS = Path(__file__).parent / "old_runs"
-# The step that each is resumed from, the last one, and lines with the options that they
-# were predicted with.
+# By run: the step to resume from, the last step, input lines, options of predict.py.
 CASES = {
     "transformer_nmt": (20, 30, ["twenty-one", "seven"], {"n_best": "3"}),
     "ntm_copy": (4, 6, ["10110100 01101001", "00000001"], {}),
     "captioning": (4, 6, ["docs/figures/scene.png"], {"n_best": "2"}),
 }
-NEEDS_NETWORK = {"captioning"}  # for its drawings
+NEEDS_NETWORK = {"captioning"}  # for the drawings
+
+
+# Old to new names of scores in eval_test.json.
+RENAMED_SCORES = {"pictures": "images"}
 
 
 def names(network_too):
@@ -38,7 +42,7 @@ def names(network_too):
 
 @pytest.fixture
 def workdir(request, tmp_path):
-    """A copy of the run that the test's `name` says."""
+    """A copy of the run called `name`, a parameter of the test."""
     name = request.getfixturevalue("name")
     with tarfile.open(RUNS / f"{name}.tar.gz") as archive:
         archive.extractall(tmp_path, filter="data")
@@ -47,7 +51,7 @@ def workdir(request, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", names(network_too=True))
-def test_an_old_run_resumes_to_the_state_that_it_ended_in(name, workdir):
+def test_an_old_run_resumes_to_its_last_state(name, workdir):
     resumed, last, *_ = CASES[name]
     config = configuration.load(workdir)
     task = create(config, workdir, training=False)
@@ -60,7 +64,7 @@ def test_an_old_run_resumes_to_the_state_that_it_ended_in(name, workdir):
     assert loop.train(config, workdir) == 0
     state = checkpoints.restore(workdir, last, like)
     assert int(state.step) == last
-    # Programs differ from those of then: sums in another order.
+    # 1e-4: the compiled programs differ in the order of sums.
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5),
         state.params,
@@ -69,8 +73,9 @@ def test_an_old_run_resumes_to_the_state_that_it_ended_in(name, workdir):
 
 
 @pytest.mark.parametrize("name", [*names(network_too=True), "sagan"])
-def test_an_old_run_has_the_scores_that_it_had(name, workdir):
-    expected = json.loads((workdir / "eval_test.json").read_text("utf-8"))
+def test_an_old_run_keeps_its_scores(name, workdir):
+    recorded = json.loads((workdir / "eval_test.json").read_text("utf-8"))
+    expected = {RENAMED_SCORES.get(key, key): x for key, x in recorded.items()}
     run = trained.load(workdir)
     report = {"split": "test", "checkpoint": run.checkpoint}
     report |= {"step": int(run.state.step), **run.evaluate("test").scores}
@@ -83,14 +88,14 @@ def test_an_old_run_has_the_scores_that_it_had(name, workdir):
 
 
 @pytest.mark.parametrize("name", names(network_too=False))
-def test_an_old_run_predicts_what_it_predicted(name, workdir):
-    *_, lines, given = CASES[name]
+def test_an_old_run_keeps_its_predictions(name, workdir):
+    *_, lines, flags = CASES[name]
     run = trained.load(workdir)
-    settings = options.parse(run.task, "Options", given)
+    settings = options.parse(run.task, "Options", flags)
     rows = []
     for number, best in enumerate(run.predict(lines, settings), 1):
-        for prediction in (best, *best.others) if given else (best,):
-            start = f"{number}\t{prediction.score:.4f}\t" if given else ""
+        for prediction in (best, *best.others) if flags else (best,):
+            start = f"{number}\t{prediction.score:.4f}\t" if flags else ""
             rows.append(start + prediction.text)
     expected = (workdir / "predictions.txt").read_text("utf-8")
     assert rows == expected.splitlines()

@@ -1,4 +1,4 @@
-"""One device or many, jit, fsdp or pmap: the same gradients and parameters."""
+"""Tests that every layout over devices gives the same gradients and parameters."""
 
 import os
 import shutil
@@ -21,7 +21,7 @@ from training import checkpoints, loop, parallel
 
 ROOT = Path(__file__).parent.parent
 
-# Sizes that 8 divides only where they are meant to be cut: width 16, not inputs 3.
+# 8 divides only the sizes that are to be sharded: width 16, not inputs 3.
 LAYOUTS = {
     "one": ("jit", 1, 1),
     "data": ("jit", 8, 1),
@@ -32,25 +32,25 @@ LAYOUTS = {
 }
 
 
-def config(parallel, data, fsdp):
-    made = toy.get_config()
-    made.data.batch_size = (16,)
-    made.model.dropout = 0.0  # each device of pmap draws its own
-    made.parallel, made.mesh = parallel, ConfigDict({"data": data, "fsdp": fsdp})
-    return made
+def make_config(parallel, data, fsdp):
+    config = toy.get_config()
+    config.data.batch_size = (16,)
+    config.model.dropout = 0.0  # under pmap each device draws separately
+    config.parallel, config.mesh = parallel, ConfigDict({"data": data, "fsdp": fsdp})
+    return config
 
 
 class Descends(toy.Toy):
-    """Plain gradient descent: Adam would hide a gradient that is too large."""
+    """Plain gradient descent; Adam would hide a scaled gradient."""
 
     def __init__(self, config, assets=None, *, axis_name=None):
         super().__init__(config, assets, axis_name=axis_name)
         self.objective.optimizer = optax.sgd(0.1)
 
 
-def place(name):
-    """The layout of this name; "one" is one of the eight devices."""
-    made = config(*LAYOUTS[name])
+def make_layout(name):
+    """Returns the layout of a name; "one" uses one of the eight devices."""
+    config = make_config(*LAYOUTS[name])
     if name == "one":
         mesh = jax.make_mesh(
             (1, 1),
@@ -60,25 +60,26 @@ def place(name):
         )
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(parallel, "make_mesh", lambda _: mesh)
-            return parallel.Layout(made.mesh, made.parallel)
-    return parallel.Layout(made.mesh, made.parallel)
+            return parallel.Layout(config.mesh, config.parallel)
+    return parallel.Layout(config.mesh, config.parallel)
 
 
-def layout(name):
-    made = place(name)
-    return made, Descends(config(*LAYOUTS[name]), axis_name=made.axis_name)
+def layout_and_task(name):
+    layout = make_layout(name)
+    config = make_config(*LAYOUTS[name])
+    return layout, Descends(config, axis_name=layout.axis_name)
 
 
-def steps(name, count):
-    """Parameters after 0, 1, ... steps, and the metrics of each."""
-    place, task = layout(name)
+def run_steps(name, count):
+    """Returns the parameters after 0 to `count` steps, the metrics and the state."""
+    layout, task = layout_and_task(name)
     rng = jax.random.key(0)
-    like = place.abstract(task.objective.init, rng)
-    state = place.init(task.objective.init, rng, like)
-    step, source = place.compile(task.objective.step, like), task.train_data()
+    like = layout.abstract(task.objective.init, rng)
+    state = layout.init(task.objective.init, rng, like)
+    step, source = layout.compile(task.objective.step, like), task.train_data()
     params, sums = [jax.tree.map(np.array, state.params)], []
     for i in range(count):
-        state, metrics = step(state, place.put(source[i]), rng)
+        state, metrics = step(state, layout.put(source[i]), rng)
         params.append(jax.tree.map(np.array, state.params))
         sums.append(jax.tree.map(np.array, metrics))
     return params, sums, state
@@ -89,35 +90,35 @@ def close(left, right):
 
 
 def on_eight_devices(test):
-    """Runs a test's body in a process that has eight devices."""
+    """Returns True if there are eight devices; otherwise runs the test with eight."""
     if jax.device_count() == 8:
         return True
     flags = "--xla_force_host_platform_device_count=8"
     flags += " --xla_backend_optimization_level=0"  # compiles faster
-    done = subprocess.run(
-        # No marker is left out.
+    process = subprocess.run(
+        # -m "": whatever its markers.
         [sys.executable, "-m", "pytest", "-q", "-x", "-m", "", f"{__file__}::{test}"],
-        # Without NPROC, many steps in flight on such devices deadlock.
+        # Without NPROC, many steps in flight on CPU devices deadlock.
         env={**os.environ, "NPROC": "16", "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},
         capture_output=True,
         text=True,
         cwd=ROOT,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert process.returncode == 0, process.stdout + process.stderr
     return False
 
 
 def test_every_layout_gives_the_parameters_of_one_device():
     if not on_eight_devices("test_every_layout_gives_the_parameters_of_one_device"):
         return
-    params, sums, _ = steps("one", 5)
+    params, sums, _ = run_steps("one", 5)
     for name in ("data", "fsdp", "both", "pmap", "cores"):
-        other, other_sums, state = steps(name, 5)
+        other, other_sums, state = run_steps(name, 5)
         jax.tree.map(np.testing.assert_array_equal, other[0], params[0])
         close(other, params)
         close(other_sums, sums)
-        share = {"fsdp": 2, "both": 4}.get(name, 16)  # of the 16 columns
-        assert state.params["in"].addressable_shards[0].data.shape == (3, share)
+        columns = {"fsdp": 2, "both": 4}.get(name, 16)  # of 16
+        assert state.params["in"].addressable_shards[0].data.shape == (3, columns)
 
 
 def test_raw_gradients_of_every_layout_are_those_of_one_device():
@@ -128,19 +129,19 @@ def test_raw_gradients_of_every_layout_are_those_of_one_device():
     from training.state import gradients
 
     def raw(name, accumulate):
-        place, task = layout(name)
+        layout, task = layout_and_task(name)
 
-        def keep(state, batch, rng):
+        def gradient_step(state, batch, rng):
             grads, sums = gradients(
-                task.loss, state.params, batch, rng, accumulate, place.axis_name
+                task.loss, state.params, batch, rng, accumulate, layout.axis_name
             )
             return state.replace(params=grads), sums
 
         rng = jax.random.key(0)
-        like = place.abstract(task.objective.init, rng)
-        state = place.init(task.objective.init, rng, like)
-        step = place.compile(keep, like)
-        return step(state, place.put(task.train_data()[0]), rng)[0].params
+        like = layout.abstract(task.objective.init, rng)
+        state = layout.init(task.objective.init, rng, like)
+        step = layout.compile(gradient_step, like)
+        return step(state, layout.put(task.train_data()[0]), rng)[0].params
 
     expected = raw("one", 1)
     for name, accumulate in (("data", 1), ("fsdp", 1), ("both", 2), ("pmap", 2)):
@@ -148,36 +149,36 @@ def test_raw_gradients_of_every_layout_are_those_of_one_device():
 
 
 class Translates(Translation):
-    """Descends plainly, in steps long enough for small gradients to show."""
+    """Gradient descent with steps long enough for small gradients to show."""
 
     def __init__(self, config, assets=None, axis_name=None):
         super().__init__(config, assets, axis_name=axis_name)
         self.objective.optimizer = optax.sgd(10.0)
 
 
-def the_transformer():
-    made = transformer_nmt.get_config("smoke")
-    made.model.encoder_layers, made.model.positions = 2, "relative"
-    assert made.data.pack
-    return made
+def transformer_config():
+    config = transformer_nmt.get_config("smoke")
+    config.model.encoder_layers, config.model.positions = 2, "relative"
+    assert config.data.pack
+    return config
 
 
-def local_attention():
-    made = luong_nmt.get_config("smoke")
-    made.model.alignment = "local_p"
-    return made
+def local_config():
+    config = luong_nmt.get_config("smoke")
+    config.model.alignment = "local_p"
+    return config
 
 
-def hard_attention():
-    made = luong_nmt.get_config("smoke")
-    made.model.alignment, made.loss.reward = "hard", 1.0
-    return made
+def hard_config():
+    config = luong_nmt.get_config("smoke")
+    config.model.alignment, config.loss.reward = "hard", 1.0
+    return config
 
 
 MODELS = {
-    "transformer": (the_transformer, ["data", "fsdp", "both", "pmap"]),
-    "local": (local_attention, ["both", "pmap"]),
-    "hard": (hard_attention, ["both"]),  # under pmap each device draws its own
+    "transformer": (transformer_config, ["data", "fsdp", "both", "pmap"]),
+    "local": (local_config, ["both", "pmap"]),
+    "hard": (hard_config, ["both"]),  # under pmap each device draws separately
 }
 
 
@@ -188,23 +189,23 @@ def test_a_translator_has_the_same_gradients_in_every_layout(model, tmp_path):
         f"test_a_translator_has_the_same_gradients_in_every_layout[{model}]"
     ):
         return
-    config, layouts = MODELS[model]
-    made = config()
-    made.model.dropout = 0.0  # each device of pmap draws its own
-    made.task = Translates
-    assets = Translates.prepare(made, tmp_path, training=True)
+    model_config, layouts = MODELS[model]
+    config = model_config()
+    config.model.dropout = 0.0  # under pmap each device draws separately
+    config.task = Translates
+    assets = Translates.prepare(config, tmp_path, training=True)
     batch = assets.batches[0]
     assert len(batch["source"]) % 8 == 0
     rng = jax.random.key(0)
 
     def after_a_step(name):
-        where = place(name)
-        objective = Translates(made, assets, where.axis_name).objective
-        like = where.abstract(objective.init, rng)
-        state = where.init(objective.init, rng, like)
+        layout = make_layout(name)
+        objective = Translates(config, assets, layout.axis_name).objective
+        like = layout.abstract(objective.init, rng)
+        state = layout.init(objective.init, rng, like)
         before = jax.tree.map(np.array, learned(state))
-        step = where.compile(objective.step, like)
-        state, metrics = step(state, where.put(batch), rng)
+        step = layout.compile(objective.step, like)
+        state, metrics = step(state, layout.put(batch), rng)
         return before, *jax.tree.map(np.array, (learned(state), metrics))
 
     def learned(state):
@@ -214,23 +215,23 @@ def test_a_translator_has_the_same_gradients_in_every_layout(model, tmp_path):
     moved = jax.tree.map(lambda a, b: np.abs(a - b).max(), before, expected)
     assert min(jax.tree.leaves(moved)) > 1e-5  # every parameter has a gradient
     for name in layouts:
-        _, found, other_sums = after_a_step(name)
-        apart = jax.tree.map(lambda a, b: np.abs(a - b).max(), found, expected)
-        for part, whole in zip(*map(jax.tree.leaves, (apart, moved)), strict=True):
+        _, actual, other_sums = after_a_step(name)
+        error = jax.tree.map(lambda a, b: np.abs(a - b).max(), actual, expected)
+        for part, whole in zip(*map(jax.tree.leaves, (error, moved)), strict=True):
             assert part < 0.01 * whole
-        close(found, expected)
+        close(actual, expected)
         close(other_sums, sums)
 
 
 class Generates(Adversarial):
-    """Each row is a class of its own, which alone says what noise it is made from."""
+    """Each example has its own class, which determines its noise."""
 
     def __init__(self, config, axis_name=None):
-        rows = config.data.batch_size
-        assets = Assets(tuple(map(str, range(rows))))
+        batch_size = config.data.batch_size
+        assets = Assets(tuple(map(str, range(batch_size))))
         super().__init__(config, assets, axis_name=axis_name)
         self.objective.optimizers = dict.fromkeys(self.models, optax.sgd(0.1))
-        noise = jax.random.normal(jax.random.key(1), (rows, config.latent_size))
+        noise = jax.random.normal(jax.random.key(1), (batch_size, config.latent_size))
         self.objective.sample = lambda rng, label: noise[label]
 
     def train_data(self):
@@ -244,18 +245,18 @@ def test_both_networks_of_a_gan_learn_the_same_in_every_layout():
         "test_both_networks_of_a_gan_learn_the_same_in_every_layout"
     ):
         return
-    made = sagan.get_config("smoke")
-    made.data.batch_size = 16
-    batch, rng = Generates(made).train_data()[0], jax.random.key(0)
+    config = sagan.get_config("smoke")
+    config.data.batch_size = 16
+    batch, rng = Generates(config).train_data()[0], jax.random.key(0)
 
     def after_a_step(name):
-        where = place(name)
-        objective = Generates(made, where.axis_name).objective
-        like = where.abstract(objective.init, rng)
-        state = where.init(objective.init, rng, like)
+        layout = make_layout(name)
+        objective = Generates(config, layout.axis_name).objective
+        like = layout.abstract(objective.init, rng)
+        state = layout.init(objective.init, rng, like)
         before = jax.tree.map(np.array, learned(state))
-        step = where.compile(objective.step, like)
-        state, metrics = step(state, where.put(batch), rng)
+        step = layout.compile(objective.step, like)
+        state, metrics = step(state, layout.put(batch), rng)
         return before, *jax.tree.map(np.array, (learned(state), metrics))
 
     def learned(state):
@@ -266,64 +267,64 @@ def test_both_networks_of_a_gan_learn_the_same_in_every_layout():
     moved = jax.tree.map(lambda a, b: np.abs(a - b).max(), before, expected)
     assert np.median(jax.tree.leaves(moved)) > 1e-4
     for name in ("both", "pmap"):
-        _, found, other_sums = after_a_step(name)
-        close(found, expected)
+        _, actual, other_sums = after_a_step(name)
+        close(actual, expected)
         close(other_sums, sums)
 
 
-def test_a_checkpoint_of_eight_devices_goes_on_on_one_and_the_other_way(tmp_path):
+def test_a_checkpoint_of_eight_devices_resumes_on_one_and_vice_versa(tmp_path):
     if jax.device_count() == 1:
-        made = config("jit", 1, 1)
-        made.train_steps = 4
-        loop.train(made, tmp_path / "fsdp")  # the other process takes 4 more
+        config = make_config("jit", 1, 1)
+        config.train_steps = 4
+        loop.train(config, tmp_path / "fsdp")  # the other process runs 4 more
         shutil.copytree(tmp_path / "fsdp", tmp_path / "pmap")
         os.environ["CHECKPOINTS"] = str(tmp_path)
         on_eight_devices(
-            "test_a_checkpoint_of_eight_devices_goes_on_on_one_and_the_other_way"
+            "test_a_checkpoint_of_eight_devices_resumes_on_one_and_vice_versa"
         )
-        straight = config("jit", 1, 1)
+        straight = make_config("jit", 1, 1)
         loop.train(straight, tmp_path / "one")
         like = jax.eval_shape(toy.Toy(straight).objective.init, jax.random.key(0))
         expected = checkpoints.restore(tmp_path / "one", "last", like)
         for name in ("fsdp", "pmap"):
             assert checkpoints.find(tmp_path / name, "last") == 8
-            loop.train(straight, tmp_path / name)  # and 4 here again
+            loop.train(straight, tmp_path / name)  # and the last 4
             state = checkpoints.restore(tmp_path / name, "last", like)
             assert int(state.step) == 12
             close(state.params, expected.params)
         return
     for name in ("fsdp", "pmap"):
-        made = config(*LAYOUTS[name])
-        made.train_steps = 8
-        loop.train(made, Path(os.environ["CHECKPOINTS"]) / name)
+        config = make_config(*LAYOUTS[name])
+        config.train_steps = 8
+        loop.train(config, Path(os.environ["CHECKPOINTS"]) / name)
 
 
 @pytest.mark.parametrize(
-    ("told", "devices"),
+    ("settings", "devices"),
     [({}, 4), ({"JAX_NUM_CPU_DEVICES": "3"}, 3), ({"cores": "False"}, 1)],
 )
-def test_cores_become_devices_unless_their_number_is_told(told, devices):
+def test_cores_become_devices_unless_their_number_is_set(settings, devices):
     program = (
         "import os; from training import runtime; runtime._cpus = lambda: 7; "
-        f"runtime.start(cores={told.pop('cores', 'True')}); "
+        f"runtime.start(cores={settings.pop('cores', 'True')}); "
         "import jax; print(jax.device_count())"
     )
     env = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"}
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", program],
-        env=env | {"JAX_PLATFORMS": "cpu"} | told,
+        env=env | {"JAX_PLATFORMS": "cpu"} | settings,
         capture_output=True,
         text=True,
         cwd=ROOT,
     )
-    assert done.stdout.strip() == str(devices), done.stderr
+    assert process.stdout.strip() == str(devices), process.stderr
 
 
 @pytest.mark.parametrize(
     ("flags", "others"),
     [("", 0), ("--xla_cpu_experimental_ynn_fusion_type=individual_convolution", 1)],
 )
-def test_convolutions_take_the_faster_library_unless_flags_say_which(flags, others):
+def test_convolutions_use_the_faster_library_unless_flags_choose(flags, others):
     program = (
         "from training import runtime; runtime.start(); "
         "import jax, jax.numpy as jnp; from ops.convolution import convolve; "
@@ -331,36 +332,38 @@ def test_convolutions_take_the_faster_library_unless_flags_say_which(flags, othe
         "step = jax.jit(convolve, static_argnums=2).lower(x, kernel, 'VALID'); "
         "print(step.compile().as_text().count('__ynn_fusion'))"
     )
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", program],
         env=os.environ | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags},
         capture_output=True,
         text=True,
         cwd=ROOT,
     )
-    assert done.stdout.strip() == str(others), done.stderr
+    assert process.stdout.strip() == str(others), process.stderr
 
 
 @pytest.mark.parametrize(
-    "mesh, way, message",
+    "mesh, mode, message",
     [
-        ((3, 1), "jit", "data=3 times fsdp=1 does not make the 1 devices"),
-        ((-1, -1), "jit", "data=-1 times fsdp=-1"),
-        ((0, 1), "jit", "data=0"),
+        ((3, 1), "jit", "config.mesh is data=3, fsdp=1: the product must be 1, the nu"),
+        ((-1, -1), "jit", "config.mesh is data=-1, fsdp=-1: the product must be 1"),
+        ((0, 1), "jit", "config.mesh is data=0, fsdp=1: the product must be 1"),
         ((-1, 1), "xmap", "config.parallel=xmap is unknown: take jit, pmap or cores"),
     ],
 )
-def test_a_layout_that_cannot_be_is_refused(mesh, way, message):
+def test_an_impossible_layout_is_rejected(mesh, mode, message):
     with pytest.raises(UserError, match=message):
-        parallel.Layout(ConfigDict({"data": mesh[0], "fsdp": mesh[1]}), way)
+        parallel.Layout(ConfigDict({"data": mesh[0], "fsdp": mesh[1]}), mode)
 
 
-def test_rows_that_do_not_divide_are_refused(monkeypatch):
-    place = parallel.Layout(ConfigDict({"data": -1, "fsdp": 1}), "jit")
+def test_a_batch_that_does_not_divide_over_devices_is_rejected(monkeypatch):
+    layout = parallel.Layout(ConfigDict({"data": -1, "fsdp": 1}), "jit")
 
     class Eight:
         size = 8
 
-    monkeypatch.setattr(place, "mesh", Eight())
-    with pytest.raises(UserError, match="12 rows does not divide over 8 devices"):
-        place.put({"x": np.zeros((12, 3))})
+    monkeypatch.setattr(layout, "mesh", Eight())
+    with pytest.raises(
+        UserError, match="the batch size is 12: must be a multiple of the 8 dev"
+    ):
+        layout.put({"x": np.zeros((12, 3))})

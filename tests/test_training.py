@@ -1,4 +1,4 @@
-"""The loop, its state, gradients, checkpoints, logs and errors, on a toy task."""
+"""Tests of the training loop, gradients, checkpoints, logs and errors on a toy task."""
 
 import os
 import signal
@@ -22,48 +22,50 @@ from training.task import Evaluation
 ROOT = Path(__file__).parent.parent
 
 
-def config(**changes):
-    made = toy.get_config()
-    made.update_from_flattened_dict(changes)
-    return made
+def make_config(**fields):
+    config = toy.get_config()
+    config.update_from_flattened_dict(fields)
+    return config
 
 
-def like(made):
-    return jax.eval_shape(toy.Toy(made).objective.init, jax.random.key(0))
+def shapes(config):
+    return jax.eval_shape(toy.Toy(config).objective.init, jax.random.key(0))
 
 
-def by_name(**kwargs):
-    return toy.Toy(config(**kwargs))
+def make_task(**fields):
+    return toy.Toy(make_config(**fields))
 
 
 # --- gradients
 
 
-def test_accumulated_gradients_are_those_of_the_whole_batch():
-    task = by_name(**{"model.dropout": 0.0})
+def test_accumulated_gradients_equal_those_of_the_whole_batch():
+    task = make_task(**{"model.dropout": 0.0})
     params = task.objective.init(jax.random.key(0)).params
     batch, rng = task.train_data()[0], jax.random.key(1)
     whole, sums = state.gradients(task.loss, params, batch, rng)
     for parts in (2, 4, 8):
-        cut, cut_sums = state.gradients(task.loss, params, batch, rng, parts)
-        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, 1e-5), cut, whole)
-        np.testing.assert_allclose(cut_sums["loss"], sums["loss"], rtol=1e-6)
-        np.testing.assert_allclose(cut_sums["tokens"][0], sums["tokens"][0])
+        actual, actual_sums = state.gradients(task.loss, params, batch, rng, parts)
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, 1e-5), actual, whole)
+        np.testing.assert_allclose(actual_sums["loss"], sums["loss"], rtol=1e-6)
+        np.testing.assert_allclose(actual_sums["tokens"][0], sums["tokens"][0])
     mean = jax.grad(lambda p: (lambda s, aux: s / aux[0])(*task.loss(p, batch, None)))
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, 1e-5), whole, mean(params)
     )
 
 
-def test_accumulation_must_divide_the_rows():
-    task = by_name(**{"optimizer.accumulate": 5})
+def test_accumulation_must_divide_the_batch_size():
+    task = make_task(**{"optimizer.accumulate": 5})
     first = task.objective.init(jax.random.key(0))
-    with pytest.raises(UserError, match="accumulate=5 does not divide the 16 rows"):
+    with pytest.raises(
+        UserError, match="accumulate is 5: must divide 16, the batch size"
+    ):
         task.objective.step(first, task.train_data()[0], jax.random.key(0))
 
 
 def test_a_batch_of_filler_has_zero_gradients():
-    task = by_name()
+    task = make_task()
     params = task.objective.init(jax.random.key(0)).params
     batch = task.train_data()[0] | {"weight": np.zeros(16, np.float32)}
     grads, _ = state.gradients(task.loss, params, batch, jax.random.key(1))
@@ -73,8 +75,8 @@ def test_a_batch_of_filler_has_zero_gradients():
 # --- the loop
 
 
-def test_a_run_directory_holds_what_a_run_is(tmp_path):
-    assert loop.train(config(), tmp_path) == 0
+def test_a_run_directory_holds_config_metrics_checkpoints_and_figures(tmp_path):
+    assert loop.train(make_config(), tmp_path) == 0
     names = {path.name for path in tmp_path.iterdir()}
     assert names >= {"config.json", "environment.json", "metrics.jsonl", "checkpoints"}
     assert names >= {"assets", "figures", "tensorboard"}
@@ -92,7 +94,7 @@ def test_a_run_directory_holds_what_a_run_is(tmp_path):
 
 
 class Clock:
-    """Seconds that pass only when a test says so."""
+    """Clock that a test moves forward."""
 
     def __init__(self):
         self.now = 0.0
@@ -102,7 +104,7 @@ class Clock:
 
 
 class Late:
-    """A batch that is ready a while after it is asked for."""
+    """Future of a batch that takes some seconds."""
 
     def __init__(self, clock, seconds):
         self.clock, self.seconds = clock, seconds
@@ -112,7 +114,7 @@ class Late:
         return self.seconds
 
 
-def test_the_share_of_time_without_a_batch_is_logged(tmp_path):
+def test_the_fraction_of_time_without_a_batch_is_logged(tmp_path):
     clock = Clock()
     log = Log(tmp_path, start=0, total=5, clock=clock)
     for step, wait in ((2, 6.0), (5, 0.0)):
@@ -130,59 +132,61 @@ def test_the_share_of_time_without_a_batch_is_logged(tmp_path):
 
 
 def test_the_logged_loss_is_the_mean_over_all_examples_since_the_last_row(tmp_path):
-    made = config(log_every=2, train_steps=2)
-    loop.train(made, tmp_path)
-    task = toy.Toy(made)
+    config = make_config(log_every=2, train_steps=2)
+    loop.train(config, tmp_path)
+    task = toy.Toy(config)
     init_rng, rng = jax.random.split(jax.random.key(0))
     current, total, count = task.objective.init(init_rng), 0.0, 0.0
     for step in range(2):
-        own, batch = jax.random.fold_in(rng, step), task.train_data()[step]
-        current, sums = task.objective.step(current, batch, own)
+        step_rng, batch = jax.random.fold_in(rng, step), task.train_data()[step]
+        current, sums = task.objective.step(current, batch, step_rng)
         total, count = total + sums["loss"][0], count + sums["loss"][1]
     row = read_rows(tmp_path / "metrics.jsonl")[0]
     np.testing.assert_allclose(row["loss"], total / count, rtol=1e-5)
 
 
-def test_the_last_few_checkpoints_and_the_best_are_kept(tmp_path):
+def test_the_last_checkpoints_and_the_best_are_kept(tmp_path):
     class Overfits(toy.Toy):
         def evaluate(self, state, split, options):
             error = abs(int(state.step) - 5.0)  # best at 4
             return Evaluation(split, {"error": error})
 
-    made = config(save_every=2)
-    made.task = Overfits
-    loop.train(made, tmp_path)
-    with checkpoints.Checkpoints(tmp_path) as kept:
-        assert kept.steps() == [4, 10, 12]
-        assert kept.best() == 4
+    config = make_config(save_every=2)
+    config.task = Overfits
+    loop.train(config, tmp_path)
+    with checkpoints.Checkpoints(tmp_path) as saved:
+        assert saved.steps() == [4, 10, 12]
+        assert saved.best() == 4
     assert {p.name for p in (tmp_path / "figures").iterdir()} == {"step_4", "step_12"}
-    best = checkpoints.restore(tmp_path, "best", like(made))
+    best = checkpoints.restore(tmp_path, "best", shapes(config))
     assert int(best.step) == 4
-    assert int(checkpoints.restore(tmp_path, "last", like(made)).step) == 12
-    assert int(checkpoints.restore(tmp_path, "10", like(made)).step) == 10
+    assert int(checkpoints.restore(tmp_path, "last", shapes(config)).step) == 12
+    assert int(checkpoints.restore(tmp_path, "10", shapes(config)).step) == 10
     with pytest.raises(UserError, match="no checkpoint 7: take last, best, average"):
-        checkpoints.restore(tmp_path, 7, like(made))
+        checkpoints.restore(tmp_path, 7, shapes(config))
 
 
 def test_an_average_leaves_out_the_first_half_of_a_run(tmp_path):
-    made = toy.get_config()
-    made.train_steps, made.save_every = 8, 2
-    loop.train(made, tmp_path)
+    config = toy.get_config()
+    config.train_steps, config.save_every = 8, 2
+    loop.train(config, tmp_path)
     assert checkpoints.find(tmp_path, "last") == 8
-    kept = [checkpoints.restore(tmp_path, str(n), like(made)).params for n in (6, 8)]
-    expected = jax.tree.map(lambda a, b: (a + b) / 2, *kept)
+    params = [
+        checkpoints.restore(tmp_path, str(n), shapes(config)).params for n in (6, 8)
+    ]
+    expected = jax.tree.map(lambda a, b: (a + b) / 2, *params)
     jax.tree.map(
         np.testing.assert_allclose,
-        checkpoints.average(tmp_path, 4, like(made)).params,
+        checkpoints.average(tmp_path, 4, shapes(config)).params,
         expected,
     )
 
 
 def test_an_average_is_the_mean_of_the_last_parameters(tmp_path):
-    made = config()
-    loop.train(made, tmp_path)
-    states = [checkpoints.restore(tmp_path, step, like(made)) for step in (9, 12)]
-    mean = checkpoints.average(tmp_path, 2, like(made))
+    config = make_config()
+    loop.train(config, tmp_path)
+    states = [checkpoints.restore(tmp_path, step, shapes(config)) for step in (9, 12)]
+    mean = checkpoints.average(tmp_path, 2, shapes(config))
     jax.tree.map(
         lambda m, a, b: np.testing.assert_allclose(m, (a + b) / 2, 1e-6),
         mean.params,
@@ -191,19 +195,19 @@ def test_an_average_is_the_mean_of_the_last_parameters(tmp_path):
     )
     assert int(mean.step) == 12
     with pytest.raises(UserError, match="cannot average 0 checkpoints"):
-        checkpoints.average(tmp_path, 0, like(made))
+        checkpoints.average(tmp_path, 0, shapes(config))
 
 
 def test_a_folder_without_a_checkpoint_is_named(tmp_path):
-    with pytest.raises(UserError, match="holds no checkpoint: train first"):
+    with pytest.raises(UserError, match="has no checkpoint: train first"):
         checkpoints.restore(tmp_path, "last", None)
     (tmp_path / "checkpoints").mkdir()
-    with pytest.raises(UserError, match="holds no checkpoint: train first"):
+    with pytest.raises(UserError, match="has no checkpoint: train first"):
         checkpoints.average(tmp_path, 2, None)
 
 
 def test_a_save_is_not_disturbed_by_the_steps_that_follow(tmp_path):
-    task = toy.Toy(config(**{"model.width": 100_000}))
+    task = toy.Toy(make_config(**{"model.width": 100_000}))
     step = jax.jit(task.objective.step, donate_argnums=0)
     batch, rng = task.train_data()[0], jax.random.key(0)
     current = task.objective.init(rng)
@@ -213,22 +217,22 @@ def test_a_save_is_not_disturbed_by_the_steps_that_follow(tmp_path):
             current, _ = step(current, batch, rng)
             expected[number] = jax.tree.map(np.array, current)
             saved.save(number, current)
-        for number, one in expected.items():
-            restored = saved.restore(number, like(task.config))
-            jax.tree.map(np.testing.assert_array_equal, restored, one)
+        for number, state in expected.items():
+            restored = saved.restore(number, shapes(task.config))
+            jax.tree.map(np.testing.assert_array_equal, restored, state)
 
 
-def test_a_damaged_checkpoint_is_told_in_one_line(tmp_path):
-    made = config()
-    loop.train(made, tmp_path)
+def test_a_damaged_checkpoint_is_reported_in_one_line(tmp_path):
+    config = make_config()
+    loop.train(config, tmp_path)
     step = checkpoints.find(tmp_path, "last")
     for file in (tmp_path / "checkpoints" / str(step) / "default").rglob("*"):
         if file.is_file() and file.parent.name == "d":
             file.unlink()
     message = f"checkpoints/{step} cannot be read: .+"
-    with pytest.raises(UserError, match=message) as caught:
-        checkpoints.restore(tmp_path, "last", like(made))
-    assert "\n" not in str(caught.value)
+    with pytest.raises(UserError, match=message) as error:
+        checkpoints.restore(tmp_path, "last", shapes(config))
+    assert "\n" not in str(error.value)
 
 
 class ExplodingObjective(Supervised):
@@ -241,7 +245,7 @@ class ExplodingObjective(Supervised):
 
 
 class Explodes(toy.Toy):
-    """Its loss (or only its gradient) is not finite from the seventh step on."""
+    """A task whose loss, or only its gradient, is not finite from step 7 on."""
 
     where = "loss"
 
@@ -265,11 +269,11 @@ class ExplodesUnseen(Explodes):
 def test_a_loss_that_is_not_finite_stops_and_keeps_the_last_good_state(
     tmp_path, task, message
 ):
-    made = config(save_every=1)
-    made.task = task
+    config = make_config(save_every=1)
+    config.task = task
     with pytest.raises(UserError, match=message):
-        loop.train(made, tmp_path)
-    good = checkpoints.restore(tmp_path, "last", like(made))
+        loop.train(config, tmp_path)
+    good = checkpoints.restore(tmp_path, "last", shapes(config))
     assert int(good.step) == 6
     assert all(np.isfinite(x).all() for x in jax.tree.leaves(good))
 
@@ -284,16 +288,16 @@ def test_prefetch_keeps_the_order_and_passes_errors_on():
         next(batches).result()
 
 
-def test_batches_are_made_ahead_of_their_use():
-    made = {number: threading.Event() for number in range(9)}
-    batches = loop.prefetch(lambda number: made[number].set(), 0, 9)
+def test_batches_are_computed_ahead_of_their_use():
+    computed = {number: threading.Event() for number in range(9)}
+    batches = loop.prefetch(lambda number: computed[number].set(), 0, 9)
     next(batches)
-    assert all(made[number].wait(60) for number in range(4))  # of which 1 is asked for
-    assert not made[5].is_set()
+    assert all(computed[number].wait(60) for number in range(4))  # 3 of them ahead
+    assert not computed[5].is_set()
     batches.close()
 
 
-def test_a_log_waits_only_for_steps_long_past(tmp_path):
+def test_a_log_waits_only_for_steps_that_are_long_past(tmp_path):
     waited = []
 
     class Value:
@@ -326,9 +330,9 @@ def test_a_step_is_traced_once_for_each_shape_of_batches(tmp_path):
             super().__init__(*args, **kwargs)
             self.objective.__class__ = TracedObjective
 
-    made = config(train_steps=41, eval_every=40, save_every=40, log_every=20)
-    made.task = Traced
-    loop.train(made, tmp_path)
+    config = make_config(train_steps=41, eval_every=40, save_every=40, log_every=20)
+    config.task = Traced
+    loop.train(config, tmp_path)
     assert sorted(traced) == [(16, 3), (32, 3)]
 
 
@@ -363,8 +367,8 @@ def test_a_terminal_gets_a_bar_and_others_get_lines(tmp_path, monkeypatch, capsy
         log.train_row(2)
         log.say("a line [of mine]")
         log.close()
-        told = capsys.readouterr().err
-        assert words in told and "a line [of mine]" in told
+        output = capsys.readouterr().err
+        assert words in output and "a line [of mine]" in output
 
 
 # --- the process
@@ -380,19 +384,29 @@ def entry_point(*flags, **environment):
     )
 
 
-def test_help_shows_our_flags_and_leaves_with_0():
-    done = entry_point("--help")
-    assert done.returncode == 0
-    assert all(f"--{flag}" in done.stdout for flag in ("config", "workdir"))
-    assert len(done.stdout.splitlines()) < 30
+def test_help_lists_the_flags_of_train_and_exits_with_0():
+    process = entry_point("--help")
+    assert process.returncode == 0
+    assert all(f"--{flag}" in process.stdout for flag in ("config", "workdir"))
+    assert len(process.stdout.splitlines()) < 30
 
 
 @pytest.mark.parametrize(
     "flags, message",
     [
-        (("--confg=x",), "error: Unknown command line flag 'confg'"),
+        (("--confg=x",), "error: --confg is unknown: did you mean --config?"),
+        (("--zzzz",), "error: --zzzz is unknown: see --help"),
+        (
+            ("--tune_memory=maybe",),
+            "error: --tune_memory is 'maybe': must be true or false",
+        ),
+        (("--verbosity=x",), "error: flag --verbosity=x: "),
         (("--config=tests/toy.py",), "error: --workdir is missing"),
-        (("--workdir=/nowhere", "hello"), "error: hello is no flag"),
+        (("--workdir=/nowhere", "hello"), "error: hello is not a flag: see --help"),
+        (
+            ("--workdir=/nowhere", "--config=tests/toy.py", "--config.eval_every=0"),
+            "error: config.eval_every is 0: must be a whole number of at least 1",
+        ),
         (
             (
                 "--workdir=/nowhere",
@@ -405,21 +419,21 @@ def test_help_shows_our_flags_and_leaves_with_0():
     ],
 )
 def test_a_users_mistake_gets_one_line_and_status_1(flags, message):
-    done = entry_point("--tune_memory=false", *flags)
-    assert done.returncode == 1
-    assert done.stderr.startswith(message) and len(done.stderr.splitlines()) == 1
+    process = entry_point(*flags)
+    assert process.returncode == 1
+    assert process.stderr.startswith(message) and len(process.stderr.splitlines()) == 1
 
 
-def test_what_no_memory_holds_gets_one_line_and_status_1(tmp_path):
+def test_running_out_of_memory_gets_one_line_and_status_1(tmp_path):
     flags = [f"--workdir={tmp_path}", "--config=configs/ff_attention.py:smoke"]
     flags += ["--config.data.length=1000000000000000", "--tune_memory=false"]
-    done = entry_point(*flags)
-    assert done.returncode == 1
-    assert done.stderr.startswith("error: out of memory")
-    assert len(done.stderr.splitlines()) == 1
+    process = entry_point(*flags)
+    assert process.returncode == 1
+    assert process.stderr.startswith("error: out of memory")
+    assert len(process.stderr.splitlines()) == 1
 
 
-def test_memory_is_tuned_openly_once_and_only_if_wanted(monkeypatch, capsys):
+def test_memory_is_tuned_once_and_only_if_enabled(monkeypatch, capsys):
     calls = []
     monkeypatch.setattr(os, "execve", lambda *call: calls.append(call))
     monkeypatch.setattr(runtime.platform, "libc_ver", lambda: ("glibc", "2.36"))
@@ -434,9 +448,12 @@ def test_memory_is_tuned_openly_once_and_only_if_wanted(monkeypatch, capsys):
     assert command == [sys.executable, *sys.orig_argv[1:]]
     assert environment["MALLOC_TOP_PAD_"] == "7"
     assert environment["GLIBC_TUNABLES"] == "glibc.malloc.hugetlb=1"
-    assert "--tune_memory=false" in capsys.readouterr().err
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
+    runtime.report_memory()
+    assert "--tune_memory=false" in capsys.readouterr().err
+    runtime.report_memory()
+    assert capsys.readouterr().err == ""
     runtime.tune_memory(True)
     monkeypatch.delenv("GLIBC_TUNABLES")
     monkeypatch.setenv("JAX_PLATFORMS", "cuda")
@@ -446,14 +463,14 @@ def test_memory_is_tuned_openly_once_and_only_if_wanted(monkeypatch, capsys):
 
 @pytest.fixture
 def interruptible():
-    """The usual handler, also where a shell in the background has it ignored."""
+    """Python's handler, even if a background shell ignores the signal."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.usefixtures("interruptible")
-def test_a_signal_is_noted_and_the_second_acts():
+def test_a_signal_is_recorded_and_a_second_one_acts():
     with runtime.StopSignal() as stop:
         assert stop.received is None
         os.kill(os.getpid(), signal.SIGINT)

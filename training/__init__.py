@@ -1,1 +1,1 @@
-"""The loop that trains any task, and what it stands on."""
+"""Training loop, state, optimizers, checkpoints, logging and configuration."""

@@ -1,16 +1,17 @@
 """Adversarial training of a generator and a discriminator.
 
 Zhang et al. (2019), section 4: the hinge loss (eq. 4), two learning rates, one step of
-each network in turn; or the log loss of Goodfellow et al. (2014). Each step generates
-one batch of images and uses it for both updates, where the authors' code generates one
-for each: first the discriminator is updated on these and as many real images, then the
-generator, through the updated discriminator. A discriminator with batch norm normalises
-real and generated images separately.
+each network in turn; or the log loss of Goodfellow et al. (2014). A discriminator with
+batch norm normalises real and generated images separately.
+
+Differs from the authors' code, which generates a batch for each update: here each step
+generates one batch of images. The discriminator is updated on it and on as many real
+images, then the generator through the updated discriminator.
 
 The models are Flax modules (see `models.sagan`) with `apply(variables, noise or image,
 label, train=...)` and state in the collections "batch_stats" and "spectral".
 
-Axes: B images; I, J rows and columns; Z width of the noise.
+Axes: B batch; I, J image rows and columns; Z width of the noise.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,12 +32,12 @@ Params = dict[str, Any]
 
 
 class AdversarialLoss(NamedTuple):
-    """Loss of each network as a function of the discriminator's logits.
+    """Losses of both networks, per image, as functions of the logits.
 
     Attributes:
-        real: the discriminator's loss for real images.
-        fake: the discriminator's loss for generated images.
-        generator: the generator's loss for generated images.
+        real: the discriminator's loss on real images.
+        fake: the discriminator's loss on generated images.
+        generator: the generator's loss on generated images.
     """
 
     real: Callable[[jax.Array], jax.Array]
@@ -50,7 +51,7 @@ LOSSES = {
         fake=lambda x: jax.nn.relu(1 + x),
         generator=lambda x: -x,
     ),
-    "log": AdversarialLoss(  # the generator's as in section 3 of Goodfellow et al.
+    "log": AdversarialLoss(  # non-saturating: Goodfellow et al., section 3
         real=lambda x: jax.nn.softplus(-x),
         fake=jax.nn.softplus,
         generator=lambda x: jax.nn.softplus(-x),
@@ -59,11 +60,12 @@ LOSSES = {
 
 
 class Adversarial(Objective):
-    """Alternating steps of the two networks.
+    """Alternating steps of a generator and a discriminator.
 
-    `params` and `opt_state` have an entry for each network, "generator" and
-    "discriminator"; `extra` has `variables`, their batch statistics and spectral
-    estimates, and `average`, the moving average of the generator's parameters.
+    In the state, `params` and `opt_state` have the entries "generator" and
+    "discriminator". `extra` has `variables`, the batch statistics and spectral
+    estimates of each network, and `average`, the moving average of the generator's
+    parameters.
     """
 
     def __init__(
@@ -81,23 +83,20 @@ class Adversarial(Objective):
         """Creates the objective.
 
         Args:
-            models: "generator" and "discriminator".
-            optimizers: the same keys.
+            models: Flax modules by name, "generator" and "discriminator".
+            optimizers: optimizers by the same names.
             loss: an entry of `LOSSES`.
-            latent_size: Z.
-            size: I = J.
+            latent_size: Z, width of the noise.
+            size: I = J, pixels per side.
             average_decay: decay of the generator's moving average, in [0, 1), as a
                 function of the step count.
-            measure: metrics of the parameters, by name.
+            measure: function from the parameters to metrics by name.
             axis_name: see `training.parallel.total`.
         """
         self.models, self.optimizers, self.loss = models, optimizers, loss
-        self.latent_size, self.size, self.average_decay = (
-            latent_size,
-            size,
-            average_decay,
-        )
-        self.measure, self.axis_name = measure, axis_name
+        self.latent_size, self.size = latent_size, size
+        self.average_decay, self.measure = average_decay, measure
+        self.axis_name = axis_name
 
     def init(self, rng: jax.Array) -> TrainState:
         """Returns the state before the first step."""
@@ -184,7 +183,7 @@ class Adversarial(Objective):
         x: jax.Array,
         label: jax.Array,
     ) -> tuple[jax.Array, FrozenDict | Params]:
-        """Applies a network in training mode; returns output and new variables."""
+        """Applies a network in training mode; returns its output and new variables."""
         return self.models[name].apply(
             {"params": params, **variables[name]},
             x,
@@ -196,7 +195,7 @@ class Adversarial(Objective):
     def _discriminate(self, params, variables, real, fake, label):
         """Returns the discriminator's gradients, its new variables, and batch sums.
 
-        Real and fake images form one batch, or two if there is batch norm.
+        Real and fake images form one batch, or two batches under batch norm.
         """
         parts = [(real, label), (fake, label)]
         if "batch_stats" not in variables["discriminator"]:

@@ -1,7 +1,7 @@
 """Checkpoints of a run: the last few and the best, written in the background.
 
-A checkpoint appears under its final name only when it is complete, so a process killed
-inside a save leaves the one before it as the newest.
+A checkpoint gets its final name only when it is complete. If the process is killed
+during a save, the previous checkpoint remains the newest.
 """
 
 import dataclasses
@@ -16,37 +16,37 @@ from orbax.checkpoint import checkpoint_managers
 
 from errors import UserError
 
-_SCORE = "score"  # higher is better; what the best checkpoint has most of
-_OLD_NAMES = {"variables": "kept"}  # of entries of `TrainState.extra`, beside params
-_UNPLANNED = "unplanned"  # saved because the run was asked to stop
+_SCORE = "score"  # selection metric, higher is better
+_OLD_NAMES = {"variables": "kept"}  # of entries of `TrainState.extra`
+_UNPLANNED = "unplanned"  # marks a checkpoint saved because of a stop signal
 
 
 @dataclasses.dataclass
 class _Last:
-    """Keeps the newest checkpoint and the last `n` planned ones; all if `n` is None.
+    """Preserves the newest checkpoint and the last `n` planned ones; None for all.
 
-    An unplanned one takes no planned one's place, so that the mean over the last few
-    does not depend on where a run was stopped.
+    Unplanned checkpoints do not count towards `n`, so that the mean over the last
+    checkpoints does not depend on where the run was stopped.
     """
 
     n: int | None
 
     def should_preserve(self, checkpoints: Sequence, *, context: Any) -> list[bool]:
         planned = [c.step for c in checkpoints if _is_planned(c.metrics)]
-        kept = {*planned[-(self.n or len(planned)) :], checkpoints[-1].step}
-        return [c.step in kept for c in checkpoints]
+        preserved = {*planned[-(self.n or len(planned)) :], checkpoints[-1].step}
+        return [c.step in preserved for c in checkpoints]
 
 
 class Checkpoints:
-    """The checkpoints in a run directory; a context manager that waits for saves."""
+    """Checkpoints of a run directory; a context manager that waits for saves."""
 
     def __init__(self, workdir: Path, keep: int | None = None):
         """Opens `workdir/checkpoints`.
 
         Args:
             workdir: the run directory.
-            keep: how many of the last planned checkpoints to keep, besides the best one
-                and the newest; None opens for reading.
+            keep: number of last planned checkpoints to keep, in addition to the best
+                and the newest one; None to open for reading.
         """
         self.path = Path(workdir).absolute() / "checkpoints"
         best = checkpoint_managers.BestN(
@@ -54,11 +54,11 @@ class Checkpoints:
         )
         self._manager = ocp.CheckpointManager(
             self.path,
-            item_handlers=ocp.StandardCheckpointHandler(),  # for the metadata
+            item_handlers=ocp.StandardCheckpointHandler(),  # for `item_metadata`
             options=ocp.CheckpointManagerOptions(
                 create=keep is not None,
                 cleanup_tmp_directories=keep is not None,
-                best_fn=_score,  # without it metrics are not written
+                best_fn=_score,  # without it no metrics are written
                 preservation_policy=checkpoint_managers.AnyPreservationPolicy(
                     [_Last(keep), best]
                 ),
@@ -70,19 +70,19 @@ class Checkpoints:
         return self
 
     def __exit__(self, *_: Any) -> None:
-        """Waits for the last save."""
+        """Waits for pending saves."""
         self._manager.close()
 
     def steps(self) -> list[int]:
-        """Returns the steps there are, in order."""
+        """Returns the steps of all checkpoints, in order."""
         return sorted(self._manager.all_steps())
 
     def planned(self) -> list[int]:
-        """Returns the steps without those where a run was asked to stop, in order."""
+        """Returns the steps of checkpoints not due to a stop signal, in order."""
         return [s for s in self.steps() if _is_planned(self._manager.metrics(s))]
 
     def best(self) -> int | None:
-        """Returns the step with the best score, or None where none was evaluated."""
+        """Returns the step with the best score, or None if none was evaluated."""
         scores = {step: _score(self._manager.metrics(step)) for step in self.steps()}
         step = max(scores, key=lambda s: (scores[s], s), default=None)
         return None if step is None or scores[step] == -math.inf else step
@@ -95,13 +95,13 @@ class Checkpoints:
         *,
         planned: bool = True,
     ) -> None:
-        """Copies the state and returns; the rest happens in the background.
+        """Copies the state and writes the checkpoint in the background.
 
         Args:
-            step: its name.
-            state: pytree of arrays; its memory may be reused at once.
-            score: higher is better; None if the state was not evaluated.
-            planned: whether a run that nobody stops has this checkpoint, too.
+            step: number of steps done; names the checkpoint.
+            state: pytree of arrays; its memory may be reused after the call.
+            score: selection metric, higher is better; None if not evaluated.
+            planned: False if the checkpoint is due to a stop signal only.
         """
         metrics = {} if score is None or math.isnan(score) else {_SCORE: score}
         if not planned:
@@ -111,7 +111,7 @@ class Checkpoints:
         )
 
     def wait(self) -> None:
-        """Returns when every save is complete."""
+        """Waits until all saves are complete."""
         self._manager.wait_until_finished()
 
     def restore(self, step: int, like: Any) -> Any:
@@ -123,12 +123,12 @@ class Checkpoints:
                 to the first device.
 
         Raises:
-            UserError: for one that is damaged.
+            UserError: if the checkpoint is damaged.
         """
-        place = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+        first = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
         like = jax.tree.map(
             lambda x: jax.ShapeDtypeStruct(
-                x.shape, x.dtype, sharding=x.sharding or place
+                x.shape, x.dtype, sharding=x.sharding or first
             ),
             like,
         )
@@ -138,9 +138,9 @@ class Checkpoints:
             flat = self._manager.restore(
                 step, args=ocp.args.StandardRestore(_without_extra(like))
             )
-        except Exception as error:  # of many kinds, for files that are damaged or gone
-            what = str(error).strip().partition("\n")[0][:200]
-            raise UserError(f"{self.path}/{step} cannot be read: {what}") from error
+        except Exception as error:  # orbax raises many types for damaged files
+            reason = str(error).strip().partition("\n")[0][:200]
+            raise UserError(f"{self.path}/{step} cannot be read: {reason}") from error
         fields = {name: flat[name] for name in ("step", "params", "opt_state")}
         extra = like.extra
         if extra:
@@ -149,7 +149,11 @@ class Checkpoints:
 
 
 def find(workdir: Path, which: str | int) -> int:
-    """Returns the step that `which` names: "last", "best" or a step.
+    """Returns the step of a checkpoint.
+
+    Args:
+        workdir: the run directory.
+        which: "last", "best" or a step.
 
     Raises:
         UserError: if there is no such checkpoint.
@@ -161,7 +165,7 @@ def find(workdir: Path, which: str | int) -> int:
     if which == "best":
         if best is None:
             raise UserError(
-                f"{workdir} holds no evaluated checkpoint: take last, or one of {steps}"
+                f"{workdir} has no evaluated checkpoint: take last, or one of {steps}"
             )
         return best
     if not str(which).isdecimal() or int(which) not in steps:
@@ -173,12 +177,12 @@ def find(workdir: Path, which: str | int) -> int:
 
 
 def restore(workdir: Path, which: str | int, like: Any) -> Any:
-    """Returns a state of the run in `workdir`.
+    """Returns the state of a checkpoint.
 
     Args:
         workdir: the run directory.
         which: "last", "best" or a step.
-        like: the state's shapes, as `jax.eval_shape(objective.init, rng)` gives them.
+        like: shapes of the state, as from `jax.eval_shape(objective.init, rng)`.
 
     Raises:
         UserError: if there is no such checkpoint.
@@ -191,9 +195,15 @@ def restore(workdir: Path, which: str | int, like: Any) -> Any:
 def average(workdir: Path, n: int, like: Any) -> Any:
     """Returns the last state with the mean parameters of the last `n` checkpoints.
 
-    Only planned ones count, where there are any, so that a run that was stopped and
-    resumed has the same mean. Fewer are averaged where fewer were kept, and none of the
-    first half of a run, far from where it ended.
+    Only planned checkpoints are averaged, if there are any, so that stopping and
+    resuming a run does not change the mean. Fewer than `n` are averaged if fewer were
+    kept. Checkpoints of the first half of the run are left out: they are too far from
+    its end.
+
+    Args:
+        workdir: the run directory.
+        n: maximum number of checkpoints, at least 1.
+        like: see `restore`.
 
     Raises:
         UserError: if there is no checkpoint, or `n` is below 1.
@@ -213,9 +223,10 @@ def average(workdir: Path, n: int, like: Any) -> Any:
 
 
 def _without_extra(like: Any) -> dict[str, Any]:
-    """A state as it was saved before `extra`: its entries beside the parameters.
+    """Returns the shapes of a state in the old layout, without `extra`.
 
-    A run without a baseline had one of None.
+    The entries of `extra` are on the level of `params`; a run without a baseline has
+    the baseline None.
     """
     fields = {"step": like.step, "params": like.params, "opt_state": like.opt_state}
     extra = like.extra or {"baseline": None}
@@ -228,7 +239,7 @@ def _open(workdir: Path) -> Checkpoints:
         if checkpoints.steps():
             return checkpoints
     raise UserError(
-        f"{Path(workdir) / 'checkpoints'} holds no checkpoint: train first, or name "
+        f"{Path(workdir) / 'checkpoints'} has no checkpoint: train first, or name "
         "another --workdir"
     )
 

@@ -1,4 +1,4 @@
-"""Checks of a config and of a line of input that tasks share."""
+"""Checks of configs and input lines, shared by tasks."""
 
 import dataclasses
 import sys
@@ -22,21 +22,23 @@ def build_model(architecture: type, fields: Mapping[str, Any], **sizes: Any) -> 
     Raises:
         UserError: for a field that the architecture does not have.
     """
-    known = {field.name for field in dataclasses.fields(architecture)}
+    accepted = {field.name for field in dataclasses.fields(architecture)}
     for name in fields:
-        if name not in known:
-            raise UserError(f"config.model.{name}: {architecture.__name__} has none")
+        if name not in accepted:
+            raise UserError(
+                f"config.model.{name} is not a field of {architecture.__name__}"
+            )
     return architecture(**fields, **sizes)
 
 
 def check_model(
     init: Callable[[jax.Array], Any], names: Mapping[str, str] | None = None
 ) -> None:
-    """Initialises a model with abstract values, so that it checks its own fields.
+    """Initialises a model with abstract values, which makes it check its fields.
 
     Args:
         init: a function of a PRNG key, such as `objective.init`.
-        names: config field by model field, for those outside of `config.model`.
+        names: config field by model field, for fields outside `config.model`.
 
     Raises:
         UserError: for a field that the model rejects.
@@ -51,7 +53,7 @@ def check_model(
 
 
 def at_least(config: ConfigDict, minimums: Mapping[str, float]) -> None:
-    """Checks fields against their minimum.
+    """Checks fields against their minimums.
 
     Args:
         config: the config.
@@ -77,16 +79,16 @@ def choice(name: str, value: Any, accepted: Iterable[Any]) -> None:
 
 def average(config: ConfigDict) -> None:
     """Raises a UserError if more checkpoints are averaged than are kept."""
-    kept, averaged = config.checkpoints.keep, config.evaluation.average
-    if averaged > kept:
+    keep, averaged = config.checkpoints.keep, config.evaluation.average
+    if averaged > keep:
         raise UserError(
-            f"config.evaluation.average is {averaged}, but only {kept} checkpoints "
+            f"config.evaluation.average is {averaged}, but only {keep} checkpoints "
             "are kept (config.checkpoints.keep)"
         )
 
 
 def rule(config: ConfigDict, name: str, holds: bool, accepted: str) -> None:
-    """Raises a UserError for `config.<name>` unless its rule holds.
+    """Raises a UserError about `config.<name>` unless its rule holds.
 
     Args:
         config: the config.
@@ -101,15 +103,15 @@ def rule(config: ConfigDict, name: str, holds: bool, accepted: str) -> None:
 
 
 def warn_out_of_range(line: int, size: int, minimum: int, maximum: int, unit: str):
-    """Warns on standard error about an input size outside of the training range.
+    """Warns on standard error about an input size outside the training range.
 
     Args:
         line: line number of the input.
         size: size of the input.
         minimum: minimum size in training.
         maximum: maximum size in training.
-        unit: words between the size and the range, such as "inputs: the model learned
-            from".
+        unit: words between the size and the range, such as "inputs: the model was
+            trained on".
     """
     if not minimum <= size <= maximum:
         print(

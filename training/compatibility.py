@@ -1,22 +1,22 @@
 """Upgrades of older configs: moved classes, renamed and added fields.
 
-Run directories and records of results keep the config that they were made with. The
-tables below list the changes since then, one a line.
+Run directories and records of results contain the config that they were made with. The
+tables below list the later changes, one per line.
 
 A field is written "GROUP.FIELD", as in `--config.GROUP.FIELD`, with
 
-    "optimizer|generator|discriminator.name"  for a field of several groups,
-    "Transformer: model.bias"                 for a field of configs whose `task` or
-                                              `architecture` is that class.
+    "optimizer|generator|discriminator.name"  for the same field of several groups,
+    "Transformer: model.bias"                 for configs whose `task` or
+                                              `architecture` is this class only.
 """
 
 import copy
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-# Added fields, with the value (as in JSON) that keeps the behaviour of older runs. A
-# field is added if its group exists and lacks it. A model field that only some
-# architectures have must name its class; otherwise all of them would get it.
+# Added fields with the value, as in JSON, that keeps the behaviour of older runs. A
+# field is added if its group exists and lacks it. A model field of some architectures
+# only must name its class, or every architecture gets it.
 ADDED: dict[str, Any] = {
     "optimizer|generator|discriminator.name": "adam",
     "optimizer|generator|discriminator.scale": 1.0,
@@ -56,7 +56,7 @@ MOVED: dict[str, str] = {}
 
 
 def upgrade(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns settings with today's fields, names and classes.
+    """Returns settings with the current fields, names and classes.
 
     Idempotent: current settings are returned as an equal copy.
 
@@ -80,7 +80,7 @@ def upgrade(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _move(value: Any) -> Any:
-    """Returns a copy of settings with today's class paths."""
+    """Returns a copy of settings with the current class paths."""
     if isinstance(value, Mapping):
         return {name: _move(inner) for name, inner in value.items()}
     if isinstance(value, list):
@@ -89,7 +89,7 @@ def _move(value: Any) -> Any:
 
 
 def _paths(settings: Mapping[str, Any], name: str) -> Iterator[list[str]]:
-    """Yields the paths that an entry of a table stands for, as lists of names."""
+    """Yields the paths of a table entry, as lists of names."""
     owner, _, fields = name.rpartition(": ")
     classes = {
         str(settings.get(field)).rpartition(":")[2]
@@ -114,9 +114,9 @@ def _group(settings: dict[str, Any], names: list[str]) -> dict[str, Any] | None:
 
 
 def _rename(settings: dict[str, Any], old: list[str], new: list[str]) -> None:
-    """Renames a field, if it exists and its new name does not.
+    """Renames a field if it exists and its new name does not.
 
-    A group left empty is removed.
+    A group that becomes empty is removed.
     """
     parent = _group(settings, old[:-1])
     target = _group(settings, new[:-1])

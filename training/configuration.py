@@ -1,9 +1,8 @@
-"""Configs: a file's `get_config(variant)`, overrides from flags, and their record.
+"""Configs: `get_config(variant)` of a file, overrides from flags, and config.json.
 
-A config is written down once, in its file: an override takes its type from the value it
-replaces. A run keeps its config as `config.json`, with classes as "module:Name", so
-that evaluation and prediction need no config file; reading it back imports nothing but
-the project's own tasks and models.
+An override is parsed as the type of the value that it replaces. A run directory keeps
+its config as `config.json`, with classes as "module:Name", so evaluation and prediction
+need no config file. Reading it back imports only modules in `tasks` and `models`.
 """
 
 import ast
@@ -23,7 +22,7 @@ import storage
 from errors import UserError
 from training.compatibility import upgrade
 
-# What may differ when a run goes on; everything else makes it another run.
+# Fields that may change when a run is resumed.
 _CHANGEABLE = (
     "train_steps eval_every save_every log_every mesh parallel checkpoints".split()
 )
@@ -33,17 +32,17 @@ _NAMES = {
     int: "a whole number",
     float: "a number",
     str: "text",
-    tuple: "such as 5 or 10x5",  # in a list
+    tuple: "such as 5 or 10x5",  # an element of a list
 }
 _BOOLS = {"true": True, "1": True, "false": False, "0": False}
 
 
 def read(flag: str | None, overrides: Sequence[str] = ()) -> ConfigDict:
-    """Returns the config that a flag names, with overrides, locked.
+    """Returns the config named by a flag, with overrides, locked.
 
     Args:
         flag: "configs/name.py" or "configs/name.py:variant".
-        overrides: "model.d_model=256" and the like; the last one counts.
+        overrides: such as "model.d_model=256"; a later one replaces an earlier one.
 
     Raises:
         UserError: for a missing file, an unknown variant or field, or a wrong type.
@@ -66,12 +65,11 @@ def _override_all(config: ConfigDict, overrides: Sequence[str]) -> None:
 
 def _load(path: Path, variant: str) -> ConfigDict:
     if not path.is_file():
-        there = [str(p) for p in sorted(path.parent.glob("[!_]*.py"))]
-        near = difflib.get_close_matches(str(path), there, cutoff=0.3)
-        raise UserError(f"--config={path} is no file{_near(near)}")
+        near = _similar_configs(path)
+        raise UserError(f"--config={path} is not a file{_near(near)}")
     spec = importlib.util.spec_from_file_location(f"configs.{path.stem}", path)
     if spec is None or spec.loader is None:
-        raise UserError(f"--config={path} is no Python file")
+        raise UserError(f"--config={path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
@@ -82,7 +80,19 @@ def _load(path: Path, variant: str) -> ConfigDict:
     try:
         return module.get_config(variant)
     except (ValueError, KeyError) as error:
-        raise UserError(f"--config={path}:{variant}: {error}") from error
+        variants = filter(None, getattr(module, "VARIANTS", ()))
+        near = difflib.get_close_matches(variant, variants)
+        flags = [f"--config={path}:{name}" for name in near]
+        raise UserError(f"--config={path}:{variant}: {error}{_near(flags)}") from error
+
+
+def _similar_configs(path: Path) -> list[str]:
+    """Returns the configs whose names are closest to that of a path."""
+    folder = path.parent if path.parent.name and path.parent.is_dir() else "configs"
+    files = {file.stem: str(file) for file in sorted(Path(folder).glob("[!_]*.py"))}
+    if path.stem in files:
+        return [files[path.stem]]
+    return [files[name] for name in difflib.get_close_matches(path.stem, files)]
 
 
 def _override(config: ConfigDict, name: str, text: str) -> None:
@@ -97,10 +107,10 @@ def _override(config: ConfigDict, name: str, text: str) -> None:
         near = [n for n in names if n.split(".")[-1] == last]
         near = near or difflib.get_close_matches(name, names, cutoff=0.7)
         group = ".".join(["config", *parents])
-        told = _near([f"config.{n}" for n in near])
+        hint = _near([f"config.{n}" for n in near])
         if not near and isinstance(parent, ConfigDict):
-            told = f": {group} has {', '.join(parent)}"
-        raise UserError(f"config.{name} is unknown{told}")
+            hint = f": {group} has {', '.join(parent)}"
+        raise UserError(f"config.{name} is unknown{hint}")
     old = parent[last]
     if isinstance(old, ConfigDict):
         inner = ", ".join(f"config.{name}.{n}" for n in old)
@@ -109,11 +119,11 @@ def _override(config: ConfigDict, name: str, text: str) -> None:
     try:
         parent[last] = _parse(text, kind, old)
     except (ValueError, TypeError, KeyError, SyntaxError) as error:
-        wanted = _NAMES.get(kind, kind.__name__)
+        accepted = _NAMES.get(kind, kind.__name__)
         if kind is tuple:
             kinds = {_NAMES.get(type(x), type(x).__name__) for x in old or ()}
-            wanted = "a list with commas" + "".join(f", each {k}" for k in kinds)
-        raise UserError(f"config.{name} takes {wanted}, got '{text}'") from error
+            accepted = "a list with commas" + "".join(f", each {k}" for k in kinds)
+        raise UserError(f"config.{name} takes {accepted}, got '{text}'") from error
 
 
 def _parse(text: str, kind: type[Any], old: Any) -> Any:
@@ -142,14 +152,14 @@ def _parse_tuple(text: str, kinds: set[type]) -> tuple[Any, ...]:
             parts = tuple(_parse(part, kind, None) for part in parts)
         else:
             parts = tuple(map(_item, parts))
-    allowed = kinds | ({int} if tuple in kinds else set())  # sizes: 10x5, or 5
+    allowed = kinds | ({int} if tuple in kinds else set())  # sizes: 10x5 or 5
     if len(kinds) == 1 and {type(part) for part in parts} - allowed:
         raise TypeError
     return parts
 
 
 def _item(text: str) -> Any:
-    """One of a list whose kinds are not known: 5 is a number, 10x5 are two."""
+    """Parses an element of a list of unknown type: 5 is a number, 10x5 a tuple."""
     if re.fullmatch(r"\d+(x\d+)+", text):
         return tuple(map(int, text.split("x")))
     for kind in (int, float):
@@ -163,10 +173,10 @@ def _near(names: Sequence[str]) -> str:
 
 
 def check(config: ConfigDict) -> None:
-    """Checks the fields that the loop itself reads.
+    """Checks the fields that the training loop reads.
 
     Raises:
-        UserError: for one that is missing or out of range.
+        UserError: for a field that is missing or out of range.
     """
     fields = dict(_fields(config))
     for name in ("task", "seed", "parallel", "mesh.data", "mesh.fsdp"):
@@ -181,8 +191,8 @@ def check(config: ConfigDict) -> None:
     ):
         if not isinstance(fields.get(name), int) or fields[name] < 1:
             raise UserError(
-                f"config.{name} must be a whole number of at least 1, got "
-                f"{fields.get(name)}"
+                f"config.{name} is {fields.get(name)}: must be a whole number of at "
+                "least 1"
             )
     if not isinstance(config.seed, int) or config.seed < 0:
         raise UserError(f"config.seed is {config.seed}: must be at least 0")
@@ -200,10 +210,10 @@ def check(config: ConfigDict) -> None:
 
 
 def record(config: ConfigDict, workdir: Path) -> None:
-    """Writes `config.json`, where `compare` allows it.
+    """Writes `config.json` if `compare` accepts the config.
 
     Raises:
-        UserError: as `compare`, or if `workdir` cannot be a run directory.
+        UserError: see `compare`; or if the file cannot be written.
     """
     compare(config, workdir)
     try:
@@ -215,10 +225,10 @@ def record(config: ConfigDict, workdir: Path) -> None:
 
 
 def compare(config: ConfigDict, workdir: Path) -> None:
-    """Checks that what was trained in `workdir`, if anything, is of this config.
+    """Checks that `workdir` has no checkpoint of a run with another config.
 
     Raises:
-        UserError: if it is of another one, with the difference.
+        UserError: if it has; lists the fields that differ.
     """
     path = workdir / "config.json"
     if not (path.is_file() and any((workdir / "checkpoints").glob("[0-9]*"))):
@@ -235,8 +245,8 @@ def compare(config: ConfigDict, workdir: Path) -> None:
         raise UserError(
             "\n".join(
                 [
-                    f"{workdir} holds a run of another config (take another --workdir, "
-                    "or the same config):",
+                    f"{workdir} has a run of another config: take another --workdir, "
+                    "or the same config",
                     *lines,
                 ]
             )
@@ -248,29 +258,31 @@ def _show(fields: dict[str, Any], name: str) -> str:
 
 
 def load(workdir: Path, overrides: Sequence[str] = ()) -> ConfigDict:
-    """Returns the config that a run directory records.
+    """Returns the config of a run directory.
 
     Args:
         workdir: the run directory.
-        overrides: "evaluation.beam=8" and the like, of this group alone: what was
-            trained stays as it is.
+        overrides: such as "evaluation.beam=8"; only fields of `evaluation` can be
+            changed after training.
 
     Raises:
-        UserError: if there is none, or it names a class outside tasks and models, or
-            for an override of another group.
+        UserError: if the directory has no config, the config names a class outside
+            `tasks` and `models`, or an override is of another group.
     """
     for override in overrides:
         if not override.startswith("evaluation."):
             raise UserError(
-                f"--config.{override}: of a trained run only config.evaluation can be "
+                f"--config.{override}: only config.evaluation of a trained run can be "
                 "changed"
             )
     path = workdir / "config.json"
     if not path.is_file():
-        raise UserError(f"{workdir} holds no run: {path} is missing")
+        raise UserError(f"{workdir} has no run: {path} is missing")
     config = _decode(upgrade(_parse_json(path.read_text(), workdir)))
     if not isinstance(config.get("task"), type):
-        raise UserError(f"{path}: {config.get('task')} is no class of tasks")
+        raise UserError(
+            f"{path}: task is {config.get('task')}: must be a class in tasks"
+        )
     _override_all(config, overrides)
     return config.lock()
 
@@ -283,7 +295,7 @@ def _parse_json(text: str, workdir: Path) -> dict[str, Any]:
 
 
 def _fields(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yields the leaves as ("model.d_model", 256)."""
+    """Yields the leaves of a config, such as ("model.d_model", 256)."""
     for name, value in config.items():
         if isinstance(value, ConfigDict | dict) and value:
             yield from _fields(value, f"{prefix}{name}.")
@@ -292,10 +304,12 @@ def _fields(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def encode(value: Any) -> Any:
-    """Returns a config, or a value in one, as JSON has it: classes by their names.
+    """Returns the JSON form of a config or of a value in it.
+
+    Tuples become lists, classes "module:Name".
 
     Raises:
-        UserError: for a value that has no such form.
+        UserError: for a value without a JSON form.
     """
     if isinstance(value, ConfigDict):
         return {name: encode(inner) for name, inner in value.items()}
@@ -323,11 +337,11 @@ def _decode(value: Any) -> Any:
 def _class(text: str) -> type:
     match = _CLASS.fullmatch(text)
     if not match:
-        raise ValueError(f"{text} is no class of tasks or models")
+        raise ValueError(f"{text} is not a class in tasks or models")
     try:
         class_ = getattr(importlib.import_module(match[1]), match[2])
     except (ImportError, AttributeError) as error:
-        raise UserError(f"there is no class {text}: {error}") from error
+        raise UserError(f"class {text} cannot be imported: {error}") from error
     if not isinstance(class_, type) or class_.__module__ != match[1]:
-        raise UserError(f"{text} is no class of tasks or models")
+        raise UserError(f"{text} is not a class in tasks or models")
     return class_

@@ -16,14 +16,15 @@ import jax
 import storage
 from training.state import Metrics
 
-_IN_FLIGHT = 16  # steps dispatched and not waited for
+_IN_FLIGHT = 16  # maximum number of dispatched steps that are not waited for
 
 
 class Log:
-    """Collects a run's metrics and writes them; one of the hosts writes.
+    """Collects and writes the metrics of a run; only the first host writes.
 
-    Rows of metrics.jsonl carry `step`, `split` and `seconds` since the run began, over
-    all its parts. Rows after `start` are dropped: the steps will be done again.
+    Each row of metrics.jsonl has `step`, `split` and `seconds`, the time since the run
+    began, summed over its resumptions. Rows after `start` are dropped, since these
+    steps will be repeated.
     """
 
     def __init__(
@@ -34,41 +35,48 @@ class Log:
         *,
         clock: Callable[[], float] = time.monotonic,
     ):
-        """Goes on after step `start` of `total`; `clock` is in seconds."""
+        """Opens the log of a run after its step `start`.
+
+        Args:
+            workdir: the run directory.
+            start: number of steps already done.
+            total: number of steps of the whole run.
+            clock: returns the time in seconds.
+        """
         self._writes = jax.process_index() == 0
         self._path = workdir / "metrics.jsonl"
         rows = [row for row in read_rows(self._path) if row["step"] <= start]
         if self._writes:
             storage.write(self._path, "".join(f"{json.dumps(r)}\n" for r in rows))
         self._board = self._writes and _open_board(workdir / "tensorboard", start + 1)
-        self._show = _open_display(start, total) if self._writes else _Silent()
+        self._display = _open_display(start, total) if self._writes else _Silent()
         self._start, self._total = start, total
         self._pending: deque[tuple[int, Metrics]] = deque()
         self._sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
         self._clock = clock
-        self._begun = clock()
-        self._before = rows[-1]["seconds"] if rows else 0.0
-        # Since the last row: its step, and its time moved by what is not training.
-        self._told, self._window = start, self._begun
-        self._waited = 0.0  # for data, since the last row
+        self._start_time = clock()
+        self._earlier_seconds = rows[-1]["seconds"] if rows else 0.0
+        # Step and time of the last row; pauses move the time forward.
+        self._last_step, self._last_time = start, self._start_time
+        self._waited = 0.0  # seconds without a batch since the last row
 
     def add(self, step: int, metrics: Metrics) -> None:
-        """Takes a step's metrics, still being computed, and waits for older ones."""
+        """Adds the metrics of a step, which may still be computing."""
         self._pending.append((step, metrics))
-        self._show.move(step)
+        self._display.move(step)
         if len(self._pending) > _IN_FLIGHT:
-            self._take(self._pending.popleft())
+            self._collect(self._pending.popleft())
 
     def wait(self) -> None:
-        """Waits for every step so far.
+        """Waits for all steps so far.
 
         Raises:
-            FloatingPointError: if a step's metrics are not finite, naming the step.
+            FloatingPointError: if the metrics of a step are not finite.
         """
         while self._pending:
-            self._take(self._pending.popleft())
+            self._collect(self._pending.popleft())
 
-    def _take(self, entry: tuple[int, Metrics]) -> None:
+    def _collect(self, entry: tuple[int, Metrics]) -> None:
         step, metrics = entry
         for name, (value, count) in jax.device_get(metrics).items():
             if not (math.isfinite(value) and math.isfinite(count)):
@@ -77,44 +85,44 @@ class Log:
             self._sums[name][1] += float(count)
 
     def awaited(self, batches: Iterable[Future]) -> Iterator[Any]:
-        """Yields batches, and counts the time until each is there as waiting."""
-        for batch in batches:
-            begun = self._clock()
-            made = batch.result()
-            self._waited += self._clock() - begun
-            yield made
+        """Yields the results of futures; counts the waiting time of each."""
+        for future in batches:
+            begin = self._clock()
+            batch = future.result()
+            self._waited += self._clock() - begin
+            yield batch
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Keeps what happens inside out of the steps' time."""
+        """Excludes the time spent inside from the step rates."""
         self.wait()
-        begun = self._clock()
+        begin = self._clock()
         yield
-        self._window += self._clock() - begun
+        self._last_time += self._clock() - begin
 
     def train_row(self, step: int) -> None:
-        """Writes the means since the last such row, and the rates.
+        """Writes means and rates over the steps since the last call.
 
-        `waiting` is the share of the time in which no batch was ready.
+        `waiting` is the fraction of the time in which no batch was ready.
         """
         self.wait()
-        seconds = max(self._clock() - self._window, 1e-9)
+        seconds = max(self._clock() - self._last_time, 1e-9)
         row = {n: s / max(c, 1) for n, (s, c) in self._sums.items() if n != "tokens"}
-        row["steps_per_second"] = (step - self._told) / seconds
+        row["steps_per_second"] = (step - self._last_step) / seconds
         row["waiting"] = self._waited / seconds
         if "tokens" in self._sums:
             row["tokens_per_second"] = self._sums["tokens"][0] / seconds
         self.row(step, "train", row)
-        left = (self._clock() - self._begun) / max(step - self._start, 1)
-        self._show.tell(step, row, left * (self._total - step))
+        per_step = (self._clock() - self._start_time) / max(step - self._start, 1)
+        self._display.report(step, row, per_step * (self._total - step))
         self._sums.clear()
-        self._window, self._told, self._waited = self._clock(), step, 0.0
+        self._last_time, self._last_step, self._waited = self._clock(), step, 0.0
 
     def row(self, step: int, split: str, values: Mapping[str, float]) -> None:
         """Writes a row of metrics."""
         if not self._writes:
             return
-        seconds = self._before + self._clock() - self._begun
+        seconds = self._earlier_seconds + self._clock() - self._start_time
         row = {"step": step, "split": split, "seconds": round(seconds, 2), **values}
         with self._path.open("a") as file:
             file.write(json.dumps(row) + "\n")
@@ -123,14 +131,14 @@ class Log:
                 self._board.add_scalar(f"{split}/{name}", value, step)
 
     def evaluation(self, step: int, split: str, values: Mapping[str, float]) -> None:
-        """Writes a row of metrics and tells it."""
+        """Writes a row of metrics and prints it."""
         self.row(step, split, values)
         self.say(f"step {step}  {split}  {_format(values)}")
         if self._board:
             self._board.flush()
 
     def images(self, step: int, paths: Iterable[Path]) -> None:
-        """Shows PNG files in TensorBoard."""
+        """Adds PNG files to TensorBoard."""
         if not self._board:
             return
         import numpy as np
@@ -143,17 +151,17 @@ class Log:
 
     def say(self, text: str) -> None:
         """Prints a line."""
-        self._show.say(text)
+        self._display.say(text)
 
     def close(self) -> None:
-        """Ends the display and the files."""
-        self._show.close()
+        """Closes the display and the files."""
+        self._display.close()
         if self._board:
             self._board.close()
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """Returns the rows of a metrics.jsonl; a last line cut short is left out."""
+    """Returns the rows of a metrics.jsonl, without incomplete lines."""
     rows = []
     for line in path.read_text().splitlines() if path.exists() else ():
         with contextlib.suppress(ValueError):
@@ -181,11 +189,11 @@ def _open_display(start: int, total: int) -> "_Silent":
 
 
 class _Silent:
-    """Shows nothing: the hosts that do not write."""
+    """No display, for hosts that do not write."""
 
     def move(self, step: int) -> None: ...
 
-    def tell(self, step: int, values: Mapping[str, float], left: float) -> None: ...
+    def report(self, step: int, values: Mapping[str, float], left: float) -> None: ...
 
     def say(self, text: str) -> None: ...
 
@@ -193,12 +201,12 @@ class _Silent:
 
 
 class _Lines(_Silent):
-    """A line now and then, where there is no terminal."""
+    """Plain lines, for output that is not a terminal."""
 
     def __init__(self, total: int):
         self._total = total
 
-    def tell(self, step, values, left):
+    def report(self, step, values, left):
         self.say(f"step {step}/{self._total}  {_summary(values, left)}")
 
     def say(self, text):
@@ -206,7 +214,7 @@ class _Lines(_Silent):
 
 
 class _Bar(_Silent):
-    """A bar with the loss, the speed and the time left."""
+    """A progress bar with the loss, the speed and the remaining time."""
 
     def __init__(self, start: int, total: int):
         from rich import console, progress
@@ -224,7 +232,7 @@ class _Bar(_Silent):
     def move(self, step):
         self._progress.update(self._bar, completed=step)
 
-    def tell(self, step, values, left):
+    def report(self, step, values, left):
         self._progress.update(self._bar, description=_summary(values, left))
 
     def say(self, text):

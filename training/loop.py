@@ -1,8 +1,8 @@
-"""The one training loop. It knows no task and no model.
+"""The training loop, independent of task and model.
 
-A run is a function of its config: batch i depends on (seed, i), the randomness of a
-step on (seed, step), and a checkpoint holds everything else. So a run that was stopped
-anywhere, in whatever way, goes on to the same parameters bit for bit.
+A run is a function of its config: batch i depends on (seed, i), the random numbers of a
+step depend on (seed, step), and a checkpoint has everything else. So a run that was
+stopped at any point resumes to bit-identical parameters.
 """
 
 import contextlib
@@ -26,23 +26,23 @@ from training.parallel import Layout
 from training.state import TrainState
 from training.task import Evaluation, Task, create
 
-_AHEAD = 4  # batches made and sent to the devices before they are needed
+_AHEAD = 4  # batches prepared and sent to the devices in advance
 
 
 def train(config: ConfigDict, workdir: Path) -> int:
-    """Trains a config's task in a run directory, from its last checkpoint on.
+    """Trains the task of a config, from the last checkpoint on if there is one.
 
     Args:
-        config: see `configs/`.
-        workdir: the run directory: new, or of a run of the same config.
+        config: a config, as in `configs/`.
+        workdir: the run directory: new, or of a run with the same config.
 
     Returns:
-        0 when the last step is done, or 128 and the number of the signal that asked to
-        stop; the state is saved either way.
+        0 if the last step is done, or 128 plus the number of the stop signal; the state
+        is saved in both cases.
 
     Raises:
-        UserError: for a config that does not fit together or is not the one of
-            `workdir`, or when the loss or the parameters are no longer finite.
+        UserError: for an invalid config, a config other than that of `workdir`, or a
+            loss or parameter that is not finite.
     """
     configuration.check(config)
     config.task.check(config)
@@ -60,17 +60,16 @@ def train(config: ConfigDict, workdir: Path) -> int:
                 run.steps(start)
             except FloatingPointError as error:
                 checkpoints.wait()
-                good = checkpoints.steps()
+                steps = checkpoints.steps()
                 raise UserError(
                     f"{error}, training stopped; the last good checkpoint in {workdir} "
-                    f"is {f'step {good[-1]}' if good else 'none'}. A lower "
-                    "learning rate or clipping may help, in another "
-                    "--workdir"
+                    f"is {f'step {steps[-1]}' if steps else 'none'}. A lower learning "
+                    "rate or clipping may help, in another --workdir"
                 ) from error
             checkpoints.wait()
             if stop.received:
                 step = checkpoints.steps()[-1]
-                log.say(f"stopped, saved at step {step}: the same command goes on")
+                log.say(f"stopped, saved at step {step}: the same command resumes")
                 return 128 + stop.received
             run.figures()
     return 0
@@ -78,7 +77,7 @@ def train(config: ConfigDict, workdir: Path) -> int:
 
 @dataclasses.dataclass
 class _Run:
-    """State shared by the steps of a run."""
+    """A run: its steps, saves and figures."""
 
     config: ConfigDict
     workdir: Path
@@ -94,13 +93,14 @@ class _Run:
         self.like = self.layout.abstract(self.objective.init, self.init_rng)
 
     def steps(self, start: int) -> None:
-        """Does the steps after `start`, up to the last one or a signal to stop."""
+        """Runs the steps after `start`, up to the last one or a stop signal."""
         config, log, total = self.config, self.log, self.config.train_steps
         if start >= total:
             return
+        runtime.report_memory()
         runtime.record_environment(self.workdir)
         if start:
-            log.say(f"going on from step {start} of {total}")
+            log.say(f"resuming from step {start} of {total}")
         with log.paused():
             if start:
                 state = self.checkpoints.restore(start, self.like)
@@ -117,7 +117,7 @@ class _Run:
                 if shape in compiled:
                     state, metrics = train_step(state, batch, self.rng)
                 else:
-                    with log.paused():  # XLA compiles once for each shape
+                    with log.paused():  # compiles once per shape
                         state, metrics = train_step(state, batch, self.rng)
                     compiled.add(shape)
                 log.add(step, metrics)
@@ -132,12 +132,12 @@ class _Run:
                     return
 
     def save(self, step: int, state: TrainState, evaluates: bool) -> TrainState:
-        """Saves a state that is sound, with its score if it is to be evaluated.
+        """Saves a state if its parameters are finite; evaluates it on request.
 
         Returns:
-            The state to go on with: the one that was saved.
+            The saved state, to continue from.
         """
-        if not _all_finite(state.params):  # which a finite loss does not promise
+        if not _all_finite(state.params):  # a finite loss does not imply it
             raise FloatingPointError(f"parameters are not finite after step {step}")
         score = None
         if evaluates:
@@ -145,7 +145,9 @@ class _Run:
             self.log.evaluation(step, "validation", scores)
             name, direction = self.task.metric
             score = scores[name] if direction == "max" else -scores[name]
-            if step % self.config.eval_every == 0:  # a longer run evaluates here, too
+            if (
+                step % self.config.eval_every == 0
+            ):  # the final evaluation is not a regular one
                 state = self.objective.after_evaluation(state, scores)
                 state = self.layout.place(state, self.like)
         planned = evaluates or step % self.config.save_every == 0
@@ -153,7 +155,7 @@ class _Run:
         return state
 
     def figures(self) -> None:
-        """Draws the figures of the last and the best state, where they are missing."""
+        """Draws missing figures of the last and the best checkpoint."""
         last, best = self.checkpoints.steps()[-1], self.checkpoints.best()
         metric, _ = self.task.metric
         self.log.say(
@@ -170,7 +172,7 @@ class _Run:
             unfinished.mkdir(parents=True, exist_ok=True)
             state = self.checkpoints.restore(step, self.like)
             paths = self.task.figures(state, Evaluation("validation"), unfinished)
-            unfinished.rename(folder)  # it appears when all are drawn
+            unfinished.rename(folder)  # complete
             paths = [folder / path.relative_to(unfinished) for path in paths]
             self.log.images(step, paths)
 
@@ -183,12 +185,12 @@ def _all_finite(tree: Any) -> jax.Array:
 def prefetch(
     get: Callable[[int], Any], start: int, stop: int
 ) -> Generator[Future, None, None]:
-    """Yields get(start), ..., get(stop - 1), made in a thread ahead of their use."""
+    """Yields futures of get(start), ..., get(stop - 1), computed ahead in a thread."""
     with ThreadPoolExecutor(1) as pool:
-        waiting = deque(
+        futures = deque(
             pool.submit(get, i) for i in range(start, min(start + _AHEAD, stop))
         )
         for following in range(start + _AHEAD, stop + _AHEAD):
             if following < stop:
-                waiting.append(pool.submit(get, following))
-            yield waiting.popleft()
+                futures.append(pool.submit(get, following))
+            yield futures.popleft()

@@ -1,6 +1,6 @@
-"""Objectives: what the loop trains.
+"""Objectives: initial state and training step.
 
-`Supervised` has one model, one loss and one optimizer; `training.adversarial` has two
+`Supervised` has one model, one loss and one optimizer. `training.adversarial` has two
 networks.
 """
 
@@ -66,7 +66,7 @@ class Supervised(Objective):
         Args:
             init_params: `init_params(rng) -> params`.
             loss: `loss(params, batch, rng, state) -> (sum, (count, {name: (sum,
-                count)}))`; `state` is the one before the step.
+                count)}))`, with the state before the step.
             optimizer: receives the gradient of sum / count.
             extra: initial `TrainState.extra`.
             update_extra: `update_extra(extra, metrics) -> extra`, called after each

@@ -2,11 +2,11 @@
 
 A group such as `config.optimizer` holds
 
-*   `name`, a key of `OPTIMIZERS`, and the keyword arguments of that optimizer;
-*   `schedule`, a key of `SCHEDULES`, and the keyword arguments of that schedule;
+*   `name`, a key of `OPTIMIZERS`, and the keyword arguments of the optimizer;
+*   `schedule`, a key of `SCHEDULES`, and the keyword arguments of the schedule;
 *   `scale`, a factor of the gradients, applied before clipping;
-*   `clip` and `clip_by`: the bound on the scaled gradients (0.0 for none) and its kind,
-    a key of `CLIPPING`.
+*   `clip`, the bound on the scaled gradients, 0.0 for none;
+*   `clip_by`, the kind of clipping, a key of `CLIPPING`.
 
 `configs/_optimizer.py` makes such groups.
 
@@ -33,7 +33,7 @@ Transformations = list[optax.GradientTransformation]
 def _noam(learning_rate: float, width: int, *, warmup: int) -> optax.Schedule:
     """Vaswani et al. (2017), eq. 3, times `learning_rate`; optax has no such schedule.
 
-    width^-0.5 min(s^-0.5, s warmup^-1.5), with s counted from 1.
+    learning_rate width^-0.5 min(s^-0.5, s warmup^-1.5), with the step s from 1.
     """
 
     def schedule(count):
@@ -47,7 +47,7 @@ def _noam(learning_rate: float, width: int, *, warmup: int) -> optax.Schedule:
 def _constant(learning_rate: float, *, warmup: int) -> optax.Schedule:
     """Linear warmup over `warmup` steps, then constant.
 
-    `optax.warmup_constant_schedule` differs in rounding: it computes its first rates as
+    `optax.warmup_constant_schedule` rounds differently: it computes the first rates as
     differences of larger numbers.
     """
     return lambda count: learning_rate * jnp.minimum(1.0, (count + 1) / max(warmup, 1))
@@ -64,7 +64,7 @@ def _warmup_cosine(
 def _exponential_decay(
     learning_rate: float, *, decay_begin: int, decay_every: int, decay_factor: float
 ) -> optax.Schedule:
-    """`decay_factor`^((count - begin) / every) after step `decay_begin`."""
+    """Decay by `decay_factor` per `decay_every` steps after `decay_begin`."""
     return optax.exponential_decay(
         learning_rate, decay_every, decay_factor, transition_begin=decay_begin
     )
@@ -73,7 +73,7 @@ def _exponential_decay(
 def _step_decay(
     learning_rate: float, *, decay_begin: int, decay_every: int, decay_factor: float
 ) -> optax.Schedule:
-    """Staircase decay: times `decay_factor` at `decay_begin`, then at equal intervals.
+    """Multiplies by `decay_factor` at `decay_begin` and every `decay_every` steps.
 
     Sutskever et al. (2014), section 3.4, and Luong et al. (2015), section 4.1, halve
     the rate in this way.
@@ -88,10 +88,10 @@ def _step_decay(
 def _adam(
     rate: optax.Schedule, *, b1: float, b2: float, eps: float, weight_decay: float
 ) -> Transformations:
-    """Kingma and Ba (2015), algorithm 1, and AdamW, the same with `weight_decay`.
+    """Adam, Kingma and Ba (2015), algorithm 1; AdamW with `weight_decay`.
 
-    The decay is that of Loshchilov and Hutter (2019), algorithm 2: decoupled, times the
-    learning rate, of matrices only.
+    As in Loshchilov and Hutter (2019), algorithm 2, the weight decay is decoupled and
+    multiplied by the learning rate. It applies to matrices only.
     """
     parts = [optax.scale_by_adam(b1, b2, eps)]
     if weight_decay:
@@ -100,7 +100,7 @@ def _adam(
 
 
 def _sgd(rate: optax.Schedule, *, momentum: float) -> Transformations:
-    """Gradient descent, with the momentum of Polyak (1964); 0.0 for none."""
+    """Gradient descent with momentum, Polyak (1964); 0.0 for none."""
     return [optax.sgd(rate, momentum or None)]
 
 
@@ -112,7 +112,7 @@ def _rmsprop(
     centered: bool,
     momentum: float,
 ) -> Transformations:
-    """RMSProp; `centered`, with momentum, it is Graves (2013), eq. 38 to 45."""
+    """RMSProp; centered and with momentum: Graves (2013), eqs. 38 to 45."""
     rmsprop = optax.rmsprop(
         rate, decay=decay, eps=eps, centered=centered, momentum=momentum or None
     )
@@ -120,14 +120,14 @@ def _rmsprop(
 
 
 def _adadelta(rate: optax.Schedule, *, rho: float, eps: float) -> Transformations:
-    """Zeiler (2012), algorithm 1, at a learning rate of 1.0."""
+    """Adadelta, Zeiler (2012), algorithm 1, with a learning rate of 1.0."""
     return [optax.adadelta(rate, rho=rho, eps=eps)]
 
 
 def _adafactor(
     rate: optax.Schedule, *, decay_rate: float, clipping_threshold: float
 ) -> Transformations:
-    """Shazeer and Stern (2018), algorithms 4 and 5: relative steps, no momentum."""
+    """Adafactor, Shazeer and Stern (2018), algorithms 4 and 5, without momentum."""
     adafactor = optax.adafactor(
         rate, decay_rate=decay_rate, clipping_threshold=clipping_threshold
     )
@@ -135,7 +135,7 @@ def _adafactor(
 
 
 def _clip_by_matrix_norm(bound: float) -> optax.GradientTransformation:
-    """Clips each parameter's gradient by its own norm, as in memory networks."""
+    """Clips the gradient of each parameter by its norm, as in memory networks."""
 
     def clip(gradient, _):
         norm = jnp.linalg.norm(gradient.ravel())
@@ -168,7 +168,7 @@ CLIPPING: dict[str, Callable[[float], optax.GradientTransformation]] = {
     "value": optax.clip,
     "matrix": _clip_by_matrix_norm,
 }
-_SHARE = (lambda x: 0 <= x < 1, "at least 0 and below 1")
+_FRACTION = (lambda x: 0 <= x < 1, "at least 0 and below 1")
 _NOT_NEGATIVE = (lambda x: x >= 0, "at least 0")
 _POSITIVE = (lambda x: x > 0, "above 0")
 # Accepted range of each field, with its wording in errors.
@@ -180,11 +180,11 @@ _RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
     "decay_begin": _NOT_NEGATIVE,
     "decay_every": (lambda x: x >= 1, "at least 1"),
     "decay_factor": (lambda x: 0 < x <= 1, "above 0 and at most 1"),
-    "b1": _SHARE,
-    "b2": _SHARE,
-    "momentum": _SHARE,
-    "decay": _SHARE,
-    "rho": _SHARE,
+    "b1": _FRACTION,
+    "b2": _FRACTION,
+    "momentum": _FRACTION,
+    "decay": _FRACTION,
+    "rho": _FRACTION,
     "eps": _POSITIVE,
     "weight_decay": _NOT_NEGATIVE,
     "decay_rate": (lambda x: 0 < x <= 1, "above 0 and at most 1"),
@@ -205,7 +205,7 @@ def make_schedule(
 
     Raises:
         UserError: for an unknown schedule, a field that is missing or out of range, or
-            a rate that is 0 before `config.train_steps`.
+            a schedule that reaches 0 before `config.train_steps`.
     """
     optimizer = config[name]
     _require(optimizer, ("schedule", "learning_rate"), f"config.{name}", name)
@@ -226,14 +226,13 @@ def make_schedule(
         end = optimizer.decay_steps
         if end <= optimizer.warmup:
             raise UserError(
-                f"config.{name}.decay_steps={end} must be greater "
-                f"than config.{name}.warmup={optimizer.warmup}"
+                f"config.{name}.decay_steps is {end}: must be greater than "
+                f"config.{name}.warmup={optimizer.warmup}"
             )
         if end < config.train_steps:
             raise UserError(
-                f"config.train_steps is {config.train_steps}, but the learning rate is "
-                f"0 from step {end} on: config.{name}.decay_steps must be at least as "
-                "many"
+                f"config.{name}.decay_steps is {end}, where the learning rate reaches "
+                f"0: must be at least config.train_steps={config.train_steps}"
             )
     return make(peak, **values)
 
@@ -243,17 +242,17 @@ def make_optimizer(
 ) -> optax.GradientTransformation:
     """Returns the optimizer of a config group, with its clipping and schedule.
 
-    The state of "adam" and "adamw" is that of chain(scale, clip, scale_by_adam,
-    add_decayed_weights, scale_by_learning_rate), without `scale` where that is 1,
-    `clip` where that is 0, and add_decayed_weights where `weight_decay` is 0.
+    For "adam" and "adamw" it is chain(scale, clip, scale_by_adam, add_decayed_weights,
+    scale_by_learning_rate), without the parts whose field has no effect: `scale` of 1,
+    `clip` of 0 and `weight_decay` of 0.
 
     Args:
-        config: has a group `name`; see the module's docstring.
+        config: has a group `name`; see the module docstring.
         width: width of the model, for the schedule "noam".
         name: name of the group.
 
     Raises:
-        UserError: see `make_schedule`; or for an unknown optimizer or kind of clipping.
+        UserError: as for `make_schedule`, and for an unknown optimizer or clipping.
     """
     optimizer = config[name]
     _require(optimizer, ("name", "scale", "clip", "clip_by"), f"config.{name}", name)
@@ -271,7 +270,7 @@ def make_optimizer(
 
 
 def _fields(make: Callable[..., Any]) -> tuple[str, ...]:
-    """Returns the fields that an optimizer or schedule reads, its keyword arguments."""
+    """Returns the fields that an optimizer or schedule reads."""
     parameters = inspect.signature(make).parameters.values()
     return tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
 
@@ -286,13 +285,13 @@ def _choose(table: Mapping[str, Any], kind: str, field: str) -> Any:
 
 
 def _require(
-    optimizer: ConfigDict, fields: tuple[str, ...], what: str, name: str
+    optimizer: ConfigDict, fields: tuple[str, ...], owner: str, name: str
 ) -> None:
     if missing := [field for field in fields if field not in optimizer]:
+        names = ", ".join(f"config.{name}.{field}" for field in missing)
         raise UserError(
-            f"{what} needs {', '.join(f'config.{name}.{field}' for field in missing)}: "
-            "no flag adds a field; make the whole group in a variant of the config, by "
-            "a function of configs/_optimizer.py"
+            f"{owner} needs {names}: a flag cannot add a field; set the whole group in "
+            "a variant of the config with a function of configs/_optimizer.py"
         )
 
 

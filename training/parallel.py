@@ -1,14 +1,14 @@
-"""One step on one device or many: `jit` over a mesh, or `pmap`.
+"""Layouts of a training step over devices: `jit` with a mesh, or `pmap`.
 
-Under `jit` the batch is cut over the axes "data" and "fsdp" of a mesh, and every leaf
-of the state (parameters and optimizer moments alike) over "fsdp" where one of its axes
-divides; XLA adds the communication. Under `pmap` each device holds the whole state and
-its own rows, and sums cross devices in `total`. Either way the state has the same
-shapes, so a checkpoint does not know how it was trained.
+*   "jit": the batch is sharded over the mesh axes "data" and "fsdp". Every leaf of the
+    state, parameters and optimizer moments alike, is sharded over "fsdp" if "fsdp"
+    divides one of its axes. XLA adds the communication.
+*   "pmap": each device has the whole state and a part of the batch; `total` sums over
+    devices.
+*   "cores": on a CPU, "pmap" with each core as a device (see `runtime.start`), since
+    steps of many small operations do not keep several cores busy; otherwise "jit".
 
-"cores" is for steps of many small operations, which leave the cores of a CPU idle that
-share each of them, and keep those busy that share the rows. There `runtime.start` makes
-a device of each core, and each has its rows as under `pmap`; elsewhere it is `jit`.
+The state has the same shapes in every layout, so checkpoints are interchangeable.
 """
 
 from collections.abc import Callable
@@ -28,13 +28,13 @@ _DATA, _FSDP = "data", "fsdp"
 def total(tree: Any, axis_name: str | None) -> Any:
     """Sums each leaf over the devices.
 
-    All leaves cross in one vector: of two sums at a time, each can hold a core of a CPU
-    that the other one waits for.
+    All leaves are summed as one vector, because two sums in flight can deadlock on a
+    CPU: each can occupy a core that the other waits for.
 
     Args:
-        tree: of arrays.
-        axis_name: of `pmap`; None under `jit`, where an array is already the whole
-            batch's and nothing changes.
+        tree: a pytree of arrays.
+        axis_name: axis of `pmap`. None under `jit`, where arrays already span the whole
+            batch; the tree is then returned unchanged.
     """
     if axis_name is None:
         return tree
@@ -46,7 +46,7 @@ def make_mesh(config: ConfigDict) -> Mesh:
     """Returns the mesh of `config.mesh`: `data` x `fsdp` devices, -1 for the rest.
 
     Raises:
-        UserError: if the devices cannot be arranged so.
+        UserError: if the product is not the number of devices.
     """
     devices, data, fsdp = jax.device_count(), config.data, config.fsdp
     if data == -1 and fsdp > 0:
@@ -55,20 +55,25 @@ def make_mesh(config: ConfigDict) -> Mesh:
         fsdp = devices // data
     if data < 1 or fsdp < 1 or data * fsdp != devices:
         raise UserError(
-            f"config.mesh: data={config.data} times fsdp={config.fsdp} does not make "
-            f"the {devices} devices there are (-1 takes the rest)"
+            f"config.mesh is data={config.data}, fsdp={config.fsdp}: the product must "
+            f"be {devices}, the number of devices (-1 for the rest)"
         )
     return jax.make_mesh((data, fsdp), (_DATA, _FSDP), axis_types=(AxisType.Auto,) * 2)
 
 
 class Layout:
-    """Placement of state and batches on devices, and compilation of the step."""
+    """Placement of state and batches on devices; compilation of the step."""
 
     def __init__(self, mesh: ConfigDict, parallel: str):
-        """Takes `config.mesh` and `config.parallel`.
+        """Creates the layout.
+
+        Args:
+            mesh: `config.mesh`.
+            parallel: `config.parallel`: "jit", "pmap" or "cores".
 
         Raises:
-            UserError: for devices that cannot be arranged so, or an unknown `parallel`.
+            UserError: for an unknown `parallel`, or a mesh that does not fit it or the
+                devices.
         """
         self.mesh = make_mesh(mesh)
         self._cores = parallel == "cores" and jax.default_backend() == "cpu"
@@ -80,83 +85,86 @@ class Layout:
         if self.pmap and self.mesh.shape[_FSDP] > 1:
             raise UserError(f"config.parallel={parallel} needs config.mesh.fsdp=1")
         if self.pmap and jax.process_count() > 1:
-            raise UserError(f"config.parallel={parallel} runs on one host: take jit")
-        # `pmap` has a mesh of its own, and compiles again for a state of another one.
+            raise UserError(f"config.parallel={parallel} needs a single host: take jit")
+        # The state must be on the mesh that `pmap` creates, or `pmap` compiles twice.
         devices = Mesh(self.mesh.devices.ravel(), _DATA) if self.pmap else self.mesh
         self._replicated = NamedSharding(devices, PartitionSpec())
-        self._rows = NamedSharding(self.mesh, PartitionSpec((_DATA, _FSDP)))
+        self._batch_sharding = NamedSharding(self.mesh, PartitionSpec((_DATA, _FSDP)))
 
     @property
     def axis_name(self) -> str | None:
-        """The axis of devices that a step sums over; None under `jit`."""
+        """Device axis that a step sums over; None under `jit`."""
         return _DATA if self.pmap else None
 
     def abstract(self, init: Callable[[jax.Array], Any], rng: jax.Array) -> Any:
-        """Returns the shapes of `init(rng)` with their places, without computing it."""
+        """Returns shapes, dtypes and shardings of `init(rng)` without computing it."""
         return jax.tree.map(
             lambda x: jax.ShapeDtypeStruct(
-                x.shape, x.dtype, sharding=self._place(x.shape)
+                x.shape, x.dtype, sharding=self._sharding(x.shape)
             ),
             jax.eval_shape(init, rng),
         )
 
     def init(self, init: Callable[[jax.Array], Any], rng: jax.Array, like: Any) -> Any:
-        """Returns `init(rng)`, each leaf made where `like` (see `abstract`) has it."""
+        """Returns `init(rng)` with the shardings of `like`, from `abstract`."""
         return jax.jit(init, out_shardings=_shardings(like))(rng)
 
     def place(self, state: Any, like: Any) -> Any:
-        """Moves a state to where `like` (see `abstract`) has it."""
+        """Moves a state to the shardings of `like`, from `abstract`."""
         return jax.device_put(state, _shardings(like))
 
     def put(self, batch: Any) -> Any:
-        """Moves a host's batch (a pytree with rows first) to the devices.
+        """Moves a batch to the devices.
 
-        Every host has the whole batch and sends the rows of its own devices.
+        Every host has the whole batch and sends the part of its devices.
+
+        Args:
+            batch: pytree of arrays with the batch on the first axis.
 
         Raises:
-            UserError: if the rows do not divide over the devices.
+            UserError: if the number of devices does not divide the batch.
         """
         devices = self.mesh.size
         for leaf in jax.tree.leaves(batch):
             if len(leaf) % devices:
                 fewer = "config.parallel=jit" if self._cores else "fewer devices"
                 raise UserError(
-                    f"a batch of {len(leaf)} rows does not divide over {devices} "
-                    "devices: make config.data.batch_size (config.data."
-                    "batch_size_multiple for a translator) a multiple of them, or "
-                    f"take {fewer}"
+                    f"the batch size is {len(leaf)}: must be a multiple of the "
+                    f"{devices} devices; set config.data.batch_size (config.data."
+                    f"batch_size_multiple for a translator) so, or take {fewer}"
                 )
         if self.pmap:
             batch = jax.tree.map(lambda x: x.reshape(devices, -1, *x.shape[1:]), batch)
         if jax.process_count() > 1:
             return jax.tree.map(
                 lambda x: jax.make_array_from_callback(
-                    x.shape, self._rows, lambda index: x[index]
+                    x.shape, self._batch_sharding, lambda index: x[index]
                 ),
                 batch,
             )
-        return jax.device_put(batch, self._rows)
+        return jax.device_put(batch, self._batch_sharding)
 
     def compile(self, step: Callable[..., Any], like: Any) -> Callable[..., Any]:
         """Returns `step(state, batch, rng) -> (state, metrics)` for these devices.
 
-        The state's memory is reused. `rng` is the run's own: each step folds its number
-        in, and under `pmap` the device's, too.
+        The memory of the state is reused. `rng` is the same in all steps: the step
+        number is folded in and, under `pmap`, the index of the device.
 
         Args:
-            step: an objective's `step`.
-            like: the state's shapes and places, from `abstract`.
+            step: `step` of an objective.
+            like: shapes and shardings of the state, from `abstract`.
         """
 
-        def one(state, batch, rng):
+        def whole_step(state, batch, rng):
             return step(state, batch, jax.random.fold_in(rng, state.step))
 
-        def each(state, batch, rng):
-            return one(state, batch, jax.random.fold_in(rng, jax.lax.axis_index(_DATA)))
+        def device_step(state, batch, rng):
+            rng = jax.random.fold_in(rng, jax.lax.axis_index(_DATA))
+            return whole_step(state, batch, rng)
 
         if self.pmap:
             mapped = jax.pmap(
-                each,
+                device_step,
                 _DATA,
                 in_axes=(None, 0, None),
                 out_axes=None,
@@ -165,17 +173,17 @@ class Layout:
             )
             if not self._cores:
                 return mapped
-            # XLA runs the devices of a CPU on as many threads, and a sum of the next
-            # step that waits on one of them is one too many.
+            # XLA has one thread per CPU device; a sum of the next step that already
+            # waits in one of them would deadlock.
             return lambda *args: jax.block_until_ready(mapped(*args))
         return jax.jit(
-            one,
+            whole_step,
             donate_argnums=0,
             out_shardings=(_shardings(like), self._replicated),
         )
 
-    def _place(self, shape: tuple[int, ...]) -> NamedSharding:
-        """Cuts the largest axis that divides over "fsdp"; none fits: replicates."""
+    def _sharding(self, shape: tuple[int, ...]) -> NamedSharding:
+        """Shards the longest axis that "fsdp" divides; replicates if there is none."""
         parts = self.mesh.shape[_FSDP]
         sizes = [n if n % parts == 0 else 0 for n in shape]
         if parts == 1 or not any(sizes):

@@ -1,15 +1,15 @@
 """REINFORCE for a stochastic model, such as one with a hard alignment.
 
 Xu et al. (2015), section 4.1: the gradient of the expected log-likelihood is estimated
-by (reward - baseline) grad log p(draw), eq. 12; the baseline is a moving average of the
+by (reward - baseline) grad log p(draw), eq. 12. The baseline is a moving average of the
 rewards (the equation after it), and an entropy bonus is added. The task defines the
 reward; the model sows a `models.records.DrawRecord` of its draws.
 
 Differs from the paper in `sentence_loss`: the reward of a draw is the log-likelihood of
-its own token and of later ones, rather than of the whole sentence; the baseline, a
-moving average that starts at 0, is per token; soft weights never replace a draw.
+its token and of later tokens, not of the whole sentence; the baseline, a moving average
+that starts at 0, is per token; soft weights never replace a draw.
 
-Axes: B batch; T steps.
+Axes: B batch; T target steps; `...` layer axes such as heads.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ def initial_baseline(draws: bool) -> dict[str, jax.Array] | None:
     """Returns the initial `TrainState.extra`; None for a model without draws.
 
     Args:
-        draws: whether the model has draws that REINFORCE trains.
+        draws: whether the model has draws to train by REINFORCE.
     """
     return {"baseline": jnp.zeros(())} if draws else None
 
@@ -47,14 +47,16 @@ def reinforce_loss(
     mask: jax.Array,
     weights: ConfigDict,
 ) -> jax.Array:
-    """REINFORCE surrogate of Xu et al. (2015), eqs. 11, 12; only its gradient counts.
+    """REINFORCE surrogate loss, Xu et al. (2015), eqs. 11 and 12.
+
+    Only its gradient is meaningful.
 
     Args:
         draws: draws of each hard layer, [B, ..., T].
         reward: [B, T] or [B, 1]; its gradient is stopped.
         baseline: broadcasts against `reward`.
         mask: [B, T] float32, 0 at padding.
-        weights: `config.loss` with `reward` and `entropy`, lambda_r and lambda_e.
+        weights: `config.loss`, with `reward` (lambda_r) and `entropy` (lambda_e).
 
     Returns:
         The sum over the batch, a scalar.
@@ -73,13 +75,13 @@ def sentence_loss(
     mask: jax.Array,
     weights: ConfigDict,
 ) -> jax.Array:
-    """`reinforce_loss` of draws that act on their own token and on those after it.
+    """`reinforce_loss` of draws that affect their token and all later ones.
 
     Args:
         draws: draws of each hard layer, [B, ..., T].
         reward: [B, T] reward of each token; its gradient is stopped.
-        ends: bool [B, T], True at the last token of each sentence in a row.
-        baseline: baseline of a token's reward; a scalar.
+        ends: bool [B, T], True at the last token of each sentence of a packed row.
+        baseline: scalar baseline of the reward of one token.
         mask: [B, T] float32, 0 at padding.
         weights: see `reinforce_loss`.
 
@@ -93,7 +95,7 @@ def sentence_loss(
 
 
 def move_baseline(extra: Mapping[str, Any] | None, metrics: Metrics) -> Any:
-    """Returns `extra` with the baseline moved towards the batch mean of `reward`."""
+    """Returns `extra` with its baseline moved towards the mean reward of the batch."""
     if extra is None:
         return None
     total, count = metrics["reward"]

@@ -1,14 +1,16 @@
-"""The process around a run: errors, flags, memory, compilation cache, environment.
+"""Process setup: errors, flags, signals, memory, compilation cache, environment.
 
-Nothing here imports jax before it must: `--help` and a mistyped flag answer at once,
-and `tune_memory` starts Python again before anything slow is imported.
+jax is imported as late as possible: `--help` and errors in flags are immediate, and
+`tune_memory` restarts Python before slow imports.
 """
 
+import difflib
 import glob
 import itertools
 import json
 import os
 import platform
+import re
 import signal
 import subprocess
 import sys
@@ -22,13 +24,13 @@ from absl import app, flags, logging
 import storage
 from errors import UserError
 
-_MOST_DEVICES = 8  # that a CPU is cut into
+_MAX_CPU_DEVICES = 8
 _FORCED = "xla_force_host_platform_device_count"
-# Some convolutions, and most of their gradients to a kernel, take two to four times as
-# long on a CPU by XLA's newer library as by its older one.
+# On a CPU, some convolutions and most of their kernel gradients take two to four times
+# as long with XLA's newer library as with its older one.
 _NO_YNN = "--xla_cpu_experimental_ynn_fusion_type=-individual_convolution"
-# To these jaxlibs; an unknown flag ends the process.
-_KNOWN = ("0.10.", "0.11.", "0.12.")
+# Versions of jaxlib with this flag; an unknown flag ends the process.
+_YNN_VERSIONS = ("0.10.", "0.11.", "0.12.")
 _HELP = ("--help", "-help", "-h", "-?", "--h")
 _MALLOC = {
     "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
@@ -36,14 +38,15 @@ _MALLOC = {
     "MALLOC_TRIM_THRESHOLD_": str(2**33),
     "MALLOC_TOP_PAD_": str(2**28),
 }
+_RESTARTED = "ATTENTION_MEMORY_TUNED"  # set for the restarted process
 
 
 class Arguments(NamedTuple):
-    """Flags of a command line that are not absl's.
+    """Flags that are not defined with absl.
 
     Attributes:
-        overrides: of the config, as ["FIELD=VALUE", ...].
-        options: texts of the task's options, by name.
+        overrides: overrides of the config, as ["FIELD=VALUE", ...].
+        options: text of each option of the task, by name.
     """
 
     overrides: list[str]
@@ -56,15 +59,13 @@ def run(
     overrides: bool = False,
     options: str | None = None,
 ) -> None:
-    """Runs an entry point: a user's mistake gets one line and exit status 1.
-
-    Flags are parsed first.
+    """Runs an entry point; a user's mistake prints one line and exits with status 1.
 
     Args:
-        main: called with what absl's flags leave over.
-        overrides: take `--config.FIELD=VALUE` for an override of the config.
-        options: take other flags for options of the task: the attribute of its class
-            that declares them.
+        main: called with the flags that are not absl's; returns the exit status.
+        overrides: accept `--config.FIELD=VALUE` as overrides of the config.
+        options: accept other flags as options of the task; names the attribute of the
+            task that declares them.
     """
 
     def parse(argv: list[str]) -> Arguments:
@@ -76,16 +77,18 @@ def run(
             rest = flags.FLAGS(rest, known_only=options is not None)[1:]
             given = _options(rest) if options else {}
             if rest and not options:
-                raise UserError(f"{rest[0]} is no flag: see --help")
-        except (flags.Error, UserError) as error:
+                raise UserError(f"{rest[0]} is not a flag: see --help")
+        except flags.Error as error:
+            sys.exit(_fail(_flag_error(error)))
+        except UserError as error:
             sys.exit(_fail(error))
         if flags.FLAGS["verbosity"].using_default_value:
-            logging.set_verbosity(logging.WARNING)  # orbax logs every move at INFO
+            logging.set_verbosity(logging.WARNING)  # orbax logs much at INFO
         return Arguments(fields, given)
 
     def guarded(arguments: Arguments) -> int | None:
-        # Libraries turn a KeyboardInterrupt into tracebacks of their own. A shell has
-        # the signal ignored in what it runs in the background, and so it stays.
+        # Libraries print tracebacks for a KeyboardInterrupt. If the signal is ignored,
+        # as in background jobs of a shell, it stays so.
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, _interrupted)
         try:
@@ -95,8 +98,8 @@ def run(
         except UserError as error:
             return _fail(error)
         except MemoryError as error:
-            return _fail(f"out of memory, ask for less at a time: {error}")
-        except BrokenPipeError:  # whoever read the output has seen enough
+            return _fail(f"out of memory, reduce the sizes: {error}")
+        except BrokenPipeError:  # the reader of the output has closed it
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 128 + signal.SIGPIPE
 
@@ -104,7 +107,7 @@ def run(
 
 
 def _split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Parts the command line into absl's own and a config's overrides."""
+    """Splits a command line into absl's arguments and overrides of the config."""
     rest, overrides, args = [], [], list(argv)
     while args:
         arg = args.pop(0)
@@ -120,13 +123,33 @@ def _split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
     return rest, overrides
 
 
+def _flag_error(error: flags.Error) -> str:
+    """Returns the line to print for an error of absl."""
+    if isinstance(error, flags.UnrecognizedFlagError):
+        names = [
+            flag.name for flag in flags.FLAGS.get_key_flags_for_module(sys.argv[0])
+        ]
+        near = difflib.get_close_matches(error.flagname, names, n=1)
+        hint = f"did you mean --{near[0]}?" if near else "see --help"
+        return f"--{error.flagname} is unknown: {hint}"
+    if match := re.match(r"flag --(\w+)=(.*?): ", str(error)):
+        name, value = match.groups()
+        parser = flags.FLAGS[name].parser
+        accepted = list(getattr(parser, "enum_values", ()))
+        if isinstance(parser, flags.BooleanParser):
+            accepted = ["true", "false"]
+        if accepted:
+            return f"--{name} is {value!r}: must be {' or '.join(accepted)}"
+    return str(error)
+
+
 def _options(rest: Sequence[str]) -> dict[str, str]:
-    """Returns the texts of options such as ["--beam=4", "--alpha", "0.6"], by name."""
+    """Returns the text of options such as ["--beam=4", "--alpha", "0.6"], by name."""
     options, rest = {}, list(rest)
     while rest:
         arg = rest.pop(0)
         if not arg.startswith("-") or not arg.strip("-"):
-            raise UserError(f"{arg} is no flag: see --help")
+            raise UserError(f"{arg} is not a flag: see --help")
         name, equals, value = arg.lstrip("-").partition("=")
         if not equals:
             value = rest.pop(0) if rest and not rest[0].startswith("--") else "true"
@@ -135,10 +158,10 @@ def _options(rest: Sequence[str]) -> dict[str, str]:
 
 
 def _help(argv: Sequence[str], options: str | None) -> str:
-    """Returns the help of an entry point; of a run's task as well, with --workdir."""
+    """Returns the help of an entry point and, with --workdir, of the task of a run."""
     parts = [sys.modules["__main__"].__doc__ or "", flags.FLAGS.main_module_help()]
     if options:
-        text = "  add --workdir=RUN to list those of its task"
+        text = "  add --workdir=RUN to list them"
         if workdir := _value_of("--workdir", argv):
             from options import describe
             from training import configuration
@@ -168,18 +191,21 @@ def _fail(error: Exception | str) -> int:
 
 
 class StopSignal:
-    """Notes SIGTERM and SIGINT, so that a loop can end at a step of its own.
+    """Records SIGTERM and SIGINT, so that a loop can stop at the end of a step.
 
-    A second signal acts at once. The number of the signal is in `received`.
+    A second signal has its usual effect.
+
+    Attributes:
+        received: number of the signal; None before it arrives.
     """
 
     def __init__(self):
-        """Waits for nothing yet."""
+        """Creates the handler, not yet installed."""
         self.received: int | None = None
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> "StopSignal":
-        """Starts to listen (in a main thread; elsewhere there is nothing to hear)."""
+        """Installs the handler; only the main thread receives signals."""
         try:
             for number in (signal.SIGTERM, signal.SIGINT):
                 self._before[number] = signal.signal(number, self._note)
@@ -188,7 +214,7 @@ class StopSignal:
         return self
 
     def __exit__(self, *_: Any) -> None:
-        """Gives the signals back."""
+        """Restores the previous handlers."""
         while self._before:
             signal.signal(*self._before.popitem())
 
@@ -197,26 +223,32 @@ class StopSignal:
         self.__exit__()
 
 
-def tune_memory(wanted: bool) -> None:
-    """Starts Python again with a malloc that keeps large buffers.
+def tune_memory(enabled: bool) -> None:
+    """Restarts Python with malloc settings that keep large buffers.
 
-    XLA's CPU backend asks for large fresh buffers at each step; the page faults cost up
-    to a fifth of its time. Only on Linux with glibc and without an accelerator; what
-    the environment sets already is left as it is.
+    XLA's CPU backend allocates large buffers at each step; their page faults cost up to
+    a fifth of its time. Only on Linux with glibc and without an accelerator. Variables
+    that the environment already sets are not changed.
     """
     missing = {k: v for k, v in _MALLOC.items() if k not in os.environ}
-    if not wanted or not missing or not _cpu_only():
+    if not enabled or not missing or not _cpu_only():
         return
     if platform.libc_ver()[0] != "glibc":
         return
-    print(
-        "memory: starting again with glibc's malloc set to keep large buffers "
-        "(--tune_memory=false leaves it)",
-        file=sys.stderr,
-        flush=True,
-    )
     command = [sys.executable, *sys.orig_argv[1:]]
-    os.execve(sys.executable, command, {**os.environ, **missing})
+    environ = {**os.environ, **missing, _RESTARTED: "true"}
+    os.execve(sys.executable, command, environ)
+
+
+def report_memory() -> None:
+    """Prints a line if `tune_memory` restarted this process; call it after checks."""
+    if os.environ.pop(_RESTARTED, None):
+        print(
+            "memory: restarted with glibc's malloc set to keep large buffers "
+            "(--tune_memory=false turns this off)",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def _cpu_only() -> bool:
@@ -228,30 +260,31 @@ def _cpu_only() -> bool:
 
 
 def start(*, cores: bool = False) -> None:
-    """Sets jax up: the cache, a CPU's convolutions, and other hosts if there are any.
+    """Configures jax: compilation cache, CPU convolutions, and several hosts.
 
-    A host of several finds the others by `JAX_COORDINATOR_ADDRESS`,
-    `JAX_NUM_PROCESSES` and `JAX_PROCESS_ID`.
+    Each of several hosts needs `JAX_COORDINATOR_ADDRESS`, `JAX_NUM_PROCESSES` and
+    `JAX_PROCESS_ID`.
 
     Args:
-        cores: make a device of each core of a CPU (of 2, 4 or 8 of them), unless
-            `JAX_NUM_CPU_DEVICES` or `XLA_FLAGS` say how many there are.
+        cores: create 2, 4 or 8 devices on a CPU, at most one per core, unless
+            `JAX_NUM_CPU_DEVICES` or `XLA_FLAGS` sets their number.
 
     Raises:
-        UserError: if the cache folder cannot be made, or the address is given without
-            the numbers.
+        UserError: if the cache folder cannot be created, or the address is set without
+            the two numbers.
     """
     import jax
 
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
         folder = storage.cache_folder() / "xla"
         jax.config.update("jax_compilation_cache_dir", str(folder))
-    told, given = "JAX_NUM_CPU_DEVICES" in os.environ, os.environ.get("XLA_FLAGS", "")
+    xla_flags = os.environ.get("XLA_FLAGS", "")
     version, name = metadata.version("jaxlib"), _NO_YNN.partition("=")[0]
-    if _cpu_only() and version.startswith(_KNOWN) and name not in given:
-        os.environ["XLA_FLAGS"] = f"{given} {_NO_YNN}".strip()
-    if cores and not told and _FORCED not in given:
-        devices = 1 << (min(_cpus(), _MOST_DEVICES).bit_length() - 1)
+    if _cpu_only() and version.startswith(_YNN_VERSIONS) and name not in xla_flags:
+        os.environ["XLA_FLAGS"] = f"{xla_flags} {_NO_YNN}".strip()
+    devices_set = "JAX_NUM_CPU_DEVICES" in os.environ or _FORCED in xla_flags
+    if cores and not devices_set:
+        devices = 1 << (min(_cpus(), _MAX_CPU_DEVICES).bit_length() - 1)
         jax.config.update("jax_num_cpu_devices", devices)
     if address := os.environ.get("JAX_COORDINATOR_ADDRESS"):
         names = "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"
@@ -266,7 +299,7 @@ def start(*, cores: bool = False) -> None:
 
 
 def environment() -> dict[str, Any]:
-    """Returns versions, devices and the commit, as a run records them."""
+    """Returns versions, devices and the commit, as recorded by a run."""
     import jax
 
     names = (
@@ -290,14 +323,14 @@ def environment() -> dict[str, Any]:
 
 
 def _cpus() -> int:
-    """The cores that this process may use."""
+    """Returns the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def commit() -> str:
-    """Returns the commit of this code, with "+changes" where it is not as committed."""
+    """Returns the commit of this code, with "+changes" if files are modified."""
     changes = _git("status", "--porcelain", "--untracked-files=no", "--", "*.py")
     return _git("rev-parse", "HEAD")[:10] + "+changes" * bool(changes)
 
@@ -311,9 +344,9 @@ def record_environment(workdir: Path) -> None:
 def _git(*command: str) -> str:
     folder = Path(__file__).parent
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             ["git", *command], cwd=folder, capture_output=True, text=True, timeout=10
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+    return process.stdout.strip() if process.returncode == 0 else ""

@@ -1,4 +1,4 @@
-"""The state of a training run, and exact gradients of sums."""
+"""Training state, and exact gradients of a mean over micro-batches and devices."""
 
 import dataclasses
 from collections.abc import Callable
@@ -14,8 +14,8 @@ from training import parallel
 
 # Metrics by name, and the settings they were computed with, such as signatures.
 Scores = dict[str, Any]
-# Metrics leave a step as {name: (sum, count)}; the log shows sum / count over the steps
-# since its last line. A metric named `tokens` is shown as a rate: its sum a second.
+# Metrics of a step: {name: (sum, count)}. The log shows sum / count over the steps
+# since its last row; the metric `tokens` is shown as tokens per second.
 Metrics = dict[str, tuple[jax.Array, jax.Array]]
 
 Batch = dict[str, jax.Array]
@@ -26,14 +26,14 @@ Loss = Callable[..., LossResult]  # of (params, batch, rng)
 
 @flax.struct.dataclass
 class TrainState:
-    """Everything that a checkpoint holds.
+    """Training state; everything that a checkpoint contains.
 
     Attributes:
-        step: int32, the number of steps done.
-        params: of the model.
-        opt_state: of the optimizer.
-        extra: a pytree of the objective's own: batch statistics, moving averages, a
-            baseline, recurrent state that is carried on.
+        step: int32, number of steps done.
+        params: parameters of the model.
+        opt_state: state of the optimizer.
+        extra: pytree of other state of the objective, such as batch statistics, moving
+            averages, a baseline, or recurrent state carried between batches.
     """
 
     step: jax.Array
@@ -69,22 +69,22 @@ def gradients(
 ) -> tuple[Any, Metrics]:
     """Returns the gradients of sum / count over the whole batch, and the metrics.
 
-    Sums and counts are added over micro-batches and devices before they are divided,
-    so the result does not depend on how the batch was cut.
+    Sums and counts are added over micro-batches and devices before the division, so the
+    result does not depend on how the batch is split.
 
     Args:
         loss: `loss(params, batch, rng) -> (sum, (count, {name: (sum, count)}))`.
-        params: what to differentiate by.
-        batch: pytree of arrays with rows on the first axis.
-        rng: of this step; each micro-batch gets its own part.
-        accumulate: number of micro-batches, which divides the rows on each device.
+        params: parameters to differentiate by.
+        batch: pytree of arrays with the batch on the first axis.
+        rng: a PRNG key for this step; it is split over micro-batches.
+        accumulate: number of micro-batches; divides the batch size per device.
         axis_name: see `parallel.total`.
 
     Returns:
         Gradients like `params`, and `{"loss": (sum, count), **metrics}`.
 
     Raises:
-        UserError: if `accumulate` does not divide the rows.
+        UserError: if `accumulate` does not divide the batch size per device.
     """
     differentiate = jax.value_and_grad(loss, has_aux=True)
     if accumulate == 1:
@@ -96,7 +96,7 @@ def gradients(
             (value, (count, metrics)), grads = differentiate(params, *part)
             return jax.tree.map(jnp.add, totals, (value, count, metrics, grads)), None
 
-        parts = jax.tree.map(lambda x: _cut(x, accumulate), batch)
+        parts = jax.tree.map(lambda x: _micro_batches(x, accumulate), batch)
         parts = parts, jax.random.split(rng, accumulate)
         first = jax.tree.map(lambda x: x[0], parts)
         (value, (count, metrics)), grads = jax.eval_shape(differentiate, params, *first)
@@ -110,11 +110,11 @@ def gradients(
     return grads, {"loss": (value, count), **metrics}
 
 
-def _cut(x: jax.Array, parts: int) -> jax.Array:
-    # Micro-batch a takes rows a, a + parts, ...: rows stay on the device they are on.
+def _micro_batches(x: jax.Array, parts: int) -> jax.Array:
+    # Micro-batch a takes examples a, a + parts, ...: no example changes its device.
     if x.shape[0] % parts:
         raise UserError(
-            f"config.optimizer.accumulate={parts} does not divide the {x.shape[0]} "
-            "rows of a batch on a device (see config.data.batch_size_multiple)"
+            f"config.optimizer.accumulate is {parts}: must divide {x.shape[0]}, the "
+            "batch size per device (see config.data.batch_size_multiple)"
         )
     return x.reshape(-1, parts, *x.shape[1:]).swapaxes(0, 1)

@@ -1,11 +1,10 @@
-"""Contract between a task and the programs that train, evaluate and use it.
+"""Interface of a task to the programs that train it, evaluate it and predict with it.
 
-The loop trains a task's `objective` on its `train_data` and calls `validate`; `eval.py`
+The training loop trains the `objective` on `train_data` and calls `validate`. `eval.py`
 calls `evaluate` (numbers, no files), `tables` and `figures`; `predict.py` calls
-`predict` and `draw`. None of the three knows a particular task.
+`predict` and `draw`. None of the three depends on a particular task.
 
-Assets that a run keeps beside its checkpoints, such as a vocabulary, are made before
-the task is built: see `create`.
+Assets of a run, such as a vocabulary, are created before the task: see `create`.
 """
 
 import abc
@@ -30,7 +29,7 @@ class Source(Protocol):
     """Random access to batches; batch i depends on (seed, i) only, for any i >= 0."""
 
     def __getitem__(self, index: int) -> Any:
-        """Returns a pytree of numpy arrays; a few different shapes are fine."""
+        """Returns a pytree of numpy arrays; each new shape costs a compilation."""
 
 
 NoOptions = Options  # options of a task without any
@@ -99,19 +98,19 @@ class Task(abc.ABC):
         fields that depend on each other.
 
         Raises:
-            UserError: for a field out of range, or fields that contradict each other.
+            UserError: for fields that are out of range or contradict each other.
         """
         checks.check_model(cls(config).objective.init)
 
     @classmethod
     def prepare(cls, config: ConfigDict, workdir: Path, *, training: bool) -> Any:
-        """Returns the assets that the task is built from; None by default.
+        """Returns the assets of the task; None by default.
 
         Args:
             config: a config that `check` accepts.
-            workdir: the run directory; assets are kept in its `assets/`.
-            training: make missing assets and read the training data; otherwise read
-                only the run directory.
+            workdir: the run directory, with the assets in `assets/`.
+            training: True to create missing assets and read the training data; False to
+                read only the run directory.
         """
         return None
 
@@ -119,34 +118,34 @@ class Task(abc.ABC):
     def __init__(
         self, config: ConfigDict, assets: Any = None, *, axis_name: str | None = None
     ):
-        """Builds the model and the objective, once.
+        """Builds the model and the objective.
 
         Args:
             config: a config that `check` accepts.
             assets: result of `prepare`; None to take sizes from the config, which is
                 enough to check shapes.
             axis_name: device axis that a step sums over, as in `jax.pmap`; None if
-                arrays hold the whole batch.
+                arrays span the whole batch.
         """
 
     @abc.abstractmethod
     def train_data(self) -> Source:
-        """Returns the training batches; any random-access source will do."""
+        """Returns the training batches."""
 
     @abc.abstractmethod
     def evaluate(self, state: TrainState, split: str, options: Any) -> Evaluation:
         """Evaluates a state on a whole split; writes no files.
 
         Args:
-            state: the state to evaluate.
+            state: a training state.
             split: "validation" or "test".
             options: an instance of `EvaluationOptions`.
         """
 
     def validate(self, state: TrainState) -> Scores:
-        """Returns the validation scores that are logged while training.
+        """Returns the validation scores that are logged during training.
 
-        By default those of `evaluate`; override it if they can be had at lower cost.
+        By default the scores of `evaluate`; override it with a cheaper evaluation.
         """
         return self.evaluate(state, "validation", self.EvaluationOptions()).scores
 
@@ -165,8 +164,8 @@ class Task(abc.ABC):
         """Draws PNG files and returns their paths; none by default.
 
         Args:
-            state: the state to draw.
-            evaluation: names the split to take examples from; its scores, if it has
+            state: a training state.
+            evaluation: an evaluation whose split the examples come from; its scores, if
                 any, are drawn as charts.
             folder: folder of the files.
         """
@@ -178,8 +177,8 @@ class Task(abc.ABC):
         """Yields the prediction of each line, in order.
 
         Args:
-            state: the state to predict with.
-            lines: input lines, none of them blank.
+            state: a training state.
+            lines: input lines, without blank ones.
             options: an instance of `Options`.
             attention: whether predictions carry attention maps.
 

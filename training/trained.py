@@ -30,10 +30,10 @@ class Run:
     """A trained run.
 
     Attributes:
-        config: the config it was trained with.
-        task: the task of that config.
+        config: the config of its training.
+        task: the task of the config.
         state: the restored training state.
-        checkpoint: its checkpoint: "last", "best", "average" or a step.
+        checkpoint: the restored checkpoint: "last", "best", "average" or a step.
     """
 
     config: ConfigDict = dataclasses.field(repr=False)
@@ -63,22 +63,22 @@ class Run:
         """Predicts line by line.
 
         Args:
-            lines: input text in the task's format; a blank line gets an empty
+            lines: inputs in the format of the task; a blank line gets an empty
                 prediction.
             options: an instance of the task's `Options`, such as
                 `run.task.Options(beam=1)`; None for the defaults.
-            figures: folder for a figure of each line.
+            figures: folder for a figure of each line; None for no figures.
             attention: whether predictions carry attention maps.
 
         Returns:
-            The best prediction of each line; the next best are its `others`.
+            The best prediction of each line, with the next best as its `others`.
 
         Raises:
-            UserError: for a line that cannot be read, an option out of range,
-                figures of a model that has no attention, or one string.
+            UserError: for a line that cannot be read, an option out of range, figures
+                of a model without attention, or a single string instead of a list.
         """
         if isinstance(lines, str):
-            raise UserError(f"lines is one string: give a list, [{lines!r}]")
+            raise UserError(f"lines is a single string: give a list, [{lines!r}]")
         if figures is not None:
             canvas.require()
             if not self.task.can_draw():
@@ -120,7 +120,7 @@ def load(
     workdir = Path(workdir)
     config = configuration.load(workdir, overrides)
     which = config.evaluation.checkpoint if checkpoint is None else checkpoint
-    checkpoints.find(workdir, "last")  # reported before any other mistake
+    checkpoints.find(workdir, "last")  # reports a missing checkpoint first
     config.task.check(config)
     task = create(config, workdir, training=False)
     like = jax.eval_shape(task.objective.init, jax.random.key(config.seed))
@@ -132,7 +132,7 @@ def load(
 
 
 def read_lines(path: str | None) -> list[str]:
-    """Returns the lines of a UTF-8 file, or of standard input where `path` is None.
+    """Returns the lines of a UTF-8 file, or of standard input if `path` is None.
 
     Raises:
         UserError: for a file that cannot be read, or a line that is not UTF-8.
