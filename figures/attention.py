@@ -97,6 +97,7 @@ def _alignment(
     layers: Sequence[np.ndarray],
     target: Sequence[str],
     source: Sequence[str],
+    title: str,
     path: Path,
     *,
     position: np.ndarray | None = None,
@@ -108,6 +109,7 @@ def _alignment(
             several layers also the mean over layers.
         target: Q labels.
         source: K labels.
+        title: start of the title, such as "Line 1".
         path: PNG file to write; its folder is created.
         position: [H, Q] predicted positions, drawn as a line if H is 1.
 
@@ -116,13 +118,13 @@ def _alignment(
     """
     panels = {f"layer {n}": layer.mean(0) for n, layer in enumerate(layers, 1)}
     several_heads = any(len(layer) > 1 for layer in layers)
-    title, marks = "Alignment", None
+    title, marks = f"{title}: alignment", None
     if len(panels) > 1:
         panels = {"all layers": np.mean(list(panels.values()), 0), **panels}
     elif position is not None and not several_heads:
         title, marks = f"{title} ({_POSITION})", position
     if several_heads:
-        title = f"{title}: cross-attention, mean over heads"
+        title = f"{title}, mean over heads"
     return attention_heatmaps(
         np.stack(list(panels.values())),
         rows=target,
@@ -183,13 +185,14 @@ def draw_heads(sentences: Iterable[Sequence[AttentionMap]], folder: Path) -> lis
     return paths
 
 
-def draw_alignment(maps: Sequence[AttentionMap], path: Path) -> Path:
+def draw_alignment(maps: Sequence[AttentionMap], title: str, path: Path) -> Path:
     """Draws cross-attention, averaged over heads; returns `path`."""
     maps = [each for each in maps if each.name == "cross"]
     return _alignment(
         [each.weights for each in maps],
         target=maps[0].queries,
         source=maps[0].keys,
+        title=title,
         path=path,
         position=maps[0].position,
     )

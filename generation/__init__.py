@@ -1,4 +1,4 @@
-"""Greedy, sampled and beam search over step functions, and over many inputs."""
+"""Sequence generation: greedy decoding, sampling and beam search."""
 
 from generation.beam import beam_search
 from generation.greedy import greedy

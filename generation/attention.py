@@ -1,4 +1,4 @@
-"""Attention of a text-to-text model, from one pass over a whole target.
+"""Attention of a text-to-text model in a teacher-forced pass.
 
 Axes: H heads; Q queries; K keys.
 """
@@ -37,7 +37,7 @@ class AttentionReader:
         self._jit_records = jax.jit(self._records)
 
     def exists(self, params: Any) -> bool:
-        """Returns whether the model has attention.
+        """Returns True if the model has attention.
 
         Args:
             params: the model's parameters, or their shapes.
@@ -53,11 +53,11 @@ class AttentionReader:
 
         Args:
             params: the model's parameters.
-            source: ids.
-            target: ids.
+            source: source token ids.
+            target: target token ids.
 
         Returns:
-            Numpy weights [1, H, Q, K]; queries and keys beyond the ids are padding.
+            Records of numpy weights [1, H, Q, K], padded in Q and K.
         """
         batch = {
             name: np.pad([ids], ((0, 0), (0, padded_width(len(ids)) - len(ids))))

@@ -8,10 +8,10 @@ A hypothesis is finished when its EOS is among the R best continuations of a ste
 that are not EOS, so that its size is constant. With R = 1 and alpha = 0 this is greedy
 decoding.
 
-Differs from the papers: at its limit a hypothesis is ended by EOS at the model's
-probability rather than cut off, so that all scores are those of whole sentences; the
-search of a sentence ends when no unfinished hypothesis can beat the finished ones,
-without GNMT's pruning of hypotheses that fall behind; there is no coverage penalty.
+Differs from the papers: at the length limit a hypothesis ends in EOS, at the model's
+probability of it, rather than being cut off, so that all scores are of whole sentences;
+the search of a sentence stops when no unfinished hypothesis can beat the finished ones,
+without GNMT's pruning of poor hypotheses; there is no coverage penalty.
 
 Axes: B sentences; R hypotheses in the beam; N hypotheses returned; L positions of the
 output; S source positions; W vocabulary.
@@ -58,10 +58,10 @@ def beam_search(
         beam: R, the beam size.
         max_length: L, the maximum number of tokens, EOS included; the last is always
             EOS.
-        alpha: exponent of the length penalty, at least 0; 0 is none.
+        alpha: exponent of the length penalty, at least 0; 0 for no penalty.
         n_best: N, the number of returned hypotheses, at most `beam`.
-        limit: [B] the maximum for each sentence; None: L for all.
-        keep_weights: whether attention weights are returned.
+        limit: [B] maximum number of tokens of each sentence; None for L.
+        keep_weights: whether to return attention weights.
         bos: the first input token.
         eos: the token that ends a hypothesis.
         pad: the id after `eos`.
@@ -73,27 +73,27 @@ def beam_search(
         ValueError: if an option is out of its range or `limit` is not [B].
     """
     if not 1 <= n_best <= beam:
-        raise ValueError(f"n_best must be in 1..beam, got {n_best} with beam={beam}")
+        raise ValueError(f"n_best is {n_best}: must be 1 to beam={beam}")
     if alpha < 0:
-        raise ValueError(f"alpha must be at least 0, got {alpha}")
+        raise ValueError(f"alpha is {alpha}: must be at least 0")
     limit = limits(limit, batch, max_length)[:, None]
     token = jnp.full([batch, beam], bos, jnp.int32)
-    # The rows are equal at first: only one is searched.
+    # The rows start out equal: only the first one is extended.
     live = jnp.full([batch, beam], -jnp.inf, jnp.float32).at[:, 0].set(0)
-    none = jnp.zeros([batch, n_best], jnp.int32)
+    zeros = jnp.zeros([batch, n_best], jnp.int32)
     # Finished hypotheses: score, log-probability, step and row at which EOS was chosen.
-    done = (jnp.full([batch, n_best], -jnp.inf, jnp.float32),) * 2 + (none, none)
+    done = (jnp.full([batch, n_best], -jnp.inf, jnp.float32),) * 2 + (zeros, zeros)
     tokens = parents = jnp.zeros([max_length, batch, beam], jnp.int32)
-    kept = empty_weights(step, carry, token, max_length, keep_weights)
+    attention = empty_weights(step, carry, token, max_length, keep_weights)
 
     def extend(state):
-        t, carry, token, live, done, tokens, parents, kept = state
+        t, carry, token, live, done, tokens, parents, attention = state
         carry, logits, weights = step(carry, token)
         logits = logits.astype(jnp.float32)
         base = live - jax.nn.logsumexp(logits, -1)  # [B, R]
         ended = base + logits[..., eos]
 
-        # One more than R, since EOS may be among them.
+        # R + 1 continuations, since EOS may be among them.
         values, ids = top(logits, min(beam + 1, logits.shape[-1]))
         values = jnp.where(ids == eos, -jnp.inf, base[..., None] + values)
         count = ids.shape[-1]
@@ -112,35 +112,36 @@ def beam_search(
         scores, best = lax.top_k(done[0], n_best)
         done = (scores, *(jnp.take_along_axis(x, best, 1) for x in done[1:]))
 
-        # Log-probabilities only fall, and the penalty is largest at the limit: a row
-        # whose bound does not beat the worst finished hypothesis is dropped.
+        # Log-probabilities only decrease, and the penalty is maximal at the limit: this
+        # bounds the final score of a row.
         hopeless = live / length_penalty(limit, alpha) <= scores[:, -1:]
         live = jnp.where(hopeless, -jnp.inf, live)
         tokens = tokens.at[t].set(token)
         parents = parents.at[t].set(parent)
         if keep_weights:
-            kept = kept.at[t].set(weights)
-        return t + 1, carry.take(parent), token, live, done, tokens, parents, kept
+            attention = attention.at[t].set(weights)
+        return t + 1, carry.take(parent), token, live, done, tokens, parents, attention
 
-    state = (0, carry, token, live, done, tokens, parents, kept)
+    state = (0, carry, token, live, done, tokens, parents, attention)
     state = lax.while_loop(lambda state: jnp.any(state[3] > -jnp.inf), extend, state)
-    _, _, _, _, (scores, log_probs, end, row), tokens, parents, kept = state
+    _, _, _, _, (scores, log_probs, end, row), tokens, parents, attention = state
 
-    def back(row, history):
-        t, tokens, parents, kept = history
-        inside = t < end
-        token = jnp.where(inside, jnp.take_along_axis(tokens, row, 1), pad)
+    def backtrack(row, history):
+        t, tokens, parents, attention = history
+        before_end = t < end
+        token = jnp.where(before_end, jnp.take_along_axis(tokens, row, 1), pad)
         token = jnp.where(t == end, eos, token)
-        row = jnp.where(inside, jnp.take_along_axis(parents, row, 1), row)
-        if keep_weights:  # of the row that chose the token: its parent, at EOS itself
-            kept = jnp.take_along_axis(kept, row[..., None], 1)
-            kept = jnp.where((t <= end)[..., None], kept, 0)
-        return row, (token, kept)
+        row = jnp.where(before_end, jnp.take_along_axis(parents, row, 1), row)
+        if keep_weights:
+            # Weights are those of the extended row: the parent, or at EOS `row` itself.
+            attention = jnp.take_along_axis(attention, row[..., None], 1)
+            attention = jnp.where((t <= end)[..., None], attention, 0)
+        return row, (token, attention)
 
     end = jnp.where(scores > -jnp.inf, end, -1)
-    history = (jnp.arange(max_length), tokens, parents, kept)
-    tokens, kept = lax.scan(back, row, history, reverse=True)[1]
+    history = (jnp.arange(max_length), tokens, parents, attention)
+    tokens, attention = lax.scan(backtrack, row, history, reverse=True)[1]
     tokens = jnp.moveaxis(tokens, 0, 2)  # [B, N, L]
     if keep_weights:
-        kept = jnp.moveaxis(kept, 0, 2)  # [B, N, L, S]
-    return Decoded(tokens, scores, log_probs, end + 1, kept)
+        attention = jnp.moveaxis(attention, 0, 2)  # [B, N, L, S]
+    return Decoded(tokens, scores, log_probs, end + 1, attention)

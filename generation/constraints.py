@@ -1,4 +1,4 @@
-"""Decoding constraints: functions that wrap a step and set logits to -inf.
+"""Decoding constraints: wrappers of a step that set logits to -inf.
 
 Axes: B instances; R hypotheses in the search; S inputs of an instance; W vocabulary.
 """
@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from generation.types import Carry, Step
 
-# (step, carry, source, R) -> the constrained step and its carry before the first token.
+# (step, carry, source, R) -> (constrained step, its carry before the first token).
 Constraint = Callable[[Step, Carry, Any, int], tuple[Step, Carry]]
 
 
@@ -29,7 +29,7 @@ def forbid(step: Step, ids: Collection[int]) -> Step:
 
 
 class Visits(NamedTuple):
-    """A decoder's carry and the inputs that its hypotheses have pointed at.
+    """A decoder's carry and the inputs that each hypothesis has pointed at.
 
     Attributes:
         carry: carry of the unconstrained step.
@@ -54,7 +54,7 @@ def visit_all(
 
     Args:
         step: see `generation.types.Step`.
-        carry: the state of `rows` rows before the first token.
+        carry: the state of R = `rows` equal rows before the first token.
         mask: [B, S] bool, False at padding.
         rows: R.
 

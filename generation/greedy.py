@@ -27,9 +27,9 @@ def greedy(
         batch: B.
         max_length: L, the maximum number of tokens, EOS included; the last is always
             EOS.
-        limit: [B] the maximum for each sentence, such as source length + 50; None: L
-            for all.
-        keep_weights: whether attention weights are returned.
+        limit: [B] maximum number of tokens of each sentence, such as source length +
+            50; None for L.
+        keep_weights: whether to return attention weights.
         bos: the first input token.
         eos: the token that ends a hypothesis.
         pad: the id after `eos`.

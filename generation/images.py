@@ -1,4 +1,4 @@
-"""Images of a generator, in batches of one shape.
+"""Image generation with a trained generator, in batches of constant size.
 
 Axes: B images of a batch; N requested images; I, J rows and columns; Z width of the
 noise.
@@ -15,7 +15,7 @@ from models.records import AttentionRecord, collect
 
 
 class Model(Protocol):
-    """A Flax module that generates images from noise and classes."""
+    """A class-conditional generator, a Flax module."""
 
     def apply(
         self,
@@ -30,7 +30,7 @@ class Model(Protocol):
 
 
 class ImageGenerator:
-    """Generated images by class, and the generator's attention."""
+    """Images and attention maps of a generator."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class ImageGenerator:
     def images(
         self, variables: Mapping[str, Any], labels: np.ndarray, seed: int
     ) -> np.ndarray:
-        """Returns images uint8 [N, I, J, 3].
+        """Returns generated images, uint8 [N, I, J, 3].
 
         Args:
             variables: the model's parameters and other collections.
@@ -68,7 +68,7 @@ class ImageGenerator:
     def attention(
         self, variables: Mapping[str, Any], labels: np.ndarray, seed: int
     ) -> tuple[np.ndarray, list[AttentionRecord]]:
-        """Returns a batch of images and the model's attention [B, I, J, I, J].
+        """Returns a batch of generated images and attention weights [B, I, J, I, J].
 
         Args:
             variables: the model's parameters and other collections.

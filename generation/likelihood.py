@@ -1,4 +1,4 @@
-"""Likelihood of given targets under a model.
+"""Likelihood of targets under a model.
 
 Axes: B batch; T steps; W vocabulary.
 """
@@ -27,7 +27,7 @@ class Likelihood:
 
         Args:
             model: `apply(variables, batch, train=False) -> logits [B, T, W]`.
-            pad: the id of padding, which is left out.
+            pad: the id of padding, which has no effect.
         """
         self._model, self._pad = model, pad
         self._jit_nats = jax.jit(self._nats)
@@ -37,13 +37,13 @@ class Likelihood:
 
         Args:
             params: the model's parameters.
-            batches: of the model's inputs, among them `target` [B, T] int32.
+            batches: inputs of the model, including `target` [B, T] int32.
         """
         sums = (self._jit_nats(params, batch) for batch in batches)
         return sum(float(np.asarray(part, np.float64).sum()) for part in sums)
 
     def _nats(self, params: Any, batch: dict[str, jax.Array]) -> jax.Array:
-        """Returns [B]; 0 for rows of padding."""
+        """Returns the sum over steps [B]; 0 for rows of padding."""
         logits = self._model.apply({"params": params}, batch, train=False)
         target = batch["target"]
         nats = optax.softmax_cross_entropy_with_integer_labels(logits, target)

@@ -1,4 +1,4 @@
-"""Search options of tasks; None keeps the value of `config.evaluation`."""
+"""Search options of tasks; None selects the value of `config.evaluation`."""
 
 import dataclasses
 
@@ -8,15 +8,15 @@ from options import Options, option
 
 @dataclasses.dataclass(frozen=True)
 class BeamOptions(Options):
-    """Flags of eval.py."""
+    """Flags of eval.py for tasks with beam search."""
 
     beam: int | None = option(None, "Beam size; 1 is greedy decoding.")
 
     def search(self, default: Search) -> Search:
-        """Returns the search with these options, checked.
+        """Returns a search with these options, checked.
 
         Args:
-            default: the search of `config.evaluation`.
+            default: the search of `config.evaluation`, for options that are None.
 
         Raises:
             UserError: for a flag out of range.
@@ -28,10 +28,12 @@ class BeamOptions(Options):
 
 @dataclasses.dataclass(frozen=True)
 class NBestOptions(BeamOptions):
-    """Flags of predict.py."""
+    """Flags of predict.py for tasks with beam search."""
 
     n_best: int = option(
-        1, "Predictions of each line, printed as number, score and text."
+        1,
+        "Number of predictions per line; above 1 each is printed as line number, score "
+        "and text.",
     )
 
     @property
@@ -42,16 +44,20 @@ class NBestOptions(BeamOptions):
 
 @dataclasses.dataclass(frozen=True)
 class TranslationOptions(BeamOptions):
-    """Flags of eval.py for a search with a length penalty."""
+    """Flags of eval.py for beam search with a length penalty."""
 
-    alpha: float | None = option(None, "Exponent of the length penalty.")
+    alpha: float | None = option(None, "Exponent of the length penalty; 0 for none.")
 
 
 @dataclasses.dataclass(frozen=True)
 class SamplingOptions(NBestOptions, TranslationOptions):
-    """Flags of predict.py for a search that may sample."""
+    """Flags of predict.py for beam search or sampling."""
 
-    temperature: float = option(0.0, "Above 0: sample; 1 for the model's own.")
-    top_k: int = option(0, "Sample from the k most probable tokens; 0: from all.")
-    top_p: float = option(1.0, "Sample from the nucleus of this probability.")
-    seed: int = option(0, "Seed of the samples.")
+    temperature: float = option(
+        0.0, "Sampling temperature; 0 for beam search, 1 for the model's distribution."
+    )
+    top_k: int = option(0, "Sample only from the k most probable tokens; 0 for all.")
+    top_p: float = option(
+        1.0, "Sample only from the most probable tokens with this total probability."
+    )
+    seed: int = option(0, "Random seed of sampling.")

@@ -21,7 +21,7 @@ _END = 0
 
 
 class PointerSearch:
-    """Search for answers, constrained to permutations of the inputs or free."""
+    """Search for answers, optionally constrained to permutations of the inputs."""
 
     def __init__(
         self,
@@ -37,9 +37,9 @@ class PointerSearch:
             model: see `Model`; its `encode` takes `inputs` [B, S, F] and `lengths` [B].
             batch_size: number of instances decoded together.
             steps: (number of inputs) -> maximum number of pointers, the end included.
-            constrain: default of `answers`.
+            constrain: default for `answers`.
         """
-        self._free = Generator(model, bos=_END, eos=_END, pad=_END)
+        self._unconstrained = Generator(model, bos=_END, eos=_END, pad=_END)
         self._constrained = Generator(
             model, constrain=_permutations, bos=_END, eos=_END, pad=_END
         )
@@ -59,12 +59,12 @@ class PointerSearch:
 
         Args:
             params: the model's parameters.
-            batch: `inputs` [B, S, F] and `lengths` [B]; others are ignored.
+            batch: `inputs` [B, S, F] and `lengths` [B]; other keys are ignored.
             search: checked options.
             constrain: whether answers must be permutations of the inputs; None for the
                 default.
-            keep_weights: whether answers have the model's weights [T, S + 1], which the
-                constraint does not change.
+            keep_weights: whether to return attention weights [T, S + 1]; they are the
+                model's, before the constraint.
         """
         inputs, lengths = batch["inputs"], batch["lengths"]
         batches = array_batches(
@@ -76,7 +76,7 @@ class PointerSearch:
         )
         if constrain is None:
             constrain = self._constrain
-        generator = self._constrained if constrain else self._free
+        generator = self._constrained if constrain else self._unconstrained
         return generator.generate(params, batches, search, keep_weights=keep_weights)
 
     def tokens(
@@ -93,8 +93,8 @@ class PointerSearch:
         return np.array([*itertools.zip_longest(*ids, fillvalue=_END)]).T
 
     def attends(self, params: Any, batch: Any) -> bool:
-        """Returns whether the model has weights; see `Generator.attends`."""
-        return self._free.attends(params, batch)
+        """Returns True if the model has weights; see `Generator.attends`."""
+        return self._unconstrained.attends(params, batch)
 
 
 def _permutations(

@@ -1,4 +1,4 @@
-"""Sampling: ancestral, with temperature, top-k and nucleus truncation.
+"""Ancestral sampling with temperature, top-k and nucleus truncation.
 
 Top-k: Fan et al. (2018), section 5; nucleus (top-p): Holtzman et al. (2020), section
 3.1.
@@ -34,7 +34,7 @@ def sample(
     """Samples each token from the model's distribution until EOS.
 
     The samples of a sentence are independent, but sorted by probability: the first of
-    several is not a fair sample.
+    several is biased.
 
     Args:
         step: see `generation.types.Step`.
@@ -44,11 +44,12 @@ def sample(
         max_length: L, the maximum number of tokens, EOS included; the last is always
             EOS.
         temperature: divides the logits before truncation, above 0.
-        top_k: sample from the k most probable tokens only; 0: from all.
-        top_p: sample from the fewest tokens with this total probability, after top-k.
+        top_k: sample from the k most probable tokens only; 0 for all.
+        top_p: sample from the fewest tokens with this total probability, after top-k;
+            in (0, 1].
         samples: N, the number of hypotheses per sentence.
-        limit: [B] the maximum for each sentence; None: L for all.
-        keep_weights: whether attention weights are returned.
+        limit: [B] maximum number of tokens of each sentence; None for L.
+        keep_weights: whether to return attention weights.
         bos: the first input token.
         eos: the token that ends a hypothesis.
         pad: the id after `eos`.
@@ -61,13 +62,13 @@ def sample(
         ValueError: if an option is out of its range or `limit` is not [B].
     """
     if temperature <= 0:
-        raise ValueError(f"temperature must be above 0, got {temperature}")
+        raise ValueError(f"temperature is {temperature}: must be above 0")
     if top_k < 0:
-        raise ValueError(f"top_k must be at least 0, got {top_k}")
+        raise ValueError(f"top_k is {top_k}: must be at least 0")
     if not 0 < top_p <= 1:
-        raise ValueError(f"top_p must be in (0, 1], got {top_p}")
+        raise ValueError(f"top_p is {top_p}: must be in (0, 1]")
     if samples < 1:
-        raise ValueError(f"samples must be at least 1, got {samples}")
+        raise ValueError(f"samples is {samples}: must be at least 1")
 
     def choose(logits, t):
         step_rng = jax.random.fold_in(rng, t)

@@ -1,11 +1,11 @@
-"""Search over many inputs: options, batches in few shapes, hypotheses per input.
+"""Search over many inputs, in batches of few shapes so that few programs compile.
 
     generator = Generator(model, forbidden=(PAD, BOS, UNK))
     batches = sequence_batches(sources, 64, extra=50, max_length=256)
     search = Search(beam=4, alpha=0.6).check()
     hypotheses = generator.generate(params, batches, search)
 
-`hypotheses[i]` are those of input i, best score first.
+`hypotheses[i]` has the hypotheses of input i, best score first.
 
 Axes: B inputs in a batch; R hypotheses in the search; N hypotheses returned; T tokens
 of a hypothesis, EOS included; L positions of the output; S source positions.
@@ -39,9 +39,9 @@ class Search:
         beam: R, the beam size, 1 to `MAX_BEAM`; 1 is greedy decoding, which has no
             length penalty.
         alpha: exponent of the length penalty (Wu et al. 2016, eq. 14), at least 0.
-        n_best: N, hypotheses of each input; at most `beam`, unless they are sampled.
-        temperature: above 0 to sample, 0 to search.
-        top_k: sample from the k most probable tokens only; 0: from all.
+        n_best: N, number of hypotheses per input; at most `beam`, unless sampled.
+        temperature: sampling temperature; 0 for beam search.
+        top_k: sample from the k most probable tokens only; 0 for all.
         top_p: sample from the fewest tokens with this total probability, in (0, 1].
     """
 
@@ -54,7 +54,7 @@ class Search:
 
     @classmethod
     def configured(cls, evaluation: Mapping[str, Any]) -> Self:
-        """Returns the search with `beam` and `alpha` of `config.evaluation`, checked.
+        """Returns a search with `beam` and `alpha` of `config.evaluation`, checked.
 
         Raises:
             UserError: for a field out of range.
@@ -64,10 +64,10 @@ class Search:
         return search.check("config.evaluation.")
 
     def check(self, prefix: str = "") -> Self:
-        """Returns these options.
+        """Returns these options if they are valid.
 
         Args:
-            prefix: precedes a field's name in errors, such as "config.evaluation.".
+            prefix: prefix of field names in errors, such as "config.evaluation.".
 
         Raises:
             UserError: for an option out of range, or one without effect.
@@ -83,7 +83,7 @@ class Search:
                 1 <= self.n_best and (sampled or self.n_best <= self.beam),
                 "at least 1"
                 if sampled
-                else f"from 1 to the beam, which is {self.beam} (--beam widens it)",
+                else f"1 to the beam size {self.beam}, which --beam sets",
             ),
         }
         for name, (holds, accepted) in rules.items():
@@ -92,13 +92,13 @@ class Search:
                 raise UserError(str(error))
         if not sampled and (self.top_k or self.top_p < 1):
             raise UserError(
-                f"{prefix}top_k and {prefix}top_p only act on sampling: set a "
-                "temperature"
+                f"{prefix}top_k is {self.top_k} and {prefix}top_p is {self.top_p}: "
+                "must be 0 and 1 unless temperature is above 0"
             )
         return self
 
     def override(self, **options: float | None) -> "Search":
-        """Returns these options with those that are not None replaced, checked.
+        """Returns these options with the given ones replaced unless None, checked.
 
         Raises:
             UserError: see `check`.
@@ -114,9 +114,9 @@ class Hypothesis(NamedTuple):
 
     Attributes:
         ids: [T] without BOS and padding; the last is EOS.
-        score: log-probability over length penalty, which ranks hypotheses.
-        weights: [T, S] float32 attention at each id, S that of the decoded batch; None
-            unless requested.
+        score: log-probability divided by the length penalty.
+        weights: [T, S] float32 attention at each id, with the S of the decoded batch;
+            None unless requested.
     """
 
     ids: list[int]
@@ -128,10 +128,10 @@ class Batch(NamedTuple):
     """Inputs that are decoded together.
 
     Attributes:
-        indices: indices of the inputs in the first rows; later rows are filler.
+        indices: indices of the inputs in the first rows; the other rows are filler.
         source: a pytree of [B, ...] arrays, as the model's `encode` takes it.
         length: L, the maximum number of tokens, EOS included; static.
-        limit: [B] int, the maximum for each input; None: L for all.
+        limit: [B] int, maximum number of tokens of each input; None for L.
     """
 
     indices: Sequence[int]
@@ -146,11 +146,11 @@ class Model(Protocol):
     `encode(source) -> memory`; `start(memory, R, L) -> Carry`;
     `step(carry, token [B, R], memory) -> (carry, logits [B, R, W], attention)`, where
     `attention` has `weights` [B, R, S] or is None. A decoder without an encoder has no
-    `encode`: its memory is the source itself, such as prompts [B, P], P maybe 0.
+    `encode`: its memory is the source itself, such as prompts [B, P] with P >= 0.
     """
 
     def apply(self, variables: Any, *args: Any, method: str) -> Any:
-        """Returns the result of a method of this module."""
+        """Returns the result of the named method."""
 
 
 class Generator:
@@ -198,13 +198,12 @@ class Generator:
             params: the model's parameters.
             batches: together their indices are 0, 1, ..., each once, in any order.
             search: checked options.
-            seed: seed of sampling; the number of a batch is folded in.
-            keep_weights: whether attention is returned.
-            progress: called after each batch with the number of inputs done.
+            seed: seed of sampling; the index of each batch is folded in.
+            keep_weights: whether to return attention weights.
+            progress: called after each batch with the number of decoded inputs.
 
         Returns:
-            The hypotheses of each input, best score first: `search.n_best`, or fewer
-            if there are no more.
+            The hypotheses of each input, best score first: at most `search.n_best`.
 
         Raises:
             ValueError: if attention is requested and the model has none.
@@ -246,9 +245,9 @@ class Generator:
             source: a pytree of [B, ...] arrays.
             search: checked options; static.
             length: L; static.
-            limit: [B] the maximum number of tokens of each input; None: L for all.
-            rng: a PRNG key; only sampling needs it.
-            keep_weights: whether attention is returned; static.
+            limit: [B] maximum number of tokens of each input; None for L.
+            rng: a PRNG key; required for sampling only.
+            keep_weights: whether to return attention weights; static.
 
         Returns:
             [B, N] hypotheses.
@@ -267,7 +266,7 @@ class Generator:
         )
 
     def attends(self, params: Any, source: Any) -> bool:
-        """Returns whether the model's step has attention weights.
+        """Returns True if the model's step has attention weights.
 
         Args:
             params: the model's parameters, or their shapes.
@@ -318,7 +317,7 @@ class Generator:
     def _start(
         self, params: Any, source: Any, rows: int, length: int
     ) -> tuple[Step, Carry]:
-        """The constrained step, and the carry of [B, rows] before the first token."""
+        """The constrained step and the carry of [B, rows] before the first token."""
         model, variables = self._model, {"params": params}
         memory = source
         if hasattr(model, "encode"):
@@ -346,10 +345,10 @@ def _hypotheses(decoded: Decoded, row: int) -> list[Hypothesis]:
     """The hypotheses of a row of numpy arrays, best first."""
     hypotheses = []
     for n, length in enumerate(decoded.lengths[row]):
-        if not length:  # there was no n-th hypothesis
+        if not length:  # fewer than n + 1 hypotheses
             continue
-        kept = decoded.weights
-        weights = None if kept is None else np.asarray(kept[row, n, :length])
+        attention = decoded.weights
+        weights = None if attention is None else np.asarray(attention[row, n, :length])
         ids = decoded.tokens[row, n, :length].tolist()
         hypotheses.append(Hypothesis(ids, float(decoded.scores[row, n]), weights))
     return hypotheses
@@ -365,15 +364,15 @@ def array_batches(
 ) -> Iterator[Batch]:
     """Yields batches of inputs of one shape, in order.
 
-    The last input fills up the last batch, so that all have the same shape.
+    The last batch is filled up with its last input, so that all have the same shape.
 
     Args:
         count: number of inputs.
         batch_size: maximum of B; fewer inputs form one batch.
-        source: (indices) -> a pytree of [len(indices), ...] arrays, called for one
-            batch at a time.
+        source: (indices) -> a pytree of [len(indices), ...] arrays, called once per
+            batch.
         length: L, the maximum number of tokens of an output, EOS included.
-        limit: (index) -> the maximum for that input; None: L for all.
+        limit: (index) -> maximum number of tokens of that input; None for L.
     """
     batch_size = min(batch_size, count)
     for start in range(0, count, max(batch_size, 1)):
@@ -396,14 +395,14 @@ def sequence_batches(
 ) -> Iterator[Batch]:
     """Yields batches of token sequences in few shapes, shortest sequences first.
 
-    The width of a batch is a power of two, so that other sequences reuse the compiled
-    programs. An output has at most `extra` tokens more than its source, EOS included;
-    filler rows end after one token.
+    The width of a batch is a power of two, so that few programs are compiled. An output
+    has at most `extra` tokens more than its source, EOS included; filler rows end after
+    one token.
 
     Args:
-        sequences: ids of each input, EOS included where the model expects it.
+        sequences: ids of each input, EOS included if the model expects it.
         batch_size: maximum of B; with fewer sequences B is a power of two.
-        extra: number of tokens that an output may exceed its source by.
+        extra: maximum number of tokens by which an output exceeds its source.
         max_length: maximum number of tokens of any output, EOS included.
         pad: the id after the end of a sequence.
     """
@@ -424,5 +423,5 @@ def sequence_batches(
 
 
 def padded_width(length: int) -> int:
-    """Returns the width for a sequence: a power of two, at least 16."""
+    """Returns the padded width of a sequence: a power of two, at least 16."""
     return max(_MIN_WIDTH, 1 << (length - 1).bit_length())

@@ -1,4 +1,4 @@
-"""Search for texts: decoded hypotheses, without duplicates."""
+"""Search for texts: detokenised hypotheses without duplicates."""
 
 import sys
 from collections.abc import Callable, Collection, Sequence
@@ -8,7 +8,7 @@ from generation.search import Generator, Hypothesis, Model, Search, sequence_bat
 
 
 class Text(NamedTuple):
-    """A text, its ids, EOS included, and their score."""
+    """A text, its token ids (EOS included) and its score."""
 
     text: str
     ids: list[int]
@@ -16,7 +16,7 @@ class Text(NamedTuple):
 
 
 class TextSearch:
-    """Search for output texts: a `Generator` with a decoder of ids."""
+    """Search for output texts: a `Generator` and a detokeniser."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class TextSearch:
 
         Args:
             model: see `Model`.
-            decode: (ids) -> text; several segmentations may be the same text.
+            decode: (ids) -> text; different ids may give the same text.
             forbidden: ids that are never generated.
             batch_size: see `sequence_batches`.
             extra: see `sequence_batches`.
@@ -51,21 +51,20 @@ class TextSearch:
         seed: int = 0,
         progress: bool = False,
     ) -> list[list[Text]]:
-        """Returns the texts of each source, best first: `search.n_best` or fewer.
+        """Returns the texts of each source, best first: at most `search.n_best`.
 
-        Beam search returns a text with several segmentations once; samples can be
-        equal.
+        Beam search returns different texts; samples may be equal.
 
         Args:
             params: the model's parameters.
             sources: ids of each source, EOS included.
             search: checked options.
             seed: seed of sampling.
-            progress: print the number of sentences done after each batch, on standard
-                error; a single batch prints nothing.
+            progress: whether to print the number of decoded sentences after each batch,
+                on standard error; a single batch prints nothing.
         """
         distinct, n_best = search.temperature == 0, search.n_best
-        if distinct and n_best > 1:  # several may be the same text
+        if distinct and n_best > 1:  # duplicates will be dropped
             search = search.override(n_best=search.beam)
         hypotheses = self.generator.generate(
             params,

@@ -1,7 +1,7 @@
 """Types of decoding: carry, step and result.
 
-Axes: B sentences; R rows, the hypotheses of a sentence that are decoded side by side;
-N returned hypotheses; L positions of the output; S source positions; W vocabulary.
+Axes: B sentences; R rows, the hypotheses of a sentence that are decoded in parallel; N
+returned hypotheses; L positions of the output; S source positions; W vocabulary.
 """
 
 from collections.abc import Callable
@@ -27,8 +27,8 @@ class Decoded(NamedTuple):
 
     Attributes:
         tokens: [B, N, L] int32, ending in EOS, then PAD; there is no BOS.
-        scores: [B, N] float32, in descending order; -inf where there are fewer than N
-            hypotheses (`lengths` is 0 there).
+        scores: [B, N] float32, in descending order; with fewer than N hypotheses the
+            rest have the score -inf and the length 0.
         log_probs: [B, N] float32 log p(tokens | source), EOS included.
         lengths: [B, N] int32 number of tokens, EOS included.
         weights: [B, N, L, S] attention at each position, 0 after EOS; None unless

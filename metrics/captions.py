@@ -1,7 +1,7 @@
-"""Metrics of captions: BLEU, chrF, and attention to the objects that are named.
+"""Metrics of captions: BLEU, chrF, and attention to named objects.
 
-Xu et al. (2015), section 5, report BLEU-1 to BLEU-4; theirs has no brevity penalty,
-sacreBLEU's has. The metrics of composed scenes are this project's.
+Xu et al. (2015), section 5, report BLEU-1 to BLEU-4 without a brevity penalty;
+sacreBLEU applies one. The metrics of composed scenes are not from the paper.
 
 Axes: N captions; T words of a caption; I, J rows and columns of an attention map.
 """
@@ -14,7 +14,7 @@ from data.captions import Captioned, plain
 from data.scenes import Mention, Scene, mentions
 from metrics.text import CorpusScores, corpus_scores
 
-_ORDERS = (4, 1, 2, 3)  # of BLEU
+_ORDERS = (4, 1, 2, 3)  # maximum n-gram orders of BLEU
 
 
 def split_scores(
@@ -22,12 +22,12 @@ def split_scores(
     captions: Sequence[Sequence[str]],
     maps: Sequence[np.ndarray | None],
 ) -> CorpusScores:
-    """`caption_scores`, plus `scene_scores` for composed scenes.
+    """Metrics of `caption_scores`, for composed scenes also of `scene_scores`.
 
     Args:
         examples: N images with their references.
         captions: see `scene_scores`.
-        maps: the same.
+        maps: see `scene_scores`.
     """
     references = [[plain(text) for text in example.captions] for example in examples]
     scores, signatures = caption_scores([" ".join(c) for c in captions], references)
@@ -42,7 +42,7 @@ def caption_scores(
     """BLEU-1 to BLEU-4 and chrF, as `bleu_1`, ..., `bleu_4` and `chrf`.
 
     Args:
-        captions: N texts; words are separated by spaces.
+        captions: N texts, their words separated by spaces.
         references: reference captions of each image, normalised in the same way.
     """
     from sacrebleu.metrics import BLEU, CHRF
@@ -60,7 +60,7 @@ def scene_scores(
     captions: Sequence[Sequence[str]],
     maps: Sequence[np.ndarray | None],
 ) -> dict[str, float]:
-    """Objects, cells and attention in captions of composed scenes, in per cent.
+    """Metrics of objects, cells and attention in captions of scenes, in per cent.
 
     Args:
         scenes: N scenes.
@@ -69,14 +69,14 @@ def scene_scores(
             without attention.
 
     Returns:
-        `objects`: objects that are named in their captions. `exact`: captions that name
-        all objects and nothing else, each in its cell. `pointing`: named objects whose
-        box contains the position with the highest weight, a mean over the words of a
-        name. `chance`: mean share of the image that such a box covers. The last two are
-        left out without maps, or if no object is named.
+        `objects`: share of objects that their captions name. `exact`: share of captions
+        that name all objects and nothing else, each in its cell. `pointing`: mean over
+        named objects of the share of the name's words whose maximum weight lies in the
+        object's box. `chance`: mean share of the image that such a box covers. The last
+        two are absent without maps, or if no object is named.
     """
     named = exact = objects = 0
-    hits, chances = [], []
+    hits, areas = [], []
     for scene, words, weights in zip(scenes, captions, maps, strict=True):
         mentioned = mentions(words)
         names = [plain(name) for name in scene.names]
@@ -89,18 +89,18 @@ def scene_scores(
         for mention, box in mentioned_boxes(scene, mentioned):
             box = box / len(scene.image)
             hits.append(pointing_share(weights[mention.first : mention.last], box))
-            chances.append((box[2] - box[0]) * (box[3] - box[1]))
+            areas.append((box[2] - box[0]) * (box[3] - box[1]))
     scores = {"objects": 100 * named / objects, "exact": 100 * exact / len(scenes)}
     if hits:
         scores["pointing"] = 100 * float(np.mean(hits))
-        scores["chance"] = 100 * float(np.mean(chances))
+        scores["chance"] = 100 * float(np.mean(areas))
     return scores
 
 
 def mentioned_boxes(
     scene: Scene, mentioned: Sequence[Mention]
 ) -> list[tuple[Mention, np.ndarray]]:
-    """Mentions of objects that are in a scene, with their boxes in pixels [4]."""
+    """Mentions of a scene's objects, each with the object's box in pixels [4]."""
     names = [plain(name) for name in scene.names]
     return [
         (mention, scene.boxes[names.index(mention.name)])
@@ -110,7 +110,7 @@ def mentioned_boxes(
 
 
 def word_boxes(example: Captioned, words: Sequence[str]) -> list[np.ndarray | None]:
-    """For each of T words, the box [4] of the object that it names, or None.
+    """Box [4] of the object that each of T words names, or None.
 
     Args:
         example: an image; only composed scenes have boxes.
@@ -124,11 +124,11 @@ def word_boxes(example: Captioned, words: Sequence[str]) -> list[np.ndarray | No
 
 
 def pointing_share(maps: np.ndarray, box: np.ndarray) -> float:
-    """Share of maps whose position with the highest weight is centred in a box.
+    """Share of maps whose position of maximum weight has its centre in a box.
 
     Args:
         maps: [T, I, J].
-        box: [4], top, left, bottom and right edge, as shares of the image's sides.
+        box: [4] top, left, bottom and right edge, as shares of the image's sides.
 
     Returns:
         A share in [0, 1].

@@ -1,4 +1,4 @@
-"""Consistency of generated images of corners: see `data.images.corners`."""
+"""Metrics of generated images of corners; see `data.images.corners`."""
 
 import numpy as np
 
@@ -6,16 +6,16 @@ OTHERS = 9  # number of other images that each image is compared with
 
 
 def consistency(images: np.ndarray) -> dict[str, float]:
-    """Agreement in colour of the first and the last corner of images.
+    """Agreement in colour between the first and the last corner of images.
 
     Args:
         images: uint8 [B, I, I, 3], B above 9.
 
     Returns:
-        `consistent`: per cent of the images whose last corner is nearer in colour to
-        their own first corner than to those of nine other images; 10 by chance,
-        whatever the colours. `spread`: standard deviation of the corners' red, divided
-        by that of real images.
+        `consistent`: percentage of images whose last corner is nearer in colour to
+        their own first corner than to those of nine other images; 10 by chance, for any
+        distribution of colours. `spread`: standard deviation of the corners' red value,
+        divided by that of real images.
 
     Raises:
         ValueError: for fewer than ten images.

@@ -5,21 +5,24 @@ Axes: B estimates.
 
 import numpy as np
 
-TOLERANCE = 0.04  # Hochreiter and Schmidhuber (1997), adding and multiplying
+TOLERANCE = 0.04  # Hochreiter and Schmidhuber (1997), adding and multiplication
 
 
 def within_tolerance(errors: np.ndarray, tolerance: float = TOLERANCE) -> np.ndarray:
-    """Return a bool [...], true where |errors| is below the tolerance.
+    """Mask of the estimates within the tolerance: |errors| < tolerance.
 
     Args:
         errors: [...] estimates minus targets.
-        tolerance: in the targets' unit.
+        tolerance: bound of |errors|, exclusive.
+
+    Returns:
+        A bool [...].
     """
     return np.abs(errors) < tolerance
 
 
 def accuracy(errors: np.ndarray) -> float:
-    """Percentage of the estimates within the tolerance.
+    """Percentage of estimates within the tolerance.
 
     Args:
         errors: [...] estimates minus targets.
@@ -38,7 +41,7 @@ def accuracy_by_length(
         groups: number of groups; divides B.
 
     Returns:
-        Percentages by minimum and maximum length of a group, such as {"50-61": 97.5}.
+        Percentage by the minimum and maximum length of a group: {"50-61": 97.5, ...}.
     """
     parts = np.split(np.arange(len(errors)), groups)
     return {

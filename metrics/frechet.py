@@ -1,4 +1,4 @@
-"""Metrics of generated images, on the features and classes of a fixed network.
+"""Metrics of generated images, from the features and classes of a frozen network.
 
 Axes: N, M images; F features; Y classes.
 """
@@ -9,18 +9,18 @@ _TINY = 1e-30  # keeps the logarithm of a probability of 0 finite
 
 
 def frechet_distance(generated: np.ndarray, real: np.ndarray) -> float:
-    """Frechet distance of two Gaussians: Heusel et al. (2017), eq. 6; symmetric.
+    """Frechet distance between two Gaussians: Heusel et al. (2017), eq. 6.
 
-    |m - m'|^2 + tr(C + C' - 2 (C C')^(1/2)), of the means m and covariances C of the
-    features.
+    |m - m'|^2 + tr(C + C' - 2 (C C')^(1/2)), with the means m, m' and covariances C, C'
+    of the features. Symmetric.
 
     Args:
-        generated: [N, F], N at least 2.
-        real: [M, F], M at least 2.
+        generated: [N, F] features, N at least 2.
+        real: [M, F] features, M at least 2.
     """
     means = generated.mean(0), real.mean(0)
     # The trace of (C C')^(1/2) is the sum of the singular values of A A'^T, where
-    # C = A^T A. With A = Q R, R can take the place of A, and has at most F rows.
+    # C = A^T A. With A = Q R, also C = R^T R, and R has at most F rows.
     parts = [
         np.asarray(np.linalg.qr((x - m) / np.sqrt(len(x) - 1), mode="r"))
         for x, m in zip((generated, real), means, strict=True)
@@ -33,10 +33,10 @@ def frechet_distance(generated: np.ndarray, real: np.ndarray) -> float:
 def inception_score(classes: np.ndarray) -> float:
     """Inception score of Salimans et al. (2016), section 4.
 
-    exp of the mean KL divergence of an image's classes from the classes of all images.
+    exp of the mean KL divergence of p(y | image) from p(y), the mean over all images.
 
     Args:
-        classes: [N, Y] probabilities of the classes of each image.
+        classes: [N, Y] class probabilities p(y | image).
 
     Returns:
         A number in [1, Y].

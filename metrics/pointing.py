@@ -1,9 +1,9 @@
-"""Metrics of pointers: sorted numbers, hulls, triangulations and tours.
+"""Metrics of pointer tasks: sorting, hulls, triangulations and tours.
 
-Those of Vinyals, Fortunato and Jaitly (2015), section 4, and of Vinyals, Bengio and
-Kudlur (2016); see `data.pointing` for the tasks.
+Vinyals, Fortunato and Jaitly (2015), section 4; Vinyals, Bengio and Kudlur (2016);
+`data.pointing` defines the tasks.
 
-Axes: B instances; n inputs of an instance; F numbers of an input; T pointers.
+Axes: B instances; n inputs per instance; F numbers per input; T pointers.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from data.geometry import is_simple, signed_area
 from data.pointing import sequences
 from data.tours import MAX_EXACT, tour_length
 
-_SAME_LENGTH = 1e-4  # relative tolerance of tour lengths, for rounded coordinates
+_SAME_LENGTH = 1e-4  # relative tolerance of tour lengths, as coordinates are rounded
 
 # Inputs [n, F], predicted indices and true indices of each instance.
 _Cases = list[tuple[np.ndarray, np.ndarray, np.ndarray]]
@@ -25,19 +25,20 @@ def pointing_scores(
 ) -> dict[str, float]:
     """Metrics of predicted pointers, valid or not; shares in per cent.
 
-    *   sorting: `accuracy`, sequences that are entirely right.
-    *   hull: `accuracy`, answers that are the true polygon, from any corner and in
-        either direction; `failure`, answers that are not a simple polygon of at least
-        three different inputs; `area`, the mean share of the hull's area covered by the
-        simple polygons.
-    *   delaunay: `accuracy`, answers that are the true set of triangles; `coverage`,
-        the mean share of the true triangles that are predicted. An answer whose number
-        of pointers is not a multiple of three is wrong.
-    *   tsp: `valid`, answers that visit every city once; `accuracy`, valid tours at
-        most 1e-4 longer, relatively, than the label; `length`, the mean length of valid
-        tours; `excess`, the mean of their length over the label's, minus 1; `optimum`,
-        the mean length of the labels, named `reference` if a batch has instances of
-        more than 20 cities, whose labels come from a heuristic search.
+    *   sorting: `accuracy`, the share of sequences that are entirely correct.
+    *   hull: `accuracy`, the share of answers that are the true polygon, from any
+        corner in either direction; `failure`, the share that are not simple polygons of
+        at least three different inputs; `area`, the mean share of the hull's area that
+        simple polygons cover.
+    *   delaunay: `accuracy`, the share of answers that are the true set of triangles;
+        `coverage`, the mean share of true triangles that are predicted. An answer whose
+        number of pointers is not a multiple of three is wrong.
+    *   tsp: `valid`, the share of answers that visit every city once; `accuracy`, the
+        share that are valid and at most 1e-4 longer, relatively, than the label;
+        `length`, the mean length of valid tours; `excess`, their mean length relative
+        to the label's, minus 1; `optimum`, the mean length of the labels, named
+        `reference` if any instance has more than 20 cities, as its label comes from a
+        heuristic search.
 
     Args:
         kind: one of `data.pointing.KINDS`.
@@ -45,7 +46,7 @@ def pointing_scores(
         tokens: int [B, T], with any T.
 
     Returns:
-        Finite numbers. Means over nothing are left out: `area` if all answers failed,
+        Finite numbers. Undefined means are absent: `area` if all answers failed,
         `length` and `excess` if no tour is valid.
 
     Raises:
@@ -69,24 +70,24 @@ def _percent(values: list | np.ndarray) -> float:
 
 
 def _distinct(indices: np.ndarray, n: int) -> bool:
-    """Return whether all are indices of n inputs, none twice."""
+    """Returns True if all are indices of n inputs, without repetition."""
     inside = ((0 <= indices) & (indices < n)).all()
     return bool(inside) and len(np.unique(indices)) == len(indices)
 
 
 def _score_sorting(cases: _Cases) -> dict[str, float]:
-    return {"accuracy": _percent([np.array_equal(p, r) for _, p, r in cases])}
+    return {"accuracy": _percent([np.array_equal(p, t) for _, p, t in cases])}
 
 
 def _score_hulls(cases: _Cases) -> dict[str, float]:
     same, failed, covered = [], [], []
-    for points, predicted, right in cases:
+    for points, predicted, truth in cases:
         simple = _distinct(predicted, len(points)) and is_simple(points[predicted])
-        # A simple polygon on a hull's corners is the hull: they are in convex position.
-        same.append(simple and set(predicted.tolist()) == set(right.tolist()))
+        # Hull corners are in convex position: the simple polygon on them is the hull.
+        same.append(simple and set(predicted.tolist()) == set(truth.tolist()))
         failed.append(not simple)
         if simple:
-            areas = signed_area(points[predicted]), signed_area(points[right])
+            areas = signed_area(points[predicted]), signed_area(points[truth])
             covered.append(abs(areas[0] / areas[1]))
     scores = {"accuracy": _percent(same), "failure": _percent(failed)}
     return scores | ({"area": _percent(covered)} if covered else {})
@@ -99,23 +100,23 @@ def _triples(indices: np.ndarray) -> set[tuple[int, ...]]:
 
 def _score_triangulations(cases: _Cases) -> dict[str, float]:
     same, covered = [], []
-    for _, predicted, right in cases:
-        triangles, wanted = _triples(predicted), _triples(right)
-        same.append(triangles == wanted and len(predicted) % 3 == 0)
-        covered.append(len(triangles & wanted) / len(wanted))
+    for _, predicted, truth in cases:
+        triangles, expected = _triples(predicted), _triples(truth)
+        same.append(triangles == expected and len(predicted) % 3 == 0)
+        covered.append(len(triangles & expected) / len(expected))
     return {"accuracy": _percent(same), "coverage": _percent(covered)}
 
 
 def _score_tours(cases: _Cases) -> dict[str, float]:
-    shortest = np.array([tour_length(points, right) for points, _, right in cases])
+    labels = np.array([tour_length(points, truth) for points, _, truth in cases])
     valid = np.array([len(p) == len(x) and _distinct(p, len(x)) for x, p, _ in cases])
     length = np.array(
         [tour_length(x, p) for (x, p, _), v in zip(cases, valid, strict=True) if v]
     )
-    excess = length / shortest[valid] - 1
+    excess = length / labels[valid] - 1
     exact = max(len(points) for points, *_ in cases) <= MAX_EXACT
     scores = {
-        "optimum" if exact else "reference": float(shortest.mean()),
+        "optimum" if exact else "reference": float(labels.mean()),
         "valid": _percent(valid),
         "accuracy": 100 * float((excess <= _SAME_LENGTH).sum()) / len(cases),
     }

@@ -1,7 +1,7 @@
 """Metrics of texts against references: BLEU, chrF, word accuracy, perplexity.
 
-BLEU (Papineni et al., 2002) and chrF (Popovic, 2015) are corpus scores of sacreBLEU
-(Post, 2018) on detokenised text, each with its signature.
+BLEU (Papineni et al., 2002) and chrF (Popovic, 2015) are computed by sacreBLEU (Post,
+2018) on the detokenised corpus.
 
 Axes: N hypotheses.
 """
@@ -22,8 +22,8 @@ class CorpusScores(NamedTuple):
     """Scores of a corpus by sacreBLEU.
 
     Attributes:
-        scores: in per cent, by name.
-        signatures: the settings of each score, by the same names.
+        scores: scores in per cent, by name.
+        signatures: sacreBLEU's signature of each score, which names its settings.
     """
 
     scores: dict[str, float]
@@ -31,7 +31,7 @@ class CorpusScores(NamedTuple):
 
 
 class Translations(NamedTuple):
-    """Translations of a split, N texts each."""
+    """Sources, references and hypotheses of a split, N texts each."""
 
     sources: Sequence[str]
     references: Sequence[str]
@@ -46,9 +46,9 @@ def corpus_scores(
     """Corpus scores of several sacreBLEU metrics.
 
     Args:
-        metrics: by name.
+        metrics: sacreBLEU metrics by name.
         hypotheses: N texts.
-        references: one or more texts for each hypothesis; their numbers may differ.
+        references: references of each hypothesis, at least one; numbers may differ.
     """
     count = max(map(len, references))
     streams: list[list[Any]] = [
@@ -73,7 +73,7 @@ def translation_scores(
         hypotheses: N texts.
         references: N texts.
         language: code of the target language, which selects BLEU's tokenizer; "" for
-            13a, that of most languages.
+            the default, 13a.
     """
     from sacrebleu.metrics import BLEU, CHRF
 
@@ -88,7 +88,7 @@ def bleu_by_length(
     *,
     language: str = "",
 ) -> dict[str, dict[str, float]]:
-    """BLEU-4 of translations, by the length of the source.
+    """BLEU-4 of translations by source length.
 
     Args:
         sources: N texts.
@@ -97,7 +97,7 @@ def bleu_by_length(
         language: see `translation_scores`.
 
     Returns:
-        The number of `sentences` and the `bleu` of each group of `length_groups`.
+        The number of `sentences` and `bleu` of each group of `length_groups`.
     """
     from sacrebleu.metrics import BLEU
 
@@ -114,11 +114,11 @@ def bleu_by_length(
 
 
 def length_groups(texts: Sequence[str]) -> dict[str, list[int]]:
-    """Indices of texts, grouped by their number of words.
+    """Indices of texts by number of words.
 
     Returns:
-        The non-empty groups, short texts first, by the names "1-5", "6-10", "11-20",
-        "21-40" and "over 40". A text without words is in none.
+        The non-empty groups among "1-5", "6-10", "11-20", "21-40" and "over 40", in
+        this order. A text without words is in none.
     """
     ends = [0, *LENGTHS, math.inf]
     groups = {}
@@ -135,24 +135,24 @@ def word_accuracy(hypotheses: Sequence[str], references: Sequence[str]) -> float
 
     Args:
         hypotheses: N texts.
-        references: N texts, with at least one word in all.
+        references: N texts with at least one word in total.
     """
-    right = total = 0
+    correct = total = 0
     for hypothesis, reference in zip(hypotheses, references, strict=True):
         words = reference.split()
-        right += sum(map(str.__eq__, words, hypothesis.split()))
+        correct += sum(map(str.__eq__, words, hypothesis.split()))
         total += len(words)
-    return 100 * right / total
+    return 100 * correct / total
 
 
 def perplexity(nats: float, tokens: int) -> float:
-    """Perplexity: exp of the mean negative log-likelihood of a token.
+    """Perplexity: exp of the mean negative log-likelihood per token.
 
     Args:
         nats: negative log-likelihood, summed over all tokens.
         tokens: number of tokens.
 
     Returns:
-        A finite number: at most exp(700).
+        A finite number, at most exp(700).
     """
     return math.exp(min(nats / tokens, _MAX_NATS))

@@ -1,1 +1,1 @@
-"""A task a file: its data, objective, metrics, figures and predictions."""
+"""Tasks, one per module: data, objective, metrics, figures and predictions."""

@@ -1,12 +1,12 @@
-"""Adding and multiplying: two marked numbers of a long sequence, squared error.
+"""Adding and multiplication problems: sum or product of two marked numbers.
 
-The problems and the two protocols, of a fixed and of a variable length, are those of
-`data.adding`. `accuracy` is the percentage of a split's 1000 estimates that are within
-0.04 of the target (Hochreiter and Schmidhuber 1997; Raffel and Ellis 2015).
+Hochreiter and Schmidhuber (1997), Raffel and Ellis (2015); `data.adding` makes the
+sequences, of a fixed or a variable length. The loss is the squared error; `accuracy` is
+the percentage of the 1000 estimates of a split that are within 0.04 of the target.
 
-Works with any model of the protocol of `models.feedforward.FeedForwardAttention`:
-`model.apply(variables, inputs [B, T, 2], mask, train=...) -> estimates [B]`, and the
-method `read(inputs, mask) -> (estimates [B], weights [B, T])`.
+Works with any model that has the methods of `models.feedforward.FeedForwardAttention`:
+`model.apply(variables, inputs [B, T, 2], mask, train=...) -> estimates [B]`, and
+`read(inputs, mask) -> (estimates [B], weights [B, T])`.
 
 Axes: B sequences; T steps.
 """
@@ -33,12 +33,12 @@ from training.state import Batch, LossResult, TrainState
 from training.task import Evaluation, Lines, NoOptions, Prediction, Scores, Task
 
 _BATCH = 100  # sequences evaluated at a time; it divides data.adding.SEQUENCES
-_GROUPS = 5  # of lengths, in an evaluation of the variable protocol
-_DRAWN = 3  # sequences whose weights are drawn
+_GROUPS = 5  # groups of lengths in an evaluation of the variable protocol
+_FIGURES = 3  # sequences whose weights are drawn
 
 
 class Adding(Task):
-    """The adding or the multiplication problem; see the module's docstring."""
+    """The adding or the multiplication problem; see the module docstring."""
 
     metric = ("accuracy", "max")
 
@@ -91,7 +91,7 @@ class Adding(Task):
     def loss(
         self, params: Any, batch: Batch, rng: Any, state: Any = None
     ) -> LossResult:
-        """Squared error of the estimates."""
+        """Returns the squared error of the estimates."""
         errors = jnp.square(self._estimate(params, batch, train=True) - batch["target"])
         return errors.sum(), (jnp.asarray(errors.size, jnp.float32), {})
 
@@ -105,11 +105,16 @@ class Adding(Task):
     def held_out(self, split: str) -> endless.Batch:
         """Returns the 1000 sequences of a split; see `data.adding.held_out`."""
         data = self.config.data
-        lengths = {"length": data.length, "min_length": data.min_length}
-        return adding.held_out(data.operation, data.protocol, split, **lengths)
+        return adding.held_out(
+            data.operation,
+            data.protocol,
+            split,
+            length=data.length,
+            min_length=data.min_length,
+        )
 
     def errors(self, params: Any, batch: endless.Batch) -> np.ndarray:
-        """Returns estimates less targets: float32 [B]."""
+        """Returns estimates minus targets: float32 [B]."""
         parts = [
             self.estimate(params, {n: x[i : i + _BATCH] for n, x in batch.items()})
             for i in range(0, len(batch["target"]), _BATCH)
@@ -117,24 +122,26 @@ class Adding(Task):
         return np.concatenate(parts) - batch["target"]
 
     def evaluate(self, state: TrainState, split: str, options: NoOptions) -> Evaluation:
-        """Evaluates the 1000 sequences of a split, and other lengths; see `Task`.
+        """Evaluates a split and the sequences of other lengths; see `Task`.
 
         Returns:
-            `accuracy` in per cent and `mse`; `accuracy_N` for each N of
-            `config.evaluation.lengths`, of 1000 sequences with T0 = N or, in the
-            variable protocol, of N steps; and of the latter `accuracy_M_N` for the
-            lengths from M to N among those of the split. The outputs are the errors of
-            the split's estimates, and the percentages by length, such as {"50-61": 97}.
+            Scores: `accuracy` in per cent and `mse` of the split; `accuracy_N` for each
+            N in `config.evaluation.lengths`, on 1000 sequences with T0 = N (fixed
+            protocol) or N steps (variable protocol); in the variable protocol also
+            `accuracy_M_N` for each group of the split's lengths, M to N steps. Outputs:
+            the errors of the split, and accuracy by length, such as {"50-61": 97.0}.
         """
         data, batch = self.config.data, self.held_out(split)
-        errors, shares = self.errors(state.params, batch), {}
+        errors, by_length = self.errors(state.params, batch), {}
         if "mask" in batch:
-            shares = accuracy_by_length(errors, batch["mask"].sum(1), _GROUPS)
+            by_length = accuracy_by_length(errors, batch["mask"].sum(1), _GROUPS)
         for length in self.config.evaluation.lengths:
-            other = adding.held_out_at(data.operation, data.protocol, split, length)
-            shares[str(length)] = accuracy(self.errors(state.params, other))
-        scores = {f"accuracy_{n.replace('-', '_')}": x for n, x in shares.items()}
-        return Evaluation(split, _scores(errors) | scores, (errors, shares))
+            other = adding.held_out_at(
+                data.operation, data.protocol, split, length=length
+            )
+            by_length[str(length)] = accuracy(self.errors(state.params, other))
+        scores = {f"accuracy_{n.replace('-', '_')}": x for n, x in by_length.items()}
+        return Evaluation(split, _scores(errors) | scores, (errors, by_length))
 
     def validate(self, state: TrainState) -> Scores:
         """Returns `accuracy` and `mse` of the validation split; see `Task`."""
@@ -143,27 +150,25 @@ class Adding(Task):
     def figures(
         self, state: TrainState, evaluation: Evaluation, folder: Path
     ) -> list[Path]:
-        """Draws a split's estimates, weights of three of them, accuracy by length."""
+        """Draws estimates, the weights of a few sequences and accuracy by length."""
         split = evaluation.split
         batch = self.held_out(split)
-        target, shares = batch["target"], {}
+        target, by_length = batch["target"], {}
         if not evaluation.scores:
             errors = self.errors(state.params, batch)
         else:
-            errors, shares = evaluation.outputs
-        title = f"Estimates: {accuracy(errors):.1f}% right ({split} split)"
+            errors, by_length = evaluation.outputs
+        title = f"Estimates: {accuracy(errors):.1f}% correct ({split} split)"
         path = folder / f"estimates_{split}.png"
-        paths = [charts.estimates(target, target + errors, TOLERANCE, title, path)]
-        if shares:
+        estimates = target + errors
+        paths = [charts.estimates(target, estimates, TOLERANCE, title=title, path=path)]
+        if by_length:
             title = f"Accuracy by length ({split} split)"
             path = folder / f"accuracy_by_length_{split}.png"
-            paths.append(
-                charts.bars(
-                    shares, title, path, axis_title="steps", value_title="% right"
-                )
-            )
-        for number in range(_DRAWN):
-            i = number * (len(target) // _DRAWN)
+            names = {"axis_title": "steps", "value_title": "% correct"}
+            paths.append(charts.bars(by_length, title, path, **names))
+        for number in range(_FIGURES):
+            i = number * (len(target) // _FIGURES)
             inputs = batch["inputs"][i]
             inputs = inputs[batch["mask"][i]] if "mask" in batch else inputs
             outputs = self.read(state.params, inputs[None])
@@ -171,16 +176,18 @@ class Adding(Task):
             title = f"Attention: target {target[i]:.3f}, estimate {estimate:.3f}"
             path = folder / f"attention_{number + 1}_{split}.png"
             marked = inputs[:, 1] == 1
-            paths.append(charts.sequence_weights(weights, marked, title, path))
+            paths.append(
+                charts.sequence_weights(weights, marked, title=title, path=path)
+            )
         return paths
 
     def predict(
         self, state: TrainState, lines: Lines, options: NoOptions, attention: bool
     ) -> Iterable[Prediction]:
-        """Yields the estimate of each line's sequence; see `Task`.
+        """Yields the estimate for the sequence on each line; see `Task`.
 
-        Its score is the largest weight. In the fixed protocol a shorter sequence is
-        padded with zeros as in training. Warns of a length that training never had.
+        The score is the maximum weight. In the fixed protocol a shorter sequence is
+        padded with zeros, as in training. Warns of a length outside of training's.
         """
         data = self.config.data
         lengths = adding.training_lengths(data.protocol, data.length, data.min_length)
@@ -203,10 +210,10 @@ class Adding(Task):
             )
 
     def draw(self, prediction: Prediction, title: str, path: Path) -> Path:
-        """Draws the weights of a sequence's steps; see `Task`."""
+        """Draws the weight of each step; see `Task`."""
         ((weights,),), marked = prediction.attention[0].weights, prediction.details
-        title = f"{title}: {prediction.text}"
-        return charts.sequence_weights(weights, marked, title, path)
+        title = f"{title}: estimate {prediction.text}"
+        return charts.sequence_weights(weights, marked, title=title, path=path)
 
 
 def _scores(errors: np.ndarray) -> Scores:

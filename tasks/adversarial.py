@@ -1,19 +1,19 @@
-"""Image generation: a generator and a discriminator, and the quality of the images.
+"""Adversarial image generation: a generator, a discriminator and image metrics.
 
-The objective is `training.adversarial.Adversarial`. A moving average of the generator's
-parameters is evaluated and drawn, with the statistics of batch norm and the estimates
-of spectral norms of the generator itself.
+The objective is `training.adversarial.Adversarial`; evaluation and figures use its
+moving average of the generator.
 
-What is measured, on frozen EfficientNet-lite0 trained on ImageNet
-(`models.efficientnet`), of `config.evaluation.images` generated images and as many
-real ones of the same classes, drawn as in training: `frechet`, the Frechet distance
-between Gaussians of their 1280 features (Heusel et al. 2017, there of Inception's), and
-`score`, the Inception score of Salimans et al. (2016) on its classes. These numbers
-compare with each other and with no published one. `frechet_real` is the distance
-between two draws of as many real images: that of a perfect generator. The real images
-are those of training: a generator that repeats them scores well. Of corners: see
-`metrics.corners.consistency`. `gamma_<network>_<size>` is |gamma| of an attention, as
-its sign is that of its output layer, which could be flipped.
+Metrics compare `config.evaluation.images` generated images with as many real ones of
+the same classes, sampled as in training. A frozen EfficientNet-lite0
+(`models.efficientnet`) computes features and classes; the papers use Inception:
+
+*   `frechet`: Frechet distance of 1280 features (Heusel et al. 2017);
+*   `frechet_real`: the same between two samples of real images, as a reference;
+*   `score`: Inception score (Salimans et al. 2016);
+*   `gamma_<network>_<size>`: |gamma| of an attention layer; its sign is arbitrary.
+
+These values are comparable with each other only, and favour copies of training images.
+Corners have the metrics of `metrics.corners.consistency` in place of the first three.
 
 Axes: B images; I, J rows and columns; Y classes.
 """
@@ -43,16 +43,16 @@ from training.optimizers import make_optimizer
 from training.state import TrainState
 from training.task import Evaluation, Lines, NoOptions, Prediction, Scores, Task
 
-_BATCH = 100  # images generated, or looked at, at a time
+_BATCH = 100  # images generated or evaluated at a time
 _SPLITS = len(EVALUATION_SPLITS)
-_DRAWS = 2**40  # seed of the real images that generated ones are compared with
-_PER_CLASS = 8  # images of a class that are drawn
+_REAL_SEED = 2**40  # of the real images that generated ones are compared with
+_PER_CLASS = 8  # images per class in a figure
 _ATTENTIONS = 4  # images whose attention is drawn
-_CLASSES = 20  # classes that are drawn, at most
+_MAX_CLASSES = 20  # classes in a figure
 
 
 class Assets(NamedTuple):
-    """Names of the classes, a label each."""
+    """Names of the classes, in the order of their labels."""
 
     classes: tuple[str, ...] = ("corners",)
 
@@ -61,11 +61,11 @@ class Assets(NamedTuple):
 class SeedOptions(Options):
     """Flags of predict.py."""
 
-    seed: int = option(0, "Seed of the noise.")
+    seed: int = option(0, "Random seed of the noise.")
 
 
 class Adversarial(Task):
-    """Trains, evaluates and draws a generator; see the module's docstring."""
+    """Training, evaluation and figures of a generator; see the module docstring."""
 
     metric = ("quality", "max")
     Options = SeedOptions
@@ -78,16 +78,16 @@ class Adversarial(Task):
         checks.choice("data.source", config.data.source, SOURCES)
         checks.choice("loss", config.loss, adversarial.LOSSES)
         minimums = {"data.batch_size": 1, "latent_size": 1, "evaluation.size": 1}
-        # Corners are compared with those of others, and features have a deviation.
+        # Each image's corners are compared with those of other images.
         checks.at_least(config, minimums | {"evaluation.images": corners.OTHERS + 1})
-        decays = 0 <= config.average_decay < 1
-        checks.rule(config, "average_decay", decays, "in [0, 1)")
+        holds = 0 <= config.average_decay < 1
+        checks.rule(config, "average_decay", holds, accepted="in [0, 1)")
         names = {"noise": "config.latent_size", "attention": "config.attention"}
         checks.check_model(cls(config).objective.init, names)
 
     @classmethod
     def prepare(cls, config: ConfigDict, workdir: Path, *, training: bool) -> Assets:
-        """Reads the classes' names, from the data or the run directory; see `Task`."""
+        """Reads the class names from the data or the run directory; see `Task`."""
         path = Path(workdir) / "assets" / "classes.txt"
         if training:
             images = _read_images(config)
@@ -135,11 +135,11 @@ class Adversarial(Task):
         self.generator = ImageGenerator(
             self.models["generator"], self.objective.sample, _BATCH
         )
-        self._real = functools.cache(self._draw_real)
+        self._real = functools.cache(self._sample_real)
 
     @functools.cached_property
     def images(self) -> LabelledImages | None:
-        """The real images, read once they are needed; None of corners."""
+        """The real images, read on first use; None for corners, which are synthetic."""
         return _read_images(self.config)
 
     def train_data(self) -> Batches:
@@ -150,16 +150,15 @@ class Adversarial(Task):
         return Batches(self.images, self.config.model.size, batch_size, seed)
 
     def validate(self, state: TrainState) -> Scores:
-        """Scores generated images, without the distance of real from real."""
+        """Returns the metrics of the validation split, without `frechet_real`."""
         return self._scores(state, "validation")
 
     def evaluate(self, state: TrainState, split: str, options: NoOptions) -> Evaluation:
-        """Scores images that the average generator generates; see `Task`.
+        """Evaluates images of the averaged generator; see `Task`.
 
-        The splits are two draws of noise and of real images. The scores are those of
-        the module's docstring, by name; `quality`, the highest of which is the best:
-        -`frechet`, or of corners `consistent` times `spread`, or 1 where that is more;
-        and `images`, how many images they stand on.
+        The splits differ in noise and real images. Scores are the metrics of the module
+        docstring; `quality`, higher is better: -`frechet`, or for corners `consistent`
+        times min(`spread`, 1); and `images`, the number of evaluated images.
         """
         scores = self._scores(state, split)
         if self.images is not None:
@@ -184,64 +183,65 @@ class Adversarial(Task):
             scores["score"] = inception_score(classes)
         return scores | {name: float(x) for name, x in gammas(state.params).items()}
 
-    def _draw_real(self, number: int) -> tuple[np.ndarray, np.ndarray | None]:
-        """Classes of real images, drawn as in training, and their features."""
-        batch = self._batches(self.config.evaluation.images, _DRAWS)[number]
+    def _sample_real(self, number: int) -> tuple[np.ndarray, np.ndarray | None]:
+        """Classes of real images, sampled as in training, and their features."""
+        batch = self._batches(self.config.evaluation.images, _REAL_SEED)[number]
         if self.images is None:
             return batch["label"], None
         return batch["label"], self._features(batch["image"])[0]
 
     def _features(self, images: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Features float64 [B, 1280], and probabilities of classes [B, 1000]."""
-        see = functools.partial(efficientnet.features, size=self.config.evaluation.size)
-        parts = efficientnet.in_batches(see, frozen.parameters(), images, _BATCH)
+        """Features float64 [B, 1280] and class probabilities float64 [B, 1000]."""
+        size = self.config.evaluation.size
+        extract = functools.partial(efficientnet.features, size=size)
+        params = frozen.parameters()
+        parts = efficientnet.in_batches(extract, params, images, batch_size=_BATCH)
         features, classes = (x.astype(np.float64) for x in parts)
         return features, classes
 
     def generate(self, state: TrainState, labels: np.ndarray, seed: int) -> np.ndarray:
-        """Generates images uint8 [B, I, J, 3] of classes [B]."""
+        """Returns generated images, uint8 [B, I, J, 3], of the classes `labels` [B]."""
         return self.generator.images(self.objective.average(state), labels, seed)
 
     def figures(
         self, state: TrainState, evaluation: Evaluation, folder: Path
     ) -> list[Path]:
-        """Draws images of each class, and the attention of some of them."""
+        """Draws images of each class, and the attention of a few images; see `Task`."""
         split = evaluation.split
-        seed, names = EVALUATION_SPLITS.index(split), self.classes[:_CLASSES]
+        seed, names = EVALUATION_SPLITS.index(split), self.classes[:_MAX_CLASSES]
         labels = np.arange(len(names), dtype=np.int32)
         fake = self.generate(state, labels.repeat(_PER_CLASS), seed)
         rows = fake.reshape(-1, _PER_CLASS, *fake.shape[1:])
         title, path = f"Step {int(state.step)}", folder / f"images_{split}.png"
-        paths = [image_grid(rows, names, title, path)]
+        paths = [image_grid(rows, names, title=title, path=path)]
         average = self.objective.average(state)
         fake, records = self.generator.attention(average, labels, seed)
-        # Corners are seen from corners, drawings from what is drawn.
+        # Query positions: inside the corners, or on the object in the middle.
         margin = 1 / 8 if self.images is None else 1 / 4
-        drawn = enumerate(names[:_ATTENTIONS], 1)
-        ends = {f"{split}_{number}": name for number, name in drawn}
-        return [*paths, *map_attention(fake, records, ends, margin, folder)]
+        suffixes = {f"{split}_{i}": x for i, x in enumerate(names[:_ATTENTIONS], 1)}
+        maps = map_attention(fake, records, suffixes, margin=margin, folder=folder)
+        return paths + maps
 
     def predict(
         self, state: TrainState, lines: Lines, options: SeedOptions, attention: bool
     ) -> Iterable[Prediction]:
-        """Generates a grid of images of the class that each line names; see `Task`."""
-        for line, name in lines.items():
-            if name.strip() not in self.classes:
-                raise UserError(
-                    f"line {line}: there is no class {name.strip()!r}, only "
-                    f"{', '.join(self.classes)}"
-                )
-        for line, name in lines.items():
-            label = self.classes.index(name.strip())
-            labels = np.full(_PER_CLASS**2, label, np.int32)
+        """Generates a grid of images of the class named on each line; see `Task`."""
+        names, accepted = {i: x.strip() for i, x in lines.items()}, self.classes
+        for line, name in names.items():
+            if name not in accepted:
+                choices = ", ".join(accepted)
+                raise UserError(f"line {line} is {name!r}: must be one of {choices}")
+        for line, name in names.items():
+            labels = np.full(_PER_CLASS**2, accepted.index(name), np.int32)
             fake = self.generate(state, labels, options.seed + line)
             grid = fake.reshape(_PER_CLASS, _PER_CLASS, *fake.shape[1:])
-            yield Prediction("", 0.0, details=(name.strip(), grid))
+            yield Prediction("", 0.0, details=(name, grid))
 
     def draw(self, prediction: Prediction, title: str, path: Path) -> Path:
-        """Draws the grid of a prediction."""
+        """Draws the grid of a prediction; see `Task`."""
         name, grid = prediction.details
-        return image_grid(grid, [""] * _PER_CLASS, name, path)
+        title = f"{title}: {name}"
+        return image_grid(grid, [""] * _PER_CLASS, title=title, path=path)
 
 
 def _read_images(config: ConfigDict) -> LabelledImages | None:

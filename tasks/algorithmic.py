@@ -1,13 +1,13 @@
-"""The tasks of the Neural Turing Machine: bits in, bits out, paid for in bits.
+"""Algorithmic tasks of the Neural Turing Machine: binary sequence to binary sequence.
 
 Graves, Wayne and Danihelka (2014), section 4: copy, repeat copy, associative recall,
-dynamic 6-grams and priority sort, as `data.algorithmic` makes them. The loss is the
-cross-entropy of the answers alone, and what is reported is the paper's: the bits that
-they cost a sequence, at sizes beyond those of training, too.
+dynamic 6-grams and priority sort; `data.algorithmic` makes the sequences. The loss is
+the cross-entropy of the output bits, at output steps only. The metric is the paper's,
+bits per sequence, also at sizes beyond those of training.
 
-Works with any model of `model.apply(variables, inputs [B, T, I], train=...) -> logits
-[B, T, O]` that takes `outputs`. The attention records that it sows, of weights
-[B, H, T, N], are drawn.
+Works with any model with `model.apply(variables, inputs [B, T, I], train=...) -> logits
+[B, T, O]` and a field `outputs` for O. The `models.records.AttentionRecord`s that it
+sows, with weights [B, H, T, N], are drawn.
 
 Axes: B batch; T steps; I inputs; O outputs; H heads; N memory slots.
 """
@@ -40,17 +40,17 @@ _BATCH = 100  # sequences evaluated at a time
 
 
 class Algorithmic(Task):
-    """An algorithmic task; see the module's docstring."""
+    """An algorithmic task; see the module docstring."""
 
     metric = ("bits", "min")
 
     @classmethod
     def check(cls, config: ConfigDict) -> None:
-        """Checks the data's fields, the sizes to evaluate and the model; see `Task`."""
+        """Checks `config.data`, the evaluation sizes and the model; see `Task`."""
         _batches(config)
         checks.at_least(config, {"evaluation.sequences": 1})
         for size in config.evaluation.sizes:
-            algorithmic.held_out(config.data.kind, "validation", size, 1)
+            algorithmic.held_out(config.data.kind, "validation", size, count=1)
         super().check(config)
 
     def __init__(
@@ -80,16 +80,16 @@ class Algorithmic(Task):
     def loss(
         self, params: Any, batch: Batch, rng: Any, state: Any = None
     ) -> LossResult:
-        """Cross-entropy of the bits that are asked for."""
+        """Returns the cross-entropy of the output bits."""
         logits = self.model.apply({"params": params}, batch["inputs"], train=True)
         nats = _nats(logits, batch)
-        answers = batch["mask"].sum() * self.kind.outputs
-        rows = jnp.asarray(len(logits), jnp.float32)
-        metrics = {"bits": (nats / jnp.log(2.0), rows)}
-        return nats, (answers.astype(jnp.float32), metrics)
+        output_bits = batch["mask"].sum() * self.kind.outputs
+        batch_size = jnp.asarray(len(logits), jnp.float32)
+        metrics = {"bits": (nats / jnp.log(2.0), batch_size)}
+        return nats, (output_bits.astype(jnp.float32), metrics)
 
     def _answer(self, params, inputs) -> tuple[jax.Array, list[AttentionRecord]]:
-        """Logits [B, T, O], and the model's attention."""
+        """Logits [B, T, O] and the model's attention."""
         logits, sown = self.model.apply(
             {"params": params}, inputs, train=False, mutable=["attention"]
         )
@@ -99,16 +99,16 @@ class Algorithmic(Task):
         """Evaluates sequences of each of `config.evaluation.sizes`; see `Task`.
 
         Returns:
-            Of the largest size of training `bits`, the mean a sequence, `per_bit`, the
-            same for each bit that is asked for, and `wrong`, the percentage of bits
-            that are guessed wrong; of each size S `bits_S` and `wrong_S`, of S x R for
-            a repeat copy of S vectors R times; for `ngrams` also `optimum`, the bits of
-            the best predictor on the same sequences.
+            Scores: `bits` per sequence, `bits` per output bit (`per_bit`) and the
+            percentage of `wrong` output bits, all at the maximum training size;
+            `bits_S` and `wrong_S` for each size S, such as 20, or 10x20 for 10 vectors
+            repeated 20 times; for `ngrams` also `optimum`, the bits per sequence of the
+            optimal predictor on the same sequences.
         """
         config = self.config
         results = {s: self._evaluate(state.params, split, s) for s in self.sizes}
         bits, wrong, batch = results[config.data.max_size]
-        scores = {"bits": bits, "per_bit": bits / self._asked(batch), "wrong": wrong}
+        scores = {"bits": bits, "per_bit": bits / self._bits(batch), "wrong": wrong}
         if config.data.kind == "ngrams":
             scores["optimum"] = float(algorithmic.optimal_bits(batch).mean())
         for size in config.evaluation.sizes:
@@ -117,7 +117,7 @@ class Algorithmic(Task):
         return Evaluation(split, scores)
 
     def _evaluate(self, params, split, size) -> tuple[float, float, endless.Batch]:
-        """Bits a sequence and percentage of wrong bits of a size; its sequences."""
+        """Bits per sequence, percentage of wrong bits, and the sequences of a size."""
         count = self.config.evaluation.sequences
         batch = _held_out(self.config.data.kind, split, size, count)
         nats, wrong = 0.0, 0
@@ -127,10 +127,10 @@ class Algorithmic(Task):
             nats += float(_nats(logits, part))
             wrong += wrong_bits(logits, part["targets"], part["mask"])
         bits = bits_per_sequence(nats, count)
-        return bits, 100 * wrong / count / self._asked(batch), batch
+        return bits, 100 * wrong / count / self._bits(batch), batch
 
-    def _asked(self, batch: endless.Batch) -> float:
-        """Mean number of bits that are asked for in a sequence."""
+    def _bits(self, batch: endless.Batch) -> float:
+        """Mean number of output bits per sequence."""
         return float(batch["mask"].sum(1).mean()) * self.kind.outputs
 
     def figures(
@@ -146,15 +146,18 @@ class Algorithmic(Task):
             name = algorithmic.size_name(size)
             title = f"{kind}, size {name}: {bits:.3g} bits ({split} split)"
             path = folder / f"{kind}_{name}_{split}.png"
-            paths.append(_draw(batch, logits[0], _maps(records), title, path))
+            paths.append(
+                _draw(batch, logits[0], _maps(records), title=title, path=path)
+            )
         return paths
 
     def predict(
         self, state: TrainState, lines: Lines, options: NoOptions, attention: bool
     ) -> Iterable[Prediction]:
-        """Yields the answer to each sequence, in the notation of `data.algorithmic`.
+        """Yields the answer to each sequence; see `Task`.
 
-        Its score is the log-probability of its bits, in nats.
+        Sequences and answers have the text format of `data.algorithmic`. The score is
+        the log-probability of the answer, in nats.
         """
         kind, batches = self.config.data.kind, []
         for line, text in lines.items():
@@ -164,10 +167,10 @@ class Algorithmic(Task):
                 raise UserError(f"line {line}: {error}") from None
         for batch in batches:
             (logits,), records = self.answer(state.params, batch["inputs"])
-            asked = np.asarray(logits)[batch["mask"][0]]
+            outputs = np.asarray(logits)[batch["mask"][0]]  # [output steps, O]
             yield Prediction(
-                algorithmic.answer_text(kind, asked),
-                float(-jax.nn.softplus(-jnp.abs(asked)).sum()),
+                algorithmic.answer_text(kind, outputs),
+                float(-jax.nn.softplus(-jnp.abs(outputs)).sum()),
                 _maps(records) if attention else (),
                 details=(batch, logits),
             )
@@ -175,19 +178,25 @@ class Algorithmic(Task):
     def draw(self, prediction: Prediction, title: str, path: Path) -> Path:
         """Draws a sequence, its answer and its attention; see `Task`."""
         title = f"{title}: {self.config.data.kind}"
-        return _draw(*prediction.details, prediction.attention, title, path)
+        batch, logits = prediction.details
+        return _draw(batch, logits, prediction.attention, title=title, path=path)
 
 
-def _draw(batch, logits, maps: Sequence[AttentionMap], title, path) -> Path:
-    asked = batch["mask"][0][:, None]
-    outputs = np.where(asked, jax.nn.sigmoid(logits), 0)
-    weights = {each.name: each.weights for each in reversed(maps)}  # writing first
-    inputs, targets = batch["inputs"][0], batch["targets"][0]
-    return sequences.bit_sequence(inputs, targets, outputs, weights, title, path)
+def _draw(batch, logits, maps: Sequence[AttentionMap], *, title, path) -> Path:
+    outputs = np.where(batch["mask"][0][:, None], jax.nn.sigmoid(logits), 0)
+    weights = {each.name: each.weights for each in reversed(maps)}  # write, then read
+    return sequences.bit_sequence(
+        batch["inputs"][0],
+        batch["targets"][0],
+        outputs,
+        weights,
+        title=title,
+        path=path,
+    )
 
 
 def _maps(records: Sequence[AttentionRecord]) -> tuple[AttentionMap, ...]:
-    """The attention of the first sequence, its axes labelled by number."""
+    """Attention maps of the first sequence; steps and slots are labelled by number."""
     maps = []
     for record in records:
         steps, slots = (list(map(str, range(n))) for n in record.weights.shape[2:])
@@ -197,7 +206,7 @@ def _maps(records: Sequence[AttentionRecord]) -> tuple[AttentionMap, ...]:
 
 
 def _nats(logits, batch):
-    """Cross-entropy of the bits that are asked for."""
+    """Cross-entropy of the output bits."""
     nats = optax.sigmoid_binary_cross_entropy(logits, batch["targets"])
     return jnp.sum(nats * batch["mask"][..., None])
 
@@ -216,4 +225,4 @@ def _batches(config: ConfigDict) -> Batches:
 
 @functools.lru_cache(maxsize=32)
 def _held_out(kind: str, split: str, size: Any, count: int) -> endless.Batch:
-    return algorithmic.held_out(kind, split, size, count)
+    return algorithmic.held_out(kind, split, size, count=count)

@@ -1,8 +1,8 @@
-"""Images and captions of a run, in the form in which a captioner reads them.
+"""Captioned images of a run, as batches and inputs of a captioner.
 
-Where `config.model.encoder` is "maps", the model gets features of a network that is
-never trained, EfficientNet-lite0 for ImageNet, float16 [B, rows / 16, columns / 16,
-112]. Those of the training images are computed once and kept in the cache folder.
+With `config.model.encoder` "maps" the inputs are feature maps of a frozen network,
+EfficientNet-lite0 trained on ImageNet: float16 [B, I / 16, J / 16, 112]. Maps of the
+training images are computed once and stored in the cache folder.
 
 Axes: B images; I, J rows and columns.
 """
@@ -22,15 +22,15 @@ from models import efficientnet
 from tasks import frozen
 
 _NETWORK = "EfficientNet-lite0"
-_BATCH = 50  # images whose maps are computed at a time
+_BATCH = 50  # images per batch of feature maps
 
 
 class CaptionData:
-    """Captioned images, a vocabulary, and inputs of the model.
+    """Captioned images, their vocabulary and the model's inputs.
 
     Attributes:
-        splits: the images with their captions.
-        vocabulary: of the captions; None before there is one.
+        splits: captioned images of each split.
+        vocabulary: vocabulary of the captions; None if it has not been built yet.
     """
 
     def __init__(
@@ -39,20 +39,20 @@ class CaptionData:
         vocabulary: Vocabulary | None = None,
         splits: CaptionSplits | None = None,
     ):
-        """Reads nothing yet."""
+        """Stores the arguments; files are read on first use."""
         self.config, self.vocabulary = config, vocabulary
         self.splits = splits or CaptionSplits(config.data, config.evaluation.images)
         self.frozen = config.model.encoder == "maps"
 
     def batches(self) -> captions.Batches:
-        """Returns the training batches; computes the maps that the cache lacks."""
+        """Returns the training batches; computes feature maps missing in the cache."""
         data, seed = self.config.data, self.config.seed
         if data.source == "scenes" and not self.frozen:
             pick = captions.in_order(self.splits.scenes("train", seed))
         else:
             if data.source == "files":
                 examples = self.splits.photos("train")
-            else:  # a few, so that maps are not computed in every step
+            else:  # a fixed set of scenes, so that maps are computed once
                 scenes = self.splits.scenes("train", seed)
                 examples = [scenes[i] for i in range(data.scenes)]
             if self.frozen:
@@ -62,21 +62,24 @@ class CaptionData:
         return captions.Batches(pick, self.vocabulary, **lengths, seed=seed)
 
     def blank(self) -> jax.Array:
-        """Returns the model's input for an image, all 0."""
+        """Returns an all-zero input of the model, for one image."""
         size = self.config.data.size
         if self.frozen:
             return jnp.zeros((1, size // 16, size // 16, 112), jnp.float16)
         return jnp.zeros((1, size, size, 3), jnp.uint8)
 
     def inputs(self, images: Sequence[np.ndarray]) -> np.ndarray:
-        """Returns the model's inputs for B images uint8 [I, J, 3].
+        """Returns the model's inputs for images.
+
+        Args:
+            images: B images, uint8 [I, J, 3].
 
         Returns:
-            uint8 [B, I, J, 3], or maps; see the module's docstring.
+            uint8 [B, I, J, 3], or feature maps; see the module docstring.
         """
         if self.frozen:
-            params, see = frozen.parameters(), efficientnet.half_maps
-            return efficientnet.in_batches(see, params, images, _BATCH)
+            params, extract = frozen.parameters(), efficientnet.half_maps
+            return efficientnet.in_batches(extract, params, images, batch_size=_BATCH)
         return np.stack(images)
 
 
@@ -84,13 +87,13 @@ def prepare(config: ConfigDict, folder: Path, *, training: bool) -> CaptionData:
     """Returns the data of a run.
 
     Args:
-        config: a checked one.
-        folder: where the vocabulary is kept.
-        training: read the captions, and build the vocabulary where it is missing;
-            otherwise read `folder`.
+        config: a config that `Captioning.check` accepts.
+        folder: folder of the vocabulary.
+        training: read the captions, and build the vocabulary if it is missing;
+            otherwise read only `folder`.
 
     Raises:
-        UserError: for what cannot be read.
+        UserError: for a file that cannot be read.
     """
     path, data = folder / "vocabulary.model", CaptionData(config)
     if not training:

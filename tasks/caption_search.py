@@ -1,6 +1,6 @@
-"""Search for captions of images, and their attention as maps.
+"""Search for captions of images, with their attention as maps.
 
-Axes: S positions of a map, row by row; T words of a caption.
+Axes: S positions of a feature map, row by row; T words of a caption.
 """
 
 import functools
@@ -22,17 +22,17 @@ from training.task import Prediction
 
 
 class Details(NamedTuple):
-    """An image with its references, and a generated caption of it as it is drawn."""
+    """An image with its references, and the words and maps of a predicted caption."""
 
     example: Captioned
     strip: Strip
 
 
 class CaptionSearch:
-    """Search for captions with a model that is a `generation.search.Model`."""
+    """Search for captions with a `generation.search.Model`."""
 
     def __init__(self, model: nn.Module, data: CaptionData):
-        """Compiles nothing yet."""
+        """Stores the arguments; compiles on first use."""
         self.data = data
         self.generator = Generator(model, forbidden=(PAD, BOS, UNK))
 
@@ -44,13 +44,13 @@ class CaptionSearch:
         *,
         attention: bool = True,
     ) -> list[Prediction]:
-        """Returns the best caption of each image; the next best are its `others`.
+        """Returns the best caption of each image; its `others` are the next best.
 
         Args:
-            params: of the model.
-            examples: the images; their references are not read.
+            params: the model's parameters.
+            examples: images; their references are not used.
             search: checked options.
-            attention: whether captions have their attention, if the model has one.
+            attention: whether predictions carry attention maps, if the model has any.
 
         Returns:
             Predictions with `Details`.

@@ -1,17 +1,18 @@
-"""Captioning: cross-entropy of captions, BLEU, and whether attention points.
+"""Image captioning with soft or hard attention: Xu et al. (2015).
 
-The loss is that of Xu et al. (2015), eq. 14: the negative log-likelihood of a caption
-plus `config.loss.coverage` times sum_i (1 - sum_t alpha_ti)^2, "doubly stochastic"
-attention, which the paper has for soft alignments alone; a mean over captions. A hard
-alignment is learned by REINFORCE (`training.reinforce`): the reward is the
-log-likelihood of the whole caption, the baseline its moving mean. In the first
-`config.loss.soft_steps` steps soft weights take the place of all draws.
+The loss is eq. 14, averaged over captions: the negative log-likelihood of a caption
+plus `config.loss.coverage` times sum_i (1 - sum_t alpha_ti)^2, the doubly stochastic
+regularisation. The paper regularises soft alignments only; here it applies to both. A
+hard alignment is trained by REINFORCE (`training.reinforce`): the reward is the
+log-likelihood of the whole caption, the baseline a moving average of it. During the
+first `config.loss.soft_steps` steps all sampled weights are replaced by expected ones.
 
-Scores are those of `metrics.captions`, on words without punctuation, against all
-captions of an image. Works with any model of the protocol of `tasks.translation` whose
-`source` is what `tasks.caption_data` makes of images (`models.captioner` shows it).
+`metrics.captions` defines the metrics, on words without punctuation, against all
+references of an image. Works with any model that has the methods required by
+`tasks.translation` and takes the inputs of `tasks.caption_data` as `source`, such as
+`models.captioner.ShowAttendTell`.
 
-Axes: B images; S positions of a map; T target steps.
+Axes: B images; H heads; S positions of a feature map; T target steps.
 """
 
 from collections.abc import Iterable
@@ -45,7 +46,7 @@ from training.optimizers import make_optimizer
 from training.state import Batch, LossResult, TrainState
 from training.task import Evaluation, Lines, Prediction, Scores, Task
 
-_DRAWN = 4  # images of a split
+_FIGURES = 4  # images of a split that are drawn
 _MINIMUMS = {
     "data.batch_size": 1,
     "data.size": 24,
@@ -57,7 +58,7 @@ _MINIMUMS |= {"loss.reward": 0, "loss.entropy": 0, "loss.soft_steps": 0}
 
 
 class Captioning(Task):
-    """Trains, evaluates and draws a captioner; see the module's docstring."""
+    """Training, evaluation and figures of a captioner; see the module docstring."""
 
     metric = ("bleu_4", "max")
     EvaluationOptions = BeamOptions
@@ -66,7 +67,7 @@ class Captioning(Task):
 
     @classmethod
     def check(cls, config: ConfigDict) -> None:
-        """Checks what must fit together; see `Task`."""
+        """Checks the data source, ranges and the model; see `Task`."""
         checks.choice("data.source", config.data.source, SOURCES)
         checks.at_least(config, _MINIMUMS)
         super().check(config)
@@ -111,13 +112,13 @@ class Captioning(Task):
     def loss(
         self, params: Any, batch: Batch, rng: jax.Array, state: TrainState
     ) -> LossResult:
-        """Eq. 14 of Xu et al. (2015) a caption, and REINFORCE's loss where it draws."""
+        """Returns the loss of eq. 14; with hard attention, adds REINFORCE's loss."""
         weights, target = self.config.loss, batch["target"]
         variables = {"params": params}
         if state.extra is not None and weights.soft_steps:
             soft = state.step < weights.soft_steps
-            share = jnp.where(soft, 1.0, self.config.model.soft_prob)
-            variables["schedule"] = {"soft_prob": share}
+            soft_prob = jnp.where(soft, 1.0, self.config.model.soft_prob)
+            variables["schedule"] = {"soft_prob": soft_prob}
         logits, sown = self.model.apply(
             variables,
             batch,
@@ -126,7 +127,9 @@ class Captioning(Task):
             mutable=["attention", "reinforce"],
         )
         mask = (target != PAD).astype(jnp.float32)  # [B, T]
-        loss, tokens = smoothed_cross_entropy(logits, target, 0.0, mask)
+        loss, tokens = smoothed_cross_entropy(
+            logits, target, smoothing=0.0, weights=mask
+        )
         count = jnp.asarray(len(target), jnp.float32)
         metrics = {"nll": (loss, tokens), "tokens": (tokens, tokens)}
         for record in collect(sown, AttentionRecord):
@@ -139,7 +142,7 @@ class Captioning(Task):
             reward = jax.lax.stop_gradient(-jnp.sum(nll * mask, axis=1))  # [B]
             records, baseline = collect(sown, DrawRecord), state.extra["baseline"]
             loss += reinforce.reinforce_loss(
-                records, reward[:, None], baseline, mask, weights
+                records, reward[:, None], baseline, mask=mask, weights=weights
             )
             metrics["reward"] = (jnp.sum(reward), count)
         return loss, (count, metrics)
@@ -154,17 +157,18 @@ class Captioning(Task):
         return split_scores(examples, words, maps), predictions
 
     def validate(self, state: TrainState) -> Scores:
-        """Scores greedy captions of the validation split."""
+        """Returns the metrics of greedy captions of the validation split."""
         return self._scores(state, "validation", Search())[0].scores
 
     def evaluate(
         self, state: TrainState, split: str, options: BeamOptions
     ) -> Evaluation:
-        """Scores captions of a split; see `Task`.
+        """Evaluates the captions of a split; see `Task`.
 
-        The scores are those of `metrics.captions`, `<name>_novel` of scenes with
-        drawings that training lacks, where there are any, and the settings: `images`,
-        `beam` and `signatures`. The outputs are the captions.
+        Scores are the metrics of `metrics.captions`; `<name>_novel` on scenes of
+        drawings that training does not use, if there are any; and the settings: the
+        number of `images`, the `beam` size and the `signatures` of sacreBLEU. Outputs
+        are the predicted captions.
         """
         check_split(split)
         search = options.search(self.search)
@@ -176,7 +180,7 @@ class Captioning(Task):
         return Evaluation(split, scores | {"signatures": signatures}, predictions)
 
     def tables(self, evaluation: Evaluation, folder: Path) -> list[Path]:
-        """Writes every caption beside the references, in words without punctuation."""
+        """Writes every image, its caption and references, without punctuation; TSV."""
         rows = []
         for number, prediction in enumerate(evaluation.outputs, 1):
             example = prediction.details.example
@@ -188,12 +192,12 @@ class Captioning(Task):
     def figures(
         self, state: TrainState, evaluation: Evaluation, folder: Path
     ) -> list[Path]:
-        """Draws the first images with their captions and the attention of each word."""
+        """Draws a few images, their captions and the attention of each word."""
         split, predictions, paths = evaluation.split, evaluation.outputs, []
         if not evaluation.scores:
-            examples = self.data.splits.examples(split)[:_DRAWN]
+            examples = self.data.splits.examples(split)[:_FIGURES]
             predictions = self.captioner.captions(state.params, examples, self.search)
-        for number, best in enumerate(predictions[:_DRAWN], 1):
+        for number, best in enumerate(predictions[:_FIGURES], 1):
             title = f"{split} image {number}".capitalize()
             path = folder / f"captions_{split}_{number}.png"
             paths.append(self.draw(best, title, path))
@@ -202,7 +206,7 @@ class Captioning(Task):
     def predict(
         self, state: TrainState, lines: Lines, options: NBestOptions, attention: bool
     ) -> Iterable[Prediction]:
-        """Captions images in files, a path a line; see `Task`."""
+        """Returns captions of image files, one path per line; see `Task`."""
         search, examples = options.search(self.search), []
         for line, text in lines.items():
             try:
@@ -215,6 +219,8 @@ class Captioning(Task):
         )
 
     def draw(self, prediction: Prediction, title: str, path: Path) -> Path:
-        """Draws the image, and the part of it that each word attends to."""
+        """Draws an image and, for each word, the part it attends to; see `Task`."""
         example, strip = prediction.details
-        return caption_strips(example.image, [strip], title, path)
+        if strip.maps is not None:  # otherwise `caption_strips` adds the caption
+            title = f"{title}: {prediction.text}"
+        return caption_strips(example.image, [strip], title=title, path=path)

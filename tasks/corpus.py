@@ -1,4 +1,4 @@
-"""Parallel text that a translation config asks for."""
+"""Parallel text of a translation run: config checks, vocabulary and batches."""
 
 import sys
 from pathlib import Path
@@ -21,7 +21,7 @@ _MINIMUMS = {
     "data.segmentations": 1,
     "optimizer.accumulate": 1,
 }
-# Fields of a model that may ask for positions in a row, and the values that do.
+# Model fields whose values may depend on positions within a row, and those values.
 _POSITIONAL = {
     "encoder_score": ("location",),
     "decoder_score": ("location",),
@@ -31,43 +31,43 @@ _POSITIONAL = {
 
 
 def check(config: ConfigDict) -> None:
-    """Checks `config.data` against itself, the model and the optimizer.
+    """Checks `config.data`, also against the model and the optimizer.
 
     Raises:
-        UserError: for a value out of range, or values that do not fit together.
+        UserError: for a field out of range, or fields that contradict each other.
     """
     data, model = config.data, config.model
     checks.at_least(config, _MINIMUMS)
     learned = "positions" in model and model.positions == "learned"
     if learned and data.max_length > model.max_length:
         raise UserError(
-            f"config.data.max_length is {data.max_length}: the model learns "
-            f"{model.max_length} positions (config.model.max_length)"
+            f"config.data.max_length is {data.max_length}: must be at most "
+            f"config.model.max_length={model.max_length}, as positions are learned"
         )
     if data.pack and not config.architecture.packs:
         raise UserError(
-            f"config.data.pack is true, but {config.architecture.__name__} takes "
-            "one sentence a row: set config.data.pack=false"
+            "config.data.pack is true: must be false, as "
+            f"{config.architecture.__name__} takes one sentence per row"
         )
     for name, values in _POSITIONAL.items():
         if data.pack and name in model and model[name] in values:
             raise UserError(
-                f"config.model.{name} is {model[name]!r}, which depends on positions "
-                "in a row: set config.data.pack=false, for one sentence a row"
+                f"config.model.{name} is {model[name]!r}: needs one sentence per row, "
+                "config.data.pack=false"
             )
-    parts, rows = config.optimizer.accumulate, data.batch_size_multiple
-    if rows % parts:
+    accumulate, multiple = config.optimizer.accumulate, data.batch_size_multiple
+    if multiple % accumulate:
         raise UserError(
-            f"config.optimizer.accumulate is {parts}: must divide "
-            f"config.data.batch_size_multiple, which is {rows}"
+            f"config.optimizer.accumulate is {accumulate}: must divide "
+            f"config.data.batch_size_multiple={multiple}"
         )
 
 
 def read(data: ConfigDict) -> parallel_text.Corpus:
-    """Returns the sentence pairs that `config.data` asks for.
+    """Returns the sentence pairs selected by `config.data`.
 
     Raises:
-        UserError: for what cannot be found, downloaded or read.
+        UserError: for a file that cannot be found, downloaded or read.
     """
     return parallel_text.load(
         data.corpus,
@@ -87,21 +87,26 @@ def prepare(config: ConfigDict, folder: Path, *, training: bool) -> TextAssets:
     """Returns the assets of a run.
 
     Args:
-        config: a checked one.
-        folder: where the assets are kept.
-        training: read the corpus, and write what is missing; otherwise read `folder`.
+        config: a config that `check` accepts.
+        folder: folder of the assets.
+        training: read the corpus and write missing assets; otherwise read only
+            `folder`.
 
     Raises:
-        UserError: for what cannot be read, or a sentence that is too long to score.
+        UserError: for a file that cannot be read, or a sentence of an evaluation split
+            that is longer than `config.data.max_length`.
     """
     data = config.data
     if not training:
         return TextAssets(Vocabulary(folder / "vocabulary.model"), folder)
-    corpus, longest = read(data), data.max_length
-    size = data.vocab_size
-    vocabulary = write_assets(corpus, folder, vocab_size=size, max_length=longest)
+    corpus, size, max_length = read(data), data.vocab_size, data.max_length
+    vocabulary = write_assets(corpus, folder, vocab_size=size, max_length=max_length)
     source, target = encode_training(
-        corpus, vocabulary, longest, nbest=data.segmentations, alpha=data.sampling_alpha
+        corpus,
+        vocabulary,
+        max_length,
+        nbest=data.segmentations,
+        alpha=data.sampling_alpha,
     )
     batches = Batches(
         source,
@@ -115,10 +120,9 @@ def prepare(config: ConfigDict, folder: Path, *, training: bool) -> TextAssets:
     if jax.process_index() == 0:
         print(
             f"data: {corpus}; {len(corpus.train) - len(source)} training pairs longer "
-            f"than config.data.max_length={longest} pieces left out\n"
-            f"vocabulary: {vocabulary.size} pieces of {size} asked for "
-            "(config.data.vocab_size)\n"
-            f"batches: {len(batches)} an epoch in {len(batches.shapes)} shapes, "
+            f"than config.data.max_length={max_length} pieces left out\n"
+            f"vocabulary: {vocabulary.size} pieces (config.data.vocab_size={size})\n"
+            f"batches: {len(batches)} per epoch in {len(batches.shapes)} shapes, "
             f"{batches.padding():.1%} padding",
             file=sys.stderr,
         )

@@ -1,14 +1,14 @@
-"""Pointing: sorting, convex hulls, Delaunay triangulations and tours.
+"""Pointer tasks: sorting, convex hulls, Delaunay triangulations and tours.
 
-The tasks of Vinyals, Fortunato and Jaitly (2015), section 3, and of Vinyals, Bengio and
-Kudlur (2016), section 4, as `data.pointing` makes them: instances are new in every
-batch, and what is held out is always the same. The loss is the cross-entropy of the
-pointers up to the first 0, the end. Answers are found by beam search, which may be
-constrained to permutations where an answer is one; those of `validate` are greedy.
+Vinyals, Fortunato and Jaitly (2015), section 3; Vinyals, Bengio and Kudlur (2016),
+section 4. `data.pointing` makes the instances: new ones in every training batch, a
+fixed set for each evaluation split. The loss is the cross-entropy of the pointers up to
+the first 0, which ends an answer. Answers are decoded by beam search, optionally
+constrained to permutations; `validate` decodes greedily.
 
-Works with any model of this protocol (`models.pointer.PointerNetwork` shows it):
-`model.apply(variables, batch, train=...) -> logits [B, T, S + 1]`, and the methods that
-`generation.search.Model` names.
+Works with any model with `model.apply(variables, batch, train=...) -> logits
+[B, T, S + 1]` and the methods of `generation.search.Model`, such as
+`models.pointer.PointerNetwork`.
 
 Axes: B instances; S inputs, padded; T pointers.
 """
@@ -39,37 +39,37 @@ from training.optimizers import make_optimizer
 from training.state import Batch, LossResult, TrainState
 from training.task import Evaluation, Lines, Prediction, Scores, Task
 
-_PERMUTED = ("sorting", "tsp")  # the kinds whose answers are permutations
+_PERMUTED = ("sorting", "tsp")  # kinds whose answers are permutations
 _FIGURES = 3  # instances that are drawn
-_END = 0  # the pointer that ends an answer, and starts and pads one
+_END = 0  # pointer that ends, starts and pads an answer
 
 
 class Pointing(Task):
-    """Trains, evaluates and draws a model that points; see the module's docstring."""
+    """Training, evaluation and figures of pointing; see the module docstring."""
 
-    metric = ("accuracy", "max")  # which all kinds have
+    metric = ("accuracy", "max")  # a metric of every kind
     EvaluationOptions = BeamOptions
     Options = NBestOptions
     figure_name = "pointing"
 
     @classmethod
     def check(cls, config: ConfigDict) -> None:
-        """Checks the data's fields, the sizes to evaluate, the search and the model."""
+        """Checks `config.data`, the evaluation sizes and the model; see `Task`."""
         kind, evaluation = config.data.kind, config.evaluation
-        pointing.Batches(seed=config.seed, **config.data)  # which checks its fields
+        pointing.Batches(seed=config.seed, **config.data)  # checks its arguments
         checks.at_least(config, {"evaluation.instances": 1})
         if config.data.max_size not in evaluation.sizes:
             raise UserError(
-                f"config.evaluation.sizes is {evaluation.sizes}: must hold "
-                f"config.data.max_size, which is {config.data.max_size}"
+                f"config.evaluation.sizes is {evaluation.sizes}: must include "
+                f"config.data.max_size={config.data.max_size}"
             )
         for size in evaluation.sizes:
             name = "config.evaluation.sizes: the number of inputs"
             pointing.check_size(kind, name, size)
         if evaluation.constrain and kind not in _PERMUTED:
             raise UserError(
-                f"config.evaluation.constrain is true, but the answers of {kind!r} are "
-                "no permutations: set it to false"
+                "config.evaluation.constrain is true: must be false, as answers of "
+                f"{kind!r} are not permutations"
             )
         super().check(config)
 
@@ -95,7 +95,7 @@ class Pointing(Task):
         )
         held_out = functools.partial(pointing.held_out, count=evaluation.instances)
         self.held_out = functools.cache(functools.partial(held_out, self.kind))
-        self.blank = pointing.blank(self.kind, max(evaluation.sizes))  # the widest
+        self.blank = pointing.blank(self.kind, max(evaluation.sizes))
 
     def train_data(self) -> pointing.Batches:
         """Returns the training batches."""
@@ -104,30 +104,33 @@ class Pointing(Task):
     def loss(
         self, params: Any, batch: Batch, rng: Any, state: Any = None
     ) -> LossResult:
-        """Cross-entropy of the pointers."""
+        """Returns the cross-entropy of the pointers."""
         logits = self.model.apply({"params": params}, batch, train=True)
         target = batch["target"]
         ends = target == _END
-        # Up to the first 0, which is the end; the others are padding.
-        real = (jnp.cumsum(ends, axis=1) - ends == 0).astype(jnp.float32)
-        loss, count = smoothed_cross_entropy(logits, target, 0.0, real)
-        right = jnp.sum((logits.argmax(-1) == target) * real)
-        return loss, (count, {"pointer_accuracy": (right, count)})
+        # Up to the first 0, the end; the others are padding.
+        mask = (jnp.cumsum(ends, axis=1) - ends == 0).astype(jnp.float32)
+        loss, count = smoothed_cross_entropy(
+            logits, target, smoothing=0.0, weights=mask
+        )
+        correct = jnp.sum((logits.argmax(-1) == target) * mask)
+        return loss, (count, {"pointer_accuracy": (correct, count)})
 
     def validate(self, state: TrainState) -> Scores:
-        """Scores greedy answers of the validation split."""
+        """Returns the metrics of greedy answers of the validation split."""
         return self._scores(state.params, "validation", Search())
 
     def evaluate(
         self, state: TrainState, split: str, options: BeamOptions
     ) -> Evaluation:
-        """Scores the held-out instances of every size; see `Task`.
+        """Evaluates the instances of a split at every size; see `Task`.
 
-        The scores are those of `metrics.pointing.pointing_scores`, by name for
-        `config.data.max_size` and by `<name>_<size>` for each of
-        `config.evaluation.sizes`; `instances` (of each size) and `beam`; and, where the
-        search is constrained to tours, `valid_free`, `length_free` and `excess_free` of
-        one that is not, the last two of its tours alone. The output is the search.
+        Scores are the metrics of `metrics.pointing.pointing_scores`, as `<name>` for
+        `config.data.max_size` and as `<name>_<size>` for each of
+        `config.evaluation.sizes`; the number of `instances` per size and the `beam`
+        size; and, if the search is constrained to tours, `valid_free`, `length_free`
+        and `excess_free` of an unconstrained search, the last two over its valid tours.
+        The output is the search.
         """
         search, evaluation = options.search(self.search), self.config.evaluation
         free = self.kind == "tsp" and evaluation.constrain
@@ -143,9 +146,9 @@ class Pointing(Task):
             metrics = pointing_scores(self.kind, batch, tokens)
             if free:
                 tokens = self.pointers.tokens(params, batch, search, constrain=False)
-                others = pointing_scores(self.kind, batch, tokens)
-                names = [x for x in ("valid", "length", "excess") if x in others]
-                metrics |= {f"{name}_free": others[name] for name in names}
+                free_scores = pointing_scores(self.kind, batch, tokens)
+                names = [x for x in ("valid", "length", "excess") if x in free_scores]
+                metrics |= {f"{name}_free": free_scores[name] for name in names}
             if size == self.config.data.max_size:
                 scores = metrics | scores
             scores |= {f"{name}_{size}": value for name, value in metrics.items()}
@@ -154,7 +157,7 @@ class Pointing(Task):
     def figures(
         self, state: TrainState, evaluation: Evaluation, folder: Path
     ) -> list[Path]:
-        """Draws a few instances of the largest training size; see `Task`."""
+        """Draws a few instances of the maximum training size; see `Task`."""
         split = evaluation.split
         if not self.can_draw():
             return []
@@ -172,27 +175,29 @@ class Pointing(Task):
     def predict(
         self, state: TrainState, lines: Lines, options: NBestOptions, attention: bool
     ) -> Iterable[Prediction]:
-        """Yields the answers of instances in the form of `data.pointing_text`.
+        """Yields the answers to instances in the format of `data.pointing_text`.
 
-        Scores are log-probabilities. Warns of sizes that training never had.
+        Scores are log-probabilities. Warns of a size outside of training's.
         """
         search, instances = options.search(self.search), []
         sizes = self.config.data.min_size, self.config.data.max_size
-        unit = "inputs: the model learned from"
+        unit = "inputs: the model was trained on"
         for line, text in lines.items():
             instances.append(pointing_text.parse(self.kind, text, f"line {line}"))
             checks.warn_out_of_range(line, len(instances[-1].inputs), *sizes, unit)
         if not instances:
             return
         try:
-            answers = self._answers(state.params, instances, search, attention)
-        except FieldError as error:  # of a model that takes only so many inputs
+            answers = self._answers(
+                state.params, instances, search, attention=attention
+            )
+        except FieldError as error:  # a model may limit the number of inputs
             raise UserError(f"config.model.{error}") from error
         for best, *others in answers:
             yield best._replace(others=tuple(others))
 
     def _answers(
-        self, params, instances: list[Instance], search: Search, attention: bool
+        self, params, instances: list[Instance], search: Search, *, attention: bool
     ) -> list[list[Prediction]]:
         keep, batch = attention and self._attends(), pointing_text.stack(instances)
         answers = self.pointers.answers(params, batch, search, keep_weights=keep)
@@ -204,23 +209,24 @@ class Pointing(Task):
         return self.pointers.attends(params, self.blank)
 
     def can_draw(self) -> bool:
-        """Returns True if there are points, or weights; see `Task`."""
+        """Returns True if inputs are points or the model has weights; see `Task`."""
         return self.kind != "sorting" or self._attends()
 
     def draw(self, prediction: Prediction, title: str, path: Path) -> Path:
-        """Draws an answer beside the true one; of numbers, the weights; see `Task`."""
+        """Draws an answer next to the true one, or the weights of sorting."""
         instance, indices = prediction.details
         title, steps, weights = f"{title}: {self.kind}", None, None
         if prediction.attention:
             (weights,), steps = prediction.attention[0][1:3]
         if self.kind == "sorting":
-            return heatmaps.pointers(weights, steps, instance.labels(), title, path)
+            labels = instance.labels()
+            return heatmaps.pointers(weights, steps, labels, title=title, path=path)
         return geometry.pointing(
             instance.inputs,
             instance.polygons(instance.solution()),
             instance.polygons(indices),
-            title + instance.caveat(),
-            path,
+            title=title + instance.caveat(),
+            path=path,
             weights=weights,
             weight_rows=steps,
         )

@@ -1,14 +1,14 @@
-"""Regression: noisy points of a curve, squared error, the fit and its attention.
+"""Kernel regression of a curve from noisy training points, as attention.
 
-The points are those of `data.regression`. A model learns from them and keeps them, as
-the keys and values that it reads at every query. It is evaluated on a grid between
-them, against the curve without noise: `mse`, beside the `width` of its kernel.
+The training points of `data.regression` are the targets of training and the keys and
+values of every query. Metrics are `mse` against the curve without noise, on a grid of
+queries, and the `width` of the kernel.
 
-Works with any model of the protocol of `models.kernel_regression.KernelRegression`:
+Works with any model with the methods of `models.kernel_regression.KernelRegression`:
 `model.apply(variables, inputs, train=...) -> Attention(context [Q, 1], weights [Q, K])`
-and the method `current_width() -> scalar`.
+and `current_width() -> scalar`.
 
-Axes: Q queries, K training points.
+Axes: Q queries; K training points.
 """
 
 import functools
@@ -37,13 +37,13 @@ _FINE = 501  # points of a drawn curve
 
 
 class Regression(Task):
-    """Kernel regression on points that the model keeps; see the module's docstring."""
+    """Kernel regression; see the module docstring."""
 
     metric = ("mse", "min")
 
     @classmethod
     def check(cls, config: ConfigDict) -> None:
-        """Checks the ranges of `config.data`, and the model; see `Task`."""
+        """Checks `config.data` and the model; see `Task`."""
         data = config.data
         checks.at_least(config, {"data.points": 2, "data.queries": 1})
         rules = {
@@ -51,13 +51,13 @@ class Regression(Task):
             "noise": (0 <= data.noise < math.inf, "at least 0 and finite"),
         }
         for name, (holds, accepted) in rules.items():
-            checks.rule(config, f"data.{name}", holds, accepted)
+            checks.rule(config, f"data.{name}", holds, accepted=accepted)
         super().check(config)
 
     def __init__(
         self, config: ConfigDict, assets: None = None, *, axis_name: str | None = None
     ):
-        """Draws the points and builds the model; see `Task`."""
+        """Samples the training points and builds the model; see `Task`."""
         data = config.data
         self.x, self.y = regression.training_points(
             points=data.points, length=data.length, noise=data.noise, seed=config.seed
@@ -77,19 +77,19 @@ class Regression(Task):
         )
 
     def inputs(self, x: jax.Array | np.ndarray) -> dict[str, Any]:
-        """Queries x [Q], with the training points as keys and values."""
+        """Returns queries at x [Q], with the training points as keys and values."""
         key, value = self.x[:, None], self.y[:, None]
         return {"query": x[:, None], "key": key, "value": value}
 
     def train_data(self) -> regression.FullBatch:
-        """Returns all training points, as every batch."""
+        """Returns batches that all consist of all training points."""
         numbers = np.arange(len(self.x), dtype=np.int32)
         return regression.FullBatch({"x": self.x, "y": self.y, "own": numbers})
 
     def loss(
         self, params: Any, batch: Batch, rng: Any, state: Any = None
     ) -> LossResult:
-        """Squared error at the training points."""
+        """Returns the squared error at the training points."""
         inputs = self.inputs(batch["x"]) | {"own": batch["own"]}
         estimate = self.model.apply({"params": params}, inputs, train=True).context
         errors = jnp.square(estimate[:, 0] - batch["y"])
@@ -101,7 +101,7 @@ class Regression(Task):
     def evaluate(self, state: TrainState, split: str, options: NoOptions) -> Evaluation:
         """Returns `mse` against the curve without noise, and `width`; see `Task`.
 
-        The outputs are the Attention of the split's grid.
+        The output is the `Attention` at the queries of the split.
         """
         x = self.grid(split)
         outputs = jax.device_get(self.read(state.params, x))
@@ -113,7 +113,7 @@ class Regression(Task):
     def figures(
         self, state: TrainState, evaluation: Evaluation, folder: Path
     ) -> list[Path]:
-        """Draws the fit, and the attention on the split's grid; see `Task`."""
+        """Draws the fit, and the attention at the split's queries; see `Task`."""
         if not evaluation.scores:
             evaluation = self.evaluate(state, evaluation.split, NoOptions())
         split, scores, outputs = evaluation
@@ -127,16 +127,16 @@ class Regression(Task):
                     "estimate": (fine, self.read(state.params, fine).context[:, 0]),
                     "average pooling": (fine, np.full(_FINE, self.y.mean())),
                 },
-                f"Fit: {name}; mse {scores['mse']:.3f} ({split} split)",
-                folder / f"fit_{split}.png",
+                title=f"Fit: {name}; mse {scores['mse']:.3f} ({split} split)",
+                path=folder / f"fit_{split}.png",
                 axis_titles=("x", "y"),
             ),
             heatmaps.attention_heatmaps(
                 outputs.weights[None],
                 [f"{x:.2f}" for x in self.grid(split)],
                 [f"{x:.2f}" for x in self.x],
-                f"Attention: {name}",
-                folder / f"attention_{split}.png",
+                title=f"Attention: {name}",
+                path=folder / f"attention_{split}.png",
                 panels=[f"{split} split"],
                 row_title="query: x",
                 column_title="key: x of a training point",
@@ -146,16 +146,16 @@ class Regression(Task):
     def predict(
         self, state: TrainState, lines: Lines, options: NoOptions, attention: bool
     ) -> Iterable[Prediction]:
-        """Yields an estimate of the curve at the x of each line; see `Task`.
+        """Yields an estimate of the curve at the x on each line; see `Task`.
 
-        The score of an estimate is the largest weight that it was read with: 1 is the
-        value of one training point, 0 that of none, of which a warning says so.
+        The score is the maximum weight: 1 if the estimate is the value of a single
+        training point, 0 if all weights are 0, with a warning.
         """
         queries = [regression.parse(text, f"line {i}") for i, text in lines.items()]
         estimates = self.read(state.params, np.array(queries, np.float32))
-        rows = zip(lines, queries, *jax.device_get(estimates), strict=True)
+        results = zip(lines, queries, *jax.device_get(estimates), strict=True)
         keys = [f"{x:g}" for x in self.x]
-        for line, x, y, weights in rows:
+        for line, x, y, weights in results:
             if not weights.any():
                 print(
                     f"warning: line {line}: no training point is near enough to "
@@ -172,7 +172,7 @@ class Regression(Task):
         return charts.fit(
             {"weights of the training points": (self.x, weights)},
             {f"x = {x:g}": ([x, x], [0, prediction.score])},
-            f"{title}: attention of f({x:g}) = {prediction.text}",
-            path,
+            title=f"{title}: f({x:g}) = {prediction.text}",
+            path=path,
             axis_titles=("x", "weight"),
         )

@@ -1,17 +1,16 @@
-"""Translation: sentence pairs, label-smoothed cross-entropy, BLEU, attention figures.
+"""Translation: label-smoothed cross-entropy, BLEU, perplexity and attention figures.
 
-Works with any model of this protocol (`models.transformer.Transformer` shows it):
-`model.apply(variables, batch, train=...) -> logits [B, T, W]`, and the methods that
-`generation.search.Model` names; its class says whether it `packs`, takes several
-sentences a row. The `models.records.AttentionRecord`s that it sows are drawn.
+Works with any model with `model.apply(variables, batch, train=...) -> logits
+[B, T, W]` and the methods of `generation.search.Model`, such as
+`models.transformer.Transformer`. Its class attribute `packs` is True if a row may hold
+several sentences. The `models.records.AttentionRecord`s that it sows are drawn. A hard
+alignment is trained by REINFORCE (`training.reinforce.sentence_loss`).
 
-A hard alignment is learned by REINFORCE (`training.reinforce.sentence_loss`).
+Perplexity is exp of the mean negative log-likelihood of a target token, EOS included,
+without label smoothing. BLEU and chrF are sacreBLEU's, on detokenised text. `validate`
+decodes greedily, `evaluate` by beam search.
 
-Perplexity is exp of the negative log-likelihood a target token, EOS included and
-without label smoothing; BLEU and chrF are sacreBLEU's, on the detokenised text, over
-the whole split. Translations are greedy while training, and searched for in `evaluate`.
-
-Axes: B sentences, S source positions, T target steps, W vocabulary.
+Axes: B batch; S source positions; T target steps; W vocabulary.
 """
 
 from collections.abc import Iterable, Sequence
@@ -45,14 +44,14 @@ from training.optimizers import make_optimizer
 from training.state import Batch, LossResult, TrainState
 from training.task import Evaluation, Lines, Prediction, Scores, Task
 
-_FIGURE_PIECES = range(8, 21)  # sentences of these lengths make legible figures
+_FIGURE_PIECES = range(8, 21)  # source lengths with legible figures
 _MINIMUMS = {"loss.reward": 0, "loss.entropy": 0}
 _MINIMUMS |= {"evaluation.batch_size": 1, "evaluation.figures": 1}
 _BLANK = {"source": jnp.ones((1, 2), jnp.int32), "target": jnp.ones((1, 2), jnp.int32)}
 
 
 class Translation(Task):
-    """Trains, evaluates and draws a translator; see the module's docstring."""
+    """Training, evaluation and figures of a translator; see the module docstring."""
 
     metric = ("bleu", "max")
     EvaluationOptions = TranslationOptions
@@ -61,9 +60,9 @@ class Translation(Task):
 
     @classmethod
     def check(cls, config: ConfigDict) -> None:
-        """See `Task`."""
-        smoothed = 0 <= config.loss.smoothing < 1
-        checks.rule(config, "loss.smoothing", smoothed, "in [0, 1)")
+        """Checks the loss, the data, the search and the model; see `Task`."""
+        holds = 0 <= config.loss.smoothing < 1
+        checks.rule(config, "loss.smoothing", holds, accepted="in [0, 1)")
         checks.at_least(config, _MINIMUMS)
         corpus.check(config)
         checks.average(config)
@@ -73,7 +72,7 @@ class Translation(Task):
     def prepare(
         cls, config: ConfigDict, workdir: Path, *, training: bool
     ) -> TextAssets:
-        """Reads or builds vocabulary and evaluation splits; see `Task`."""
+        """Reads or builds the vocabulary and the evaluation splits; see `Task`."""
         return corpus.prepare(config, Path(workdir) / "assets", training=training)
 
     def __init__(
@@ -117,7 +116,7 @@ class Translation(Task):
     def loss(
         self, params: Any, batch: Batch, rng: jax.Array, state: TrainState
     ) -> LossResult:
-        """Label-smoothed cross-entropy a target token, and of draws REINFORCE's."""
+        """Returns the smoothed cross-entropy; with hard attention, adds REINFORCE's."""
         logits, sown = self.model.apply(
             {"params": params},
             batch,
@@ -127,29 +126,34 @@ class Translation(Task):
         )
         weights, target = self.config.loss, batch["target"]
         mask = (target != PAD).astype(jnp.float32)  # [B, T]
-        loss, count = smoothed_cross_entropy(logits, target, weights.smoothing, mask)
+        loss, count = smoothed_cross_entropy(
+            logits, target, smoothing=weights.smoothing, weights=mask
+        )
         metrics = {"loss": (loss, count), "tokens": (count, count)}
         if state.extra is not None:
             nll = optax.softmax_cross_entropy_with_integer_labels(logits, target)
             reward = jax.lax.stop_gradient(-nll) * mask
             draws, baseline = collect(sown, DrawRecord), state.extra["baseline"]
+            ends = target == EOS
             loss += reinforce.sentence_loss(
-                draws, reward, target == EOS, baseline, mask, weights
+                draws, reward, ends, baseline=baseline, mask=mask, weights=weights
             )
             metrics["reward"] = (jnp.sum(reward), count)
         return loss, (count, metrics)
 
     def validate(self, state: TrainState) -> Scores:
-        """Scores greedy translations of the validation split."""
+        """Returns the metrics of greedy translations of the validation split."""
         return self._scores(state, "validation", Search())[0].scores
 
     def evaluate(
         self, state: TrainState, split: str, options: TranslationOptions
     ) -> Evaluation:
-        """Scores translations by `bleu`, `chrf`, `perplexity` and `word_accuracy`.
+        """Evaluates the translations of a split; see `Task`.
 
-        See `metrics.text`. Beside them are `sentences`, `beam`, `alpha`, `signatures`
-        and `by_length`. The outputs are `metrics.text.Translations`.
+        Scores are `bleu`, `chrf`, `perplexity` and `word_accuracy` of `metrics.text`;
+        `by_length`, BLEU by source length; and the settings: number of `sentences`,
+        `beam` size, `alpha` and sacreBLEU's `signatures`. Outputs are
+        `metrics.text.Translations`.
         """
         search = options.search(self.search)
         (scores, signatures), texts = self._scores(state, split, search)
@@ -185,7 +189,7 @@ class Translation(Task):
         return metrics.CorpusScores(scores, signatures), texts
 
     def tables(self, evaluation: Evaluation, folder: Path) -> list[Path]:
-        """Writes every translation as TSV, and ten of them as a Markdown table."""
+        """Writes all translations as TSV and ten of them as a Markdown table."""
         header = ("source", "reference", "hypothesis")
         name, rows = evaluation.split, list(zip(*evaluation.outputs, strict=True))
         samples = rows[:: max(1, len(rows) // 10)][:10]
@@ -197,7 +201,7 @@ class Translation(Task):
     def figures(
         self, state: TrainState, evaluation: Evaluation, folder: Path
     ) -> list[Path]:
-        """Draws the attention of a few sentences, head by head, and BLEU by length."""
+        """Draws each attention head for a few sentences, and BLEU by length."""
         split = evaluation.split
         sources = map(self.vocabulary.encode, self.assets.pairs(split)[0])
         chosen = [ids for ids in sources if len(ids) in _FIGURE_PIECES]
@@ -215,9 +219,9 @@ class Translation(Task):
     def predict(
         self, state: TrainState, lines: Lines, options: SamplingOptions, attention: bool
     ) -> Iterable[Prediction]:
-        """Translates sentences; see `Task` and `TextSearch.texts`."""
-        search, maximum = options.search(self.search), self.config.data.max_length
-        sources = [self.assets.encode_line(x, i, maximum) for i, x in lines.items()]
+        """Yields the translation of each line; see `Task` and `TextSearch.texts`."""
+        search, max_length = options.search(self.search), self.config.data.max_length
+        sources = [self.assets.encode_line(x, i, max_length) for i, x in lines.items()]
         texts = self.translator.texts(
             state.params, sources, search, seed=options.seed, progress=True
         )
@@ -231,15 +235,15 @@ class Translation(Task):
     def attention_maps(
         self, params: Any, source: Sequence[int], target: Sequence[int]
     ) -> tuple[AttentionMap, ...]:
-        """Returns each attention while the model writes a target, both given by ids."""
+        """Returns the attention maps of a source and a target, both token ids."""
         records = self.attention.records(params, source, target)
         return text_maps(records, *map(self.vocabulary.pieces, (source, target)))
 
     def can_draw(self) -> bool:
-        """Returns True if the model has an attention."""
+        """Returns True if the model has attention; see `Task`."""
         params = jax.eval_shape(self.objective.init, jax.random.key(0)).params
         return self.attention.exists(params)
 
     def draw(self, prediction: Prediction, title: str, path: Path) -> Path:
-        """Draws the alignment of source and translation, the mean of its heads."""
-        return draw_alignment(prediction.attention, path)
+        """Draws the cross-attention, averaged over heads; see `Task`."""
+        return draw_alignment(prediction.attention, title, path)

@@ -1,4 +1,4 @@
-"""Images by class, the distances between them, and steps of two networks."""
+"""Image data, adversarial training steps and metrics of generated images."""
 
 import functools
 
@@ -35,44 +35,44 @@ def test_corners_match_and_nothing_else_is_coloured():
     assert (between == between[..., :1]).all()
     red, green, blue = values[:, 0, 0].astype(int).T
     assert (green == 40).all() and (red + blue == 255).all()
-    found = consistency(values)
+    scores = consistency(values)
     same = [red == np.roll(red, shift) for shift in range(1, 10)]
-    assert found["consistent"] == 100 - 100 * np.mean(np.any(same, axis=0))
-    np.testing.assert_allclose(found["spread"], 1, atol=0.05)  # of 500 draws
+    assert scores["consistent"] == 100 - 100 * np.mean(np.any(same, axis=0))
+    np.testing.assert_allclose(scores["spread"], 1, atol=0.05)  # 500 samples
 
 
-def test_a_batch_depends_on_its_number_alone_and_moves_drawings():
+def test_a_batch_depends_on_its_index_only_and_shifts_drawings():
     values = np.full((3, 32, 32, 3), 255, np.uint8)
     values[:, 10:20, 5:15] = np.arange(3)[:, None, None, None]
     source = images.LabelledImages(
         values, np.arange(3, dtype=np.int32), ("a",) * 3, True
     )
     batches = images.Batches(source, 32, 40, 0)
-    one, again, other = batches[5], batches[5], batches[6]
-    assert (one["image"] == again["image"]).all()
-    assert (one["image"] != other["image"]).any()
-    for image, label in zip(one["image"], one["label"], strict=True):
+    batch, repeated, other = batches[5], batches[5], batches[6]
+    assert (batch["image"] == repeated["image"]).all()
+    assert (batch["image"] != other["image"]).any()
+    for image, label in zip(batch["image"], batch["label"], strict=True):
         rows, columns = np.nonzero((image == label).all(-1))
-        assert len(rows) == 100  # all of it is there
+        assert len(rows) == 100  # the whole drawing
         assert abs(rows.min() - 10) <= 2
         assert min(abs(columns.min() - 5), abs(columns.min() - 17)) <= 2
-    assert len({p.tobytes() for p in one["image"]}) > 20
+    assert len({image.tobytes() for image in batch["image"]}) > 20
 
 
 def test_a_folder_of_folders_is_read_by_class(tmp_path):
     for name, colour in (("cats", (255, 0, 0)), ("dogs", (0, 0, 255))):
         (tmp_path / name).mkdir()
         Image.new("RGB", (20, 30), colour).save(tmp_path / name / "1.png")
-    (tmp_path / ".cache").mkdir()  # which is no class
-    found = images.folder(tmp_path, 8)
-    assert found.names == ("cats", "dogs") and found.labels.tolist() == [0, 1]
-    assert (found.values[0] == [255, 0, 0]).all()
+    (tmp_path / ".cache").mkdir()  # not a class
+    loaded = images.folder(tmp_path, 8)
+    assert loaded.names == ("cats", "dogs") and loaded.labels.tolist() == [0, 1]
+    assert (loaded.values[0] == [255, 0, 0]).all()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(images, "_MAX_BYTES", 0)
         later = images.folder(tmp_path, 8)
     assert isinstance(later.values, images.Files) and len(later.values) == 2
-    one, other = (images.Batches(x, 8, 5, 0)[3] for x in (found, later))
-    assert (one["image"] == other["image"]).all()
+    expected, batch = (images.Batches(x, 8, 5, 0)[3] for x in (loaded, later))
+    assert (batch["image"] == expected["image"]).all()
     (tmp_path / "dogs" / "1.png").unlink()
     with pytest.raises(UserError, match="dogs has no images"):
         images.folder(tmp_path, 8)
@@ -87,9 +87,9 @@ def test_a_folder_of_folders_is_read_by_class(tmp_path):
 
 
 def config(**changes):
-    made = get_config("smoke")
-    made.update_from_flattened_dict(changes)
-    return made
+    smoke = get_config("smoke")
+    smoke.update_from_flattened_dict(changes)
+    return smoke
 
 
 @functools.cache
@@ -112,19 +112,20 @@ def test_a_step_moves_both_networks_and_the_average():
     new, _ = stepped()
     assert new.step == 1
     for name in ("generator", "discriminator"):
-        moved = jax.tree.map(lambda a, b: (a != b).any(), *(
-            x.params[name] for x in (state(), new)
-        ))  # fmt: skip
+        before, after = state().params[name], new.params[name]
+        moved = jax.tree.map(lambda a, b: (a != b).any(), before, after)
         assert any(jax.tree.leaves(moved))
     jax.tree.map(
-        lambda old, now, mean: np.testing.assert_allclose(
-            mean, 0.1 * old + 0.9 * now, rtol=1e-4, atol=1e-7
+        lambda old, new, mean: np.testing.assert_allclose(
+            mean, 0.1 * old + 0.9 * new, rtol=1e-4, atol=1e-7
         ),
-        *(state().params["generator"], new.params["generator"], new.extra["average"]),
+        state().params["generator"],
+        new.params["generator"],
+        new.extra["average"],
     )
 
 
-def test_losses_are_those_of_hinges():
+def test_losses_of_a_step_equal_the_hinge_formulas():
     _, metrics = stepped()
     batch = images.Batches(None, 8, 8, 0)[0]
     models, start = task().models, state()
@@ -137,108 +138,108 @@ def test_losses_are_those_of_hinges():
             variables, x, batch["label"], train=True, mutable=keep
         )[0]
 
-    made = apply("generator", noise)
+    fake = apply("generator", noise)
     real = batch["image"].astype(np.float32) / 127.5 - 1
-    both = jnp.concatenate([real, made])
+    both = jnp.concatenate([real, fake])
     variables = {
         "params": start.params["discriminator"],
         **start.extra["variables"]["discriminator"],
     }
     logits, _ = models["discriminator"].apply(
-        *(variables, both, jnp.zeros(16, int)), train=True, mutable=["spectral"]
+        variables, both, jnp.zeros(16, int), train=True, mutable=["spectral"]
     )
     expected = np.maximum(1 - logits[:8], 0), np.maximum(1 + logits[8:], 0)
-    found = metrics["loss_real"], metrics["loss_fake"]
-    for (total, count), losses in zip(found, expected, strict=True):
+    actual = metrics["loss_real"], metrics["loss_fake"]
+    for (total, count), losses in zip(actual, expected, strict=True):
         np.testing.assert_allclose(total, losses.sum(), rtol=1e-3)
         assert count == 8
-    # Of the discriminator after its step.
+    # The generator's loss is measured by the updated discriminator.
     new, _ = stepped()
     variables = {
         "params": new.params["discriminator"],
         **new.extra["variables"]["discriminator"],
     }
     logits, _ = models["discriminator"].apply(
-        *(variables, made, jnp.zeros(8, int)), train=True, mutable=["spectral"]
+        variables, fake, jnp.zeros(8, int), train=True, mutable=["spectral"]
     )
     total, count = metrics["loss_generator"]
     np.testing.assert_allclose(total / count, -logits.mean(), rtol=1e-3)
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_losses_fall_where_they_should_and_hinges_end(name):
-    loss, far = LOSSES[name], jnp.array([-2.0, -0.5, 0.5, 2.0])
-    slopes = [jax.vmap(jax.grad(part))(far) for part in loss]
+def test_losses_have_the_right_slopes_and_hinges_saturate(name):
+    loss, logits = LOSSES[name], jnp.array([-2.0, -0.5, 0.5, 2.0])
+    slopes = [jax.vmap(jax.grad(part))(logits) for part in loss]
     assert (slopes[0] <= 0).all() and (slopes[1] >= 0).all() and (slopes[2] < 0).all()
     if name == "hinge":  # eq. 4 of Zhang et al.
         expected = [-1, -1, -1, 0], [0, 1, 1, 1], [-1, -1, -1, -1]
         np.testing.assert_array_equal(slopes, expected)
     else:
         close = functools.partial(np.testing.assert_allclose, rtol=1e-5)
-        close(loss.real(far), -jnp.log(jax.nn.sigmoid(far)))
-        close(loss.fake(far), -jnp.log(jax.nn.sigmoid(-far)))
-        close(loss.generator(far), loss.real(far))
+        close(loss.real(logits), -jnp.log(jax.nn.sigmoid(logits)))
+        close(loss.fake(logits), -jnp.log(jax.nn.sigmoid(-logits)))
+        close(loss.generator(logits), loss.real(logits))
 
 
-def test_batch_norm_sees_real_and_made_images_apart():
-    def spy_on(objective):
-        rows, apply = [], objective.apply
+def test_batch_norm_normalises_real_and_generated_images_separately():
+    def record_batch_sizes(objective):
+        sizes, apply = [], objective.apply
 
-        def spy(name, params, variables, x, label):
+        def recording(name, params, variables, x, label):
             if name == "discriminator":
-                rows.append(len(x))
+                sizes.append(len(x))
             return apply(name, params, variables, x, label)
 
-        objective.apply = spy
-        return rows
+        objective.apply = recording
+        return sizes
 
     changes = {"model.blocks": "strided", "model.size": 16, "attention.generator": ()}
     changes |= {"attention.discriminator": (), "loss": "log"}
     batch = images.Batches(None, 16, 8, 0)[0]
-    for spectral, rows in ((True, [16, 8]), (False, [8, 8, 8])):
-        made = config(**changes, **{"model.spectral": spectral})
-        objective = Adversarial(made, Assets()).objective
-        seen = spy_on(objective)
+    for spectral, expected in ((True, [16, 8]), (False, [8, 8, 8])):
+        fields = config(**changes, **{"model.spectral": spectral})
+        objective = Adversarial(fields, Assets()).objective
+        batch_sizes = record_batch_sizes(objective)
         start = jax.eval_shape(objective.init, jax.random.key(0))
         new, _ = jax.eval_shape(objective.step, start, batch, jax.random.key(1))
         assert jax.tree.structure(new) == jax.tree.structure(start)
-        assert seen == rows
+        assert batch_sizes == expected
 
 
-# --- scores of made images
+# --- metrics of generated images
 
 
 def test_generated_images_are_compared_with_as_many_real_ones_of_their_classes(
     monkeypatch,
 ):
     changes = {"data.source": "openmoji", "evaluation.images": 90}
-    made = Adversarial(config(**changes), Assets(("a", "b", "c")))
+    openmoji = Adversarial(config(**changes), Assets(("a", "b", "c")))
     values = np.full((30, 8, 8, 3), 255, np.uint8)
     labels = np.repeat(np.arange(3, dtype=np.int32), [20, 9, 1])
     values[..., 0] = 80 * labels[:, None, None]
-    made.__dict__["images"] = images.LabelledImages(values, labels, ("a", "b", "c"))
+    openmoji.__dict__["images"] = images.LabelledImages(values, labels, ("a", "b", "c"))
     features = lambda x: x.reshape(len(x), -1)[:, :3] / 255 + 1e-3 * rng(0).random(3)  # noqa: E731
     classes = lambda x: np.eye(256)[x[:, 0, 0, 0]]  # noqa: E731
-    see = lambda params, x, size: (features(x), classes(x))  # noqa: E731
-    monkeypatch.setattr(efficientnet, "features", see)
+    network = lambda params, x, size: (features(x), classes(x))  # noqa: E731
+    monkeypatch.setattr(efficientnet, "features", network)
     monkeypatch.setattr(frozen, "parameters", dict)
-    asked = []
+    requests = []
 
-    def copy(state, wanted, seed):
-        asked.append(wanted)
-        return values[[list(labels).index(label) for label in wanted]]
+    def copy_real_images(state, classes, seed):
+        requests.append(classes)
+        return values[[list(labels).index(label) for label in classes]]
 
-    made.generate = copy
-    scores = made.validate(state())
+    openmoji.generate = copy_real_images
+    scores = openmoji.validate(state())
     assert "frechet_real" not in scores
-    assert np.abs(np.bincount(asked[0]) / 90 - [2 / 3, 0.3, 1 / 30]).max() < 0.15
+    assert np.abs(np.bincount(requests[0]) / 90 - [2 / 3, 0.3, 1 / 30]).max() < 0.15
     assert 0 <= scores["frechet"] < 1e-6 and scores["quality"] == -scores["frechet"]
     assert 1.5 < scores["score"] < 3
-    scores = made.evaluate(state(), "test", NoOptions()).scores
-    assert (asked[0] != asked[1]).any()
+    scores = openmoji.evaluate(state(), "test", NoOptions()).scores
+    assert (requests[0] != requests[1]).any()
     assert 0 <= scores["frechet_real"] < 1 and scores["images"] == 90
-    made.generate = lambda state, wanted, seed: values[:1].repeat(len(wanted), 0)
-    assert made.validate(state())["frechet"] > 0.001
+    openmoji.generate = lambda state, classes, seed: values[:1].repeat(len(classes), 0)
+    assert openmoji.validate(state())["frechet"] > 0.001
 
 
 @pytest.mark.parametrize(
@@ -264,16 +265,16 @@ def test_fields_out_of_range_are_refused(changes, message):
         Adversarial.check(config(**changes))
 
 
-def test_a_folder_is_asked_for(tmp_path):
+def test_a_missing_folder_is_reported(tmp_path):
     with pytest.raises(UserError, match="config.data.folder is missing"):
         create(config(**{"data.source": "folder"}), tmp_path, training=True)
 
 
 def test_an_unknown_class_is_named(tmp_path):
-    made = create(config(), tmp_path, training=True)
-    with pytest.raises(UserError, match="line 2: there is no class 'cats', only cor"):
+    corners = create(config(), tmp_path, training=True)
+    with pytest.raises(UserError, match="line 2 is 'cats': must be one of corners$"):
         list(
-            made.predict(
+            corners.predict(
                 state(), {1: "corners", 2: "cats"}, SeedOptions(), attention=True
             )
         )

@@ -1,4 +1,4 @@
-"""Captions of files and scenes, their loss, and what they are scored by."""
+"""Caption data, the loss with soft and hard attention, metrics and predictions."""
 
 import functools
 import json
@@ -22,6 +22,7 @@ from figures.strips import Strip
 from metrics.captions import split_scores
 from models.captioner import ShowAttendTell
 from models.records import AttentionRecord, DrawRecord, collect
+from tasks import captioning
 from tasks.caption_search import Details
 from tasks.captioning import Captioning
 from training.state import TrainState
@@ -32,7 +33,7 @@ pytestmark = pytest.mark.usefixtures("quick_compilation")
 # --- data
 
 
-def test_captions_are_words_in_small_letters():
+def test_captions_are_words_in_lower_case():
     text = "A man's two-hump camel, on_the left; 7 \u00e9clairs!"
     assert captions.plain(text) == "a man's two-hump camel on the left 7 \u00e9clairs"
 
@@ -49,7 +50,7 @@ def test_files_in_the_format_of_coco_are_read(tmp_path):
     )
     photos = captions.read_files(path, tmp_path, 4, "train")
     assert [p.captions for p in photos] == [("a bar", "it's blue"), ("nothing",)]
-    # The middle, 20 x 20, of which half is blue: cut off, not squeezed.
+    # The central 20 x 20 pixels, half of them blue: cropped, not squeezed.
     bar = photos[0].image.argmax(-1)
     assert bar.shape == (4, 4) and bar.tolist() == [[0, 2, 2, 0]] * 4
     assert (photos[1].image == 255).all()
@@ -73,20 +74,20 @@ def test_files_in_the_format_of_coco_are_read(tmp_path):
         ),
     ],
 )
-def test_files_that_do_not_fit_are_named(tmp_path, images, annotations, message):
+def test_invalid_caption_files_are_named(tmp_path, images, annotations, message):
     (tmp_path / "here.png").write_text("no image")
     path = written(tmp_path, images, annotations)
     with pytest.raises(UserError, match=message):
         captions.read_files(path, tmp_path, 4, "train")
 
 
-def test_karpathys_splits_are_read_out_of_one_file(tmp_path):
+def test_karpathys_splits_are_read_from_one_file(tmp_path):
     (tmp_path / "val2014").mkdir()
     images = []
     for number, split in enumerate(("train", "restval", "val", "test")):
         name = f"{number}.png"
         Image.new("RGB", (4, 4), (number, 0, 0)).save(tmp_path / "val2014" / name)
-        sentences = [{"raw": f"Number {number}."}, {"raw": "A image"}]
+        sentences = [{"raw": f"Number {number}."}, {"raw": "An image"}]
         images.append({"filename": name, "filepath": "val2014", "split": split})
         images[-1]["sentences"] = sentences
     path = tmp_path / "dataset.json"
@@ -94,17 +95,17 @@ def test_karpathys_splits_are_read_out_of_one_file(tmp_path):
     for split, numbers in {"train": [0, 1], "validation": [2], "test": [3]}.items():
         photos = captions.read_files(path, tmp_path, 4, split)
         assert [int(p.image[0, 0, 0]) for p in photos] == numbers
-        assert photos[0].captions == (f"number {numbers[0]}", "a image")
+        assert photos[0].captions == (f"number {numbers[0]}", "an image")
 
 
-def test_a_image_of_16_bits_is_as_bright_as_of_8(tmp_path):
+def test_a_16_bit_image_is_as_bright_as_an_8_bit_one(tmp_path):
     values = np.full((4, 4), 40_000, np.uint16)
     Image.fromarray(values).save(tmp_path / "deep.png")
-    found = captions.read_image(tmp_path / "deep.png", 4)
-    assert found.shape == (4, 4, 3) and (found == 40_000 >> 8).all()
+    image = captions.read_image(tmp_path / "deep.png", 4)
+    assert image.shape == (4, 4, 3) and (image == 40_000 >> 8).all()
 
 
-def test_what_is_no_image_is_named(tmp_path):
+def test_unreadable_images_and_caption_files_are_named(tmp_path):
     (tmp_path / "a.png").write_text("no image")
     with pytest.raises(UserError, match="a.png cannot be read: not an image"):
         captions.read_image(tmp_path / "a.png", 4)
@@ -122,19 +123,19 @@ def test_what_is_no_image_is_named(tmp_path):
         captions.read_files(tmp_path / "d.json", tmp_path, 4, "train")
 
 
-class Shown:
+class Example:
     def __init__(self, number):
         self.image = np.full((2, 2, 3), number, np.uint8)
         self.captions = ("one", "one two three four five six seven eight nine")
 
 
-def test_batches_hold_a_caption_of_each_and_cut_those_too_long(tmp_path):
+def test_a_batch_has_a_caption_per_image_and_cuts_long_ones(tmp_path):
     words = "one two three four five six seven eight nine"
     vocabulary = train_vocabulary([words], 99, tmp_path / "v.model", pieces="word")
     fields = {"batch_size": 5, "max_length": 7, "seed": 0}
-    batches = captions.Batches(lambda rng, n: Shown(n), vocabulary, **fields)
-    batch, again = batches[2], batches[2]
-    assert (batch["target"] == again["target"]).all()
+    batches = captions.Batches(lambda rng, n: Example(n), vocabulary, **fields)
+    batch, repeated = batches[2], batches[2]
+    assert (batch["target"] == repeated["target"]).all()
     assert batch["source"][:, 0, 0, 0].tolist() == [10, 11, 12, 13, 14]
     assert batch["target"].shape == (5, 8)
     lengths = (batch["target"] != 0).sum(1)
@@ -146,7 +147,7 @@ def test_batches_hold_a_caption_of_each_and_cut_those_too_long(tmp_path):
 
 
 def hard():
-    """A task with a hard alignment of two places and two words."""
+    """A task with hard attention, and a batch of two positions and two tokens."""
     config = get_config("smoke")
     config.model.alignment = "hard"
     config.model.soft_prob = 0.0
@@ -165,16 +166,16 @@ def hard():
 
 
 def state_at(step, baseline):
-    """A state of which the loss reads the step and the baseline."""
+    """A state with the fields that the loss reads: the step and the baseline."""
     extra = {"baseline": jnp.asarray(baseline)}
     return TrainState(jnp.asarray(step), params=None, opt_state=None, extra=extra)
 
 
-def draws(task, params, batch):
-    """A key for each of the four draws: {places: key}."""
+def keys_by_sample(task, params, batch):
+    """A PRNG key for each of the four possible samples: {positions: key}."""
 
     @quick_jit
-    def draw(key):
+    def sample(key):
         _, sown = task.model.apply(
             {"params": params},
             batch,
@@ -185,19 +186,19 @@ def draws(task, params, batch):
         (weights,) = jax.tree.leaves(sown)
         return weights[0, 0].argmax(-1)
 
-    found = {}
+    keys = {}
     for seed in range(60):
         key = jax.random.key(seed)
-        found.setdefault(tuple(np.asarray(draw(key)).tolist()), key)
-    assert len(found) == 4
-    return found
+        keys.setdefault(tuple(np.asarray(sample(key)).tolist()), key)
+    assert len(keys) == 4
+    return keys
 
 
-def test_the_estimate_of_a_hard_alignment_is_unbiased():
+def test_the_gradient_of_a_hard_alignment_is_unbiased():
     task, params, batch = hard()
 
     def parts(params, key):
-        """log p of the draw and the loss that it leads to."""
+        """Log-probability of the sampled positions, and the caption's loss there."""
         logits, sown = task.model.apply(
             {"params": params},
             batch,
@@ -206,47 +207,48 @@ def test_the_estimate_of_a_hard_alignment_is_unbiased():
             mutable=["reinforce"],
         )
         (draw,) = collect(sown, DrawRecord)
-        chosen = draw.log_probability.sum()
-        log = jax.nn.log_softmax(logits)[0, [0, 1], batch["target"][0]]
-        return chosen, -log.sum()
+        log_probs = jax.nn.log_softmax(logits)[0, [0, 1], batch["target"][0]]
+        return draw.log_probability.sum(), -log_probs.sum()
 
     @quick_jit
-    def both(key):
-        def expected(params):
-            chosen, loss = parts(params, key)
-            return jnp.exp(chosen) * loss
+    def weighted(key):
+        """The probability of a sample, and its terms of the two expectations."""
 
-        def estimate(params):
+        def expected_loss(params):
+            log_probability, loss = parts(params, key)
+            return jnp.exp(log_probability) * loss
+
+        def surrogate(params):
             return task.loss(params, batch, key, state_at(0, 0.7))[0]
 
-        chosen, _ = parts(params, key)
-        share = jnp.exp(chosen)
-        estimated = jax.tree.map(lambda g: share * g, jax.grad(estimate)(params))
-        return share, jax.grad(expected)(params), estimated
+        probability = jnp.exp(parts(params, key)[0])
+        estimate = jax.grad(surrogate)(params)
+        estimate = jax.tree.map(lambda gradient: probability * gradient, estimate)
+        return probability, jax.grad(expected_loss)(params), estimate
 
-    found = [both(key) for key in draws(task, params, batch).values()]
-    shares, exact, estimated = jax.tree.map(lambda *x: sum(x), *found)
-    np.testing.assert_allclose(shares, 1, atol=1e-5)
+    terms = [weighted(key) for key in keys_by_sample(task, params, batch).values()]
+    total, exact, estimated = jax.tree.map(lambda *x: sum(x), *terms)
+    np.testing.assert_allclose(total, 1, atol=1e-5)
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, atol=2e-5), exact, estimated
     )
 
 
-def test_nothing_is_drawn_in_the_first_steps_where_that_is_asked_for():
+def test_expected_weights_replace_samples_in_the_first_soft_steps():
     task, params, batch = hard()
     task.config.loss.update({"soft_steps": 3, "entropy": 0.0})
     task.config.model.soft_prob = 0.0
     soft = Captioning(task.config)
     soft.model = task.model.clone(alignment="global")
 
-    def found(task, step, key):
-        key = jax.random.key(key)
-        return task.loss(params, batch, key, state_at(step, 0.0))[0]
+    def loss(task, step, seed):
+        rng = jax.random.key(seed)
+        return task.loss(params, batch, rng, state_at(step, 0.0))[0]
 
-    expected = found(soft, 0, 0)
-    for key in (1, 2, 3):
-        np.testing.assert_allclose(found(task, 2, key), expected, rtol=1e-5)
-        assert abs(found(task, 3, key) - expected) > 1e-3
+    expected = loss(soft, 0, 0)
+    for seed in (1, 2, 3):
+        np.testing.assert_allclose(loss(task, 2, seed), expected, rtol=1e-5)
+        assert abs(loss(task, 3, seed) - expected) > 1e-3
 
 
 @pytest.mark.parametrize("alignment", ALIGNMENTS)
@@ -262,28 +264,28 @@ def test_every_alignment_and_score_can_be_trained(alignment):
         assert jax.tree.structure(new) == jax.tree.structure(state)
 
 
-def test_coverage_is_missed_where_nothing_looks_and_where_all_does():
+def test_coverage_above_and_below_one_is_penalised():
     config = get_config("smoke")
     config.loss.coverage = 0.5
     task = Captioning(config)
 
-    class Looks:
+    class FixedAttention:
         def apply(self, variables, batch, **_):
             weights = jnp.array([[[[0.5, 0.5], [0.25, 0.75], [1, 0]]]])
             logits = jnp.zeros((1, 3, 7))
             return logits, {"attention": {"record": (AttentionRecord(weights),)}}
 
-    task.model = Looks()
+    task.model = FixedAttention()
     batch = {"target": jnp.array([[4, EOS, 0]])}
     state = TrainState(jnp.asarray(0), params={}, opt_state=None)
-    total, (rows, metrics) = task.loss({}, batch, jax.random.key(0), state)
-    missed = (1 - 0.75) ** 2 + (1 - 1.25) ** 2  # padding does not look
-    np.testing.assert_allclose(metrics["coverage"][0], missed, rtol=1e-5)
-    np.testing.assert_allclose(total, 2 * np.log(7) + 0.5 * missed, rtol=1e-5)
-    assert rows == 1
+    total, (count, metrics) = task.loss({}, batch, jax.random.key(0), state)
+    penalty = (1 - 0.75) ** 2 + (1 - 1.25) ** 2  # the third step is padding
+    np.testing.assert_allclose(metrics["coverage"][0], penalty, rtol=1e-5)
+    np.testing.assert_allclose(total, 2 * np.log(7) + 0.5 * penalty, rtol=1e-5)
+    assert count == 1
 
 
-# --- scores
+# --- metrics
 
 
 def scene(names, cells, boxes):
@@ -298,21 +300,19 @@ SCENE = scene(
 )
 
 
-def test_captions_are_read_for_what_they_say_to_be_where():
-    said = scenes.mentions("cat face on the left and dog at the top".split())
-    assert said == [("cat face", "on the left", 0, 2), ("dog", "at the top", 6, 7)]
+def test_mentions_have_a_name_a_cell_and_a_range_of_words():
+    mentions = scenes.mentions("cat face on the left and dog at the top".split())
+    assert mentions == [("cat face", "on the left", 0, 2), ("dog", "at the top", 6, 7)]
     assert not scenes.mentions("cat face and dog on the".split())
     assert not scenes.mentions("on the left".split())
 
 
-def test_scenes_are_scored_for_what_they_show_and_files_are_not(tmp_path):
+def test_scenes_have_metrics_of_objects_and_photos_do_not(tmp_path):
     photo = captions.Photo(tmp_path / "x.png", ("Dog, on the left!",), 8)
     words = "dog on the left".split()
-    for shown in (photo, SCENE):
-        scores, signatures = split_scores([shown], [words], [None])
-        assert scores.keys() - signatures.keys() == (
-            {"objects", "exact"} if shown is SCENE else set()
-        )
+    for example, names in ((photo, set()), (SCENE, {"objects", "exact"})):
+        scores, signatures = split_scores([example], [words], [None])
+        assert scores.keys() - signatures.keys() == names
     assert split_scores([photo], [words], [None]).scores["bleu_4"] > 99.9
 
 
@@ -334,7 +334,7 @@ def test_fields_out_of_range_are_refused(changes, message):
         Captioning.check(config)
 
 
-def test_files_that_are_not_named_are_asked_for(tmp_path):
+def test_a_missing_caption_file_is_reported(tmp_path):
     config = get_config("smoke")
     config.data.source = "files"
     with pytest.raises(UserError, match="config.data.files.train needs captions"):
@@ -342,7 +342,7 @@ def test_files_that_are_not_named_are_asked_for(tmp_path):
 
 
 @pytest.mark.parametrize("split", ["validation", "test"])
-def test_what_is_held_out_is_looked_for_before_training(tmp_path, split):
+def test_held_out_files_are_read_before_training(tmp_path, split):
     config = files(tmp_path)
     config.data.files[split].captions = str(tmp_path / "gone.json")
     with pytest.raises(UserError, match="gone.json: No such file"):
@@ -356,11 +356,11 @@ def test_training_needs_no_test_split(tmp_path):
     assert task.train_data()[0].keys() >= {"source", "target"}
 
 
-def test_captions_are_written_beside_what_they_should_be(tmp_path):
+def test_the_table_has_an_image_a_caption_and_references_per_row(tmp_path):
     photo = captions.Photo(tmp_path / "x.png", ("A dog!", "Two, cats"), 8)
     task = Captioning(get_config("smoke"))
-    for shown, name in ((photo, str(photo.path)), (SCENE, "1")):
-        details = Details(shown, Strip(["a", "fox"], None))
+    for example, name in ((photo, str(photo.path)), (SCENE, "1")):
+        details = Details(example, Strip(["a", "fox"], None))
         caption = Prediction("a fox", 0.0, details=details)
         (path,) = task.tables(Evaluation("test", {}, [caption]), tmp_path)
         assert path == tmp_path / "captions_test.tsv"
@@ -368,17 +368,31 @@ def test_captions_are_written_beside_what_they_should_be(tmp_path):
         assert first.split("\t") == ["image", "caption", "references"]
         assert second.split("\t")[:2] == [name, "a fox"]
         texts = second.split("\t")[2].split(" | ")
-        assert texts == [captions.plain(text) for text in shown.captions]
+        assert texts == [captions.plain(text) for text in example.captions]
 
 
-def test_a_line_that_names_no_image_is_named(tmp_path):
+def test_a_figure_is_titled_by_its_line_and_caption(monkeypatch, tmp_path):
+    titles = []
+
+    def draw(image, strips, title, path):
+        titles.append(title)
+
+    monkeypatch.setattr(captioning, "caption_strips", draw)
+    task = Captioning(get_config("smoke"))
+    for maps in (np.ones((2, 3, 3)), None):
+        details = Details(SCENE, Strip(["a", "fox"], maps))
+        task.draw(Prediction("a fox", 0.0, details=details), "Line 7", tmp_path)
+    assert titles == ["Line 7: a fox", "Line 7"]  # `caption_strips` adds the other one
+
+
+def test_a_line_without_an_image_file_is_reported(tmp_path):
     task = create(files(tmp_path), tmp_path / "run", training=True)
     lines = {1: str(tmp_path / "0.png"), 3: "gone.png"}
     with pytest.raises(UserError, match="line 3: image gone.png: no such file"):
         task.predict(None, lines, task.Options(), attention=False)
 
 
-def test_predictions_carry_the_attention_at_their_words(tmp_path):
+def test_predictions_carry_attention_maps_of_their_words(tmp_path):
     task = create(files(tmp_path), tmp_path / "run", training=True)
     state = task.objective.init(jax.random.key(0))
     lines = {2: str(tmp_path / "0.png"), 3: str(tmp_path / "5.png")}
@@ -395,29 +409,29 @@ def test_predictions_carry_the_attention_at_their_words(tmp_path):
         np.testing.assert_allclose(cross.weights.sum(-1), 1, rtol=1e-5)
 
 
-def test_maps_of_images_are_made_once_a_part_at_a_time(tmp_path, monkeypatch):
+def test_feature_maps_are_computed_once_in_parts(tmp_path, monkeypatch):
     config = files(tmp_path)
     config.model.encoder, config.data.size = "maps", 32
     task = create(config, tmp_path / "run", training=True)
     monkeypatch.setattr(image_maps, "_FILE_SIZE", 4)
     monkeypatch.setattr(image_maps.storage, "cache_folder", lambda: tmp_path)
-    asked = []
+    sizes = []
 
     def maps(images):
-        asked.append(len(images))
+        sizes.append(len(images))
         values = np.stack(images).mean((1, 2, 3)).astype(np.float16)
         return np.broadcast_to(values[:, None, None, None], (len(values), 2, 2, 112))
 
     monkeypatch.setattr(task.data, "inputs", maps)
     batch = task.train_data()[0]
-    assert asked == [4, 4, 1]
+    assert sizes == [4, 4, 1]
     numbers = batch["source"][:, 0, 0, 0].astype(float) * 3 / 20
     words = ["".join(task.vocabulary.pieces(ids)) for ids in batch["target"].tolist()]
     for number, text in zip(numbers.round().astype(int), words, strict=True):
         assert f"number▁{number}▁of" in text
     assert (task.train_data()[0]["source"] == batch["source"]).all()
-    assert len(asked) == 3
+    assert len(sizes) == 3
     (tmp_path / "8.png").unlink()
     Image.new("RGB", (40, 40), (1, 2, 3)).save(tmp_path / "8.png")
     task.train_data()
-    assert asked[3:] == [1]
+    assert sizes[3:] == [1]

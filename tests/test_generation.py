@@ -1,4 +1,4 @@
-"""Searches against enumeration and plain loops, on a tiny recurrent model."""
+"""Decoding against enumeration and plain loops, on a small recurrent model."""
 
 import itertools
 from typing import NamedTuple
@@ -31,7 +31,7 @@ class Model:
         self.embed = draw(size=(vocab, WIDTH))
         self.mix = draw(size=(WIDTH, WIDTH))
         self.out = draw(size=(WIDTH, vocab)) * sharpness
-        self.look = draw(size=(WIDTH, SOURCE))
+        self.attend = draw(size=(WIDTH, SOURCE))
         self.offset = np.zeros(vocab)
         self.calls = 0
 
@@ -45,14 +45,14 @@ class Model:
         jax.debug.callback(self.count)
         state = jnp.tanh(carry.state @ self.mix + jnp.asarray(self.embed)[token])
         logits = state @ self.out + self.offset
-        return Carry(state), logits, jax.nn.softmax(state @ self.look)
+        return Carry(state), logits, jax.nn.softmax(state @ self.attend)
 
     def follow(self, tokens, b):
-        """The same of sentence b by NumPy: log-probabilities [T, W], weights [T, S]."""
+        """Log-probabilities [T, W] and weights [T, S] of sentence b, by NumPy."""
         state, log_probs, weights = self.first[b], [], []
         for token in (BOS, *tokens[:-1]):
             state = np.tanh(state @ self.mix + self.embed[token])
-            logits, scores = state @ self.out + self.offset, state @ self.look
+            logits, scores = state @ self.out + self.offset, state @ self.attend
             log_probs.append(logits - np.log(np.exp(logits).sum()))
             weights.append(np.exp(scores) / np.exp(scores).sum())
         return np.stack(log_probs), np.stack(weights)
@@ -70,25 +70,25 @@ def sentences(length, vocab=VOCAB):
 
 
 def enumerate_all(model, b, limit):
-    """{tokens: log-probability} of all that sentence b of the model can be."""
+    """{tokens: log-probability} of every possible output of sentence b."""
     return {tokens: model.log_prob(tokens, b) for tokens in sentences(limit)}
 
 
 def plain_beam(model, b, beam, limit, alpha):
-    """The textbook's loop for one sentence, with no early stop: [(score, tokens)]."""
+    """Textbook beam search of one sentence, without early stop: [(score, tokens)]."""
     live, done = [((), 0.0)], []
     for t in range(limit):
-        every = []
+        candidates = []
         for prefix, log_prob in live:
             step = model.follow((*prefix, PAD), b)[0][-1]
-            every += [((*prefix, w), log_prob + step[w]) for w in range(VOCAB)]
+            candidates += [((*prefix, w), log_prob + step[w]) for w in range(VOCAB)]
         if t + 1 == limit:
-            every = [new for new in every if new[0][-1] == EOS]
-        every.sort(key=lambda new: -new[1])
-        for tokens, log_prob in every[:beam]:
+            candidates = [new for new in candidates if new[0][-1] == EOS]
+        candidates.sort(key=lambda new: -new[1])
+        for tokens, log_prob in candidates[:beam]:
             if tokens[-1] == EOS:
                 done.append((log_prob / ((5 + len(tokens)) / 6) ** alpha, tokens))
-        live = [new for new in every if new[0][-1] != EOS][:beam]
+        live = [new for new in candidates if new[0][-1] != EOS][:beam]
     return sorted(done, reverse=True)
 
 
@@ -109,7 +109,7 @@ def run(method, model, **options):
 
 
 def texts(decoded):
-    """Tokens of every hypothesis as tuples without padding."""
+    """Returns the tokens of every hypothesis as tuples, without padding."""
     tokens, lengths = np.asarray(decoded.tokens), np.asarray(decoded.lengths)
     return [
         [tuple(row[:n].tolist()) for row, n in zip(*sentence, strict=True)]
@@ -120,9 +120,11 @@ def texts(decoded):
 @pytest.mark.parametrize(
     ("alpha", "limit"), [(0.0, (4, 4, 4)), (0.6, (2, 4, 3)), (1.7, (4, 4, 4))]
 )
-def test_exhaustive_beam_ranks_all_sentences_as_enumeration_does(alpha, limit):
+def test_an_exhaustive_beam_ranks_sentences_as_enumeration_does(alpha, limit):
     model = Model()
-    found = run("beam", model, limit=np.asarray(limit), beam=85, n_best=5, alpha=alpha)
+    decoded = run(
+        "beam", model, limit=np.asarray(limit), beam=85, n_best=5, alpha=alpha
+    )
     for b in range(BATCH):
         table = enumerate_all(model, b, limit[b])
         score = {
@@ -130,25 +132,25 @@ def test_exhaustive_beam_ranks_all_sentences_as_enumeration_does(alpha, limit):
             for tokens, log_prob in table.items()
         }
         best = sorted(score, key=lambda tokens: -score[tokens])[:5]
-        assert texts(found)[b] == best
+        assert texts(decoded)[b] == best
         expected = [score[tokens] for tokens in best]
-        np.testing.assert_allclose(found.scores[b], expected, rtol=1e-5)
+        np.testing.assert_allclose(decoded.scores[b], expected, rtol=1e-5)
         expected = [table[tokens] for tokens in best]
-        np.testing.assert_allclose(found.log_probs[b], expected, rtol=1e-5)
+        np.testing.assert_allclose(decoded.log_probs[b], expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize("beam", [1, 2, 3])
 @pytest.mark.parametrize("alpha", [0.0, 1.1])
-def test_beam_with_early_stop_equals_plain_loop_without(beam, alpha):
+def test_beam_search_equals_a_plain_loop_without_early_stop(beam, alpha):
     model = Model(seed=1, sharpness=0.7)
     model.offset[EOS] = 0.7
-    found = run("beam", model, beam=beam, n_best=beam, alpha=alpha, max_length=5)
+    decoded = run("beam", model, beam=beam, n_best=beam, alpha=alpha, max_length=5)
     for b in range(BATCH):
         expected = plain_beam(model, b, beam, 5, alpha)[:beam]
         count = len(expected)
-        assert texts(found)[b][:count] == [tokens for _, tokens in expected]
+        assert texts(decoded)[b][:count] == [tokens for _, tokens in expected]
         scores = [score for score, _ in expected]
-        np.testing.assert_allclose(found.scores[b, :count], scores, rtol=1e-5)
+        np.testing.assert_allclose(decoded.scores[b, :count], scores, rtol=1e-5)
 
 
 def test_beam_of_one_without_penalty_is_greedy():
@@ -156,13 +158,13 @@ def test_beam_of_one_without_penalty_is_greedy():
     model.offset[EOS] = 1
     options = {"max_length": 19, "keep_weights": True}
     expected = run("greedy", model, **options)
-    found = run("beam", model, beam=1, alpha=0.0, **options)
+    decoded = run("beam", model, beam=1, alpha=0.0, **options)
     assert len(set(expected.lengths[:, 0].tolist())) > 3
     for field in ("tokens", "lengths"):
-        np.testing.assert_array_equal(getattr(found, field), getattr(expected, field))
+        np.testing.assert_array_equal(getattr(decoded, field), getattr(expected, field))
     for field in ("scores", "log_probs", "weights"):
-        left, right = getattr(found, field), getattr(expected, field)
-        np.testing.assert_allclose(left, right, rtol=1e-5, atol=1e-6)
+        actual, reference = getattr(decoded, field), getattr(expected, field)
+        np.testing.assert_allclose(actual, reference, rtol=1e-5, atol=1e-6)
 
 
 def test_greedy_takes_the_most_probable_token():
@@ -177,22 +179,24 @@ def test_hypotheses_are_consistent(method):
     model = Model(seed=4, sharpness=0.7, batch=13, vocab=17)
     limit = np.arange(13) % 6 + 2
     options = {"n_best": 3} if method == "beam" else {}
-    found = run(method, model, max_length=7, limit=limit, keep_weights=True, **options)
-    assert found.scores.dtype == found.log_probs.dtype == jnp.float32
-    assert np.all(np.diff(found.scores) <= 0)
-    assert np.all(found.lengths <= limit[:, None])
-    assert len(set(found.lengths.ravel().tolist())) > 2
-    for b, rows in enumerate(texts(found)):
+    decoded = run(
+        method, model, max_length=7, limit=limit, keep_weights=True, **options
+    )
+    assert decoded.scores.dtype == decoded.log_probs.dtype == jnp.float32
+    assert np.all(np.diff(decoded.scores) <= 0)
+    assert np.all(decoded.lengths <= limit[:, None])
+    assert len(set(decoded.lengths.ravel().tolist())) > 2
+    for b, rows in enumerate(texts(decoded)):
         for n, tokens in enumerate(rows):
             count = len(tokens)
             assert tokens.index(EOS) == count - 1
-            assert np.all(found.tokens[b, n, count:] == PAD)
+            assert np.all(decoded.tokens[b, n, count:] == PAD)
             log_prob = model.log_prob(tokens, b)
-            np.testing.assert_allclose(found.log_probs[b, n], log_prob, rtol=1e-5)
+            np.testing.assert_allclose(decoded.log_probs[b, n], log_prob, rtol=1e-5)
             scale = ((5 + count) / 6) ** 0.6 if method == "beam" else 1
             score = log_prob / scale
-            np.testing.assert_allclose(found.scores[b, n], score, rtol=1e-5)
-            weights = found.weights[b, n]
+            np.testing.assert_allclose(decoded.scores[b, n], score, rtol=1e-5)
+            weights = decoded.weights[b, n]
             expected = model.follow(tokens, b)[1]
             np.testing.assert_allclose(weights[:count], expected, atol=1e-5)
             assert np.all(weights[count:] == 0)
@@ -204,12 +208,12 @@ def test_n_best_are_different():
         assert len(set(rows)) == 7
 
 
-def test_places_without_a_hypothesis_are_marked():
-    found = run("beam", Model(), beam=3, n_best=3, max_length=1, keep_weights=True)
-    assert found.lengths.tolist() == [[1, 0, 0]] * BATCH
-    assert np.all(found.tokens == jnp.asarray([[EOS], [PAD], [PAD]]))
-    assert np.all(found.scores[:, 1:] == -jnp.inf)
-    assert np.all(found.weights[:, 1:] == 0)
+def test_missing_hypotheses_have_length_zero_and_score_minus_infinity():
+    decoded = run("beam", Model(), beam=3, n_best=3, max_length=1, keep_weights=True)
+    assert decoded.lengths.tolist() == [[1, 0, 0]] * BATCH
+    assert np.all(decoded.tokens == jnp.asarray([[EOS], [PAD], [PAD]]))
+    assert np.all(decoded.scores[:, 1:] == -jnp.inf)
+    assert np.all(decoded.weights[:, 1:] == 0)
 
 
 def test_a_sentence_does_not_depend_on_its_neighbours():
@@ -219,11 +223,11 @@ def test_a_sentence_does_not_depend_on_its_neighbours():
     for b in (0, 5, 12):
         alone = Model(seed=6, sharpness=0.5, batch=13)
         alone.first = model.first[b : b + 1]
-        found = run(
+        decoded = run(
             "beam", alone, limit=limit[b : b + 1], beam=3, n_best=2, max_length=7
         )
-        assert texts(found)[0] == texts(together)[b]
-        np.testing.assert_allclose(found.scores[0], together.scores[b], rtol=1e-5)
+        assert texts(decoded)[0] == texts(together)[b]
+        np.testing.assert_allclose(decoded.scores[0], together.scores[b], rtol=1e-5)
 
 
 class Prefix(NamedTuple):
@@ -236,7 +240,7 @@ class Prefix(NamedTuple):
 
 
 def search_table(table, beam, **options):
-    """Beam search in {prefix: probabilities [W]}, a prefix without BOS as a tuple."""
+    """Beam search in a table {prefix without BOS: probabilities [W]}."""
     length = max(map(len, table)) + 1
 
     def step(carry, token):
@@ -250,16 +254,16 @@ def search_table(table, beam, **options):
 
     start = Prefix(jnp.full((1, beam, length), -1), jnp.zeros((), jnp.int32))
     options = {"batch": 1, "beam": beam, "max_length": length} | options
-    found = jax.jit(lambda: beam_search(step, start, **options))()
-    return texts(found)[0], np.asarray(found.scores[0])
+    decoded = jax.jit(lambda: beam_search(step, start, **options))()
+    return texts(decoded)[0], np.asarray(decoded.scores[0])
 
 
 def test_a_live_hypothesis_is_followed_if_it_can_win_at_the_limit():
-    """Its penalty there counts, not the one at its present length."""
+    """Its bound has the penalty at the limit, not at its current length."""
     ends, goes_on = [0, 0, 1, 0, 0], [0, 0, 0, 1, 0]
     table = {(): [0, 0, 0.6, 0.4, 0], (3,): goes_on, (3, 3): goes_on, (3,) * 3: ends}
-    found, scores = search_table(table, 2, alpha=2.0)
-    assert found == [(3, 3, 3, EOS)]
+    hypotheses, scores = search_table(table, 2, alpha=2.0)
+    assert hypotheses == [(3, 3, 3, EOS)]
     np.testing.assert_allclose(scores, np.log(0.4) / (9 / 6) ** 2, rtol=1e-5)
     assert scores[0] > np.log(0.6)
 
@@ -267,13 +271,13 @@ def test_a_live_hypothesis_is_followed_if_it_can_win_at_the_limit():
 def test_the_beam_keeps_its_width_when_eos_is_among_the_best():
     ends, spread = [0, 0, 1, 0, 0], [0.2] * 5
     table = {(): [0, 0, 0.4, 0.35, 0.25], (3,): spread, (4,): ends}
-    found, scores = search_table(table, 2, alpha=0.0, n_best=2)
-    assert found == [(EOS,), (4, EOS)]
+    hypotheses, scores = search_table(table, 2, alpha=0.0, n_best=2)
+    assert hypotheses == [(EOS,), (4, EOS)]
     np.testing.assert_allclose(scores, np.log([0.4, 0.25]), rtol=1e-5)
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_no_step_is_made_after_all_have_ended(method):
+def test_decoding_stops_once_all_hypotheses_have_ended(method):
     for offset, steps in ((50, 1), (-50, 5)):
         model = Model()
         model.offset[EOS] = offset
@@ -297,18 +301,18 @@ def test_bfloat16_logits_are_scored_in_float32(method):
             carry, logits, _ = super().step(carry, token)
             return carry, logits.astype(jnp.bfloat16), None
 
-    found = run(method, Half())
-    assert found.scores.dtype == jnp.float32
-    assert found.weights is None
-    log_prob = Model().log_prob(texts(found)[0][0], 0)
+    decoded = run(method, Half())
+    assert decoded.scores.dtype == jnp.float32
+    assert decoded.weights is None
+    log_prob = Model().log_prob(texts(decoded)[0][0], 0)
     # bfloat16 has 8 bits
-    np.testing.assert_allclose(found.log_probs[0, 0], log_prob, atol=0.1)
+    np.testing.assert_allclose(decoded.log_probs[0, 0], log_prob, atol=0.1)
 
 
 def test_samples_have_the_frequencies_of_the_model():
     model, count = Model(seed=8, sharpness=0.7), 4001
     rng = jax.random.key(1)
-    found = jax.jit(
+    decoded = jax.jit(
         lambda: sample(
             model.step,
             model.start(count),
@@ -318,37 +322,37 @@ def test_samples_have_the_frequencies_of_the_model():
             samples=count,
         )
     )()
-    for b, rows in enumerate(texts(found)):
-        # The EOS at the limit is given, not drawn: shorter sentences are compared.
+    for b, rows in enumerate(texts(decoded)):
+        # The EOS at the limit is not sampled: only shorter sentences are compared.
         for tokens, log_prob in enumerate_all(model, b, 3).items():
             prob = np.exp(log_prob)
             deviation = np.sqrt(prob * (1 - prob) / count)
             assert abs(rows.count(tokens) / count - prob) < 4.5 * deviation
 
 
-def test_samples_follow_the_key():
+def test_samples_depend_on_the_rng():
     model = Model(sharpness=0.5, batch=13)
 
     @jax.jit
     def draw(rng):
         return sample(model.step, model.start(1), rng, batch=13, max_length=7).tokens
 
-    first, again, other = (draw(jax.random.key(seed)) for seed in (0, 0, 1))
-    assert np.all(first == again)
+    first, repeated, other = (draw(jax.random.key(seed)) for seed in (0, 0, 1))
+    assert np.all(first == repeated)
     assert np.any(first != other)
 
 
 @pytest.mark.parametrize(
     "option", [{"top_k": 1}, {"top_p": 1e-6}, {"temperature": 1e-4}]
 )
-def test_the_narrowest_sampling_is_greedy(option):
+def test_the_limits_of_sampling_options_are_greedy(option):
     model = Model(seed=9, batch=13)
-    found = run("sample", model, max_length=5, **option)
+    decoded = run("sample", model, max_length=5, **option)
     expected = run("greedy", model, max_length=5)
-    assert np.all(found.tokens == expected.tokens)  # each of the five samples
+    assert np.all(decoded.tokens == expected.tokens)  # each of the five samples
 
 
-def test_top_k_and_top_p_draw_from_exactly_their_support():
+def test_top_k_and_top_p_sample_exactly_their_support():
     probs = np.asarray([0.05, 0.3, 0.02, 0.4, 0.03, 0.2])
 
     def step(carry, token):
@@ -364,7 +368,7 @@ def test_top_k_and_top_p_draw_from_exactly_their_support():
         ({"top_k": 2}, {1, 3}),
         ({"top_p": 0.71}, {1, 3, 5}),
         ({"top_p": 0.69}, {1, 3}),
-        ({"top_k": 3, "top_p": 0.76}, {1, 3}),  # of 4/9, 3/9, 2/9
+        ({"top_k": 3, "top_p": 0.76}, {1, 3}),  # renormalised: 4/9, 3/9, 2/9
         ({"top_k": 3, "top_p": 0.79}, {1, 3, 5}),
         ({"top_k": 99}, set(range(6))),
     ]:
@@ -375,13 +379,16 @@ def test_top_k_and_top_p_draw_from_exactly_their_support():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"beam": 2, "n_best": 3}, "n_best must be in 1..beam, got 3 with beam=2"),
-        ({"beam": 2, "alpha": -0.5}, "alpha must be at least 0, got -0.5"),
-        ({"beam": 2, "max_length": 0}, "at least 1, got batch=3, max_length=0"),
-        ({"beam": 2, "limit": jnp.ones(2)}, r"limit must be \[3\], got \[2\]"),
+        ({"beam": 2, "n_best": 3}, "n_best is 3: must be 1 to beam=2"),
+        ({"beam": 2, "alpha": -0.5}, "alpha is -0.5: must be at least 0"),
+        (
+            {"beam": 2, "max_length": 0},
+            "batch is 3 and max_length is 0: must be at least 1",
+        ),
+        ({"beam": 2, "limit": jnp.ones(2)}, r"limit is \[2\]: must be \[3\]"),
     ],
 )
-def test_wrong_options_of_beam_search_are_named(options, message):
+def test_invalid_options_of_beam_search_are_named(options, message):
     with pytest.raises(ValueError, match=message):
         run("beam", Model(), **options)
 
@@ -389,19 +396,19 @@ def test_wrong_options_of_beam_search_are_named(options, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"temperature": 0.0}, "temperature must be above 0, got 0.0"),
-        ({"top_k": -1}, "top_k must be at least 0, got -1"),
-        ({"top_p": 1.5}, r"top_p must be in \(0, 1\], got 1.5"),
-        ({"samples": 0}, "samples must be at least 1, got 0"),
+        ({"temperature": 0.0}, "temperature is 0.0: must be above 0"),
+        ({"top_k": -1}, "top_k is -1: must be at least 0"),
+        ({"top_p": 1.5}, r"top_p is 1.5: must be in \(0, 1\]"),
+        ({"samples": 0}, "samples is 0: must be at least 1"),
     ],
 )
-def test_wrong_options_of_sample_are_named(options, message):
+def test_invalid_options_of_sample_are_named(options, message):
     model, rng = Model(), jax.random.key(0)
     with pytest.raises(ValueError, match=message):
         sample(model.step, model.start(1), rng, batch=3, max_length=5, **options)
 
 
-def test_weights_that_do_not_exist_cannot_be_kept():
+def test_weights_cannot_be_kept_if_the_step_has_none():
     def step(carry, token):
         return (*Model().step(carry, token)[:2], None)
 
@@ -409,15 +416,17 @@ def test_weights_that_do_not_exist_cannot_be_kept():
         greedy(step, Model().start(1), batch=3, max_length=5, keep_weights=True)
 
 
-def test_what_was_pointed_at_and_the_end_before_the_end_are_forbidden():
+def test_visited_inputs_and_an_early_end_are_forbidden():
     def step(carry, token):
         return carry, jnp.zeros((1, 2, 4)), None
 
-    class Nothing:
+    class EmptyCarry:
         def take(self, parents):
             return self
 
-    constrained, carry = visit_all(step, Nothing(), jnp.array([[True, False, True]]), 2)
+    constrained, carry = visit_all(
+        step, EmptyCarry(), jnp.array([[True, False, True]]), 2
+    )
     allowed = []
     for tokens in ([0, 0], [1, 3], [3, 1], [0, 0]):
         carry, logits, _ = constrained(carry, jnp.array([tokens]))
@@ -427,7 +436,7 @@ def test_what_was_pointed_at_and_the_end_before_the_end_are_forbidden():
     assert allowed == [
         [[0, 1, 0, 1]] * 2,
         [[0, 0, 0, 1], [0, 1, 0, 0]],
-        # The rows changed places: each points at what it has already pointed at.
+        # The rows were swapped, and each points at a visited input again.
         [[0, 1, 0, 0], [0, 0, 0, 1]],
         [[0, 1, 0, 0], [0, 0, 0, 1]],
     ]

@@ -7,11 +7,11 @@ from metrics.bits import bits_per_sequence, wrong_bits
 from metrics.estimates import within_tolerance
 
 
-def test_a_bit_is_the_cost_of_a_fair_coin():
+def test_a_fair_coin_costs_one_bit():
     assert bits_per_sequence(35 * np.log(2), 7) == pytest.approx(5)
 
 
-def test_wrong_bits_are_those_of_a_loop_over_what_is_asked_for():
+def test_wrong_bits_equal_a_loop_over_output_steps():
     rng = np.random.default_rng(0)
     logits = rng.standard_normal((3, 7, 5))
     targets = rng.integers(0, 2, (3, 7, 5)).astype(np.float32)
@@ -26,7 +26,7 @@ def test_wrong_bits_are_those_of_a_loop_over_what_is_asked_for():
     assert wrong_bits(1 - 2 * targets, targets, mask) == 5 * mask.sum()
 
 
-def test_an_estimate_is_right_up_to_the_tolerance_on_both_sides():
+def test_an_estimate_is_correct_within_the_tolerance_on_both_sides():
     errors = np.array([0.0, 0.039, -0.039, 0.041, -0.041])
     assert within_tolerance(errors).tolist() == [True] * 3 + [False] * 2
     assert within_tolerance(errors, 0.01).tolist() == [True] + [False] * 4

@@ -1,4 +1,4 @@
-"""Metrics of captions: all references count, objects, cells and where weights point."""
+"""Metrics of captions: several references, objects, cells and pointing."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ RIGHT = "dog at the top and cat face on the left".split()
 
 
 def weights(peaks):
-    """Maps [T, 3, 3], each with a peak or flat."""
+    """Maps [T, 3, 3], each flat or with a peak at the given position."""
     maps = np.full((len(peaks), 3, 3), 0.1)
     for word, position in enumerate(peaks):
         if position:
@@ -33,7 +33,7 @@ def weights(peaks):
     return maps
 
 
-def test_bleu_counts_each_reference():
+def test_bleu_uses_all_references():
     references = [("a b c d e", "f g h i j"), ("k l m n o",)]
     scores, signatures = caption_scores(["f g h i j", "k l m n o"], references)
     assert scores["bleu_4"] > 99.9
@@ -43,47 +43,45 @@ def test_bleu_counts_each_reference():
     assert worse["bleu_1"] == pytest.approx(50)
 
 
-def test_a_caption_of_the_references_words_scores_full_marks():
+def test_a_caption_equal_to_the_reference_has_the_maximum_bleu():
     same, _ = caption_scores(SCENE.captions, [SCENE.captions])
     other, _ = caption_scores(["dog on the left and cat at the top"], [SCENE.captions])
     assert same["bleu_4"] > 99.9 and same["bleu_1"] > 99.9 > other["bleu_1"]
 
 
-def test_scores_tell_objects_that_are_named_from_those_in_their_cell():
-    right = scene_scores([SCENE], [RIGHT], [None])
-    assert right == {"objects": 100, "exact": 100}
-    wrong = scene_scores(
-        [SCENE], ["dog on the left and cat at the top".split()], [None]
-    )
-    assert wrong == {"objects": 50, "exact": 0}
-    both = scene_scores([SCENE] * 3, [RIGHT, ["dog"], RIGHT], [None] * 3)
-    assert both == pytest.approx({"objects": 200 / 3, "exact": 200 / 3})
+def test_named_objects_count_separately_from_their_cells():
+    correct = scene_scores([SCENE], [RIGHT], [None])
+    assert correct == {"objects": 100, "exact": 100}
+    wrong = "dog on the left and cat at the top".split()
+    assert scene_scores([SCENE], [wrong], [None]) == {"objects": 50, "exact": 0}
+    mixed = scene_scores([SCENE] * 3, [RIGHT, ["dog"], RIGHT], [None] * 3)
+    assert mixed == pytest.approx({"objects": 200 / 3, "exact": 200 / 3})
 
 
-def test_attention_points_where_its_highest_weight_lies_in_the_box():
-    looks = [(0, 1)] + [None] * 4 + [(1, 0), (1, 0)] + [None] * 3
-    scores = scene_scores([SCENE], [RIGHT], [weights(looks)])
+def test_pointing_is_the_share_of_words_with_the_maximum_in_the_box():
+    peaks = [(0, 1)] + [None] * 4 + [(1, 0), (1, 0)] + [None] * 3
+    scores = scene_scores([SCENE], [RIGHT], [weights(peaks)])
     assert scores["pointing"] == 100
     np.testing.assert_allclose(scores["chance"], 100 / 9)
-    elsewhere = [(1, 1)] + [None] * 4 + [None, (1, 0)] + [None] * 3
-    # One of the dog's one word does not, one of the cat's two words does (the other, of
-    # the same weights everywhere, points to the corner).
-    scores = scene_scores([SCENE], [RIGHT], [weights(elsewhere)])
+    peaks = [(1, 1)] + [None] * 4 + [None, (1, 0)] + [None] * 3
+    # The word "dog" misses its box; of the words "cat face" one hits and one has flat
+    # weights, whose maximum counts as the first corner: a mean of 0 and 1/2.
+    scores = scene_scores([SCENE], [RIGHT], [weights(peaks)])
     assert scores["pointing"] == 25
 
 
-def test_a_caption_that_names_nothing_points_at_nothing():
+def test_a_caption_without_named_objects_has_no_pointing():
     scores = scene_scores([SCENE], [["a", "fox"]], [weights([(0, 0), (1, 1)])])
     assert scores == {"objects": 0, "exact": 0}
 
 
-def test_boxes_are_those_of_the_objects_that_are_there():
+def test_only_objects_of_the_scene_have_boxes():
     mentioned = mentions("fox at the top and cat face in the middle".split())
     ((mention, box),) = mentioned_boxes(SCENE, mentioned)
     assert mention.name == "cat face" and box.tolist() == [4, 0, 8, 4]
 
 
-def test_a_position_is_in_a_box_where_its_centre_is():
+def test_a_position_is_in_a_box_if_its_centre_is():
     box = np.array([0, 0.25, 0.5, 0.75])
     for rows, columns in ((3, 5), (2, 7)):
         for y, x in np.ndindex(rows, columns):
@@ -93,7 +91,7 @@ def test_a_position_is_in_a_box_where_its_centre_is():
             assert pointing_share(maps, box) == inside
 
 
-def test_words_of_the_names_of_objects_have_their_boxes():
+def test_words_of_object_names_have_boxes():
     words = "dog at the top and cat face on the left and fox on the right".split()
     cat, dog = (box.tolist() for box in SCENE.boxes)
     boxes = [box if box is None else box.tolist() for box in word_boxes(SCENE, words)]
@@ -102,7 +100,7 @@ def test_words_of_the_names_of_objects_have_their_boxes():
     assert word_boxes(image, words) == [None] * len(words)
 
 
-def test_images_that_are_no_scenes_have_the_scores_of_texts_alone():
+def test_images_other_than_scenes_have_metrics_of_texts_only():
     maps = weights([None] * len(RIGHT))
     texts, _ = split_scores([CaptionedImage(SCENE.image, ("Dog!",))], [["dog"]], [None])
     assert texts["chrf"] > 99.9

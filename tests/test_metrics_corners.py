@@ -1,4 +1,4 @@
-"""Consistency of the corners of images: by chance, of one image, of faint colours."""
+"""Consistency of corners: by chance, with faint colours, and of a single image."""
 
 import numpy as np
 import pytest
@@ -9,12 +9,12 @@ from metrics.corners import consistency
 rng = np.random.default_rng
 
 
-def test_corners_of_any_colours_match_by_chance_in_a_tenth_of_the_images():
+def test_a_tenth_of_the_corners_match_by_chance():
     values = corners(rng(0), 2000, 16)
-    turned = np.roll(values[:, -4:, -4:], 100, axis=0)
-    values[:, -4:, -4:] = turned
-    found = consistency(values)
-    np.testing.assert_allclose(found["consistent"], 10, atol=2)  # 3 deviations
+    values[:, -4:, -4:] = np.roll(values[:, -4:, -4:], 100, axis=0)
+    scores = consistency(values)
+    # A tolerance of three standard deviations.
+    np.testing.assert_allclose(scores["consistent"], 10, atol=2)
     values[:, :4, :4] = values[:, :4, :4] // 8 + 100
     values[:, -4:, -4:] = values[:, -4:, -4:] // 8 + 100
     faint = consistency(values)
@@ -23,7 +23,7 @@ def test_corners_of_any_colours_match_by_chance_in_a_tenth_of_the_images():
 
 
 def test_a_generator_of_one_image_is_not_consistent():
-    found = consistency(np.full((10, 16, 16, 3), 200, np.uint8))
-    assert found == {"consistent": 0, "spread": 0}
+    scores = consistency(np.full((10, 16, 16, 3), 200, np.uint8))
+    assert scores == {"consistent": 0, "spread": 0}
     with pytest.raises(ValueError, match="9 images: must be more than 9"):
         consistency(np.zeros((9, 16, 16, 3), np.uint8))

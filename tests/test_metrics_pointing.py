@@ -1,4 +1,4 @@
-"""Metrics of pointers: right, partly right and arbitrary answers."""
+"""Metrics of pointers: correct, partly correct and arbitrary answers."""
 
 import json
 import math
@@ -17,19 +17,19 @@ def make(kind, sizes=(3, 11, 7, 5)):
 
 
 def labels(batch):
-    """The indices that each answer points at."""
+    """Indices that each true answer points at."""
     return [[k - 1 for k in target.tolist() if k] for target in batch["target"]]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_answers_score_full_marks(kind):
+def test_true_answers_have_the_best_scores(kind):
     batch = make(kind)
     scores = pointing_scores(kind, batch, batch["target"])
     if kind == "tsp":
         assert scores.pop("length") == scores.pop("optimum")
     for name, value in scores.items():
-        wanted = 0 if name in ("failure", "excess") else 100
-        assert value == pytest.approx(wanted), name
+        best = 0 if name in ("failure", "excess") else 100
+        assert value == pytest.approx(best), name
 
 
 def tokens_of(answers, T=40):
@@ -39,23 +39,23 @@ def tokens_of(answers, T=40):
     return tokens
 
 
-def test_sorting_is_right_from_end_to_end_or_wrong():
+def test_a_partly_sorted_sequence_is_wrong():
     batch = make("sorting", sizes=(3, 5, 7, 11, 2))
-    right = labels(batch)
-    answers = [right[0], right[1][:-1], right[2][::-1], [*right[3], 0], right[4]]
+    truth = labels(batch)
+    answers = [truth[0], truth[1][:-1], truth[2][::-1], [*truth[3], 0], truth[4]]
     assert pointing_scores("sorting", batch, tokens_of(answers)) == {"accuracy": 40}
 
 
-@pytest.mark.parametrize("turn", [0, 1, 2])
+@pytest.mark.parametrize("shift", [0, 1, 2])
 @pytest.mark.parametrize("direction", [1, -1])
-def test_a_hull_is_the_same_from_any_corner_in_any_direction(turn, direction):
+def test_a_hull_is_the_same_from_any_corner_in_any_direction(shift, direction):
     batch = make("hull")
-    answers = [np.roll(answer, turn)[::direction] for answer in labels(batch)]
+    answers = [np.roll(answer, shift)[::direction] for answer in labels(batch)]
     expected = {"accuracy": 100, "failure": 0, "area": pytest.approx(100)}
     assert pointing_scores("hull", batch, tokens_of(answers)) == expected
 
 
-def test_hulls_that_are_no_polygons_fail_and_others_cover_a_part():
+def test_hulls_fail_if_not_simple_polygons_and_may_cover_a_part():
     inputs = np.zeros((7, 5, 2), np.float32)
     inputs[:, :4] = SQUARE  # a fifth input is padding
     target = tokens_of([[0, 1, 2, 3]] * 7)
@@ -71,20 +71,20 @@ def test_hulls_that_are_no_polygons_fail_and_others_cover_a_part():
 
 def test_triangles_count_in_any_order_and_each_once():
     batch = make("delaunay", sizes=[7] * 5)
-    right = [np.reshape(answer, (-1, 3)) for answer in labels(batch)]
+    truth = [np.reshape(answer, (-1, 3)) for answer in labels(batch)]
     answers = [
-        right[0][::-1, [2, 0, 1]].ravel(),
-        right[1][1:].ravel(),
-        [*right[2].ravel(), 0],  # one left over
-        np.tile(right[3][:1], (4, 1)).ravel(),
-        [*right[4].ravel(), 0, 0, 1],
+        truth[0][::-1, [2, 0, 1]].ravel(),
+        truth[1][1:].ravel(),
+        [*truth[2].ravel(), 0],  # an incomplete triangle
+        np.tile(truth[3][:1], (4, 1)).ravel(),
+        [*truth[4].ravel(), 0, 0, 1],
     ]
-    shares = [1, 1 - 1 / len(right[1]), 1, 1 / len(right[3]), 1]
+    shares = [1, 1 - 1 / len(truth[1]), 1, 1 / len(truth[3]), 1]
     scores = pointing_scores("delaunay", batch, tokens_of(answers))
     assert scores == pytest.approx({"accuracy": 20, "coverage": 100 * np.mean(shares)})
 
 
-def test_tours_are_valid_whole_and_as_short_as_the_label_or_longer():
+def test_tours_may_be_invalid_or_longer_than_the_label():
     inputs = np.tile(SQUARE.astype(np.float32), (5, 1, 1))
     target = tokens_of([[0, 1, 2, 3]] * 5)
     batch = {"inputs": inputs, "lengths": np.full(5, 4), "target": target}

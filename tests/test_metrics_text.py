@@ -1,4 +1,4 @@
-"""Metrics of texts: sacreBLEU's numbers, length groups, word accuracy, perplexity."""
+"""Metrics of texts: sacreBLEU, length groups, word accuracy and perplexity."""
 
 import math
 
@@ -17,7 +17,7 @@ REFERENCES = ["the cat sat on the mat .", "a dog, and a fox", "seven swans a-swi
 HYPOTHESES = ["the cat sat on a mat .", "a dog and a fox", "seven swans"]
 
 
-def test_scores_are_sacrebleus_of_the_corpus():
+def test_scores_equal_corpus_scores_of_sacrebleu():
     scores, signatures = translation_scores(HYPOTHESES, REFERENCES)
     assert scores == {
         "bleu": sacrebleu.corpus_bleu(HYPOTHESES, [REFERENCES]).score,
@@ -28,7 +28,7 @@ def test_scores_are_sacrebleus_of_the_corpus():
     assert translation_scores(REFERENCES, REFERENCES).scores["bleu"] > 99.9
 
 
-def test_the_language_chooses_the_tokenizer():
+def test_the_language_selects_the_tokenizer():
     references, hypotheses = ["一二三四五六", "七八九"], ["一二三四五", "七八九"]
     scores, signatures = translation_scores(hypotheses, references, language="zh")
     assert "|tok:zh|" in signatures["bleu"]
@@ -36,7 +36,7 @@ def test_the_language_chooses_the_tokenizer():
     assert scores["bleu"] > words["bleu"]
 
 
-def test_bleu_by_length_is_that_of_each_group_alone():
+def test_bleu_by_length_equals_the_bleu_of_each_group():
     sources = ["one " * n for n in (6, 3, 41)]
     groups = bleu_by_length(sources, HYPOTHESES, REFERENCES)
     assert list(groups) == ["1-5", "6-10", "over 40"]
@@ -45,7 +45,7 @@ def test_bleu_by_length_is_that_of_each_group_alone():
         assert groups[name] == {"sentences": 1, "bleu": scores["bleu"]}
 
 
-def test_every_length_from_one_word_on_is_in_one_group():
+def test_every_length_above_zero_is_in_one_group():
     groups = length_groups(["w " * n for n in range(60)])
     assert groups == {
         "1-5": list(range(1, 6)),
@@ -56,11 +56,11 @@ def test_every_length_from_one_word_on_is_in_one_group():
     }
 
 
-def test_word_accuracy_counts_words_at_their_position():
+def test_word_accuracy_compares_words_by_position():
     accuracy = word_accuracy(["a b c", "", "x y"], ["a c c d", "q", "x"])
     assert accuracy == pytest.approx(100 * (2 + 0 + 1) / 6)
 
 
-def test_perplexity_of_equal_odds_is_their_number_and_always_finite():
+def test_perplexity_of_equal_probabilities_is_their_number_and_is_finite():
     assert perplexity(5 * math.log(7), 5) == pytest.approx(7)
     assert perplexity(1e9, 2) == math.exp(700)

@@ -1,7 +1,6 @@
-"""A task written from scratch is trained, resumed, evaluated, used and drawn.
+"""A new task, from two files: training, resuming, evaluation, prediction, figures.
 
-`bag_of_words/` has its two files; they are put beside the project's own, in a copy of
-it in which nothing else is edited.
+The files of `bag_of_words/` are added to an otherwise unchanged copy of the project.
 """
 
 import json
@@ -35,7 +34,7 @@ def project(tmp_path_factory):
 
 
 def call(project, *command, stdin=""):
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, *command],
         cwd=project,
         input=stdin,
@@ -43,8 +42,8 @@ def call(project, *command, stdin=""):
         capture_output=True,
         encoding="utf-8",
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    assert process.returncode == 0, process.stderr
+    return process.stdout
 
 
 def train(project, workdir, *overrides):
@@ -65,7 +64,7 @@ def workdir(project):
     return project / "runs" / "straight"
 
 
-def test_it_is_less_than_150_lines():
+def test_it_has_less_than_150_lines():
     assert sum(len(p.read_text().splitlines()) for p in NEW.glob("*.py")) < 150
 
 
@@ -96,7 +95,7 @@ def test_it_is_evaluated_with_a_table_and_figures(project, workdir):
     printed = json.loads(call(project, *command))
     assert printed == json.loads((workdir / "eval_test.json").read_text())
     assert printed["accuracy"] > 70
-    assert len((workdir / "right_test.tsv").read_text().splitlines()) == 500
+    assert len((workdir / "correct_test.tsv").read_text().splitlines()) == 500
     assert (workdir / "figures" / "test" / "weights_test.png").exists()
     assert (workdir / "figures" / "step_40" / "weights_validation.png").exists()
 
@@ -107,7 +106,7 @@ def test_it_predicts_and_draws_and_its_options_are_flags(project, workdir):
     assert call(project, *command, stdin=lines) == "odd\n\neven\n"
     flags = "--threshold=0", "--figures=drawn"
     assert call(project, *command, *flags, stdin=lines) == "odd\n\nodd\n"
-    drawn = sorted(path.name for path in (project / "drawn").iterdir())
-    assert drawn == ["words_0001.png", "words_0003.png"]
+    names = sorted(path.name for path in (project / "drawn").iterdir())
+    assert names == ["words_0001.png", "words_0003.png"]
     printed = call(project, *command, "--help")
-    assert "--threshold: Probability from which the answer is odd." in printed
+    assert "--threshold: Minimum probability of odd for the answer odd." in printed

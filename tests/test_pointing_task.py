@@ -1,3 +1,5 @@
+"""The pointing task: loss, metrics, constrained search, predictions, figures."""
+
 import functools
 import itertools
 from pathlib import Path
@@ -28,7 +30,7 @@ CONFIGS = {
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    """Most of the time here is compilation."""
+    """Compiles without optimisation: compilation takes most of the time here."""
     monkeypatch.setattr(jax, "jit", quick_jit)
 
 
@@ -49,11 +51,11 @@ def predict(task, state, lines, figures=None, attention=True, **options):
 
 @functools.cache
 def built(kind="sorting", **fields):
-    """A task, and a state of random parameters, so wide that it prefers something."""
+    """A task, and a state with parameters so large that its logits differ clearly."""
     task = make(kind, **fields)
     like = jax.eval_shape(task.objective.init, jax.random.key(0))
     params = normal_like(like.params)
-    if "end" in params:  # else it is all that they point at
+    if "end" in params:  # otherwise every pointer is the end
         params["end"] = -params["end"]
     return task, TrainState.create(params, task.objective.optimizer)
 
@@ -66,42 +68,42 @@ def whole_pass(task):
 
 
 def probabilities(task, params, batch):
-    """Of the pointers of a batch, from a whole pass: [B, T, S + 1]."""
+    """Probabilities of the pointers of a batch, teacher-forced: [B, T, S + 1]."""
     logits = np.array(whole_pass(task)(params, batch), np.float64)
     exps = np.exp(logits - logits.max(-1, keepdims=True))
     return exps / exps.sum(-1, keepdims=True)
 
 
 def greedy(task, params, batch):
-    """The most probable pointers one by one, from whole passes."""
+    """Greedy pointers [B, T], one teacher-forced pass per step."""
     tokens = np.zeros_like(batch["target"])
     ended = np.zeros(len(tokens), bool)
-    for t in range(tokens.shape[1] - 1):  # the last one is the end in any case
+    for t in range(tokens.shape[1] - 1):  # the last pointer is always the end
         p = probabilities(task, params, batch | {"target": tokens})[:, t]
         if task.config.evaluation.constrain:
-            for row, seen in enumerate(tokens[:, :t]):
-                p[row, [0, *seen]] = 0
+            for row, visited in enumerate(tokens[:, :t]):
+                p[row, [0, *visited]] = 0
         tokens[:, t] = np.where(ended, 0, p.argmax(-1))
         ended |= tokens[:, t] == 0
     return tokens
 
 
-def test_the_loss_is_of_the_pointers_up_to_the_first_end():
+def test_the_loss_is_over_the_pointers_up_to_the_first_end():
     task, state = built(data__min_size=2)
     batch = task.train_data()[1]
     p = probabilities(task, state.params, batch)
-    loss = count = right = 0
+    expected = count = correct = 0
     for row, n in enumerate(batch["lengths"]):
         assert batch["target"][row, n] == 0
         for t in range(n + 1):
-            loss -= np.log(p[row, t, batch["target"][row, t]])
-            right += p[row, t].argmax() == batch["target"][row, t]
+            expected -= np.log(p[row, t, batch["target"][row, t]])
+            correct += p[row, t].argmax() == batch["target"][row, t]
             count += 1
     assert count < batch["target"].size
-    found, (number, metrics) = jax.jit(task.loss)(state.params, batch, None)
-    np.testing.assert_allclose(found, loss, rtol=1e-5)
-    assert number == count
-    assert metrics == {"pointer_accuracy": (right, count)}
+    loss, (pointers, metrics) = jax.jit(task.loss)(state.params, batch, None)
+    np.testing.assert_allclose(loss, expected, rtol=1e-5)
+    assert pointers == count
+    assert metrics == {"pointer_accuracy": (correct, count)}
 
 
 def test_a_step_lowers_the_loss_of_its_batch():
@@ -115,9 +117,9 @@ def test_a_step_lowers_the_loss_of_its_batch():
 
 
 @pytest.mark.parametrize("kind", ["delaunay", "tsp"])
-def test_evaluation_scores_each_size_whatever_the_rows(kind):
+def test_evaluation_covers_each_size_with_any_batch_size(kind):
     task, state = built(kind)
-    found = task.evaluate(state, "test", task.EvaluationOptions(beam=1)).scores
+    actual = task.evaluate(state, "test", task.EvaluationOptions(beam=1)).scores
     expected = {}
     for size in (5, 6):
         batch = pointing.held_out(kind, "test", size, 20)
@@ -126,31 +128,33 @@ def test_evaluation_scores_each_size_whatever_the_rows(kind):
         expected |= {f"{name}_{size}": value for name, value in scores.items()}
         expected |= scores if size == task.config.data.max_size else {}
     settings = {"instances": 20, "beam": 1}
-    bound = {name: x for name, x in found.items() if "_free" not in name}
-    assert bound == expected | settings and task.metric[0] in found
-    assert task.config.data.batch_size < 20  # several parts, the last one filled up
+    constrained = {name: x for name, x in actual.items() if "_free" not in name}
+    assert constrained == expected | settings and task.metric[0] in actual
+    assert task.config.data.batch_size < 20  # several batches, the last with filler
     if kind == "tsp":
-        assert found["valid"] == 100
+        assert actual["valid"] == 100
 
 
-def test_validation_is_greedy_whatever_the_beam():
+def test_validation_is_greedy_with_any_beam_size():
     task, state = built("tsp", evaluation__beam=3, evaluation__sizes=(5,))
-    greedy_ones = task.evaluate(state, "validation", task.EvaluationOptions(beam=1))
-    found = task.validate(state)
-    assert found.items() <= greedy_ones.scores.items()
-    wide = task.evaluate(state, "validation", task.EvaluationOptions()).scores
-    assert wide["beam"] == 3 and not found.items() <= wide.items()
-    assert not any(name.startswith(("valid_free", "beam")) for name in found)
+    options = task.EvaluationOptions(beam=1)
+    greedy_scores = task.evaluate(state, "validation", options).scores
+    validation = task.validate(state)
+    assert validation.items() <= greedy_scores.items()
+    beam_scores = task.evaluate(state, "validation", task.EvaluationOptions()).scores
+    assert beam_scores["beam"] == 3
+    assert not validation.items() <= beam_scores.items()
+    assert not any(name.startswith(("valid_free", "beam")) for name in validation)
 
 
-def test_an_evaluation_tells_how_often_a_free_search_fails(tmp_path):
+def test_an_evaluation_has_metrics_of_an_unconstrained_search(tmp_path):
     task, state = built("tsp", evaluation__sizes=(5,), evaluation__instances=3)
     options = task.EvaluationOptions(beam=2)
     evaluation = task.evaluate(state, "validation", options)
-    found = evaluation.scores
-    assert found["valid"] == 100 > found["valid_free"]
-    assert ("length_free" in found) == (found["valid_free"] > 0)
-    assert (found["beam"], found["instances"]) == (2, 3)
+    scores = evaluation.scores
+    assert scores["valid"] == 100 > scores["valid_free"]
+    assert ("length_free" in scores) == (scores["valid_free"] > 0)
+    assert (scores["beam"], scores["instances"]) == (2, 3)
     paths = task.figures(state, evaluation, tmp_path)
     assert paths == [tmp_path / f"tsp_validation_{number}.png" for number in (1, 2, 3)]
     assert sorted(tmp_path.iterdir()) == paths
@@ -160,81 +164,78 @@ def test_an_evaluation_tells_how_often_a_free_search_fails(tmp_path):
 
 def test_figures_show_the_answers_of_the_evaluation(monkeypatch, tmp_path):
     task, state = built("tsp")
-    drawn = []
+    figures = []
 
     def draw(points, truth, predicted, title, path, **options):
-        drawn.append((title, predicted[0].tolist(), options["weights"]))
+        figures.append((title, predicted[0].tolist(), options["weights"]))
 
     monkeypatch.setattr(geometry, "pointing", draw)
     evaluation = task.evaluate(state, "test", task.EvaluationOptions(beam=3))
     task.figures(state, evaluation, tmp_path)
     task.figures(state, Evaluation("test"), tmp_path)
     batch = task.held_out("test", 5)
-    for search, shown in (Search(3), drawn[:3]), (task.search, drawn[3:]):
+    for search, drawn in (Search(3), figures[:3]), (task.search, figures[3:]):
         tokens = task.pointers.tokens(state.params, batch, search)
-        for i, (title, predicted, weights) in enumerate(shown):
+        for i, (title, predicted, weights) in enumerate(drawn):
             assert title == f"Test instance {i + 1}: tsp"
             assert predicted == (tokens[i, :5] - 1).tolist()
             np.testing.assert_allclose(weights.sum(-1), np.ones(6), rtol=1e-5)
 
 
 @pytest.mark.parametrize("beam", [1, 3])
-def test_a_constrained_answer_is_a_permutation_and_a_free_one_is_not(beam):
+def test_constrained_answers_are_permutations_and_others_are_not(beam):
     task, state = built(data__min_size=2)
     batch = task.train_data()[1]
     search = Search(beam, n_best=beam)
-    found = task.pointers.answers(state.params, batch, search, constrain=True)
-    for n, hypotheses in zip(batch["lengths"], found, strict=True):
+    constrained = task.pointers.answers(state.params, batch, search, constrain=True)
+    for n, hypotheses in zip(batch["lengths"], constrained, strict=True):
         assert len(hypotheses) == min(beam, np.prod(np.arange(1, n + 1)))
         assert all(len(answer.ids) == n + 1 for answer in hypotheses)
         answers = {tuple(answer.ids[:n]) for answer in hypotheses}
         assert len(answers) == len(hypotheses)
         assert all(sorted(answer) == [*range(1, n + 1)] for answer in answers)
-    free = task.pointers.answers(state.params, batch, Search(beam), constrain=False)
-    lengths = [len({*best[0].ids} - {0}) for best in free]
+    others = task.pointers.answers(state.params, batch, Search(beam), constrain=False)
+    lengths = [len({*best[0].ids} - {0}) for best in others]
     assert (lengths < batch["lengths"]).any()
 
 
-def test_a_wide_beam_finds_the_best_of_all_permutations():
+def test_an_exhaustive_beam_ranks_all_permutations():
     task, state = built()
     size = 4
     batch = pointing.held_out("sorting", "test", size, 3)
     orders = np.array(list(itertools.permutations(range(1, size + 1))))
     search = Search(len(orders), n_best=len(orders))
-    found = task.pointers.answers(state.params, batch, search, constrain=True)
+    answers = task.pointers.answers(state.params, batch, search, constrain=True)
     target = np.pad(orders, ((0, 0), (0, 1))).astype(np.int32)
     for row in range(3):
-        one = {name: x[[row] * len(orders)] for name, x in batch.items()}
-        p = probabilities(task, state.params, one | {"target": target})
+        copies = {name: x[[row] * len(orders)] for name, x in batch.items()}
+        p = probabilities(task, state.params, copies | {"target": target})
         expected = np.zeros(len(orders))
         for k, order in enumerate(orders):
-            for t, pointer in enumerate(order):  # among those that are left
+            for t, pointer in enumerate(order):  # among the remaining inputs
                 expected[k] += np.log(p[k, t, pointer] / p[k, t, order[t:]].sum())
         best = np.argsort(-expected)
-        scores = [answer.score for answer in found[row]]
+        scores = [answer.score for answer in answers[row]]
         np.testing.assert_allclose(scores, expected[best], atol=1e-5)
-        assert found[row][0].ids[:size] == orders[best[0]].tolist()
+        assert answers[row][0].ids[:size] == orders[best[0]].tolist()
 
 
 def test_predictions_are_answers_line_by_line(tmp_path):
     task, state = built(evaluation__constrain=True)
     lines = ["0.30 .1 0.9", "", "1 0 0.5 0.25"]
-    found = predict(task, state, lines, figures=tmp_path)
-    assert len(found) == 3 and not any(answer.others for answer in found)
-    assert found[1] == Prediction("", 0.0)
+    answers = predict(task, state, lines, figures=tmp_path)
+    assert len(answers) == 3 and not any(answer.others for answer in answers)
+    assert answers[1] == Prediction("", 0.0)
     for line in (0, 2):
-        answer = found[line]
+        answer = answers[line]
         assert sorted(answer.text.split()) == sorted(lines[line].split())
-        # The same alone, without padding.
+        # Alone, an instance has no padding.
         (alone,) = predict(task, state, [lines[line]])
         assert alone.text == answer.text
         np.testing.assert_allclose(alone.score, answer.score, rtol=1e-5)
-    images = sorted(tmp_path.iterdir())
-    assert [path.name for path in images] == [
-        "pointing_0001.png",
-        "pointing_0003.png",
-    ]
-    for path in images:
+    paths = sorted(tmp_path.iterdir())
+    assert [path.name for path in paths] == ["pointing_0001.png", "pointing_0003.png"]
+    for path in paths:
         with Image.open(path) as image:
             assert min(image.size) > 100
     several = predict(task, state, lines, beam=4, n_best=2)
@@ -255,16 +256,16 @@ def test_a_prediction_has_the_weights_of_its_pointers():
         size = len(attention.queries), len(attention.keys)
         assert attention.weights.shape == (1, *size)
         np.testing.assert_allclose(attention.weights.sum(-1), 1, rtol=1e-5)
-        # Of a free greedy answer: each step points where its weight is largest, but the
-        # last one, which ends whatever has not ended.
+        # In an unconstrained greedy answer every step points at the maximum weight, but
+        # the last one, which is always the end.
         best = attention.weights[0, :-1].argmax(-1)
         assert [attention.keys[k] for k in best] == attention.queries[:-1]
-    bare = predict(task, state, lines, attention=False)
-    assert [answer.attention for answer in bare] == [(), ()]
+    answers = predict(task, state, lines, attention=False)
+    assert [answer.attention for answer in answers] == [(), ()]
 
 
 @pytest.mark.parametrize("kind", ["hull", "delaunay"])
-def test_points_are_answered_by_their_numbers(kind):
+def test_answers_to_points_are_their_numbers(kind):
     task, state = built(kind)
     points = np.random.default_rng(0).random((11, 5, 2)).round(3)
     lines = [" ".join(f"{x:.3f},{y:.3f}" for x, y in row) for row in points]
@@ -276,7 +277,7 @@ def test_points_are_answered_by_their_numbers(kind):
     expected = pointing.sequences(greedy(task, state.params, batch))
     assert max(map(len, expected)) > 3
     width = 3 if kind == "delaunay" else 1
-    lines += [f"{lines[0]} {lines[1]}"]  # which pads the others
+    lines += [f"{lines[0]} {lines[1]}"]  # longer: the others are padded
     answers = predict(task, state, lines)[:-1]
     for answer, indices in zip(answers, expected, strict=True):
         shapes = [shape.split(",") for shape in answer.text.split()]
@@ -285,22 +286,24 @@ def test_points_are_answered_by_their_numbers(kind):
 
 
 @pytest.mark.parametrize("output", ["pointer", "none"])
-def test_points_are_drawn_with_the_right_answer_beside(output, monkeypatch, tmp_path):
+def test_points_are_drawn_next_to_the_true_answer(output, monkeypatch, tmp_path):
     changes = {} if output == "pointer" else {"glimpses": 0, "max_inputs": 6}
     changes = {f"model__{name}": value for name, value in changes.items()}
     task, state = built("hull", model__output=output, **changes)
-    drawn = []
+    figures = []
 
     def draw(points, truth, predicted, title, path, **options):
-        drawn.append((points, truth[0].tolist(), options["weights"] is None))
+        figures.append((title, points, truth[0].tolist(), options["weights"] is None))
 
     monkeypatch.setattr(geometry, "pointing", draw)
-    square = "0,0 1,0.5 1,0 0,1 1,1"  # all but the second on the hull
+    square = "0,0 1,0.5 1,0 0,1 1,1"  # only the second is not on the hull
     lines = [square, "", "0,0 1,0 0,1"]
     predict(task, state, lines, figures=tmp_path)
-    assert [len(points) for points, *_ in drawn] == [5, 3]
-    assert [truth for _, truth, _ in drawn] == [[0, 2, 4, 3], [0, 1, 2]]
-    assert [bare for *_, bare in drawn] == [output == "none"] * 2
+    titles, points, truths, without_weights = zip(*figures, strict=True)
+    assert titles == ("Line 1: hull", "Line 3: hull")
+    assert [len(inputs) for inputs in points] == [5, 3]
+    assert truths == ([0, 2, 4, 3], [0, 1, 2])
+    assert without_weights == (output == "none",) * 2
     lines[2] = "0,0 0.5,0.5 1,1"
     for folder in (None, tmp_path):
         with pytest.raises(UserError, match="line 3: points on one line have no hull"):
@@ -319,41 +322,41 @@ def test_points_are_drawn_with_the_right_answer_beside(output, monkeypatch, tmp_
         ("tsp", "0,1 1,0", "line 3: .* is 2: must be at least 3 for tsp"),
     ],
 )
-def test_what_is_no_instance_is_named_by_its_line_and_item(kind, text, message):
+def test_an_invalid_instance_is_named_by_its_line_and_item(kind, text, message):
     task = make(kind)
-    good = "0.5 0.25" if kind == "sorting" else "0,0 1,1 1,0"
+    valid = "0.5 0.25" if kind == "sorting" else "0,0 1,1 1,0"
     with pytest.raises(UserError, match=message):
-        predict(task, None, [good, "", text])
+        predict(task, None, [valid, "", text])
 
 
-def test_numbers_that_nothing_was_learned_of_are_told(capsys):
+def test_numbers_and_sizes_outside_of_training_are_reported(capsys):
     task, state = built()
     lines = ["0.5 0.25 0 1 0.75", "0.5 1.25 0 1 0.75", "0.5 0.25"]
     assert predict(task, state, lines)[1].text
     first, second = capsys.readouterr().err.splitlines()
     assert first.startswith("warning: line 2 has numbers outside of [0, 1]")
     sizes = task.config.data.min_size, task.config.data.max_size
-    told = "warning: line 3 has 2 inputs: the model learned from {} to {}"
-    assert second == told.format(*sizes)
+    message = "warning: line 3 has 2 inputs: the model was trained on {} to {}"
+    assert second == message.format(*sizes)
 
 
-def test_what_cannot_be_drawn_or_taken_is_refused(monkeypatch, tmp_path):
-    none, state = built(model__output="none", model__glimpses=0, model__max_inputs=6)
+def test_unsupported_figures_inputs_and_options_are_reported(monkeypatch, tmp_path):
+    task, state = built(model__output="none", model__glimpses=0, model__max_inputs=6)
     message = "figures: PointerNetwork has no attention to draw"
     with pytest.raises(UserError, match=message):
-        predict(none, state, ["0.5 0"], figures=tmp_path)
-    assert none.figures(state, Evaluation("test"), tmp_path) == []
+        predict(task, state, ["0.5 0"], figures=tmp_path)
+    assert task.figures(state, Evaluation("test"), tmp_path) == []
     with pytest.raises(UserError, match="config.model.max_inputs is 6: must be at le"):
-        predict(none, state, ["1 1 1 1 1 1 1"])
+        predict(task, state, ["1 1 1 1 1 1 1"])
     for options, message in [
         ({"beam": 0}, "beam is 0: must be 1 to 1000"),
-        ({"n_best": 2}, "n_best is 2: must be from 1 to the beam, which is 1"),
+        ({"n_best": 2}, "n_best is 2: must be 1 to the beam size 1, which --beam sets"),
     ]:
         with pytest.raises(UserError, match=message):
-            predict(none, state, ["0.5 0"], **options)
+            predict(task, state, ["0.5 0"], **options)
     monkeypatch.setattr(canvas, "available", lambda: False)
     with pytest.raises(UserError, match="figures need matplotlib"):
-        predict(none, state, ["0.5 0"], figures=tmp_path)
+        predict(task, state, ["0.5 0"], figures=tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -365,7 +368,7 @@ def test_what_cannot_be_drawn_or_taken_is_refused(monkeypatch, tmp_path):
             "hull",
             "data__max_size",
             7,
-            "sizes is .5, 6.: must hold config.data.max_size",
+            "sizes is .5, 6.: must include config.data.max_size=7",
         ),
         ("hull", "evaluation__sizes", (5, 2), "evaluation.sizes: .* is 2: must be "),
         (
@@ -376,16 +379,16 @@ def test_what_cannot_be_drawn_or_taken_is_refused(monkeypatch, tmp_path):
         ),
         ("hull", "evaluation__beam", 0, "config.evaluation.beam is 0: must be 1 to 10"),
         ("hull", "evaluation__instances", 0, "evaluation.instances is 0: must be at l"),
-        ("hull", "evaluation__constrain", True, "the answers of 'hull' are no permuta"),
+        ("hull", "evaluation__constrain", True, "must be false, as answers of 'hull' "),
         ("hull", "model__cell", "rnn", "config.model.cell is 'rnn': must be one of gr"),
         ("hull", "optimizer__schedule", "noam", "schedule=noam needs a model's width"),
     ],
 )
-def test_a_config_that_makes_no_sense_is_refused(kind, name, value, message):
+def test_an_invalid_config_is_refused(kind, name, value, message):
     with pytest.raises(UserError, match=message):
         make(kind, **{name: value})
 
 
-def test_a_baseline_is_refused_sizes_that_it_has_no_classes_for():
+def test_a_baseline_is_limited_to_max_inputs():
     with pytest.raises(UserError, match="config.model.max_inputs is 5: must be at lea"):
         make(model__output="attention", model__glimpses=0, model__max_inputs=5)

@@ -1,4 +1,4 @@
-"""Search over many inputs, against the search of each input alone."""
+"""Search over many inputs, compared with a search of each input alone."""
 
 import functools
 from typing import NamedTuple
@@ -28,7 +28,7 @@ WIDTH, VOCAB = 7, 13
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    """Most of the time here is compilation."""
+    """Compiles without optimisation: compilation takes most of the time here."""
     monkeypatch.setattr(jax, "jit", quick_jit)
 
 
@@ -71,7 +71,7 @@ class Translator:
 
 
 class LanguageModel(Translator):
-    """A decoder without an encoder: its source are prompts, which may be empty."""
+    """A decoder without an encoder; its source are prompts, possibly empty."""
 
     encode = property()  # hidden
 
@@ -98,19 +98,19 @@ def batches_of(inputs, batch_size=5, extra=3, max_length=29):
 
 
 def forbidding(step, params, memory):
-    """The step of a model, without the forbidden ids, for `generation`'s searches."""
-    never = np.isin(np.arange(VOCAB), FORBIDDEN)
+    """A `generation.types.Step` of a model, without the forbidden ids."""
+    forbidden = np.isin(np.arange(VOCAB), FORBIDDEN)
 
     def constrained(carry, token):
         carry, logits, attention = step(params, carry, token, memory)
-        return carry, jnp.where(never, -jnp.inf, logits), attention.weights
+        return carry, jnp.where(forbidden, -jnp.inf, logits), attention.weights
 
     return constrained
 
 
 @functools.cache
 def searching(model, search, length):
-    """A beam search for one source, without padding."""
+    """A compiled beam search of a single source, without padding."""
 
     @quick_jit
     def run(source):
@@ -130,15 +130,12 @@ def searching(model, search, length):
 
 
 def alone(model, source, search, length):
-    """[(ids, score, weights)] of one source."""
+    """[(ids, score, weights)] of the hypotheses of a single source."""
     decoded = searching(model, search, length)(np.array(source))
+    tokens, scores, _, lengths, weights = (np.asarray(x)[0] for x in decoded)
     return [
-        (tokens[:n].tolist(), score, weights[:n])
-        for tokens, score, n, weights in zip(
-            *(np.asarray(x)[0] for x in (decoded.tokens, decoded.scores)),
-            *(np.asarray(x)[0] for x in (decoded.lengths, decoded.weights)),
-            strict=True,
-        )
+        (tokens[i, :n].tolist(), scores[i], weights[i, :n])
+        for i, n in enumerate(lengths)
         if n
     ]
 
@@ -154,7 +151,8 @@ def test_sequences_are_batched_by_length_in_widths_of_powers_of_two():
     assert sorted(order) == [*range(len(lengths))]
     assert [lengths[i] for i in order] == sorted(lengths)
     assert [b.source.shape for b in batches] == [
-        *((3, 16), (3, 16)),  # 2, 3, 5 and 16, 16
+        (3, 16),  # lengths 2, 3, 5
+        (3, 16),  # lengths 16, 16
         (3, 32),
         (3, 64),
     ]
@@ -166,7 +164,7 @@ def test_sequences_are_batched_by_length_in_widths_of_powers_of_two():
         assert np.all(batch.source[len(batch.indices) :] == PAD)
 
 
-def test_outputs_are_limited_by_their_source_and_filler_ends_at_once():
+def test_limits_depend_on_the_source_and_filler_has_limit_one():
     lengths = [3, 11, 16, 21, 28]
     batches = batches_of(sequences(lengths), batch_size=4, extra=5, max_length=29)
     assert [b.limit.tolist() for b in batches] == [[8, 16, 21, 1], [26, 29, 1, 1]]
@@ -174,7 +172,7 @@ def test_outputs_are_limited_by_their_source_and_filler_ends_at_once():
 
 
 @pytest.mark.parametrize(("count", "size"), [(0, None), (1, 1), (2, 2), (3, 4), (9, 5)])
-def test_few_sequences_make_a_batch_of_a_power_of_two(count, size):
+def test_few_sequences_form_a_batch_of_a_power_of_two(count, size):
     sizes = {len(b.source) for b in batches_of(sequences([4] * count))}
     assert sizes == ({size} if count else set())
 
@@ -190,17 +188,17 @@ def test_widths_are_powers_of_two_from_16():
 def test_arrays_are_batched_in_order_in_one_shape(count):
     rng = np.random.default_rng(0)
     inputs, sizes = rng.normal(size=(count, 3, 2)), rng.integers(1, 9, count)
-    asked = []
+    requested = []
 
     def source(indices):
-        asked.extend(indices)
+        requested.extend(indices)
         return {"inputs": inputs[indices], "sizes": sizes[indices]}
 
     batches = [
         *array_batches(count, 5, source, length=17, limit=lambda i: 2 * sizes[i])
     ]
-    assert asked == [*range(count)]  # no filler
-    assert [index for batch in batches for index in batch.indices] == asked
+    assert requested == [*range(count)]  # no filler
+    assert [index for batch in batches for index in batch.indices] == requested
     for batch in batches:
         size = len(batch.indices)
         assert batch.source["inputs"].shape == (min(count, 5), 3, 2)
@@ -212,7 +210,7 @@ def test_arrays_are_batched_in_order_in_one_shape(count):
             assert np.all(x[size:] == x[size - 1])
 
 
-def test_no_arrays_make_no_batch_and_no_limit_stays_none():
+def test_no_arrays_form_no_batch_and_no_limit_stays_none():
     assert [*array_batches(0, 5, None, length=3)] == []
     (batch,) = array_batches(2, 5, np.arange(2).__getitem__, length=3)
     assert batch.limit is None
@@ -222,44 +220,44 @@ def test_no_arrays_make_no_batch_and_no_limit_stays_none():
 
 
 @pytest.mark.parametrize("beam", [1, 3])
-def test_hypotheses_are_those_of_each_input_alone(beam):
+def test_hypotheses_equal_those_of_each_input_alone(beam):
     model, search = Translator(), Search(beam, 0.6 * (beam > 1), n_best=beam)
     inputs = sequences([9, 3, 18, 3, 9, 9, 3, 18])
-    found = Generator(model, forbidden=FORBIDDEN).generate(
+    actual = Generator(model, forbidden=FORBIDDEN).generate(
         PARAMS, batches_of(inputs), search, keep_weights=True
     )
-    assert len(found) == len(inputs)
-    for source, hypotheses in zip(inputs, found, strict=True):
+    assert len(actual) == len(inputs)
+    for source, hypotheses in zip(inputs, actual, strict=True):
         expected = alone(model, source, search, min(len(source) + 3, 29))
         assert len(hypotheses) == len(expected)
-        for got, (ids, score, weights) in zip(hypotheses, expected, strict=True):
-            assert got.ids == ids
-            assert not {*got.ids} & {*FORBIDDEN} and got.ids.index(EOS) + 1 == len(ids)
-            np.testing.assert_allclose(got.score, score, rtol=1e-5)
-            assert len(got.weights) == len(ids)
+        for hypothesis, (ids, score, weights) in zip(hypotheses, expected, strict=True):
+            assert hypothesis.ids == ids and not {*ids} & {*FORBIDDEN}
+            assert ids.index(EOS) + 1 == len(ids)
+            np.testing.assert_allclose(hypothesis.score, score, rtol=1e-5)
+            assert len(hypothesis.weights) == len(ids)
             size = len(source)
-            np.testing.assert_allclose(got.weights[:, :size], weights, atol=1e-5)
-            assert np.all(got.weights[:, size:] == 0)
+            np.testing.assert_allclose(hypothesis.weights[:, :size], weights, atol=1e-5)
+            assert np.all(hypothesis.weights[:, size:] == 0)
 
 
-def test_outputs_are_as_long_as_their_source_and_extra_allow():
+def test_outputs_exceed_their_source_by_at_most_extra():
     lengths = [3, 16, 21, 28]
-    found = Generator(Translator(offset=-50)).generate(
+    hypotheses = Generator(Translator(offset=-50)).generate(
         PARAMS, batches_of(sequences(lengths), extra=5, max_length=29), Search()
     )
-    assert [len(best.ids) for (best,) in found] == [8, 21, 26, 29]
+    assert [len(best.ids) for (best,) in hypotheses] == [8, 21, 26, 29]
 
 
-def test_hypotheses_that_do_not_exist_are_left_out():
-    found = Generator(Translator()).generate(
+def test_missing_hypotheses_are_left_out():
+    ranked = Generator(Translator()).generate(
         PARAMS,
         batches_of(sequences([3, 5]), extra=0, max_length=1),
         Search(3, n_best=3),
     )
-    assert [[h.ids for h in hypotheses] for hypotheses in found] == [[[EOS]]] * 2
+    assert [[h.ids for h in hypotheses] for hypotheses in ranked] == [[[EOS]]] * 2
 
 
-def test_weights_are_returned_only_if_asked_for():
+def test_weights_are_returned_only_if_requested():
     generator, batches = Generator(Translator()), batches_of(sequences([3]))
     ((hypothesis,),) = generator.generate(PARAMS, batches, Search())
     assert hypothesis.weights is None
@@ -280,14 +278,14 @@ def test_a_model_attends_if_its_step_has_weights(attends):
             generate(keep_weights=True)
 
 
-def test_random_numbers_depend_on_seed_and_batch_number():
+def test_samples_depend_on_the_seed_and_the_batch_index():
     model, inputs = Translator(offset=-1), sequences([4] * 3)
     search = Search(temperature=0.9, top_k=7, top_p=0.9, n_best=2)
     generator = Generator(model, forbidden=FORBIDDEN)
 
     def draw(seed, inputs=inputs):
-        found = generator.generate(PARAMS, batches_of(inputs, 1), search, seed=seed)
-        return [[h.ids for h in hypotheses] for hypotheses in found]
+        ranked = generator.generate(PARAMS, batches_of(inputs, 1), search, seed=seed)
+        return [[h.ids for h in hypotheses] for hypotheses in ranked]
 
     assert draw(5) == draw(5) != draw(6)
     same = draw(5, [inputs[0]] * 2)
@@ -318,7 +316,7 @@ def test_random_numbers_depend_on_seed_and_batch_number():
         assert draw(5)[number] == ids
 
 
-def test_progress_counts_the_inputs_that_are_done():
+def test_progress_counts_the_decoded_inputs():
     done = []
     Generator(Translator()).generate(
         PARAMS,
@@ -343,7 +341,7 @@ def test_a_program_is_compiled_for_each_shape_and_search():
 
 
 def test_a_constraint_wraps_the_step_and_sees_the_source():
-    """Here an output repeats its source, whatever the model says."""
+    """This constraint makes every output repeat its source."""
 
     class Timed(NamedTuple):
         carry: Carry
@@ -355,9 +353,9 @@ def test_a_constraint_wraps_the_step_and_sees_the_source():
     def repeat(step, carry, source, rows):
         def constrained(carry, token):
             inner, logits, weights = step(carry.carry, token)
-            wanted = source[:, carry.time, None]
+            target = source[:, carry.time, None]
             assert logits.shape == (len(source), rows, VOCAB)
-            allowed = jnp.arange(VOCAB) == wanted[..., None]
+            allowed = jnp.arange(VOCAB) == target[..., None]
             logits = jnp.where(allowed, logits, -jnp.inf)
             return Timed(inner, carry.time + 1), logits, weights
 
@@ -366,16 +364,16 @@ def test_a_constraint_wraps_the_step_and_sees_the_source():
     inputs = sequences([4, 2, 7])
     for beam in (1, 3):
         generator = Generator(Translator(), forbidden=FORBIDDEN, constrain=repeat)
-        found = generator.generate(PARAMS, batches_of(inputs), Search(beam))
-        assert [best.ids for (best,) in found] == inputs
+        ranked = generator.generate(PARAMS, batches_of(inputs), Search(beam))
+        assert [best.ids for (best,) in ranked] == inputs
 
 
 @pytest.mark.parametrize("width", [0, 3])
 def test_a_decoder_without_an_encoder_starts_from_its_source(width):
     model, prompts = LanguageModel(), np.arange(4, 4 + 5 * width).reshape(5, width) % 9
     batches = array_batches(5, 3, lambda i: prompts[i], length=6)
-    found = Generator(model).generate(PARAMS, batches, Search())
-    for prompt, (best,) in zip(prompts, found, strict=True):
+    ranked = Generator(model).generate(PARAMS, batches, Search())
+    for prompt, (best,) in zip(prompts, ranked, strict=True):
         state, token, ids = model.embed[prompt].sum(0) * 0.5, BOS, []
         while token != EOS and len(ids) < 6:
             state = np.tanh(state @ model.mix + model.embed[token])
@@ -388,7 +386,7 @@ def test_a_decoder_without_an_encoder_starts_from_its_source(width):
 
 def test_other_ids_may_start_end_and_pad():
     model = Translator(offset=0)
-    found = Generator(model, bos=5, eos=7, pad=9).decode(
+    decoded = Generator(model, bos=5, eos=7, pad=9).decode(
         PARAMS, np.full((3, 2), 4), Search(), length=6
     )
     token, state = (
@@ -401,7 +399,7 @@ def test_other_ids_may_start_end_and_pad():
         state, logits, _ = model.step(PARAMS, state, np.array([[token]]), memory)
         token = 7 if len(ids) == 5 else int(logits.argmax())
         ids.append(token)
-    assert found.tokens[:, 0].tolist() == [ids + [9] * (6 - len(ids))] * 3
+    assert decoded.tokens[:, 0].tolist() == [ids + [9] * (6 - len(ids))] * 3
 
 
 # --- options
@@ -414,15 +412,15 @@ def test_other_ids_may_start_end_and_pad():
         ({"beam": 1001}, "beam is 1001: must be 1 to 1000"),
         ({"alpha": -0.1}, "alpha is -0.1: must be at least 0"),
         ({"alpha": float("nan")}, "alpha is nan: must be at least 0"),
-        ({"n_best": 0}, r"n_best is 0: must be from 1 to the beam, which is 1 \(--b"),
-        ({"n_best": 3, "beam": 2}, "n_best is 3: must be from 1 to the beam, which is"),
+        ({"n_best": 0}, "n_best is 0: must be 1 to the beam size 1, which --beam sets"),
+        ({"n_best": 3, "beam": 2}, "n_best is 3: must be 1 to the beam size 2, which"),
         ({"n_best": 0, "temperature": 1.0}, "n_best is 0: must be at least 1$"),
         ({"temperature": -1.0}, "temperature is -1.0: must be at least 0"),
         ({"top_k": -1, "temperature": 1.0}, "top_k is -1: must be at least 0"),
         ({"top_p": 0.0, "temperature": 1.0}, r"top_p is 0.0: must be in \(0, 1\]"),
         ({"top_p": 1.1, "temperature": 1.0}, r"top_p is 1.1: must be in \(0, 1\]"),
-        ({"top_k": 5}, "top_k and top_p only act on sampling: set a temperature"),
-        ({"top_p": 0.5}, "top_k and top_p only act on sampling: set a temperature"),
+        ({"top_k": 5}, "top_k is 5 and top_p is 1.0: must be 0 and 1 unless tempera"),
+        ({"top_p": 0.5}, "top_k is 0 and top_p is 0.5: must be 0 and 1 unless tempera"),
     ],
 )
 def test_options_out_of_range_are_refused(options, message):
@@ -434,7 +432,7 @@ def test_options_out_of_range_are_refused(options, message):
         Search(**options).check("config.evaluation.")
 
 
-def test_options_in_range_are_taken_and_none_overrides_nothing():
+def test_options_in_range_are_accepted_and_none_overrides_nothing():
     search = Search(4, 0.6, n_best=4)
     assert search.check() is search
     assert search.override(beam=None, alpha=None) == search

@@ -1,4 +1,4 @@
-"""The translation task: exact scores, order, search, figures, errors."""
+"""The translation task: metrics, search, REINFORCE, figures and errors."""
 
 import functools
 import math
@@ -36,7 +36,7 @@ def make(workdir, **fields):
 
 
 def predict(task, state, lines, figures=None, **options):
-    """The best prediction of each line."""
+    """Returns the best prediction of each line."""
     run = Run(task.config, task, state, "last")
     options = SamplingOptions(**options)
     return run.predict(lines, options, figures=figures, attention=False)
@@ -59,7 +59,7 @@ def state(task):
 
 @pytest.fixture(scope="module")
 def fitted(workdir):
-    """A task and a state that knows the first five test sentences by heart."""
+    """A task, and a state that has memorised the first five test pairs."""
     task = make(workdir, model__dropout=0.0, loss__smoothing=0.0)
     sources, targets = (texts[:5] for texts in task.assets.pairs("test"))
     batch = {
@@ -82,7 +82,7 @@ def padded(sentences):
     return np.array([ids + [0] * (width - len(ids)) for ids in sentences], np.int32)
 
 
-def test_perplexity_is_that_of_a_loop_over_all_sentences(task, state):
+def test_perplexity_equals_a_loop_over_all_tokens(task, state):
     sources, references = task.assets.pairs("validation")
     targets = [task.vocabulary.encode(text) for text in references]
     batch = {
@@ -103,31 +103,31 @@ def test_perplexity_is_that_of_a_loop_over_all_sentences(task, state):
     assert scores["perplexity"] == pytest.approx(expected, rel=1e-5)
 
 
-def test_a_sentence_is_translated_the_same_in_any_company(fitted):
+def test_a_translation_does_not_depend_on_other_lines(fitted):
     task, state, sources, _ = fitted
     together = predict(task, state, [*sources, "", *sources[::-1]], beam=3)
     texts = [predict(task, state, [text], beam=3)[0].text for text in sources]
     assert [best.text for best in together] == [*texts, "", *texts[::-1]]
 
 
-def test_translations_are_no_longer_than_their_source_and_extra(workdir):
+def test_translations_exceed_their_source_by_at_most_max_extra_length(workdir):
     task = make(workdir, evaluation__max_extra_length=2)
     search = task.translator
-    search.generator = Generator(task.model, forbidden=[EOS])  # but at the limit
+    search.generator = Generator(task.model, forbidden=[EOS])  # ends at the limit only
     params = task.objective.init(jax.random.key(0)).params
     sources = [[*[5] * (n - 1), EOS] for n in (2, 5, 63, 11)]
-    found = search.texts(params, sources, Search())
-    longest = task.config.data.max_length
-    assert longest < 63 + 2
-    assert [len(best.ids) for (best,) in found] == [4, 7, longest, 13]
+    texts = search.texts(params, sources, Search())
+    max_length = task.config.data.max_length
+    assert max_length < 63 + 2
+    assert [len(best.ids) for (best,) in texts] == [4, 7, max_length, 13]
 
 
-def test_it_learns_a_batch_by_heart(fitted):
+def test_it_memorises_a_batch(fitted):
     task, state, sources, targets = fitted
     assert [best.text for best in predict(task, state, sources)] == targets
 
 
-def test_filler_rows_and_padding_change_no_step(workdir):
+def test_filler_rows_and_padding_do_not_change_a_step(workdir):
     task = make(workdir, model__dropout=0.0)
     state = task.objective.init(jax.random.key(2))
     batch = {
@@ -137,12 +137,13 @@ def test_filler_rows_and_padding_change_no_step(workdir):
     wider = {name: np.pad(ids, ((0, 3), (0, 5))) for name, ids in batch.items()}
     step = jax.jit(task.objective.step)
     results = [step(state, b, jax.random.key(0)) for b in (batch, wider)]
-    (one, metrics), (two, wider_metrics) = results
+    (new, metrics), (wider_new, wider_metrics) = results
     assert metrics["tokens"][0] == wider_metrics["tokens"][0] == 6
     np.testing.assert_allclose(metrics["loss"][0], wider_metrics["loss"][0], rtol=1e-5)
-    mean = jax.tree.map(lambda a, b: jnp.abs(a - b).max(), one.params, two.params)
-    # Adam turns a gradient's sign into a step: only a mistake moves it by that much.
-    assert max(jax.tree.leaves(mean)) < 1e-5
+    params = new.params, wider_new.params
+    differences = jax.tree.map(lambda a, b: jnp.abs(a - b).max(), *params)
+    # Adam's first step depends on the gradient's sign: an error would be larger.
+    assert max(jax.tree.leaves(differences)) < 1e-5
 
 
 def test_n_best_are_distinct_and_sorted(fitted):
@@ -153,23 +154,23 @@ def test_n_best_are_distinct_and_sorted(fitted):
         assert [p.score for p in ranked] == sorted(p.score for p in ranked)[::-1]
 
 
-def test_samples_depend_on_the_seed_alone(task, state):
+def test_samples_depend_on_the_seed_only(task, state):
     def draw(seed):
         return predict(task, state, ["one", "two"], temperature=1.0, seed=seed)
 
     assert draw(3) == draw(3) != draw(4)
 
 
-def test_a_long_line_is_cut_with_a_warning(task, state, capsys):
-    most = task.config.data.max_length
-    (prediction,) = predict(task, state, ["seven " * 3 * most], beam=1)
+def test_a_long_line_is_truncated_with_a_warning(task, state, capsys):
+    max_length = task.config.data.max_length
+    (prediction,) = predict(task, state, ["seven " * 3 * max_length], beam=1)
     warning = capsys.readouterr().err
     assert warning.startswith("warning: line 1 has ")
-    assert f"only the first {most}" in warning
-    assert len(task.vocabulary.encode(prediction.text)) <= most + 1
+    assert f"only the first {max_length}" in warning
+    assert len(task.vocabulary.encode(prediction.text)) <= max_length + 1
 
 
-def test_tables_and_charts_show_what_was_scored(fitted, tmp_path):
+def test_tables_and_charts_show_the_evaluated_translations(fitted, tmp_path):
     task, state, *_ = fitted
     evaluation = task.evaluate(state, "test", TranslationOptions())
     assert not list(tmp_path.iterdir())
@@ -178,8 +179,8 @@ def test_tables_and_charts_show_what_was_scored(fitted, tmp_path):
     report = evaluation.scores
     rows = (tmp_path / "translations_test.tsv").read_text("utf-8").splitlines()[1:]
     _, references, hypotheses = zip(*(row.split("\t") for row in rows), strict=True)
-    again = sacrebleu.corpus_bleu(hypotheses, [references]).score
-    assert report["bleu"] == pytest.approx(again)
+    bleu = sacrebleu.corpus_bleu(hypotheses, [references]).score
+    assert report["bleu"] == pytest.approx(bleu)
     groups = report["by_length"].values()
     assert sum(group["sentences"] for group in groups) == len(rows)
     samples = (tmp_path / "samples_test.md").read_text("utf-8").splitlines()
@@ -189,7 +190,7 @@ def test_tables_and_charts_show_what_was_scored(fitted, tmp_path):
     assert sorted(drawn) == sorted((tmp_path / "figures").iterdir())
 
 
-def test_attention_maps_are_distributions_over_what_may_be_read(fitted):
+def test_attention_maps_are_distributions_over_unmasked_keys(fitted):
     task, state, sources, targets = fitted
     source, target = (task.vocabulary.encode(x) for x in (sources[0], targets[0]))
     maps = task.attention_maps(state.params, source, target)
@@ -230,11 +231,11 @@ def test_figures_show_every_layer(fitted, tmp_path):
         (
             "optimizer__accumulate",
             3,
-            "must divide config.data.batch_size_multiple, which",
+            "config.optimizer.accumulate is 3: must divide config.data.batch_size_mul",
         ),
         ("data__max_shapes", 0, "config.data.max_shapes is 0: must be at least 1"),
         (
-            "data__rows_multiple",
+            "data__batch_size_multiple",
             0,
             "config.data.batch_size_multiple is 0: must be at least",
         ),
@@ -244,12 +245,16 @@ def test_figures_show_every_layer(fitted, tmp_path):
         ("model__norm", "nrom", "config.model.norm is 'nrom': must be one of post"),
         ("model__positions", "absolute", "config.model.positions is 'absolute'"),
         ("model__cross_score", "dott", "config.model.cross_score is 'dott'"),
-        ("model__cross_score", "location", "config.data.pack=false"),
+        (
+            "model__cross_score",
+            "location",
+            "one sentence per row, config.data.pack=false",
+        ),
         ("model__dtype", "float23", "float23"),
         ("model__dropout", 1.0, "dropout"),
     ],
 )
-def test_values_that_do_not_fit_are_told_before_data_is_read(field, value, message):
+def test_invalid_values_are_reported_before_data_is_read(field, value, message):
     config = get_config("smoke")
     group, _, name = field.partition("__")
     config[group][name] = value
@@ -258,17 +263,17 @@ def test_values_that_do_not_fit_are_told_before_data_is_read(field, value, messa
     assert "\n" not in str(error.value)
 
 
-def test_learned_positions_must_reach_the_end_of_the_longest_sentence():
+def test_learned_positions_must_cover_the_maximum_length():
     config = get_config("smoke")
     config.data.max_length = 10**6
     Translation.check(config)
     config.model.positions = "learned"
-    with pytest.raises(UserError, match="max_length is 1000000: the model learns 64"):
+    with pytest.raises(UserError, match="max_length is 1000000: must be at most .*=64"):
         Translation.check(config)
 
 
 @pytest.mark.parametrize("config", [seq2seq_nmt, bahdanau_nmt, luong_nmt])
-def test_a_row_of_the_reversal_toy_is_a_piece_a_letter_and_its_end(config, tmp_path):
+def test_rows_of_the_reversal_toy_are_one_piece_per_letter_and_eos(config, tmp_path):
     task = create(config.get_config("reversal"), tmp_path, training=True)
     assert task.vocabulary.size == task.config.data.vocab_size
     for batch in (task.train_data()[i] for i in range(3)):
@@ -281,8 +286,8 @@ def test_a_row_of_the_reversal_toy_is_a_piece_a_letter_and_its_end(config, tmp_p
 @pytest.mark.parametrize(
     ("config", "field", "value", "message"),
     [
-        (seq2seq_nmt, "data__pack", True, "Seq2Seq takes one sentence a row"),
-        (luong_nmt, "data__pack", True, "set config.data.pack=false"),
+        (seq2seq_nmt, "data__pack", True, "Seq2Seq takes one sentence per row"),
+        (luong_nmt, "data__pack", True, "config.data.pack is true: must be false"),
         (luong_nmt, "model__alignment", "local", "config.model.alignment is 'local'"),
         (luong_nmt, "model__window", 0, "config.model.window is 0: must be at least"),
         (luong_nmt, "model__cell", "rnn", "config.model.cell is 'rnn': must be one"),
@@ -291,7 +296,7 @@ def test_a_row_of_the_reversal_toy_is_a_piece_a_letter_and_its_end(config, tmp_p
         (bahdanau_nmt, "model__maxout", 0, "config.model.maxout is 0: must be at"),
     ],
 )
-def test_values_of_recurrent_models_are_told(config, field, value, message):
+def test_invalid_values_of_recurrent_models_are_reported(config, field, value, message):
     config = config.get_config("smoke")
     group, _, name = field.partition("__")
     config[group][name] = value
@@ -301,10 +306,12 @@ def test_values_of_recurrent_models_are_told(config, field, value, message):
 
 
 @pytest.mark.parametrize("alignment", ["local_m", "local_p"])
-def test_a_local_alignment_of_the_transformer_takes_one_sentence_a_row(alignment):
+def test_a_local_alignment_of_the_transformer_needs_one_sentence_per_row(alignment):
     config = get_config("smoke")
     config.model.cross_alignment = alignment
-    with pytest.raises(UserError, match=f"cross_alignment is '{alignment}'.*pack=f"):
+    with pytest.raises(
+        UserError, match=f"cross_alignment is '{alignment}'.*pack=false$"
+    ):
         Translation.check(config)
     config.data.pack = False
     Translation.check(config)
@@ -317,11 +324,11 @@ def hard_task():
     rng = np.random.default_rng(0)
     batch = {name: rng.integers(4, 120, (3, 5)) for name in ("source", "target")}
     batch["target"][1, 2:] = 2, 0, 0
-    batch["target"][2, 1] = 2  # two sentences a row
+    batch["target"][2, 1] = 2  # two sentences in the third row
     return Translation(config), jax.tree.map(jnp.asarray, batch)
 
 
-def test_hard_alignment_is_rewarded_by_all_tokens_from_its_own_on():
+def test_a_sample_is_rewarded_by_its_own_and_later_tokens():
     task, batch = hard_task()
     rng = jax.random.key(1, impl="rbg")  # compiles in a fraction of the time
     state, baseline = task.objective.init(jax.random.key(0)), -2.3
@@ -330,25 +337,25 @@ def test_hard_alignment_is_rewarded_by_all_tokens_from_its_own_on():
         state.params, batch, rng, state
     )
 
-    def expected(params):
+    def surrogate(params):
         rngs = {"dropout": rng, "alignment": jax.random.fold_in(rng, 1)}
         logits, sown = task.model.apply(
             {"params": params}, batch, train=True, rngs=rngs, mutable=["reinforce"]
         )
         (draw,) = collect(sown, DrawRecord)
-        chosen, spread = draw.log_probability, draw.entropy
         log_probs, total = jax.nn.log_softmax(logits), 0.0
         for b, start, end in ((0, 0, 5), (1, 0, 3), (2, 0, 2), (2, 2, 5)):
-            own = {t: log_probs[b, t, batch["target"][b, t]] for t in range(start, end)}
-            for t in range(start, end):
-                reward = sum(jax.lax.stop_gradient(own[u]) for u in range(t, end))
+            steps, target = range(start, end), batch["target"]
+            log_p = {t: log_probs[b, t, target[b, t]] for t in steps}
+            for t in steps:
+                reward = sum(jax.lax.stop_gradient(log_p[u]) for u in range(t, end))
                 advantage = reward - baseline * (end - t)
-                total -= own[t] + 0.7 * advantage * chosen[b, 0, t]
-                total -= 0.3 * spread[b, 0, t]
+                total -= log_p[t] + 0.7 * advantage * draw.log_probability[b, 0, t]
+                total -= 0.3 * draw.entropy[b, 0, t]
         return total
 
-    wanted = jax.jit(jax.grad(expected))(state.params)
-    for a, b in zip(jax.tree.leaves(gradient), jax.tree.leaves(wanted), strict=True):
+    expected = jax.jit(jax.grad(surrogate))(state.params)
+    for a, b in zip(jax.tree.leaves(gradient), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-4, rtol=1e-4)  # sums in other order
 
 
@@ -367,12 +374,12 @@ def test_the_baseline_of_a_hard_alignment_follows_the_mean_reward():
     assert soft.objective.init(jax.random.key(0)).extra is None
 
 
-def test_micro_batches_change_neither_gradient_nor_baseline_of_argmax_choices():
+def test_micro_batches_do_not_change_the_gradient_with_fixed_samples():
     task, batch = hard_task()
     batch = {name: jnp.concatenate([x, x[:1]]) for name, x in batch.items()}
     state = task.objective.init(jax.random.key(0))
-    # Nothing is drawn: rows do not depend on how the batch was cut.
-    task.model = SimpleNamespace(apply=without_draws(task.model.apply))
+    # Without sampling, rows do not depend on the split into micro-batches.
+    task.model = SimpleNamespace(apply=without_sampling(task.model.apply))
     whole, *parts = (
         jax.jit(
             lambda params, parts=parts: gradients(
@@ -385,13 +392,13 @@ def test_micro_batches_change_neither_gradient_nor_baseline_of_argmax_choices():
         )(state.params)
         for parts in (1, 2, 4)
     )
-    for found in parts:
-        for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(whole), strict=True):
+    for part in parts:
+        for a, b in zip(jax.tree.leaves(part), jax.tree.leaves(whole), strict=True):
             np.testing.assert_allclose(a, b, atol=1e-5, rtol=1e-4)  # order of sums
 
 
-def without_draws(apply):
-    """`apply` that gives what a draw would leave, for the most probable choices."""
+def without_sampling(apply):
+    """`apply` at the most probable positions, with a record made from the logits."""
 
     def applied(variables, batch, **options):
         options["rngs"].pop("alignment")
@@ -410,7 +417,7 @@ def test_a_model_without_attention_has_no_figures_to_draw(tmp_path):
     assert task.figures(state, Evaluation("validation"), tmp_path) == []
 
 
-def test_local_p_shows_the_position_that_it_predicts(tmp_path):
+def test_local_p_maps_have_the_predicted_position(tmp_path):
     config = luong_nmt.get_config("smoke")
     config.model.alignment = "local_p"
     task = create(config, tmp_path, training=True)
@@ -429,11 +436,11 @@ def test_local_p_shows_the_position_that_it_predicts(tmp_path):
     [
         (
             {"beam": 2, "n_best": 3},
-            "n_best is 3: must be from 1 to the beam, which is 2",
+            "n_best is 3: must be 1 to the beam size 2, which --beam sets",
         ),
         ({"temperature": -1.0}, "temperature is -1.0"),
         ({"top_p": 0.0, "temperature": 1.0}, r"top_p is 0.0: must be in \(0, 1\]"),
-        ({"top_k": 5}, "set a temperature"),
+        ({"top_k": 5}, "must be 0 and 1 unless temperature is above 0"),
     ],
 )
 def test_search_options_are_checked(task, state, options, message):
@@ -441,17 +448,17 @@ def test_search_options_are_checked(task, state, options, message):
         predict(task, state, ["one"], **options)
 
 
-def test_characters_without_a_piece_are_told(task, state, capsys):
+def test_characters_without_a_piece_are_reported(task, state, capsys):
     predict(task, state, ["one", "漢 two"])
     assert "warning: line 2 has characters without a piece" in capsys.readouterr().err
 
 
-def test_nothing_is_written_that_is_no_text(task, state):
+def test_samples_have_no_unknown_pieces(task, state):
     best = predict(task, state, ["one", "two"], temperature=3.0, n_best=53)
-    texts = [p.text for each in best for p in (each, *each.others)]
+    texts = [x.text for first in best for x in (first, *first.others)]
     assert len(set(texts)) > 50 and not any("\u2047" in text for text in texts)
 
 
-def test_an_unknown_split_is_told(task, state):
+def test_an_unknown_split_is_reported(task, state):
     with pytest.raises(UserError, match="split is train: must be validation or test"):
         task.evaluate(state, "train", TranslationOptions())

@@ -1,4 +1,4 @@
-"""Bag-of-words classification: which of two vocabularies wrote a sentence?"""
+"""Bag-of-words classification of sentences: mostly odd or mostly even words."""
 
 import dataclasses
 
@@ -10,15 +10,14 @@ from flax import linen as nn
 from data.endless import EndlessBatches
 from data.splits import held_out_rng
 from figures.charts import bars
-from options import Options as Base
-from options import option
+from options import Options, option
 from training import checks
 from training.objective import Supervised
 from training.optimizers import make_optimizer
 from training.task import Evaluation, Prediction, Task
 
 
-class Classifier(nn.Module):  # linear in the difference from the mean bag
+class Classifier(nn.Module):  # logistic regression on bags minus the mean bag
     scale: float = 1.0
 
     @nn.compact
@@ -32,17 +31,17 @@ class Batches(EndlessBatches):
         self.data = data
 
     def _batch(self, rng, index):
-        return draw(rng, self.data.words, self.data.batch_size)
+        return sample(rng, self.data.words, self.data.batch_size)
 
 
-def draw(rng, words, rows):
-    label = rng.integers(0, 2, rows)
+def sample(rng, words, count):
+    label = rng.integers(0, 2, count)
     rates = np.where(np.arange(words) % 2 == label[:, None], 0.9, 0.3)
     bag = rng.poisson(rates).astype(np.float32)
     return {"bag": bag, "label": label.astype(np.float32)}
 
 
-class Objective(Supervised):  # keeps the mean bag and the best accuracy
+class Objective(Supervised):  # tracks the mean bag and the best accuracy
     def step(self, state, batch, rng):
         state, metrics = super().step(state, batch, rng)
         mean = 0.9 * state.extra["mean"] + 0.1 * batch["bag"].mean(0)
@@ -54,13 +53,13 @@ class Objective(Supervised):  # keeps the mean bag and the best accuracy
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(Base):
-    threshold: float = option(0.5, "Probability from which the answer is odd.")
+class BagOptions(Options):
+    threshold: float = option(0.5, "Minimum probability of odd for the answer odd.")
 
 
 class BagOfWords(Task):
     metric = ("accuracy", "max")
-    Options = Options
+    Options = BagOptions
     figure_name = "words"
 
     @classmethod
@@ -100,19 +99,20 @@ class BagOfWords(Task):
         return losses.sum(), (jnp.asarray(losses.size, jnp.float32), {})
 
     def evaluate(self, state, split, options):
-        batch = draw(held_out_rng(split), self.config.data.words, 500)
-        right = (self.logits(state.params, batch["bag"], state) > 0) == batch["label"]
-        scores = {"accuracy": 100 * float(right.mean())}
-        return Evaluation(split, scores, np.asarray(right))
+        batch = sample(held_out_rng(split), self.config.data.words, 500)
+        correct = (self.logits(state.params, batch["bag"], state) > 0) == batch["label"]
+        scores = {"accuracy": 100 * float(correct.mean())}
+        return Evaluation(split, scores, np.asarray(correct))
 
     def tables(self, evaluation, folder):
-        path = folder / f"right_{evaluation.split}.tsv"
+        path = folder / f"correct_{evaluation.split}.tsv"
         np.savetxt(path, evaluation.outputs, "%d")
         return [path]
 
     def figures(self, state, evaluation, folder):
         weights = np.asarray(state.params["Dense_0"]["kernel"][:, 0])
-        return [self._bars(weights, folder / f"weights_{evaluation.split}.png")]
+        path = folder / f"weights_{evaluation.split}.png"
+        return [self._bars(weights, "Weights of the words", path)]
 
     def predict(self, state, lines, options, attention):
         for line in lines.values():
@@ -123,8 +123,8 @@ class BagOfWords(Task):
             yield Prediction(text, odd, details=bag[0])
 
     def draw(self, prediction, title, path):
-        return self._bars(prediction.details, path)
+        return self._bars(prediction.details, f"{title}: {prediction.text}", path)
 
-    def _bars(self, heights, path):
-        named = dict(zip(self.words, heights, strict=True))
-        return bars(named, path.stem, path, axis_title="word", value_title="value")
+    def _bars(self, values, title, path):
+        heights = dict(zip(self.words, values, strict=True))
+        return bars(heights, title, path, axis_title="word", value_title="value")
