@@ -12,7 +12,7 @@ TESTS := $(PY) -m pytest --numprocesses=logical --maxprocesses=4 --dist=loadfile
 SUPPORTED := import sys, venv, ensurepip; \
 	sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 
-.PHONY: help env train test test-network test-slow lint format results bench
+.PHONY: help env train test test-network test-slow lint format results docs bench
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -62,6 +62,9 @@ format: env ## format, and apply the fixes of ruff
 
 results: env ## run missing experiments and write the tables of results
 	$(PY) -m results.make $(ARGS)
+
+docs: env ## write the pages of docs/api from the docstrings of attention/
+	$(PY) docs/make_api.py
 
 bench: env ## time this project and other libraries, and write the tables
 	$(PY) -m benchmarks $(ARGS)

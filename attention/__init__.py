@@ -1,1 +1,150 @@
-"""Attention as pure functions of arrays: score, align, read."""
+"""Attention mechanisms in JAX, as pure functions of arrays.
+
+A mechanism is a score function, an alignment function and a weighted sum of the values:
+
+    scores = scaled_dot_scores(query, key)
+    context, weights = attend(scores, value, mask=causal_mask(5, 5))
+
+Docstrings give shapes as axis letters: [..., Q, D] is any batch of Q vectors of width
+D. Installed with pip, the package is called `attention_jax`.
+"""
+
+from .alignments import (
+    ALIGNMENTS,
+    Alignment,
+    entropy,
+    gumbel_alignment,
+    hard_alignment,
+    local_m_alignment,
+    local_p_alignment,
+    log_probability,
+    predicted_position,
+    reinforce,
+    update_baseline,
+)
+from .core import (
+    Attention,
+    attend,
+    masked_scores,
+    masked_softmax,
+)
+from .feedforward import (
+    feedforward_attention,
+)
+from .kernels import (
+    KERNELS,
+    Kernel,
+    boxcar,
+    constant,
+    epanechnikov,
+    gaussian,
+    kernel_regression,
+    kernel_scores,
+    triangular,
+)
+from .masks import (
+    causal_mask,
+    distances,
+    later_mask,
+    padding_mask,
+    segment_mask,
+    window_mask,
+)
+from .memory import (
+    address,
+    content_weights,
+    interpolate,
+    read,
+    sharpen,
+    shift,
+    write,
+)
+from .positions import (
+    learned_positions,
+    sinusoids,
+)
+from .relative import (
+    relative_attention,
+    relative_scores,
+    relative_values,
+)
+from .scores import (
+    SCORES,
+    Score,
+    Scoring,
+    additive_scores,
+    cosine_scores,
+    dot_scores,
+    general_scores,
+    location_scores,
+    scaled_dot_scores,
+    score_function,
+)
+from .spatial import (
+    NON_LOCAL,
+    concatenation,
+    dot_product,
+    embedded_gaussian,
+    max_pool,
+)
+
+__all__ = [
+    "ALIGNMENTS",
+    "Alignment",
+    "Attention",
+    "KERNELS",
+    "Kernel",
+    "NON_LOCAL",
+    "SCORES",
+    "Score",
+    "Scoring",
+    "additive_scores",
+    "address",
+    "attend",
+    "boxcar",
+    "causal_mask",
+    "concatenation",
+    "constant",
+    "content_weights",
+    "cosine_scores",
+    "distances",
+    "dot_product",
+    "dot_scores",
+    "embedded_gaussian",
+    "entropy",
+    "epanechnikov",
+    "feedforward_attention",
+    "gaussian",
+    "general_scores",
+    "gumbel_alignment",
+    "hard_alignment",
+    "interpolate",
+    "kernel_regression",
+    "kernel_scores",
+    "later_mask",
+    "learned_positions",
+    "local_m_alignment",
+    "local_p_alignment",
+    "location_scores",
+    "log_probability",
+    "masked_scores",
+    "masked_softmax",
+    "max_pool",
+    "padding_mask",
+    "predicted_position",
+    "read",
+    "reinforce",
+    "relative_attention",
+    "relative_scores",
+    "relative_values",
+    "scaled_dot_scores",
+    "score_function",
+    "segment_mask",
+    "sharpen",
+    "shift",
+    "sinusoids",
+    "triangular",
+    "update_baseline",
+    "window_mask",
+    "write",
+]

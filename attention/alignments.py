@@ -1,31 +1,31 @@
-"""Alignments: from scores to weights. Those of the literature, by name.
+"""Alignment functions: from scores to attention weights.
 
-| name | weights(s) | from |
+| name | weights(s) | source |
 |---|---|---|
 | global | softmax(scores)(s) | Luong et al. (2015), eq. 7 |
-| local_m | the same, among the keys at most D from p_t | the same, section 3.2 |
-| local_p | local_m times exp(-(s - p_t)^2 / (2 (D / 2)^2)) | the same, eq. 10 |
-| hard | 1 at one key, drawn with its softmax(scores) | Xu et al. (2015), section 4.1 |
-| gumbel | the same; has a gradient | Jang et al. (2017); Maddison et al. (2017) |
+| local_m | softmax over the keys within D of p_t | Luong et al. (2015), section 3.2 |
+| local_p | local_m times exp(-2 (s - p_t)^2 / D^2) | Luong et al. (2015), eq. 10 |
+| hard | 1 at one key, sampled from softmax(scores) | Xu et al. (2015), section 4.1 |
+| gumbel | the same, with a straight-through gradient | Jang et al. (2017), eq. 2 |
 
-Each is `align(scores [..., Q, K], *, mask=None, **more) -> weights [..., Q, K]`;
-`functools.partial` makes of it what `attend` takes. `ALIGNMENTS` maps names to
-functions. The softmax is taken in float32 or wider, the weights have the dtype of the
-scores. A row without a key to attend to is 0 everywhere and sends back a gradient of 0;
-a score of -inf counts as masked.
+An alignment function has the signature `align(scores, *, mask=None, **options)`, from
+scores [..., Q, K] to weights [..., Q, K]; `functools.partial` binds the options, as for
+the argument `align` of `attend`. `ALIGNMENTS` maps names to functions. Softmaxes are
+computed in float32 or wider; the weights have the dtype of the scores. A row whose keys
+are all masked is 0 everywhere, with a gradient of 0. A score of -inf counts as masked.
 
-Where p_t comes from: local-m goes along the sentence, p_t = t; local-p predicts it
-(`predicted_position`). What trains a hard alignment: `reinforce`, with the
-`log_probability` of what was drawn and a baseline (`update_baseline`); a bonus for
-`entropy` keeps the weights from closing on one key too early.
+The position p_t is t for local-m, monotonic alignment, and learned for local-p
+(`predicted_position`). Hard alignments are trained with `reinforce`, from the
+`log_probability` of the sample and a baseline (`update_baseline`); adding the `entropy`
+to the objective keeps the weights from collapsing to one key early.
 
-Axes: ... any batch; Q queries; K keys; D query width; A hidden width. The papers' S,
-the number of source positions, is K less the padding; the table's D is `window`.
+Axes: ... any batch; Q queries; K keys, the S source positions and any padding; D query
+width (the paper's D in the table is `window`); A hidden width.
 
-Differs from the papers: positions count from 0, not 1, so that p_t = S, which Luong's
-eq. 9 admits, is one beyond the last key. Gumbel weights are one-hot in training too,
-by the straight-through estimator of Jang et al. (section 2.2): the relaxed sample of
-both papers shows in the gradient alone.
+Differs from the papers: positions count from 0 instead of 1, so that p_t = S, possible
+in Luong's eq. 9, lies one position after the last key. Gumbel weights are one-hot in
+training as well; the relaxed sample of Jang et al. and Maddison et al. (2017) is used
+for the gradient alone.
 """
 
 from collections.abc import Callable
@@ -34,10 +34,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ._checks import broadcasts
 from .core import masked_scores, masked_softmax
 from .masks import distances, window_mask
 
 Alignment = Callable[..., jax.Array]
+"""A function `align(scores, *, mask=None, **options)` -> [..., Q, K] weights."""
 
 
 def local_m_alignment(
@@ -47,22 +49,23 @@ def local_m_alignment(
     window: int,
     mask: jax.Array | None = None,
 ) -> jax.Array:
-    """Softmax inside a window around a position: Luong et al. (2015), section 3.2.
+    """Local-m alignment, a softmax in a window: Luong et al. (2015), section 3.2.
 
-    "Monotonic" where `position` is the number of the target word. A window over the
-    whole sentence is `masked_softmax`.
+    The paper's monotonic alignment has the position of the target word as `position`. A
+    window over the whole sentence gives `masked_softmax`.
 
     Args:
         scores: [..., Q, K] unnormalised.
-        position: [..., Q] the paper's p_t, from 0; broadcasts against the queries.
-        window: at least 0, the paper's D: how far the window reaches to each side.
+        position: [..., Q], the paper's p_t, counted from 0; broadcasts against the
+            queries.
+        window: the paper's D, the number of positions to each side, at least 0.
         mask: bool, True = may attend; broadcasts against `scores`.
 
     Returns:
-        [..., Q, K] weights, each row of sum 1, or 0 where the window has no key.
+        [..., Q, K] weights. Each row sums to 1, or is 0 if the window holds no key.
 
     Raises:
-        TypeError: if `mask` is not bool or `scores` not floating.
+        TypeError: if `mask` is not bool or `scores` is not floating.
         ValueError: if `mask` or `position` does not broadcast against `scores`, or
             `window` is negative.
     """
@@ -72,27 +75,27 @@ def local_m_alignment(
 def predicted_position(
     query: jax.Array, length: int | jax.Array, w: jax.Array, v: jax.Array
 ) -> jax.Array:
-    """Where to look: p_t = S sigmoid(v tanh(W query)), Luong et al. (2015), eq. 9.
+    """Predicted position p_t = S sigmoid(v tanh(W query)): Luong et al. (2015), eq. 9.
 
     Args:
         query: [..., Q, D] decoder states.
-        length: the paper's S, source positions of each query; broadcasts against
-            [..., Q], so that the lengths [B] of a batch are given as [B, 1].
+        length: the paper's S, the number of source positions; broadcasts against
+            [..., Q], so that the lengths [B] of a batch must be given as [B, 1].
         w: [..., D, A], the paper's W_p.
-        v: [..., A], its v_p.
+        v: [..., A], the paper's v_p.
 
     Returns:
-        [..., Q] from 0 to `length`, in float32 or wider: bfloat16 cannot tell
-        positions above 256 apart.
+        [..., Q] positions from 0 to `length`, in float32 or wider, since bfloat16
+        cannot represent all positions above 256.
 
     Raises:
-        ValueError: if `w` does not fit the query's width, `v` does not fit `w`, or
+        ValueError: if `w` does not fit the width of `query`, `v` does not fit `w`, or
             `length` does not broadcast against the queries.
     """
     if w.ndim < 2 or w.shape[-2] != query.shape[-1]:
         raise ValueError(
-            f"w {w.shape} must end in the axes [D={query.shape[-1]}, A=any], "
-            f"as query {query.shape} does in D"
+            f"w {w.shape} must end in the axes [D={query.shape[-1]}, A=any] "
+            f"for query {query.shape}"
         )
     if v.ndim < 1 or v.shape[-1] != w.shape[-1]:
         raise ValueError(f"v {v.shape} must end in the axes [A={w.shape[-1]}]")
@@ -111,30 +114,30 @@ def local_p_alignment(
     window: int,
     mask: jax.Array | None = None,
 ) -> jax.Array:
-    """Softmax inside a window, times a Gaussian: Luong et al. (2015), eq. 10.
+    """Local-p alignment, local-m times a Gaussian: Luong et al. (2015), eq. 10.
 
-    The Gaussian has its peak of 1 at `position` and sigma = window / 2. As in the
-    paper the product is not normalised again: a row's sum is the lower, the farther
-    `position` lies from what the scores prefer. The gradient reaches `position` through
-    the Gaussian; the window's edge, which jumps, has none.
+    The Gaussian has sigma = window / 2 and a peak of 1 at `position`. As in the paper,
+    the product is not normalised again: a row sums to less than 1, and to almost 0 if
+    `position` is far from the highest scores. The gradient with respect to `position`
+    is that of the Gaussian; the edges of the window contribute none.
 
     Args:
         scores: [..., Q, K] unnormalised.
-        position: [..., Q] the paper's p_t, from 0, of `predicted_position`;
-            broadcasts against the queries.
-        window: at least 1, the paper's D: how far the window reaches to each side.
+        position: [..., Q], the paper's p_t, counted from 0, usually from
+            `predicted_position`; broadcasts against the queries.
+        window: the paper's D, the number of positions to each side, at least 1.
         mask: bool, True = may attend; broadcasts against `scores`.
 
     Returns:
-        [..., Q, K] weights, each row of sum at most 1.
+        [..., Q, K] weights. Each row sums to at most 1.
 
     Raises:
-        TypeError: if `mask` is not bool or `scores` not floating.
+        TypeError: if `mask` is not bool or `scores` is not floating.
         ValueError: if `mask` or `position` does not broadcast against `scores`, or
             `window` is below 1.
     """
     if window < 1:
-        raise ValueError(f"window must be at least 1 (sigma is half of it): {window}")
+        raise ValueError(f"window must be at least 1, got {window}")
     weights = _window_softmax(scores, position, window, mask)
     sigma = window / 2
     gaussian = jnp.exp(-((distances(position, scores.shape[-1]) / sigma) ** 2) / 2)
@@ -147,27 +150,27 @@ def hard_alignment(
     mask: jax.Array | None = None,
     rng: jax.Array | None = None,
 ) -> jax.Array:
-    """All weight on one key, drawn from softmax(scores): Xu et al. (2015), section 4.1.
+    """Hard alignment, one key sampled from the softmax: Xu et al. (2015), section 4.1.
 
-    The draw is exact, by the Gumbel-max trick: the highest of scores plus noise, which
-    is `jax.random.gumbel(rng, scores.shape)`. It has no gradient: the scores learn by
-    `reinforce`.
+    The sample is exact, by the Gumbel-max trick: the maximum of the scores plus noise
+    from `jax.random.gumbel(rng, scores.shape)`. The weights have no gradient; the
+    scores are trained with `reinforce`.
 
     Args:
         scores: [..., Q, K] unnormalised.
         mask: bool, True = may attend; broadcasts against `scores`.
-        rng: PRNG key of the draws, one a row; without it the key with the highest
-            score is taken (the first of several), as at test.
+        rng: PRNG key; one key is sampled per row. With None, the key with the highest
+            score is selected (the first of equal ones), as in evaluation.
 
     Returns:
-        [..., Q, K] one-hot weights; a row is 0 where all is masked.
+        [..., Q, K] one-hot weights; 0 in a row whose keys are all masked.
 
     Raises:
-        TypeError: if `mask` is not bool or `scores` not floating.
+        TypeError: if `mask` is not bool or `scores` is not floating.
         ValueError: if `mask` does not broadcast against `scores`.
     """
     wide = jax.lax.stop_gradient(masked_scores(scores, mask))
-    return _highest(_perturbed(wide, rng)).astype(scores.dtype)
+    return _one_hot_argmax(_perturbed(wide, rng)).astype(scores.dtype)
 
 
 def gumbel_alignment(
@@ -177,26 +180,26 @@ def gumbel_alignment(
     rng: jax.Array | None = None,
     temperature: float | jax.Array = 1.0,
 ) -> jax.Array:
-    """Straight-through Gumbel-softmax: Jang et al. (2017), section 2.2.
+    """Straight-through Gumbel-softmax: Jang et al. (2017), section 2.2 and eq. 2.
 
-    Forward it is `hard_alignment`, exactly. Backward the draw counts as the relaxed
-    sample softmax((log a + g) / temperature) with the noise g that made it (their
-    eq. 2; Maddison et al., 2017, section 3.2), which makes the gradient biased, but
-    usually of less variance than that of `reinforce`. The lower the temperature, the
-    lower the bias and the higher the variance.
+    The weights equal those of `hard_alignment`. Their gradient is that of the relaxed
+    sample softmax((log a + g) / temperature), with a = softmax(scores) and the same
+    noise g (eq. 2; Maddison et al., 2017, section 3.2). It is biased, but usually has
+    less variance than the gradient from `reinforce`. A lower temperature means less
+    bias and more variance.
 
     Args:
         scores: [..., Q, K] unnormalised.
         mask: bool, True = may attend; broadcasts against `scores`.
-        rng: PRNG key of the noise; without it there is none, and the key with the
-            highest score is taken.
+        rng: PRNG key of the noise. With None there is no noise: the key with the
+            highest score is selected.
         temperature: positive scalar; may be traced, and is then not checked.
 
     Returns:
-        [..., Q, K] one-hot weights; a row is 0 where all is masked.
+        [..., Q, K] one-hot weights; 0 in a row whose keys are all masked.
 
     Raises:
-        TypeError: if `mask` is not bool or `scores` not floating.
+        TypeError: if `mask` is not bool or `scores` is not floating.
         ValueError: if `mask` does not broadcast against `scores`, or `temperature` is
             not positive.
     """
@@ -204,38 +207,35 @@ def gumbel_alignment(
     if not traced and not np.all(np.asarray(temperature) > 0):
         raise ValueError(f"temperature must be positive, got {temperature}")
     noisy = _perturbed(masked_scores(scores, mask), rng)
-    # Scores of -inf are replaced, and masked instead: they have no slope with regard
-    # to the temperature.
+    # Scores of -inf become masked zeros: -inf / temperature has no finite gradient.
     allowed = noisy != -jnp.inf
     relaxed = masked_softmax(jnp.where(allowed, noisy, 0) / temperature, allowed)
-    # The difference is 0 exactly, so that the weights stay one-hot; its gradient is
-    # that of the relaxed sample.
-    straight_through = _highest(noisy) + (relaxed - jax.lax.stop_gradient(relaxed))
-    return straight_through.astype(scores.dtype)
+    # Exactly 0, with the gradient of the relaxed sample: the weights stay one-hot.
+    zero = relaxed - jax.lax.stop_gradient(relaxed)
+    return (_one_hot_argmax(noisy) + zero).astype(scores.dtype)
 
 
 def log_probability(
     scores: jax.Array, drawn: jax.Array, *, mask: jax.Array | None = None
 ) -> jax.Array:
-    """The log of the probability with which `hard_alignment` draws what it drew.
+    """Log-probability log p(s_t | a) of a hard alignment: Xu et al. (2015), eq. 11.
 
-    log p(s_t | a) in Xu et al. (2015), eq. 11: the log of softmax(scores) at the key
-    that was drawn.
+    The logarithm of softmax(scores) at the key sampled by `hard_alignment`.
 
     Args:
         scores: [..., Q, K] unnormalised.
-        drawn: [..., Q, K] one-hot weights; sends back no gradient. Batch axes broadcast
-            against `scores`: several draws, say.
-        mask: that of the draw.
+        drawn: [..., Q, K] one-hot weights, treated as constants. Batch axes broadcast
+            against `scores`, as for several samples.
+        mask: the mask with which `drawn` was sampled.
 
     Returns:
-        [..., Q] in float32 or wider; 0 where nothing was drawn since all is masked,
-        -inf where a key was that is masked.
+        [..., Q] in float32 or wider; 0 in a row whose keys are all masked, -inf where
+        `drawn` is a masked key.
 
     Raises:
-        TypeError: if `mask` is not bool or `scores` not floating.
-        ValueError: if `mask` does not broadcast against `scores`, or `drawn` has other
-            numbers of queries or keys.
+        TypeError: if `mask` is not bool or `scores` is not floating.
+        ValueError: if `mask` does not broadcast against `scores`, or the numbers of
+            queries or keys of `drawn` and `scores` differ.
     """
     scores = masked_scores(scores, mask)
     if drawn.shape[-2:] != scores.shape[-2:]:
@@ -243,10 +243,10 @@ def log_probability(
             f"drawn {drawn.shape} and scores {scores.shape} "
             "differ in the number of queries or keys"
         )
-    # As in the softmax: a row of -inf has no highest score to take away.
-    highest = jnp.max(scores, axis=-1, keepdims=True, initial=-jnp.inf)
-    highest = jnp.maximum(highest, jnp.finfo(scores.dtype).min)
-    scores = scores - jax.lax.stop_gradient(highest)
+    maximum = jnp.max(scores, axis=-1, keepdims=True, initial=-jnp.inf)
+    # As in `masked_softmax`: a row of -inf subtracts a finite number.
+    maximum = jnp.maximum(maximum, jnp.finfo(scores.dtype).min)
+    scores = scores - jax.lax.stop_gradient(maximum)
     total = jnp.sum(jnp.exp(scores), axis=-1, keepdims=True)
     log_weights = scores - jnp.log(jnp.where(total == 0, 1, total))
     drawn = jax.lax.stop_gradient(drawn)
@@ -254,43 +254,42 @@ def log_probability(
 
 
 def entropy(weights: jax.Array) -> jax.Array:
-    """How open the weights are: -sum_s a(s) log a(s), H[s] in Xu et al. (2015), 4.1.
+    """Entropy -sum_s a(s) log a(s) of attention weights: H[s] in Xu et al. (2015), 4.1.
 
-    0 where one key has all weight, log K where all have the same.
+    0 for one-hot weights, log K for uniform ones. A weight of 0 contributes 0, with a
+    gradient of 0.
 
     Args:
-        weights: [..., Q, K], at least 0. One that is 0 counts 0, with a gradient of 0.
+        weights: [..., Q, K], at least 0.
 
     Returns:
-        [..., Q] in nats, float32 or wider.
+        [..., Q] in nats, in float32 or wider.
     """
     weights = weights.astype(jnp.promote_types(weights.dtype, jnp.float32))
     # Not `> 0`: where numbers below `tiny` are flushed to 0, their log is -inf.
-    some = weights >= jnp.finfo(weights.dtype).tiny
-    return -jnp.sum(weights * jnp.log(jnp.where(some, weights, 1)), axis=-1)
+    positive = weights >= jnp.finfo(weights.dtype).tiny
+    return -jnp.sum(weights * jnp.log(jnp.where(positive, weights, 1)), axis=-1)
 
 
 def reinforce(
     log_probability: jax.Array, reward: jax.Array, baseline: jax.Array
 ) -> jax.Array:
-    """A surrogate to minimise, of which the gradient alone means something.
+    """REINFORCE surrogate loss; only its gradient is meaningful: Xu et al. (2015), 4.1.
 
-    That gradient is the score-function estimate of the gradient of -E[reward]: -(reward
-    - baseline) times the gradient of log p(drawn). Williams (1992); Xu et al. (2015),
-    eq. 12 and the baseline after it. A baseline that does not depend on what was drawn
-    leaves it unbiased and can lower its variance. The value is no loss: do not report
-    it.
+    Minimising it maximises the expected reward: its gradient is the estimate of
+    Williams (1992) of the gradient of -E[reward], -(reward - baseline) times that of
+    log p(sample), eq. 12 of Xu et al. A baseline that does not depend on the sample
+    leaves the estimate unbiased and can lower its variance.
 
     Args:
-        log_probability: [...] of `log_probability`, summed over all that was drawn for
-            the sake of one reward.
-        reward: [...] what the draw earned; in Xu et al. log p(y | s, a). Sends back no
-            gradient, so that a loss which depends on parameters in other ways is to be
-            added.
-        baseline: [...] sends back no gradient.
+        log_probability: [...] from `log_probability`, summed over all samples that
+            share one reward.
+        reward: [...] reward of the sample, treated as a constant; in Xu et al.
+            log p(y | s, a), whose own loss must be added.
+        baseline: [...] expected reward, treated as a constant.
 
     Returns:
-        [...] of the shape to which the arguments broadcast.
+        [...] -(reward - baseline) log p, of the shape to which the arguments broadcast.
     """
     return -jax.lax.stop_gradient(reward - baseline) * log_probability
 
@@ -298,15 +297,15 @@ def reinforce(
 def update_baseline(
     baseline: jax.Array, reward: jax.Array, decay: float = 0.9
 ) -> jax.Array:
-    """The moving mean of the rewards: b_k in Xu et al. (2015), section 4.1.
+    """Moving average of the rewards, b_k: Xu et al. (2015), section 4.1.
 
     Args:
-        baseline: scalar, b_(k-1).
-        reward: scalar, the mean reward of the batch.
-        decay: from 0 to 1; 0.9 in the paper.
+        baseline: scalar, b_{k-1}.
+        reward: scalar, mean reward of the batch.
+        decay: in [0, 1]; 0.9 in the paper.
 
     Returns:
-        scalar, decay baseline + (1 - decay) reward.
+        Scalar, decay baseline + (1 - decay) reward.
     """
     return decay * baseline + (1 - decay) * reward
 
@@ -314,7 +313,7 @@ def update_baseline(
 def _window_softmax(
     scores: jax.Array, position: jax.Array, window: int, mask: jax.Array | None
 ) -> jax.Array:
-    """[..., Q, K] weights in float32 or wider, 0 outside of the window."""
+    """Softmax in the window: [..., Q, K] in float32 or wider, 0 outside of it."""
     scores = masked_scores(scores, mask)
     _check_queries("position", jnp.shape(position), scores.shape[:-1])
     inside = window_mask(position, scores.shape[-1], window)
@@ -322,28 +321,24 @@ def _window_softmax(
 
 
 def _perturbed(scores: jax.Array, rng: jax.Array | None) -> jax.Array:
-    """Scores plus Gumbel noise; the highest is a draw from their softmax."""
+    """Scores plus Gumbel noise, whose argmax is a sample from softmax(scores)."""
     if rng is None:
         return scores
     return scores + jax.random.gumbel(rng, scores.shape, scores.dtype)
 
 
-def _highest(scores: jax.Array) -> jax.Array:
-    """One-hot at the highest score of a row, 0 in a row of -inf; NaN stays NaN."""
-    highest = jnp.max(scores, axis=-1, keepdims=True)
+def _one_hot_argmax(scores: jax.Array) -> jax.Array:
+    """One-hot argmax of each row; a row of -inf becomes 0, one with NaN all NaN."""
+    maximum = jnp.max(scores, axis=-1, keepdims=True)
     index = jnp.argmax(scores, axis=-1)
     one_hot = jax.nn.one_hot(index, scores.shape[-1], dtype=scores.dtype)
-    weights = jnp.where(highest == -jnp.inf, 0, one_hot)
-    return jnp.where(jnp.isnan(highest), jnp.nan, weights)
+    weights = jnp.where(maximum == -jnp.inf, 0, one_hot)
+    return jnp.where(jnp.isnan(maximum), jnp.nan, weights)
 
 
 def _check_queries(name: str, shape: tuple[int, ...], queries: tuple[int, ...]) -> None:
-    # [B] against [B, 1] would broadcast to [B, B].
-    try:
-        fits = np.broadcast_shapes(shape, queries)[-1:] == queries[-1:]
-    except ValueError:
-        fits = False
-    if not fits:
+    # Not left to broadcasting: [B] and [B, 1] would become [B, B].
+    if not broadcasts(shape, queries):
         raise ValueError(f"{name} {shape} does not broadcast to the queries {queries}")
 
 
@@ -354,3 +349,4 @@ ALIGNMENTS: dict[str, Alignment] = {
     "hard": hard_alignment,
     "gumbel": gumbel_alignment,
 }
+"""Alignment functions by name."""

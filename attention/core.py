@@ -1,14 +1,14 @@
-"""Score, align, read: the three moves of every attention.
+"""Masked softmax and the weighted sum of the values, shared by every mechanism.
 
-A score function compares the queries with the keys (`scores.py`), an alignment turns
-the scores into weights (`masked_softmax` here, the others in `alignments.py`), and
-`attend` reads the values with them: context = align(scores) value, Bahdanau et al.
+A score function compares queries with keys (`scores.py`), an alignment function turns
+the scores into weights (`masked_softmax`, and those of `alignments.py`), and `attend`
+sums the values with these weights: context = align(scores) value, Bahdanau et al.
 (2015), eqs. 5 and 6; Vaswani et al. (2017), eq. 1.
 
-Axes: ... any batch (heads are one of its axes); Q queries; K keys; V value width.
+Axes: ... any batch, heads included; Q queries; K keys; V value width.
 
-Differs from the papers: a query that may attend to nothing gets weights, context and
-gradients of 0, where the printed softmax over -inf is not a number.
+Differs from the papers: a query whose keys are all masked gets weights, context and
+gradients of 0, where the softmax as printed is not a number.
 """
 
 from collections.abc import Callable
@@ -16,15 +16,16 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
+
+from ._checks import check_mask
 
 
 class Attention(NamedTuple):
-    """What an attention returns.
+    """Result of an attention: the context vectors and the attention weights.
 
     Attributes:
-        context: [..., Q, V] the values read.
-        weights: [..., Q, K] the alignment that read them.
+        context: [..., Q, V] weighted sums of the values.
+        weights: [..., Q, K] weights of the keys.
     """
 
     context: jax.Array
@@ -32,11 +33,12 @@ class Attention(NamedTuple):
 
 
 def masked_softmax(scores: jax.Array, mask: jax.Array | None = None) -> jax.Array:
-    """Softmax over the keys a query may attend to: 0 elsewhere, exactly.
+    """Softmax over the keys that are not masked: Bahdanau et al. (2015), eq. 6.
 
-    Bahdanau et al. (2015), eq. 6; Luong et al. (2015), eq. 7, their global alignment;
-    Vaswani et al. (2017), eq. 1 and section 3.2.3. A row without any such key is 0
-    everywhere and sends back a gradient of 0; a score of -inf counts as masked.
+    The same is the global alignment of Luong et al. (2015), eq. 7, and the masked
+    softmax of Vaswani et al. (2017), section 3.2.3. The weight of a masked key is
+    exactly 0. A row whose keys are all masked is 0 everywhere, with a gradient of 0. A
+    score of -inf counts as masked.
 
     Args:
         scores: [..., Q, K] unnormalised, floating.
@@ -46,7 +48,7 @@ def masked_softmax(scores: jax.Array, mask: jax.Array | None = None) -> jax.Arra
         [..., Q, K] weights in the dtype of `scores`, computed in float32 or wider.
 
     Raises:
-        TypeError: if `mask` is not bool or `scores` not floating.
+        TypeError: if `mask` is not bool or `scores` is not floating.
         ValueError: if `mask` does not broadcast against `scores`.
     """
     wide = masked_scores(scores, mask)
@@ -59,17 +61,17 @@ def masked_softmax(scores: jax.Array, mask: jax.Array | None = None) -> jax.Arra
 
 
 def masked_scores(scores: jax.Array, mask: jax.Array | None = None) -> jax.Array:
-    """Scores of -inf wherever a query may not attend.
+    """Scores with -inf where they are masked: Vaswani et al. (2017), section 3.2.3.
 
     Args:
         scores: [..., Q, K] unnormalised, floating.
         mask: bool, True = may attend; broadcasts against `scores`.
 
     Returns:
-        [..., Q, K] in float32 or wider.
+        [..., Q, K] scores in float32 or wider.
 
     Raises:
-        TypeError: if `mask` is not bool or `scores` not floating.
+        TypeError: if `mask` is not bool or `scores` is not floating.
         ValueError: if `mask` does not broadcast against `scores`.
     """
     dtype = scores.dtype
@@ -90,22 +92,22 @@ def attend(
     bias: jax.Array | None = None,
     align: Callable[..., jax.Array] = masked_softmax,
 ) -> Attention:
-    """Aligns the scores and reads the values: Vaswani et al. (2017), eq. 1.
+    """Attention from scores: align(scores) value, Vaswani et al. (2017), eq. 1.
 
     Args:
         scores: [..., Q, K] unnormalised.
         value: [..., K, V]; batch axes broadcast against `scores`.
         mask: bool, True = may attend; broadcasts against `scores`.
         bias: added to the scores; broadcasts against them.
-        align: `align(scores, mask=mask)` -> [..., Q, K] weights.
+        align: alignment function, `align(scores, mask=mask)` -> [..., Q, K] weights.
 
     Returns:
         Attention(context [..., Q, V], weights [..., Q, K]).
 
     Raises:
-        TypeError: if `mask` is not bool.
-        ValueError: if `mask` does not broadcast against `scores`, or `value` has
-            another number of keys.
+        TypeError: if `mask` is not bool or `scores` is not floating.
+        ValueError: if `mask` does not broadcast against `scores`, or the numbers of
+            keys of `scores` and `value` differ.
     """
     if scores.shape[-1] != value.shape[-2]:
         raise ValueError(
@@ -116,20 +118,3 @@ def attend(
         scores = scores + bias
     weights = align(scores, mask=mask)
     return Attention(jnp.matmul(weights, value), weights)
-
-
-def check_mask(mask: jax.Array, shape: tuple[int, ...]) -> None:
-    """Refuses a mask for scores of a shape.
-
-    Raises:
-        TypeError: if `mask` is not bool.
-        ValueError: if it does not broadcast against the shape.
-    """
-    if mask.dtype != bool:
-        raise TypeError(f"mask must be bool (True = may attend), got {mask.dtype}")
-    try:
-        fits = np.broadcast_shapes(mask.shape, shape)[-1:] == shape[-1:]
-    except ValueError:
-        fits = False
-    if not fits:
-        raise ValueError(f"mask {mask.shape} does not broadcast to scores {shape}")

@@ -1,37 +1,39 @@
-"""Feed-forward attention, of Raffel and Ellis (2015): a sequence read without a query.
+"""Feed-forward attention: one context vector per sequence, without a query.
 
-Every step has a score of its own, e_t = tanh(h_t w + b), and the whole sequence becomes
-one vector, c = sum_t alpha_t h_t with alpha = softmax(e). Scores in (-1, 1) cannot
-single a step out: no weight is above e^2 times another one, so that one step of T gets
-at most e^2 / (e^2 + T - 1). A network that finds a few steps among many therefore has
-values near 0 at the others. The order of the steps does not matter, nor does it to say
-everything twice.
+Raffel and Ellis (2015). The score of step t depends on its value alone, e_t =
+tanh(h_t w + b), and the context is c = sum_t alpha_t h_t with alpha = softmax(e). The
+order of the steps has no effect, and neither has repeating the whole sequence.
 
-Axes: ... any batch; T steps; D width of a value; F features of an input.
+Scores in (-1, 1) bound the ratio of two weights by e^2: a single step of T weighs at
+most e^2 / (e^2 + T - 1). A network that selects a few steps among many must therefore
+encode the others as values near 0.
+
+Axes: ... any batch; T steps; D value width.
 """
 
 import jax
 import jax.numpy as jnp
 
+from ._checks import check_width
 from .core import Attention, attend
 
 
 def feedforward_attention(
     value: jax.Array, w: jax.Array, b: jax.Array, *, mask: jax.Array | None = None
 ) -> Attention:
-    """One context of a sequence: e_t = tanh(h_t w + b), c = sum_t softmax(e)_t h_t.
+    """Context sum_t softmax(e)_t h_t, e_t = tanh(h_t w + b): Raffel and Ellis (2015).
 
-    Raffel and Ellis (2015), on feed-forward attention. With w = 0 it is the mean.
+    With w = 0 the context is the mean of the values. A sequence whose steps are all
+    masked has weights, context and gradients of 0.
 
     Args:
-        value: [..., T, D], h.
+        value: [..., T, D], the paper's h.
         w: [D].
-        b: [].
+        b: [], a scalar.
         mask: bool, True = may attend; broadcasts against [..., T].
 
     Returns:
-        Attention(context [..., D], weights [..., T]); a sequence without any step to
-        attend to has weights, context and gradients of 0.
+        Attention(context [..., D], weights [..., T]).
 
     Raises:
         TypeError: if `mask` is not bool.
@@ -43,13 +45,3 @@ def feedforward_attention(
     mask = None if mask is None else mask[..., None, :]
     context, weights = attend(scores, value, mask=mask)
     return Attention(context[..., 0, :], weights[..., 0, :])
-
-
-def check_width(name: str, shape: tuple[int, ...], w: jax.Array) -> None:
-    """Check that `w` is as wide as the last axis of a shape.
-
-    Raises:
-        ValueError: if it is not; the text begins with `name`.
-    """
-    if w.shape != shape[-1:]:
-        raise ValueError(f"{name}: w {w.shape} must have the width of value {shape}")

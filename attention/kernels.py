@@ -1,24 +1,24 @@
-"""Kernel regression: the attention of 1964, with a score that nobody learns.
+"""Kernel regression: attention with a fixed score, the logarithm of a kernel.
 
-Nadaraya (1964) and Watson (1964) estimate f(x) = sum_i K(u_i) y_i / sum_j K(u_j),
-u_i = (x - x_i) / width: the query x, the keys x_i and the values y_i of an attention
-whose score is log K. So the softmax does the division, and a kernel that is 0 masks.
+Nadaraya (1964) and Watson (1964) estimate f(x) = sum_i K(u_i) y_i / sum_j K(u_j) with
+u_i = (x - x_i) / width. This is attention with query x, keys x_i, values y_i and scores
+log K(u_i): the softmax performs the division, and a kernel of 0 masks a key.
 
-| name | K(u), with r = abs(u) |
+| name | K(u), with r = norm of u |
 |---|---|
 | gaussian | exp(-r^2 / 2) |
 | boxcar | 1 where r <= 1, else 0 |
-| triangular | max(0, 1 - r); at times printed under the name of the next one |
-| epanechnikov | max(0, 3/4 (1 - r^2)), Epanechnikov (1969) |
+| triangular | max(0, 1 - r) |
+| epanechnikov | max(0, 3/4 (1 - r^2)) |
 | constant | 1: average pooling |
 
-A constant factor of K cancels, so none is kept but the 3/4. `KERNELS` maps names to
-functions.
+Constant factors of K cancel in the quotient and are left out, except for the 3/4.
+`KERNELS` maps names to functions.
 
 Axes: ... any batch; Q queries; K keys; D query and key width; V value width.
 
-Differs from the papers: a query without a neighbour, where they have 0 / 0, gets
-weights, context and gradients of 0. Keys may have any width D; |u| is Euclidean.
+Differs from the papers: a query without neighbours, where the estimate is 0 / 0, gets
+weights, context and gradients of 0. Keys have any width D, with the Euclidean norm.
 """
 
 from collections.abc import Callable
@@ -28,59 +28,100 @@ import jax.numpy as jnp
 
 from .core import Attention, attend
 
-Kernel = Callable[[jax.Array], jax.Array]  # |u|^2 -> log K(u)
+Kernel = Callable[[jax.Array], jax.Array]
+"""A kernel: a function from the squared norms of u to log K(u), elementwise."""
 
 
 def gaussian(square: jax.Array) -> jax.Array:
-    """Log K of |u|^2: -|u|^2 / 2, of any shape, as the kernels below."""
+    """Gaussian kernel: log K(u) = -|u|^2 / 2.
+
+    Args:
+        square: [...] squared norms |u|^2, at least 0.
+
+    Returns:
+        [...] log K(u).
+    """
     return -square / 2
 
 
 def boxcar(square: jax.Array) -> jax.Array:
-    """0 where |u| <= 1, else -inf; its gradient is 0 everywhere."""
+    """Boxcar kernel: log K(u) = 0 where |u| <= 1, else -inf.
+
+    The gradient is 0 everywhere.
+
+    Args:
+        square: [...] squared norms |u|^2, at least 0.
+
+    Returns:
+        [...] log K(u).
+    """
     return jnp.where(square <= 1, jnp.zeros_like(square), -jnp.inf)
 
 
 def triangular(square: jax.Array) -> jax.Array:
-    """Log max(0, 1 - |u|); its gradient at the peak u = 0 is taken as 0."""
+    """Triangular kernel: log K(u) = log max(0, 1 - |u|).
+
+    The gradient at the peak, u = 0, is taken as 0. Some texts print this kernel as
+    Epanechnikov's.
+
+    Args:
+        square: [...] squared norms |u|^2, at least 0.
+
+    Returns:
+        [...] log K(u), -inf where |u| >= 1.
+    """
     # The inner `where` keeps the infinite slope of the root at 0 out of the gradient.
     norm = jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1)), 0)
     return _log(1 - norm)
 
 
 def epanechnikov(square: jax.Array) -> jax.Array:
-    """Log max(0, 3/4 (1 - |u|^2)): the parabola, which is not `triangular`."""
+    """Kernel of Epanechnikov (1969): log K(u) = log max(0, 3/4 (1 - |u|^2)).
+
+    Args:
+        square: [...] squared norms |u|^2, at least 0.
+
+    Returns:
+        [...] log K(u), -inf where |u| >= 1.
+    """
     return _log(0.75 * (1 - square))
 
 
 def constant(square: jax.Array) -> jax.Array:
-    """0: every key weighs the same, whatever the query."""
+    """Constant kernel: log K(u) = 0, so that all keys have the same weight.
+
+    Args:
+        square: [...] squared norms |u|^2, at least 0.
+
+    Returns:
+        [...] zeros.
+    """
     return jnp.zeros_like(square)
 
 
 def kernel_scores(
     query: jax.Array, key: jax.Array, *, kernel: Kernel, width: jax.Array | float
 ) -> jax.Array:
-    """Scores log K((x - x_i) / width), whose softmax are Nadaraya's weights.
+    """Scores log K((x - x_i) / width): Nadaraya (1964); Watson (1964).
 
     Args:
-        query: [..., Q, D].
-        key: [..., K, D]; batch axes broadcast against `query`.
-        kernel: one of `KERNELS`, or any function from |u|^2 to log K.
-        width: positive; broadcasts against [..., Q, K, D], so that [D] is a width for
-            each coordinate.
+        query: [..., Q, D], the points x.
+        key: [..., K, D], the points x_i; batch axes broadcast against `query`.
+        kernel: one of `KERNELS`, or any function from |u|^2 to log K(u).
+        width: positive; broadcasts against [..., Q, K, D], so that [D] is one width per
+            coordinate.
 
     Returns:
-        [..., Q, K] scores, -inf (as masked) where the kernel is 0.
+        [..., Q, K] scores, -inf (masked) where the kernel is 0.
 
     Raises:
-        ValueError: if query and key differ in width.
+        ValueError: if the widths of `query` and `key` differ.
     """
     if query.shape[-1] != key.shape[-1]:
         raise ValueError(
             f"kernel_scores: query {query.shape} and key {key.shape} differ in width"
         )
-    # Not by |x|^2 + |x_i|^2 - 2 x x_i, which loses the small distances that count most.
+    # Not |x|^2 + |x_i|^2 - 2 x x_i, which is inaccurate for the smallest distances.
     u = (query[..., :, None, :] - key[..., None, :, :]) / width  # [..., Q, K, D]
     return kernel(jnp.sum(u * u, axis=-1))
 
@@ -94,34 +135,34 @@ def kernel_regression(
     width: jax.Array | float,
     mask: jax.Array | None = None,
 ) -> Attention:
-    """The estimate f(x) = sum_i K(u_i) y_i / sum_j K(u_j): Nadaraya (1964), Watson.
+    """Estimate f(x) = sum_i K(u_i) y_i / sum_j K(u_j): Nadaraya (1964), Watson (1964).
 
-    With the Gaussian kernel it is softmax(-|x - x_i|^2 / (2 width^2)) y, and where all
-    |x| = |x_i| = 1, dot-product attention, softmax(x x_i / width^2) y.
+    With the Gaussian kernel it is softmax(-|x - x_i|^2 / (2 width^2)) y. If all norms
+    |x| and |x_i| are 1, this equals dot-product attention softmax(x x_i / width^2) y.
 
     Args:
-        query: [..., Q, D].
-        key: [..., K, D]; batch axes broadcast against `query`.
-        value: [..., K, V]; batch axes broadcast, too.
-        kernel: one of `KERNELS`, or any function from |u|^2 to log K.
+        query: [..., Q, D], the points x.
+        key: [..., K, D], the points x_i; batch axes broadcast against `query`.
+        value: [..., K, V], the values y_i; batch axes broadcast as well.
+        kernel: one of `KERNELS`, or any function from |u|^2 to log K(u).
         width: positive; broadcasts against [..., Q, K, D].
         mask: bool, True = may attend; broadcasts against [..., Q, K].
 
     Returns:
-        Attention(context [..., Q, V], weights [..., Q, K]); the weights of a query are
-        of sum 1, or all 0 where the kernel is 0 at every key that it may attend to.
+        Attention(context [..., Q, V], weights [..., Q, K]). The weights of a query sum
+        to 1, or are all 0 where the kernel is 0 at every unmasked key.
 
     Raises:
         TypeError: if `mask` is not bool.
-        ValueError: if query and key differ in width, `value` has another number of
-            keys, or `mask` does not broadcast.
+        ValueError: if the widths of `query` and `key` or the numbers of keys of `key`
+            and `value` differ, or if `mask` does not broadcast.
     """
     scores = kernel_scores(query, key, kernel=kernel, width=width)
     return attend(scores, value, mask=mask)
 
 
 def _log(x: jax.Array) -> jax.Array:
-    """The logarithm, -inf with a gradient of 0 where `x` is not positive."""
+    """Logarithm; -inf with a gradient of 0 where `x` is not positive."""
     return jnp.where(x > 0, jnp.log(jnp.where(x > 0, x, 1)), -jnp.inf)
 
 
@@ -132,3 +173,4 @@ KERNELS: dict[str, Kernel] = {
     "epanechnikov": epanechnikov,
     "constant": constant,
 }
+"""Kernels by name."""

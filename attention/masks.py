@@ -1,8 +1,8 @@
-"""Which keys a query may attend to: bool arrays, True = may attend.
+"""Attention masks: bool arrays, True = may attend.
 
-Masks of several kinds combine with `&`.
+Masks combine with `&`: `padding_mask(valid) & causal_mask(T, T)`.
 
-Axes: ... any batch; Q queries; K keys.
+Axes: ... any batch; Q queries; K keys; T steps of one sequence.
 """
 
 import jax
@@ -10,16 +10,16 @@ import jax.numpy as jnp
 
 
 def padding_mask(valid: jax.Array) -> jax.Array:
-    """Lets every query attend to the keys that are not padding.
+    """Mask of the padding: every query may attend to every valid key.
 
     Args:
-        valid: [..., K] bool, True where there is a token.
+        valid: [..., K] bool, True at tokens, False at padding.
 
     Returns:
         [..., 1, K] bool.
 
     Raises:
-        TypeError: if `valid` is not bool (a padded id is not a truth value).
+        TypeError: if `valid` is not bool, as when it holds token ids.
     """
     if valid.dtype != bool:
         raise TypeError(f"valid must be bool (True = a token), got {valid.dtype}")
@@ -27,15 +27,13 @@ def padding_mask(valid: jax.Array) -> jax.Array:
 
 
 def causal_mask(queries: int, keys: int, offset: int | jax.Array = 0) -> jax.Array:
-    """Lets a query attend to its own position and those before it.
-
-    Vaswani et al. (2017), section 3.2.3.
+    """Causal mask: key position <= query position, Vaswani et al. (2017), 3.2.3.
 
     Args:
         queries: Q.
         keys: K; key j is at position j.
-        offset: position of the first query, query i is at offset + i; may be traced.
-            In cached decoding the number of tokens decoded before.
+        offset: position of the first query: query i is at offset + i. In decoding
+            with a cache, the number of tokens decoded so far. May be traced.
 
     Returns:
         [Q, K] bool.
@@ -44,15 +42,15 @@ def causal_mask(queries: int, keys: int, offset: int | jax.Array = 0) -> jax.Arr
 
 
 def window_mask(centre: jax.Array, keys: int, window: int) -> jax.Array:
-    """Lets a query attend to the keys around a position: |s - centre| <= window.
+    """Mask of a window, |s - centre| <= window: Luong et al. (2015), section 3.2.
 
-    Luong et al. (2015), section 3.2: 2 window + 1 keys around an integer, 2 window
-    around what lies between two, fewer at the ends of the sentence.
+    The window holds 2 window + 1 keys around an integer centre and 2 window keys around
+    a centre between two positions, fewer at the ends of the sentence.
 
     Args:
-        centre: [..., Q] int or floating, in positions; may lie outside of the keys.
+        centre: [..., Q] int or floating positions; may lie outside of the keys.
         keys: K; key s is at position s, from 0.
-        window: at least 0, the paper's D: how far the window reaches to each side.
+        window: the paper's D, the number of positions to each side, at least 0.
 
     Returns:
         [..., Q, K] bool.
@@ -66,7 +64,7 @@ def window_mask(centre: jax.Array, keys: int, window: int) -> jax.Array:
 
 
 def segment_mask(query: jax.Array, key: jax.Array) -> jax.Array:
-    """Lets a query attend to the keys of its own segment: several sentences a row.
+    """Mask for packed sequences: a query may attend to the keys of its own segment.
 
     Args:
         query: [..., Q] int, the segment of each query.
@@ -79,13 +77,13 @@ def segment_mask(query: jax.Array, key: jax.Array) -> jax.Array:
 
 
 def later_mask(ends: jax.Array) -> jax.Array:
-    """Pairs each position with itself and those after it in the same segment.
+    """Mask of the later steps: step t and those after it in the same segment.
 
     Args:
-        ends: [..., T] bool, True at the last position of each segment.
+        ends: [..., T] bool, True at the last step of each segment.
 
     Returns:
-        [..., T, T] bool, True at (t, u) where u is t, or after it in its segment.
+        [..., T, T] bool, True at (t, u) where u >= t and both are in one segment.
     """
     segment = jnp.cumsum(ends, axis=-1) - ends
     steps = ends.shape[-1]
@@ -93,15 +91,16 @@ def later_mask(ends: jax.Array) -> jax.Array:
 
 
 def distances(centre: jax.Array, keys: int) -> jax.Array:
-    """How far each key lies behind a position.
+    """Signed distances s - centre of the key positions s from a position.
 
     Args:
-        centre: [..., Q] int or floating, in positions.
+        centre: [..., Q] int or floating positions.
         keys: K; key s is at position s, from 0.
 
     Returns:
-        [..., Q, K] s - centre; of a floating `centre` in float32 or wider, for bfloat16
-        counts up to 256 only, else in int32 or wider.
+        [..., Q, K] distances, positive for the keys after `centre`. The dtype is
+        float32 or wider for a floating `centre` (bfloat16 counts to 256 only), and
+        int32 or wider for an integer one.
     """
     centre = jnp.asarray(centre)
     floating = jnp.issubdtype(centre.dtype, jnp.floating)

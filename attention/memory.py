@@ -1,15 +1,16 @@
 """Memory addressing, reading and writing of the Neural Turing Machine.
 
 Graves, Wayne and Danihelka (2014), section 3. A head compares its key with every memory
-slot, interpolates with its previous weights, shifts and sharpens; it then reads the
-weighted mean of the slots, or erases and adds.
+slot, interpolates the resulting weights with those of the previous step, shifts and
+sharpens them (`address`). It then reads the weighted mean of the slots (`read`), or
+erases and adds (`write`).
 
 Axes: ... any batch; H heads; N memory slots; M memory width; J shifts, an odd number
-centred at 0. Weights stay non-negative and sum to 1 after every stage, as long as the
-previous weights and the shifts do and the gate is in [0, 1].
+centred at 0. Weights are non-negative and sum to 1 after every stage if the previous
+weights and the shifts do and the gate is in [0, 1].
 
-Differs from the paper: the cosine with a slot or key of zeros is 0; `sharpen` is the
-softmax of gamma log w, so that a weight of 0 has a gradient of 0.
+Differs from the paper: the cosine with a slot or key of zeros is 0, and `sharpen` is
+the softmax of gamma log w, so that a weight of 0 has a gradient of 0.
 """
 
 import functools
@@ -24,10 +25,10 @@ from .scores import cosine_scores
 def content_weights(
     key: jax.Array, memory: jax.Array, strength: jax.Array
 ) -> jax.Array:
-    """Content addressing, softmax_i(beta K[k, M(i)]): section 3.3.1, eqs. 5 and 6.
+    """Content addressing softmax_i(beta K[k, M(i)]): Graves et al. (2014), eqs. 5, 6.
 
     Args:
-        key: [..., H, M], k_t.
+        key: [..., H, M], k_t, compared with each slot by the cosine.
         memory: [..., N, M], M_t.
         strength: [..., H], beta_t, positive.
 
@@ -39,11 +40,11 @@ def content_weights(
 
 
 def interpolate(weights: jax.Array, previous: jax.Array, gate: jax.Array) -> jax.Array:
-    """Interpolation with the previous weights, g w + (1 - g) w_{t-1}: eq. 7.
+    """Interpolation g w + (1 - g) w_{t-1} of weights: Graves et al. (2014), eq. 7.
 
     Args:
         weights: [..., H, N] from `content_weights`.
-        previous: [..., H, N] weights of the previous step.
+        previous: [..., H, N] weights of the previous step, w_{t-1}.
         gate: [..., H], g_t, in (0, 1); 0 keeps the previous weights.
 
     Returns:
@@ -54,23 +55,25 @@ def interpolate(weights: jax.Array, previous: jax.Array, gate: jax.Array) -> jax
 
 
 def shift(weights: jax.Array, shifts: jax.Array) -> jax.Array:
-    """Circular convolution, sum_j w(j) s(i - j mod N): eq. 8.
+    """Circular convolution sum_j w(j) s(i - j mod N): Graves et al. (2014), eq. 8.
 
     Args:
         weights: [..., H, N].
-        shifts: [..., H, J], s_t, a distribution over moves by -(J // 2) to J // 2
-            slots; +1 moves the focus to the next slot, and from the last to the first.
+        shifts: [..., H, J], s_t, a distribution over shifts by -(J // 2) to J // 2
+            slots. A shift by +1 moves the focus to the next slot, and from the last
+            slot to the first.
 
     Returns:
         [..., H, N] weights.
 
     Raises:
-        ValueError: if J is even, or above N.
+        ValueError: if J is even or greater than N.
     """
     taps, slots = shifts.shape[-1], weights.shape[-1]
     if taps % 2 == 0 or taps > slots:
         raise ValueError(
-            f"{taps} shifts: must be an odd number of at most {slots} slots"
+            f"the number of shifts is {taps}: "
+            f"must be odd and at most {slots}, the number of slots"
         )
     if taps == 1:
         return shifts * weights
@@ -85,14 +88,14 @@ def shift(weights: jax.Array, shifts: jax.Array) -> jax.Array:
 
 
 def sharpen(weights: jax.Array, sharpening: jax.Array) -> jax.Array:
-    """Sharpening, w(i)^gamma / sum_j w(j)^gamma: eq. 9.
+    """Sharpening w(i)^gamma / sum_j w(j)^gamma: Graves et al. (2014), eq. 9.
 
     Args:
         weights: [..., H, N].
         sharpening: [..., H], gamma_t, at least 1.
 
     Returns:
-        [..., H, N] weights; 0 where `weights` is 0.
+        [..., H, N] weights, 0 where `weights` is 0.
     """
     # Not `> 0`: the derivative of the logarithm overflows for denormal numbers.
     positive = weights >= jnp.finfo(weights.dtype).tiny
@@ -110,22 +113,22 @@ def address(
     shifts: jax.Array,
     sharpening: jax.Array,
 ) -> jax.Array:
-    """Addressing, the four stages of figure 2: eqs. 5 to 9.
+    """Addressing in four stages, figure 2: Graves et al. (2014), eqs. 5 to 9.
 
     Args:
-        memory: [..., N, M].
-        previous: [..., H, N] weights of the previous step.
-        key: [..., H, M], see `content_weights`.
-        strength: [..., H], see `content_weights`.
-        gate: [..., H], see `interpolate`.
-        shifts: [..., H, J], see `shift`.
-        sharpening: [..., H], see `sharpen`.
+        memory: [..., N, M], M_t.
+        previous: [..., H, N] weights of the previous step, w_{t-1}.
+        key: [..., H, M], k_t; see `content_weights`.
+        strength: [..., H], beta_t, positive; see `content_weights`.
+        gate: [..., H], g_t, in (0, 1); see `interpolate`.
+        shifts: [..., H, J], s_t, a distribution; see `shift`.
+        sharpening: [..., H], gamma_t, at least 1; see `sharpen`.
 
     Returns:
-        [..., H, N] weights.
+        [..., H, N] weights, w_t.
 
     Raises:
-        ValueError: if J is even, or above N.
+        ValueError: if J is even or greater than N.
     """
     weights = content_weights(key, memory, strength)
     weights = interpolate(weights, previous, gate)
@@ -133,14 +136,14 @@ def address(
 
 
 def read(weights: jax.Array, memory: jax.Array) -> jax.Array:
-    """Read vectors, sum_i w(i) M(i): section 3.1, eq. 2.
+    """Read vectors sum_i w(i) M(i): Graves et al. (2014), eq. 2.
 
     Args:
         weights: [..., H, N].
-        memory: [..., N, M].
+        memory: [..., N, M], M_t.
 
     Returns:
-        [..., H, M].
+        [..., H, M] read vectors, r_t.
     """
     return weights @ memory
 
@@ -148,18 +151,18 @@ def read(weights: jax.Array, memory: jax.Array) -> jax.Array:
 def write(
     memory: jax.Array, weights: jax.Array, erase: jax.Array, add: jax.Array
 ) -> jax.Array:
-    """Erase and add, M(i) (1 - w(i) e) + w(i) a: section 3.2, eqs. 3 and 4.
+    """Erase and add, M(i) (1 - w(i) e) + w(i) a: Graves et al. (2014), eqs. 3 and 4.
 
-    With several heads all erase before any adds.
+    With several heads, all of them erase before any of them adds.
 
     Args:
         memory: [..., N, M], M_{t-1}.
         weights: [..., H, N].
-        erase: [..., H, M], e_t, in (0, 1).
-        add: [..., H, M], a_t.
+        erase: [..., H, M] erase vectors, e_t, in (0, 1).
+        add: [..., H, M] add vectors, a_t.
 
     Returns:
-        [..., N, M], M_t.
+        [..., N, M] the memory after the step, M_t.
     """
     retained = jnp.prod(1 - weights[..., None] * erase[..., None, :], axis=-3)
     return memory * retained + jnp.swapaxes(weights, -1, -2) @ add

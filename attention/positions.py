@@ -1,8 +1,8 @@
-"""Absolute positions: sinusoids and a learned table, added to the embeddings.
+"""Absolute position encodings: sinusoids, and rows of a learned table.
 
 Vaswani et al. (2017), section 3.5; the learned table is row (E) of their table 3.
 
-Axes: L positions a table has; D model width.
+Axes: L positions of a table; D model width.
 """
 
 import jax
@@ -11,16 +11,17 @@ import numpy as np
 
 
 def sinusoids(length: int, dim: int, offset: int | jax.Array = 0) -> jax.Array:
-    """Sinusoidal encodings: Vaswani et al. (2017), section 3.5.
+    """Sinusoidal position encodings: Vaswani et al. (2017), section 3.5.
 
-    Sine and cosine alternate along D, as printed: channel 2i is
-    sin(position / 10000^(2i/D)) and channel 2i + 1 the cosine of the same angle. The
-    paper's code, tensor2tensor, has all sines first and other wavelengths.
+    Sines and cosines alternate along D, as printed: channel 2i is
+    sin(position / 10000^(2i/D)), channel 2i + 1 the cosine of the same angle. The
+    authors' code, tensor2tensor, has all sines first and slightly different
+    wavelengths.
 
     Args:
-        length: how many positions.
+        length: number of positions.
         dim: D.
-        offset: the first position; may be traced.
+        offset: first position; may be traced.
 
     Returns:
         [length, D] in the default float dtype.
@@ -34,22 +35,22 @@ def sinusoids(length: int, dim: int, offset: int | jax.Array = 0) -> jax.Array:
 def learned_positions(
     table: jax.Array, length: int, offset: int | jax.Array = 0
 ) -> jax.Array:
-    """Rows of a learned table of positions.
+    """Learned position encodings: Vaswani et al. (2017), table 3, row (E).
 
     Args:
-        table: [L, D].
-        length: how many positions.
-        offset: the first position; may be traced, and is then not checked: positions
-            beyond the table read its last rows.
+        table: [L, D] learned encodings, one per position.
+        length: number of positions.
+        offset: first position. May be traced; it is then not checked, and beyond the
+            end of the table its last rows are returned.
 
     Returns:
-        [length, D].
+        [length, D] rows of `table`.
 
     Raises:
-        ValueError: if the table has no position for every row asked for.
+        ValueError: if a position is outside of the table.
     """
-    known = not isinstance(offset, jax.core.Tracer)
-    if length > len(table) or known and not 0 <= offset <= len(table) - length:
+    static = not isinstance(offset, jax.core.Tracer)
+    if length > len(table) or static and not 0 <= offset <= len(table) - length:
         raise ValueError(
             f"positions {offset} to {offset} + {length} do not fit "
             f"a table of {len(table)}"

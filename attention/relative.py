@@ -1,11 +1,12 @@
-"""Relative positions: Shaw, Uszkoreit and Vaswani (2018), section 3.
+"""Relative position representations: Shaw, Uszkoreit and Vaswani (2018), section 3.
 
-A key or a value is what it is plus a vector for its distance from the query, j - i,
-clipped to -k..k: row clip(j - i) + k of a table of 2k + 1.
+A learned vector for the distance j - i is added to each key j and value j seen by query
+i. Distances are clipped to -k..k: the vector is row clip(j - i, -k, k) + k of a table
+with 2k + 1 rows.
 
-Axes: ... any batch (heads are one of its axes); Q queries; K keys; D query and key
-width; V value width; k the clipping distance. A table is [2k+1, D] for all heads, or
-[H, 2k+1, D], one a head.
+Axes: ... any batch, heads included; H heads; Q queries; K keys; D query and key width;
+V value width; k maximum distance. A table is [2k+1, D], shared by all heads, or
+[H, 2k+1, D], one per head.
 """
 
 import math
@@ -13,6 +14,7 @@ import math
 import jax
 import jax.numpy as jnp
 
+from ._checks import check_table
 from .core import Attention, attend
 from .masks import distances
 from .scores import Scoring, scaled_dot_scores
@@ -21,21 +23,22 @@ from .scores import Scoring, scaled_dot_scores
 def relative_scores(
     query: jax.Array, table: jax.Array, keys: int, offset: int | jax.Array = 0
 ) -> jax.Array:
-    """What the distances add to query key^T: the second term of Shaw's eq. 5.
+    """Scores of the distances, query a^K: Shaw et al. (2018), second term of eq. 5.
 
-    It is not divided by sqrt(D): scale the sum, or the query before.
+    There is no 1/sqrt(D): scale the query, or the sum of both terms.
 
     Args:
         query: [..., Q, D].
-        table: [..., 2k+1, D]; batch axes broadcast against `query`.
+        table: [..., 2k+1, D], a^K; batch axes broadcast against `query`.
         keys: K; key j is at position j.
-        offset: position of the first query, query i is at offset + i; may be traced.
+        offset: position of the first query: query i is at offset + i; may be traced.
 
     Returns:
         [..., Q, K] unnormalised scores.
 
     Raises:
-        ValueError: if `table` does not have an odd number of rows as wide as `query`.
+        ValueError: if the number of rows of `table` is even, or the widths of `query`
+            and `table` differ.
     """
     check_table(table)
     if query.shape[-1] != table.shape[-1]:
@@ -47,18 +50,18 @@ def relative_scores(
 def relative_values(
     weights: jax.Array, table: jax.Array, offset: int | jax.Array = 0
 ) -> jax.Array:
-    """What the distances add to weights value: the second term of Shaw's eq. 3.
+    """Context of the distances, weights a^V: Shaw et al. (2018), second term of eq. 3.
 
     Args:
-        weights: [..., Q, K] of the queries at offset + i for the keys at j.
-        table: [..., 2k+1, V]; batch axes broadcast against `weights`.
+        weights: [..., Q, K]; query i is at position offset + i, key j at position j.
+        table: [..., 2k+1, V], a^V; batch axes broadcast against `weights`.
         offset: position of the first query; may be traced.
 
     Returns:
-        [..., Q, V].
+        [..., Q, V], to be added to the context.
 
     Raises:
-        ValueError: if `table` does not have an odd number of rows.
+        ValueError: if the number of rows of `table` is even.
     """
     check_table(table)
     queries, keys = weights.shape[-2:]
@@ -78,26 +81,27 @@ def relative_attention(
     offset: int | jax.Array = 0,
     score: Scoring = scaled_dot_scores,
 ) -> Attention:
-    """Attention with relative keys and values: eqs. 3 to 5.
+    """Attention with relative keys and values: Shaw et al. (2018), eqs. 3 to 5.
 
     Args:
         query: [..., Q, D].
         key: [..., K, D].
         value: [..., K, V].
         key_table: [..., 2k+1, D], a^K.
-        value_table: [..., 2k+1, V], a^V; its k may be another.
-        mask: bool, True = may attend; broadcasts to [..., Q, K].
-        bias: added to the scaled scores.
+        value_table: [..., 2k+1, V], a^V; its k may differ from that of `key_table`.
+        mask: bool, True = may attend; broadcasts against [..., Q, K].
+        bias: added to the scores; broadcasts against them.
         offset: position of the first query among the keys; may be traced.
-        score: compares queries and keys; the paper's is the scaled dot product. What
-            the distances add is scaled by 1/sqrt(D) whatever the score is.
+        score: score function of queries and keys; the paper's is the scaled dot
+            product. The scores of the distances are divided by sqrt(D) in any case.
 
     Returns:
         Attention(context [..., Q, V], weights [..., Q, K]).
 
     Raises:
         TypeError: if `mask` is not bool.
-        ValueError: if the shapes do not fit.
+        ValueError: if the number of rows of a table is even, the widths or the numbers
+            of keys do not match, or `mask` does not broadcast.
     """
     scaled = query / math.sqrt(query.shape[-1])
     scores = score(query, key)
@@ -106,22 +110,10 @@ def relative_attention(
     return Attention(context + relative_values(weights, value_table, offset), weights)
 
 
-def check_table(table: jax.Array) -> None:
-    """Check the number of rows of a table.
-
-    Raises:
-        ValueError: if it is not odd.
-    """
-    if table.ndim < 2 or table.shape[-2] % 2 == 0:
-        raise ValueError(
-            f"a table has an odd number of rows, 2k + 1: got {table.shape}"
-        )
-
-
 def _relative_vectors(
     table: jax.Array, queries: int, keys: int, offset: int | jax.Array
 ) -> jax.Array:
-    """Rows clip(j - i) + k of a table: a_ij of eqs. 3 and 4, [..., Q, K, D]."""
+    """Vectors a_ij of eqs. 3 and 4, [..., Q, K, D]: rows clip(j - i) + k of a table."""
     k = table.shape[-2] // 2
     distance = distances(offset + jnp.arange(queries), keys)  # [Q, K]
     return table[..., jnp.clip(distance, -k, k) + k, :]

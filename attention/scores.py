@@ -1,27 +1,26 @@
 """Attention score functions.
 
-| name | score(query, key) | from |
+| name | score(query, key) | source |
 |---|---|---|
 | dot | query key^T | Luong et al. (2015), section 3.1 |
 | scaled_dot | query key^T / sqrt(D) | Vaswani et al. (2017), eq. 1 |
 | general | query W key^T | Luong et al. (2015), section 3.1 |
-| additive | v tanh(W [query; key]) | Bahdanau et al. (2015), A.1.2 |
+| additive | v tanh(W_a query + U_a key) | Bahdanau et al. (2015), A.1.2 |
 | concat | the same | Luong et al. (2015), section 3.1 |
 | location | W query | Luong et al. (2015), section 3.1 |
 | cosine | strength cos(query, key) | Graves et al. (2014), eqs. 5 and 6 |
 
-All have the signature f(query [..., Q, D], key [..., K, E], **parameters) -> scores
-[..., Q, K], in the promoted dtype of the inputs. `f.parameters` maps the name of each
-parameter to its axis letters, from which a model can create them; D and E are the
-inputs' widths, A and L are free. Leading axes of a parameter are batch axes: one set a
-head, say. `f.same_width` tells whether D must be E. `SCORES` maps names to functions.
+A score function has the signature `score(query, key, **parameters)`. Query [..., Q, D]
+and key [..., K, E] give scores [..., Q, K] in the promoted dtype of the inputs. Leading
+axes of a parameter are batch axes, as for one parameter per head. The attribute
+`parameters` describes the parameters, so that a model can create them (`Score`).
+`SCORES` maps names to functions.
 
-Key projections can be cached, as by a recurrent decoder: f(query, key, **parameters) =
-f.compare(query, f.project(key, **parameters), **parameters). `f.project` is the
-identity for a score that compares the keys as they are.
+Key projections can be cached, as in a recurrent decoder: `score(query, key, **p)` =
+`score.compare(query, score.project(key, **p), **p)`.
 
 Axes: ... any batch; Q queries; K keys; D query width; E key width; A hidden width of a
-score; L positions a location score knows.
+score; L number of positions with a location score.
 """
 
 import functools
@@ -33,10 +32,20 @@ import jax
 import jax.numpy as jnp
 
 Scoring = Callable[..., jax.Array]
+"""A function `score(query, key)` -> [..., Q, K] unnormalised scores."""
 
 
 class Score(Protocol):
-    """A score function; see the module's docstring."""
+    """A score function with a description of its parameters.
+
+    Attributes:
+        parameters: axis letters of each parameter by name, as in `{"w": ("D", "E")}`. D
+            and E are the widths of query and key; the model chooses A and L.
+        same_width: True if D must equal E.
+        project: `project(key, **parameters)` -> projected key; the identity for a score
+            that compares the keys as they are.
+        compare: `compare(query, projected_key, **parameters)` -> scores.
+    """
 
     parameters: dict[str, tuple[str, ...]]
     same_width: bool
@@ -46,7 +55,7 @@ class Score(Protocol):
     def __call__(
         self, query: jax.Array, key: jax.Array, /, *args: Any, **kwargs: Any
     ) -> jax.Array:
-        """Scores [..., Q, K] of query [..., Q, D] and key [..., K, E]."""
+        """Returns the scores [..., Q, K] of query [..., Q, D] and key [..., K, E]."""
 
 
 def score_function(
@@ -56,17 +65,18 @@ def score_function(
     compare: Scoring | None = None,
     **parameters: tuple[str, ...],
 ) -> Callable[[Scoring], Score]:
-    """Declare the parameters of a score; its calls check their widths.
+    """Decorator for score functions: declares the parameters and checks their shapes.
 
     Args:
-        same_width: whether D must be E.
-        project: (key, **parameters) -> projected key; by default the identity.
-        compare: (query, projected key, **parameters) -> scores; by default the
+        same_width: True if D must equal E.
+        project: `project(key, **parameters)` -> projected key; by default the identity.
+        compare: `compare(query, projected_key, **parameters)` -> scores; by default the
             decorated function.
-        **parameters: axis letters of each parameter.
+        **parameters: axis letters of each parameter, as in `w=("D", "E")`.
 
     Returns:
-        A decorator that adds the attributes of the module's docstring.
+        A decorator that returns a `Score`, whose calls raise a ValueError where the
+        widths of the arguments do not match.
     """
 
     def declare(function: Scoring) -> Score:
@@ -78,10 +88,10 @@ def score_function(
                     "differ in width"
                 )
             sizes = {"D": query.shape[-1], "E": key.shape[-1]}
-            given = dict(zip(parameters, args, strict=False)) | kwargs
+            arguments = dict(zip(parameters, args, strict=False)) | kwargs
             for name, axes in parameters.items():
-                if name in given:
-                    _check_axes(name, jnp.shape(given[name]), axes, sizes)
+                if name in arguments:
+                    _check_axes(name, jnp.shape(arguments[name]), axes, sizes)
             return function(query, key, *args, **kwargs)
 
         score = cast(Score, checked)
@@ -97,8 +107,8 @@ def score_function(
 def _check_axes(
     name: str, shape: tuple[int, ...], axes: tuple[str, ...], sizes: dict[str, int]
 ) -> None:
-    own = shape[len(shape) - len(axes) :] if len(shape) >= len(axes) else ()
-    if tuple(map(sizes.setdefault, axes, own)) != own or len(own) < len(axes):
+    last = shape[len(shape) - len(axes) :] if len(shape) >= len(axes) else ()
+    if tuple(map(sizes.setdefault, axes, last)) != last or len(last) < len(axes):
         wanted = ", ".join(f"{axis}={sizes.get(axis, 'any')}" for axis in axes)
         raise ValueError(f"{name} {shape} must end in the axes [{wanted}]")
 
@@ -109,37 +119,37 @@ def _dot(query: jax.Array, key: jax.Array) -> jax.Array:
 
 @score_function(same_width=True)
 def dot_scores(query: jax.Array, key: jax.Array) -> jax.Array:
-    """Dot products: "dot" in Luong et al. (2015), section 3.1.
+    """Dot products query key^T: "dot" in Luong et al. (2015), section 3.1.
 
     Args:
         query: [..., Q, D].
         key: [..., K, D]; batch axes broadcast against `query`.
 
     Returns:
-        [..., Q, K] unnormalised scores.
+        [..., Q, K] unnormalised scores in the promoted dtype of the inputs.
 
     Raises:
-        ValueError: if query and key differ in width.
+        ValueError: if the widths of `query` and `key` differ.
     """
     return _dot(query, key)
 
 
 @score_function(same_width=True)
 def scaled_dot_scores(query: jax.Array, key: jax.Array) -> jax.Array:
-    """Dot products over sqrt(D): Vaswani et al. (2017), eq. 1.
+    """Scaled dot products query key^T / sqrt(D): Vaswani et al. (2017), eq. 1.
 
-    D is the width of a key, of a head where there are heads; it keeps the variance of
-    the scores at 1 when queries and keys have it (section 3.2.1).
+    D is the width of one head. The scale keeps the variance of the scores at 1 if that
+    of the queries and keys is 1 (section 3.2.1).
 
     Args:
         query: [..., Q, D].
         key: [..., K, D]; batch axes broadcast against `query`.
 
     Returns:
-        [..., Q, K] unnormalised scores.
+        [..., Q, K] unnormalised scores in the promoted dtype of the inputs.
 
     Raises:
-        ValueError: if query and key differ in width.
+        ValueError: if the widths of `query` and `key` differ.
     """
     return dot_scores(query / math.sqrt(query.shape[-1]), key)
 
@@ -163,10 +173,10 @@ def general_scores(query: jax.Array, key: jax.Array, w: jax.Array) -> jax.Array:
         w: [..., D, E].
 
     Returns:
-        [..., Q, K] unnormalised scores.
+        [..., Q, K] unnormalised scores in the promoted dtype of the inputs.
 
     Raises:
-        ValueError: if `w` does not fit the widths.
+        ValueError: if `w` does not fit the widths of `query` and `key`.
     """
     return _dot(jnp.einsum("...qd,...de->...qe", query, w), key)
 
@@ -199,43 +209,47 @@ def additive_scores(
 ) -> jax.Array:
     """Additive scores v tanh(W_a query + U_a key): Bahdanau et al. (2015), A.1.2.
 
-    Luong's "concat" row is the same: his W_a, which multiplies [query; key], is cut in
-    two here. The hidden layer is [..., Q, K, A].
+    "Concat" in Luong et al. (2015), section 3.1, is the same: its matrix, which
+    multiplies [query; key], is split into `w_query` and `w_key`. The hidden layer
+    takes the memory of [..., Q, K, A].
 
     Args:
         query: [..., Q, D].
         key: [..., K, E]; batch axes broadcast against `query`.
-        w_query: [..., D, A].
-        w_key: [..., E, A].
+        w_query: [..., D, A], the paper's W_a.
+        w_key: [..., E, A], the paper's U_a.
         v: [..., A].
 
     Returns:
-        [..., Q, K] unnormalised scores.
+        [..., Q, K] unnormalised scores in the promoted dtype of the inputs.
 
     Raises:
-        ValueError: if a parameter does not fit the widths or the others.
+        ValueError: if the widths of the parameters do not match each other or those of
+            `query` and `key`.
     """
     return _additive_compare(query, _additive_key(key, w_key), w_query, v)
 
 
 @score_function(w=("D", "L"))
 def location_scores(query: jax.Array, key: jax.Array, w: jax.Array) -> jax.Array:
-    """Scores of positions, W query: Luong et al. (2015), section 3.1.
+    """Location-based scores W query: Luong et al. (2015), section 3.1.
 
-    Of the keys only their number counts. As the paper says, a shorter source uses the
-    first of the L scores and a longer one is attended to in its first L positions
-    only; what is left is normalised to sum to 1, which it leaves open.
+    Only the number of keys has an effect, not their content. As in the paper, a source
+    shorter than L uses the first of the L scores, and only the first L positions of a
+    longer source are attended to. The softmax is taken over these positions, a choice
+    that the paper leaves open.
 
     Args:
         query: [..., Q, D].
         key: [..., K, E].
-        w: [..., D, L].
+        w: [..., D, L], one column per position.
 
     Returns:
-        [..., Q, K] unnormalised scores, -inf (as masked) from position L on.
+        [..., Q, K] unnormalised scores in the promoted dtype of the inputs, -inf
+        (masked) from position L on.
 
     Raises:
-        ValueError: if `w` does not fit the query's width.
+        ValueError: if `w` does not fit the width of `query`.
     """
     keys = key.shape[-2]
     scores = jnp.einsum("...qd,...dl->...ql", query, w[..., :keys])
@@ -255,20 +269,20 @@ def _cosine_compare(query: jax.Array, key: jax.Array, strength: jax.Array) -> ja
 
 @score_function(same_width=True, project=_unit, compare=_cosine_compare, strength=())
 def cosine_scores(query: jax.Array, key: jax.Array, strength: jax.Array) -> jax.Array:
-    """Cosine times a strength: Graves et al. (2014), eqs. 5 and 6.
+    """Cosine similarities times a strength: Graves et al. (2014), eqs. 5 and 6.
 
-    The cosine with a vector of zeros is 0, and so is its gradient.
+    The cosine with a vector of zeros is 0, with a gradient of 0.
 
     Args:
         query: [..., Q, D].
         key: [..., K, D]; batch axes broadcast against `query`.
-        strength: [...], the paper's beta; positive.
+        strength: [...], the paper's beta, positive; one per batch element.
 
     Returns:
-        [..., Q, K] unnormalised scores.
+        [..., Q, K] unnormalised scores in the promoted dtype of the inputs.
 
     Raises:
-        ValueError: if query and key differ in width.
+        ValueError: if the widths of `query` and `key` differ.
     """
     return _cosine_compare(query, _unit(key), strength)
 
@@ -282,3 +296,4 @@ SCORES: dict[str, Score] = {
     "location": location_scores,
     "cosine": cosine_scores,
 }
+"""Score functions by name."""

@@ -1,4 +1,4 @@
-"""Additive scores that do not keep their hidden layer for the backward pass.
+"""Additive scores that do not store their hidden layer for the backward pass.
 
 Axes: ... any batch; Q queries; K keys; D query width; E key width; A hidden width.
 """
@@ -39,9 +39,9 @@ def additive_scores(
     w_key: jax.Array,
     v: jax.Array,
 ) -> jax.Array:
-    """Compute `attention.scores.additive_scores` in less memory.
+    """Additive scores of `attention.scores.additive_scores`, in less memory.
 
-    The hidden layer [..., Q, K, A] is computed again in the backward pass. In a scan
+    The hidden layer [..., Q, K, A] is recomputed in the backward pass. In a scan
     over 32 steps, [64, 1, 256] queries and [64, 32, 256] keys, value and gradient take
     a third of the time and 8 MiB in place of 134, on two threads of a CPU. For all
     steps at once there is no gain.
@@ -57,6 +57,7 @@ def additive_scores(
         [..., Q, K] unnormalised scores.
 
     Raises:
-        ValueError: if a parameter does not fit the widths or the others.
+        ValueError: if the widths of the parameters do not match each other or those of
+            `query` and `key`.
     """
     return _compare(query, additive_scores.project(key, w_key=w_key), w_query, v)

@@ -23,13 +23,13 @@ def convolve(x: jax.Array, kernel: jax.Array, padding: str = "SAME") -> jax.Arra
 
 
 def blocks(x: jax.Array, side: int) -> jax.Array:
-    """Concatenate the channels of each block of side x side positions.
+    """Concatenates the channels of each block of side x side positions.
 
     A dense layer on the result is a convolution with a kernel and stride of `side`.
 
     Args:
         x: [B, I, J, C].
-        side: of a block, at least 1.
+        side: rows and columns of a block, at least 1.
 
     Returns:
         [B, I / side, J / side, side^2 C], sizes rounded up; zeros fill the last blocks.

@@ -1,6 +1,6 @@
 """Losses over a vocabulary, as (sum, count).
 
-Axes: `...` any batch, W vocabulary.
+Axes: ... any batch; W vocabulary.
 """
 
 import functools
@@ -24,7 +24,7 @@ def smoothed_cross_entropy(
         logits: [..., W] float32.
         targets: [...] int32 in [0, W).
         smoothing: in [0, 1).
-        weights: [...] float32, 0 where a position does not count.
+        weights: [...] float32, 0 at padding.
 
     Returns:
         The weighted sum over all positions and the sum of the weights, two scalars.
@@ -41,10 +41,10 @@ def _cross_entropy(logits, targets, smoothing):
 def _forward(logits, targets, smoothing):
     log_normaliser = jax.nn.logsumexp(logits, axis=-1)
     chosen = jnp.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]
-    expected = chosen
+    expected_logit = chosen
     if smoothing:  # a pass over all logits
-        expected = (1 - smoothing) * chosen + smoothing * logits.mean(-1)
-    return log_normaliser - expected, (logits, log_normaliser, targets)
+        expected_logit = (1 - smoothing) * chosen + smoothing * logits.mean(-1)
+    return log_normaliser - expected_logit, (logits, log_normaliser, targets)
 
 
 def _backward(smoothing, residuals, gradient):

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 
 def dropout(x: jax.Array, rate: float, rng: jax.Array) -> jax.Array:
-    """Set a share `rate` of the elements to 0 and scale the others up to match.
+    """Dropout: sets a fraction `rate` of the elements to 0 and scales up the others.
 
     Draws one random byte per element, a quarter of the random bits of a float mask
     (`jax.random.bernoulli`). The rate is therefore rounded to a multiple of 1/256, and
@@ -29,11 +29,11 @@ def dropout(x: jax.Array, rate: float, rng: jax.Array) -> jax.Array:
     """
     if not 0 <= rate < 1:
         raise ValueError(f"dropout: rate is {rate}, must be at least 0 and below 1")
-    keep = 256 - round(256 * rate)
-    if keep == 256:
+    threshold = 256 - round(256 * rate)
+    if threshold == 256:
         return x
     *batch, width = x.shape
     words = jax.random.bits(rng, (*batch, -(-width // 4)), jnp.uint32)
     random_bytes = jax.lax.bitcast_convert_type(words, jnp.uint8).reshape(*batch, -1)
-    kept = random_bytes[..., :width] < keep
-    return jnp.where(kept, x * jnp.asarray(256 / keep, x.dtype), 0)
+    is_kept = random_bytes[..., :width] < threshold
+    return jnp.where(is_kept, x * jnp.asarray(256 / threshold, x.dtype), 0)

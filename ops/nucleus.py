@@ -9,11 +9,11 @@ from jax import lax
 
 
 def nucleus(logits: jax.Array, top_p: float) -> jax.Array:
-    """Mask all but the fewest tokens that sum to `top_p`: Holtzman et al. (2020), 3.1.
+    """Nucleus (top-p) truncation of logits: Holtzman et al. (2020), section 3.1.
 
-    Tokens that tie with the last of them are kept, too. The minimum probability to keep
-    is found by bisection over its bits: at [256, 8000] at least 15 times as fast as
-    sorting, on two threads of a CPU.
+    Keeps the most probable tokens, as few as sum to `top_p`, and those that tie with
+    the last of them. A bisection over the bits of the minimum probability to keep is at
+    least 15 times as fast as sorting at [256, 8000], on two threads of a CPU.
 
     Args:
         logits: [..., W] float32.
@@ -27,7 +27,9 @@ def nucleus(logits: jax.Array, top_p: float) -> jax.Array:
     bits = lax.bitcast_convert_type(probs, jnp.int32)
 
     def halve(_, bounds):
-        low, high = bounds  # enough is kept from `low` on, too little from `high` on
+        low, high = (
+            bounds  # the mass is enough from `low` on, too little from `high` on
+        )
         middle = low + (high - low) // 2
         mass = jnp.where(bits >= middle, probs, 0).sum(-1, keepdims=True)
         enough = mass >= top_p

@@ -1,6 +1,6 @@
 """Feed-forward attention over long sequences, in chunks.
 
-Axes: those of `attention.feedforward`.
+Axes: as in `attention.feedforward`, and F channels of an input.
 """
 
 from collections.abc import Callable
@@ -8,10 +8,10 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from attention.core import check_mask
-from attention.feedforward import check_width, feedforward_attention
+from attention._checks import check_mask, check_width
+from attention.feedforward import feedforward_attention
 
-_CHUNK = 1000  # steps whose values, 400 KB at D = 100, stay in a core's own cache
+_CHUNK = 1000  # steps whose values, 400 KB at D = 100, fit in the cache of a core
 
 
 def feedforward_context(
@@ -22,12 +22,12 @@ def feedforward_context(
     *,
     mask: jax.Array | None = None,
 ) -> jax.Array:
-    """Return `feedforward_attention(encode(inputs), w, b, mask=mask).context`.
+    """Context of `feedforward_attention(encode(inputs), w, b, mask=mask)`.
 
     Computed by `chunked_context` on a CPU, by `feedforward_attention` elsewhere.
 
     Args:
-        encode: from inputs [..., F] to values [..., D], each step by itself.
+        encode: function from inputs [..., F] to values [..., D], applied per step.
         inputs: [..., T, F].
         w: [D].
         b: [].
@@ -60,15 +60,15 @@ def chunked_context(
     mask: jax.Array | None = None,
     chunk: int = _CHUNK,
 ) -> jax.Array:
-    """Sum exp(e_t) h_t and exp(e_t) over chunks of a sequence, and divide once.
+    """Context sum_t exp(e_t) h_t / sum_t exp(e_t), summed over chunks of a sequence.
 
     Scores are bounded, so that the sums need no running maximum. Chunks are computed
-    one after the other, and again in the backward pass, so that their values stay in
-    the CPU's cache. At [20, 10000, 100] value and gradient are at least 10 times as
+    one after the other and recomputed in the backward pass, so that their values stay
+    in the CPU's cache. At [20, 10000, 100] value and gradient are at least 10 times as
     fast, on two threads of a CPU.
 
     Args:
-        encode: from inputs [steps, F] to values [steps, D], each step by itself.
+        encode: function from inputs [steps, F] to values [steps, D], applied per step.
         inputs: [..., T, F].
         w: [D].
         b: [].
@@ -111,5 +111,5 @@ def chunked_context(
     above, below = jax.lax.map(jax.checkpoint(sums, prevent_cse=False), parts)
     above = above.reshape(*batch, pieces, -1).sum(-2)
     below = below.reshape(*batch, pieces).sum(-1)
-    # An unmasked step adds at least 1/e: the bound acts only if all are masked.
+    # An unmasked step adds at least 1/e: the bound acts if all steps are masked.
     return (above / jnp.maximum(below, 0.1)[..., None]).astype(value.dtype)

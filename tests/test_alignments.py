@@ -11,7 +11,7 @@ from attention import alignments, core
 from attention.alignments import ALIGNMENTS, reinforce, update_baseline
 from attention.core import attend
 
-# Compiled as a whole: an op at a time takes XLA far longer.
+# Compiled as a whole, which is faster than one operation at a time.
 masked_softmax = jax.jit(core.masked_softmax)
 global_alignment = jax.jit(core.masked_softmax)
 local_m_alignment = jax.jit(alignments.local_m_alignment, static_argnames="window")
@@ -24,12 +24,12 @@ entropy = jax.jit(alignments.entropy)
 
 B, Q, K, V, D, A = 2, 3, 11, 7, 5, 13
 WINDOW = 2
-# Within and between the keys, at the ends and beyond them.
+# Positions at and between keys, at the ends and beyond them.
 POSITION = np.array([[0.3, 4.0, 9.6], [11.0, 5.5, 2.25]])
 
 SEED = 3
 
-# What each alignment takes besides scores and mask, by a name for the case.
+# Options of each alignment by the name of the case.
 CASES = {
     "global": {},
     "local_m": {"position": POSITION, "window": WINDOW},
@@ -47,7 +47,7 @@ def case(request):
 
 
 def prng(seed):
-    """A PRNG key whose draws compile in a fraction of the time of the default's."""
+    """A PRNG key of a generator that compiles faster than the default."""
     return jax.random.key(seed, impl="rbg")
 
 
@@ -62,31 +62,31 @@ def compiled(case, dtype):
 
 
 def aligner(case):
-    """The alignment of a case as `attend` takes it: of scores and mask alone."""
+    """The alignment function of a case, with its options bound."""
     return compiled(case, jnp.zeros(()).dtype)
 
 
 @pytest.fixture
 def mask(draw):
-    """Every kind of row: some keys, and in [1, 2] none at all."""
+    """A random mask; every key of row [1, 2] is masked."""
     mask = np.array(draw(B, Q, K) > -0.5)
     mask[1, 2] = False
     return jnp.asarray(mask)
 
 
 def loop_row(case, scores, mask, position, noise):
-    """The weights of one query, a key at a time."""
+    """Weights of one query, computed one key at a time."""
     name = case.split()[0]
-    seen = [k for k in range(K) if mask[k]]
+    allowed = [k for k in range(K) if mask[k]]
     if name.startswith("local"):
-        seen = [k for k in seen if position - WINDOW <= k <= position + WINDOW]
+        allowed = [k for k in allowed if position - WINDOW <= k <= position + WINDOW]
     weights = np.zeros(K)
     if name in ("hard", "gumbel"):
-        if seen:
-            weights[max(seen, key=lambda k: scores[k] + noise[k])] = 1
+        if allowed:
+            weights[max(allowed, key=lambda k: scores[k] + noise[k])] = 1
         return weights
-    for k in seen:
-        weights[k] = math.exp(scores[k]) / sum(math.exp(scores[i]) for i in seen)
+    for k in allowed:
+        weights[k] = math.exp(scores[k]) / sum(math.exp(scores[i]) for i in allowed)
         if name == "local_p":
             weights[k] *= math.exp(-((k - position) ** 2) / (2 * (WINDOW / 2) ** 2))
     return weights
@@ -94,29 +94,29 @@ def loop_row(case, scores, mask, position, noise):
 
 def test_every_alignment_equals_a_loop(x64, draw, mask, case):
     scores, noise = draw(B, Q, K), np.zeros((B, Q, K))
-    found = np.asarray(aligner(case)(scores, mask=mask))
+    weights = np.asarray(aligner(case)(scores, mask=mask))
     if "rng" in CASES[case]:
         noise = np.asarray(jax.random.gumbel(prng(SEED), (B, Q, K)))
     scores, mask = np.asarray(scores), np.asarray(mask)
     for b, q in np.ndindex(B, Q):
         expected = loop_row(case, scores[b, q], mask[b, q], POSITION[b, q], noise[b, q])
-        np.testing.assert_allclose(found[b, q], expected, atol=1e-12)
+        np.testing.assert_allclose(weights[b, q], expected, atol=1e-12)
 
 
-def test_every_alignment_keeps_to_the_mask(draw, mask, case):
+def test_masked_keys_have_no_weight_and_no_gradient(draw, mask, case):
     scores, align = draw(B, Q, K), aligner(case)
-    hidden = ~np.asarray(mask)
+    masked = ~np.asarray(mask)
     weights = np.asarray(align(scores, mask=mask))
-    assert (weights >= 0).all() and (weights[hidden] == 0).all()
+    assert (weights >= 0).all() and (weights[masked] == 0).all()
     assert (weights.sum(-1) <= 1 + 1e-6).all()
     if "local" not in case:
-        np.testing.assert_allclose(weights.sum(-1), ~hidden.all(-1), atol=1e-6)
-    taken = np.cos(np.arange(K))
-    slope = jax.jit(jax.grad(lambda s: jnp.sum(taken * align(s, mask=mask))))
-    for given in (scores, jnp.where(mask, scores, -jnp.inf)):
-        gradient = np.asarray(slope(given))
+        np.testing.assert_allclose(weights.sum(-1), ~masked.all(-1), atol=1e-6)
+    gains = np.cos(np.arange(K))
+    slope = jax.jit(jax.grad(lambda s: jnp.sum(gains * align(s, mask=mask))))
+    for inputs in (scores, jnp.where(mask, scores, -jnp.inf)):
+        gradient = np.asarray(slope(inputs))
         assert np.isfinite(gradient).all()
-        assert (gradient[hidden] == 0).all()
+        assert (gradient[masked] == 0).all()
         assert gradient.any() == ("hard" not in case)
 
 
@@ -127,8 +127,8 @@ def test_a_masked_value_or_score_has_no_effect(draw, case):
         jnp.array(scores), jnp.array(value), mask=mask, align=aligner(case)
     )
     scores[..., 7:], value[:, 7:] = np.nan, 1e30
-    found = attend(jnp.array(scores), jnp.array(value), mask=mask, align=aligner(case))
-    for a, b in zip(found, expected, strict=True):
+    actual = attend(jnp.array(scores), jnp.array(value), mask=mask, align=aligner(case))
+    for a, b in zip(actual, expected, strict=True):
         np.testing.assert_array_equal(a, b)
 
 
@@ -136,12 +136,12 @@ def test_a_score_of_minus_infinity_counts_as_masked(draw, mask, case):
     scores, align = draw(B, Q, K), aligner(case)
     infinite = jnp.where(mask, scores, -jnp.inf)
     expected = align(scores, mask=mask)
-    found = align(infinite, mask=jnp.ones((B, Q, K), bool))
-    np.testing.assert_array_equal(found, expected)
+    weights = align(infinite, mask=jnp.ones((B, Q, K), bool))
+    np.testing.assert_array_equal(weights, expected)
     np.testing.assert_array_equal(align(infinite), expected)
 
 
-def test_an_invalid_score_shows(draw, case):
+def test_a_nan_score_gives_nan_weights(draw, case):
     scores = np.array(draw(B, Q, K))
     scores[0, 1, 4] = np.nan
     weights = np.asarray(aligner(case)(jnp.asarray(scores)))
@@ -149,7 +149,7 @@ def test_an_invalid_score_shows(draw, case):
     assert np.isfinite(weights[1]).all() and np.isfinite(weights[0, [0, 2]]).all()
 
 
-def test_the_scores_dtype_is_kept_and_float32_computed_in(draw, case):
+def test_weights_have_the_dtype_of_the_scores_and_are_computed_in_float32(draw, case):
     scores = draw(B, Q, K).astype(jnp.bfloat16)
     weights = aligner(case)(scores)
     assert weights.dtype == jnp.bfloat16
@@ -163,12 +163,12 @@ def test_batched_equals_vmapped(x64, draw, mask, name):
     expected = ALIGNMENTS[name](scores, mask=mask, **options)
     position = jnp.asarray(options.pop("position", POSITION))
 
-    def one(scores, mask, position):
-        more = {"position": position} if "local" in name else {}
-        return ALIGNMENTS[name](scores, mask=mask, **more, **options)
+    def single(scores, mask, position):
+        positions = {"position": position} if "local" in name else {}
+        return ALIGNMENTS[name](scores, mask=mask, **positions, **options)
 
-    found = jax.vmap(one)(scores, mask, position)
-    np.testing.assert_allclose(found, expected, atol=1e-12)
+    mapped = jax.vmap(single)(scores, mask, position)
+    np.testing.assert_allclose(mapped, expected, atol=1e-12)
 
 
 def test_a_mask_can_bring_batch_axes(draw, mask, case):
@@ -187,10 +187,10 @@ def test_wrong_masks_and_scores_are_refused(draw, case):
         align(jnp.ones((B, Q, K), jnp.int32))
 
 
-def test_attend_aligns_globally_unless_told_otherwise(draw):
+def test_global_alignment_is_the_default_of_attend(draw):
     scores, value, mask = draw(B, Q, K), draw(B, K, V), jnp.arange(K) < 4
-    found = attend(scores, value, mask=mask, align=global_alignment)
-    for a, b in zip(found, attend(scores, value, mask=mask), strict=True):
+    actual = attend(scores, value, mask=mask, align=global_alignment)
+    for a, b in zip(actual, attend(scores, value, mask=mask), strict=True):
         np.testing.assert_array_equal(a, b)
 
 
@@ -201,27 +201,27 @@ def test_a_window_over_the_whole_sentence_is_global(draw, mask):
     scores, value = draw(B, Q, K), draw(B, K, V)
     position = jnp.array([0, K // 2, K - 1])
     align = partial(local_m_alignment, position=position, window=K - 1)
-    found = attend(scores, value, mask=mask, align=align)
-    for a, b in zip(found, attend(scores, value, mask=mask), strict=True):
+    local = attend(scores, value, mask=mask, align=align)
+    for a, b in zip(local, attend(scores, value, mask=mask), strict=True):
         np.testing.assert_array_equal(a, b)
 
 
-def test_a_window_of_none_but_its_centre_reads_that_key(draw):
+def test_a_window_of_size_0_reads_the_key_at_its_centre(draw):
     align = partial(local_m_alignment, position=jnp.arange(Q) + 4, window=0)
     context = attend(draw(B, Q, K), value := draw(B, K, V), align=align).context
     np.testing.assert_array_equal(context, value[:, 4 : 4 + Q])
 
 
-def test_the_wider_local_p_the_nearer_local_m(x64, draw):
+def test_local_p_with_a_wide_window_approaches_global_alignment(x64, draw):
     scores = draw(B, Q, K)
     for window in (10**3, 10**5):
         options = {"position": POSITION, "window": window}
         ratio = local_p_alignment(scores, **options) / global_alignment(scores)
-        # 1 - exp(-2 (distance / window)^2), the distances being at most 11.
+        # The ratio is exp(-2 (distance / window)^2), with distances of at most 11.
         np.testing.assert_allclose(ratio, 1, atol=2 * (11 / window) ** 2)
 
 
-def test_local_p_weighs_as_local_m_at_the_position_and_less_elsewhere(x64, draw):
+def test_local_p_equals_local_m_at_the_position_and_is_lower_elsewhere(x64, draw):
     scores, position = draw(B, Q, K), np.array([0, 6, K - 1])
     options = {"position": position, "window": 3}
     weights = np.asarray(local_p_alignment(scores, **options))
@@ -242,7 +242,7 @@ def test_local_gradients_are_those_of_finite_differences(x64, draw, mask):
         check_grads(f, (scores, position), order=1)
 
 
-def test_the_gradient_reaches_a_position_through_the_gaussian_alone(x64, draw):
+def test_the_gradient_of_the_position_is_that_of_the_gaussian(x64, draw):
     scores, position = draw(B, Q, K), jnp.asarray(POSITION + 0.1)
 
     def read(position, align):
@@ -253,14 +253,14 @@ def test_the_gradient_reaches_a_position_through_the_gaussian_alone(x64, draw):
     gradient = np.asarray(slope(position, local_p_alignment))
     assert (gradient != 0).all()
     np.testing.assert_array_equal(slope(position, local_m_alignment), 0)
-    # d/dp exp(-(s - p)^2 / 2) = (s - p) exp(...), sigma = window / 2 being 1.
+    # d/dp exp(-(s - p)^2 / 2) = (s - p) exp(...), with sigma = window / 2 = 1.
     weights = np.asarray(local_p_alignment(scores, position=position, window=WINDOW))
     distance = np.arange(K) - np.asarray(position)[..., None]
     expected = (weights * distance * np.arange(K)).sum(-1)
     np.testing.assert_allclose(gradient, expected, atol=1e-12)
 
 
-def test_following_the_gradient_moves_the_position_to_where_the_scores_are():
+def test_gradient_steps_move_the_position_to_the_highest_score():
     scores = jnp.where(jnp.arange(K) == 7, 3.0, -3.0)[None]
 
     @jax.jit
@@ -272,11 +272,11 @@ def test_following_the_gradient_moves_the_position_to_where_the_scores_are():
     position = np.array([4.2], np.float32)
     for _ in range(50):
         position = position + np.asarray(slope(position))
-    # Each step goes 1 / sigma^2 = 0.16 of the way, and 2.8 * 0.84^50 is 5e-4.
+    # Each step covers 1 / sigma^2 = 0.16 of the distance; 2.8 * 0.84^50 is 5e-4.
     np.testing.assert_allclose(position, 7, atol=1e-3)
 
 
-def test_a_position_beyond_the_sentence_by_more_than_the_window_reads_nothing(draw):
+def test_a_position_beyond_the_sentence_by_more_than_the_window_has_zero_weights(draw):
     position = jnp.array([-2.5, K + 1.5, 4.0])
     for align in (local_m_alignment, local_p_alignment):
         weights = np.asarray(align(draw(B, Q, K), position=position, window=WINDOW))
@@ -284,11 +284,11 @@ def test_a_position_beyond_the_sentence_by_more_than_the_window_reads_nothing(dr
         assert (weights[:, 2].sum(-1) > 0).all()
 
 
-def test_local_alignments_refuse_other_windows_and_positions(draw):
+def test_local_alignments_refuse_invalid_windows_and_positions(draw):
     scores = draw(B, 1, K)
     with pytest.raises(ValueError, match="window must be at least 0, got -1"):
         local_m_alignment(scores, position=jnp.ones((B, 1)), window=-1)
-    with pytest.raises(ValueError, match=r"at least 1 \(sigma is half of it\): 0"):
+    with pytest.raises(ValueError, match="window must be at least 1, got 0"):
         local_p_alignment(scores, position=jnp.ones((B, 1)), window=0)
     for align in (local_m_alignment, local_p_alignment):
         for shape in [(B,), (3, 1, 1, 1, 2)]:
@@ -299,14 +299,14 @@ def test_local_alignments_refuse_other_windows_and_positions(draw):
 def test_predicted_position_equals_a_loop(x64, draw):
     query, w, v = draw(B, Q, D), draw(D, A), draw(A)
     length = np.array([[11], [17]])
-    found = predicted_position(query, jnp.asarray(length), w, v)
+    position = predicted_position(query, jnp.asarray(length), w, v)
     query, w, v = map(np.asarray, (query, w, v))
     for b, q in np.ndindex(B, Q):
         total = 0.0
         for a in range(A):
             total += v[a] * math.tanh(sum(query[b, q, d] * w[d, a] for d in range(D)))
         expected = length[b, 0] / (1 + math.exp(-total))
-        np.testing.assert_allclose(found[b, q], expected, atol=1e-12)
+        np.testing.assert_allclose(position[b, q], expected, atol=1e-12)
 
 
 def test_predicted_position_stays_in_the_sentence(draw):
@@ -322,15 +322,15 @@ def test_predicted_position_takes_heads_and_is_differentiable(x64, draw):
     query, w, v = draw(B, 2, Q, D), draw(2, D, A), draw(2, A)
     f = jax.jit(lambda q, w, v: predicted_position(q, jnp.full((B, 1, 1), 11), w, v))
     check_grads(f, (query, w, v), order=1)
-    found = f(query, w, v)
-    assert found.shape == (B, 2, Q)
+    position = f(query, w, v)
+    assert position.shape == (B, 2, Q)
     heads = jax.vmap(lambda q, w, v: predicted_position(q, 11, w, v))
     np.testing.assert_allclose(
-        found, jax.vmap(lambda q: heads(q, w, v))(query), atol=1e-12
+        position, jax.vmap(lambda q: heads(q, w, v))(query), atol=1e-12
     )
 
 
-def test_predicted_positions_above_256_differ_in_bfloat16(draw):
+def test_positions_above_256_are_distinct_for_bfloat16_queries(draw):
     query = (0.01 * draw(1, 7, D)).astype(jnp.bfloat16)
     w, v = draw(D, A).astype(jnp.bfloat16), draw(A).astype(jnp.bfloat16)
     position = predicted_position(query, 1009, w, v)
@@ -338,7 +338,7 @@ def test_predicted_positions_above_256_differ_in_bfloat16(draw):
     assert len(np.unique(position)) == 7
 
 
-def test_predicted_position_refuses_what_does_not_fit(draw):
+def test_predicted_position_refuses_arguments_that_do_not_fit(draw):
     query, w, v = draw(B, 1, D), draw(D, A), draw(A)
     with pytest.raises(ValueError, match=r"w \(7, 13\) must end in .*\[D=5, A=any\]"):
         predicted_position(query, 11, draw(7, A), v)
@@ -356,16 +356,16 @@ DRAWS = 100_000
 
 
 @pytest.mark.parametrize("align", [hard_alignment, gumbel_alignment])
-def test_keys_are_drawn_as_often_as_the_softmax_says(draw, align):
+def test_keys_are_sampled_with_the_frequencies_of_the_softmax(draw, align):
     scores, mask = draw(7), jnp.arange(7) != 4
     draws = jnp.broadcast_to(scores, (DRAWS, 7))
     drawn = align(draws, mask=mask, rng=jax.random.key(0))
     counts = np.asarray(drawn).sum(0)
     expected = DRAWS * np.asarray(masked_softmax(scores, mask))
     assert counts[4] == 0 and counts.sum() == DRAWS
-    seen = np.asarray(mask)
-    statistic = ((counts - expected)[seen] ** 2 / expected[seen]).sum()
-    # 6 keys have 5 degrees of freedom: of right draws one in a thousand exceeds 20.5.
+    allowed = np.asarray(mask)
+    statistic = ((counts - expected)[allowed] ** 2 / expected[allowed]).sum()
+    # Chi-square with 5 degrees of freedom (6 keys): above 20.5 once in 1,000 runs.
     assert statistic < 20.5
 
 
@@ -376,42 +376,42 @@ def test_the_expected_hard_context_is_the_soft_context(draw):
     contexts = np.asarray(attend(draws, value, align=align).context)
     soft = attend(scores, value)
     error = contexts.std(0) / math.sqrt(len(contexts))
-    # 21 means; one in a hundred thousand is farther off than 4.4 standard errors.
+    # 21 means; 1 in 100,000 deviates by more than 4.4 standard errors.
     assert (abs(contexts.mean(0) - soft.context) < 4.4 * error).all()
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if c.startswith(("hard", "gum"))])
-def test_weights_are_one_hot_at_the_value_that_is_read(draw, mask, case):
+def test_weights_are_one_hot_and_the_context_is_that_value(draw, mask, case):
     value = draw(B, K, V)
-    found = attend(draw(B, Q, K), value, mask=mask, align=aligner(case))
-    context, weights = map(np.asarray, found)
+    attention = attend(draw(B, Q, K), value, mask=mask, align=aligner(case))
+    context, weights = map(np.asarray, attention)
     mask, value = np.asarray(mask), np.asarray(value)
     np.testing.assert_array_equal(weights.sum(-1), mask.any(-1))
     assert np.isin(weights, (0, 1)).all()
     for b, q in np.ndindex(B, Q):
-        read = value[b, weights[b, q].argmax()] if mask[b, q].any() else np.zeros(V)
-        np.testing.assert_array_equal(context[b, q], read)
+        expected = value[b, weights[b, q].argmax()] if mask[b, q].any() else np.zeros(V)
+        np.testing.assert_array_equal(context[b, q], expected)
 
 
-def test_without_rng_the_first_of_the_highest_scores_is_taken():
+def test_without_rng_the_first_maximum_is_selected():
     scores = jnp.array([[0.0, 2.0, 2.0, 9.0], [-1.0, -2.0, -1.0, -1.0]])
     for align in (hard_alignment, gumbel_alignment):
         weights = align(scores, mask=jnp.arange(4) < 3)
         np.testing.assert_array_equal(weights, [[0, 1, 0, 0], [1, 0, 0, 0]])
 
 
-def test_the_same_rng_draws_the_same_and_another_another(draw):
+def test_samples_depend_on_the_rng_alone(draw):
     scores = jnp.broadcast_to(draw(K), (101, K))
     first, again, other = (hard_alignment(scores, rng=prng(seed)) for seed in (0, 0, 1))
     np.testing.assert_array_equal(first, again)
     assert (first != other).any()
-    assert len(np.unique(first.argmax(-1))) > 1  # each row has a draw of its own
+    assert len(np.unique(first.argmax(-1))) > 1  # rows are sampled independently
     gumbel = gumbel_alignment(scores, rng=prng(0), temperature=0.1)
     np.testing.assert_array_equal(gumbel, first)
 
 
 def relaxed_sample(scores, mask, temperature, rng):
-    """Softmax((log a + g) / temperature), by hand, with the noise of the draw."""
+    """Softmax((log a + g) / temperature) in NumPy, with the noise of the sample."""
     logits = np.log(np.asarray(masked_softmax(scores, mask)) + 1e-300)
     logits += np.asarray(jax.random.gumbel(rng, scores.shape))
     exps = np.exp((logits - logits.max(-1, keepdims=True)) / temperature) * mask
@@ -419,7 +419,7 @@ def relaxed_sample(scores, mask, temperature, rng):
 
 
 def test_straight_through_has_the_gradient_of_the_relaxed_sample(x64, draw):
-    scores, taken, mask = draw(B, Q, K), draw(B, Q, K), np.arange(K) != 4
+    scores, gains, mask = draw(B, Q, K), draw(B, Q, K), np.arange(K) != 4
     rng, temperature = prng(SEED), 0.7
 
     @jax.jit
@@ -428,44 +428,44 @@ def test_straight_through_has_the_gradient_of_the_relaxed_sample(x64, draw):
         weights = gumbel_alignment(
             scores, mask=jnp.asarray(mask), rng=rng, temperature=temperature
         )
-        return jnp.sum(taken * weights), weights
+        return jnp.sum(gains * weights), weights
 
     (_, weights), gradient = loss(scores)
     relaxed = relaxed_sample(scores, mask, temperature, rng)
     assert np.isin(weights, (0, 1)).all()
     np.testing.assert_array_equal(weights.argmax(-1), relaxed.argmax(-1))
-    mean = (relaxed * taken).sum(-1, keepdims=True)
-    expected = relaxed * (taken - mean) / temperature
+    mean = (relaxed * gains).sum(-1, keepdims=True)
+    expected = relaxed * (gains - mean) / temperature
     np.testing.assert_allclose(gradient, expected, atol=1e-12)
 
 
-def test_the_colder_the_relaxed_sample_the_nearer_the_draw(x64, draw):
+def test_the_relaxed_sample_approaches_the_hard_one_at_low_temperature(x64, draw):
     scores, mask, rng = draw(101, K), np.arange(K) != 4, prng(5)
     drawn = hard_alignment(scores, mask=jnp.asarray(mask), rng=rng)
-    far = [
+    errors = [
         abs(relaxed_sample(scores, mask, temperature, rng) - np.asarray(drawn)).mean()
         for temperature in (1.0, 0.1, 0.01)
     ]
-    assert far[0] > 3 * far[1] > 9 * far[2]
+    assert errors[0] > 3 * errors[1] > 9 * errors[2]
     coldest = relaxed_sample(scores, mask, 1e-5, rng)
     np.testing.assert_allclose(coldest, drawn, atol=1e-9)
 
 
 def test_a_temperature_can_be_traced_and_learned(x64, draw):
     scores = draw(B, Q, K).at[0, 1, 3].set(-jnp.inf)
-    taken, mask, rng = draw(B, Q, K), jnp.arange(K) != 4, prng(SEED)
+    gains, mask, rng = draw(B, Q, K), jnp.arange(K) != 4, prng(SEED)
 
     @jax.jit
     def read(temperature):
         options = {"mask": mask, "rng": rng, "temperature": temperature}
-        return jnp.sum(taken * gumbel_alignment(scores, **options))
+        return jnp.sum(gains * gumbel_alignment(scores, **options))
 
     def relaxed(temperature):
-        return jnp.sum(taken * relaxed_sample(scores, mask, temperature, rng))
+        return jnp.sum(gains * relaxed_sample(scores, mask, temperature, rng))
 
     step = 1e-6
     expected = (relaxed(0.7 + step) - relaxed(0.7 - step)) / (2 * step)
-    # Central differences of a step of 1e-6 are good to about 1e-9.
+    # Central differences with a step of 1e-6 have an error of about 1e-9.
     np.testing.assert_allclose(jax.grad(read)(0.7), expected, atol=1e-7)
 
 
@@ -475,26 +475,26 @@ def test_a_temperature_that_is_not_positive_is_refused(draw, temperature):
         alignments.gumbel_alignment(draw(Q, K), temperature=temperature)
 
 
-# What trains hard attention.
+# Training of hard alignments.
 
 
-def test_log_probability_is_the_log_of_the_weight_drawn(x64, draw, mask):
+def test_log_probability_is_the_log_of_the_sampled_weight(x64, draw, mask):
     scores = draw(B, Q, K)
     drawn = hard_alignment(scores, mask=mask, rng=prng(0))
-    found = log_probability(scores, drawn, mask=mask)
-    weights, seen, at = map(np.asarray, (masked_softmax(scores, mask), mask, drawn))
+    log_p = log_probability(scores, drawn, mask=mask)
+    weights, allowed, one_hot = map(
+        np.asarray, (masked_softmax(scores, mask), mask, drawn)
+    )
     for b, q in np.ndindex(B, Q):
-        if seen[b, q].any():
-            expected = math.log(weights[b, q, at[b, q].argmax()])
-            np.testing.assert_allclose(found[b, q], expected, atol=1e-12)
-    np.testing.assert_array_equal(found[1, 2], 0)
+        if allowed[b, q].any():
+            expected = math.log(weights[b, q, one_hot[b, q].argmax()])
+            np.testing.assert_allclose(log_p[b, q], expected, atol=1e-12)
+    np.testing.assert_array_equal(log_p[1, 2], 0)
     mapped = jax.vmap(lambda s, d, m: log_probability(s, d, mask=m))
-    np.testing.assert_allclose(mapped(scores, drawn, mask), found, atol=1e-12)
+    np.testing.assert_allclose(mapped(scores, drawn, mask), log_p, atol=1e-12)
 
 
-def test_log_probability_pulls_by_what_was_drawn_less_what_was_expected(
-    x64, draw, mask
-):
+def test_gradient_of_log_probability_is_sample_minus_weights(x64, draw, mask):
     scores = draw(B, Q, K)
     drawn = hard_alignment(scores, mask=mask, rng=prng(0))
     f = jax.jit(lambda s: log_probability(s, drawn, mask=mask))
@@ -508,19 +508,21 @@ def test_log_probability_pulls_by_what_was_drawn_less_what_was_expected(
 
 
 def test_log_probability_stays_finite_where_the_softmax_is_0():
-    nothing = [-math.inf] * 3  # masked by the scores themselves
-    scores = jnp.array([[0.0, -1e3, 5.0], [3e38, -3e38, 0.0], [7.0] * 3, nothing])
+    masked = [-math.inf] * 3  # masked by the scores themselves
+    scores = jnp.array([[0.0, -1e3, 5.0], [3e38, -3e38, 0.0], [7.0] * 3, masked])
     drawn = np.array([[0, 1, 0], [1, 0, 0], [0, 0, 1], [0, 0, 0]], np.float32)
-    found, pull = jax.jit(partial(jax.vjp, lambda s: log_probability(s, drawn)))(scores)
+    log_p, backward = jax.jit(partial(jax.vjp, lambda s: log_probability(s, drawn)))(
+        scores
+    )
     expected = [-1005 - math.log1p(math.exp(-5)), 0, -math.log(3), 0]
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    np.testing.assert_allclose(log_p, expected, rtol=1e-6)
     weights = masked_softmax(scores)
     np.testing.assert_allclose(
-        *pull(np.ones(4, np.float32)), drawn - weights, atol=1e-6
+        *backward(np.ones(4, np.float32)), drawn - weights, atol=1e-6
     )
 
 
-def test_a_masked_key_is_drawn_with_probability_0(draw):
+def test_a_masked_key_has_probability_0(draw):
     scores, mask = draw(Q, K).at[1, 0].set(-jnp.inf), (jnp.arange(K) != 4)
     drawn = jax.nn.one_hot(jnp.array([4, 0, 5]), K)
     f = jax.jit(lambda s: log_probability(s, drawn, mask=mask))
@@ -529,12 +531,12 @@ def test_a_masked_key_is_drawn_with_probability_0(draw):
     assert np.isfinite(jax.grad(lambda s: jnp.sum(f(s)))(scores)).all()
 
 
-def test_log_probability_takes_several_draws_and_refuses_other_sizes(draw):
+def test_log_probability_takes_several_samples_and_refuses_other_sizes(draw):
     scores = draw(Q, K)
     drawn = hard_alignment(jnp.broadcast_to(scores, (5, Q, K)), rng=prng(0))
-    found = np.asarray(log_probability(scores, drawn))
-    for i, one in enumerate(np.asarray(drawn)):
-        np.testing.assert_allclose(found[i], log_probability(scores, one), rtol=1e-6)
+    log_p = np.asarray(log_probability(scores, drawn))
+    for i, sample in enumerate(np.asarray(drawn)):
+        np.testing.assert_allclose(log_p[i], log_probability(scores, sample), rtol=1e-6)
     with pytest.raises(
         ValueError, match=r"drawn \(2, 11\) and scores \(2, 1, 11\) dif"
     ):
@@ -545,35 +547,35 @@ def test_log_probability_takes_several_draws_and_refuses_other_sizes(draw):
 
 def test_entropy_equals_a_loop_and_is_differentiable(x64, draw, mask):
     weights = masked_softmax(draw(B, Q, K), mask)
-    found = np.asarray(entropy(weights))
+    entropies = np.asarray(entropy(weights))
     for b, q in np.ndindex(B, Q):
         expected = -sum(a * math.log(a) for a in np.asarray(weights)[b, q] if a)
-        np.testing.assert_allclose(found[b, q], expected, atol=1e-12)
+        np.testing.assert_allclose(entropies[b, q], expected, atol=1e-12)
     f = jax.jit(lambda s: entropy(masked_softmax(s, mask)))
     check_grads(f, (draw(B, Q, K),), order=1)
-    np.testing.assert_allclose(jax.vmap(entropy)(weights), found, atol=1e-12)
+    np.testing.assert_allclose(jax.vmap(entropy)(weights), entropies, atol=1e-12)
 
 
-def test_entropy_is_0_when_closed_and_log_k_when_open(draw):
-    closed = jax.nn.one_hot(jnp.arange(Q), K)
-    np.testing.assert_array_equal(entropy(closed), 0)
+def test_entropy_is_0_for_one_hot_and_log_k_for_uniform_weights(draw):
+    one_hot = jax.nn.one_hot(jnp.arange(Q), K)
+    np.testing.assert_array_equal(entropy(one_hot), 0)
     np.testing.assert_allclose(entropy(jnp.full((Q, K), 1 / K)), math.log(K), rtol=1e-6)
     np.testing.assert_array_equal(entropy(jnp.zeros((Q, K))), 0)
     tiny = jnp.array([[0.0, 1e-40, 1e-38, 1e-30] + [0.0] * (K - 4)] * Q)
-    for weights in (closed, tiny):
+    for weights in (one_hot, tiny):
         gradient = jax.jit(jax.grad(lambda w: jnp.sum(entropy(w))))(weights)
         assert np.isfinite(gradient).all() and np.isfinite(entropy(weights)).all()
         np.testing.assert_array_equal(np.asarray(gradient)[np.asarray(weights) == 0], 0)
-    assert entropy(closed.astype(jnp.bfloat16)).dtype == jnp.float32
+    assert entropy(one_hot.astype(jnp.bfloat16)).dtype == jnp.float32
 
 
-# Two draws from five keys, the first of them without its last key: a toy small enough
-# to visit every outcome.
+# Two samples from five keys, the last key masked for the first sample: few enough
+# outcomes to enumerate.
 STEPS, WAYS = 2, 5
 
 
 class Toy:
-    """Rewards of around 3 for each pair of keys."""
+    """A reward of about 3 for each pair of keys."""
 
     def __init__(self, draw):
         self.scores, self.rewards = draw(STEPS, WAYS), 3 + draw(WAYS, WAYS)
@@ -585,12 +587,12 @@ class Toy:
         return first @ self.rewards @ second
 
     def exact(self):
-        """The expected reward and the gradient of what is to be minimised."""
+        """The expected reward and the gradient of its negative."""
         value, gradient = jax.jit(jax.value_and_grad(self.expected_reward))(self.scores)
         return float(value), -np.asarray(gradient)
 
     def estimate(self, drawn, baseline):
-        """The gradient that one pair of draws gives."""
+        """Gradient estimate from one pair of samples."""
         reward = drawn[0] @ self.rewards @ drawn[1]
 
         def surrogate(scores):
@@ -600,7 +602,7 @@ class Toy:
         return jax.grad(surrogate)(self.scores)
 
     def outcomes(self, baseline):
-        """The probability of each outcome that has one, and the gradient it gives."""
+        """Probability and gradient estimate of each unmasked outcome."""
         pairs = [(i, j) for i in range(WAYS - 1) for j in range(WAYS)]
         drawn = np.eye(WAYS)[np.array(pairs)]  # [outcomes, STEPS, WAYS]
         first, second = np.asarray(masked_softmax(self.scores, self.mask))
@@ -613,7 +615,7 @@ def toy(x64, draw):
     return Toy(draw)
 
 
-def test_reinforce_is_unbiased_whatever_the_baseline(toy):
+def test_reinforce_is_unbiased_for_any_baseline(toy):
     _, exact = toy.exact()
     for baseline in (0.0, 1.7, -40.0):
         probabilities, estimates = toy.outcomes(baseline)
@@ -622,13 +624,13 @@ def test_reinforce_is_unbiased_whatever_the_baseline(toy):
         np.testing.assert_allclose(mean, exact, atol=1e-10)
 
 
-def test_the_mean_of_many_draws_is_the_exact_gradient(toy):
+def test_the_mean_over_many_samples_is_the_exact_gradient(toy):
     draws = jnp.broadcast_to(toy.scores, (20_000, STEPS, WAYS))
     drawn = hard_alignment(draws, mask=toy.mask, rng=prng(2))
     expected, exact = toy.exact()
     estimates = np.asarray(toy.estimates(drawn, expected))
     error = estimates.std(0) / math.sqrt(len(estimates))
-    # 9 means; one in fifteen thousand is farther off than 4 standard errors.
+    # 9 means; 1 in 15,000 deviates by more than 4 standard errors.
     assert (abs(estimates.mean(0) - exact) <= 4 * error).all()
 
 
@@ -641,10 +643,10 @@ def test_a_baseline_lowers_the_variance(toy):
     assert variance(toy.exact()[0]) < variance(0.0) / 2
 
 
-def test_the_gradient_of_reinforce_reaches_the_log_probability_alone(draw):
+def test_only_the_log_probability_has_a_gradient_in_reinforce(draw):
     log_p, reward, baseline = draw(B, Q), draw(B, Q), draw(B, 1)
-    found = reinforce(log_p, reward, baseline)
-    np.testing.assert_allclose(found, (baseline - reward) * log_p, rtol=1e-6)
+    loss = reinforce(log_p, reward, baseline)
+    np.testing.assert_allclose(loss, (baseline - reward) * log_p, rtol=1e-6)
     gradients = jax.grad(lambda *a: jnp.sum(reinforce(*a)), argnums=(0, 1, 2))(
         log_p, reward, baseline
     )
@@ -676,11 +678,11 @@ def test_reinforce_and_straight_through_both_find_the_best_key():
         rngs = jax.random.split(prng(0), 300)
         (learned, baseline), earned = jax.lax.scan(step, (scores, 0.0), rngs)
         assert global_alignment(learned)[0, 2] > 0.9
-        assert earned[-50:].mean() > 0.9  # a uniform draw earns 0.4
+        assert earned[-50:].mean() > 0.9  # uniform sampling earns 0.4
         assert baseline > 0.8
 
 
-def test_the_baseline_is_the_exponential_mean_of_the_rewards(x64, draw):
+def test_the_baseline_is_the_exponential_moving_average_of_the_rewards(x64, draw):
     rewards, baseline, decay = draw(17), jnp.array(0.0), 0.7
     for reward in rewards:
         baseline = update_baseline(baseline, reward, decay)
@@ -691,7 +693,7 @@ def test_the_baseline_is_the_exponential_mean_of_the_rewards(x64, draw):
     np.testing.assert_allclose(update_baseline(2.0, 2.0), 2.0, atol=1e-12)
 
 
-def test_names_stand_for_functions():
+def test_alignments_by_name():
     assert ALIGNMENTS == {
         "global": core.masked_softmax,
         "local_m": alignments.local_m_alignment,

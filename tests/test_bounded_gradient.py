@@ -15,7 +15,7 @@ def test_the_value_is_that_of_the_identity(draw):
     jax.tree.map(np.testing.assert_array_equal, value, x)
 
 
-def test_each_number_of_the_gradient_is_clipped(draw):
+def test_each_element_of_the_gradient_is_clipped(draw):
     x, slopes = tree(draw), tree(draw)
 
     def total(x):

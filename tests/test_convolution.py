@@ -6,7 +6,7 @@ import numpy as np
 from ops.convolution import double, halve, widen
 
 
-def test_convolutions_that_halve_and_double_are_those_with_a_stride(x64, draw):
+def test_halve_and_double_are_strided_and_transposed_convolutions(x64, draw):
     x, kernel = draw(2, 6, 10, 3), draw(4, 4, 3, 5)
     layout = ("NHWC", "HWIO", "NHWC")
     expected = jax.lax.conv_general_dilated(
@@ -17,7 +17,7 @@ def test_convolutions_that_halve_and_double_are_those_with_a_stride(x64, draw):
     np.testing.assert_allclose(double(x, kernel), expected, atol=1e-12)
 
 
-def test_a_wide_kernel_sees_places_written_four_times_or_gives_the_mean(x64, draw):
+def test_widen_is_a_convolution_after_upsampling_or_before_mean_pooling(x64, draw):
     x, kernel = draw(2, 6, 10, 3), draw(3, 3, 3, 5)
     layout = ("NHWC", "HWIO", "NHWC")
     convolve = functools.partial(

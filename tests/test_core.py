@@ -12,7 +12,7 @@ B, H, Q, K, V = 2, 3, 5, 7, 11
 
 
 def loop_softmax(scores, mask):
-    """A row at a time: exp over the sum of the exps of the keys that are allowed."""
+    """Softmax over the unmasked keys, one row at a time."""
     mask = np.broadcast_to(mask, scores.shape)
     weights = np.zeros(scores.shape)
     for row in np.ndindex(*scores.shape[:-1]):
@@ -27,7 +27,7 @@ def loop_softmax(scores, mask):
 
 @pytest.fixture
 def mask(draw):
-    """Every kind of row: some keys, and in [0, :, 2] none at all."""
+    """A random mask; every key of the rows [0, :, 2] is masked."""
     return (draw(B, 1, Q, K) > -0.5).at[0, :, 2].set(False)
 
 
@@ -52,7 +52,7 @@ def test_without_a_mask_it_is_the_softmax(draw):
     np.testing.assert_allclose(masked_softmax(scores, everything), expected, atol=1e-6)
 
 
-def test_weights_sum_to_one_and_masked_keys_weigh_exactly_nothing(draw, mask):
+def test_weights_sum_to_one_and_those_of_masked_keys_are_exactly_zero(draw, mask):
     weights = np.asarray(masked_softmax(10 * draw(B, H, Q, K), mask))
     mask = np.broadcast_to(mask, weights.shape)
     assert (weights >= 0).all()
@@ -68,10 +68,10 @@ def test_a_fully_masked_row_is_zero_with_zero_gradients(draw, mask):
         return jnp.sum(context**2) + jnp.sum(weights**3), (context, weights)
 
     gradient = jax.jit(jax.grad(loss, argnums=(0, 1), has_aux=True))
-    gradients, read = gradient(scores, value)
-    for array in (*read, gradients[0]):
+    gradients, outputs = gradient(scores, value)
+    for array in (*outputs, gradients[0]):
         np.testing.assert_array_equal(array[0, :, 2], 0)
-    for array in (*read, *gradients):
+    for array in (*outputs, *gradients):
         assert np.isfinite(array).all()
 
 
@@ -92,22 +92,22 @@ def test_adding_a_constant_to_a_row_changes_nothing(x64, draw, mask):
     )
 
 
-def test_an_invalid_score_shows(draw):
+def test_a_nan_score_gives_nan_weights(draw):
     weights = masked_softmax(draw(Q, K).at[1, 3].set(jnp.nan))
     assert np.isnan(weights[1]).all()
     assert np.isfinite(weights[jnp.array([0, 2, 3, 4])]).all()
 
 
-def test_a_masked_invalid_score_does_not(draw):
+def test_a_masked_nan_score_has_no_effect(draw):
     scores, mask = draw(Q, K), jnp.arange(K) != 3
     expected = masked_softmax(scores, mask)
-    found = masked_softmax(scores.at[:, 3].set(jnp.nan), mask)
-    np.testing.assert_array_equal(found, expected)
+    weights = masked_softmax(scores.at[:, 3].set(jnp.nan), mask)
+    np.testing.assert_array_equal(weights, expected)
 
 
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16, jnp.float32])
 def test_dtype_is_kept_and_the_sum_is_taken_in_float32(dtype):
-    keys = 4099  # more ones than bfloat16 or float16 can add up one by one
+    keys = 4099  # bfloat16 and float16 cannot count this far
     weights = masked_softmax(jnp.zeros((1, keys), dtype))
     assert weights.dtype == dtype
     np.testing.assert_array_equal(weights, jnp.full((1, keys), 1 / keys).astype(dtype))
@@ -119,8 +119,8 @@ def test_jit_and_vmap_change_nothing(draw, mask):
     jitted = jax.jit(lambda s, v, m: attend(s, v, mask=m))(scores, value, mask)
     heads = jax.vmap(lambda s, v, m: attend(s, v, mask=m), in_axes=(0, 0, None))
     mapped = jax.vmap(lambda s, v, m: heads(s, v, m[0]))(scores, value, mask)
-    for found in (jitted, mapped):
-        for a, b in zip(found, expected, strict=True):
+    for actual in (jitted, mapped):
+        for a, b in zip(actual, expected, strict=True):
             np.testing.assert_allclose(a, b, atol=1e-6)
 
 
@@ -137,32 +137,34 @@ def test_gradients_are_those_of_finite_differences(x64, draw, mask):
 def test_attend_equals_a_loop(x64, draw, mask):
     scores, value, bias = draw(B, H, Q, K), draw(B, H, K, V), draw(H, 1, K)
     context, weights = attend(scores, value, mask=mask, bias=bias)
-    expected = loop_softmax(np.asarray(scores + bias), np.asarray(mask))
-    np.testing.assert_allclose(weights, expected, atol=1e-12)
+    expected_weights = loop_softmax(np.asarray(scores + bias), np.asarray(mask))
+    np.testing.assert_allclose(weights, expected_weights, atol=1e-12)
     for b, h, q in np.ndindex(B, H, Q):
-        read = sum(expected[b, h, q, k] * np.asarray(value[b, h, k]) for k in range(K))
-        np.testing.assert_allclose(context[b, h, q], read, atol=1e-12)
+        expected_context = sum(
+            expected_weights[b, h, q, k] * np.asarray(value[b, h, k]) for k in range(K)
+        )
+        np.testing.assert_allclose(context[b, h, q], expected_context, atol=1e-12)
 
 
 def test_a_masked_value_has_no_effect(draw):
     scores, value, mask = draw(B, H, Q, K), draw(B, H, K, V), jnp.arange(K) < 4
-    junk = value.at[:, :, 4:].set(1e30)
+    changed = value.at[:, :, 4:].set(1e30)
     np.testing.assert_array_equal(
-        attend(scores, junk, mask=mask).context,
+        attend(scores, changed, mask=mask).context,
         attend(scores, value, mask=mask).context,
     )
 
 
 def test_padding_the_keys_changes_nothing(draw):
     scores, value = draw(B, H, Q, K), draw(B, H, K, V)
-    found = attend(
+    padded = attend(
         jnp.concatenate([scores, draw(B, H, Q, 2)], axis=-1),
         jnp.concatenate([value, draw(B, H, 2, V)], axis=-2),
         mask=jnp.arange(K + 2) < K,
     )
     expected = attend(scores, value)
-    np.testing.assert_allclose(found.context, expected.context, atol=1e-6)
-    np.testing.assert_allclose(found.weights[..., :K], expected.weights, atol=1e-6)
+    np.testing.assert_allclose(padded.context, expected.context, atol=1e-6)
+    np.testing.assert_allclose(padded.weights[..., :K], expected.weights, atol=1e-6)
 
 
 def test_context_lies_within_the_values(draw):
@@ -174,8 +176,10 @@ def test_context_lies_within_the_values(draw):
 
 def test_one_key_reads_its_value_and_equal_scores_the_mean(draw):
     value = draw(B, H, K, V)
-    one = attend(draw(B, H, Q, 1), value[:, :, :1]).context
-    np.testing.assert_array_equal(one, jnp.broadcast_to(value[:, :, :1], one.shape))
+    single = attend(draw(B, H, Q, 1), value[:, :, :1]).context
+    np.testing.assert_array_equal(
+        single, jnp.broadcast_to(value[:, :, :1], single.shape)
+    )
     mean = attend(jnp.ones((B, H, Q, K)), value).context
     expected = jnp.broadcast_to(value.mean(-2, keepdims=True), mean.shape)
     np.testing.assert_allclose(mean, expected, atol=1e-6)
@@ -185,8 +189,8 @@ def test_order_of_keys_does_not_matter_and_queries_keep_theirs(draw):
     scores, value = draw(B, H, Q, K), draw(B, H, K, V)
     keys, queries = np.random.default_rng(1).permutation(K), np.arange(Q)[::-1]
     expected = attend(scores, value).context[:, :, queries]
-    found = attend(scores[..., keys][:, :, queries], value[:, :, keys]).context
-    np.testing.assert_allclose(found, expected, atol=1e-6)
+    context = attend(scores[..., keys][:, :, queries], value[:, :, keys]).context
+    np.testing.assert_allclose(context, expected, atol=1e-6)
 
 
 def test_attend_takes_another_alignment(draw):
@@ -194,9 +198,11 @@ def test_attend_takes_another_alignment(draw):
         return jax.nn.one_hot(jnp.where(mask, scores, -jnp.inf).argmax(-1), K)
 
     scores, value = draw(Q, K), draw(K, V)
-    found = attend(scores, value, mask=jnp.arange(K) > 1, align=hardest)
-    assert isinstance(found, Attention)
-    np.testing.assert_array_equal(found.context, value[2 + scores[:, 2:].argmax(-1)])
+    attention = attend(scores, value, mask=jnp.arange(K) > 1, align=hardest)
+    assert isinstance(attention, Attention)
+    np.testing.assert_array_equal(
+        attention.context, value[2 + scores[:, 2:].argmax(-1)]
+    )
 
 
 def test_a_wrong_mask_is_refused(draw):
@@ -210,7 +216,7 @@ def test_a_wrong_mask_is_refused(draw):
         masked_softmax(scores[..., :1], jnp.ones((K,), bool))
 
 
-def test_integer_scores_and_other_numbers_of_keys_are_refused(draw):
+def test_integer_scores_and_different_numbers_of_keys_are_refused(draw):
     with pytest.raises(TypeError, match="scores must be floating, got int32"):
         masked_softmax(jnp.ones((Q, K), jnp.int32))
     with pytest.raises(ValueError, match="have 7 keys, value .* has 5"):

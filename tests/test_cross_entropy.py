@@ -33,7 +33,7 @@ def test_equals_the_loop_over_smoothed_targets(case):
     assert count == weights.sum()
 
 
-def test_gradient_equals_the_automatic_one(case):
+def test_gradient_equals_that_of_log_softmax(case):
     logits, targets, weights = case
 
     def plain(logits):
@@ -49,7 +49,7 @@ def test_gradient_equals_the_automatic_one(case):
     )
 
 
-def test_smallest_loss_is_the_entropy_of_the_smoothed_target():
+def test_the_minimum_is_the_entropy_of_the_smoothed_target():
     q = np.full(WORDS, 0.1 / WORDS)
     q[4] += 0.9
     targets, weights = np.array([4]), np.ones(1, np.float32)

@@ -26,7 +26,7 @@ def inputs(draw):
 
 @pytest.fixture
 def mask(draw):
-    """Some steps; of sequence 1 none at all."""
+    """A random mask; every step of sequence 1 is masked."""
     return (draw(B, T) > -0.3).at[1].set(False)
 
 
@@ -40,24 +40,26 @@ def test_context_equals_a_loop(x64, inputs, mask, masked):
         for t in range(T):
             score = math.tanh(sum(value[i, t, d] * w[d] for d in range(D)) + b)
             exps.append(0.0 if masked and not mask[i, t] else math.exp(score))
-        expected = np.divide(exps, sum(exps) or 1.0)
-        np.testing.assert_allclose(weights[i], expected, atol=1e-12)
-        read = sum(a * h for a, h in zip(expected, value[i], strict=True))
-        np.testing.assert_allclose(context[i], read, atol=1e-12)
+        expected_weights = np.divide(exps, sum(exps) or 1.0)
+        np.testing.assert_allclose(weights[i], expected_weights, atol=1e-12)
+        expected_context = sum(
+            a * h for a, h in zip(expected_weights, value[i], strict=True)
+        )
+        np.testing.assert_allclose(context[i], expected_context, atol=1e-12)
 
 
-def test_weights_sum_to_one_and_masked_steps_weigh_nothing(inputs, mask):
+def test_weights_sum_to_one_and_those_of_masked_steps_are_zero(inputs, mask):
     value, w, b = inputs
     context, weights = attention(value, w, b, mask=mask)
     assert (weights >= 0).all()
     assert (weights[~mask] == 0).all() and (weights[mask] > 0).all()
     np.testing.assert_allclose(weights.sum(-1), mask.any(-1), atol=1e-6)
-    junk = jnp.where(mask[..., None], value, 1e30)
-    found = attention(junk, w, b, mask=mask).context
-    np.testing.assert_array_equal(found, context)
+    changed = jnp.where(mask[..., None], value, 1e30)
+    unaffected = attention(changed, w, b, mask=mask).context
+    np.testing.assert_array_equal(unaffected, context)
 
 
-def test_a_sequence_without_steps_is_zero_with_zero_gradients(inputs, mask):
+def test_a_fully_masked_sequence_is_zero_with_zero_gradients(inputs, mask):
     def loss(value, w, b):
         context = attention(value, w, b, mask=mask).context
         return jnp.sum(jnp.square(context - 2)), context
@@ -81,19 +83,19 @@ def test_batched_equals_vmapped(x64, inputs, mask):
     value, w, b = inputs
     expected = attention(value, w, b, mask=mask)
 
-    def one(value, mask):
+    def single(value, mask):
         return attention(value, w, b, mask=mask)
 
-    for x, y in zip(jax.vmap(one)(value, mask), expected, strict=True):
+    for x, y in zip(jax.vmap(single)(value, mask), expected, strict=True):
         np.testing.assert_allclose(x, y, atol=1e-12)
 
 
-def test_without_weights_it_is_the_mean_whatever_the_bias(inputs):
+def test_with_a_zero_kernel_it_is_the_mean_for_any_bias(inputs):
     value, w, _ = inputs
     for b in (-3.0, 0.0, 0.7):
-        found = attention(value, 0 * w, jnp.asarray(b))
-        np.testing.assert_allclose(found.weights, 1 / T, atol=1e-6)
-        np.testing.assert_allclose(found.context, value.mean(1), atol=1e-6)
+        attended = attention(value, 0 * w, jnp.asarray(b))
+        np.testing.assert_allclose(attended.weights, 1 / T, atol=1e-6)
+        np.testing.assert_allclose(attended.context, value.mean(1), atol=1e-6)
 
 
 def test_no_weight_is_above_e_squared_times_another_and_the_bound_is_reached(draw):
@@ -102,31 +104,31 @@ def test_no_weight_is_above_e_squared_times_another_and_the_bound_is_reached(dra
         weights = attention(value, w, jnp.zeros(())).weights
         ratio = weights.max(-1) / weights.min(-1)
         assert (ratio <= math.e**2 * (1 + 1e-5)).all()
-    one = attention((-100 * jnp.ones((T, D))).at[4].set(100), w, 0.0)
+    single = attention((-100 * jnp.ones((T, D))).at[4].set(100), w, 0.0)
     bound = math.e**2 / (math.e**2 + T - 1)
-    np.testing.assert_allclose(one.weights[4], bound, rtol=1e-5)
+    np.testing.assert_allclose(single.weights[4], bound, rtol=1e-5)
     assert (weights <= bound * (1 + 1e-5)).all()
 
 
-def test_order_does_not_matter_nor_does_saying_everything_twice(x64, inputs):
+def test_permuting_or_repeating_the_steps_has_no_effect(x64, inputs):
     value, w, b = inputs
     context, weights = attention(value, w, b)
     order = np.random.default_rng(0).permutation(T)
-    found = attention(value[:, order], w, b)
-    np.testing.assert_allclose(found.context, context, atol=1e-12)
-    np.testing.assert_allclose(found.weights, weights[:, order], atol=1e-12)
-    twice = attention(jnp.concatenate([value, value], 1), w, b)
-    np.testing.assert_allclose(twice.context, context, atol=1e-12)
-    np.testing.assert_allclose(twice.weights[:, :T], weights / 2, atol=1e-12)
+    permuted = attention(value[:, order], w, b)
+    np.testing.assert_allclose(permuted.context, context, atol=1e-12)
+    np.testing.assert_allclose(permuted.weights, weights[:, order], atol=1e-12)
+    repeated = attention(jnp.concatenate([value, value], 1), w, b)
+    np.testing.assert_allclose(repeated.context, context, atol=1e-12)
+    np.testing.assert_allclose(repeated.weights[:, :T], weights / 2, atol=1e-12)
 
 
 def test_dtype_is_that_of_the_inputs(inputs):
-    found = attention(*(x.astype(jnp.bfloat16) for x in inputs))
-    assert isinstance(found, Attention)
-    assert {x.dtype for x in found} == {jnp.dtype(jnp.bfloat16)}
+    outputs = attention(*(x.astype(jnp.bfloat16) for x in inputs))
+    assert isinstance(outputs, Attention)
+    assert {x.dtype for x in outputs} == {jnp.dtype(jnp.bfloat16)}
 
 
-def test_what_does_not_fit_is_refused(inputs):
+def test_arguments_that_do_not_fit_are_refused(inputs):
     value, w, b = inputs
     with pytest.raises(ValueError, match=r"w \(4,\) must have the width of value"):
         attention(value, w[1:], b)
@@ -137,7 +139,7 @@ def test_what_does_not_fit_is_refused(inputs):
 
 
 def params_of(model):
-    """Random parameters, biases and all, for estimates above 0."""
+    """Random parameters and biases; the output bias makes estimates positive."""
     init = functools.partial(model.init, train=False)
     shapes = jax.eval_shape(init, jax.random.key(0), jnp.zeros((1, 1, F)))["params"]
     rng = np.random.default_rng(0)
@@ -194,8 +196,8 @@ def test_the_mean_is_attention_with_its_kernel_at_zero(draw):
     x = draw(B, T, F)
     model, mean = (FeedForwardAttention(name, D) for name in ("attention", "mean"))
     params = params_of(model)
-    own = {"attention_kernel", "attention_bias"}
-    shared = {name: array for name, array in params.items() if name not in own}
+    learned = {"attention_kernel", "attention_bias"}
+    shared = {name: array for name, array in params.items() if name not in learned}
     assert shared.keys() == params_of(mean).keys()
     expected = apply((mean, shared), x)
     assert not np.allclose(apply((model, params), x), expected, rtol=1e-3)
@@ -203,20 +205,21 @@ def test_the_mean_is_attention_with_its_kernel_at_zero(draw):
     np.testing.assert_allclose(apply((model, params), x), expected, atol=1e-6)
 
 
-def test_padding_takes_part_unless_it_is_masked(draw, network):
-    x, more = draw(B, T, F), draw(B, 4, F)
-    padded = jnp.concatenate([x, more], 1)
+def test_padding_has_an_effect_unless_it_is_masked(draw, network):
+    x, padding = draw(B, T, F), draw(B, 4, F)
+    padded = jnp.concatenate([x, padding], 1)
     mask = jnp.arange(T + 4) < jnp.full((B, 1), T)
     expected = apply(network, x)
     np.testing.assert_allclose(apply(network, padded, mask), expected, atol=1e-6)
-    zeros = jnp.concatenate([x, 0 * more], 1)  # the paper's: no mask, f(b_xh) behind
+    # In the paper there is no mask: steps of padding are encoded as f(b_xh).
+    zeros = jnp.concatenate([x, 0 * padding], 1)
     assert not np.isclose(apply(network, zeros), expected, rtol=1e-3).any()
     estimates, weights = apply(network, padded, mask, method="read")
     np.testing.assert_allclose(estimates, expected, atol=1e-6)
     np.testing.assert_array_equal(weights[:, T:], 0)
 
 
-def test_the_network_does_not_know_the_order(draw, network):
+def test_the_order_of_the_steps_has_no_effect_on_the_network(draw, network):
     x = draw(B, T, F)
     order = np.random.default_rng(0).permutation(T)
     np.testing.assert_allclose(
@@ -224,24 +227,24 @@ def test_the_network_does_not_know_the_order(draw, network):
     )
 
 
-def test_training_in_chunks_learns_the_same(draw, network):
+def test_chunked_training_has_the_same_gradients(draw, network):
     model, params = network
     x = draw(B, T, F)
 
     def loss(params, **options):
-        found = model.apply({"params": params}, x, **options)
-        return jnp.sum(jnp.sin(found[0] if "method" in options else found))
+        output = model.apply({"params": params}, x, **options)
+        return jnp.sum(jnp.sin(output[0] if "method" in options else output))
 
-    found, expected = (
+    gradients, expected = (
         jax.jit(jax.grad(functools.partial(loss, **options)))(params)
         for options in ({"train": True}, {"method": "read"})
     )
     for name, gradient in expected.items():
         assert gradient.any(), name
-        np.testing.assert_allclose(found[name], gradient, atol=1e-6, err_msg=name)
+        np.testing.assert_allclose(gradients[name], gradient, atol=1e-6, err_msg=name)
 
 
-def test_matrices_start_with_the_spread_of_he():
+def test_matrices_have_the_standard_deviation_of_he_initialisation():
     width = 401
     model = FeedForwardAttention("attention", width)
     init = jax.jit(functools.partial(model.init, train=False))

@@ -6,17 +6,19 @@ import pytest
 from attention.masks import causal_mask, padding_mask, segment_mask, window_mask
 
 
-def test_padding_mask_lets_every_query_see_the_tokens():
+def test_padding_mask_allows_every_token_to_every_query():
     tokens = jnp.array([[4, 5, 2, 0, 0], [6, 2, 0, 0, 0]])
     mask = padding_mask(tokens != 0)
     assert mask.shape == (2, 1, 5)
-    seen = [[True] * 3 + [False] * 2, [True] * 2 + [False] * 3]
-    np.testing.assert_array_equal(mask[:, 0], seen)
+    expected = [[True] * 3 + [False] * 2, [True] * 2 + [False] * 3]
+    np.testing.assert_array_equal(mask[:, 0], expected)
 
 
 @pytest.mark.parametrize("offset", [0, 3, 11])
 @pytest.mark.parametrize("queries, keys", [(5, 5), (5, 7), (7, 5), (1, 11)])
-def test_causal_mask_shows_a_query_its_own_and_earlier_positions(queries, keys, offset):
+def test_causal_mask_allows_a_query_its_own_and_earlier_positions(
+    queries, keys, offset
+):
     expected = np.zeros((queries, keys), bool)
     for i, j in np.ndindex(queries, keys):
         expected[i, j] = j <= offset + i
@@ -32,24 +34,24 @@ def test_causal_mask_takes_a_traced_offset():
 
 @pytest.mark.parametrize("window", [0, 2, 13])
 @pytest.mark.parametrize("dtype", [np.int32, np.uint8, np.float32])
-def test_window_mask_shows_a_query_the_keys_around_its_centre(dtype, window):
+def test_window_mask_allows_a_query_the_keys_around_its_centre(dtype, window):
     centre = np.array([[0, 2.5, 4.75, 7, 10], [3, 9.5, 11, 12.5, 40]]).astype(dtype)
     expected = np.zeros((2, 5, 11), bool)
     for b, i, j in np.ndindex(expected.shape):
         expected[b, i, j] = abs(j - float(centre[b, i])) <= window
-    found = window_mask(jnp.asarray(centre), 11, window)
-    np.testing.assert_array_equal(found, expected)
+    mask = window_mask(jnp.asarray(centre), 11, window)
+    np.testing.assert_array_equal(mask, expected)
     mapped = jax.vmap(lambda c: window_mask(c, 11, window))(jnp.asarray(centre))
     np.testing.assert_array_equal(mapped, expected)
 
 
-def test_window_mask_is_exact_where_bfloat16_no_longer_counts():
-    # The integers from 256 to 512 that bfloat16 has are the even ones.
-    seen = window_mask(jnp.array([300], jnp.bfloat16), 331, 3)
-    np.testing.assert_array_equal(np.flatnonzero(seen[0]), np.arange(297, 304))
+def test_window_mask_is_exact_for_positions_that_bfloat16_rounds():
+    # From 256 to 512, bfloat16 represents only the even integers.
+    mask = window_mask(jnp.array([300], jnp.bfloat16), 331, 3)
+    np.testing.assert_array_equal(np.flatnonzero(mask[0]), np.arange(297, 304))
 
 
-def test_a_window_over_all_positions_hides_nothing():
+def test_a_window_over_all_positions_masks_nothing():
     assert window_mask(jnp.arange(7), 11, 10).all()
     np.testing.assert_array_equal(window_mask(jnp.arange(7), 7, 0), np.eye(7))
 
@@ -59,14 +61,14 @@ def test_a_negative_window_is_refused():
         window_mask(jnp.arange(7), 11, -1)
 
 
-def test_segment_mask_shows_a_query_the_keys_of_its_own_segment():
+def test_segment_mask_allows_a_query_the_keys_of_its_segment():
     query = np.array([[0, 0, 1, 2, -1], [0, 1, 1, 1, -1]])
     key = np.array([[0, 1, 1, 2, 2, -1, -1], [0, 0, 0, 1, -1, -1, -1]])
     expected = np.zeros((2, 5, 7), bool)
     for b, i, j in np.ndindex(expected.shape):
         expected[b, i, j] = query[b, i] == key[b, j]
-    found = segment_mask(jnp.asarray(query), jnp.asarray(key))
-    np.testing.assert_array_equal(found, expected)
+    mask = segment_mask(jnp.asarray(query), jnp.asarray(key))
+    np.testing.assert_array_equal(mask, expected)
     np.testing.assert_array_equal(
         jax.vmap(segment_mask)(jnp.asarray(query), jnp.asarray(key)), expected
     )
@@ -80,6 +82,6 @@ def test_masks_combine():
     assert both[1, 2, 2] and not both[1, 1, 2]
 
 
-def test_ids_are_no_mask():
+def test_token_ids_are_refused_as_a_mask():
     with pytest.raises(TypeError, match="valid must be bool .* got int32"):
         padding_mask(jnp.array([[4, 2, 0]]))

@@ -24,7 +24,7 @@ B, H, T, Q, K, D, E, A, V = 2, 3, 5, 5, 7, 11, 13, 17, 19
 
 
 def assert_equal(fast, plain, *arguments):
-    """Values and gradients of a function that is not linear in the output."""
+    """Compares outputs, and gradients of a nonlinear function of the outputs."""
 
     def value(function):
         def scalar(arguments):
@@ -64,8 +64,8 @@ def test_additive_scores_are_the_plain_ones(x64, draw, heads):
 def test_additive_keeps_no_hidden_layer_for_the_backward_pass(draw):
     arguments = draw(B, H, Q, D), draw(B, H, K, E), draw(D, A), draw(E, A), draw(A)
     _, backward = jax.vjp(ops.additive.additive_scores, *arguments)
-    kept = max(x.size for x in jax.tree.leaves(backward) if hasattr(x, "size"))
-    assert kept < B * H * Q * K * A
+    largest = max(x.size for x in jax.tree.leaves(backward) if hasattr(x, "size"))
+    assert largest < B * H * Q * K * A
 
 
 @pytest.mark.parametrize("offset", [0, 3, 40, -3])
@@ -77,7 +77,10 @@ def test_relative_attention_is_the_plain_one(x64, draw, k, offset):
     assert_equal(
         lambda *x: ops.relative.relative_attention(*x, **options),
         lambda *x: attention.relative.relative_attention(*x, **options),
-        *(draw(B, H, Q, D), draw(B, H, K, D), draw(B, H, K, V), *tables),
+        draw(B, H, Q, D),
+        draw(B, H, K, D),
+        draw(B, H, K, V),
+        *tables,
     )
 
 
@@ -98,10 +101,10 @@ def test_relative_positions_of_traced_offsets_in_vmap_scan_and_checkpoint(x64, d
     offsets = jnp.array([[4, 1], [0, 2], [9, -2]])
 
     def rows(module):
-        def one(x, offset, tables):
+        def single(x, offset, tables):
             return module.relative_attention(x, x, x, *tables, offset=offset).context
 
-        layer = jax.checkpoint(jax.vmap(one, in_axes=(0, 0, None)))
+        layer = jax.checkpoint(jax.vmap(single, in_axes=(0, 0, None)))
 
         def scanned(x, *tables):
             return jax.lax.scan(lambda x, t: (layer(x, t, tables), None), x, offsets)[0]
@@ -120,15 +123,19 @@ def test_relative_memory_grows_with_the_scores_and_not_with_the_width(draw):
         return ops.relative.relative_attention(*arguments).context.sum()
 
     step = jax.jit(jax.grad(loss, range(5)))
-    used = step.lower(*arguments).compile().memory_analysis()
-    assert used.temp_size_in_bytes < 0.2 * 4 * length * length * width
+    memory = step.lower(*arguments).compile().memory_analysis()
+    assert memory.temp_size_in_bytes < 0.2 * 4 * length * length * width
 
 
 def test_relative_tables_that_do_not_fit_are_refused(draw):
     relative_scores = ops.relative.relative_scores
-    with pytest.raises(ValueError, match=r"odd number of rows, 2k \+ 1: got \(4, 11\)"):
+    with pytest.raises(
+        ValueError, match=r"table \(4, 11\) must have an odd number of rows, 2k \+ 1"
+    ):
         relative_scores(draw(Q, D), draw(4, D), K)
-    with pytest.raises(ValueError, match=r"odd number of rows, 2k \+ 1: got \(11,\)"):
+    with pytest.raises(
+        ValueError, match=r"table \(11,\) must have an odd number of rows, 2k \+ 1"
+    ):
         ops.relative.relative_values(draw(Q, K), draw(D))
     with pytest.raises(ValueError, match=r"\(5, 11\) and table \(3, 19\) differ"):
         relative_scores(draw(Q, D), draw(3, V), K)
@@ -153,12 +160,14 @@ def test_depthwise_convolution_is_the_grouped_one(x64, draw, stride, side):
 @pytest.mark.parametrize("top_p", [0.1, 0.5, 0.93, 1.0])
 def test_nucleus_equals_sorting(top_p):
     logits = np.random.default_rng(0).normal(size=(3, 5, 37)).astype(np.float32) * 2
-    kept = np.asarray(nucleus(jnp.asarray(logits), top_p)) > -np.inf
-    for row, kept_row in zip(logits.reshape(-1, 37), kept.reshape(-1, 37), strict=True):
+    is_kept = np.asarray(nucleus(jnp.asarray(logits), top_p)) > -np.inf
+    for row, is_kept_row in zip(
+        logits.reshape(-1, 37), is_kept.reshape(-1, 37), strict=True
+    ):
         order = np.argsort(-row)
         probs = np.exp(row[order]) / np.exp(row).sum()
         count = np.sum(np.cumsum(probs) - probs < top_p)
-        assert set(np.flatnonzero(kept_row)) == set(order[:count])
+        assert set(np.flatnonzero(is_kept_row)) == set(order[:count])
 
 
 @pytest.mark.parametrize("size", [2, 71])
@@ -176,7 +185,7 @@ def test_categorical_has_the_frequencies_of_the_softmax(size):
 
 
 def test_a_single_draw_has_the_frequencies_of_the_softmax():
-    """A key shared by block and position in it would tie the two draws together."""
+    """With one PRNG key for block and token, the two samples would be correlated."""
     size, count = 96, 10007  # three blocks
     logits = np.random.default_rng(0).normal(size=size).astype(np.float32)
     rngs = jax.random.split(jax.random.key(0), count)
@@ -243,13 +252,13 @@ def test_dropout_is_the_product_with_its_mask(x64, draw):
 def test_masked_softmax_is_the_plain_one(x64, draw):
     scores, mask = draw(B, Q, K), draw(B, Q, K) > 0
     mask = mask.at[0, 0].set(False)
-    for given in (mask, None):
+    for maybe_mask in (mask, None):
 
-        def fast(scores, given=given):
-            return masked_softmax(scores, given)
+        def fast(scores, maybe_mask=maybe_mask):
+            return masked_softmax(scores, maybe_mask)
 
-        def plain(scores, given=given):
-            return attention.core.masked_softmax(scores, given)
+        def plain(scores, maybe_mask=maybe_mask):
+            return attention.core.masked_softmax(scores, maybe_mask)
 
         assert_equal(fast, plain, scores)
 

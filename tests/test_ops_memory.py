@@ -41,8 +41,8 @@ def writing(draw, request):
     }
 
 
-def on_rows(function):
-    """A fast function of, and to, memories [..., N, M]."""
+def on_transposed(function):
+    """Wraps a fast function to take and return memories [..., N, M]."""
 
     def call(*, memory, **arguments):
         memory = fast.Memory(jnp.swapaxes(memory, -1, -2))
@@ -73,16 +73,18 @@ def check_value_and_gradient(function, expected, arguments, draw):
 
 
 def test_address_equals_the_plain_form(x64, addressing, draw):
-    check_value_and_gradient(on_rows(fast.address), plain.address, addressing, draw)
+    check_value_and_gradient(
+        on_transposed(fast.address), plain.address, addressing, draw
+    )
 
 
 def test_read_equals_the_plain_form(x64, writing, draw):
     arguments = {name: writing[name] for name in ("weights", "memory")}
-    check_value_and_gradient(on_rows(fast.read), plain.read, arguments, draw)
+    check_value_and_gradient(on_transposed(fast.read), plain.read, arguments, draw)
 
 
 def test_write_equals_the_plain_form(x64, writing, draw):
-    check_value_and_gradient(on_rows(fast.write), plain.write, writing, draw)
+    check_value_and_gradient(on_transposed(fast.write), plain.write, writing, draw)
 
 
 @pytest.mark.parametrize("writers", [1, 2])
@@ -106,22 +108,26 @@ def test_steps_equal_the_plain_form(x64, addressing, draw, writers):
 
         return run
 
-    check_value_and_gradient(on_rows(steps(fast)), steps(plain), arguments, draw)
+    check_value_and_gradient(on_transposed(steps(fast)), steps(plain), arguments, draw)
 
 
 @pytest.mark.parametrize("taps", [2, 9])
-def test_shifts_without_a_centre_or_beyond_the_memory_are_refused(addressing, taps):
+def test_an_even_number_of_shifts_or_more_than_the_slots_is_refused(addressing, taps):
     arguments = addressing | {"shifts": jnp.ones((BATCH, HEADS, taps))}
-    with pytest.raises(ValueError, match=f"{taps} shifts: must be an odd number of at"):
-        on_rows(fast.address)(**arguments)
+    with pytest.raises(
+        ValueError, match=f"number of shifts is {taps}: must be odd and at most 7, "
+    ):
+        on_transposed(fast.address)(**arguments)
 
 
 def test_gradients_are_finite_where_a_slot_or_a_key_is_zero(addressing, writing):
-    given = addressing | {"memory": addressing["memory"].at[:, 3].set(0)}
-    given |= {"key": given["key"].at[:, 1].set(0)}
-    addressed = quick_jit(jax.grad(lambda x: jnp.sum(on_rows(fast.address)(**x) ** 2)))
-    given_writing = writing | {"memory": given["memory"]}
-    written = quick_jit(jax.grad(lambda x: on_rows(fast.write)(**x).sum()))
-    for gradients in (addressed(given), written(given_writing)):
+    zeros = addressing | {"memory": addressing["memory"].at[:, 3].set(0)}
+    zeros |= {"key": zeros["key"].at[:, 1].set(0)}
+    addressed = quick_jit(
+        jax.grad(lambda x: jnp.sum(on_transposed(fast.address)(**x) ** 2))
+    )
+    zeros_writing = writing | {"memory": zeros["memory"]}
+    written = quick_jit(jax.grad(lambda x: on_transposed(fast.write)(**x).sum()))
+    for gradients in (addressed(zeros), written(zeros_writing)):
         for name, gradient in gradients.items():
             assert np.isfinite(gradient).all(), name

@@ -21,11 +21,11 @@ def inputs(draw):
 
 @pytest.fixture
 def mask(draw):
-    """Some steps; of sequence 1 none at all."""
+    """A random mask; every step of sequence 1 is masked."""
     return (draw(B, T) > -0.3).at[1].set(False)
 
 
-def test_on_any_platform_the_context_is_the_plain_one(x64, draw, mask):
+def test_feedforward_context_is_the_plain_one(x64, draw, mask):
     x, kernel, w, b = draw(B, T, F), draw(F, D), draw(D), draw()
     encode = encoder(kernel)
     context = feedforward_context(encode, x, w, b, mask=mask)
@@ -33,7 +33,7 @@ def test_on_any_platform_the_context_is_the_plain_one(x64, draw, mask):
     np.testing.assert_allclose(context, expected, atol=1e-12)
 
 
-def test_a_sequence_without_steps_is_zero_with_zero_gradients(inputs, mask):
+def test_a_fully_masked_sequence_is_zero_with_zero_gradients(inputs, mask):
     def loss(value, w, b):
         context = chunked_context(jnp.cos, value, w, b, mask=mask, chunk=3)
         return jnp.sum(jnp.square(context - 2)), context
@@ -46,7 +46,7 @@ def test_a_sequence_without_steps_is_zero_with_zero_gradients(inputs, mask):
         assert array[0].any()
 
 
-def test_what_does_not_fit_is_refused_in_chunks_too(draw, inputs):
+def test_arguments_that_do_not_fit_are_refused(draw, inputs):
     _, w, b = inputs
     x, encode = draw(B, T, F), encoder(draw(F, D))
     with pytest.raises(ValueError, match=r"chunked_context: w \(4,\) must have"):
@@ -59,9 +59,9 @@ def test_what_does_not_fit_is_refused_in_chunks_too(draw, inputs):
 
 def test_sums_over_chunks_are_kept_in_float32(draw):
     x, w = jnp.ones((1, 4000, D), jnp.bfloat16), jnp.zeros(D, jnp.bfloat16)
-    found = chunked_context(lambda x: x, x, w, jnp.zeros((), jnp.bfloat16))
-    assert found.dtype == jnp.bfloat16
-    np.testing.assert_array_equal(found, jnp.ones((1, D)))  # not 256 / 4000
+    context = chunked_context(lambda x: x, x, w, jnp.zeros((), jnp.bfloat16))
+    assert context.dtype == jnp.bfloat16
+    np.testing.assert_array_equal(context, jnp.ones((1, D)))  # not 256 / 4000
 
 
 def encoder(kernel):
@@ -72,45 +72,45 @@ def encoder(kernel):
 def test_chunks_change_neither_the_context_nor_the_gradients(
     x64, draw, mask, chunk, masked
 ):
-    x, kernel, w, b, seen = draw(B, T, F), draw(F, D), draw(D), draw(), draw(B, D)
+    x, kernel, w, b, direction = draw(B, T, F), draw(F, D), draw(D), draw(), draw(B, D)
     mask = mask if masked else None
 
     def plain(x, kernel, w, b):
-        found = attention(encoder(kernel)(x), w, b, mask=mask).context
-        return jnp.sum(found * seen), found
+        context = attention(encoder(kernel)(x), w, b, mask=mask).context
+        return jnp.sum(context * direction), context
 
     def chunked(x, kernel, w, b):
         encode = encoder(kernel)
-        found = chunked_context(encode, x, w, b, mask=mask, chunk=chunk)
-        return jnp.sum(found * seen), found
+        context = chunked_context(encode, x, w, b, mask=mask, chunk=chunk)
+        return jnp.sum(context * direction), context
 
-    found, expected = (
+    actual, expected = (
         jax.jit(jax.grad(function, (0, 1, 2, 3), has_aux=True))(x, kernel, w, b)
         for function in (chunked, plain)
     )
-    assert found[1].shape == (B, D)
-    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+    assert actual[1].shape == (B, D)
+    for a, b in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-12)
 
 
-def test_any_batch_axes_go_through_chunks(x64, draw):
+def test_chunks_take_any_batch_axes(x64, draw):
     x, kernel, w, b = draw(2, B, T, F), draw(F, D), draw(D), draw()
     encode, mask = encoder(kernel), draw(B, T) > -1
     expected = attention(encode(x), w, b, mask=mask).context
-    found = chunked_context(encode, x, w, b, mask=mask, chunk=3)
-    np.testing.assert_allclose(found, expected, atol=1e-12)
-    one = chunked_context(encode, x[1, 2], w, b, mask=mask[2], chunk=3)
-    np.testing.assert_allclose(one, expected[1, 2], atol=1e-12)
+    context = chunked_context(encode, x, w, b, mask=mask, chunk=3)
+    np.testing.assert_allclose(context, expected, atol=1e-12)
+    single = chunked_context(encode, x[1, 2], w, b, mask=mask[2], chunk=3)
+    np.testing.assert_allclose(single, expected[1, 2], atol=1e-12)
 
 
-def test_chunks_never_hold_the_values_of_all_steps(draw):
+def test_chunks_never_store_the_values_of_all_steps(draw):
     steps, width = 1009, 53
     x, kernel, w, b = draw(B, steps, F), draw(F, width), draw(width), draw()
 
     def memory(chunk):
         def loss(kernel):
-            found = chunked_context(encoder(kernel), x, w, b, chunk=chunk)
-            return jnp.sum(found**2)
+            context = chunked_context(encoder(kernel), x, w, b, chunk=chunk)
+            return jnp.sum(context**2)
 
         compiled = jax.jit(jax.grad(loss)).lower(kernel).compile()
         return compiled.memory_analysis().temp_size_in_bytes

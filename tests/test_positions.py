@@ -9,13 +9,13 @@ from attention.positions import learned_positions, sinusoids
 
 
 @pytest.mark.parametrize("length, dim, offset", [(7, 10, 0), (5, 11, 13), (1, 2, 3)])
-def test_sinusoids_are_those_of_the_paper(x64, length, dim, offset):
-    found = sinusoids(length, dim, offset)
-    assert found.shape == (length, dim)
+def test_sinusoids_equal_a_loop(x64, length, dim, offset):
+    encodings = sinusoids(length, dim, offset)
+    assert encodings.shape == (length, dim)
     for row, column in np.ndindex(length, dim):
         angle = (offset + row) / 10000 ** (2 * (column // 2) / dim)
         expected = (math.sin, math.cos)[column % 2](angle)
-        assert abs(found[row, column] - expected) < 1e-12
+        assert abs(encodings[row, column] - expected) < 1e-12
 
 
 def test_each_pair_of_channels_lies_on_the_unit_circle():
@@ -24,15 +24,15 @@ def test_each_pair_of_channels_lies_on_the_unit_circle():
 
 
 @pytest.mark.parametrize("step", [1, 5, 23])
-def test_moving_on_is_one_rotation_wherever_one_is(x64, step):
+def test_a_shift_is_the_same_rotation_at_every_position(x64, step):
     dim = 14
-    here, there = (sinusoids(31, dim, s).reshape(31, dim // 2, 2) for s in (0, step))
+    first, shifted = (sinusoids(31, dim, s).reshape(31, dim // 2, 2) for s in (0, step))
     angles = step / 10000 ** (np.arange(0, dim, 2) / dim)
     rotation = np.array(
         [[np.cos(angles), np.sin(angles)], [-np.sin(angles), np.cos(angles)]]
     )
-    moved = np.einsum("abi,tib->tia", rotation, here)
-    np.testing.assert_allclose(moved, there, atol=1e-12)
+    rotated = np.einsum("abi,tib->tia", rotation, first)
+    np.testing.assert_allclose(rotated, shifted, atol=1e-12)
 
 
 def test_offset_may_be_traced_in_both():
@@ -41,9 +41,9 @@ def test_offset_may_be_traced_in_both():
         lambda t: (sinusoids(1, 6, t)[0], learned_positions(table, 1, t)[0])
     )
     for time in range(11):
-        found = steps(time)
-        np.testing.assert_allclose(found[0], sinusoids(11, 6)[time], atol=1e-6)
-        np.testing.assert_array_equal(found[1], table[time])
+        encodings = steps(time)
+        np.testing.assert_allclose(encodings[0], sinusoids(11, 6)[time], atol=1e-6)
+        np.testing.assert_array_equal(encodings[1], table[time])
 
 
 def test_learned_positions_are_the_rows_of_the_table():

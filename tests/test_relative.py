@@ -15,12 +15,12 @@ B, H, Q, K, D, V = 2, 3, 5, 7, 11, 13
 
 
 def row(i, j, k):
-    """The table's row for a query at position i and a key at position j."""
+    """Row of the table for a query at position i and a key at position j."""
     return max(-k, min(k, j - i)) + k
 
 
 def loop_attention(query, key, value, key_table, value_table, mask, offset):
-    """Shaw et al. (2018), eqs. 3 and 4, for one head: one query and key at a time."""
+    """Shaw et al. (2018), eqs. 3 and 4, for one head, in two loops."""
     k_key, k_value = len(key_table) // 2, len(value_table) // 2
     context, weights = np.zeros((Q, V)), np.zeros((Q, K))
     for i in range(Q):
@@ -50,24 +50,24 @@ def inputs(draw):
 def test_attention_equals_a_loop(x64, inputs, draw, k, offset):
     arguments = inputs(k)
     mask = (draw(B, 1, Q, K) > -0.5).at[..., 0].set(True)
-    found = jax.jit(relative_attention)(*arguments, mask=mask, offset=offset)
+    attention = jax.jit(relative_attention)(*arguments, mask=mask, offset=offset)
     for b, h in np.ndindex(B, H):
         head = [x[b, h] for x in arguments[:3]] + [x[h] for x in arguments[3:]]
         expected = loop_attention(*map(np.asarray, head), mask[b, 0], offset)
-        np.testing.assert_allclose(found.context[b, h], expected[0], atol=1e-12)
-        np.testing.assert_allclose(found.weights[b, h], expected[1], atol=1e-12)
+        np.testing.assert_allclose(attention.context[b, h], expected[0], atol=1e-12)
+        np.testing.assert_allclose(attention.weights[b, h], expected[1], atol=1e-12)
 
 
 @pytest.mark.parametrize("queries, keys", [(1, 1), (1, 7), (5, 1), (7, 5), (3, 3)])
 def test_any_lengths(x64, draw, queries, keys):
     query, table, weights = draw(queries, D), draw(5, D), draw(queries, keys)
     scores = jax.jit(relative_scores, static_argnums=2)(query, table, keys, 1)
-    read = jax.jit(relative_values)(weights, table, 1)
+    values = jax.jit(relative_values)(weights, table, 1)
     query, weights = np.asarray(query), np.asarray(weights)
     for i in range(queries):
         rows = np.asarray(table)[[row(1 + i, j, 2) for j in range(keys)]]
         np.testing.assert_allclose(scores[i], rows @ query[i], atol=1e-12)
-        np.testing.assert_allclose(read[i], weights[i] @ rows, atol=1e-12)
+        np.testing.assert_allclose(values[i], weights[i] @ rows, atol=1e-12)
 
 
 @pytest.mark.parametrize("k", [0, 2])
@@ -83,13 +83,13 @@ def test_gradients_are_those_of_finite_differences(x64, inputs, k):
 def test_weights_sum_to_one_and_a_masked_key_has_no_effect(inputs):
     query, key, value, *tables = inputs()
     mask = jnp.arange(K) < 4
-    found = relative_attention(query, key, value, *tables, mask=mask)
-    assert (found.weights >= 0).all()
-    np.testing.assert_allclose(found.weights.sum(-1), 1, atol=1e-6)
-    np.testing.assert_array_equal(found.weights[..., 4:], 0)
-    junk = key.at[:, :, 4:].add(9), value.at[:, :, 4:].add(1e30)
-    again = relative_attention(query, *junk, *tables, mask=mask)
-    np.testing.assert_allclose(again.context, found.context, atol=1e-5)
+    attention = relative_attention(query, key, value, *tables, mask=mask)
+    assert (attention.weights >= 0).all()
+    np.testing.assert_allclose(attention.weights.sum(-1), 1, atol=1e-6)
+    np.testing.assert_array_equal(attention.weights[..., 4:], 0)
+    changed = key.at[:, :, 4:].add(9), value.at[:, :, 4:].add(1e30)
+    unaffected = relative_attention(query, *changed, *tables, mask=mask)
+    np.testing.assert_allclose(unaffected.context, attention.context, atol=1e-5)
 
 
 def test_a_fully_masked_row_is_zero_with_finite_gradients(inputs):
@@ -127,8 +127,8 @@ def test_gradients_pass_through_jit_scan_and_rematerialisation(draw):
 
     steps = jnp.array([0, 2])
     expected = jax.grad(lambda x: jnp.sum(layer(layer(x, 0), 2)))(query)
-    found = jax.jit(jax.grad(scanned))(query)
-    np.testing.assert_allclose(found, expected, atol=1e-4)  # float32 products
+    gradient = jax.jit(jax.grad(scanned))(query)
+    np.testing.assert_allclose(gradient, expected, atol=1e-4)  # float32 products
 
 
 def test_tables_may_be_shared_by_the_heads(x64, inputs):
@@ -150,12 +150,12 @@ def test_one_query_at_a_time_equals_all_at_once(x64, inputs):
     )
     whole = relative_attention(query, key, value, *tables, mask=causal_mask(Q, K))
     for time in range(Q):
-        found = step(query[:, :, time : time + 1], time)
-        for a, b in zip(found, whole, strict=True):
+        single = step(query[:, :, time : time + 1], time)
+        for a, b in zip(single, whole, strict=True):
             np.testing.assert_allclose(a[:, :, 0], b[:, :, time], atol=1e-12)
 
 
-def test_rows_may_have_positions_of_their_own(x64, draw):
+def test_offsets_may_differ_per_batch_element(x64, draw):
     query, table, weights = draw(B, Q, D), draw(5, D), draw(B, Q, K)
     offsets = jnp.array([4, 1])
 
@@ -172,34 +172,34 @@ def test_rows_may_have_positions_of_their_own(x64, draw):
     check_grads(mapped, (query, weights), order=1)
 
 
-def test_zero_tables_are_plain_attention(inputs):
+def test_zero_tables_give_plain_attention(inputs):
     query, key, value, *tables = inputs()
-    found = relative_attention(query, key, value, *(0 * t for t in tables))
+    actual = relative_attention(query, key, value, *(0 * t for t in tables))
     expected = attend(scaled_dot_scores(query, key), value)
-    np.testing.assert_allclose(found.context, expected.context, atol=1e-6)
-    np.testing.assert_allclose(found.weights, expected.weights, atol=1e-6)
+    np.testing.assert_allclose(actual.context, expected.context, atol=1e-6)
+    np.testing.assert_allclose(actual.weights, expected.weights, atol=1e-6)
 
 
-def test_clipping_at_nought_leaves_no_order(x64, inputs):
+def test_with_k_of_0_the_order_of_the_keys_has_no_effect(x64, inputs):
     query, key, value, *tables = inputs(k=0)
     order = np.random.default_rng(1).permutation(K)
-    found = relative_attention(query, key[:, :, order], value[:, :, order], *tables)
+    actual = relative_attention(query, key[:, :, order], value[:, :, order], *tables)
     expected = relative_attention(query, key, value, *tables)
-    np.testing.assert_allclose(found.context, expected.context, atol=1e-12)
+    np.testing.assert_allclose(actual.context, expected.context, atol=1e-12)
 
 
-def test_moving_queries_and_keys_together_changes_nothing(x64, draw):
+def test_shifting_queries_and_keys_together_changes_nothing(x64, draw):
     query, key, value = draw(Q, D), draw(K, D), draw(K, V)
     tables, shift = (draw(5, D), draw(5, V)), 3
     moved = [jnp.pad(x, ((shift, 0), (0, 0))) for x in (key, value)]
     mask = jnp.arange(K + shift) >= shift
     attention = jax.jit(relative_attention)
-    found = attention(query, *moved, *tables, mask=mask, offset=1 + shift)
+    actual = attention(query, *moved, *tables, mask=mask, offset=1 + shift)
     expected = attention(query, key, value, *tables, offset=1)
-    np.testing.assert_allclose(found.context, expected.context, atol=1e-12)
+    np.testing.assert_allclose(actual.context, expected.context, atol=1e-12)
 
 
-def test_the_last_row_of_a_table_is_for_keys_to_the_right():
+def test_the_last_row_of_a_table_is_for_later_keys():
     table = jnp.arange(5.0)[:, None]
     scores = relative_scores(jnp.ones((4, 1)), table, 4)
     np.testing.assert_array_equal(
@@ -208,9 +208,13 @@ def test_the_last_row_of_a_table_is_for_keys_to_the_right():
 
 
 def test_tables_that_do_not_fit_are_refused(draw):
-    with pytest.raises(ValueError, match=r"odd number of rows, 2k \+ 1: got \(4, 11\)"):
+    with pytest.raises(
+        ValueError, match=r"table \(4, 11\) must have an odd number of rows, 2k \+ 1"
+    ):
         relative_scores(draw(Q, D), draw(4, D), K)
-    with pytest.raises(ValueError, match=r"odd number of rows, 2k \+ 1: got \(11,\)"):
+    with pytest.raises(
+        ValueError, match=r"table \(11,\) must have an odd number of rows, 2k \+ 1"
+    ):
         relative_values(draw(Q, K), draw(D))
     with pytest.raises(ValueError, match=r"\(5, 11\) and table \(3, 13\) differ"):
         relative_scores(draw(Q, D), draw(3, V), K)

@@ -13,20 +13,20 @@ MASK = jnp.arange(SOURCE) < jnp.asarray([7, 4, 1])[:, None]
 
 
 def toy_step(weights, shared, carry, x):
-    """Read all that a step may read, with masks and None among it."""
+    """A step that reads weights, a bias, a mask, None and inputs."""
     bias, mask, _ = shared
     inputs, _ = x
     state, count = carry
-    weigh = jax.nn.softmax(state @ weights["score"] + inputs)  # [B, R, S]
-    read = jnp.where(mask, weigh, 0) @ weights["values"]  # [B, R, STATE]
-    state = jnp.tanh(state @ weights["square"] + read + bias)
-    return (state, count + 1), (state[..., 0] * bias[0], weigh)
+    attention = jax.nn.softmax(state @ weights["score"] + inputs)  # [B, R, S]
+    context = jnp.where(mask, attention, 0) @ weights["values"]  # [B, R, STATE]
+    state = jnp.tanh(state @ weights["square"] + context + bias)
+    return (state, count + 1), (state[..., 0] * bias[0], attention)
 
 
 def twice_step(weights, shared, carry, x):
-    """Multiply twice by one matrix, not at all by another."""
-    (state, count), others = carry, toy_step(weights, shared, carry, x)
-    (new, _), y = others
+    """A step with two products with one matrix and none with another."""
+    (state, count), outputs = carry, toy_step(weights, shared, carry, x)
+    (new, _), y = outputs
     return (new + jnp.sin(state) @ weights["square"], count + 1), y
 
 
@@ -60,11 +60,11 @@ def test_scan_has_the_values_and_the_gradients_of_a_plain_scan(
             weights, bias, state, inputs = floats
             mask, count = others
             shared, carry = (bias, mask, None), (state, count)
-            (state, count), (y, seen) = outputs = function(
+            (state, count), (y, attention) = outputs = function(
                 step, weights, shared, carry, (inputs, None)
             )
-            # No constant gradient, neither of the last state nor of an output.
-            return sum(jnp.sin(x).sum() for x in (state, y, seen**2)), outputs
+            # Nonlinear, so that the gradient of no output is constant.
+            return sum(jnp.sin(x).sum() for x in (state, y, attention**2)), outputs
 
         weights, (bias, mask, _), (state, count), (inputs, _) = problem
         gradients = jax.grad(loss, has_aux=True)
@@ -79,7 +79,7 @@ def test_scan_has_the_values_and_the_gradients_of_a_plain_scan(
     jax.tree.map(functools.partial(np.testing.assert_allclose, atol=1e-12), ours, plain)
 
 
-def test_a_handle_supports_nothing_but_the_product_from_the_left(draw):
+def test_a_handle_supports_only_products_from_the_left(draw):
     def step(weights, shared, carry, x):
         return carry + weights["w"], None
 

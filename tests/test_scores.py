@@ -20,7 +20,7 @@ def same_width(name):
 
 @pytest.fixture
 def inputs(draw):
-    """Query, key and parameters of a score, by name; `heads` lead the parameters."""
+    """Query, key and parameters of a named score; `heads`: batch axes of the latter."""
 
     def make(name, heads=()):
         key = draw(B, H, K, D if same_width(name) else E)
@@ -35,7 +35,7 @@ def inputs(draw):
 
 
 def loop_score(name, q, k, position, p):
-    """The score of one query vector for one key vector, as the papers print it."""
+    """Score of one query and one key vector, as printed in the papers."""
     if name == "dot":
         return sum(a * b for a, b in zip(q, k, strict=True))
     if name == "scaled_dot":
@@ -54,15 +54,15 @@ def loop_score(name, q, k, position, p):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_score_equals_a_loop_with_parameters_a_head(x64, inputs, name):
+def test_score_equals_a_loop_with_parameters_per_head(x64, inputs, name):
     query, key, parameters = inputs(name, heads=(H,))
-    found = SCORES[name](query, key, **parameters)
-    assert found.shape == (B, H, Q, K)
+    actual = SCORES[name](query, key, **parameters)
+    assert actual.shape == (B, H, Q, K)
     for b, h, i, j in np.ndindex(B, H, Q, K):
         q, k = np.asarray(query[b, h, i]), np.asarray(key[b, h, j])
         head = {n: np.asarray(p[h]) for n, p in parameters.items()}
         expected = loop_score(name, q, k, j, head)
-        np.testing.assert_allclose(found[b, h, i, j], expected, atol=1e-12)
+        np.testing.assert_allclose(actual[b, h, i, j], expected, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -90,10 +90,10 @@ def test_batched_equals_vmapped_and_jitted(x64, inputs, name):
 @pytest.mark.parametrize("name", NAMES)
 def test_batch_axes_of_query_and_key_broadcast(x64, inputs, name):
     query, key, parameters = inputs(name)
-    found = SCORES[name](query, key[0, 0], **parameters)
+    actual = SCORES[name](query, key[0, 0], **parameters)
     repeated = jnp.broadcast_to(key[0, 0], key.shape)
     expected = SCORES[name](query, repeated, **parameters)
-    np.testing.assert_allclose(found, expected, atol=1e-12)
+    np.testing.assert_allclose(actual, expected, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -120,10 +120,10 @@ def test_every_score_attends(inputs, draw, name):
     assert (weights >= 0).all()
     np.testing.assert_array_equal(weights[..., 4:], 0)
     np.testing.assert_array_equal(context[:, :, 1], 0)
-    rows = jnp.broadcast_to((jnp.arange(Q) != 1).astype(float), (B, H, Q))
-    np.testing.assert_allclose(weights.sum(-1), rows, atol=1e-6)
-    junk = read(query, key.at[:, :, 4:].add(9), value.at[:, :, 4:].add(1e30))
-    np.testing.assert_allclose(junk.context, context, atol=1e-5)
+    sums = jnp.broadcast_to((jnp.arange(Q) != 1).astype(float), (B, H, Q))
+    np.testing.assert_allclose(weights.sum(-1), sums, atol=1e-6)
+    changed = read(query, key.at[:, :, 4:].add(9), value.at[:, :, 4:].add(1e30))
+    np.testing.assert_allclose(changed.context, context, atol=1e-5)
     gradient = jax.jit(jax.grad(lambda *x: read(*x).context.sum(), (0, 1, 2)))
     gradients = gradient(query, key, value)
     assert all(np.isfinite(g).all() for g in gradients)
@@ -134,8 +134,8 @@ def test_every_score_attends(inputs, draw, name):
 def test_dtype_is_that_of_the_inputs(inputs, name):
     arguments = jax.tree.map(lambda x: x.astype(jnp.bfloat16), inputs(name))
     query, key, parameters = arguments
-    found = jax.eval_shape(SCORES[name], query, key, **parameters)
-    assert found.dtype == jnp.bfloat16
+    output = jax.eval_shape(SCORES[name], query, key, **parameters)
+    assert output.dtype == jnp.bfloat16
 
 
 def test_scaled_dot_is_dot_with_a_scaled_query(inputs):
@@ -156,26 +156,30 @@ def test_general_with_the_identity_is_dot(inputs):
     )
 
 
-def test_additive_with_a_zero_v_attends_to_all_alike(inputs, draw):
+def test_additive_with_a_zero_v_has_uniform_weights(inputs, draw):
     query, key, parameters = inputs("additive")
     parameters["v"] = jnp.zeros(A)
-    found = attend(scores.additive_scores(query, key, **parameters), draw(B, H, K, V))
-    np.testing.assert_allclose(found.weights, 1 / K, atol=1e-6)
+    attention = attend(
+        scores.additive_scores(query, key, **parameters), draw(B, H, K, V)
+    )
+    np.testing.assert_allclose(attention.weights, 1 / K, atol=1e-6)
 
 
 @pytest.mark.parametrize("keys", [1, K, L, L + 4])
-def test_location_cuts_short_and_masks_beyond_its_length(draw, keys):
+def test_location_uses_the_first_scores_and_masks_keys_beyond_its_length(draw, keys):
     query, w = draw(B, Q, D), draw(D, L)
-    found = scores.location_scores(query, draw(B, keys, E), w=w)
-    assert found.shape == (B, Q, keys)
-    known = min(keys, L)
-    np.testing.assert_allclose(found[..., :known], (query @ w)[..., :known], atol=1e-5)
-    weights = attend(found, draw(B, keys, V)).weights
+    actual = scores.location_scores(query, draw(B, keys, E), w=w)
+    assert actual.shape == (B, Q, keys)
+    length = min(keys, L)
+    np.testing.assert_allclose(
+        actual[..., :length], (query @ w)[..., :length], atol=1e-5
+    )
+    weights = attend(actual, draw(B, keys, V)).weights
     np.testing.assert_array_equal(weights[..., L:], 0)
     np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-6)
 
 
-def test_location_looks_at_the_number_of_the_keys_alone(inputs):
+def test_location_depends_only_on_the_number_of_keys(inputs):
     query, key, parameters = inputs("location")
     np.testing.assert_array_equal(
         scores.location_scores(query, key, **parameters),
@@ -185,17 +189,17 @@ def test_location_looks_at_the_number_of_the_keys_alone(inputs):
 
 def test_cosine_does_not_depend_on_the_norms(inputs):
     query, key, parameters = inputs("cosine")
-    found = scores.cosine_scores(1e-3 * query, 1e3 * key, **parameters)
+    actual = scores.cosine_scores(1e-3 * query, 1e3 * key, **parameters)
     expected = scores.cosine_scores(query, key, **parameters)
-    np.testing.assert_allclose(found, expected, atol=1e-5)
+    np.testing.assert_allclose(actual, expected, atol=1e-5)
     assert (jnp.abs(expected) <= jnp.abs(parameters["strength"]) + 1e-5).all()
 
 
 def test_cosine_with_a_vector_of_zeros_is_zero_with_finite_gradients(draw):
     query, key = draw(Q, D).at[1].set(0), draw(K, D).at[2].set(0)
-    found = scores.cosine_scores(query, key, strength=5.0)
-    np.testing.assert_array_equal(found[1], 0)
-    np.testing.assert_array_equal(found[:, 2], 0)
+    similarities = scores.cosine_scores(query, key, strength=5.0)
+    np.testing.assert_array_equal(similarities[1], 0)
+    np.testing.assert_array_equal(similarities[:, 2], 0)
     gradient = jax.grad(lambda *x: scores.cosine_scores(*x, strength=5.0).sum(), (0, 1))
     gradients = jax.jit(gradient)(query, key)
     assert all(np.isfinite(g).all() for g in gradients)

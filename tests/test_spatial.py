@@ -24,82 +24,82 @@ def inputs(draw):
 
 @pytest.fixture(params=NON_LOCAL)
 def form(request, draw):
-    """A form of the block, its parameters set."""
+    """A form of the non-local block, with its parameters bound."""
     parameters = {"w": jnp.abs(draw(2 * D))} if request.param == "concatenation" else {}
     return lambda *maps: NON_LOCAL[request.param](*maps, **parameters)
 
 
 def weight(name, query, key, w):
-    """f(x_i, x_j) of Wang et al. (2018), section 3.2, for one pair of places."""
+    """f(x_i, x_j) of Wang et al. (2018), section 3.2, for a pair of positions."""
     if name == "concatenation":
         return max(w @ np.concatenate([query, key]), 0)
     return query @ key if name == "dot" else np.exp(query @ key)
 
 
 @pytest.mark.parametrize("name", NON_LOCAL)
-def test_each_form_equals_a_loop_over_pairs_of_places(x64, inputs, draw, name):
+def test_each_form_equals_a_loop_over_pairs_of_positions(x64, inputs, draw, name):
     w = draw(2 * D)
     parameters = {"w": w} if name == "concatenation" else {}
-    found = jax.jit(NON_LOCAL[name])(*inputs, **parameters)
+    attention = jax.jit(NON_LOCAL[name])(*inputs, **parameters)
     query, key, value = map(np.asarray, inputs)
     for b, i, j in np.ndindex(B, I, J):
         weights = np.zeros((K, L))
-        for place in np.ndindex(K, L):
-            pair = query[b, i, j], key[b][place]
-            weights[place] = weight(name, *pair, np.asarray(w))
+        for position in np.ndindex(K, L):
+            pair = query[b, i, j], key[b][position]
+            weights[position] = weight(name, *pair, np.asarray(w))
         weights /= weights.sum() if "gaussian" in name else K * L
         context = sum(weights[p] * value[b][p] for p in np.ndindex(K, L))
-        np.testing.assert_allclose(found.weights[b, i, j], weights, atol=1e-12)
-        np.testing.assert_allclose(found.context[b, i, j], context, atol=1e-12)
+        np.testing.assert_allclose(attention.weights[b, i, j], weights, atol=1e-12)
+        np.testing.assert_allclose(attention.context[b, i, j], context, atol=1e-12)
 
 
-def test_softmax_weights_are_those_of_the_transformer_without_its_scale(x64, inputs):
+def test_embedded_gaussian_is_scaled_dot_product_attention_without_the_scale(
+    x64, inputs
+):
     query, key, value = inputs
-    found = embedded_gaussian(*inputs)
-    np.testing.assert_allclose(found.weights.sum((-2, -1)), 1, atol=1e-12)
+    attention = embedded_gaussian(*inputs)
+    np.testing.assert_allclose(attention.weights.sum((-2, -1)), 1, atol=1e-12)
     flat = [x.reshape(B, -1, x.shape[-1]) for x in (np.sqrt(D) * query, key, value)]
     expected = attend(scaled_dot_scores(*flat[:2]), flat[2])
     context = expected.context.reshape(B, I, J, V)
-    np.testing.assert_allclose(found.context, context, atol=1e-12)
+    np.testing.assert_allclose(attention.context, context, atol=1e-12)
 
 
-def test_without_a_softmax_weights_may_be_negative_or_all_nothing(inputs, draw):
+def test_without_a_softmax_weights_may_be_negative_or_all_zero(inputs, draw):
     query, key, value = inputs
     assert dot_product(*inputs).weights.min() < 0
     positive = jnp.abs(query), jnp.abs(key), value
-    none = concatenation(*positive, w=-jnp.ones(2 * D))
-    assert (none.weights == 0).all() and (none.context == 0).all()
+    zero = concatenation(*positive, w=-jnp.ones(2 * D))
+    assert (zero.weights == 0).all() and (zero.context == 0).all()
 
 
-def test_places_that_move_move_what_is_read(form, inputs):
+def test_permuting_keys_has_no_effect_and_queries_keep_their_order(form, inputs):
     query, key, value = inputs
     rng = np.random.default_rng(0)
-    places, others = rng.permutation(I * J), rng.permutation(K * L)
+    queries, keys = rng.permutation(I * J), rng.permutation(K * L)
 
     def move(x, order):
         return x.reshape(B, -1, x.shape[-1])[:, order].reshape(x.shape)
 
-    expected = move(form(query, key, value).context, places)
-    found = form(move(query, places), move(key, others), move(value, others)).context
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    expected = move(form(query, key, value).context, queries)
+    context = form(move(query, queries), move(key, keys), move(value, keys)).context
+    np.testing.assert_allclose(context, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_every_place_reads_of_every_other_one(form, draw):
-    x = jnp.abs(draw(I, J, D))  # so that no pair is silenced by the relu
+def test_every_position_depends_on_every_other(form, draw):
+    x = jnp.abs(draw(I, J, D))  # positive, so that no weight is cut off by the relu
 
     def read(x):
         return form(x, x, x).context[0, 0].sum()
 
-    reached = jnp.abs(jax.grad(read)(x)).sum(-1)
-    assert (reached > 0).all()
+    gradient = jnp.abs(jax.grad(read)(x)).sum(-1)
+    assert (gradient > 0).all()
 
 
-def test_a_batch_is_its_elements(form, inputs):
-    found, expected = form(*inputs), jax.vmap(form)(*inputs)
-    jax.tree.map(
-        lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5),
-        *(found, expected),
-    )
+def test_batched_equals_vmapped(form, inputs):
+    batched, mapped = form(*inputs), jax.vmap(form)(*inputs)
+    for x, y in zip(batched, mapped, strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5)
 
 
 def test_gradients_are_those_of_finite_differences(x64, form, draw):
@@ -107,7 +107,7 @@ def test_gradients_are_those_of_finite_differences(x64, form, draw):
     check_grads(lambda *maps: form(*maps).context, maps, order=1, modes=["rev"])
 
 
-def test_pooling_keeps_the_highest_of_a_block(draw):
+def test_max_pool_is_the_maximum_of_each_block(draw):
     x = draw(B, 6, 4, D)
     pooled = max_pool(x)
     assert pooled.shape == (B, 3, 2, D)
@@ -117,13 +117,15 @@ def test_pooling_keeps_the_highest_of_a_block(draw):
     assert (max_pool(x, 1) == x).all()
 
 
-def test_what_does_not_fit_is_refused(inputs, draw):
+def test_arguments_that_do_not_fit_are_refused(inputs, draw):
     query, key, value = inputs
     with pytest.raises(ValueError, match="differ in width"):
         embedded_gaussian(query[..., 1:], key, value)
-    with pytest.raises(ValueError, match="differ in places"):
+    with pytest.raises(ValueError, match="differ in rows or columns"):
         dot_product(query, key, value[:, 1:])
     with pytest.raises(ValueError, match=r"w \(3,\) must be \[22\]"):
         concatenation(*inputs, w=draw(3))
-    with pytest.raises(ValueError, match="size 2 does not divide the map"):
+    with pytest.raises(
+        ValueError, match="size 2 must divide the rows and columns of x"
+    ):
         max_pool(query)
