@@ -60,12 +60,12 @@ format: env ## format, and apply the fixes of ruff
 	$(PY) -m ruff format .
 	$(PY) -m ruff check --fix .
 
-results: env ## run missing experiments and write the tables of results
+results: env ## run the experiments that have no record; write the tables of docs/
 	$(PY) -m results.make $(ARGS)
 
-docs: env ## write the pages of docs/api from the docstrings of attention/
+docs: env ## write docs/api from the docstrings of attention/
 	$(PY) docs/make_api.py
 
-bench: env ## time this project and other libraries, and write the tables
+bench: env ## time this project and other libraries; write docs/benchmarks.md
 	$(PY) -m benchmarks $(ARGS)
 	$(PY) -m results.tables

@@ -1,8 +1,8 @@
-"""Draws the attention of several captioners to the same images, for comparison.
+"""Compares the attention of several captioners on the same images.
 
     python -m results.compare_captions runs/captioning_soft runs/captioning_hard
 
-Writes docs/figures/captions_N.png for images N of the test split.
+Writes docs/figures/captions_N.png for image N of the test split.
 """
 
 import argparse
@@ -21,8 +21,8 @@ def main(arguments: Sequence[str] | None = None) -> list[Path]:
     """Draws the figures; returns their paths.
 
     Raises:
-        UserError: if a folder is not a run of a captioner with attention, or the runs
-            have different images.
+        UserError: if a folder is not the run of a captioner with attention, or the
+            runs have different test images.
     """
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -40,26 +40,28 @@ def main(arguments: Sequence[str] | None = None) -> list[Path]:
         images, strips = zip(*row, strict=True)
         for run, image, strip in zip(args.runs, images, strips, strict=True):
             if strip.maps is None:
-                raise UserError(f"the captioner of {run} does not attend")
+                raise UserError(f"{run}: must be a captioner with attention")
             if image.shape != images[0].shape or (image != images[0]).any():
-                raise UserError(f"{run} sees other images than {args.runs[0]}")
+                raise UserError(
+                    f"{run}: its test images must be those of {args.runs[0]}"
+                )
         path, title = args.to / f"captions_{number}.png", f"Test image {number}"
         paths.append(caption_strips(images[0], strips, title, path))
     return paths
 
 
 def _captions(folder: Path, numbers: Sequence[int]) -> list[tuple[Any, Strip]]:
-    """Images of the test split by number, and a run's captions of them."""
+    """Test images by number, with the captions of a run."""
     run = trained.load(folder)
     captioner = getattr(run.task, "captioner", None)
     if captioner is None:
-        raise UserError(f"{folder} is no run of a captioner")
+        raise UserError(f"{folder}: must be the run of a captioner")
     examples = captioner.data.splits.examples("test")
     for number in numbers:
         if not 1 <= number <= len(examples):
             raise UserError(f"image {number}: must be in 1..{len(examples)}")
-    chosen = [examples[number - 1] for number in numbers]
-    predictions = captioner.captions(run.state.params, chosen, run.task.search)
+    selected = [examples[number - 1] for number in numbers]
+    predictions = captioner.captions(run.state.params, selected, run.task.search)
     details = [prediction.details for prediction in predictions]
     return [
         (example.image, strip._replace(label=folder.name)) for example, strip in details

@@ -1,10 +1,10 @@
-"""Does the reported runs that are missing, and writes their records and tables.
+"""Trains and evaluates the reported runs without a record; writes records and tables.
 
-    python -m results.make               # for every table
-    python -m results.make translation   # for the named tables
+    python -m results.make               # every table
+    python -m results.make translation   # the named tables
 
-A stopped run is resumed, and a trained one is only evaluated; delete a record and its
-folder under `runs/` to repeat a run.
+A stopped run is resumed, and a trained one is only evaluated. To repeat a run, delete
+its record and its folder under `runs/`.
 """
 
 import argparse
@@ -33,23 +33,26 @@ ROOT = Path(__file__).parent.parent
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Does the missing runs of the named tables, or of all.
+    """Makes the missing records of the named tables, or of all.
 
     Raises:
-        UserError: for the name of a table that does not exist.
+        UserError: for a table that does not exist.
     """
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("tables", nargs="*", metavar="NAME", help=", ".join(TABLES))
     parser.add_argument(
-        "--jobs", type=int, default=1, help="runs at a time, each on its own cores"
+        "--jobs",
+        type=int,
+        default=1,
+        help="number of runs at a time, each on a share of the cores",
     )
     args = parser.parse_args(arguments)
     names = args.tables or list(TABLES)
     for name in names:
         if name not in TABLES:
-            raise UserError(f"no table is called {name}: there is {', '.join(TABLES)}")
+            raise UserError(f"table {name}: must be one of {', '.join(TABLES)}")
     cores = shares(args.jobs)
     trainings = [
         (run, seed) for name in names for run in TABLES[name].runs for seed in run.seeds
@@ -60,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     else:
         print(
             f"nothing is missing: all {len(trainings)} trainings have their records "
-            "(delete one, and its folder under runs/, to do it again)"
+            "(to repeat one, delete its record and its folder under runs/)"
         )
     tables.write()
 
@@ -68,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _make_all(
     trainings: Sequence[tuple[Run, int]], cores: Sequence[Sequence[int]]
 ) -> None:
-    """Does each training, one at a time on each share of the cores."""
+    """Makes each training, one at a time per share of the cores."""
     free = Queue()
     for share in cores:
         free.put(share)
@@ -82,10 +85,10 @@ def _make_all(
 
     with ThreadPoolExecutor(len(cores)) as pool:
         try:
-            waiting = [pool.submit(make_on_free_cores, *which) for which in trainings]
-            for done in as_completed(waiting):
-                done.result()
-        except BaseException:  # a failed run, or Ctrl-C: start no others
+            futures = [pool.submit(make_on_free_cores, *args) for args in trainings]
+            for future in as_completed(futures):
+                future.result()
+        except BaseException:  # a failed run or Ctrl-C: start no further run
             pool.shutdown(wait=False, cancel_futures=True)
             raise
 
@@ -108,7 +111,7 @@ def record_path(run: Run, seed: int) -> Path:
 
 
 def is_current(run: Run, seed: int) -> bool:
-    """Returns whether the run has a record made with today's config.
+    """Returns whether the run has a record that was made with the current config.
 
     Configs are compared by `records.identity`, which includes overrides and seed.
     """
@@ -120,7 +123,7 @@ def is_current(run: Run, seed: int) -> bool:
 
 
 def make(run: Run, seed: int, cores: Sequence[int] = ()) -> None:
-    """Trains the missing steps, evaluates the test split and writes the record."""
+    """Trains the remaining steps, evaluates the test split and writes the record."""
     workdir = Path("runs") / _label(run, seed)
     train, evaluate = commands(run, seed)
     if not _is_done(run, seed, ROOT / workdir):
@@ -188,7 +191,7 @@ def collect(run: Run, seed: int, workdir: Path) -> Record:
         "versions": environment["versions"],
         "commit": environment["commit"],
     }
-    where_known = {
+    optional = {
         "by_length": {
             group: {k: round(v, 3) for k, v in values.items()}
             for group, values in scores.get("by_length", {}).items()
@@ -202,8 +205,8 @@ def collect(run: Run, seed: int, workdir: Path) -> Record:
         },
         "perfect_after": None,
     }
-    if metric == "accuracy":  # in per cent
-        where_known["perfect_after"] = next(
+    if metric == "accuracy":  # in percent
+        optional["perfect_after"] = next(
             (
                 count
                 for count, row in zip(examples, evaluations, strict=False)
@@ -211,7 +214,7 @@ def collect(run: Run, seed: int, workdir: Path) -> Record:
             ),
             None,
         )
-    record |= {k: v for k, v in where_known.items() if v not in (None, {}, [])}
+    record |= {k: v for k, v in optional.items() if v not in (None, {}, [])}
     return record
 
 
@@ -227,13 +230,13 @@ def _device(environment: Mapping[str, Any]) -> str:
 def _median(
     rows: Sequence[Mapping[str, Any]], field: str, *, digits: int
 ) -> float | None:
-    """Returns the median of a field of the log, None where no row has it."""
+    """Returns the median of a field of the log, or None if no row has it."""
     values = [row[field] for row in rows if field in row]
     return round(statistics.median(values), digits) if values else None
 
 
 def _curve_metrics(run: Run) -> list[str]:
-    """Returns the metrics of a run that figures show besides its first."""
+    """Returns the metrics of a run, other than its first, that figures show."""
     figures = (figure for figure in FIGURES if isinstance(figure, Curves))
     sources = (
         source.partition(":") for figure in figures for source in figure.lines.values()
@@ -260,7 +263,7 @@ def _label(run: Run, seed: int) -> str:
 
 
 def _is_done(run: Run, seed: int, workdir: Path) -> bool:
-    """Returns whether a run directory of this config has reached the last step."""
+    """Returns whether the run directory has reached the last step of the config."""
     if not (workdir / "config.json").exists():
         return False
     config = _config(run, seed)
@@ -271,11 +274,11 @@ def _is_done(run: Run, seed: int, workdir: Path) -> bool:
 
 def _call(command: str, cores: Sequence[int]) -> None:
     print(command, flush=True)
-    if cores:  # of this thread, which the process inherits
+    if cores:  # set for this thread; the process inherits them
         os.sched_setaffinity(0, cores)
-    done = subprocess.run([sys.executable, *command.split()[1:]], cwd=ROOT)
-    if done.returncode:
-        raise UserError(f"{command} ended with status {done.returncode}")
+    completed = subprocess.run([sys.executable, *command.split()[1:]], cwd=ROOT)
+    if completed.returncode:
+        raise UserError(f"{command} exited with status {completed.returncode}")
 
 
 if __name__ == "__main__":

@@ -13,10 +13,10 @@ def table(
     """Returns a table as Markdown.
 
     Args:
-        titles: titles of the columns.
-        rows: one cell for each title.
-        right_aligned: number of last columns that hold numbers; by default all but the
-            first.
+        titles: column titles.
+        rows: rows of one cell per title.
+        right_aligned: number of columns at the end to align right; by default all but
+            the first.
     """
     count = len(titles) - 1 if right_aligned is None else right_aligned
     ruler = ["---"] * (len(titles) - count) + ["---:"] * count
@@ -24,7 +24,7 @@ def table(
 
 
 def number(values: Mapping[str, float | None], field: str) -> str:
-    """Returns a field of a record to three digits, or a dash where it has none."""
+    """Returns a field of a record to three digits, or a dash if it is missing."""
     value = values.get(field)
     if value is None:
         return "–"

@@ -12,8 +12,8 @@ OURS = "this project"  # the system of our own records
 
 Record = dict[str, Any]
 
-# Fields that change no number of a record: logging, devices, which compute the same
-# sums, paths of files, figures.
+# Fields without effect on the numbers of a record: logging, devices (they compute the
+# same sums), paths of files, figures.
 _LEFT_OUT = (
     "log_every",
     "mesh",
@@ -22,8 +22,8 @@ _LEFT_OUT = (
     "data.files",
     "evaluation.figures",
 )
-# Fields that choose the checkpoints to keep: they change numbers only if the parameters
-# of several checkpoints are averaged, and are left out otherwise.
+# Fields that choose which checkpoints are kept: they have an effect only if parameters
+# are averaged over checkpoints, and are left out otherwise.
 _AVERAGED = ("save_every", "checkpoints.keep", "evaluation.average")
 
 
@@ -45,10 +45,10 @@ def identity(settings: Mapping[str, Any]) -> dict[str, Any]:
     change the identity if its default keeps the behaviour of older runs.
 
     Args:
-        settings: a config as `configuration.encode` writes it, or an identity.
+        settings: a config encoded by `configuration.encode`, or an identity.
 
     Returns:
-        Settings without the fields that change no number.
+        The settings without the fields that have no effect on the numbers.
     """
     settings = compatibility.upgrade(settings)
     left_out = _LEFT_OUT
@@ -64,7 +64,7 @@ def _read(folder: Path) -> list[Record]:
 
 
 def _remove(settings: dict[str, Any], names: list[str]) -> None:
-    """Removes a field if it exists, and its group if that is left empty."""
+    """Removes a field if it exists, and its group if the group is then empty."""
     first, *rest = names
     if first not in settings:
         return

@@ -1,4 +1,4 @@
-"""Types for the tables and figures of results, which `families/` declares."""
+"""Types of the tables and figures that `families/` declares."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -6,15 +6,15 @@ from collections.abc import Mapping
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Run:
-    """A reported experiment: a row of a table.
+    """A reported experiment, one row of a table.
 
     Attributes:
-        name: name of its records and of its folder under `runs/`.
+        name: name of its record and of its folder under `runs/`.
         config: "NAME" or "NAME:VARIANT" in `configs/`.
         overrides: "FIELD=VALUE" of the config.
-        seeds: one training each; the row shows their mean and standard deviation.
-        label: title of the row; by default the config and the overrides.
-        paper: the paper's number, and its data set.
+        seeds: one training per seed; the row shows the mean and standard deviation.
+        label: title of the row; by default the config and its overrides.
+        paper: the number in the paper, with its data set.
     """
 
     name: str
@@ -27,13 +27,13 @@ class Run:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Claim:
-    """A paper's statement that one run is better than others of the same table.
+    """A paper's claim that one run beats others of the same table.
 
     Attributes:
-        text: the statement.
+        text: the claim.
         paper: its source.
-        better: name of the run that the paper prefers.
-        than: names of the other runs; the best of them is compared with.
+        better: name of the preferred run.
+        than: names of its rivals; the best of them is compared.
     """
 
     text: str
@@ -44,14 +44,14 @@ class Claim:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Table:
-    """A table of runs, with a table of its claims and one of learning curves.
+    """A table of runs, with optional tables of claims and learning curves.
 
     Attributes:
-        metrics: metrics of the test split by column title; learning curves and claims
-            use the first.
+        metrics: test metrics by column title; learning curves and claims use the
+            first.
         runs: the rows.
         columns: further fields of the records by column title.
-        claims: statements tested in a table of their own.
+        claims: claims about the runs, tested in a second table.
         curves: whether to add a table of learning curves by minutes.
         digits: decimals of the metrics.
         lower: whether a lower value of the first metric is better.
@@ -67,12 +67,27 @@ class Table:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Figure:
-    """A plot of BLEU by source length, a line for each run, and its table.
+class Headline:
+    """A row of the README's table: the first metric of one run.
 
     Attributes:
-        file: the PNG, from the root of the repository; the table has its name.
-        title: heading of the plot.
+        system: the model.
+        task: its task; the text of the link to the page of the run's table.
+        run: name of the run.
+    """
+
+    system: str
+    task: str
+    run: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Figure:
+    """A chart of BLEU by source length, one line per run, and its table.
+
+    Attributes:
+        file: path of the PNG from the root; its stem is the name of the table.
+        title: title of the chart.
         lines: names of runs by label.
     """
 
@@ -83,11 +98,11 @@ class Figure:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Curves:
-    """A plot of a validation metric by examples seen, a line for each run; its table.
+    """A chart of a validation metric by examples seen, one line per run; its table.
 
     Attributes:
-        file: the PNG, from the root of the repository; the table has its name.
-        title: heading of the plot.
+        file: path of the PNG from the root; its stem is the name of the table.
+        title: title of the chart.
         value_title: title of the vertical axis.
         lines: names of runs by label; "NAME:METRIC" for a metric besides the first.
     """
@@ -100,7 +115,7 @@ class Curves:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Benchmark:
-    """A table of a benchmark, a row for each system.
+    """A table of a benchmark, one row per system.
 
     Attributes:
         title: heading of the table.

@@ -1,26 +1,27 @@
-"""Writes the README's tables and draws its figures from the records beside this file.
+"""Writes the tables of README.md and docs/, and draws figures, from the records.
 
     python -m results.tables
 
-A table stands between `<!-- results:begin NAME -->` and `<!-- results:end NAME -->`.
+See `results.pages` for the marks between which a table stands.
 """
 
 import math
-import re
 import statistics
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from errors import UserError
 from figures import canvas, charts
-from results import markdown, timings
-from results.families import FIGURES, TABLES
+from results import markdown, pages, timings
+from results.families import FIGURES, HEADLINES, TABLES
+from results.pages import ROOT
 from results.records import OURS, RESULTS, Record, read_benchmarks, read_runs
 from results.schema import Claim, Curves, Figure, Run, Table
 
-README = RESULTS.parent / "README.md"
 _MAX_COLUMNS = 8  # of the learning curves
 _EMPTY = "Not measured yet."
 _EXAMPLES = "thousand examples seen"
@@ -30,47 +31,62 @@ class Row(NamedTuple):
     """A row of a table: a run of this project, or None for another system."""
 
     run: Run | None
-    records: list[Record]  # of its seeds
+    records: list[Record]  # one per seed
 
 
-def render(folder: Path = RESULTS) -> dict[str, str]:
-    """Returns the text of every table, by name."""
+def names() -> list[str]:
+    """Returns the names of all tables."""
+    return list(tables())
+
+
+def tables(
+    folder: Path = RESULTS, homes: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, pages.Show]:
+    """Returns the function that writes each table, by name.
+
+    Args:
+        folder: the folder of the records.
+        homes: the page of each table, which the table of headline results links to.
+
+    Returns:
+        Functions from names of runs, none for all, to Markdown. They raise a
+        `UserError` for a run that is not in the table.
+    """
     records = read_runs(folder)
-    texts = {}
+    shows: dict[str, pages.Show] = {}
     for name, table in TABLES.items():
         rows = _rows(table, records)
-        texts[name] = _results(table, rows)
+        shows[name] = partial(_results, name, table, rows)
         if table.curves:
-            texts[f"{name}_curves"] = _learning_curves(table, rows)
+            shows[f"{name}_curves"] = partial(_learning_curves, name, table, rows)
         if table.claims:
-            texts[f"{name}_claims"] = _claims(table, rows)
+            shows[f"{name}_claims"] = partial(_claims, name, table, rows)
     for figure in FIGURES:
         numbers = _by_examples if isinstance(figure, Curves) else _by_length
-        texts[Path(figure.file).stem] = numbers(figure, records)
-    texts["benchmarks"] = timings.render(read_benchmarks(folder)) or _EMPTY
-    return texts
+        name = Path(figure.file).stem
+        shows[name] = partial(_whole, name, lambda f=figure, n=numbers: n(f, records))
+    benchmarks = read_benchmarks(folder)
+    shows["benchmarks"] = partial(
+        _whole, "benchmarks", lambda: timings.render(benchmarks) or _EMPTY
+    )
+    shows["headline"] = partial(_whole, "headline", lambda: _headline(records, homes))
+    return shows
 
 
-def replace(text: str, tables: dict[str, str]) -> str:
-    """Returns `text` with the tables between their marks.
+def filled(root: Path = ROOT) -> dict[str, str]:
+    """Returns the text of every page with its tables, by the page's name.
 
     Raises:
-        UserError: for a table without marks, or marks without a table.
+        UserError: for a misplaced mark, an unknown table or run, or a table that is not
+            whole on exactly one page.
     """
-    marks = re.compile(
-        r"(<!-- results:begin (\w+) -->\n).*?(<!-- results:end \2 -->)", re.DOTALL
-    )
-    marked = [match[2] for match in marks.finditer(text)]
-    if sorted(marked) != sorted(tables):
-        raise UserError(
-            f"README.md has marks for {', '.join(marked) or 'no table'}; "
-            f"the tables are {', '.join(tables)}"
-        )
-    return marks.sub(lambda m: f"{m[1]}\n{tables[m[2]]}\n\n{m[3]}", text)
+    texts = pages.read(root)
+    shows = tables(homes=pages.homes(texts, names()))
+    return {page: pages.fill(page, text, shows) for page, text in texts.items()}
 
 
-def draw(folder: Path = RESULTS, root: Path = README.parent) -> list[Path]:
-    """Draws the figures whose lines all have records; none without matplotlib.
+def draw(folder: Path = RESULTS, root: Path = ROOT) -> list[Path]:
+    """Draws the figures whose runs all have records; none without matplotlib.
 
     Raises:
         UserError: if a figure's runs were not evaluated on the same sentences.
@@ -94,15 +110,15 @@ def draw(folder: Path = RESULTS, root: Path = README.parent) -> list[Path]:
 
 
 def write() -> None:
-    """Writes the tables into the README, and draws its figures."""
-    README.write_text(replace(README.read_text("utf-8"), render()), "utf-8")
+    """Writes the tables into the pages, and draws their figures."""
+    pages.write(filled())
     draw()
 
 
 def _length_series(
     figure: Figure, records: list[Record]
 ) -> tuple[dict[str, dict[str, list[float]]], dict[str, int]]:
-    """BLEU of each line that has records, and the count of sentences, by length."""
+    """BLEU of each recorded line, and the number of sentences, by source length."""
     series, sentences = {}, {}
     for label, name in figure.lines.items():
         for record in records:
@@ -114,8 +130,8 @@ def _length_series(
             sentences = sentences or counts
             if counts != sentences:
                 raise UserError(
-                    f"{figure.file}: {name} has {counts} sentences by length, the runs "
-                    f"before it {sentences}: they must be of one test split"
+                    f"{figure.file}: {name} has {counts} sentences by length, other "
+                    f"runs {sentences}: all must use the same test split"
                 )
             for group, values in by_length.items():
                 line = series.setdefault(label, defaultdict(list))
@@ -139,7 +155,7 @@ def _by_length(figure: Figure, records: list[Record]) -> str:
 def _curve_series(
     figure: Curves, records: list[Record]
 ) -> dict[str, dict[str, list[float]]]:
-    """The metric of each line that has records, by thousands of examples."""
+    """The metric of each recorded line, by thousands of examples."""
     series = {}
     for label, source in figure.lines.items():
         name, _, metric = source.partition(":")
@@ -173,7 +189,7 @@ def _by_examples(figure: Curves, records: list[Record]) -> str:
 
 
 def _rows(table: Table, records: list[Record]) -> list[Row]:
-    """The rows that have records: our runs, each followed by other systems'."""
+    """The recorded rows: each run, followed by other systems with its config."""
     ours, others = defaultdict(list), defaultdict(list)
     for record in records:
         if record["system"] == OURS:
@@ -187,8 +203,25 @@ def _rows(table: Table, records: list[Record]) -> list[Row]:
     return [row for row in rows if row.records]
 
 
-def _results(table: Table, rows: list[Row]) -> str:
+def _whole(name: str, show: Callable[[], str], runs: Sequence[str]) -> str:
+    """Shows a table that has no rows to select."""
+    if runs:
+        raise UserError(f"the table {name} is shown whole: no runs can be selected")
+    return show()
+
+
+def _select(name: str, table: Table, rows: list[Row], runs: Sequence[str]) -> list[Row]:
+    """The rows of the named runs; all rows if none is named."""
+    known = [run.name for run in table.runs]
+    for run in runs:
+        if run not in known:
+            raise UserError(f"the table {name} has no run {run}")
+    return [row for row in rows if not runs or (row.run and row.run.name in runs)]
+
+
+def _results(name: str, table: Table, rows: list[Row], runs: Sequence[str]) -> str:
     """The table of the metrics."""
+    rows = _select(name, table, rows, runs)
     if not rows:
         return _EMPTY
     titles = ["run", *table.metrics, *table.columns]
@@ -209,14 +242,14 @@ def _results(table: Table, rows: list[Row]) -> str:
                 ),
                 *(_mean_field(records, field) for field in table.columns.values()),
                 f"{records[0]['steps']:,}",
-                f"{statistics.mean(record['minutes'] for record in records):.1f}",
+                _minutes_of(records),
                 records[0]["device"],
                 ", ".join(dict.fromkeys(f"`{r['commit']}`" for r in records)),
                 run.paper if run else "",
             ]
         )
-    below = "Test split; signatures: " + ", ".join(dict.fromkeys(signatures)) + "."
-    return markdown.table(titles, lines) + (f"\n\n{below}" if signatures else "")
+    note = "Test split; signatures: " + ", ".join(dict.fromkeys(signatures)) + "."
+    return markdown.table(titles, lines) + (f"\n\n{note}" if signatures else "")
 
 
 def _title(run: Run | None, records: list[Record]) -> str:
@@ -241,12 +274,18 @@ def _mean(records: list[Record], metric: str, digits: int) -> str:
 def _mean_field(records: list[Record], field: str) -> str:
     """The mean of a field over seeds; a dash unless every seed has it."""
     values = [record[field] for record in records if field in record]
-    whole = len(values) == len(records)  # a mean over some seeds would be biased
-    return markdown.number({field: statistics.mean(values)} if whole else {}, field)
+    complete = len(values) == len(records)  # a mean over some seeds is biased
+    return markdown.number({field: statistics.mean(values)} if complete else {}, field)
 
 
-def _claims(table: Table, rows: list[Row]) -> str:
-    """Tests the claims whose runs are recorded."""
+def _minutes_of(records: list[Record]) -> str:
+    """The mean minutes of training over seeds."""
+    return f"{statistics.mean(record['minutes'] for record in records):.1f}"
+
+
+def _claims(name: str, table: Table, rows: list[Row], runs: Sequence[str]) -> str:
+    """Tests the recorded claims; of a selection, those that compare one of its runs."""
+    _select(name, table, rows, runs)
     title, metric = next(iter(table.metrics.items()))
     records = {run.name: records for run, records in rows if run}
     labels = {run.name: run.label or run.config for run, _ in rows if run}
@@ -260,6 +299,8 @@ def _claims(table: Table, rows: list[Row]) -> str:
             for name in names
         }
         other, verdict = _test(claim, values, lower=table.lower)
+        if runs and {claim.better, other}.isdisjoint(runs):
+            continue
         cells = [
             f"{labels[name]}: {_mean(records[name], metric, table.digits)}"
             for name in (claim.better, other)
@@ -267,8 +308,8 @@ def _claims(table: Table, rows: list[Row]) -> str:
         lines.append([claim.text, claim.paper, *cells, verdict])
     if not lines:
         return _EMPTY
-    titles = ["claim", "by", f"{title} of the preferred", "of the best other"]
-    return markdown.table([*titles, "holds here"], lines, right_aligned=1)
+    titles = ["claim", "paper", f"preferred run: {title}", f"best rival: {title}"]
+    return markdown.table([*titles, "verdict"], lines, right_aligned=0)
 
 
 def _test(
@@ -285,7 +326,8 @@ def _test(
         lower: whether a lower value is better.
 
     Returns:
-        The name of the best other run, and "yes", "no" or "inconclusive".
+        The name of the best other run, and "holds", "does not hold here" or
+        "inconclusive".
     """
     sign = -1 if lower else 1
     means = {name: sign * statistics.mean(values[name]) for name in claim.than}
@@ -298,11 +340,43 @@ def _test(
     )
     if abs(ahead) <= spread:
         return best, "inconclusive"
-    return best, "yes" if ahead > 0 else "no"
+    return best, "holds" if ahead > 0 else "does not hold here"
 
 
-def _learning_curves(table: Table, rows: list[Row]) -> str:
-    """The table of the first metric by minutes of training, of the first seed."""
+def _headline(records: list[Record], homes: Mapping[str, str]) -> str:
+    """The table of headline results: the first metric of one run per system."""
+    lines = []
+    for headline in HEADLINES:
+        name, table, run = next(
+            (name, table, run)
+            for name, table in TABLES.items()
+            for run in table.runs
+            if run.name == headline.run
+        )
+        rows = [row.records for row in _rows(table, records) if row.run is run]
+        if not rows:
+            continue
+        title, metric = next(iter(table.metrics.items()))
+        home = homes.get(name)
+        lines.append(
+            [
+                headline.system,
+                f"[{headline.task}]({home})" if home else headline.task,
+                title,
+                _mean(rows[0], metric, table.digits),
+                run.paper or "–",
+                _minutes_of(rows[0]),
+            ]
+        )
+    titles = ["system", "task", "metric", "here", "paper", "minutes"]
+    return markdown.table(titles, lines, right_aligned=3) if lines else _EMPTY
+
+
+def _learning_curves(
+    name: str, table: Table, rows: list[Row], runs: Sequence[str]
+) -> str:
+    """The table of the first metric by minutes of training, for the first seed."""
+    rows = _select(name, table, rows, runs)
     rows = [row for row in rows if row.records[0]["curve"]]
     if not rows:
         return _EMPTY
@@ -319,14 +393,14 @@ def _learning_curves(table: Table, rows: list[Row]) -> str:
 
 
 def _minutes(last: float) -> range:
-    """At most `_MAX_COLUMNS` round numbers that reach `last`."""
+    """At most `_MAX_COLUMNS` round numbers, up to at least `last`."""
     steps = (digit * 10**power for power in range(9) for digit in (1, 2, 5))
     step = next(step for step in steps if last <= step * _MAX_COLUMNS)
     return range(step, step * math.ceil(last / step) + 1, step)
 
 
 def _reached(curve: Sequence[Sequence[float]], minute: int, step: int) -> str:
-    """The last value by a minute; empty from `step` minutes after the end on."""
+    """The last value by a minute; empty once a run has ended `step` minutes before."""
     if curve[-1][0] <= minute - step:
         return ""
     values = [value for at, value in curve if at <= minute]

@@ -1,4 +1,4 @@
-"""Tables of the benchmarks: this project's times beside those of other libraries."""
+"""Tables of the benchmarks: this project's times and those of other libraries."""
 
 from results import markdown
 from results.records import Record
@@ -9,114 +9,114 @@ BENCHMARKS: dict[str, Benchmark] = {
     "transformer_step": Benchmark(
         title="Training step: 11.7M parameters, 64 × (32 + 32) tokens, float32",
         columns={
-            "ms a step": "median_ms",
+            "ms/step": "median_ms",
             "tokens/s": "rate",
-            "of matmul rate": "share",
-            "peak MB": "peak_mb",
+            "share of matmul rate": "share",
+            "peak memory, MB": "peak_mb",
         },
     ),
     "decoding": Benchmark(
         title="Beam search: the same model, beam 4, 64 sentences to 32 tokens",
         columns={
-            "ms a batch": "median_ms",
+            "ms/batch": "median_ms",
             "sentences/s": "rate",
-            "peak MB": "peak_mb",
+            "peak memory, MB": "peak_mb",
         },
     ),
     "tokens": Benchmark(
         title="Training on the default corpus, batches of 2048 target tokens",
         columns={
-            "real target tokens/s": "rate",
-            "ms a step": "median_ms",
+            "target tokens/s": "rate",
+            "ms/step": "median_ms",
             "padding": "padding",
-            "peak MB": "peak_mb",
+            "peak memory, MB": "peak_mb",
         },
     ),
     "transformer_base": Benchmark(
         title="Training step: Transformer-base, 63M parameters, 32 × (64 + 64) tokens",
         columns={
-            "ms a step": "median_ms",
+            "ms/step": "median_ms",
             "tokens/s": "rate",
-            "of matmul rate": "share",
-            "peak MB": "peak_mb",
+            "share of matmul rate": "share",
+            "peak memory, MB": "peak_mb",
         },
     ),
     "recurrent_step": Benchmark(
         title="Training step: recurrent, states of 512, 64 × (32 + 32) tokens, float32",
         columns={
-            "ms a step": "median_ms",
+            "ms/step": "median_ms",
             "tokens/s": "rate",
-            "of matmul rate": "share",
-            "compile s": "compile_s",
-            "peak MB": "peak_mb",
+            "share of matmul rate": "share",
+            "compilation, s": "compile_s",
+            "peak memory, MB": "peak_mb",
         },
     ),
     "recurrent_decoding": Benchmark(
         title="Beam search: the recurrent models, beam 4, 64 sentences to 32 tokens",
         columns={
-            "ms a batch": "median_ms",
+            "ms/batch": "median_ms",
             "sentences/s": "rate",
-            "compile s": "compile_s",
-            "peak MB": "peak_mb",
+            "compilation, s": "compile_s",
+            "peak memory, MB": "peak_mb",
         },
     ),
     "ntm_step": Benchmark(
         title="Training step: NTM, LSTM of 100, memory 128 × 20, copies of 20 vectors",
         columns={
-            "ms a step": "median_ms",
+            "ms/step": "median_ms",
             "sequences/s": "rate",
-            "of matmul rate": "share",
-            "compile s": "compile_s",
-            "peak MB": "peak_mb",
+            "share of matmul rate": "share",
+            "compilation, s": "compile_s",
+            "peak memory, MB": "peak_mb",
         },
     ),
     "pointer_step": Benchmark(
         title="Training step: pointer network, states of 256, 128 sets of 10 points",
         columns={
-            "ms a step": "median_ms",
+            "ms/step": "median_ms",
             "steps/s": "rate",
-            "of matmul rate": "share",
-            "compile s": "compile_s",
-            "peak MB": "peak_mb",
+            "share of matmul rate": "share",
+            "compilation, s": "compile_s",
+            "peak memory, MB": "peak_mb",
         },
     ),
     "caption_step": Benchmark(
         title="Training step: captioner, 32 maps of 14 × 14, 20 words, states of 512",
         columns={
-            "ms a step": "median_ms",
+            "ms/step": "median_ms",
             "steps/s": "rate",
-            "of matmul rate": "share",
-            "compile s": "compile_s",
-            "peak MB": "peak_mb",
+            "share of matmul rate": "share",
+            "compilation, s": "compile_s",
+            "peak memory, MB": "peak_mb",
         },
     ),
     "sagan_step": Benchmark(
         title="Step of both networks: SAGAN, 16 images of 64 pixels",
         columns={
-            "ms a step": "median_ms",
+            "ms/step": "median_ms",
             "steps/s": "rate",
-            "of matmul rate": "share",
-            "compile s": "compile_s",
-            "peak MB": "peak_mb",
+            "share of matmul rate": "share",
+            "compilation, s": "compile_s",
+            "peak memory, MB": "peak_mb",
         },
     ),
 }
 
-# Sentences below the table of a benchmark, by field of its record.
+# Facts listed below the table of a benchmark, by field of its record.
 FACTS: dict[str, str] = {
     "ratio": "{:.2f} times the rate of the fastest other library",
-    "ratio_same_malloc": "{:.2f} times when that one is given the same malloc",
+    "ratio_same_malloc": "{:.2f} times when that library uses the same malloc",
     "ratio_bahdanau": "Bahdanau: {:.2f} times JoeyNMT's rate",
     "ratio_same_malloc_bahdanau": "Bahdanau: {:.2f} times with the same malloc",
-    "ratio_same": "Bahdanau as JoeyNMT has it: {:.2f} times JoeyNMT's rate",
+    "ratio_same": "JoeyNMT's variant of Bahdanau: {:.2f} times JoeyNMT's rate",
     "ratio_same_malloc_same": (
-        "Bahdanau as JoeyNMT has it: {:.2f} times with the same malloc"
+        "JoeyNMT's variant of Bahdanau: {:.2f} times with the same malloc"
     ),
     "ratio_luong": "Luong: {:.2f} times JoeyNMT's rate",
     "ratio_same_malloc_luong": "Luong: {:.2f} times with the same malloc",
-    "ratio_rows_1": "batch 1: {:.2f} times the other's rate",
+    "ratio_rows_1": "batch 1: {:.2f} times PyTorch's rate",
     "ratio_same_malloc_rows_1": "batch 1: {:.2f} times with the same malloc",
-    "ratio_rows_32": "batch 32: {:.2f} times the other's rate",
+    "ratio_rows_32": "batch 32: {:.2f} times PyTorch's rate",
     "ratio_same_malloc_rows_32": "batch 32: {:.2f} times with the same malloc",
     "product_gflop_a_second": "matrix products alone: {:.0f} GFLOP/s",
 }
@@ -147,5 +147,5 @@ def _render(record: Record) -> str:
     facts += [f"{record['device']}, commit `{record['commit'] or 'unknown'}`"]
     return (
         f"**{benchmark.title}** (`python -m benchmarks.{question}`)\n\n"
-        f"{markdown.table(['', *benchmark.columns], rows)}\n\n{'; '.join(facts)}."
+        f"{markdown.table(['system', *benchmark.columns], rows)}\n\n{'; '.join(facts)}."
     )

@@ -1,4 +1,4 @@
-"""The figure of several captioners."""
+"""Figures that compare captioners."""
 
 import functools
 
@@ -15,8 +15,8 @@ from training.task import create
 
 
 @functools.cache
-def started(folder, variant):
-    """A captioner that has learned nothing."""
+def untrained(folder, variant):
+    """An untrained captioner."""
     config = files(folder)
     config.evaluation.batch_size, config.evaluation.beam = 2, 1
     if variant == "hard":
@@ -32,10 +32,10 @@ def started(folder, variant):
 def load(tmp_path_factory, monkeypatch):
     folder = tmp_path_factory.getbasetemp() / "images"
     folder.mkdir(exist_ok=True)
-    monkeypatch.setattr(trained, "load", lambda run: started(folder, run.name))
+    monkeypatch.setattr(trained, "load", lambda run: untrained(folder, run.name))
 
 
-def test_captions_of_runs_stand_below_each_other(load, tmp_path, monkeypatch):
+def test_a_figure_has_the_captions_of_every_run(load, tmp_path, monkeypatch):
     drawn = []
     savefig = matplotlib.figure.Figure.savefig
     monkeypatch.setattr(
@@ -49,22 +49,24 @@ def test_captions_of_runs_stand_below_each_other(load, tmp_path, monkeypatch):
     paths = compare_captions.main(arguments)
     assert [path.name for path in paths] == ["captions_2.png", "captions_5.png"]
     for figure, number in zip(drawn, (2, 5), strict=True):
-        plain = {
+        images = {
             axes.get_title(): axes.images[0].get_array()
             for axes in figure.axes
             if axes.get_title() in ("soft", "hard")
         }
-        assert list(plain) == ["soft", "hard"]
-        assert all((x[..., 0] == 20 * (number - 1)).all() for x in plain.values())
+        assert list(images) == ["soft", "hard"]
+        assert all((x[..., 0] == 20 * (number - 1)).all() for x in images.values())
 
 
-def test_runs_that_do_not_go_together_are_refused(load, tmp_path, monkeypatch):
-    with pytest.raises(UserError, match="small sees other images than soft"):
+def test_runs_that_cannot_be_compared_are_refused(load, tmp_path, monkeypatch):
+    with pytest.raises(
+        UserError, match="^small: its test images must be those of soft$"
+    ):
         compare_captions.main(["soft", "small", "--to", str(tmp_path)])
     with pytest.raises(UserError, match=r"image 99: must be in 1\.\."):
         compare_captions.main(["soft", "--images", "99", "--to", str(tmp_path)])
     config = translator()
     run = trained.Run(config, config.task(config), None, "last")
     monkeypatch.setattr(trained, "load", lambda folder: run)
-    with pytest.raises(UserError, match="run is no run of a captioner"):
+    with pytest.raises(UserError, match="^run: must be the run of a captioner$"):
         compare_captions.main(["run", "--to", str(tmp_path)])

@@ -1,20 +1,21 @@
-"""The README's tables, the records and the list of reported runs say the same."""
+"""Tables of the pages, the records and the reported runs agree."""
 
 import dataclasses
 import importlib
 import json
 import os
+import re
 import threading
 from pathlib import Path
 
 import pytest
 
 from benchmarks import harness
-from benchmarks.__main__ import QUESTIONS
+from benchmarks.__main__ import BENCHMARKS
 from errors import UserError
 from figures import canvas, charts
-from results import make, records, tables, timings
-from results.families import FIGURES, TABLES
+from results import make, pages, records, tables, timings
+from results.families import FIGURES, HEADLINES, TABLES
 from results.schema import Claim, Curves, Figure, Run, Table
 from training import compatibility, configuration
 
@@ -52,11 +53,13 @@ def put(folder, **records):
         (folder / f"{name}.json").write_text(json.dumps(value))
 
 
-def test_the_readme_shows_the_records():
-    text = tables.README.read_text("utf-8")
-    assert tables.replace(text, tables.render()) == text, (
-        "run: python -m results.tables"
-    )
+def show(folder, name, *runs):
+    """A table of the records in a folder, as Markdown."""
+    return tables.tables(folder)[name](runs)
+
+
+def test_the_pages_show_the_records():
+    assert tables.filled() == pages.read(), "run: python -m results.tables"
 
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
@@ -66,50 +69,50 @@ def test_a_reported_run_has_a_config(run, monkeypatch):
     assert configuration.read(flag, run.overrides)
 
 
-def test_the_names_of_reported_runs_differ():
+def test_the_names_of_reported_runs_are_unique():
     assert len({run.name for run in RUNS}) == len(RUNS)
 
 
 def test_the_lines_of_figures_are_reported_runs():
-    shown = {line for figure in FIGURES for line in figure.lines.values()}
-    there = {run.name for run in RUNS}
-    there |= {  # or of another metric, among those of its table
+    lines = {line for figure in FIGURES for line in figure.lines.values()}
+    sources = {run.name for run in RUNS}
+    sources |= {  # or another metric of its table
         f"{run.name}:{metric}"
         for table in TABLES.values()
         for run in table.runs
         for metric in table.metrics.values()
     }
-    assert shown <= there
+    assert lines <= sources
 
 
-def test_every_record_is_reported_and_whole():
+def test_every_record_is_reported_and_complete():
     wanted = {}
     for run in RUNS:
         for seed in run.seeds:
             wanted[make.record_path(run, seed).name] = (run, seed)
     configs = {run.config for run in RUNS}
     for path in records.RESULTS.glob("*.json"):
-        found = json.loads(path.read_text("utf-8"))
+        saved = json.loads(path.read_text("utf-8"))
         if path.name.startswith("bench_"):
-            assert found["question"] in timings.BENCHMARKS, path.name
-            assert path.stem == f"bench_{found['question']}"
-        elif found["system"] == records.OURS:
-            assert set(record()) <= set(found), path.name
-            assert path.name in wanted, f"{path.name} is of no run in families/"
+            assert saved["question"] in timings.BENCHMARKS, path.name
+            assert path.stem == f"bench_{saved['question']}"
+        elif saved["system"] == records.OURS:
+            assert set(record()) <= set(saved), path.name
+            assert path.name in wanted, f"{path.name} belongs to no run in families/"
             assert make.is_current(*wanted[path.name]), path.name
         else:
             needed = set(record()) - {"overrides", "commands"}
-            assert needed <= set(found), path.name
-            assert found["config"] in configs, path.name
+            assert needed <= set(saved), path.name
+            assert saved["config"] in configs, path.name
 
 
-def test_runs_stand_beside_another_system(tmp_path):
+def test_another_system_follows_the_run_with_its_config(tmp_path):
     put(
         tmp_path,
         a=record(system="Other 1.0", metrics={"bleu": 11.7}, name="other"),
         b=record(),
     )
-    lines = tables.render(tmp_path)["translation"].splitlines()
+    lines = show(tmp_path, "translation").splitlines()
     assert lines[2].startswith(
         "| [`transformer_nmt`](configs/transformer_nmt.py) | 21.0"
     )
@@ -120,11 +123,11 @@ def test_runs_stand_beside_another_system(tmp_path):
 def test_a_row_shows_the_mean_and_spread_over_seeds(tmp_path):
     for seed, bleu in enumerate((19.0, 20.0, 24.0)):
         put(tmp_path, **{f"s{seed}": record(seed=seed, metrics={"bleu": bleu})})
-    text = tables.render(tmp_path)["translation"]
+    text = show(tmp_path, "translation")
     assert "(3 seeds) | 21.0 ± 2.6 |" in text
 
 
-def test_a_column_of_the_records_stands_after_the_metrics(tmp_path, monkeypatch):
+def test_columns_of_the_records_follow_the_metrics(tmp_path, monkeypatch):
     run = Run(name="x", config="transformer_nmt", label="Luong, general, local-p")
     table = Table(
         metrics={"BLEU": "bleu"},
@@ -137,19 +140,19 @@ def test_a_column_of_the_records_stands_after_the_metrics(tmp_path, monkeypatch)
         tmp_path,
         x=record(name="x", steps_per_second=5.21),
         y=record(name="x", steps_per_second=5.27),
-        other=record(system="Other"),  # whose rate nobody took
+        other=record(system="Other"),  # without a rate
     )
-    found = tables.render(tmp_path)
-    lines = found["t"].splitlines()
+    lines = show(tmp_path, "t").splitlines()
     assert lines[0].startswith("| run | BLEU | steps/s | steps | minutes |")
     title = "[Luong, general, local-p](configs/transformer_nmt.py) (2 seeds)"
     assert lines[2].startswith(f"| {title} | 21.0 ± 0.0 | 5.24 | 1,700 |")
     assert lines[3].startswith("| Other | 21.0 | – | 1,700 |")
     figures = {Path(figure.file).stem for figure in FIGURES}
-    assert set(found) == {"benchmarks", "t"} | figures  # no t_curves
+    generated = {"benchmarks", "headline", "t"} | figures  # no t_curves
+    assert set(tables.names()) == generated
 
 
-def test_a_label_takes_the_place_of_config_and_overrides():
+def test_a_label_replaces_config_and_overrides():
     run = Run(name="x", config="transformer_nmt:base", overrides=("model.heads=2",))
     link = "(configs/transformer_nmt.py)"
     default = f"[`transformer_nmt:base`]{link} `model.heads=2`"
@@ -160,7 +163,7 @@ def test_a_label_takes_the_place_of_config_and_overrides():
 
 @pytest.fixture
 def figure(monkeypatch):
-    """A figure of two runs, and what is drawn of it."""
+    """Makes a figure of two runs the only one; returns the list of drawn charts."""
     figure = Figure(
         file="docs/x.png",
         title="BLEU by length",
@@ -174,7 +177,7 @@ def figure(monkeypatch):
 
 
 def put_scored(folder):
-    """Two seeds of one run, one of another, and what another system did."""
+    """Records of two seeds of one run, one of another, and one of another system."""
     put(
         folder,
         a=record(name="a", by_length=by_length(5.0, 3.0)),
@@ -184,7 +187,7 @@ def put_scored(folder):
     )
 
 
-def test_a_figure_has_a_line_a_run_with_the_values_of_its_seeds(tmp_path, figure):
+def test_a_figure_has_one_line_per_run_with_the_values_of_its_seeds(tmp_path, figure):
     put_scored(tmp_path)
     tables.draw(tmp_path, tmp_path)
     (((series, title, path), of),) = figure
@@ -195,14 +198,14 @@ def test_a_figure_has_a_line_a_run_with_the_values_of_its_seeds(tmp_path, figure
     assert of["notes"] == {"1-5": "n = 7", "6-10": "n = 3"}
 
 
-def test_a_figure_has_a_table_of_its_numbers(tmp_path, figure):
+def test_a_figure_has_a_table_with_its_numbers(tmp_path, figure):
     put_scored(tmp_path)
-    lines = tables.render(tmp_path)["x"].splitlines()
+    lines = show(tmp_path, "x").splitlines()
     assert lines[0].endswith("| 1-5 (7) | 6-10 (3) |")
     assert lines[2:] == ["| with | 6.0 | 2.5 |", "| without | 4.0 | 1.0 |"]
 
 
-def test_a_figure_is_left_out_where_something_is_missing(tmp_path, figure, monkeypatch):
+def test_a_figure_needs_all_records_and_matplotlib(tmp_path, figure, monkeypatch):
     scored = by_length(5.0, 3.0)
     put(tmp_path, a=record(name="a", by_length=scored), b=record(name="b"))
     assert tables.draw(tmp_path, tmp_path) == []
@@ -212,7 +215,7 @@ def test_a_figure_is_left_out_where_something_is_missing(tmp_path, figure, monke
     assert figure == []
 
 
-def test_a_figure_is_of_one_test_split(tmp_path, figure):
+def test_all_runs_of_a_figure_use_the_same_test_split(tmp_path, figure):
     put(
         tmp_path,
         a=record(name="a", by_length=by_length(5.0, 3.0)),
@@ -222,7 +225,7 @@ def test_a_figure_is_of_one_test_split(tmp_path, figure):
         tables.draw(tmp_path, tmp_path)
 
 
-def test_curves_are_drawn_and_told_by_the_examples_seen(tmp_path, monkeypatch):
+def test_curves_are_drawn_and_tabulated_by_the_examples_seen(tmp_path, monkeypatch):
     figure = Curves(
         file="docs/y.png",
         title="Copying",
@@ -244,14 +247,12 @@ def test_curves_are_drawn_and_told_by_the_examples_seen(tmp_path, monkeypatch):
     assert series["with"] == {"3.2": [8.0, 6.0], "16": [0.25]}
     assert (title, path) == ("Copying", tmp_path / "docs/y.png")
     assert (of["axis_title"], of["value_title"]) == ("thousand examples seen", "bits")
-    head, _, *lines = tables.render(tmp_path)["y"].splitlines()
+    head, _, *lines = show(tmp_path, "y").splitlines()
     assert head == "| bits, thousand examples seen | 3.2 | 16 |"
     assert lines == ["| with | 7 | 0.25 |", "| without | 6 |  |", "| wrong | 8 | 1 |"]
 
 
-def test_where_lower_is_better_the_claim_is_held_against_the_lowest(
-    tmp_path, monkeypatch
-):
+def test_a_claim_compares_with_the_lowest_if_lower_is_better(tmp_path, monkeypatch):
     runs = tuple(Run(name=x, config="transformer_nmt", label=x.upper()) for x in "abc")
     claim = Claim(text="A is best", paper="Doe (2015)", better="a", than=("b", "c"))
     table = Table(
@@ -262,23 +263,28 @@ def test_where_lower_is_better_the_claim_is_held_against_the_lowest(
     def line(**bits):
         for name, value in bits.items():
             put(tmp_path, **{name: record(name=name, metrics={"bits": value})})
-        return tables.render(tmp_path)["t_claims"].splitlines()[-1]
+        return show(tmp_path, "t_claims").splitlines()[-1]
 
-    assert line(a=1.0, b=2.0, c=3.0).endswith("| A: 1.0 | B: 2.0 | yes |")
-    assert line(a=2.5, b=3.0, c=2.0).endswith("| A: 2.5 | C: 2.0 | no |")
+    assert line(a=1.0, b=2.0, c=3.0).endswith("| A: 1.0 | B: 2.0 | holds |")
+    assert line(a=2.5, b=3.0, c=2.0).endswith(
+        "| A: 2.5 | C: 2.0 | does not hold here |"
+    )
 
 
 @pytest.mark.parametrize(
-    ("scores", "holds"),
+    ("scores", "verdict"),
     [
-        ({"a": (20.0, 22.0), "b": (17.0, 17.0), "c": (19.0, 19.0)}, "yes"),
+        ({"a": (20.0, 22.0), "b": (17.0, 17.0), "c": (19.0, 19.0)}, "holds"),
         ({"a": (20.0, 22.0), "b": (17.0, 17.0), "c": (20.0, 20.0)}, "inconclusive"),
         ({"a": (20.0, 22.0), "b": (22.0, 23.0), "c": (30.0, 1.0)}, "inconclusive"),
-        ({"a": (20.0, 22.0), "b": (22.0, 24.0), "c": (25.0, 25.0)}, "no"),
+        (
+            {"a": (20.0, 22.0), "b": (22.0, 24.0), "c": (25.0, 25.0)},
+            "does not hold here",
+        ),
     ],
 )
-def test_a_claim_is_held_against_the_best_other_run(
-    tmp_path, monkeypatch, scores, holds
+def test_a_claim_is_tested_against_the_best_rival(
+    tmp_path, monkeypatch, scores, verdict
 ):
     runs = tuple(Run(name=x, config="transformer_nmt", label=x.upper()) for x in "abc")
     claims = (
@@ -287,21 +293,23 @@ def test_a_claim_is_held_against_the_best_other_run(
     )
     table = Table(metrics={"BLEU": "bleu"}, runs=runs, claims=claims, curves=False)
     monkeypatch.setattr(tables, "TABLES", {"t": table})
-    assert tables.render(tmp_path)["t_claims"] == "Not measured yet."
+    assert show(tmp_path, "t_claims") == "Not measured yet."
     for name, values in scores.items():
         for seed, bleu in enumerate(values):
-            one = record(name=name, seed=seed, metrics={"bleu": bleu})
-            put(tmp_path, **{f"{name}{seed}": one})
-    title, ruler, *lines = tables.render(tmp_path)["t_claims"].splitlines()
-    assert title.startswith("| claim | by | BLEU of the preferred |")
-    assert ruler.endswith("| --- | ---: |")
+            saved = record(name=name, seed=seed, metrics={"bleu": bleu})
+            put(tmp_path, **{f"{name}{seed}": saved})
+    title, ruler, *lines = show(tmp_path, "t_claims").splitlines()
+    assert title == (
+        "| claim | paper | preferred run: BLEU | best rival: BLEU | verdict |"
+    )
+    assert ruler == "| --- | --- | --- | --- | --- |"
     best = max("bc", key=lambda name: sum(scores[name]))
     (line,) = lines
     assert line.startswith("| A is best | Doe (2015) | A: 21.0 ± 1.4 | ")
-    assert f" | {best.upper()}: " in line and line.endswith(f" | {holds} |")
+    assert f" | {best.upper()}: " in line and line.endswith(f" | {verdict} |")
 
 
-def test_the_runs_of_claims_stand_in_their_table():
+def test_the_runs_of_claims_are_in_their_table():
     for table in TABLES.values():
         names = {run.name for run in table.runs}
         for claim in table.claims:
@@ -311,11 +319,11 @@ def test_the_runs_of_claims_stand_in_their_table():
 
 def test_a_curve_shows_the_last_value_by_each_minute(tmp_path):
     put(tmp_path, a=record(), b=record(system="Other", curve=[[7.0, 5.0]]))
-    lines = tables.render(tmp_path)["translation_curves"].splitlines()
+    lines = show(tmp_path, "translation_curves").splitlines()
     columns = [cell.strip() for cell in lines[0].split("|")[2:-1]]
     assert columns == ["2", "4", "6", "8", "10", "12", "14"]
     assert lines[2].endswith("| 3.0 | 3.0 | 11.0 | 11.0 | 11.0 | 11.0 | 20.0 |")
-    assert lines[3].endswith("| – | – | – | 5.0 |  |  |  |")  # it ended after 7
+    assert lines[3].endswith("| – | – | – | 5.0 |  |  |  |")  # ended after 7
 
 
 @pytest.mark.parametrize("last", [0.05, 1.0, 7.9, 8.1, 15.0, 61.0, 4321.0])
@@ -343,7 +351,7 @@ def test_a_benchmark_shows_systems_and_ratio(tmp_path):
             "commit": None,
         },
     )
-    text = tables.render(tmp_path)["benchmarks"]
+    text = show(tmp_path, "benchmarks")
     assert "| this project | 312 | 13,151 | – | 1,900 |" in text
     assert "| Other | 640 | 6,398 | 34% | – |" in text
     assert text.endswith(
@@ -352,30 +360,160 @@ def test_a_benchmark_shows_systems_and_ratio(tmp_path):
     )
 
 
-@pytest.mark.parametrize("question", QUESTIONS)
-def test_every_timing_question_has_a_table_that_tells_its_ratios(question):
-    assert question in timings.BENCHMARKS
-    module = importlib.import_module(f"benchmarks.{question}")
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_every_benchmark_has_a_table_with_its_ratios(name):
+    assert name in timings.BENCHMARKS
+    module = importlib.import_module(f"benchmarks.{name}")
     systems = getattr(module, "SYSTEMS", [])
     assert len({system.name for system in systems}) == len(systems)
     measured = {system.name: {"rate": 2.0} for system in systems}
-    found = harness.ratios(measured, systems) if systems else {}
-    assert set(found) <= set(timings.FACTS)
-    assert set(found.values()) <= {1.0}
+    ratios = harness.ratios(measured, systems) if systems else {}
+    assert set(ratios) <= set(timings.FACTS)
+    assert set(ratios.values()) <= {1.0}
+
+
+TEXT = """a
+<!-- results:begin x -->
+old
+<!-- results:end x -->
+b
+<!-- results:begin y: one two -->
+<!-- results:end y -->
+"""
 
 
 def test_tables_are_written_between_their_marks():
-    text = "a\n<!-- results:begin x -->\nold\n<!-- results:end x -->\nb\n"
-    once = tables.replace(text, {"x": "| new |"})
-    assert once == text.replace("old", "\n| new |\n")
-    assert tables.replace(once, {"x": "| new |"}) == once
-    with pytest.raises(UserError, match="marks for x; the tables are y"):
-        tables.replace(text, {"y": ""})
+    shows = {"x": lambda runs: f"| new {runs} |", "y": lambda runs: f"| {runs} |"}
+    once = pages.fill("README.md", TEXT, shows)
+    expected = TEXT.replace("old\n", "\n| new () |\n\n")
+    assert once == expected.replace(
+        "one two -->\n", "one two -->\n\n| ('one', 'two') |\n\n"
+    )
+    assert pages.fill("README.md", once, shows) == once
+
+
+def test_links_of_tables_are_relative_to_the_page():
+    shows = {"x": lambda runs: "[a](configs/a.py) [b](docs/results/b.md)"}
+    text = TEXT.partition("<!-- results:begin y")[0]
+    assert "\n[a](../../configs/a.py) [b](b.md)\n" in pages.fill(
+        "docs/results/c.md", text, shows
+    )
+    assert "\n[a](configs/a.py) [b](docs/results/b.md)\n" in pages.fill(
+        "README.md", text, shows
+    )
+
+
+@pytest.mark.parametrize(
+    ("texts", "names", "message"),
+    [
+        ({"a.md": TEXT}, ["x"], "a.md: no table is called y"),
+        (
+            {"a.md": TEXT, "b.md": TEXT},
+            ["x", "y"],
+            "b.md: the table x is on a.md already",
+        ),
+        (
+            {"a.md": TEXT},
+            ["x", "y"],
+            "no page shows the table y: put its marks on a page of docs/",
+        ),
+        (
+            {"a.md": "<!-- results:begin x -->"},
+            ["x"],
+            "a.md: the table x has no end mark",
+        ),
+        (
+            {"a.md": TEXT.replace("end y", "end x")},
+            ["x", "y"],
+            "a.md: the mark <!-- results:end x --> is misplaced or misspelt",
+        ),
+        (
+            {"a.md": TEXT.replace("begin x", "begn x")},
+            ["x", "y"],
+            "a.md: the mark <!-- results:begn x --> is misplaced or misspelt",
+        ),
+    ],
+)
+def test_a_table_is_whole_on_exactly_one_page(texts, names, message):
+    with pytest.raises(UserError, match=f"^{re.escape(message)}$"):
+        pages.homes(texts, names)
+
+
+def test_a_page_can_include_a_source_file():
+    text = "<!-- source:begin errors.py -->\n<!-- source:end errors.py -->\n"
+    included = pages.fill("docs/a.md", text, {})
+    source = (pages.ROOT / "errors.py").read_text("utf-8")
+    assert f"-->\n\n```py\n{source}```\n\n<!--" in included
+    assert pages.fill("docs/a.md", included, {}) == included
+    with pytest.raises(UserError, match=r"^docs/a.md: there is no file nothing\.py$"):
+        pages.fill("docs/a.md", text.replace("errors.py", "nothing.py"), {})
+
+
+def test_a_page_can_show_a_selection_of_rows_and_claims(tmp_path, monkeypatch):
+    runs = tuple(Run(name=x, config="transformer_nmt", label=x * 2) for x in "abcd")
+    claims = (
+        Claim(text="a is best", paper="Doe (2015)", better="a", than=("b", "c")),
+        Claim(text="c beats d", paper="Doe (2016)", better="c", than=("d",)),
+    )
+    table = Table(metrics={"BLEU": "bleu"}, runs=runs, claims=claims)
+    monkeypatch.setattr(tables, "TABLES", {"t": table})
+    for run, bleu in zip(runs, (5.0, 2.0, 3.0, 4.0), strict=True):
+        put(tmp_path, **{run.name: record(name=run.name, metrics={"bleu": bleu})})
+    put(tmp_path, other=record(system="Other", name="e"))
+
+    def first_cells(name, *selected):
+        lines = show(tmp_path, name, *selected).partition("\n\n")[0].splitlines()
+        return [line.split("|")[1].strip() for line in lines[2:]]
+
+    link = "](configs/transformer_nmt.py)"
+    assert first_cells("t", "d", "b") == [f"[bb{link}", f"[dd{link}"]
+    assert first_cells("t")[1] == "Other" and len(first_cells("t")) == 5
+    assert first_cells("t_curves", "c") == [f"[cc{link}"]
+    assert first_cells("t_claims", "a") == ["a is best"]
+    assert show(tmp_path, "t_claims", "b") == "Not measured yet."  # no best rival
+    assert first_cells("t_claims", "d") == ["c beats d"]
+    assert first_cells("t_claims", "c") == ["a is best", "c beats d"]
+    assert first_cells("t_claims") == ["a is best", "c beats d"]
+
+
+def test_a_selection_names_runs_of_its_table():
+    text = "<!-- results:begin {} -->\n<!-- results:end {} -->\n"
+    shows = tables.tables()
+    for name, message in (
+        ("alignments", "the table alignments has no run x"),
+        ("alignments_claims", "the table alignments has no run x"),
+        ("benchmarks", "the table benchmarks is shown whole: no runs can be selected"),
+    ):
+        with pytest.raises(UserError, match=f"^docs/a.md: {message}$"):
+            pages.fill("docs/a.md", text.format(f"{name}: x", name), shows)
+
+
+def test_a_headline_is_the_first_metric_of_a_run_with_a_link(tmp_path, monkeypatch):
+    headline = next(h for h in HEADLINES if h.run == "pointer_sorting_10_5_1")
+    monkeypatch.setattr(tables, "HEADLINES", (headline, HEADLINES[0]))
+    for seed, accuracy in enumerate((90.0, 92.0)):
+        metrics = {"accuracy": accuracy, "accuracy_5": 1.0}
+        saved = record(name=headline.run, seed=seed, metrics=metrics)
+        put(tmp_path, **{f"s{seed}": saved})
+    homes = {"pointer_sorting": "docs/results/pointing.md"}
+    lines = tables.tables(tmp_path, homes)["headline"](()).splitlines()
+    assert lines[0] == "| system | task | metric | here | paper | minutes |"
+    assert lines[2:] == [
+        "| Pointer network, set encoder | "
+        "[sorting 10 numbers](docs/results/pointing.md) | % exact | 91.0 ± 1.4 | "
+        "57 % | 13.0 |"
+    ]
+
+
+def test_every_headline_is_a_reported_run():
+    names = [headline.run for headline in HEADLINES]
+    assert set(names) <= {run.name for run in RUNS}
+    assert len(set(names)) == len(names)
 
 
 @pytest.fixture
 def workdir(tmp_path):
-    """A run directory, as far as results are taken from it."""
+    """A run directory with the files that records are collected from."""
     config = configuration.read(str(make.ROOT / "configs/transformer_nmt.py"))
     configuration.record(config, tmp_path)
     (tmp_path / "checkpoints" / "100").mkdir(parents=True)
@@ -403,16 +541,16 @@ def workdir(tmp_path):
     return tmp_path
 
 
-def test_a_record_is_taken_from_the_run_directory(workdir):
-    found = make.collect(RUNS[0], 0, workdir)
-    assert set(record()) <= set(found)
-    assert found["metrics"] == {"bleu": 21.043, "bleu_signature": "nrefs:1"}
-    assert found["curve"] == [[0.5, 7.123], [1.5, 9.0]]
-    assert (found["minutes"], found["device"]) == (1.5, "CPU, 2 cores")
-    assert found["commit"] == "0123456789+changes"
-    assert found["by_length"] == by_length(5.123, 3.0)
-    assert found["steps_per_second"] == 5.123  # the median
-    assert "waiting" not in found and "examples" not in found
+def test_a_record_is_collected_from_the_run_directory(workdir):
+    saved = make.collect(RUNS[0], 0, workdir)
+    assert set(record()) <= set(saved)
+    assert saved["metrics"] == {"bleu": 21.043, "bleu_signature": "nrefs:1"}
+    assert saved["curve"] == [[0.5, 7.123], [1.5, 9.0]]
+    assert (saved["minutes"], saved["device"]) == (1.5, "CPU, 2 cores")
+    assert saved["commit"] == "0123456789+changes"
+    assert saved["by_length"] == by_length(5.123, 3.0)
+    assert saved["steps_per_second"] == 5.123  # the median
+    assert "waiting" not in saved and "examples" not in saved
     (workdir / "eval_test.json").unlink()
     with pytest.raises(UserError, match=r"eval_test\.json is missing"):
         make.collect(RUNS[0], 0, workdir)
@@ -443,13 +581,13 @@ def test_a_record_of_generated_data_counts_examples_and_waiting(tmp_path, monkey
     (tmp_path / "environment.json").write_text(json.dumps(environment))
     scores = {"checkpoint": "last", "step": 30, "bits": 1.25}
     (tmp_path / "eval_test.json").write_text(json.dumps(scores))
-    found = make.collect(Run(name="x", config="ntm_copy"), 0, tmp_path)
-    assert (found["examples"], found["waiting"]) == ([210], 0.03)  # the median
-    assert found["curve"] == [[0.07, 1.5]]
-    assert found["curves"] == {"wrong": [0.1235]}
+    saved = make.collect(Run(name="x", config="ntm_copy"), 0, tmp_path)
+    assert (saved["examples"], saved["waiting"]) == ([210], 0.03)  # the median
+    assert saved["curve"] == [[0.07, 1.5]]
+    assert saved["curves"] == {"wrong": [0.1235]}
 
 
-def test_a_record_tells_when_nothing_was_wrong_for_the_first_time(tmp_path):
+def test_a_record_has_the_examples_until_the_first_perfect_evaluation(tmp_path):
     path = str(make.ROOT / "configs/pointer_sorting.py")
     configuration.record(configuration.read(path, ["data.batch_size=7"]), tmp_path)
     environment = {"versions": {}, "backend": "cpu", "devices": ["cpu"]}
@@ -488,38 +626,40 @@ def test_only_missing_runs_are_made(tmp_path, monkeypatch, capsys):
     )
     settings = make._identity(run, 0)
     put(tmp_path, x=record(name="x", settings=settings))
-    made = []
+    trained = []
     monkeypatch.setattr(records, "RESULTS", tmp_path)
     monkeypatch.setattr(
         make, "TABLES", {"t": dataclasses.replace(TABLES["translation"], runs=(run,))}
     )
     monkeypatch.setattr(
-        make, "make", lambda run, seed, _: made.append((run.name, seed))
+        make, "make", lambda run, seed, _: trained.append((run.name, seed))
     )
     monkeypatch.setattr(tables, "write", lambda: None)
     make.main([])
-    assert made == [("x", 1)]
+    assert trained == [("x", 1)]
     assert "nothing is missing" not in capsys.readouterr().out
-    put(tmp_path, x=record(name="x"))  # of other settings
+    put(tmp_path, x=record(name="x"))  # with other settings
     make.main([])
-    assert made[1:] == [("x", 0), ("x", 1)]
-    settings["loss"]["smoothing"] = 0.0  # of the config as it was
+    assert trained[1:] == [("x", 0), ("x", 1)]
+    settings["loss"]["smoothing"] = 0.0  # from an older config
     put(tmp_path, x=record(name="x", settings=settings))
     make.main([])
-    assert made[3:] == [("x", 0), ("x", 1)]
+    assert trained[3:] == [("x", 0), ("x", 1)]
 
 
-def test_it_is_said_that_nothing_is_missing(monkeypatch, capsys):
+def test_a_complete_set_of_records_is_reported(monkeypatch, capsys):
     monkeypatch.setattr(make, "is_current", lambda run, seed: True)
-    monkeypatch.setattr(make, "make", lambda *_: pytest.fail("nothing is to be run"))
+    monkeypatch.setattr(
+        make, "make", lambda *_: pytest.fail("ran although nothing is missing")
+    )
     monkeypatch.setattr(tables, "write", lambda: None)
     make.main([])
     count = sum(len(run.seeds) for run in RUNS)
     assert f"nothing is missing: all {count} trainings" in capsys.readouterr().out
 
 
-# One of each architecture, of each task, and those whose checkpoints are averaged.
-KINDS = [
+# Every architecture and every task, and runs whose checkpoints are averaged.
+SAMPLES = [
     "transformer_nmt",
     "short_bahdanau",
     "ntm_copy",
@@ -532,9 +672,9 @@ KINDS = [
 ]
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=SAMPLES)
 def recorded(request, monkeypatch):
-    """A run that has a record, and a function that changes its config of today."""
+    """A recorded run, and a function that changes its current config."""
     (run,) = (run for run in RUNS if run.name == request.param)
     assert make.is_current(run, 0)
     read = configuration.read
@@ -557,23 +697,23 @@ def recorded(request, monkeypatch):
 OPTIMIZERS = ("optimizer", "generator", "discriminator")
 
 
-def test_a_record_outlives_a_new_field_that_changes_nothing(recorded, monkeypatch):
+def test_a_record_stays_valid_with_a_new_field_without_effect(recorded, monkeypatch):
     run, change = recorded
-    change("unheard_of", 0.25, groups=OPTIMIZERS)
+    change("new_field", 0.25, groups=OPTIMIZERS)
     assert not make.is_current(run, 0)
-    added = {"optimizer|generator|discriminator.unheard_of": 0.25}
+    added = {"optimizer|generator|discriminator.new_field": 0.25}
     monkeypatch.setattr(compatibility, "ADDED", compatibility.ADDED | added)
     assert make.is_current(run, 0)
-    change("unheard_of", 0.5, groups=OPTIMIZERS)
+    change("new_field", 0.5, groups=OPTIMIZERS)
     assert not make.is_current(run, 0)
 
 
-def test_every_record_outlives_a_new_field_of_the_evaluation(monkeypatch):
+def test_every_record_stays_valid_with_a_new_evaluation_field(monkeypatch):
     read = configuration.read
 
     def read_with_new_field(*args):
         config = read(*args).unlock()
-        config.evaluation.unheard_of = (2, 3)
+        config.evaluation.new_field = (2, 3)
         return config.lock()
 
     monkeypatch.setattr(configuration, "read", read_with_new_field)
@@ -584,7 +724,7 @@ def test_every_record_outlives_a_new_field_of_the_evaluation(monkeypatch):
         if make.record_path(run, seed).exists()
     ]
     assert not any(make.is_current(*training) for training in trainings)
-    added = compatibility.ADDED | {"evaluation.unheard_of": [2, 3]}
+    added = compatibility.ADDED | {"evaluation.new_field": [2, 3]}
     monkeypatch.setattr(compatibility, "ADDED", added)
     assert all(make.is_current(*training) for training in trainings)
 
@@ -601,7 +741,7 @@ def test_every_record_outlives_a_new_field_of_the_evaluation(monkeypatch):
         ("evaluation", "figures", 11),
     ],
 )
-def test_a_record_outlives_a_change_of_what_changes_no_number(
+def test_a_record_stays_valid_if_a_field_without_effect_changes(
     recorded, group, name, value
 ):
     run, change = recorded
@@ -613,9 +753,7 @@ def test_a_record_outlives_a_change_of_what_changes_no_number(
     ("group", "name", "value"),
     [("", "train_steps", 7), ("", "seed", 7), ("", "eval_every", 7)],
 )
-def test_a_record_does_not_outlive_a_change_of_the_training(
-    recorded, group, name, value
-):
+def test_a_record_is_invalid_if_the_training_changes(recorded, group, name, value):
     run, change = recorded
     change(name, value, groups=(group,))
     assert not make.is_current(run, 0)
@@ -625,9 +763,7 @@ def test_a_record_does_not_outlive_a_change_of_the_training(
     ("group", "name"),
     [("", "save_every"), ("checkpoints", "keep"), ("evaluation", "average")],
 )
-def test_the_checkpoints_that_are_kept_matter_to_their_average_alone(
-    recorded, group, name
-):
+def test_kept_checkpoints_matter_only_if_they_are_averaged(recorded, group, name):
     run, change = recorded
     averages = make._config(run, 0).evaluation.checkpoint == "average"
     assert averages == run.config.startswith(("transformer_nmt", "bahdanau_nmt"))
@@ -635,7 +771,7 @@ def test_the_checkpoints_that_are_kept_matter_to_their_average_alone(
     assert make.is_current(run, 0) is not averages
 
 
-def test_a_record_outlives_a_class_that_moves(monkeypatch):
+def test_a_record_stays_valid_if_a_class_moves(monkeypatch):
     run = Run(name="ntm_copy", config="ntm_copy")
     config = make._config(run, 0).unlock()
     config.architecture = type(
@@ -658,7 +794,7 @@ def test_a_new_record_holds_its_identity(workdir):
     assert settings["architecture"] == "models.transformer:Transformer"
 
 
-def test_a_group_without_fields_that_count_is_no_part_of_the_identity():
+def test_an_emptied_group_is_not_part_of_the_identity():
     settings = {"data": {"files": {"train": ""}}, "checkpoints": {"keep": 1}, "seed": 2}
     assert records.identity(settings) == {"seed": 2}
     assert settings["checkpoints"] == {"keep": 1}
@@ -672,16 +808,16 @@ def test_only_the_runs_of_tables_that_are_named_are_made(monkeypatch):
         )
         for name in "abc"
     }
-    made = []
+    trained = []
     monkeypatch.setattr(make, "TABLES", known)
     monkeypatch.setattr(make, "is_current", lambda run, seed: False)
-    monkeypatch.setattr(make, "make", lambda run, seed, _: made.append(run.name))
-    monkeypatch.setattr(tables, "write", lambda: made.append("written"))
+    monkeypatch.setattr(make, "make", lambda run, seed, _: trained.append(run.name))
+    monkeypatch.setattr(tables, "write", lambda: trained.append("written"))
     make.main(["c", "a"])
-    assert made == ["cc", "aa", "written"]
-    with pytest.raises(UserError, match="^no table is called d: there is a, b, c$"):
+    assert trained == ["cc", "aa", "written"]
+    with pytest.raises(UserError, match="^table d: must be one of a, b, c$"):
         make.main(["a", "d"])
-    assert made == ["cc", "aa", "written"]
+    assert trained == ["cc", "aa", "written"]
 
 
 def test_jobs_share_the_cores_evenly(monkeypatch):
@@ -693,16 +829,16 @@ def test_jobs_share_the_cores_evenly(monkeypatch):
             make.shares(jobs)
 
 
-def test_a_run_of_several_at_a_time_keeps_to_its_cores(tmp_path, monkeypatch):
+def test_concurrent_runs_use_their_own_cores(tmp_path, monkeypatch):
     cores = sorted(os.sched_getaffinity(0))[:1]
-    code = "import os; print(os.sched_getaffinity(0), file=open('found', 'w'))"
+    code = "import os; print(os.sched_getaffinity(0), file=open('cores', 'w'))"
     (tmp_path / "x.py").write_text(code)
     monkeypatch.setattr(make, "ROOT", tmp_path)
     thread = threading.Thread(target=make._call, args=("python x.py", cores))
     thread.start()
     thread.join()
-    assert (tmp_path / "found").read_text().strip() == str(set(cores))
-    with pytest.raises(UserError, match="python y.py ended with status 2"):
+    assert (tmp_path / "cores").read_text().strip() == str(set(cores))
+    with pytest.raises(UserError, match="^python y.py exited with status 2$"):
         make._call("python y.py", [])
 
 

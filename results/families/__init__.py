@@ -1,4 +1,4 @@
-"""Reported runs, a file for each family of systems, in the README's order."""
+"""Reported runs, one file per family of systems, in the order of the pages."""
 
 from results.families import (
     adding,
@@ -9,7 +9,7 @@ from results.families import (
     pointing,
     translation,
 )
-from results.schema import Curves, Figure, Table
+from results.schema import Curves, Figure, Headline, Table
 
 TABLES: dict[str, Table] = {
     **translation.TABLES,
@@ -24,4 +24,54 @@ FIGURES: tuple[Figure | Curves, ...] = (
     *translation.FIGURES,
     *memory.FIGURES,
     *gan.FIGURES,
+)
+
+_NMT = "translation, English-German"
+
+HEADLINES = (
+    Headline(system="Encoder-decoder without attention", task=_NMT, run="seq2seq_nmt"),
+    Headline(system="Bahdanau, additive attention", task=_NMT, run="bahdanau_nmt"),
+    Headline(system="Luong, general score, global", task=_NMT, run="luong_nmt"),
+    Headline(
+        system="Luong, general score, local-p", task=_NMT, run="luong_nmt_local_p"
+    ),
+    Headline(system="Transformer", task=_NMT, run="transformer_nmt"),
+    Headline(
+        system="Transformer, relative positions",
+        task=_NMT,
+        run="transformer_nmt_relative",
+    ),
+    Headline(system="Neural Turing Machine", task="copying 20 vectors", run="ntm_copy"),
+    Headline(
+        system="Neural Turing Machine", task="associative recall", run="ntm_recall"
+    ),
+    Headline(
+        system="Pointer network, set encoder",
+        task="sorting 10 numbers",
+        run="pointer_sorting_10_5_1",
+    ),
+    Headline(
+        system="Pointer network",
+        task="convex hulls of 10 points",
+        run="pointer_hull_10",
+    ),
+    Headline(system="Pointer network", task="tours of 10 cities", run="pointer_tsp_10"),
+    Headline(
+        system="Show, Attend and Tell, soft",
+        task="captions of scenes",
+        run="captioning_soft",
+    ),
+    Headline(
+        system="Show, Attend and Tell, hard",
+        task="captions of scenes",
+        run="captioning_hard",
+    ),
+    Headline(system="SAGAN", task="drawings, 32 pixels", run="sagan_attention"),
+    Headline(system="SAGAN", task="matching corners", run="sagan_corners"),
+    Headline(
+        system="Feed-forward attention",
+        task="adding over 1,000 steps",
+        run="ff_add_1000",
+    ),
+    Headline(system="Kernel regression", task="regression", run="kernels_learned"),
 )

@@ -1,18 +1,18 @@
-"""Feed-forward attention (Raffel and Ellis 2015): long sums and products.
+"""Feed-forward attention (Raffel and Ellis 2015): addition, multiplication.
 
-The paper's numbers are quoted from memory: epochs of 100,000 sequences to 100 %, or,
-for several lengths, the accuracy on lengths of 50 to 10,000.
+The paper's numbers are quoted from memory: epochs of 100,000 sequences until 100 %, or
+the accuracy on lengths of 50 to 10,000.
 """
 
 from results.schema import Run, Table
 
 TABLES = {
     "ff_attention": Table(
-        metrics={"% right": "accuracy"},
+        metrics={"% correct": "accuracy"},
         columns={
-            "sequences to 100 %": "perfect_after",
+            "sequences until 100 %": "perfect_after",
             "steps/s": "steps_per_second",
-            "waiting": "waiting",
+            "waiting for data": "waiting",
         },
         curves=False,
         runs=(
@@ -22,7 +22,7 @@ TABLES = {
                 overrides=("data.length=50", "train_steps=5000"),
                 seeds=(0, 1, 2),
                 label="addition, attention, T0 = 50",
-                paper="1 epoch (recalled)",
+                paper="1 epoch (from memory)",
             ),
             Run(
                 name="ff_mean_50",
@@ -30,7 +30,7 @@ TABLES = {
                 overrides=("data.length=50", "train_steps=5000"),
                 seeds=(0, 1, 2),
                 label="addition, mean, T0 = 50",
-                paper="1 epoch (recalled)",
+                paper="1 epoch (from memory)",
             ),
             Run(
                 name="ff_multiply_50",
@@ -38,7 +38,7 @@ TABLES = {
                 overrides=("data.length=50", "train_steps=5000"),
                 seeds=(0, 1, 2),
                 label="multiplication, attention, T0 = 50",
-                paper="2 epochs (recalled)",
+                paper="2 epochs (from memory)",
             ),
             Run(
                 name="ff_multiply_mean_50",
@@ -46,7 +46,7 @@ TABLES = {
                 overrides=("data.length=50", "train_steps=5000"),
                 seeds=(0, 1, 2),
                 label="multiplication, mean, T0 = 50",
-                paper="2 epochs (recalled)",
+                paper="2 epochs (from memory)",
             ),
             Run(
                 name="ff_add_1000",
@@ -54,7 +54,7 @@ TABLES = {
                 overrides=("data.length=1000", "train_steps=5000"),
                 seeds=(0, 1, 2),
                 label="addition, attention, T0 = 1,000",
-                paper="1 epoch (recalled)",
+                paper="1 epoch (from memory)",
             ),
             Run(
                 name="ff_mean_1000",
@@ -62,7 +62,7 @@ TABLES = {
                 overrides=("data.length=1000", "train_steps=5000"),
                 seeds=(0, 1, 2),
                 label="addition, mean, T0 = 1,000",
-                paper="2 epochs (recalled)",
+                paper="2 epochs (from memory)",
             ),
             Run(
                 name="ff_multiply_1000",
@@ -70,7 +70,7 @@ TABLES = {
                 overrides=("data.length=1000", "train_steps=5000"),
                 seeds=(0, 1, 2),
                 label="multiplication, attention, T0 = 1,000",
-                paper="15 epochs (recalled)",
+                paper="15 epochs (from memory)",
             ),
             Run(
                 name="ff_multiply_mean_1000",
@@ -78,9 +78,9 @@ TABLES = {
                 overrides=("data.length=1000", "train_steps=5000"),
                 seeds=(0, 1, 2),
                 label="multiplication, mean, T0 = 1,000",
-                paper="33 epochs (recalled)",
+                paper="33 epochs (from memory)",
             ),
-            # At this length accuracy falls again with a constant rate.
+            # With a constant learning rate accuracy falls again at this length.
             Run(
                 name="ff_add_10000",
                 config="ff_attention",
@@ -91,7 +91,7 @@ TABLES = {
                     "optimizer.decay_steps=3000",
                 ),
                 label="addition, attention, T0 = 10,000",
-                paper="3 epochs (recalled)",
+                paper="3 epochs (from memory)",
             ),
             Run(
                 name="ff_mean_10000",
@@ -103,7 +103,7 @@ TABLES = {
                     "optimizer.decay_steps=3000",
                 ),
                 label="addition, mean, T0 = 10,000",
-                paper="17 epochs (recalled)",
+                paper="17 epochs (from memory)",
             ),
             Run(
                 name="ff_multiply_10000",
@@ -115,35 +115,35 @@ TABLES = {
                     "optimizer.decay_steps=3000",
                 ),
                 label="multiplication, attention, T0 = 10,000",
-                paper="8 epochs (recalled)",
+                paper="8 epochs (from memory)",
             ),
             Run(
                 name="ff_variable_add",
                 config="ff_attention:variable",
                 seeds=(0, 1, 2),
                 label="addition, attention, lengths of 50 to 1,000",
-                paper="99.9 %, to 10,000 (recalled)",
+                paper="99.9 %, to 10,000 (from memory)",
             ),
             Run(
                 name="ff_variable_mean",
                 config="ff_attention:variable_mean",
                 seeds=(0, 1, 2),
                 label="addition, mean, lengths of 50 to 1,000",
-                paper="77.4 %, to 10,000 (recalled)",
+                paper="77.4 %, to 10,000 (from memory)",
             ),
             Run(
                 name="ff_variable_multiply",
                 config="ff_attention:variable_multiply",
                 seeds=(0, 1, 2),
                 label="multiplication, attention, lengths of 50 to 1,000",
-                paper="99.4 %, to 10,000 (recalled)",
+                paper="99.4 %, to 10,000 (from memory)",
             ),
             Run(
                 name="ff_variable_multiply_mean",
                 config="ff_attention:variable_multiply_mean",
                 seeds=(0, 1, 2),
                 label="multiplication, mean, lengths of 50 to 1,000",
-                paper="55.5 %, to 10,000 (recalled)",
+                paper="55.5 %, to 10,000 (from memory)",
             ),
         ),
     ),

@@ -6,10 +6,10 @@ TABLES = {
     "sagan": Table(
         metrics={
             "Frechet distance": "frechet",
-            "of real images": "frechet_real",
-            "score": "score",
-            "gamma, generator": "gamma_generator_16",
-            "gamma, discriminator": "gamma_discriminator_16",
+            "Frechet distance of real images": "frechet_real",
+            "Inception score": "score",
+            "gamma of the generator": "gamma_generator_16",
+            "gamma of the discriminator": "gamma_discriminator_16",
         },
         columns={"steps/s": "steps_per_second"},
         curves=False,
@@ -27,7 +27,7 @@ TABLES = {
                 name="sagan_no_attention",
                 config="sagan:no_attention",
                 seeds=(0, 1),
-                label="the same without attention",
+                label="SAGAN without attention",
                 paper="FID 22.96 (ImageNet, 128 px)",
             ),
             Run(
@@ -49,9 +49,9 @@ TABLES = {
     "corners": Table(
         metrics={
             "% consistent": "consistent",
-            "spread": "spread",
-            "gamma, generator": "gamma_generator_16",
-            "gamma, discriminator": "gamma_discriminator_8",
+            "colour spread": "spread",
+            "gamma of the generator": "gamma_generator_16",
+            "gamma of the discriminator": "gamma_discriminator_8",
         },
         columns={"steps/s": "steps_per_second"},
         curves=False,

@@ -4,7 +4,7 @@ from results.schema import Run, Table
 
 TABLES = {
     "kernels": Table(
-        metrics={"mse": "mse", "width": "width"},
+        metrics={"mean squared error": "mse", "width": "width"},
         curves=False,
         digits=2,
         runs=(

@@ -6,13 +6,13 @@ TABLES = {
     "ntm_copy": Table(
         metrics={
             "bits at 20": "bits",
-            "at 10": "bits_10",
-            "at 30": "bits_30",
-            "at 50": "bits_50",
-            "at 120": "bits_120",
+            "bits at 10": "bits_10",
+            "bits at 30": "bits_30",
+            "bits at 50": "bits_50",
+            "bits at 120": "bits_120",
             "% wrong bits at 120": "wrong_120",
         },
-        columns={"steps/s": "steps_per_second", "waiting": "waiting"},
+        columns={"steps/s": "steps_per_second", "waiting for data": "waiting"},
         curves=False,
         digits=2,
         lower=True,
@@ -28,7 +28,7 @@ TABLES = {
                 name="ntm_copy_feedforward",
                 config="ntm_copy:feedforward",
                 seeds=(0, 1, 2),
-                label="NTM, feed-forward",
+                label="NTM, feed-forward controller",
                 paper="≈ 0 bits",
             ),
             Run(
@@ -41,7 +41,7 @@ TABLES = {
         ),
         claims=(
             Claim(
-                text="the machine learns to copy much faster than the LSTM",
+                text="the NTM learns to copy much faster than the LSTM",
                 paper="Graves et al. (2014)",
                 better="ntm_copy",
                 than=("ntm_copy_lstm",),
@@ -51,12 +51,12 @@ TABLES = {
     "ntm_recall": Table(
         metrics={
             "bits at 6": "bits",
-            "at 8": "bits_8",
-            "at 10": "bits_10",
-            "at 12": "bits_12",
-            "at 15": "bits_15",
+            "bits at 8": "bits_8",
+            "bits at 10": "bits_10",
+            "bits at 12": "bits_12",
+            "bits at 15": "bits_15",
         },
-        columns={"steps/s": "steps_per_second", "waiting": "waiting"},
+        columns={"steps/s": "steps_per_second", "waiting for data": "waiting"},
         curves=False,
         digits=2,
         lower=True,
@@ -72,7 +72,7 @@ TABLES = {
                 name="ntm_recall_feedforward",
                 config="ntm_recall:feedforward",
                 seeds=(0, 1, 2),
-                label="NTM, feed-forward",
+                label="NTM, feed-forward controller",
                 paper="≈ 0 bits",
             ),
             Run(
@@ -85,7 +85,7 @@ TABLES = {
         ),
         claims=(
             Claim(
-                text="with a feed-forward controller recall is learned best",
+                text="recall is learned best with a feed-forward controller",
                 paper="Graves et al. (2014)",
                 better="ntm_recall_feedforward",
                 than=("ntm_recall", "ntm_recall_lstm"),
@@ -93,8 +93,8 @@ TABLES = {
         ),
     ),
     "ntm_ngrams": Table(
-        metrics={"bits": "bits", "best predictor": "optimum"},
-        columns={"steps/s": "steps_per_second", "waiting": "waiting"},
+        metrics={"bits": "bits", "bits of the optimal predictor": "optimum"},
+        columns={"steps/s": "steps_per_second", "waiting for data": "waiting"},
         curves=False,
         lower=True,
         runs=(
@@ -103,14 +103,14 @@ TABLES = {
                 config="ntm_ngrams",
                 seeds=(0, 1, 2),
                 label="NTM, LSTM controller",
-                paper="between the LSTM's and the best predictor's",
+                paper="between the LSTM and the best predictor",
             ),
             Run(
                 name="ntm_ngrams_feedforward",
                 config="ntm_ngrams:feedforward",
                 seeds=(0, 1, 2),
-                label="NTM, feed-forward",
-                paper="between the LSTM's and the best predictor's",
+                label="NTM, feed-forward controller",
+                paper="between the LSTM and the best predictor",
             ),
             Run(
                 name="ntm_ngrams_lstm",
@@ -122,7 +122,7 @@ TABLES = {
         ),
         claims=(
             Claim(
-                text="the machine is ahead of the LSTM",
+                text="the NTM beats the LSTM",
                 paper="Graves et al. (2014)",
                 better="ntm_ngrams",
                 than=("ntm_ngrams_lstm",),
@@ -132,13 +132,13 @@ TABLES = {
     "ntm_repeat_copy": Table(
         metrics={
             "bits at 10": "bits",
-            "at 10 x 10": "bits_10x10",
-            "at 20 x 10": "bits_20x10",
-            "at 10 x 20": "bits_10x20",
+            "bits at 10 x 10": "bits_10x10",
+            "bits at 20 x 10": "bits_20x10",
+            "bits at 10 x 20": "bits_10x20",
             "% wrong bits at 20 x 10": "wrong_20x10",
             "% wrong bits at 10 x 20": "wrong_10x20",
         },
-        columns={"steps/s": "steps_per_second", "waiting": "waiting"},
+        columns={"steps/s": "steps_per_second", "waiting for data": "waiting"},
         curves=False,
         digits=2,
         lower=True,
@@ -154,11 +154,11 @@ TABLES = {
     "ntm_sort": Table(
         metrics={
             "bits at 20": "bits",
-            "at 10": "bits_10",
-            "at 15": "bits_15",
+            "bits at 10": "bits_10",
+            "bits at 15": "bits_15",
             "% wrong bits at 20": "wrong",
         },
-        columns={"steps/s": "steps_per_second", "waiting": "waiting"},
+        columns={"steps/s": "steps_per_second", "waiting for data": "waiting"},
         curves=False,
         digits=2,
         lower=True,
@@ -177,30 +177,30 @@ FIGURES = (
     Curves(
         file="docs/figures/ntm_copy_curves.png",
         title="Copying 20 vectors",
-        value_title="bits a sequence",
+        value_title="bits per sequence",
         lines={
             "NTM, LSTM controller": "ntm_copy",
-            "NTM, feed-forward": "ntm_copy_feedforward",
+            "NTM, feed-forward controller": "ntm_copy_feedforward",
             "LSTM, 3 × 128": "ntm_copy_lstm",
         },
     ),
     Curves(
         file="docs/figures/ntm_recall_curves.png",
         title="Recalling one of 6 items",
-        value_title="bits a sequence",
+        value_title="bits per sequence",
         lines={
             "NTM, LSTM controller": "ntm_recall",
-            "NTM, feed-forward": "ntm_recall_feedforward",
+            "NTM, feed-forward controller": "ntm_recall_feedforward",
             "LSTM, 3 × 128": "ntm_recall_lstm",
         },
     ),
     Curves(
         file="docs/figures/ntm_ngrams_curves.png",
         title="Learning 6-grams",
-        value_title="bits a sequence",
+        value_title="bits per sequence",
         lines={
             "NTM, LSTM controller": "ntm_ngrams",
-            "NTM, feed-forward": "ntm_ngrams_feedforward",
+            "NTM, feed-forward controller": "ntm_ngrams_feedforward",
             "LSTM, 3 × 128": "ntm_ngrams_lstm",
         },
     ),

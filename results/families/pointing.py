@@ -1,9 +1,8 @@
 """Pointer networks: sorting, convex hulls, triangulations and tours.
 
-The papers' numbers for sorting are those of Vinyals et al. (2016), table 1, after
-10,000 iterations: per cent of the inputs sorted without a mistake. P is the number of
-process steps of an order-invariant encoder. The other numbers are those of Vinyals et
-al. (2015).
+The papers' numbers for sorting are from Vinyals et al. (2016), table 1, after 10,000
+iterations: percentage of inputs sorted without an error. P is the number of process
+steps of an order-invariant encoder. The other numbers are from Vinyals et al. (2015).
 """
 
 from results.schema import Claim, Run, Table
@@ -12,11 +11,11 @@ TABLES = {
     "pointer_sorting": Table(
         metrics={
             "% exact": "accuracy",
-            "at 5": "accuracy_5",
-            "at 10": "accuracy_10",
-            "at 15": "accuracy_15",
+            "% exact at 5": "accuracy_5",
+            "% exact at 10": "accuracy_10",
+            "% exact at 15": "accuracy_15",
         },
-        columns={"steps/s": "steps_per_second", "waiting": "waiting"},
+        columns={"steps/s": "steps_per_second", "waiting for data": "waiting"},
         curves=False,
         runs=(
             Run(
@@ -94,13 +93,13 @@ TABLES = {
     "pointer_hull": Table(
         metrics={
             "% exact": "accuracy",
-            "% area": "area",
-            "% not simple": "failure",
-            "exact at 5": "accuracy_5",
-            "exact at 10": "accuracy_10",
-            "exact at 20": "accuracy_20",
+            "% of the area": "area",
+            "% self-intersecting": "failure",
+            "% exact at 5": "accuracy_5",
+            "% exact at 10": "accuracy_10",
+            "% exact at 20": "accuracy_20",
         },
-        columns={"steps/s": "steps_per_second", "waiting": "waiting"},
+        columns={"steps/s": "steps_per_second", "waiting for data": "waiting"},
         curves=False,
         runs=(
             Run(
@@ -121,7 +120,7 @@ TABLES = {
                 name="pointer_hull_10_attention",
                 config="pointer_hull:attention",
                 seeds=(0, 1, 2),
-                label="n = 10, attention",
+                label="n = 10, attention over fixed classes",
             ),
             Run(
                 name="pointer_hull_10_seq2seq",
@@ -146,13 +145,13 @@ TABLES = {
         ),
         claims=(
             Claim(
-                text="pointing beats attention with fixed classes",
+                text="pointing beats attention over fixed classes",
                 paper="Vinyals et al. (2015), n = 50",
                 better="pointer_hull_10",
                 than=("pointer_hull_10_attention",),
             ),
             Claim(
-                text="attention beats the fixed vector",
+                text="attention beats a fixed vector",
                 paper="Vinyals et al. (2015)",
                 better="pointer_hull_10_attention",
                 than=("pointer_hull_10_seq2seq",),
@@ -161,7 +160,7 @@ TABLES = {
     ),
     "pointer_delaunay": Table(
         metrics={"% exact": "accuracy", "% of the triangles": "coverage"},
-        columns={"steps/s": "steps_per_second", "waiting": "waiting"},
+        columns={"steps/s": "steps_per_second", "waiting for data": "waiting"},
         curves=False,
         runs=(
             Run(
@@ -174,13 +173,13 @@ TABLES = {
     ),
     "pointer_tsp": Table(
         metrics={
-            "length": "length",
-            "optimum": "optimum",
+            "tour length": "length",
+            "optimal length": "optimum",
             "% excess": "excess",
             "% optimal": "accuracy",
-            "% tours of a free search": "valid_free",
+            "% tours by unconstrained search": "valid_free",
         },
-        columns={"steps/s": "steps_per_second", "waiting": "waiting"},
+        columns={"steps/s": "steps_per_second", "waiting for data": "waiting"},
         curves=False,
         digits=3,
         lower=True,

@@ -1,7 +1,7 @@
 """Translation: models, scores and alignments, and BLEU by source length.
 
-The papers' numbers are BLEU on newstest2014; for the alignments those of Luong et al.
-(2015), table 4, English to German.
+The papers' numbers are BLEU on newstest2014; those of the alignments are from Luong et
+al. (2015), table 4, English to German.
 """
 
 from results.schema import Claim, Figure, Run, Table
@@ -176,7 +176,7 @@ TABLES = {
                 config="luong_nmt:short",
                 overrides=("model.bidirectional=true",),
                 seeds=(0, 1, 2),
-                label="Luong, general, global, encoder in both directions",
+                label="Luong, general, global, bidirectional encoder",
             ),
             Run(
                 name="short_luong_wide_local_p",
@@ -214,13 +214,13 @@ TABLES = {
                 than=("short_seq2seq", "short_seq2seq_forward"),
             ),
             Claim(
-                text="without attention, a reversed source helps",
+                text="reversing the source helps without attention",
                 paper="Sutskever et al. (2014)",
                 better="short_seq2seq",
                 than=("short_seq2seq_forward",),
             ),
             Claim(
-                text="local-p with general scores is the best",
+                text="local-p with general scores is best",
                 paper="Luong et al. (2015), table 4",
                 better="short_luong_general_local_p",
                 than=(
@@ -238,25 +238,25 @@ TABLES = {
                 ),
             ),
             Claim(
-                text="for global alignment, dot is better than general",
+                text="dot beats general with global alignment",
                 paper="Luong et al. (2015), table 4",
                 better="short_luong_dot_global",
                 than=("short_luong_general_global",),
             ),
             Claim(
-                text="for local-p, general is better than dot",
+                text="general beats dot with local-p",
                 paper="Luong et al. (2015), table 4",
                 better="short_luong_general_local_p",
                 than=("short_luong_dot_local_p",),
             ),
             Claim(
-                text="additive scores are ahead of multiplicative ones",
+                text="additive scores beat multiplicative scores",
                 paper="Britz et al. (2017)",
                 better="short_bahdanau",
                 than=("short_bahdanau_dot", "short_bahdanau_general"),
             ),
             Claim(
-                text="hard alignment is ahead of soft",
+                text="hard alignment beats soft",
                 paper="Xu et al. (2015), on captions",
                 better="short_luong_general_hard",
                 than=("short_luong_general_global",),
@@ -287,7 +287,7 @@ TABLES = {
         ),
     ),
     "reversal": Table(
-        metrics={"words right, %": "word_accuracy"},
+        metrics={"% words correct": "word_accuracy"},
         columns={"steps/s": "steps_per_second"},
         curves=False,
         runs=(

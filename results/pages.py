@@ -1,0 +1,140 @@
+"""Generated blocks of the pages: README.md and docs/**/*.md.
+
+A block stands between `<!-- results:begin NAME -->` and `<!-- results:end NAME -->`.
+`NAME: RUN RUN` in the first mark selects rows of the table, and of a table of claims
+those that compare one of the runs:
+
+    <!-- results:begin alignments: short_bahdanau short_luong_dot_global -->
+    <!-- results:end alignments -->
+
+A source file is included between `<!-- source:begin PATH -->` and
+`<!-- source:end PATH -->`.
+
+A page is named by its path from the root of the repository. The home of a table is the
+page that shows all of it; every table has exactly one.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from errors import UserError
+from results.records import RESULTS
+
+ROOT = RESULTS.parent
+Show = Callable[[tuple[str, ...]], str]  # names of runs, none for all, to Markdown
+
+_MARK = re.compile(r"<!-- *results:(.*?)-->")
+_BEGIN = re.compile(r"begin (\w+)(?:: ([\w ]+))? ")
+_SOURCE = re.compile(
+    r"(<!-- source:begin (\S+) -->\n).*?(<!-- source:end \2 -->)", re.S
+)
+_LINK = re.compile(r"\]\(([^)#:]+)\)")
+
+
+class Block(NamedTuple):
+    """A generated block: the table, the selected runs (none: all), its text's span."""
+
+    table: str
+    runs: tuple[str, ...]
+    start: int
+    end: int
+
+
+def read(root: Path = ROOT) -> dict[str, str]:
+    """Returns the text of every page by name."""
+    paths = [root / "README.md", *sorted((root / "docs").glob("**/*.md"))]
+    return {
+        path.relative_to(root).as_posix(): path.read_text("utf-8") for path in paths
+    }
+
+
+def blocks(page: str, text: str) -> Iterator[Block]:
+    """Yields the blocks of a page.
+
+    Raises:
+        UserError: for a mark that is malformed or has no counterpart.
+    """
+    opened = None
+    for mark in _MARK.finditer(text):
+        begin = _BEGIN.fullmatch(mark[1])
+        if opened is None and begin:
+            opened = Block(begin[1], tuple((begin[2] or "").split()), mark.end(), 0)
+        elif opened and mark[1] == f"end {opened.table} ":
+            yield opened._replace(end=mark.start())
+            opened = None
+        else:
+            raise UserError(f"{page}: the mark {mark[0]} is misplaced or misspelt")
+    if opened:
+        raise UserError(f"{page}: the table {opened.table} has no end mark")
+
+
+def homes(texts: Mapping[str, str], tables: Iterable[str]) -> dict[str, str]:
+    """Returns the page of each table.
+
+    Args:
+        texts: text of every page by name.
+        tables: names of the tables that exist.
+
+    Raises:
+        UserError: for an unknown table, or one that has no page or several.
+    """
+    tables, pages = list(tables), {}
+    for page, text in texts.items():
+        for block in blocks(page, text):
+            if block.table not in tables:
+                raise UserError(f"{page}: no table is called {block.table}")
+            if block.runs:
+                continue
+            if home := pages.get(block.table):
+                raise UserError(f"{page}: the table {block.table} is on {home} already")
+            pages[block.table] = page
+    for table in tables:
+        if table not in pages:
+            raise UserError(
+                f"no page shows the table {table}: put its marks on a page of docs/"
+            )
+    return pages
+
+
+def fill(page: str, text: str, tables: Mapping[str, Show]) -> str:
+    """Returns the text of a page with its tables between their marks.
+
+    Raises:
+        UserError: for a table, a run or a source file that does not exist.
+    """
+    parts, position = [], 0
+    for block in blocks(page, text):
+        try:
+            table = tables[block.table](block.runs)
+        except UserError as error:
+            raise UserError(f"{page}: {error}") from error
+        parts += [text[position : block.start], f"\n\n{_relative(table, page)}\n\n"]
+        position = block.end
+    include = partial(_include, page)
+    return _SOURCE.sub(include, "".join([*parts, text[position:]]))
+
+
+def _include(page: str, match: re.Match[str]) -> str:
+    """A source file between its marks, as a code block."""
+    try:
+        source = (ROOT / match[2]).read_text("utf-8")
+    except FileNotFoundError:
+        raise UserError(f"{page}: there is no file {match[2]}") from None
+    return f"{match[1]}\n```py\n{source}```\n\n{match[3]}"
+
+
+def write(texts: Mapping[str, str], root: Path = ROOT) -> None:
+    """Writes the pages whose text has changed."""
+    for page, text in texts.items():
+        if (root / page).read_text("utf-8") != text:
+            (root / page).write_text(text, "utf-8")
+
+
+def _relative(table: str, page: str) -> str:
+    """Turns links from the root of the repository into links from the page."""
+    folder = PurePosixPath(page).parent
+    return _LINK.sub(lambda link: f"]({os.path.relpath(link[1], folder)})", table)
