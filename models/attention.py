@@ -1,7 +1,15 @@
-"""Attention modules: scores and alignments with their parameters, multi-head attention.
+"""Attention as Flax modules: scores, alignments and multi-head attention.
 
-Axes: B batch, H heads, Q queries, K keys, D width of a head, C width of the model,
-T any sequence, L length of a cache, R hypotheses that share one source.
+`Score` and `Alignment` create the parameters of the functions of `attention.scores` and
+`attention.alignments`. `MultiHeadAttention` is that of Vaswani et al. (2017), section
+3.2.2, with any score and alignment and the relative positions of Shaw et al. (2018).
+
+Differs from the papers: local-m stays at the last key if the target is longer than its
+source.
+
+Axes: ... any batch; B batch; H heads; Q queries; K keys; D, E width of a query and a
+key; A hidden width of a score; C width of the model; T tokens of a sequence; L length
+of a cache; R hypotheses that share one source.
 """
 
 import math
@@ -14,11 +22,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from attention.alignments import ALIGNMENTS as PLAIN_ALIGNMENTS
-from attention.alignments import (
-    entropy,
-    log_probability,
-    predicted_position,
-)
+from attention.alignments import entropy, log_probability, predicted_position
 from attention.core import Attention
 from attention.scores import SCORES as PLAIN_SCORES
 from models.records import AttentionRecord, DrawRecord
@@ -27,6 +31,7 @@ from ops.linear import linear, split_heads
 from ops.relative import relative_attention, relative_scores, relative_values
 from ops.softmax import attend, masked_softmax
 
+# Fast equivalents from `ops` replace their plain forms.
 ALIGNMENTS = PLAIN_ALIGNMENTS | {"global": masked_softmax}
 SCORES = PLAIN_SCORES | dict.fromkeys(("additive", "concat"), additive_scores)
 
@@ -34,20 +39,21 @@ _glorot = nn.initializers.xavier_uniform()
 
 
 class Score(nn.Module):
-    """A score function of `SCORES` with learned parameters.
+    """A score function with learned parameters.
 
-    A scalar parameter (a strength) is the softplus of a learned number.
+    A scalar parameter (the strength of the cosine score) is the softplus of a learned
+    number.
 
     Attributes:
-        row: a key of `SCORES`.
+        function: a key of `SCORES`.
         heads: leading axes of every parameter: (H,) for separate parameters per head.
-        hidden: A, hidden width of the additive score.
-        max_length: L, maximum source length of the location score.
-        matrix_init: initializer of matrices; by default Glorot's, for each matrix.
-        vector_init: initializer of vectors; the same.
+        hidden: A, for the additive score.
+        max_length: maximum source length, for the location score.
+        matrix_init: initializer of matrices; by default Glorot's, applied per matrix.
+        vector_init: initializer of vectors; by default Glorot's.
     """
 
-    row: str
+    function: str
     heads: Sequence[int] = ()
     hidden: int = 0
     max_length: int = 0
@@ -55,41 +61,41 @@ class Score(nn.Module):
     vector_init: Callable | None = None
 
     def __call__(self, query: jax.Array, key: jax.Array) -> jax.Array:
-        """Scores queries [..., Q, D] against keys [..., K, E]: [..., Q, K]."""
+        """Returns scores [..., Q, K] of query [..., Q, D] and key [..., K, E]."""
         parameters = self.parameters(query.shape[-1], key.shape[-1])
         parameters = {n: x.astype(query.dtype) for n, x in parameters.items()}
-        return SCORES[self.row](query, key, **parameters)
+        return SCORES[self.function](query, key, **parameters)
 
     @nn.compact
-    def parameters(self, query: int, key: int) -> dict[str, jax.Array]:
-        """Returns the score's parameters for a query and a key of these widths."""
-        sizes = {"A": self.hidden, "L": self.max_length, "D": query, "E": key}
+    def parameters(self, query_width: int, key_width: int) -> dict[str, jax.Array]:
+        """Returns the parameters by name, for query width D and key width E."""
+        sizes = dict(A=self.hidden, L=self.max_length, D=query_width, E=key_width)
         parameters = {}
-        for name, axes in SCORES[self.row].parameters.items():
+        for name, axes in SCORES[self.function].parameters.items():
             shape = [sizes[axis] for axis in axes]
             if axes:
                 init = self.matrix_init if len(shape) > 1 else self.vector_init
                 init = init or partial(_uniform, fan=sum(shape[-2:]))
                 parameters[name] = self.param(name, init, (*self.heads, *shape))
-            else:  # initially cosines spread like scaled_dot scores
-                start = math.log(math.expm1(math.sqrt(query)))
-                init = nn.initializers.constant(start)
+            else:  # strength sqrt(D): cosines spread like scaled dot products
+                inverse_softplus = math.log(math.expm1(math.sqrt(query_width)))
+                init = nn.initializers.constant(inverse_softplus)
                 raw = self.param(name, init, tuple(self.heads))
                 parameters[name] = nn.softplus(raw)
         return parameters
 
 
-DRAWN = ("hard", "gumbel")  # alignments that draw at random if given an rng
+DRAWN = ("hard", "gumbel")  # alignments that draw at random if they get an rng
 
 
 class Aligned(NamedTuple):
-    """Weights [..., Q, K] of an alignment and its by-products, [..., Q] or None.
+    """Weights of an alignment, and results that only some alignments have, or None.
 
     Attributes:
-        weights: attention weights.
-        position: p_t of a local alignment that predicts it.
-        log_probability: log-probability of the keys drawn by a hard alignment.
-        entropy: entropy of the distribution it drew from, in nats.
+        weights: [..., Q, K] attention weights.
+        position: [..., Q], p_t predicted by local-p.
+        log_probability: [..., Q] log-probability of the keys drawn by a hard alignment.
+        entropy: [..., Q] entropy of the distribution it drew from, in nats.
     """
 
     weights: jax.Array
@@ -100,7 +106,7 @@ class Aligned(NamedTuple):
     def record(
         self, module: nn.Module, *, kind: str, layer: int, queries: str, keys: str
     ) -> None:
-        """Sow an `AttentionRecord`, and a `DrawRecord` of a hard alignment.
+        """Sows an `AttentionRecord`, and a `DrawRecord` if a hard alignment drew.
 
         The weights must be [B, H, Q, K].
 
@@ -126,22 +132,21 @@ class Aligned(NamedTuple):
 
 
 class Alignment(nn.Module):
-    """An alignment of `attention.alignments.ALIGNMENTS` with its parameters.
+    """An alignment function with its learned parameters.
 
-    Random alignments ("hard", "gumbel") draw if they get an `rng`, in training; without
-    one they take the most probable key. local-m is at p_t = t as in Luong et al.
-    (2015), but at the last key once t is beyond it.
+    The alignments in `DRAWN` draw at random if they get an `rng`; without one they
+    take the most probable key.
 
     Attributes:
-        row: a key of `ALIGNMENTS`.
-        heads: leading axes of every parameter.
-        hidden: hidden width of local-p's predicted position.
-        window: D of the local alignments.
+        function: a key of `ALIGNMENTS`.
+        heads: leading axes of every parameter: (H,) for separate parameters per head.
+        hidden: A, hidden width of the position predicted by local-p.
+        window: half-width of a local alignment's window in positions, the paper's D.
         temperature: temperature of the Gumbel alignment.
         params_init: initializer of the parameters; by default Glorot's.
     """
 
-    row: str
+    function: str
     heads: Sequence[int] = ()
     hidden: int = 0
     window: int = 10
@@ -150,8 +155,8 @@ class Alignment(nn.Module):
 
     @nn.compact
     def parameters(self, width: int) -> dict[str, jax.Array]:
-        """Returns the parameters for queries of this width."""
-        if self.row != "local_p":
+        """Returns the parameters by name, for queries of this width."""
+        if self.function != "local_p":
             return {}
         shapes = {"w": (width, self.hidden), "v": (self.hidden,)}
         return {
@@ -175,90 +180,93 @@ class Alignment(nn.Module):
         rng: jax.Array | None,
         soft: jax.Array | None = None,
     ) -> Aligned:
-        """Turns scores into weights.
+        """Computes attention weights from scores.
 
         Args:
             parameters: result of `parameters`.
             scores: [..., Q, K].
             query: [..., Q, D]; local-p predicts its position from it.
-            time: the step of each query, from 0; broadcasts to [..., Q].
+            time: step of each query, from 0; broadcasts to [..., Q].
             mask: [..., Q or 1, K] bool, True = may attend.
-            rng: a PRNG key to draw with; None for the most probable key.
+            rng: PRNG key of a random alignment; None for the most probable key.
             soft: bool scalar; True replaces the draw by the weights of
                 `masked_softmax`, with log-probability 0.
 
         Returns:
-            Weights [..., Q, K] and by-products.
+            Weights [..., Q, K] and the alignment's other results [..., Q].
         """
-        align = ALIGNMENTS[self.row]
-        if self.row == "gumbel":
+        align = ALIGNMENTS[self.function]
+        if self.function == "gumbel":
             align = partial(align, temperature=self.temperature)
-        if self.row in DRAWN:
-            return self._draw(align, scores, mask, rng, soft)
-        if self.row not in ("local_m", "local_p"):
+        if self.function in DRAWN:
+            return self._draw(align, scores, mask=mask, rng=rng, soft=soft)
+        if self.function not in ("local_m", "local_p"):
             return Aligned(align(scores, mask=mask))
         length = mask.sum(-1)  # [..., Q or 1]
-        if self.row == "local_p":
+        if self.function == "local_p":
             position = predicted_position(query, length, **parameters)
-        else:  # a target that is longer than its source stays at the end of it
+        else:
             position = jnp.minimum(time, length - 1)
             position = jnp.broadcast_to(position, scores.shape[:-1])
         weights = align(scores, mask=mask, position=position, window=self.window)
-        return Aligned(weights, position if self.row == "local_p" else None)
+        return Aligned(weights, position if self.function == "local_p" else None)
 
     def _draw(
         self,
         align: Callable[..., jax.Array],
         scores: jax.Array,
+        *,
         mask: jax.Array,
         rng: jax.Array | None,
         soft: jax.Array | None,
     ) -> Aligned:
         """Weights of a random alignment, with log-probability and entropy."""
-        drawn = align(scores, mask=mask, rng=rng)
-        expected = masked_softmax(scores, mask)
-        weights = drawn if soft is None else jnp.where(soft, expected, drawn)
-        if self.row == "gumbel" or rng is None:
-            return Aligned(weights)
-        chosen = log_probability(scores, drawn, mask=mask)
+        drawn_weights = align(scores, mask=mask, rng=rng)
+        soft_weights = masked_softmax(scores, mask)
+        weights = drawn_weights
         if soft is not None:
-            chosen = jnp.where(soft, 0, chosen)
-        return Aligned(weights, None, chosen, entropy(expected))
+            weights = jnp.where(soft, soft_weights, drawn_weights)
+        if self.function == "gumbel" or rng is None:
+            return Aligned(weights)
+        log_prob = log_probability(scores, drawn_weights, mask=mask)
+        if soft is not None:
+            log_prob = jnp.where(soft, 0, log_prob)
+        return Aligned(weights, log_probability=log_prob, entropy=entropy(soft_weights))
 
 
 def _uniform(
     rng: jax.Array, shape: Sequence[int], dtype: jnp.dtype = jnp.float32, *, fan: int
 ) -> jax.Array:
-    """Glorot's uniform values, `fan` the inputs and outputs of one matrix."""
+    """Glorot's uniform initializer; `fan` is the fan-in plus fan-out of one matrix."""
     limit = math.sqrt(6 / fan)
     return jax.random.uniform(rng, shape, dtype, -limit, limit)
 
 
 class Cache(NamedTuple):
-    """Keys and values of the steps so far, [R, B, H, L, D] each."""
+    """Keys and values of the previous decoding steps."""
 
-    key: jax.Array
-    value: jax.Array
+    key: jax.Array  # [R, B, H, L, D]
+    value: jax.Array  # [R, B, H, L, D]
 
 
 class MultiHeadAttention(nn.Module):
     """MultiHead(Q, K, V) of Vaswani et al. (2017), section 3.2.2, with any score.
 
-    Projections have no bias, as in the paper's equations. With `max_distance`, the
-    relative positions of Shaw et al. (2018) are added, with one table per head for keys
-    and one for values. A pass sows an `AttentionRecord`.
+    Projections have no bias, as in the paper's equations. With `max_distance`,
+    self-attention adds the relative positions of Shaw et al. (2018); each head has a
+    table for keys and one for values. A call and `read` sow an `AttentionRecord`.
 
     Attributes:
         features: C; a multiple of `heads`.
         heads: H.
         score: a key of `attention.scores.SCORES`.
-        score_hidden: A of the additive score and of local-p's predicted position.
-        max_length: L of the location score.
+        score_hidden: A, for the additive score and the position of local-p.
+        max_length: maximum source length, for the location score.
         max_distance: k of Shaw et al.; None for no relative positions.
-        alignment: a key of `attention.alignments.ALIGNMENTS`, of cross-attention.
-        window: D of the local alignments.
+        alignment: a key of `attention.alignments.ALIGNMENTS`, for cross-attention.
+        window: half-width of a local alignment's window in positions.
         temperature: temperature of the Gumbel alignment.
-        dtype: dtype of the products; the softmax and the parameters stay float32.
+        dtype: dtype of matrix products; softmax and parameters stay float32.
         kind, layer, queries, keys: see `AttentionRecord`.
     """
 
@@ -284,24 +292,27 @@ class MultiHeadAttention(nn.Module):
         self.value = self.param("value", _glorot, square)
         self.out = self.param("out", _glorot, square)
         self.scores = Score(
-            self.score, (self.heads,), self.score_hidden, self.max_length
+            self.score,
+            heads=(self.heads,),
+            hidden=self.score_hidden,
+            max_length=self.max_length,
         )
         self.align = Alignment(
             self.alignment,
-            (self.heads,),
+            heads=(self.heads,),
             hidden=self.score_hidden,
             window=self.window,
             temperature=self.temperature,
         )
         if self.max_distance is not None:
             width = self.features // self.heads
-            tables = (self.heads, 2 * self.max_distance + 1, width)
-            init = partial(_uniform, fan=sum(tables[1:]))
-            self.relative_key = self.param("relative_key", init, tables)
-            self.relative_value = self.param("relative_value", init, tables)
+            shape = (self.heads, 2 * self.max_distance + 1, width)
+            init = partial(_uniform, fan=sum(shape[1:]))
+            self.relative_key = self.param("relative_key", init, shape)
+            self.relative_value = self.param("relative_value", init, shape)
 
     def __call__(self, x: jax.Array, mask: jax.Array | None) -> jax.Array:
-        """Self-attention over a whole sequence.
+        """Computes self-attention over whole sequences.
 
         Args:
             x: [B, T, C].
@@ -318,8 +329,8 @@ class MultiHeadAttention(nn.Module):
                 query,
                 key,
                 value,
-                self.relative_key.astype(query.dtype),
-                self.relative_value.astype(query.dtype),
+                key_table=self.relative_key.astype(query.dtype),
+                value_table=self.relative_value.astype(query.dtype),
                 mask=mask,
                 score=self.scores,
             )
@@ -327,7 +338,7 @@ class MultiHeadAttention(nn.Module):
         return self._merge(attention.context)
 
     def project_memory(self, memory: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Keys and values [B, H, K, D] of a memory [B, K, C], once per source."""
+        """Projects a memory [B, K, C] to keys and values [B, H, K, D]."""
         return self._project(memory, self.key, self.value)
 
     def read(
@@ -338,14 +349,14 @@ class MultiHeadAttention(nn.Module):
         mask: jax.Array,
         time: jax.Array,
     ) -> Attention:
-        """Cross-attention of x [B, Q, C] to a memory from `project_memory`.
+        """Computes cross-attention to a memory.
 
         Args:
             x: [B, Q, C].
-            key: [B, H, K, D].
-            value: [B, H, K, D].
+            key: [B, H, K, D] from `project_memory`.
+            value: [B, H, K, D] from `project_memory`.
             mask: bool, broadcasts to [B, H, Q, K]; True = may attend.
-            time: int, the step of each query, broadcasts to [B, H, Q].
+            time: int, step of each query, from 0; broadcasts to [B, H, Q].
 
         Returns:
             Context [B, Q, C] and weights [B, H, Q, K].
@@ -367,7 +378,7 @@ class MultiHeadAttention(nn.Module):
         return Attention(context, aligned.weights)
 
     def start(self, batch: int, rows: int, length: int) -> Cache:
-        """An empty cache of `length` steps for `rows` hypotheses per source."""
+        """Returns an empty cache of `length` steps for `rows` hypotheses per source."""
         width = self.features // self.heads
         empty = jnp.zeros((rows, batch, self.heads, length, width), self.dtype)
         return Cache(empty, empty)
@@ -375,20 +386,20 @@ class MultiHeadAttention(nn.Module):
     def step(
         self, x: jax.Array, cache: Cache, time: jax.Array, path: jax.Array
     ) -> tuple[jax.Array, Cache]:
-        """One step of causal self-attention for R hypotheses per source.
+        """Computes one step of causal self-attention for R hypotheses per source.
 
-        Each row attends to the entries on its own path through the rows of the cache,
-        so that beam search moves no keys and no values.
+        A hypothesis attends to the cached keys and values on its path through the rows
+        of the cache. Beam search therefore reorders only paths, never the cache.
 
         Args:
             x: [B, R, C], the inputs at step `time`.
-            cache: [R, B, H, L, D] keys and values of the steps before.
+            cache: [R, B, H, L, D] keys and values of the previous steps.
             time: int scalar, from 0.
             path: [B, R, L, R] bool; path[b, r, t, s] is True if hypothesis r was in
                 row s at step t.
 
         Returns:
-            [B, R, C], and the cache with this step in it.
+            [B, R, C], and the cache including this step.
         """
         query, key, value = self._project(x, self.query, self.key, self.value)
 
@@ -401,10 +412,10 @@ class MultiHeadAttention(nn.Module):
         scores = jnp.broadcast_to(scores, (x.shape[1], *scores.shape[-4:]))
         scores = jnp.moveaxis(scores, 0, -1)  # [B, H, R, L, R]
         if self.max_distance is not None:
-            # All rows are at the same step: rows are a batch axis, and Q is 1.
+            # All hypotheses are at the same step: they are a batch axis, and Q is 1.
             table = self.relative_key.astype(query.dtype)[:, None]
             relative = relative_scores(
-                query[..., None, :], table, scores.shape[-2], time
+                query[..., None, :], table, keys=scores.shape[-2], offset=time
             )
             scale = query.shape[-1] ** -0.5
             scores += scale * jnp.swapaxes(relative, -1, -2)  # [B, H, R, L, 1]
@@ -415,27 +426,23 @@ class MultiHeadAttention(nn.Module):
         context = jnp.einsum("bhrlp,pbhld->bhrd", weights, cache.value)
         if self.max_distance is not None:
             table = self.relative_value.astype(query.dtype)[:, None]
-            by_time = weights.sum(-1)[..., None, :]  # [B, H, R, 1, L]
-            context += relative_values(by_time, table, time)[..., 0, :]
+            step_weights = weights.sum(-1)[..., None, :]  # [B, H, R, 1, L]
+            context += relative_values(step_weights, table, time)[..., 0, :]
         return self._merge(context), cache
 
     def _record(self, aligned: Aligned) -> None:
         aligned.record(
-            self,
-            kind=self.kind,
-            layer=self.layer,
-            queries=self.queries,
-            keys=self.keys,
+            self, kind=self.kind, layer=self.layer, queries=self.queries, keys=self.keys
         )
 
     def _project(self, x: jax.Array, *kernels: jax.Array) -> tuple[jax.Array, ...]:
-        """[B, T, C] to [B, H, T, D] for each kernel, in one product."""
+        """Projects [B, T, C] to [B, H, T, D] per kernel, in one matrix product."""
         kernel = jnp.concatenate(kernels, axis=-1).astype(self.dtype)
         product = linear(x.astype(self.dtype), kernel)
         return split_heads(product, len(kernels), self.heads)
 
     def _merge(self, context: jax.Array) -> jax.Array:
-        """[B, H, Q, D] to [B, Q, C] through W^O."""
+        """Concatenates the heads [B, H, Q, D] and multiplies by W^O: [B, Q, C]."""
         context = jnp.swapaxes(context, 1, 2)
         context = context.reshape(*context.shape[:2], -1)
         return linear(context.astype(self.dtype), self.out.astype(self.dtype))

@@ -1,17 +1,17 @@
-"""RNNsearch, the translator of Bahdanau, Cho and Bengio (2015): the first attention.
+"""RNNsearch, the first translator with attention: Bahdanau, Cho and Bengio (2015).
 
 Appendix A: a bidirectional recurrent encoder annotates the source; the decoder attends
-to the annotations with its *previous* state s_{i-1}, and the context c_i enters its
-gates and, with s_{i-1} and the last word, a maxout readout.
+to the annotations with its *previous* state s_{i-1}. The context c_i enters the gates
+and, with s_{i-1} and the previous token, a maxout readout.
 
 Differs from the paper: biases also where it omits them; optional dropout, its rate
 rounded to a multiple of 1/256; the two pieces of a maxout unit are half a layer apart
 instead of adjacent. For a score that needs keys of the query's width, such as "dot",
-the annotations of both directions are projected by a matrix [2D, D]. The matrices C
-that multiply a context c_i = sum_j alpha_ij h_j are applied to the annotations instead,
-once per source: C c_i = sum_j alpha_ij (C h_j).
+the annotations are projected by a matrix [2 D, D]. The matrices C that multiply a
+context c_i = sum_j alpha_ij h_j are applied to the annotations instead, once per
+source: C c_i = sum_j alpha_ij (C h_j).
 
-Axes: see `models.recurrent`; l maxout units.
+Axes: those of `models.recurrent`; E is 2 D; A hidden width of a score.
 """
 
 from typing import ClassVar, NamedTuple
@@ -40,25 +40,27 @@ class Weights(NamedTuple):
     """Weight matrices used inside the step."""
 
     values: Matrix  # [B, S, G], C h_j
-    state: CellWeights  # U
+    state: CellWeights  # U, recurrent matrices
 
 
 class Bahdanau(EncoderDecoder):
-    """Encoder-decoder with attention; see the module's docstring.
+    """RNNsearch; see the module's docstring.
 
-    Batches are dicts of int32 `source` [B, S] and `target` [B, T], ids 0 = padding,
-    1 = start, 2 = end, one sentence a row.
+    Batches are dicts of int32 `source` [B, S] and `target` [B, T], one sentence per
+    row; ids 0 = padding, 1 = BOS, 2 = EOS.
 
     Attributes:
-        share_embeddings: one matrix for source and target.
-        encoder_layers: bidirectional layers.
-        maxout: l, units of two pieces in the readout.
-        readout_state: "previous", as the appendix has it, or "new", s_i.
+        share_embeddings: whether source and target share one embedding matrix.
+        encoder_layers: number of bidirectional layers.
+        maxout: l, maxout units of the readout.
+        readout_state: state in the readout: "previous", s_{i-1} as in the appendix, or
+            "new", s_i.
         score: a key of `attention.scores.SCORES`.
         alignment: a key of `attention.alignments.ALIGNMENTS`.
-        score_hidden: n', A of the additive score and of local-p's predicted position.
-        max_length: L of the location score.
-        window: D of the local alignments.
+        score_hidden: A, n' of the paper, for the additive score and the position of
+            local-p.
+        max_length: maximum source length, for the location score.
+        window: half-width of a local alignment's window in positions.
         temperature: temperature of the Gumbel alignment.
 
     The other fields are those of `EncoderDecoder`. Defaults are the paper's (appendices
@@ -81,7 +83,7 @@ class Bahdanau(EncoderDecoder):
     window: int = 10
     temperature: float = 1.0
 
-    # Appendix B.1; attention is initially uniform, since v_a is 0.
+    # Appendix B.1. Attention is initially uniform, since v_a is 0.
     paper_init: ClassVar[Init] = Init(
         kernel=nn.initializers.normal(0.01),
         recurrent=orthogonal,
@@ -96,7 +98,7 @@ class Bahdanau(EncoderDecoder):
         return self.alignment == "hard"
 
     def setup(self):
-        """Check the fields and create the parts."""
+        """Checks the fields and creates the submodules."""
         super().setup()
         check_fields(
             self,
@@ -125,19 +127,21 @@ class Bahdanau(EncoderDecoder):
             temperature=self.temperature,
             inits=inits,
         )
-        self.stack = Stack(self.cell, n, 1, self.dropout, inits)
+        self.stack = Stack(
+            cell=self.cell, features=n, layers=1, dropout=self.dropout, inits=inits
+        )
         self.context = self.param("context", inits.kernel, (2 * n, cell.gates * n))
         self.deep = Maxout(self.maxout, inits)
         shape = (self.vocab_size, self.maxout)
         self.output = self.param("output", inits.embedding, shape)
 
     def encode(self, source: jax.Array, *, train: bool = False) -> Memory:
-        """Annotate sources [B, S] of int32 ids, padded with 0: A.2.1."""
+        """Annotates sources [B, S] of int32 ids, padded with 0: appendix A.2.1."""
         mask = source != PAD
         embedded = self.drop(self.source_table[source], train=train)
         annotations, carries = self.encoder(embedded, mask, train=train)
         _, backward = carries[-1]
-        # s_0 = tanh(W_s h_1), of the backward direction.
+        # s_0 = tanh(W_s h_1), with h_1 of the backward direction.
         start = nn.tanh(self.bridge(backward[..., : self.hidden]))
         return Memory(
             annotations=annotations,
@@ -148,33 +152,33 @@ class Bahdanau(EncoderDecoder):
         )
 
     def weights(self, memory: Memory) -> Weights:
-        """Weight matrices used inside the step."""
+        """Returns the weight matrices used inside the step."""
         (state,) = self.stack.weights().states
         return Weights(memory.values, state)
 
     def shared(self, memory: Memory) -> Source:
-        """The source as a step attends to it."""
+        """Returns the source, with the learned score and alignment."""
         return self.cross_attention.source(memory)
 
     @nn.nowrap
     def advance(
         self, w: Weights, source: Source, carry: Carry, x: StepInput
     ) -> tuple[Carry, Step]:
-        """One step of the decoder: appendix A.2.2."""
+        """Computes one step of the decoder: appendix A.2.2."""
         (previous,) = carry.states
         s = previous[..., : self.hidden]  # s_{i-1}
         e = source.score(s)  # e_ij = a(s_{i-1}, h_j)
-        alpha = source.align(e, s, carry.time, x.rng)
+        alpha = source.align(e, query=s, time=carry.time, rng=x.rng)
         c = alpha.weights @ w.values  # C c_i = sum_j alpha_ij (C h_j)
         state = CELLS[self.cell].step(x.gates + c, previous, w.state)
         new = state[..., : self.hidden]  # s_i = f(s_{i-1}, y_{i-1}, c_i)
-        read_out = s if self.readout_state == "previous" else new
-        return Carry(carry.time + 1, (state,)), Step(read_out, alpha)
+        readout_state = s if self.readout_state == "previous" else new
+        return Carry(carry.time + 1, (state,)), Step(readout_state, alpha)
 
     def readout(
         self, embedded: jax.Array, step: Step, memory: Memory, *, train: bool
     ) -> jax.Array:
-        """W_o maxout(U_o s + V_o E y_{i-1} + C_o c_i): [B, T, W]."""
+        """Logits [B, T, W]: W_o maxout(U_o s + V_o E y_{i-1} + C_o c_i)."""
         context = step.read(memory.annotations)
         units = self.deep(jnp.concatenate([step.state, embedded, context], axis=-1))
         return logits(self.drop(units, train=train), self.output)

@@ -1,10 +1,11 @@
-"""Recurrent cells and their scan over sequences.
+"""Recurrent cells, GRU and LSTM, and their scan over sequences.
 
-A cell is a function step(x, carry, u) -> next carry, with the input's contribution x to
-the gates and the recurrent matrices u.
+The GRU is that of Bahdanau et al. (2015), appendix A.1.1; the LSTM is that of Sutskever
+et al. (2014). A cell is a function step(x, carry, u) -> next carry, where x is the
+input's contribution to the gates and u holds the recurrent matrices.
 
-Axes: ... any batch; B batch; S positions; D width of a state; G width of a cell's
-gates.
+Axes: ... any batch; B batch; S source positions; T steps; D width of a state; G width
+of a cell's gates, 3 D (GRU) or 4 D (LSTM).
 """
 
 from collections.abc import Callable
@@ -18,16 +19,16 @@ from ops.scan import Matrix, scan
 
 
 class GRUWeights(NamedTuple):
-    """Matrices that multiply the state of a gated unit."""
+    """Recurrent matrices of a GRU."""
 
     gates: Matrix  # [D, 2 D], U_r and U_z side by side
     candidate: Matrix  # [D, D], U
 
 
 class LSTMWeights(NamedTuple):
-    """Matrix that multiplies the output of an LSTM."""
+    """Recurrent matrix of an LSTM."""
 
-    gates: Matrix  # [D, 4 D], those of i, f, o and g side by side
+    gates: Matrix  # [D, 4 D], for i, f, o and g side by side
 
 
 CellWeights = GRUWeights | LSTMWeights
@@ -39,9 +40,9 @@ def gru(x: jax.Array, state: jax.Array, u: GRUWeights) -> jax.Array:
     r, z = sigmoid(x_rz + [U_r, U_z] s), s~ = tanh(x_s + U (r s)), (1 - z) s + z s~.
 
     Args:
-        x: [..., 3 D], W y + b of r, z and s~.
+        x: [..., 3 D], W y + b for r, z and s~.
         state: [..., D].
-        u: matrices of the state.
+        u: recurrent matrices.
 
     Returns:
         [..., D], the next state.
@@ -60,9 +61,9 @@ def lstm(x: jax.Array, carry: jax.Array, u: LSTMWeights) -> jax.Array:
     tanh(c').
 
     Args:
-        x: [..., 4 D], W y + b of i, f, o and g.
+        x: [..., 4 D], W y + b for i, f, o and g.
         carry: [..., 2 D], h and c side by side.
-        u: matrix of h.
+        u: recurrent matrix.
 
     Returns:
         [..., 2 D], the next h and c.
@@ -78,12 +79,12 @@ class Cell(NamedTuple):
     """A recurrent cell and its widths.
 
     Attributes:
-        step: step(x [..., gates D], carry [..., states D], u) -> next carry, whose
-            first D are the output.
-        gates: width of x, in D.
-        states: width of the carry, in D.
+        step: step(x [..., gates D], carry [..., states D], u) -> next carry; its first
+            D elements are the output.
+        gates: width of x as a multiple of D.
+        states: width of the carry as a multiple of D.
         weights: type of `u`.
-        matrices: width of each matrix in `weights`, in D.
+        matrices: width of each matrix of `u` as a multiple of D, by name.
     """
 
     step: Callable[[jax.Array, jax.Array, Any], jax.Array]
@@ -94,8 +95,16 @@ class Cell(NamedTuple):
 
 
 CELLS = {
-    "gru": Cell(gru, 3, 1, GRUWeights, {"gates": 2, "candidate": 1}),
-    "lstm": Cell(lstm, 4, 2, LSTMWeights, {"gates": 4}),
+    "gru": Cell(
+        step=gru,
+        gates=3,
+        states=1,
+        weights=GRUWeights,
+        matrices={"gates": 2, "candidate": 1},
+    ),
+    "lstm": Cell(
+        step=lstm, gates=4, states=2, weights=LSTMWeights, matrices={"gates": 4}
+    ),
 }
 
 
@@ -108,43 +117,47 @@ def run_cell(
     mask: jax.Array | None = None,
     reverse: bool = False,
 ) -> tuple[jax.Array, jax.Array]:
-    """Run a cell over sequences.
+    """Runs a cell over sequences.
 
     Args:
-        cell: an entry of `CELLS`.
+        cell: a value of `CELLS`.
         gates: [S, B, 1, G], the inputs' contribution to the gates; see `time_first`.
         carry: [B, states D] before the first step.
-        u: matrices of the state.
+        u: recurrent matrices.
         mask: [B, S] bool, False at padding, where the carry does not change; None for
             no padding.
         reverse: whether to run from the last position to the first.
 
     Returns:
-        Outputs [B, S, D] and the last carry [B, states D].
+        Outputs [B, S, D] in the order of the positions, and the last carry
+        [B, states D].
     """
     width = carry.shape[-1] // cell.states
 
     def step(u, _, carry, x):
         gates, valid = x
-        new = cell.step(gates, carry, u)
-        carry = new if valid is None else jnp.where(valid, new, carry)
-        return carry, carry[..., :width]
+        next_carry = cell.step(gates, carry, u)
+        if valid is not None:
+            next_carry = jnp.where(valid, next_carry, carry)
+        return next_carry, next_carry[..., :width]
 
     valid = None if mask is None else mask.T[..., None, None]  # [S, B, 1, 1]
     inputs = gates, valid
     if reverse:
         inputs = jax.tree.map(lambda x: x[::-1], inputs)
-    carry, outputs = scan(step, u, None, carry[:, None], inputs)
+    carry, outputs = scan(
+        step, weights=u, shared=None, carry=carry[:, None], inputs=inputs
+    )
     if reverse:
         outputs = outputs[::-1]
     return batch_first(outputs), carry[:, 0]
 
 
 def time_first(x: jax.Array) -> jax.Array:
-    """[B, T, ...] to [T, B, 1, ...], the layout of one hypothesis per step."""
+    """Transposes [B, T, ...] to [T, B, 1, ...], the layout of a scan over steps."""
     return jnp.swapaxes(x, 0, 1)[:, :, None]
 
 
 def batch_first(x: jax.Array) -> jax.Array:
-    """[T, B, 1, ...] to [B, T, ...]: the inverse of `time_first`."""
+    """Transposes [T, B, 1, ...] to [B, T, ...]; the inverse of `time_first`."""
     return jnp.swapaxes(x[:, :, 0], 0, 1)

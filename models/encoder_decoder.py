@@ -1,12 +1,12 @@
 """Recurrent encoder-decoders: source attention, teacher-forced pass, decoding step.
 
-`EncoderDecoder` is the base of the models in `bahdanau.py`, `luong.py`, `seq2seq.py`
-and `captioner.py`: it embeds tokens, scans over the target in training and decodes step
-by step. A model adds its encoder, the step of its decoder (`advance`, the equations of
-its paper) and the readout.
+`EncoderDecoder` is the base class of the models in `bahdanau.py`, `luong.py`,
+`seq2seq.py` and `captioner.py`: it embeds tokens, scans over the target in training and
+decodes step by step. A model adds its encoder, its decoder's step (`advance`, the
+equations of its paper) and its readout.
 
-Axes: those of `models.recurrent`; D is also the width of a query; F width of a key;
-W vocabulary.
+Axes: those of `models.recurrent`; D is also the width of a query; F width of a key; A
+hidden width of a score.
 """
 
 from typing import Any, ClassVar, NamedTuple
@@ -34,13 +34,13 @@ class Memory(NamedTuple):
     annotations: jax.Array  # [B, S, E], h_j
     mask: jax.Array  # [B, S] bool, False at padding
     keys: jax.Array  # [B, S, F]
-    values: jax.Array  # [B, S, any], annotations times the matrix of the context
-    start: tuple[jax.Array, ...]  # [B, states D] of each layer
+    values: jax.Array  # [B, S, any], annotations times the context's weight matrix
+    start: tuple[jax.Array, ...]  # [B, states D] per layer, the first carry
 
 
 @flax.struct.dataclass
 class Source:
-    """A source with the learned score and alignment, a pytree shared by all steps.
+    """Keys of a source with the learned score and alignment; loop-invariant.
 
     Attributes:
         keys: [B, S, F].
@@ -48,7 +48,7 @@ class Source:
         score_parameters: parameters of the score function, by name.
         align_parameters: parameters of the alignment, by name.
         soft: bool scalar; see `models.attention.Alignment.weigh`.
-        row: a key of `SCORES`.
+        score_function: a key of `SCORES`.
         alignment: settings of the alignment.
     """
 
@@ -57,12 +57,12 @@ class Source:
     score_parameters: dict[str, jax.Array]
     align_parameters: dict[str, jax.Array]
     soft: jax.Array | None
-    row: str = flax.struct.field(pytree_node=False)
+    score_function: str = flax.struct.field(pytree_node=False)
     alignment: Alignment = flax.struct.field(pytree_node=False)
 
     def score(self, query: jax.Array) -> jax.Array:
-        """Scores [B, R, S] of queries [B, R, D]."""
-        compare = SCORES[self.row].compare
+        """Returns scores [B, R, S] of queries [B, R, D]."""
+        compare = SCORES[self.score_function].compare
         return compare(query, self.keys, **self.score_parameters)
 
     def align(
@@ -72,16 +72,16 @@ class Source:
         time: jax.Array,
         rng: jax.Array | None = None,
     ) -> Aligned:
-        """Attention weights of scores.
+        """Computes attention weights from scores.
 
         Args:
             scores: [B, R, S] from `score`.
             query: [B, R, D]; local-p predicts its position from it.
-            time: int scalar, the step.
-            rng: a PRNG key for a random alignment; None for the most probable key.
+            time: int scalar, the step, from 0.
+            rng: PRNG key of a random alignment; None for the most probable key.
 
         Returns:
-            Weights [B, R, S] and the alignment's by-products [B, R].
+            Weights [B, R, S] and the alignment's other results [B, R].
         """
         return self.alignment.weigh(
             self.align_parameters,
@@ -95,18 +95,18 @@ class Source:
 
 
 class SourceAttention(nn.Module):
-    """Parameters of a decoder's attention to the source: any score, any alignment.
+    """A decoder's attention to the source, with any score and any alignment.
 
-    If the score needs keys of the query's width, annotations of another width (those of
-    both directions) are projected to it by a matrix [E, D].
+    If the score needs keys of the query's width, annotations of another width (as of a
+    bidirectional encoder) are projected to it by a matrix [E, D].
 
     Attributes:
         score: a key of `attention.scores.SCORES`.
         alignment: a key of `attention.alignments.ALIGNMENTS`.
-        width: D of the query.
-        hidden: A of the additive score and of the predicted position.
-        max_length: L of the location score.
-        window: D of the local alignments.
+        width: D.
+        hidden: A, for the additive score and the position of local-p.
+        max_length: maximum source length, for the location score.
+        window: half-width of a local alignment's window in positions.
         temperature: temperature of the Gumbel alignment.
         inits: initializers.
         keys: meaning of the keys' axis; see `models.records.AttentionRecord`.
@@ -144,7 +144,7 @@ class SourceAttention(nn.Module):
         return self.alignment in DRAWN
 
     def project(self, annotations: jax.Array) -> jax.Array:
-        """Keys [B, S, F] of annotations [B, S, E], once per source."""
+        """Projects annotations [B, S, E] to keys [B, S, F], once per source."""
         score = SCORES[self.score]
         if score.same_width and annotations.shape[-1] != self.width:
             annotations = self.narrow(annotations)
@@ -152,10 +152,10 @@ class SourceAttention(nn.Module):
         return score.project(annotations, **parameters)
 
     def source(self, memory: Memory, soft: jax.Array | None = None) -> Source:
-        """The source as a step attends to it.
+        """Returns the source for the decoder's steps.
 
         Args:
-            memory: a memory with keys from `project`.
+            memory: an encoded source with keys from `project`.
             soft: see `Source`.
         """
         same_width = SCORES[self.score].same_width
@@ -166,7 +166,7 @@ class SourceAttention(nn.Module):
             score_parameters=self.scores.parameters(self.width, width),
             align_parameters=self.align.parameters(self.width),
             soft=soft,
-            row=self.score,
+            score_function=self.score,
             alignment=Alignment(
                 self.alignment,
                 window=self.window,
@@ -176,7 +176,7 @@ class SourceAttention(nn.Module):
         )
 
     def record(self, aligned: Aligned) -> None:
-        """Sow the alignment [B, T, ...] of a pass as one head, [B, 1, T, ...]."""
+        """Sows the alignment [B, T, ...] of a pass as one head, [B, 1, T, ...]."""
         jax.tree.map(lambda x: x[:, None], aligned).record(
             self, kind="cross", layer=0, queries="target", keys=self.keys
         )
@@ -185,20 +185,20 @@ class SourceAttention(nn.Module):
 class StepInput(NamedTuple):
     """Inputs of a decoder's step."""
 
-    gates: jax.Array  # [B, R, G], W y_{t-1} + b of the last token
+    gates: jax.Array  # [B, R, G], W y_{t-1} + b of the previous token
     noise: tuple[jax.Array, ...] | None = None  # dropout masks; see `Stack.noise`
-    rng: jax.Array | None = None  # PRNG key for a random alignment
+    rng: jax.Array | None = None  # PRNG key of a random alignment
 
 
 class Carry(NamedTuple):
-    """State of a decoder; all but `time` have the axes [B, R, ...]."""
+    """State of a decoder."""
 
     time: jax.Array  # int scalar, from 0
-    states: tuple[jax.Array, ...]  # [B, R, states D] of each layer
+    states: tuple[jax.Array, ...]  # [B, R, states D] per layer
     feed: jax.Array | None = None  # [B, R, D], input feeding
 
     def take(self, parents: jax.Array) -> "Carry":
-        """Continue from the hypotheses `parents` [B, R]."""
+        """Returns the state with hypotheses `parents` [B, R], to be continued."""
 
         def pick(x):
             return jnp.take_along_axis(x, parents[..., None], axis=1)
@@ -207,18 +207,18 @@ class Carry(NamedTuple):
 
 
 class Step(NamedTuple):
-    """Results of a step, [B, R, ...], or of all steps, [B, T, ...]."""
+    """Result of a step, [B, R, ...], or of all steps, [B, T, ...]."""
 
     state: jax.Array  # [..., D], the decoder's state for the readout
     aligned: Aligned | None = None  # None without attention
     context: jax.Array | None = None  # [..., E], where the step computes it
 
     def read(self, annotations: jax.Array) -> jax.Array:
-        """Contexts c_t = sum_j alpha_tj h_j, [..., E].
+        """Returns the contexts c_t = sum_j alpha_tj h_j, [..., E].
 
-        A step that only needs W c_t can use W h_j, computed once per source. The
-        contexts are then left to this function: one product for all steps, which is
-        faster than a thin one in each.
+        A step that only needs W c_t reads the values W h_j, computed once per source,
+        and leaves `context` None. This method then computes the contexts of all steps
+        in one product, which is faster than a thin product in each step.
         """
         if self.context is not None:
             return self.context
@@ -235,7 +235,7 @@ class EncoderDecoder(nn.Module):
     *   `cross_attention`, a `SourceAttention`, if it attends to the source,
 
     and defines the methods `encode`, `weights`, `shared`, `advance` and `readout`. The
-    memory that `encode` returns has a field `start`, the first carry of each layer.
+    memory that `encode` returns has a field `start` with the first carry of each layer.
 
     Attributes:
         vocab_size: W.
@@ -244,10 +244,11 @@ class EncoderDecoder(nn.Module):
         hidden: D.
         dropout: rate at embeddings, between layers and before the output matrix; never
             on recurrent connections (Zaremba et al. 2014).
-        init_scheme: "standard" (Glorot, orthogonal, forget gates open), or "paper".
+        init_scheme: "standard" for Glorot, orthogonal recurrent matrices and a forget
+            bias of 1, or "paper".
 
     Raises:
-        FieldError: when it is initialised or applied, for a field out of range.
+        FieldError: if a field is out of range, on `init` and `apply`.
     """
 
     vocab_size: int
@@ -257,12 +258,12 @@ class EncoderDecoder(nn.Module):
     dropout: float
     init_scheme: str
 
-    packs: ClassVar[bool] = False  # a state belongs to one sentence
-    draws: ClassVar[bool] = False  # see `models.transformer.Transformer`
+    packs: ClassVar[bool] = False  # a row of a batch holds a single sentence
+    draws: ClassVar[bool] = False  # True if a hard alignment needs REINFORCE to train
     paper_init: ClassVar[Init]
 
     def setup(self):
-        """Check the shared fields and create the shared parts."""
+        """Checks the shared fields and creates the shared submodules."""
         choices = {"init_scheme": ("standard", "paper"), "cell": tuple(CELLS)}
         check_fields(self, choices, ("embedding", "hidden"))
         self.inits = self.paper_init if self.init_scheme == "paper" else STANDARD
@@ -271,7 +272,7 @@ class EncoderDecoder(nn.Module):
         self.cross_attention = None
 
     def tables(self, *, share: bool) -> tuple[jax.Array, jax.Array]:
-        """Create the embeddings [W, C] of source and target; call it in `setup`."""
+        """Creates the embeddings [W, C] of source and target; for use in `setup`."""
         names = ("source_embedding", "target_embedding")
         names = ("embedding_table",) if share else names
         shape = (self.vocab_size, self.embedding)
@@ -279,50 +280,53 @@ class EncoderDecoder(nn.Module):
         return tables[0], tables[-1]
 
     def encode(self, source: jax.Array, *, train: bool = False) -> Any:
-        """Encode sources [B, ...] to a memory."""
+        """Encodes sources [B, ...] to a memory."""
         raise NotImplementedError
 
     def weights(self, memory: Any) -> Any:
-        """Weight matrices used inside the step, a pytree; see `ops.scan.scan`."""
+        """Returns the weight matrices used inside the step; see `ops.scan.scan`."""
         raise NotImplementedError
 
     def shared(self, memory: Any) -> Any:
-        """Other arrays used inside the step, a pytree."""
+        """Returns the other loop-invariant arrays of the step, a pytree."""
         raise NotImplementedError
 
     @nn.nowrap
     def advance(
         self, w: Any, shared: Any, carry: Carry, x: StepInput
     ) -> tuple[Carry, Step]:
-        """One step of the decoder, a pure function of its arguments.
+        """Computes one step of the decoder, a pure function of its arguments.
 
         Args:
-            w: result of `weights`, or handles of it; see `ops.scan.scan`.
+            w: result of `weights`, or handles to it; see `ops.scan.scan`.
             shared: result of `shared`.
             carry: from `start` or the previous step.
             x: inputs of the step.
+
+        Returns:
+            The next carry and the step's result.
         """
         raise NotImplementedError
 
     def readout(
         self, embedded: jax.Array, step: Step, memory: Any, *, train: bool
     ) -> jax.Array:
-        """Logits [B, T, W] of all steps at once.
+        """Computes the logits [B, T, W] of all steps at once.
 
         Args:
             embedded: [B, T, C], embedding of each step's previous token.
-            step: results of all steps, [B, T, ...].
+            step: result of all steps, [B, T, ...].
             memory: from `encode`.
             train: whether dropout is on.
         """
         raise NotImplementedError
 
     def __call__(self, batch: dict[str, jax.Array], *, train: bool) -> jax.Array:
-        """Logits of every target token given those before it.
+        """Computes the logits of every target token given the tokens before it.
 
         Args:
-            batch: `source`, for `encode`, and `target` [B, T] int32 with the end token
-                (2) and padding (0); the start token (1) is added here.
+            batch: `source`, for `encode`, and `target` [B, T] int32 with EOS (2) and
+                padding (0); BOS (1) is added here.
             train: whether dropout is on (stream "dropout"). A random alignment draws if
                 there is a stream "alignment".
 
@@ -341,10 +345,10 @@ class EncoderDecoder(nn.Module):
             rngs = jax.random.split(self.make_rng("alignment"), steps)
         _, step = scan(
             self.advance,
-            self.weights(memory),
-            self.shared(memory),
-            self.start(memory, 1, steps),
-            StepInput(time_first(self.gates(embedded)), noise, rngs),
+            weights=self.weights(memory),
+            shared=self.shared(memory),
+            carry=self.start(memory, 1, steps),
+            inputs=StepInput(time_first(self.gates(embedded)), noise, rngs),
         )
         step = jax.tree.map(batch_first, step)
         if step.aligned is not None:
@@ -352,8 +356,8 @@ class EncoderDecoder(nn.Module):
         return self.readout(embedded, step, memory, train=train)
 
     def start(self, memory: Any, rows: int, length: int) -> Carry:
-        """State before the first step of `rows` equal hypotheses per source."""
-        del length  # no part of the state grows with it
+        """Returns the state before the first step, for `rows` hypotheses per source."""
+        del length  # the state has a fixed size
 
         def repeat(x):
             return jnp.broadcast_to(x[:, None], (x.shape[0], rows, *x.shape[1:]))
@@ -363,12 +367,11 @@ class EncoderDecoder(nn.Module):
     def step(
         self, carry: Carry, token: jax.Array, memory: Any
     ) -> tuple[Carry, jax.Array, Attention | None]:
-        """One decoding step; a whole pass gives the same logits.
+        """Computes one decoding step, with the same logits as a teacher-forced pass.
 
         Args:
             carry: from `start` or the previous step.
-            token: [B, R] int32, the previous token of each hypothesis; first the start
-                id.
+            token: [B, R] int32, the previous token of each hypothesis; initially BOS.
             memory: from `encode`; shared by the R hypotheses of a source.
 
         Returns:
@@ -385,6 +388,6 @@ class EncoderDecoder(nn.Module):
         return carry, self.readout(embedded, step, memory, train=False), attention
 
     def _draws(self) -> bool:
-        """Returns whether a random alignment draws in this pass."""
+        """Returns True if a random alignment draws in this pass."""
         attention = self.cross_attention
         return attention is not None and attention.draws and self.has_rng("alignment")

@@ -14,7 +14,7 @@ from ops.dropout import dropout
 from ops.layer_norm import layer_norm
 from ops.linear import linear
 
-PAD, BOS, EOS = 0, 1, 2  # ids of padding, of the start and of the end of a sentence
+PAD, BOS, EOS = 0, 1, 2  # ids of padding, start and end of a sentence
 
 _glorot = nn.initializers.xavier_uniform()
 
@@ -22,11 +22,11 @@ _glorot = nn.initializers.xavier_uniform()
 def check_fields(
     module: nn.Module, choices: Mapping[str, Sequence[str]], positive: Sequence[str]
 ) -> None:
-    """Check fields of a model, its `dropout` among them if it has one.
+    """Checks fields of a model, including `dropout` if it has that field.
 
     Args:
         module: the model.
-        choices: field -> accepted names.
+        choices: accepted values by name of the field.
         positive: names of the fields that must be at least 1.
 
     Raises:
@@ -46,7 +46,7 @@ def check_fields(
 
 
 class Dropout(nn.Module):
-    """`dropout` as a layer; draws from the stream "dropout"."""
+    """`ops.dropout` as a layer; draws from the stream "dropout"."""
 
     rate: float
 
@@ -58,7 +58,7 @@ class Dropout(nn.Module):
 
 
 class LayerNorm(nn.Module):
-    """`ops.layer_norm` with its scale and bias; float32 for inputs of any dtype."""
+    """`ops.layer_norm` with learned scale and bias; computes and returns float32."""
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
@@ -68,7 +68,7 @@ class LayerNorm(nn.Module):
 
 
 class Dense(nn.Module):
-    """x W + b by `linear`, in `dtype`; without b by field."""
+    """Dense layer x W + b, computed in `dtype`; parameters are float32."""
 
     features: int
     dtype: jnp.dtype = jnp.float32
@@ -86,5 +86,5 @@ class Dense(nn.Module):
 
 
 def logits(x: jax.Array, table: jax.Array) -> jax.Array:
-    """Products of x [..., C] with each row of a vocabulary [W, C]: [..., W] float32."""
+    """Returns float32 logits [..., W] of x [..., C] with an output matrix [W, C]."""
     return jnp.einsum("...c,wc->...w", x, table, preferred_element_type=jnp.float32)

@@ -1,18 +1,18 @@
-"""The translators of Luong, Pham and Manning (2015): global and local attention.
+"""Translators with global and local attention: Luong, Pham and Manning (2015).
 
 Section 3: stacked LSTMs; the decoder attends to the source with its *current* state
-h_t, and the attentional vector h~_t = tanh(W_c [c_t; h_t]) makes the prediction and is
-fed to the next step.
+h_t. The attentional vector h~_t = tanh(W_c [c_t; h_t]) predicts the token and is fed to
+the next step.
 
 Differs from the paper: optional dropout of embeddings, between layers and before the
 output matrix, its rate rounded to a multiple of 1/256; biases start at 0; local
-alignments count positions in the order of the source even if it is read backwards, and
-local-m stays at the last position if the target is longer. A bidirectional encoder,
+alignments count positions in the order of the source even if the encoder reverses it,
+and local-m stays at the last position if the target is longer. A bidirectional encoder,
 which the paper does not have, initialises the decoder through a tanh layer. W_c is
-split into two halves, and the one for the context is applied to the annotations, once
+split into two halves, and the half for the context is applied to the annotations, once
 per source, instead of to each context.
 
-Axes: see `models.recurrent`.
+Axes: those of `models.recurrent`; A hidden width of a score.
 """
 
 from typing import ClassVar, NamedTuple
@@ -38,10 +38,10 @@ from ops.scan import Matrix
 
 
 class Weights(NamedTuple):
-    """Weight matrices used inside the step; W_c = [W_c for c_t; W_c for h_t]."""
+    """Weight matrices used inside the step."""
 
-    values: Matrix  # [B, S, D], annotations times W_c for c_t
-    attend: Matrix  # [D, D], W_c for h_t
+    values: Matrix  # [B, S, D], annotations times the half of W_c for c_t
+    attend: Matrix  # [D, D], the half of W_c for h_t
     feed: Matrix | None  # [D, G], input feeding
     stack: StackWeights
 
@@ -50,26 +50,26 @@ class Shared(NamedTuple):
     """Other arrays used inside the step."""
 
     source: Source
-    biases: tuple[jax.Array, ...]
+    biases: tuple[jax.Array, ...]  # [G] per layer after the first
 
 
 class Luong(EncoderDecoder):
-    """Encoder-decoder with attention; see the module's docstring.
+    """Encoder-decoder with global or local attention; see the module's docstring.
 
-    Batches are dicts of int32 `source` [B, S] and `target` [B, T], ids 0 = padding,
-    1 = start, 2 = end, one sentence a row.
+    Batches are dicts of int32 `source` [B, S] and `target` [B, T], one sentence per
+    row; ids 0 = padding, 1 = BOS, 2 = EOS.
 
     Attributes:
-        share_embeddings: one matrix for source and target.
+        share_embeddings: whether source and target share one embedding matrix.
         layers: number of layers of the encoder and of the decoder.
-        bidirectional: whether the encoder reads in both directions.
-        reverse_source: whether the encoder reads from the last word to the first.
+        bidirectional: whether the encoder runs in both directions.
+        reverse_source: whether the encoder reverses the source tokens.
         input_feeding: whether h~_t enters the next step (section 3.3).
         score: a key of `attention.scores.SCORES`.
         alignment: a key of `attention.alignments.ALIGNMENTS`.
-        score_hidden: A of the concat score and of local-p's predicted position.
-        max_length: L of the location score.
-        window: D of the local alignments.
+        score_hidden: A, for the concat score and the position of local-p.
+        max_length: maximum source length, for the location score.
+        window: half-width of a local alignment's window in positions.
         temperature: temperature of the Gumbel alignment.
 
     The other fields are those of `EncoderDecoder`. Defaults are the paper's (section
@@ -101,7 +101,7 @@ class Luong(EncoderDecoder):
         return self.alignment == "hard"
 
     def setup(self):
-        """Check the fields and create the parts."""
+        """Checks the fields and creates the submodules."""
         super().setup()
         check_fields(
             self,
@@ -134,7 +134,13 @@ class Luong(EncoderDecoder):
             temperature=self.temperature,
             inits=inits,
         )
-        self.stack = Stack(self.cell, n, self.layers, self.dropout, inits)
+        self.stack = Stack(
+            cell=self.cell,
+            features=n,
+            layers=self.layers,
+            dropout=self.dropout,
+            inits=inits,
+        )
         if self.input_feeding:
             self.feed = self.param("feed", inits.kernel, (n, cell.gates * n))
         self.attend_state = self.param("attend_state", inits.kernel, (n, n))
@@ -144,17 +150,17 @@ class Luong(EncoderDecoder):
         self.output = self.param("output", inits.embedding, shape)
 
     def encode(self, source: jax.Array, *, train: bool = False) -> Memory:
-        """Annotate sources [B, S] of int32 ids, padded with 0."""
+        """Annotates sources [B, S] of int32 ids, padded with 0."""
         mask = source != PAD
         embedded = self.drop(self.source_table[source], train=train)
         annotations, carries = self.encoder(embedded, mask, train=train)
         if self.bidirectional:
             start = [
-                nn.tanh(bridge(jnp.concatenate(carried, axis=-1)))
-                for bridge, carried in zip(self.bridges, carries, strict=True)
+                nn.tanh(bridge(jnp.concatenate(directions, axis=-1)))
+                for bridge, directions in zip(self.bridges, carries, strict=True)
             ]
-        else:  # each layer starts from the encoder layer's last state
-            start = [carried for (carried,) in carries]
+        else:  # each layer starts from the last carry of the encoder's layer
+            start = [carry for (carry,) in carries]
         return Memory(
             annotations=annotations,
             mask=mask,
@@ -164,7 +170,7 @@ class Luong(EncoderDecoder):
         )
 
     def start(self, memory: Memory, rows: int, length: int) -> Carry:
-        """State before the first step of `rows` equal hypotheses per source."""
+        """Returns the state before the first step, for `rows` hypotheses per source."""
         carry = super().start(memory, rows, length)
         if not self.input_feeding:
             return carry
@@ -172,7 +178,7 @@ class Luong(EncoderDecoder):
         return carry._replace(feed=jnp.zeros(shape, memory.values.dtype))
 
     def weights(self, memory: Memory) -> Weights:
-        """Weight matrices used inside the step."""
+        """Returns the weight matrices used inside the step."""
         return Weights(
             values=memory.values,
             attend=self.attend_state,
@@ -181,19 +187,21 @@ class Luong(EncoderDecoder):
         )
 
     def shared(self, memory: Memory) -> Shared:
-        """The source as a step attends to it, and biases."""
+        """Returns the source, with the learned score and alignment, and biases."""
         return Shared(self.cross_attention.source(memory), self.stack.biases())
 
     @nn.nowrap
     def advance(
         self, w: Weights, shared: Shared, carry: Carry, x: StepInput
     ) -> tuple[Carry, Step]:
-        """One step of the decoder: section 3, eqs. 5, 7 and 8."""
+        """Computes one step of the decoder: section 3, eqs. 5, 7 and 8."""
         source, biases = shared
         gates = x.gates + carry.feed @ w.feed if self.input_feeding else x.gates
-        states, h = self.stack.advance(w.stack, biases, carry.states, gates, x.noise)
+        states, h = self.stack.advance(
+            w.stack, biases, carries=carry.states, gates=gates, noise=x.noise
+        )
         e = source.score(h)  # score(h_t, h_s)
-        a = source.align(e, h, carry.time, x.rng)  # a_t(s)
+        a = source.align(e, query=h, time=carry.time, rng=x.rng)  # a_t(s)
         attentional = nn.tanh(a.weights @ w.values + h @ w.attend)  # h~_t
         feed = attentional if self.input_feeding else None
         return Carry(carry.time + 1, states, feed), Step(attentional, a)
@@ -201,5 +209,5 @@ class Luong(EncoderDecoder):
     def readout(
         self, embedded: jax.Array, step: Step, memory: Memory, *, train: bool
     ) -> jax.Array:
-        """W_s h~_t, eq. 6: [B, T, D] to [B, T, W]."""
+        """Logits [B, T, W]: W_s h~_t, eq. 6."""
         return logits(self.drop(step.state, train=train), self.output)

@@ -120,7 +120,7 @@ class Process(nn.Module):
     @nn.compact
     def __call__(self, m: jax.Array, mask: jax.Array) -> jax.Array:
         """Returns the last state q*_P [B, 2 D] for m_i [B, S, D] and mask [B, S]."""
-        cell, score, n = CELLS[self.cell], SCORES[self.score.row], self.features
+        cell, score, n = CELLS[self.cell], SCORES[self.score.function], self.features
         kernel, bias = Gates(self.cell, n, self.inits, name="input").parameters(n)
         states = StateWeights(self.cell, n, self.inits, name="state")()
         parameters = self.score.parameters(n, n)

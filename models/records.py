@@ -8,7 +8,7 @@ collections named in `mutable`:
       print(record.kind, record.layer, record.weights.shape)
 
 Axes: B batch; H heads; Q queries; K keys; T steps; N memory slots; I, J rows and
-columns of a map.
+columns of a feature map.
 """
 
 from collections.abc import Mapping
@@ -23,9 +23,9 @@ class AttentionRecord:
     """Attention weights of one layer and the meaning of their axes.
 
     Attributes:
-        weights: [B, H, Q, K]; [B, H, T, N] of a memory; [B, I, J, I', J'] of maps, the
-            query's axes first.
-        position: [B, H, Q] p_t of a local alignment that predicts it, or None.
+        weights: [B, H, Q, K]; [B, H, T, N] over memory slots; [B, I, J, I', J'] over a
+            feature map, the query's axes first.
+        position: [B, H, Q], p_t predicted by local-p; None for other alignments.
         kind: "encoder", "decoder" (self-attention), "cross", "read", "write",
             "spatial", "pointer", "glimpse", ...
         layer: index among the layers of this kind, from 0.
@@ -43,7 +43,7 @@ class AttentionRecord:
     keys: str = flax.struct.field(pytree_node=False, default="keys")
 
     def sown(self) -> tuple[str, str, "AttentionRecord"]:
-        """Return the arguments of `nn.Module.sow`."""
+        """Returns the arguments of `nn.Module.sow`."""
         return self.collection, "record", self
 
 
@@ -62,7 +62,7 @@ class DrawRecord:
     entropy: jax.Array
 
     def sown(self) -> tuple[str, str, "DrawRecord"]:
-        """Return the arguments of `nn.Module.sow`."""
+        """Returns the arguments of `nn.Module.sow`."""
         return self.collection, "record", self
 
 
@@ -70,14 +70,14 @@ Record = TypeVar("Record", AttentionRecord, DrawRecord)
 
 
 def collect(sown: Mapping[str, Any], record_type: type[Record]) -> list[Record]:
-    """Return the records of a type, in order of kind and layer.
+    """Returns the records of a type, in order of kind and layer.
 
     Args:
         sown: collections as returned by `nn.Module.apply` with `mutable`.
         record_type: `AttentionRecord` or `DrawRecord`.
 
     Returns:
-        The records; attention records sorted by (kind, layer). Empty if none is sown.
+        The records, attention records sorted by (kind, layer); empty if none was sown.
     """
     leaves = jax.tree.leaves(
         sown.get(record_type.collection, {}),

@@ -1,8 +1,8 @@
-"""Recurrent layers: parameters of the cells, the stacks of an encoder and a decoder.
+"""Recurrent layers: parameters of the cells, and stacks for encoder and decoder.
 
-Axes: B batch; S source positions; T target steps; R hypotheses that share one source;
-C width of an embedding; D width of a state; E width of an annotation; G width of a
-cell's gates.
+Axes: ... any batch; B batch; S source positions; T target steps; R hypotheses that
+share one source; C width of an embedding; D width of a state; E width of an annotation;
+G width of a cell's gates; l maxout units; W vocabulary.
 """
 
 from collections.abc import Callable
@@ -23,12 +23,13 @@ class Init(NamedTuple):
     """Initializers of a model's parameters; biases start at 0.
 
     Attributes:
-        kernel: of matrices that multiply an input.
-        recurrent: of [D, k D] matrices that multiply a state.
-        embedding: of the vocabulary's matrices [W, ...].
-        score: of a score's matrices; None for the default of `models.attention.Score`.
-        score_vector: of a score's vectors; the same.
-        forget: bias of an LSTM's forget gate (Jozefowicz et al. 2015: 1).
+        kernel: for matrices that multiply an input.
+        recurrent: for matrices [D, k D] that multiply a state.
+        embedding: for embedding and output matrices [W, ...].
+        score: for matrices of a score and an alignment; None for the defaults of
+            `models.attention`.
+        score_vector: for vectors of a score; None for the default.
+        forget: initial bias of an LSTM's forget gate (Jozefowicz et al. 2015: 1).
     """
 
     kernel: Callable
@@ -42,17 +43,17 @@ class Init(NamedTuple):
 def orthogonal(rng: jax.Array, shape: tuple[int, int], dtype=jnp.float32) -> jax.Array:
     """Initializer of k random orthogonal matrices side by side, [D, k D]."""
     width, total = shape
-    square = nn.initializers.orthogonal()
-    # One by one: batched factorisations side by side can wait for each other on a CPU.
+    init = nn.initializers.orthogonal()
+    # In a loop: concurrent batched factorisations can wait for each other on a CPU.
     blocks = [
-        square(block, (width, width), dtype)
-        for block in jax.random.split(rng, total // width)
+        init(block_rng, (width, width), dtype)
+        for block_rng in jax.random.split(rng, total // width)
     ]
     return jnp.concatenate(blocks, axis=1)
 
 
 def uniform_init(limit: float) -> Init:
-    """Initializers that draw all but biases from U(-limit, limit).
+    """Returns initializers that draw all but biases from U(-limit, limit).
 
     Sutskever et al. (2014), section 3.4: 0.08; Luong et al. (2015), section 4.1: 0.1.
     """
@@ -60,19 +61,27 @@ def uniform_init(limit: float) -> Init:
     def init(rng, shape, dtype=jnp.float32):
         return jax.random.uniform(rng, shape, dtype, -limit, limit)
 
-    return Init(init, init, init, init, init)
+    return Init(
+        kernel=init, recurrent=init, embedding=init, score=init, score_vector=init
+    )
 
 
 STANDARD = Init(
-    nn.initializers.xavier_uniform(),
-    orthogonal,
-    nn.initializers.variance_scaling(1.0, "fan_out", "normal"),
+    kernel=nn.initializers.xavier_uniform(),
+    recurrent=orthogonal,
+    embedding=nn.initializers.variance_scaling(1.0, "fan_out", "normal"),
     forget=1.0,
 )
 
 
 class StateWeights(nn.Module):
-    """The matrices that multiply the state of a cell of width D."""
+    """Recurrent matrices of a cell.
+
+    Attributes:
+        cell: a key of `CELLS`.
+        features: D.
+        inits: initializers.
+    """
 
     cell: str
     features: int
@@ -80,7 +89,7 @@ class StateWeights(nn.Module):
 
     @nn.compact
     def __call__(self) -> CellWeights:
-        """Return them, [D, k D] each."""
+        """Returns the matrices, [D, k D] each."""
         n, cell, init = self.features, CELLS[self.cell], self.inits.recurrent
         return cell.weights(
             **{
@@ -91,20 +100,26 @@ class StateWeights(nn.Module):
 
 
 class Gates(nn.Module):
-    """Input part x W + b of the gates of a cell of width D."""
+    """The input's contribution x W + b to the gates of a cell.
+
+    Attributes:
+        cell: a key of `CELLS`.
+        features: D.
+        inits: initializers.
+    """
 
     cell: str
     features: int
     inits: Init
 
     def __call__(self, x: jax.Array) -> jax.Array:
-        """[..., C] to [..., G]."""
+        """Computes [..., G] from [..., C]."""
         kernel, bias = self.parameters(x.shape[-1])
         return linear(x, kernel) + bias
 
     @nn.compact
     def parameters(self, width: int) -> tuple[jax.Array, jax.Array]:
-        """Return W [C, G] and b [G] for inputs of this width."""
+        """Returns W [C, G] and b [G] for inputs of this width."""
         gates, n = CELLS[self.cell].gates * self.features, self.features
 
         def bias(rng, shape, dtype=jnp.float32):
@@ -120,14 +135,14 @@ class Gates(nn.Module):
 
 
 class StackWeights(NamedTuple):
-    """Matrices of a `Stack`."""
+    """Weight matrices of a `Stack`."""
 
-    states: tuple[CellWeights, ...]  # of each layer
-    inputs: tuple[Matrix, ...]  # [D, G], of each layer after the first
+    states: tuple[CellWeights, ...]  # recurrent matrices, per layer
+    inputs: tuple[Matrix, ...]  # [D, G] per layer after the first
 
 
 class Stack(nn.Module):
-    """The layers of a decoder, one on the other; all take each step.
+    """Stacked recurrent layers of a decoder, advanced together step by step.
 
     Attributes:
         cell: a key of `CELLS`.
@@ -149,14 +164,14 @@ class Stack(nn.Module):
         self.gates = [Gates(*common) for _ in range(self.layers - 1)]
 
     def weights(self) -> StackWeights:
-        """Return the matrices of a step."""
+        """Returns the weight matrices used inside the step."""
         return StackWeights(
             states=tuple(state() for state in self.states),
             inputs=tuple(gates.parameters(self.features)[0] for gates in self.gates),
         )
 
     def biases(self) -> tuple[jax.Array, ...]:
-        """Return the biases [G] of the layers after the first."""
+        """Returns the biases [G] of the layers after the first."""
         return tuple(gates.parameters(self.features)[1] for gates in self.gates)
 
     @nn.nowrap
@@ -168,45 +183,49 @@ class Stack(nn.Module):
         gates: jax.Array,
         noise: tuple[jax.Array, ...] | None,
     ) -> tuple[tuple[jax.Array, ...], jax.Array]:
-        """One step of every layer, a pure function.
+        """Advances every layer by one step, a pure function.
 
         Args:
-            weights: of `weights`.
-            biases: of `biases`.
-            carries: [B, R, states D] of each layer.
-            gates: [B, R, G], what the input adds to the gates of the first layer.
-            noise: [B, R, D], dropout masks of the inputs of the layers after the first;
-                None for no dropout. See `noise`.
+            weights: result of `weights`.
+            biases: result of `biases`.
+            carries: [B, R, states D] per layer.
+            gates: [B, R, G], the input's contribution to the gates of the first layer.
+            noise: [B, R, D] dropout mask per layer after the first, applied to its
+                input; None for no dropout. See `noise`.
 
         Returns:
             The next carries, and the output [B, R, D] of the last layer.
         """
         cell, n = CELLS[self.cell], self.features
-        new = [cell.step(gates, carries[0], weights.states[0])]
+        next_carries = [cell.step(gates, carries[0], weights.states[0])]
         for layer in range(1, self.layers):
-            x = new[-1][..., :n]
+            x = next_carries[-1][..., :n]
             x = x if noise is None else x * noise[layer - 1]
             gates = x @ weights.inputs[layer - 1] + biases[layer - 1]
-            new.append(cell.step(gates, carries[layer], weights.states[layer]))
-        return tuple(new), new[-1][..., :n]
+            next_carries.append(cell.step(gates, carries[layer], weights.states[layer]))
+        return tuple(next_carries), next_carries[-1][..., :n]
 
     def noise(self, steps: int, batch: int) -> tuple[jax.Array, ...] | None:
-        """Draw dropout masks [T, B, 1, D], one for each layer after the first.
+        """Draws dropout masks [T, B, 1, D], one per layer after the first.
 
-        From the stream "dropout"; None without dropout or further layers.
+        The stream is "dropout". Returns None at a rate of 0 or with a single layer.
         """
-        after = self.layers - 1
-        if not self.dropout or not after:
+        upper_layers = self.layers - 1
+        if not self.dropout or not upper_layers:
             return None
-        ones = jnp.ones((steps, batch, 1, after * self.features))
-        kept = dropout(ones, self.dropout, self.make_rng("dropout"))
-        return tuple(jnp.split(kept, after, axis=-1))
+        ones = jnp.ones((steps, batch, 1, upper_layers * self.features))
+        masks = dropout(ones, self.dropout, self.make_rng("dropout"))
+        return tuple(jnp.split(masks, upper_layers, axis=-1))
 
 
 class Maxout(nn.Module):
-    """Maximum of the two pieces of each of l units: Goodfellow et al. (2013).
+    """Layer of l maxout units with two pieces each: Goodfellow et al. (2013).
 
-    The pieces of a unit are l apart.
+    Unit i is the maximum of the pieces i and i + l.
+
+    Attributes:
+        units: l.
+        inits: initializers.
     """
 
     units: int
@@ -214,18 +233,19 @@ class Maxout(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        """[..., C] to [..., l]."""
+        """Computes [..., l] from [..., C]."""
         pieces = Dense(2 * self.units, kernel_init=self.inits.kernel)(x)
         return jnp.maximum(*jnp.split(pieces, 2, axis=-1))
 
 
 class Recurrence(nn.Module):
-    """One layer over whole sentences; padding leaves the state as it is.
+    """Recurrent layer over whole sequences; padding does not change the carry.
 
     Attributes:
         cell: a key of `CELLS`.
         features: D.
-        backward: from the last token to the first.
+        inits: initializers.
+        backward: whether to run from the last token to the first.
     """
 
     cell: str
@@ -235,7 +255,7 @@ class Recurrence(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array, mask: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Read sentences.
+        """Runs the layer.
 
         Args:
             x: [B, S, C].
@@ -249,22 +269,21 @@ class Recurrence(nn.Module):
         u = StateWeights(self.cell, self.features, self.inits, name="state")()
         carry = jnp.zeros((x.shape[0], cell.states * self.features), x.dtype)
         return run_cell(
-            cell, time_first(gates), carry, u, mask=mask, reverse=self.backward
+            cell, time_first(gates), carry, u=u, mask=mask, reverse=self.backward
         )
 
 
 class Encoder(nn.Module):
-    """A stack of recurrent layers, each in one direction or in both.
+    """Stacked recurrent layers over the source, unidirectional or bidirectional.
 
     Attributes:
         cell: a key of `CELLS`.
-        features: D of each layer and direction.
+        features: D, per direction.
         layers: number of layers.
-        bidirectional: whether a layer reads in both directions and passes on both
-            outputs side by side.
-        reverse: whether the source is read from its last word to its first (Sutskever
-            et al. 2014, section 3.3); its end stays last, and the annotations come
-            back in the order of the source.
+        bidirectional: whether each layer runs in both directions; its output is the
+            outputs of both side by side.
+        reverse: whether the source tokens are reversed (Sutskever et al. 2014, section
+            3.3). EOS stays last, and annotations are in the order of the source.
         dropout: rate at the inputs of the layers after the first.
         inits: initializers.
     """
@@ -281,7 +300,7 @@ class Encoder(nn.Module):
     def __call__(
         self, x: jax.Array, mask: jax.Array, *, train: bool
     ) -> tuple[jax.Array, list[tuple[jax.Array, ...]]]:
-        """Annotate sources.
+        """Computes the annotations of sources.
 
         Args:
             x: [B, S, C] embedded tokens.
@@ -289,16 +308,16 @@ class Encoder(nn.Module):
             train: whether dropout is on.
 
         Returns:
-            Annotations [B, S, E], and for each layer the carries of its directions
-            after their last token, [B, states D] each.
+            Annotations [B, S, E], and per layer a tuple with the last carry
+            [B, states D] of each direction.
         """
         if self.reverse:
-            x = reverse_words(x, mask)
+            x = reverse_tokens(x, mask)
         carries = []
         for layer in range(self.layers):
             if layer:
                 x = Dropout(self.dropout)(x, train=train)
-            read = [
+            directions = [
                 Recurrence(
                     self.cell,
                     self.features,
@@ -308,23 +327,23 @@ class Encoder(nn.Module):
                 )(x, mask)
                 for backward in (False, True)[: 1 + self.bidirectional]
             ]
-            outputs, carried = zip(*read, strict=True)
+            outputs, layer_carries = zip(*directions, strict=True)
             x = jnp.concatenate(outputs, axis=-1)
-            carries.append(carried)
-        return (reverse_words(x, mask) if self.reverse else x), carries
+            carries.append(layer_carries)
+        return (reverse_tokens(x, mask) if self.reverse else x), carries
 
 
-def reverse_words(x: jax.Array, mask: jax.Array) -> jax.Array:
-    """Reverse the tokens before the end; it and padding stay. An involution.
+def reverse_tokens(x: jax.Array, mask: jax.Array) -> jax.Array:
+    """Reverses the tokens before EOS; EOS and padding stay. Its own inverse.
 
     Args:
-        x: [B, S, ...]; the last real position of a row is its end.
+        x: [B, S, ...]; EOS is at the last unmasked position.
         mask: [B, S] bool, False at padding.
 
     Returns:
         [B, S, ...].
     """
     position = jnp.arange(mask.shape[1])
-    words = mask.sum(1, keepdims=True) - 1
-    order = jnp.where(position < words, words - 1 - position, position)
+    length = mask.sum(1, keepdims=True) - 1  # [B, 1], without EOS
+    order = jnp.where(position < length, length - 1 - position, position)
     return jnp.take_along_axis(x, order.reshape(*order.shape, *[1] * (x.ndim - 2)), 1)

@@ -1,17 +1,17 @@
 """Encoder-decoders without attention: the source is encoded in one fixed vector.
 
-Sutskever, Vinyals and Le (2014): stacked LSTMs, the source read backwards, the decoder
-starts from the encoder's last states. Cho et al. (2014): gated units, a summary c =
-tanh(V h) that enters the decoder's first state, every step and a maxout readout. The
-field `feed` selects among these ways of feeding the vector to the decoder.
+Sutskever, Vinyals and Le (2014): stacked LSTMs, the source reversed, the decoder starts
+from the encoder's last states. Cho et al. (2014): GRUs, a summary c = tanh(V h) that
+enters the decoder's first state, every step and a maxout readout. The field `feed`
+selects among these ways of feeding the vector to the decoder.
 
 Differs from the papers: optional dropout, its rate rounded to a multiple of 1/256;
 biases start at 0; the two pieces of a maxout unit are half a layer apart instead of
-adjacent. Encoder and decoder use the gated unit of `models.cells`: z and 1 - z are
-swapped relative to Cho et al., and the reset gate applies to the state before U, not to
-the summary's contribution.
+adjacent. Encoder and decoder use the GRU of `models.cells`: z and 1 - z are swapped
+relative to Cho et al., and the reset gate applies to the state before U, not to the
+summary's contribution.
 
-Axes: see `models.recurrent`; l maxout units.
+Axes: those of `models.recurrent`.
 """
 
 from typing import ClassVar, NamedTuple
@@ -32,36 +32,36 @@ FEEDS = ("every_step", "first_step", "initial_state", "feed_forward")
 class Memory(NamedTuple):
     """The fixed vector and its projections, computed once for all steps."""
 
-    vector: jax.Array  # [B, layers states D], or [B, D] of a tanh summary
-    fed: jax.Array | None  # [B, 1, G], its contribution to the gates
-    start: tuple[jax.Array, ...]  # [B, states D] of each layer
+    vector: jax.Array  # [B, layers states D], or [B, D] for a tanh summary
+    gates: jax.Array | None  # [B, 1, G], its contribution to the gates
+    start: tuple[jax.Array, ...]  # [B, states D] per layer, the first carry
 
 
 class Shared(NamedTuple):
     """Other arrays used inside the step."""
 
-    fed: jax.Array | None  # [B, 1, G], the vector's contribution to the gates
-    biases: tuple[jax.Array, ...]
+    gates: jax.Array | None  # [B, 1, G], the vector's contribution to the gates
+    biases: tuple[jax.Array, ...]  # [G] per layer after the first
 
 
 class Seq2Seq(EncoderDecoder):
     """Encoder-decoder without attention; see the module's docstring.
 
-    Batches are dicts of int32 `source` [B, S] and `target` [B, T], ids 0 = padding,
-    1 = start, 2 = end, one sentence a row.
+    Batches are dicts of int32 `source` [B, S] and `target` [B, T], one sentence per
+    row; ids 0 = padding, 1 = BOS, 2 = EOS.
 
     Attributes:
-        share_embeddings: one matrix for source and target.
+        share_embeddings: whether source and target share one embedding matrix.
         layers: number of layers of the encoder and of the decoder; Cho et al. have 1.
-        reverse_source: whether the encoder reads from the last word to the first.
-        summary: "state", the last carries of all encoder layers, or "tanh", Cho's
-            tanh(V h) of the last output.
-        feed: inputs of the summary to the decoder, one or more of "every_step" (added
-            to the gates of every step), "first_step" (of the first step only),
-            "initial_state" (used as the decoder's first state), "feed_forward" (the
-            first state is a tanh layer of it).
-        maxout: l, units of two pieces over state, last word and summary in the readout;
-            0 for logits directly from the state.
+        reverse_source: whether the encoder reverses the source tokens.
+        summary: the fixed vector: "state", the last carries of all encoder layers, or
+            "tanh", tanh(V h) of the last output (Cho et al.).
+        feed: uses of the summary in the decoder, one or more of "every_step" (added to
+            the gates of every step), "first_step" (added to those of the first step),
+            "initial_state" (the first state) and "feed_forward" (a tanh layer of it is
+            the first state).
+        maxout: l, maxout units of the readout from state, previous token and summary; 0
+            for logits from the state alone.
 
     The other fields are those of `EncoderDecoder`. Defaults are those of Sutskever et
     al. (section 3.4).
@@ -82,7 +82,7 @@ class Seq2Seq(EncoderDecoder):
     paper_init: ClassVar[Init] = uniform_init(0.08)  # Sutskever et al., section 3.4
 
     def setup(self):
-        """Check the fields and create the parts."""
+        """Checks the fields and creates the submodules."""
         super().setup()
         self._check()
         n, cell, inits = self.hidden, CELLS[self.cell], self.inits
@@ -102,7 +102,13 @@ class Seq2Seq(EncoderDecoder):
             self.bridge = Dense(self.layers * cell.states * n, kernel_init=inits.kernel)
         if {"every_step", "first_step"} & set(self.feed):
             self.fed = Dense(cell.gates * n, kernel_init=inits.kernel, use_bias=False)
-        self.stack = Stack(self.cell, n, self.layers, self.dropout, inits)
+        self.stack = Stack(
+            cell=self.cell,
+            features=n,
+            layers=self.layers,
+            dropout=self.dropout,
+            inits=inits,
+        )
         if self.maxout:
             self.deep = Maxout(self.maxout, inits)
         shape = (self.vocab_size, self.maxout or n)
@@ -114,72 +120,70 @@ class Seq2Seq(EncoderDecoder):
         if not feed or feed - set(FEEDS):
             raise FieldError("feed", self.feed, f"one or more of {', '.join(FEEDS)}")
         if {"initial_state", "feed_forward"} <= feed:
-            accepted = "with initial_state or feed_forward, not both"
+            accepted = "a choice with at most one of initial_state and feed_forward"
             raise FieldError("feed", self.feed, accepted)
         if {"every_step", "first_step"} <= feed:
-            accepted = (
-                "with every_step or first_step, not both: every_step is also the first"
-            )
+            accepted = "a choice with at most one of every_step and first_step"
             raise FieldError("feed", self.feed, accepted)
         if self.summary == "tanh" and self.init_scheme == "paper":
             accepted = (
-                "'standard' where summary is 'tanh': the paper is Sutskever et al., "
-                "whose summary is 'state'"
+                "'standard' if summary is 'tanh': the paper is Sutskever et al., "
+                "with summary 'state'"
             )
             raise FieldError("init_scheme", self.init_scheme, accepted)
         if self.summary == "tanh" and "initial_state" in feed:
             accepted = (
-                "with feed_forward instead of initial_state where summary is 'tanh', "
-                "which is no state"
+                "a choice with feed_forward instead of initial_state if summary is "
+                "'tanh', which is not a cell's state"
             )
             raise FieldError("feed", self.feed, accepted)
         if self.maxout < 0:
             raise FieldError("maxout", self.maxout, "at least 0")
 
     def encode(self, source: jax.Array, *, train: bool = False) -> Memory:
-        """Encode sources [B, S] of int32 ids, padded with 0, to one vector each."""
+        """Encodes sources [B, S] of int32 ids, padded with 0, to one vector each."""
         embedded = self.drop(self.source_table[source], train=train)
         _, carries = self.encoder(embedded, source != PAD, train=train)
-        states = [carried for (carried,) in carries]
+        states = [carry for (carry,) in carries]
         vector = jnp.concatenate(states, axis=-1)
         if self.summary == "tanh":
             vector = nn.tanh(self.summarise(states[-1][..., : self.hidden]))
-        fed = None
+        gates = None
         if {"every_step", "first_step"} & set(self.feed):
-            fed = self.fed(vector)[:, None]
+            gates = self.fed(vector)[:, None]
         if "feed_forward" in self.feed:
             states = jnp.split(nn.tanh(self.bridge(vector)), self.layers, axis=-1)
         elif "initial_state" not in self.feed:
             states = [jnp.zeros_like(state) for state in states]
-        return Memory(vector, fed, tuple(states))
+        return Memory(vector, gates, tuple(states))
 
     def weights(self, memory: Memory) -> StackWeights:
-        """Weight matrices used inside the step."""
+        """Returns the weight matrices used inside the step."""
         return self.stack.weights()
 
     def shared(self, memory: Memory) -> Shared:
-        """The vector's contribution to the gates, and biases."""
-        return Shared(memory.fed, self.stack.biases())
+        """Returns the vector's contribution to the gates, and biases."""
+        return Shared(memory.gates, self.stack.biases())
 
     @nn.nowrap
     def advance(
         self, w: StackWeights, shared: Shared, carry: Carry, x: StepInput
     ) -> tuple[Carry, Step]:
-        """One step of each layer, one after the other."""
+        """Computes one step of the decoder."""
         gates = x.gates
         if "every_step" in self.feed:
-            gates = gates + shared.fed
+            gates = gates + shared.gates
         elif "first_step" in self.feed:
-            gates = gates + jnp.where(carry.time == 0, shared.fed, 0)
+            gates = gates + jnp.where(carry.time == 0, shared.gates, 0)
         states, output = self.stack.advance(
-            w, shared.biases, carry.states, gates, x.noise
+            w, shared.biases, carries=carry.states, gates=gates, noise=x.noise
         )
         return Carry(carry.time + 1, states), Step(output)
 
     def readout(
         self, embedded: jax.Array, step: Step, memory: Memory, *, train: bool
     ) -> jax.Array:
-        """Logits from the state, or from maxout of O_h h + O_y y + O_c c (Cho)."""
+        """Logits of the state, or of maxout(O_h h + O_y y + O_c c) (Cho et al.)."""
         x = step.state
         if self.maxout:
             vector = memory.vector[:, None]

@@ -1,6 +1,6 @@
-"""Layers with a spectral norm of 1: Miyato et al. (2018).
+"""Spectral normalisation of dense and convolutional layers: Miyato et al. (2018).
 
-Axes: B images; I, J rows and columns; C channels.
+Axes: ... any axes; B batch; I, J image rows and columns; C channels.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,15 +15,15 @@ _TINY = 1e-12
 
 
 def spectral_norm(kernel: jax.Array, u: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """One power iteration for the largest singular value: algorithm 1.
+    """Estimates the spectral norm by one power iteration: algorithm 1.
 
     Args:
-        kernel: [..., C], a matrix of C columns.
-        u: [C] of length 1, the last estimate of the right singular vector.
+        kernel: [..., C], flattened to a matrix with C columns.
+        u: [C], unit vector, the previous estimate of the right singular vector.
 
     Returns:
-        The estimate of the norm, a scalar with a gradient to `kernel`, and the new u,
-        without one.
+        The estimated norm, a scalar with a gradient to `kernel`, and the next u, which
+        has no gradient.
     """
     matrix = kernel.reshape(-1, kernel.shape[-1])
     fixed = jax.lax.stop_gradient(matrix)
@@ -37,9 +37,9 @@ def spectral_norm(kernel: jax.Array, u: jax.Array) -> tuple[jax.Array, jax.Array
 class Normed(nn.Module):
     """Kernel divided by its spectral norm, W / sigma(W): eq. 8.
 
-    u, [C], is state in the collection "spectral" and makes one power iteration per call
-    with `train`. `nn.SpectralNorm` has the same iteration, but names its state
-    differently from the checkpoints of `models.sagan`.
+    The vector u [C] is a variable of the collection "spectral", updated by one power
+    iteration per call with `train`. `nn.SpectralNorm` does the same, but names its
+    variables differently from the checkpoints of `models.sagan`.
 
     Attributes:
         shape: shape of the kernel, outputs last.
@@ -53,32 +53,32 @@ class Normed(nn.Module):
 
     @nn.compact
     def __call__(self, *, train: bool) -> jax.Array:
-        """Return the kernel, of `shape`."""
+        """Returns the kernel, of `shape`."""
         kernel = self.param("kernel", self.kernel_init, self.shape)
         if not self.spectral:
             return kernel
 
-        def start() -> jax.Array:
+        def init_u() -> jax.Array:
             u = jax.random.normal(self.make_rng("params"), self.shape[-1:])
             return u / jnp.linalg.norm(u)
 
-        u = self.variable("spectral", "u", start)
-        norm, new = spectral_norm(kernel, u.value)
+        u = self.variable("spectral", "u", init_u)
+        norm, next_u = spectral_norm(kernel, u.value)
         if train and not self.is_initializing():
-            u.value = new
+            u.value = next_u
         return kernel / jnp.maximum(norm, _TINY)
 
 
 class Layer(nn.Module):
-    """Convolution or dense layer with a normalised kernel.
+    """Convolution or dense layer with a spectrally normalised kernel.
 
     Attributes:
         features: output channels.
-        spectral: see `Normed`.
+        spectral: whether to normalise the kernel.
         kernel: rows and columns of the kernel: 3, 4, or 0 for a dense layer.
-        scale: "same", "half" or "double" the rows and columns. A kernel of 4 is a
-            strided or transposed convolution; one of 3 is followed by mean pooling of
-            2 x 2, or preceded by nearest-neighbour upsampling.
+        scale: resolution of the output: "same", "half" or "double". For the last two, a
+            kernel of 4 is a strided or transposed convolution; a kernel of 3 is
+            followed by 2 x 2 mean pooling, or preceded by nearest-neighbour upsampling.
         kernel_init: initializer of the kernel.
         use_bias: whether to add a bias.
     """
@@ -92,17 +92,17 @@ class Layer(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array, *, train: bool) -> jax.Array:
-        """[B, I, J, C] to [B, I', J', features], or [B, C] to [B, features]."""
+        """Maps [B, I, J, C] to [B, I', J', features], or [B, C] to [B, features]."""
         window = (self.kernel, self.kernel) if self.kernel else ()
         shape = (*window, x.shape[-1], self.features)
-        kernel = Normed(shape, self.spectral, self.kernel_init, name="normed")(
-            train=train
-        )
+        normed = Normed(shape, self.spectral, self.kernel_init, name="normed")
+        kernel = normed(train=train)
         if not window:
             x = x @ kernel
         elif self.scale == "same":
             x = convolve(x, kernel)
         else:
+            # A 3 x 3 kernel with pooling or upsampling equals a strided 4 x 4 kernel.
             factor = 0.25 if self.scale == "half" else 1.0
             wide = kernel if self.kernel == 4 else factor * widen(kernel)
             x = (halve if self.scale == "half" else double)(x, wide)

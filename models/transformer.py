@@ -1,16 +1,17 @@
 """The Transformer of Vaswani et al. (2017), encoder and decoder, sections 3.1-3.4.
 
-Axes: B batch, S source positions, T target steps, C width of the model, H heads,
-W vocabulary, R hypotheses that share one source, L longest decoded length.
-
 As published: post-norm, sinusoidal positions, one embedding matrix for source, target
-and output times sqrt(C) at the inputs, dropout on the sums of embeddings and positions
-and on the output of each sub-layer, no biases in the attention projections. Optional:
-pre-norm (with a final norm after each stack), learned positions, the relative positions
-of Shaw et al. (2018) in place of absolute ones, any score in any of the three
+and output, multiplied by sqrt(C) at the inputs, dropout on the sums of embeddings and
+positions and on the output of each sub-layer, no biases in the attention projections.
+Optional: pre-norm (with a final norm after each stack), learned positions, the relative
+positions of Shaw et al. (2018) instead of absolute ones, any score in any of the three
 attentions, any alignment in cross-attention.
 
 Differs from the paper: the dropout rate is rounded to a multiple of 1/256.
+
+Axes: B batch; S source positions; T target steps; C width of the model; H heads; D
+width of a head; W vocabulary; R hypotheses that share one source; L maximum decoded
+length.
 """
 
 from collections.abc import Mapping
@@ -28,7 +29,7 @@ from errors import FieldError
 from models.attention import SCORES, Cache, MultiHeadAttention
 from models.layers import BOS, EOS, PAD, Dense, Dropout, LayerNorm, check_fields, logits
 
-CHOICES = {  # accepted values of fields
+CHOICES = {  # accepted values by name of the field
     "norm": ("post", "pre"),
     "positions": ("sinusoidal", "learned", "relative"),
     "dtype": ("float32", "bfloat16"),
@@ -38,15 +39,15 @@ CHOICES = {  # accepted values of fields
 
 
 class Memory(NamedTuple):
-    """An encoded source, projected once for every decoder layer."""
+    """An encoded source, projected once for all decoder layers."""
 
-    keys: tuple[jax.Array, ...]  # a layer: [B, H, S, D]
-    values: tuple[jax.Array, ...]
-    mask: jax.Array  # [B, S] bool
+    keys: tuple[jax.Array, ...]  # [B, H, S, D] per layer
+    values: tuple[jax.Array, ...]  # [B, H, S, D] per layer
+    mask: jax.Array  # [B, S] bool, False at padding
 
 
 class Source(NamedTuple):
-    """An encoded source as one decoder layer reads it."""
+    """An encoded source, projected for one decoder layer."""
 
     key: jax.Array  # [B, H, S, D]
     value: jax.Array  # [B, H, S, D]
@@ -56,12 +57,12 @@ class Source(NamedTuple):
 class Carry(NamedTuple):
     """State of step-by-step decoding."""
 
-    time: jax.Array  # int scalar
-    path: jax.Array  # [B, R, L, R] bool: row r's step l went through row r'
-    caches: tuple[Cache, ...]
+    time: jax.Array  # int scalar, from 0
+    path: jax.Array  # [B, R, L, R] bool; see `MultiHeadAttention.step`
+    caches: tuple[Cache, ...]  # per layer
 
     def take(self, parents: jax.Array) -> "Carry":
-        """Continue from rows `parents` [B, R]: only paths are gathered, no caches."""
+        """Returns the state with hypotheses `parents` [B, R]; reorders only paths."""
         path = jnp.take_along_axis(self.path, parents[:, :, None, None], axis=1)
         return self._replace(path=path)
 
@@ -79,9 +80,10 @@ class FeedForward(nn.Module):
 
 
 class Residual(nn.Module):
-    """Dropout, sum and norm around a sub-layer f: LN(x + Dropout(f(x))) if post-norm.
+    """Residual connection around a sub-layer f, with dropout and layer norm.
 
-    With pre-norm x + Dropout(f(LN(x))). `residual.leave(x, f(residual.enter(x)))`.
+    `residual.leave(x, f(residual.enter(x)))` is LN(x + Dropout(f(x))) with post-norm
+    and x + Dropout(f(LN(x))) with pre-norm.
     """
 
     norm: str
@@ -92,11 +94,11 @@ class Residual(nn.Module):
         self.dropout = Dropout(self.rate)
 
     def enter(self, x: jax.Array) -> jax.Array:
-        """Return the input [B, T, C] of the sub-layer."""
+        """Returns the input [B, T, C] of the sub-layer."""
         return self.layer_norm(x) if self.norm == "pre" else x
 
     def leave(self, x: jax.Array, y: jax.Array, *, train: bool) -> jax.Array:
-        """Add the sub-layer's output y [B, T, C] to x."""
+        """Adds the sub-layer's output y [B, T, C] to x."""
         x = x + self.dropout(y, train=train)
         return x if self.norm == "pre" else self.layer_norm(x)
 
@@ -105,7 +107,7 @@ class EncoderLayer(nn.Module):
     """Self-attention and feed-forward: Vaswani et al. (2017), section 3.1.
 
     Attributes:
-        attention: fields of `MultiHeadAttention`.
+        attention: fields of the self-attention, a `MultiHeadAttention`.
         d_ff: hidden width of the feed-forward block.
         norm: "post" or "pre".
         rate: dropout rate.
@@ -122,7 +124,7 @@ class EncoderLayer(nn.Module):
         self.residuals = [Residual(self.norm, self.rate) for _ in range(2)]
 
     def __call__(self, x: jax.Array, mask: jax.Array, *, train: bool) -> jax.Array:
-        """[B, S, C] to [B, S, C]; mask broadcasts to [B, H, S, S]."""
+        """Maps [B, S, C] to [B, S, C]; `mask` broadcasts to [B, H, S, S]."""
         first, second = self.residuals
         y = self.self_attention(first.enter(x), mask)
         x = first.leave(x, y, train=train)
@@ -134,7 +136,8 @@ class DecoderLayer(nn.Module):
     """Causal self-attention, cross-attention and feed-forward: section 3.1.
 
     Attributes:
-        attention, cross: fields of `MultiHeadAttention`.
+        attention: fields of the self-attention, a `MultiHeadAttention`.
+        cross: fields of the cross-attention.
         d_ff, norm, rate: see `EncoderLayer`.
     """
 
@@ -153,7 +156,7 @@ class DecoderLayer(nn.Module):
     def __call__(
         self, x: jax.Array, causal: jax.Array, source: Source, *, train: bool
     ) -> jax.Array:
-        """[B, T, C] to [B, T, C]; causal is a mask that broadcasts to [B, H, T, T]."""
+        """Maps [B, T, C] to [B, T, C]; mask `causal` broadcasts to [B, H, T, T]."""
         first = self.residuals[0]
         y = self.self_attention(first.enter(x), causal)
         x = first.leave(x, y, train=train)
@@ -167,25 +170,27 @@ class DecoderLayer(nn.Module):
         path: jax.Array,
         source: Source,
     ) -> tuple[Attention, Cache]:
-        """Decode one step [B, R, C] of R hypotheses per source.
+        """Computes one decoding step [B, R, C] of R hypotheses per source.
 
-        `cache`, `time` and `path` are those of `MultiHeadAttention.step`.
+        For `cache`, `time` and `path` see `MultiHeadAttention.step`.
 
         Returns:
-            Attention([B, R, C], cross-attention weights [B, H, R, S]), and the cache
-            with this step in it.
+            Attention(output [B, R, C], cross-attention weights [B, H, R, S]), and the
+            cache including this step.
         """
         first = self.residuals[0]
-        y, cache = self.self_attention.step(first.enter(x), cache, time, path)
+        y, cache = self.self_attention.step(
+            first.enter(x), cache=cache, time=time, path=path
+        )
         x = first.leave(x, y, train=False)
         return self._read(x, source, time, train=False), cache
 
     def _read(
         self, x: jax.Array, source: Source, time: jax.Array, *, train: bool
     ) -> Attention:
-        """Cross-attention and feed-forward, from [B, T, C]."""
+        """Applies cross-attention and feed-forward to [B, T, C]."""
         _, second, third = self.residuals
-        y, weights = self.cross_attention.read(second.enter(x), *source, time)
+        y, weights = self.cross_attention.read(second.enter(x), *source, time=time)
         x = second.leave(x, y, train=train)
         y = self.feed_forward(third.enter(x))
         return Attention(third.leave(x, y, train=train), weights)
@@ -195,32 +200,33 @@ class Transformer(nn.Module):
     """Encoder-decoder; see the module's docstring.
 
     Batches are dicts of int32 `source` [B, S] and `target` [B, T], ids 0 = padding,
-    1 = start, 2 = end; both end in 2, and the start is added here. A row may hold
-    several sentences, each with its end: sentence i of the target sees sentence i of
-    the source and nothing else, and positions start anew.
+    1 = BOS, 2 = EOS; both end in EOS, and BOS is added here. A row may pack several
+    sentences, each ending in EOS. Then sentence i of the target attends only to itself
+    and to sentence i of the source, and each sentence's positions start at 0.
 
     Attributes:
-        vocab_size: W, of the joint vocabulary.
+        vocab_size: W, size of the joint vocabulary.
         d_model: C; a multiple of `heads`.
         heads: H.
-        encoder_layers, decoder_layers: N of the paper.
+        encoder_layers, decoder_layers: numbers of layers, the paper's N.
         d_ff: hidden width of the feed-forward blocks.
-        dropout: P_drop.
+        dropout: dropout rate, the paper's P_drop.
         norm: "post" as published, or "pre".
         positions: "sinusoidal", "learned" or "relative".
         max_distance: k, the clipping distance of relative positions.
-        max_length: longest sequence of learned positions and of the location score.
+        max_length: maximum sequence length of learned positions and the location score.
         encoder_score, decoder_score, cross_score: keys of `attention.scores.SCORES`.
-        cross_alignment: a key of `attention.alignments.ALIGNMENTS`; the local ones take
-            one sentence a row.
-        score_hidden: A of the additive score and of local-p's predicted position.
-        window: D of the local alignments.
+        cross_alignment: a key of `attention.alignments.ALIGNMENTS`; local alignments
+            need one sentence per row.
+        score_hidden: hidden width of the additive score and the position of local-p.
+        window: half-width of a local alignment's window in positions.
         temperature: temperature of the Gumbel alignment.
-        share_embeddings: one matrix for source, target and output.
-        dtype: dtype of the products; parameters, softmax, norms and loss stay float32.
+        share_embeddings: whether source, target and output share one matrix.
+        dtype: dtype of matrix products; parameters, softmax, norms and loss stay
+            float32.
 
     Raises:
-        FieldError: at the first call, for a field that is out of range.
+        FieldError: if a field is out of range, on `init` and `apply`.
     """
 
     vocab_size: int
@@ -244,7 +250,7 @@ class Transformer(nn.Module):
     share_embeddings: bool = True
     dtype: str = "float32"
 
-    packs: ClassVar[bool] = True
+    packs: ClassVar[bool] = True  # a row of a batch may hold several sentences
 
     @property
     def draws(self) -> bool:
@@ -263,8 +269,9 @@ class Transformer(nn.Module):
         if not self.share_embeddings:
             names = ("source_embedding", "target_embedding", "output_embedding")
         shape = (self.vocab_size, self.d_model)
-        tables = [self.param(name, init, shape) for name in names]
-        # Source, target, output.
+        tables = [  # of source, target and output
+            self.param(name, init, shape) for name in names
+        ]
         self.tables = tables * 3 if self.share_embeddings else tables
         if self.positions == "learned":
             self.position_tables = [
@@ -302,13 +309,15 @@ class Transformer(nn.Module):
             queries="target",
             keys="source",
         )
-        rest = dict(d_ff=self.d_ff, norm=self.norm, rate=self.dropout)
+        block = dict(d_ff=self.d_ff, norm=self.norm, rate=self.dropout)
         self.encoder = [
-            EncoderLayer(encoder | dict(layer=layer), **rest)
+            EncoderLayer(encoder | dict(layer=layer), **block)
             for layer in range(self.encoder_layers)
         ]
         self.decoder = [
-            DecoderLayer(decoder | dict(layer=layer), cross | dict(layer=layer), **rest)
+            DecoderLayer(
+                decoder | dict(layer=layer), cross | dict(layer=layer), **block
+            )
             for layer in range(self.decoder_layers)
         ]
         if self.norm == "pre":
@@ -316,7 +325,7 @@ class Transformer(nn.Module):
             self.decoder_norm = LayerNorm()
 
     def __call__(self, batch: dict[str, jax.Array], *, train: bool) -> jax.Array:
-        """Logits of every target token given those before it.
+        """Computes the logits of every target token given the tokens before it.
 
         Args:
             batch: `source` [B, S] and `target` [B, T] int32.
@@ -328,14 +337,13 @@ class Transformer(nn.Module):
         """
         source, target = batch["source"], batch["target"]
         memory = self.encode(source, train=train)
-        sentence, position = _sentences(target)
+        sentence, position = _segments(target)
         previous = jnp.pad(target[:, :-1], ((0, 0), (1, 0)))
         x = self._embed(jnp.where(position == 0, BOS, previous), position, side=1)
         x = self.embedding_dropout(x, train=train)
-        # [B, 1, T, T] and [B, 1, T, S]
         causal = causal_mask(target.shape[1], target.shape[1])
-        causal &= segment_mask(sentence, sentence)[:, None]
-        mask = segment_mask(sentence, _sentences(source)[0])[:, None]
+        causal &= segment_mask(sentence, sentence)[:, None]  # [B, 1, T, T]
+        mask = segment_mask(sentence, _segments(source)[0])[:, None]  # [B, 1, T, S]
         for layer, key, value in zip(
             self.decoder, memory.keys, memory.values, strict=True
         ):
@@ -344,7 +352,7 @@ class Transformer(nn.Module):
 
     def encode(self, source: jax.Array, *, train: bool = False) -> Memory:
         """Encodes sources [B, S] of int32 ids, padded with 0."""
-        sentence, position = _sentences(source)
+        sentence, position = _segments(source)
         mask = segment_mask(sentence, sentence)[:, None]  # [B, 1, S, S]
         x = self._embed(source, position, side=0)
         x = self.embedding_dropout(x, train=train)
@@ -357,12 +365,12 @@ class Transformer(nn.Module):
         return Memory(keys, values, source != PAD)
 
     def start(self, memory: Memory, rows: int, length: int) -> Carry:
-        """State before the first step of `rows` hypotheses of up to `length` tokens."""
+        """Returns the state before the first step; `rows` is R, `length` is L."""
         batch = memory.mask.shape[0]
         return Carry(
-            jnp.zeros((), jnp.int32),
-            jnp.zeros((batch, rows, length, rows), bool),
-            tuple(
+            time=jnp.zeros((), jnp.int32),
+            path=jnp.zeros((batch, rows, length, rows), bool),
+            caches=tuple(
                 layer.self_attention.start(batch, rows, length)
                 for layer in self.decoder
             ),
@@ -371,23 +379,22 @@ class Transformer(nn.Module):
     def step(
         self, carry: Carry, token: jax.Array, memory: Memory
     ) -> tuple[Carry, jax.Array, Attention]:
-        """One decoding step; a whole pass gives the same logits.
+        """Computes one decoding step, with the same logits as a teacher-forced pass.
 
         Args:
             carry: from `start` or the previous step.
-            token: [B, R] int32, the previous token of each hypothesis; first the start
-                id.
+            token: [B, R] int32, the previous token of each hypothesis; initially BOS.
             memory: from `encode`; shared by the R hypotheses of a source.
 
         Returns:
             The next carry, logits [B, R, W] float32, and the cross-attention of the
             last layer: context [B, R, C] and the mean weights of its heads [B, R, S].
         """
-        rows = token.shape[1]
-        here = jnp.eye(rows, dtype=bool)[:, None]  # [R, 1, R]
+        batch, rows = token.shape
+        own_row = jnp.eye(rows, dtype=bool)[:, None]  # [R, 1, R]
         path = jax.lax.dynamic_update_slice_in_dim(
             carry.path,
-            jnp.broadcast_to(here, (token.shape[0], rows, 1, rows)),
+            jnp.broadcast_to(own_row, (batch, rows, 1, rows)),
             carry.time,
             axis=2,
         )
@@ -396,16 +403,19 @@ class Transformer(nn.Module):
         caches, attention = [], None
         for i, layer in enumerate(self.decoder):
             source = Source(memory.keys[i], memory.values[i], mask)
-            attention, cache = layer.step(x, carry.caches[i], carry.time, path, source)
+            attention, cache = layer.step(
+                x, carry.caches[i], time=carry.time, path=path, source=source
+            )
             x = attention.context
             caches.append(cache)
         carry = Carry(carry.time + 1, path, tuple(caches))
         return carry, self._logits(x), Attention(x, attention.weights.mean(1))
 
     def _embed(self, ids: jax.Array, position: jax.Array, *, side: int) -> jax.Array:
-        """[B, T] ids to [B, T, C] float32; side 0 is the source, 1 the target.
+        """Embeds ids [B, T] and adds absolute positions: [B, T, C] float32.
 
-        `position` is an array [B, T] below T, or one traced position for all.
+        `position` is an array [B, T] below T, or a traced scalar, the position of all
+        tokens; `side` is 0 for the source and 1 for the target.
         """
         x = self.tables[side][ids] * self.d_model**0.5
         length, first = (ids.shape[1], 0) if position.ndim else (1, position)
@@ -425,10 +435,9 @@ class Transformer(nn.Module):
         return logits(x.astype(dtype), self.tables[2].astype(dtype))
 
 
-def _sentences(ids: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Sentence index of each token in its row (padding: -1), and its position there."""
+def _segments(ids: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Each token's sentence index (-1 at padding) and position within the sentence."""
     index = jnp.arange(ids.shape[1])
-    ends = ids == EOS
-    first = jnp.pad(ends[:, :-1], ((0, 0), (1, 0)))
-    start = jax.lax.cummax(jnp.where(first, index, 0), axis=1)
-    return jnp.where(ids == PAD, -1, jnp.cumsum(first, axis=1)), index - start
+    after_eos = jnp.pad(ids[:, :-1] == EOS, ((0, 0), (1, 0)))
+    start = jax.lax.cummax(jnp.where(after_eos, index, 0), axis=1)
+    return jnp.where(ids == PAD, -1, jnp.cumsum(after_eos, axis=1)), index - start

@@ -1,8 +1,8 @@
-"""Fixtures that several test modules share, and what holds for every test.
+"""Environment of all tests, and fixtures that several test modules share.
 
-The default tests work without the network: they see an empty cache folder, which all
-workers and the commands that tests start have in common, and pip finds no package.
-Tests marked `network` see the user's own cache folder.
+The default tests do not use the network: pip finds no package, and the cache folder is
+empty at first, shared by all workers and by the commands that tests run. Tests marked
+`network` use the user's cache folder.
 """
 
 import gc
@@ -28,7 +28,7 @@ def pytest_configure(config):
 
 @pytest.fixture(autouse=True)
 def _network(request, monkeypatch):
-    """Gives tests marked `network` the environment of the user."""
+    """Restores the user's environment for tests marked `network`."""
     if request.node.get_closest_marker("network"):
         monkeypatch.setenv("ATTENTION_DATA", os.environ["ATTENTION_USER_DATA"])
         monkeypatch.delenv("PIP_NO_INDEX")
@@ -36,7 +36,7 @@ def _network(request, monkeypatch):
 
 @pytest.fixture(autouse=True, scope="module")
 def _compiled_programs():
-    """Drops compiled programs after each module: together they take gigabytes."""
+    """Drops compiled programs after each module; together they take gigabytes."""
     yield
     jax.clear_caches()
     gc.collect()
@@ -44,7 +44,7 @@ def _compiled_programs():
 
 @pytest.fixture(scope="module")
 def quick_compilation():
-    """Compiles with few optimizations: for large programs that run for a moment."""
+    """Compiles with few optimizations, for large programs that run only briefly."""
     jax.config.update("jax_disable_most_optimizations", True)
     yield
     jax.config.update("jax_disable_most_optimizations", False)
@@ -52,13 +52,13 @@ def quick_compilation():
 
 @pytest.fixture
 def x64():
-    """Runs the test in float64, where it meets loops and finite differences."""
+    """Runs the test in float64, for comparison with loops and finite differences."""
     with jax.enable_x64(True):
         yield
 
 
 @pytest.fixture
 def draw():
-    """Standard normal arrays by shape, in the default float dtype."""
+    """Function draw(*shape) for standard normal arrays of the default float dtype."""
     rng = np.random.default_rng(0)
     return lambda *shape: jnp.asarray(rng.standard_normal(shape))

@@ -1,15 +1,17 @@
-"""Fields of small models of each family of translators: distinct primes, no dropout."""
+"""Fields of small translators: sizes are distinct primes, dropout is off."""
 
-from translators import WORDS
+from translators import VOCAB
 
 EMBEDDING, HIDDEN, UNITS, SCORE = 13, 11, 17, 19
-BAHDANAU = dict(
-    vocab_size=WORDS,
+COMMON = dict(
+    vocab_size=VOCAB,
     embedding=EMBEDDING,
     hidden=HIDDEN,
     dropout=0.0,
     init_scheme="standard",
     share_embeddings=True,
+)
+BAHDANAU = COMMON | dict(
     cell="gru",
     encoder_layers=1,
     maxout=UNITS,
@@ -21,13 +23,7 @@ BAHDANAU = dict(
     window=2,
     temperature=1.0,
 )
-LUONG = dict(
-    vocab_size=WORDS,
-    embedding=EMBEDDING,
-    hidden=HIDDEN,
-    dropout=0.0,
-    init_scheme="standard",
-    share_embeddings=True,
+LUONG = COMMON | dict(
     cell="lstm",
     layers=2,
     bidirectional=False,
@@ -40,13 +36,7 @@ LUONG = dict(
     window=1,
     temperature=1.0,
 )
-SUTSKEVER = dict(
-    vocab_size=WORDS,
-    embedding=EMBEDDING,
-    hidden=HIDDEN,
-    dropout=0.0,
-    init_scheme="standard",
-    share_embeddings=True,
+SUTSKEVER = COMMON | dict(
     cell="lstm",
     layers=2,
     reverse_source=True,
@@ -55,7 +45,7 @@ SUTSKEVER = dict(
     maxout=0,
 )
 TRANSFORMER = dict(
-    vocab_size=WORDS,
+    vocab_size=VOCAB,
     d_model=12,
     heads=3,
     encoder_layers=2,

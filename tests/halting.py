@@ -1,10 +1,10 @@
-"""train.py that halts at a point of its run, leaves a file there, and is to be killed.
+"""Runs train.py up to a given event, creates a file and waits to be killed.
 
     python tests/halting.py batch 33 FILE --config=...
     python tests/halting.py save 40 FILE --config=...
 
-The first halts when that batch is to be made, the second when the files of that
-checkpoint are written and only their folder's final name is missing.
+The first command halts before it makes batch 33; the second when checkpoint 40 is
+written, before its folder gets its final name.
 """
 
 import os
@@ -24,16 +24,16 @@ def halt():
     threading.Event().wait()
 
 
-def prefetch(get, start, stop, plain=loop.prefetch):
-    return plain(
+def prefetch(get, start, stop, original=loop.prefetch):
+    return original(
         lambda index: get(index) if index != int(number) else halt(), start, stop
     )
 
 
-def rename(source, target, plain=os.rename):
+def rename(source, target, original=os.rename):
     if Path(target).name == number and Path(target).parent.name == "checkpoints":
         halt()
-    plain(source, target)
+    original(source, target)
 
 
 if event == "batch":

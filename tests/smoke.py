@@ -1,4 +1,4 @@
-"""Runs of the `smoke` variants, made once for all tests that look at them."""
+"""Entry points as processes, and runs of the `smoke` variants shared by tests."""
 
 import atexit
 import functools
@@ -13,15 +13,15 @@ ROOT = Path(__file__).parent.parent
 
 
 def call(*command, stdin="", env=None, reads=None):
-    """Runs an entry point; returns the finished process with its texts.
+    """Runs an entry point; returns the completed process with its output as text.
 
-    It compiles without much optimization: what it compiles runs for a second.
+    Most XLA optimizations are off, since the programs run for about a second.
 
     Args:
         *command: the entry point and its flags.
         stdin: its standard input.
         env: its environment; by default that of the tests.
-        reads: a file that gets the fields of the config that are read, see `tracing`.
+        reads: file for the names of the config fields that are read, see `tracing`.
     """
     tracing = ["tests/tracing.py", str(reads)] if reads else []
     env = {**(env or os.environ), "JAX_DISABLE_MOST_OPTIMIZATIONS": "true"}
@@ -38,19 +38,19 @@ def call(*command, stdin="", env=None, reads=None):
 
 @functools.cache
 def run(config):
-    """The run directory of `configs/<config>.py:smoke`, trained.
+    """Trains `configs/<config>.py:smoke` once; returns the run directory.
 
-    Beside it, in `reads`, are the fields of the config that training has read.
+    The file `reads` next to it lists the config fields that training read.
     """
     folder = Path(tempfile.mkdtemp())
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     workdir = folder / config
-    done = call(
+    process = call(
         "train.py",
         f"--config=configs/{config}.py:smoke",
         f"--workdir={workdir}",
         "--tune_memory=false",
         reads=folder / "reads",
     )
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr
     return workdir

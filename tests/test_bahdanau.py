@@ -7,7 +7,7 @@ from fields import EMBEDDING, HIDDEN, SCORE, UNITS
 from translators import (
     BATCH,
     TARGET,
-    WORDS,
+    VOCAB,
     affine,
     check_a_field_is_refused,
     check_no_later_token_changes_earlier_logits,
@@ -15,9 +15,9 @@ from translators import (
     check_steps_equal_the_full_pass,
     encode,
     forward,
+    forward_with_records,
     gru,
     initial,
-    look,
     overfit,
     parameter_count,
     start,
@@ -40,14 +40,16 @@ def build(*changes):
     return translator(Bahdanau, *changes)
 
 
-@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("hypotheses", [1, 3])
 @BOTH
-def test_steps_along_beams_equal_the_full_pass(fields, rows):
-    check_steps_equal_the_full_pass(*build(fields), rows)
+def test_steps_along_beams_equal_the_full_pass(fields, hypotheses):
+    check_steps_equal_the_full_pass(*build(fields), hypotheses=hypotheses)
 
 
-def test_the_time_of_local_m_goes_on_step_by_step():
-    check_steps_equal_the_full_pass(*build(PAPER, {"alignment": "local_m"}), 3)
+def test_steps_of_local_m_advance_its_position():
+    check_steps_equal_the_full_pass(
+        *build(PAPER, {"alignment": "local_m"}), hypotheses=3
+    )
 
 
 @BOTH
@@ -64,98 +66,97 @@ def test_the_model_equals_a_loop_of_the_appendix():
     model, variables, batch = build(PAPER)
     params = jax.tree.map(np.asarray, variables["params"])
     encoder, score = params["encoder"], params["cross_attention"]["scores"]
-    words = params["embedding_table"]
-    expected = np.zeros((BATCH, TARGET, WORDS))
-    for row in range(BATCH):
-        source = [words[word] for word in batch["source"][row] if word]
+    table = params["embedding_table"]
+    expected = np.zeros((BATCH, TARGET, VOCAB))
+    for b in range(BATCH):
+        source = [table[token] for token in batch["source"][b] if token]
         annotations = np.zeros((len(source), 2 * HIDDEN))
-        for side, order in (("forward_0", 1), ("backward_0", -1)):
-            h = np.zeros(HIDDEN)
-            for j in range(len(source))[::order]:
-                h = gru(
-                    affine(source[j], encoder[side]["input"]), h, encoder[side]["state"]
-                )
-                annotations[
-                    j, slice(0, HIDDEN) if order > 0 else slice(HIDDEN, None)
-                ] = h
+        halves = slice(0, HIDDEN), slice(HIDDEN, None)
+        for side, half in zip(("forward_0", "backward_0"), halves, strict=True):
+            h, cell = np.zeros(HIDDEN), encoder[side]
+            for j in range(len(source))[:: 1 if side == "forward_0" else -1]:
+                h = gru(affine(source[j], cell["input"]), h, cell["state"])
+                annotations[j, half] = h
         s = np.tanh(affine(annotations[0, HIDDEN:], params["bridge"]))
-        for t, word in enumerate([1, *np.asarray(batch["target"])[row, :-1]]):
+        for t, token in enumerate([1, *np.asarray(batch["target"])[b, :-1]]):
             e = [
                 score["v"] @ np.tanh(s @ score["w_query"] + h @ score["w_key"])
                 for h in annotations
             ]
             alpha = np.exp(e) / np.exp(e).sum()
             c = sum(a * h for a, h in zip(alpha, annotations, strict=True))
-            pieces = np.concatenate([s, words[word], c])  # s_{i-1}, as is printed
+            pieces = np.concatenate([s, table[token], c])  # s_{i-1}, as printed
             pieces = affine(pieces, params["deep"]["Dense_0"])
             units = np.maximum(pieces[:UNITS], pieces[UNITS:])
-            expected[row, t] = params["output"] @ units
-            gates = affine(words[word], params["gates"]) + c @ params["context"]
+            expected[b, t] = params["output"] @ units
+            gates = affine(table[token], params["gates"]) + c @ params["context"]
             s = gru(gates, s, params["stack"]["states_0"])
-    found = forward(model, variables, batch)
-    np.testing.assert_allclose(found, expected, atol=1e-4)  # float32, values up to 10
+    logits = forward(model, variables, batch)
+    np.testing.assert_allclose(logits, expected, atol=1e-4)  # float32, values up to 10
 
 
 @pytest.mark.parametrize("score", ["additive", "general", "location"])
-def test_keys_projected_once_score_as_the_annotations_do_anew(score):
+def test_cached_key_projections_give_the_scores_of_the_annotations(score):
     model, variables, batch = build(PAPER, {"score": score})
     memory = encode(model, variables, batch["source"])
     params = variables["params"]["cross_attention"]["scores"]
-    carry = start(model, variables, memory, 2)
+    carry = start(model, variables, memory, hypotheses=2)
     token = jnp.ones((BATCH, 2), jnp.int32)
     for t in range(TARGET):
         (previous,) = carry.states
-        carry, _, found = step(model, variables, carry, token, memory)
-        anew = SCORES[score](previous, memory.annotations, **params)
-        expected = attend(anew, memory.annotations, mask=memory.mask[:, None])
-        np.testing.assert_allclose(found.weights, expected.weights, atol=1e-5)
-        np.testing.assert_allclose(found.context, expected.context, atol=1e-5)
+        carry, _, attention = step(
+            model, variables, carry=carry, token=token, memory=memory
+        )
+        scores = SCORES[score](previous, memory.annotations, **params)
+        expected = attend(scores, memory.annotations, mask=memory.mask[:, None])
+        np.testing.assert_allclose(attention.weights, expected.weights, atol=1e-5)
+        np.testing.assert_allclose(attention.context, expected.context, atol=1e-5)
         token = jnp.full((BATCH, 2), 4 + t) + jnp.arange(2)
 
 
-def test_with_the_paper_s_init_attention_starts_uniform_over_the_words():
+def test_with_the_paper_s_init_attention_is_uniform_over_the_unmasked_positions():
     model, _, batch = build(PAPER, {"init_scheme": "paper"})
     params = initial(model)
     assert not np.any(params["cross_attention"]["scores"]["v"])
-    _, seen = look(model, {"params": params}, batch)
-    assert seen["weights"].shape == (BATCH, 1, TARGET, batch["source"].shape[1])
-    words = (batch["source"] != 0)[:, None, None]
-    first = seen["weights"][..., :1]  # exactly the same for all the words
-    np.testing.assert_array_equal(seen["weights"], first * words)
-    np.testing.assert_allclose(seen["weights"].sum(-1), 1, atol=1e-6)
-    # Appendix B.1: deviations 0.001 and 0.01, orthogonal recurrent matrices.
+    _, records = forward_with_records(model, {"params": params}, batch)
+    weights = records["weights"]
+    assert weights.shape == (BATCH, 1, TARGET, batch["source"].shape[1])
+    mask = (batch["source"] != 0)[:, None, None]
+    np.testing.assert_array_equal(weights, weights[..., :1] * mask)
+    np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-6)
+    # Appendix B.1: standard deviations 0.001 and 0.01, orthogonal recurrent matrices.
     assert 5e-4 < params["cross_attention"]["scores"]["w_key"].std() < 2e-3
     assert 5e-3 < params["context"].std() < 2e-2
     u = params["stack"]["states_0"]["candidate"]
     np.testing.assert_allclose(u.T @ u, np.eye(HIDDEN), atol=1e-5)
 
 
-@pytest.mark.parametrize("shown", ["previous", "new"])
-def test_the_readout_is_of_the_state_before_or_after_the_step(shown):
-    # Nothing but the new state of the first step knows the recurrent matrices.
-    model, variables, batch = build(PAPER, {"readout_state": shown})
+@pytest.mark.parametrize("readout_state", ["previous", "new"])
+def test_the_readout_reads_the_state_before_or_after_the_step(readout_state):
+    # In the first step, only the new state depends on the recurrent matrices.
+    model, variables, batch = build(PAPER, {"readout_state": readout_state})
     params = variables["params"]
-    other = {"params": params | {"stack": jax.tree.map(jnp.negative, params["stack"])}}
-    change = forward(model, variables, batch) - forward(model, other, batch)
-    change = np.abs(change).max((0, 2))
-    assert (change[0] == 0) == (shown == "previous")
+    negated = params | {"stack": jax.tree.map(jnp.negative, params["stack"])}
+    changed = forward(model, {"params": negated}, batch)
+    change = np.abs(changed - forward(model, variables, batch)).max((0, 2))
+    assert (change[0] == 0) == (readout_state == "previous")
     assert (change[1:] > 1e-3).all()
 
 
-def test_the_query_is_the_state_before_the_last_word_is_read():
+def test_the_query_is_the_state_before_the_previous_token_is_read():
     model, variables, batch = build(PAPER)
-    _, seen = look(model, variables, batch)
+    _, records = forward_with_records(model, variables, batch)
     for t in range(1, TARGET):
-        # An input of step t: the weights of step t are made without it.
-        changed = batch["target"].at[:, t - 1].set(9)
-        _, other = look(model, variables, dict(batch, target=changed))
-        change = np.abs(other["weights"] - seen["weights"])[:2, 0].max((0, 2))
+        # Token t - 1 is an input of step t, but not of its weights.
+        target = batch["target"].at[:, t - 1].set(9)
+        _, changed = forward_with_records(model, variables, dict(batch, target=target))
+        change = np.abs(changed["weights"] - records["weights"])[:2, 0].max((0, 2))
         assert not np.any(change[: t + 1])
         assert (change[t + 1 : t + 2] > 1e-5).all()
 
 
-def test_dot_of_a_state_and_a_narrowed_annotation_is_general():
-    # Annotations of both directions are twice as wide as the state.
+def test_dot_of_a_state_and_a_projected_annotation_is_general():
+    # Annotations of a bidirectional encoder are twice as wide as the state.
     model, variables, batch = build(PAPER, {"score": "dot"})
     general, _, _ = build(PAPER, {"score": "general"})
     params = variables["params"]
@@ -169,21 +170,21 @@ def test_dot_of_a_state_and_a_narrowed_annotation_is_general():
 
 
 def count(fields):
-    """Parameters by a formula."""
+    """Number of parameters by a formula, in the paper's letters."""
     m, n, a, units = EMBEDDING, HIDDEN, SCORE, UNITS
     cell = CELLS[fields["cell"]]
     first, later = (cell.gates * n * (width + n + 1) for width in (m, 2 * n))
-    total = WORDS * m * (2 - fields["share_embeddings"])
+    total = VOCAB * m * (2 - fields["share_embeddings"])
     total += 2 * (first + (fields["encoder_layers"] - 1) * later)
     total += (n + 1) * cell.states * n  # s_0
-    total += first + 2 * n * cell.gates * n  # decoder, and what the context adds
+    total += first + 2 * n * cell.gates * n  # decoder, and C of its context
     if fields["score"] == "additive":
         total += n * a + 2 * n * a + a  # W_a, U_a, v_a
     else:
-        total += 2 * n * n  # makes annotations as narrow as states, to compare them
+        total += 2 * n * n  # projects annotations to the width of states
     if fields["alignment"] == "local_p":
         total += n * a + a  # W_p, v_p
-    return total + (n + m + 2 * n + 1) * 2 * units + units * WORDS
+    return total + (n + m + 2 * n + 1) * 2 * units + units * VOCAB
 
 
 @pytest.mark.parametrize(
@@ -195,7 +196,7 @@ def count(fields):
         PAPER | {"score": "dot"},
     ],
 )
-def test_the_number_of_parameters_is_that_of_a_formula(fields):
+def test_the_number_of_parameters_equals_a_formula(fields):
     assert parameter_count(Bahdanau(**fields)) == count(fields)
 
 

@@ -14,17 +14,17 @@ def test_a_gru_keeps_its_state_or_takes_the_candidate_by_its_update_gate(draw, u
     state, candidate = draw(BATCH, STATE), draw(BATCH, STATE)
     zeros = jnp.zeros((BATCH, STATE))
     gates = jnp.concatenate([zeros, zeros + 1e9 * (2 * update - 1), candidate], -1)
-    none = GRUWeights(jnp.zeros((STATE, 2 * STATE)), jnp.zeros((STATE, STATE)))
-    new = gru(gates, state, none)
-    np.testing.assert_array_equal(new, jnp.tanh(candidate) if update else state)
+    zero_weights = GRUWeights(jnp.zeros((STATE, 2 * STATE)), jnp.zeros((STATE, STATE)))
+    next_state = gru(gates, state, zero_weights)
+    np.testing.assert_array_equal(next_state, jnp.tanh(candidate) if update else state)
 
 
-def test_an_lstm_keeps_its_cell_where_it_neither_forgets_nor_enters(draw):
+def test_an_lstm_keeps_its_cell_if_the_forget_gate_is_open_and_the_others_closed(draw):
     carry, huge = draw(BATCH, 2 * STATE), jnp.full((BATCH, STATE), 1e9)
     gates = jnp.concatenate([-huge, huge, -huge, draw(BATCH, STATE)], axis=-1)
-    new = lstm(gates, carry, LSTMWeights(jnp.zeros((STATE, 4 * STATE))))
-    np.testing.assert_array_equal(new[:, STATE:], carry[:, STATE:])
-    assert not np.any(new[:, :STATE])  # it shows nothing
+    next_carry = lstm(gates, carry, LSTMWeights(jnp.zeros((STATE, 4 * STATE))))
+    np.testing.assert_array_equal(next_carry[:, STATE:], carry[:, STATE:])
+    assert not np.any(next_carry[:, :STATE])  # the output gate is closed
 
 
 @pytest.mark.parametrize("reverse", [False, True])
@@ -34,15 +34,15 @@ def test_a_cell_over_sequences_equals_a_loop_and_skips_padding(
 ):
     cell = CELLS[name]
     gates = draw(BATCH, STEPS, cell.gates * STATE)
-    first = draw(BATCH, cell.states * STATE)
+    initial = draw(BATCH, cell.states * STATE)
     u = cell.weights(*(draw(STATE, k * STATE) for k in cell.matrices.values()))
     mask = jnp.arange(STEPS) < jnp.asarray(LENGTHS)[:, None]
     outputs, last = run_cell(
-        cell, time_first(gates), first, u, mask=mask, reverse=reverse
+        cell, time_first(gates), initial, u=u, mask=mask, reverse=reverse
     )
-    for row, length in enumerate(LENGTHS):
-        carry = np.asarray(first[row])
+    for b, length in enumerate(LENGTHS):
+        carry = np.asarray(initial[b])
         for step in range(length)[:: -1 if reverse else 1]:
-            carry = LOOPS[name](gates[row, step], carry, u._asdict())
-            np.testing.assert_allclose(outputs[row, step], carry[:STATE], atol=1e-12)
-        np.testing.assert_allclose(last[row], carry, atol=1e-12)
+            carry = LOOPS[name](gates[b, step], carry, u._asdict())
+            np.testing.assert_allclose(outputs[b, step], carry[:STATE], atol=1e-12)
+        np.testing.assert_allclose(last[b], carry, atol=1e-12)

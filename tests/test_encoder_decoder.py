@@ -8,7 +8,7 @@ from fields import BAHDANAU, LUONG, SUTSKEVER
 from translators import (
     BATCH,
     TARGET,
-    WORDS,
+    VOCAB,
     quick_jit,
     sentences,
     shapes_of,
@@ -30,7 +30,7 @@ def plain_scan(step, weights, shared, carry, inputs):
 
 @pytest.mark.parametrize("alignment", ["hard", "gumbel"])
 @pytest.mark.parametrize(("family", "fields"), ATTENTIVE)
-def test_the_gradients_of_draws_are_those_of_a_plain_scan(
+def test_gradients_with_random_alignments_equal_those_of_a_plain_scan(
     family, fields, alignment, monkeypatch
 ):
     model, variables, batch = translator(family, fields, {"alignment": alignment})
@@ -48,15 +48,16 @@ def test_the_gradients_of_draws_are_those_of_a_plain_scan(
 
         return quick_jit(jax.grad(loss))(variables)["params"]
 
-    found = gradients()
+    actual = gradients()
     for module in (cells, encoder_decoder):
         monkeypatch.setattr(module, "scan", plain_scan)
     expected = gradients()
-    for score in jax.tree.leaves(found["cross_attention"]["scores"]):
-        assert np.abs(score).max() > 1e-3
+    for gradient in jax.tree.leaves(actual["cross_attention"]["scores"]):
+        assert np.abs(gradient).max() > 1e-3
     jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4),
-        *(found, expected),
+        lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-3, atol=1e-4),
+        actual,
+        expected,
     )
 
 
@@ -66,31 +67,31 @@ def test_the_gradients_of_draws_are_those_of_a_plain_scan(
 )
 def test_the_paper_s_init_is_uniform_in_its_range(family, fields, limit):
     model = family(**fields | {"init_scheme": "paper"})
-    made = jax.jit(lambda rng: model.init(rng, sentences(), train=False)["params"])
-    made = made(jax.random.key(0))
-    assert jax.tree.structure(made) == jax.tree.structure(shapes_of(model))
-    for path, values in jax.tree_util.tree_leaves_with_path(made):
-        highest = np.abs(values).max()
+    init = jax.jit(lambda rng: model.init(rng, sentences(), train=False)["params"])
+    params = init(jax.random.key(0))
+    assert jax.tree.structure(params) == jax.tree.structure(shapes_of(model))
+    for path, values in jax.tree_util.tree_leaves_with_path(params):
+        maximum = np.abs(values).max()
         if path[-1].key == "bias":
-            assert highest == 0, path
+            assert maximum == 0, path
         else:
-            assert 0.5 * limit < highest <= limit, path
+            assert 0.5 * limit < maximum <= limit, path
 
 
 @pytest.mark.parametrize(
     "family", [Bahdanau, Luong, Seq2Seq, ShowAttendTell, ShowAndTell]
 )
-def test_the_size_of_the_vocabulary_is_all_that_a_model_needs(family):
+def test_all_fields_but_the_vocabulary_size_have_defaults(family):
     batch = sentences()
     if family in (ShowAttendTell, ShowAndTell):
         batch["source"] = jnp.zeros((BATCH, 2, 3, 112))  # feature maps
-    model = family(vocab_size=WORDS)
+    model = family(vocab_size=VOCAB)
     logits, variables = jax.eval_shape(
         lambda: model.init_with_output(jax.random.key(0), batch, train=False)
     )
-    assert logits.shape == (BATCH, TARGET, WORDS)
+    assert logits.shape == (BATCH, TARGET, VOCAB)
     table = "embedding_table" if "embedding_table" in variables["params"] else "output"
-    assert variables["params"][table].shape[0] == WORDS
+    assert variables["params"][table].shape[0] == VOCAB
 
 
 @pytest.mark.parametrize(
@@ -104,5 +105,5 @@ def test_the_size_of_the_vocabulary_is_all_that_a_model_needs(family):
 )
 def test_defaults_are_those_of_the_paper_s_config(family, config, variant):
     config = importlib.import_module(f"configs.{config}").get_config(variant)
-    fields, defaults = config.model.to_dict(), family(vocab_size=WORDS)
+    fields, defaults = config.model.to_dict(), family(vocab_size=VOCAB)
     assert {name: getattr(defaults, name) for name in fields} == fields

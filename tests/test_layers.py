@@ -17,7 +17,7 @@ def draw():
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.3, 0.5])
-def test_dropout_drops_its_share_and_keeps_the_mean(rate):
+def test_dropout_zeroes_its_share_and_preserves_the_mean(rate):
     x = jnp.ones((307, 1009))
     y = np.asarray(dropout(x, rate, jax.random.key(0)))
     share = round(256 * rate) / 256
@@ -41,9 +41,9 @@ def test_dropout_of_rate_zero_is_the_identity_and_of_one_an_error():
         dropout(x, 1.0, jax.random.key(0))
 
 
-def test_a_score_has_parameters_of_its_own_for_each_head(draw):
+def test_a_score_has_separate_parameters_per_head(draw):
     query, key = draw(BATCH, 2, STEPS, WIDTH), draw(BATCH, 2, STEPS, WIDTH)
-    layer = Score("additive", (2,), hidden=WIDE)
+    layer = Score("additive", heads=(2,), hidden=WIDE)
     variables = layer.init(jax.random.key(0), query, key)
     shapes = jax.tree.map(jnp.shape, variables["params"])
     assert shapes == {
@@ -51,43 +51,43 @@ def test_a_score_has_parameters_of_its_own_for_each_head(draw):
         "w_key": (2, WIDTH, WIDE),
         "v": (2, WIDE),
     }
-    together = layer.apply(variables, query, key)
+    scores = layer.apply(variables, query, key)
     for head in range(2):
-        one = jax.tree.map(lambda x, h=head: x[h : h + 1], variables)
-        alone = Score("additive", (1,), hidden=WIDE).apply(
-            one, query[:, head : head + 1], key[:, head : head + 1]
+        head_variables = jax.tree.map(lambda x, h=head: x[h : h + 1], variables)
+        head_scores = Score("additive", heads=(1,), hidden=WIDE).apply(
+            head_variables, query[:, head : head + 1], key[:, head : head + 1]
         )
-        np.testing.assert_allclose(together[:, head], alone[:, 0], atol=1e-6)
+        np.testing.assert_allclose(scores[:, head], head_scores[:, 0], atol=1e-6)
 
 
-def first_parameters(row, heads, width=7, hidden=11):
+def initial_parameters(function, heads, width=7, hidden=11):
     x = jnp.ones((heads, 2, width))
-    score = Score(row, (heads,), hidden)
+    score = Score(function, heads=(heads,), hidden=hidden)
     return score, score.init(jax.random.key(0), x, x)["params"]
 
 
-def test_a_strength_is_positive_and_starts_at_the_root_of_the_width():
-    score, params = first_parameters("cosine", 3)
+def test_the_cosine_strength_is_positive_and_initially_the_root_of_the_width():
+    score, params = initial_parameters("cosine", 3)
     query = key = jnp.stack([jnp.eye(7)] * 3)
     for raw, expected in ((params["strength"], 7**0.5), (jnp.full(3, -5.0), 0.0067)):
         scores = score.apply({"params": {"strength": raw}}, query, key)
         np.testing.assert_allclose(scores, query * expected, rtol=2e-2)
 
 
-@pytest.mark.parametrize("row, name", [("additive", "v"), ("general", "w")])
-def test_the_spread_of_a_parameter_does_not_depend_on_the_number_of_heads(row, name):
+@pytest.mark.parametrize("function, name", [("additive", "v"), ("general", "w")])
+def test_the_initial_range_does_not_depend_on_the_number_of_heads(function, name):
     fan = {"v": 11, "w": 7 + 7}[name]
     for heads in (2, 997):
-        largest = jnp.abs(first_parameters(row, heads)[1][name]).max()
-        assert 0.8 < largest / np.sqrt(6 / fan) <= 1
+        maximum = jnp.abs(initial_parameters(function, heads)[1][name]).max()
+        assert 0.8 < maximum / np.sqrt(6 / fan) <= 1
 
 
-def test_layer_norm_is_its_definition_in_float32(draw):
+def test_layer_norm_equals_its_definition_in_float32(draw):
     x = 3 + 2 * draw(BATCH, STEPS, WIDTH)
     params = {"scale": draw(WIDTH), "bias": draw(WIDTH)}
     std = np.sqrt(x.var(-1, keepdims=True) + 1e-6)
     expected = params["scale"] * (x - x.mean(-1, keepdims=True)) / std + params["bias"]
     normed = LayerNorm().apply({"params": params}, x)
     np.testing.assert_allclose(normed, expected, atol=1e-5)
-    halves = LayerNorm().apply({"params": params}, x.astype(jnp.bfloat16))
-    assert halves.dtype == jnp.float32
+    normed = LayerNorm().apply({"params": params}, x.astype(jnp.bfloat16))
+    assert normed.dtype == jnp.float32

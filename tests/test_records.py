@@ -1,4 +1,4 @@
-"""Records that a model sows come back whole, typed and in order."""
+"""Records sown by a model are returned complete, typed and in order."""
 
 import jax
 import jax.numpy as jnp
@@ -51,13 +51,13 @@ def test_records_are_sorted_by_kind_and_layer():
         assert record.position is None
 
 
-def test_draws_are_collected_on_their_own():
+def test_draws_are_collected_separately():
     records = collect(sow(), DrawRecord)
     assert [r.log_probability.shape for r in records] == [(2, 5)] * 4
     assert [r.entropy.shape for r in records] == [(2, 5)] * 4
 
 
-def test_nothing_sown_is_an_empty_list():
+def test_without_sown_records_the_list_is_empty():
     assert collect({}, AttentionRecord) == collect({}, DrawRecord) == []
 
 

@@ -1,7 +1,7 @@
-"""Every score goes with every alignment, in every translator that attends.
+"""Every combination of score and alignment works in every translator with attention.
 
-Nearly all of the time is compilation, which is the cheaper the more is compiled at a
-time and the less of it has no part in the choice.
+Nearly all of the time is compilation. All combinations are therefore compiled together,
+without the encoder, which does not depend on them.
 """
 
 import functools
@@ -27,26 +27,26 @@ from models.transformer import Transformer
 COMBINATIONS = [(s, a) for s in SCORES for a in ALIGNMENTS]
 SOURCES = jnp.asarray([[5, 6, 9, 8, 2], [7, 3, 2, 0, 0]])
 TARGETS = jnp.asarray([[8], [4]])
-TIME = 1  # the step that is taken
-# Neither the location score nor the window reaches the last of five words.
+TIME = 1  # the decoding step to compute
+# Neither the location score nor the window reaches the last of five positions.
 SIZES = {"window": 2, "max_length": 4}
 
 
-class Eyes:
-    """Stands in for a recurrent encoder: annotates each word with its embedding."""
+class StubEncoder:
+    """Replaces a recurrent encoder: an annotation is the token's embedding."""
 
     def __init__(self, *, cell, layers, bidirectional, **_):
-        self.sides, self.layers = 1 + bidirectional, layers
+        self.directions, self.layers = 1 + bidirectional, layers
         self.states = 2 if cell == "lstm" else 1
 
     def __call__(self, x, mask, *, train):
-        annotations = jnp.concatenate([x] * self.sides, axis=-1)
-        carried = jnp.concatenate([x[:, 0]] * self.states, axis=-1)
-        return annotations, [(carried,) * self.sides] * self.layers
+        annotations = jnp.concatenate([x] * self.directions, axis=-1)
+        carry = jnp.concatenate([x[:, 0]] * self.states, axis=-1)
+        return annotations, [(carry,) * self.directions] * self.layers
 
 
 def decoder_step(model):
-    """Logits of a step that draws where it may, as in training."""
+    """Logits of one step; random alignments draw, as in training."""
     memory = model.encode(SOURCES)
     carry = model.start(memory, 1, TIME + 1)._replace(time=jnp.asarray(TIME))
     embedded = model.target_table[TARGETS]
@@ -58,12 +58,14 @@ def decoder_step(model):
 
 
 def cross_attention(model):
-    """What a layer of the decoder reads of embeddings in place of an encoding."""
+    """Context of a decoder layer that attends to source embeddings."""
     attention = model.decoder[0].cross_attention
     query, memory = model.tables[1][TARGETS], model.tables[0][SOURCES]
     mask = padding_mask(SOURCES != 0)[:, None]
     key, value = attention.project_memory(memory)
-    return attention.read(query, key, value, mask, jnp.asarray(TIME)).context
+    return attention.read(
+        query, key=key, value=value, mask=mask, time=jnp.asarray(TIME)
+    ).context
 
 
 def bahdanau(score, alignment):
@@ -83,43 +85,46 @@ def transformer(score, alignment):
 
 
 @functools.cache
-def passes(translator):
-    """Outputs, log-probabilities of draws and gradients, by combination."""
+def results(translator):
+    """Gradients, outputs and log-probabilities of draws, by combination."""
     rngs = {name: jax.random.key(0) for name in ("params", "alignment")}
 
-    def one(combination):
-        model, function = translator(*combination)
+    def gradients_and_outputs(score, alignment):
+        model, function = translator(score, alignment)
         shapes = jax.eval_shape(lambda: model.init(rngs, method=function)["params"])
 
         def loss(variables):
             out, sown = model.apply(
                 variables, method=function, mutable=["reinforce"], rngs=rngs
             )
-            sown = jax.tree_util.tree_leaves_with_path(sown)
-            drawn = [x for path, x in sown if "log_probability" in str(path)]
-            return jnp.sum(jnp.sin(out)) + sum(x.sum() for x in drawn), (out, drawn)
+            leaves = jax.tree_util.tree_leaves_with_path(sown)
+            log_probs = [x for path, x in leaves if "log_probability" in str(path)]
+            value = jnp.sum(jnp.sin(out)) + sum(x.sum() for x in log_probs)
+            return value, (out, log_probs)
 
         variables = {"params": normal_like(shapes)}
         return jax.grad(loss, has_aux=True)(variables)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(models.bahdanau, "Encoder", Eyes)
-        patch.setattr(models.luong, "Encoder", Eyes)
-        found = quick_jit(lambda: [one(pair) for pair in COMBINATIONS])()
-    return dict(zip(COMBINATIONS, found, strict=True))
+        patch.setattr(models.bahdanau, "Encoder", StubEncoder)
+        patch.setattr(models.luong, "Encoder", StubEncoder)
+        compute = quick_jit(
+            lambda: [gradients_and_outputs(*pair) for pair in COMBINATIONS]
+        )
+        return dict(zip(COMBINATIONS, compute(), strict=True))
 
 
 @pytest.mark.parametrize(("score", "alignment"), COMBINATIONS)
 @pytest.mark.parametrize("translator", [bahdanau, luong, transformer])
-def test_every_score_goes_with_every_alignment(translator, score, alignment):
-    gradients, (out, drawn) = passes(translator)[score, alignment]
+def test_every_score_works_with_every_alignment(translator, score, alignment):
+    gradients, (out, log_probs) = results(translator)[score, alignment]
     assert np.isfinite(out).all() and np.any(out)
-    assert bool(drawn) == (alignment == "hard")
-    reached = 0
+    assert bool(log_probs) == (alignment == "hard")
+    count = 0
     for path, gradient in jax.tree_util.tree_leaves_with_path(gradients):
         path = jax.tree_util.keystr(path)
         assert np.isfinite(gradient).all(), path
         if "scores" in path or "position_" in path:
             assert np.any(gradient), path
-            reached += 1
-    assert reached == len(SCORES[score].parameters) + 2 * (alignment == "local_p")
+            count += 1
+    assert count == len(SCORES[score].parameters) + 2 * (alignment == "local_p")

@@ -1,4 +1,4 @@
-"""What holds for the tests: each asserts something, none waits for a clock."""
+"""Rules for the tests: each asserts something, and none measures time."""
 
 import ast
 from pathlib import Path
@@ -8,12 +8,12 @@ import pytest
 FOLDER = Path(__file__).parent
 TREES = {p.stem: ast.parse(p.read_text("utf-8")) for p in FOLDER.glob("*.py")}
 TESTS = sorted(name for name in TREES if name.startswith("test_"))
-# Names of the calls that fail where something is not so.
+# Names of other functions that fail a test.
 ASSERTING = {"check_grads", "raises", "warns"}
 
 
 def names(node):
-    """Names, without what they are attributes of, that a piece of code mentions."""
+    """Yields the names and attribute names in a piece of code."""
     for inner in ast.walk(node):
         if isinstance(inner, ast.Name):
             yield inner.id
@@ -21,43 +21,43 @@ def names(node):
             yield inner.attr
 
 
-def asserts(node, known):
-    """Whether code asserts something, or uses a function that does."""
+def asserts(node, asserting):
+    """Returns True if code asserts something or mentions a function that does."""
     return any(isinstance(inner, ast.Assert) for inner in ast.walk(node)) or any(
-        name in known or name.startswith("assert_") for name in names(node)
+        name in asserting or name.startswith("assert_") for name in names(node)
     )
 
 
 def asserting_functions(trees):
-    """Names of the functions that assert something, by themselves or by another."""
+    """Returns the names of functions that assert something, also through others."""
     functions = [
         node
         for tree in trees
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef) and not node.name.startswith("test_")
     ]
-    known, size = set(ASSERTING), 0
-    while len(known) > size:
-        size = len(known)
-        known |= {f.name for f in functions if asserts(f, known)}
-    return known
+    asserting, size = set(ASSERTING), 0
+    while len(asserting) > size:
+        size = len(asserting)
+        asserting |= {f.name for f in functions if asserts(f, asserting)}
+    return asserting
 
 
-def without_assertion(tree, helpers):
-    known = asserting_functions([tree, *helpers])
+def find_tests_without_assertion(tree, helpers):
+    asserting = asserting_functions([tree, *helpers])
     return [
         node.name
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef)
         and node.name.startswith("test_")
-        and not asserts(node, known)
+        and not asserts(node, asserting)
     ]
 
 
 @pytest.mark.parametrize("name", TESTS)
 def test_every_test_asserts_something(name):
     helpers = [tree for other, tree in TREES.items() if other not in TESTS]
-    assert without_assertion(TREES[name], helpers) == []
+    assert find_tests_without_assertion(TREES[name], helpers) == []
 
 
 @pytest.mark.parametrize("name", TESTS)
@@ -67,7 +67,7 @@ def test_no_test_measures_time(name):
 
 
 @pytest.mark.parametrize("name", sorted(TREES))
-def test_no_file_imports_a_module_of_tests(name):
+def test_no_file_imports_a_test_module(name):
     imported = {
         module
         for node in ast.walk(TREES[name])
@@ -91,4 +91,4 @@ def test_no_file_imports_a_module_of_tests(name):
     ],
 )
 def test_a_test_without_an_assertion_is_recognized(source, passes):
-    assert (without_assertion(ast.parse(source), []) == []) == passes
+    assert (find_tests_without_assertion(ast.parse(source), []) == []) == passes

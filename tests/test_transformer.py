@@ -37,16 +37,16 @@ def parameter_count(**changes):
 
 
 def variant_count(variant):
-    """Parameters of a variant of the config, each in its own place of the formula."""
+    """Number of parameters of a variant of the config, after a check by a formula."""
     config = transformer_nmt.get_config(variant)
     model = config.model
-    d, f, words = model.d_model, model.d_ff, config.data.vocab_size
+    d, f, vocab_size = model.d_model, model.d_ff, config.data.vocab_size
     feed_forward = 2 * d * f + f + d
     encoder = 4 * d * d + feed_forward + 2 * 2 * d
     decoder = 8 * d * d + feed_forward + 3 * 2 * d
-    count = parameter_count(**model.to_dict(), vocab_size=words)
+    count = parameter_count(**model.to_dict(), vocab_size=vocab_size)
     expected = model.encoder_layers * encoder + model.decoder_layers * decoder
-    assert count == expected + words * d
+    assert count == expected + vocab_size * d
     return count
 
 
@@ -56,13 +56,13 @@ def test_base_and_big_have_the_parameter_counts_of_the_paper():
     assert round(variant_count("big") / 1e6, 1) == 214.2
 
 
-def test_encoder_and_decoder_have_the_depth_of_their_own_field():
+def test_encoder_and_decoder_have_separate_depths():
     d, f = SMALL["d_model"], SMALL["d_ff"]
     feed_forward = 2 * d * f + f + d
-    deeper = parameter_count(encoder_layers=5) - parameter_count(encoder_layers=2)
-    assert deeper == 3 * (4 * d * d + feed_forward + 2 * 2 * d)
-    deeper = parameter_count(decoder_layers=5) - parameter_count(decoder_layers=3)
-    assert deeper == 2 * (8 * d * d + feed_forward + 3 * 2 * d)
+    added = parameter_count(encoder_layers=5) - parameter_count(encoder_layers=2)
+    assert added == 3 * (4 * d * d + feed_forward + 2 * 2 * d)
+    added = parameter_count(decoder_layers=5) - parameter_count(decoder_layers=3)
+    assert added == 2 * (8 * d * d + feed_forward + 3 * 2 * d)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_a_field_out_of_range_is_refused(field, value, message):
 
 
 def test_relative_tables_have_the_size_of_shaw():
-    # 12 self-attentions, keys and values, 8 heads of 64, 33 distances for k = 16.
+    # 12 self-attentions, keys and values, 8 heads of width 64, 33 distances (k = 16).
     sizes = dict(d_model=512, d_ff=1024, heads=8, encoder_layers=6, decoder_layers=6)
     plain = parameter_count(**sizes)
     relative = parameter_count(**sizes, positions="relative", max_distance=16)
@@ -100,7 +100,7 @@ def test_padding_changes_nothing(positions):
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned", "relative"])
-def test_sentences_packed_into_a_row_do_not_see_each_other(positions):
+def test_sentences_packed_into_a_row_do_not_affect_each_other(positions):
     model, variables, _ = build(positions=positions)
     pairs = [([5, 6, 7, 2], [8, 9, 2]), ([9, 2], [4, 5, 6, 2]), ([11, 4, 2], [7, 2])]
 
@@ -109,15 +109,16 @@ def test_sentences_packed_into_a_row_do_not_see_each_other(positions):
         batch = {name: jnp.asarray([row]) for name, row in batch.items()}
         return forward(model, variables, batch)[0]
 
-    alone = np.concatenate([logits(source, target) for source, target in pairs])
+    separate = np.concatenate([logits(source, target) for source, target in pairs])
     sources, targets = (
-        [x for part in side for x in part] for side in zip(*pairs, strict=True)
+        [token for sentence in side for token in sentence]
+        for side in zip(*pairs, strict=True)
     )
     packed = logits(sources, targets, pad=2)[: len(targets)]
-    np.testing.assert_allclose(packed, alone, atol=1e-5)
+    np.testing.assert_allclose(packed, separate, atol=1e-5)
 
 
-def test_rows_of_padding_have_finite_gradients_of_zero():
+def test_rows_of_padding_have_a_finite_gradient_of_zero():
     model, variables, batch = build()
     weights = (batch["target"] != 0).astype(jnp.float32)
 
@@ -126,15 +127,15 @@ def test_rows_of_padding_have_finite_gradients_of_zero():
         return jnp.sum(weights[..., None] * jax.nn.log_softmax(logits))
 
     gradient = quick_jit(jax.grad(loss))
-    alone = gradient(variables, batch, weights)
-    filled = {name: jnp.pad(x, ((0, 2), (0, 0))) for name, x in batch.items()}
-    with_filler = gradient(variables, filled, jnp.pad(weights, ((0, 2), (0, 0))))
-    for a, b in zip(jax.tree.leaves(alone), jax.tree.leaves(with_filler), strict=True):
-        np.testing.assert_allclose(a, b, atol=1e-4, rtol=1e-4)  # sums in other order
+    expected = gradient(variables, batch, weights)
+    padded = {name: jnp.pad(x, ((0, 2), (0, 0))) for name, x in batch.items()}
+    actual = gradient(variables, padded, jnp.pad(weights, ((0, 2), (0, 0))))
+    for x, y in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(x, y, atol=1e-4, rtol=1e-4)  # another order of sums
 
 
 def test_the_encoder_without_positions_is_permutation_equivariant():
-    # k = 0 gives every distance the same vector, which says nothing about order.
+    # With k = 0, all distances share one vector, which has no information on order.
     model, variables, batch = build(positions="relative", max_distance=0)
     order = np.random.default_rng(1).permutation(SOURCE)
 
@@ -146,28 +147,31 @@ def test_the_encoder_without_positions_is_permutation_equivariant():
         keys(source[:, order]), keys(source)[:, :, order], atol=1e-5
     )
     model, variables, batch = build()
-    moved = keys(source[:, order]) - keys(source)[:, :, order]
-    assert np.abs(moved).max() > 1e-2
+    difference = keys(source[:, order]) - keys(source)[:, :, order]
+    assert np.abs(difference).max() > 1e-2
 
 
-@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("hypotheses", [1, 3])
 @pytest.mark.parametrize("norm", ["post", "pre"])
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned", "relative"])
-def test_cached_steps_along_beams_equal_the_full_pass(rows, norm, positions):
-    check_steps_equal_the_full_pass(*build(norm=norm, positions=positions), rows)
+def test_cached_steps_along_beams_equal_the_full_pass(hypotheses, norm, positions):
+    check_steps_equal_the_full_pass(
+        *build(norm=norm, positions=positions), hypotheses=hypotheses
+    )
 
 
 @pytest.mark.parametrize("alignment", ["local_m", "local_p", "hard"])
 def test_cached_steps_equal_the_full_pass_with_any_cross_alignment(alignment):
     case = build(cross_alignment=alignment, window=1)
-    check_steps_equal_the_full_pass(*case, 3)
+    check_steps_equal_the_full_pass(*case, hypotheses=3)
 
 
 @pytest.mark.parametrize("score", sorted(SCORES))
 def test_every_score_works_in_all_three_attentions_and_in_the_cache(score):
-    case = build(encoder_score=score, decoder_score=score, cross_score=score)
-    check_steps_equal_the_full_pass(*case, 3)
-    model, variables, batch = case
+    model, variables, batch = build(
+        encoder_score=score, decoder_score=score, cross_score=score
+    )
+    check_steps_equal_the_full_pass(model, variables, batch, hypotheses=3)
 
     def loss(variables):
         return jnp.sum(jax.nn.log_softmax(model.apply(variables, batch, train=False)))
@@ -196,10 +200,10 @@ def test_every_attention_sows_weights_that_sum_to_one():
         weights = record.weights
         assert weights.shape == (BATCH, 3, queries, keys)
         assert record.position is None
-        real = (batch["target"] if queries == TARGET else batch["source"]) != 0
-        sums = jnp.moveaxis(weights.sum(-1), 1, -1)[real]
+        mask = (batch["target"] if queries == TARGET else batch["source"]) != 0
+        sums = jnp.moveaxis(weights.sum(-1), 1, -1)[mask]
         np.testing.assert_allclose(sums, 1, atol=1e-5)
-        if keys == SOURCE:  # the padding of source 1, seen from its tokens
+        if keys == SOURCE:  # weights of the unmasked queries on the padding of source 1
             assert not np.any(weights[1, :, :4, 4:])
 
 
@@ -213,11 +217,11 @@ def test_the_default_fields_are_the_base_model_of_the_paper():
     assert round(count / 1e6, 1) == 63.0
 
 
-def test_sharing_ties_the_three_matrices():
+def test_share_embeddings_ties_the_three_matrices():
     _, shared, _ = build()
-    _, own, _ = build(share_embeddings=False)
-    assert "embedding" in shared["params"]
-    assert len([name for name in own["params"] if name.endswith("embedding")]) == 3
+    _, separate, _ = build(share_embeddings=False)
+    tables = [name for name in separate["params"] if name.endswith("embedding")]
+    assert "embedding" in shared["params"] and len(tables) == 3
 
 
 def test_bfloat16_keeps_float32_parameters_and_logits():
@@ -226,7 +230,7 @@ def test_bfloat16_keeps_float32_parameters_and_logits():
     logits = forward(model, variables, batch)
     assert logits.dtype == jnp.float32
     exact = forward(Transformer(**SMALL), variables, batch)
-    # Eight bits of mantissa.
+    # bfloat16 has 8 significant bits.
     np.testing.assert_allclose(logits, exact, atol=0.1 * np.abs(exact).max())
 
 

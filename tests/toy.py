@@ -1,4 +1,4 @@
-"""A task that trains in a moment: an MLP with dropout fits a sine; and its config."""
+"""A task that trains within a second: an MLP with dropout fits a sine."""
 
 import jax
 import jax.numpy as jnp
@@ -46,16 +46,16 @@ def get_config(variant=""):
 
 
 class Source:
-    """Batches of two shapes, one after the other."""
+    """Batches of the sizes in `data.batch_size`, in turn."""
 
     def __init__(self, config):
         self.data, self.seed = config.data, config.seed
 
     def __getitem__(self, index):
         rng = np.random.default_rng((self.seed, index))
-        rows = self.data.batch_size[index % len(self.data.batch_size)]
-        x = rng.normal(size=(rows, self.data.inputs)).astype(np.float32)
-        weight = (rng.random(rows) < 0.7).astype(np.float32)  # others are filler
+        size = self.data.batch_size[index % len(self.data.batch_size)]
+        x = rng.normal(size=(size, self.data.inputs)).astype(np.float32)
+        weight = (rng.random(size) < 0.7).astype(np.float32)  # 0 for filler
         return {"x": x, "y": np.sin(x.sum(1)), "weight": weight}
 
 
@@ -89,11 +89,11 @@ class Toy(Task):
         return Source(self.config)
 
     def loss(self, params, batch, rng, state=None):
-        """(sum, (count, metrics)) of squared errors over rows that are no filler."""
+        """Returns (sum, (count, metrics)) of squared errors, without filler."""
         hidden = jnp.tanh(batch["x"] @ params["in"] + params["bias"])
         if rng is not None and (rate := self.config.model.dropout):
-            kept = jax.random.bernoulli(rng, 1 - rate, hidden.shape)
-            hidden = hidden * kept / (1 - rate)
+            mask = jax.random.bernoulli(rng, 1 - rate, hidden.shape)
+            hidden = hidden * mask / (1 - rate)
         error = jnp.square(hidden @ params["out"] - batch["y"]) * batch["weight"]
         count = batch["weight"].sum()
         return error.sum(), (count, {"tokens": (count, count)})

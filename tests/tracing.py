@@ -1,11 +1,11 @@
-"""Records which fields of a config are read, in a process or by an entry point.
+"""Records which fields of a config are read, in this process or by an entry point.
 
     python tests/tracing.py FILE train.py --config=... --workdir=...
 
-FILE gets a line for each field, such as "model.hidden". A field is read where code of
-the project takes its value, or that of the model's attribute it was handed to. Checking
-a value or writing it down is no reading: functions that are named so, and
-`training/configuration.py`, do not count.
+FILE gets one line per field, such as "model.hidden". A field counts as read if the
+project's code takes its value from the config, or from the attribute of the model that
+it was passed to. Checks and records do not count as reads: functions whose names begin
+with `check` or `_check`, and `training/configuration.py`.
 """
 
 import atexit
@@ -25,7 +25,7 @@ _CHECKS = re.compile(r"(^|\.)_?check")
 
 
 def leaves(config, prefix=""):
-    """Dotted names of the fields that are no groups."""
+    """Yields the dotted names of a config's fields; groups are not fields."""
     for name, value in config.items():
         if isinstance(value, ConfigDict) and len(value):
             yield from leaves(value, f"{prefix}{name}.")
@@ -34,7 +34,7 @@ def leaves(config, prefix=""):
 
 
 def reads(frame):
-    """Whether code at a frame reads what it gets."""
+    """Returns True if access by the code of a frame counts as a read."""
     code = frame.f_code
     path = Path(code.co_filename)
     return (
@@ -46,14 +46,18 @@ def reads(frame):
 
 
 class Trace:
-    """The fields of configs that are read from now on, in `fields`."""
+    """Records reads of config fields.
+
+    Attributes:
+        fields: dotted names of the fields read since the configs were added.
+    """
 
     def __init__(self, stack):
-        """Patches what is traced until the stack is closed."""
+        """Patches `ConfigDict` until the exit stack is closed."""
         self.fields = set()
         self._stack = stack
-        self._paths = {}  # of groups, by their id
-        self._configs = []  # kept, so that no other object gets their ids
+        self._paths = {}  # prefix of the dotted name, by id of the group
+        self._configs = []  # references, so that no other object gets their ids
         self._unpacked = set()  # names that build_model(..., config.model) takes by **
         for name in ("__getitem__", "__getattr__"):
             self._patch(ConfigDict, name, self._getter(getattr(ConfigDict, name)))
@@ -61,14 +65,14 @@ class Trace:
         self._patch(ConfigDict, "to_dict", self._to_dict(ConfigDict.to_dict))
 
     def add(self, config):
-        """Traces a config and its model's attributes as well; returns the config."""
+        """Traces a config and the attributes of its model; returns the config."""
         self._configs.append(config)
         self._add_groups(config, "")
         fields = frozenset(config.model) if "model" in config else frozenset()
-        for kind in ("architecture", "discriminator_architecture"):
-            if kind in config:
-                getter = self._attribute(config[kind].__getattribute__, fields)
-                self._patch(config[kind], "__getattribute__", getter)
+        for name in ("architecture", "discriminator_architecture"):
+            if name in config:
+                getter = self._attribute(config[name].__getattribute__, fields)
+                self._patch(config[name], "__getattribute__", getter)
         return config
 
     def _patch(self, owner, name, function):
@@ -80,45 +84,45 @@ class Trace:
             if isinstance(value, ConfigDict):
                 self._add_groups(value, f"{prefix}{name}.")
 
-    def _getter(self, plain):
+    def _getter(self, original):
         def get(group, name):
             path = self._paths.get(id(group))
             if path == "model." and name in self._unpacked:
                 self._unpacked.discard(name)
             elif path is not None and reads(sys._getframe(1)):
                 self.fields.add(path + name)
-            return plain(group, name)
+            return original(group, name)
 
         return get
 
-    def _keys(self, plain):
+    def _keys(self, original):
         def keys(group):
             if self._paths.get(id(group)) == "model.":
-                self._unpacked = set(plain(group))
-            return plain(group)
+                self._unpacked = set(original(group))
+            return original(group)
 
         return keys
 
-    def _to_dict(self, plain):
+    def _to_dict(self, original):
         def to_dict(group, *args, **kwargs):
             if id(group) in self._paths and reads(sys._getframe(1)):
                 self.fields |= set(leaves(group, self._paths[id(group)]))
-            return plain(group, *args, **kwargs)
+            return original(group, *args, **kwargs)
 
         return to_dict
 
-    def _attribute(self, plain, fields):
+    def _attribute(self, original, fields):
         def __getattribute__(model, name):
             if name in fields and reads(sys._getframe(1)):
                 self.fields.add(f"model.{name}")
-            return plain(model, name)
+            return original(model, name)
 
         return __getattribute__
 
 
 @contextlib.contextmanager
 def traced():
-    """Traces the configs that are added to what this yields."""
+    """Yields a `Trace` that is active within the context."""
     with contextlib.ExitStack() as stack:
         yield Trace(stack)
 
@@ -127,8 +131,8 @@ def main():
     file, *arguments = sys.argv[1:]
     trace = Trace(contextlib.ExitStack())
     for name in ("read", "load"):
-        plain = getattr(configuration, name)
-        setattr(configuration, name, lambda *args, f=plain: trace.add(f(*args)))
+        original = getattr(configuration, name)
+        setattr(configuration, name, lambda *args, f=original: trace.add(f(*args)))
     sys.argv[:] = arguments
 
     @atexit.register

@@ -1,4 +1,4 @@
-"""What the tests of the translators share: a batch, variables, whole passes, steps."""
+"""Helpers for tests of translators: a batch, variables, full passes, decoding steps."""
 
 import functools
 
@@ -11,20 +11,20 @@ from flax import errors
 
 from models.records import AttentionRecord, DrawRecord, collect
 
-BATCH, SOURCE, TARGET, WORDS = 3, 7, 5, 23
+BATCH, SOURCE, TARGET, VOCAB = 3, 7, 5, 23
 
-# Most of the time of these tests is compilation, which this cuts to less than half.
-OPTIONS = {"xla_backend_optimization_level": 0}
-if jax.__version_info__ < (0, 12):  # later ones do not know it
-    OPTIONS["xla_cpu_use_fusion_emitters"] = False
-quick_jit = functools.partial(jax.jit, compiler_options=OPTIONS)
+# These tests mostly compile. With these options they take less than half the time.
+COMPILER_OPTIONS = {"xla_backend_optimization_level": 0}
+if jax.__version_info__ < (0, 12):  # later versions reject it
+    COMPILER_OPTIONS["xla_cpu_use_fusion_emitters"] = False
+quick_jit = functools.partial(jax.jit, compiler_options=COMPILER_OPTIONS)
 
 
 def sentences():
     """A batch in which source 1 and target 2 have padding."""
     rng = np.random.default_rng(0)
-    source = rng.integers(4, WORDS, (BATCH, SOURCE))
-    target = rng.integers(4, WORDS, (BATCH, TARGET))
+    source = rng.integers(4, VOCAB, (BATCH, SOURCE))
+    target = rng.integers(4, VOCAB, (BATCH, TARGET))
     source[1, 4:] = 0
     target[2, 3:] = 0
     return {"source": jnp.asarray(source), "target": jnp.asarray(target)}
@@ -37,7 +37,10 @@ def shapes_of(model):
 
 
 def normal_like(shapes, dtype=None):
-    """Normal values, around 1 for the scale of a norm, so wide that all parts show."""
+    """Normal parameters, large enough that each affects the output.
+
+    The scale of a norm has mean 1, all others mean 0.
+    """
     rng = np.random.default_rng(1)
 
     def draw(path, x):
@@ -57,14 +60,14 @@ def variables_of(model):
 
 
 def translator(family, *changes):
-    """A model of fields that change from left to right, its variables and a batch."""
+    """Returns a model, its variables and a batch; later `changes` override earlier."""
     model = family(**functools.reduce(lambda a, b: a | b, changes))
     return model, variables_of(model), sentences()
 
 
 @functools.partial(quick_jit, static_argnums=0)
-def look(model, variables, batch, rngs=None):
-    """Logits of a whole pass, and what a recurrent translator sowed, by name."""
+def forward_with_records(model, variables, batch, rngs=None):
+    """Logits of a full pass, and the arrays of a recurrent model's records by name."""
     logits, sown = model.apply(
         variables, batch, train=False, mutable=["attention", "reinforce"], rngs=rngs
     )
@@ -79,8 +82,8 @@ def look(model, variables, batch, rngs=None):
 
 
 def forward(model, variables, batch):
-    """Logits of a whole pass."""
-    return look(model, variables, batch)[0]
+    """Logits of a full pass."""
+    return forward_with_records(model, variables, batch)[0]
 
 
 @functools.partial(quick_jit, static_argnums=0)
@@ -93,72 +96,83 @@ def step(model, variables, carry, token, memory):
     return model.apply(variables, carry, token, memory, method="step")
 
 
-def start(model, variables, memory, rows):
-    return model.apply(variables, memory, rows, TARGET + 2, method="start")
+def start(model, variables, memory, *, hypotheses):
+    return model.apply(
+        variables, memory, rows=hypotheses, length=TARGET + 2, method="start"
+    )
 
 
-def decode(model, variables, batch, rows):
-    """Steps of `rows` hypotheses, each from a random parent: [B, R, T, W] and tokens.
+def decode(model, variables, batch, hypotheses):
+    """Decodes step by step, where each hypothesis continues a random parent.
 
-    Logits and tokens are those on the path of each row at the end.
+    Args:
+        model: a translator.
+        variables: of the model.
+        batch: see `sentences`; only the source is used.
+        hypotheses: R.
+
+    Returns:
+        Logits [B, R, T, W] and tokens [B, R, T] on the path of each final hypothesis.
     """
+    shape = (BATCH, hypotheses)
     memory = encode(model, variables, batch["source"])
-    carry = start(model, variables, memory, rows)
+    carry = start(model, variables, memory, hypotheses=hypotheses)
     rng = np.random.default_rng(2)
-    history = np.zeros((BATCH, rows, 0), np.int32)
-    token = np.full((BATCH, rows), 1)
-    logits = np.zeros((BATCH, rows, 0, WORDS))
+    tokens = np.zeros((*shape, 0), np.int32)
+    token = np.full(shape, 1)
+    logits = np.zeros((*shape, 0, VOCAB))
     for _ in range(TARGET):
-        carry, out, attention = step(
-            model, variables, carry, jnp.asarray(token), memory
+        carry, step_logits, attention = step(
+            model, variables, carry=carry, token=jnp.asarray(token), memory=memory
         )
         if attention is not None:
-            assert attention.weights.shape == (BATCH, rows, SOURCE)
-        logits = np.concatenate([logits, out[:, :, None]], axis=2)
-        parent = rng.integers(0, rows, (BATCH, rows))
-        token = rng.integers(4, WORDS, (BATCH, rows))
+            assert attention.weights.shape == (*shape, SOURCE)
+        logits = np.concatenate([logits, step_logits[:, :, None]], axis=2)
+        parent = rng.integers(0, hypotheses, shape)
+        token = rng.integers(4, VOCAB, shape)
         carry = carry.take(jnp.asarray(parent))
-        history = np.take_along_axis(history, parent[..., None], axis=1)
+        tokens = np.take_along_axis(tokens, parent[..., None], axis=1)
         logits = np.take_along_axis(logits, parent[..., None, None], axis=1)
-        history = np.concatenate([history, token[..., None]], axis=2)
-    return logits, history
+        tokens = np.concatenate([tokens, token[..., None]], axis=2)
+    return logits, tokens
 
 
-def full_pass(model, variables, batch, history):
-    rows = [
-        forward(model, variables, dict(batch, target=jnp.asarray(h)))
-        for h in np.moveaxis(history, 1, 0)
+def full_passes(model, variables, batch, tokens):
+    """Logits [B, R, T, W] of target tokens [B, R, T], a pass per hypothesis."""
+    logits = [
+        forward(model, variables, dict(batch, target=jnp.asarray(target)))
+        for target in np.moveaxis(tokens, 1, 0)
     ]
-    return np.stack(rows, axis=1)
+    return np.stack(logits, axis=1)
 
 
-def check_steps_equal_the_full_pass(model, variables, batch, rows):
-    logits, history = decode(model, variables, batch, rows)
-    expected = full_pass(model, variables, batch, history)
+def check_steps_equal_the_full_pass(model, variables, batch, *, hypotheses):
+    logits, tokens = decode(model, variables, batch, hypotheses=hypotheses)
+    expected = full_passes(model, variables, batch, tokens=tokens)
     assert np.abs(expected).max() > 0.1
-    np.testing.assert_allclose(logits, expected, atol=2e-5)  # sums in other order
+    np.testing.assert_allclose(logits, expected, atol=2e-5)  # another order of sums
 
 
 def check_padding_changes_nothing(model, variables, batch):
-    """Neither columns of padding at the end nor whole rows of it."""
+    """Pads the sequences of a batch and adds sentences that are all padding."""
     logits = forward(model, variables, batch)
     padded = {name: jnp.pad(x, ((0, 2), (0, 3))) for name, x in batch.items()}
-    other = forward(model, variables, padded)
-    assert np.isfinite(other).all()
-    real = batch["target"] != 0
-    other = other[:BATCH, :TARGET]
-    np.testing.assert_allclose(other[real], logits[real], atol=1e-5)
+    padded_logits = forward(model, variables, padded)
+    assert np.isfinite(padded_logits).all()
+    mask = batch["target"] != 0
+    padded_logits = padded_logits[:BATCH, :TARGET]
+    np.testing.assert_allclose(padded_logits[mask], logits[mask], atol=1e-5)
 
 
 def check_no_later_token_changes_earlier_logits(model, variables, batch):
     logits = forward(model, variables, batch)
     for t in range(TARGET):
         changed = dict(batch, target=batch["target"].at[:, t].set(9))
-        other = forward(model, variables, changed)
+        change = np.abs(forward(model, variables, changed) - logits)[:2]
         # Token t is an input from step t + 1 on.
-        np.testing.assert_array_equal(other[:2, : t + 1], logits[:2, : t + 1])
+        np.testing.assert_array_equal(change[:, : t + 1], 0)
         if t + 1 < TARGET:
-            assert np.abs(other[:2, t + 1] - logits[:2, t + 1]).max() > 1e-3
+            assert change[:, t + 1].max() > 1e-3
 
 
 def check_dropout_needs_its_stream_and_changes_with_it(model, variables, batch):
@@ -180,12 +194,12 @@ def check_a_field_is_refused(family, fields, message):
 
 @functools.partial(quick_jit, static_argnums=0)
 def initial(model):
-    """The parameters that a model starts with."""
+    """The initial parameters of a model."""
     return model.init(jax.random.key(0), sentences(), train=False)["params"]
 
 
 def descend(loss, params, rate, updates):
-    """The loss of parameters before each of some steps of Adam."""
+    """Returns the loss before each of `updates` steps of Adam."""
     optimizer = optax.adam(rate)
 
     def update(state, _):
@@ -202,17 +216,17 @@ def descend(loss, params, rate, updates):
 
 
 def overfit(model, updates=150, rate=0.03):
-    """The loss a token of `sentences` before each of some steps of Adam."""
+    """Trains on `sentences`; returns the loss per token before each update."""
     batch = sentences()
 
     def loss(params):
         logits = model.apply({"params": params}, batch, train=False)
-        words = jax.nn.one_hot(batch["target"], WORDS)
-        real = batch["target"] != 0
-        losses = -jnp.sum(words * jax.nn.log_softmax(logits), axis=-1)
-        return jnp.sum(losses, where=real) / real.sum()
+        labels = jax.nn.one_hot(batch["target"], VOCAB)
+        mask = batch["target"] != 0
+        losses = -jnp.sum(labels * jax.nn.log_softmax(logits), axis=-1)
+        return jnp.sum(losses, where=mask) / mask.sum()
 
-    return descend(loss, variables_of(model)["params"], rate, updates)
+    return descend(loss, variables_of(model)["params"], rate=rate, updates=updates)
 
 
 def sigmoid(x):
@@ -220,7 +234,7 @@ def sigmoid(x):
 
 
 def gru(x, state, weights):
-    """Bahdanau et al. (2015), A.1.1, for one sentence; x is W x + b of r, z and s~."""
+    """Bahdanau et al. (2015), A.1.1, unbatched; x is W y + b for r, z and s~."""
     n = state.shape[-1]
     u_r, u_z = weights["gates"][:, :n], weights["gates"][:, n:]
     r = sigmoid(x[:n] + state @ u_r)
@@ -230,7 +244,7 @@ def gru(x, state, weights):
 
 
 def lstm(x, carry, weights):
-    """An LSTM without peepholes, for one sentence; carry is (h, c) end to end."""
+    """LSTM without peepholes, unbatched; carry is h and c side by side."""
     h, c = np.split(carry, 2)
     i, f, o, g = np.split(x + h @ weights["gates"], 4)
     c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
