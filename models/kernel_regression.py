@@ -69,7 +69,7 @@ class KernelRegression(nn.Module):
         """Estimates the values at the queries.
 
         Args:
-            inputs: `query` [Q, D], `key` [K, D], `value` [K, V] and, in training, `own`
+            inputs: `query` [Q, D], `key` [K, D], `value` [K, V] and, in training, `own_key`
                 [Q] int, the index of each query's own key.
             train: whether `leave_one_out` applies.
 
@@ -78,7 +78,7 @@ class KernelRegression(nn.Module):
         """
         mask = None
         if train and self.leave_one_out:
-            mask = inputs["own"][:, None] != jnp.arange(inputs["key"].shape[0])
+            mask = inputs["own_key"][:, None] != jnp.arange(inputs["key"].shape[0])
         return kernel_regression(
             inputs["query"],
             inputs["key"],

@@ -84,13 +84,13 @@ class Regression(Task):
     def train_data(self) -> regression.FullBatch:
         """Returns batches that all consist of all training points."""
         numbers = np.arange(len(self.x), dtype=np.int32)
-        return regression.FullBatch({"x": self.x, "y": self.y, "own": numbers})
+        return regression.FullBatch({"x": self.x, "y": self.y, "own_key": numbers})
 
     def loss(
         self, params: Any, batch: Batch, rng: Any, state: Any = None
     ) -> LossResult:
         """Returns the squared error at the training points."""
-        inputs = self.inputs(batch["x"]) | {"own": batch["own"]}
+        inputs = self.inputs(batch["x"]) | {"own_key": batch["own_key"]}
         estimate = self.model.apply({"params": params}, inputs, train=True).context
         errors = jnp.square(estimate[:, 0] - batch["y"])
         return errors.sum(), (jnp.asarray(errors.size, jnp.float32), {})

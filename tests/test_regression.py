@@ -138,7 +138,7 @@ def test_leave_one_out_masks_a_point_itself_only_in_training(leave_one_out):
     task = make(model__leave_one_out=leave_one_out)
     params = task.objective.init(jax.random.key(0)).params
     points = batch(task)
-    inputs = task.inputs(points["x"]) | {"own": points["own"]}
+    inputs = task.inputs(points["x"]) | {"own_key": points["own_key"]}
     apply = functools.partial(task.model.apply, {"params": params}, inputs)
     diagonal = np.diagonal(apply(train=True).weights)
     assert (diagonal == 0).all() if leave_one_out else (diagonal > 0).all()

@@ -53,15 +53,15 @@ def test_stopping_at_any_step_leaves_parameters_bit_identical(tmp_path):
 class Stopped(toy.Toy):
     """A task that gets a stop signal while it creates its seventh batch."""
 
-    asked = False
+    requested = False
 
     def train_data(self):
         source = super().train_data()
 
         class Stops:
             def __getitem__(self, index):
-                if index == 6 and not Stopped.asked:
-                    Stopped.asked = True
+                if index == 6 and not Stopped.requested:
+                    Stopped.requested = True
                     os.kill(os.getpid(), signal.SIGTERM)
                 return source[index]
 
