@@ -12,7 +12,7 @@ class UserError(Exception):
 
 
 class FieldError(ValueError):
-    """A field of a model or layer is out of range.
+    """An error for a field of a model or layer that is out of range.
 
     Attributes:
         name: name of the field.

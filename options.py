@@ -52,7 +52,7 @@ def parse(task: Any, attribute: str, given: Mapping[str, str]) -> Any:
         An instance of the dataclass.
 
     Raises:
-        UserError: for an unknown option, or a text of the wrong type.
+        UserError: for an unknown option, or text that is not of the option's type.
     """
     options, owner = getattr(task, attribute), type(task).__name__
     kinds = typing.get_type_hints(options)

@@ -31,7 +31,12 @@ def cache_folder() -> Path:
 
 
 def write(path: Path, content: str | bytes) -> None:
-    """Writes a file atomically: a reader sees the old or the new content."""
+    """Writes a file atomically: a reader sees the old or the new content.
+
+    Args:
+        path: path of the file, in a folder that exists.
+        content: the new content; text is encoded as UTF-8.
+    """
     if isinstance(content, str):
         content = content.encode()
     with replacing(path) as temporary:

@@ -5,8 +5,8 @@ A mechanism is a score function, an alignment function and a weighted sum of the
     scores = scaled_dot_scores(query, key)
     context, weights = attend(scores, value, mask=causal_mask(5, 5))
 
-Docstrings give shapes as axis letters: [..., Q, D] is any batch of Q vectors of width
-D. Installed with pip, the package is called `attention_jax`.
+Docstrings write shapes with axis letters: [..., Q, D] is an array of Q vectors of width
+D with any leading batch axes. After installation with pip, import `attention_jax`.
 """
 
 from .alignments import (

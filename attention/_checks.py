@@ -1,15 +1,19 @@
-"""Checks of arguments, shared by the modules of this folder and their equivalents."""
+"""Argument checks shared by `attention` and its fast equivalents in `ops`."""
 
 import jax
 import numpy as np
 
 
 def check_mask(mask: jax.Array, shape: tuple[int, ...]) -> None:
-    """Checks the dtype of a mask, and its shape against that of the scores.
+    """Checks that a mask is bool and broadcasts to the shape of the scores.
+
+    Args:
+        mask: the mask.
+        shape: shape of the scores.
 
     Raises:
         TypeError: if `mask` is not bool.
-        ValueError: if it does not broadcast to `shape`.
+        ValueError: if `mask` does not broadcast to `shape`.
     """
     if mask.dtype != bool:
         raise TypeError(f"mask must be bool (True = may attend), got {mask.dtype}")
@@ -18,10 +22,15 @@ def check_mask(mask: jax.Array, shape: tuple[int, ...]) -> None:
 
 
 def check_width(name: str, shape: tuple[int, ...], w: jax.Array) -> None:
-    """Checks that `w` is as wide as the last axis of the values' shape.
+    """Checks that the weight vector of a score has the width of the values.
+
+    Args:
+        name: name of the calling function, the first word of the message.
+        shape: [..., D], shape of the values.
+        w: the weight vector.
 
     Raises:
-        ValueError: if it is not; the message begins with `name`.
+        ValueError: if `w` is not [D].
     """
     if w.shape != shape[-1:]:
         raise ValueError(f"{name}: w {w.shape} must have the width of value {shape}")
@@ -29,6 +38,9 @@ def check_width(name: str, shape: tuple[int, ...], w: jax.Array) -> None:
 
 def check_table(table: jax.Array) -> None:
     """Checks that a table of relative positions has an odd number of rows.
+
+    Args:
+        table: [..., 2k + 1, D].
 
     Raises:
         ValueError: if the number of rows is even, or `table` is not a matrix.

@@ -3,29 +3,29 @@
 | name | weights(s) | source |
 |---|---|---|
 | global | softmax(scores)(s) | Luong et al. (2015), eq. 7 |
-| local_m | softmax over the keys within D of p_t | Luong et al. (2015), section 3.2 |
-| local_p | local_m times exp(-2 (s - p_t)^2 / D^2) | Luong et al. (2015), eq. 10 |
+| local_m | softmax over keys with abs(s - p_t) <= window | Luong et al., section 3.2 |
+| local_p | local_m times exp(-2 (s - p_t)^2 / window^2) | Luong et al., eq. 10 |
 | hard | 1 at one key, sampled from softmax(scores) | Xu et al. (2015), section 4.1 |
-| gumbel | the same, with a straight-through gradient | Jang et al. (2017), eq. 2 |
+| gumbel | as hard, with a straight-through gradient | Jang et al. (2017), eq. 2 |
 
-An alignment function has the signature `align(scores, *, mask=None, **options)`, from
-scores [..., Q, K] to weights [..., Q, K]; `functools.partial` binds the options, as for
-the argument `align` of `attend`. `ALIGNMENTS` maps names to functions. Softmaxes are
-computed in float32 or wider; the weights have the dtype of the scores. A row whose keys
-are all masked is 0 everywhere, with a gradient of 0. A score of -inf counts as masked.
+An alignment function `align(scores, *, mask=None, **options)` maps scores [..., Q, K]
+to weights [..., Q, K]; bind its options with `functools.partial` to pass it to
+`attend`. `ALIGNMENTS` maps names to functions. Softmaxes are computed in float32 or
+wider; the weights have the dtype of the scores. A row whose keys are all masked is 0
+everywhere, with a gradient of 0. A score of -inf counts as masked.
 
-The position p_t is t for local-m, monotonic alignment, and learned for local-p
-(`predicted_position`). Hard alignments are trained with `reinforce`, from the
-`log_probability` of the sample and a baseline (`update_baseline`); adding the `entropy`
-to the objective keeps the weights from collapsing to one key early.
+For local-m, the monotonic alignment, the position p_t is t; for local-p it is predicted
+from the query (`predicted_position`). Hard alignments are trained with `reinforce`,
+from the `log_probability` of the sample and a baseline (`update_baseline`). Adding the
+`entropy` to the objective keeps the weights from collapsing to one key early.
 
-Axes: ... any batch; Q queries; K keys, the S source positions and any padding; D query
-width (the paper's D in the table is `window`); A hidden width.
+Axes: ... any batch; Q queries; K keys, which are S source positions and any padding; D
+query width (Luong's D is the argument `window`); A hidden width.
 
-Differs from the papers: positions count from 0 instead of 1, so that p_t = S, possible
-in Luong's eq. 9, lies one position after the last key. Gumbel weights are one-hot in
-training as well; the relaxed sample of Jang et al. and Maddison et al. (2017) is used
-for the gradient alone.
+Differs from the papers: positions count from 0 instead of 1, so that p_t = S, the upper
+limit of Luong's eq. 9, is one position after the last key. Gumbel weights are one-hot
+in training as well; the relaxed sample of Jang et al. and Maddison et al. (2017) only
+provides the gradient.
 """
 
 from collections.abc import Callable
@@ -51,8 +51,8 @@ def local_m_alignment(
 ) -> jax.Array:
     """Local-m alignment, a softmax in a window: Luong et al. (2015), section 3.2.
 
-    The paper's monotonic alignment has the position of the target word as `position`. A
-    window over the whole sentence gives `masked_softmax`.
+    For the paper's monotonic alignment, pass the target step as `position`. A window
+    that covers the whole sentence makes this equal to `masked_softmax`.
 
     Args:
         scores: [..., Q, K] unnormalised.
@@ -119,7 +119,7 @@ def local_p_alignment(
     The Gaussian has sigma = window / 2 and a peak of 1 at `position`. As in the paper,
     the product is not normalised again: a row sums to less than 1, and to almost 0 if
     `position` is far from the highest scores. The gradient with respect to `position`
-    is that of the Gaussian; the edges of the window contribute none.
+    comes from the Gaussian alone; the edges of the window contribute nothing.
 
     Args:
         scores: [..., Q, K] unnormalised.
@@ -137,7 +137,7 @@ def local_p_alignment(
             `window` is below 1.
     """
     if window < 1:
-        raise ValueError(f"window must be at least 1, got {window}")
+        raise ValueError(f"window is {window}: must be at least 1")
     weights = _window_softmax(scores, position, window, mask)
     sigma = window / 2
     gaussian = jnp.exp(-((distances(position, scores.shape[-1]) / sigma) ** 2) / 2)
@@ -159,8 +159,8 @@ def hard_alignment(
     Args:
         scores: [..., Q, K] unnormalised.
         mask: bool, True = may attend; broadcasts against `scores`.
-        rng: PRNG key; one key is sampled per row. With None, the key with the highest
-            score is selected (the first of equal ones), as in evaluation.
+        rng: PRNG key; one attention key is sampled per row. With None, as in
+            evaluation, the key with the highest score is selected (the first in a tie).
 
     Returns:
         [..., Q, K] one-hot weights; 0 in a row whose keys are all masked.
@@ -182,18 +182,18 @@ def gumbel_alignment(
 ) -> jax.Array:
     """Straight-through Gumbel-softmax: Jang et al. (2017), section 2.2 and eq. 2.
 
-    The weights equal those of `hard_alignment`. Their gradient is that of the relaxed
-    sample softmax((log a + g) / temperature), with a = softmax(scores) and the same
-    noise g (eq. 2; Maddison et al., 2017, section 3.2). It is biased, but usually has
-    less variance than the gradient from `reinforce`. A lower temperature means less
-    bias and more variance.
+    The weights are the same as in `hard_alignment`. Their gradient is the gradient of
+    the relaxed sample softmax((log a + g) / temperature), with a = softmax(scores) and
+    the same noise g (eq. 2; Maddison et al., 2017, section 3.2). It is biased, but
+    usually has less variance than the gradient from `reinforce`. A lower temperature
+    means less bias and more variance.
 
     Args:
         scores: [..., Q, K] unnormalised.
         mask: bool, True = may attend; broadcasts against `scores`.
         rng: PRNG key of the noise. With None there is no noise: the key with the
             highest score is selected.
-        temperature: positive scalar; may be traced, and is then not checked.
+        temperature: scalar above 0; not checked if it is traced.
 
     Returns:
         [..., Q, K] one-hot weights; 0 in a row whose keys are all masked.
@@ -201,11 +201,11 @@ def gumbel_alignment(
     Raises:
         TypeError: if `mask` is not bool or `scores` is not floating.
         ValueError: if `mask` does not broadcast against `scores`, or `temperature` is
-            not positive.
+            not above 0.
     """
     traced = isinstance(temperature, jax.core.Tracer)
     if not traced and not np.all(np.asarray(temperature) > 0):
-        raise ValueError(f"temperature must be positive, got {temperature}")
+        raise ValueError(f"temperature is {temperature}: must be above 0")
     noisy = _perturbed(masked_scores(scores, mask), rng)
     # Scores of -inf become masked zeros: -inf / temperature has no finite gradient.
     allowed = noisy != -jnp.inf
@@ -220,13 +220,13 @@ def log_probability(
 ) -> jax.Array:
     """Log-probability log p(s_t | a) of a hard alignment: Xu et al. (2015), eq. 11.
 
-    The logarithm of softmax(scores) at the key sampled by `hard_alignment`.
+    This is the logarithm of softmax(scores) at the key sampled by `hard_alignment`.
 
     Args:
         scores: [..., Q, K] unnormalised.
         drawn: [..., Q, K] one-hot weights, treated as constants. Batch axes broadcast
-            against `scores`, as for several samples.
-        mask: the mask with which `drawn` was sampled.
+            against `scores`, so that a leading axis can hold several samples.
+        mask: the mask with which `drawn` was sampled; see `hard_alignment`.
 
     Returns:
         [..., Q] in float32 or wider; 0 in a row whose keys are all masked, -inf where
@@ -244,7 +244,7 @@ def log_probability(
             "differ in the number of queries or keys"
         )
     maximum = jnp.max(scores, axis=-1, keepdims=True, initial=-jnp.inf)
-    # As in `masked_softmax`: a row of -inf subtracts a finite number.
+    # As in `masked_softmax`: a finite number is subtracted from a row of -inf.
     maximum = jnp.maximum(maximum, jnp.finfo(scores.dtype).min)
     scores = scores - jax.lax.stop_gradient(maximum)
     total = jnp.sum(jnp.exp(scores), axis=-1, keepdims=True)
@@ -256,8 +256,8 @@ def log_probability(
 def entropy(weights: jax.Array) -> jax.Array:
     """Entropy -sum_s a(s) log a(s) of attention weights: H[s] in Xu et al. (2015), 4.1.
 
-    0 for one-hot weights, log K for uniform ones. A weight of 0 contributes 0, with a
-    gradient of 0.
+    The entropy is 0 for one-hot weights and log K for uniform ones. A weight of 0
+    contributes 0, with a gradient of 0.
 
     Args:
         weights: [..., Q, K], at least 0.
@@ -266,7 +266,7 @@ def entropy(weights: jax.Array) -> jax.Array:
         [..., Q] in nats, in float32 or wider.
     """
     weights = weights.astype(jnp.promote_types(weights.dtype, jnp.float32))
-    # Not `> 0`: where numbers below `tiny` are flushed to 0, their log is -inf.
+    # Not `> 0`: if denormal numbers are flushed to 0, their log is -inf.
     positive = weights >= jnp.finfo(weights.dtype).tiny
     return -jnp.sum(weights * jnp.log(jnp.where(positive, weights, 1)), axis=-1)
 
@@ -276,20 +276,20 @@ def reinforce(
 ) -> jax.Array:
     """REINFORCE surrogate loss; only its gradient is meaningful: Xu et al. (2015), 4.1.
 
-    Minimising it maximises the expected reward: its gradient is the estimate of
-    Williams (1992) of the gradient of -E[reward], -(reward - baseline) times that of
-    log p(sample), eq. 12 of Xu et al. A baseline that does not depend on the sample
-    leaves the estimate unbiased and can lower its variance.
+    Minimising it maximises the expected reward: its gradient, -(reward - baseline)
+    times the gradient of log p(sample), estimates the gradient of -E[reward] (Williams,
+    1992; Xu et al., eq. 12). A baseline that does not depend on the sample leaves the
+    estimate unbiased and can lower its variance.
 
     Args:
         log_probability: [...] from `log_probability`, summed over all samples that
             share one reward.
-        reward: [...] reward of the sample, treated as a constant; in Xu et al.
-            log p(y | s, a), whose own loss must be added.
+        reward: [...] reward of the sample, treated as a constant; log p(y | s, a) in
+            Xu et al., where -log p(y | s, a) is a second term of the loss.
         baseline: [...] expected reward, treated as a constant.
 
     Returns:
-        [...] -(reward - baseline) log p, of the shape to which the arguments broadcast.
+        [...] -(reward - baseline) log p, in the broadcast shape of the arguments.
     """
     return -jax.lax.stop_gradient(reward - baseline) * log_probability
 
@@ -300,12 +300,12 @@ def update_baseline(
     """Moving average of the rewards, b_k: Xu et al. (2015), section 4.1.
 
     Args:
-        baseline: scalar, b_{k-1}.
+        baseline: scalar, the average before this batch, b_{k-1}.
         reward: scalar, mean reward of the batch.
-        decay: in [0, 1]; 0.9 in the paper.
+        decay: weight of `baseline`, in [0, 1]; 0.9 in the paper.
 
     Returns:
-        Scalar, decay baseline + (1 - decay) reward.
+        Scalar decay * baseline + (1 - decay) * reward, b_k.
     """
     return decay * baseline + (1 - decay) * reward
 
@@ -313,7 +313,7 @@ def update_baseline(
 def _window_softmax(
     scores: jax.Array, position: jax.Array, window: int, mask: jax.Array | None
 ) -> jax.Array:
-    """Softmax in the window: [..., Q, K] in float32 or wider, 0 outside of it."""
+    """Softmax in the window: [..., Q, K] in float32 or wider, 0 outside the window."""
     scores = masked_scores(scores, mask)
     _check_queries("position", jnp.shape(position), scores.shape[:-1])
     inside = window_mask(position, scores.shape[-1], window)
@@ -337,7 +337,7 @@ def _one_hot_argmax(scores: jax.Array) -> jax.Array:
 
 
 def _check_queries(name: str, shape: tuple[int, ...], queries: tuple[int, ...]) -> None:
-    # Not left to broadcasting: [B] and [B, 1] would become [B, B].
+    # Without this check, [B] would broadcast against [B, 1] to [B, B].
     if not broadcasts(shape, queries):
         raise ValueError(f"{name} {shape} does not broadcast to the queries {queries}")
 

@@ -1,14 +1,14 @@
 """Masked softmax and the weighted sum of the values, shared by every mechanism.
 
 A score function compares queries with keys (`scores.py`), an alignment function turns
-the scores into weights (`masked_softmax`, and those of `alignments.py`), and `attend`
-sums the values with these weights: context = align(scores) value, Bahdanau et al.
-(2015), eqs. 5 and 6; Vaswani et al. (2017), eq. 1.
+the scores into weights (`masked_softmax`, or another one from `alignments.py`), and
+`attend` sums the values with these weights: context = align(scores) value, Bahdanau et
+al. (2015), eqs. 5 and 6; Vaswani et al. (2017), eq. 1.
 
 Axes: ... any batch, heads included; Q queries; K keys; V value width.
 
 Differs from the papers: a query whose keys are all masked gets weights, context and
-gradients of 0, where the softmax as printed is not a number.
+gradients of 0, where the printed softmax is undefined (0 / 0).
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from ._checks import check_mask
 
 
 class Attention(NamedTuple):
-    """Result of an attention: the context vectors and the attention weights.
+    """Context vectors and attention weights, the result of an attention function.
 
     Attributes:
         context: [..., Q, V] weighted sums of the values.
@@ -35,7 +35,7 @@ class Attention(NamedTuple):
 def masked_softmax(scores: jax.Array, mask: jax.Array | None = None) -> jax.Array:
     """Softmax over the keys that are not masked: Bahdanau et al. (2015), eq. 6.
 
-    The same is the global alignment of Luong et al. (2015), eq. 7, and the masked
+    This is also the global alignment of Luong et al. (2015), eq. 7, and the masked
     softmax of Vaswani et al. (2017), section 3.2.3. The weight of a masked key is
     exactly 0. A row whose keys are all masked is 0 everywhere, with a gradient of 0. A
     score of -inf counts as masked.
@@ -53,7 +53,7 @@ def masked_softmax(scores: jax.Array, mask: jax.Array | None = None) -> jax.Arra
     """
     wide = masked_scores(scores, mask)
     maximum = jnp.max(wide, axis=-1, keepdims=True, initial=-jnp.inf)
-    # -inf - -inf is not a number: a row of -inf subtracts a finite number instead.
+    # -inf - -inf is NaN: from a row of -inf, subtract a finite number instead.
     maximum = jnp.maximum(maximum, jnp.finfo(wide.dtype).min)
     exps = jnp.exp(wide - jax.lax.stop_gradient(maximum))
     total = jnp.sum(exps, axis=-1, keepdims=True)  # 0 in a row of -inf, else at least 1
@@ -61,7 +61,7 @@ def masked_softmax(scores: jax.Array, mask: jax.Array | None = None) -> jax.Arra
 
 
 def masked_scores(scores: jax.Array, mask: jax.Array | None = None) -> jax.Array:
-    """Scores with -inf where they are masked: Vaswani et al. (2017), section 3.2.3.
+    """Scores with -inf at masked keys: Vaswani et al. (2017), section 3.2.3.
 
     Args:
         scores: [..., Q, K] unnormalised, floating.

@@ -1,12 +1,12 @@
 """Feed-forward attention: one context vector per sequence, without a query.
 
 Raffel and Ellis (2015). The score of step t depends on its value alone, e_t =
-tanh(h_t w + b), and the context is c = sum_t alpha_t h_t with alpha = softmax(e). The
-order of the steps has no effect, and neither has repeating the whole sequence.
+tanh(h_t w + b), and the context is c = sum_t alpha_t h_t with alpha = softmax(e).
+Neither reordering the steps nor repeating the whole sequence changes the context.
 
-Scores in (-1, 1) bound the ratio of two weights by e^2: a single step of T weighs at
-most e^2 / (e^2 + T - 1). A network that selects a few steps among many must therefore
-encode the others as values near 0.
+Since scores lie in (-1, 1), two weights differ by a factor of at most e^2, and one of T
+steps has a weight of at most e^2 / (e^2 + T - 1). A network that selects a few steps
+among many must therefore encode the others as values near 0.
 
 Axes: ... any batch; T steps; D value width.
 """
@@ -21,15 +21,16 @@ from .core import Attention, attend
 def feedforward_attention(
     value: jax.Array, w: jax.Array, b: jax.Array, *, mask: jax.Array | None = None
 ) -> Attention:
-    """Context sum_t softmax(e)_t h_t, e_t = tanh(h_t w + b): Raffel and Ellis (2015).
+    """Feed-forward attention over the steps of a sequence: Raffel and Ellis (2015).
 
-    With w = 0 the context is the mean of the values. A sequence whose steps are all
-    masked has weights, context and gradients of 0.
+    The context is sum_t softmax(e)_t h_t with scores e_t = tanh(h_t w + b). With w = 0
+    it is the mean of the values. A sequence whose steps are all masked has weights,
+    context and gradients of 0.
 
     Args:
         value: [..., T, D], the paper's h.
-        w: [D].
-        b: [], a scalar.
+        w: [D] weight vector of the score.
+        b: scalar bias of the score.
         mask: bool, True = may attend; broadcasts against [..., T].
 
     Returns:

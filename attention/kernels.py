@@ -18,7 +18,7 @@ Constant factors of K cancel in the quotient and are left out, except for the 3/
 Axes: ... any batch; Q queries; K keys; D query and key width; V value width.
 
 Differs from the papers: a query without neighbours, where the estimate is 0 / 0, gets
-weights, context and gradients of 0. Keys have any width D, with the Euclidean norm.
+weights, context and gradients of 0. Keys may have any width D; distances are Euclidean.
 """
 
 from collections.abc import Callable
@@ -61,7 +61,7 @@ def boxcar(square: jax.Array) -> jax.Array:
 def triangular(square: jax.Array) -> jax.Array:
     """Triangular kernel: log K(u) = log max(0, 1 - |u|).
 
-    The gradient at the peak, u = 0, is taken as 0. Some texts print this kernel as
+    The gradient at the peak, u = 0, is taken as 0. Some texts call this kernel
     Epanechnikov's.
 
     Args:
@@ -102,14 +102,14 @@ def constant(square: jax.Array) -> jax.Array:
 def kernel_scores(
     query: jax.Array, key: jax.Array, *, kernel: Kernel, width: jax.Array | float
 ) -> jax.Array:
-    """Scores log K((x - x_i) / width): Nadaraya (1964); Watson (1964).
+    """Kernel scores log K((x - x_i) / width): Nadaraya (1964), Watson (1964).
 
     Args:
         query: [..., Q, D], the points x.
         key: [..., K, D], the points x_i; batch axes broadcast against `query`.
         kernel: one of `KERNELS`, or any function from |u|^2 to log K(u).
-        width: positive; broadcasts against [..., Q, K, D], so that [D] is one width per
-            coordinate.
+        width: kernel width, positive; broadcasts against [..., Q, K, D], so that an
+            array [D] has one width per coordinate.
 
     Returns:
         [..., Q, K] scores, -inf (masked) where the kernel is 0.
@@ -121,7 +121,7 @@ def kernel_scores(
         raise ValueError(
             f"kernel_scores: query {query.shape} and key {key.shape} differ in width"
         )
-    # Not |x|^2 + |x_i|^2 - 2 x x_i, which is inaccurate for the smallest distances.
+    # Not |x|^2 + |x_i|^2 - 2 x x_i, which is inaccurate for small distances.
     u = (query[..., :, None, :] - key[..., None, :, :]) / width  # [..., Q, K, D]
     return kernel(jnp.sum(u * u, axis=-1))
 
@@ -135,17 +135,17 @@ def kernel_regression(
     width: jax.Array | float,
     mask: jax.Array | None = None,
 ) -> Attention:
-    """Estimate f(x) = sum_i K(u_i) y_i / sum_j K(u_j): Nadaraya (1964), Watson (1964).
+    """Kernel regression sum_i K(u_i) y_i / sum_j K(u_j): Nadaraya, Watson (1964).
 
-    With the Gaussian kernel it is softmax(-|x - x_i|^2 / (2 width^2)) y. If all norms
-    |x| and |x_i| are 1, this equals dot-product attention softmax(x x_i / width^2) y.
+    With the Gaussian kernel this is softmax(-|x - x_i|^2 / (2 width^2)) y. If all norms
+    |x| and |x_i| are 1, it equals dot-product attention softmax(x x_i / width^2) y.
 
     Args:
         query: [..., Q, D], the points x.
         key: [..., K, D], the points x_i; batch axes broadcast against `query`.
-        value: [..., K, V], the values y_i; batch axes broadcast as well.
+        value: [..., K, V], the values y_i; batch axes broadcast against `query`.
         kernel: one of `KERNELS`, or any function from |u|^2 to log K(u).
-        width: positive; broadcasts against [..., Q, K, D].
+        width: kernel width, positive; broadcasts against [..., Q, K, D].
         mask: bool, True = may attend; broadcasts against [..., Q, K].
 
     Returns:

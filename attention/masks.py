@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 
 def padding_mask(valid: jax.Array) -> jax.Array:
-    """Mask of the padding: every query may attend to every valid key.
+    """Padding mask: every query may attend to every valid key.
 
     Args:
         valid: [..., K] bool, True at tokens, False at padding.
@@ -19,7 +19,7 @@ def padding_mask(valid: jax.Array) -> jax.Array:
         [..., 1, K] bool.
 
     Raises:
-        TypeError: if `valid` is not bool, as when it holds token ids.
+        TypeError: if `valid` is not bool, for example if it holds token ids.
     """
     if valid.dtype != bool:
         raise TypeError(f"valid must be bool (True = a token), got {valid.dtype}")
@@ -30,10 +30,10 @@ def causal_mask(queries: int, keys: int, offset: int | jax.Array = 0) -> jax.Arr
     """Causal mask: key position <= query position, Vaswani et al. (2017), 3.2.3.
 
     Args:
-        queries: Q.
-        keys: K; key j is at position j.
-        offset: position of the first query: query i is at offset + i. In decoding
-            with a cache, the number of tokens decoded so far. May be traced.
+        queries: number of queries, Q.
+        keys: number of keys, K; key j is at position j.
+        offset: position of the first query; query i is at offset + i. When decoding
+            with a cache, this is the number of tokens decoded so far. May be traced.
 
     Returns:
         [Q, K] bool.
@@ -42,14 +42,15 @@ def causal_mask(queries: int, keys: int, offset: int | jax.Array = 0) -> jax.Arr
 
 
 def window_mask(centre: jax.Array, keys: int, window: int) -> jax.Array:
-    """Mask of a window, |s - centre| <= window: Luong et al. (2015), section 3.2.
+    """Window mask |s - centre| <= window: Luong et al. (2015), section 3.2.
 
     The window holds 2 window + 1 keys around an integer centre and 2 window keys around
     a centre between two positions, fewer at the ends of the sentence.
 
     Args:
-        centre: [..., Q] int or floating positions; may lie outside of the keys.
-        keys: K; key s is at position s, from 0.
+        centre: [..., Q] int or floating positions, one window per query; may lie before
+            the first or after the last key.
+        keys: number of keys, K; key s is at position s, from 0.
         window: the paper's D, the number of positions to each side, at least 0.
 
     Returns:
@@ -59,7 +60,7 @@ def window_mask(centre: jax.Array, keys: int, window: int) -> jax.Array:
         ValueError: if `window` is negative.
     """
     if window < 0:
-        raise ValueError(f"window must be at least 0, got {window}")
+        raise ValueError(f"window is {window}: must be at least 0")
     return jnp.abs(distances(centre, keys)) <= window
 
 
@@ -77,7 +78,7 @@ def segment_mask(query: jax.Array, key: jax.Array) -> jax.Array:
 
 
 def later_mask(ends: jax.Array) -> jax.Array:
-    """Mask of the later steps: step t and those after it in the same segment.
+    """Mask of step t and all later steps of the same segment.
 
     Args:
         ends: [..., T] bool, True at the last step of each segment.
@@ -91,16 +92,16 @@ def later_mask(ends: jax.Array) -> jax.Array:
 
 
 def distances(centre: jax.Array, keys: int) -> jax.Array:
-    """Signed distances s - centre of the key positions s from a position.
+    """Signed distances s - centre between the key positions s and the queries' centres.
 
     Args:
         centre: [..., Q] int or floating positions.
-        keys: K; key s is at position s, from 0.
+        keys: number of keys, K; key s is at position s, from 0.
 
     Returns:
-        [..., Q, K] distances, positive for the keys after `centre`. The dtype is
-        float32 or wider for a floating `centre` (bfloat16 counts to 256 only), and
-        int32 or wider for an integer one.
+        [..., Q, K] distances, positive for the keys after `centre`. The dtype is int32
+        or wider for an integer `centre` and float32 or wider for a floating one, since
+        bfloat16 cannot represent all integers above 256.
     """
     centre = jnp.asarray(centre)
     floating = jnp.issubdtype(centre.dtype, jnp.floating)

@@ -1,13 +1,15 @@
 """Memory addressing, reading and writing of the Neural Turing Machine.
 
 Graves, Wayne and Danihelka (2014), section 3. A head compares its key with every memory
-slot, interpolates the resulting weights with those of the previous step, shifts and
-sharpens them (`address`). It then reads the weighted mean of the slots (`read`), or
-erases and adds (`write`).
+slot, interpolates between the resulting and the previous step's weights, and shifts and
+sharpens the result (`address`). It then reads the weighted mean of the slots (`read`),
+or erases and adds (`write`).
+
+The weights after every stage are a distribution over slots, provided that the previous
+weights and the shifts are distributions and the gate is in [0, 1].
 
 Axes: ... any batch; H heads; N memory slots; M memory width; J shifts, an odd number
-centred at 0. Weights are non-negative and sum to 1 after every stage if the previous
-weights and the shifts do and the gate is in [0, 1].
+centred at 0.
 
 Differs from the paper: the cosine with a slot or key of zeros is 0, and `sharpen` is
 the softmax of gamma log w, so that a weight of 0 has a gradient of 0.
@@ -28,7 +30,7 @@ def content_weights(
     """Content addressing softmax_i(beta K[k, M(i)]): Graves et al. (2014), eqs. 5, 6.
 
     Args:
-        key: [..., H, M], k_t, compared with each slot by the cosine.
+        key: [..., H, M], k_t, compared with each slot by cosine similarity.
         memory: [..., N, M], M_t.
         strength: [..., H], beta_t, positive.
 
@@ -55,10 +57,10 @@ def interpolate(weights: jax.Array, previous: jax.Array, gate: jax.Array) -> jax
 
 
 def shift(weights: jax.Array, shifts: jax.Array) -> jax.Array:
-    """Circular convolution sum_j w(j) s(i - j mod N): Graves et al. (2014), eq. 8.
+    """Circular shift sum_j w(j) s(i - j mod N) of weights: Graves et al. (2014), eq. 8.
 
     Args:
-        weights: [..., H, N].
+        weights: [..., H, N] from `interpolate`.
         shifts: [..., H, J], s_t, a distribution over shifts by -(J // 2) to J // 2
             slots. A shift by +1 moves the focus to the next slot, and from the last
             slot to the first.
@@ -91,7 +93,7 @@ def sharpen(weights: jax.Array, sharpening: jax.Array) -> jax.Array:
     """Sharpening w(i)^gamma / sum_j w(j)^gamma: Graves et al. (2014), eq. 9.
 
     Args:
-        weights: [..., H, N].
+        weights: [..., H, N] from `shift`.
         sharpening: [..., H], gamma_t, at least 1.
 
     Returns:
@@ -113,7 +115,7 @@ def address(
     shifts: jax.Array,
     sharpening: jax.Array,
 ) -> jax.Array:
-    """Addressing in four stages, figure 2: Graves et al. (2014), eqs. 5 to 9.
+    """NTM addressing in four stages: Graves et al. (2014), figure 2 and eqs. 5 to 9.
 
     Args:
         memory: [..., N, M], M_t.
@@ -139,7 +141,7 @@ def read(weights: jax.Array, memory: jax.Array) -> jax.Array:
     """Read vectors sum_i w(i) M(i): Graves et al. (2014), eq. 2.
 
     Args:
-        weights: [..., H, N].
+        weights: [..., H, N] of the read heads, w_t.
         memory: [..., N, M], M_t.
 
     Returns:
@@ -151,13 +153,13 @@ def read(weights: jax.Array, memory: jax.Array) -> jax.Array:
 def write(
     memory: jax.Array, weights: jax.Array, erase: jax.Array, add: jax.Array
 ) -> jax.Array:
-    """Erase and add, M(i) (1 - w(i) e) + w(i) a: Graves et al. (2014), eqs. 3 and 4.
+    """Memory write M(i) (1 - w(i) e) + w(i) a: Graves et al. (2014), eqs. 3 and 4.
 
     With several heads, all of them erase before any of them adds.
 
     Args:
         memory: [..., N, M], M_{t-1}.
-        weights: [..., H, N].
+        weights: [..., H, N] of the write heads, w_t.
         erase: [..., H, M] erase vectors, e_t, in (0, 1).
         add: [..., H, M] add vectors, a_t.
 

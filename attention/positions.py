@@ -1,6 +1,6 @@
-"""Absolute position encodings: sinusoids, and rows of a learned table.
+"""Absolute position encodings, sinusoidal and learned.
 
-Vaswani et al. (2017), section 3.5; the learned table is row (E) of their table 3.
+Vaswani et al. (2017), section 3.5; learned encodings are row (E) of their table 3.
 
 Axes: L positions of a table; D model width.
 """
@@ -13,15 +13,15 @@ import numpy as np
 def sinusoids(length: int, dim: int, offset: int | jax.Array = 0) -> jax.Array:
     """Sinusoidal position encodings: Vaswani et al. (2017), section 3.5.
 
-    Sines and cosines alternate along D, as printed: channel 2i is
+    Sines and cosines alternate along D, as in the paper: channel 2i is
     sin(position / 10000^(2i/D)), channel 2i + 1 the cosine of the same angle. The
     authors' code, tensor2tensor, has all sines first and slightly different
     wavelengths.
 
     Args:
         length: number of positions.
-        dim: D.
-        offset: first position; may be traced.
+        dim: width of an encoding, D.
+        offset: position of the first row; may be traced.
 
     Returns:
         [length, D] in the default float dtype.
@@ -40,19 +40,19 @@ def learned_positions(
     Args:
         table: [L, D] learned encodings, one per position.
         length: number of positions.
-        offset: first position. May be traced; it is then not checked, and beyond the
-            end of the table its last rows are returned.
+        offset: position of the first row. May be traced; it is then not checked, and
+            past the end of the table the last `length` rows are returned.
 
     Returns:
         [length, D] rows of `table`.
 
     Raises:
-        ValueError: if a position is outside of the table.
+        ValueError: if some positions are outside of the table.
     """
     static = not isinstance(offset, jax.core.Tracer)
     if length > len(table) or static and not 0 <= offset <= len(table) - length:
         raise ValueError(
-            f"positions {offset} to {offset} + {length} do not fit "
-            f"a table of {len(table)}"
+            f"offset is {offset} and length is {length}: must fit a table of "
+            f"{len(table)} positions"
         )
     return jax.lax.dynamic_slice_in_dim(table, offset, length)

@@ -1,7 +1,7 @@
 """Relative position representations: Shaw, Uszkoreit and Vaswani (2018), section 3.
 
-A learned vector for the distance j - i is added to each key j and value j seen by query
-i. Distances are clipped to -k..k: the vector is row clip(j - i, -k, k) + k of a table
+For query i, a learned vector for the distance j - i is added to key j and to value j.
+Distances are clipped to [-k, k]: the vector is row clip(j - i, -k, k) + k of a table
 with 2k + 1 rows.
 
 Axes: ... any batch, heads included; H heads; Q queries; K keys; D query and key width;
@@ -23,15 +23,15 @@ from .scores import Scoring, scaled_dot_scores
 def relative_scores(
     query: jax.Array, table: jax.Array, keys: int, offset: int | jax.Array = 0
 ) -> jax.Array:
-    """Scores of the distances, query a^K: Shaw et al. (2018), second term of eq. 5.
+    """Relative-position scores, query a^K: Shaw et al. (2018), second term of eq. 5.
 
-    There is no 1/sqrt(D): scale the query, or the sum of both terms.
+    There is no factor 1/sqrt(D): scale the query, or the sum of both terms.
 
     Args:
         query: [..., Q, D].
         table: [..., 2k+1, D], a^K; batch axes broadcast against `query`.
-        keys: K; key j is at position j.
-        offset: position of the first query: query i is at offset + i; may be traced.
+        keys: number of keys, K; key j is at position j.
+        offset: position of the first query; query i is at offset + i. May be traced.
 
     Returns:
         [..., Q, K] unnormalised scores.
@@ -50,7 +50,7 @@ def relative_scores(
 def relative_values(
     weights: jax.Array, table: jax.Array, offset: int | jax.Array = 0
 ) -> jax.Array:
-    """Context of the distances, weights a^V: Shaw et al. (2018), second term of eq. 3.
+    """Relative-position values, weights a^V: Shaw et al. (2018), second term of eq. 3.
 
     Args:
         weights: [..., Q, K]; query i is at position offset + i, key j at position j.
@@ -85,15 +85,15 @@ def relative_attention(
 
     Args:
         query: [..., Q, D].
-        key: [..., K, D].
-        value: [..., K, V].
+        key: [..., K, D]; batch axes broadcast against `query`.
+        value: [..., K, V]; batch axes broadcast against `query`.
         key_table: [..., 2k+1, D], a^K.
         value_table: [..., 2k+1, V], a^V; its k may differ from that of `key_table`.
         mask: bool, True = may attend; broadcasts against [..., Q, K].
         bias: added to the scores; broadcasts against them.
-        offset: position of the first query among the keys; may be traced.
+        offset: position of the first query; query i is at offset + i. May be traced.
         score: score function of queries and keys; the paper's is the scaled dot
-            product. The scores of the distances are divided by sqrt(D) in any case.
+            product. Relative-position scores are divided by sqrt(D) with any score.
 
     Returns:
         Attention(context [..., Q, V], weights [..., Q, K]).

@@ -6,21 +6,21 @@
 | scaled_dot | query key^T / sqrt(D) | Vaswani et al. (2017), eq. 1 |
 | general | query W key^T | Luong et al. (2015), section 3.1 |
 | additive | v tanh(W_a query + U_a key) | Bahdanau et al. (2015), A.1.2 |
-| concat | the same | Luong et al. (2015), section 3.1 |
+| concat | the same as additive | Luong et al. (2015), section 3.1 |
 | location | W query | Luong et al. (2015), section 3.1 |
 | cosine | strength cos(query, key) | Graves et al. (2014), eqs. 5 and 6 |
 
 A score function has the signature `score(query, key, **parameters)`. Query [..., Q, D]
-and key [..., K, E] give scores [..., Q, K] in the promoted dtype of the inputs. Leading
-axes of a parameter are batch axes, as for one parameter per head. The attribute
-`parameters` describes the parameters, so that a model can create them (`Score`).
+and key [..., K, E] give scores [..., Q, K] in the promoted dtype of the inputs.
+Parameters may have leading batch axes, for example one set of parameters per head. The
+attribute `parameters` describes them, so that a model can create them (`Score`).
 `SCORES` maps names to functions.
 
 Key projections can be cached, as in a recurrent decoder: `score(query, key, **p)` =
 `score.compare(query, score.project(key, **p), **p)`.
 
 Axes: ... any batch; Q queries; K keys; D query width; E key width; A hidden width of a
-score; L number of positions with a location score.
+score; L maximum number of keys with a location score.
 """
 
 import functools
@@ -75,8 +75,8 @@ def score_function(
         **parameters: axis letters of each parameter, as in `w=("D", "E")`.
 
     Returns:
-        A decorator that returns a `Score`, whose calls raise a ValueError where the
-        widths of the arguments do not match.
+        A decorator that returns a `Score`. Calling the score raises a ValueError if the
+        widths of its arguments do not match.
     """
 
     def declare(function: Scoring) -> Score:
@@ -119,7 +119,7 @@ def _dot(query: jax.Array, key: jax.Array) -> jax.Array:
 
 @score_function(same_width=True)
 def dot_scores(query: jax.Array, key: jax.Array) -> jax.Array:
-    """Dot products query key^T: "dot" in Luong et al. (2015), section 3.1.
+    """Dot-product scores query key^T: "dot" in Luong et al. (2015), section 3.1.
 
     Args:
         query: [..., Q, D].
@@ -136,10 +136,10 @@ def dot_scores(query: jax.Array, key: jax.Array) -> jax.Array:
 
 @score_function(same_width=True)
 def scaled_dot_scores(query: jax.Array, key: jax.Array) -> jax.Array:
-    """Scaled dot products query key^T / sqrt(D): Vaswani et al. (2017), eq. 1.
+    """Scaled dot-product scores query key^T / sqrt(D): Vaswani et al. (2017), eq. 1.
 
-    D is the width of one head. The scale keeps the variance of the scores at 1 if that
-    of the queries and keys is 1 (section 3.2.1).
+    D is the width of one head. If the elements of queries and keys are independent with
+    mean 0 and variance 1, the scores have variance 1 as well (section 3.2.1).
 
     Args:
         query: [..., Q, D].
@@ -209,23 +209,23 @@ def additive_scores(
 ) -> jax.Array:
     """Additive scores v tanh(W_a query + U_a key): Bahdanau et al. (2015), A.1.2.
 
-    "Concat" in Luong et al. (2015), section 3.1, is the same: its matrix, which
-    multiplies [query; key], is split into `w_query` and `w_key`. The hidden layer
-    takes the memory of [..., Q, K, A].
+    "Concat" in Luong et al. (2015), section 3.1, is the same function, with its matrix
+    for [query; key] split into `w_query` and `w_key`. The hidden layer is an array
+    [..., Q, K, A].
 
     Args:
         query: [..., Q, D].
         key: [..., K, E]; batch axes broadcast against `query`.
         w_query: [..., D, A], the paper's W_a.
         w_key: [..., E, A], the paper's U_a.
-        v: [..., A].
+        v: [..., A], the paper's v_a.
 
     Returns:
         [..., Q, K] unnormalised scores in the promoted dtype of the inputs.
 
     Raises:
-        ValueError: if the widths of the parameters do not match each other or those of
-            `query` and `key`.
+        ValueError: if the widths of the parameters do not match each other, or do not
+            match `query` and `key`.
     """
     return _additive_compare(query, _additive_key(key, w_key), w_query, v)
 
@@ -234,14 +234,13 @@ def additive_scores(
 def location_scores(query: jax.Array, key: jax.Array, w: jax.Array) -> jax.Array:
     """Location-based scores W query: Luong et al. (2015), section 3.1.
 
-    Only the number of keys has an effect, not their content. As in the paper, a source
-    shorter than L uses the first of the L scores, and only the first L positions of a
-    longer source are attended to. The softmax is taken over these positions, a choice
-    that the paper leaves open.
+    Only the number of keys has an effect, not their content. As in the paper, K <= L
+    keys get the first K scores, and of more than L keys only the first L can be
+    attended to. The softmax is taken over these positions; the paper leaves this open.
 
     Args:
         query: [..., Q, D].
-        key: [..., K, E].
+        key: [..., K, E]; only K is used.
         w: [..., D, L], one column per position.
 
     Returns:
@@ -269,7 +268,7 @@ def _cosine_compare(query: jax.Array, key: jax.Array, strength: jax.Array) -> ja
 
 @score_function(same_width=True, project=_unit, compare=_cosine_compare, strength=())
 def cosine_scores(query: jax.Array, key: jax.Array, strength: jax.Array) -> jax.Array:
-    """Cosine similarities times a strength: Graves et al. (2014), eqs. 5 and 6.
+    """Cosine-similarity scores times a strength: Graves et al. (2014), eqs. 5 and 6.
 
     The cosine with a vector of zeros is 0, with a gradient of 0.
 

@@ -1,20 +1,20 @@
-"""Attention over feature maps: SAGAN's layer and the forms of the non-local block.
+"""Self-attention over feature maps: SAGAN and the non-local block.
 
-Every position of a feature map attends to all positions. With x_i a position of the
-query's map and x_j one of the key's, Wang et al. (2018), eq. 1, compute
-y_i = sum_j f(x_i, x_j) value_j / C and propose four functions f (section 3.2):
+Every position of a feature map attends to all positions. Wang et al. (2018), eq. 1,
+compute y_i = sum_j f(x_i, x_j) value_j / C(x), for position i of the query's map and
+all positions j of the key's map. They propose four functions f (section 3.2):
 
-| name | f(x_i, x_j) | C | parameters |
+| name | f(x_i, x_j) | C(x) | parameters |
 |---|---|---|---|
-| gaussian | exp(query_i key_j), query and key being x itself | sum of f over j | none |
+| gaussian | exp(query_i key_j), where query = key = x | sum of f over j | none |
 | embedded_gaussian | exp(query_i key_j) | sum of f over j | none |
 | dot | query_i key_j | number of keys | none |
 | concatenation | relu(w [query_i; key_j]) | number of keys | w |
 
-The first two are a softmax. With learned projections of x ("embedded") it is the
-self-attention of SAGAN, Zhang et al. (2019), eqs. 1 and 2, and that of Vaswani et al.
-(2017) without the scale. The weights of the other two need not sum to 1, and those of
-`dot` may be negative. `NON_LOCAL` maps names to functions with the signature
+The first two are a softmax. With learned projections of x ("embedded"), it is the
+self-attention of SAGAN, Zhang et al. (2019), eqs. 1 and 2, which is the attention of
+Vaswani et al. (2017) without the scale. In the other two, weights need not sum to 1; in
+`dot` they may be negative. `NON_LOCAL` maps names to functions with the signature
 `form(query, key, value, **parameters)` -> Attention(context, weights).
 
 Axes: ... any batch; I, J rows and columns of the query's map; K, L rows and columns of
@@ -39,9 +39,10 @@ def embedded_gaussian(
 ) -> Attention:
     """Softmax of dot products over positions: Zhang et al. (2019), eqs. 1 and 2.
 
-    Equally Wang et al. (2018): applied to the feature map itself it is their "Gaussian"
-    (eq. 2), to learned projections of the map their "embedded Gaussian" (eq. 3). There
-    is no 1/sqrt(D), and SAGAN's output projection W_v is left to the model.
+    In Wang et al. (2018), this is the "Gaussian" form (eq. 2) if query and key are the
+    feature map itself, and the "embedded Gaussian" (eq. 3) if they are learned
+    projections of it. There is no 1/sqrt(D), and SAGAN's output projection W_v is left
+    to the model.
 
     Args:
         query: [..., I, J, D].
@@ -63,7 +64,7 @@ def embedded_gaussian(
 
 
 def dot_product(query: jax.Array, key: jax.Array, value: jax.Array) -> Attention:
-    """Dot products divided by the number of keys: Wang et al. (2018), eq. 4.
+    """Weights query key^T / number of keys: Wang et al. (2018), eq. 4.
 
     There is no softmax: weights may be negative and do not sum to 1.
 
@@ -87,7 +88,7 @@ def dot_product(query: jax.Array, key: jax.Array, value: jax.Array) -> Attention
 def concatenation(
     query: jax.Array, key: jax.Array, value: jax.Array, w: jax.Array
 ) -> Attention:
-    """Scores relu(w [query; key]) over the number of keys: Wang et al. (2018), eq. 5.
+    """Weights relu(w [query; key]) / number of keys: Wang et al. (2018), eq. 5.
 
     There is no softmax: weights are at least 0 and do not sum to 1.
 
@@ -95,7 +96,7 @@ def concatenation(
         query: [..., I, J, D].
         key: [..., K, L, D].
         value: [..., K, L, V].
-        w: [2 D], weights of the query followed by those of the key.
+        w: [2 D]; the first D elements multiply the query, the others the key.
 
     Returns:
         Attention(context [..., I, J, V], weights [..., I, J, K, L]).
@@ -108,7 +109,7 @@ def concatenation(
     width = query.shape[-1]
     if w.shape != (2 * width,):
         raise ValueError(f"w {w.shape} must be [{2 * width}], for query and key")
-    # w [query; key] is the sum of two products: no array is [I, J, K, L, 2 D].
+    # Split into two products, w [query; key] needs no array [I, J, K, L, 2 D].
     query_scores, key_scores = _flatten(query) @ w[:width], _flatten(key) @ w[width:]
     scores = jax.nn.relu(query_scores[..., :, None] + key_scores[..., None, :])
     return _unflatten(attend(scores, _flatten(value), align=_mean), query, key)
@@ -117,8 +118,8 @@ def concatenation(
 def max_pool(x: jax.Array, size: int = 2) -> jax.Array:
     """Max pooling over blocks of size x size: Wang et al. (2018), section 3.3.
 
-    "Subsampling" of keys and values, also in the code of Zhang et al. (2019). With a
-    size of 2, attention has a quarter of the keys and takes a quarter of the time.
+    Wang et al. "subsample" keys and values with it, as does the code of Zhang et al.
+    (2019). With a size of 2, attention has a quarter of the keys and of the cost.
 
     Args:
         x: [..., I, J, C]; I and J are multiples of `size`.
@@ -128,7 +129,7 @@ def max_pool(x: jax.Array, size: int = 2) -> jax.Array:
         [..., I / size, J / size, C] maximum of each block, per channel.
 
     Raises:
-        ValueError: if `size` does not divide I and J.
+        ValueError: if `size` is below 1 or does not divide I and J.
     """
     *batch, rows, columns, channels = x.shape
     if size < 1 or rows % size or columns % size:

@@ -1,6 +1,8 @@
-"""Runs every benchmark in turn: `make bench`, half an hour on a quiet machine.
+"""Runs every benchmark in turn; takes half an hour on an idle machine.
 
-`benchmarks.joeynmt_translation`, a training of another library, is not among them.
+    make bench
+
+Does not run `benchmarks.joeynmt_translation`, which trains another library's model.
 """
 
 import subprocess

@@ -5,13 +5,14 @@
 The decoder of Show, Attend and Tell on given maps of 14 x 14 positions: batch size 32,
 captions of 20 words, a vocabulary of 5000 words, states and attention of 512, Adam,
 float32, two threads. The tutorial is not a package; its stand-in is
-`benchmarks/systems/pytorch_caption.py`. Its maps have 512 channels; this project's have
-112, which a learned layer projects to 512. Its scores have a ReLU where the paper and
-this project have a tanh; its gate is as wide as the map, the paper's is a scalar.
+`benchmarks/systems/pytorch_caption.py`. The tutorial's maps have 512 channels; this
+project's have 112, which a learned layer projects to 512. The tutorial's scores have a
+ReLU and its gate is as wide as the map; in the paper and here, the scores have a tanh
+and the gate is a scalar.
 
-This project runs `configs/captioning.py:frozen`, with its compilation in "compile s";
-PyTorch compiles nothing. `train.py` makes glibc's malloc keep large buffers: "same
-malloc" gives PyTorch this setting, "malloc as it is" removes it here.
+This project runs `configs/captioning.py:frozen`. Its compilation time is the column
+"compilation s"; PyTorch compiles nothing. `train.py` makes glibc's malloc keep large
+buffers: "same malloc" gives PyTorch this setting, "malloc as it is" removes it here.
 """
 
 from benchmarks import harness

@@ -1,4 +1,4 @@
-"""A config's corpus as text files, for libraries that read such files."""
+"""Writes a config's corpus as text files, for other libraries."""
 
 from pathlib import Path
 
@@ -11,8 +11,8 @@ def write_corpus(config, folder: Path) -> Vocabulary:
     """Writes a translation config's splits and vocabulary into a folder.
 
     The files are SPLIT.source and SPLIT.target with one sentence per line,
-    sentencepiece.model, and vocabulary.txt with one piece per line, without the special
-    ones.
+    sentencepiece.model, and vocabulary.txt with one piece per line, without special
+    pieces.
 
     Args:
         config: as in `configs/transformer_nmt.py`.

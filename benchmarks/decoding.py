@@ -18,7 +18,7 @@ SYSTEMS = [
     System("Flax WMT style", "flax_wmt", "decode", SPEC),
     System("JoeyNMT", "joey", "decode", SPEC, peer=True),
 ]
-GOAL = 150  # sentences a second
+GOAL = 150  # sentences per second
 
 
 def main() -> None:
@@ -30,7 +30,7 @@ def main() -> None:
         "decoding",
         args,
         measured,
-        {"sentences/s": "rate", "ms a batch": "median_ms", "peak MB": "peak_mb"},
+        {"sentences/s": "rate", "ms/batch": "median_ms", "peak MB": "peak_mb"},
         ratio=harness.ratio(measured, OURS, peers),
         goal_sentences_a_second=GOAL,
     )

@@ -1,8 +1,8 @@
 """Timing of systems that take turns in short blocks, on the same machine.
 
 Each system is a process (with its own environment, allocator and peak memory) that
-waits while another one is measured. Every round visits all systems, in the opposite
-order of the round before; the reported numbers are medians over all rounds.
+waits while another one is measured. Each round visits all systems, in the reverse order
+of the previous round; the reported numbers are medians over all rounds.
 """
 
 import argparse
@@ -34,7 +34,7 @@ class System:
     module: str
     mode: str
     spec: dict
-    peer: bool = False  # in the environment of `benchmarks.environment`
+    peer: bool = False  # whether it runs in the environment of the other libraries
 
 
 def against(
@@ -94,7 +94,7 @@ def process_environment() -> dict[str, str]:
 
 
 def use_cores() -> None:
-    """Restricts this process to `THREADS` cores; XLA sizes its thread pool by them."""
+    """Restricts this process to `THREADS` cores, and thus XLA's thread pool."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:THREADS])
 
@@ -167,11 +167,11 @@ def report_training(
     rate: str = "tokens/s",
     **goals: float,
 ) -> None:
-    """Measures training steps, and the machine's own rate of matrix products.
+    """Measures training steps, and the rate of matrix products of the machine.
 
-    The record has the `share` of that rate that each system reaches, if its `gflop` is
-    known (from the sizes of a translator or from the system), and the fields of
-    `ratios`.
+    The record has the fields of `ratios` and, for each system whose `gflop` is known
+    (from the sizes of a translator or from the system), the `share` of the machine's
+    rate that it reaches.
 
     Args:
         name: name of the benchmark.
@@ -198,8 +198,9 @@ def report_training(
         name,
         args,
         measured,
-        {"ms a step": "median_ms", rate: "rate", "share of products": "share"}
-        | {"peak MB": "peak_mb", "compile s": "compile_s", "parameters": "parameters"},
+        {"ms/step": "median_ms", rate: "rate", "share of matmul rate": "share"}
+        | {"peak MB": "peak_mb", "compilation s": "compile_s"}
+        | {"parameters": "parameters"},
         product_gflop_a_second=limit,
         **ratios(measured, systems),
         **goals,
@@ -209,16 +210,19 @@ def report_training(
 def ratios(
     measured: dict[str, dict[str, Any]], systems: Sequence[System]
 ) -> dict[str, float | None]:
-    """Returns this project's rate over that of the fastest other system.
+    """Returns the ratios of this project's rates to the fastest other system's.
 
-    `ratio` compares with systems that keep their own malloc settings,
-    `ratio_same_malloc` with those that have this project's. For a specification with a
-    `key` the fields are `ratio_KEY` and `ratio_same_malloc_KEY`, and the comparison is
-    with systems of the same `group`.
+    `ratio` compares with systems that keep their default malloc settings,
+    `ratio_same_malloc` with systems that have this project's settings. Only systems of
+    the same `group` are compared; for a specification with a `key`, the fields are
+    `ratio_KEY` and `ratio_same_malloc_KEY`.
 
     Args:
         measured: result of `measure`.
         systems: the measured systems, this project's first.
+
+    Returns:
+        Ratios by field; None where a system was not measured.
     """
     module, result = systems[0].module, {}
     for ours in systems:
@@ -240,7 +244,7 @@ def ratios(
 
 
 def ratio(measured: dict, ours: str, peers: Sequence[str]) -> float | None:
-    """Returns our rate over that of the fastest peer; None if either is missing."""
+    """Returns the ratio of our rate to the fastest peer's; None if one is missing."""
     rates = [measured[name]["rate"] for name in peers if name in measured]
     if not rates or ours not in measured:
         return None
@@ -279,7 +283,7 @@ def report(
         name: name of the benchmark.
         args: the command line.
         measured: result of `measure`.
-        columns: field shown in each column after the system's name, by column title.
+        columns: field of each column after the system's name, by column title.
         **fields: further fields of the record (ratios, goals, ...), printed below.
     """
     rows = [["system", *columns]]
@@ -304,7 +308,7 @@ def _text(value: Any) -> str:
 
 
 def training_gflop(spec: dict) -> float:
-    """Returns the GFLOP of the matrix products of a training step, with backward."""
+    """Returns the GFLOP of matrix products of a training step, with backward pass."""
     recurrent = "group" in spec
     products = _recurrent_products(spec) if recurrent else _transformer_products(spec)
     return 6e-9 * spec["batch_size"] * products
@@ -323,10 +327,10 @@ def _transformer_products(spec: dict) -> int:
 def _recurrent_products(spec: dict) -> int:
     """Multiply-adds of the forward pass of one sentence, with one layer on each side.
 
-    The encoder is bidirectional. If `spec` has `maxout`, the readout has that many
-    units of two pieces over last word, state and context, and the context is fed back;
-    otherwise it is a layer as wide as the state over state and context, and its output
-    is fed back.
+    The encoder is bidirectional. If `spec` has `maxout`, the readout has this number of
+    units, of two pieces each, over the last word, the state and the context, and the
+    context is fed back. Otherwise the readout is a layer over the state and the context
+    with the width of the state, and its output is fed back.
     """
     e, n, S, T = (spec[name] for name in ("embedding", "hidden", "source", "target"))
     additive, maxout = spec["score"] != "general", spec.get("maxout")

@@ -2,11 +2,11 @@
 
     python -m benchmarks.joeynmt_translation --minutes=13
 
-Trains the Transformer of JoeyNMT 2.3, in the size of `configs/transformer_nmt.py`, with
-JoeyNMT's trainer on the training split of that config and with the same sentencepiece
-vocabulary. The clock counts training only: validations, which select the best
-parameters, are not included. JoeyNMT's beam search translates the test split; BLEU and
-chrF are sacreBLEU's on the detokenised text, as in `eval.py`.
+Trains the Transformer of JoeyNMT 2.3 with JoeyNMT's trainer. The sizes, the training
+split and the sentencepiece vocabulary are the same as in `configs/transformer_nmt.py`.
+The time limit excludes the validations, which select the best parameters. JoeyNMT's
+beam search translates the test split; BLEU and chrF are sacreBLEU's on the detokenised
+text, as in `eval.py`.
 """
 
 import json
@@ -38,10 +38,10 @@ def main() -> None:
     parser.add_argument("--alpha", type=float, default=1.0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
-        "--train_min_words", type=int, help="default: that of the config"
+        "--train_min_words", type=int, help="default: the value in the config"
     )
     parser.add_argument(
-        "--made_up_names", type=float, help="default: that of the config"
+        "--made_up_names", type=float, help="default: the value in the config"
     )
     parser.add_argument("--folder", default=ROOT / "runs" / "joeynmt_transformer")
     args = parser.parse_args()

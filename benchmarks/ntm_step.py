@@ -2,15 +2,16 @@
 
     python -m benchmarks.ntm_step
 
-The copy task: 20 vectors of 8 bits, the delimiter, 20 steps without input. A controller
-of one LSTM of 100, a memory of 128 x 20, one read and one write head with three shifts,
-RMSprop, float32, two threads; a batch size of 1, with which pytorch-ntm trains, and of
-32. It is not a package; its stand-in is `benchmarks/systems/pytorch_ntm.py`.
+The copy task: 20 vectors of 8 bits, the delimiter, 20 steps without input. The
+controller is an LSTM of width 100; the memory is 128 x 20, with one read and one write
+head of three shifts; RMSprop, float32, two threads. The batch size is 1, with which
+pytorch-ntm trains, or 32. pytorch-ntm is not a package; its stand-in is
+`benchmarks/systems/pytorch_ntm.py`.
 
 This project runs `configs/ntm_copy.py` (Adam; a batch of 32 is split over two devices,
-one per core), with its compilation in "compile s"; PyTorch compiles nothing. `train.py`
-makes glibc's malloc keep large buffers: "same malloc" gives PyTorch this setting,
-"malloc as it is" removes it here.
+one per core). Its compilation time is the column "compilation s"; PyTorch compiles
+nothing. `train.py` makes glibc's malloc keep large buffers: "same malloc" gives PyTorch
+this setting, "malloc as it is" removes it here.
 """
 
 from benchmarks import harness

@@ -2,15 +2,15 @@
 
     python -m benchmarks.pointer_step
 
-Tours of 10 points, batch size 128; states of 256, one LSTM layer in one direction on
-each side, scores as wide, embeddings of 128, Adam, float32, two threads. PointerNet is
+Tours of 10 points, batch size 128; one unidirectional LSTM layer on each side, states
+and scores of width 256, embeddings of 128, Adam, float32, two threads. PointerNet is
 not a package; its stand-in is `benchmarks/systems/pytorch_pointer.py`. It has no end
-token, so that it points 10 times where this project points 11 times; it feeds back its
-own choices where this project feeds the true ones.
+token, so it points 10 times and this project 11 times. It feeds back its own choices;
+this project feeds the true ones.
 
-This project runs `configs/pointer_tsp.py`, with its compilation in "compile s"; PyTorch
-compiles nothing. `train.py` makes glibc's malloc keep large buffers: "same malloc"
-gives PyTorch this setting, "malloc as it is" removes it here.
+This project runs `configs/pointer_tsp.py`. Its compilation time is the column
+"compilation s"; PyTorch compiles nothing. `train.py` makes glibc's malloc keep large
+buffers: "same malloc" gives PyTorch this setting, "malloc as it is" removes it here.
 """
 
 from benchmarks import harness

@@ -4,7 +4,7 @@
 
 Embeddings of 256, states of 512, one layer on each side, vocabulary 8000 + 8000 untied,
 batch size 64, 32 source and 32 target tokens, dropout 0.2, Adam, float32, two threads.
-Tokens are random, without padding; every system masks padding nevertheless.
+Tokens are random, without padding, but every system masks padding.
 
 JoeyNMT has one recurrent model, Luong's decoder with input feeding; its "bahdanau" is
 the additive score and, here, GRUs. Its encoder is always bidirectional, unlike Luong's.
@@ -15,8 +15,8 @@ This project has
     score and GRUs;
 *   Luong et al.: LSTMs, the general score, and a bidirectional encoder as in JoeyNMT.
     The layer that combines the last states of both directions takes h and c here (17.4M
-    parameters), only h there (15.8M): less than a hundredth of the products, which are
-    counted as equal.
+    parameters), but only h in JoeyNMT (15.8M). The difference is less than 1 % of the
+    matrix products, which are counted as equal.
 
 `train.py` makes glibc's malloc keep large buffers: "same malloc" gives JoeyNMT this
 setting, "malloc as it is" removes it here. JoeyNMT compiles nothing.

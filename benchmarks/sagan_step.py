@@ -11,9 +11,9 @@ without using the result; this project generates them once. This project has a
 projection for classes (one class here) and spectral norms in every layer, attention
 included; the port has none in attention and in the last layer of each network.
 
-This project runs `configs/sagan.py`, with its compilation in "compile s"; PyTorch
-compiles nothing. `train.py` makes glibc's malloc keep large buffers: "same malloc"
-gives PyTorch this setting, "malloc as it is" removes it here.
+This project runs `configs/sagan.py`, whose compilation time is the column
+"compilation s"; PyTorch compiles nothing. `train.py` makes glibc's malloc keep large
+buffers: "same malloc" gives PyTorch this setting, "malloc as it is" removes it here.
 """
 
 from benchmarks import harness

@@ -4,18 +4,18 @@
 
 Width 256, 4 heads, 3 + 3 layers, feed-forward 1024, vocabulary 8000 + 8000 untied,
 batch size 64, 32 source and 32 target tokens, label smoothing 0.1, dropout 0.1, Adam,
-float32, two threads. Tokens are random, without padding; every system masks padding
-nevertheless.
+float32, two threads. Tokens are random, without padding, but every system masks
+padding.
 
-Each library applies dropout where it does by default: this project where the paper
-does; Flax's WMT example, PyTorch and JoeyNMT also to the attention weights and inside
-the feed-forward blocks. PyTorch is post-norm as published, the others are pre-norm.
+Each library applies dropout at its default places: this project as in the paper;
+Flax's WMT example, PyTorch and JoeyNMT also to the attention weights and inside the
+feed-forward blocks. PyTorch is post-norm as published, the others are pre-norm.
 `train.py` makes glibc's malloc keep large buffers: "same malloc" gives the other
-libraries this setting, "malloc as it is" removes it here. The machine's own rate of
-matrix products is that of XLA, the faster of two sizes.
+libraries this setting, "malloc as it is" removes it here. The machine's rate of matrix
+products is measured with XLA: the faster of two sizes.
 
-trax 1.4.1, no longer maintained, is left out: it needs TensorFlow and older versions of
-numpy and jax than this project (`numpy.float_` is the first missing name).
+trax 1.4.1, no longer maintained, is not measured: it needs TensorFlow and older
+versions of numpy and jax than this project (`numpy.float_` is the first missing name).
 """
 
 from benchmarks import harness

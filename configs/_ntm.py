@@ -23,12 +23,12 @@ def paper(learning_rate: float, bits: float) -> dict[str, Any]:
     """Returns the fields of the paper's training, section 4.6.
 
     RMSProp in the form of Graves (2013), with each component of the gradient clipped to
-    [-10, 10]. The figures show 1M sequences. The paper does not state the batch size;
+    [-10, 10]. The paper's figures show 1M sequences. It does not state the batch size;
     32 is from Collier and Beel (2018).
 
     Args:
         learning_rate: learning rate, table 1 or 2.
-        bits: mean number of target bits per sequence, which the paper's loss sums over.
+        bits: mean number of target bits per sequence; the paper's loss sums over them.
     """
     return steps(31_250) | {
         "optimizer": rmsprop(
@@ -77,8 +77,9 @@ def ntm_config(
     config.model.shifts = 3  # -1, 0, 1; the paper does not state it
     config.model.memory_init = "constant"  # learns fastest: Collier and Beel (2018)
 
-    # The paper's RMSProp is in the variant `paper`. A cosine decays before the machine
-    # has converged. Gradient norms are mostly below 0.2; the few larger ones unlearn.
+    # The paper's RMSProp is in the variant `paper`. A cosine schedule decays before the
+    # machine has converged. Gradient norms are mostly below 0.2; a few larger ones undo
+    # what was learned.
     config.optimizer = adam(1e-3, decay_steps=5000, clip=0.5)
 
     config.data = ConfigDict()
@@ -90,8 +91,8 @@ def ntm_config(
 
     config.evaluation = ConfigDict()
     config.evaluation.sizes = (20,)
-    config.evaluation.sequences = 200  # of each size
-    config.evaluation.checkpoint = "best"  # learning can be lost again
+    config.evaluation.sequences = 200  # per size
+    config.evaluation.checkpoint = "best"  # later steps can undo what was learned
     config.evaluation.average = 1
 
     config.seed = 0

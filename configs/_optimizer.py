@@ -29,7 +29,7 @@ def adam(
     eps: float = 1e-8,
     **shared: Any,
 ) -> ConfigDict:
-    """Adam; the defaults are those of Kingma and Ba (2015), algorithm 1.
+    """Adam, with the defaults of Kingma and Ba (2015), algorithm 1.
 
     Args:
         learning_rate: peak rate; a factor for "noam".
@@ -86,7 +86,7 @@ def rmsprop(
     momentum: float = 0.9,
     **shared: Any,
 ) -> ConfigDict:
-    """RMSProp; the defaults are those of Graves (2013), eqs. 38 to 45.
+    """RMSProp, with the defaults of Graves (2013), eqs. 38 to 45.
 
     Args:
         learning_rate: peak rate; 1e-4 in the paper.
@@ -108,7 +108,7 @@ def adadelta(
     eps: float = 1e-6,
     **shared: Any,
 ) -> ConfigDict:
-    """Adadelta; the defaults are those of Zeiler (2012), section 4.1.
+    """Adadelta, with the defaults of Zeiler (2012), section 4.1.
 
     Args:
         learning_rate: a factor of the updates; the paper has none.
@@ -126,7 +126,7 @@ def adafactor(
     clipping_threshold: float = 1.0,
     **shared: Any,
 ) -> ConfigDict:
-    """Adafactor; the defaults are those of Shazeer and Stern (2018), algorithm 6.
+    """Adafactor, with the defaults of Shazeer and Stern (2018), algorithm 6.
 
     Args:
         learning_rate: peak rate, relative to the root mean square of a parameter; 0.01

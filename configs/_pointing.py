@@ -54,7 +54,13 @@ def paper(length: float) -> dict[str, Any]:
 
 
 def sized(min_size: int, max_size: int, *sizes: int) -> dict[str, Any]:
-    """Returns the fields for a range of training sizes, and more for evaluation."""
+    """Returns the fields for a range of sizes.
+
+    Args:
+        min_size: minimum number of inputs in training.
+        max_size: maximum number of inputs in training.
+        *sizes: sizes to evaluate in addition to the minimum and the maximum.
+    """
     return {
         "data.min_size": min_size,
         "data.max_size": max_size,
@@ -63,7 +69,7 @@ def sized(min_size: int, max_size: int, *sizes: int) -> dict[str, Any]:
 
 
 def lasting(count: int) -> dict[str, int]:
-    """Returns the fields for this many steps, with a cosine that ends with them."""
+    """Returns the fields for `count` steps, with a cosine that reaches 0 at the end."""
     return steps(count) | {"optimizer.decay_steps": count}
 
 
@@ -112,9 +118,9 @@ def pointing_config(
 
     config.evaluation = ConfigDict()
     config.evaluation.sizes = (5, 10)
-    config.evaluation.instances = 1000  # of each size
+    config.evaluation.instances = 1000  # per size
     config.evaluation.beam = 1  # greedy
-    config.evaluation.constrain = False  # to valid outputs
+    config.evaluation.constrain = False  # True constrains the search to permutations
     config.evaluation.checkpoint = "last"
     config.evaluation.average = 1
 

@@ -24,7 +24,7 @@ SMOKE = {
 }
 # Changed fields of recurrent models.
 RECURRENT = {
-    "data.pack": False,  # a recurrent state is of one sentence
+    "data.pack": False,  # recurrent models take one sentence per row
     "data.max_length": 128,
     "data.max_shapes": 6,
     "optimizer.clip": 1.0,
@@ -99,7 +99,7 @@ def translation_config(architecture: type) -> ConfigDict:
     config.data.train_min_words = 1  # user-interface labels teach vocabulary
     config.data.made_up_names = 0.4  # fraction of pairs; teaches copying of names
     config.data.vocab_size = 4000
-    config.data.segmentations = 1  # number to sample from; 1 for no regularisation
+    config.data.segmentations = 1  # to sample from; 1 for no subword regularisation
     config.data.sampling_alpha = 0.2  # Kudo (2018), section 3.3; 0 is uniform
     config.data.max_length = 256  # subwords; longer training pairs are dropped
     config.data.tokens = 1024  # per batch: rows x longer side
@@ -109,7 +109,7 @@ def translation_config(architecture: type) -> ConfigDict:
 
     config.loss = ConfigDict()
     config.loss.smoothing = 0.1  # Vaswani et al., section 5.4
-    config.loss.reward = 0.1  # weight of REINFORCE; 1.0 is slower in few steps
+    config.loss.reward = 0.1  # weight of REINFORCE; with 1.0, short runs learn less
     config.loss.entropy = 0.0  # weight of the entropy of hard alignments
 
     config.evaluation = ConfigDict()

@@ -1,4 +1,4 @@
-"""Updates of a config by variants."""
+"""Variants: named updates of a config."""
 
 import copy
 from collections.abc import Mapping
@@ -30,6 +30,6 @@ def update(config: ConfigDict, fields: Mapping[str, Any]) -> ConfigDict:
 
 
 def steps(count: int) -> dict[str, int]:
-    """Returns the fields for this many steps, with ten evaluations."""
+    """Returns the fields for `count` training steps with ten evaluations."""
     tenth = count // 10
     return {"train_steps": count, "eval_every": tenth, "save_every": tenth}

@@ -4,7 +4,7 @@
 
 Scenes of two or three OpenMoji drawings, generated during training, with captions that
 name the drawings and their positions. Takes 19.6 minutes on one CPU core and reaches
-78.2 BLEU-4. The paper reports photographs (MS-COCO), which do not compare.
+78.2 BLEU-4. The paper's results, on photographs (MS-COCO), are not comparable.
 
 Variants:
 
@@ -13,8 +13,8 @@ Variants:
 *   `none`: Show and Tell (Vinyals et al., 2015), without attention.
 *   `frozen`: feature maps of a frozen EfficientNet-lite0, for images of 224 pixels.
 *   `coco`: the model of the paper, for an accelerator and MS-COCO or Flickr8k files
-    (`config.data.files`). It uses Adam; for Flickr8k the paper has RMSProp, with a rate
-    it does not state.
+    (`config.data.files`). It uses Adam; for Flickr8k the paper uses RMSProp, at a rate
+    that it does not state.
 *   `smoke`: a few steps.
 """
 
@@ -47,7 +47,7 @@ VARIANTS = {
         "data.size": 224,
     },
     "coco": {
-        "model.encoder": "maps",  # 14 x 14 maps; the paper has those of VGG
+        "model.encoder": "maps",  # 14 x 14 maps, which in the paper are VGG's
         "model.channels": (512,),
         "model.embedding": 512,  # the authors' code for MS-COCO, like the next three
         "model.hidden": 1800,
@@ -99,13 +99,14 @@ def get_config(variant: str = "") -> ConfigDict:
 
     config.loss = ConfigDict()
     # lambda of eq. 14; 1 in the authors' code. Here a drawing covers a ninth of the
-    # map; 1 spreads attention over the whole map, and no name is learned.
+    # map; with 1, attention spreads over the whole map and no names are learned.
     config.loss.coverage = 0.0
     # lambda_r of eq. 12 and lambda_e, per caption. The authors' code amounts to 0.5 and
-    # 0.13: it divides the reward by the words, and neither term by the batch size.
+    # 0.13: it divides the reward by the number of words, and neither term by the batch
+    # size.
     config.loss.reward = 0.1
     config.loss.entropy = 0.002
-    # With 0, hard attention learns no name in 6,000 steps.
+    # With 0, hard attention learns no names in 6,000 steps.
     config.loss.soft_steps = 0
 
     config.optimizer = adam(

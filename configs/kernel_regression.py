@@ -5,9 +5,9 @@
 Takes 8 seconds on two CPU cores (2 seconds of training) and reaches 0.20 mse, the mean
 squared error to the curve on the test split. The sources print no numbers.
 
-Any kernel leaves a fifth to a third of the error of averaging. The learned width
-minimises the error at points left out. Learned from 40 noisy points, it is no better
-than the fixed 0.5.
+With any kernel, the error is a fifth to a third of the error of averaging. The learned
+width minimises the leave-one-out error. Learned from 40 noisy points, it is no better
+than the fixed width of 0.5.
 
 Variants:
 

@@ -1,4 +1,4 @@
-"""English to German with the models of Luong, Pham and Manning (2015).
+r"""English to German with the models of Luong, Pham and Manning (2015).
 
     python train.py --config=configs/luong_nmt.py --workdir=runs/luong_nmt
 
@@ -92,9 +92,8 @@ def get_config(variant: str = "") -> ConfigDict:
     config.model.input_feeding = True  # section 3.3
     config.model.score = "general"  # any key of attention.scores
     config.model.alignment = "global"  # any key of attention.alignments
-    config.model.score_hidden = (
-        256  # for the "concat" score and the position of local-p
-    )
+    # For the "concat" score and the predicted position of local-p.
+    config.model.score_hidden = 256
     config.model.max_length = 128  # for the location score
     config.model.window = 10  # D of local alignments; section 4
     config.model.temperature = 1.0  # for the Gumbel alignment

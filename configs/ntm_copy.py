@@ -12,8 +12,8 @@ Variants:
 *   `feedforward`: the machine with a feed-forward controller.
 *   `lstm`: the paper's baseline, three layers of LSTM.
 *   `paper`: the default machine with the paper's optimizer, on a million sequences. The
-    paper does not state its batch size. The sum of the loss over a sequence is taken as
-    its mean times 84 bits.
+    paper does not state its batch size. It sums the loss over a sequence; here the
+    loss is the mean times 84 bits.
 *   `smoke`: a few steps.
 """
 
@@ -28,7 +28,7 @@ _FIELDS = steps(6000) | {
 # Changed fields by variant.
 VARIANTS = {
     "": {},
-    # Learns faster; with an LSTM controller, one of three machines does not learn.
+    # Learns faster at this rate, at which one of three LSTM controllers does not learn.
     "feedforward": FEEDFORWARD | {"optimizer.learning_rate": 0.002},
     "lstm": LSTM_ALONE,
     "paper": paper(1e-4, bits=84.0),  # 10.5 vectors of 8 bits

@@ -12,8 +12,8 @@ Variants:
 *   `feedforward`: the machine with a feed-forward controller.
 *   `lstm`: the paper's baseline, three layers of LSTM.
 *   `paper`: the default machine with the paper's optimizer, on a million sequences. The
-    paper does not state its batch size. The sum of the loss over a sequence is taken as
-    its mean times 200 bits.
+    paper does not state its batch size. It sums the loss over a sequence; here the
+    loss is the mean times 200 bits.
 *   `smoke`: a few steps.
 """
 
@@ -27,11 +27,11 @@ _FIELDS = steps(8000) | {
     "data.min_size": 200,  # bits
     "data.max_size": 200,
     "data.buckets": 1,
-    "data.batch_size": 8,  # 32 would mean a quarter of the steps
+    "data.batch_size": 8,  # four times the steps of batches of 32
     "evaluation.sizes": (),
     "evaluation.sequences": 1000,  # the paper's
-    # After 6000 steps, two of three machines have learned next to nothing at a rate of
-    # 0.001, and two of three cost 150 bits at 0.003 with a clip of 0.5.
+    # After 6000 steps at a rate of 0.001, two of three runs have learned almost
+    # nothing; at 0.003 with a clip of 0.5, two of three cost 150 bits.
     "optimizer.learning_rate": 0.003,
     "optimizer.clip": 0.2,
 }

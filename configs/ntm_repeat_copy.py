@@ -4,16 +4,16 @@
 
 Up to 10 vectors, up to 10 times. Takes 6.4 minutes on one CPU core; 10 vectors then
 cost 0.49 bits of 484. As in the paper, longer sequences are copied nearly as well (20
-vectors: 76 bits, 1 % of the bits are wrong), but the machine cannot count further: of
-20 repeats it ends after 13.
+vectors: 76 bits, 1 % of the bits are wrong), but the machine does not count beyond the
+repeats of training: instead of 20 repeats, it ends after 13.
 
 Variants:
 
 *   `feedforward`: the machine with a feed-forward controller.
 *   `lstm`: the paper's baseline, three layers of LSTM.
 *   `paper`: the default machine with the paper's optimizer, on a million sequences. The
-    paper does not state its batch size. The sum of the loss over a sequence is taken as
-    its mean times 280 bits.
+    paper does not state its batch size. It sums the loss over a sequence; here the
+    loss is the mean times 280 bits.
 *   `smoke`: a few steps.
 """
 
@@ -26,8 +26,8 @@ _FIELDS = steps(16_000) | {
     "data.kind": "repeat_copy",
     "data.max_size": 10,  # vectors; always 1 to 10 repeats
     "data.buckets": 2,
-    # With a batch size of 32 and a rate of 0.001, next to nothing is learned in 4000
-    # steps. At this rate without the cosine, what is learned is lost again.
+    # With a batch size of 32 and a rate of 0.001, almost nothing is learned in 4000
+    # steps. Without the cosine, later steps at this rate undo what was learned.
     "data.batch_size": 8,
     "optimizer.learning_rate": 0.003,
     "optimizer.schedule": "warmup_cosine",

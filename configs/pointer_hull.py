@@ -10,7 +10,7 @@ Variants:
 
 *   `small`: 5 points.
 *   `large`: 50 points; 37 % in 16 to 19 minutes (the paper: 72.6 %).
-*   `mixed`: 5 to 50 points, also evaluated at 100; 33 % of fifty in 8.5 minutes.
+*   `mixed`: 5 to 50 points, also evaluated at 100; 33 % at 50 points in 8.5 minutes.
 *   `seq2seq`, `attention`: the paper's baselines without a pointer.
 *   `paper`: network and SGD of the paper at 50 points, for an accelerator; the network
     reads a linear map of the coordinates instead of the coordinates.

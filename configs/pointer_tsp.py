@@ -42,8 +42,8 @@ VARIANTS = {
     | lasting(5000)
     | {
         "data.buckets": 4,
-        "evaluation.instances": 100,
-    },  # exact tours of 20 cities are slow
+        "evaluation.instances": 100,  # exact tours of 20 cities are slow
+    },
     "seq2seq": SEQ2SEQ,
     "attention": ATTENTION,
     "paper": paper(11.0),

@@ -4,7 +4,7 @@
 
 OpenMoji drawings of 32 pixels per side, with their groups as classes. Takes 21.1
 minutes on one CPU core and reaches a Frechet distance of 830.96 (real images: 69.26).
-The paper reports ImageNet at 128 pixels, which does not compare.
+The paper's results, on ImageNet at 128 pixels, are not comparable.
 
 Variants:
 
@@ -103,8 +103,8 @@ def get_config(variant: str = "") -> ConfigDict:
     config.model = ConfigDict()
     config.model.size = 32  # pixels per side
     config.model.initial_size = 4  # pixels per side of the smallest map
-    config.model.spatial_noise = False  # separate noise for each of its positions
-    config.model.channels = 16  # of maps of the full size; not in the authors' code
+    config.model.spatial_noise = False  # separate noise for each position of that map
+    config.model.channels = 16  # channels of the full-size maps; 64 in `imagenet128`
     config.model.channel_multiplier = 8  # maximum factor of `channels` in smaller maps
     config.model.blocks = "residual"  # or "strided", DCGAN's
     config.model.form = "embedded_gaussian"  # any key of attention.spatial.NON_LOCAL

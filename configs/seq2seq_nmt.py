@@ -2,14 +2,15 @@
 
     python train.py --config=configs/seq2seq_nmt.py --workdir=runs/seq2seq_nmt
 
-The LSTM of Sutskever et al. (2014), in small. Takes 19.3 minutes on one CPU core and
-reaches 7.4 BLEU on the test split. The paper: 30.6 BLEU on WMT14 English to French.
+A small version of the LSTM of Sutskever et al. (2014). Takes 19.3 minutes on one CPU
+core and reaches 7.4 BLEU on the test split. The paper: 30.6 BLEU on WMT14 English to
+French.
 
 Variants:
 
 *   `paper`: model and SGD of Sutskever et al., for an accelerator and a corpus of
     millions of pairs.
-*   `cho`: the gated encoder-decoder of Cho et al. (2014), in small.
+*   `cho`: a small version of the gated encoder-decoder of Cho et al. (2014).
 *   `cho_paper`: model and Adadelta of Cho et al., for an accelerator and a corpus of
     millions of pairs.
 *   `short`: the comparison of scores and alignments in docs/results/translation.md.

@@ -9,20 +9,20 @@ numbers X1 and X2.
 | add | U[-1, 1] | 1/2 + (X1 + X2) / 4 | 1/24 |
 | multiply | U[0, 1] | X1 X2 | 7/144 |
 
-One marked step is drawn from 1..9, the other from the rest of 1..length / 2 - 2,
-counting from 0. The two protocols are those of Raffel and Ellis (2015):
+With steps counted from 0, one marked step is drawn from 1..9 and the other from the
+rest of 1..length / 2 - 2. The protocols of Raffel and Ellis (2015):
 
-*   fixed: lengths from T0 up to, but excluding, 1.1 T0, padded with zeros to 1.1 T0.
-    There is no mask; only the marker of the last step shows where the padding begins;
+*   fixed: lengths in [T0, 1.1 T0), padded with zeros to 1.1 T0. There is no mask; only
+    the marker of the last step shows where the padding begins;
 *   variable: uniformly distributed lengths from `min_length` to `length`.
 
 A batch is a dict of float32 `inputs` [B, T, 2] and `target` [B]. In the variable
 protocol it also has bool `mask` [B, T], False at padding.
 
 Differs from the paper: the second marked step is uniform over the remaining ones, while
-the authors' program takes the next step if it draws the first one again; the lengths
-of a variable batch are not all equal, but come from one of `buckets` parts of their
-range, so that there are as many array shapes as buckets.
+the authors' program takes the next step if it draws the first one again; the lengths in
+a variable batch are not all equal, but come from one of `buckets` parts of their range,
+so that there are only as many array shapes as buckets.
 
 Axes: B batch; T steps.
 """
@@ -39,7 +39,7 @@ from errors import UserError
 
 OPERATIONS = ("add", "multiply")
 PROTOCOLS = ("fixed", "variable")
-MIN_LENGTH = 22  # all of 1..9 are possible second marked steps from this length on
+MIN_LENGTH = 22  # from this length on, each of 1..9 can be the second marked step
 _LENGTHS = 100  # number of lengths in a split of the variable protocol, as in the paper
 _SEQUENCES_PER_LENGTH = 10
 SEQUENCES = _LENGTHS * _SEQUENCES_PER_LENGTH  # number of sequences in a split
@@ -78,7 +78,7 @@ def sequences(
 def masked_sequences(
     operation: str, rng: np.random.Generator, lengths: np.ndarray, width: int
 ) -> Batch:
-    """Draws `sequences` with a mask of their padding."""
+    """Draws sequences with a mask of their padding; see `sequences`."""
     mask = np.arange(width) < lengths[:, None]
     return sequences(operation, rng, lengths, width) | {"mask": mask}
 
@@ -130,9 +130,10 @@ def batches(
 def held_out(
     operation: str, protocol: str, split: str, *, length: int, min_length: int
 ) -> Batch:
-    """Returns the 1000 sequences of a split: always the same, and never in training.
+    """Returns the 1000 sequences of a split, always the same and never in training.
 
-    In the variable protocol they have 100 evenly spaced lengths, 10 sequences of each.
+    In the variable protocol there are 10 sequences of each of 100 evenly spaced
+    lengths.
 
     Args:
         operation: one of `OPERATIONS`.
@@ -158,7 +159,14 @@ def held_out(
 def held_out_at(operation: str, protocol: str, split: str, length: int) -> Batch:
     """Returns 1000 held-out sequences for one length, without a mask.
 
-    `length` is T0 in the fixed protocol; in the variable one all sequences have it.
+    Args:
+        operation: one of `OPERATIONS`.
+        protocol: one of `PROTOCOLS`.
+        split: "validation" or "test".
+        length: T0; in the variable protocol, the length of every sequence.
+
+    Raises:
+        UserError: if the split is unknown.
     """
     rng = _held_out_rng(operation, protocol, split, length)
     if protocol == "fixed":
@@ -211,8 +219,8 @@ def parse(text: str, name: str) -> np.ndarray:
 def padded_batch(protocol: str, sequence: np.ndarray, length: int) -> Batch:
     """Returns a sequence of any length as a batch whose width is a power of two.
 
-    In the fixed protocol, shorter sequences than in training are padded with zeros that
-    the mask leaves in, as in training.
+    In the fixed protocol, sequences that are shorter than in training are padded with
+    zeros that the mask includes, as in training.
 
     Args:
         protocol: one of `PROTOCOLS`.

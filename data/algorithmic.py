@@ -12,10 +12,10 @@ A batch is a dict of float32 `inputs` [B, T, I] and `targets` [B, T, O], and boo
 [B, T], True at the answers' steps. The inputs are 0 there, except in `ngrams`, where
 the answer of a step is the input of the next one.
 
-The paper leaves open, and this module decides: only the repeat count separates the two
-phases of `repeat_copy`, standardised as in the paper by the mean and deviation of
-the training counts, 1..10; vectors to be sorted have 8 bits, and no delimiter separates
-them from the answer; the first bit of `ngrams` is predicted from a 0.
+Choices that the paper leaves open: only the repeat count separates the two phases of
+`repeat_copy` (as in the paper, it is standardised by the mean and standard deviation of
+the training counts, 1..10); vectors to be sorted have 8 bits, and no delimiter
+separates them from the answer; the first bit of `ngrams` is predicted from a 0.
 
 Axes: B batch; T steps; I inputs; O outputs; S maximum size in the batch.
 """
@@ -31,7 +31,7 @@ from data.endless import Batch
 from data.splits import held_out_rng
 from errors import UserError
 
-BITS = 8  # of a vector to be copied or sorted
+BITS = 8  # bits of a vector to be copied or sorted
 ITEM_BITS, ITEM_VECTORS = 6, 3
 CONTEXT = 5  # number of bits that determine the distribution of the next one
 MAX_REPEATS = 10  # in training
@@ -55,7 +55,7 @@ KINDS = {
 
 
 def kind_of(name: str) -> Kind:
-    """Returns the entry of `KINDS` of this name.
+    """Returns an entry of `KINDS` by name.
 
     Raises:
         UserError: if the kind is unknown.
@@ -317,7 +317,7 @@ def _number(text: str) -> float:
     return number
 
 
-# Encoders from drawn or parsed sequences, padded to S, to a batch.
+# Encoders of drawn or parsed sequences, padded to S, as a batch.
 
 
 def _valid(sizes, width):

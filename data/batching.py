@@ -4,11 +4,11 @@ Every new shape costs a compilation, and a padded position costs as much as a re
 There are two ways to fill the rows of a batch:
 
 *   one sentence per row, in shapes (S, T) that are chosen jointly to minimise the
-    padding of the corpus. On short strings, twelve shapes leave about a sixth of the
-    positions padded, and a tenth takes about thirty;
-*   `pack`: several sentences per row, one after the other, each ending in EOS. Three
-    shapes leave a few per cent padded. The model must separate the sentences of a row;
-    the EOS tokens mark their ends, so that a batch holds only ids.
+    padding of the corpus. With short strings, about a sixth of the positions is padding
+    with twelve shapes, and about a tenth with thirty;
+*   `pack`: several sentences per row, each ending in EOS. With three shapes, a few per
+    cent is padding. The model must separate the sentences of a row; the EOS tokens mark
+    their ends, so that a batch consists of ids only.
 
 A batch is {"source": int32 [B, S], "target": int32 [B, T]}. Padding (0 = PAD) follows
 the last EOS of a row; a row that is all PAD is filler.
@@ -107,8 +107,8 @@ def _pack(
     shapes = sorted(shapes, key=sum)
     rows: list[list[list[int]]] = [[] for _ in shapes]
     height, width = np.max(shapes, axis=0) + 1
-    # Open rows by their free (source, target) positions; a pair goes to the row with
-    # the fewest that fits.
+    # Open rows by their free (source, target) positions; a pair goes to the fullest row
+    # in which it fits.
     open_rows: dict[tuple[int, int], list[list[int]]] = {}
     count = np.zeros((height, width), np.int32)
     total_free = np.add.outer(np.arange(height), np.arange(width))
@@ -136,9 +136,9 @@ def _pack(
 class Batches:
     """Endless random access to training batches; batch i depends on (seed, i) only.
 
-    An epoch is `len(self)` batches and holds every pair exactly once; batch i belongs
-    to epoch i // len(self). Every epoch has the same rows with the same shapes; it
-    draws anew which rows share a batch, the order of the batches and the segmentations.
+    An epoch is `len(self)` batches and has every pair exactly once; batch i belongs to
+    epoch i // len(self). Every epoch has the same rows with the same shapes, but a new
+    grouping of rows into batches, a new order of batches and new segmentations.
 
     Rows are planned for the expected lengths of their sentences. If the drawn
     segmentations of a row are too long, the sentences that exceed their best
@@ -245,7 +245,7 @@ class Batches:
 def _row_sizes(
     source: np.ndarray, target: np.ndarray, count: int
 ) -> list[tuple[int, int]]:
-    """Row shapes for packing: that of the longest pair, its half, its quarter, ..."""
+    """Row shapes for packing: for the longest pair, half of it, a quarter of it, ..."""
     ratio = source.sum() / target.sum()
     T = max(target.max(), int(np.ceil(source.max() / ratio)))
     halves = sorted({-(-int(T) // 2**k) for k in range(count)})

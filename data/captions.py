@@ -6,10 +6,10 @@ Captions are lower case and without punctuation, as captioning metrics expect th
 *   `scenes`: see `data.scenes`; training is endless, the held-out scenes are fixed.
 *   `files`: a JSON file for each split, and the folder of its images. The file has the
     format of MS-COCO, {"images": [{"id", "file_name"}, ...], "annotations":
-    [{"image_id", "caption"}, ...]}, or that of Karpathy's splits of MS-COCO and Flickr,
-    one file for all splits: {"images": [{"filename", "split", "sentences": [{"raw"},
-    ...]}, ...]}, where images may have a subfolder "filepath" and "restval" belongs to
-    training. Images are scaled and cropped to a square.
+    [{"image_id", "caption"}, ...]}, or of Karpathy's splits of MS-COCO and Flickr, one
+    file for all splits: {"images": [{"filename", "split", "sentences": [{"raw"}, ...]},
+    ...]}. There, images may have a subfolder "filepath", and the split "restval"
+    belongs to training. Images are scaled and cropped to a square.
 
 Axes: B images; I, J rows and columns of an image; T target steps.
 """
@@ -34,7 +34,7 @@ _FORMATS = (
     "MS-COCO, {images: [{id, file_name}], annotations: [{image_id, caption}]}, or of "
     "Karpathy's splits, {images: [{filename, split, sentences: [{raw}]}]}"
 )
-_LENGTH_MULTIPLE = 8  # of T, since every length is another shape to compile for
+_LENGTH_MULTIPLE = 8  # T is a multiple of it: every new length costs a compilation
 
 
 class Captioned(Protocol):
@@ -169,7 +169,7 @@ def _captions(content: dict, split: str) -> list[tuple[Path, list[str]]]:
 
 
 def read_images(examples: Sequence[Captioned]) -> list[np.ndarray]:
-    """Returns the images of examples; reads those in files with several threads."""
+    """Returns the images of examples; reads files with several threads."""
     with ThreadPoolExecutor() as pool:
         return list(pool.map(lambda example: example.image, examples))
 

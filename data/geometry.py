@@ -12,7 +12,7 @@ _ALL_TRIPLES = 10  # maximum n for trying all triangles: 4 ms for 128 instances
 
 
 def convex_hulls(points: np.ndarray, sizes: np.ndarray) -> list[np.ndarray]:
-    """Convex hulls by scipy, one instance after the other.
+    """Convex hulls by scipy, one instance at a time.
 
     Args:
         points: [B, S, 2], padded.
@@ -106,11 +106,11 @@ def triangulations(
             otherwise.
 
     Returns:
-        int [3 * triangles] for each instance: the corners of one triangle after the
-        other, the indices of a triangle ascending.
+        int [3 * triangles] for each instance: the corners of its triangles, three at a
+        time, with the indices of each triangle ascending.
 
     Raises:
-        QhullError: by scipy, if all points of an instance are on a line.
+        QhullError: from scipy, if all points of an instance are on a line.
     """
     if fast and sizes.max() <= _ALL_TRIPLES:
         triangles_of = [np.array([])] * len(sizes)

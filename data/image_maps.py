@@ -49,7 +49,7 @@ def with_maps(
 
 
 def _cached(examples, compute, *, network: str, start: str) -> np.ndarray:
-    """Maps from a file of the cache folder, which is written first if missing."""
+    """Maps from a file of the cache folder; writes the file if it is missing."""
     digest = hashlib.sha256(network.encode())
     for example in examples:
         digest.update(example.identity())

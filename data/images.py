@@ -22,7 +22,7 @@ from data.endless import Batch, EndlessBatches
 from errors import UserError
 
 SOURCES = ("openmoji", "corners", "folder")
-_SHIFT_PART = 16  # the maximum shift is this part of a side
+_SHIFT_PART = 16  # the maximum shift is 1/16 of a side
 _MAX_BYTES = 2**30  # larger data sets are read on access instead of kept in memory
 _SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp")
 
@@ -71,7 +71,7 @@ class LabelledImages(NamedTuple):
 def read(
     source: str, size: int, groups: tuple[str, ...], path: str
 ) -> LabelledImages | None:
-    """Returns the images of a source; None for "corners", which are drawn as needed.
+    """Returns the images of a source; None for "corners", which are generated.
 
     Args:
         source: one of `SOURCES`.

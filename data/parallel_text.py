@@ -14,9 +14,9 @@ sentences, since near-duplicates are usually in the same group. No pair is in tw
 or twice in training. A test source may still be in training with another translation or
 a changed word; `leakage` measures how often.
 
-In the two package corpora, pairs with equal sides of three or more words are dropped:
-they are product names or untranslated. Shorter equal pairs are mostly words that both
-languages share, such as "Display", and stay.
+In `homeassistant` and `libreoffice`, pairs with equal sides of three or more words are
+dropped: they are product names or untranslated. Shorter equal pairs are kept: they are
+mostly words that both languages share, such as "Display".
 """
 
 import json
@@ -37,7 +37,9 @@ from data.corpora.tfds import read_tfds
 from data.splits import EVALUATION_SPLITS, SPLITS
 from errors import UserError
 
-HELD_OUT = 0.07  # share of a corpus without splits in each of validation and test
+HELD_OUT = (
+    0.07  # fraction of a corpus for validation, and for test, if it has no splits
+)
 
 
 @dataclass(frozen=True)
@@ -87,17 +89,17 @@ def load(
         corpus: name of the corpus; see the module's docstring.
         source_language: source language, such as "en".
         target_language: target language, such as "de".
-        extra: names of corpora all of whose pairs are added to training.
+        extra: names of corpora to add to training, with the pairs of all their splits.
         min_words: minimum number of words of a source in validation and test.
-        max_words: maximum number of words of either side. Neither limit applies to
-            validation and test sets that are part of the corpus: a published test set
-            stays complete.
+        max_words: maximum number of words of either side. Validation and test splits
+            that are part of the corpus are not limited: a published test set stays
+            complete.
         train_min_words: minimum number of words of a source in training.
-        made_up_names: share, among the training pairs with names, of those whose names
-            are replaced; see `make_up_names`.
+        made_up_names: fraction of the training pairs with names in which the names are
+            replaced; see `make_up_names`.
         files: files of the corpus `files`; see `data.corpora.files.read_files`. A
             missing "validation" or "test" is taken from the end of "train".
-        split_seed: seed of the choice of groups for validation and test, if the corpus
+        split_seed: seed that selects the groups for validation and test, if the corpus
             has no splits.
 
     Returns:
@@ -140,7 +142,7 @@ def load(
 
 
 def make_up_names(pairs: Sequence[Pair], share: float, seed: int = 0) -> list[Pair]:
-    """Replaces names that source and target share by made-up names.
+    """Replaces names that occur in both source and target by made-up names.
 
     New text has names that are not in training and must be copied; training with names
     too rare to memorise teaches the model to copy. A name is a word on both sides with
@@ -149,9 +151,9 @@ def make_up_names(pairs: Sequence[Pair], share: float, seed: int = 0) -> list[Pa
 
     Args:
         pairs: sentence pairs.
-        share: share, among the pairs with names, of those whose names are replaced, in
-            [0, 1].
-        seed: seed of the choice of pairs and names.
+        share: fraction, in [0, 1], of the pairs with names in which the names are
+            replaced.
+        seed: seed that selects pairs and names.
 
     Returns:
         As many pairs, in the same order.
@@ -201,9 +203,9 @@ def leakage(train: Iterable[Pair], test: Sequence[Pair]) -> dict[str, float]:
     """Measures the overlap of a test set with training.
 
     Returns:
-        Shares of the test pairs. `verbatim`: the source is also in training. `near`:
-        the set of its words (in lower case, digits as 0) has a Jaccard similarity of at
-        least 0.8 to that of a training source. `near` includes `verbatim`.
+        Fractions of the test pairs. `verbatim`: the source is also in training. `near`:
+        the Jaccard similarity between the sets of words (in lower case, digits as 0) of
+        the source and of a training source is at least 0.8. `near` includes `verbatim`.
     """
     sources = {source for source, _ in train}
     sets = sorted({_words(source) for source in sources}, key=sorted)
@@ -213,8 +215,8 @@ def leakage(train: Iterable[Pair], test: Sequence[Pair]) -> dict[str, float]:
             sets_with[word].append(n)
 
     def is_near(words: frozenset[str]) -> bool:
-        # A similar set has at least 0.8 of the words, so it has one of any set of more
-        # than 0.2 of them: looking up the rarest suffices.
+        # A similar set lacks at most 20 % of the words. Looking up more than 20 % of
+        # them, the rarest first, therefore finds every similar set.
         rarest = sorted(words, key=lambda word: len(sets_with.get(word, ())))
         for word in rarest[: len(words) - -(-4 * len(words) // 5) + 1]:
             for n in sets_with.get(word, ()):

@@ -22,7 +22,7 @@ is a dict of
 *   `target`: int32 [B, T], the answers, each followed by at least one 0.
 
 Differs from the paper: the labels of long tours are from `data.tours.near_optimal`,
-whose tours are shorter than those of the paper's approximate solvers A1 to A3.
+which finds shorter tours than the paper's approximate solvers A1 to A3.
 
 Axes: B batch; S inputs, padded; F features of an input; T target steps.
 """
@@ -78,10 +78,10 @@ def features(kind: str) -> int:
 
 
 def steps(kind: str, width: int) -> int:
-    """Returns T for `width` inputs: the maximum length of an answer, and one 0.
+    """Returns T for `width` inputs: the maximum length of an answer plus one 0.
 
-    A triangulation of S points has at most 2 S - 5 triangles: 2 S - 2 minus the number
-    of corners of the hull.
+    A triangulation of S points has 2 S - 2 - h triangles, where h is the number of
+    corners of the hull: at most 2 S - 5.
 
     Raises:
         UserError: if the kind is unknown or needs more inputs.
@@ -156,8 +156,8 @@ def answers(
         The targets int32 [B, T]; see the module's docstring.
 
     Raises:
-        UserError: if the kind is unknown, or if all points are on a line and have no
-            hull and no triangles.
+        UserError: if the kind is unknown, or all points of an instance are on a line,
+            without a hull and triangles.
     """
     _check_kind(kind)
     solve = {

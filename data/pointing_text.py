@@ -2,7 +2,7 @@
 
 An instance is a line of numbers to sort, "0.3 0.1", or of points, "0.3,0.8 0.1,0.2".
 Its answer is the sorted numbers; the points' numbers, from 1, in the order of a hull or
-tour; or triangles such as "1,2,4 2,3,4", the last of which may lack corners.
+tour; or triangles such as "1,2,4 2,3,4". The last triangle may lack corners.
 
 Axes: B batch; S inputs, padded; n inputs of an instance; F features of an input.
 """
@@ -51,7 +51,7 @@ class Instance:
         return " ".join(separator.join(str(i + 1) for i in group) for group in groups)
 
     def polygons(self, indices: np.ndarray) -> list[np.ndarray]:
-        """Returns the polygons of an answer: one, or many triangles.
+        """Returns the polygons of an answer: a hull, a tour, or triangles.
 
         The last triangle of an answer may lack corners.
         """
@@ -84,7 +84,7 @@ class Instance:
 
 
 def parse(kind: str, text: str, name: str) -> Instance:
-    """Parses an instance; warns of numbers outside [0, 1] on standard error.
+    """Parses an instance; warns about numbers outside [0, 1] on standard error.
 
     Args:
         kind: one of `pointing.KINDS`.

@@ -58,7 +58,7 @@ def grid(split: str, *, queries: int, length: float) -> np.ndarray:
 
 
 class FullBatch:
-    """Training batches that all equal the whole training set."""
+    """Training batches, each the whole training set."""
 
     def __init__(self, batch: dict[str, np.ndarray]):
         self._batch = batch

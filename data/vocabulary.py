@@ -24,7 +24,7 @@ import storage
 from errors import UserError
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
-_COVERAGE = 0.9999  # share of the texts' characters with a piece; the rest are UNK
+_COVERAGE = 0.9999  # fraction of the characters that have a piece; the rest are UNK
 
 
 def train_vocabulary(
@@ -40,8 +40,8 @@ def train_vocabulary(
 
     Args:
         texts: sentences of the training split, of both languages.
-        size: maximum number of pieces, including the four special ones; few texts yield
-            fewer pieces, see `Vocabulary.size`.
+        size: maximum number of pieces, including the four special ones; a small corpus
+            yields fewer, see `Vocabulary.size`.
         path: path of the model.
         pieces: "unigram" for subwords, "word" for words separated by spaces.
 
@@ -131,7 +131,7 @@ class Vocabulary:
 
         Args:
             texts: sentences.
-            nbest: maximum number of segmentations for each; 1 for only the best one.
+            nbest: maximum number of segmentations per sentence; 1 for only the best.
             alpha: Kudo's smoothing parameter: 0 draws the segmentations uniformly,
                 large values nearly always draw the best one. Ignored if `nbest` is 1.
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _NAME = 0.17  # height in inches of the name at the end of a line
-# One marker less than colours: lines of equal colours differ in their markers.
+# One fewer marker than colours, so that lines of equal colour differ in their markers.
 _MARKERS = ("o", "s", "^", "D", "v")
 _DASHES = ("--", "-", "-.", ":")
 
@@ -232,7 +232,7 @@ def lines(
         ends.append((mean[end], end, label, colour))
         min_mean = min(min_mean, np.nanmin(mean))
     low, high = axes.get_ylim()
-    low = max(low, min(min_mean, 0.0))  # a band below 0 is cut if no mean is below
+    low = max(low, min(min_mean, 0.0))  # cuts bands at 0 if all means are above
     axes.set(xlim=(-0.3, last + 0.15), ylim=(low, high))
     _name_lines(axes, ends, x=1 + 0.2 / width, height=_NAME / height)
     axes.set_xticks(range(len(groups)), _names(groups, notes))
@@ -312,7 +312,7 @@ def _name_lines(
 def _space(
     positions: Sequence[float], gap: float, low: float, high: float
 ) -> np.ndarray:
-    """Moves sorted positions to be `gap` apart within bounds, with least squares.
+    """Spaces sorted positions at least `gap` apart within bounds, by least squares.
 
     Isotonic regression of the positions minus their gaps, by the min-max formula.
     """

@@ -37,7 +37,7 @@ def pointing(
         predicted: predicted indices, in the same form.
         title: title of the figure, one line.
         path: PNG file to write; its folder is created.
-        weights: [T, P + 1] in [0, 1], weights of the pointer in each step, column 0 for
+        weights: [T, P + 1] in [0, 1], weights of the pointer at each step, column 0 for
             the end symbol; drawn as a heat map to the right of the panels or below.
         weight_rows: T labels of the steps; 1, ..., T by default.
 
@@ -156,7 +156,7 @@ def _place_labels(
         distance: distance of a number from its point.
 
     Returns:
-        [P, 2], for each point the candidate, of 24 around it, that is furthest from
+        [P, 2]. Each position is the furthest, of 24 candidates around its point, from
         all points, all edges and the previous numbers.
     """
     angles = np.linspace(0, 2 * np.pi, 24, endpoint=False)

@@ -34,8 +34,8 @@ def attention_heatmaps(
         panels: H titles of the maps; "head 1", "head 2", ... by default.
         row_title: title of the query axis.
         column_title: title of the key axis.
-        marks: [H, Q] positions to draw over the maps as dots on a line, in keys from 0,
-            the centre of the first cell; NaN leaves a gap.
+        marks: [H, Q] positions to draw over the maps as dots on a line, in units of
+            keys, with 0 at the centre of the first cell; NaN leaves a gap.
 
     Returns:
         `path`.

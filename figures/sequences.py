@@ -62,7 +62,7 @@ def sequence_maps(
         "signed", ["#7a3400", canvas.MARK, "#ffffff", "#4292c6", "#08264f"], N=257
     )
     scales = {False: (canvas.colour_map(), 0.0, 1.0), True: (colours, -limit, limit)}
-    # The highest map of each scale gets the colour bar.
+    # The tallest map of each scale gets the colour bar.
     by_scale = [[n for n in panels if (n in signed) is scale] for scale in scales]
     with_bar = [max(names, key=heights.__getitem__) for names in by_scale if names]
     y = head

@@ -42,7 +42,7 @@ def caption_strips(
 
     Args:
         image: [rows, columns, 3] uint8.
-        strips: captions of the image, drawn below each other.
+        strips: captions of the image, drawn one below the other.
         title: title of the figure, one line, followed by captions without maps.
         path: PNG file to write; its folder is created.
 

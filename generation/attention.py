@@ -1,6 +1,6 @@
-"""Attention of a text-to-text model in a teacher-forced pass.
+"""Attention weights of a text-to-text model in a teacher-forced pass.
 
-Axes: H heads; Q queries; K keys.
+Axes: S source positions; T target steps; H heads; Q queries; K keys.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ class Model(Protocol):
 
 
 class AttentionReader:
-    """Attention records of a model; compiled once per pair of padded widths."""
+    """Reads attention records of a model; compiles once per pair of padded widths."""
 
     def __init__(self, model: Model):
         """Stores the arguments; compiles on first use.
@@ -57,7 +57,7 @@ class AttentionReader:
             target: target token ids.
 
         Returns:
-            Records of numpy weights [1, H, Q, K], padded in Q and K.
+            Records with numpy weights [1, H, Q, K], padded in Q and K.
         """
         batch = {
             name: np.pad([ids], ((0, 0), (0, padded_width(len(ids)) - len(ids))))

@@ -1,15 +1,15 @@
 """Beam search with the length penalty of Wu et al. (2016), section 7, eq. 14.
 
-The Transformer's decoding (Vaswani et al. 2017, section 6.1) is beam 4, alpha 0.6 and
-at most source length + 50 tokens.
+The Transformer (Vaswani et al. 2017, section 6.1) uses a beam size of 4, alpha = 0.6
+and at most source length + 50 tokens.
 
 A hypothesis is finished when its EOS is among the R best continuations of a step
 (Sutskever et al. 2014, section 3.2); the beam continues with the R best continuations
 that are not EOS, so that its size is constant. With R = 1 and alpha = 0 this is greedy
 decoding.
 
-Differs from the papers: at the length limit a hypothesis ends in EOS, at the model's
-probability of it, rather than being cut off, so that all scores are of whole sentences;
+Differs from the papers: at the length limit a hypothesis is not cut off but ends in
+EOS, with the model's probability of EOS, so that all scores belong to whole sentences;
 the search of a sentence stops when no unfinished hypothesis can beat the finished ones,
 without GNMT's pruning of poor hypotheses; there is no coverage penalty.
 
@@ -27,9 +27,14 @@ from ops.top_k import top
 
 
 def length_penalty(length: jax.Array, alpha: float) -> jax.Array:
-    """Returns ((5 + length) / 6)^alpha, the divisor of a log-probability.
+    """Length penalty ((5 + length) / 6)^alpha: Wu et al. (2016), eq. 14.
 
-    Wu et al. (2016), eq. 14, without its coverage penalty; `length` of any shape.
+    Args:
+        length: [...] number of tokens, EOS included.
+        alpha: exponent, at least 0; 0 for no penalty.
+
+    Returns:
+        [...] positive divisors of log-probabilities.
     """
     return ((5 + length) / 6) ** alpha
 
@@ -49,12 +54,12 @@ def beam_search(
     eos: int = 2,
     pad: int = 0,
 ) -> Decoded:
-    """Searches for the hypotheses with the highest log p / length_penalty.
+    """Beam search for the hypotheses with the highest log p / `length_penalty`.
 
     Args:
         step: see `generation.types.Step`.
-        carry: the state of R = `beam` equal rows before the first token.
-        batch: B.
+        carry: the state before the first token, with R = `beam` equal rows.
+        batch: number of sentences, B.
         beam: R, the beam size.
         max_length: L, the maximum number of tokens, EOS included; the last is always
             EOS.
@@ -133,7 +138,7 @@ def beam_search(
         token = jnp.where(t == end, eos, token)
         row = jnp.where(before_end, jnp.take_along_axis(parents, row, 1), row)
         if keep_weights:
-            # Weights are those of the extended row: the parent, or at EOS `row` itself.
+            # Weights belong to the extended row: the parent, or `row` itself at EOS.
             attention = jnp.take_along_axis(attention, row[..., None], 1)
             attention = jnp.where((t <= end)[..., None], attention, 0)
         return row, (token, attention)

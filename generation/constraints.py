@@ -17,7 +17,12 @@ Constraint = Callable[[Step, Carry, Any, int], tuple[Step, Carry]]
 
 
 def forbid(step: Step, ids: Collection[int]) -> Step:
-    """Returns `step` with the logits of `ids` (at least one) set to -inf."""
+    """Forbids tokens: returns a step that sets their logits to -inf.
+
+    Args:
+        step: see `generation.types.Step`.
+        ids: one or more token ids.
+    """
 
     def constrained(carry, token):
         carry, logits, weights = step(carry, token)
@@ -54,12 +59,12 @@ def visit_all(
 
     Args:
         step: see `generation.types.Step`.
-        carry: the state of R = `rows` equal rows before the first token.
+        carry: the state before the first token, with R equal rows.
         mask: [B, S] bool, False at padding.
-        rows: R.
+        rows: number of hypotheses per instance, R.
 
     Returns:
-        A step that points at every input once and then at the end, and its carry.
+        A step that points at every input once and then at the end, and its first carry.
     """
 
     def constrained(carry, token):

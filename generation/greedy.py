@@ -1,4 +1,7 @@
-"""Greedy decoding: the most probable token at every step."""
+"""Greedy decoding: the most probable token at every step.
+
+Axes: as in `generation.types`.
+"""
 
 import jax
 
@@ -19,12 +22,12 @@ def greedy(
     eos: int = 2,
     pad: int = 0,
 ) -> Decoded:
-    """Takes the most probable token until EOS.
+    """Greedy decoding: takes the most probable token at every step until EOS.
 
     Args:
         step: see `generation.types.Step`.
-        carry: the state of one row (R = 1) before the first token.
-        batch: B.
+        carry: the state before the first token, with one row (R = 1).
+        batch: number of sentences, B.
         max_length: L, the maximum number of tokens, EOS included; the last is always
             EOS.
         limit: [B] maximum number of tokens of each sentence, such as source length +

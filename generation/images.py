@@ -1,7 +1,7 @@
 """Image generation with a trained generator, in batches of constant size.
 
-Axes: B images of a batch; N requested images; I, J rows and columns; Z width of the
-noise.
+Axes: B images of a batch; N requested images; I, J rows and columns; K, L rows and
+columns of the keys' map; Z width of the noise.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -30,7 +30,7 @@ class Model(Protocol):
 
 
 class ImageGenerator:
-    """Images and attention maps of a generator."""
+    """Generates images and attention maps with a trained generator."""
 
     def __init__(
         self,
@@ -68,12 +68,15 @@ class ImageGenerator:
     def attention(
         self, variables: Mapping[str, Any], labels: np.ndarray, seed: int
     ) -> tuple[np.ndarray, list[AttentionRecord]]:
-        """Returns a batch of generated images and attention weights [B, I, J, I, J].
+        """Returns a batch of generated images with their attention records.
 
         Args:
             variables: the model's parameters and other collections.
             labels: int [N] classes, repeated to fill the batch.
             seed: seed of the noise.
+
+        Returns:
+            Images, uint8 [B, I, J, 3], and records with weights [B, I, J, K, L].
         """
         part = np.resize(labels, self._batch_size)
         outputs = self._jit_generate(variables, part, jax.random.key(seed))

@@ -1,4 +1,4 @@
-"""Likelihood of targets under a model.
+"""Log-likelihood of target sequences under a model.
 
 Axes: B batch; T steps; W vocabulary.
 """

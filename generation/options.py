@@ -1,4 +1,4 @@
-"""Search options of tasks; None selects the value of `config.evaluation`."""
+"""Command-line options of a search; None selects the value of `config.evaluation`."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""Search for sequences of pointers, over instances of different sizes.
+"""Decoding of pointer networks, for instances of different sizes.
 
 Id 0 is the end, the start and the padding; id k points at input k - 1.
 
@@ -21,7 +21,7 @@ _END = 0
 
 
 class PointerSearch:
-    """Search for answers, optionally constrained to permutations of the inputs."""
+    """Search for pointer sequences, optionally only permutations of the inputs."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class PointerSearch:
             model: see `Model`; its `encode` takes `inputs` [B, S, F] and `lengths` [B].
             batch_size: number of instances decoded together.
             steps: (number of inputs) -> maximum number of pointers, the end included.
-            constrain: default for `answers`.
+            constrain: default of the argument `constrain` of `answers`.
         """
         self._unconstrained = Generator(model, bos=_END, eos=_END, pad=_END)
         self._constrained = Generator(
@@ -63,8 +63,8 @@ class PointerSearch:
             search: checked options.
             constrain: whether answers must be permutations of the inputs; None for the
                 default.
-            keep_weights: whether to return attention weights [T, S + 1]; they are the
-                model's, before the constraint.
+            keep_weights: whether to return attention weights [T, S + 1], which the
+                constraint does not change.
         """
         inputs, lengths = batch["inputs"], batch["lengths"]
         batches = array_batches(
@@ -93,7 +93,7 @@ class PointerSearch:
         return np.array([*itertools.zip_longest(*ids, fillvalue=_END)]).T
 
     def attends(self, params: Any, batch: Any) -> bool:
-        """Returns True if the model has weights; see `Generator.attends`."""
+        """Returns True if the model has attention; see `Generator.attends`."""
         return self._unconstrained.attends(params, batch)
 
 

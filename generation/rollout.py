@@ -1,4 +1,7 @@
-"""Decoding loop of independent hypotheses, for greedy decoding and sampling."""
+"""Decoding loop of independent hypotheses, for greedy decoding and sampling.
+
+Axes: as in `generation.types`.
+"""
 
 from collections.abc import Callable
 
@@ -10,7 +13,15 @@ from generation.types import Carry, Decoded, Step
 
 
 def limits(limit: jax.Array | None, batch: int, max_length: int) -> jax.Array:
-    """Returns the maximum number of tokens of each sentence [B], in 1..max_length.
+    """Returns the maximum number of tokens of each sentence.
+
+    Args:
+        limit: [B] maximum numbers; None for `max_length`.
+        batch: number of sentences, B.
+        max_length: L, the maximum for all sentences.
+
+    Returns:
+        [B] int32 in [1, L].
 
     Raises:
         ValueError: if a size is below 1 or `limit` is not [B].
@@ -30,6 +41,13 @@ def empty_weights(
     step: Step, carry: Carry, token: jax.Array, max_length: int, keep: bool
 ) -> jax.Array | None:
     """Returns zeros [L, B, R, S], a buffer for weights; None unless `keep`.
+
+    Args:
+        step: see `generation.types.Step`.
+        carry: the state before the first token.
+        token: [B, R] first input tokens.
+        max_length: L.
+        keep: whether attention weights are requested.
 
     Raises:
         ValueError: if `keep` and `step` returns no weights.
@@ -62,8 +80,8 @@ def rollout(
         step: see `generation.types.Step`.
         carry: the state before the first token.
         choose: (logits [B, R, W] float32, t) -> token [B, R].
-        batch: B.
-        rows: R.
+        batch: number of sentences, B.
+        rows: number of hypotheses per sentence, R.
         max_length: L, the maximum number of tokens, EOS included.
         limit: [B] maximum number of tokens of each sentence; None for L. The last
             token is always EOS.
@@ -73,7 +91,7 @@ def rollout(
         keep_weights: whether to return attention weights.
 
     Returns:
-        R hypotheses of each sentence; the score is the log-probability.
+        R hypotheses per sentence; the score is the log-probability.
     """
     limit = limits(limit, batch, max_length)[:, None]
     token = jnp.full([batch, rows], bos, jnp.int32)

@@ -2,6 +2,8 @@
 
 Top-k: Fan et al. (2018), section 5; nucleus (top-p): Holtzman et al. (2020), section
 3.1.
+
+Axes: as in `generation.types`.
 """
 
 import jax
@@ -31,16 +33,16 @@ def sample(
     eos: int = 2,
     pad: int = 0,
 ) -> Decoded:
-    """Samples each token from the model's distribution until EOS.
+    """Ancestral sampling: draws every token from the model's distribution until EOS.
 
-    The samples of a sentence are independent, but sorted by probability: the first of
-    several is biased.
+    The samples of a sentence are independent, but sorted by probability, so that the
+    first of several samples is biased towards probable sentences.
 
     Args:
         step: see `generation.types.Step`.
-        carry: the state of R = `samples` rows before the first token.
+        carry: the state before the first token, with R = `samples` equal rows.
         rng: a PRNG key.
-        batch: B.
+        batch: number of sentences, B.
         max_length: L, the maximum number of tokens, EOS included; the last is always
             EOS.
         temperature: divides the logits before truncation, above 0.
@@ -55,7 +57,7 @@ def sample(
         pad: the id after `eos`.
 
     Returns:
-        N hypotheses per sentence. Score and log-probability are those of the model,
+        N hypotheses per sentence. The score is the log-probability under the model,
         without temperature and truncation.
 
     Raises:

@@ -1,11 +1,11 @@
-"""Search over many inputs, in batches of few shapes so that few programs compile.
+"""Search over many inputs, in batches of few shapes to compile few programs.
 
     generator = Generator(model, forbidden=(PAD, BOS, UNK))
     batches = sequence_batches(sources, 64, extra=50, max_length=256)
     search = Search(beam=4, alpha=0.6).check()
     hypotheses = generator.generate(params, batches, search)
 
-`hypotheses[i]` has the hypotheses of input i, best score first.
+`hypotheses[i]` is the list of hypotheses of input i, best score first.
 
 Axes: B inputs in a batch; R hypotheses in the search; N hypotheses returned; T tokens
 of a hypothesis, EOS included; L positions of the output; S source positions.
@@ -113,10 +113,10 @@ class Hypothesis(NamedTuple):
     """An output of a search.
 
     Attributes:
-        ids: [T] without BOS and padding; the last is EOS.
+        ids: [T] token ids without BOS and padding; the last is EOS.
         score: log-probability divided by the length penalty.
-        weights: [T, S] float32 attention at each id, with the S of the decoded batch;
-            None unless requested.
+        weights: [T, S] float32 attention weights at each token, where S is the padded
+            width of the decoded batch; None unless requested.
     """
 
     ids: list[int]
@@ -128,7 +128,8 @@ class Batch(NamedTuple):
     """Inputs that are decoded together.
 
     Attributes:
-        indices: indices of the inputs in the first rows; the other rows are filler.
+        indices: index of the input in each of the first rows; the other rows are
+            filler.
         source: a pytree of [B, ...] arrays, as the model's `encode` takes it.
         length: L, the maximum number of tokens, EOS included; static.
         limit: [B] int, maximum number of tokens of each input; None for L.

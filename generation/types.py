@@ -31,7 +31,7 @@ class Decoded(NamedTuple):
             rest have the score -inf and the length 0.
         log_probs: [B, N] float32 log p(tokens | source), EOS included.
         lengths: [B, N] int32 number of tokens, EOS included.
-        weights: [B, N, L, S] attention at each position, 0 after EOS; None unless
+        weights: [B, N, L, S] attention weights at each token, 0 after EOS; None unless
             requested.
     """
 

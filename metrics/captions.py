@@ -22,12 +22,15 @@ def split_scores(
     captions: Sequence[Sequence[str]],
     maps: Sequence[np.ndarray | None],
 ) -> CorpusScores:
-    """Metrics of `caption_scores`, for composed scenes also of `scene_scores`.
+    """Metrics of a split: `caption_scores`, and `scene_scores` for composed scenes.
 
     Args:
         examples: N images with their references.
         captions: see `scene_scores`.
         maps: see `scene_scores`.
+
+    Returns:
+        Scores in per cent by name, and the signatures of sacreBLEU's scores.
     """
     references = [[plain(text) for text in example.captions] for example in examples]
     scores, signatures = caption_scores([" ".join(c) for c in captions], references)
@@ -39,11 +42,14 @@ def split_scores(
 def caption_scores(
     captions: Sequence[str], references: Sequence[Sequence[str]]
 ) -> CorpusScores:
-    """BLEU-1 to BLEU-4 and chrF, as `bleu_1`, ..., `bleu_4` and `chrf`.
+    """BLEU-1 to BLEU-4 and chrF of captions, as `bleu_1`, ..., `bleu_4` and `chrf`.
 
     Args:
         captions: N texts, their words separated by spaces.
         references: reference captions of each image, normalised in the same way.
+
+    Returns:
+        Scores in per cent and their signatures, by name.
     """
     from sacrebleu.metrics import BLEU, CHRF
     from sacrebleu.metrics.base import Metric
@@ -100,7 +106,15 @@ def scene_scores(
 def mentioned_boxes(
     scene: Scene, mentioned: Sequence[Mention]
 ) -> list[tuple[Mention, np.ndarray]]:
-    """Mentions of a scene's objects, each with the object's box in pixels [4]."""
+    """Mentions of objects that are in a scene, each with the object's box.
+
+    Args:
+        scene: the scene.
+        mentioned: mentions of objects in its caption, from `data.scenes.mentions`.
+
+    Returns:
+        Pairs of a mention and a box [4] in pixels, without mentions of other objects.
+    """
     names = [plain(name) for name in scene.names]
     return [
         (mention, scene.boxes[names.index(mention.name)])
@@ -110,7 +124,7 @@ def mentioned_boxes(
 
 
 def word_boxes(example: Captioned, words: Sequence[str]) -> list[np.ndarray | None]:
-    """Box [4] of the object that each of T words names, or None.
+    """Box [4] in pixels of the object that each of T words names, or None.
 
     Args:
         example: an image; only composed scenes have boxes.

@@ -1,4 +1,7 @@
-"""Metrics of generated images of corners; see `data.images.corners`."""
+"""Metrics of generated images of corners; see `data.images.corners`.
+
+Axes: B images; I rows and columns.
+"""
 
 import numpy as np
 
@@ -13,9 +16,9 @@ def consistency(images: np.ndarray) -> dict[str, float]:
 
     Returns:
         `consistent`: percentage of images whose last corner is nearer in colour to
-        their own first corner than to those of nine other images; 10 by chance, for any
-        distribution of colours. `spread`: standard deviation of the corners' red value,
-        divided by that of real images.
+        their own first corner than to the first corners of nine other images; 10 by
+        chance, for any distribution of colours. `spread`: standard deviation of the
+        corners' red value, divided by its standard deviation in real images.
 
     Raises:
         ValueError: for fewer than ten images.

@@ -1,6 +1,6 @@
 """Metrics of real-valued estimates.
 
-Axes: B estimates.
+Axes: ... any batch; B estimates.
 """
 
 import numpy as np
@@ -16,7 +16,7 @@ def within_tolerance(errors: np.ndarray, tolerance: float = TOLERANCE) -> np.nda
         tolerance: bound of |errors|, exclusive.
 
     Returns:
-        A bool [...].
+        [...] bool.
     """
     return np.abs(errors) < tolerance
 
@@ -26,6 +26,9 @@ def accuracy(errors: np.ndarray) -> float:
 
     Args:
         errors: [...] estimates minus targets.
+
+    Returns:
+        A percentage in [0, 100].
     """
     return float(100 * within_tolerance(errors).mean())
 
@@ -41,7 +44,8 @@ def accuracy_by_length(
         groups: number of groups; divides B.
 
     Returns:
-        Percentage by the minimum and maximum length of a group: {"50-61": 97.5, ...}.
+        Percentages; the keys are the minimum and maximum length of a group, as in
+        {"50-61": 97.5, ...}.
     """
     parts = np.split(np.arange(len(errors)), groups)
     return {

@@ -11,12 +11,15 @@ _TINY = 1e-30  # keeps the logarithm of a probability of 0 finite
 def frechet_distance(generated: np.ndarray, real: np.ndarray) -> float:
     """Frechet distance between two Gaussians: Heusel et al. (2017), eq. 6.
 
-    |m - m'|^2 + tr(C + C' - 2 (C C')^(1/2)), with the means m, m' and covariances C, C'
-    of the features. Symmetric.
+    The distance is |m - m'|^2 + tr(C + C' - 2 (C C')^(1/2)), with the means m, m' and
+    covariances C, C' of the features. It is symmetric in its arguments.
 
     Args:
         generated: [N, F] features, N at least 2.
         real: [M, F] features, M at least 2.
+
+    Returns:
+        A number of at least 0, up to rounding; 0 for equal means and covariances.
     """
     means = generated.mean(0), real.mean(0)
     # The trace of (C C')^(1/2) is the sum of the singular values of A A'^T, where
@@ -33,7 +36,8 @@ def frechet_distance(generated: np.ndarray, real: np.ndarray) -> float:
 def inception_score(classes: np.ndarray) -> float:
     """Inception score of Salimans et al. (2016), section 4.
 
-    exp of the mean KL divergence of p(y | image) from p(y), the mean over all images.
+    The exponential of the mean over images of KL(p(y | image) || p(y)), where p(y) is
+    the mean of p(y | image) over all images.
 
     Args:
         classes: [N, Y] class probabilities p(y | image).

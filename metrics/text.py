@@ -31,7 +31,7 @@ class CorpusScores(NamedTuple):
 
 
 class Translations(NamedTuple):
-    """Sources, references and hypotheses of a split, N texts each."""
+    """Sources, references and hypotheses of a split, N texts of each kind."""
 
     sources: Sequence[str]
     references: Sequence[str]
@@ -48,7 +48,10 @@ def corpus_scores(
     Args:
         metrics: sacreBLEU metrics by name.
         hypotheses: N texts.
-        references: references of each hypothesis, at least one; numbers may differ.
+        references: one or more references of each hypothesis; their number may differ.
+
+    Returns:
+        Scores in per cent and their signatures, by name.
     """
     count = max(map(len, references))
     streams: list[list[Any]] = [
@@ -74,6 +77,9 @@ def translation_scores(
         references: N texts.
         language: code of the target language, which selects BLEU's tokenizer; "" for
             the default, 13a.
+
+    Returns:
+        Scores in per cent and their signatures, by name.
     """
     from sacrebleu.metrics import BLEU, CHRF
 
@@ -114,11 +120,14 @@ def bleu_by_length(
 
 
 def length_groups(texts: Sequence[str]) -> dict[str, list[int]]:
-    """Indices of texts by number of words.
+    """Indices of texts, grouped by number of words.
+
+    Args:
+        texts: N texts.
 
     Returns:
         The non-empty groups among "1-5", "6-10", "11-20", "21-40" and "over 40", in
-        this order. A text without words is in none.
+        this order. A text without words is in no group.
     """
     ends = [0, *LENGTHS, math.inf]
     groups = {}
@@ -131,11 +140,14 @@ def length_groups(texts: Sequence[str]) -> dict[str, list[int]]:
 
 
 def word_accuracy(hypotheses: Sequence[str], references: Sequence[str]) -> float:
-    """Percentage of reference words that the hypothesis has at the same position.
+    """Word accuracy: percentage of reference words matched at the same position.
 
     Args:
         hypotheses: N texts.
         references: N texts with at least one word in total.
+
+    Returns:
+        A percentage in [0, 100].
     """
     correct = total = 0
     for hypothesis, reference in zip(hypotheses, references, strict=True):

@@ -1,8 +1,8 @@
 """Attention as Flax modules: scores, alignments and multi-head attention.
 
 `Score` and `Alignment` create the parameters of the functions of `attention.scores` and
-`attention.alignments`. `MultiHeadAttention` is that of Vaswani et al. (2017), section
-3.2.2, with any score and alignment and the relative positions of Shaw et al. (2018).
+`attention.alignments`. `MultiHeadAttention` follows Vaswani et al. (2017), section
+3.2.2, with any score and alignment, and the relative positions of Shaw et al. (2018).
 
 Differs from the papers: local-m stays at the last key if the target is longer than its
 source.
@@ -85,17 +85,17 @@ class Score(nn.Module):
         return parameters
 
 
-DRAWN = ("hard", "gumbel")  # alignments that draw at random if they get an rng
+DRAWN = ("hard", "gumbel")  # alignments that sample a key if they get an rng
 
 
 class Aligned(NamedTuple):
-    """Weights of an alignment, and results that only some alignments have, or None.
+    """Attention weights, and results that only some alignments have (else None).
 
     Attributes:
         weights: [..., Q, K] attention weights.
         position: [..., Q], p_t predicted by local-p.
-        log_probability: [..., Q] log-probability of the keys drawn by a hard alignment.
-        entropy: [..., Q] entropy of the distribution it drew from, in nats.
+        log_probability: [..., Q] log-probability of a sampled hard alignment.
+        entropy: [..., Q] entropy of the distribution it is sampled from, in nats.
     """
 
     weights: jax.Array
@@ -106,7 +106,7 @@ class Aligned(NamedTuple):
     def record(
         self, module: nn.Module, *, kind: str, layer: int, queries: str, keys: str
     ) -> None:
-        """Sows an `AttentionRecord`, and a `DrawRecord` if a hard alignment drew.
+        """Sows an `AttentionRecord`, and a `DrawRecord` for a sampled hard alignment.
 
         The weights must be [B, H, Q, K].
 
@@ -134,8 +134,8 @@ class Aligned(NamedTuple):
 class Alignment(nn.Module):
     """An alignment function with its learned parameters.
 
-    The alignments in `DRAWN` draw at random if they get an `rng`; without one they
-    take the most probable key.
+    The alignments in `DRAWN` sample a key if they get an `rng`; otherwise they select
+    the most probable key.
 
     Attributes:
         function: a key of `ALIGNMENTS`.
@@ -185,11 +185,11 @@ class Alignment(nn.Module):
         Args:
             parameters: result of `parameters`.
             scores: [..., Q, K].
-            query: [..., Q, D]; local-p predicts its position from it.
+            query: [..., Q, D], from which local-p predicts its position.
             time: step of each query, from 0; broadcasts to [..., Q].
             mask: [..., Q or 1, K] bool, True = may attend.
             rng: PRNG key of a random alignment; None for the most probable key.
-            soft: bool scalar; True replaces the draw by the weights of
+            soft: bool scalar; True replaces a sampled key by the weights of
                 `masked_softmax`, with log-probability 0.
 
         Returns:
@@ -254,7 +254,7 @@ class MultiHeadAttention(nn.Module):
 
     Projections have no bias, as in the paper's equations. With `max_distance`,
     self-attention adds the relative positions of Shaw et al. (2018); each head has a
-    table for keys and one for values. A call and `read` sow an `AttentionRecord`.
+    table for keys and one for values. `__call__` and `read` sow an `AttentionRecord`.
 
     Attributes:
         features: C; a multiple of `heads`.

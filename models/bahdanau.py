@@ -4,14 +4,15 @@ Appendix A: a bidirectional recurrent encoder annotates the source; the decoder 
 to the annotations with its *previous* state s_{i-1}. The context c_i enters the gates
 and, with s_{i-1} and the previous token, a maxout readout.
 
-Differs from the paper: biases also where it omits them; optional dropout, its rate
-rounded to a multiple of 1/256; the two pieces of a maxout unit are half a layer apart
-instead of adjacent. For a score that needs keys of the query's width, such as "dot",
-the annotations are projected by a matrix [2 D, D]. The matrices C that multiply a
-context c_i = sum_j alpha_ij h_j are applied to the annotations instead, once per
-source: C c_i = sum_j alpha_ij (C h_j).
+Differs from the paper: gates, initial state and maxout layer have biases, which its
+equations omit; optional dropout, its rate rounded to a multiple of 1/256; the two
+pieces of a maxout unit are half a layer apart instead of adjacent. For a score that
+needs keys of the query's width, such as "dot", the annotations are projected by a
+matrix [2 D, D]. The matrices C that multiply a context c_i = sum_j alpha_ij h_j in the
+gates are applied to the annotations instead, once per source: C c_i = sum_j alpha_ij
+(C h_j).
 
-Axes: those of `models.recurrent`; E is 2 D; A hidden width of a score.
+Axes: as in `models.recurrent`; E is 2 D; A hidden width of a score.
 """
 
 from typing import ClassVar, NamedTuple
@@ -53,18 +54,18 @@ class Bahdanau(EncoderDecoder):
         share_embeddings: whether source and target share one embedding matrix.
         encoder_layers: number of bidirectional layers.
         maxout: l, maxout units of the readout.
-        readout_state: state in the readout: "previous", s_{i-1} as in the appendix, or
-            "new", s_i.
+        readout_state: decoder state in the readout: "previous", s_{i-1} as in the
+            appendix, or "new", s_i.
         score: a key of `attention.scores.SCORES`.
         alignment: a key of `attention.alignments.ALIGNMENTS`.
-        score_hidden: A, n' of the paper, for the additive score and the position of
+        score_hidden: A, the paper's n', for the additive score and the position of
             local-p.
         max_length: maximum source length, for the location score.
         window: half-width of a local alignment's window in positions.
         temperature: temperature of the Gumbel alignment.
 
-    The other fields are those of `EncoderDecoder`. Defaults are the paper's (appendices
-    A and B); those for other scores and alignments are this project's.
+    The other fields are inherited from `EncoderDecoder`. Defaults are the paper's
+    (appendices A and B); `max_length`, `window` and `temperature` are not in the paper.
     """
 
     cell: str = "gru"
@@ -157,7 +158,7 @@ class Bahdanau(EncoderDecoder):
         return Weights(memory.values, state)
 
     def shared(self, memory: Memory) -> Source:
-        """Returns the source, with the learned score and alignment."""
+        """Returns the source with the parameters of score and alignment."""
         return self.cross_attention.source(memory)
 
     @nn.nowrap
@@ -178,7 +179,7 @@ class Bahdanau(EncoderDecoder):
     def readout(
         self, embedded: jax.Array, step: Step, memory: Memory, *, train: bool
     ) -> jax.Array:
-        """Logits [B, T, W]: W_o maxout(U_o s + V_o E y_{i-1} + C_o c_i)."""
+        """Computes logits [B, T, W], W_o maxout(U_o s + V_o E y_{i-1} + C_o c_i)."""
         context = step.read(memory.annotations)
         units = self.deep(jnp.concatenate([step.state, embedded, context], axis=-1))
         return logits(self.drop(units, train=train), self.output)

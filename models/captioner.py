@@ -1,22 +1,22 @@
 """Captioners: Show, Attend and Tell (soft or hard attention), and Show and Tell.
 
 Xu et al. (2015), section 3.1: a convolutional encoder annotates the positions of an
-image; an LSTM attends to them with its previous state h_{t-1}, and the context z_t,
-scaled by a gate beta_t ("selector", section 4.2.1), enters its gates and, with h_t and
-the last word, the readout (eq. 7). The alignment is soft ("global", section 4.2), hard
-(section 4.1, trained by REINFORCE in the task), or another of
-`attention.alignments.ALIGNMENTS`. Vinyals et al., Show and Tell (2015): no attention,
-the image is the LSTM's first input.
+image; an LSTM attends to them with its previous state h_{t-1}. The context z_t, scaled
+by a gate beta_t (the "selector", section 4.2.1), enters the LSTM's gates and, with h_t
+and the previous word, the readout (eq. 7). The alignment is soft ("global", section
+4.2), hard (section 4.1, trained by REINFORCE in the task), or another of
+`attention.alignments.ALIGNMENTS`. Show and Tell, Vinyals et al. (2015), has no
+attention: the image is the LSTM's first input.
 
 Differs from the papers: the encoder is a small network trained jointly, or is replaced
-by precomputed feature maps; the readout applies a tanh to its sum, as in Xu's code; the
-initial state is one layer of the mean annotation, two in that code; the additive score
-is Bahdanau's, without a bias; dropout of embeddings, annotations and readout is
-optional, its rate rounded to a multiple of 1/256. Show and Tell sees the mean of all
-positions, and has the readout of Xu et al. without a context.
+by precomputed feature maps; the readout applies a tanh to its sum, as in Xu's code; one
+layer computes the initial state from the mean annotation, where that code has two; the
+additive score is Bahdanau's, without a bias; dropout of embeddings, annotations and
+readout is optional, its rate rounded to a multiple of 1/256. Show and Tell gets the
+mean of all positions, and has the readout of Xu et al. without a context.
 
-Axes: as in `models.recurrent`; also I, J rows and columns of a map; S = I J positions,
-row by row.
+Axes: as in `models.recurrent`; I, J rows and columns of a map; S = I J positions, row
+by row; A hidden width of a score.
 """
 
 from typing import ClassVar, NamedTuple
@@ -114,15 +114,15 @@ class ShowAttendTell(EncoderDecoder):
         channels: see `ImageEncoder`.
         score: a key of `attention.scores.SCORES`.
         alignment: a key of `attention.alignments.ALIGNMENTS`.
-        score_hidden: A of the additive score and of local-p's predicted position.
-        max_length: L of the location score, in positions.
-        window: D of the local alignments.
+        score_hidden: A, for the additive score and the position of local-p.
+        max_length: maximum number of positions S, for the location score.
+        window: half-width of a local alignment's window in positions.
         temperature: temperature of the Gumbel alignment.
         selector: whether the context is multiplied by beta_t.
-        soft_prob: probability, for each training batch, of replacing the draws of a
-            hard alignment by their expectation, the soft weights: 0.5 in the authors'
-            code; in section 4.1 the choice is made per image. A variable `soft_prob` in
-            the collection "schedule" overrides it.
+        soft_prob: probability that a training batch replaces the weights of a hard or
+            Gumbel alignment by their expectation, the soft weights; 0.5 in the authors'
+            code, while section 4.1 decides per image. A variable `soft_prob` in the
+            collection "schedule" overrides it.
 
     The other fields are inherited from `EncoderDecoder`. Defaults follow the authors'
     code for MS-COCO, except `window` and `temperature`, which it does not have.
@@ -206,7 +206,7 @@ class ShowAttendTell(EncoderDecoder):
         )
 
     def weights(self, memory: Memory) -> CaptionerWeights:
-        """Weight matrices used inside the step."""
+        """Returns the weight matrices used inside the step."""
         (state,) = self.stack.weights().states
         beta = self.beta if self.selector else None
         return CaptionerWeights(
@@ -214,12 +214,12 @@ class ShowAttendTell(EncoderDecoder):
         )
 
     def shared(self, memory: Memory) -> Shared:
-        """Attention to the image, and the bias of the selector."""
+        """Returns the image to attend to, and the bias of the selector."""
         source = self.cross_attention.source(memory, self._soft())
         return Shared(source, self.beta_bias if self.selector else None)
 
     def _soft(self) -> jax.Array | None:
-        """Bool scalar, True if soft weights replace all draws; None without draws."""
+        """Returns a bool scalar, True for soft weights; None if no key is sampled."""
         if not (self.cross_attention.draws and self.has_rng("alignment")):
             return None
         soft_prob: float | jax.Array = self.get_variable(
@@ -231,7 +231,7 @@ class ShowAttendTell(EncoderDecoder):
     def advance(
         self, w: CaptionerWeights, shared: Shared, carry: Carry, x: StepInput
     ) -> tuple[Carry, Step]:
-        """One decoder step: eqs. 1 to 6, and beta_t of section 4.2.1."""
+        """Computes one step of the decoder: eqs. 1 to 6, and section 4.2.1 (beta_t)."""
         (previous,) = carry.states
         h = previous[..., : self.hidden]  # h_{t-1}
         e = shared.source.score(h)  # e_ti = f_att(a_i, h_{t-1})
@@ -301,7 +301,7 @@ class ShowAndTell(EncoderDecoder):
         self.from_image = self.param("picture", inits.kernel, shape)
 
     def encode(self, source: jax.Array, *, train: bool = False) -> ImageState:
-        """Feeds the image to the LSTM, as the word before the first: eq. 10."""
+        """Feeds the image to the LSTM as its first input: eq. 10."""
         annotations = self.annotate(source, train=train)
         gates = self.gates(annotations.mean(1) @ self.from_image)
         cell, (state,) = CELLS[self.cell], self.stack.weights().states
@@ -309,18 +309,18 @@ class ShowAndTell(EncoderDecoder):
         return ImageState((cell.step(gates, zeros, state),))
 
     def weights(self, memory: ImageState) -> CellWeights:
-        """Weight matrices used inside the step, U."""
+        """Returns the weight matrices used inside the step, U."""
         (state,) = self.stack.weights().states
         return state
 
     def shared(self, memory: ImageState) -> None:
-        """None; the image is in the state."""
+        """Returns None, since the image is in the state."""
 
     @nn.nowrap
     def advance(
         self, u: CellWeights, shared: None, carry: Carry, x: StepInput
     ) -> tuple[Carry, Step]:
-        """One LSTM step: eq. 11."""
+        """Computes one step of the LSTM: eq. 11."""
         (previous,) = carry.states
         state = CELLS[self.cell].step(x.gates, previous, u)
         return Carry(carry.time + 1, (state,)), Step(state[..., : self.hidden])

@@ -1,7 +1,7 @@
 """Recurrent cells, GRU and LSTM, and their scan over sequences.
 
-The GRU is that of Bahdanau et al. (2015), appendix A.1.1; the LSTM is that of Sutskever
-et al. (2014). A cell is a function step(x, carry, u) -> next carry, where x is the
+The GRU follows Bahdanau et al. (2015), appendix A.1.1; the LSTM follows Sutskever et
+al. (2014). A cell is a function step(x, carry, u) -> next carry, where x is the
 input's contribution to the gates and u holds the recurrent matrices.
 
 Axes: ... any batch; B batch; S source positions; T steps; D width of a state; G width
@@ -37,11 +37,12 @@ CellWeights = GRUWeights | LSTMWeights
 def gru(x: jax.Array, state: jax.Array, u: GRUWeights) -> jax.Array:
     """Gated recurrent unit of Cho et al. (2014) as in Bahdanau et al. (2015), A.1.1.
 
-    r, z = sigmoid(x_rz + [U_r, U_z] s), s~ = tanh(x_s + U (r s)), (1 - z) s + z s~.
+    r, z = sigmoid(x_rz + [U_r, U_z] s), s~ = tanh(x_s + U (r s)), and the next state is
+    (1 - z) s + z s~.
 
     Args:
         x: [..., 3 D], W y + b for r, z and s~.
-        state: [..., D].
+        state: [..., D], s.
         u: recurrent matrices.
 
     Returns:

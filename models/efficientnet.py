@@ -2,7 +2,7 @@
 
 Tan and Le (2019), table 1, in the authors' "lite" variant: ReLU6 instead of swish, no
 squeeze-and-excitation, and always 32 channels in the stem and 1280 in the head. Batch
-norm uses the running statistics of the training.
+norm uses the running statistics from training.
 
 Axes: B images; I, J rows and columns; C channels.
 """
@@ -18,7 +18,7 @@ import numpy as np
 from ops.convolution import depthwise
 
 SIZE = 224  # rows and columns of the training images
-# Blocks, kernel size, stride of the first block, expansion, channels.
+# Per stage: blocks, kernel size, stride of the first block, expansion, channels.
 _STAGES = (
     (1, 3, 1, 1, 16),
     (2, 3, 2, 6, 24),
@@ -29,7 +29,7 @@ _STAGES = (
     (1, 3, 1, 6, 320),
 )
 _MAP_STAGE = 4  # the last stage with a position for each 16 x 16 pixels
-_EPSILON = 1e-3  # of batch norm
+_EPSILON = 1e-3  # added to the variance in batch norm
 
 Params = dict[str, dict[str, jax.Array]]
 
@@ -72,7 +72,7 @@ def convert(tensors: Mapping[str, np.ndarray]) -> Params:
 
 
 def maps(params: Params, images: jax.Array) -> jax.Array:
-    """Computes the feature maps of the fifth stage, 14 x 14 x 112 for size `SIZE`.
+    """Computes the feature maps of the fifth stage, 14 x 14 x 112 for images of `SIZE`.
 
     Args:
         params: from `convert`.
@@ -85,7 +85,7 @@ def maps(params: Params, images: jax.Array) -> jax.Array:
 
 
 def vectors(params: Params, images: jax.Array) -> jax.Array:
-    """Computes the features before the classifier: the head, averaged over positions.
+    """Computes the features before the classifier: the mean of the head's output.
 
     Args:
         params: from `convert`.

@@ -5,7 +5,7 @@
 decodes step by step. A model adds its encoder, its decoder's step (`advance`, the
 equations of its paper) and its readout.
 
-Axes: those of `models.recurrent`; D is also the width of a query; F width of a key; A
+Axes: as in `models.recurrent`; D is also the width of a query; F width of a key; A
 hidden width of a score.
 """
 
@@ -40,7 +40,7 @@ class Memory(NamedTuple):
 
 @flax.struct.dataclass
 class Source:
-    """Keys of a source with the learned score and alignment; loop-invariant.
+    """Keys of a source with the parameters of score and alignment; loop-invariant.
 
     Attributes:
         keys: [B, S, F].
@@ -76,7 +76,7 @@ class Source:
 
         Args:
             scores: [B, R, S] from `score`.
-            query: [B, R, D]; local-p predicts its position from it.
+            query: [B, R, D], from which local-p predicts its position.
             time: int scalar, the step, from 0.
             rng: PRNG key of a random alignment; None for the most probable key.
 
@@ -97,13 +97,13 @@ class Source:
 class SourceAttention(nn.Module):
     """A decoder's attention to the source, with any score and any alignment.
 
-    If the score needs keys of the query's width, annotations of another width (as of a
-    bidirectional encoder) are projected to it by a matrix [E, D].
+    If the score needs keys of the query's width, annotations of another width (from a
+    bidirectional encoder, for example) are projected to it by a matrix [E, D].
 
     Attributes:
         score: a key of `attention.scores.SCORES`.
         alignment: a key of `attention.alignments.ALIGNMENTS`.
-        width: D.
+        width: width of a query, D.
         hidden: A, for the additive score and the position of local-p.
         max_length: maximum source length, for the location score.
         window: half-width of a local alignment's window in positions.
@@ -140,7 +140,7 @@ class SourceAttention(nn.Module):
 
     @property
     def draws(self) -> bool:
-        """True if the alignment draws at random when it gets an rng."""
+        """True if the alignment samples a key when it gets an rng."""
         return self.alignment in DRAWN
 
     def project(self, annotations: jax.Array) -> jax.Array:
@@ -176,7 +176,7 @@ class SourceAttention(nn.Module):
         )
 
     def record(self, aligned: Aligned) -> None:
-        """Sows the alignment [B, T, ...] of a pass as one head, [B, 1, T, ...]."""
+        """Sows the alignments [B, T, ...] of all steps as one head, [B, 1, T, ...]."""
         jax.tree.map(lambda x: x[:, None], aligned).record(
             self, kind="cross", layer=0, queries="target", keys=self.keys
         )
@@ -198,7 +198,7 @@ class Carry(NamedTuple):
     feed: jax.Array | None = None  # [B, R, D], input feeding
 
     def take(self, parents: jax.Array) -> "Carry":
-        """Returns the state with hypotheses `parents` [B, R], to be continued."""
+        """Returns the state whose row r continues row `parents[b, r]` of this one."""
 
         def pick(x):
             return jnp.take_along_axis(x, parents[..., None], axis=1)
@@ -240,12 +240,12 @@ class EncoderDecoder(nn.Module):
     Attributes:
         vocab_size: W.
         cell: a key of `models.cells.CELLS`.
-        embedding: C.
-        hidden: D.
-        dropout: rate at embeddings, between layers and before the output matrix; never
-            on recurrent connections (Zaremba et al. 2014).
+        embedding: C, width of the embeddings.
+        hidden: D, width of the states.
+        dropout: dropout rate of embeddings, between layers and before the output
+            matrix; never on recurrent connections (Zaremba et al. 2014).
         init_scheme: "standard" for Glorot, orthogonal recurrent matrices and a forget
-            bias of 1, or "paper".
+            bias of 1, or "paper" for `paper_init`.
 
     Raises:
         FieldError: if a field is out of range, on `init` and `apply`.
@@ -258,7 +258,7 @@ class EncoderDecoder(nn.Module):
     dropout: float
     init_scheme: str
 
-    packs: ClassVar[bool] = False  # a row of a batch holds a single sentence
+    packs: ClassVar[bool] = False  # each row of a batch holds a single sentence
     draws: ClassVar[bool] = False  # True if a hard alignment needs REINFORCE to train
     paper_init: ClassVar[Init]
 
@@ -280,7 +280,15 @@ class EncoderDecoder(nn.Module):
         return tables[0], tables[-1]
 
     def encode(self, source: jax.Array, *, train: bool = False) -> Any:
-        """Encodes sources [B, ...] to a memory."""
+        """Encodes sources to a memory, once for all steps.
+
+        Args:
+            source: [B, ...], as the model's class describes it.
+            train: whether dropout is on.
+
+        Returns:
+            A tuple with a field `start`, the first carry [B, states D] of each layer.
+        """
         raise NotImplementedError
 
     def weights(self, memory: Any) -> Any:
@@ -315,9 +323,12 @@ class EncoderDecoder(nn.Module):
 
         Args:
             embedded: [B, T, C], embedding of each step's previous token.
-            step: result of all steps, [B, T, ...].
+            step: results of all steps, [B, T, ...].
             memory: from `encode`.
             train: whether dropout is on.
+
+        Returns:
+            [B, T, W] float32 logits.
         """
         raise NotImplementedError
 
@@ -327,8 +338,8 @@ class EncoderDecoder(nn.Module):
         Args:
             batch: `source`, for `encode`, and `target` [B, T] int32 with EOS (2) and
                 padding (0); BOS (1) is added here.
-            train: whether dropout is on (stream "dropout"). A random alignment draws if
-                there is a stream "alignment".
+            train: whether dropout is on (RNG stream "dropout"). With an RNG stream
+                "alignment", a random alignment samples a key.
 
         Returns:
             [B, T, W] float32 logits; position t predicts `target[:, t]`.
@@ -356,7 +367,13 @@ class EncoderDecoder(nn.Module):
         return self.readout(embedded, step, memory, train=train)
 
     def start(self, memory: Any, rows: int, length: int) -> Carry:
-        """Returns the state before the first step, for `rows` hypotheses per source."""
+        """Returns the state before the first step.
+
+        Args:
+            memory: from `encode`.
+            rows: number of hypotheses per source, R.
+            length: has no effect.
+        """
         del length  # the state has a fixed size
 
         def repeat(x):
@@ -388,6 +405,6 @@ class EncoderDecoder(nn.Module):
         return carry, self.readout(embedded, step, memory, train=False), attention
 
     def _draws(self) -> bool:
-        """Returns True if a random alignment draws in this pass."""
+        """Returns True if the alignment samples a key in this pass."""
         attention = self.cross_attention
         return attention is not None and attention.draws and self.has_rng("alignment")

@@ -2,10 +2,10 @@
 
 h_t = f(W_xh x_t + b_xh), c = sum_t alpha_t h_t, s = f(W_cs c + b_cs), and the estimate
 y = f(W_sy s + b_sy), where f is the leaky rectifier of slope 0.01 and alpha the weights
-of `attention.feedforward`. Their baseline is the mean, alpha_t = 1 / T.
+of `attention.feedforward`. The authors' baseline is the mean, alpha_t = 1 / T.
 
-Training uses no mask: padding after a sequence takes part in its softmax, as f(b_xh).
-Pass `mask` to exclude the padding of a batch.
+Training uses no mask: padding takes part in the softmax, with the value f(b_xh). Pass
+`mask` to exclude the padding of a batch.
 
 Axes: B batch; T steps; D hidden width.
 
@@ -22,17 +22,17 @@ from models.layers import check_fields
 from ops.pooled_attention import feedforward_context
 
 POOLINGS = ("attention", "mean")
-FEATURES = 2  # of a step: its value and its marker
+FEATURES = 2  # numbers per step: a value and a marker
 
 _he = nn.initializers.variance_scaling(2.0, "fan_in", "normal")
 
 
 class FeedForwardAttention(nn.Module):
-    """Estimates a number from a sequence; see the module's docstring.
+    """Feed-forward attention network; see the module's docstring.
 
     Attributes:
         pooling: "attention", or "mean" for the baseline.
-        hidden: D of both hidden layers.
+        hidden: D, width of both hidden layers.
 
     Raises:
         FieldError: at the first call, for a field that is out of range.

@@ -31,13 +31,14 @@ _FLAT = ("boxcar", "constant")  # kernels without a gradient in the width
 
 
 class KernelRegression(nn.Module):
-    """`attention.kernels.kernel_regression` with its width as a parameter.
+    """Kernel regression with the width as a parameter.
 
-    A fixed width is a parameter, too, without a gradient, and saved in checkpoints.
+    A fixed width is a parameter without a gradient, so that checkpoints contain it.
 
     Attributes:
         kernel: a key of `KERNELS`.
-        width: positive, the unit of distances; the initial value if learned.
+        width: kernel width, positive, in the units of the keys; the initial value if
+            learned.
         learned: whether the width is learned.
         leave_one_out: whether a query's own key is masked in training.
 
@@ -60,7 +61,7 @@ class KernelRegression(nn.Module):
                 "learned",
                 self.learned,
                 f"False for the kernel {self.kernel!r}, which has no gradient in its "
-                f"width; kernels with one: {smooth}",
+                f"width; kernels with a gradient: {smooth}",
             )
         init = nn.initializers.constant(math.log(self.width))
         self.log_width = self.param("log_width", init, ())
@@ -69,8 +70,8 @@ class KernelRegression(nn.Module):
         """Estimates the values at the queries.
 
         Args:
-            inputs: `query` [Q, D], `key` [K, D], `value` [K, V] and, in training, `own_key`
-                [Q] int, the index of each query's own key.
+            inputs: `query` [Q, D], `key` [K, D], `value` [K, V] and, in training,
+                `own_key` [Q] int, the index of each query's own key.
             train: whether `leave_one_out` applies.
 
         Returns:

@@ -1,4 +1,4 @@
-"""Layers that two or more models share: dense layers, layer norm, dropout, logits.
+"""Layers shared by several models: dense layers, layer norm, dropout, logits.
 
 Axes: ... any batch; C width of the model; W vocabulary.
 """
@@ -26,7 +26,7 @@ def check_fields(
 
     Args:
         module: the model.
-        choices: accepted values by name of the field.
+        choices: accepted values of each field, by name.
         positive: names of the fields that must be at least 1.
 
     Raises:
@@ -46,7 +46,7 @@ def check_fields(
 
 
 class Dropout(nn.Module):
-    """`ops.dropout` as a layer; draws from the stream "dropout"."""
+    """Dropout layer with the RNG stream "dropout"; see `ops.dropout`."""
 
     rate: float
 
@@ -58,7 +58,7 @@ class Dropout(nn.Module):
 
 
 class LayerNorm(nn.Module):
-    """`ops.layer_norm` with learned scale and bias; computes and returns float32."""
+    """Layer norm over C, computed and returned in float32; see `ops.layer_norm`."""
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
@@ -68,7 +68,7 @@ class LayerNorm(nn.Module):
 
 
 class Dense(nn.Module):
-    """Dense layer x W + b, computed in `dtype`; parameters are float32."""
+    """Dense layer x W + b, computed in `dtype`; its parameters are float32."""
 
     features: int
     dtype: jnp.dtype = jnp.float32
@@ -86,5 +86,13 @@ class Dense(nn.Module):
 
 
 def logits(x: jax.Array, table: jax.Array) -> jax.Array:
-    """Returns float32 logits [..., W] of x [..., C] with an output matrix [W, C]."""
+    """Logits x E^T over a vocabulary.
+
+    Args:
+        x: [..., C].
+        table: [W, C], the output matrix E.
+
+    Returns:
+        [..., W] float32.
+    """
     return jnp.einsum("...c,wc->...w", x, table, preferred_element_type=jnp.float32)

@@ -12,7 +12,7 @@ which the paper does not have, initialises the decoder through a tanh layer. W_c
 split into two halves, and the half for the context is applied to the annotations, once
 per source, instead of to each context.
 
-Axes: those of `models.recurrent`; A hidden width of a score.
+Axes: as in `models.recurrent`; A hidden width of a score.
 """
 
 from typing import ClassVar, NamedTuple
@@ -72,8 +72,8 @@ class Luong(EncoderDecoder):
         window: half-width of a local alignment's window in positions.
         temperature: temperature of the Gumbel alignment.
 
-    The other fields are those of `EncoderDecoder`. Defaults are the paper's (section
-    4); `max_length` and `temperature` are this project's.
+    The other fields are inherited from `EncoderDecoder`. Defaults are the paper's
+    (section 4), except `max_length` and `temperature`, which it does not have.
     """
 
     cell: str = "lstm"
@@ -187,7 +187,7 @@ class Luong(EncoderDecoder):
         )
 
     def shared(self, memory: Memory) -> Shared:
-        """Returns the source, with the learned score and alignment, and biases."""
+        """Returns the source with the parameters of score and alignment, and biases."""
         return Shared(self.cross_attention.source(memory), self.stack.biases())
 
     @nn.nowrap
@@ -209,5 +209,5 @@ class Luong(EncoderDecoder):
     def readout(
         self, embedded: jax.Array, step: Step, memory: Memory, *, train: bool
     ) -> jax.Array:
-        """Logits [B, T, W]: W_s h~_t, eq. 6."""
+        """Computes the logits [B, T, W], W_s h~_t: eq. 6."""
         return logits(self.drop(step.state, train=train), self.output)

@@ -1,7 +1,7 @@
 """Neural Turing Machine and its LSTM baseline.
 
-Graves, Wayne and Danihelka (2014): a controller, recurrent or feed-forward, that reads
-and writes a memory through heads. This module is the controller, which emits the head
+Graves, Wayne and Danihelka (2014): a recurrent or feed-forward controller reads and
+writes a memory through heads. This module has the controller, which emits the head
 parameters; the heads' equations are in `attention.memory`, their fast form in
 `ops.memory`.
 
@@ -9,15 +9,16 @@ Axes: B batch; T steps; I inputs; O outputs; D width of the controller; G width 
 gates; R read heads; W write heads; H = R + W; N memory slots; M memory width; J shifts;
 P head parameters.
 
-Differs from the paper, or is left open by it: all heads address the memory as it was
-before the step, and the output of a step depends on the vectors read in that step;
-heads start at slot 0 instead of at learned weights, so that the number of slots can
-change; a feed-forward controller is one tanh layer; the random memory is one fixed
-draw. From Collier and Beel (2018), section 3: softplus for the key strength,
-1 + softplus for the sharpening, tanh for keys and add vectors, and the constant memory,
-which learned fastest. The gradient is clipped between steps: a head that sharpens a tie
-in every step multiplies its gradient by gamma each time, which overflows after one or
-two hundred steps.
+Differs from the paper: heads start at slot 0 instead of at learned weights, so that the
+number of slots can change; the gradient is clipped between steps, since a head that
+sharpens a tie in every step multiplies its gradient by gamma each time, which overflows
+after one or two hundred steps.
+
+Choices that the paper leaves open: all heads address the memory as it was before the
+step, and the output of a step depends on the vectors read in that step; a feed-forward
+controller is one tanh layer; the random memory is one fixed sample. Softplus for the
+key strength, 1 + softplus for the sharpening, tanh for keys and add vectors, and the
+constant memory, which learned fastest, follow Collier and Beel (2018), section 3.
 """
 
 from typing import NamedTuple
@@ -86,19 +87,19 @@ class NeuralTuringMachine(nn.Module):
     """Neural Turing Machine; maps a sequence to logits of the same length.
 
     Attributes:
-        outputs: O.
+        outputs: O, number of logits per step.
         controller: "lstm" or "feedforward".
-        hidden: D.
+        hidden: D, width of the controller.
         read_heads: R.
         write_heads: W.
         slots: N; no parameter depends on it, unless the initial memory is learned.
-        width: M.
+        width: M, width of a slot.
         shifts: J, odd: a head moves by at most J // 2 slots per step.
         memory_init: initial memory: "constant" (1e-6), "learned", or "random" (normal,
             the same for every sequence and run).
 
     Raises:
-        FieldError: for a field that is out of range.
+        FieldError: at the first call, for a field that is out of range.
     """
 
     outputs: int
@@ -158,7 +159,7 @@ class NeuralTuringMachine(nn.Module):
         return self.width + 3 + self.shifts
 
     def __call__(self, inputs: jax.Array, *, train: bool) -> jax.Array:
-        """Computes the logits of all steps; sows records of kinds "read" and "write".
+        """Computes the logits of all steps; sows "read" and "write" attention records.
 
         Args:
             inputs: [B, T, I].
@@ -186,13 +187,13 @@ class NeuralTuringMachine(nn.Module):
     def _step(
         self, w: Matrices, bias: jax.Array, carry: Carry, gates: jax.Array
     ) -> tuple[Carry, Step]:
-        """One step of controller and heads, section 3.
+        """Computes one step of controller and heads: section 3.
 
         Args:
             w: the matrices.
             bias: [P], added to the head parameters.
             carry: from the previous step.
-            gates: [B, 1, G], the input's part of the controller's gates.
+            gates: [B, 1, G], the input's contribution to the controller's gates.
         """
         gates = gates + carry.reads @ w.reads
         if self.controller == "lstm":
@@ -259,13 +260,13 @@ class LSTM(nn.Module):
     """Stacked LSTM without a memory, the paper's baseline: section 4.
 
     Attributes:
-        outputs: O.
+        outputs: O, number of logits per step.
         hidden: D of each layer; 256 for copy and associative recall in the paper
             (table 3).
         layers: number of layers.
 
     Raises:
-        FieldError: for a field that is out of range.
+        FieldError: at the first call, for a field that is out of range.
     """
 
     outputs: int

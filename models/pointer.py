@@ -8,13 +8,13 @@ section 4) adds an encoder that is invariant to the order of its inputs, and gli
 attention reads that update the query before it points.
 
 Token 0 is the start symbol at the decoder's input and the end symbol at its output;
-token k is input k - 1. The end symbol is a learned vector e_0 among the e_j, which the
-paper leaves open.
+token k is input k - 1. The end symbol is a learned vector e_0 alongside the e_j;
+the paper leaves this open.
 
 Differs from the papers: inputs enter through a learned linear embedding; a glimpse
-reads the inputs but not e_0, and its context is added to the query, which the paper
+reads the inputs but not e_0; its context is added to the query, a choice that the paper
 leaves open (replacing the query learns more slowly); the process block initialises the
-decoder through a tanh layer; biases start at 0, except those of the forget gates.
+decoder through a tanh layer; biases start at 0, except in the forget gates.
 
 Axes: B instances; S inputs, padded; T pointers; R hypotheses that share an instance;
 Q queries, T or R; F features of an input; C width of an embedding; D width of a state;
@@ -56,7 +56,7 @@ class Carry(NamedTuple):
     state: jax.Array  # [B, R, states D]
 
     def take(self, parents: jax.Array) -> "Carry":
-        """Returns the state of the hypotheses with indices `parents` [B, R]."""
+        """Returns the state whose row r continues row `parents[b, r]` of this one."""
         return Carry(jnp.take_along_axis(self.state, parents[..., None], axis=1))
 
 
@@ -100,14 +100,14 @@ class ProcessShared(NamedTuple):
 class Process(nn.Module):
     """Process block: Vinyals et al. (2016), section 4.2, eqs. 3 to 7.
 
-    An LSTM without inputs whose state is q*_t = [q_t, r_t]. Its matrix for q* is stored
-    in two parts: the cell's recurrent matrix for q, its input matrix for r.
+    The block is an LSTM without inputs whose state is q*_t = [q_t, r_t]. Its matrix for
+    q* is stored as the cell's recurrent matrix, for q, and its input matrix, for r.
 
     Attributes:
         cell: a key of `CELLS`.
-        features: D.
+        features: D, width of q and r.
         steps: P, number of process steps.
-        score: f.
+        score: the score function f of eq. 4.
         inits: initializers.
     """
 
@@ -167,17 +167,17 @@ class PointerNetwork(nn.Module):
             from the decoder's state and an attention read ("attention") or from the
             state alone ("none").
         glimpses: number of attention reads before each pointer.
-        score: a key of `attention.scores.SCORES`, of pointer, reads and process.
+        score: a key of `attention.scores.SCORES`, for pointer, reads and process block.
         cell: a key of `models.cells.CELLS`.
         embedding: C.
-        hidden: D of encoder and decoder.
-        score_hidden: A of the additive score.
+        hidden: D, width of encoder and decoder.
+        score_hidden: A, for the additive score.
         max_inputs: maximum S of a baseline and of the location score.
         init_scheme: "standard" (Glorot, orthogonal, forget gates open), or "paper"
             (uniform in [-0.08, 0.08]).
 
     Raises:
-        FieldError: for a field that is out of range.
+        FieldError: at the first call, for a field that is out of range.
     """
 
     encoder: str = "recurrent"
@@ -241,7 +241,8 @@ class PointerNetwork(nn.Module):
     def __call__(self, batch: dict[str, jax.Array], *, train: bool) -> jax.Array:
         """Computes the logits of each pointer given the previous pointers.
 
-        Sows a record of kind "pointer", or "cross" for the baseline's attention read.
+        Sows an `AttentionRecord` of kind "pointer", or of kind "cross" for a baseline
+        with attention.
 
         Args:
             batch: see the class.
@@ -259,7 +260,8 @@ class PointerNetwork(nn.Module):
         states, _ = run_cell(
             CELLS[self.cell], gates, carry=memory.start, u=self.decoder_state()
         )
-        # The recurrence does not depend on attention: all steps at once.
+        # The recurrence does not depend on attention, which is computed for all steps
+        # at once.
         logits, attention = self._readout(states, memory)
         if attention is not None:
             record = AttentionRecord(
@@ -272,7 +274,7 @@ class PointerNetwork(nn.Module):
         return logits
 
     def encode(self, batch: dict[str, jax.Array], *, train: bool = False) -> Memory:
-        """Encodes `inputs` [B, S, F] of `lengths` [B].
+        """Encodes the inputs [B, S, F] of a batch; see the class.
 
         Raises:
             FieldError: in a baseline or with the location score, if there are more than
@@ -310,7 +312,7 @@ class PointerNetwork(nn.Module):
     def _recurrent(
         self, entries: jax.Array, mask: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
-        """Outputs e_j [B, S, D] of the encoder and its last carry."""
+        """Computes the encoder's outputs e_j [B, S, D] and its last carry."""
         cell = CELLS[self.cell]
         gates = self._gates(self.encoder_gates, time_first(entries))
         zeros = jnp.zeros((len(entries), cell.states * self.hidden), entries.dtype)
@@ -319,7 +321,7 @@ class PointerNetwork(nn.Module):
     def _read_and_process(
         self, entries: jax.Array, mask: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
-        """Encoded inputs m_i [B, S, D] and the decoder's initial carry, from q*_P."""
+        """Computes m_i [B, S, D], and the decoder's initial carry from q*_P."""
         first, second = self.read
         embedded = entries @ self.table(entries.shape[-1] - 1)
         m = second(nn.relu(first(embedded)))
@@ -334,7 +336,7 @@ class PointerNetwork(nn.Module):
     def step(
         self, carry: Carry, token: jax.Array, memory: Memory
     ) -> tuple[Carry, jax.Array, Attention | None]:
-        """One decoding step, equal to a step of `__call__`.
+        """Computes one decoding step, with the same logits as a teacher-forced pass.
 
         Args:
             carry: from `start` or the previous step.
@@ -361,7 +363,7 @@ class PointerNetwork(nn.Module):
         )
 
     def _gates(self, gates: Gates, entries: jax.Array) -> jax.Array:
-        """Input part of the gates, [..., G], from entries [..., F + 1]."""
+        """Computes the contribution [..., G] of entries [..., F + 1] to the gates."""
         kernel, bias = gates.parameters(self.embedding)
         # The embedding is linear: with table and kernel multiplied first, the product
         # with an entry sums over F + 1 features instead of C.
@@ -382,7 +384,7 @@ class PointerNetwork(nn.Module):
             baseline's read; None without attention.
         """
         mask = memory.mask[:, None]
-        inputs = mask & (jnp.arange(mask.shape[-1]) > 0)  # reads exclude the end
+        inputs = mask & (jnp.arange(mask.shape[-1]) > 0)  # excludes e_0 from reads
         query, attention = states, None
         for score, keys in zip(self.reads, memory.read_keys, strict=True):
             u = self._compare(score, query, keys)
@@ -398,12 +400,12 @@ class PointerNetwork(nn.Module):
         return masked_scores(u, mask), attend(u, memory.annotations, mask=mask)
 
     def _project(self, score: Score, annotations: jax.Array) -> jax.Array:
-        """Projected keys of a score, W_1 e_j: [B, S + 1, A or D]."""
+        """Projects annotations to the keys W_1 e_j of a score: [B, S + 1, A or D]."""
         parameters = score.parameters(self.hidden, self.hidden)
         return SCORES[self.score].project(annotations, **parameters)
 
     def _compare(self, score: Score, query: jax.Array, keys: jax.Array) -> jax.Array:
-        """Scores [B, Q, S + 1] of queries [B, Q, D] and projected annotations."""
+        """Computes scores [B, Q, S + 1] of queries [B, Q, D] and projected keys."""
         parameters = score.parameters(self.hidden, self.hidden)
         return SCORES[self.score].compare(query, keys, **parameters)
 

@@ -1,11 +1,11 @@
-"""Typed records of attention and of random draws, sown by models.
+"""Typed records of attention and sampled alignments, sown by models.
 
 A model sows its records as `module.sow(*record.sown())`; `apply` returns them in the
 collections named in `mutable`:
 
     logits, sown = model.apply(variables, batch, train=False, mutable=["attention"])
     for record in collect(sown, AttentionRecord):
-      print(record.kind, record.layer, record.weights.shape)
+        print(record.kind, record.layer, record.weights.shape)
 
 Axes: B batch; H heads; Q queries; K keys; T steps; N memory slots; I, J rows and
 columns of a feature map.
@@ -49,10 +49,10 @@ class AttentionRecord:
 
 @flax.struct.dataclass
 class DrawRecord:
-    """Random draws of a hard alignment, for REINFORCE.
+    """Log-probability and entropy of a sampled hard alignment, for REINFORCE.
 
     Attributes:
-        log_probability: [B, ..., T] log-probability of the drawn keys.
+        log_probability: [B, ..., T] log-probability of the sampled keys.
         entropy: [B, ..., T] entropy of the distribution over keys, in nats.
     """
 

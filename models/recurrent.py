@@ -20,7 +20,7 @@ from ops.scan import Matrix
 
 
 class Init(NamedTuple):
-    """Initializers of a model's parameters; biases start at 0.
+    """Initializers of a model's parameters; biases start at 0, except `forget`.
 
     Attributes:
         kernel: for matrices that multiply an input.
@@ -29,7 +29,7 @@ class Init(NamedTuple):
         score: for matrices of a score and an alignment; None for the defaults of
             `models.attention`.
         score_vector: for vectors of a score; None for the default.
-        forget: initial bias of an LSTM's forget gate (Jozefowicz et al. 2015: 1).
+        forget: initial bias of an LSTM's forget gate; 1 in Jozefowicz et al. (2015).
     """
 
     kernel: Callable
@@ -41,7 +41,16 @@ class Init(NamedTuple):
 
 
 def orthogonal(rng: jax.Array, shape: tuple[int, int], dtype=jnp.float32) -> jax.Array:
-    """Initializer of k random orthogonal matrices side by side, [D, k D]."""
+    """Initializer of k random orthogonal matrices side by side.
+
+    Args:
+        rng: PRNG key.
+        shape: (D, k D).
+        dtype: dtype of the matrices.
+
+    Returns:
+        [D, k D].
+    """
     width, total = shape
     init = nn.initializers.orthogonal()
     # In a loop: concurrent batched factorisations can wait for each other on a CPU.
@@ -53,9 +62,16 @@ def orthogonal(rng: jax.Array, shape: tuple[int, int], dtype=jnp.float32) -> jax
 
 
 def uniform_init(limit: float) -> Init:
-    """Returns initializers that draw all but biases from U(-limit, limit).
+    """Uniform initializers U(-limit, limit) of all parameters except biases.
 
-    Sutskever et al. (2014), section 3.4: 0.08; Luong et al. (2015), section 4.1: 0.1.
+    The limit is 0.08 in Sutskever et al. (2014), section 3.4, and 0.1 in Luong et al.
+    (2015), section 4.1.
+
+    Args:
+        limit: positive bound of the absolute values.
+
+    Returns:
+        An `Init` whose forget bias is 0.
     """
 
     def init(rng, shape, dtype=jnp.float32):
@@ -148,7 +164,7 @@ class Stack(nn.Module):
         cell: a key of `CELLS`.
         features: D.
         layers: number of layers.
-        dropout: rate at the inputs of the layers after the first.
+        dropout: dropout rate at the inputs of the layers after the first.
         inits: initializers.
     """
 
@@ -206,9 +222,9 @@ class Stack(nn.Module):
         return tuple(next_carries), next_carries[-1][..., :n]
 
     def noise(self, steps: int, batch: int) -> tuple[jax.Array, ...] | None:
-        """Draws dropout masks [T, B, 1, D], one per layer after the first.
+        """Samples dropout masks [T, B, 1, D], one per layer after the first.
 
-        The stream is "dropout". Returns None at a rate of 0 or with a single layer.
+        The RNG stream is "dropout". Returns None at a rate of 0 or with a single layer.
         """
         upper_layers = self.layers - 1
         if not self.dropout or not upper_layers:
@@ -255,7 +271,7 @@ class Recurrence(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array, mask: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Runs the layer.
+        """Runs the layer over sequences.
 
         Args:
             x: [B, S, C].
@@ -280,11 +296,11 @@ class Encoder(nn.Module):
         cell: a key of `CELLS`.
         features: D, per direction.
         layers: number of layers.
-        bidirectional: whether each layer runs in both directions; its output is the
-            outputs of both side by side.
+        bidirectional: whether each layer runs in both directions and concatenates their
+            outputs.
         reverse: whether the source tokens are reversed (Sutskever et al. 2014, section
             3.3). EOS stays last, and annotations are in the order of the source.
-        dropout: rate at the inputs of the layers after the first.
+        dropout: dropout rate at the inputs of the layers after the first.
         inits: initializers.
     """
 

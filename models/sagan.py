@@ -1,20 +1,20 @@
-"""Generative adversarial networks with self-attention: SAGAN, and DCGAN.
+"""Generative adversarial networks: SAGAN, with self-attention, and DCGAN.
 
-Zhang, Goodfellow, Metaxas and Odena, Self-Attention GANs (2019): a generator and a
-discriminator of residual blocks, with self-attention over one feature map of each
-(`attention.spatial`); every layer of both has a spectral norm of 1 (Miyato et al.
-2018); the class enters the generator by the scale and bias of its batch norm and the
+SAGAN, Zhang, Goodfellow, Metaxas and Odena (2019), has a generator and a discriminator
+of residual blocks, with self-attention over one feature map of each
+(`attention.spatial`). Every layer of both has a spectral norm of 1 (Miyato et al.
+2018). The class enters the generator by the scale and bias of its batch norm and the
 discriminator by a projection (Miyato and Koyama 2018). The residual blocks follow the
-authors' code. Radford et al., DCGAN (2016): strided and transposed convolutions, batch
-norm in both networks.
+authors' code. DCGAN, Radford et al. (2016), has strided and transposed convolutions,
+and batch norm in both networks.
 
 The attention block is y = gamma o + x (eq. 3), with gamma initially 0. `form` selects
 an entry of `attention.spatial.NON_LOCAL` (Wang et al. 2018).
 
 Differs from the papers: `pool` and `value_reduction` optionally pool keys and values
 and narrow the values, as the authors' code does (by 2) and the paper does not. DCGAN's
-generator also gets the class through its batch norm, and its discriminator ends like
-SAGAN's, with a sum over positions and a projection. With `spatial_noise` and a larger
+generator also gets the class through its batch norm, and its discriminator ends in a
+sum over positions and a projection, as SAGAN's does. With `spatial_noise` and a larger
 `initial_size`, the receptive fields of a network without attention do not cover the
 image.
 
@@ -55,8 +55,8 @@ class BatchNorm(nn.Module):
         classes: Y; 0 for a single scale and bias.
         axis_name: axis of `jax.pmap` or `jax.vmap` over which batch statistics are
             summed; None for a single device.
-        decay: maximum decay of the moving statistics, which replace the batch's outside
-            of training; see `moving`.
+        decay: maximum decay of the moving statistics, which are used outside of
+            training; see `moving`.
         epsilon: added to the variance.
     """
 
@@ -106,12 +106,19 @@ def moving(steps: jax.Array, decay: float) -> jax.Array:
 
     Until `decay` is reached, the average covers about the last tenth of the steps, so
     that the initial value is soon forgotten.
+
+    Args:
+        steps: scalar, number of previous updates.
+        decay: maximum decay, in [0, 1).
+
+    Returns:
+        Scalar decay of the next update.
     """
     return jnp.minimum(decay, (1 + steps) / (10 + steps))
 
 
 class SelfAttention(nn.Module):
-    """Self-attention over a map, y = gamma o + x: Zhang et al. (2019), eqs. 1-3.
+    """Self-attention over a feature map, gamma o + x: Zhang et al. (2019), eqs. 1-3.
 
     Attributes:
         form: a key of `attention.spatial.NON_LOCAL`.
@@ -150,8 +157,8 @@ class SelfAttention(nn.Module):
             key = layer(key_width, name="key")(x, train=train)
         value = layer(value_width, name="value")(x, train=train)
         if self.pool:
-            # `nn.max_pool` with its gradient takes 7 times as long at
-            # [64, 16, 16, 64] on two CPU threads.
+            # At [64, 16, 16, 64], `nn.max_pool` and its gradient take 7 times as long,
+            # on two threads of a CPU.
             key, value = max_pool(key), max_pool(value)
         parameters = {}
         if self.form == "concatenation":
@@ -172,7 +179,7 @@ class _Network(nn.Module):
     Attributes:
         size: I = J of an image, `initial_size` times a power of two.
         initial_size: rows and columns of the smallest map.
-        spatial_noise: whether the noise is split into a part for each position of the
+        spatial_noise: whether the noise is split into one part per position of the
             smallest map, with separate weights, so that distant positions share no
             information in a generator without attention.
         channels: channels of a map of the image's size; they double with each halving
@@ -228,18 +235,18 @@ class _Network(nn.Module):
             )
 
     def sizes(self) -> list[int]:
-        """Doublings of `initial_size`, up to the size of an image."""
+        """Returns the doublings of `initial_size`, up to the size of an image."""
         return [
             self.initial_size << n
             for n in range(1, (self.size // self.initial_size).bit_length())
         ]
 
     def maps(self) -> list[int]:
-        """Sizes of the maps, in the order in which they are computed."""
+        """Returns the sizes of the maps, in the order in which they are computed."""
         raise NotImplementedError
 
     def width(self, size: int) -> int:
-        """Channels of a map of this size."""
+        """Returns the channels of a map of this size."""
         return self.channels * min(self.size // size, self.channel_multiplier)
 
     def attend(self, x: jax.Array, *, train: bool) -> jax.Array:
@@ -295,7 +302,7 @@ class Generator(_Network):
                     f"a multiple of the {start**2} positions of the first map",
                 )
             parts = noise.reshape(*positions, -1)
-            # No bias: all noise would share it.
+            # No bias, which would be the same for all noise.
             shape = (*parts.shape[1:], width(start))
             kernel = Normed(shape, self.spectral, self.kernel_init, name="start")
             x = jnp.einsum("bijz,ijzc->bijc", parts, kernel(train=train))
@@ -354,7 +361,7 @@ class Discriminator(_Network):
 
     @nn.compact
     def __call__(self, x: jax.Array, label: jax.Array, *, train: bool) -> jax.Array:
-        """Projection discriminator, w h + <e_y, h>: Miyato and Koyama (2018), eq. 3.
+        """Computes the logits w h + <e_y, h>: Miyato and Koyama (2018), eq. 3.
 
         Args:
             x: [B, I, J, 3] images in [-1, 1].
@@ -362,7 +369,7 @@ class Discriminator(_Network):
             train: as for `Generator`.
 
         Returns:
-            [B] logits, positive for real.
+            [B] logits, positive for images classified as real.
         """
         self.check()
         common = dict(spectral=self.spectral, kernel_init=self.kernel_init)

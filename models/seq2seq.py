@@ -1,9 +1,9 @@
-"""Encoder-decoders without attention: the source is encoded in one fixed vector.
+"""Encoder-decoders without attention, which encode the source in one fixed vector.
 
-Sutskever, Vinyals and Le (2014): stacked LSTMs, the source reversed, the decoder starts
-from the encoder's last states. Cho et al. (2014): GRUs, a summary c = tanh(V h) that
-enters the decoder's first state, every step and a maxout readout. The field `feed`
-selects among these ways of feeding the vector to the decoder.
+In Sutskever, Vinyals and Le (2014), stacked LSTMs read the reversed source, and the
+decoder starts from the encoder's last states. In Cho et al. (2014), the encoder and the
+decoder are GRUs, and a summary c = tanh(V h) enters the decoder's first state, every
+step and a maxout readout. The field `feed` selects how the vector enters the decoder.
 
 Differs from the papers: optional dropout, its rate rounded to a multiple of 1/256;
 biases start at 0; the two pieces of a maxout unit are half a layer apart instead of
@@ -11,7 +11,7 @@ adjacent. Encoder and decoder use the GRU of `models.cells`: z and 1 - z are swa
 relative to Cho et al., and the reset gate applies to the state before U, not to the
 summary's contribution.
 
-Axes: those of `models.recurrent`.
+Axes: as in `models.recurrent`.
 """
 
 from typing import ClassVar, NamedTuple
@@ -57,13 +57,13 @@ class Seq2Seq(EncoderDecoder):
         summary: the fixed vector: "state", the last carries of all encoder layers, or
             "tanh", tanh(V h) of the last output (Cho et al.).
         feed: uses of the summary in the decoder, one or more of "every_step" (added to
-            the gates of every step), "first_step" (added to those of the first step),
-            "initial_state" (the first state) and "feed_forward" (a tanh layer of it is
-            the first state).
-        maxout: l, maxout units of the readout from state, previous token and summary; 0
-            for logits from the state alone.
+            the gates of every step), "first_step" (added to the gates of the first
+            step), "initial_state" (the first state) and "feed_forward" (mapped to the
+            first state by a tanh layer).
+        maxout: l, number of maxout units of the readout from state, previous token and
+            summary; 0 for logits from the state alone.
 
-    The other fields are those of `EncoderDecoder`. Defaults are those of Sutskever et
+    The other fields are inherited from `EncoderDecoder`. Defaults follow Sutskever et
     al. (section 3.4).
     """
 
@@ -183,7 +183,7 @@ class Seq2Seq(EncoderDecoder):
     def readout(
         self, embedded: jax.Array, step: Step, memory: Memory, *, train: bool
     ) -> jax.Array:
-        """Logits of the state, or of maxout(O_h h + O_y y + O_c c) (Cho et al.)."""
+        """Computes logits of the state, or of maxout(O_h h + O_y y + O_c c)."""
         x = step.state
         if self.maxout:
             vector = memory.vector[:, None]

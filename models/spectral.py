@@ -15,7 +15,7 @@ _TINY = 1e-12
 
 
 def spectral_norm(kernel: jax.Array, u: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Estimates the spectral norm by one power iteration: algorithm 1.
+    """Spectral norm of a kernel by one power iteration: Miyato et al., algorithm 1.
 
     Args:
         kernel: [..., C], flattened to a matrix with C columns.
@@ -35,7 +35,7 @@ def spectral_norm(kernel: jax.Array, u: jax.Array) -> tuple[jax.Array, jax.Array
 
 
 class Normed(nn.Module):
-    """Kernel divided by its spectral norm, W / sigma(W): eq. 8.
+    """Spectrally normalised kernel W / sigma(W): Miyato et al. (2018), eq. 8.
 
     The vector u [C] is a variable of the collection "spectral", updated by one power
     iteration per call with `train`. `nn.SpectralNorm` does the same, but names its

@@ -62,7 +62,8 @@ class Carry(NamedTuple):
     caches: tuple[Cache, ...]  # per layer
 
     def take(self, parents: jax.Array) -> "Carry":
-        """Returns the state with hypotheses `parents` [B, R]; reorders only paths."""
+        """Returns the state whose row r continues row `parents[b, r]` of this one."""
+        # Only the paths are reordered, never the caches.
         path = jnp.take_along_axis(self.path, parents[:, :, None, None], axis=1)
         return self._replace(path=path)
 
@@ -197,7 +198,7 @@ class DecoderLayer(nn.Module):
 
 
 class Transformer(nn.Module):
-    """Encoder-decoder; see the module's docstring.
+    """Transformer encoder-decoder; see the module's docstring.
 
     Batches are dicts of int32 `source` [B, S] and `target` [B, T], ids 0 = padding,
     1 = BOS, 2 = EOS; both end in EOS, and BOS is added here. A row may pack several
@@ -329,8 +330,8 @@ class Transformer(nn.Module):
 
         Args:
             batch: `source` [B, S] and `target` [B, T] int32.
-            train: whether dropout is on (stream "dropout"). A random alignment draws if
-                there is a stream "alignment".
+            train: whether dropout is on (RNG stream "dropout"). With an RNG stream
+                "alignment", a random alignment samples a key.
 
         Returns:
             [B, T, W] float32 logits; position t predicts `target[:, t]`.

@@ -1,1 +1,1 @@
-"""Fast equivalents of plain functions, each tested against the plain form."""
+"""Fast equivalents of plain JAX functions, each tested against its plain form."""

@@ -1,4 +1,4 @@
-"""Additive scores that do not store their hidden layer for the backward pass.
+"""Additive scores that recompute their hidden layer in the backward pass.
 
 Axes: ... any batch; Q queries; K keys; D query width; E key width; A hidden width.
 """
@@ -39,25 +39,25 @@ def additive_scores(
     w_key: jax.Array,
     v: jax.Array,
 ) -> jax.Array:
-    """Additive scores of `attention.scores.additive_scores`, in less memory.
+    """Additive scores as in `attention.scores.additive_scores`, with less memory.
 
     The hidden layer [..., Q, K, A] is recomputed in the backward pass. In a scan
     over 32 steps, [64, 1, 256] queries and [64, 32, 256] keys, value and gradient take
-    a third of the time and 8 MiB in place of 134, on two threads of a CPU. For all
-    steps at once there is no gain.
+    a third of the time and 8 MiB instead of 134, on two threads of a CPU. There is no
+    gain if all steps are computed at once.
 
     Args:
         query: [..., Q, D].
         key: [..., K, E]; batch axes broadcast against `query`.
-        w_query: [..., D, A].
-        w_key: [..., E, A].
-        v: [..., A].
+        w_query: [..., D, A], W_a in the paper.
+        w_key: [..., E, A], U_a in the paper.
+        v: [..., A], v_a in the paper.
 
     Returns:
-        [..., Q, K] unnormalised scores.
+        [..., Q, K] unnormalised scores in the promoted dtype of the inputs.
 
     Raises:
-        ValueError: if the widths of the parameters do not match each other or those of
-            `query` and `key`.
+        ValueError: if the widths of the parameters do not match each other, or do not
+            match `query` and `key`.
     """
     return _compare(query, additive_scores.project(key, w_key=w_key), w_query, v)

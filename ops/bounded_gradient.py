@@ -13,8 +13,8 @@ Tree = TypeVar("Tree")
 def bounded_gradient(x: Tree, limit: float) -> Tree:
     """Identity whose gradient is clipped to [-limit, limit], elementwise.
 
-    Applied to the carry of a scan, it bounds the gradient between steps, where clipping
-    after the backward pass is too late: the product of the steps' Jacobians can
+    Applied to the carry of a scan, it bounds the gradient between steps. Clipping after
+    the backward pass is too late, since the product of the steps' Jacobians can
     overflow.
 
     Args:

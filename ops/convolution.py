@@ -1,8 +1,8 @@
 """Strided, transposed and depthwise convolutions without dilation or groups.
 
 Neither the values nor the gradients need zero-dilated arrays or grouped convolutions,
-which are slow on a CPU. Times are those of value and gradient, float32, two threads of
-a CPU.
+which are slow on a CPU. Unless stated otherwise, times are for value and gradient in
+float32, on two threads of a CPU.
 
 Axes: B images; I, J rows and columns; C channels in, C' out.
 """
@@ -15,7 +15,16 @@ import jax.numpy as jnp
 
 
 def convolve(x: jax.Array, kernel: jax.Array, padding: str = "SAME") -> jax.Array:
-    """Convolution with a stride of 1: [B, I, J, C] and [any, any, C, C']."""
+    """Convolution with a stride of 1.
+
+    Args:
+        x: [B, I, J, C].
+        kernel: [any, any, C, C'].
+        padding: "SAME" or "VALID".
+
+    Returns:
+        [B, I, J, C'] with padding "SAME"; fewer rows and columns with "VALID".
+    """
     layout = ("NHWC", "HWIO", "NHWC")
     return jax.lax.conv_general_dilated(
         x, kernel, (1, 1), padding, dimension_numbers=layout
@@ -23,7 +32,7 @@ def convolve(x: jax.Array, kernel: jax.Array, padding: str = "SAME") -> jax.Arra
 
 
 def blocks(x: jax.Array, side: int) -> jax.Array:
-    """Concatenates the channels of each block of side x side positions.
+    """Space-to-depth: concatenates the channels of each block of positions.
 
     A dense layer on the result is a convolution with a kernel and stride of `side`.
 
@@ -32,7 +41,8 @@ def blocks(x: jax.Array, side: int) -> jax.Array:
         side: rows and columns of a block, at least 1.
 
     Returns:
-        [B, I / side, J / side, side^2 C], sizes rounded up; zeros fill the last blocks.
+        [B, I / side, J / side, side^2 C], sizes rounded up; the last blocks are padded
+        with 0.
     """
     batch, rows, columns, width = x.shape
     x = jnp.pad(x, ((0, 0), (0, -rows % side), (0, -columns % side), (0, 0)))
@@ -41,11 +51,11 @@ def blocks(x: jax.Array, side: int) -> jax.Array:
 
 
 def halve(x: jax.Array, kernel: jax.Array) -> jax.Array:
-    """Convolution of 4 x 4 with a stride of 2: half the rows and columns.
+    """4 x 4 convolution with a stride of 2: half the rows and columns.
 
-    Computed as a convolution of 2 x 2 on `blocks` of 2 x 2. That is 1.3 times as fast
-    as the strided one, [64, 32, 32, 16] to 32 channels; with `widen` 2 times as fast as
-    a convolution of 3 x 3 followed by mean pooling.
+    It is computed as a 2 x 2 convolution of `blocks` of 2 x 2 positions. From
+    [64, 32, 32, 16] to 32 channels, this is 1.3 times as fast as a strided convolution;
+    with `widen` it is 2 times as fast as a 3 x 3 convolution and mean pooling.
 
     Args:
         x: [B, I, J, C], I and J even.
@@ -59,18 +69,19 @@ def halve(x: jax.Array, kernel: jax.Array) -> jax.Array:
 
 
 def double(x: jax.Array, kernel: jax.Array) -> jax.Array:
-    """Transposed convolution of 4 x 4 with a stride of 2: twice the rows and columns.
+    """4 x 4 transposed convolution with a stride of 2: twice the rows and columns.
 
-    Computed as a convolution of 2 x 2 whose channels are the 4 positions of a block.
-    That is 8 times as fast as `jax.lax.conv_transpose`, [64, 16, 16, 32] to 16
-    channels; with `widen` 2 times as fast as upsampling and a convolution of 3 x 3.
+    It is computed as a 2 x 2 convolution that outputs the 4 positions of a block as
+    channels. From [64, 16, 16, 32] to 16 channels, this is 8 times as fast as
+    `jax.lax.conv_transpose`; with `widen` it is 2 times as fast as upsampling and a
+    3 x 3 convolution.
 
     Args:
         x: [B, I, J, C].
         kernel: [4, 4, C, C'].
 
     Returns:
-        [B, 2 I, 2 J, C'], as `jax.lax.conv_transpose` with "SAME".
+        [B, 2 I, 2 J, C'], equal to `jax.lax.conv_transpose` with padding "SAME".
     """
     batch, rows, columns, _ = x.shape
     x = jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
@@ -85,10 +96,17 @@ def double(x: jax.Array, kernel: jax.Array) -> jax.Array:
 
 
 def widen(kernel: jax.Array) -> jax.Array:
-    """Kernel [3, 3, ...] for the sums of 2 x 2 positions: [4, 4, ...].
+    """Widens a 3 x 3 kernel to 4 x 4, merging it with 2 x 2 upsampling or pooling.
 
-    `double` with it equals nearest-neighbour upsampling, then the convolution of 3 x 3;
-    `halve` with a quarter of it equals that convolution, then mean pooling of 2 x 2.
+    `double` with the result equals nearest-neighbour upsampling followed by the 3 x 3
+    convolution; `halve` with a quarter of the result equals the 3 x 3 convolution
+    followed by 2 x 2 mean pooling.
+
+    Args:
+        kernel: [3, 3, C, C'].
+
+    Returns:
+        [4, 4, C, C'], the sum of the kernel's four shifts by 0 or 1 row and column.
     """
     for axis in (0, 1):
         before = [(0, 0)] * kernel.ndim
@@ -99,14 +117,14 @@ def widen(kernel: jax.Array) -> jax.Array:
 
 
 def depthwise(x: jax.Array, kernel: jax.Array, stride: int = 1) -> jax.Array:
-    """Convolution of each channel with its own kernel: a sum of shifted products.
+    """Depthwise convolution, computed as a sum of shifted products.
 
-    The value is computed 40 times as fast as by a grouped convolution, 5 x 5 on
-    [16, 28, 28, 240].
+    Without gradients, a 5 x 5 kernel on [16, 28, 28, 240] is 40 times as fast as with a
+    grouped convolution.
 
     Args:
         x: [B, I, J, C].
-        kernel: [any, any, C].
+        kernel: [any, any, C], one kernel per channel.
         stride: at least 1.
 
     Returns:
@@ -124,5 +142,5 @@ def depthwise(x: jax.Array, kernel: jax.Array, stride: int = 1) -> jax.Array:
 
 
 def _by_phase(kernel: jax.Array) -> jax.Array:
-    """[4, 4, C, C'] to [2, 2, 2, 2, C, C']: taps 2 p + r, 2 q + s at p, q, r, s."""
+    """[4, 4, C, C'] to [2, 2, 2, 2, C, C']: tap 2p + r, 2q + s is at p, q, r, s."""
     return kernel.reshape(2, 2, 2, 2, *kernel.shape[2:]).swapaxes(1, 2)

@@ -1,4 +1,4 @@
-"""Losses over a vocabulary, as (sum, count).
+"""Label-smoothed cross-entropy over a vocabulary.
 
 Axes: ... any batch; W vocabulary.
 """
@@ -12,13 +12,13 @@ import jax.numpy as jnp
 def smoothed_cross_entropy(
     logits: jax.Array, targets: jax.Array, smoothing: float, weights: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Cross-entropy to q = (1 - smoothing) one_hot(target) + smoothing / W.
+    """Cross-entropy with label smoothing: Szegedy et al. (2016), section 7.
 
-    Label smoothing of Szegedy et al. (2016), section 7, as used by Vaswani et al.
-    (2017), section 5.4. The minimum is the entropy of q, not 0. The gradient,
-    softmax(logits) - q, is written by hand: one pass over the logits each way, where
-    differentiating a `log_softmax` stores several arrays of their size. At
-    [64, 32, 8000] that is 2 times as fast, on two threads of a CPU.
+    The target distribution is q = (1 - smoothing) one_hot(target) + smoothing / W, as
+    in Vaswani et al. (2017), section 5.4. The minimum is the entropy of q, not 0. The
+    gradient, softmax(logits) - q, is written out: value and gradient take one pass over
+    the logits each, whereas differentiating a `log_softmax` stores several arrays of
+    the same size. At [64, 32, 8000] this is 2 times as fast, on two threads of a CPU.
 
     Args:
         logits: [..., W] float32.

@@ -22,19 +22,20 @@ def feedforward_context(
     *,
     mask: jax.Array | None = None,
 ) -> jax.Array:
-    """Context of `feedforward_attention(encode(inputs), w, b, mask=mask)`.
+    """Context of feed-forward attention to encoded inputs.
 
-    Computed by `chunked_context` on a CPU, by `feedforward_attention` elsewhere.
+    Equals `feedforward_attention(encode(inputs), w, b, mask=mask).context`. On a CPU it
+    is computed by `chunked_context`.
 
     Args:
         encode: function from inputs [..., F] to values [..., D], applied per step.
         inputs: [..., T, F].
-        w: [D].
-        b: [].
+        w: [D] weight vector of the score.
+        b: scalar bias of the score.
         mask: bool, True = may attend; broadcasts against [..., T].
 
     Returns:
-        [..., D].
+        [..., D] contexts.
 
     Raises:
         TypeError: if `mask` is not bool.
@@ -64,19 +65,19 @@ def chunked_context(
 
     Scores are bounded, so that the sums need no running maximum. Chunks are computed
     one after the other and recomputed in the backward pass, so that their values stay
-    in the CPU's cache. At [20, 10000, 100] value and gradient are at least 10 times as
-    fast, on two threads of a CPU.
+    in the CPU's cache. At [20, 10000, 100], value and gradient are at least 10 times as
+    fast as without chunks, on two threads of a CPU.
 
     Args:
         encode: function from inputs [steps, F] to values [steps, D], applied per step.
         inputs: [..., T, F].
-        w: [D].
-        b: [].
+        w: [D] weight vector of the score.
+        b: scalar bias of the score.
         mask: bool, True = may attend; broadcasts against [..., T].
         chunk: maximum number of steps of a chunk.
 
     Returns:
-        [..., D]; sums are kept in float32 or wider.
+        [..., D] in the dtype of the values; sums are computed in float32 or wider.
 
     Raises:
         TypeError: if `mask` is not bool.
@@ -111,5 +112,5 @@ def chunked_context(
     above, below = jax.lax.map(jax.checkpoint(sums, prevent_cse=False), parts)
     above = above.reshape(*batch, pieces, -1).sum(-2)
     below = below.reshape(*batch, pieces).sum(-1)
-    # An unmasked step adds at least 1/e: the bound acts if all steps are masked.
+    # An unmasked step adds at least 1/e: the bound only acts if all steps are masked.
     return (above / jnp.maximum(below, 0.1)[..., None]).astype(value.dtype)

@@ -1,13 +1,13 @@
 """`jax.lax.scan` with deferred weight gradients.
 
-The gradient of a weight matrix used in every step is a sum of one product per step, as
-thin as the batch; each reads and writes an array as large as the matrix. Here the loop
-stores both factors of each product, and a single product after the loop sums over all
-steps. In the backward pass, steps multiply by a matrix transposed once, before the
+The gradient of a weight matrix used in every step is a sum over steps. `jax.lax.scan`
+computes one thin product per step, which reads and writes an array as large as the
+matrix. Here the loop stores both factors of each product, and a single product after
+the loop sums over all steps. The backward pass transposes each matrix once, before its
 loop.
 
 Axes: ... any batch; B batch; T steps; R rows of a batch element; D, F input and output
-width of a matrix; S, V those of a matrix per batch element.
+width of a matrix; S, V input and output width of a matrix per batch element.
 """
 
 import functools
@@ -25,7 +25,8 @@ Carry = TypeVar("Carry")
 class Matrix(Protocol):
     """A weight of a step: an array, or a handle inside `scan`; `x @ matrix` is valid.
 
-    With this type a step is the same function in a scan and in a single decoding step.
+    A step annotated with this type runs both inside `scan` and as a single decoding
+    step.
     """
 
     def __rmatmul__(self, x: jax.Array, /) -> jax.Array:
@@ -41,13 +42,13 @@ def scan(
 ) -> tuple[Carry, Any]:
     """`jax.lax.scan` of a step with weight matrices; equal value, cheaper gradient.
 
-    With `jax.lax.scan` in its place, the training steps of Bahdanau's and Luong's
+    With `jax.lax.scan` instead, the training steps of Bahdanau's and Luong's
     translators in `benchmarks.recurrent_step` take 1.05 times as long at a batch size
-    of 64, and 1.15 and 1.24 times at 16, on two threads of a CPU.
+    of 64, and 1.15 and 1.24 times as long at 16, on two threads of a CPU.
 
-    It has reverse-mode gradients only, and all floats must have one dtype. A product
-    with a weight must not be inside another transformation (`jax.checkpoint`,
-    `jax.vmap`, `jax.lax.cond`) within the step.
+    Only reverse-mode gradients are defined, and all floating arrays must have the same
+    dtype. Within the step, a product with a weight must not be inside another
+    transformation (`jax.checkpoint`, `jax.vmap`, `jax.lax.cond`).
 
     Args:
         step: step(weights, shared, carry, x) -> (carry, y), a pure function of its
@@ -56,11 +57,11 @@ def scan(
             else.
         weights: pytree of matrices [D, F], or [B, S, V] for one per batch element.
         shared: pytree of other arrays that every step reads: biases, masks, keys.
-        carry: pytree handed from step to step.
-        inputs: pytree of [T, ...], a slice for each step.
+        carry: pytree passed from step to step.
+        inputs: pytree of [T, ...] arrays, one slice per step.
 
     Returns:
-        The last carry and the y of all steps, [T, ...].
+        The last carry, and the y of all steps as a pytree of [T, ...] arrays.
     """
     arrays, treedef = jax.tree.flatten(weights)
     none = [None] * len(arrays)
@@ -134,7 +135,7 @@ class _Handle:
 
 @jax.custom_vjp
 def _product(x, weight, transposed, delta):
-    """X W; its gradient also goes to `delta`, an argument without effect."""
+    """Product x W; `delta` has no effect, but receives the gradient of the product."""
     return x @ weight
 
 
@@ -150,7 +151,7 @@ _product.defvjp(lambda x, w, wt, _: (x @ w, (w, wt)), _product_backward)
 def _weight_gradient(
     weight: jax.Array, factors: list[jax.Array], deltas: list[jax.Array]
 ) -> jax.Array:
-    """Sum of x^T g over all steps and products of a weight; 0 where there are none."""
+    """Sum of x^T g over all steps and products of a weight; 0 without products."""
     axes = "tbrn,tbrm->nm" if weight.ndim == 2 else "tbrs,tbrv->bsv"
     if not factors:
         return jnp.zeros_like(weight)

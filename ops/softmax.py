@@ -25,7 +25,7 @@ def masked_softmax(scores: jax.Array, mask: jax.Array | None = None) -> jax.Arra
         [..., Q, K] weights in the dtype of `scores`, computed in float32 or wider.
 
     Raises:
-        TypeError: if `mask` is not bool or `scores` not floating.
+        TypeError: if `mask` is not bool or `scores` is not floating.
         ValueError: if `mask` does not broadcast against `scores`.
     """
     return _softmax(core.masked_scores(scores, mask)).astype(scores.dtype)

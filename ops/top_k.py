@@ -1,7 +1,9 @@
 """Top-k over a large vocabulary.
 
 `lax.top_k` over the vocabulary is the most expensive part of a beam search step on a
-CPU: 3.3 ms at [256, 8000] on two cores, `argmax` alone 4.1 ms; `top` takes 0.9 ms.
+CPU. At [256, 8000] on two cores it takes 3.3 ms, `argmax` 4.1 ms and `top` 0.9 ms.
+
+Axes: ... any batch; W vocabulary.
 """
 
 import jax
@@ -12,14 +14,14 @@ BLOCK = 32
 
 
 def top(values: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
-    """Returns the k largest values and their indices, in descending order.
+    """Top-k values and their indices, in descending order.
 
     The k largest lie in the k blocks with the largest maxima, or in the incomplete
     block at the end, so that one pass over `values` is enough.
 
     Args:
         values: [..., W].
-        k: at most W.
+        k: number of values, at most W.
 
     Returns:
         Values [..., k] and indices [..., k] int32. Equal values may come in any order.
@@ -35,5 +37,5 @@ def top(values: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
     rest = jnp.arange(whole, width)
     rest = jnp.broadcast_to(rest, (*indices.shape[:-1], rest.size))
     indices = jnp.concatenate([indices, rest], -1)
-    largest, position = lax.top_k(jnp.take_along_axis(values, indices, -1), k)
-    return largest, jnp.take_along_axis(indices, position, -1)
+    top_values, position = lax.top_k(jnp.take_along_axis(values, indices, -1), k)
+    return top_values, jnp.take_along_axis(indices, position, -1)

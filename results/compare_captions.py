@@ -2,7 +2,7 @@
 
     python -m results.compare_captions runs/captioning_soft runs/captioning_hard
 
-Writes docs/figures/captions_N.png for image N of the test split.
+Writes runs/captions/captions_N.png for image N of the test split.
 """
 
 import argparse
@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Path]:
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN")
     parser.add_argument("--images", nargs="+", type=int, default=[1, 2], metavar="N")
     parser.add_argument(
-        "--to", type=Path, default=Path("docs/figures"), metavar="FOLDER"
+        "--to", type=Path, default=Path("runs/captions"), metavar="FOLDER"
     )
     args = parser.parse_args(arguments)
     canvas.require()
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Path]:
                 raise UserError(f"{run}: must be a captioner with attention")
             if image.shape != images[0].shape or (image != images[0]).any():
                 raise UserError(
-                    f"{run}: its test images must be those of {args.runs[0]}"
+                    f"{run}: must have the same test images as {args.runs[0]}"
                 )
         path, title = args.to / f"captions_{number}.png", f"Test image {number}"
         paths.append(caption_strips(images[0], strips, title, path))

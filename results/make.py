@@ -1,10 +1,10 @@
-"""Trains and evaluates the reported runs without a record; writes records and tables.
+"""Makes the missing records of the reported runs, and writes the tables.
 
     python -m results.make               # every table
     python -m results.make translation   # the named tables
 
-A stopped run is resumed, and a trained one is only evaluated. To repeat a run, delete
-its record and its folder under `runs/`.
+A missing run is trained and evaluated; a stopped one is resumed, a trained one only
+evaluated. To repeat a run, delete its record and its folder under `runs/`.
 """
 
 import argparse
@@ -33,7 +33,7 @@ ROOT = Path(__file__).parent.parent
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Makes the missing records of the named tables, or of all.
+    """Makes the missing records of the named tables, or of all tables.
 
     Raises:
         UserError: for a table that does not exist.
@@ -71,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _make_all(
     trainings: Sequence[tuple[Run, int]], cores: Sequence[Sequence[int]]
 ) -> None:
-    """Makes each training, one at a time per share of the cores."""
+    """Runs each training, one at a time on each share of the cores."""
     free = Queue()
     for share in cores:
         free.put(share)
@@ -111,7 +111,7 @@ def record_path(run: Run, seed: int) -> Path:
 
 
 def is_current(run: Run, seed: int) -> bool:
-    """Returns whether the run has a record that was made with the current config.
+    """Returns whether the run has a record of its current config.
 
     Configs are compared by `records.identity`, which includes overrides and seed.
     """

@@ -1,8 +1,8 @@
 """Generated blocks of the pages: README.md and docs/**/*.md.
 
-A block stands between `<!-- results:begin NAME -->` and `<!-- results:end NAME -->`.
-`NAME: RUN RUN` in the first mark selects rows of the table, and of a table of claims
-those that compare one of the runs:
+A block is between `<!-- results:begin NAME -->` and `<!-- results:end NAME -->`.
+`NAME: RUN RUN` in the first mark selects rows of the table; in a table of claims, the
+claims that compare one of the runs:
 
     <!-- results:begin alignments: short_bahdanau short_luong_dot_global -->
     <!-- results:end alignments -->
@@ -25,7 +25,7 @@ from errors import UserError
 from results.records import RESULTS
 
 ROOT = RESULTS.parent
-Show = Callable[[tuple[str, ...]], str]  # names of runs, none for all, to Markdown
+Show = Callable[[tuple[str, ...]], str]  # names of runs (all if empty) -> Markdown
 
 _MARK = re.compile(r"<!-- *results:(.*?)-->")
 _BEGIN = re.compile(r"begin (\w+)(?:: ([\w ]+))? ")
@@ -36,7 +36,14 @@ _LINK = re.compile(r"\]\(([^)#:]+)\)")
 
 
 class Block(NamedTuple):
-    """A generated block: the table, the selected runs (none: all), its text's span."""
+    """A generated block of a page.
+
+    Attributes:
+        table: name of the table.
+        runs: names of the selected runs; all if empty.
+        start: index of the first character after the begin mark.
+        end: index of the end mark.
+    """
 
     table: str
     runs: tuple[str, ...]
@@ -80,7 +87,7 @@ def homes(texts: Mapping[str, str], tables: Iterable[str]) -> dict[str, str]:
         tables: names of the tables that exist.
 
     Raises:
-        UserError: for an unknown table, or one that has no page or several.
+        UserError: for an unknown table, or a table on no page or on several.
     """
     tables, pages = list(tables), {}
     for page, text in texts.items():
@@ -135,6 +142,6 @@ def write(texts: Mapping[str, str], root: Path = ROOT) -> None:
 
 
 def _relative(table: str, page: str) -> str:
-    """Turns links from the root of the repository into links from the page."""
+    """Makes links, relative to the root of the repository, relative to a page."""
     folder = PurePosixPath(page).parent
     return _LINK.sub(lambda link: f"]({os.path.relpath(link[1], folder)})", table)

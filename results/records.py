@@ -12,7 +12,7 @@ OURS = "this project"  # the system of our own records
 
 Record = dict[str, Any]
 
-# Fields without effect on the numbers of a record: logging, devices (they compute the
+# Fields without effect on the numbers of a record: logging, devices (which compute the
 # same sums), paths of files, figures.
 _LEFT_OUT = (
     "log_every",

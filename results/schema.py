@@ -74,11 +74,13 @@ class Headline:
         system: the model.
         task: its task; the text of the link to the page of the run's table.
         run: name of the run.
+        paper: the paper's value of this metric, in place of that of the run.
     """
 
     system: str
     task: str
     run: str
+    paper: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -104,7 +106,7 @@ class Curves:
         file: path of the PNG from the root; its stem is the name of the table.
         title: title of the chart.
         value_title: title of the vertical axis.
-        lines: names of runs by label; "NAME:METRIC" for a metric besides the first.
+        lines: names of runs by label; "NAME:METRIC" for a metric other than the first.
     """
 
     file: str

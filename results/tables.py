@@ -2,7 +2,7 @@
 
     python -m results.tables
 
-See `results.pages` for the marks between which a table stands.
+See `results.pages` for the marks around a table.
 """
 
 import math
@@ -22,7 +22,7 @@ from results.pages import ROOT
 from results.records import OURS, RESULTS, Record, read_benchmarks, read_runs
 from results.schema import Claim, Curves, Figure, Run, Table
 
-_MAX_COLUMNS = 8  # of the learning curves
+_MAX_COLUMNS = 8  # maximum number of columns of the learning curves
 _EMPTY = "Not measured yet."
 _EXAMPLES = "thousand examples seen"
 
@@ -49,7 +49,7 @@ def tables(
         homes: the page of each table, which the table of headline results links to.
 
     Returns:
-        Functions from names of runs, none for all, to Markdown. They raise a
+        Functions that take names of runs (all if empty) and return Markdown, or raise a
         `UserError` for a run that is not in the table.
     """
     records = read_runs(folder)
@@ -78,7 +78,7 @@ def filled(root: Path = ROOT) -> dict[str, str]:
 
     Raises:
         UserError: for a misplaced mark, an unknown table or run, or a table that is not
-            whole on exactly one page.
+            shown in full on exactly one page.
     """
     texts = pages.read(root)
     shows = tables(homes=pages.homes(texts, names()))
@@ -185,7 +185,7 @@ def _by_examples(figure: Curves, records: list[Record]) -> str:
         ]
         for label, line in series.items()
     ]
-    return markdown.table([f"{figure.value_title}, {_EXAMPLES}", *groups], lines)
+    return markdown.table([f"{figure.value_title} by {_EXAMPLES}", *groups], lines)
 
 
 def _rows(table: Table, records: list[Record]) -> list[Row]:
@@ -206,15 +206,17 @@ def _rows(table: Table, records: list[Record]) -> list[Row]:
 def _whole(name: str, show: Callable[[], str], runs: Sequence[str]) -> str:
     """Shows a table that has no rows to select."""
     if runs:
-        raise UserError(f"the table {name} is shown whole: no runs can be selected")
+        raise UserError(
+            f"the table {name} has no runs to select: remove {', '.join(runs)}"
+        )
     return show()
 
 
 def _select(name: str, table: Table, rows: list[Row], runs: Sequence[str]) -> list[Row]:
     """The rows of the named runs; all rows if none is named."""
-    known = [run.name for run in table.runs]
+    names = [run.name for run in table.runs]
     for run in runs:
-        if run not in known:
+        if run not in names:
             raise UserError(f"the table {name} has no run {run}")
     return [row for row in rows if not runs or (row.run and row.run.name in runs)]
 
@@ -248,7 +250,7 @@ def _results(name: str, table: Table, rows: list[Row], runs: Sequence[str]) -> s
                 run.paper if run else "",
             ]
         )
-    note = "Test split; signatures: " + ", ".join(dict.fromkeys(signatures)) + "."
+    note = f"Test split. sacreBLEU: {', '.join(dict.fromkeys(signatures))}."
     return markdown.table(titles, lines) + (f"\n\n{note}" if signatures else "")
 
 
@@ -280,11 +282,12 @@ def _mean_field(records: list[Record], field: str) -> str:
 
 def _minutes_of(records: list[Record]) -> str:
     """The mean minutes of training over seeds."""
-    return f"{statistics.mean(record['minutes'] for record in records):.1f}"
+    minutes = statistics.mean(record["minutes"] for record in records)
+    return "< 0.1" if minutes < 0.05 else f"{minutes:.1f}"
 
 
 def _claims(name: str, table: Table, rows: list[Row], runs: Sequence[str]) -> str:
-    """Tests the recorded claims; of a selection, those that compare one of its runs."""
+    """Tests the recorded claims; with `runs`, only claims that compare one of them."""
     _select(name, table, rows, runs)
     title, metric = next(iter(table.metrics.items()))
     records = {run.name: records for run, records in rows if run}
@@ -308,7 +311,7 @@ def _claims(name: str, table: Table, rows: list[Row], runs: Sequence[str]) -> st
         lines.append([claim.text, claim.paper, *cells, verdict])
     if not lines:
         return _EMPTY
-    titles = ["claim", "paper", f"preferred run: {title}", f"best rival: {title}"]
+    titles = ["claim", "paper", f"expected winner: {title}", f"best rival: {title}"]
     return markdown.table([*titles, "verdict"], lines, right_aligned=0)
 
 
@@ -364,7 +367,7 @@ def _headline(records: list[Record], homes: Mapping[str, str]) -> str:
                 f"[{headline.task}]({home})" if home else headline.task,
                 title,
                 _mean(rows[0], metric, table.digits),
-                run.paper or "–",
+                headline.paper or run.paper or "–",
                 _minutes_of(rows[0]),
             ]
         )
@@ -388,7 +391,7 @@ def _learning_curves(
         ]
         for run, records in rows
     ]
-    title = f"validation {next(iter(table.metrics))} after minutes"
+    title = f"validation {next(iter(table.metrics))} by minutes of training"
     return markdown.table([title, *map(str, minutes)], lines)
 
 
@@ -400,7 +403,7 @@ def _minutes(last: float) -> range:
 
 
 def _reached(curve: Sequence[Sequence[float]], minute: int, step: int) -> str:
-    """The last value by a minute; empty once a run has ended `step` minutes before."""
+    """The last value by a minute; empty if the run ended `step` minutes before it."""
     if curve[-1][0] <= minute - step:
         return ""
     values = [value for at, value in curve if at <= minute]

@@ -1,4 +1,4 @@
-"""Tables of the benchmarks: this project's times and those of other libraries."""
+"""Tables of the benchmarks: times of this project and of other libraries."""
 
 from results import markdown
 from results.records import Record
@@ -7,7 +7,7 @@ from results.schema import Benchmark
 # By question, the name of the module in `benchmarks/`.
 BENCHMARKS: dict[str, Benchmark] = {
     "transformer_step": Benchmark(
-        title="Training step: 11.7M parameters, 64 × (32 + 32) tokens, float32",
+        title="Training step: Transformer, 11.7M parameters, 64 × (32 + 32) tokens",
         columns={
             "ms/step": "median_ms",
             "tokens/s": "rate",
@@ -16,7 +16,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         },
     ),
     "decoding": Benchmark(
-        title="Beam search: the same model, beam 4, 64 sentences to 32 tokens",
+        title="Beam search: the same Transformer, beam 4, 64 sentences to 32 tokens",
         columns={
             "ms/batch": "median_ms",
             "sentences/s": "rate",
@@ -42,7 +42,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         },
     ),
     "recurrent_step": Benchmark(
-        title="Training step: recurrent, states of 512, 64 × (32 + 32) tokens, float32",
+        title="Training step: recurrent models, states of 512, 64 × (32 + 32) tokens",
         columns={
             "ms/step": "median_ms",
             "tokens/s": "rate",
@@ -91,7 +91,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         },
     ),
     "sagan_step": Benchmark(
-        title="Step of both networks: SAGAN, 16 images of 64 pixels",
+        title="Training step: SAGAN, both networks, 16 images of 64 pixels",
         columns={
             "ms/step": "median_ms",
             "steps/s": "rate",
@@ -104,7 +104,7 @@ BENCHMARKS: dict[str, Benchmark] = {
 
 # Facts listed below the table of a benchmark, by field of its record.
 FACTS: dict[str, str] = {
-    "ratio": "{:.2f} times the rate of the fastest other library",
+    "ratio": "{:.2f} times the rate of the fastest other system",
     "ratio_same_malloc": "{:.2f} times when that library uses the same malloc",
     "ratio_bahdanau": "Bahdanau: {:.2f} times JoeyNMT's rate",
     "ratio_same_malloc_bahdanau": "Bahdanau: {:.2f} times with the same malloc",
@@ -121,6 +121,12 @@ FACTS: dict[str, str] = {
     "product_gflop_a_second": "matrix products alone: {:.0f} GFLOP/s",
 }
 
+# Parts of the names of systems in the records, and the words of the tables for them.
+LABELS: dict[str, str] = {
+    "malloc as it is": "default malloc",
+    "Bahdanau as JoeyNMT has it": "JoeyNMT's variant of Bahdanau",
+}
+
 
 def render(benchmarks: list[Record]) -> str:
     """Returns the tables of benchmarks as Markdown, in the order of `BENCHMARKS`."""
@@ -132,11 +138,21 @@ def render(benchmarks: list[Record]) -> str:
     )
 
 
+def _label(system: str) -> str:
+    """Returns the name of a recorded system as the tables show it."""
+    for recorded, label in LABELS.items():
+        system = system.replace(recorded, label)
+    return system
+
+
 def _render(record: Record) -> str:
     question = record["question"]
     benchmark = BENCHMARKS[question]
     rows = [
-        [system, *(markdown.number(values, f) for f in benchmark.columns.values())]
+        [
+            _label(system),
+            *(markdown.number(values, f) for f in benchmark.columns.values()),
+        ]
         for system, values in record["systems"].items()
     ]
     facts = [

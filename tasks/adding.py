@@ -1,8 +1,8 @@
 """Adding and multiplication problems: sum or product of two marked numbers.
 
-Hochreiter and Schmidhuber (1997), Raffel and Ellis (2015); `data.adding` makes the
-sequences, of a fixed or a variable length. The loss is the squared error; `accuracy` is
-the percentage of the 1000 estimates of a split that are within 0.04 of the target.
+Hochreiter and Schmidhuber (1997), Raffel and Ellis (2015). `data.adding` generates the
+sequences, of fixed or variable length. The loss is the squared error; `accuracy` is the
+percentage of the 1000 estimates of a split that are within 0.04 of the target.
 
 Works with any model that has the methods of `models.feedforward.FeedForwardAttention`:
 `model.apply(variables, inputs [B, T, 2], mask, train=...) -> estimates [B]`, and
@@ -44,7 +44,7 @@ class Adding(Task):
 
     @classmethod
     def check(cls, config: ConfigDict) -> None:
-        """Checks the data's fields, the lengths to evaluate and the model."""
+        """Checks `config.data`, the evaluation lengths and the model; see `Task`."""
         data, min_length = config.data, adding.MIN_LENGTH
         checks.choice("data.operation", data.operation, adding.OPERATIONS)
         checks.choice("data.protocol", data.protocol, adding.PROTOCOLS)
@@ -122,7 +122,7 @@ class Adding(Task):
         return np.concatenate(parts) - batch["target"]
 
     def evaluate(self, state: TrainState, split: str, options: NoOptions) -> Evaluation:
-        """Evaluates a split and the sequences of other lengths; see `Task`.
+        """Evaluates a split and sequences of other lengths; see `Task`.
 
         Returns:
             Scores: `accuracy` in per cent and `mse` of the split; `accuracy_N` for each
@@ -187,11 +187,12 @@ class Adding(Task):
         """Yields the estimate for the sequence on each line; see `Task`.
 
         The score is the maximum weight. In the fixed protocol a shorter sequence is
-        padded with zeros, as in training. Warns of a length outside of training's.
+        padded with zeros, as in training. Warns about lengths outside the training
+        range.
         """
         data = self.config.data
         lengths = adding.training_lengths(data.protocol, data.length, data.min_length)
-        unit = "steps: the network learned from sequences of"
+        unit = "steps: the model was trained on sequences of"
         sequences = {i: adding.parse(x, f"line {i}") for i, x in lines.items()}
         for line, sequence in sequences.items():
             checks.warn_out_of_range(line, len(sequence), *lengths, unit)

@@ -12,8 +12,8 @@ the same classes, sampled as in training. A frozen EfficientNet-lite0
 *   `score`: Inception score (Salimans et al. 2016);
 *   `gamma_<network>_<size>`: |gamma| of an attention layer; its sign is arbitrary.
 
-These values are comparable with each other only, and favour copies of training images.
-Corners have the metrics of `metrics.corners.consistency` in place of the first three.
+These values are comparable only with each other, and favour copies of training images.
+For corners, the metrics of `metrics.corners.consistency` replace the first three.
 
 Axes: B images; I, J rows and columns; Y classes.
 """
@@ -45,7 +45,7 @@ from training.task import Evaluation, Lines, NoOptions, Prediction, Scores, Task
 
 _BATCH = 100  # images generated or evaluated at a time
 _SPLITS = len(EVALUATION_SPLITS)
-_REAL_SEED = 2**40  # of the real images that generated ones are compared with
+_REAL_SEED = 2**40  # seed of the real images in evaluations
 _PER_CLASS = 8  # images per class in a figure
 _ATTENTIONS = 4  # images whose attention is drawn
 _MAX_CLASSES = 20  # classes in a figure
@@ -74,11 +74,11 @@ class Adversarial(Task):
 
     @classmethod
     def check(cls, config: ConfigDict) -> None:
-        """Checks what must fit together; see `Task`."""
+        """Checks the data source, the loss, ranges and both networks; see `Task`."""
         checks.choice("data.source", config.data.source, SOURCES)
         checks.choice("loss", config.loss, adversarial.LOSSES)
         minimums = {"data.batch_size": 1, "latent_size": 1, "evaluation.size": 1}
-        # Each image's corners are compared with those of other images.
+        # The corners of each image are compared with corners of other images.
         checks.at_least(config, minimums | {"evaluation.images": corners.OTHERS + 1})
         holds = 0 <= config.average_decay < 1
         checks.rule(config, "average_decay", holds, accepted="in [0, 1)")

@@ -1,13 +1,13 @@
 """Algorithmic tasks of the Neural Turing Machine: binary sequence to binary sequence.
 
 Graves, Wayne and Danihelka (2014), section 4: copy, repeat copy, associative recall,
-dynamic 6-grams and priority sort; `data.algorithmic` makes the sequences. The loss is
-the cross-entropy of the output bits, at output steps only. The metric is the paper's,
-bits per sequence, also at sizes beyond those of training.
+dynamic 6-grams and priority sort; `data.algorithmic` generates the sequences. The loss
+is the cross-entropy of the output bits, at output steps only. The metric is the
+paper's, bits per sequence, also evaluated at sizes that are not in training.
 
 Works with any model with `model.apply(variables, inputs [B, T, I], train=...) -> logits
-[B, T, O]` and a field `outputs` for O. The `models.records.AttentionRecord`s that it
-sows, with weights [B, H, T, N], are drawn.
+[B, T, O]` and a field `outputs` for O. Figures show the attention that the model sows
+as `models.records.AttentionRecord`s with weights [B, H, T, N].
 
 Axes: B batch; T steps; I inputs; O outputs; H heads; N memory slots.
 """
@@ -196,7 +196,7 @@ def _draw(batch, logits, maps: Sequence[AttentionMap], *, title, path) -> Path:
 
 
 def _maps(records: Sequence[AttentionRecord]) -> tuple[AttentionMap, ...]:
-    """Attention maps of the first sequence; steps and slots are labelled by number."""
+    """Attention maps of the first sequence, with numbered steps and slots."""
     maps = []
     for record in records:
         steps, slots = (list(map(str, range(n))) for n in record.weights.shape[2:])

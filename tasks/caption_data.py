@@ -52,7 +52,7 @@ class CaptionData:
         else:
             if data.source == "files":
                 examples = self.splits.photos("train")
-            else:  # a fixed set of scenes, so that maps are computed once
+            else:  # a fixed set of scenes, so that each map is computed only once
                 scenes = self.splits.scenes("train", seed)
                 examples = [scenes[i] for i in range(data.scenes)]
             if self.frozen:

@@ -50,7 +50,7 @@ class CaptionSearch:
             params: the model's parameters.
             examples: images; their references are not used.
             search: checked options.
-            attention: whether predictions carry attention maps, if the model has any.
+            attention: whether predictions include attention maps, if the model has any.
 
         Returns:
             Predictions with `Details`.

@@ -2,13 +2,14 @@
 
 The loss is eq. 14, averaged over captions: the negative log-likelihood of a caption
 plus `config.loss.coverage` times sum_i (1 - sum_t alpha_ti)^2, the doubly stochastic
-regularisation. The paper regularises soft alignments only; here it applies to both. A
-hard alignment is trained by REINFORCE (`training.reinforce`): the reward is the
-log-likelihood of the whole caption, the baseline a moving average of it. During the
-first `config.loss.soft_steps` steps all sampled weights are replaced by expected ones.
+regularisation. The paper regularises only soft alignments; here the term also applies
+to hard ones. A hard alignment is trained by REINFORCE (`training.reinforce`): the
+reward is the log-likelihood of the whole caption, the baseline a moving average of the
+rewards. During the first `config.loss.soft_steps` steps all sampled weights are
+replaced by their expectations.
 
-`metrics.captions` defines the metrics, on words without punctuation, against all
-references of an image. Works with any model that has the methods required by
+The metrics (`metrics.captions`) compare captions, as words without punctuation, with
+all references of an image. Works with any model that has the methods required by
 `tasks.translation` and takes the inputs of `tasks.caption_data` as `source`, such as
 `models.captioner.ShowAttendTell`.
 
@@ -165,10 +166,10 @@ class Captioning(Task):
     ) -> Evaluation:
         """Evaluates the captions of a split; see `Task`.
 
-        Scores are the metrics of `metrics.captions`; `<name>_novel` on scenes of
-        drawings that training does not use, if there are any; and the settings: the
-        number of `images`, the `beam` size and the `signatures` of sacreBLEU. Outputs
-        are the predicted captions.
+        Scores are the metrics of `metrics.captions`; the same metrics as
+        `<name>_novel` on scenes with drawings that are not in training, if there are
+        any; and the settings: the number of `images`, the `beam` size and the
+        `signatures` of sacreBLEU. Outputs are the predicted captions.
         """
         check_split(split)
         search = options.search(self.search)
@@ -180,7 +181,7 @@ class Captioning(Task):
         return Evaluation(split, scores | {"signatures": signatures}, predictions)
 
     def tables(self, evaluation: Evaluation, folder: Path) -> list[Path]:
-        """Writes every image, its caption and references, without punctuation; TSV."""
+        """Writes each image's caption and references as TSV, without punctuation."""
         rows = []
         for number, prediction in enumerate(evaluation.outputs, 1):
             example = prediction.details.example
@@ -219,7 +220,7 @@ class Captioning(Task):
         )
 
     def draw(self, prediction: Prediction, title: str, path: Path) -> Path:
-        """Draws an image and, for each word, the part it attends to; see `Task`."""
+        """Draws an image and the attention map of each word; see `Task`."""
         example, strip = prediction.details
         if strip.maps is not None:  # otherwise `caption_strips` adds the caption
             title = f"{title}: {prediction.text}"

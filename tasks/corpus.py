@@ -21,7 +21,7 @@ _MINIMUMS = {
     "data.segmentations": 1,
     "optimizer.accumulate": 1,
 }
-# Model fields whose values may depend on positions within a row, and those values.
+# Values of model fields that depend on the position in a row, by field.
 _POSITIONAL = {
     "encoder_score": ("location",),
     "decoder_score": ("location",),
@@ -31,7 +31,7 @@ _POSITIONAL = {
 
 
 def check(config: ConfigDict) -> None:
-    """Checks `config.data`, also against the model and the optimizer.
+    """Checks `config.data` and that the model and the optimizer fit it.
 
     Raises:
         UserError: for a field out of range, or fields that contradict each other.

@@ -1,7 +1,7 @@
 """Pointer tasks: sorting, convex hulls, Delaunay triangulations and tours.
 
 Vinyals, Fortunato and Jaitly (2015), section 3; Vinyals, Bengio and Kudlur (2016),
-section 4. `data.pointing` makes the instances: new ones in every training batch, a
+section 4. `data.pointing` generates the instances: new ones in every training batch, a
 fixed set for each evaluation split. The loss is the cross-entropy of the pointers up to
 the first 0, which ends an answer. Answers are decoded by beam search, optionally
 constrained to permutations; `validate` decodes greedily.
@@ -108,7 +108,7 @@ class Pointing(Task):
         logits = self.model.apply({"params": params}, batch, train=True)
         target = batch["target"]
         ends = target == _END
-        # Up to the first 0, the end; the others are padding.
+        # 1 up to the first 0, which ends the answer; the rest is padding.
         mask = (jnp.cumsum(ends, axis=1) - ends == 0).astype(jnp.float32)
         loss, count = smoothed_cross_entropy(
             logits, target, smoothing=0.0, weights=mask
@@ -130,7 +130,7 @@ class Pointing(Task):
         `config.evaluation.sizes`; the number of `instances` per size and the `beam`
         size; and, if the search is constrained to tours, `valid_free`, `length_free`
         and `excess_free` of an unconstrained search, the last two over its valid tours.
-        The output is the search.
+        The output is the `Search` that was used.
         """
         search, evaluation = options.search(self.search), self.config.evaluation
         free = self.kind == "tsp" and evaluation.constrain
@@ -177,7 +177,7 @@ class Pointing(Task):
     ) -> Iterable[Prediction]:
         """Yields the answers to instances in the format of `data.pointing_text`.
 
-        Scores are log-probabilities. Warns of a size outside of training's.
+        Scores are log-probabilities. Warns about sizes outside the training range.
         """
         search, instances = options.search(self.search), []
         sizes = self.config.data.min_size, self.config.data.max_size

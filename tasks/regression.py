@@ -1,6 +1,6 @@
 """Kernel regression of a curve from noisy training points, as attention.
 
-The training points of `data.regression` are the targets of training and the keys and
+The training points of `data.regression` are both the training targets and the keys and
 values of every query. Metrics are `mse` against the curve without noise, on a grid of
 queries, and the `width` of the kernel.
 
@@ -82,7 +82,7 @@ class Regression(Task):
         return {"query": x[:, None], "key": key, "value": value}
 
     def train_data(self) -> regression.FullBatch:
-        """Returns batches that all consist of all training points."""
+        """Returns training batches, each of all training points."""
         numbers = np.arange(len(self.x), dtype=np.int32)
         return regression.FullBatch({"x": self.x, "y": self.y, "own_key": numbers})
 

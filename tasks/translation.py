@@ -3,8 +3,9 @@
 Works with any model with `model.apply(variables, batch, train=...) -> logits
 [B, T, W]` and the methods of `generation.search.Model`, such as
 `models.transformer.Transformer`. Its class attribute `packs` is True if a row may hold
-several sentences. The `models.records.AttentionRecord`s that it sows are drawn. A hard
-alignment is trained by REINFORCE (`training.reinforce.sentence_loss`).
+several sentences. Figures show the attention that it sows as
+`models.records.AttentionRecord`s. A hard alignment is trained by REINFORCE
+(`training.reinforce.sentence_loss`).
 
 Perplexity is exp of the mean negative log-likelihood of a target token, EOS included,
 without label smoothing. BLEU and chrF are sacreBLEU's, on detokenised text. `validate`

@@ -279,9 +279,10 @@ def test_a_prediction_is_the_estimate_of_its_line(variant, tmp_path, capsys):
     assert attention.keys[:5] == ["0.5", "-0.25", "0.1", "0.3", "0"]
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names == [f"attention_{line:04d}.png" for line in (1, 3) if not variant]
-    trained_on = "learned from sequences of " + ("50 to 61" if variant else "23 to 25")
+    lengths = "50 to 61" if variant else "23 to 25"
+    trained_on = f"the model was trained on sequences of {lengths}"
     warnings = capsys.readouterr().err.splitlines()
-    assert warnings[0] == f"warning: line 1 has 5 steps: the network {trained_on}"
+    assert warnings[0] == f"warning: line 1 has 5 steps: {trained_on}"
     assert len(warnings) == 2
     predict(task, state, ["1,1 " * 2 + "0,0 " * 22 + "0,0 " * 27 * bool(variant)])
     assert not capsys.readouterr().err

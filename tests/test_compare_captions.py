@@ -60,7 +60,7 @@ def test_a_figure_has_the_captions_of_every_run(load, tmp_path, monkeypatch):
 
 def test_runs_that_cannot_be_compared_are_refused(load, tmp_path, monkeypatch):
     with pytest.raises(
-        UserError, match="^small: its test images must be those of soft$"
+        UserError, match="^small: must have the same test images as soft$"
     ):
         compare_captions.main(["soft", "small", "--to", str(tmp_path)])
     with pytest.raises(UserError, match=r"image 99: must be in 1\.\."):

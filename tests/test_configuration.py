@@ -54,6 +54,7 @@ def test_sizes_are_numbers_or_tuples_written_with_x(name, text, sizes):
         ("model.widht=7", "config.model.widht is unknown; did you mean config.model.w"),
         ("width=7", "config.width is unknown; did you mean config.model.width?"),
         ("model.width.x=7", "config.model.width.x is unknown"),
+        ("data.rows=7", "data.rows is unknown: it is now config.data.batch_size"),
         ("zzzz=7", "config.zzzz is unknown: config has checkpoints, "),
         ("model.zzzz=7", "config.model.zzzz is unknown: config.model has dropout, "),
         ("model=7", "config.model is a group: set one of config.model.dropout"),

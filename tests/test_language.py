@@ -15,7 +15,10 @@ FILES = [
 ]
 THIS = str(Path(__file__).relative_to(ROOT))
 
-VAGUE_NAMES = {"found", "told", "shown", "there", "some", "own", "said", "asked"}
+VAGUE_NAMES = {"found", "told", "shown", "there", "one", "some", "own", "what"} | {
+    *("said", "asked", "made", "known", "seen", "kept"),
+    *("least", "most", "smallest", "largest"),
+}
 OTHER_WORDS = re.compile(r"\bpictures?\b|\bnot told\b", re.IGNORECASE)
 # Parameters of older checkpoints and fields of older configs.
 OLD_NAMES = re.compile(

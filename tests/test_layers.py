@@ -37,7 +37,9 @@ def test_dropout_masks_are_independent_between_neighbours():
 def test_dropout_of_rate_zero_is_the_identity_and_of_one_an_error():
     x = jnp.ones((BATCH, WIDTH))
     np.testing.assert_array_equal(dropout(x, 0.0, jax.random.key(0)), x)
-    with pytest.raises(ValueError, match=r"rate is 1\.0, must be at least 0"):
+    with pytest.raises(
+        ValueError, match=r"^rate is 1\.0: must be at least 0 and below 1$"
+    ):
         dropout(x, 1.0, jax.random.key(0))
 
 

@@ -28,6 +28,8 @@ SECTIONS = [
 @pytest.mark.parametrize("page", PAGES)
 def test_every_page_has_the_same_sections(page):
     assert re.findall(r"^## (.*)", TEXTS[page], re.MULTILINE) == SECTIONS
+    figure = TEXTS[page].partition("## Figure")[2].partition("## Results")[0]
+    assert "](../figures/" in figure
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -64,8 +64,8 @@ def test_additive_scores_are_the_plain_ones(x64, draw, heads):
 def test_additive_keeps_no_hidden_layer_for_the_backward_pass(draw):
     arguments = draw(B, H, Q, D), draw(B, H, K, E), draw(D, A), draw(E, A), draw(A)
     _, backward = jax.vjp(ops.additive.additive_scores, *arguments)
-    largest = max(x.size for x in jax.tree.leaves(backward) if hasattr(x, "size"))
-    assert largest < B * H * Q * K * A
+    max_size = max(x.size for x in jax.tree.leaves(backward) if hasattr(x, "size"))
+    assert max_size < B * H * Q * K * A
 
 
 @pytest.mark.parametrize("offset", [0, 3, 40, -3])
@@ -202,9 +202,9 @@ def test_top_equals_sorting(size, k):
     values = np.random.default_rng(size).normal(size=(5, 2, size))
     values[0, :, 2:] = -np.inf
     values = values.astype(np.float32)
-    largest, indices = top(jnp.asarray(values), k)
-    np.testing.assert_array_equal(largest, -np.sort(-values)[..., :k])
-    np.testing.assert_array_equal(largest, np.take_along_axis(values, indices, -1))
+    top_values, indices = top(jnp.asarray(values), k)
+    np.testing.assert_array_equal(top_values, -np.sort(-values)[..., :k])
+    np.testing.assert_array_equal(top_values, np.take_along_axis(values, indices, -1))
     assert all(len(set(row)) == k for row in indices.reshape(-1, k).tolist())
 
 

@@ -273,7 +273,7 @@ def test_figures_without_matplotlib_are_refused(monkeypatch, tmp_path):
             "model__kernel",
             "boxcar",
             "config.model.learned is True: must be False for the kernel 'boxcar', "
-            "which has no gradient in its width; kernels with one: gaussian, "
+            "which has no gradient in its width; kernels with a gradient: gaussian, "
             "triangular, epanechnikov",
         ),
         ("optimizer__schedule", "noam", "schedule=noam needs a model's width"),

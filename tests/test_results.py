@@ -117,7 +117,7 @@ def test_another_system_follows_the_run_with_its_config(tmp_path):
         "| [`transformer_nmt`](configs/transformer_nmt.py) | 21.0"
     )
     assert lines[3].startswith("| Other 1.0 | 11.7 | – | – | 1,700 | 13.0 |")
-    assert lines[-1] == "Test split; signatures: BLEU `nrefs:1`."
+    assert lines[-1] == "Test split. sacreBLEU: BLEU `nrefs:1`."
 
 
 def test_a_row_shows_the_mean_and_spread_over_seeds(tmp_path):
@@ -248,7 +248,7 @@ def test_curves_are_drawn_and_tabulated_by_the_examples_seen(tmp_path, monkeypat
     assert (title, path) == ("Copying", tmp_path / "docs/y.png")
     assert (of["axis_title"], of["value_title"]) == ("thousand examples seen", "bits")
     head, _, *lines = show(tmp_path, "y").splitlines()
-    assert head == "| bits, thousand examples seen | 3.2 | 16 |"
+    assert head == "| bits by thousand examples seen | 3.2 | 16 |"
     assert lines == ["| with | 7 | 0.25 |", "| without | 6 |  |", "| wrong | 8 | 1 |"]
 
 
@@ -300,7 +300,7 @@ def test_a_claim_is_tested_against_the_best_rival(
             put(tmp_path, **{f"{name}{seed}": saved})
     title, ruler, *lines = show(tmp_path, "t_claims").splitlines()
     assert title == (
-        "| claim | paper | preferred run: BLEU | best rival: BLEU | verdict |"
+        "| claim | paper | expected winner: BLEU | best rival: BLEU | verdict |"
     )
     assert ruler == "| --- | --- | --- | --- | --- |"
     best = max("bc", key=lambda name: sum(scores[name]))
@@ -355,7 +355,7 @@ def test_a_benchmark_shows_systems_and_ratio(tmp_path):
     assert "| this project | 312 | 13,151 | – | 1,900 |" in text
     assert "| Other | 640 | 6,398 | 34% | – |" in text
     assert text.endswith(
-        "2.06 times the rate of the fastest other library; "
+        "2.06 times the rate of the fastest other system; "
         "some CPU, 2 threads, commit `unknown`."
     )
 
@@ -482,7 +482,7 @@ def test_a_selection_names_runs_of_its_table():
     for name, message in (
         ("alignments", "the table alignments has no run x"),
         ("alignments_claims", "the table alignments has no run x"),
-        ("benchmarks", "the table benchmarks is shown whole: no runs can be selected"),
+        ("benchmarks", "the table benchmarks has no runs to select: remove x"),
     ):
         with pytest.raises(UserError, match=f"^docs/a.md: {message}$"):
             pages.fill("docs/a.md", text.format(f"{name}: x", name), shows)
@@ -802,14 +802,14 @@ def test_an_emptied_group_is_not_part_of_the_identity():
 
 def test_only_the_runs_of_tables_that_are_named_are_made(monkeypatch):
     table = TABLES["translation"]
-    known = {
+    chosen = {
         name: dataclasses.replace(
             table, runs=(Run(name=name * 2, config="transformer_nmt"),)
         )
         for name in "abc"
     }
     trained = []
-    monkeypatch.setattr(make, "TABLES", known)
+    monkeypatch.setattr(make, "TABLES", chosen)
     monkeypatch.setattr(make, "is_current", lambda run, seed: False)
     monkeypatch.setattr(make, "make", lambda run, seed, _: trained.append(run.name))
     monkeypatch.setattr(tables, "write", lambda: trained.append("written"))

@@ -4,9 +4,9 @@ Zhang et al. (2019), section 4: the hinge loss (eq. 4), two learning rates, one 
 each network in turn; or the log loss of Goodfellow et al. (2014). A discriminator with
 batch norm normalises real and generated images separately.
 
-Differs from the authors' code, which generates a batch for each update: here each step
-generates one batch of images. The discriminator is updated on it and on as many real
-images, then the generator through the updated discriminator.
+Differs from the authors' code, which generates new images for each update: here both
+updates of a step use the same generated batch. The discriminator is updated on it and
+an equal number of real images, then the generator through the updated discriminator.
 
 The models are Flax modules (see `models.sagan`) with `apply(variables, noise or image,
 label, train=...)` and state in the collections "batch_stats" and "spectral".
@@ -62,10 +62,10 @@ LOSSES = {
 class Adversarial(Objective):
     """Alternating steps of a generator and a discriminator.
 
-    In the state, `params` and `opt_state` have the entries "generator" and
-    "discriminator". `extra` has `variables`, the batch statistics and spectral
-    estimates of each network, and `average`, the moving average of the generator's
-    parameters.
+    `TrainState.params` and `opt_state` have the entries "generator" and
+    "discriminator". `TrainState.extra` has `variables`, the batch statistics and
+    spectral estimates of each network, and `average`, the moving average of the
+    generator's parameters.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Adversarial(Objective):
 
         Args:
             models: Flax modules by name, "generator" and "discriminator".
-            optimizers: optimizers by the same names.
+            optimizers: optimizer of each model, by the same names.
             loss: an entry of `LOSSES`.
             latent_size: Z, width of the noise.
             size: I = J, pixels per side.
@@ -107,8 +107,8 @@ class Adversarial(Objective):
         }
         params, variables = {}, {}
         for number, (name, model) in enumerate(self.models.items()):
-            key = jax.random.fold_in(rng, number)
-            created = model.init(key, blank[name], label, train=True)
+            model_rng = jax.random.fold_in(rng, number)
+            created = model.init(model_rng, blank[name], label, train=True)
             params[name] = created["params"]
             variables[name] = {n: created[n] for n in _COLLECTIONS if n in created}
         return TrainState(
@@ -124,7 +124,16 @@ class Adversarial(Objective):
     def step(
         self, state: TrainState, batch: dict[str, jax.Array], rng: jax.Array
     ) -> tuple[TrainState, Metrics]:
-        """Takes one step of the discriminator, then one of the generator."""
+        """Takes one step of the discriminator, then one of the generator.
+
+        Args:
+            state: the state before the step.
+            batch: `image` uint8 [B, I, J, 3] and `label` int32 [B].
+            rng: a PRNG key for this step only.
+
+        Returns:
+            See `Objective.step`.
+        """
         label, params = batch["label"], dict(state.params)
         variables, opt_state = dict(state.extra["variables"]), dict(state.opt_state)
         real = batch["image"].astype(jnp.float32) / 127.5 - 1
@@ -183,7 +192,18 @@ class Adversarial(Objective):
         x: jax.Array,
         label: jax.Array,
     ) -> tuple[jax.Array, FrozenDict | Params]:
-        """Applies a network in training mode; returns its output and new variables."""
+        """Applies a network in training mode.
+
+        Args:
+            name: "generator" or "discriminator".
+            params: parameters of this network.
+            variables: variables of both networks, by name.
+            x: [B, Z] noise or [B, I, J, 3] images in [-1, 1].
+            label: int32 [B] classes.
+
+        Returns:
+            Images [B, I, J, 3] or logits [B], and the new variables of this network.
+        """
         return self.models[name].apply(
             {"params": params, **variables[name]},
             x,
@@ -193,9 +213,9 @@ class Adversarial(Objective):
         )
 
     def _discriminate(self, params, variables, real, fake, label):
-        """Returns the discriminator's gradients, its new variables, and batch sums.
+        """Returns the discriminator's gradients, new variables and batch sums.
 
-        Real and fake images form one batch, or two batches under batch norm.
+        Real and fake images form one batch; with batch norm, two.
         """
         parts = [(real, label), (fake, label)]
         if "batch_stats" not in variables["discriminator"]:

@@ -98,10 +98,10 @@ class Checkpoints:
         """Copies the state and writes the checkpoint in the background.
 
         Args:
-            step: number of steps done; names the checkpoint.
+            step: number of steps done; also the name of the checkpoint.
             state: pytree of arrays; its memory may be reused after the call.
             score: selection metric, higher is better; None if not evaluated.
-            planned: False if the checkpoint is due to a stop signal only.
+            planned: False if the checkpoint is only due to a stop signal.
         """
         metrics = {} if score is None or math.isnan(score) else {_SCORE: score}
         if not planned:
@@ -195,10 +195,10 @@ def restore(workdir: Path, which: str | int, like: Any) -> Any:
 def average(workdir: Path, n: int, like: Any) -> Any:
     """Returns the last state with the mean parameters of the last `n` checkpoints.
 
-    Only planned checkpoints are averaged, if there are any, so that stopping and
+    If there are planned checkpoints, only these are averaged, so that stopping and
     resuming a run does not change the mean. Fewer than `n` are averaged if fewer were
-    kept. Checkpoints of the first half of the run are left out: they are too far from
-    its end.
+    kept. Checkpoints from the first half of the run are excluded: their parameters are
+    too far from the final ones.
 
     Args:
         workdir: the run directory.
@@ -225,8 +225,8 @@ def average(workdir: Path, n: int, like: Any) -> Any:
 def _without_extra(like: Any) -> dict[str, Any]:
     """Returns the shapes of a state in the old layout, without `extra`.
 
-    The entries of `extra` are on the level of `params`; a run without a baseline has
-    the baseline None.
+    In the old layout the entries of `extra` are siblings of `params`, and a run without
+    a baseline stores the baseline None.
     """
     fields = {"step": like.step, "params": like.params, "opt_state": like.opt_state}
     extra = like.extra or {"baseline": None}

@@ -34,7 +34,7 @@ def build_model(architecture: type, fields: Mapping[str, Any], **sizes: Any) -> 
 def check_model(
     init: Callable[[jax.Array], Any], names: Mapping[str, str] | None = None
 ) -> None:
-    """Initialises a model with abstract values, which makes it check its fields.
+    """Checks the fields of a model by initialising it with abstract values.
 
     Args:
         init: a function of a PRNG key, such as `objective.init`.

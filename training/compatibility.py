@@ -6,17 +6,17 @@ tables below list the later changes, one per line.
 A field is written "GROUP.FIELD", as in `--config.GROUP.FIELD`, with
 
     "optimizer|generator|discriminator.name"  for the same field of several groups,
-    "Transformer: model.bias"                 for configs whose `task` or
-                                              `architecture` is this class only.
+    "Transformer: model.bias"                 for a field only of configs whose `task`
+                                              or `architecture` is this class.
 """
 
 import copy
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-# Added fields with the value, as in JSON, that keeps the behaviour of older runs. A
-# field is added if its group exists and lacks it. A model field of some architectures
-# only must name its class, or every architecture gets it.
+# Added fields, each with the JSON value that keeps the behaviour of older runs. A field
+# is added if its group exists and lacks it. A field that only some architectures have
+# must name their class; otherwise every architecture gets it.
 ADDED: dict[str, Any] = {
     "optimizer|generator|discriminator.name": "adam",
     "optimizer|generator|discriminator.scale": 1.0,

@@ -1,8 +1,8 @@
 """Configs: `get_config(variant)` of a file, overrides from flags, and config.json.
 
-An override is parsed as the type of the value that it replaces. A run directory keeps
-its config as `config.json`, with classes as "module:Name", so evaluation and prediction
-need no config file. Reading it back imports only modules in `tasks` and `models`.
+An override is parsed as the type of the value that it replaces. A run directory has a
+copy of its config in `config.json`, with classes as "module:Name", so evaluation and
+prediction need no config file. Loading it imports only modules in `tasks` and `models`.
 """
 
 import ast
@@ -20,7 +20,7 @@ from ml_collections import ConfigDict
 
 import storage
 from errors import UserError
-from training.compatibility import upgrade
+from training.compatibility import RENAMED, upgrade
 
 # Fields that may change when a run is resumed.
 _CHANGEABLE = (
@@ -38,7 +38,7 @@ _BOOLS = {"true": True, "1": True, "false": False, "0": False}
 
 
 def read(flag: str | None, overrides: Sequence[str] = ()) -> ConfigDict:
-    """Returns the config named by a flag, with overrides, locked.
+    """Returns the config that a flag names, with overrides applied, locked.
 
     Args:
         flag: "configs/name.py" or "configs/name.py:variant".
@@ -87,7 +87,7 @@ def _load(path: Path, variant: str) -> ConfigDict:
 
 
 def _similar_configs(path: Path) -> list[str]:
-    """Returns the configs whose names are closest to that of a path."""
+    """Returns the paths of configs whose names are similar to the name of `path`."""
     folder = path.parent if path.parent.name and path.parent.is_dir() else "configs"
     files = {file.stem: str(file) for file in sorted(Path(folder).glob("[!_]*.py"))}
     if path.stem in files:
@@ -104,6 +104,9 @@ def _override(config: ConfigDict, name: str, text: str) -> None:
             break
     if not isinstance(parent, ConfigDict) or last not in parent:
         names = [n for n, _ in _fields(config)]
+        for renamed, new in RENAMED.items():
+            if renamed.rpartition(": ")[2] == name and new in names:
+                raise UserError(f"config.{name} is unknown: it is now config.{new}")
         near = [n for n in names if n.split(".")[-1] == last]
         near = near or difflib.get_close_matches(name, names, cutoff=0.7)
         group = ".".join(["config", *parents])
@@ -159,7 +162,7 @@ def _parse_tuple(text: str, kinds: set[type]) -> tuple[Any, ...]:
 
 
 def _item(text: str) -> Any:
-    """Parses an element of a list of unknown type: 5 is a number, 10x5 a tuple."""
+    """Parses a list element of unknown type: 5 is a number, 10x5 a tuple."""
     if re.fullmatch(r"\d+(x\d+)+", text):
         return tuple(map(int, text.split("x")))
     for kind in (int, float):
@@ -228,7 +231,7 @@ def compare(config: ConfigDict, workdir: Path) -> None:
     """Checks that `workdir` has no checkpoint of a run with another config.
 
     Raises:
-        UserError: if it has; lists the fields that differ.
+        UserError: if there is one; lists the fields that differ.
     """
     path = workdir / "config.json"
     if not (path.is_file() and any((workdir / "checkpoints").glob("[0-9]*"))):
@@ -267,7 +270,7 @@ def load(workdir: Path, overrides: Sequence[str] = ()) -> ConfigDict:
 
     Raises:
         UserError: if the directory has no config, the config names a class outside
-            `tasks` and `models`, or an override is of another group.
+            `tasks` and `models`, or an override sets a field of another group.
     """
     for override in overrides:
         if not override.startswith("evaluation."):

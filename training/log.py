@@ -16,7 +16,7 @@ import jax
 import storage
 from training.state import Metrics
 
-_IN_FLIGHT = 16  # maximum number of dispatched steps that are not waited for
+_IN_FLIGHT = 16  # maximum number of dispatched steps with pending metrics
 
 
 class Log:
@@ -35,7 +35,7 @@ class Log:
         *,
         clock: Callable[[], float] = time.monotonic,
     ):
-        """Opens the log of a run after its step `start`.
+        """Opens the log of a run that continues after step `start`.
 
         Args:
             workdir: the run directory.
@@ -85,7 +85,7 @@ class Log:
             self._sums[name][1] += float(count)
 
     def awaited(self, batches: Iterable[Future]) -> Iterator[Any]:
-        """Yields the results of futures; counts the waiting time of each."""
+        """Yields the results of futures; adds up the time spent waiting for them."""
         for future in batches:
             begin = self._clock()
             batch = future.result()
@@ -94,16 +94,16 @@ class Log:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Excludes the time spent inside from the step rates."""
+        """Excludes the time spent in the block from the step rates."""
         self.wait()
         begin = self._clock()
         yield
         self._last_time += self._clock() - begin
 
     def train_row(self, step: int) -> None:
-        """Writes means and rates over the steps since the last call.
+        """Writes the means and rates over the steps since the last call.
 
-        `waiting` is the fraction of the time in which no batch was ready.
+        `waiting` is the fraction of the time spent waiting for a batch.
         """
         self.wait()
         seconds = max(self._clock() - self._last_time, 1e-9)

@@ -30,19 +30,19 @@ _AHEAD = 4  # batches prepared and sent to the devices in advance
 
 
 def train(config: ConfigDict, workdir: Path) -> int:
-    """Trains the task of a config, from the last checkpoint on if there is one.
+    """Trains the task of a config; resumes from the last checkpoint if there is one.
 
     Args:
         config: a config, as in `configs/`.
-        workdir: the run directory: new, or of a run with the same config.
+        workdir: the run directory, new or of a run with the same config.
 
     Returns:
         0 if the last step is done, or 128 plus the number of the stop signal; the state
         is saved in both cases.
 
     Raises:
-        UserError: for an invalid config, a config other than that of `workdir`, or a
-            loss or parameter that is not finite.
+        UserError: for an invalid config, a config that differs from the one in
+            `workdir`, or a loss or parameter that is not finite.
     """
     configuration.check(config)
     config.task.check(config)
@@ -132,12 +132,15 @@ class _Run:
                     return
 
     def save(self, step: int, state: TrainState, evaluates: bool) -> TrainState:
-        """Saves a state if its parameters are finite; evaluates it on request.
+        """Saves the state after a step; evaluates it first if `evaluates`.
 
         Returns:
             The saved state, to continue from.
+
+        Raises:
+            FloatingPointError: if a parameter is not finite.
         """
-        if not _all_finite(state.params):  # a finite loss does not imply it
+        if not _all_finite(state.params):  # not implied by a finite loss
             raise FloatingPointError(f"parameters are not finite after step {step}")
         score = None
         if evaluates:
@@ -145,9 +148,9 @@ class _Run:
             self.log.evaluation(step, "validation", scores)
             name, direction = self.task.metric
             score = scores[name] if direction == "max" else -scores[name]
-            if (
-                step % self.config.eval_every == 0
-            ):  # the final evaluation is not a regular one
+            # Not after an extra evaluation of the last step, so that a longer run
+            # passes through the same states.
+            if step % self.config.eval_every == 0:
                 state = self.objective.after_evaluation(state, scores)
                 state = self.layout.place(state, self.like)
         planned = evaluates or step % self.config.save_every == 0
@@ -172,7 +175,7 @@ class _Run:
             unfinished.mkdir(parents=True, exist_ok=True)
             state = self.checkpoints.restore(step, self.like)
             paths = self.task.figures(state, Evaluation("validation"), unfinished)
-            unfinished.rename(folder)  # complete
+            unfinished.rename(folder)
             paths = [folder / path.relative_to(unfinished) for path in paths]
             self.log.images(step, paths)
 

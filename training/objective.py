@@ -14,7 +14,7 @@ import optax
 
 from training.state import LossResult, Metrics, Scores, TrainState, gradients
 
-Loss = Callable[..., LossResult]  # of (params, batch, rng, state)
+Loss = Callable[..., LossResult]  # (params, batch, rng, state) -> LossResult
 
 
 class Objective(abc.ABC):
@@ -66,12 +66,12 @@ class Supervised(Objective):
         Args:
             init_params: `init_params(rng) -> params`.
             loss: `loss(params, batch, rng, state) -> (sum, (count, {name: (sum,
-                count)}))`, with the state before the step.
+                count)}))`; `state` is the state before the step.
             optimizer: receives the gradient of sum / count.
             extra: initial `TrainState.extra`.
             update_extra: `update_extra(extra, metrics) -> extra`, called after each
                 step; None keeps `extra` constant.
-            accumulate: number of micro-batches a batch is split into.
+            accumulate: number of micro-batches that a batch is split into.
             axis_name: see `training.parallel.total`.
         """
         self.init_params, self.loss, self.optimizer = init_params, loss, optimizer

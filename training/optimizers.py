@@ -1,6 +1,6 @@
 """Optimizers and learning-rate schedules by name, from a group of the config.
 
-A group such as `config.optimizer` holds
+A group such as `config.optimizer` has
 
 *   `name`, a key of `OPTIMIZERS`, and the keyword arguments of the optimizer;
 *   `schedule`, a key of `SCHEDULES`, and the keyword arguments of the schedule;
@@ -64,7 +64,7 @@ def _warmup_cosine(
 def _exponential_decay(
     learning_rate: float, *, decay_begin: int, decay_every: int, decay_factor: float
 ) -> optax.Schedule:
-    """Decay by `decay_factor` per `decay_every` steps after `decay_begin`."""
+    """Exponential decay from `decay_begin`: `decay_factor` per `decay_every` steps."""
     return optax.exponential_decay(
         learning_rate, decay_every, decay_factor, transition_begin=decay_begin
     )
@@ -73,7 +73,7 @@ def _exponential_decay(
 def _step_decay(
     learning_rate: float, *, decay_begin: int, decay_every: int, decay_factor: float
 ) -> optax.Schedule:
-    """Multiplies by `decay_factor` at `decay_begin` and every `decay_every` steps.
+    """Decay by `decay_factor` at `decay_begin` and every `decay_every` steps after it.
 
     Sutskever et al. (2014), section 3.4, and Luong et al. (2015), section 4.1, halve
     the rate in this way.
@@ -100,7 +100,7 @@ def _adam(
 
 
 def _sgd(rate: optax.Schedule, *, momentum: float) -> Transformations:
-    """Gradient descent with momentum, Polyak (1964); 0.0 for none."""
+    """Gradient descent; with `momentum` above 0, Polyak (1964)."""
     return [optax.sgd(rate, momentum or None)]
 
 
@@ -135,7 +135,7 @@ def _adafactor(
 
 
 def _clip_by_matrix_norm(bound: float) -> optax.GradientTransformation:
-    """Clips the gradient of each parameter by its norm, as in memory networks."""
+    """Clips the gradient of each parameter to norm `bound`, as in memory networks."""
 
     def clip(gradient, _):
         norm = jnp.linalg.norm(gradient.ravel())
@@ -243,7 +243,7 @@ def make_optimizer(
     """Returns the optimizer of a config group, with its clipping and schedule.
 
     For "adam" and "adamw" it is chain(scale, clip, scale_by_adam, add_decayed_weights,
-    scale_by_learning_rate), without the parts whose field has no effect: `scale` of 1,
+    scale_by_learning_rate). Transformations without effect are left out: `scale` of 1,
     `clip` of 0 and `weight_decay` of 0.
 
     Args:

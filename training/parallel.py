@@ -1,12 +1,13 @@
 """Layouts of a training step over devices: `jit` with a mesh, or `pmap`.
 
 *   "jit": the batch is sharded over the mesh axes "data" and "fsdp". Every leaf of the
-    state, parameters and optimizer moments alike, is sharded over "fsdp" if "fsdp"
-    divides one of its axes. XLA adds the communication.
+    state (parameters and optimizer moments) is sharded over "fsdp" along an axis whose
+    length is a multiple of the mesh's; other leaves are replicated. XLA inserts the
+    communication.
 *   "pmap": each device has the whole state and a part of the batch; `total` sums over
     devices.
 *   "cores": on a CPU, "pmap" with each core as a device (see `runtime.start`), since
-    steps of many small operations do not keep several cores busy; otherwise "jit".
+    many small operations do not keep several cores busy; elsewhere, "jit".
 
 The state has the same shapes in every layout, so checkpoints are interchangeable.
 """
@@ -86,7 +87,7 @@ class Layout:
             raise UserError(f"config.parallel={parallel} needs config.mesh.fsdp=1")
         if self.pmap and jax.process_count() > 1:
             raise UserError(f"config.parallel={parallel} needs a single host: take jit")
-        # The state must be on the mesh that `pmap` creates, or `pmap` compiles twice.
+        # Without a state on the mesh that `pmap` creates, `pmap` compiles twice.
         devices = Mesh(self.mesh.devices.ravel(), _DATA) if self.pmap else self.mesh
         self._replicated = NamedSharding(devices, PartitionSpec())
         self._batch_sharding = NamedSharding(self.mesh, PartitionSpec((_DATA, _FSDP)))
@@ -116,7 +117,7 @@ class Layout:
     def put(self, batch: Any) -> Any:
         """Moves a batch to the devices.
 
-        Every host has the whole batch and sends the part of its devices.
+        Every host holds the whole batch and transfers only its devices' part.
 
         Args:
             batch: pytree of arrays with the batch on the first axis.
@@ -130,8 +131,8 @@ class Layout:
                 fewer = "config.parallel=jit" if self._cores else "fewer devices"
                 raise UserError(
                     f"the batch size is {len(leaf)}: must be a multiple of the "
-                    f"{devices} devices; set config.data.batch_size (config.data."
-                    f"batch_size_multiple for a translator) so, or take {fewer}"
+                    f"{devices} devices; change config.data.batch_size (config.data."
+                    f"batch_size_multiple for a translator), or take {fewer}"
                 )
         if self.pmap:
             batch = jax.tree.map(lambda x: x.reshape(devices, -1, *x.shape[1:]), batch)
@@ -147,8 +148,8 @@ class Layout:
     def compile(self, step: Callable[..., Any], like: Any) -> Callable[..., Any]:
         """Returns `step(state, batch, rng) -> (state, metrics)` for these devices.
 
-        The memory of the state is reused. `rng` is the same in all steps: the step
-        number is folded in and, under `pmap`, the index of the device.
+        The buffers of the state are donated. `rng` is the same in all steps: the step
+        number is folded in and, under `pmap`, the device index.
 
         Args:
             step: `step` of an objective.
@@ -173,8 +174,8 @@ class Layout:
             )
             if not self._cores:
                 return mapped
-            # XLA has one thread per CPU device; a sum of the next step that already
-            # waits in one of them would deadlock.
+            # XLA has one thread per CPU device: if the next step started early, its
+            # sum could block a thread that this step needs, a deadlock.
             return lambda *args: jax.block_until_ready(mapped(*args))
         return jax.jit(
             whole_step,
@@ -183,7 +184,7 @@ class Layout:
         )
 
     def _sharding(self, shape: tuple[int, ...]) -> NamedSharding:
-        """Shards the longest axis that "fsdp" divides; replicates if there is none."""
+        """Shards the longest axis that is a multiple of "fsdp"; else replicates."""
         parts = self.mesh.shape[_FSDP]
         sizes = [n if n % parts == 0 else 0 for n in shape]
         if parts == 1 or not any(sizes):

@@ -28,7 +28,7 @@ def initial_baseline(draws: bool) -> dict[str, jax.Array] | None:
     """Returns the initial `TrainState.extra`; None for a model without draws.
 
     Args:
-        draws: whether the model has draws to train by REINFORCE.
+        draws: whether the model draws samples that REINFORCE trains.
     """
     return {"baseline": jnp.zeros(())} if draws else None
 
@@ -75,7 +75,7 @@ def sentence_loss(
     mask: jax.Array,
     weights: ConfigDict,
 ) -> jax.Array:
-    """`reinforce_loss` of draws that affect their token and all later ones.
+    """REINFORCE loss of draws that affect their token and all later ones.
 
     Args:
         draws: draws of each hard layer, [B, ..., T].

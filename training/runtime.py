@@ -83,12 +83,12 @@ def run(
         except UserError as error:
             sys.exit(_fail(error))
         if flags.FLAGS["verbosity"].using_default_value:
-            logging.set_verbosity(logging.WARNING)  # orbax logs much at INFO
+            logging.set_verbosity(logging.WARNING)  # orbax is verbose at INFO
         return Arguments(fields, given)
 
     def guarded(arguments: Arguments) -> int | None:
-        # Libraries print tracebacks for a KeyboardInterrupt. If the signal is ignored,
-        # as in background jobs of a shell, it stays so.
+        # Libraries print tracebacks for a KeyboardInterrupt. A signal that is ignored,
+        # as in background jobs of a shell, stays ignored.
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, _interrupted)
         try:
@@ -226,9 +226,9 @@ class StopSignal:
 def tune_memory(enabled: bool) -> None:
     """Restarts Python with malloc settings that keep large buffers.
 
-    XLA's CPU backend allocates large buffers at each step; their page faults cost up to
-    a fifth of its time. Only on Linux with glibc and without an accelerator. Variables
-    that the environment already sets are not changed.
+    XLA's CPU backend allocates large buffers at each step; their page faults take up to
+    a fifth of the time. Only on Linux with glibc and without an accelerator. Variables
+    that are already set in the environment are not changed.
     """
     missing = {k: v for k, v in _MALLOC.items() if k not in os.environ}
     if not enabled or not missing or not _cpu_only():
@@ -260,10 +260,10 @@ def _cpu_only() -> bool:
 
 
 def start(*, cores: bool = False) -> None:
-    """Configures jax: compilation cache, CPU convolutions, and several hosts.
+    """Configures jax: compilation cache, CPU convolutions, multiple hosts.
 
-    Each of several hosts needs `JAX_COORDINATOR_ADDRESS`, `JAX_NUM_PROCESSES` and
-    `JAX_PROCESS_ID`.
+    For multiple hosts, set `JAX_COORDINATOR_ADDRESS`, `JAX_NUM_PROCESSES` and
+    `JAX_PROCESS_ID` on each.
 
     Args:
         cores: create 2, 4 or 8 devices on a CPU, at most one per core, unless

@@ -21,7 +21,7 @@ Metrics = dict[str, tuple[jax.Array, jax.Array]]
 Batch = dict[str, jax.Array]
 # (sum of the losses, (count, {name: (sum, count)}))
 LossResult = tuple[jax.Array, tuple[jax.Array, Metrics]]
-Loss = Callable[..., LossResult]  # of (params, batch, rng)
+Loss = Callable[..., LossResult]  # (params, batch, rng) -> LossResult
 
 
 @flax.struct.dataclass
@@ -111,7 +111,7 @@ def gradients(
 
 
 def _micro_batches(x: jax.Array, parts: int) -> jax.Array:
-    # Micro-batch a takes examples a, a + parts, ...: no example changes its device.
+    # Micro-batch i takes examples i, i + parts, ..., so examples stay on their device.
     if x.shape[0] % parts:
         raise UserError(
             f"config.optimizer.accumulate is {parts}: must divide {x.shape[0]}, the "

@@ -1,7 +1,7 @@
 """Interface of a task to the programs that train it, evaluate it and predict with it.
 
 The training loop trains the `objective` on `train_data` and calls `validate`. `eval.py`
-calls `evaluate` (numbers, no files), `tables` and `figures`; `predict.py` calls
+calls `evaluate` (which writes no files), `tables` and `figures`; `predict.py` calls
 `predict` and `draw`. None of the three depends on a particular task.
 
 Assets of a run, such as a vocabulary, are created before the task: see `create`.
@@ -32,7 +32,7 @@ class Source(Protocol):
         """Returns a pytree of numpy arrays; each new shape costs a compilation."""
 
 
-NoOptions = Options  # options of a task without any
+NoOptions = Options  # for tasks without options
 
 
 class Evaluation(NamedTuple):
@@ -111,6 +111,9 @@ class Task(abc.ABC):
             workdir: the run directory, with the assets in `assets/`.
             training: True to create missing assets and read the training data; False to
                 read only the run directory.
+
+        Raises:
+            UserError: for data that cannot be read.
         """
         return None
 
@@ -122,10 +125,10 @@ class Task(abc.ABC):
 
         Args:
             config: a config that `check` accepts.
-            assets: result of `prepare`; None to take sizes from the config, which is
+            assets: result of `prepare`; None takes sizes from the config, which is
                 enough to check shapes.
-            axis_name: device axis that a step sums over, as in `jax.pmap`; None if
-                arrays span the whole batch.
+            axis_name: `pmap` axis of the devices that a step sums over; None if arrays
+                span the whole batch.
         """
 
     @abc.abstractmethod
@@ -145,7 +148,7 @@ class Task(abc.ABC):
     def validate(self, state: TrainState) -> Scores:
         """Returns the validation scores that are logged during training.
 
-        By default the scores of `evaluate`; override it with a cheaper evaluation.
+        By default the scores of `evaluate`; override this for a cheaper evaluation.
         """
         return self.evaluate(state, "validation", self.EvaluationOptions()).scores
 
@@ -180,7 +183,7 @@ class Task(abc.ABC):
             state: a training state.
             lines: input lines, without blank ones.
             options: an instance of `Options`.
-            attention: whether predictions carry attention maps.
+            attention: whether predictions include attention maps.
 
         Raises:
             UserError: for a line that cannot be read, or an option out of range.
@@ -188,14 +191,14 @@ class Task(abc.ABC):
         raise UserError(f"the task {type(self).__name__} does not predict")
 
     def can_draw(self) -> bool:
-        """Returns whether `draw` is supported; True by default.
+        """Returns whether `draw` can draw predictions; True by default.
 
-        False if the figure shows attention and the model has none.
+        Override this if `draw` shows attention and the model may have none.
         """
         return True
 
     def draw(self, prediction: Prediction, title: str, path: Path) -> Path:
-        """Draws a prediction that carries attention into a PNG; returns `path`."""
+        """Draws a prediction with attention maps as a PNG; returns `path`."""
         raise UserError(f"the task {type(self).__name__} draws no predictions")
 
 

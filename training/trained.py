@@ -68,10 +68,10 @@ class Run:
             options: an instance of the task's `Options`, such as
                 `run.task.Options(beam=1)`; None for the defaults.
             figures: folder for a figure of each line; None for no figures.
-            attention: whether predictions carry attention maps.
+            attention: whether predictions include attention maps.
 
         Returns:
-            The best prediction of each line, with the next best as its `others`.
+            The best prediction of each line, with the next best ones as its `others`.
 
         Raises:
             UserError: for a line that cannot be read, an option out of range, figures

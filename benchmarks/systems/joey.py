@@ -5,9 +5,9 @@ Modes: "step" is one training step on random tokens, "decode" beam search of one
 followed by translation of the test split.
 
 Models: "transformer"; "bahdanau" and "luong" select the score and the cell (GRU, LSTM)
-of JoeyNMT's one recurrent model. That model is Luong's: the state attends after its
-update, and a tanh layer over state and context, as wide as the state, is read out and
-fed back. Its encoder must be bidirectional: with one direction JoeyNMT fails.
+of JoeyNMT's one recurrent model. It is Luong's model: the updated state attends, and
+the output of a tanh layer over state and context, with the width of the state, is read
+out and fed back. The encoder must be bidirectional: with one direction JoeyNMT fails.
 """
 
 import itertools
@@ -185,7 +185,7 @@ def trainer_config(spec: dict) -> dict:
 
 
 class TimedTrainer(TrainManager):
-    """JoeyNMT's trainer, with validations and end set in minutes of training."""
+    """JoeyNMT's trainer, which validates and stops by minutes of training."""
 
     def start_clock(self, minutes: float, validations: int, data) -> None:
         """Sets the time limit and the validation data."""

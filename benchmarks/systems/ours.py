@@ -1,9 +1,9 @@
-"""This project's code, run as by `train.py` and `eval.py`.
+"""This project's code, run as `train.py` and `eval.py` run it.
 
-Modes: "step" is one training step of a translator on random tokens, "decode" beam
-search of one batch, "tokens" training steps on the configured corpus, "generated" one
-training step of a task with generated data, on its first batch, "captions" one training
-step of a captioner on random maps and words.
+Modes: "step" is one training step of a translator on random tokens; "decode" is beam
+search of one batch; "tokens" is training steps on the corpus of the config; "generated"
+is one training step, on the first batch, of a task with generated data; "captions" is
+one training step of a captioner on random maps and words.
 """
 
 import importlib
@@ -33,7 +33,8 @@ def make_config(spec: dict):
         config.loss.smoothing = spec["smoothing"]
         config.optimizer.clip = 0.0  # the other libraries do not clip
         for name in config.model:
-            field = "layers" if name.endswith("layers") else name  # same on each side
+            # The encoder and the decoder have the same number of layers.
+            field = "layers" if name.endswith("layers") else name
             if field in spec:
                 config.model[name] = spec[field]
     return config
@@ -109,7 +110,7 @@ def sizes(batch) -> tuple[tuple[int, ...], ...]:
 
 
 def endless(step, carry, source, rows):
-    """A `Constraint` that keeps every hypothesis from ending before the last step."""
+    """A search constraint that keeps hypotheses from ending before the last step."""
     never = jnp.full((len(source), rows, 1), -1e4)
 
     def constrained(carry, token):

@@ -1,7 +1,7 @@
 """`torch.nn.Transformer` with embeddings, positions, output layer and loss.
 
-Written as PyTorch's documentation suggests: batch first, a causal mask with its hint,
-padding masks for source and memory. Mode "step" is one training step.
+Written as PyTorch's documentation suggests: batch first, a causal mask with the
+`is_causal` hint, padding masks for source and memory. Mode "step" is one training step.
 
 Axes: B batch; S source positions; T target steps; C model width; W vocabulary.
 """

@@ -23,7 +23,7 @@ def arguments() -> tuple[str, dict]:
 
 
 def serve(step: Callable[[], float], info: dict, *, warmup: int = 2) -> None:
-    """Runs `step` the number of times in each line of standard input; answers in JSON.
+    """Reads numbers of steps from standard input, runs them, and answers in JSON.
 
     Args:
         step: runs one step of the benchmark, waits for the result, and returns the

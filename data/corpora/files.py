@@ -22,7 +22,7 @@ def read_files(
         languages: source and target language.
 
     Returns:
-        The pairs by split, without those that are empty on both sides.
+        The pairs by split, without lines that are empty on both sides.
 
     Raises:
         UserError: if a file cannot be read or the files are not aligned.

@@ -1,8 +1,8 @@
 """Interface strings of Home Assistant, in 60 languages.
 
 Read from its published wheels (Apache-2.0): the strings of its components, grouped by
-component, and the strings of its web interface, which are only for training and are
-left out if their key names a held-out component.
+component, and the strings of its web interface. The latter are only for training, and
+are left out if their key names a held-out component.
 """
 
 import json

@@ -1,6 +1,6 @@
 """Generated random letters and their reversal.
 
-A toy task that is hard for a fixed-size encoding and easy with attention.
+A toy task that is hard for a fixed-size encoding of the source and easy with attention.
 """
 
 import numpy as np

@@ -11,7 +11,7 @@ TABLES = {
             "% objects named": "objects",
             "% exact captions": "exact",
             "% pointing accuracy": "pointing",
-            "% pointing by chance": "chance",
+            "% pointing accuracy by chance": "chance",
             "% new objects named": "objects_novel",
         },
         columns={"steps/s": "steps_per_second"},
@@ -53,7 +53,7 @@ TABLES = {
         ),
         claims=(
             Claim(
-                text="attention beats one vector per image",
+                text="attention beats one fixed vector per image",
                 paper="Xu et al. (2015)",
                 better="captioning_soft",
                 than=("captioning_none",),

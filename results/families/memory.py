@@ -36,7 +36,7 @@ TABLES = {
                 config="ntm_copy:lstm",
                 seeds=(0, 1, 2),
                 label="LSTM, 3 × 128",
-                paper="≈ 0.5 bits after 1M sequences, 3 × 256",
+                paper="≈ 0.5 bits after 1M sequences (3 × 256)",
             ),
         ),
         claims=(
@@ -80,7 +80,7 @@ TABLES = {
                 config="ntm_recall:lstm",
                 seeds=(0, 1, 2),
                 label="LSTM, 3 × 128",
-                paper="not learned after 1M episodes, 3 × 256",
+                paper="not learned after 1M sequences (3 × 256)",
             ),
         ),
         claims=(
@@ -103,21 +103,21 @@ TABLES = {
                 config="ntm_ngrams",
                 seeds=(0, 1, 2),
                 label="NTM, LSTM controller",
-                paper="between the LSTM and the best predictor",
+                paper="between the LSTM and the optimal predictor",
             ),
             Run(
                 name="ntm_ngrams_feedforward",
                 config="ntm_ngrams:feedforward",
                 seeds=(0, 1, 2),
                 label="NTM, feed-forward controller",
-                paper="between the LSTM and the best predictor",
+                paper="between the LSTM and the optimal predictor",
             ),
             Run(
                 name="ntm_ngrams_lstm",
                 config="ntm_ngrams:lstm",
                 seeds=(0, 1, 2),
                 label="LSTM, 3 × 128",
-                paper="≈ 136, 3 × 128",
+                paper="≈ 136 bits (3 × 128)",
             ),
         ),
         claims=(

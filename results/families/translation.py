@@ -208,7 +208,7 @@ TABLES = {
         ),
         claims=(
             Claim(
-                text="attention beats a fixed vector",
+                text="attention beats one fixed vector",
                 paper="Bahdanau et al. (2015)",
                 better="short_bahdanau",
                 than=("short_seq2seq", "short_seq2seq_forward"),
@@ -256,13 +256,13 @@ TABLES = {
                 than=("short_bahdanau_dot", "short_bahdanau_general"),
             ),
             Claim(
-                text="hard alignment beats soft",
+                text="hard alignment beats soft alignment",
                 paper="Xu et al. (2015), on captions",
                 better="short_luong_general_hard",
                 than=("short_luong_general_global",),
             ),
             Claim(
-                text="the Transformer beats recurrence",
+                text="the Transformer beats recurrent models",
                 paper="Vaswani et al. (2017)",
                 better="short_transformer",
                 than=(
