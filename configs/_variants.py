@@ -22,7 +22,7 @@ def apply(
 
 
 def update(config: ConfigDict, fields: Mapping[str, Any]) -> ConfigDict:
-    """Returns `config` with fields such as {"model.hidden": 128}."""
+    """Sets fields, such as {"model.hidden": 128}; returns `config`."""
     for name, value in fields.items():
         group, _, field = name.rpartition(".")
         (config[group] if group else config)[field] = copy.deepcopy(value)

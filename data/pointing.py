@@ -78,7 +78,7 @@ def features(kind: str) -> int:
 
 
 def steps(kind: str, width: int) -> int:
-    """Returns T for `width` inputs: the maximum length of an answer plus one 0.
+    """Returns T for `width` inputs: the maximum length of an answer plus 1 for the end.
 
     A triangulation of S points has 2 S - 2 - h triangles, where h is the number of
     corners of the hull: at most 2 S - 5.

@@ -6,9 +6,10 @@ cells: "mouse at the top, taco on the right and bee in the middle". The referenc
 scene differ in the order of the drawings.
 
 Every pair of drawings belongs to training, validation or test, depending only on its
-names. A training scene has only training pairs. A validation scene has a validation
-pair and no test pair, and vice versa, so that neither its captions nor its combination
-of drawings occur in training. In addition, some drawings are only in scenes of the
+names. A training scene has only training pairs. A validation scene has at least
+one validation pair and no test pair; a test scene has at least one test pair and no
+validation pair. So no training scene has the captions or the combination of drawings of
+a held-out scene. In addition, some drawings are only in scenes of the
 split "novel", one or two in each; every word of their names occurs in the names of
 other drawings ("woman farmer": "woman cook" and "man farmer").
 

@@ -108,7 +108,7 @@ class EncoderLayer(nn.Module):
     """Self-attention and feed-forward: Vaswani et al. (2017), section 3.1.
 
     Attributes:
-        attention: fields of the self-attention, a `MultiHeadAttention`.
+        attention: fields of the `MultiHeadAttention` of the self-attention.
         d_ff: hidden width of the feed-forward block.
         norm: "post" or "pre".
         rate: dropout rate.
@@ -137,7 +137,7 @@ class DecoderLayer(nn.Module):
     """Causal self-attention, cross-attention and feed-forward: section 3.1.
 
     Attributes:
-        attention: fields of the self-attention, a `MultiHeadAttention`.
+        attention: fields of the `MultiHeadAttention` of the self-attention.
         cross: fields of the cross-attention.
         d_ff, norm, rate: see `EncoderLayer`.
     """

@@ -320,8 +320,8 @@ def _test(
 ) -> tuple[str, str]:
     """Tests a claim against the best other run.
 
-    The claim, or its opposite, holds if the means differ by more than the sum of the
-    standard deviations over the seeds.
+    If the means differ by more than the sum of the standard deviations over the seeds,
+    the claim holds or does not hold here; otherwise it is inconclusive.
 
     Args:
         claim: the claim.
