@@ -30,9 +30,15 @@ from data.splits import SPLITS
 from errors import UserError
 
 CELLS = (
-    *("in the top left corner", "at the top", "in the top right corner"),
-    *("on the left", "in the middle", "on the right"),
-    *("in the bottom left corner", "at the bottom", "in the bottom right corner"),
+    "in the top left corner",
+    "at the top",
+    "in the top right corner",
+    "on the left",
+    "in the middle",
+    "on the right",
+    "in the bottom left corner",
+    "at the bottom",
+    "in the bottom right corner",
 )
 _SPLITS = (*SPLITS, "novel")
 _PARTS = 10  # a tenth of all pairs is for validation and a tenth for test

@@ -297,7 +297,7 @@ class ShowAndTell(EncoderDecoder):
         shape = (self.vocab_size, self.embedding)
         self.output = self.param("output", inits.embedding, shape)
         shape = (self.channels[-1], self.embedding)
-        # Named as in older checkpoints.
+        # Older checkpoints have this parameter name.
         self.from_image = self.param("picture", inits.kernel, shape)
 
     def encode(self, source: jax.Array, *, train: bool = False) -> ImageState:

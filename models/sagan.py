@@ -317,7 +317,7 @@ class Generator(_Network):
             x = self.attend(x, train=train)
         x = nn.relu(self._norm("norm", not strided)(x, label, train=train))
         window = {"kernel": 4, "scale": "double"} if strided else {}
-        # Named as in older checkpoints.
+        # Older checkpoints have this layer name.
         x = Layer(3, name="picture", **window, **common)(x, train=train)
         return jnp.tanh(x)
 

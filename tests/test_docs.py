@@ -21,10 +21,8 @@ from training import configuration, loop
 from training.task import NoOptions
 
 ROOT = Path(__file__).parent.parent
-PAGES = [
-    *("README.md", "CONTRIBUTING.md", "CHANGELOG.md"),
-    *sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("docs/**/*.md")),
-]
+PAGES = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"]
+PAGES += sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("docs/**/*.md"))
 TEXTS = {page: (ROOT / page).read_text("utf-8") for page in PAGES}
 SOURCES = [
     str(path.relative_to(ROOT))

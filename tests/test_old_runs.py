@@ -28,8 +28,8 @@ CASES = {
 NEEDS_NETWORK = {"captioning"}  # for the drawings
 
 
-# Old to new names of scores in eval_test.json.
-RENAMED_SCORES = {"pictures": "images"}
+# Old to new names of metrics in eval_test.json.
+RENAMED_METRICS = {"pictures": "images"}
 
 
 def names(network_too):
@@ -75,7 +75,7 @@ def test_an_old_run_resumes_to_its_last_state(name, workdir):
 @pytest.mark.parametrize("name", [*names(network_too=True), "sagan"])
 def test_an_old_run_keeps_its_scores(name, workdir):
     recorded = json.loads((workdir / "eval_test.json").read_text("utf-8"))
-    expected = {RENAMED_SCORES.get(key, key): x for key, x in recorded.items()}
+    expected = {RENAMED_METRICS.get(key, key): x for key, x in recorded.items()}
     run = trained.load(workdir)
     report = {"split": "test", "checkpoint": run.checkpoint}
     report |= {"step": int(run.state.step), **run.evaluate("test").scores}

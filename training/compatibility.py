@@ -79,6 +79,11 @@ def upgrade(settings: Mapping[str, Any]) -> dict[str, Any]:
     return upgraded
 
 
+def new_names(field: str) -> list[str]:
+    """Returns the new names of a renamed field, such as "data.rows", of any class."""
+    return [new for old, new in RENAMED.items() if old.rpartition(": ")[2] == field]
+
+
 def _move(value: Any) -> Any:
     """Returns a copy of settings with the current class paths."""
     if isinstance(value, Mapping):

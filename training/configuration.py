@@ -20,7 +20,7 @@ from ml_collections import ConfigDict
 
 import storage
 from errors import UserError
-from training.compatibility import RENAMED, upgrade
+from training.compatibility import new_names, upgrade
 
 # Fields that may change when a run is resumed.
 _CHANGEABLE = (
@@ -104,8 +104,8 @@ def _override(config: ConfigDict, name: str, text: str) -> None:
             break
     if not isinstance(parent, ConfigDict) or last not in parent:
         names = [n for n, _ in _fields(config)]
-        for renamed, new in RENAMED.items():
-            if renamed.rpartition(": ")[2] == name and new in names:
+        for new in new_names(name):
+            if new in names:
                 raise UserError(f"config.{name} is unknown: it is now config.{new}")
         near = [n for n in names if n.split(".")[-1] == last]
         near = near or difflib.get_close_matches(name, names, cutoff=0.7)
