@@ -20,14 +20,14 @@ TABLES = {
             Run(
                 name="captioning_soft",
                 config="captioning",
-                seeds=(0, 1, 2),
+                seeds=(0, 1, 2, 3, 4),
                 label="soft attention",
                 paper="24.3 BLEU-4 (MS-COCO)",
             ),
             Run(
                 name="captioning_hard",
                 config="captioning:hard",
-                seeds=(0, 1, 2),
+                seeds=(0, 1, 2, 3, 4),
                 label="hard attention",
                 paper="25.0 BLEU-4 (MS-COCO)",
             ),

@@ -64,14 +64,14 @@ TABLES = {
             Run(
                 name="ntm_recall",
                 config="ntm_recall",
-                seeds=(0, 1, 2),
+                seeds=(0, 1, 2, 3, 4),
                 label="NTM, LSTM controller",
                 paper="≈ 0 bits",
             ),
             Run(
                 name="ntm_recall_feedforward",
                 config="ntm_recall:feedforward",
-                seeds=(0, 1, 2),
+                seeds=(0, 1, 2, 3, 4),
                 label="NTM, feed-forward controller",
                 paper="≈ 0 bits",
             ),
@@ -101,7 +101,7 @@ TABLES = {
             Run(
                 name="ntm_ngrams",
                 config="ntm_ngrams",
-                seeds=(0, 1, 2),
+                seeds=(0, 1, 2, 3, 4),
                 label="NTM, LSTM controller",
                 paper="between the LSTM and the optimal predictor",
             ),
@@ -115,7 +115,7 @@ TABLES = {
             Run(
                 name="ntm_ngrams_lstm",
                 config="ntm_ngrams:lstm",
-                seeds=(0, 1, 2),
+                seeds=(0, 1, 2, 3, 4),
                 label="LSTM, 3 × 128",
                 paper="≈ 136 bits (3 × 128)",
             ),

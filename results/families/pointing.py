@@ -112,14 +112,14 @@ TABLES = {
             Run(
                 name="pointer_hull_10",
                 config="pointer_hull",
-                seeds=(0, 1, 2),
+                seeds=(0, 1, 2, 3, 4),
                 label="n = 10, pointer",
                 paper="87.0 %, area 99.8 % (trained on 5 to 50)",
             ),
             Run(
                 name="pointer_hull_10_attention",
                 config="pointer_hull:attention",
-                seeds=(0, 1, 2),
+                seeds=(0, 1, 2, 3, 4),
                 label="n = 10, attention, fixed output classes",
             ),
             Run(
