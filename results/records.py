@@ -8,6 +8,7 @@ from typing import Any
 from training import compatibility
 
 RESULTS = Path(__file__).parent
+FLOORS = RESULTS / "floors.json"  # metrics of systems that learn nothing
 OURS = "this project"  # the system of our own records
 
 Record = dict[str, Any]
@@ -37,6 +38,12 @@ def read_benchmarks(folder: Path = RESULTS) -> list[Record]:
     return [record for record in _read(folder) if "question" in record]
 
 
+def read_floors(folder: Path = RESULTS) -> dict[str, dict[str, dict[str, float]]]:
+    """Returns the floors of each table: metrics by name of the floor."""
+    path = folder / FLOORS.name
+    return json.loads(path.read_text("utf-8")) if path.exists() else {}
+
+
 def identity(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the settings that determine the numbers of a record.
 
@@ -60,7 +67,8 @@ def identity(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read(folder: Path) -> list[Record]:
-    return [json.loads(p.read_text("utf-8")) for p in sorted(folder.glob("*.json"))]
+    paths = sorted(path for path in folder.glob("*.json") if path.name != FLOORS.name)
+    return [json.loads(path.read_text("utf-8")) for path in paths]
 
 
 def _remove(settings: dict[str, Any], names: list[str]) -> None:

@@ -16,15 +16,24 @@ from typing import NamedTuple
 
 from errors import UserError
 from figures import canvas, charts
-from results import markdown, pages, timings
+from results import claims, markdown, pages, timings
 from results.families import FIGURES, HEADLINES, TABLES
 from results.pages import ROOT
-from results.records import OURS, RESULTS, Record, read_benchmarks, read_runs
-from results.schema import Claim, Curves, Figure, Run, Table
+from results.records import (
+    OURS,
+    RESULTS,
+    Record,
+    read_benchmarks,
+    read_floors,
+    read_runs,
+)
+from results.schema import Curves, Figure, Run, Table
 
 _MAX_COLUMNS = 8  # maximum number of columns of the learning curves
 _EMPTY = "Not measured yet."
 _EXAMPLES = "thousand examples seen"
+
+Floors = Mapping[str, Mapping[str, float]]  # metrics by name of the floor
 
 
 class Row(NamedTuple):
@@ -52,15 +61,15 @@ def tables(
         Functions that take names of runs (all if empty) and return Markdown, or raise a
         `UserError` for a run that is not in the table.
     """
-    records = read_runs(folder)
+    records, all_floors = read_runs(folder), read_floors(folder)
     shows: dict[str, pages.Show] = {}
     for name, table in TABLES.items():
-        rows = _rows(table, records)
-        shows[name] = partial(_results, name, table, rows)
+        rows, floors = _rows(table, records), all_floors.get(name, {})
+        shows[name] = partial(_results, name, table, rows, floors)
         if table.curves:
             shows[f"{name}_curves"] = partial(_learning_curves, name, table, rows)
         if table.claims:
-            shows[f"{name}_claims"] = partial(_claims, name, table, rows)
+            shows[f"{name}_claims"] = partial(_claims, name, table, rows, floors)
     for figure in FIGURES:
         numbers = _by_examples if isinstance(figure, Curves) else _by_length
         name = Path(figure.file).stem
@@ -221,8 +230,10 @@ def _select(name: str, table: Table, rows: list[Row], runs: Sequence[str]) -> li
     return [row for row in rows if not runs or (row.run and row.run.name in runs)]
 
 
-def _results(name: str, table: Table, rows: list[Row], runs: Sequence[str]) -> str:
-    """The table of the metrics."""
+def _results(
+    name: str, table: Table, rows: list[Row], floors: Floors, runs: Sequence[str]
+) -> str:
+    """The table of the metrics, with the floors in its last rows."""
     rows = _select(name, table, rows, runs)
     if not rows:
         return _EMPTY
@@ -250,6 +261,12 @@ def _results(name: str, table: Table, rows: list[Row], runs: Sequence[str]) -> s
                 run.paper if run else "",
             ]
         )
+    for title, scores in floors.items():
+        metrics = [
+            f"{scores[metric]:.{table.digits}f}" if metric in scores else "–"
+            for metric in table.metrics.values()
+        ]
+        lines.append([f"*{title}*", *metrics, *[""] * (len(titles) - len(metrics) - 1)])
     note = f"Test split. sacreBLEU: {', '.join(dict.fromkeys(signatures))}."
     return markdown.table(titles, lines) + (f"\n\n{note}" if signatures else "")
 
@@ -286,12 +303,15 @@ def _minutes_of(records: list[Record]) -> str:
     return "< 0.1" if minutes < 0.05 else f"{minutes:.1f}"
 
 
-def _claims(name: str, table: Table, rows: list[Row], runs: Sequence[str]) -> str:
+def _claims(
+    name: str, table: Table, rows: list[Row], floors: Floors, runs: Sequence[str]
+) -> str:
     """Tests the recorded claims; with `runs`, only claims that compare one of them."""
     _select(name, table, rows, runs)
     title, metric = next(iter(table.metrics.items()))
     records = {run.name: records for run, records in rows if run}
     labels = {run.name: run.label or run.config for run, _ in rows if run}
+    floor = next(iter(floors.values()), {}).get(metric)
     lines = []
     for claim in table.claims:
         names = {claim.better, *claim.than}
@@ -301,49 +321,23 @@ def _claims(name: str, table: Table, rows: list[Row], runs: Sequence[str]) -> st
             name: [record["metrics"][metric] for record in records[name]]
             for name in names
         }
-        other, verdict = _test(claim, values, lower=table.lower)
-        if runs and {claim.better, other}.isdisjoint(runs):
+        verdict = claims.test(claim, values, lower=table.lower, floor=floor)
+        if runs and {claim.better, verdict.rival}.isdisjoint(runs):
             continue
         cells = [
             f"{labels[name]}: {_mean(records[name], metric, table.digits)}"
-            for name in (claim.better, other)
+            for name in (claim.better, verdict.rival)
         ]
-        lines.append([claim.text, claim.paper, *cells, verdict])
+        lines.append([claim.text, claim.paper, *cells, verdict.p_text, verdict.text])
     if not lines:
         return _EMPTY
-    titles = ["claim", "paper", f"expected winner: {title}", f"best rival: {title}"]
-    return markdown.table([*titles, "verdict"], lines, right_aligned=0)
-
-
-def _test(
-    claim: Claim, values: dict[str, list[float]], *, lower: bool
-) -> tuple[str, str]:
-    """Tests a claim against the best other run.
-
-    If the means differ by more than the sum of the standard deviations over the seeds,
-    the claim holds or does not hold here; otherwise it is inconclusive.
-
-    Args:
-        claim: the claim.
-        values: metric of each seed, by name of the run.
-        lower: whether a lower value is better.
-
-    Returns:
-        The name of the best other run, and "holds", "does not hold here" or
-        "inconclusive".
-    """
-    sign = -1 if lower else 1
-    means = {name: sign * statistics.mean(values[name]) for name in claim.than}
-    best = max(means, key=means.__getitem__)
-    ahead = sign * statistics.mean(values[claim.better]) - means[best]
-    spread = sum(
-        statistics.stdev(values[name])
-        for name in (claim.better, best)
-        if len(values[name]) > 1
-    )
-    if abs(ahead) <= spread:
-        return best, "inconclusive"
-    return best, "holds" if ahead > 0 else "does not hold here"
+    titles = [
+        "claim",
+        "paper",
+        f"expected winner: {title}",
+        f"strongest rival: {title}",
+    ]
+    return markdown.table([*titles, "p", "verdict"], lines, right_aligned=0)
 
 
 def _headline(records: list[Record], homes: Mapping[str, str]) -> str:

@@ -70,7 +70,7 @@ THIRD_PARTY = {
         "resvg_py",
     },
     "metrics": {"numpy", "sacrebleu"},
-    "results": {"ml_collections"},
+    "results": {"ml_collections", "scipy"},
 }
 # Optional libraries, to be imported inside the function that needs them.
 LAZY = {

@@ -3,18 +3,20 @@
 import dataclasses
 import importlib
 import json
+import math
 import os
 import re
 import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from benchmarks import harness
+from benchmarks import floors, harness
 from benchmarks.__main__ import BENCHMARKS
 from errors import UserError
 from figures import canvas, charts
-from results import make, pages, records, tables, timings
+from results import claims, make, pages, records, tables, timings
 from results.families import FIGURES, HEADLINES, TABLES
 from results.schema import Claim, Curves, Figure, Run, Table
 from training import compatibility, configuration
@@ -93,6 +95,8 @@ def test_every_record_is_reported_and_complete():
     configs = {run.config for run in RUNS}
     for path in records.RESULTS.glob("*.json"):
         saved = json.loads(path.read_text("utf-8"))
+        if path == records.FLOORS:
+            continue
         if path.name.startswith("bench_"):
             assert saved["question"] in timings.BENCHMARKS, path.name
             assert path.stem == f"bench_{saved['question']}"
@@ -252,61 +256,135 @@ def test_curves_are_drawn_and_tabulated_by_the_examples_seen(tmp_path, monkeypat
     assert lines == ["| with | 7 | 0.25 |", "| without | 6 |  |", "| wrong | 8 | 1 |"]
 
 
-def test_a_claim_compares_with_the_lowest_if_lower_is_better(tmp_path, monkeypatch):
+def put_claim(folder, monkeypatch, scores, *, metric="bleu", floor=None, **fields):
+    """Records of runs a, b and c, and a table that claims that A is best."""
     runs = tuple(Run(name=x, config="transformer_nmt", label=x.upper()) for x in "abc")
-    claim = Claim(text="A is best", paper="Doe (2015)", better="a", than=("b", "c"))
-    table = Table(
-        metrics={"bits": "bits"}, runs=runs, claims=(claim,), curves=False, lower=True
-    )
-    monkeypatch.setattr(tables, "TABLES", {"t": table})
-
-    def line(**bits):
-        for name, value in bits.items():
-            put(tmp_path, **{name: record(name=name, metrics={"bits": value})})
-        return show(tmp_path, "t_claims").splitlines()[-1]
-
-    assert line(a=1.0, b=2.0, c=3.0).endswith("| A: 1.0 | B: 2.0 | holds |")
-    assert line(a=2.5, b=3.0, c=2.0).endswith(
-        "| A: 2.5 | C: 2.0 | does not hold here |"
-    )
-
-
-@pytest.mark.parametrize(
-    ("scores", "verdict"),
-    [
-        ({"a": (20.0, 22.0), "b": (17.0, 17.0), "c": (19.0, 19.0)}, "holds"),
-        ({"a": (20.0, 22.0), "b": (17.0, 17.0), "c": (20.0, 20.0)}, "inconclusive"),
-        ({"a": (20.0, 22.0), "b": (22.0, 23.0), "c": (30.0, 1.0)}, "inconclusive"),
-        (
-            {"a": (20.0, 22.0), "b": (22.0, 24.0), "c": (25.0, 25.0)},
-            "does not hold here",
-        ),
-    ],
-)
-def test_a_claim_is_tested_against_the_best_rival(
-    tmp_path, monkeypatch, scores, verdict
-):
-    runs = tuple(Run(name=x, config="transformer_nmt", label=x.upper()) for x in "abc")
-    claims = (
+    stated = (
         Claim(text="A is best", paper="Doe (2015)", better="a", than=("b", "c")),
         Claim(text="A beats D", paper="", better="a", than=("d",)),  # not measured
     )
-    table = Table(metrics={"BLEU": "bleu"}, runs=runs, claims=claims, curves=False)
+    table = Table(metrics={"M": metric}, runs=runs, claims=stated, curves=False)
+    table = dataclasses.replace(table, **fields)
     monkeypatch.setattr(tables, "TABLES", {"t": table})
-    assert show(tmp_path, "t_claims") == "Not measured yet."
     for name, values in scores.items():
-        for seed, bleu in enumerate(values):
-            saved = record(name=name, seed=seed, metrics={"bleu": bleu})
-            put(tmp_path, **{f"{name}{seed}": saved})
-    title, ruler, *lines = show(tmp_path, "t_claims").splitlines()
-    assert title == (
-        "| claim | paper | expected winner: BLEU | best rival: BLEU | verdict |"
+        for seed, value in enumerate(values):
+            saved = record(name=name, seed=seed, metrics={metric: value})
+            put(folder, **{f"{name}{seed}": saved})
+    if floor is not None:
+        put(folder, floors={"t": {"copy": {metric: floor}, "other": {metric: 1e9}}})
+    return show(folder, "t_claims").splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("scores", "rival", "verdict"),
+    [
+        ({"a": (30.0, 30.5, 31.0), "b": (20, 21, 22), "c": (19, 20, 21)}, "B", "holds"),
+        # Ahead of the best rival, but not surely of the other.
+        (
+            {"a": (30.0, 30.5, 31.0), "b": (20, 21, 22), "c": (1, 15, 31)},
+            "B",
+            "inconclusive",
+        ),
+        (
+            {"a": (20, 21, 22), "b": (30.0, 30.5, 31.0), "c": (1, 15, 31)},
+            "B",
+            "does not hold here",
+        ),
+        # p = 0.03 for one rival is too much for two.
+        (
+            {"a": (20, 21, 22), "b": (22.4, 23.1, 23.8), "c": (1, 15, 31)},
+            "B",
+            "inconclusive",
+        ),
+    ],
+)
+def test_a_claim_is_tested_against_all_rivals(
+    tmp_path, monkeypatch, scores, rival, verdict
+):
+    line = put_claim(tmp_path, monkeypatch, scores)
+    cells = [cell.strip() for cell in line.split("|")[1:-1]]
+    assert cells[:2] == ["A is best", "Doe (2015)"]
+    assert cells[2].startswith("A: ") and cells[3].startswith(f"{rival}: ")
+    assert cells[-1] == verdict
+    assert (float(cells[-2].removeprefix("< ")) < 0.05) == (verdict != "inconclusive")
+
+
+def test_a_claim_without_repetition_is_inconclusive(tmp_path, monkeypatch):
+    line = put_claim(tmp_path, monkeypatch, {"a": (9.0,), "b": (1.0,), "c": (2.0,)})
+    assert line.endswith("| A: 9.0 | C: 2.0 | – | inconclusive |")
+
+
+def test_a_claim_compares_with_the_lowest_if_lower_is_better(tmp_path, monkeypatch):
+    scores = {"a": (1.0, 1.1, 1.2), "b": (5.0, 5.1, 5.3), "c": (7, 7.1, 7.3)}
+    line = put_claim(tmp_path, monkeypatch, scores, metric="bits", lower=True)
+    assert "| A: 1.1 ± 0.1 | B: 5.1 ± 0.2 |" in line and line.endswith("| holds |")
+
+
+@pytest.mark.parametrize(
+    ("floor", "lower", "verdict"),
+    [
+        (30.4, False, "holds"),  # the winner is above the floor
+        (30.6, False, "below the floor"),
+        (30.4, True, "does not hold here"),
+        (20.9, True, "below the floor"),  # the better of the two is not below 20.9
+    ],
+)
+def test_runs_below_the_floor_decide_nothing(
+    tmp_path, monkeypatch, floor, lower, verdict
+):
+    scores = {"a": (30.0, 30.5, 31.0), "b": (20, 21, 22), "c": (40, 41, 42)}
+    if not lower:
+        scores["c"] = (19, 20, 21)
+    line = put_claim(tmp_path, monkeypatch, scores, floor=floor, lower=lower)
+    assert line.endswith(f"| {verdict} |")
+
+
+def test_welch_is_the_formula_of_the_paper():
+    a, b = (3.0, 5.0, 7.5, 4.0, 2.0), (6.0, 9.5, 8.0)
+    means = [np.mean(x) for x in (a, b)]
+    errors = [np.var(x, ddof=1) / len(x) for x in (a, b)]
+    t = abs(means[0] - means[1]) / np.sqrt(sum(errors))
+    freedom = sum(errors) ** 2 / sum(
+        e**2 / (len(x) - 1) for e, x in zip(errors, (a, b), strict=True)
     )
-    assert ruler == "| --- | --- | --- | --- | --- |"
-    best = max("bc", key=lambda name: sum(scores[name]))
-    (line,) = lines
-    assert line.startswith("| A is best | Doe (2015) | A: 21.0 ± 1.4 | ")
-    assert f" | {best.upper()}: " in line and line.endswith(f" | {verdict} |")
+    density = np.vectorize(lambda x: (1 + x * x / freedom) ** (-(freedom + 1) / 2))
+    grid = np.linspace(0, 400, 400_001)
+    below = grid <= t
+    tail = np.trapezoid(density(grid[~below]), grid[~below])
+    p = tail / np.trapezoid(density(grid), grid)
+    assert claims.welch(a, b) == pytest.approx(p, rel=1e-3)
+    assert math.isnan(claims.welch(a, (6.0,)))
+    assert claims.welch((2.0, 2.0), (2.0, 2.0)) == 1.0
+    assert claims.welch((2.0, 2.0), (3.0, 3.0)) == 0.0
+
+
+def test_floors_are_the_last_rows_of_a_table(tmp_path):
+    put(tmp_path, a=record(), floors={"translation": {"copy": {"bleu": 14.079}}})
+    lines = show(tmp_path, "translation").splitlines()
+    assert lines[3].startswith("| *copy* | 14.1 | – | – |")
+    assert lines[3].count("|") == lines[2].count("|")
+
+
+def test_floors_have_tables_and_their_first_metrics():
+    saved = records.read_floors()
+    assert set(saved) == set(floors.FLOORS)
+    for name, values in saved.items():
+        first = next(iter(values.values()))
+        assert next(iter(TABLES[name].metrics.values())) in first
+
+
+@pytest.mark.parametrize("name", ["ntm_recall", "pointer_tsp", "ff_attention"])
+def test_recorded_floors_are_those_that_the_code_computes(name):
+    computed = floors.FLOORS[name]()
+    for title, scores in records.read_floors()[name].items():
+        assert computed[title] == pytest.approx(scores, abs=1e-3)
+
+
+def test_the_nearest_training_pair_shares_the_most_trigrams():
+    pairs = [("Turn on the light", "a"), ("Restart the server", "b"), ("Lights", "c")]
+    texts = ["turn on the lights", "the server restarts", "Lightning", "xyz"]
+    nearest = floors.nearest_pairs(texts, pairs)
+    assert [target for _, target in nearest][:3] == ["a", "b", "c"]
 
 
 def test_the_runs_of_claims_are_in_their_table():

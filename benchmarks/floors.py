@@ -1,0 +1,273 @@
+"""Floors: what systems that learn nothing score, to read the tables against.
+
+    python -m benchmarks.floors
+
+Computes every floor on the test split of its table and writes `results/floors.json`:
+table, then name of the floor, then its metrics. The first floor of a table is its
+threshold: two runs that are not above it decide no claim.
+"""
+
+import functools
+import json
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from ml_collections import ConfigDict
+from scipy import sparse
+
+import storage
+from data import adding, algorithmic, pointing
+from data.captions import plain
+from data.corpora.records import Pair
+from data.images import Batches, read
+from data.scenes import CELLS, Scene
+from metrics.captions import caption_scores, scene_scores
+from metrics.corners import OTHERS
+from metrics.estimates import accuracy
+from metrics.frechet import frechet_distance, inception_score
+from metrics.pointing import pointing_scores
+from metrics.text import translation_scores, word_accuracy
+from models import efficientnet
+from results.records import FLOORS as FILE
+from results.records import RESULTS
+from tasks import caption_data, corpus, frozen
+from training import configuration
+
+Scores = dict[str, float]
+Floors = dict[str, Scores]  # metrics by name of the floor
+
+_N_GRAM = 3  # characters, for the nearest training pair
+
+
+def main() -> None:
+    """Computes all floors and writes them."""
+    table = {
+        name: {
+            title: {metric: round(value, 3) for metric, value in scores.items()}
+            for title, scores in compute().items()
+        }
+        for name, compute in FLOORS.items()
+    }
+    text = json.dumps(table, indent=2)
+    storage.write(FILE, text + "\n")
+    print(text)
+
+
+def translation(flag: str) -> Floors:
+    """Copying the source, and the target of the most similar training source."""
+    data = _config(flag).data
+    read = corpus.read(data)
+    sources, references = zip(*read.test, strict=True)
+    nearest = [target for _, target in nearest_pairs(sources, read.train)]
+    return {
+        "copy of the source": _translation(sources, references, data),
+        "nearest training pair": _translation(nearest, references, data),
+    }
+
+
+def nearest_pairs(texts: Sequence[str], pairs: Sequence[Pair]) -> list[Pair]:
+    """Pairs whose sources share the most character trigrams with texts.
+
+    The similarity of two texts is the Dice coefficient of their sets of trigrams.
+
+    Args:
+        texts: texts to look up.
+        pairs: sentence pairs.
+
+    Returns:
+        One pair for each text.
+    """
+    columns: dict[str, int] = {}
+    train = _trigrams([source for source, _ in pairs], columns, grow=True)
+    queries = _trigrams(texts, columns, grow=False)
+    shared = (queries @ train.T).toarray()  # [texts, pairs]
+    sizes = np.add.outer(queries.sum(1), train.sum(1))
+    dice = 2 * shared / sizes  # without trigrams of a text that no pair has
+    return [pairs[i] for i in dice.argmax(1)]
+
+
+def _trigrams(
+    texts: Sequence[str], columns: dict[str, int], *, grow: bool
+) -> sparse.csr_array:
+    """Sets of trigrams as rows of 0 and 1; `grow` adds columns."""
+    rows, indices = [], []
+    for row, text in enumerate(texts):
+        padded = f" {text.lower()} "
+        ends = range(_N_GRAM, len(padded) + 1)
+        for gram in {padded[end - _N_GRAM : end] for end in ends}:
+            if grow:
+                columns.setdefault(gram, len(columns))
+            if gram in columns:
+                rows.append(row)
+                indices.append(columns[gram])
+    shape = len(texts), len(columns)
+    return sparse.csr_array((np.ones(len(rows)), (rows, indices)), shape=shape)
+
+
+def _translation(
+    hypotheses: Sequence[str], references: Sequence[str], data: ConfigDict
+) -> Scores:
+    return translation_scores(
+        hypotheses, references, language=data.target_language
+    ).scores
+
+
+def reversal() -> Floors:
+    """Copying the letters in their order."""
+    sources, references = zip(
+        *corpus.read(_config("bahdanau_nmt:reversal").data).test, strict=True
+    )
+    accuracy = {"word_accuracy": word_accuracy(sources, references)}
+    return {"copy of the source": accuracy}
+
+
+def bits(flag: str) -> Floors:
+    """A probability of 1/2 for every bit."""
+    config = _config(flag)
+    max_size, count = config.data.max_size, config.evaluation.sequences
+    scores: Scores = {}
+    for size in dict.fromkeys((max_size, *config.evaluation.sizes)):
+        batch = algorithmic.held_out(config.data.kind, "test", size, count)
+        total = float(batch["mask"].sum() * batch["targets"].shape[-1] / count)
+        name = algorithmic.size_name(size)
+        scores |= {f"bits_{name}": total, f"wrong_{name}": 50.0}
+        if size == max_size:
+            scores |= {"bits": total, "wrong": 50.0}
+    return {"probability 1/2 for each bit": scores}
+
+
+def pointers(flag: str) -> Floors:
+    """A random answer; for tours, the nearest unvisited city."""
+    config = _config(flag)
+    if config.data.kind == "tsp":
+        return {"nearest city first": _pointer_scores(config, _nearest_city)}
+    return {"random order": _pointer_scores(config, _random_order)}
+
+
+def _pointer_scores(config: ConfigDict, answer: Callable[..., np.ndarray]) -> Scores:
+    kind, rng = config.data.kind, np.random.default_rng(0)
+    max_size, scores = config.data.max_size, {}
+    for size in dict.fromkeys((max_size, *config.evaluation.sizes)):
+        batch = pointing.held_out(kind, "test", size, config.evaluation.instances)
+        tokens = np.stack([answer(rng, x) for x in batch["inputs"]])
+        values = pointing_scores(kind, batch, tokens)
+        scores |= {f"{name}_{size}": x for name, x in values.items()}
+        scores |= values if size == max_size else {}
+    return scores
+
+
+def _random_order(rng: np.random.Generator, inputs: np.ndarray) -> np.ndarray:
+    return rng.permutation(len(inputs)) + 1
+
+
+def _nearest_city(rng: np.random.Generator, inputs: np.ndarray) -> np.ndarray:
+    unvisited, tour = list(range(1, len(inputs))), [0]
+    while unvisited:
+        distances = np.linalg.norm(inputs[unvisited] - inputs[tour[-1]], axis=-1)
+        tour.append(unvisited.pop(int(distances.argmin())))
+    return np.array(tour) + 1
+
+
+def captions() -> Floors:
+    """Random names in the cells of the drawings, and captions of other scenes."""
+    config = _config("captioning:soft")
+    data = caption_data.CaptionData(config)
+    scenes: list[Scene] = data.splits.examples("test")
+    names = sorted({name for scene in scenes for name in scene.names})
+    rng = np.random.default_rng(0)
+
+    def caption(cells: Sequence[str], chosen: Sequence[str]) -> list[str]:
+        parts = [f"{name} {cell}" for name, cell in zip(chosen, cells, strict=True)]
+        return f"{', '.join(parts[:-1])} and {parts[-1]}".split()
+
+    def choose(count: int) -> list[str]:
+        return [names[i] for i in rng.choice(len(names), count, replace=False)]
+
+    def cells(count: int) -> list[str]:
+        return [CELLS[i] for i in rng.permutation(len(CELLS))[:count]]
+
+    named = [caption(x.cells, choose(len(x.cells))) for x in scenes]
+    placed = [caption(cells(len(x.names)), x.names) for x in scenes]
+    other = [caption(cells(len(x.names)), choose(len(x.names))) for x in scenes]
+    # Attention to one of the scene's drawings, drawn at random, at every word.
+    share = len(scenes) / sum(len(scene.names) for scene in scenes)
+    pointing = {"pointing": 100 * share}
+    return {
+        "true positions, random names": _caption_scores(scenes, named),
+        "random positions, true names": _caption_scores(scenes, placed),
+        "random positions, random names": _caption_scores(scenes, other),
+        "attention to a random drawing of the scene": pointing,
+    }
+
+
+def _caption_scores(scenes: Sequence[Scene], texts: Sequence[Sequence[str]]) -> Scores:
+    references = [[plain(text) for text in scene.captions] for scene in scenes]
+    words = [plain(" ".join(text)).split() for text in texts]
+    scores = caption_scores([" ".join(text) for text in words], references).scores
+    return scores | scene_scores(scenes, words, [None] * len(scenes))
+
+
+def images() -> Floors:
+    """Images without content: each a real image's mean colour."""
+    config = _config("sagan")
+    data, count, size = config.data, config.evaluation.images, config.model.size
+    source = read(data.source, size, tuple(data.groups), data.folder)
+    flat, real = (Batches(source, size, count, seed)[0]["image"] for seed in (0, 1))
+    flat = np.broadcast_to(flat.mean((1, 2), keepdims=True), flat.shape)
+    extract = functools.partial(efficientnet.features, size=config.evaluation.size)
+    params = frozen.parameters()
+    parts = [
+        efficientnet.in_batches(extract, params, x, batch_size=100)
+        for x in (flat.astype(np.uint8), real)
+    ]
+    (fake, classes), (true, _) = (
+        [x.astype(np.float64) for x in part] for part in parts
+    )
+    scores = {"frechet": frechet_distance(fake, true)}
+    scores["score"] = inception_score(classes)
+    return {"images of one colour": scores}
+
+
+def consistency() -> Floors:
+    """Corners with independent colours."""
+    return {"independent corners": {"consistent": 100 / (OTHERS + 1), "spread": 1.0}}
+
+
+def estimates() -> Floors:
+    """The mean target, whatever the input."""
+    floors = {}
+    for operation in adding.OPERATIONS:
+        batch = adding.held_out(operation, "fixed", "test", length=1000, min_length=50)
+        target = batch["target"]
+        score = accuracy(target.mean() - target)
+        floors[f"mean target, {operation}"] = {"accuracy": score}
+    return floors
+
+
+def _config(flag: str) -> ConfigDict:
+    name, _, variant = flag.partition(":")
+    path = RESULTS.parent / "configs" / f"{name}.py"
+    return configuration.read(f"{path}:{variant}" if variant else str(path))
+
+
+FLOORS: Mapping[str, Callable[[], Floors]] = {
+    "translation": functools.partial(translation, "transformer_nmt"),
+    "alignments": functools.partial(translation, "transformer_nmt:short"),
+    "reversal": reversal,
+    "ntm_copy": functools.partial(bits, "ntm_copy"),
+    "ntm_recall": functools.partial(bits, "ntm_recall"),
+    "ntm_ngrams": functools.partial(bits, "ntm_ngrams"),
+    "ntm_repeat_copy": functools.partial(bits, "ntm_repeat_copy"),
+    "ntm_sort": functools.partial(bits, "ntm_sort"),
+    "pointer_sorting": functools.partial(pointers, "pointer_sorting"),
+    "pointer_hull": functools.partial(pointers, "pointer_hull"),
+    "pointer_delaunay": functools.partial(pointers, "pointer_delaunay"),
+    "pointer_tsp": functools.partial(pointers, "pointer_tsp"),
+    "captioning": captions,
+    "sagan": images,
+    "corners": consistency,
+    "ff_attention": estimates,
+}
+
+if __name__ == "__main__":
+    main()

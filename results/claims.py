@@ -1,0 +1,91 @@
+"""Statistical tests of the claims of papers.
+
+A claim names the run that should win and its rivals. Two runs are compared by Welch's
+t-test over their seeds, two-sided. The claim
+
+*   "holds" if the run is ahead of every rival, each time with p < 0.05; the reported p
+    is the largest;
+*   "does not hold here" if the best rival is ahead with p < 0.05, where p is multiplied
+    by the number of rivals (Bonferroni), since this rival is chosen by its result;
+*   is "inconclusive" otherwise;
+*   is "below the floor" if neither the run nor its best rival is better than the floor
+    of the table, a system that learns nothing: such runs decide nothing.
+"""
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from scipy import stats
+
+from results.schema import Claim
+
+LEVEL = 0.05  # significance level
+
+
+class Verdict(NamedTuple):
+    """Result of a test.
+
+    Attributes:
+        rival: name of the rival with the best mean.
+        p: the p-value; nan if a run has a single seed.
+        text: "holds", "does not hold here", "inconclusive" or "below the floor".
+    """
+
+    rival: str
+    p: float
+    text: str
+
+    @property
+    def p_text(self) -> str:
+        """The p-value to two digits, or a dash."""
+        if math.isnan(self.p):
+            return "–"
+        return "< 0.001" if self.p < 0.001 else f"{self.p:.2g}"
+
+
+def test(
+    claim: Claim,
+    values: Mapping[str, Sequence[float]],
+    *,
+    lower: bool = False,
+    floor: float | None = None,
+) -> Verdict:
+    """Tests a claim; see the module docstring.
+
+    Args:
+        claim: the claim.
+        values: metric of each seed, by name of the run.
+        lower: whether a lower value is better.
+        floor: metric of the table's floor.
+    """
+    sign = -1 if lower else 1
+    mean = {name: sign * statistics.mean(values[name]) for name in values}
+    rival = max(claim.than, key=mean.__getitem__)
+    p = {name: welch(values[claim.better], values[name]) for name in claim.than}
+    if mean[claim.better] > mean[rival]:
+        decisive, text = max(p.values(), key=_or_one), "holds"
+    else:
+        decisive, text = min(p[rival] * len(p), 1.0), "does not hold here"
+    if not decisive < LEVEL:
+        text = "inconclusive"
+    if floor is not None and max(mean[claim.better], mean[rival]) <= sign * floor:
+        text = "below the floor"
+    return Verdict(rival, decisive, text)
+
+
+def welch(a: Sequence[float], b: Sequence[float]) -> float:
+    """Two-sided p-value of Welch's t-test; nan if a sample has fewer than two values.
+
+    If no sample varies, the p-value is 1 for equal means and 0 otherwise.
+    """
+    if min(len(a), len(b)) < 2:
+        return math.nan
+    if statistics.variance(a) == statistics.variance(b) == 0:
+        return float(a[0] == b[0])
+    return float(stats.ttest_ind(a, b, equal_var=False).pvalue)
+
+
+def _or_one(p: float) -> float:
+    return 1.0 if math.isnan(p) else p
