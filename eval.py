@@ -51,11 +51,16 @@ def main(arguments: runtime.Arguments) -> None:
     report = {"split": split, "checkpoint": run.checkpoint}
     report |= {"step": int(run.state.step), **evaluation.scores}
     text = json.dumps(report, indent=2)
-    storage.write(workdir / f"eval_{split}.json", text + "\n")
-    run.task.tables(evaluation, workdir)
-    if _FIGURES.value and canvas.available():
-        run.task.figures(run.state, evaluation, workdir / "figures" / split)
-    print(text)
+    try:
+        storage.write(workdir / f"eval_{split}.json", text + "\n")
+        run.task.tables(evaluation, workdir)
+        if _FIGURES.value and canvas.available():
+            with storage.filling(workdir / "figures" / split, root=workdir) as folder:
+                run.task.figures(run.state, evaluation, folder)
+    except OSError as error:
+        reason = f"{error.filename or workdir}: {error.strerror}"
+        raise UserError(f"the evaluation cannot be written: {reason}") from error
+    runtime.write_line(text)
 
 
 if __name__ == "__main__":

@@ -58,10 +58,11 @@ def main(arguments: runtime.Arguments) -> None:
     predictions = run.predict(lines, settings, figures=folder, attention=False)
     for number, best in enumerate(predictions, 1):
         if not settings.ranked:
-            print(best.text)
+            runtime.write_line(best.text)
             continue
         for prediction in (best, *best.others):
-            print(number, f"{prediction.score:.4f}", prediction.text, sep="\t")
+            score = f"{prediction.score:.4f}"
+            runtime.write_line(f"{number}\t{score}\t{prediction.text}")
 
 
 if __name__ == "__main__":

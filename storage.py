@@ -1,8 +1,11 @@
-"""The cache folder, atomic file writes, and tables as text."""
+"""The cache folder, safe reads and atomic writes of files, and tables as text."""
 
 import contextlib
+import errno
 import hashlib
 import os
+import stat
+import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,8 +33,22 @@ def cache_folder() -> Path:
     return path
 
 
+def read_regular(path: Path) -> bytes:
+    """Returns the content of a regular file; a pipe would block.
+
+    Raises:
+        OSError: if the file cannot be read or is not a regular file.
+    """
+    mode = path.stat().st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise OSError(errno.EINVAL, "not a regular file")
+    return path.read_bytes()
+
+
 def write(path: Path, content: str | bytes) -> None:
     """Writes a file atomically: a reader sees the old or the new content.
+
+    A symbolic link is replaced, not followed.
 
     Args:
         path: path of the file, in a folder that exists.
@@ -47,11 +64,32 @@ def write(path: Path, content: str | bytes) -> None:
 def replacing(path: Path) -> Iterator[Path]:
     """Yields a temporary path that replaces `path` when the block succeeds."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.unlink(missing_ok=True)  # a link would be followed
     try:
         yield temporary
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def filling(folder: Path, root: Path) -> Iterator[Path]:
+    """Yields a temporary folder; moves its files to `folder` when the block succeeds.
+
+    Args:
+        folder: the folder, created if missing; files of other names are kept.
+        root: an outer folder, which `folder` may not leave by a symbolic link.
+
+    Raises:
+        UserError: if `folder` is outside `root`.
+    """
+    if not Path(os.path.realpath(folder)).is_relative_to(os.path.realpath(root)):
+        raise UserError(f"{folder} is a symbolic link out of {root}: remove it")
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".") as temporary:
+        yield Path(temporary)
+        for path in Path(temporary).iterdir():
+            path.replace(folder / path.name)
 
 
 def write_tsv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> Path:

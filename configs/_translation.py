@@ -94,10 +94,11 @@ def translation_config(architecture: type) -> ConfigDict:
     config.data.split_seed = 0  # chooses the held-out components
     config.data.source_language = "en"
     config.data.target_language = "de"
-    config.data.min_words = 3  # English words, in evaluation
+    config.data.min_words = 3  # of the source, in evaluation
     config.data.max_words = 40
     config.data.train_min_words = 1  # user-interface labels teach vocabulary
-    config.data.made_up_names = 0.4  # fraction of pairs; teaches copying of names
+    # Fraction of the pairs of homeassistant and libreoffice; teaches copying of names.
+    config.data.made_up_names = 0.4
     config.data.vocab_size = 4000
     config.data.segmentations = 1  # to sample from; 1 for no subword regularisation
     config.data.sampling_alpha = 0.2  # Kudo (2018), section 3.3; 0 is uniform

@@ -6,13 +6,15 @@ training (see `data.scenes`).
 """
 
 import functools
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from data import captions, drawings
-from data.captions import Captioned, Photo
+from data.captions import Captioned, Photo, PhotoSet
 from data.scenes import Scenes, novel
+from data.splits import SPLITS
 from errors import UserError
 
 SOURCES = ("scenes", "files")
@@ -31,6 +33,7 @@ class CaptionSplits:
         """
         self.fields, self.count = fields, count
         # Read once, for all evaluations.
+        self._read = functools.cache(self._read)
         self.photos = functools.cache(self._photos)
         self.examples = functools.cache(self._examples)
 
@@ -63,14 +66,77 @@ class CaptionSplits:
         """
         if self.fields.source == "scenes":
             return captions.all_captions(self.scenes("train"), _VOCABULARY_SCENES)
-        texts = [text for photo in self.photos("train") for text in photo.captions]
-        self.photos("validation")
-        if self.fields.files.test.captions:  # this split is optional
-            self.photos("test")
-        return texts
+        return [text for photo in self.photos("train") for text in photo.captions]
+
+    def report(self) -> list[str]:
+        """Returns lines for the log: the images of each split that were read."""
+        if self.fields.source == "scenes":
+            return []
+        lines = []
+        for split, photo_set in self._read_all().items():
+            photos, without = self.photos(split), photo_set.without_captions
+            rules = {
+                "without a caption": without,
+                "in validation or test": len(photo_set.photos) - len(photos),
+            }
+            left_out = ", ".join(f"{n:,} {rule}" for rule, n in rules.items() if n)
+            line = (
+                f"{split} images: {len(photo_set.photos) + without:,} read, "
+                f"{len(photos):,} used, with {sum(len(p.captions) for p in photos):,} "
+                f"captions" + f"; left out: {left_out}" * bool(left_out)
+            )
+            if split != "train" and len(photos) > self.count:
+                line += f"; evaluated: the first config.evaluation.images={self.count}"
+            lines.append(line)
+        return lines
 
     def _photos(self, split: str) -> list[Photo]:
-        """All images of a split of files."""
+        """All images of a split of files; those of training are in no other split."""
+        if split != "train":
+            return self._read(split).photos
+        splits = self._read_all()
+        photos, files, *_ = splits.pop("train")
+        held_out = {file for others in splits.values() for file in others.files}
+        pairs = zip(photos, files, strict=True)
+        remaining = [photo for photo, file in pairs if file not in held_out]
+        if not remaining:
+            raise UserError(
+                f"config.data.files.train: all {len(photos)} images are also in "
+                "validation or test: at least one must not be"
+            )
+        return remaining
+
+    def _read_all(self) -> dict[str, PhotoSet]:
+        """Reads the files of all splits.
+
+        Raises:
+            UserError: if a file cannot be read, or validation and test share an image
+                or a file without splits.
+        """
+        files, splits = self.fields.files, {}
+        for split in SPLITS:
+            if split != "test" or files.test.captions:  # this split is optional
+                splits[split] = self._read(split)
+        paths = {}
+        for split, photo_set in splits.items():
+            path = os.path.realpath(files[split].captions)
+            if path in paths and not photo_set.has_splits:
+                raise UserError(
+                    f"config.data.files.{split}.captions is "
+                    f"{files[split].captions!r}, as in {paths[path]}: must be another "
+                    "file, or one in Karpathy's format, which has splits"
+                )
+            paths[path] = split
+        if "test" in splits:
+            both = {*splits["validation"].files} & {*splits["test"].files}
+            if both:
+                raise UserError(
+                    f"config.data.files: {len(both)} images are in validation and in "
+                    f"test, such as {min(both)}: must be in one of them"
+                )
+        return splits
+
+    def _read(self, split: str) -> PhotoSet:
         files = self.fields.files[split]
         if not files.captions or not files.images:
             raise UserError(

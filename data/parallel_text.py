@@ -10,19 +10,26 @@ Corpora by name, each a module of `data.corpora`:
 *   `reversal`: random letters and their reversal, generated.
 
 Corpora without splits are split by groups (component, page or number) instead of
-sentences, since near-duplicates are usually in the same group. No pair is in two splits
-or twice in training. A test source may still be in training with another translation or
-a changed word; `leakage` measures how often.
+sentences, since near-duplicates are usually in the same group. No pair of validation or
+test is in training, none of test is in validation, and no pair is twice in training. A
+test source may still be in training with another translation or a changed word;
+`leakage` measures how often.
 
 In `homeassistant` and `libreoffice`, pairs with equal sides of three or more words are
-dropped: they are product names or untranslated. Shorter equal pairs are kept: they are
-mostly words that both languages share, such as "Display".
+left out: they are product names or untranslated. Shorter equal pairs are kept: they are
+mostly words that both languages share, such as "Display". Only these two corpora get
+made-up names; the user's own text is not rewritten.
+
+Each rule that leaves out pairs is counted in `Corpus.report`. Words are those of
+`data.corpora.records.words`.
 """
 
+import functools
 import json
+import math
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,8 +38,9 @@ import storage
 from data.corpora import home_assistant, libreoffice
 from data.corpora.files import read_files
 from data.corpora.numbers import number_records
-from data.corpora.records import TRAINING, Pair, Record
+from data.corpora.records import TRAINING, Pair, Record, words
 from data.corpora.reversal import reversal_records
+from data.corpora.selection import Selection
 from data.corpora.tfds import read_tfds
 from data.splits import EVALUATION_SPLITS, SPLITS
 from errors import UserError
@@ -40,6 +48,9 @@ from errors import UserError
 HELD_OUT = (
     0.07  # fraction of a corpus for validation, and for test, if it has no splits
 )
+# Minimum number of pairs within the limits in these splits; at most 1/5 of all.
+_ENOUGH = 20
+_OWN = ("files", "tfds:")  # the user's text: names in it are not replaced
 
 
 @dataclass(frozen=True)
@@ -52,6 +63,8 @@ class Corpus:
         test: pairs for reported results.
         leakage: overlap of the test split with training; see `leakage`.
         digest: SHA-256 of the three splits.
+        report: lines for the log: for each split the number of pairs that were read,
+            and the number that each rule left out.
     """
 
     train: list[Pair]
@@ -59,15 +72,20 @@ class Corpus:
     test: list[Pair]
     leakage: dict[str, float]
     digest: str
+    report: tuple[str, ...]
 
     def __str__(self) -> str:
-        """Returns the sizes and the leakage in one line, for the log."""
-        return (
+        """Returns the report, the sizes and the leakage, for the log."""
+        sizes = (
             f"{len(self.train):,} / {len(self.validation):,} / {len(self.test):,} "
-            f"pairs for training, validation, test; of the test sources, "
-            f"{self.leakage['verbatim']:.1%} are in training and "
-            f"{self.leakage['near']:.1%} have a near-duplicate in training"
+            "pairs for training, validation, test"
         )
+        leaked = (
+            f"of the test sources, {self.leakage['verbatim']:.1%} are in training, "
+            f"{self.leakage['edit']:.1%} are there with at most one word changed, "
+            f"{self.leakage['near']:.1%} with at least 80 % of the words"
+        )
+        return "\n".join([*self.report, sizes, leaked])
 
 
 def load(
@@ -96,7 +114,7 @@ def load(
             complete.
         train_min_words: minimum number of words of a source in training.
         made_up_names: fraction of the training pairs with names in which the names are
-            replaced; see `make_up_names`.
+            replaced; see `make_up_names`. Not in `files` and `tfds:NAME`.
         files: files of the corpus `files`; see `data.corpora.files.read_files`. A
             missing "validation" or "test" is taken from the end of "train".
         split_seed: seed that selects the groups for validation and test, if the corpus
@@ -114,31 +132,53 @@ def load(
             f"config.data.source_language is {source_language!r}: must differ from "
             "config.data.target_language"
         )
-    splits = _splits(corpus, languages, files, split_seed, (min_words, max_words))
-    train = splits["train"]
+    read = functools.partial(_splits, languages=languages, files=files, seed=split_seed)
+    splits = read(corpus, "corpus is", limits=(min_words, max_words))
+    train, validation, test = (splits[name] for name in SPLITS)
+    unchanged = set(train.pairs) if corpus.startswith(_OWN) else set()
     for name in extra:
-        whole = _splits(name, languages, files, split_seed, (1, max_words))
-        train = [*train, *(pair for split in SPLITS for pair in whole[split])]
-    test = splits["test"]
-    validation = _without(splits["validation"], test)
-    train = _within(train, train_min_words, max_words)
-    count, train = len(train), _without(dict.fromkeys(train), [*validation, *test])
-    if count and not train:
+        whole = read(name, "extra_corpora has", limits=(1, max_words))
+        for split in SPLITS:
+            train.add(whole[split])
+            unchanged.update(whole[split].pairs if name.startswith(_OWN) else ())
+    validation.remove(test.pairs, "in test")
+    train.limit(train_min_words, max_words, "train_min_words")
+    train.keep(list(dict.fromkeys(train.pairs)), "repeated")
+    count = len(train.pairs)
+    train.remove([*validation.pairs, *test.pairs], "in validation or test")
+    if count and not train.pairs:
         raise UserError(
             f"corpus {corpus}: all {count} training pairs are in validation or test: "
             "at least one must not be"
         )
-    for name, pairs in zip(SPLITS, (train, validation, test), strict=True):
-        if not pairs:
+    for name, selection in splits.items():
+        if not selection.pairs:
             raise UserError(
                 f"corpus {corpus} {source_language}-{target_language} has no {name} "
-                f"pairs (of {min_words} to {max_words} words, "
-                f"{train_min_words} to {max_words} in training)"
+                f"pairs: {selection}"
             )
-    leaked = leakage(train, test)
-    train = make_up_names(train, made_up_names)
-    content = json.dumps([train, validation, test], ensure_ascii=False)
-    return Corpus(train, validation, test, leaked, storage.sha256(content.encode()))
+    leaked = leakage(train.pairs, test.pairs)
+    renamed = iter(
+        make_up_names(
+            [pair for pair in train.pairs if pair not in unchanged], made_up_names
+        )
+    )
+    pairs = [pair if pair in unchanged else next(renamed) for pair in train.pairs]
+    report = [f"{name} pairs: {splits[name]}" for name in SPLITS]
+    if unchanged and made_up_names:
+        report.append(
+            "names in files and tfds:NAME are kept: config.data.made_up_names is for "
+            "homeassistant and libreoffice"
+        )
+    content = json.dumps([pairs, validation.pairs, test.pairs], ensure_ascii=False)
+    return Corpus(
+        pairs,
+        validation.pairs,
+        test.pairs,
+        leaked,
+        storage.sha256(content.encode()),
+        tuple(report),
+    )
 
 
 def make_up_names(pairs: Sequence[Pair], share: float, seed: int = 0) -> list[Pair]:
@@ -202,61 +242,105 @@ def _names(text: str) -> set[str]:
 def leakage(train: Iterable[Pair], test: Sequence[Pair]) -> dict[str, float]:
     """Measures the overlap of a test set with training.
 
+    Sources are compared as words in lower case, without punctuation, digits as 0.
+
     Returns:
-        Fractions of the test pairs. `verbatim`: the source is also in training. `near`:
-        the Jaccard similarity between the sets of words (in lower case, digits as 0) of
-        the source and of a training source is at least 0.8. `near` includes `verbatim`.
+        Fractions of the test pairs. `verbatim`: the source is also in training. `edit`:
+        a training source differs by at most one word, inserted, deleted or replaced;
+        sources of one or two words must be equal. `near`: the Jaccard similarity
+        between the sets of words of the source and of a training source is at least
+        0.8. `edit` and `near` include `verbatim`.
     """
     sources = {source for source, _ in train}
-    sets = sorted({_words(source) for source in sources}, key=sorted)
+    sequences = {_sequence(source) for source in sources}
+    targets = {source: _sequence(source) for source, _ in test}
+    edited = _one_edit(sequences, set(targets.values()))
+    is_near = _similar({frozenset(sequence) for sequence in sequences})
+    counts = {
+        "verbatim": sum(source in sources for source, _ in test),
+        "edit": sum(s in sources or targets[s] in edited for s, _ in test),
+        "near": sum(s in sources or is_near(frozenset(targets[s])) for s, _ in test),
+    }
+    return {name: count / len(test) for name, count in counts.items()}
+
+
+def _one_edit(
+    train: Iterable[tuple[str, ...]], test: Iterable[tuple[str, ...]]
+) -> set[tuple[str, ...]]:
+    """Sequences of `test` that differ from one of `train` by at most one word."""
+    whole = set(test)
+    shortened, masked = defaultdict(list), defaultdict(list)  # without a word
+    for sequence in whole:
+        if len(sequence) > 2:
+            for i in range(len(sequence)):
+                rest = sequence[:i] + sequence[i + 1 :]
+                shortened[rest].append(sequence)
+                masked[i, rest].append(sequence)
+    near: set[tuple[str, ...]] = set()
+    for sequence in train:
+        if sequence in whole:
+            near.add(sequence)
+        near.update(shortened.get(sequence, ()))
+        for i in range(len(sequence)):
+            rest = sequence[:i] + sequence[i + 1 :]
+            near.update(masked.get((i, rest), ()))
+            if len(rest) > 2 and rest in whole:
+                near.add(rest)
+    return near
+
+
+def _similar(sets: Iterable[frozenset[str]]) -> Callable[[frozenset[str]], bool]:
+    """Returns a test for a Jaccard similarity of at least 0.8 with one of `sets`."""
+    sets = sorted(sets, key=sorted)
     sets_with = defaultdict(list)
-    for n, words in enumerate(sets):
-        for word in words:
+    for n, members in enumerate(sets):
+        for word in members:
             sets_with[word].append(n)
 
-    def is_near(words: frozenset[str]) -> bool:
+    def is_near(members: frozenset[str]) -> bool:
         # A similar set lacks at most 20 % of the words. Looking up more than 20 % of
         # them, the rarest first, therefore finds every similar set.
-        rarest = sorted(words, key=lambda word: len(sets_with.get(word, ())))
-        for word in rarest[: len(words) - -(-4 * len(words) // 5) + 1]:
+        rarest = sorted(members, key=lambda word: len(sets_with.get(word, ())))
+        for word in rarest[: len(members) - -(-4 * len(members) // 5) + 1]:
             for n in sets_with.get(word, ()):
-                if 5 * len(words & sets[n]) >= 4 * len(words | sets[n]):
+                if 5 * len(members & sets[n]) >= 4 * len(members | sets[n]):
                     return True
         return False
 
-    near = sum(source in sources or is_near(_words(source)) for source, _ in test)
-    verbatim = sum(source in sources for source, _ in test)
-    return {"verbatim": verbatim / len(test), "near": near / len(test)}
+    return is_near
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(re.findall(r"\w+", re.sub(r"\d", "0", text.lower())))
-
-
-def _without(pairs: Iterable[Pair], excluded: Iterable[Pair]) -> list[Pair]:
-    excluded = set(excluded)
-    return [pair for pair in pairs if pair not in excluded]
-
-
-def _within(pairs: Iterable[Pair], minimum: int, maximum: int) -> list[Pair]:
-    return [
-        (source, target)
-        for source, target in pairs
-        if minimum <= len(source.split()) <= maximum and len(target.split()) <= maximum
-    ]
+def _sequence(text: str) -> tuple[str, ...]:
+    runs = re.findall(r"\w+", re.sub(r"\d", "0", text.lower()))
+    return tuple(word for run in runs for word in words(run))
 
 
 def _splits(
     corpus: str,
+    field: str,
+    *,
     languages: tuple[str, str],
     files: Mapping[str, str] | None,
     seed: int,
     limits: tuple[int, int],
-) -> dict[str, list[Pair]]:
+) -> dict[str, Selection]:
+    """Reads the splits of a corpus.
+
+    Args:
+        corpus: name of the corpus.
+        field: field of `config.data` with the name, and a verb, for errors.
+        languages: source and target language.
+        files: see `load`.
+        seed: see `load`.
+        limits: minimum and maximum number of words in validation and test.
+    """
     if corpus == "files":
-        return _hold_out(read_files(files or {}, languages), limits)
+        return _hold_out(
+            read_files(files or {}, languages), limits, "config.data.files.train"
+        )
     if corpus.startswith("tfds:"):
-        return _hold_out(read_tfds(corpus.removeprefix("tfds:"), languages), limits)
+        splits = read_tfds(corpus.removeprefix("tfds:"), languages)
+        return _hold_out(splits, limits, corpus)
     if corpus == "numbers":
         return _split_groups(number_records(languages, seed), seed, limits)
     if corpus == "reversal":
@@ -267,52 +351,86 @@ def _splits(
         records = libreoffice.records(*languages)
     else:
         raise UserError(
-            f"config.data.corpus is {corpus!r}: must be homeassistant, libreoffice, "
+            f"config.data.{field} {corpus!r}: must be homeassistant, libreoffice, "
             "files, tfds:NAME, numbers or reversal"
         )
-    records = [
-        (group, source, target)
-        for group, source, target in records
-        if source != target or len(source.split()) < 3
-    ]
-    return _split_groups(records, seed, limits)
+    return _split_groups(records, seed, limits, equal_words=2)
 
 
 def _split_groups(
-    records: Sequence[Record], seed: int, limits: tuple[int, int]
-) -> dict[str, list[Pair]]:
+    records: Sequence[Record],
+    seed: int,
+    limits: tuple[int, int],
+    equal_words: float = math.inf,
+) -> dict[str, Selection]:
     """Fills test and validation with whole groups, in the order of a hash.
 
+    Each has at least `HELD_OUT` of the pairs, and `_ENOUGH` within the limits.
     Pairs of `TRAINING` groups are only in training.
+
+    Args:
+        records: records of the corpus.
+        seed: seed of the hash.
+        limits: minimum and maximum number of words in validation and test.
+        equal_words: maximum number of words of a pair with equal sides; longer ones
+            are left out.
     """
-    groups = defaultdict(list)
+    groups, equal = defaultdict(list), 0
     for group, source, target in records:
-        groups[group].append((source, target))
+        if source == target and len(words(source)) > equal_words:
+            equal += 1
+        else:
+            groups[group].append((source, target))
     splits: dict[str, list[Pair]] = {name: [] for name in SPLITS}
     training = {g: groups.pop(g) for g in list(groups) if g.startswith(TRAINING)}
-    held_out = set()
-    size = HELD_OUT * sum(map(len, groups.values()))
+    held_out, size = set(), HELD_OUT * sum(map(len, groups.values()))
+    fitting = {}  # number of pairs within the limits
+    for group, pairs in groups.items():
+        selection = Selection(pairs)
+        selection.limit(*limits, "min_words")
+        fitting[group] = len(selection.pairs)
+    enough, counts = min(_ENOUGH, sum(fitting.values()) // 5), dict.fromkeys(SPLITS, 0)
     for group in sorted(groups, key=lambda g: storage.sha256(f"{seed}:{g}".encode())):
-        unfilled = (name for name in ("test", "validation") if len(splits[name]) < size)
+        unfilled = (
+            name
+            for name in ("test", "validation")
+            if len(splits[name]) < size or counts[name] < enough
+        )
         name = next(unfilled, "train")
         splits[name] += groups[group]
+        counts[name] += fitting[group]
         if name != "train":
             held_out.add(group)
+    named = 0
     for group, pairs in training.items():
         if held_out.isdisjoint(group.split(TRAINING)):
             splits["train"] += pairs
+        else:
+            named += len(pairs)
+    rules = {"with equal sides": equal, "about a held-out component": named}
+    selections = {
+        name: Selection(pairs, rules if name == "train" else None)
+        for name, pairs in splits.items()
+    }
     for name in EVALUATION_SPLITS:
-        splits[name] = _within(splits[name], *limits)
-    return splits
+        selections[name].limit(*limits, "min_words")
+    return selections
 
 
 def _hold_out(
-    splits: dict[str, list[Pair]], limits: tuple[int, int]
-) -> dict[str, list[Pair]]:
+    splits: dict[str, Selection], limits: tuple[int, int], name: str
+) -> dict[str, Selection]:
     """Takes missing splits from the end of training; neighbours stay together."""
-    size = max(int(HELD_OUT * len(splits["train"])), 1)
-    for name in ("test", "validation"):
-        if name not in splits:
-            splits[name] = _within(splits["train"][-size:], *limits)
-            splits["train"] = splits["train"][:-size]
-    return splits
+    train = splits["train"]
+    missing = [split for split in ("test", "validation") if split not in splits]
+    if missing and len(train.pairs) <= len(missing):
+        raise UserError(
+            f"{name} has too few pairs, {len(train.pairs)}: must have at least "
+            f"{len(missing) + 1}, as {' and '.join(missing)} are taken from its end"
+        )
+    size = max(int(HELD_OUT * len(train.pairs)), 1)
+    for split in missing:
+        splits[split] = Selection(train.pairs[-size:])
+        splits[split].limit(*limits, "min_words")
+        train.keep(train.pairs[:-size], f"taken for {split}")
+    return {split: splits[split] for split in SPLITS}

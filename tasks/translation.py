@@ -25,7 +25,6 @@ from ml_collections import ConfigDict
 
 import storage
 from data.batching import eval_batches
-from data.splits import check_split
 from data.text_assets import TextAssets
 from data.vocabulary import BOS, EOS, PAD, UNK
 from figures import charts
@@ -173,7 +172,7 @@ class Translation(Task):
     def _scores(
         self, state: TrainState, split: str, search: Search
     ) -> tuple[metrics.CorpusScores, metrics.Translations]:
-        check_split(split)
+        metrics.require_tokenizer(self.config.data.target_language)
         sources, references = self.assets.pairs(split)
         ids = [self.vocabulary.encode(text) for text in sources]
         ranked = self.translator.texts(state.params, ids, search)

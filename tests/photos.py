@@ -7,15 +7,16 @@ from PIL import Image
 from configs.captioning import get_config
 
 
-def written(folder, images, annotations):
-    """Writes captions.json and returns its path.
+def written(folder, images, annotations, name="captions.json"):
+    """Writes a caption file and returns its path.
 
     Args:
         folder: folder of the file.
         images: file names by image id.
         annotations: pairs of an image id and a caption.
+        name: name of the file.
     """
-    path = folder / "captions.json"
+    path = folder / name
     content = {
         "images": [{"id": i, "file_name": name} for i, name in images.items()],
         "annotations": [{"image_id": i, "caption": text} for i, text in annotations],
@@ -25,17 +26,15 @@ def written(folder, images, annotations):
 
 
 def files(tmp_path, count=9):
-    """A config of `count` images of `tmp_path`, the same in each split."""
-    for number in range(count):
-        Image.new("RGB", (40, 40), (20 * number, 0, 0)).save(tmp_path / f"{number}.png")
-    path = written(
-        tmp_path,
-        {n: f"{n}.png" for n in range(count)},
-        [(n, f"number {n} of {count}") for n in range(count)],
-    )
+    """A config of `count` images of `tmp_path`, and copies of them in each split."""
     config = get_config("smoke")
     config.data.source = "files"
-    for split in ("train", "validation", "test"):
+    for split, prefix in (("train", ""), ("validation", "v"), ("test", "t")):
+        names = {n: f"{prefix}{n}.png" for n in range(count)}
+        for n, name in names.items():
+            Image.new("RGB", (40, 40), (20 * n, 0, 0)).save(tmp_path / name)
+        texts = [(n, f"number {n} of {count}") for n in range(count)]
+        path = written(tmp_path, names, texts, name=f"{split}.json")
         config.data.files[split].captions = str(path)
         config.data.files[split].images = str(tmp_path)
     return config

@@ -59,6 +59,29 @@ def test_a_batch_depends_on_its_index_only_and_shifts_drawings():
     assert len({image.tobytes() for image in batch["image"]}) > 20
 
 
+def test_files_of_a_folder_that_are_left_out_are_counted(tmp_path, capsys):
+    for name, files in {
+        "a": ["1.png", "2.JPG", "notes.txt"],
+        "b": ["1.gif", "2.heic", "3.tiff"],
+        ".hidden": ["1.png"],
+    }.items():
+        (tmp_path / name).mkdir()
+        for file in files:
+            image = "JPEG" if file.endswith("JPG") else "PNG"
+            Image.new("RGB", (5, 7)).save(tmp_path / name / file, image)
+    (tmp_path / "cover.png").write_text("")
+    for _ in range(2):
+        assert len(images.folder(tmp_path, 8).labels) == 3
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == (
+        f"data: 3 images in 2 classes read from {tmp_path}; left out: 3 in class "
+        "folders with another suffix than .png, .jpg, .jpeg, .webp, .gif, .bmp, 1 not "
+        "in a class folder, 1 hidden folders"
+    )
+    with pytest.raises(UserError, match="^config.data.folder is .*File name too long$"):
+        images.folder(tmp_path / ("a" * 300), 8)
+
+
 def test_a_folder_of_folders_is_read_by_class(tmp_path):
     for name, colour in (("cats", (255, 0, 0)), ("dogs", (0, 0, 255))):
         (tmp_path / name).mkdir()

@@ -2,6 +2,7 @@
 
 import functools
 import json
+import os
 
 import jax
 import jax.numpy as jnp
@@ -48,8 +49,10 @@ def test_files_in_the_format_of_coco_are_read(tmp_path):
         {7: "wide.png", 9: "clear.png", 8: "wide.png"},
         [(9, "Nothing."), (7, "A bar,"), (7, "It's blue")],
     )
-    photos = captions.read_files(path, tmp_path, 4, "train")
+    read = captions.read_files(path, tmp_path, 4, "train")
+    photos = read.photos
     assert [p.captions for p in photos] == [("a bar", "it's blue"), ("nothing",)]
+    assert read.without_captions == 1 and not read.has_splits
     # The central 20 x 20 pixels, half of them blue: cropped, not squeezed.
     bar = photos[0].image.argmax(-1)
     assert bar.shape == (4, 4) and bar.tolist() == [[0, 2, 2, 0]] * 4
@@ -59,14 +62,21 @@ def test_files_in_the_format_of_coco_are_read(tmp_path):
 @pytest.mark.parametrize(
     "images, annotations, message",
     [
-        ({1: "gone.png"}, [(1, "a")], "captions.json name gone.png: .* no such file"),
+        ({1: "gone.png"}, [(1, "a")], "captions.json': .* has no file 'gone.png'"),
+        ({1: "a\0.png"}, [(1, "a")], "has no file 'a.x00.png'"),
+        ({1: "n" * 300}, [(1, "a")], "has no file 'nnn"),
+        ({1: "../x.png"}, [(1, "a")], "its image '../x.png' is not inside "),
+        ({1: "a/../here.png"}, [(1, "a")], "its image 'a/../here.png' is not inside "),
+        ({1: "/etc/passwd"}, [(1, "a")], "its image '/etc/passwd' is not inside "),
+        ({1: "link.png"}, [(1, "a")], "its image 'link.png' is not inside "),
+        ({float("nan"): "here.png"}, [], "ValueError: it has the number NaN"),
         (
             {1: "here.png"},
             [(2, "a")],
             "ValueError: a caption of image 2, which is not in images",
         ),
         ({1: 5}, [(1, "a")], "not in the format of MS-COCO, .*TypeError"),
-        ({1: "here.png"}, [(1, "!")], "captions.json have no caption"),
+        ({1: "here.png"}, [(1, "!")], "captions.json': it has no caption for train"),
         (
             {1: "here.png"},
             [(1, None)],
@@ -76,6 +86,7 @@ def test_files_in_the_format_of_coco_are_read(tmp_path):
 )
 def test_invalid_caption_files_are_named(tmp_path, images, annotations, message):
     (tmp_path / "here.png").write_text("no image")
+    (tmp_path / "link.png").symlink_to("/etc/passwd")
     path = written(tmp_path, images, annotations)
     with pytest.raises(UserError, match=message):
         captions.read_files(path, tmp_path, 4, "train")
@@ -93,7 +104,7 @@ def test_karpathys_splits_are_read_from_one_file(tmp_path):
     path = tmp_path / "dataset.json"
     path.write_text(json.dumps({"images": images, "dataset": "coco"}))
     for split, numbers in {"train": [0, 1], "validation": [2], "test": [3]}.items():
-        photos = captions.read_files(path, tmp_path, 4, split)
+        photos = captions.read_files(path, tmp_path, 4, split).photos
         assert [int(p.image[0, 0, 0]) for p in photos] == numbers
         assert photos[0].captions == (f"number {numbers[0]}", "an image")
 
@@ -113,14 +124,116 @@ def test_unreadable_images_and_caption_files_are_named(tmp_path):
         captions.read_image(tmp_path / "b.png", 4)
     with pytest.raises(UserError, match=f"{tmp_path} cannot be read: Is a directory"):
         captions.read_image(tmp_path, 4)
-    with pytest.raises(UserError, match="captions .*c.json: No such file"):
+    with pytest.raises(UserError, match="train.captions is .*c.json': No such file"):
         captions.read_files(tmp_path / "c.json", tmp_path, 4, "train")
+    written(tmp_path, {1: "a.png"}, [(1, "a")], name="e.json")
+    with pytest.raises(UserError, match="train.images is .*nowhere': must be a folder"):
+        captions.read_files(tmp_path / "e.json", tmp_path / "nowhere", 4, "train")
     (tmp_path / "d.json").write_text("[1")
-    with pytest.raises(UserError, match="d.json are not JSON: Expecting ',' .*line 1"):
+    with pytest.raises(UserError, match="d.json': not JSON: Expecting ',' .*line 1"):
         captions.read_files(tmp_path / "d.json", tmp_path, 4, "train")
     (tmp_path / "d.json").write_text("[1]")
-    with pytest.raises(UserError, match="d.json are not in the format of MS-COCO"):
+    with pytest.raises(UserError, match="d.json': not in the format of MS-COCO"):
         captions.read_files(tmp_path / "d.json", tmp_path, 4, "train")
+
+
+def test_several_images_with_one_id_are_refused(tmp_path):
+    images = [{"id": 7, "file_name": f"{n}.png"} for n in range(2)]
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps({"images": images, "annotations": []}))
+    with pytest.raises(UserError, match="several images have the id 7"):
+        captions.read_files(path, tmp_path, 4, "train")
+
+
+def test_other_formats_pipes_and_large_images_are_refused(tmp_path, monkeypatch):
+    path = tmp_path / "a.png"
+    path.write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n")
+    with pytest.raises(UserError, match="not an image in the format PNG, JPEG, WEBP"):
+        captions.read_image(path, 4)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UserError, match="pipe cannot be read: not a regular file"):
+        captions.read_image(tmp_path / "pipe", 4)
+    Image.new("1", (20_011, 20_011)).save(path)  # more than Pillow's own limit
+    message = "a.png has 20,011 x 20,011 pixels: must have at most 50,000,000$"
+    with pytest.raises(UserError, match=message):
+        captions.read_image(path, 4)
+
+
+def test_a_damaged_image_is_read_or_named_in_one_line(tmp_path):
+    rng = np.random.default_rng(0)
+    values = rng.integers(0, 256, (23, 29, 3)).astype(np.uint8)
+    refused = 0
+    for suffix in ("png", "jpg", "webp", "gif", "bmp"):
+        path = tmp_path / f"a.{suffix}"
+        Image.fromarray(values).save(path)
+        content = path.read_bytes()
+        for n in range(31):
+            damaged = bytearray(content[: len(content) // (1 + n % 2)])
+            damaged[rng.integers(0, 101)] ^= 0xFF
+            path.write_bytes(damaged)
+            try:
+                assert captions.read_image(path, 7).shape == (7, 7, 3)
+            except UserError as error:
+                assert f"image {path} " in str(error) and "\n" not in str(error)
+                refused += 1
+    assert refused > 31
+
+
+def test_an_image_of_validation_or_test_is_not_in_training(tmp_path, capsys):
+    config = files(tmp_path)
+    names = {n: f"{'v' * (n < 2)}{n}.png" for n in range(9)}
+    texts = [(n, f"number {n}") for n in range(7)]
+    path = written(tmp_path, names, texts)
+    config.data.files.train.captions = str(path)
+    config.evaluation.images = 5
+    config.data.max_length = 2
+    task = create(config, tmp_path / "run", training=True)
+    paths = [photo.path.name for photo in task.data.splits.photos("train")]
+    assert paths == ["2.png", "3.png", "4.png", "5.png", "6.png"]
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [
+        "data: train images: 9 read, 5 used, with 5 captions; left out: 2 without a "
+        "caption, 2 in validation or test",
+        *(
+            f"data: {split} images: 9 read, 9 used, with 9 captions; evaluated: the "
+            "first config.evaluation.images=5"
+            for split in ("validation", "test")
+        ),
+        "data: 5 training captions longer than config.data.max_length=2 words, "
+        "the end included, are cut",
+    ]
+
+
+def test_splits_with_the_same_images_are_refused(tmp_path):
+    config = files(tmp_path)
+    paths = [config.data.files[split].captions for split in ("train", "validation")]
+    for split, path, message in (
+        (
+            "validation",
+            paths[0],
+            r"validation.captions is .*train.json', as in train: ",
+        ),
+        ("test", paths[1], r"test.captions is .*n.json', as in validation: must be an"),
+        ("train", "copy", "train: all 9 images are also in validation or test"),
+        ("test", "copy", "9 images are in validation and in test, such as .*v0.png"),
+    ):
+        config = files(tmp_path)
+        if path == "copy":
+            path = tmp_path / "copy.json"
+            path.write_bytes((tmp_path / "validation.json").read_bytes())
+        config.data.files[split].captions = str(path)
+        with pytest.raises(UserError, match=message):
+            create(config, tmp_path / "run", training=True)
+
+
+def test_a_run_with_checkpoints_keeps_its_captions(tmp_path):
+    config = files(tmp_path)
+    create(config, tmp_path / "run", training=True)
+    (tmp_path / "run" / "checkpoints" / "7").mkdir(parents=True)
+    create(config, tmp_path / "run", training=True)
+    written(tmp_path, {0: "0.png"}, [(0, "other words")], name="train.json")
+    with pytest.raises(UserError, match="^the training texts are not those that"):
+        create(config, tmp_path / "run", training=True)
 
 
 class Example:
@@ -345,7 +458,7 @@ def test_a_missing_caption_file_is_reported(tmp_path):
 def test_held_out_files_are_read_before_training(tmp_path, split):
     config = files(tmp_path)
     config.data.files[split].captions = str(tmp_path / "gone.json")
-    with pytest.raises(UserError, match="gone.json: No such file"):
+    with pytest.raises(UserError, match="gone.json': No such file"):
         create(config, tmp_path / "run", training=True)
 
 

@@ -56,6 +56,34 @@ def test_eval_writes_scores_translations_and_figures(workdir, bare):
             assert min(image.size) > 100
 
 
+def test_eval_follows_no_link_out_of_the_run(workdir, bare, tmp_path):
+    run_copy, outside = tmp_path / "run", tmp_path / "outside"
+    shutil.copytree(workdir, run_copy)
+    shutil.rmtree(run_copy / "figures")
+    outside.mkdir()
+    names = "eval_test.json", "translations_test.tsv", "samples_test.md", "image.png"
+    for name in names:
+        (outside / name).write_text("untouched")
+        (run_copy / name).unlink(missing_ok=True)
+        (run_copy / name).symlink_to(outside / name)
+    (run_copy / "figures" / "test").mkdir(parents=True)
+    figure = run_copy / "figures" / "test" / "bleu_by_length_test.png"
+    figure.symlink_to(outside / "image.png")
+    command = "eval.py", f"--workdir={run_copy}", "--beam=1", "--tune_memory=false"
+    process = call(*command, env=bare)
+    assert process.returncode == 0, process.stderr
+    assert figure.stat().st_size > 100 and not figure.is_symlink()
+    assert json.loads((run_copy / "eval_test.json").read_text())["beam"] == 1
+    shutil.rmtree(run_copy / "figures")
+    (run_copy / "figures").symlink_to(outside)
+    process = call(*command, env=bare)
+    assert process.returncode == 1
+    message = f"{run_copy}/figures/test is a symbolic link out of {run_copy}: remove it"
+    assert process.stderr == f"error: {message}\n"
+    assert sorted(path.name for path in outside.iterdir()) == sorted(names)
+    assert {(outside / name).read_text() for name in names} == {"untouched"}
+
+
 def test_eval_overrides_evaluation_fields_only():
     folder = run("pointer_sorting")
     command = "eval.py", f"--workdir={folder}", "--figures=false", "--tune_memory=false"
@@ -85,6 +113,25 @@ def test_predict_prints_one_line_per_input_line(workdir, bare, tmp_path):
     path.write_text("\n".join(lines))
     from_file = call(*arguments, f"--input={path}", env=bare)
     assert from_file.stdout == piped.stdout
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+@pytest.mark.parametrize("command", ["predict.py", "eval.py"])
+def test_an_output_that_cannot_be_written_gets_one_line(workdir, bare, command):
+    with open("/dev/full", "w") as full:
+        process = subprocess.run(
+            [sys.executable, command, f"--workdir={workdir}", "--beam=1"]
+            + ["--figures=false", "--tune_memory=false"] * (command == "eval.py"),
+            cwd=ROOT,
+            env=bare,
+            input="one\n" * 3,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert process.returncode == 1
+    message = "standard output cannot be written: No space left on device"
+    assert process.stderr == f"error: {message}\n"
 
 
 def test_predict_lists_the_best_and_draws(workdir, tmp_path):

@@ -1,14 +1,17 @@
 """Metrics of texts: sacreBLEU, length groups, word accuracy and perplexity."""
 
+import importlib.util
 import math
 
 import pytest
 import sacrebleu
 
+from errors import UserError
 from metrics.text import (
     bleu_by_length,
     length_groups,
     perplexity,
+    require_tokenizer,
     translation_scores,
     word_accuracy,
 )
@@ -32,8 +35,33 @@ def test_the_language_selects_the_tokenizer():
     references, hypotheses = ["一二三四五六", "七八九"], ["一二三四五", "七八九"]
     scores, signatures = translation_scores(hypotheses, references, language="zh")
     assert "|tok:zh|" in signatures["bleu"]
-    words, _ = translation_scores(hypotheses, references)
-    assert scores["bleu"] > words["bleu"]
+    words = sacrebleu.corpus_bleu(hypotheses, [references]).score
+    assert scores["bleu"] > words
+    for language in ("zh-Hans", "zh_TW", "cmn"):
+        assert (
+            translation_scores(hypotheses, references, language=language)[0] == scores
+        )
+    _, signatures = translation_scores(["เปิดไฟ"], ["เปิดไฟ"], language="th")
+    assert "|tok:char|" in signatures["bleu"]
+    _, signatures = translation_scores(hypotheses, references, language="cn")
+    assert "|tok:char|" in signatures["bleu"]
+    assert require_tokenizer("de") == require_tokenizer("") == "13a"
+
+
+@pytest.mark.parametrize(("language", "package"), [("ja", "MeCab"), ("ko", "mecab_ko")])
+def test_a_missing_tokenizer_is_reported_with_its_command(
+    monkeypatch, language, package
+):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    message = (
+        rf"^config.data.target_language is '{language}': BLEU's tokenizer "
+        rf"{language}-mecab needs {package} and \w+; `pip install "
+        rf"'sacrebleu\[{language}\]'` installs them$"
+    )
+    with pytest.raises(UserError, match=message):
+        require_tokenizer(language)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
+    assert require_tokenizer(f"{language}-X") == f"{language}-mecab"
 
 
 def test_bleu_by_length_equals_the_bleu_of_each_group():
@@ -54,6 +82,11 @@ def test_every_length_above_zero_is_in_one_group():
         "21-40": list(range(21, 41)),
         "over 40": list(range(41, 60)),
     }
+
+
+def test_texts_without_spaces_have_a_length():
+    groups = length_groups(["一二三四五六七八九十" * n for n in (1, 2, 9)])
+    assert groups == {"1-5": [0], "6-10": [1], "over 40": [2]}
 
 
 def test_word_accuracy_compares_words_by_position():

@@ -1,6 +1,7 @@
 """The translation task: metrics, search, REINFORCE, figures and errors."""
 
 import functools
+import importlib.util
 import math
 from types import SimpleNamespace
 
@@ -10,10 +11,12 @@ import numpy as np
 import optax
 import pytest
 import sacrebleu
+from ml_collections import ConfigDict
 
 from attention.alignments import update_baseline
 from configs import bahdanau_nmt, luong_nmt, seq2seq_nmt
 from configs.transformer_nmt import get_config
+from data.corpora.numbers import english_number, german_number
 from data.vocabulary import EOS, UNK
 from errors import UserError
 from generation import Generator, Search
@@ -462,3 +465,39 @@ def test_samples_have_no_unknown_pieces(task, state):
 def test_an_unknown_split_is_reported(task, state):
     with pytest.raises(UserError, match="split is train: must be validation or test"):
         task.evaluate(state, "train", TranslationOptions())
+
+
+def test_a_missing_tokenizer_is_reported_before_data_is_read(
+    task, state, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    config = get_config("smoke")
+    config.data.target_language = "ja"
+    message = "^config.data.target_language is 'ja': BLEU's tokenizer ja-mecab needs "
+    with pytest.raises(UserError, match=message):
+        create(config, tmp_path, training=True)
+    assert not list(tmp_path.iterdir())
+    japanese = Translation(config, task.assets)
+    with pytest.raises(UserError, match=message):
+        japanese.evaluate(state, "test", TranslationOptions())
+
+
+def test_a_run_with_checkpoints_keeps_its_texts(tmp_path):
+    for split, count in (("train", 211), ("test", 7)):
+        for language, number in (("en", english_number), ("de", german_number)):
+            text = "".join(f"{number(7919 * n)}\n" for n in range(1, count))
+            (tmp_path / f"{split}.{language}").write_text(text)
+    files = {split: str(tmp_path / split) for split in ("train", "test")}
+    fields = {"data__corpus": "files", "data__files": ConfigDict(files)}
+    config = make(tmp_path / "run", **fields).config
+    (tmp_path / "run" / "checkpoints" / "7").mkdir(parents=True)
+    create(config, tmp_path / "run", training=True)
+    for split, message in (
+        ("test", "^the test pairs are not those of .*test.json: restore the data"),
+        ("train", "^the training texts are not those that .*vocabulary.model was"),
+    ):
+        for language in ("en", "de"):
+            with (tmp_path / f"{split}.{language}").open("a") as file:
+                file.write("one more\n")
+        with pytest.raises(UserError, match=message):
+            create(config, tmp_path / "run", training=True)

@@ -61,6 +61,22 @@ def test_an_existing_vocabulary_is_read_unless_its_inputs_differ(tmp_path):
     assert train_vocabulary(TEXTS[2:], 103, path).size == 103
 
 
+def test_the_texts_of_a_fixed_vocabulary_may_not_change(tmp_path):
+    path = tmp_path / "v.model"
+    train_vocabulary(TEXTS, 101, path, fixed=True)
+    content = path.read_bytes()
+    with pytest.raises(UserError, match="the training texts are not those that .*v.mo"):
+        train_vocabulary(TEXTS[2:], 101, path, fixed=True)
+    assert path.read_bytes() == content
+    path.write_bytes(b"broken")
+    train_vocabulary(TEXTS, 101, path, fixed=True)
+    assert path.read_bytes() == content
+    for record in ("{", "[]", "7", "null"):
+        (tmp_path / "v.model.json").write_text(record)
+        train_vocabulary(TEXTS, 101, path, fixed=True)
+        assert path.read_bytes() == content
+
+
 def test_training_twice_gives_the_same_vocabulary(tmp_path):
     for name in "ab":
         train_vocabulary(TEXTS, 101, tmp_path / name)

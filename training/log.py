@@ -145,7 +145,7 @@ class Log:
         from PIL import Image
 
         for path in paths:
-            with Image.open(path) as image:
+            with Image.open(path, formats=["PNG"]) as image:
                 pixels = np.asarray(image.convert("RGB"))
             self._board.add_image(path.stem, pixels, step, dataformats="HWC")
 

@@ -100,10 +100,31 @@ def run(
         except MemoryError as error:
             return _fail(f"out of memory, reduce the sizes: {error}")
         except BrokenPipeError:  # the reader of the output has closed it
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _discard_output()
             return 128 + signal.SIGPIPE
 
     app.run(guarded, flags_parser=parse)
+
+
+def write_line(text: str) -> None:
+    """Writes a line to standard output.
+
+    Raises:
+        UserError: if it cannot be written, for example on a full disk.
+    """
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        _discard_output()
+        reason = error.strerror
+        raise UserError(f"standard output cannot be written: {reason}") from None
+
+
+def _discard_output() -> None:
+    """Makes standard output ignore its buffer, which Python writes again at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _split(argv: Sequence[str]) -> tuple[list[str], list[str]]:

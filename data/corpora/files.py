@@ -5,14 +5,19 @@ import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
-from data.corpora.records import Pair, normalise_spaces
+import storage
+from data.corpora.records import normalise_spaces
+from data.corpora.selection import Selection
 from data.splits import SPLITS
 from errors import UserError
+
+_MAX_RATIO = 100  # of a text to its compressed size; text takes a tenth to a third
+_MIN_SIZE = 2**26  # bytes from which the ratio is checked
 
 
 def read_files(
     files: Mapping[str, str], languages: tuple[str, str]
-) -> dict[str, list[Pair]]:
+) -> dict[str, Selection]:
     """Reads the splits of a user's aligned text.
 
     Args:
@@ -33,29 +38,39 @@ def read_files(
             f"PREFIX, for files PREFIX.{languages[0]} and PREFIX.{languages[1]}, "
             "optionally with .gz"
         )
-    return {
-        name: _read_aligned(*_two_paths(files[name], languages))
-        for name in SPLITS
-        if files.get(name)
-    }
+    splits = {}
+    for name in SPLITS:
+        if location := files.get(name):
+            try:
+                splits[name] = _read_aligned(*_two_paths(location, languages))
+            except UserError as error:
+                raise UserError(
+                    f"config.data.files.{name} is {location!r}: {error}"
+                ) from None
+    return splits
 
 
 def _two_paths(location: str, languages: tuple[str, str]) -> list[Path]:
     if "," in location:
         paths = [Path(part.strip()) for part in location.split(",")]
         if len(paths) != 2:
-            raise UserError(f"{location} names {len(paths)} files: must be 2")
+            raise UserError(f"names {len(paths)} files, must be 2")
     else:
         paths = [Path(f"{location}.{language}") for language in languages]
     for k, path in enumerate(paths):
-        if not path.exists():
-            paths[k] = path.with_name(path.name + ".gz")
-        if not paths[k].is_file():
-            raise UserError(f"{path} does not exist, nor does {path.name}.gz")
+        try:
+            if not path.exists():
+                paths[k] = path.with_name(path.name + ".gz")
+                if not paths[k].exists():
+                    raise UserError(f"{path} does not exist, nor does {path.name}.gz")
+        except OSError as error:
+            raise UserError(f"{path}: {error.strerror}") from None
+    if paths[0].samefile(paths[1]):
+        raise UserError(f"{paths[0]} and {paths[1]} are the same file")
     return paths
 
 
-def _read_aligned(source: Path, target: Path) -> list[Pair]:
+def _read_aligned(source: Path, target: Path) -> Selection:
     texts, translations = _read_lines(source), _read_lines(target)
     short = min(len(texts), len(translations))
     if len(texts) != len(translations):
@@ -76,28 +91,48 @@ def _read_aligned(source: Path, target: Path) -> list[Pair]:
             pairs.append((text, translation))
     if not pairs:
         raise UserError(f"{source} and {target} have only empty lines")
-    return pairs
+    return Selection(pairs, {"empty": len(texts) - len(pairs)})
 
 
 def _read_lines(path: Path) -> list[str]:
     try:
-        content = path.read_bytes()
+        content = storage.read_regular(path)
         if path.suffix == ".gz":
-            content = gzip.decompress(content)
+            content = _decompress(path)
     except (OSError, EOFError, zlib.error) as error:
-        raise UserError(f"{path} cannot be read: {error}") from None
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(f"{path} cannot be read: {reason}") from None
     if not content:
         raise UserError(f"{path} is empty")
+    if b"\r" in content and b"\n" not in content:
+        raise UserError(f"{path} has lines that end in CR: must be LF or CRLF")
     lines = []
     # Not splitlines, which also splits at U+2028 and U+0085, part of the text here.
     for n, line in enumerate(content.removesuffix(b"\n").split(b"\n"), 1):
         try:
-            lines.append(
-                normalise_spaces(line.decode("utf-8-sig" if n == 1 else "utf-8"))
-            )
+            text = line.decode("utf-8-sig")  # joined files may have several BOMs
         except UnicodeDecodeError as error:
             raise UserError(
                 f"line {n} of {path} is not UTF-8: byte 0x{line[error.start]:02x} at "
                 f"column {error.start + 1}"
             ) from None
+        if "\0" in text:
+            raise UserError(
+                f"line {n} of {path} is not text in UTF-8: it has a NUL byte"
+            )
+        lines.append(normalise_spaces(text))
     return lines
+
+
+def _decompress(path: Path) -> bytes:
+    parts, size, limit = [], 0, max(_MAX_RATIO * path.stat().st_size, _MIN_SIZE)
+    with gzip.open(path) as file:
+        while part := file.read(2**24):
+            parts.append(part)
+            size += len(part)
+            if size > limit:
+                raise UserError(
+                    f"{path} has more than {_MAX_RATIO} times its size when "
+                    "decompressed: not text"
+                )
+    return b"".join(parts)

@@ -1,6 +1,7 @@
-"""Records of parallel text and their cache files."""
+"""Records of parallel text, their cache files, and words."""
 
 import json
+import re
 from collections.abc import Callable, Iterable
 
 import storage
@@ -14,9 +15,31 @@ Record = tuple[str, str, str]  # group, source, target
 TRAINING = "+"
 
 
+# Characters of scripts without spaces between words: Chinese and Japanese, with words
+# of about two characters; Thai, Lao, Tibetan, Burmese and Khmer, of about four.
+_TWO = (
+    "\u2e80-\u2fdf\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
+    "\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
+)
+_FOUR = "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\ua9e0-\ua9ff\uaa60-\uaa7f"
+_UNSPACED = re.compile(f"[{_TWO}{_FOUR}]")
+_WORD = re.compile(f"[{_TWO}]{{1,2}}|[{_FOUR}]{{1,4}}|[^\\s{_TWO}{_FOUR}]+")
+
+
 def normalise_spaces(text: str) -> str:
     """Returns a text with single spaces between words."""
     return " ".join(text.split())
+
+
+def words(text: str) -> list[str]:
+    """Splits a text into words.
+
+    Words are separated by spaces. In scripts without spaces, two characters of Chinese
+    or Japanese and four of Thai, Lao, Tibetan, Burmese or Khmer count as a word.
+    """
+    if text.isascii() or not _UNSPACED.search(text):
+        return text.split()
+    return _WORD.findall(text)
 
 
 def cached(

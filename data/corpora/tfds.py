@@ -1,11 +1,12 @@
 """Translation data sets of TensorFlow Datasets."""
 
-from data.corpora.records import Pair, normalise_spaces
+from data.corpora.records import normalise_spaces
+from data.corpora.selection import Selection
 from data.splits import SPLITS
 from errors import UserError
 
 
-def read_tfds(name: str, languages: tuple[str, str]) -> dict[str, list[Pair]]:
+def read_tfds(name: str, languages: tuple[str, str]) -> dict[str, Selection]:
     """Reads the splits of a data set.
 
     Args:
@@ -34,7 +35,7 @@ def read_tfds(name: str, languages: tuple[str, str]) -> dict[str, list[Pair]]:
     splits = {}
     for split in SPLITS:
         if split in sources:
-            splits[split] = pairs = []
+            pairs = []
             for n in range(len(sources[split])):
                 example = sources[split][n]
                 for language in languages:
@@ -43,9 +44,17 @@ def read_tfds(name: str, languages: tuple[str, str]) -> dict[str, list[Pair]]:
                             f"tfds:{name} has no text in {language!r}, only "
                             f"{', '.join(sorted(example))}"
                         )
-                pair = tuple(normalise_spaces(_text(example[x])) for x in languages)
+                try:
+                    texts = [_text(example[language]) for language in languages]
+                except UnicodeDecodeError as error:
+                    raise UserError(
+                        f"tfds:{name}: example {n} of {split} is not UTF-8: {error}"
+                    ) from None
+                pair = tuple(map(normalise_spaces, texts))
                 if all(pair):
                     pairs.append(pair)
+            rules = {"with an empty side": len(sources[split]) - len(pairs)}
+            splits[split] = Selection(pairs, rules)
     return splits
 
 
