@@ -9,6 +9,7 @@ figures, in figures/SPLIT.
 """
 
 import json
+import sys
 from pathlib import Path
 
 from absl import flags
@@ -55,8 +56,12 @@ def main(arguments: runtime.Arguments) -> None:
         storage.write(workdir / f"eval_{split}.json", text + "\n")
         run.task.tables(evaluation, workdir)
         if _FIGURES.value and canvas.available():
-            with storage.filling(workdir / "figures" / split, root=workdir) as folder:
-                run.task.figures(run.state, evaluation, folder)
+            folder = workdir / "figures" / split
+            print(f"drawing figures in {folder}", file=sys.stderr, flush=True)
+            with storage.filling(folder, root=workdir) as unfinished:
+                paths = run.task.figures(run.state, evaluation, unfinished)
+            if not paths:
+                print(run.task.no_figures(), file=sys.stderr)
     except OSError as error:
         reason = f"{error.filename or workdir}: {error.strerror}"
         raise UserError(f"the evaluation cannot be written: {reason}") from error

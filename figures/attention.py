@@ -3,7 +3,7 @@
 Axes: B batch; H heads; Q queries; K keys.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -131,7 +131,7 @@ def _alignment(
         columns=source,
         title=title,
         path=path,
-        panels=list(panels) if len(panels) > 1 else ["weights"],
+        panels=list(panels) if len(panels) > 1 else [""],
         row_title="target",
         column_title="source",
         marks=marks,
@@ -152,22 +152,28 @@ def piece_labels(pieces: Sequence[str]) -> list[str]:
     return labels
 
 
-def draw_heads(sentences: Iterable[Sequence[AttentionMap]], folder: Path) -> list[Path]:
+def draw_heads(
+    sentences: Mapping[str, Sequence[AttentionMap]], folder: Path
+) -> list[Path]:
     """Draws all heads of all attention maps, one file per map.
 
     Args:
-        sentences: attention maps of each sentence; file names start with the number of
-            the sentence, from 1.
+        sentences: attention maps of each sentence, by its title; file names start with
+            the number of the sentence in this mapping, from 1.
         folder: folder of the files.
     """
     paths = []
-    maps = ((n, each) for n, maps in enumerate(sentences, 1) for each in maps)
-    for number, each in maps:
+    maps = (
+        (number, name, each)
+        for number, (name, maps) in enumerate(sentences.items(), 1)
+        for each in maps
+    )
+    for number, name, each in maps:
         part, kind = _TITLES.get(each.name, (each.name, "attention"))
-        title = f"Sentence {number}: {part} layer {each.layer + 1}, {kind}"
+        title = f"{name}: {part} layer {each.layer + 1}, {kind}"
         if each.position is not None:
             title += f" ({_POSITION})"
-        file = f"{number}_{part}_{each.layer}_{kind.replace('-', '_')}.png"
+        file = f"{number}_{part}_{each.layer + 1}_{kind.replace('-', '_')}.png"
         cross = each.name == "cross"
         paths.append(
             attention_heatmaps(
@@ -176,7 +182,7 @@ def draw_heads(sentences: Iterable[Sequence[AttentionMap]], folder: Path) -> lis
                 columns=each.keys,
                 title=title,
                 path=folder / file,
-                panels=None if len(each.weights) > 1 else ["weights"],
+                panels=None if len(each.weights) > 1 else [""],
                 row_title="target" if cross else "query",
                 column_title="source" if cross else "key",
                 marks=each.position,

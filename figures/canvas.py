@@ -9,13 +9,14 @@ Axes: Q queries; K keys.
 
 import importlib.util
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from errors import UserError
+from figures import fonts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,10 +25,19 @@ if TYPE_CHECKING:
     from matplotlib.image import AxesImage
 
 DPI = 150
+MAX_PIXELS = 4000  # of a figure's width and of its height
+MAX_SIZE = MAX_PIXELS / DPI  # inches
 CELL = 0.235  # side of a heat map's cell, enough for a line of text at FONT points
 FONT = 8.5  # points
 LABEL = 0.15  # height of a label at FONT points
 INK = "#222222"
+_TITLE = 12  # points, of a figure's title
+_TITLE_LINE = 0.21  # height of a line of the title
+_MARGIN = 0.15  # around the title
+_WIDE = 6.0  # width of a figure for a title that is wrapped
+_MIN_CELL = 2  # pixels
+_MIN_GRID = 8  # pixels of a cell with lines around it
+_MEASURED = 200  # maximum number of labels whose widths are measured
 GREY = "#777777"
 FRAME = "#bbbbbb"
 GRID = "#e9e9e9"
@@ -52,26 +62,33 @@ def require() -> None:
 
 
 def figure(width: float, height: float, title: str) -> "Figure":
-    """Returns a white figure with its title in the top left corner."""
+    """Returns a white figure with its title, wrapped, in the top left corner.
+
+    `axes` moves down by the height of the lines of the title after the first.
+    """
     from matplotlib.figure import Figure
 
+    lines = fonts.wrap(title, width - 2 * _MARGIN, _TITLE, bold=True)
+    height += (len(lines) - 1) * _TITLE_LINE
     canvas = Figure(figsize=(width, height), dpi=DPI, facecolor="white")
-    canvas.text(
-        0.15 / width,
-        1 - 0.15 / height,
-        title,
-        ha="left",
-        va="top",
-        fontsize=12,
-        fontweight="bold",
-        color=INK,
-    )
+    for number, line in enumerate(lines):
+        canvas.text(
+            _MARGIN / width,
+            1 - (_MARGIN + number * _TITLE_LINE) / height,
+            line,
+            ha="left",
+            va="top",
+            fontsize=_TITLE,
+            fontweight="bold",
+            color=INK,
+        )
     return canvas
 
 
 def axes(canvas: "Figure", x: float, y: float, width: float, height: float) -> "Axes":
-    """Adds axes with their top left corner at (x, y)."""
+    """Adds axes with their top left corner at (x, y) below a title of one line."""
     total_width, total_height = canvas.get_size_inches()
+    y += (len(canvas.texts) - 1) * _TITLE_LINE
     return canvas.add_axes(
         (
             x / total_width,
@@ -80,6 +97,45 @@ def axes(canvas: "Figure", x: float, y: float, width: float, height: float) -> "
             height / total_height,
         )
     )
+
+
+def blocks(shape: tuple[int, int], width: float, height: float) -> tuple[int, int]:
+    """Returns the rows and columns of weights that a cell of a heat map has to show.
+
+    Args:
+        shape: shape of the weights, [Q, K].
+        width: width of the map in inches.
+        height: height of the map in inches.
+    """
+    pixels = (height * DPI, width * DPI)
+    rows, columns = (
+        math.ceil(_MIN_CELL * n / size) for n, size in zip(shape, pixels, strict=True)
+    )
+    return max(rows, 1), max(columns, 1)
+
+
+def pool(values: np.ndarray, down: int, across: int) -> np.ndarray:
+    """Returns the value of largest magnitude of each block of `down` x `across`."""
+    rows, columns = values.shape
+    values = np.pad(values, ((0, -rows % down), (0, -columns % across)))
+    parts = values.reshape(len(values) // down, down, -1, across)
+    high, low = parts.max((1, 3)), parts.min((1, 3))
+    return np.where(-low > high, low, high)
+
+
+def extent(
+    shape: tuple[int, int], down: int, across: int
+) -> tuple[float, float, float, float]:
+    """Returns `imshow`'s extent of a pooled map, in positions of its values."""
+    rows, columns = (-(-n // b) * b for n, b in zip(shape, (down, across), strict=True))
+    return -0.5, columns - 0.5, rows - 0.5, -0.5
+
+
+def blocks_note(rows: int, columns: int) -> str:
+    """Returns the end of a title that says what the cells of `heatmap` show, or ""."""
+    if rows == columns == 1:
+        return ""
+    return f" (each cell: maximum of {rows} x {columns})"
 
 
 def heatmap(
@@ -93,10 +149,13 @@ def heatmap(
 ) -> "AxesImage":
     """Draws a heat map with as many labels as fit.
 
+    Large weights are drawn in `blocks`, which the caller's title states; positions on
+    the axes remain those of the weights.
+
     Args:
         panel: axes to draw in; their size determines how many labels fit.
         weights: [Q, K] in [0, scale].
-        rows: Q labels.
+        rows: Q labels; empty for none.
         columns: K labels, drawn above the map.
         scale: weight of the darkest colour.
         rotation: rotation of the column labels in degrees.
@@ -105,34 +164,69 @@ def heatmap(
         The image, to pass to `colour_bar`.
     """
     queries, keys = weights.shape
-    image = panel.imshow(weights, cmap=colour_map(), vmin=0, vmax=scale, aspect="auto")
     box = panel.get_window_extent()
+    down, across = blocks(weights.shape, box.width / DPI, box.height / DPI)
+    image = panel.imshow(
+        pool(weights, down, across),
+        cmap=colour_map(),
+        vmin=0,
+        vmax=scale,
+        aspect="auto",
+        interpolation="nearest",
+        extent=extent(weights.shape, down, across),
+    )
+    panel.set(xlim=(-0.5, keys - 0.5), ylim=(queries - 0.5, -0.5))
     column_room = text_width(columns[-1:]) if rotation == 0 else LABEL
     for axis, labels, size, room, degrees in (
         (panel.xaxis, columns, box.width, column_room, rotation),
         (panel.yaxis, rows, box.height, LABEL, 0),
     ):
-        stride = math.ceil(room * DPI * len(labels) / size)
-        ticks = range(0, len(labels), stride)
-        axis.set_ticks(ticks, labels[::stride], rotation=degrees, fontsize=FONT)
+        stride = max(1, math.ceil(room * DPI * len(labels) / size))
+        positions, labels = range(0, len(labels), stride), labels[::stride]
+        axis.set_ticks(
+            positions, fonts.shorten(labels), rotation=degrees, fontsize=FONT
+        )
     panel.xaxis.tick_top()
     panel.tick_params(length=0, pad=3, colors=INK)
-    panel.set_xticks(np.arange(keys + 1) - 0.5, minor=True)
-    panel.set_yticks(np.arange(queries + 1) - 0.5, minor=True)
-    panel.grid(which="minor", color=GRID, linewidth=0.5)
-    panel.tick_params(which="minor", length=0)
+    if min(box.width / keys, box.height / queries) >= _MIN_GRID:
+        between_keys, between_queries = np.arange(1, keys), np.arange(1, queries)
+        style = {"color": GRID, "linewidth": 0.5, "zorder": 1}
+        panel.vlines(between_keys - 0.5, -0.5, queries - 0.5, **style)
+        panel.hlines(between_queries - 0.5, -0.5, keys - 0.5, **style)
     for spine in panel.spines.values():
         spine.set_color(FRAME)
     return image
 
 
 def colour_bar(
-    canvas: "Figure", image: "AxesImage", x: float, y: float, height: float
+    canvas: "Figure",
+    image: "AxesImage",
+    x: float,
+    y: float,
+    height: float,
+    *,
+    name: str = "",
 ) -> None:
-    """Draws the colour scale of an image with its top left corner at (x, y)."""
+    """Draws the colour scale of an image, from its top left corner at (x, y).
+
+    Args:
+        canvas: the figure.
+        image: the image.
+        x: position in inches, see `axes`.
+        y: position in inches, see `axes`.
+        height: height in inches.
+        name: title of the scale, drawn at its right.
+    """
     bar = canvas.colorbar(image, cax=axes(canvas, x=x, y=y, width=0.12, height=height))
     bar.outline.set_visible(False)
     bar.ax.tick_params(labelsize=FONT, length=2, colors=INK)
+    low, high = image.get_clim()
+    if low == 0 and high < 1:  # the scale ends at the maximum, not at 1
+        ticks = [x for x in bar.get_ticks() if 0 <= x < 0.93 * high]
+        labels = [*(f"{x:g}" for x in ticks), f"max {high:.2g}"]
+        bar.set_ticks([*ticks, high], labels=labels)
+    if name:
+        bar.set_label(fonts.readable(name), fontsize=FONT, color=GREY, labelpad=4)
 
 
 def colour_map() -> "LinearSegmentedColormap":
@@ -144,19 +238,55 @@ def colour_map() -> "LinearSegmentedColormap":
     )
 
 
-def text_width(labels: Sequence[str]) -> float:
-    """Estimates the width of the longest label at FONT points."""
-    return 0.072 * max((len(label) for label in labels), default=0) + 0.05
+def footnote(canvas: "Figure", text: str) -> None:
+    """Writes a note in the bottom left corner; call it after the last `axes`."""
+    width, height = canvas.get_size_inches()
+    canvas.text(
+        _MARGIN / width,
+        0.1 / height,
+        text,
+        ha="left",
+        va="bottom",
+        fontsize=7,
+        color=GREY,
+    )
+
+
+def weight_scale(weights: np.ndarray) -> float:
+    """Returns the weight of the darkest colour: 1, or a maximum below 0.5."""
+    maximum = float(weights.max(initial=0.0))
+    return maximum if 0 < maximum < 0.5 else max(maximum, 1.0)
+
+
+def text_width(
+    labels: Iterable[str], size: float = FONT, limit: int = fonts.MAX_LABEL
+) -> float:
+    """Returns the width of the widest label in inches; see `fonts.shorten`."""
+    longest = sorted(set(labels), key=lambda x: (len(x), x))[-_MEASURED:]
+    widths = (fonts.width(x, size) for x in fonts.shorten(longest, limit))
+    return max(widths, default=0.0) + 0.05
 
 
 def title_width(title: str) -> float:
-    """Estimates the width of a figure's title with its margins."""
-    return 0.6 + 0.095 * len(title)
+    """Returns the width of a figure for its title: longer titles are wrapped."""
+    if len(title) > 100:
+        return _WIDE
+    return min(_WIDE, fonts.width(title, _TITLE, bold=True) + 2.1 * _MARGIN)
 
 
 def save(canvas: "Figure", path: Path) -> Path:
-    """Saves a figure as PNG, creating its folder, and returns the path."""
+    """Saves a figure as PNG, creating its folder, and returns the path.
+
+    All texts are drawn literally, without TeX, in fonts that have their characters. A
+    figure of more than MAX_PIXELS per side is scaled down to that.
+    """
+    from matplotlib.text import Text
+
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    canvas.savefig(path)
+    for text in canvas.findobj(Text):
+        text.set(parse_math=False, fontfamily=fonts.families())
+    fonts.report()
+    side = max(canvas.get_size_inches())
+    canvas.savefig(path, dpi=min(DPI, MAX_PIXELS / side))
     return path

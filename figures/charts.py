@@ -4,20 +4,24 @@ Axes: B estimates; T steps.
 """
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from figures import canvas
+from figures import canvas, fonts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+_MAX_NAME = 48  # characters of the name of a line
 _NAME = 0.17  # height in inches of the name at the end of a line
 # One fewer marker than colours, so that lines of equal colour differ in their markers.
 _MARKERS = ("o", "s", "^", "D", "v")
+_BAR = "#3b6ea8"  # colour
+_DECADES = 1000  # ratio of values that get a logarithmic axis
 _DASHES = ("--", "-", "-.", ":")
 
 
@@ -29,35 +33,56 @@ def bars(
     axis_title: str,
     value_title: str,
     notes: Mapping[str, str] | None = None,
+    intervals: Mapping[str, tuple[float, float]] | None = None,
+    maximum: float | None = None,
 ) -> Path:
     """Draws a bar for each group, labelled with its value.
 
     Args:
-        heights: value of each group, in order.
-        title: title of the figure, one line.
+        heights: value of each group, in order, at least 0.
+        title: title of the figure.
         path: PNG file to write; its folder is created.
         axis_title: title of the axis of groups.
         value_title: title of the axis of values.
         notes: notes on groups, drawn under their names.
+        intervals: lower and upper bounds of groups, drawn as error bars.
+        maximum: end of the axis of values, such as 100 for percentages; None to fit it
+            to the values.
 
     Returns:
         `path`.
     """
     from matplotlib.figure import Figure
 
-    notes = notes or {}
+    notes, intervals = notes or {}, intervals or {}
     # The title starts 0.7 inches to the right, at the axes.
     width = max(1.6 + 0.95 * len(heights), canvas.title_width(title) + 0.7)
-    figure = Figure(figsize=(width, 3.2), dpi=canvas.DPI)
+    figure = Figure(
+        figsize=(min(width, canvas.MAX_SIZE), 3.2), dpi=canvas.DPI, layout="tight"
+    )
     axes = figure.add_subplot()
-    drawn = axes.bar(range(len(heights)), list(heights.values()), color="#3b6ea8")
-    axes.bar_label(drawn, fmt="%.1f", fontsize=9, padding=2, color=canvas.INK)
+    tops = {x: max([height, *intervals.get(x, ())]) for x, height in heights.items()}
+    axes.bar(range(len(heights)), list(heights.values()), color=_BAR)
+    for x, (name, height) in enumerate(heights.items()):
+        if name in intervals:
+            low, high = intervals[name]
+            errors = [[max(0, height - low)], [max(0, high - height)]]
+            axes.errorbar(x, height, errors, color=canvas.INK, capsize=3, lw=1)
+        axes.annotate(
+            f"{height:.1f}",
+            (x, tops[name]),
+            (0, 2),
+            textcoords="offset points",
+            ha="center",
+            va="bottom",
+            fontsize=9,
+            color=canvas.INK,
+        )
     axes.set_xticks(range(len(heights)), _names(heights, notes))
-    axes.margins(y=0.15)
-    if not any(heights.values()):
-        axes.set_ylim(0, 1)  # instead of a range centred at 0
-    _style(axes, title, x_title=axis_title, y_title=value_title)
-    figure.tight_layout()
+    # Not centred at 0 if all values are 0; room for the number above the highest bar.
+    axes.set_ylim(0, maximum or 1.15 * max(tops.values(), default=0) or 1)
+    pad = 18.0 if maximum else 6.0
+    _style(axes, title, x_title=axis_title, y_title=value_title, pad=pad)
     return canvas.save(figure, path)
 
 
@@ -65,13 +90,20 @@ def bleu_by_length(
     groups: Mapping[str, Mapping[str, float]], split: str, path: Path
 ) -> Path:
     """Draws BLEU by source length as bars; see `metrics.text.bleu_by_length`."""
+    intervals = {
+        name: (group["bleu_low"], group["bleu_high"])
+        for name, group in groups.items()
+        if "bleu_low" in group
+    }
+    note = ", 95% bootstrap intervals" if intervals else ""
     return bars(
         {name: group["bleu"] for name, group in groups.items()},
-        f"BLEU by source length ({split} split)",
+        f"BLEU by source length ({split} split{note})",
         path,
         axis_title="words in the source",
         value_title="BLEU",
-        notes={name: f"n = {group['sentences']}" for name, group in groups.items()},
+        notes={name: f"n = {group['sentences']:,}" for name, group in groups.items()},
+        intervals=intervals,
     )
 
 
@@ -88,7 +120,7 @@ def fit(
     Args:
         points: x and y of each set of points, by name.
         curves: x and y of each curve, by name.
-        title: title of the figure, one line.
+        title: title of the figure.
         path: PNG file to write; its folder is created.
         axis_titles: titles of the x and y axes.
 
@@ -97,10 +129,12 @@ def fit(
     """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(6.4, 4.2), dpi=canvas.DPI)
+    figure = Figure(figsize=(6.4, 4.2), dpi=canvas.DPI, layout="tight")
     axes = figure.add_subplot()
     for name, (x, y) in points.items():
-        axes.scatter(x, y, s=22, color="#9aa3ad", linewidths=0, label=name)
+        edge = {"linewidths": 0.7, "edgecolors": canvas.INK} if len(x) < 20 else {}
+        style = {"s": 22, "color": "#9aa3ad", "linewidths": 0, "zorder": 3} | edge
+        axes.scatter(x, y, label=name, **style)
     styles = zip(itertools.cycle(canvas.LINE_COLOURS), itertools.cycle(_DASHES))
     for (name, (x, y)), (colour, dashes) in zip(curves.items(), styles, strict=False):
         axes.plot(x, y, dashes, color=colour, linewidth=1.8, label=name)
@@ -118,7 +152,6 @@ def fit(
         handlelength=1.8,
         columnspacing=1.6,
     )
-    figure.tight_layout()
     return canvas.save(figure, path)
 
 
@@ -131,7 +164,7 @@ def estimates(
         target: [B] in [0, 1].
         estimate: [B].
         tolerance: maximum error of a correct estimate.
-        title: title of the figure, one line.
+        title: title of the figure.
         path: PNG file to write; its folder is created.
 
     Returns:
@@ -153,16 +186,20 @@ def sequence_weights(
     """Draws attention over a long sequence, in multiples of the mean weight 1 / T.
 
     Args:
-        weights: [T], with sum 1.
-        marked: [T] bool, the steps to draw as dots.
-        title: title of the figure, one line.
+        weights: [T], with sum 1; the steps beyond the sequence are padding, which is
+            not drawn: the title gives its total weight.
+        marked: bool, for each step of the sequence: at most T. True to draw a dot.
+        title: title of the figure.
         path: PNG file to write; its folder is created.
 
     Returns:
         `path`.
     """
+    if len(marked) < len(weights):
+        title += f" ({weights[len(marked) :].sum():.1%} of the weight on padding)"
     # Rounded, so that uniform weights are a straight line.
-    steps, multiples = np.arange(len(weights)), (weights * len(weights)).round(5)
+    multiples = (weights * len(weights)).round(5)[: len(marked)]
+    steps = np.arange(len(marked))
     return fit(
         {"marked steps": (steps[marked], multiples[marked])},
         {"mean": (steps[[0, -1]], [1, 1]), "weight": (steps, multiples)},
@@ -184,12 +221,14 @@ def lines(
     """Draws a line for each series over the same groups, with its name at the end.
 
     The line is the mean of each group's values, such as those of several seeds; the
-    band is their standard deviation. A single value has no band.
+    band is their standard deviation. A single value has no band. If the names of all
+    groups are numbers, they are positions on the axis, and means that span decades have
+    a logarithmic scale, with bands from the minimum to the maximum.
 
     Args:
         series: name of a series -> group -> values; groups in order. A group that is
             missing from a series leaves a gap in its line.
-        title: title of the figure, one line.
+        title: title of the figure.
         path: PNG file to write; its folder is created.
         axis_title: title of the axis of groups.
         value_title: title of the axis of values.
@@ -198,51 +237,114 @@ def lines(
     Returns:
         `path`.
     """
-    from matplotlib.figure import Figure
-
     notes = notes or {}
     groups = list(dict.fromkeys(name for values in series.values() for name in values))
-    last = len(groups) - 1
+    positions = _numbers(groups)
+    numeric = positions is not None
+    if not numeric:
+        positions = np.arange(len(groups), dtype=float)
     # In inches.
-    width, height = max(3.6, 0.95 * len(groups)), max(2.6, 1.1 * _NAME * len(series))
-    left, right = 0.6, 0.3 + canvas.text_width(list(series))
-    head, foot = 0.45, 0.75
+    width = 5.2 if numeric else np.clip(0.95 * len(groups), 3.6, 18)
+    height = np.clip(1.1 * _NAME * len(series), 3.2 if numeric else 2.6, 20)
+    left, right = 0.8, 0.3 + canvas.text_width(series, 9, _MAX_NAME)
+    head, foot = 0.5, 0.75
     total_width = max(left + width + right, canvas.title_width(title))
-    total_height = head + height + foot
-    size = (total_width, total_height)
-    figure = Figure(figsize=size, dpi=canvas.DPI, facecolor="white")
-    axes = figure.add_axes(np.divide((left, foot, width, height), size * 2))
-    ends, min_mean = [], np.inf
+    figure = canvas.figure(total_width, head + height + foot, title)
+    axes = canvas.axes(figure, x=left, y=head, width=width, height=height)
+    samples = [[line.get(x, [np.nan]) for x in groups] for line in series.values()]
+    means = np.array([[np.mean(values) for values in line] for line in samples])
+    linear = _linear_below(means) if numeric else math.inf
+    ends, counts = [], {len(x) for line in samples for x in line if len(x) > 1}
     styles = zip(itertools.cycle(canvas.LINE_COLOURS), itertools.cycle(_MARKERS))
-    for (label, values), (colour, marker) in zip(series.items(), styles, strict=False):
-        samples = [values.get(group, [np.nan]) for group in groups]
-        mean = np.array([np.mean(x) for x in samples])
-        spread = np.array([np.std(x, ddof=1) if len(x) > 1 else 0.0 for x in samples])
-        axes.plot(mean, f"{marker}-", color=colour, lw=1.8, markersize=5, clip_on=False)
-        if spread.any():
-            axes.fill_between(
-                range(len(groups)),
-                mean - spread,
-                mean + spread,
-                color=colour,
-                alpha=0.15,
-                linewidth=0,
-            )
-        end = np.flatnonzero(np.isfinite(mean))[-1]
-        ends.append((mean[end], end, label, colour))
-        min_mean = min(min_mean, np.nanmin(mean))
-    low, high = axes.get_ylim()
-    low = max(low, min(min_mean, 0.0))  # cuts bands at 0 if all means are above
-    axes.set(xlim=(-0.3, last + 0.15), ylim=(low, high))
+    for label, line, mean, style in zip(series, samples, means, styles, strict=False):
+        finite = np.isfinite(mean)
+        has_value = finite if numeric else slice(None)
+        x, y, (colour, marker) = positions[has_value], mean[has_value], style
+        axes.plot(x, y, f"{marker}-", color=colour, lw=1.8, markersize=5, clip_on=False)
+        if max(map(len, line)) > 1:
+            low, high = np.transpose([_band(x, linear) for x in line])
+            band = low[has_value], high[has_value]
+            axes.fill_between(x, *band, color=colour, alpha=0.15, linewidth=0)
+        end = np.flatnonzero(finite)[-1]
+        ends.append((mean[end], positions[end], label, colour))
+    if counts:
+        runs = "-".join(map(str, sorted({min(counts), max(counts)})))
+        kind = "standard deviation" if linear == math.inf else "minimum and maximum"
+        canvas.footnote(figure, f"band: {kind} of {runs} runs")
+    value_title += _scale(axes, means[np.isfinite(means)], linear)
+    if numeric:
+        room = 0.02 * (positions.max() - positions.min()) or 1
+        axes.set_xlim(positions.min() - room, positions.max() + room)
+    else:
+        axes.set_xlim(-0.3, len(groups) - 0.85)
+        axes.set_xticks(positions, _names(groups, notes))
     _name_lines(axes, ends, x=1 + 0.2 / width, height=_NAME / height)
-    axes.set_xticks(range(len(groups)), _names(groups, notes))
-    _style(axes, title, x_title=axis_title, y_title=value_title, grid="y")
+    _style(axes, "", x_title=axis_title, y_title=value_title, grid="y")
     return canvas.save(figure, path)
+
+
+def _numbers(groups: Sequence[str]) -> np.ndarray | None:
+    """The groups as numbers; None if not all are."""
+    try:
+        return np.array([float(name) for name in groups])
+    except ValueError:
+        return None
+
+
+def _band(values: Sequence[float], linear: float) -> tuple[float, float]:
+    """Ends of the band of a mean; see `_linear_below`."""
+    if linear < math.inf:  # below a mean, the deviation would end at 0
+        return np.min(values), np.max(values)
+    spread = np.std(values, ddof=1) if len(values) > 1 else 0.0
+    return np.mean(values) - spread, np.mean(values) + spread
+
+
+def _linear_below(means: np.ndarray) -> float:
+    """The value below which an axis is linear: inf for all values, 0 for none.
+
+    Means that span decades get a logarithmic axis, with a linear part if there are
+    zeros.
+    """
+    means = means[np.isfinite(means)]
+    positive = means[means > 0]
+    if means.min() < 0 or not positive.size:
+        return math.inf
+    if positive.max() < _DECADES * positive.min():
+        return math.inf
+    return 0.0 if means.min() > 0 else 10 ** np.floor(np.log10(positive.min()))
+
+
+def _scale(axes: "Axes", means: np.ndarray, linear: float) -> str:
+    """Sets the limits and the scale of the axis of values; see `_linear_below`.
+
+    Bands on a linear axis end at 0 if all means are at least 0.
+
+    Returns:
+        A note for the title of the axis.
+    """
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
+    low, high = axes.get_ylim()
+    if linear == math.inf:
+        axes.set_ylim(max(low, min(means.min(), 0.0)), high)
+        return ""
+    if linear:
+        axes.set_yscale("symlog", linthresh=linear)
+        axes.set_ylim(0, 1.5 * high)
+    else:
+        axes.set_yscale("log")
+        axes.set_ylim(means.min() / 1.5, 1.5 * high)
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    return f", log scale, linear below {linear:g}" if linear else ", log scale"
 
 
 def _names(groups: Sequence[str], notes: Mapping[str, str]) -> list[str]:
     """Names of groups, with their notes in a second line."""
-    return [f"{name}\n{notes[name]}" if name in notes else name for name in groups]
+    labels = zip(groups, fonts.shorten(groups), strict=True)
+    return [
+        f"{label}\n{notes[name]}" if name in notes else label for name, label in labels
+    ]
 
 
 def _style(
@@ -257,8 +359,14 @@ def _style(
     """Sets the titles and style of a chart's axes, and a grid "x", "y" or "both"."""
     axes.set_xlabel(x_title, fontsize=9, color=canvas.GREY)
     axes.set_ylabel(y_title, fontsize=9, color=canvas.GREY)
+    width = axes.figure.get_size_inches()[0] - 1.0
     axes.set_title(
-        title, fontsize=11, fontweight="bold", loc="left", color=canvas.INK, pad=pad
+        "\n".join(fonts.wrap(title, width, 11, bold=True)),
+        fontsize=11,
+        fontweight="bold",
+        loc="left",
+        color=canvas.INK,
+        pad=pad,
     )
     axes.tick_params(length=0, labelsize=9, colors=canvas.INK)
     if grid:
@@ -270,7 +378,7 @@ def _style(
 
 def _name_lines(
     axes: "Axes",
-    ends: Sequence[tuple[float, int, str, str]],
+    ends: Sequence[tuple[float, float, str, str]],
     *,
     x: float,
     height: float,
@@ -279,21 +387,22 @@ def _name_lines(
 
     Args:
         axes: axes of the lines, with their final limits.
-        ends: value, group index, name and colour of each line's last point.
+        ends: value, position, name and colour of each line's last point.
         x: left edge of the names, as a fraction of the axes' width.
         height: height of a name, as a fraction of the axes' height.
     """
     ends = sorted(ends)
-    low, high = axes.get_ylim()
-    gap = height * (high - low)
-    values = [end[0] for end in ends]
-    spaced = _space(values, gap, low=low + gap / 2, high=high - gap / 2)
+    # In fractions of the axes' height, whatever the scale.
+    points = [(0.0, value) for value, *_ in ends]
+    pixels = axes.transData.transform(points)
+    values = axes.transAxes.inverted().transform(pixels)[:, 1]
+    spaced = _space(values, height, low=height / 2, high=1 - height / 2)
     for y, (value, group, name, colour) in zip(spaced, ends, strict=True):
         axes.annotate(
-            f" {name}",
+            " " + "".join(fonts.shorten([name], _MAX_NAME)),
             (group, value),
             (x, y),
-            textcoords=axes.get_yaxis_transform(),
+            textcoords=axes.transAxes,
             va="center",
             fontsize=9,
             color=canvas.INK,

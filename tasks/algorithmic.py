@@ -144,7 +144,8 @@ class Algorithmic(Task):
             logits, records = self.answer(state.params, batch["inputs"])
             bits = bits_per_sequence(float(_nats(logits, batch)), 1)
             name = algorithmic.size_name(size)
-            title = f"{kind}, size {name}: {bits:.3g} bits ({split} split)"
+            number = f"{bits:,.0f}" if bits >= 100 else f"{bits:.3f}"
+            title = f"{kind}, size {name}: {number} bits ({split} split)"
             path = folder / f"{kind}_{name}_{split}.png"
             paths.append(
                 _draw(batch, logits[0], _maps(records), title=title, path=path)
@@ -200,7 +201,9 @@ def _maps(records: Sequence[AttentionRecord]) -> tuple[AttentionMap, ...]:
     maps = []
     for record in records:
         steps, slots = (list(map(str, range(n))) for n in record.weights.shape[2:])
-        name = f"{record.kind} weights" + f", layer {record.layer}" * bool(record.layer)
+        name = f"{record.kind} weights" + f", layer {record.layer + 1}" * bool(
+            record.layer
+        )
         maps.append(attention_map(record, steps, slots)._replace(name=name))
     return tuple(maps)
 

@@ -22,6 +22,7 @@ _MINIMUMS = {
     "data.segmentations": 1,
     "optimizer.accumulate": 1,
 }
+_LEGIBLE = range(8, 21)  # numbers of pieces of sentences with legible figures
 # Values of model fields that depend on the position in a row, by field.
 _POSITIONAL = {
     "encoder_score": ("location",),
@@ -141,3 +142,27 @@ def prepare(config: ConfigDict, folder: Path, *, training: bool) -> TextAssets:
             sep="",
         )
     return TextAssets(vocabulary, folder, batches)
+
+
+def examples(
+    config: ConfigDict, assets: TextAssets, split: str
+) -> dict[str, list[int]]:
+    """Token ids of sources to draw, by title, such as "Transformer, test sentence 3".
+
+    Takes the first sentences of legible length; if there are too few, those of the
+    nearest lengths, and says so on standard error.
+    """
+    ids = [assets.vocabulary.encode(text) for text in assets.pairs(split)[0]]
+    low, high = _LEGIBLE[0], _LEGIBLE[-1]
+    distances = [max(low - len(x), len(x) - high, 0) for x in ids]
+    order = sorted(range(len(ids)), key=distances.__getitem__)  # stable
+    selected = order[: config.evaluation.figures]
+    others = [str(len(ids[i])) for i in selected if distances[i]]
+    if others:
+        print(
+            f"figures: too few {split} sentences of {low} to {high} pieces: drawing "
+            f"the nearest lengths, {', '.join(others)}",
+            file=sys.stderr,
+        )
+    name = f"{config.architecture.__name__}, {split} sentence"
+    return {f"{name} {i + 1}": ids[i] for i in selected}

@@ -44,7 +44,6 @@ from training.optimizers import make_optimizer
 from training.state import Batch, LossResult, TrainState
 from training.task import Evaluation, Lines, Prediction, Scores, Task
 
-_FIGURE_PIECES = range(8, 21)  # source lengths with legible figures
 _MINIMUMS = {"loss.reward": 0, "loss.entropy": 0}
 _MINIMUMS |= {"evaluation.batch_size": 1, "evaluation.figures": 1}
 _BLANK = {"source": jnp.ones((1, 2), jnp.int32), "target": jnp.ones((1, 2), jnp.int32)}
@@ -156,7 +155,7 @@ class Translation(Task):
         `metrics.text.Translations`.
         """
         search = options.search(self.search)
-        (scores, signatures), texts = self._scores(state, split, search)
+        (scores, signatures), texts = self._scores(state, split, search, True)
         pairs, language = texts[:0:-1], self.config.data.target_language
         groups = metrics.bleu_by_length(texts.sources, *pairs, language=language)
         scores |= {
@@ -170,12 +169,12 @@ class Translation(Task):
         return Evaluation(split, scores, texts)
 
     def _scores(
-        self, state: TrainState, split: str, search: Search
+        self, state: TrainState, split: str, search: Search, progress: bool = False
     ) -> tuple[metrics.CorpusScores, metrics.Translations]:
         metrics.require_tokenizer(self.config.data.target_language)
         sources, references = self.assets.pairs(split)
         ids = [self.vocabulary.encode(text) for text in sources]
-        ranked = self.translator.texts(state.params, ids, search)
+        ranked = self.translator.texts(state.params, ids, search, progress=progress)
         hypotheses = [best.text for best, *_ in ranked]
         scores, signatures = metrics.translation_scores(
             hypotheses, references, language=self.config.data.target_language
@@ -202,14 +201,15 @@ class Translation(Task):
         self, state: TrainState, evaluation: Evaluation, folder: Path
     ) -> list[Path]:
         """Draws each attention head for a few sentences, and BLEU by length."""
-        split = evaluation.split
-        sources = map(self.vocabulary.encode, self.assets.pairs(split)[0])
-        chosen = [ids for ids in sources if len(ids) in _FIGURE_PIECES]
-        chosen = chosen[: self.config.evaluation.figures]
-        texts = self.translator.texts(state.params, chosen, self.search)
-        params, pairs = state.params, zip(chosen, texts, strict=True)
-        maps = (self.attention_maps(params, x, best.ids) for x, (best, *_) in pairs)
-        paths = draw_heads(maps, folder)
+        params, split, paths = state.params, evaluation.split, []
+        if self.can_draw():
+            sources = corpus.examples(self.config, self.assets, split)
+            texts = self.translator.texts(params, [*sources.values()], self.search)
+            maps = {
+                name: self.attention_maps(params, sources[name], best.ids)
+                for name, (best, *_) in zip(sources, texts, strict=True)
+            }
+            paths = draw_heads(maps, folder)
         if evaluation.scores:
             path = folder / f"bleu_by_length_{split}.png"
             groups = evaluation.scores["by_length"]

@@ -49,7 +49,7 @@ def test_eval_writes_scores_translations_and_figures(workdir, bare):
     assert len(lines) == 1 + report["sentences"]
     assert all(line.count("\t") == 2 for line in lines)
     images = list((workdir / "figures" / "validation").glob("*.png"))
-    for layer in ("encoder_0_self", "decoder_0_self", "decoder_0_cross"):
+    for layer in ("encoder_1_self", "decoder_1_self", "decoder_1_cross"):
         assert any(layer in path.name for path in images)
     for path in images:
         with Image.open(path) as image:

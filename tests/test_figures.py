@@ -8,7 +8,16 @@ from matplotlib import colors
 from matplotlib.text import Text
 from PIL import Image
 
-from figures import attention, canvas, charts, geometry, heatmaps, sequences, strips
+from figures import (
+    attention,
+    canvas,
+    charts,
+    fonts,
+    geometry,
+    heatmaps,
+    sequences,
+    strips,
+)
 
 SERIES = {
     "with attention": {"1-5": [30.0, 34.0, 35.0], "6-10": [20.0, 21.0, 25.0]},
@@ -407,3 +416,254 @@ def test_weights_of_a_sequence_are_drawn_in_multiples_of_their_mean(figures, tmp
     np.testing.assert_allclose(mean, [1, 1])
     np.testing.assert_allclose(curve, [0.5, 1.0, 0.25, 0.25, 3.0])
     np.testing.assert_allclose(axes.collections[0].get_offsets(), [[1, 1.0], [4, 3.0]])
+
+
+@pytest.fixture
+def new_fonts(monkeypatch):
+    """Fonts as at the start of a process."""
+    monkeypatch.setattr(fonts, "_families", ["DejaVu Sans"])
+    monkeypatch.setattr(fonts, "_has_font", {})
+    monkeypatch.setattr(fonts, "_examples", {})
+    monkeypatch.setattr(fonts, "_reported", False)
+
+
+@pytest.mark.usefixtures("new_fonts")
+def test_text_without_a_font_is_reported_once_and_drawn_as_boxes(
+    monkeypatch, recwarn, capsys, figures, tmp_path
+):
+    base = {"DejaVu Sans": fonts._installed()["DejaVu Sans"]}
+    monkeypatch.setattr(fonts, "_installed", lambda: base)
+    rows, columns = ["日本語", "ქართული", "क"], ["ab", "ไทย"]
+    for _ in range(2):
+        heatmaps.attention_heatmaps(
+            np.eye(3)[None, :, :2], rows, columns, "漢", tmp_path / "a.png"
+        )
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == (
+        "figures: no font for 日本語 (CJK), क (Devanagari), ไทย (Thai): install "
+        "fonts-noto-cjk fonts-noto-core (Debian, Ubuntu) or other fonts with these "
+        "characters"
+    )
+    assert not recwarn
+    labels = [x.get_text() for x in figures[0].axes[0].get_yticklabels()]
+    assert labels == ["□□□", "ქართული", "□"]
+    assert figures[0].texts[0].get_text() == "□"
+
+
+@pytest.mark.usefixtures("new_fonts")
+def test_an_installed_font_that_covers_most_of_a_text_is_added(monkeypatch, capsys):
+    files = fonts._installed()
+    coverage = {"few": set("क"), "most": set("日本क"), "rest": set("語")}
+    chosen = {"DejaVu Sans": files["DejaVu Sans"]} | {name: name for name in coverage}
+    monkeypatch.setattr(fonts, "_installed", lambda: chosen)
+    original = fonts._covered
+
+    def covered(path, characters):
+        if path not in coverage:
+            return original(path, characters)
+        fonts._has_font.update(dict.fromkeys(coverage[path] & characters, True))
+        return coverage[path] & characters
+
+    monkeypatch.setattr(fonts, "_covered", covered)
+    assert fonts.readable("a日本語 क") == "a日本語 क"
+    assert fonts.families() == ["DejaVu Sans", "most", "rest"]
+    fonts.report()
+    assert not capsys.readouterr().err
+
+
+LITERAL = ["$a_b$", r"\alpha", "x^2_1", r"$\frac{", "{x}", "%d"]
+
+
+def test_texts_are_drawn_literally(figures, tmp_path):
+    count, path = len(LITERAL), tmp_path / "a.png"
+    weights, title = np.eye(count)[None], r"$a_b$ \alpha"
+    heatmaps.attention_heatmaps(weights, LITERAL, LITERAL, title, path)
+    charts.bars(
+        dict.fromkeys(LITERAL, 1.0), title, path, axis_title="$x", value_title="_"
+    )
+    draw_lines({name: {"a": [1.0]} for name in LITERAL}, tmp_path)
+    for figure in figures:
+        texts = figure.findobj(Text)
+        assert texts and not any(text.get_parse_math() for text in texts)
+    names = [x.get_text() for x in figures[0].axes[0].get_xticklabels()]
+    assert names == LITERAL
+
+
+def test_labels_have_one_line_and_a_maximum_length():
+    assert fonts.shorten(["a\tb\n\x00", "\ud800", "\u202eabc"]) == [
+        r"a\tb\n\x00",
+        r"\ud800",
+        "abc",
+    ]
+    (label,) = fonts.shorten(["word " * 7])
+    assert label == "word word word word wor…" and len(label) == 24
+
+
+@pytest.mark.parametrize("text", ["caption word " * 41, "x" * 997, "two\nlines"])
+def test_titles_are_wrapped_above_the_panels(text, figures, tmp_path):
+    heatmaps.attention_heatmaps(
+        np.ones((1, 2, 3)) / 3, "ab", ["W" * 20, "b", "c"], text, tmp_path / "a.png"
+    )
+    (figure,) = figures
+    frames = [axes.get_tightbbox() for axes in figure.axes]
+    titles = boxes(figure.texts)
+    assert apart([*titles, *frames]) and len(titles) == (1 if "\n" in text else 3)
+    assert all(0 <= x.x0 and x.x1 <= figure.bbox.x1 for x in titles + frames)
+    assert all(0 <= x.y0 and x.y1 <= figure.bbox.y1 for x in titles + frames)
+    assert (figure.texts[-1].get_text()[-1] == "…") == ("\n" not in text)
+
+
+@pytest.mark.parametrize(
+    ("shape", "pooled"),
+    [
+        ((8, 67, 83), False),
+        ((8, 257, 251), False),
+        ((1, 1009, 1013), False),
+        ((2, 3, 4001), True),
+        ((5, 1301, 1303), True),
+        ((601, 7, 11), False),
+    ],
+)
+def test_large_maps_are_summarised_within_the_limits(shape, pooled, figures, tmp_path):
+    weights = np.zeros(shape, np.float32)
+    weights[:, -1, -1] = 0.7
+    labels = [[f"label {i}" for i in range(count)] for count in shape[1:]]
+    path = tmp_path / "a.png"
+    heatmaps.attention_heatmaps(weights, *labels, "title", path)
+    with Image.open(path) as image:
+        assert max(image.size) <= canvas.MAX_PIXELS
+    (figure,) = figures
+    title = "".join(text.get_text() for text in figure.texts)
+    maps = [axes for axes in figure.axes if axes.images and axes.get_title()]
+    averaged = shape[0] > 100
+    assert len(maps) == (1 if averaged else shape[0])
+    assert (maps[0].get_title() == "mean of 601 maps") == averaged
+    for axes in maps:
+        cells = axes.images[0].get_array()
+        assert cells[-1, -1] == cells.max() == pytest.approx(0.7, rel=1e-5)
+        blocks = [-(-n // m) for n, m in zip(shape[1:], cells.shape, strict=True)]
+        note = f" (each cell: maximum of {blocks[0]} x {blocks[1]})" if pooled else ""
+        assert title == f"title{note}" and (max(blocks) > 1) == pooled
+        assert axes.get_xlim() == (-0.5, shape[2] - 0.5)  # positions are those of keys
+        box = axes.get_window_extent()
+        assert min(box.width / cells.shape[1], box.height / cells.shape[0]) > 1.9
+
+
+def test_a_cell_shows_the_value_of_largest_magnitude_of_its_block():
+    values = np.random.default_rng(0).normal(size=(7, 11))
+    pooled = canvas.pool(values, 2, 3)
+    for i, j in np.ndindex(4, 4):
+        block = values[2 * i : 2 * i + 2, 3 * j : 3 * j + 3].ravel()
+        assert pooled[i, j] == block[np.abs(block).argmax()]
+    assert canvas.extent((7, 11), 2, 3) == (-0.5, 11.5, 7.5, -0.5)
+
+
+def test_long_sequences_stay_within_the_limits(figures, tmp_path):
+    rng, path = np.random.default_rng(0), tmp_path / "a.png"
+    panels = {f"map {i}": rng.uniform(size=(127, 5003)) for i in range(47)}
+    sequences.sequence_maps(panels, "title", path)
+    with Image.open(path) as image:
+        assert max(image.size) <= canvas.MAX_PIXELS
+    title = "".join(text.get_text() for text in figures[0].texts)
+    assert title.startswith("title (the first 40 of 47 maps)")
+    assert ("each cell" in title) and len(figures[0].axes) == 41
+
+
+def test_a_caption_of_many_words_and_a_large_image_are_drawn_in_part(
+    figures, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(strips, "_MAX_LINES", 2)
+    image, path = np.zeros((2003, 1009, 3), np.uint8), tmp_path / "a.png"
+    words, maps = ["word"] * 499, np.ones((499, 3, 3))
+    strips.caption_strips(image, [strips.Strip(words, maps)], "title", path)
+    with Image.open(path) as drawn:
+        assert max(drawn.size) <= canvas.MAX_PIXELS
+    (figure,) = figures
+    assert figure.texts[0].get_text() == "title (the first 15 of 499 words)"
+    assert len(figure.axes) == 16
+    assert max(figure.axes[0].images[0].get_array().shape) <= 400
+
+
+def test_many_points_are_drawn_without_numbers(figures, tmp_path):
+    _, _, _, axes = draw_pointing(figures, tmp_path, 101)
+    assert not axes[0].texts and len(axes[0].collections[-1].get_offsets()) == 101
+
+
+@pytest.mark.parametrize(("maximum", "end"), [(0.3, 0.3), (0.7, 1.0), (1.0, 1.0)])
+def test_the_scale_of_weights_ends_at_1_or_states_the_maximum(
+    maximum, end, figures, tmp_path
+):
+    weights = np.full((1, 3, 5), 0.1)
+    weights[0, 1, 2] = maximum
+    heatmaps.attention_heatmaps(weights, "abc", "ABCDE", "t", tmp_path / "a.png")
+    panel, bar = figures[0].axes
+    assert panel.images[0].get_clim() == pytest.approx((0, end))
+    labels = [text.get_text() for text in bar.get_yticklabels()]
+    assert (labels[-1] == "max 0.3") == (end < 1)
+
+
+def test_padding_is_not_drawn(figures, tmp_path):
+    weights = np.array([0.1, 0.2, 0.3, 0.25, 0.15])
+    marked = np.array([False, True, False])
+    charts.sequence_weights(weights, marked, "title", tmp_path / "x.png")
+    (axes,) = figures[0].axes
+    np.testing.assert_allclose(axes.lines[1].get_ydata(), [0.5, 1.0, 1.5])
+    title = axes.get_title(loc="left").replace("\n", " ")
+    assert title == "title (40.0% of the weight on padding)"
+
+
+def test_error_bars_are_the_confidence_intervals(figures, tmp_path):
+    groups = {
+        "1-5": {"sentences": 1201, "bleu": 30.0, "bleu_low": 27.0, "bleu_high": 35.0},
+        "6-10": {"sentences": 3, "bleu": 20.0},
+    }
+    charts.bleu_by_length(groups, "test", tmp_path / "a.png")
+    (axes,) = figures[0].axes
+    (bar,) = (x for x in axes.collections if hasattr(x, "get_segments"))
+    np.testing.assert_allclose(bar.get_segments()[0], [[0, 27], [0, 35]])
+    assert len(bar.get_segments()) == 1
+    ticks = [tick.get_text() for tick in axes.get_xticklabels()]
+    assert ticks == ["1-5\nn = 1,201", "6-10\nn = 3"]
+    assert "95% bootstrap intervals" in axes.get_title(loc="left")
+
+
+def test_percentages_end_at_100(figures, tmp_path):
+    titles = {"axis_title": "steps", "value_title": "% correct"}
+    charts.bars({"a": 100.0, "b": 3.0}, "t", tmp_path / "a.png", **titles, maximum=100)
+    assert figures[0].axes[0].get_ylim() == (0, 100)
+
+
+@pytest.mark.parametrize(
+    ("values", "scale"),
+    [
+        ([700.0, 3.0, 0.002], "log"),
+        ([0.0, 0.003, 7.0], "symlog"),
+        ([30, 3, 1], "linear"),
+    ],
+)
+def test_values_that_span_decades_have_a_logarithmic_axis(
+    values, scale, figures, tmp_path
+):
+    groups = ["1.5", "3", "11"]
+    series = {"a": {x: [y, 1.1 * y] for x, y in zip(groups, values, strict=True)}}
+    draw_lines(series, tmp_path)
+    (axes,) = figures[0].axes
+    assert axes.get_yscale() == scale
+    np.testing.assert_allclose(axes.lines[0].get_xdata(), [1.5, 3, 11])
+    title = axes.get_ylabel()
+    assert ("log scale" in title) == (scale != "linear")
+    assert ("linear below 0.001" in title) == (scale == "symlog")
+    assert all("$" not in x.get_text() for x in axes.get_yticklabels())
+    notes = [text.get_text() for text in figures[0].texts]
+    kind = "standard deviation" if scale == "linear" else "minimum and maximum"
+    assert notes[-1] == f"band: {kind} of 2 runs"
+    (band,) = axes.collections
+    heights = band.get_paths()[0].vertices[:, 1]
+    if scale != "linear":
+        assert heights.max() == pytest.approx(1.1 * max(values))
+        assert heights.min() == pytest.approx(min(values))
+
+
+def test_a_band_ends_at_0(figures, tmp_path):
+    draw_lines({"a": {"1-5": [0.0, 9.0], "6-10": [1.0, 2.0]}}, tmp_path)
+    assert figures[0].axes[0].get_ylim()[0] == 0

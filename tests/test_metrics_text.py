@@ -73,6 +73,22 @@ def test_bleu_by_length_equals_the_bleu_of_each_group():
         assert groups[name] == {"sentences": 1, "bleu": scores["bleu"]}
 
 
+def test_the_interval_of_a_group_contains_its_bleu_and_narrows():
+    hypotheses = [HYPOTHESES[i % 3] for i in range(11 * 31)]
+    references = [REFERENCES[i % 3] for i in range(11 * 31)]
+    few, many = (
+        bleu_by_length(["one two"] * n, hypotheses[:n], references[:n])["1-5"]
+        for n in (11, 11 * 31)
+    )
+    for group in (few, many):
+        assert 0 <= group["bleu_low"] < group["bleu"] < group["bleu_high"] <= 100
+    width = few["bleu_high"] - few["bleu_low"]
+    assert 3 < width / (many["bleu_high"] - many["bleu_low"]) < 10  # about sqrt(31)
+    assert many == bleu_by_length(["one two"] * 341, hypotheses, references)["1-5"]
+    equal = bleu_by_length(["one two"] * 11, ["a b c d"] * 11, ["a b c d e"] * 11)
+    assert equal["1-5"]["bleu_low"] == equal["1-5"]["bleu_high"] == equal["1-5"]["bleu"]
+
+
 def test_every_length_above_zero_is_in_one_group():
     groups = length_groups(["w " * n for n in range(60)])
     assert groups == {

@@ -1,6 +1,7 @@
 """Tests of the training loop, gradients, checkpoints, logs and errors on a toy task."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -120,7 +121,7 @@ def test_the_fraction_of_time_without_a_batch_is_logged(tmp_path):
     for step, wait in ((2, 6.0), (5, 0.0)):
         for _ in log.awaited([Late(clock, wait), Late(clock, wait)]):
             clock.now += 5
-        with log.paused():
+        with log.paused("evaluating"):
             clock.now += 1000
         log.train_row(step)
     log.close()
@@ -353,7 +354,7 @@ def test_rows_after_the_restored_step_and_torn_lines_are_dropped(tmp_path):
     assert rows[-1]["seconds"] == 67
 
 
-_LINE = "step 2/4  loss 0.5000  0.0% waiting for data  1:15 left"
+_LINE = "step 2/4 (50%)  loss 0.5000  0.0% waiting for data  1:15 elapsed  1:15 left"
 
 
 def test_a_terminal_gets_a_bar_and_others_get_lines(tmp_path, monkeypatch, capsys):
@@ -369,6 +370,102 @@ def test_a_terminal_gets_a_bar_and_others_get_lines(tmp_path, monkeypatch, capsy
         log.close()
         output = capsys.readouterr().err
         assert words in output and "a line [of mine]" in output
+
+
+def test_the_estimate_leaves_out_compilation_and_counts_pauses(tmp_path, capsys):
+    """Steps of 3 s, evaluations of 20 s, saves of 1 s; the first ones compile."""
+    clock, compiling, total = Clock(), 100.0, 41
+    every = {"evaluating": 10, "saving": 5}
+    log = Log(tmp_path, start=0, total=total, every=every, clock=clock)
+
+    def compiles(seconds):
+        clock.now += seconds
+        event = "/jax/core/compile/backend_compile_duration"
+        jax.monitoring.record_event_duration_secs(event, seconds)
+
+    ends = {}
+    for step in range(1, total + 1):
+        if step in (1, 2):  # two shapes of batches
+            with log.paused("compiling"):
+                compiles(compiling)
+        clock.now += 3
+        log.add(step, {})
+        log.train_row(step)
+        ends[step] = clock.now
+        for name, seconds in (("evaluating", 20), ("saving", 1)):
+            if step % every[name] == 0 or step == total:
+                with log.paused(name):
+                    clock.now += seconds
+                    if step == 10:
+                        compiles(compiling)
+    log.close()
+    rows = [x for x in capsys.readouterr().err.splitlines() if x.endswith(" left")]
+    lefts = {}
+    for step, line in enumerate(rows, 1):
+        minutes, seconds = line.split("  ")[-1].strip("> left").split(":")
+        lefts[step] = 60 * int(minutes) + int(seconds)
+    assert lefts[1] == lefts[2] + 3 == 40 * 3  # from the first line on
+    assert all(line.split("  ")[-1].startswith("> ") for line in rows[:10])
+    for step in range(11, total + 1):
+        assert lefts[step] == clock.now - ends[step], step
+    assert not any(" > " in line for line in rows[10:])
+
+
+def test_the_best_evaluation_so_far_is_shown(tmp_path, capsys):
+    row = '{"step": 3, "split": "validation", "seconds": 1, "error": 0.7}\n'
+    (tmp_path / "metrics.jsonl").write_text(row)
+    log = Log(tmp_path, start=3, total=12, metric=("error", "min"), clock=Clock())
+    for step, error in ((6, 0.9), (9, 0.5), (12, 0.5)):
+        log.evaluation(step, "validation", {"error": error, "other": 1.0})
+    log.close()
+    first, second, third = capsys.readouterr().err.splitlines()
+    assert first.endswith("error 0.9  other 1  (best error 0.7 at step 3)")
+    assert second.endswith("error 0.5  other 1  (best so far)")
+    assert third.endswith("(best so far)")
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80, 120])
+def test_a_bar_fits_the_terminal(columns, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    for name, value in {"COLUMNS": columns, "TERM": "xterm", "FORCE_COLOR": 1}.items():
+        monkeypatch.setenv(name, str(value))
+    clock = Clock()
+    log = Log(tmp_path, start=0, total=5000, clock=clock)
+    clock.now = 1056.0
+    log.add(1056, {"loss": (np.float32(1), np.float32(2)), "tokens": (7e6, 1.0)})
+    log.train_row(1056)
+    with log.paused("evaluating"):
+        log._display._progress.refresh()
+    log.close()
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", capsys.readouterr().err)
+    (line,) = {x.strip() for x in re.split(r"[\r\n]", text) if "evaluating" in x}
+    assert "1056/5000" in line and "1:05:44 left" in line and "…" not in line
+    assert len(line) <= columns
+    assert ("21%" in line) == (columns >= 40)
+    assert ("tokens/s" in line) == (columns >= 100)
+
+
+def test_a_finished_run_says_so(tmp_path, capsys):
+    loop.train(make_config(), tmp_path)
+    assert "nothing to train" not in capsys.readouterr().err
+    loop.train(make_config(), tmp_path)
+    first, last = capsys.readouterr().err.splitlines()
+    assert first == "nothing to train: step 12 of 12 is done"
+    assert last.startswith("done: step 12, best error at step 12, in ")
+
+
+def test_a_run_without_figures_says_so_before_it_is_done(tmp_path, capsys):
+    class Bare(toy.Toy):
+        def figures(self, state, evaluation, folder):
+            return []
+
+    config = make_config()
+    config.task = Bare
+    loop.train(config, tmp_path)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[-2:][0] == "no figures: nothing to draw (step 12)"
+    assert lines[-1].startswith("done: ")
+    assert not list((tmp_path / "figures").iterdir())
 
 
 # --- the process

@@ -22,6 +22,7 @@ from errors import UserError
 from generation import Generator, Search
 from generation.options import SamplingOptions, TranslationOptions
 from models.records import DrawRecord, collect
+from tasks import corpus
 from tasks.translation import Translation
 from training.state import gradients
 from training.task import Evaluation, create
@@ -206,6 +207,25 @@ def test_attention_maps_are_distributions_over_unmasked_keys(fitted):
         if kind == "decoder":
             assert not np.triu(weights, 1).any()
             assert columns[0] == "<s>" and len(columns) == len(target)
+
+
+def test_sentences_of_the_nearest_lengths_are_drawn(task, monkeypatch, capsys):
+    config = task.config.copy_and_resolve_references()
+    config.evaluation.figures = 3
+    texts = task.assets.pairs("validation")[0]
+    lengths = [len(task.vocabulary.encode(text)) for text in texts]
+    monkeypatch.setattr(corpus, "_LEGIBLE", range(min(lengths), max(lengths) + 1))
+    titles = [f"Transformer, validation sentence {i}" for i in (1, 2, 3)]
+    assert list(corpus.examples(config, task.assets, "validation")) == titles
+    assert not capsys.readouterr().err
+    monkeypatch.setattr(corpus, "_LEGIBLE", range(901, 908))
+    sources = corpus.examples(config, task.assets, "validation")
+    drawn = [len(ids) for ids in sources.values()]
+    assert drawn == sorted(lengths, reverse=True)[:3]
+    assert capsys.readouterr().err == (
+        "figures: too few validation sentences of 901 to 907 pieces: drawing the "
+        f"nearest lengths, {', '.join(map(str, drawn))}\n"
+    )
 
 
 def test_figures_show_every_layer(fitted, tmp_path):

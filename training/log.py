@@ -16,6 +16,8 @@ import jax
 import storage
 from training.state import Metrics
 
+_COMPILATION = "/jax/core/compile/"  # tracing, lowering and compilation
+_LONG = 5.0  # seconds of an activity that is announced each time
 _IN_FLIGHT = 16  # maximum number of dispatched steps with pending metrics
 
 
@@ -33,6 +35,8 @@ class Log:
         start: int,
         total: int,
         *,
+        every: Mapping[str, int] | None = None,
+        metric: tuple[str, str] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ):
         """Opens the log of a run that continues after step `start`.
@@ -41,6 +45,10 @@ class Log:
             workdir: the run directory.
             start: number of steps already done.
             total: number of steps of the whole run.
+            every: number of steps between the pauses of a name, as in
+                {"saving": 100}; pauses also follow the last step.
+            metric: name of the validation metric that selects the best checkpoint, and
+                "max" or "min".
             clock: returns the time in seconds.
         """
         self._writes = jax.process_index() == 0
@@ -49,7 +57,7 @@ class Log:
         if self._writes:
             storage.write(self._path, "".join(f"{json.dumps(r)}\n" for r in rows))
         self._board = self._writes and _open_board(workdir / "tensorboard", start + 1)
-        self._display = _open_display(start, total) if self._writes else _Silent()
+        self._display = _open_display(total) if self._writes else _Silent()
         self._start, self._total = start, total
         self._pending: deque[tuple[int, Metrics]] = deque()
         self._sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
@@ -59,6 +67,16 @@ class Log:
         # Step and time of the last row; pauses move the time forward.
         self._last_step, self._last_time = start, self._start_time
         self._waited = 0.0  # seconds without a batch since the last row
+        self._step_seconds = 0.0  # of all steps, without pauses
+        self._every = dict(every or {})
+        self._pauses: dict[str, float] = {}  # seconds of the last pause of each name
+        self._compile_seconds = 0.0  # of all programs
+        jax.monitoring.register_event_duration_secs_listener(self._count_compilation)
+        self._metric = metric
+        self._best: tuple[float, int] | None = None  # value and step
+        for row in rows:
+            if row["split"] == "validation":
+                self._update_best(row["step"], row)
 
     def add(self, step: int, metrics: Metrics) -> None:
         """Adds the metrics of a step, which may still be computing."""
@@ -93,12 +111,29 @@ class Log:
             yield batch
 
     @contextlib.contextmanager
-    def paused(self) -> Iterator[None]:
-        """Excludes the time spent in the block from the step rates."""
+    def paused(self, name: str) -> Iterator[None]:
+        """Excludes the time spent in the block from the step rates.
+
+        Args:
+            name: activity to show, such as "evaluating".
+        """
         self.wait()
-        begin = self._clock()
-        yield
-        self._last_time += self._clock() - begin
+        begin, compiled = self._clock(), self._compile_seconds
+        self._display.begin(name)
+        try:
+            yield
+        finally:
+            self._display.end()
+            seconds = self._clock() - begin
+            self._last_time += seconds
+            compiled = self._compile_seconds - compiled
+            self._pauses[name] = max(0.0, seconds - compiled)
+
+    def _count_compilation(
+        self, event: str, duration_secs: float, **_: str | int
+    ) -> None:
+        if event.startswith(_COMPILATION) and event.endswith("_duration"):
+            self._compile_seconds += duration_secs
 
     def train_row(self, step: int) -> None:
         """Writes the means and rates over the steps since the last call.
@@ -113,10 +148,26 @@ class Log:
         if "tokens" in self._sums:
             row["tokens_per_second"] = self._sums["tokens"][0] / seconds
         self.row(step, "train", row)
-        per_step = (self._clock() - self._start_time) / max(step - self._start, 1)
-        self._display.report(step, row, per_step * (self._total - step))
+        self._step_seconds += seconds
+        elapsed = self._clock() - self._start_time
+        self._display.report(step, row, elapsed, self._left(step))
         self._sums.clear()
         self._last_time, self._last_step, self._waited = self._clock(), step, 0.0
+
+    def _left(self, step: int) -> str:
+        """Estimates the time from the row of a step to the end of training.
+
+        The rate of the steps so far, plus the last duration of each pause for each of
+        its remaining occurrences. Compilation is left out. ">" marks an estimate
+        without a pause that has not occurred yet.
+        """
+        steps = max(step - self._start, 1)
+        left, complete = self._step_seconds / steps * (self._total - step), True
+        for name, every in self._every.items():
+            count = -(-self._total // every) - (step - 1) // every  # `step` included
+            left += count * self._pauses.get(name, 0.0)
+            complete = complete and (name in self._pauses or not count)
+        return f"{'' if complete else '> '}{_duration(left)} left"
 
     def row(self, step: int, split: str, values: Mapping[str, float]) -> None:
         """Writes a row of metrics."""
@@ -133,9 +184,27 @@ class Log:
     def evaluation(self, step: int, split: str, values: Mapping[str, float]) -> None:
         """Writes a row of metrics and prints it."""
         self.row(step, split, values)
-        self.say(f"step {step}  {split}  {_format(values)}")
+        self._update_best(step, values)
+        self.say(f"step {step}  {split}  {_format(values)}{self._best_text(step)}")
         if self._board:
             self._board.flush()
+
+    def _update_best(self, step: int, values: Mapping[str, float]) -> None:
+        if self._metric is None or self._metric[0] not in values:
+            return
+        (name, direction), value = self._metric, values[self._metric[0]]
+        better = max if direction == "max" else min
+        # Of equal values the last is the best, as for checkpoints.
+        if self._best is None or better(value, self._best[0]) == value:
+            self._best = value, step
+            self._display.best = f"best {name} {value:.4g}"
+
+    def _best_text(self, step: int) -> str:
+        if self._metric is None or self._best is None:
+            return ""
+        value, best = self._best
+        earlier = f"best {self._metric[0]} {value:.4g} at step {best}"
+        return "  (best so far)" if best == step else f"  ({earlier})"
 
     def images(self, step: int, paths: Iterable[Path]) -> None:
         """Adds PNG files to TensorBoard."""
@@ -155,6 +224,7 @@ class Log:
 
     def close(self) -> None:
         """Closes the display and the files."""
+        jax.monitoring.unregister_event_duration_listener(self._count_compilation)
         self._display.close()
         if self._board:
             self._board.close()
@@ -181,19 +251,31 @@ def _open_board(folder: Path, purge_step: int) -> Any:
     return SummaryWriter(str(folder), purge_step=purge_step)
 
 
-def _open_display(start: int, total: int) -> "_Silent":
+def _open_display(total: int) -> "_Silent":
     with contextlib.suppress(ImportError):
         if sys.stderr.isatty():
-            return _Bar(start, total)
+            return _Bar(total)
     return _Lines(total)
 
 
 class _Silent:
-    """No display, for hosts that do not write."""
+    """No display, for hosts that do not write.
+
+    Attributes:
+        best: text on the best evaluation so far.
+    """
+
+    best = ""
 
     def move(self, step: int) -> None: ...
 
-    def report(self, step: int, values: Mapping[str, float], left: float) -> None: ...
+    def begin(self, activity: str) -> None: ...
+
+    def end(self) -> None: ...
+
+    def report(
+        self, step: int, values: Mapping[str, float], elapsed: float, left: str
+    ) -> None: ...
 
     def say(self, text: str) -> None: ...
 
@@ -204,49 +286,111 @@ class _Lines(_Silent):
     """Plain lines, for output that is not a terminal."""
 
     def __init__(self, total: int):
-        self._total = total
+        self._total, self._step = total, 0
+        self._begun = ("", 0.0)  # activity and when it began
+        self._lengths: dict[str, float] = {}  # seconds of each activity, the last time
 
-    def report(self, step, values, left):
-        self.say(f"step {step}/{self._total}  {_summary(values, left)}")
+    def move(self, step):
+        self._step = step
+
+    def begin(self, activity):
+        long = self._lengths.get(activity, math.inf) >= _LONG
+        if long and activity not in ("starting", "restoring"):
+            self.say(f"step {self._step}/{self._total}  {activity}")
+        self._begun = activity, time.monotonic()
+
+    def end(self):
+        activity, begun = self._begun
+        self._lengths[activity] = time.monotonic() - begun
+
+    def report(self, step, values, elapsed, left):
+        done = f"step {step}/{self._total} ({step / self._total:.0%})"
+        times = f"{_duration(elapsed)} elapsed", left
+        self.say("  ".join([done, *_rates(values), *times]))
 
     def say(self, text):
         print(text, file=sys.stderr, flush=True)
 
 
 class _Bar(_Silent):
-    """A progress bar with the loss, the speed and the remaining time."""
+    """A progress bar with the activity, the loss, the speed and the remaining time.
 
-    def __init__(self, start: int, total: int):
+    A narrow terminal shows the first of the columns that fit.
+    """
+
+    def __init__(self, total: int):
         from rich import console, progress
 
-        self._progress = progress.Progress(
-            progress.BarColumn(),
-            progress.MofNCompleteColumn(),
-            progress.TextColumn("{task.description}"),
-            console=console.Console(stderr=True),
-            refresh_per_second=1,
-        )
-        self._bar = self._progress.add_task("starting", completed=start, total=total)
-        self._progress.start()
+        self._console = console.Console(stderr=True)
+        self._progress = progress.Progress(console=self._console, refresh_per_second=1)
+        self._bar = self._progress.add_task("starting", total=total)
+        self._rates: list[str] = []
+        self._left = ""
 
     def move(self, step):
         self._progress.update(self._bar, completed=step)
 
-    def report(self, step, values, left):
-        self._progress.update(self._bar, description=_summary(values, left))
+    def begin(self, activity):
+        if activity == "drawing":  # after the end of the estimate
+            self._left = ""
+        self._draw(description=activity)
+
+    def end(self):
+        (task,) = self._progress.tasks
+        self._draw(description="" if task.completed == task.total else "training")
+
+    def report(self, step, values, elapsed, left):
+        self._rates, self._left = _rates(values), left
+        self._draw(completed=step)
+
+    def _draw(self, **changes):
+        self._progress.update(self._bar, **changes)
+        (task,) = self._progress.tasks
+        task.finished_time = None  # the clock goes on after the last step
+        self._progress.columns = self._columns(2 * len(str(task.total)) + 1)
+        self._progress.start()
+
+    def _columns(self, steps_width: int) -> tuple[Any, ...]:
+        """The columns that fit into the terminal, in order."""
+        from rich import progress
+
+        text = progress.TextColumn
+        texts = [*self._rates[:2], self.best, *self._rates[2:]]
+        candidates = [  # by importance: position, width, column
+            (0, 10, text("{task.description:10}")),
+            (2, steps_width, progress.MofNCompleteColumn()),
+            (9, len(self._left), text(self._left)),
+            (3, 4, text("{task.percentage:>3.0f}%")),
+            (8, 7, progress.TimeElapsedColumn()),
+            (1, 10, progress.BarColumn(10)),
+            *((4 + i, len(x), text(x, markup=False)) for i, x in enumerate(texts) if x),
+        ]
+        columns, room = {}, self._console.width
+        for position, width, column in candidates:
+            if 0 < width <= room:
+                columns[position], room = column, room - width - 1
+        if 1 in columns:
+            columns[1] = progress.BarColumn(min(10 + max(room, 0), 40))
+        return tuple(columns[position] for position in sorted(columns))
 
     def say(self, text):
-        self._progress.console.print(text, markup=False, highlight=False)
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def close(self):
         self._progress.stop()
 
 
-def _summary(values: Mapping[str, float], left: float) -> str:
-    minutes, seconds = divmod(round(left), 60)
+def _rates(values: Mapping[str, float]) -> list[str]:
+    """Texts on the loss and the speed."""
     parts = [f"loss {values['loss']:.4f}"] if "loss" in values else []
     if "tokens_per_second" in values:
         parts.append(f"{values['tokens_per_second']:,.0f} tokens/s")
     if "waiting" in values:
         parts.append(f"{values['waiting']:.1%} waiting for data")
-    return "  ".join([*parts, f"{minutes}:{seconds:02} left"])
+    return parts
+
+
+def _duration(seconds: float) -> str:
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"

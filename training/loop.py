@@ -7,6 +7,7 @@ stopped at any point resumes to bit-identical parameters.
 
 import contextlib
 import dataclasses
+import shutil
 from collections import deque
 from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -54,7 +55,11 @@ def train(config: ConfigDict, workdir: Path) -> int:
         Checkpoints(workdir, config.checkpoints.keep) as checkpoints,
     ):
         start = max(checkpoints.steps(), default=0)
-        with contextlib.closing(Log(workdir, start, config.train_steps)) as log:
+        every = {"evaluating": config.eval_every, "saving": config.save_every}
+        log = Log(
+            workdir, start, config.train_steps, every=every, metric=config.task.metric
+        )
+        with contextlib.closing(log):
             run = _Run(config, workdir, task, layout, checkpoints, log, stop)
             try:
                 run.steps(start)
@@ -71,8 +76,7 @@ def train(config: ConfigDict, workdir: Path) -> int:
                 step = checkpoints.steps()[-1]
                 log.say(f"stopped, saved at step {step}: the same command resumes")
                 return 128 + stop.received
-            run.figures()
-    return 0
+            return 0 if run.figures() else 128 + (stop.received or 0)
 
 
 @dataclasses.dataclass
@@ -96,12 +100,13 @@ class _Run:
         """Runs the steps after `start`, up to the last one or a stop signal."""
         config, log, total = self.config, self.log, self.config.train_steps
         if start >= total:
+            log.say(f"nothing to train: step {start} of {total} is done")
             return
         runtime.report_memory()
-        runtime.record_environment(self.workdir)
         if start:
             log.say(f"resuming from step {start} of {total}")
-        with log.paused():
+        with log.paused("restoring" if start else "starting"):
+            runtime.record_environment(self.workdir)
             if start:
                 state = self.checkpoints.restore(start, self.like)
             else:
@@ -117,7 +122,7 @@ class _Run:
                 if shape in compiled:
                     state, metrics = train_step(state, batch, self.rng)
                 else:
-                    with log.paused():  # compiles once per shape
+                    with log.paused("compiling"):  # once per shape
                         state, metrics = train_step(state, batch, self.rng)
                     compiled.add(shape)
                 log.add(step, metrics)
@@ -126,8 +131,7 @@ class _Run:
                 evaluates = step % config.eval_every == 0 or step == total
                 stops = self.stop.received is not None
                 if evaluates or stops or step % config.save_every == 0:
-                    with log.paused():
-                        state = self.save(step, state, evaluates)
+                    state = self.save(step, state, evaluates)
                 if stops:
                     return
 
@@ -140,11 +144,13 @@ class _Run:
         Raises:
             FloatingPointError: if a parameter is not finite.
         """
-        if not _all_finite(state.params):  # not implied by a finite loss
-            raise FloatingPointError(f"parameters are not finite after step {step}")
-        score = None
+        score, scores = None, {}
+        with self.log.paused("evaluating" if evaluates else "saving"):
+            if not _all_finite(state.params):  # not implied by a finite loss
+                raise FloatingPointError(f"parameters are not finite after step {step}")
+            if evaluates:
+                scores = self.task.validate(state)
         if evaluates:
-            scores = self.task.validate(state)
             self.log.evaluation(step, "validation", scores)
             name, direction = self.task.metric
             score = scores[name] if direction == "max" else -scores[name]
@@ -154,27 +160,50 @@ class _Run:
                 state = self.objective.after_evaluation(state, scores)
                 state = self.layout.place(state, self.like)
         planned = evaluates or step % self.config.save_every == 0
-        self.checkpoints.save(step, state, score, planned=planned)
+        with self.log.paused("saving"):
+            self.checkpoints.save(step, state, score, planned=planned)
         return state
 
-    def figures(self) -> None:
-        """Draws missing figures of the last and the best checkpoint."""
+    def figures(self) -> bool:
+        """Draws missing figures of the last and the best checkpoint.
+
+        Returns:
+            False if a stop signal came before the last of them.
+        """
         last, best = self.checkpoints.steps()[-1], self.checkpoints.best()
+        if canvas.available():
+            for step in {last} if best is None else {last, best}:
+                if self.stop.received:
+                    self.log.say("stopped: the same command draws the missing figures")
+                    return False
+                self.draw(step)
+        else:
+            self.log.say("no figures: matplotlib is not installed")
         metric, _ = self.task.metric
         self.log.say(
             f"done: step {last}, best {metric} at step {best}, in {self.workdir}"
         )
-        if not canvas.available():
-            self.log.say("no figures: matplotlib is not installed")
+        return True
+
+    def draw(self, step: int) -> None:
+        """Draws the figures of a checkpoint, unless their folder exists.
+
+        All hosts take part in the computation; the first one keeps the files.
+        """
+        folder = self.workdir / "figures" / f"step_{step}"
+        if folder.exists():
             return
-        for step in {last} if best is None else {last, best}:
-            folder = self.workdir / "figures" / f"step_{step}"
-            if folder.exists():
-                continue
-            unfinished = folder.with_name(f".{folder.name}")
-            unfinished.mkdir(parents=True, exist_ok=True)
+        host = jax.process_index()
+        unfinished = folder.with_name(f".{folder.name}" + f".{host}" * bool(host))
+        unfinished.mkdir(parents=True, exist_ok=True)
+        with self.log.paused("drawing"):
             state = self.checkpoints.restore(step, self.like)
             paths = self.task.figures(state, Evaluation("validation"), unfinished)
+        if host or not paths:
+            shutil.rmtree(unfinished)
+        if not paths:
+            self.log.say(f"{self.task.no_figures()} (step {step})")
+        elif not host:
             unfinished.rename(folder)
             paths = [folder / path.relative_to(unfinished) for path in paths]
             self.log.images(step, paths)

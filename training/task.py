@@ -174,6 +174,11 @@ class Task(abc.ABC):
         """
         return []
 
+    def no_figures(self) -> str:
+        """Returns the line to print if `figures` has drawn nothing."""
+        reason = "nothing to draw" if self.can_draw() else "the model has no attention"
+        return f"no figures: {reason}"
+
     def predict(
         self, state: TrainState, lines: Lines, options: Any, attention: bool
     ) -> Iterable[Prediction]:
