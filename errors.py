@@ -11,8 +11,8 @@ class UserError(Exception):
     """
 
 
-class FieldError(ValueError):
-    """An error for a field of a model or layer that is out of range.
+class FieldError(UserError, ValueError):
+    """A field or an option that is out of range.
 
     Attributes:
         name: name of the field.
@@ -21,5 +21,11 @@ class FieldError(ValueError):
     """
 
     def __init__(self, name: str, value: Any, accepted: str):
-        super().__init__(f"{name} is {value!r}: must be {accepted}")
+        super().__init__(f"{name} is {one_line(value)}: must be {accepted}")
         self.name, self.value, self.accepted = name, value, accepted
+
+
+def one_line(value: Any) -> str:
+    """Returns the text of a value in one line of at most 80 characters."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 80 else f"{text[:77]}..."

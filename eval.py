@@ -46,7 +46,9 @@ def main(arguments: runtime.Arguments) -> None:
     runtime.start()
     workdir, split = Path(_WORKDIR.value), _SPLIT.value
     run = trained.load(workdir, _CHECKPOINT.value, arguments.overrides)
-    settings = options.parse(run.task, "EvaluationOptions", arguments.options)
+    settings = options.parse(
+        run.task, "EvaluationOptions", arguments.options, runtime.flag_names()
+    )
     runtime.report_memory()
     evaluation = run.task.evaluate(run.state, split, settings)
     report = {"split": split, "checkpoint": run.checkpoint}

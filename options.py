@@ -3,17 +3,19 @@
 Example:
     @dataclasses.dataclass(frozen=True)
     class SearchOptions(Options):
-        beam: int | None = option(None, "Beam size; 1 is greedy decoding.")
+        beam: int | None = option(None, "Beam size; 1 is greedy decoding.", SIZE)
 """
 
 import dataclasses
 import difflib
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from errors import UserError
+import ranges
+from errors import FieldError, UserError
+from ranges import Flag, Range
 
 _KINDS = {
     int: "a whole number",
@@ -26,7 +28,15 @@ _BOOLS = {"true": True, "false": False}
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """Base class of task options; also used by tasks without options."""
+    """Base class of task options; also used by tasks without options.
+
+    Raises:
+        FieldError: for an option out of range.
+    """
+
+    def __post_init__(self):
+        given = {n: x for n, x in vars(self).items() if x is not None}
+        ranges.check(_ranges(type(self)), given)
 
     @property
     def ranked(self) -> bool:
@@ -34,12 +44,22 @@ class Options:
         return False
 
 
-def option(default: Any, text: str) -> Any:
-    """Returns a dataclass field with its help text."""
-    return dataclasses.field(default=default, metadata={"help": text})
+def option(default: Any, text: str, accepted: Range | Flag | None = None) -> Any:
+    """Returns a dataclass field.
+
+    Args:
+        default: value of the option if it is not given.
+        text: help text.
+        accepted: range of a number; None for any finite number.
+    """
+    return dataclasses.field(
+        default=default, metadata={"help": text, "range": accepted}
+    )
 
 
-def parse(task: Any, attribute: str, given: Mapping[str, str]) -> Any:
+def parse(
+    task: Any, attribute: str, given: Mapping[str, str], flags: Sequence[str] = ()
+) -> Any:
     """Parses flags into the options of a task.
 
     Args:
@@ -47,29 +67,37 @@ def parse(task: Any, attribute: str, given: Mapping[str, str]) -> Any:
         attribute: "Options" or "EvaluationOptions", a dataclass whose fields are int,
             float, str or bool, optionally with None.
         given: text of each flag, by name.
+        flags: names of the flags that every task has, for suggestions.
 
     Returns:
         An instance of the dataclass.
 
     Raises:
-        UserError: for an unknown option, or text that is not of the option's type.
+        UserError: for an unknown option, or a value of another type or out of range.
     """
     options, owner = getattr(task, attribute), type(task).__name__
     kinds = typing.get_type_hints(options)
     values = {}
     for name, text in given.items():
         if name not in kinds:
-            near = difflib.get_close_matches(name, kinds, n=1)
-            accepted = f"did you mean --{near[0]}?" if near else _listed(options)
-            raise UserError(
-                f"--{name} is not an option of the task {owner}: {accepted}"
-            )
+            near = difflib.get_close_matches(name, [*kinds, *flags], n=1)
+            hint = f"did you mean --{near[0]}?" if near else _listed(options, owner)
+            raise UserError(f"--{name} is unknown: {hint}")
         kind = next(k for k in _alternatives(kinds[name]) if k is not type(None))
         try:
             values[name] = _BOOLS[text.lower()] if kind is bool else kind(text)
         except (ValueError, KeyError):
-            raise UserError(f"--{name} takes {_KINDS[kind]}, got {text!r}") from None
+            raise FieldError(f"--{name}", text, _KINDS[kind]) from None
+    ranges.check(_ranges(options), values, "--")
+    for name, value in values.items():
+        if not ranges.is_finite(value):
+            raise FieldError(f"--{name}", value, "finite")
     return options(**values)
+
+
+def _ranges(options: type) -> dict[str, Range | Flag]:
+    fields = dataclasses.fields(options)
+    return {x.name: x.metadata["range"] for x in fields if x.metadata.get("range")}
 
 
 def describe(options: type) -> str:
@@ -77,8 +105,12 @@ def describe(options: type) -> str:
     lines = []
     for field in dataclasses.fields(options):
         text = field.metadata.get("help", "")
-        default = "" if field.default is None else f" (default: {field.default})"
-        lines.append(f"  --{field.name}: {text}{default}")
+        accepted = field.metadata.get("range")
+        notes = [accepted.accepted] if accepted else []
+        notes += [] if field.default is None else [f"default: {field.default}"]
+        lines.append(
+            f"  --{field.name}: {text}" + f" ({'; '.join(notes)})" * bool(notes)
+        )
     return "\n".join(lines) or "  none"
 
 
@@ -86,6 +118,6 @@ def _alternatives(kind: Any) -> tuple[Any, ...]:
     return typing.get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
 
 
-def _listed(options: type) -> str:
+def _listed(options: type, owner: str) -> str:
     names = ", ".join(f"--{field.name}" for field in dataclasses.fields(options))
-    return f"its options are {names}" if names else "it has no options"
+    return f"the task {owner} has {f'the options {names}' if names else 'no options'}"

@@ -50,7 +50,9 @@ def main(arguments: runtime.Arguments) -> None:
 
     runtime.start()
     run = trained.load(_WORKDIR.value, _CHECKPOINT.value)
-    settings = options.parse(run.task, "Options", arguments.options)
+    settings = options.parse(
+        run.task, "Options", arguments.options, runtime.flag_names()
+    )
     if run.task.needs_figures and not folder:
         raise UserError("--figures=FOLDER is missing: the predictions are images")
     lines = trained.read_lines(_INPUT.value)

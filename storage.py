@@ -45,6 +45,19 @@ def read_regular(path: Path) -> bytes:
     return path.read_bytes()
 
 
+def is_file(path: Path, name: str) -> bool:
+    """Returns whether `path` is a file.
+
+    Raises:
+        UserError: if the path cannot be looked up, for example if it is too long; the
+            error begins with `name`.
+    """
+    try:
+        return path.is_file()
+    except OSError as error:
+        raise UserError(f"{name[:80]}: {error.strerror}") from None
+
+
 def write(path: Path, content: str | bytes) -> None:
     """Writes a file atomically: a reader sees the old or the new content.
 

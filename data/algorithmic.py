@@ -109,7 +109,7 @@ def held_out(kind: str, split: str, size: int | tuple[int, int], count: int) -> 
     Raises:
         UserError: if the kind or split is unknown, or the size is out of range.
     """
-    size, *repeats = _held_out_size(kind, size)
+    size, *repeats = held_out_size(kind, size)
     parts = [
         sequences(
             kind,
@@ -121,6 +121,29 @@ def held_out(kind: str, split: str, size: int | tuple[int, int], count: int) -> 
         for index in range(count)
     ]
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def held_out_size(kind: str, size: Any) -> tuple[int, ...]:
+    """Returns (size,), or (vectors, repeats) of `repeat_copy`, checked.
+
+    Args:
+        kind: a key of `KINDS`.
+        size: see `held_out`.
+
+    Raises:
+        UserError: if the kind is unknown or the size is out of range.
+    """
+    numbers = size if isinstance(size, tuple) else (size,)
+    repeated = kind == "repeat_copy"
+    if not 1 <= len(numbers) <= 1 + repeated or {*map(type, numbers)} != {int}:
+        form = "a whole number" + " or (vectors, repeats)" * repeated
+        raise UserError(f"config.evaluation.sizes has {size!r}: must be {form}")
+    _check_size(kind, "a size of config.evaluation.sizes", numbers[0])
+    if min(numbers) < 1:
+        raise UserError(
+            f"config.evaluation.sizes has {size!r}: repeats must be at least 1"
+        )
+    return numbers
 
 
 def sequences(
@@ -276,20 +299,6 @@ def optimal_bits(batch: Batch) -> np.ndarray:
         total -= np.log2(probability) * batch["mask"][:, t]
         counts[rows, context, bits[:, t]] += 1
     return total
-
-
-def _held_out_size(kind: str, size: Any) -> tuple[int, ...]:
-    numbers = size if isinstance(size, tuple) else (size,)
-    repeated = kind == "repeat_copy"
-    if not 1 <= len(numbers) <= 1 + repeated or {*map(type, numbers)} != {int}:
-        form = "a whole number" + " or (vectors, repeats)" * repeated
-        raise UserError(f"config.evaluation.sizes has {size!r}: must be {form}")
-    _check_size(kind, "a size of config.evaluation.sizes", numbers[0])
-    if min(numbers) < 1:
-        raise UserError(
-            f"config.evaluation.sizes has {size!r}: repeats must be at least 1"
-        )
-    return numbers
 
 
 def _check_size(kind: str, name: str, size: int) -> None:

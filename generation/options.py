@@ -1,16 +1,26 @@
-"""Command-line options of a search; None selects the value of `config.evaluation`."""
+"""Command-line options of generation; None selects the value of `config.evaluation`."""
 
 import dataclasses
 
 from generation.search import Search
 from options import Options, option
+from ranges import SEED, declared
+
+_RANGES = declared(Search)
+
+
+@dataclasses.dataclass(frozen=True)
+class SeedOptions(Options):
+    """Flags of predict.py for tasks that only sample."""
+
+    seed: int = option(0, "Random seed of the noise.", SEED)
 
 
 @dataclasses.dataclass(frozen=True)
 class BeamOptions(Options):
     """Flags of eval.py for tasks with beam search."""
 
-    beam: int | None = option(None, "Beam size; 1 is greedy decoding.")
+    beam: int | None = option(None, "Beam size; 1 is greedy decoding.", _RANGES["beam"])
 
     def search(self, default: Search) -> Search:
         """Returns a search with these options, checked.
@@ -34,6 +44,7 @@ class NBestOptions(BeamOptions):
         1,
         "Number of predictions per line; above 1 each is printed as line number, score "
         "and text.",
+        _RANGES["n_best"],
     )
 
     @property
@@ -46,7 +57,9 @@ class NBestOptions(BeamOptions):
 class TranslationOptions(BeamOptions):
     """Flags of eval.py for beam search with a length penalty."""
 
-    alpha: float | None = option(None, "Exponent of the length penalty; 0 for none.")
+    alpha: float | None = option(
+        None, "Exponent of the length penalty; 0 for none.", _RANGES["alpha"]
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,10 +67,18 @@ class SamplingOptions(NBestOptions, TranslationOptions):
     """Flags of predict.py for beam search or sampling."""
 
     temperature: float = option(
-        0.0, "Sampling temperature; 0 for beam search, 1 for the model's distribution."
+        0.0,
+        "Sampling temperature; 0 for beam search, 1 for the model's distribution.",
+        _RANGES["temperature"],
     )
-    top_k: int = option(0, "Sample only from the k most probable tokens; 0 for all.")
+    top_k: int = option(
+        0,
+        "Sample only from the k most probable tokens; 0 for all.",
+        _RANGES["top_k"],
+    )
     top_p: float = option(
-        1.0, "Sample only from the most probable tokens with this total probability."
+        1.0,
+        "Sample only from the most probable tokens with this total probability.",
+        _RANGES["top_p"],
     )
-    seed: int = option(0, "Random seed of sampling.")
+    seed: int = option(0, "Random seed of sampling.", SEED)

@@ -14,20 +14,25 @@ of a hypothesis, EOS included; L positions of the output; S source positions.
 import dataclasses
 import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Annotated, Any, NamedTuple, Protocol, Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+import ranges
 from errors import FieldError, UserError
 from generation.beam import beam_search
 from generation.constraints import Constraint, forbid
 from generation.greedy import greedy
 from generation.sampling import sample
 from generation.types import Carry, Decoded, Step
+from ranges import COUNT, SCALE, Range
 
-MAX_BEAM = 1000  # larger beams run out of memory without an error message
+BEAM = Range(1, 1000, whole=True)  # larger beams run out of memory
+ALPHA = Range(0, 10)
+# Fields of the config that `Search.configured` reads.
+RANGES = {"evaluation.beam": BEAM, "evaluation.alpha": ALPHA}
 _MIN_WIDTH = 16  # of a batch of sequences
 
 
@@ -36,21 +41,20 @@ class Search:
     """Options of a search; hashable, so that `jax.jit` takes them as a constant.
 
     Attributes:
-        beam: R, the beam size, 1 to `MAX_BEAM`; 1 is greedy decoding, which has no
-            length penalty.
-        alpha: exponent of the length penalty (Wu et al. 2016, eq. 14), at least 0.
+        beam: R, the beam size; 1 is greedy decoding, which has no length penalty.
+        alpha: exponent of the length penalty (Wu et al. 2016, eq. 14).
         n_best: N, number of hypotheses per input; at most `beam`, unless sampled.
         temperature: sampling temperature; 0 for beam search.
         top_k: sample from the k most probable tokens only; 0 for all.
-        top_p: sample from the fewest tokens with this total probability, in (0, 1].
+        top_p: sample from the fewest tokens with this total probability.
     """
 
-    beam: int = 1
-    alpha: float = 0.0
-    n_best: int = 1
-    temperature: float = 0.0
-    top_k: int = 0
-    top_p: float = 1.0
+    beam: Annotated[int, BEAM] = 1
+    alpha: Annotated[float, ALPHA] = 0.0
+    n_best: Annotated[int, BEAM] = 1
+    temperature: Annotated[float, Range(0, 1000)] = 0.0
+    top_k: Annotated[int, COUNT] = 0
+    top_p: Annotated[float, Range(0, 1, open_min=True)] = 1.0
 
     @classmethod
     def configured(cls, evaluation: Mapping[str, Any]) -> Self:
@@ -72,24 +76,14 @@ class Search:
         Raises:
             UserError: for an option out of range, or one without effect.
         """
+        ranges.check(ranges.declared(Search), dataclasses.asdict(self), prefix)
         sampled = self.temperature > 0
-        rules = {
-            "beam": (1 <= self.beam <= MAX_BEAM, f"1 to {MAX_BEAM}"),
-            "alpha": (self.alpha >= 0, "at least 0"),
-            "temperature": (self.temperature >= 0, "at least 0"),
-            "top_k": (self.top_k >= 0, "at least 0"),
-            "top_p": (0 < self.top_p <= 1, "in (0, 1]"),
-            "n_best": (
-                1 <= self.n_best and (sampled or self.n_best <= self.beam),
-                "at least 1"
-                if sampled
-                else f"1 to the beam size {self.beam}, which --beam sets",
-            ),
-        }
-        for name, (holds, accepted) in rules.items():
-            if not holds:
-                error = FieldError(prefix + name, getattr(self, name), accepted)
-                raise UserError(str(error))
+        if sampled and self.temperature < SCALE.min:
+            accepted = f"0 or at least {SCALE.min:g}"
+            raise FieldError(f"{prefix}temperature", self.temperature, accepted)
+        if not sampled and self.n_best > self.beam:
+            accepted = f"at most the beam size {self.beam}, which --beam sets"
+            raise FieldError(f"{prefix}n_best", self.n_best, accepted)
         if not sampled and (self.top_k or self.top_p < 1):
             raise UserError(
                 f"{prefix}top_k is {self.top_k} and {prefix}top_p is {self.top_p}: "

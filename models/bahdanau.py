@@ -15,7 +15,7 @@ gates are applied to the annotations instead, once per source: C c_i = sum_j alp
 Axes: as in `models.recurrent`; E is 2 D; A hidden width of a score.
 """
 
-from typing import ClassVar, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -35,6 +35,7 @@ from models.encoder_decoder import (
 from models.layers import PAD, Dense, check_fields, logits
 from models.recurrent import Encoder, Init, Maxout, Stack, orthogonal
 from ops.scan import Matrix
+from ranges import LAYERS, SCALE, SIZE
 
 
 class Weights(NamedTuple):
@@ -74,15 +75,15 @@ class Bahdanau(EncoderDecoder):
     dropout: float = 0.0
     init_scheme: str = "paper"
     share_embeddings: bool = False
-    encoder_layers: int = 1
-    maxout: int = 500
+    encoder_layers: Annotated[int, LAYERS] = 1
+    maxout: Annotated[int, SIZE] = 500
     readout_state: str = "previous"
     score: str = "additive"
     alignment: str = "global"
-    score_hidden: int = 1000
-    max_length: int = 128
-    window: int = 10
-    temperature: float = 1.0
+    score_hidden: Annotated[int, SIZE] = 1000
+    max_length: Annotated[int, SIZE] = 128
+    window: Annotated[int, SIZE] = 10
+    temperature: Annotated[float, SCALE] = 1.0
 
     # Appendix B.1. Attention is initially uniform, since v_a is 0.
     paper_init: ClassVar[Init] = Init(
@@ -101,11 +102,8 @@ class Bahdanau(EncoderDecoder):
     def setup(self):
         """Checks the fields and creates the submodules."""
         super().setup()
-        check_fields(
-            self,
-            ATTENTION_CHOICES | {"readout_state": ("previous", "new")},
-            ("score_hidden", "max_length", "window", "encoder_layers", "maxout"),
-        )
+        choices = ATTENTION_CHOICES | {"readout_state": ("previous", "new")}
+        check_fields(self, choices)
         n, cell, inits = self.hidden, CELLS[self.cell], self.inits
         self.source_table, self.target_table = self.tables(share=self.share_embeddings)
         self.encoder = Encoder(

@@ -19,7 +19,7 @@ Axes: as in `models.recurrent`; I, J rows and columns of a map; S = I J position
 by row; A hidden width of a score.
 """
 
-from typing import ClassVar, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -41,6 +41,7 @@ from models.layers import Dense, Dropout, LayerNorm, check_fields, logits
 from models.recurrent import Init, Stack, uniform_init
 from ops.convolution import blocks
 from ops.scan import Matrix
+from ranges import PROBABILITY, SCALE, SIZE
 
 ENCODERS = ("cnn", "maps")
 
@@ -134,15 +135,15 @@ class ShowAttendTell(EncoderDecoder):
     dropout: float = 0.5
     init_scheme: str = "standard"
     encoder: str = "maps"
-    channels: tuple[int, ...] = (512,)
+    channels: Annotated[tuple[int, ...], SIZE.each()] = (512,)
     score: str = "additive"
     alignment: str = "global"
-    score_hidden: int = 512
-    max_length: int = 196
-    window: int = 10
-    temperature: float = 1.0
+    score_hidden: Annotated[int, SIZE] = 512
+    max_length: Annotated[int, SIZE] = 196
+    window: Annotated[int, SIZE] = 10
+    temperature: Annotated[float, SCALE] = 1.0
     selector: bool = True
-    soft_prob: float = 0.5
+    soft_prob: Annotated[float, PROBABILITY] = 0.5
 
     paper_init: ClassVar[Init] = uniform_init(0.08)
 
@@ -154,14 +155,8 @@ class ShowAttendTell(EncoderDecoder):
     def setup(self):
         """Checks the fields and creates the submodules."""
         super().setup()
-        check_fields(
-            self,
-            ATTENTION_CHOICES | {"encoder": ENCODERS},
-            ("score_hidden", "max_length", "window"),
-        )
+        check_fields(self, ATTENTION_CHOICES | {"encoder": ENCODERS})
         _check_channels(self.channels)
-        if not 0 <= self.soft_prob <= 1:
-            raise FieldError("soft_prob", self.soft_prob, "in [0, 1]")
         n, cell, inits = self.hidden, CELLS[self.cell], self.inits
         _, self.target_table = self.tables(share=True)
         self.cross_attention = SourceAttention(
@@ -278,14 +273,14 @@ class ShowAndTell(EncoderDecoder):
     dropout: float = 0.3
     init_scheme: str = "paper"
     encoder: str = "maps"
-    channels: tuple[int, ...] = (512,)
+    channels: Annotated[tuple[int, ...], SIZE.each()] = (512,)
 
     paper_init: ClassVar[Init] = uniform_init(0.08)
 
     def setup(self):
         """Checks the fields and creates the submodules."""
         super().setup()
-        check_fields(self, {"encoder": ENCODERS}, ())
+        check_fields(self, {"encoder": ENCODERS})
         _check_channels(self.channels)
         inits = self.inits
         _, self.target_table = self.tables(share=True)
@@ -335,5 +330,5 @@ class ShowAndTell(EncoderDecoder):
 
 
 def _check_channels(channels: tuple[int, ...]) -> None:
-    if not channels or min(channels) < 1:
-        raise FieldError("channels", channels, "one or more widths of at least 1")
+    if not channels:
+        raise FieldError("channels", channels, "a list of one or more widths")

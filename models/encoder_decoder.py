@@ -9,7 +9,7 @@ Axes: as in `models.recurrent`; D is also the width of a query; F width of a key
 hidden width of a score.
 """
 
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import flax
 import jax
@@ -23,6 +23,7 @@ from models.cells import CELLS, batch_first, time_first
 from models.layers import BOS, Dense, Dropout, check_fields
 from models.recurrent import STANDARD, Gates, Init
 from ops.scan import scan
+from ranges import FRACTION, SIZE
 
 # Accepted values of the fields that choose an attention, for `check_fields`.
 ATTENTION_CHOICES = {"score": tuple(SCORES), "alignment": tuple(ALIGNMENTS)}
@@ -251,11 +252,11 @@ class EncoderDecoder(nn.Module):
         FieldError: if a field is out of range, on `init` and `apply`.
     """
 
-    vocab_size: int
+    vocab_size: Annotated[int, SIZE]
     cell: str
-    embedding: int
-    hidden: int
-    dropout: float
+    embedding: Annotated[int, SIZE]
+    hidden: Annotated[int, SIZE]
+    dropout: Annotated[float, FRACTION]
     init_scheme: str
 
     packs: ClassVar[bool] = False  # each row of a batch holds a single sentence
@@ -265,7 +266,7 @@ class EncoderDecoder(nn.Module):
     def setup(self):
         """Checks the shared fields and creates the shared submodules."""
         choices = {"init_scheme": ("standard", "paper"), "cell": tuple(CELLS)}
-        check_fields(self, choices, ("embedding", "hidden"))
+        check_fields(self, choices)
         self.inits = self.paper_init if self.init_scheme == "paper" else STANDARD
         self.drop = Dropout(self.dropout)
         self.gates = Gates(self.cell, self.hidden, self.inits)

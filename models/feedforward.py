@@ -13,6 +13,8 @@ Differs from the authors' code: matrices are initialised from He's normal distri
 of variance 2 / inputs, as the paper says; the code omits the rectifier's gain.
 """
 
+from typing import Annotated
+
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
@@ -20,6 +22,7 @@ from flax import linen as nn
 from attention.feedforward import feedforward_attention
 from models.layers import check_fields
 from ops.pooled_attention import feedforward_context
+from ranges import SIZE
 
 POOLINGS = ("attention", "mean")
 FEATURES = 2  # numbers per step: a value and a marker
@@ -39,10 +42,10 @@ class FeedForwardAttention(nn.Module):
     """
 
     pooling: str = "attention"
-    hidden: int = 100
+    hidden: Annotated[int, SIZE] = 100
 
     def setup(self):
-        check_fields(self, {"pooling": POOLINGS}, ["hidden"])
+        check_fields(self, {"pooling": POOLINGS})
         width, zeros = self.hidden, nn.initializers.zeros
         self.input_kernel = self.param("input_kernel", _he, (FEATURES, width))
         self.input_bias = self.param("input_bias", zeros, (width,))

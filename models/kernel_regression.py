@@ -17,6 +17,7 @@ other than the Gaussian can learn their width, too.
 
 import math
 from collections.abc import Mapping
+from typing import Annotated
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +27,7 @@ from attention.core import Attention
 from attention.kernels import KERNELS, kernel_regression
 from errors import FieldError
 from models.layers import check_fields
+from ranges import SCALE
 
 _FLAT = ("boxcar", "constant")  # kernels without a gradient in the width
 
@@ -47,14 +49,12 @@ class KernelRegression(nn.Module):
     """
 
     kernel: str = "gaussian"
-    width: float = 1.0
+    width: Annotated[float, SCALE] = 1.0
     learned: bool = True
     leave_one_out: bool = True
 
     def setup(self):
-        check_fields(self, {"kernel": tuple(KERNELS)}, [])
-        if not 0 < self.width < math.inf:
-            raise FieldError("width", self.width, "above 0 and finite")
+        check_fields(self, {"kernel": tuple(KERNELS)})
         if self.learned and self.kernel in _FLAT:
             smooth = ", ".join(name for name in KERNELS if name not in _FLAT)
             raise FieldError(

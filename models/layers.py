@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+import ranges
 from errors import FieldError
 from ops.dropout import dropout
 from ops.layer_norm import layer_norm
@@ -20,29 +21,23 @@ _glorot = nn.initializers.xavier_uniform()
 
 
 def check_fields(
-    module: nn.Module, choices: Mapping[str, Sequence[str]], positive: Sequence[str]
+    module: nn.Module, choices: Mapping[str, Sequence[str]] | None = None
 ) -> None:
-    """Checks fields of a model, including `dropout` if it has that field.
+    """Checks the fields of a model against their ranges; see `ranges`.
 
     Args:
         module: the model.
-        choices: accepted values of each field, by name.
-        positive: names of the fields that must be at least 1.
+        choices: accepted values of each text field, by name.
 
     Raises:
         FieldError: for the first field that is out of range.
     """
-    for name, accepted in choices.items():
+    for name, accepted in (choices or {}).items():
         value = getattr(module, name)
         if value not in accepted:
             raise FieldError(name, value, f"one of {', '.join(accepted)}")
-    for name in positive:
-        value = getattr(module, name)
-        if value < 1:
-            raise FieldError(name, value, "at least 1")
-    rate = getattr(module, "dropout", 0.0)
-    if not 0 <= rate < 1:
-        raise FieldError("dropout", rate, "at least 0 and below 1")
+    stated = ranges.declared(type(module))
+    ranges.check(stated, {name: getattr(module, name) for name in stated})
 
 
 class Dropout(nn.Module):

@@ -15,7 +15,7 @@ per source, instead of to each context.
 Axes: as in `models.recurrent`; A hidden width of a score.
 """
 
-from typing import ClassVar, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -35,6 +35,7 @@ from models.encoder_decoder import (
 from models.layers import PAD, Dense, check_fields, logits
 from models.recurrent import Encoder, Init, Stack, StackWeights, uniform_init
 from ops.scan import Matrix
+from ranges import LAYERS, SCALE, SIZE
 
 
 class Weights(NamedTuple):
@@ -82,16 +83,16 @@ class Luong(EncoderDecoder):
     dropout: float = 0.2
     init_scheme: str = "paper"
     share_embeddings: bool = False
-    layers: int = 4
+    layers: Annotated[int, LAYERS] = 4
     bidirectional: bool = False
     reverse_source: bool = True
     input_feeding: bool = True
     score: str = "general"
     alignment: str = "global"
-    score_hidden: int = 1000
-    max_length: int = 128
-    window: int = 10
-    temperature: float = 1.0
+    score_hidden: Annotated[int, SIZE] = 1000
+    max_length: Annotated[int, SIZE] = 128
+    window: Annotated[int, SIZE] = 10
+    temperature: Annotated[float, SCALE] = 1.0
 
     paper_init: ClassVar[Init] = uniform_init(0.1)  # section 4.1
 
@@ -103,11 +104,7 @@ class Luong(EncoderDecoder):
     def setup(self):
         """Checks the fields and creates the submodules."""
         super().setup()
-        check_fields(
-            self,
-            ATTENTION_CHOICES,
-            ("score_hidden", "max_length", "window", "layers"),
-        )
+        check_fields(self, ATTENTION_CHOICES)
         n, cell, inits = self.hidden, CELLS[self.cell], self.inits
         self.source_table, self.target_table = self.tables(share=self.share_embeddings)
         self.encoder = Encoder(

@@ -21,7 +21,7 @@ key strength, 1 + softplus for the sharpening, tanh for keys and add vectors, an
 constant memory, which learned fastest, follow Collier and Beel (2018), section 3.
 """
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -35,6 +35,7 @@ from models.recurrent import STANDARD, Gates, Recurrence, StateWeights
 from ops.bounded_gradient import bounded_gradient
 from ops.memory import Memory, address, read, write
 from ops.scan import Matrix, scan
+from ranges import LAYERS, SIZE
 
 _CONSTANT = 1e-6  # value of the constant memory
 _DEVIATION = 0.5  # standard deviation of the random and of the learned memory
@@ -102,33 +103,21 @@ class NeuralTuringMachine(nn.Module):
         FieldError: at the first call, for a field that is out of range.
     """
 
-    outputs: int
+    outputs: Annotated[int, SIZE]
     controller: str = "lstm"
-    hidden: int = 100
-    read_heads: int = 1
-    write_heads: int = 1
-    slots: int = 128
-    width: int = 20
-    shifts: int = 3
+    hidden: Annotated[int, SIZE] = 100
+    read_heads: Annotated[int, SIZE] = 1
+    write_heads: Annotated[int, SIZE] = 1
+    slots: Annotated[int, SIZE] = 128
+    width: Annotated[int, SIZE] = 20
+    shifts: Annotated[int, SIZE] = 3
     memory_init: str = "constant"
 
     def setup(self):
         """Checks the fields and creates the parameters."""
-        check_fields(
-            self,
-            choices={
-                "controller": ("lstm", "feedforward"),
-                "memory_init": ("constant", "learned", "random"),
-            },
-            positive=(
-                "hidden",
-                "read_heads",
-                "write_heads",
-                "slots",
-                "width",
-                "shifts",
-            ),
-        )
+        memories = ("constant", "learned", "random")
+        controllers = ("lstm", "feedforward")
+        check_fields(self, {"controller": controllers, "memory_init": memories})
         if self.shifts % 2 == 0 or self.shifts > self.slots:
             raise FieldError(
                 "shifts", self.shifts, f"odd and at most slots={self.slots}"
@@ -269,15 +258,15 @@ class LSTM(nn.Module):
         FieldError: at the first call, for a field that is out of range.
     """
 
-    outputs: int
-    hidden: int = 256
-    layers: int = 3
+    outputs: Annotated[int, SIZE]
+    hidden: Annotated[int, SIZE] = 256
+    layers: Annotated[int, LAYERS] = 3
 
     @nn.compact
     def __call__(self, inputs: jax.Array, *, train: bool) -> jax.Array:
         """Maps inputs [B, T, I] to logits [B, T, O]; `train` has no effect."""
         del train
-        check_fields(self, choices={}, positive=("hidden", "layers"))
+        check_fields(self)
         x, mask = inputs, jnp.ones(inputs.shape[:2], bool)
         for layer in range(self.layers):
             recurrence = Recurrence(

@@ -21,7 +21,7 @@ Q queries, T or R; F features of an input; C width of an embedding; D width of a
 A hidden width of a score; G width of a cell's gates.
 """
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -37,6 +37,7 @@ from models.recurrent import STANDARD, Gates, Init, StateWeights, uniform_init
 from ops.linear import linear
 from ops.scan import Matrix, scan
 from ops.softmax import attend, masked_softmax
+from ranges import COUNT, SIZE, Range
 
 
 class Memory(NamedTuple):
@@ -181,33 +182,29 @@ class PointerNetwork(nn.Module):
     """
 
     encoder: str = "recurrent"
-    process_steps: int = 5
+    process_steps: Annotated[int, COUNT] = 5
     output: str = "pointer"
-    glimpses: int = 0
+    glimpses: Annotated[int, Range(0, 100, whole=True)] = 0
     score: str = "additive"
     cell: str = "lstm"
-    embedding: int = 256
-    hidden: int = 256
-    score_hidden: int = 256
-    max_inputs: int = 50
+    embedding: Annotated[int, SIZE] = 256
+    hidden: Annotated[int, SIZE] = 256
+    score_hidden: Annotated[int, SIZE] = 256
+    max_inputs: Annotated[int, SIZE] = 50
     init_scheme: str = "paper"
 
     def setup(self):
         """Checks the fields and creates the submodules."""
         check_fields(
             self,
-            choices={
+            {
                 "encoder": ("recurrent", "process"),
                 "output": ("pointer", "attention", "none"),
                 "score": tuple(SCORES),
                 "cell": tuple(CELLS),
                 "init_scheme": ("standard", "paper"),
             },
-            positive=("embedding", "hidden", "score_hidden", "max_inputs"),
         )
-        for name in ("glimpses", "process_steps"):
-            if getattr(self, name) < 0:
-                raise FieldError(name, getattr(self, name), "at least 0")
         if self.glimpses and self.output != "pointer":
             accepted = f"0 for output={self.output}, which has no pointer"
             raise FieldError("glimpses", self.glimpses, accepted)

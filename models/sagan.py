@@ -24,7 +24,7 @@ channels; Z width of the latent noise; Y classes.
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
@@ -37,6 +37,7 @@ from models.layers import check_fields
 from models.records import AttentionRecord
 from models.spectral import Layer, Normed
 from ops.softmax import masked_softmax
+from ranges import SIZE
 
 NON_LOCAL = PLAIN_NON_LOCAL | dict.fromkeys(
     ("gaussian", "embedded_gaussian"), partial(embedded_gaussian, align=masked_softmax)
@@ -196,33 +197,24 @@ class _Network(nn.Module):
         FieldError: at the first call, for a field that is out of range.
     """
 
-    size: int = 128
-    initial_size: int = 4
+    size: Annotated[int, SIZE] = 128
+    initial_size: Annotated[int, SIZE] = 4
     spatial_noise: bool = False
-    channels: int = 64
-    channel_multiplier: int = 16
-    classes: int = 1000
+    channels: Annotated[int, SIZE] = 64
+    channel_multiplier: Annotated[int, SIZE] = 16
+    classes: Annotated[int, SIZE] = 1000
     blocks: str = "residual"
-    attention: Sequence[int] = (32,)
+    attention: Annotated[Sequence[int], SIZE.each()] = (32,)
     form: str = "embedded_gaussian"
-    key_reduction: int = 8
-    value_reduction: int = 1
+    key_reduction: Annotated[int, SIZE] = 8
+    value_reduction: Annotated[int, SIZE] = 1
     pool: bool = False
     spectral: bool = True
     axis_name: str | None = None
 
-    positive: ClassVar[Sequence[str]] = (
-        "initial_size",
-        "channels",
-        "channel_multiplier",
-        "classes",
-        "key_reduction",
-        "value_reduction",
-    )
-
     def check(self) -> None:
         """Checks the fields; see `_Network`."""
-        check_fields(self, {"blocks": BLOCKS, "form": tuple(NON_LOCAL)}, self.positive)
+        check_fields(self, {"blocks": BLOCKS, "form": tuple(NON_LOCAL)})
         if self.sizes()[-1:] != [self.size]:
             sizes = ", ".join(str(self.initial_size << n) for n in (1, 2, 3))
             raise FieldError("size", self.size, f"{sizes}, ...")

@@ -14,7 +14,7 @@ summary's contribution.
 Axes: as in `models.recurrent`.
 """
 
-from typing import ClassVar, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +25,7 @@ from models.cells import CELLS
 from models.encoder_decoder import Carry, EncoderDecoder, Step, StepInput
 from models.layers import PAD, Dense, check_fields, logits
 from models.recurrent import Encoder, Init, Maxout, Stack, StackWeights, uniform_init
+from ranges import COUNT, LAYERS
 
 FEEDS = ("every_step", "first_step", "initial_state", "feed_forward")
 
@@ -73,11 +74,11 @@ class Seq2Seq(EncoderDecoder):
     dropout: float = 0.0
     init_scheme: str = "paper"
     share_embeddings: bool = False
-    layers: int = 4
+    layers: Annotated[int, LAYERS] = 4
     reverse_source: bool = True
     summary: str = "state"
     feed: tuple[str, ...] = ("initial_state",)
-    maxout: int = 0
+    maxout: Annotated[int, COUNT] = 0
 
     paper_init: ClassVar[Init] = uniform_init(0.08)  # Sutskever et al., section 3.4
 
@@ -115,7 +116,7 @@ class Seq2Seq(EncoderDecoder):
         self.output = self.param("output", inits.embedding, shape)
 
     def _check(self):
-        check_fields(self, {"summary": ("state", "tanh")}, ("layers",))
+        check_fields(self, {"summary": ("state", "tanh")})
         feed = set(self.feed)
         if not feed or feed - set(FEEDS):
             raise FieldError("feed", self.feed, f"one or more of {', '.join(FEEDS)}")
@@ -137,8 +138,6 @@ class Seq2Seq(EncoderDecoder):
                 "'tanh', which is not a cell's state"
             )
             raise FieldError("feed", self.feed, accepted)
-        if self.maxout < 0:
-            raise FieldError("maxout", self.maxout, "at least 0")
 
     def encode(self, source: jax.Array, *, train: bool = False) -> Memory:
         """Encodes sources [B, S] of int32 ids, padded with 0, to one vector each."""

@@ -15,7 +15,7 @@ length.
 """
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -28,6 +28,7 @@ from attention.positions import learned_positions, sinusoids
 from errors import FieldError
 from models.attention import SCORES, Cache, MultiHeadAttention
 from models.layers import BOS, EOS, PAD, Dense, Dropout, LayerNorm, check_fields, logits
+from ranges import COUNT, FRACTION, LAYERS, SCALE, SIZE
 
 CHOICES = {  # accepted values by name of the field
     "norm": ("post", "pre"),
@@ -230,24 +231,24 @@ class Transformer(nn.Module):
         FieldError: if a field is out of range, on `init` and `apply`.
     """
 
-    vocab_size: int
-    d_model: int = 512
-    heads: int = 8
-    encoder_layers: int = 6
-    decoder_layers: int = 6
-    d_ff: int = 2048
-    dropout: float = 0.1
+    vocab_size: Annotated[int, SIZE]
+    d_model: Annotated[int, SIZE] = 512
+    heads: Annotated[int, SIZE] = 8
+    encoder_layers: Annotated[int, LAYERS] = 6
+    decoder_layers: Annotated[int, LAYERS] = 6
+    d_ff: Annotated[int, SIZE] = 2048
+    dropout: Annotated[float, FRACTION] = 0.1
     norm: str = "post"
     positions: str = "sinusoidal"
-    max_distance: int = 16
-    max_length: int = 256
+    max_distance: Annotated[int, COUNT] = 16
+    max_length: Annotated[int, SIZE] = 256
     encoder_score: str = "scaled_dot"
     decoder_score: str = "scaled_dot"
     cross_score: str = "scaled_dot"
     cross_alignment: str = "global"
-    score_hidden: int = 64
-    window: int = 10
-    temperature: float = 1.0
+    score_hidden: Annotated[int, SIZE] = 64
+    window: Annotated[int, SIZE] = 10
+    temperature: Annotated[float, SCALE] = 1.0
     share_embeddings: bool = True
     dtype: str = "float32"
 
@@ -259,8 +260,7 @@ class Transformer(nn.Module):
         return self.cross_alignment == "hard"
 
     def setup(self):
-        sizes = ("d_model", "heads", "encoder_layers", "decoder_layers", "d_ff")
-        check_fields(self, CHOICES, sizes)
+        check_fields(self, CHOICES)
         if self.d_model % self.heads:
             raise FieldError(
                 "heads", self.heads, f"a divisor of d_model, which is {self.d_model}"

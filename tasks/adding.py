@@ -22,10 +22,10 @@ from ml_collections import ConfigDict
 
 from data import adding, endless
 from data.bucketing import Batches
-from errors import UserError
 from figures import charts
 from figures.attention import AttentionMap
 from metrics.estimates import TOLERANCE, accuracy, accuracy_by_length
+from ranges import SIZE, Range
 from training import checks
 from training.objective import Supervised
 from training.optimizers import make_optimizer
@@ -33,6 +33,7 @@ from training.state import Batch, LossResult, TrainState
 from training.task import Evaluation, Lines, NoOptions, Prediction, Scores, Task
 
 _BATCH = 100  # sequences evaluated at a time; it divides data.adding.SEQUENCES
+_LENGTH = Range(adding.MIN_LENGTH, 10**6, whole=True)
 _GROUPS = 5  # groups of lengths in an evaluation of the variable protocol
 _FIGURES = 3  # sequences whose weights are drawn
 
@@ -41,23 +42,28 @@ class Adding(Task):
     """The adding or the multiplication problem; see the module docstring."""
 
     metric = ("accuracy", "max")
+    ranges = {
+        "data.length": _LENGTH,
+        "data.min_length": _LENGTH,
+        "data.buckets": SIZE,
+        "data.batch_size": SIZE,
+        "evaluation.lengths": _LENGTH.each(),
+    }
+    model_methods = ("read",)
+    arrays = {  # of two float32
+        ("data.batch_size", "data.length"): 8,
+        ("data.length",): 8 * adding.SEQUENCES,
+        ("evaluation.lengths",): 8 * adding.SEQUENCES,
+    }
 
     @classmethod
-    def check(cls, config: ConfigDict) -> None:
-        """Checks `config.data`, the evaluation lengths and the model; see `Task`."""
-        data, min_length = config.data, adding.MIN_LENGTH
+    def check_rules(cls, config: ConfigDict) -> None:
+        """Checks the operation, the protocol and its lengths; see `Task`."""
+        data = config.data
         checks.choice("data.operation", data.operation, adding.OPERATIONS)
         checks.choice("data.protocol", data.protocol, adding.PROTOCOLS)
-        minimum = min_length if data.protocol == "fixed" else data.min_length
-        checks.at_least(config, {"data.min_length": min_length, "data.length": minimum})
-        checks.at_least(config, {"data.buckets": 1, "data.batch_size": 1})
-        for length in config.evaluation.lengths:
-            if type(length) is not int or length < min_length:
-                raise UserError(
-                    f"config.evaluation.lengths has {length}: must be at least "
-                    f"{min_length}"
-                )
-        super().check(config)
+        if data.protocol != "fixed":
+            checks.ordered(config, "data.min_length", "data.length")
 
     def __init__(
         self, config: ConfigDict, assets: None = None, *, axis_name: str | None = None

@@ -18,7 +18,6 @@ For corners, the metrics of `metrics.corners.consistency` replace the first thre
 Axes: B images; I, J rows and columns; Y classes.
 """
 
-import dataclasses
 import functools
 from collections.abc import Iterable
 from pathlib import Path
@@ -32,11 +31,12 @@ from data.splits import EVALUATION_SPLITS, check_split
 from errors import UserError
 from figures.strips import image_grid, map_attention
 from generation.images import ImageGenerator
+from generation.options import SeedOptions
 from metrics import corners
 from metrics.frechet import frechet_distance, inception_score
 from models import efficientnet
 from models.sagan import gammas, moving
-from options import Options, option
+from ranges import FRACTION, SIZE, Range
 from tasks import frozen
 from training import adversarial, checks
 from training.optimizers import make_optimizer
@@ -44,6 +44,7 @@ from training.state import TrainState
 from training.task import Evaluation, Lines, NoOptions, Prediction, Scores, Task
 
 _BATCH = 100  # images generated or evaluated at a time
+_SIZES = SIZE.each()
 _SPLITS = len(EVALUATION_SPLITS)
 _REAL_SEED = 2**40  # seed of the real images in evaluations
 _PER_CLASS = 8  # images per class in a figure
@@ -57,33 +58,33 @@ class Assets(NamedTuple):
     classes: tuple[str, ...] = ("corners",)
 
 
-@dataclasses.dataclass(frozen=True)
-class SeedOptions(Options):
-    """Flags of predict.py."""
-
-    seed: int = option(0, "Random seed of the noise.")
-
-
 class Adversarial(Task):
     """Training, evaluation and figures of a generator; see the module docstring."""
 
     metric = ("quality", "max")
+    ranges = {
+        "average_decay": FRACTION,
+        "latent_size": SIZE,
+        **dict.fromkeys(("attention.generator", "attention.discriminator"), _SIZES),
+        "data.batch_size": SIZE,
+        # The corners of each image are compared with corners of other images.
+        "evaluation.images": Range(corners.OTHERS + 1, 10**6, whole=True),
+        "evaluation.size": Range(1, 10_000, whole=True),
+    }
+    arrays = {
+        ("data.batch_size", "model.size", "model.size", "model.channels"): 4,
+        ("evaluation.images", "model.size", "model.size"): 3,
+    }
+    model_fields = {"noise": "config.latent_size", "attention": "config.attention"}
     Options = SeedOptions
     figure_name = "images"
     needs_figures = True
 
     @classmethod
-    def check(cls, config: ConfigDict) -> None:
-        """Checks the data source, the loss, ranges and both networks; see `Task`."""
+    def check_rules(cls, config: ConfigDict) -> None:
+        """Checks the data source and the loss; see `Task`."""
         checks.choice("data.source", config.data.source, SOURCES)
         checks.choice("loss", config.loss, adversarial.LOSSES)
-        minimums = {"data.batch_size": 1, "latent_size": 1, "evaluation.size": 1}
-        # The corners of each image are compared with corners of other images.
-        checks.at_least(config, minimums | {"evaluation.images": corners.OTHERS + 1})
-        holds = 0 <= config.average_decay < 1
-        checks.rule(config, "average_decay", holds, accepted="in [0, 1)")
-        names = {"noise": "config.latent_size", "attention": "config.attention"}
-        checks.check_model(cls(config).objective.init, names)
 
     @classmethod
     def prepare(cls, config: ConfigDict, workdir: Path, *, training: bool) -> Assets:
@@ -108,14 +109,14 @@ class Adversarial(Task):
     ):
         """Builds both networks; see `Task`."""
         self.config, self.classes = config, (assets or Assets()).classes
-        families = {
-            "generator": config.architecture,
-            "discriminator": config.discriminator_architecture,
-        }
+        families = dict(
+            generator="architecture", discriminator="discriminator_architecture"
+        )
         self.models = {
             name: checks.build_model(
-                family,
+                config[family],
                 config.model,
+                name=family,
                 classes=len(self.classes),
                 axis_name=axis_name,
                 attention=tuple(config.attention[name]),

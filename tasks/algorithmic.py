@@ -30,6 +30,7 @@ from figures import sequences
 from figures.attention import AttentionMap, attention_map
 from metrics.bits import bits_per_sequence, wrong_bits
 from models.records import AttentionRecord, collect
+from ranges import SIZE
 from training import checks
 from training.objective import Supervised
 from training.optimizers import make_optimizer
@@ -43,15 +44,29 @@ class Algorithmic(Task):
     """An algorithmic task; see the module docstring."""
 
     metric = ("bits", "min")
+    ranges = {
+        "data.min_size": SIZE,
+        "data.max_size": SIZE,
+        "data.buckets": SIZE,
+        "data.batch_size": SIZE,
+        "evaluation.sizes": SIZE.each(),
+        "evaluation.sequences": SIZE,
+    }
+    arrays = {  # inputs and targets, of at least two float32; memory; weights
+        ("data.batch_size", "data.max_size"): 8,
+        ("data.batch_size", "model.slots", "model.width"): 4,
+        ("data.batch_size", "data.max_size", "model.slots", "model.read_heads"): 4,
+        ("data.batch_size", "data.max_size", "model.slots", "model.write_heads"): 4,
+        ("evaluation.sequences", "evaluation.sizes"): 8,
+        ("evaluation.sequences", "data.max_size"): 8,
+    }
 
     @classmethod
-    def check(cls, config: ConfigDict) -> None:
-        """Checks `config.data`, the evaluation sizes and the model; see `Task`."""
+    def check_rules(cls, config: ConfigDict) -> None:
+        """Checks `config.data` and the evaluation sizes; see `Task`."""
         _batches(config)
-        checks.at_least(config, {"evaluation.sequences": 1})
         for size in config.evaluation.sizes:
-            algorithmic.held_out(config.data.kind, "validation", size, count=1)
-        super().check(config)
+            algorithmic.held_out_size(config.data.kind, size)
 
     def __init__(
         self, config: ConfigDict, assets: None = None, *, axis_name: str | None = None

@@ -20,8 +20,27 @@ from data import captions, image_maps
 from data.caption_splits import CaptionSplits
 from data.vocabulary import Vocabulary, train_vocabulary
 from models import efficientnet
+from ranges import SIZE, VOCABULARY, Range
 from tasks import frozen
 
+RANGES = {
+    "data.size": Range(24, 10_000, whole=True),
+    "data.min_objects": Range(2, 9, whole=True),
+    "data.max_objects": Range(2, 9, whole=True),
+    "data.references": Range(1, 24, whole=True),
+    "data.scenes": SIZE,
+    "data.vocab_size": VOCABULARY,
+    "data.max_length": Range(2, 10_000, whole=True),
+    "data.batch_size": SIZE,
+    "evaluation.images": SIZE,
+    "evaluation.batch_size": SIZE,
+}
+ARRAYS = {  # images; logits
+    ("data.batch_size", "data.size", "data.size"): 15,  # uint8 and float32
+    ("evaluation.batch_size", "data.size", "data.size"): 15,
+    ("data.batch_size", "data.max_length", "data.vocab_size"): 4,
+    ("evaluation.batch_size", "evaluation.beam", "data.vocab_size"): 4,
+}
 _NETWORK = "EfficientNet-lite0"
 _BATCH = 50  # images per batch of feature maps
 

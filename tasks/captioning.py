@@ -16,6 +16,7 @@ all references of an image. Works with any model that has the methods required b
 Axes: B images; H heads; S positions of a feature map; T target steps.
 """
 
+import dataclasses
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -33,11 +34,13 @@ from data.vocabulary import PAD
 from errors import UserError
 from figures.strips import caption_strips
 from generation.options import BeamOptions, NBestOptions
+from generation.search import RANGES as SEARCH_RANGES
 from generation.search import Search
 from metrics.captions import split_scores
 from metrics.text import CorpusScores
 from models.records import AttentionRecord, DrawRecord, collect
 from ops.cross_entropy import smoothed_cross_entropy
+from ranges import STEPS, WEIGHT
 from tasks import caption_data
 from tasks.caption_data import CaptionData
 from tasks.caption_search import CaptionSearch
@@ -48,30 +51,39 @@ from training.state import Batch, LossResult, TrainState
 from training.task import Evaluation, Lines, Prediction, Scores, Task
 
 _FIGURES = 4  # images of a split that are drawn
-_MINIMUMS = {
-    "data.batch_size": 1,
-    "data.size": 24,
-    "data.max_length": 2,
-    "data.scenes": 1,
+_RANGES = {
+    "loss.coverage": WEIGHT,
+    "loss.soft_steps": dataclasses.replace(STEPS, min=0),
 }
-_MINIMUMS |= {"evaluation.images": 1, "evaluation.batch_size": 1, "loss.coverage": 0}
-_MINIMUMS |= {"loss.reward": 0, "loss.entropy": 0, "loss.soft_steps": 0}
 
 
 class Captioning(Task):
     """Training, evaluation and figures of a captioner; see the module docstring."""
 
     metric = ("bleu_4", "max")
+    ranges = _RANGES | reinforce.RANGES | caption_data.RANGES | SEARCH_RANGES
+    arrays = caption_data.ARRAYS
+    model_methods = ("draws", "encode", "start", "step")
     EvaluationOptions = BeamOptions
     Options = NBestOptions
     figure_name = "caption"
 
     @classmethod
-    def check(cls, config: ConfigDict) -> None:
-        """Checks the data source, ranges and the model; see `Task`."""
+    def check_rules(cls, config: ConfigDict) -> None:
+        """Checks the data source and its objects; see `Task`."""
         checks.choice("data.source", config.data.source, SOURCES)
-        checks.at_least(config, _MINIMUMS)
-        super().check(config)
+        checks.ordered(config, "data.min_objects", "data.max_objects")
+
+    @classmethod
+    def warnings(cls, config: ConfigDict) -> list[str]:
+        """Adds a line if sampling begins after the last step; see `Task`."""
+        lines, soft, steps = [], config.loss.soft_steps, config.train_steps
+        if config.model.get("alignment") == "hard" and soft >= steps:
+            lines.append(
+                f"config.loss.soft_steps is {soft}, which is not less than "
+                f"config.train_steps={steps}: only soft attention is trained"
+            )
+        return super().warnings(config) + lines
 
     @classmethod
     def prepare(

@@ -12,15 +12,30 @@ from data.text_assets import TextAssets, encode_training, write_assets
 from data.vocabulary import Vocabulary
 from errors import UserError
 from metrics.text import require_tokenizer
+from ranges import COUNT, FLAG, PROBABILITY, SEED, SIZE, VOCABULARY, WEIGHT, Range
 from training import checks
 
-_MINIMUMS = {
-    "data.max_length": 1,
-    "data.tokens": 1,
-    "data.max_shapes": 1,
-    "data.batch_size_multiple": 1,
-    "data.segmentations": 1,
-    "optimizer.accumulate": 1,
+RANGES = {
+    "data.split_seed": SEED,
+    "data.min_words": SIZE,
+    "data.max_words": SIZE,
+    "data.train_min_words": SIZE,
+    "data.made_up_names": PROBABILITY,
+    "data.vocab_size": VOCABULARY,
+    "data.segmentations": SIZE,
+    "data.sampling_alpha": WEIGHT,
+    "data.max_length": SIZE,
+    "data.tokens": Range(1, 10**9, whole=True),
+    "data.max_shapes": SIZE,
+    "data.batch_size_multiple": SIZE,
+    "data.pack": FLAG,
+    "optimizer.accumulate": SIZE,
+    "evaluation.max_extra_length": COUNT,
+    "evaluation.batch_size": SIZE,
+}
+ARRAYS = {  # logits
+    ("data.tokens", "data.vocab_size", "1/optimizer.accumulate"): 4,
+    ("evaluation.batch_size", "evaluation.beam", "data.vocab_size"): 4,
 }
 _LEGIBLE = range(8, 21)  # numbers of pieces of sentences with legible figures
 # Values of model fields that depend on the position in a row, by field.
@@ -39,9 +54,12 @@ def check(config: ConfigDict) -> None:
         UserError: for a field out of range, or fields that contradict each other.
     """
     data, model = config.data, config.model
-    checks.at_least(config, _MINIMUMS)
-    learned = "positions" in model and model.positions == "learned"
-    if learned and data.max_length > model.max_length:
+    checks.ordered(config, "data.min_words", "data.max_words")
+    checks.ordered(config, "data.train_min_words", "data.max_words")
+    checks.ordered(config, "data.batch_size_multiple", "data.tokens")
+    # A parameter of these has an entry for each position.
+    indexed = [model.get(x) for x in ("positions", "score", *_POSITIONAL)]
+    if {"learned", "location"} & {*indexed} and data.max_length > model.max_length:
         raise UserError(
             f"config.data.max_length is {data.max_length}: must be at most "
             f"config.model.max_length={model.max_length}, as positions are learned"

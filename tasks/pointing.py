@@ -30,9 +30,10 @@ from figures import geometry, heatmaps
 from figures.attention import AttentionMap
 from generation.options import BeamOptions, NBestOptions
 from generation.pointers import PointerSearch
-from generation.search import Search
+from generation.search import BEAM, Search
 from metrics.pointing import pointing_scores
 from ops.cross_entropy import smoothed_cross_entropy
+from ranges import FLAG, SIZE, Range
 from training import checks
 from training.objective import Supervised
 from training.optimizers import make_optimizer
@@ -40,6 +41,7 @@ from training.state import Batch, LossResult, TrainState
 from training.task import Evaluation, Lines, Prediction, Scores, Task
 
 _PERMUTED = ("sorting", "tsp")  # kinds whose answers are permutations
+_INPUTS = Range(1, 1000, whole=True)
 _FIGURES = 3  # instances that are drawn
 _END = 0  # pointer that ends, starts and pads an answer
 
@@ -48,37 +50,43 @@ class Pointing(Task):
     """Training, evaluation and figures of pointing; see the module docstring."""
 
     metric = ("accuracy", "max")  # a metric of every kind
+    model_methods = ("encode", "start", "step")
     EvaluationOptions = BeamOptions
     Options = NBestOptions
     figure_name = "pointing"
+    ranges = {
+        **dict.fromkeys(("data.min_size", "data.max_size"), _INPUTS),
+        **dict.fromkeys(("data.buckets", "data.batch_size"), SIZE),
+        "evaluation.sizes": _INPUTS.each(),
+        "evaluation.instances": SIZE,
+        "evaluation.beam": BEAM,
+        "evaluation.constrain": FLAG,
+    }
+    arrays = {  # logits of each input at each step
+        ("data.batch_size", "data.max_size", "data.max_size"): 4,
+        ("data.batch_size", "evaluation.beam", "evaluation.sizes"): 4,
+        ("evaluation.instances", "evaluation.sizes"): 8,
+    }
 
     @classmethod
-    def check(cls, config: ConfigDict) -> None:
-        """Checks `config.data`, the evaluation sizes and the model; see `Task`."""
+    def check_rules(cls, config: ConfigDict) -> None:
+        """Checks `config.data` and the evaluation sizes; see `Task`."""
         kind, evaluation = config.data.kind, config.evaluation
         pointing.Batches(seed=config.seed, **config.data)  # checks its arguments
-        checks.at_least(config, {"evaluation.instances": 1})
         if config.data.max_size not in evaluation.sizes:
-            raise UserError(
-                f"config.evaluation.sizes is {evaluation.sizes}: must include "
-                f"config.data.max_size={config.data.max_size}"
-            )
+            accepted = f"a list with config.data.max_size={config.data.max_size}"
+            raise FieldError("config.evaluation.sizes", evaluation.sizes, accepted)
         for size in evaluation.sizes:
-            name = "config.evaluation.sizes: the number of inputs"
-            pointing.check_size(kind, name, size)
+            pointing.check_size(kind, "a size of config.evaluation.sizes", size)
         if evaluation.constrain and kind not in _PERMUTED:
-            raise UserError(
-                "config.evaluation.constrain is true: must be false, as answers of "
-                f"{kind!r} are not permutations"
-            )
-        super().check(config)
+            accepted = f"False, as answers of {kind!r} are not permutations"
+            raise FieldError("config.evaluation.constrain", True, accepted)
 
     def __init__(
         self, config: ConfigDict, assets: None = None, *, axis_name: str | None = None
     ):
         """Builds the model and the objective; see `Task`."""
         self.config, self.kind = config, config.data.kind
-        evaluation = config.evaluation
         self.model = checks.build_model(config.architecture, config.model)
         self.objective = Supervised(
             lambda rng: self.model.init(rng, self.blank, train=False)["params"],
@@ -86,6 +94,7 @@ class Pointing(Task):
             make_optimizer(config),
             axis_name=axis_name,
         )
+        evaluation = config.evaluation
         self.search = Search.configured(evaluation)
         self.pointers = PointerSearch(
             self.model,

@@ -12,7 +12,6 @@ Axes: Q queries; K training points.
 """
 
 import functools
-import math
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -27,6 +26,7 @@ from attention.core import Attention
 from data import regression
 from figures import charts, heatmaps
 from figures.attention import AttentionMap
+from ranges import POSITIVE, SIZE, WEIGHT, Range
 from training import checks
 from training.objective import Supervised
 from training.optimizers import make_optimizer
@@ -41,18 +41,17 @@ class Regression(Task):
 
     metric = ("mse", "min")
 
-    @classmethod
-    def check(cls, config: ConfigDict) -> None:
-        """Checks `config.data` and the model; see `Task`."""
-        data = config.data
-        checks.at_least(config, {"data.points": 2, "data.queries": 1})
-        rules = {
-            "length": (0 < data.length < math.inf, "above 0 and finite"),
-            "noise": (0 <= data.noise < math.inf, "at least 0 and finite"),
-        }
-        for name, (holds, accepted) in rules.items():
-            checks.rule(config, f"data.{name}", holds, accepted=accepted)
-        super().check(config)
+    ranges = {
+        "data.points": Range(2, 10**6, whole=True),
+        "data.queries": SIZE,
+        "data.length": POSITIVE,
+        "data.noise": WEIGHT,
+    }
+    model_methods = ("current_width",)
+    arrays = {  # the weights
+        ("data.points", "data.points"): 4,
+        ("data.queries", "data.points"): 4,
+    }
 
     def __init__(
         self, config: ConfigDict, assets: None = None, *, axis_name: str | None = None

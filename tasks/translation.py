@@ -32,11 +32,13 @@ from figures.attention import AttentionMap, draw_alignment, draw_heads, text_map
 from generation.attention import AttentionReader
 from generation.likelihood import Likelihood
 from generation.options import SamplingOptions, TranslationOptions
+from generation.search import RANGES as SEARCH_RANGES
 from generation.search import Search
 from generation.texts import TextSearch
 from metrics import text as metrics
 from models.records import DrawRecord, collect
 from ops.cross_entropy import smoothed_cross_entropy
+from ranges import FRACTION, SIZE
 from tasks import corpus
 from training import checks, reinforce
 from training.objective import Supervised
@@ -44,8 +46,7 @@ from training.optimizers import make_optimizer
 from training.state import Batch, LossResult, TrainState
 from training.task import Evaluation, Lines, Prediction, Scores, Task
 
-_MINIMUMS = {"loss.reward": 0, "loss.entropy": 0}
-_MINIMUMS |= {"evaluation.batch_size": 1, "evaluation.figures": 1}
+_RANGES = {"loss.smoothing": FRACTION, "evaluation.figures": SIZE}
 _BLANK = {"source": jnp.ones((1, 2), jnp.int32), "target": jnp.ones((1, 2), jnp.int32)}
 
 
@@ -53,19 +54,18 @@ class Translation(Task):
     """Training, evaluation and figures of a translator; see the module docstring."""
 
     metric = ("bleu", "max")
+    ranges = _RANGES | reinforce.RANGES | corpus.RANGES | SEARCH_RANGES
+    arrays = corpus.ARRAYS
+    model_methods = ("packs", "draws", "encode", "start", "step")
     EvaluationOptions = TranslationOptions
     Options = SamplingOptions
     figure_name = "alignment"
 
     @classmethod
-    def check(cls, config: ConfigDict) -> None:
-        """Checks the loss, the data, the search and the model; see `Task`."""
-        holds = 0 <= config.loss.smoothing < 1
-        checks.rule(config, "loss.smoothing", holds, accepted="in [0, 1)")
-        checks.at_least(config, _MINIMUMS)
+    def check_rules(cls, config: ConfigDict) -> None:
+        """Checks the data and the number of averaged checkpoints; see `Task`."""
         corpus.check(config)
         checks.average(config)
-        super().check(config)
 
     @classmethod
     def prepare(

@@ -329,12 +329,12 @@ def test_figures_that_cannot_be_drawn_are_refused(monkeypatch, tmp_path):
         (
             "evaluation__lengths",
             (21,),
-            "config.evaluation.lengths has 21: must be at least 22",
+            r"config.evaluation.lengths is \(21,\): must be .*, each at least 22",
         ),
         (
             "evaluation__lengths",
             ("50",),
-            "config.evaluation.lengths has 50: must be at least 22",
+            r"config.evaluation.lengths is \('50',\): must be a list of whole numbers",
         ),
         ("model__pooling", "max", "config.model.pooling is 'max': must be one of"),
         ("model__hidden", 0, "config.model.hidden is 0: must be at least 1"),
@@ -347,7 +347,8 @@ def test_fields_out_of_range_are_refused(name, value, message):
 
 def test_the_variable_protocol_needs_a_length_of_at_least_the_minimum():
     with pytest.raises(
-        UserError, match="config.data.length is 49: must be at least 50"
+        UserError,
+        match="config.data.length is 49: must be at least config.data.min_length=50",
     ):
         make("variable", data__length=49)
     with pytest.raises(UserError, match="config.data.buckets is 0: must be at least 1"):

@@ -465,7 +465,7 @@ def test_a_figure_has_the_write_weights_above_the_numbered_read_weights(
         ),
         (
             {"data__min_size": 0},
-            "config.data.min_size is 0: must be at least 1 for copy",
+            "config.data.min_size is 0: must be at least 1",
         ),
         ({"data__max_size": 0}, "config.data.max_size is 0: must be at least 1"),
         ({"data__buckets": 0}, "config.data.buckets is 0: must be at least 1"),
@@ -475,7 +475,7 @@ def test_a_figure_has_the_write_weights_above_the_numbered_read_weights(
         ),
         (
             {"evaluation__sizes": (3.5,)},
-            "config.evaluation.sizes has 3.5: must be a whole number",
+            "config.evaluation.sizes is (3.5,): must be a list of whole numbers",
         ),
         (
             {"evaluation__sizes": ((3, 2),)},
@@ -483,7 +483,7 @@ def test_a_figure_has_the_write_weights_above_the_numbered_read_weights(
         ),
         (
             {"data__kind": "repeat_copy", "evaluation__sizes": ((4, 0),)},
-            "config.evaluation.sizes has (4, 0): repeats must be at least 1",
+            "config.evaluation.sizes is ((4, 0),): must be a list of whole numbers",
         ),
         (
             {"data__kind": "repeat_copy", "evaluation__sizes": ((4, 2, 1),)},
@@ -492,7 +492,7 @@ def test_a_figure_has_the_write_weights_above_the_numbered_read_weights(
         ),
         (
             {"evaluation__sizes": (0,)},
-            "a size of config.evaluation.sizes is 0: must be at least 1 for copy",
+            "config.evaluation.sizes is (0,): must be a list of whole numbers",
         ),
         ({"model__shifts": 2}, "config.model.shifts is 2: must be odd"),
     ],

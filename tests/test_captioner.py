@@ -207,11 +207,15 @@ def test_in_evaluation_a_hard_alignment_selects_the_most_probable_position():
     "family, changes, message",
     [
         (ShowAttendTell, {"encoder": "vgg"}, "encoder is 'vgg': must be one of cnn"),
-        (ShowAttendTell, {"soft_prob": 1.5}, r"soft_prob is 1.5: must be in \[0, 1\]"),
+        (
+            ShowAttendTell,
+            {"soft_prob": 1.5},
+            "soft_prob is 1.5: must be at least 0 and at most 1",
+        ),
         (
             ShowAndTell,
             {"channels": ()},
-            r"channels is \(\): must be one or more widths of at least 1",
+            r"channels is \(\): must be a list of one or more widths",
         ),
         (ShowAttendTell, {"alignment": "softer"}, "alignment is 'softer'"),
     ],

@@ -429,6 +429,16 @@ def test_scenes_have_metrics_of_objects_and_photos_do_not(tmp_path):
     assert split_scores([photo], [words], [None]).scores["bleu_4"] > 99.9
 
 
+@pytest.mark.parametrize("steps", [3, 4])
+@pytest.mark.parametrize("alignment", ["hard", "global"])
+def test_a_run_that_ends_before_sampling_begins_is_warned_about(alignment, steps):
+    config = get_config()
+    config.model.alignment, config.train_steps = alignment, steps
+    config.loss.soft_steps = 3
+    lines = [line for line in Captioning.warnings(config) if "soft_steps" in line]
+    assert len(lines) == (alignment == "hard" and steps == 3)
+
+
 @pytest.mark.parametrize(
     "changes, message",
     [

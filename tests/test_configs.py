@@ -132,6 +132,7 @@ ELSEWHERE = {
     "loss.entropy": HARD,
     "loss.reward": HARD,
     "model.max_distance": {"model.positions": "relative"},
+    "model.process_steps": {"model.encoder": "process"},
 } | {
     f"{group}.decay_steps": {f"{group}.{name}": x for name, x in COSINE.items()}
     for group in ("optimizer", "generator", "discriminator")

@@ -8,6 +8,9 @@ from ml_collections import ConfigDict
 
 from configs import transformer_nmt
 from errors import UserError
+from models.bahdanau import Bahdanau
+from models.ntm import LSTM
+from models.transformer import Transformer
 from tasks.translation import Translation
 from training import configuration
 
@@ -57,22 +60,29 @@ def test_sizes_are_numbers_or_tuples_written_with_x(name, text, sizes):
         ("data.rows=7", "data.rows is unknown: it is now config.data.batch_size"),
         ("zzzz=7", "config.zzzz is unknown: config has checkpoints, "),
         ("model.zzzz=7", "config.model.zzzz is unknown: config.model has dropout, "),
+        ("learning_rate=7", "did you mean config.optimizer.learning_rate?"),
+        ("optimizer.lr=7", "did you mean config.optimizer.learning_rate?"),
+        ("lr=7", "did you mean config.optimizer.learning_rate?"),
+        ("mesh.sizes=7", "config.mesh.sizes is unknown: config.mesh has data, fsdp"),
         ("model=7", "config.model is a group: set one of config.model.dropout"),
-        ("model.width=0.5", "config.model.width takes a whole number, got '0.5'"),
-        ("model.width=", "config.model.width takes a whole number, got ''"),
-        ("model.dropout=None", "config.model.dropout takes a number, got 'None'"),
-        ("model.name=None", "config.model.name takes text, got 'None'"),
-        ("data.shuffle=maybe", "config.data.shuffle takes true or false"),
+        ("model.width=0.5", "config.model.width is '0.5': must be a whole number"),
+        ("model.width=", "config.model.width is '': must be a whole number"),
+        ("model.dropout=None", "config.model.dropout is 'None': must be a number"),
+        ("model.name=None", "config.model.name is 'None': must be text"),
+        ("data.shuffle=maybe", "config.data.shuffle is 'maybe': must be true or false"),
         (
             "data.batch_size=a,b",
-            "takes a list with commas, each a whole number, got 'a,b'",
+            "is 'a,b': must be a list with commas, each a whole number",
         ),
-        ("data.batch_size=(1, 'b')", "config.data.batch_size takes a list with commas"),
+        ("data.batch_size=(1, 'b')", "'b')': must be a list with commas"),
         (
             "data.batch_size=8x24",
-            "takes a list with commas, each a whole number, got '8x24'",
+            "is '8x24': must be a list with commas, each a whole number",
         ),
-        ("task=os:system", "config.task takes"),
+        (
+            "task=os:system",
+            "config.task is 'os:system': must be a class of tasks/, such",
+        ),
     ],
 )
 def test_a_wrong_override_is_reported_in_one_line(override, message):
@@ -89,6 +99,10 @@ def test_a_wrong_override_is_reported_in_one_line(override, message):
         (TOY.replace("toy", "toi"), "toi.py is not a file; did you mean .*/toy.py?"),
         (f"{TOY}:huge", "the variant is smoke or none, got huge"),
         (__file__, "has no get_config"),
+        (str(Path(TOY).parent), "tests is a folder: must be a config file"),
+        ("runs/x/config.json", "config.json is not a file"),
+        (str(Path(TOY).parents[1] / "README.md"), "is not a Python file: must be as"),
+        ("x" * 300, "^--config=x*: File name too long"),
     ],
 )
 def test_an_unreadable_config_is_reported(flag, message):
@@ -112,13 +126,13 @@ def test_an_unreadable_config_is_reported(flag, message):
         (
             "configs/transformer_nmt.py:bgi",
             "--config=configs/transformer_nmt.py:bgi: bgi is unknown: the variants are "
-            "base, big, relative, short, smoke; did you mean "
+            "base, big, sinusoidal, short, smoke; did you mean "
             "--config=configs/transformer_nmt.py:big?",
         ),
         (
             "configs/transformer_nmt.py:7",
             "--config=configs/transformer_nmt.py:7: 7 is unknown: the variants are "
-            "base, big, relative, short, smoke",
+            "base, big, sinusoidal, short, smoke",
         ),
     ],
 )
@@ -136,11 +150,107 @@ def test_a_syntax_error_in_a_config_is_reported_with_its_line(tmp_path):
         configuration.read(str(path))
 
 
+FAULTS = {
+    "name": ("\nwidth = wdith\n", ":2: NameError: name 'wdith' is not defined"),
+    "bytes": ("\0\1\2", "null bytes"),
+    "module": ("import absent_module\n", ":1: ModuleNotFoundError: No module named"),
+    "exit": ("\n\nraise SystemExit(3)\n", ":3: SystemExit: 3"),
+    "inside": ("def get_config(variant):\n    return 1 / 0\n", ":2: ZeroDivisionErr"),
+    "arguments": ("def get_config():\n    pass\n", "TypeError: get_config() takes 0"),
+    "result": ("def get_config(variant):\n    pass\n", "get_config returns None: must"),
+    "field": (
+        "from ml_collections import ConfigDict\n"
+        "def get_config(variant):\n    return ConfigDict({'x': {'y': {1, 2}}})\n",
+        "config.x.y is {1, 2}: must be a number, text, tuple, class or None",
+    ),
+    "lines": ("raise ValueError('a\\nb')\n", ":1: ValueError: a b"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_faulty_config_is_reported_with_its_line(tmp_path, name):
+    (path := tmp_path / f"{name}.py").write_text(FAULTS[name][0])
+    with pytest.raises(UserError) as error:
+        configuration.read(str(path))
+    line = str(error.value)
+    assert FAULTS[name][1] in line and "\n" not in line
+    assert name == "field" or line.startswith(str(path))
+
+
+def test_an_error_in_an_imported_module_is_reported_with_its_line(
+    tmp_path, monkeypatch
+):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "faulty_helper.py").write_text("\n\nx = undefined\n")
+    (tmp_path / "config.py").write_text("import faulty_helper\n")
+    with pytest.raises(UserError, match="faulty_helper.py:3: NameError: name 'undef"):
+        configuration.read(str(tmp_path / "config.py"))
+    (tmp_path / "faulty_helper.py").write_text("def f(:\n")
+    with pytest.raises(UserError, match="faulty_helper.py:1: invalid syntax"):
+        configuration.read(str(tmp_path / "config.py"))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("[1]", r"config.json is \[1\]: must be an object"),
+        ("null", "config.json is None: must be an object"),
+        ("[" * 100_000, "config.json is damaged: "),
+        ('{"task": 3}', "task is 3: must be a class in tasks"),
+    ],
+)
+def test_a_damaged_config_of_a_run_is_reported(tmp_path, content, message):
+    (tmp_path / "config.json").write_text(content)
+    with pytest.raises(UserError, match=message) as error:
+        configuration.load(tmp_path)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["task", "architecture", "discriminator_architecture"])
+def test_a_class_that_could_not_be_loaded_again_is_refused(tmp_path, name):
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "from ml_collections import ConfigDict\n"
+        "class Mine:\n    pass\n"
+        f"def get_config(variant):\n    return ConfigDict({{'{name}': Mine}})\n"
+    )
+    folder = "tasks" if name == "task" else "models"
+    message = f"^config.{name} is configs.mine:Mine: must be in a module of {folder}/"
+    with pytest.raises(UserError, match=message):
+        configuration.read(str(path))
+
+
+@pytest.mark.parametrize("text", ["models.transformer:Transformer", "training.task:T"])
+def test_a_task_must_be_a_task(text):
+    config = transformer_nmt.get_config()
+    with config.ignore_type():
+        config.task = Transformer if "former" in text else text
+    with pytest.raises(UserError, match="^config.task is .*: must be a subclass of"):
+        configuration.check(config)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "message"),
+    [
+        (Translation, "config.architecture is Translation: must be a flax.linen.Mod"),
+        (
+            LSTM,
+            "config.architecture is LSTM: must have packs, draws, encode, start, st",
+        ),
+        (Bahdanau, "config.data.pack is true: must be false, as Bahdanau takes one"),
+    ],
+)
+def test_an_architecture_must_be_a_model_that_fits_the_task(architecture, message):
+    config = transformer_nmt.get_config()
+    with config.ignore_type():
+        config.architecture = architecture
+    with pytest.raises(UserError, match=message):
+        config.task.check(config)
+
+
 def test_a_field_out_of_range_is_rejected():
     config = configuration.read(TOY, ["eval_every=0"])
-    with pytest.raises(
-        UserError, match="eval_every is 0: must be a whole number of at"
-    ):
+    with pytest.raises(UserError, match="eval_every is 0: must be at least 1"):
         configuration.check(config)
 
 

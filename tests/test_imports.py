@@ -17,12 +17,28 @@ ROOT = Path(__file__).parent.parent
 ALLOWED = {
     "attention": {"attention"},
     "ops": {"attention", "ops"},
-    "models": {"attention", "ops", "models", "errors"},
-    "generation": {"attention", "ops", "models", "generation", "options", "errors"},
+    "models": {"attention", "ops", "models", "ranges", "errors"},
+    "generation": {
+        "attention",
+        "ops",
+        "models",
+        "generation",
+        "options",
+        "ranges",
+        "errors",
+    },
     "metrics": {"metrics", "data", "errors"},
     "figures": {"figures", "errors"},
     "data": {"data", "errors", "storage"},
-    "training": {"training", "attention", "figures", "options", "errors", "storage"},
+    "training": {
+        "training",
+        "attention",
+        "figures",
+        "options",
+        "ranges",
+        "errors",
+        "storage",
+    },
     "tasks": {
         "attention",
         "ops",
@@ -34,6 +50,7 @@ ALLOWED = {
         "training",
         "tasks",
         "options",
+        "ranges",
         "errors",
         "storage",
     },
@@ -49,7 +66,7 @@ ALLOWED = {
     },
 }
 FORBIDDEN = {"tasks": {"training.loop"}}
-ROOT_MODULES = {"errors", "options", "storage"}
+ROOT_MODULES = {"errors", "options", "ranges", "storage"}
 OTHERS = {"benchmarks", "tests"}
 OURS = set(ALLOWED) - {"entry points"} | ROOT_MODULES | OTHERS
 ENTRY_POINTS = {"train", "eval", "predict"}

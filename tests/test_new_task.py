@@ -109,4 +109,4 @@ def test_it_predicts_and_draws_and_its_options_are_flags(project, workdir):
     names = sorted(path.name for path in (project / "drawn").iterdir())
     assert names == ["words_0001.png", "words_0003.png"]
     printed = call(project, *command, "--help")
-    assert "--threshold: Minimum probability of odd for the answer odd." in printed
+    assert "--threshold: Minimum probability of an odd answer." in printed

@@ -14,7 +14,7 @@ from ml_collections import ConfigDict
 from configs import _optimizer
 from errors import UserError
 from training import checkpoints, configuration, loop
-from training.optimizers import OPTIMIZERS, make_optimizer, make_schedule
+from training.optimizers import OPTIMIZERS, make_optimizer, make_schedule, warnings
 
 ROOT = Path(__file__).parent.parent
 CONFIGS = sorted(p.stem for p in (ROOT / "configs").glob("*.py") if p.stem[0] != "_")
@@ -421,8 +421,8 @@ def test_the_table_of_optimizers_has_a_function_for_each():
     [
         (
             {"schedule": "nome"},
-            "^config.optimizer.schedule=nome is unknown: take noam, constant, "
-            "warmup_cosine, step_decay or exponential_decay$",
+            "^config.optimizer.schedule is 'nome': must be one of noam, constant, "
+            "warmup_cosine, step_decay, exponential_decay$",
         ),
         (
             {"schedule": "noam", "warmup": 0},
@@ -441,12 +441,12 @@ def test_the_table_of_optimizers_has_a_function_for_each():
         ),
         (
             {"name": "adm"},
-            "^config.optimizer.name=adm is unknown: take adam, adamw, sgd, rmsprop, "
-            "adadelta or adafactor$",
+            "^config.optimizer.name is 'adm': must be one of adam, adamw, sgd, "
+            "rmsprop, adadelta, adafactor$",
         ),
         (
             {"clip_by": "norms"},
-            "^config.optimizer.clip_by=norms is unknown: take norm, value or matrix$",
+            "^config.optimizer.clip_by is 'norms': must be one of norm, value, matrix$",
         ),
         (
             {"name": "rmsprop"},
@@ -461,12 +461,21 @@ def test_the_table_of_optimizers_has_a_function_for_each():
             "config.optimizer.decay_every, config.optimizer.decay_factor: a flag",
         ),
         ({"b1": 1.0}, "^config.optimizer.b1 is 1.0: must be at least 0 and below 1$"),
-        ({"eps": 0.0}, "^config.optimizer.eps is 0.0: must be above 0$"),
-        ({"clip": -0.5}, "^config.optimizer.clip is -0.5: must be at least 0$"),
-        ({"scale": 0.0}, "^config.optimizer.scale is 0.0: must be above 0$"),
+        (
+            {"eps": 0.0},
+            "^config.optimizer.eps is 0.0: must be at least 1e-30 and at most 1000000$",
+        ),
+        (
+            {"clip": -0.5},
+            "^config.optimizer.clip is -0.5: must be at least 0 and at most 1000000$",
+        ),
+        (
+            {"scale": 0.0},
+            "^config.optimizer.scale is 0.0: must be at least 1e-30 and at most",
+        ),
         (
             {"learning_rate": -0.1},
-            "^config.optimizer.learning_rate is -0.1: must be at least 0$",
+            "^config.optimizer.learning_rate is -0.1: must be at least 0 and at most ",
         ),
     ],
 )
@@ -486,6 +495,24 @@ def test_the_schedule_of_each_group_must_last_for_all_steps():
     with pytest.raises(UserError, match=message):
         make_optimizer(sagan, name="generator")
     make_optimizer(sagan, name="discriminator")
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"schedule": "warmup_cosine", "decay_steps": 31}, "decay_steps is 31"),
+        ({"schedule": "warmup_cosine", "decay_steps": 29}, None),
+        ({"schedule": "constant", "warmup": 31, "decay_steps": 31}, "warmup is 31"),
+        ({"schedule": "constant", "warmup": 29, "decay_steps": 31}, None),
+    ],
+)
+def test_a_schedule_longer_than_the_run_is_warned_about(changes, field):
+    lines = warnings(make_config(**changes))
+    if field is None:
+        assert lines == []
+    else:
+        (line,) = lines
+        assert f"config.optimizer.{field}, which is more than config.train_st" in line
 
 
 def test_flags_change_an_optimizer_only_among_the_fields_of_its_group():

@@ -348,7 +348,7 @@ def test_convolutions_use_the_faster_library_unless_flags_choose(flags, others):
         ((3, 1), "jit", "config.mesh is data=3, fsdp=1: the product must be 1, the nu"),
         ((-1, -1), "jit", "config.mesh is data=-1, fsdp=-1: the product must be 1"),
         ((0, 1), "jit", "config.mesh is data=0, fsdp=1: the product must be 1"),
-        ((-1, 1), "xmap", "config.parallel=xmap is unknown: take jit, pmap or cores"),
+        ((-1, 1), "xmap", "config.parallel is 'xmap': must be one of jit, pmap"),
     ],
 )
 def test_an_impossible_layout_is_rejected(mesh, mode, message):

@@ -263,7 +263,7 @@ class ExplodesUnseen(Explodes):
 @pytest.mark.parametrize(
     "task, message",
     [
-        (Explodes, r"loss is nan at step 7,.* last good .* step 6"),
+        (Explodes, r"loss is nan at step 7,.* last checkpoint .* step 6"),
         (ExplodesUnseen, r"(loss is nan at step 8|not finite after step 7),.* step 6"),
     ],
 )
@@ -499,10 +499,18 @@ def test_help_lists_the_flags_of_train_and_exits_with_0():
         ),
         (("--verbosity=x",), "error: flag --verbosity=x: "),
         (("--config=tests/toy.py",), "error: --workdir is missing"),
+        (
+            ("--config=configs/kernel_regression.py", "--lr=0.1"),
+            "error: --lr is unknown: did you mean --config.optimizer.learning_rate?",
+        ),
+        (
+            ("--config=configs/kernel_regression.py", "--workdir=README.md"),
+            "error: --workdir=README.md is a file: must be a folder",
+        ),
         (("--workdir=/nowhere", "hello"), "error: hello is not a flag: see --help"),
         (
             ("--workdir=/nowhere", "--config=tests/toy.py", "--config.eval_every=0"),
-            "error: config.eval_every is 0: must be a whole number of at least 1",
+            "error: config.eval_every is 0: must be at least 1 and at most 10",
         ),
         (
             (
@@ -521,13 +529,20 @@ def test_a_users_mistake_gets_one_line_and_status_1(flags, message):
     assert process.stderr.startswith(message) and len(process.stderr.splitlines()) == 1
 
 
-def test_running_out_of_memory_gets_one_line_and_status_1(tmp_path):
-    flags = [f"--workdir={tmp_path}", "--config=configs/ff_attention.py:smoke"]
-    flags += ["--config.data.length=1000000000000000", "--tune_memory=false"]
-    process = entry_point(*flags)
+@pytest.mark.parametrize(
+    "error", ["MemoryError('7 GiB')", "RuntimeError('RESOURCE_EXHAUSTED:\\n 7 GiB')"]
+)
+def test_running_out_of_memory_gets_one_line_and_status_1(error):
+    code = (
+        "from training import runtime\n"
+        f"def main(arguments): raise {error}\n"
+        "runtime.run(main)"
+    )
+    command = [sys.executable, "-c", code]
+    process = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert process.returncode == 1
-    assert process.stderr.startswith("error: out of memory")
-    assert len(process.stderr.splitlines()) == 1
+    assert process.stderr.startswith("error: out of memory, reduce the sizes: ")
+    assert process.stderr.endswith("7 GiB\n") and process.stderr.count("\n") == 1
 
 
 def test_memory_is_tuned_once_and_only_if_enabled(monkeypatch, capsys):

@@ -1,72 +1,257 @@
 """Checks of configs and input lines, shared by tasks."""
 
 import dataclasses
+import math
+import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import jax
+from flax import linen as nn
 from ml_collections import ConfigDict
 
-from errors import FieldError, UserError
+import ranges
+from errors import FieldError, UserError, one_line
+from ranges import Flag, Range
+from training import configuration, optimizers
+
+Ranges = Mapping[str, Range | Flag]  # by the name of the field, such as "data.tokens"
 
 
-def build_model(architecture: type, fields: Mapping[str, Any], **sizes: Any) -> Any:
+def range_tables(config: ConfigDict) -> Iterator[Ranges]:
+    """Yields the ranges of the loop, the optimizers, the model and the task."""
+    yield configuration.RANGES
+    for group, fields in optimizers.groups(config):
+        yield {
+            f"{group}.{name}": x
+            for name, x in optimizers.RANGES.items()
+            if name in fields
+        }
+    if isinstance(config.get("architecture"), type) and "model" in config:
+        stated = ranges.declared(config.architecture).items()
+        yield {f"model.{name}": x for name, x in stated if name in config.model}
+    yield config.task.ranges
+
+
+def check_ranges(config: ConfigDict) -> None:
+    """Checks all fields against their ranges; other numbers must be finite.
+
+    Raises:
+        UserError: for a field that is out of range, or missing although the task
+            declares its range.
+    """
+    fields, stated = dict(configuration.leaves(config)), set[str]()
+    for table in range_tables(config):
+        ranges.check(table, fields, "config.")
+        stated |= set(table)
+    for name, accepted in config.task.ranges.items():
+        if name not in fields:
+            raise UserError(f"config.{name} is missing: must be {accepted.accepted}")
+    for name, value in fields.items():
+        if name not in stated and not ranges.is_finite(value):
+            raise FieldError(f"config.{name}", value, "finite")
+
+
+def check_architectures(config: ConfigDict, methods: Iterable[str]) -> None:
+    """Checks that the architectures of a config are models of its task.
+
+    Args:
+        config: the config.
+        methods: names of the methods and properties that the task calls.
+
+    Raises:
+        UserError: for a class that is no Flax module, or lacks a method.
+    """
+    for field in ("architecture", "discriminator_architecture"):
+        if field not in config:
+            continue
+        model = config[field]
+        if not (isinstance(model, type) and issubclass(model, nn.Module)):
+            text = model.__name__ if isinstance(model, type) else one_line(model)
+            raise UserError(f"config.{field} is {text}: must be a flax.linen.Module")
+        if absent := [method for method in methods if not hasattr(model, method)]:
+            raise UserError(
+                f"config.{field} is {model.__name__}: must have {', '.join(absent)}, "
+                f"which the task {config.task.__name__} calls"
+            )
+
+
+def build_model(
+    architecture: type,
+    fields: Mapping[str, Any],
+    *,
+    name: str = "architecture",
+    **sizes: Any,
+) -> Any:
     """Returns `architecture(**fields, **sizes)`.
 
     Args:
         architecture: a Flax module.
         fields: `config.model`.
+        name: the field of the config with the architecture.
         **sizes: fields that depend on the data, such as the vocabulary size.
 
     Raises:
-        UserError: for a field that the architecture does not have.
+        UserError: for an architecture that lacks a size, or a field that is missing or
+            that the architecture does not have.
     """
-    accepted = {field.name for field in dataclasses.fields(architecture)}
-    for name in fields:
-        if name not in accepted:
+    required = {
+        field.name: field.default is dataclasses.MISSING is field.default_factory
+        for field in dataclasses.fields(architecture)
+    }
+    for size in sizes:
+        if size not in required:
             raise UserError(
-                f"config.model.{name} is not a field of {architecture.__name__}"
+                f"config.{name} is {architecture.__name__}: must have the field {size}"
             )
-    return architecture(**fields, **sizes)
+    for field in fields:
+        if field not in required:
+            raise UserError(
+                f"config.model.{field} is not a field of {architecture.__name__}"
+            )
+    given = {**fields, **sizes}
+    for field, is_required in required.items():
+        if is_required and field not in given:
+            raise UserError(
+                f"config.model.{field} is missing: {architecture.__name__} needs it"
+            )
+    return architecture(**given)
 
 
 def check_model(
     init: Callable[[jax.Array], Any], names: Mapping[str, str] | None = None
-) -> None:
+) -> Any:
     """Checks the fields of a model by initialising it with abstract values.
 
     Args:
         init: a function of a PRNG key, such as `objective.init`.
         names: config field by model field, for fields outside `config.model`.
 
+    Returns:
+        The shapes and dtypes of `init(rng)`.
+
     Raises:
         UserError: for a field that the model rejects.
     """
     try:
-        jax.eval_shape(init, jax.random.key(0))
+        return jax.eval_shape(init, jax.random.key(0))
     except FieldError as error:
         name = (names or {}).get(error.name, f"config.model.{error.name}")
-        raise UserError(
-            f"{name} is {error.value!r}: must be {error.accepted}"
-        ) from error
+        raise FieldError(name, error.value, error.accepted) from error
 
 
-def at_least(config: ConfigDict, minimums: Mapping[str, float]) -> None:
-    """Checks fields against their minimums.
+def check_state(config: ConfigDict, state: Any, memory: int | None = None) -> None:
+    """Checks that training state and gradients fit into memory.
+
+    An estimate from below: it leaves out activations and batches.
 
     Args:
         config: the config.
-        minimums: minimum by field, such as {"data.batch_size": 1}.
+        state: shapes and dtypes of a `TrainState`, from `check_model`.
+        memory: bytes of a device; None for those of this machine.
 
     Raises:
-        UserError: for the first field below its minimum.
+        UserError: if they do not fit.
     """
-    for name, minimum in minimums.items():
-        group, _, field = name.rpartition(".")
-        value = (config[group] if group else config)[field]
-        if not value >= minimum:
-            raise UserError(f"config.{name} is {value}: must be at least {minimum}")
+    memory, sharded = memory or device_memory(), 1
+    if "mesh" in config:
+        data, sharded = config.mesh.data, config.mesh.fsdp
+        sharded = jax.device_count() // max(1, data) if sharded < 1 else sharded
+    total = (_bytes(state) + _bytes(state.params)) // max(1, sharded)
+    if total <= memory:
+        return
+    leaves = jax.tree_util.tree_leaves_with_path(state.params)
+    path, parameter = max(leaves, key=lambda leaf: _bytes(leaf[1]))
+    fields = [
+        f"config.{name}={value}"
+        for name, value in configuration.leaves(config)
+        if type(value) is int
+        and name.startswith(("model.", "data.", "latent_size"))
+        and any(size in (value, 2 * value, 4 * value) for size in parameter.shape)
+    ]
+    hint = f"; reduce {' or '.join(fields)}" if fields else ""
+    raise UserError(
+        f"config.model needs {_text(total)} of memory for parameters, gradients and "
+        f"optimizer: must be at most {_text(memory)}; the largest parameter is "
+        f"{jax.tree_util.keystr(path, simple=True, separator='/')} {parameter.shape}"
+        f"{hint}"
+    )
+
+
+def check_arrays(
+    config: ConfigDict,
+    arrays: Mapping[tuple[str, ...], int],
+    memory: int | None = None,
+) -> None:
+    """Checks that arrays whose sizes are fields of the config fit into memory.
+
+    An estimate from below: each array is the product of a few fields.
+
+    Args:
+        config: the config.
+        arrays: bytes per element, by the fields whose product is the number of
+            elements, such as {("data.batch_size", "data.length"): 8}. A field that the
+            config does not have counts as 1, a list as its maximum; "1/FIELD" divides.
+        memory: bytes of all devices; None for those of this machine.
+
+    Raises:
+        UserError: for the first array that does not fit.
+    """
+    fields = dict(configuration.leaves(config))
+    for names, size in arrays.items():
+        values = {name: fields[name] for name in names if name in fields}
+        total = size * math.prod(_maximum(fields.get(name, 1)) for name in names)
+        for name in names:
+            total //= fields.get(name.removeprefix("1/"), 1) if "1/" in name else 1
+        available = memory or device_memory() * jax.local_device_count()
+        if total > available:
+            first, *_ = sorted(values, key=lambda name: -_maximum(values[name]))
+            others = [f"config.{n}={x}" for n, x in values.items() if n != first]
+            raise UserError(
+                f"config.{first} is {values[first]}: must be smaller"
+                + f" with {' and '.join(others)}" * bool(others)
+                + f", as an array of {_text(total)} does not fit into the memory of "
+                + _text(available)
+            )
+
+
+def device_memory() -> int:
+    """Returns the bytes of memory of a device; on a CPU, its share of the machine's."""
+    limits = [
+        stats["bytes_limit"]
+        for device in jax.local_devices()
+        if (stats := device.memory_stats()) and "bytes_limit" in stats
+    ]
+    return min(limits) if limits else _machine_memory() // jax.local_device_count()
+
+
+def _machine_memory() -> int:
+    """Physical memory, or the limit of the control group if it is lower."""
+    limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    for name in ("memory.max", "memory/memory.limit_in_bytes"):
+        try:
+            limits.append(int((Path("/sys/fs/cgroup") / name).read_text()))
+        except (OSError, ValueError):  # another system, or no limit
+            continue
+    return min(limits)
+
+
+def _bytes(tree: Any) -> int:
+    return sum(math.prod(x.shape) * x.dtype.itemsize for x in jax.tree.leaves(tree))
+
+
+def _maximum(value: Any) -> int:
+    """Returns a number, or the maximum of a list; (10, 20) in a list counts as 200."""
+    if not isinstance(value, tuple):
+        return value
+    return max((math.prod(x) if isinstance(x, tuple) else x for x in value), default=1)
+
+
+def _text(size: int) -> str:
+    power = min((size.bit_length() - 1) // 10, 5) if size else 0
+    return f"{size / 2 ** (10 * power):.4g} {'B KiB MiB GiB TiB PiB'.split()[power]}"
 
 
 def choice(name: str, value: Any, accepted: Iterable[Any]) -> None:
@@ -77,6 +262,14 @@ def choice(name: str, value: Any, accepted: Iterable[Any]) -> None:
         raise UserError(f"config.{name} is {value!r}: must be one of {names}")
 
 
+def ordered(config: ConfigDict, minimum: str, maximum: str) -> None:
+    """Raises a UserError if the field `minimum` is above the field `maximum`."""
+    fields = dict(configuration.leaves(config))
+    if fields[minimum] > fields[maximum]:
+        accepted = f"at least config.{minimum}={fields[minimum]}"
+        raise FieldError(f"config.{maximum}", fields[maximum], accepted)
+
+
 def average(config: ConfigDict) -> None:
     """Raises a UserError if more checkpoints are averaged than are kept."""
     keep, averaged = config.checkpoints.keep, config.evaluation.average
@@ -85,21 +278,6 @@ def average(config: ConfigDict) -> None:
             f"config.evaluation.average is {averaged}, but only {keep} checkpoints "
             "are kept (config.checkpoints.keep)"
         )
-
-
-def rule(config: ConfigDict, name: str, holds: bool, accepted: str) -> None:
-    """Raises a UserError about `config.<name>` unless its rule holds.
-
-    Args:
-        config: the config.
-        name: name of the field, such as "data.length".
-        holds: whether the value is accepted.
-        accepted: the accepted values, such as "at least 0 and finite".
-    """
-    if not holds:
-        group, _, field = name.rpartition(".")
-        value = (config[group] if group else config)[field]
-        raise UserError(str(FieldError(f"config.{name}", value, accepted)))
 
 
 def warn_out_of_range(line: int, size: int, minimum: int, maximum: int, unit: str):

@@ -12,16 +12,29 @@ import importlib
 import importlib.util
 import json
 import re
+import traceback
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from ml_collections import ConfigDict
 
+import ranges
 import storage
-from errors import UserError
+from errors import UserError, one_line
+from ranges import SEED, SIZE, STEPS, Range
 from training.compatibility import new_names, upgrade
 
+_DEVICES = Range(-1, 10**6, whole=True)
+# Ranges of the fields that the training loop reads.
+RANGES = {
+    **dict.fromkeys(("train_steps", "eval_every", "save_every", "log_every"), STEPS),
+    "seed": SEED,
+    "checkpoints.keep": SIZE,
+    "mesh.data": _DEVICES,
+    "mesh.fsdp": _DEVICES,
+    "evaluation.average": SIZE,
+}
 # Fields that may change when a run is resumed.
 _CHANGEABLE = (
     "train_steps eval_every save_every log_every mesh parallel checkpoints".split()
@@ -34,6 +47,7 @@ _NAMES = {
     str: "text",
     tuple: "such as 5 or 10x5",  # an element of a list
 }
+_SHORT_NAMES = {"lr": "learning_rate", "steps": "train_steps", "batch": "batch_size"}
 _BOOLS = {"true": True, "1": True, "false": False, "0": False}
 
 
@@ -45,7 +59,8 @@ def read(flag: str | None, overrides: Sequence[str] = ()) -> ConfigDict:
         overrides: such as "model.d_model=256"; a later one replaces an earlier one.
 
     Raises:
-        UserError: for a missing file, an unknown variant or field, or a wrong type.
+        UserError: for a missing or faulty file, an unknown variant or field, a wrong
+            type, or a class outside `tasks` and `models`.
     """
     if not flag:
         raise UserError(
@@ -54,7 +69,21 @@ def read(flag: str | None, overrides: Sequence[str] = ()) -> ConfigDict:
     path, _, variant = flag.partition(":")
     config = _load(Path(path), variant)
     _override_all(config, overrides)
+    encode(config)
+    for name, value in leaves(config):
+        if isinstance(value, type):
+            _check_importable(name, value)
     return config.lock()
+
+
+def _check_importable(name: str, value: type) -> None:
+    """Checks that a run of this class can be loaded again."""
+    text, folder = encode(value), "tasks" if name == "task" else "models"
+    if not _CLASS.fullmatch(text) or _class(text) is not value:
+        raise UserError(
+            f"config.{name} is {text}: must be in a module of {folder}/, such as "
+            f"{folder}/{value.__module__.split('.')[-1]}.py, to be loaded again"
+        )
 
 
 def _override_all(config: ConfigDict, overrides: Sequence[str]) -> None:
@@ -64,26 +93,50 @@ def _override_all(config: ConfigDict, overrides: Sequence[str]) -> None:
 
 
 def _load(path: Path, variant: str) -> ConfigDict:
-    if not path.is_file():
+    if not storage.is_file(path, f"--config={path}"):
+        if path.is_dir():
+            raise UserError(f"--config={path} is a folder: must be a config file")
         near = _similar_configs(path)
         raise UserError(f"--config={path} is not a file{_near(near)}")
     spec = importlib.util.spec_from_file_location(f"configs.{path.stem}", path)
     if spec is None or spec.loader is None:
-        raise UserError(f"--config={path} is not a Python file")
+        raise UserError(
+            f"--config={path} is not a Python file: must be as configs/NAME.py"
+        )
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-    except SyntaxError as error:
-        raise UserError(f"{path}:{error.lineno}: {error.msg}") from error
+    except (Exception, SystemExit) as error:
+        raise UserError(_fault(path, error)) from error
     if not hasattr(module, "get_config"):
         raise UserError(f"{path} has no get_config(variant)")
+    variants = getattr(module, "VARIANTS", ())
     try:
-        return module.get_config(variant)
-    except (ValueError, KeyError) as error:
-        variants = filter(None, getattr(module, "VARIANTS", ()))
-        near = difflib.get_close_matches(variant, variants)
+        config = module.get_config(variant)
+    except (Exception, SystemExit) as error:
+        if not isinstance(error, ValueError | KeyError) or variant in ("", *variants):
+            raise UserError(_fault(path, error)) from error
+        near = difflib.get_close_matches(variant, filter(None, variants))
         flags = [f"--config={path}:{name}" for name in near]
         raise UserError(f"--config={path}:{variant}: {error}{_near(flags)}") from error
+    if not isinstance(config, ConfigDict):
+        raise UserError(
+            f"{path}: get_config returns {one_line(config)}: must return a ConfigDict"
+        )
+    return config
+
+
+def _fault(path: Path, error: BaseException) -> str:
+    """Returns the line for an error in a config file or in a module it imports."""
+    frames = traceback.extract_tb(error.__traceback__)
+    # The last line of the config itself, or of the body of an imported module.
+    ours = [f for f in frames if Path(f.filename) == path or f.name == "<module>"]
+    place = f"{ours[-1].filename}:{ours[-1].lineno}" if ours else str(path)
+    if isinstance(error, SyntaxError) and error.lineno:
+        return f"{error.filename}:{error.lineno}: {error.msg}"
+    with contextlib.suppress(ValueError):
+        place = str(Path(place).relative_to(Path.cwd()))
+    return f"{place}: {type(error).__name__}: {' '.join(str(error).split())}"
 
 
 def _similar_configs(path: Path) -> list[str]:
@@ -103,12 +156,10 @@ def _override(config: ConfigDict, name: str, text: str) -> None:
         if not isinstance(parent, ConfigDict):
             break
     if not isinstance(parent, ConfigDict) or last not in parent:
-        names = [n for n, _ in _fields(config)]
         for new in new_names(name):
-            if new in names:
+            if new in dict(leaves(config)):
                 raise UserError(f"config.{name} is unknown: it is now config.{new}")
-        near = [n for n in names if n.split(".")[-1] == last]
-        near = near or difflib.get_close_matches(name, names, cutoff=0.7)
+        near = similar_fields(config, name)
         group = ".".join(["config", *parents])
         hint = _near([f"config.{n}" for n in near])
         if not near and isinstance(parent, ConfigDict):
@@ -121,12 +172,33 @@ def _override(config: ConfigDict, name: str, text: str) -> None:
     kind = type(old) if old is not None else parent.get_type(last)
     try:
         parent[last] = _parse(text, kind, old)
+    except UserError as error:
+        raise UserError(f"config.{name}: {error}") from error
     except (ValueError, TypeError, KeyError, SyntaxError) as error:
         accepted = _NAMES.get(kind, kind.__name__)
         if kind is tuple:
             kinds = {_NAMES.get(type(x), type(x).__name__) for x in old or ()}
             accepted = "a list with commas" + "".join(f", each {k}" for k in kinds)
-        raise UserError(f"config.{name} takes {accepted}, got '{text}'") from error
+        if isinstance(old, type):
+            folder = "tasks" if name == "task" else "models"
+            accepted = f"a class of {folder}/, such as {encode(old)}"
+        raise UserError(f"config.{name} is '{text}': must be {accepted}") from error
+
+
+def similar_fields(config: ConfigDict, name: str) -> list[str]:
+    """Returns the fields of a config that an unknown name may mean.
+
+    Args:
+        config: the config.
+        name: the unknown name, such as "model.widht" or "lr".
+    """
+    *_, last = name.split(".")
+    last = _SHORT_NAMES.get(last, last)
+    names = {field: field.split(".")[-1] for field, _ in leaves(config)}
+    near = difflib.get_close_matches(last, sorted({*names.values()}), cutoff=0.7)
+    near = near if last not in near else [last]
+    fields = [field for field, end in names.items() if end in near]
+    return difflib.get_close_matches(name, fields, n=3, cutoff=0.0)
 
 
 def _parse(text: str, kind: type[Any], old: Any) -> Any:
@@ -181,34 +253,24 @@ def check(config: ConfigDict) -> None:
     Raises:
         UserError: for a field that is missing or out of range.
     """
-    fields = dict(_fields(config))
-    for name in ("task", "seed", "parallel", "mesh.data", "mesh.fsdp"):
-        if name not in fields:
+    from training.task import Task  # imports jax and the figures
+
+    fields = dict(leaves(config))
+    for name in ("task", "parallel", *RANGES):
+        if name not in fields and name != "evaluation.average":
             raise UserError(f"config.{name} is missing")
-    for name in (
-        "train_steps",
-        "eval_every",
-        "save_every",
-        "log_every",
-        "checkpoints.keep",
-    ):
-        if not isinstance(fields.get(name), int) or fields[name] < 1:
-            raise UserError(
-                f"config.{name} is {fields.get(name)}: must be a whole number of at "
-                "least 1"
-            )
-    if not isinstance(config.seed, int) or config.seed < 0:
-        raise UserError(f"config.seed is {config.seed}: must be at least 0")
+    task = config.task
+    if not (isinstance(task, type) and issubclass(task, Task)):
+        text = encode(task) if isinstance(task, type) else one_line(task)
+        raise UserError(
+            f"config.task is {text}: must be a subclass of training.task.Task"
+        )
+    ranges.check(RANGES, fields, "config.")
     which = str(fields.get("evaluation.checkpoint", "last"))
     if which not in ("last", "best", "average") and not which.isdecimal():
         raise UserError(
             f"config.evaluation.checkpoint is {which}: must be last, best, average or "
             "a step"
-        )
-    if fields.get("evaluation.average", 1) < 1:
-        raise UserError(
-            f"config.evaluation.average is {fields['evaluation.average']}: must be at "
-            "least 1"
         )
 
 
@@ -218,6 +280,8 @@ def record(config: ConfigDict, workdir: Path) -> None:
     Raises:
         UserError: see `compare`; or if the file cannot be written.
     """
+    if storage.is_file(workdir, f"--workdir={workdir}"):
+        raise UserError(f"--workdir={workdir} is a file: must be a folder")
     compare(config, workdir)
     try:
         workdir.mkdir(parents=True, exist_ok=True)
@@ -236,8 +300,8 @@ def compare(config: ConfigDict, workdir: Path) -> None:
     path = workdir / "config.json"
     if not (path.is_file() and any((workdir / "checkpoints").glob("[0-9]*"))):
         return
-    old = dict(_fields(upgrade(_parse_json(path.read_text(), workdir))))
-    new = dict(_fields(encode(config)))
+    old = dict(leaves(upgrade(_parse_json(path.read_text(), workdir))))
+    new = dict(leaves(encode(config)))
     lines = [
         f"  config.{name}: {_show(old, name)} there, {_show(new, name)} now"
         for name in {**old, **new}
@@ -279,9 +343,14 @@ def load(workdir: Path, overrides: Sequence[str] = ()) -> ConfigDict:
                 "changed"
             )
     path = workdir / "config.json"
-    if not path.is_file():
+    if storage.is_file(workdir, f"--workdir={workdir}"):
+        raise UserError(f"--workdir={workdir} is a file: must be the folder of a run")
+    if not storage.is_file(path, f"--workdir={workdir}"):
         raise UserError(f"{workdir} has no run: {path} is missing")
-    config = _decode(upgrade(_parse_json(path.read_text(), workdir)))
+    try:
+        config = _decode(upgrade(_parse_json(path.read_text(), workdir)))
+    except (ValueError, TypeError, AttributeError, KeyError) as error:
+        raise UserError(f"{path} is damaged: {one_line(error)}") from error
     if not isinstance(config.get("task"), type):
         raise UserError(
             f"{path}: task is {config.get('task')}: must be a class in tasks"
@@ -292,38 +361,47 @@ def load(workdir: Path, overrides: Sequence[str] = ()) -> ConfigDict:
 
 def _parse_json(text: str, workdir: Path) -> dict[str, Any]:
     try:
-        return json.loads(text)
-    except ValueError as error:
+        settings = json.loads(text)
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{workdir}/config.json is damaged: {error}") from error
+    if not isinstance(settings, dict):
+        raise UserError(
+            f"{workdir}/config.json is {one_line(settings)}: must be an object"
+        )
+    return settings
 
 
-def _fields(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+def leaves(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yields the leaves of a config, such as ("model.d_model", 256)."""
     for name, value in config.items():
         if isinstance(value, ConfigDict | dict) and value:
-            yield from _fields(value, f"{prefix}{name}.")
+            yield from leaves(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value
 
 
-def encode(value: Any) -> Any:
+def encode(value: Any, name: str = "config") -> Any:
     """Returns the JSON form of a config or of a value in it.
 
     Tuples become lists, classes "module:Name".
+
+    Args:
+        value: the value.
+        name: name of the field in errors.
 
     Raises:
         UserError: for a value without a JSON form.
     """
     if isinstance(value, ConfigDict):
-        return {name: encode(inner) for name, inner in value.items()}
+        return {n: encode(inner, f"{name}.{n}") for n, inner in value.items()}
     if isinstance(value, type):
         return f"{value.__module__}:{value.__qualname__}"
     if isinstance(value, tuple):
-        return [encode(inner) for inner in value]
+        return [encode(inner, name) for inner in value]
     if value is None or isinstance(value, bool | int | float | str):
         return value
     raise UserError(
-        f"a config takes numbers, text, tuples, classes and None, got {value!r}"
+        f"{name} is {one_line(value)}: must be a number, text, tuple, class or None"
     )
 
 
@@ -341,10 +419,12 @@ def _class(text: str) -> type:
     match = _CLASS.fullmatch(text)
     if not match:
         raise ValueError(f"{text} is not a class in tasks or models")
+    path = Path(*match[1].split(".")).with_suffix(".py")
     try:
         class_ = getattr(importlib.import_module(match[1]), match[2])
-    except (ImportError, AttributeError) as error:
-        raise UserError(f"class {text} cannot be imported: {error}") from error
+    except Exception as error:  # of the module
+        reason = _fault(path, error)
+        raise UserError(f"class {text} cannot be imported: {reason}") from error
     if not isinstance(class_, type) or class_.__module__ != match[1]:
         raise UserError(f"{text} is not a class in tasks or models")
     return class_

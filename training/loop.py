@@ -8,6 +8,7 @@ stopped at any point resumes to bit-identical parameters.
 import contextlib
 import dataclasses
 import shutil
+import sys
 from collections import deque
 from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -47,6 +48,8 @@ def train(config: ConfigDict, workdir: Path) -> int:
     """
     configuration.check(config)
     config.task.check(config)
+    for line in config.task.warnings(config):
+        print(f"warning: {line}", file=sys.stderr)
     layout = Layout(config.mesh, config.parallel)
     configuration.record(config, workdir)
     task = create(config, workdir, training=True, axis_name=layout.axis_name)
@@ -67,7 +70,7 @@ def train(config: ConfigDict, workdir: Path) -> int:
                 checkpoints.wait()
                 steps = checkpoints.steps()
                 raise UserError(
-                    f"{error}, training stopped; the last good checkpoint in {workdir} "
+                    f"{error}, training stopped; the last checkpoint in {workdir} "
                     f"is {f'step {steps[-1]}' if steps else 'none'}. A lower learning "
                     "rate or clipping may help, in another --workdir"
                 ) from error

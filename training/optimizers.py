@@ -16,21 +16,29 @@ Adadelta, RMSProp and clipping are not. With the mean sequence length as `scale`
 paper's learning rate, clipping bound and eps can be used as printed.
 """
 
+import dataclasses
 import inspect
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
 import optax
 from ml_collections import ConfigDict
 
+import ranges
 from errors import UserError
+from ranges import FRACTION, POSITIVE, STEPS, WEIGHT, Flag, Range
+
+_FACTOR = Range(0, 1, open_min=True)
+_UPDATES = dataclasses.replace(STEPS, min=0)  # numbers of steps, 0 for none
 
 Transformations = list[optax.GradientTransformation]
 
 
-def _noam(learning_rate: float, width: int, *, warmup: int) -> optax.Schedule:
+def _noam(
+    learning_rate: float, width: int, *, warmup: Annotated[int, _UPDATES]
+) -> optax.Schedule:
     """Vaswani et al. (2017), eq. 3, times `learning_rate`; optax has no such schedule.
 
     learning_rate width^-0.5 min(s^-0.5, s warmup^-1.5), with the step s from 1.
@@ -44,7 +52,9 @@ def _noam(learning_rate: float, width: int, *, warmup: int) -> optax.Schedule:
     return schedule
 
 
-def _constant(learning_rate: float, *, warmup: int) -> optax.Schedule:
+def _constant(
+    learning_rate: float, *, warmup: Annotated[int, _UPDATES]
+) -> optax.Schedule:
     """Linear warmup over `warmup` steps, then constant.
 
     `optax.warmup_constant_schedule` rounds differently: it computes the first rates as
@@ -54,7 +64,10 @@ def _constant(learning_rate: float, *, warmup: int) -> optax.Schedule:
 
 
 def _warmup_cosine(
-    learning_rate: float, *, warmup: int, decay_steps: int
+    learning_rate: float,
+    *,
+    warmup: Annotated[int, _UPDATES],
+    decay_steps: Annotated[int, STEPS],
 ) -> optax.Schedule:
     """Linear warmup over `warmup` steps, then cosine decay to 0 at `decay_steps`."""
     cosine = optax.warmup_cosine_decay_schedule(0.0, learning_rate, warmup, decay_steps)
@@ -62,7 +75,11 @@ def _warmup_cosine(
 
 
 def _exponential_decay(
-    learning_rate: float, *, decay_begin: int, decay_every: int, decay_factor: float
+    learning_rate: float,
+    *,
+    decay_begin: Annotated[int, _UPDATES],
+    decay_every: Annotated[int, STEPS],
+    decay_factor: Annotated[float, _FACTOR],
 ) -> optax.Schedule:
     """Exponential decay from `decay_begin`: `decay_factor` per `decay_every` steps."""
     return optax.exponential_decay(
@@ -71,7 +88,11 @@ def _exponential_decay(
 
 
 def _step_decay(
-    learning_rate: float, *, decay_begin: int, decay_every: int, decay_factor: float
+    learning_rate: float,
+    *,
+    decay_begin: Annotated[int, _UPDATES],
+    decay_every: Annotated[int, STEPS],
+    decay_factor: Annotated[float, _FACTOR],
 ) -> optax.Schedule:
     """Decay by `decay_factor` at `decay_begin` and every `decay_every` steps after it.
 
@@ -86,7 +107,12 @@ def _step_decay(
 
 
 def _adam(
-    rate: optax.Schedule, *, b1: float, b2: float, eps: float, weight_decay: float
+    rate: optax.Schedule,
+    *,
+    b1: Annotated[float, FRACTION],
+    b2: Annotated[float, FRACTION],
+    eps: Annotated[float, POSITIVE],
+    weight_decay: Annotated[float, WEIGHT],
 ) -> Transformations:
     """Adam, Kingma and Ba (2015), algorithm 1; AdamW with `weight_decay`.
 
@@ -99,7 +125,9 @@ def _adam(
     return [*parts, optax.scale_by_learning_rate(rate)]
 
 
-def _sgd(rate: optax.Schedule, *, momentum: float) -> Transformations:
+def _sgd(
+    rate: optax.Schedule, *, momentum: Annotated[float, FRACTION]
+) -> Transformations:
     """Gradient descent; with `momentum` above 0, Polyak (1964)."""
     return [optax.sgd(rate, momentum or None)]
 
@@ -107,10 +135,10 @@ def _sgd(rate: optax.Schedule, *, momentum: float) -> Transformations:
 def _rmsprop(
     rate: optax.Schedule,
     *,
-    decay: float,
-    eps: float,
+    decay: Annotated[float, FRACTION],
+    eps: Annotated[float, POSITIVE],
     centered: bool,
-    momentum: float,
+    momentum: Annotated[float, FRACTION],
 ) -> Transformations:
     """RMSProp; centered and with momentum: Graves (2013), eqs. 38 to 45."""
     rmsprop = optax.rmsprop(
@@ -119,13 +147,21 @@ def _rmsprop(
     return [rmsprop]
 
 
-def _adadelta(rate: optax.Schedule, *, rho: float, eps: float) -> Transformations:
+def _adadelta(
+    rate: optax.Schedule,
+    *,
+    rho: Annotated[float, FRACTION],
+    eps: Annotated[float, POSITIVE],
+) -> Transformations:
     """Adadelta, Zeiler (2012), algorithm 1, with a learning rate of 1.0."""
     return [optax.adadelta(rate, rho=rho, eps=eps)]
 
 
 def _adafactor(
-    rate: optax.Schedule, *, decay_rate: float, clipping_threshold: float
+    rate: optax.Schedule,
+    *,
+    decay_rate: Annotated[float, _FACTOR],
+    clipping_threshold: Annotated[float, POSITIVE],
 ) -> Transformations:
     """Adafactor, Shazeer and Stern (2018), algorithms 4 and 5, without momentum."""
     adafactor = optax.adafactor(
@@ -168,28 +204,40 @@ CLIPPING: dict[str, Callable[[float], optax.GradientTransformation]] = {
     "value": optax.clip,
     "matrix": _clip_by_matrix_norm,
 }
-_FRACTION = (lambda x: 0 <= x < 1, "at least 0 and below 1")
-_NOT_NEGATIVE = (lambda x: x >= 0, "at least 0")
-_POSITIVE = (lambda x: x > 0, "above 0")
-# Accepted range of each field, with its wording in errors.
-_RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
-    "learning_rate": _NOT_NEGATIVE,
-    "scale": _POSITIVE,
-    "clip": _NOT_NEGATIVE,
-    "warmup": _NOT_NEGATIVE,
-    "decay_begin": _NOT_NEGATIVE,
-    "decay_every": (lambda x: x >= 1, "at least 1"),
-    "decay_factor": (lambda x: 0 < x <= 1, "above 0 and at most 1"),
-    "b1": _FRACTION,
-    "b2": _FRACTION,
-    "momentum": _FRACTION,
-    "decay": _FRACTION,
-    "rho": _FRACTION,
-    "eps": _POSITIVE,
-    "weight_decay": _NOT_NEGATIVE,
-    "decay_rate": (lambda x: 0 < x <= 1, "above 0 and at most 1"),
-    "clipping_threshold": _POSITIVE,
+# Effects of fields above `config.train_steps`.
+_UNFINISHED = {
+    "warmup": "the learning rate does not reach its peak",
+    "decay_steps": "the learning rate does not reach 0",
 }
+# Ranges of the fields of a group, whether or not its optimizer reads them.
+RANGES: dict[str, Range | Flag] = {
+    "learning_rate": WEIGHT,
+    "scale": POSITIVE,
+    "clip": WEIGHT,
+}
+for _make in (*OPTIMIZERS.values(), *SCHEDULES.values()):
+    RANGES |= ranges.declared(_make)
+
+
+def groups(config: ConfigDict) -> Iterator[tuple[str, ConfigDict]]:
+    """Yields the names and groups of the optimizers of a config."""
+    for name, group in config.items():
+        if isinstance(group, ConfigDict) and "schedule" in group:
+            yield name, group
+
+
+def warnings(config: ConfigDict) -> list[str]:
+    """Returns a line for each schedule that does not fit `config.train_steps`."""
+    lines, steps = [], config.train_steps
+    for name, group in groups(config):
+        for field in _fields(SCHEDULES[group.schedule]):
+            if field in _UNFINISHED and group[field] > steps:
+                lines.append(
+                    f"config.{name}.{field} is {group[field]}, which is more than "
+                    f"config.train_steps={steps}: {_UNFINISHED[field]}"
+                )
+                break
+    return lines
 
 
 def make_schedule(
@@ -213,7 +261,7 @@ def make_schedule(
     make = _choose(SCHEDULES, kind, f"config.{name}.schedule")
     fields = _fields(make)
     _require(optimizer, fields, f"config.{name}.schedule={kind}", name)
-    _check_ranges(optimizer, ("learning_rate", *fields), name)
+    ranges.check(RANGES, optimizer, f"config.{name}.")
     values = {field: optimizer[field] for field in fields}
     if kind == "noam":
         if width is None or optimizer.warmup < 1:
@@ -259,7 +307,7 @@ def make_optimizer(
     make = _choose(OPTIMIZERS, optimizer.name, f"config.{name}.name")
     fields = _fields(make)
     _require(optimizer, fields, f"config.{name}.name={optimizer.name}", name)
-    _check_ranges(optimizer, ("scale", "clip", *fields), name)
+    ranges.check(RANGES, optimizer, f"config.{name}.")
     clip = _choose(CLIPPING, optimizer.clip_by, f"config.{name}.clip_by")
     rate = make_schedule(config, width, name)
     parts = [optax.scale(optimizer.scale)] if optimizer.scale != 1 else []
@@ -277,10 +325,7 @@ def _fields(make: Callable[..., Any]) -> tuple[str, ...]:
 
 def _choose(table: Mapping[str, Any], kind: str, field: str) -> Any:
     if kind not in table:
-        *others, last = table
-        raise UserError(
-            f"{field}={kind} is unknown: take {', '.join(others)} or {last}"
-        )
+        raise UserError(f"{field} is {kind!r}: must be one of {', '.join(table)}")
     return table[kind]
 
 
@@ -293,14 +338,3 @@ def _require(
             f"{owner} needs {names}: a flag cannot add a field; set the whole group in "
             "a variant of the config with a function of configs/_optimizer.py"
         )
-
-
-def _check_ranges(optimizer: ConfigDict, fields: tuple[str, ...], name: str) -> None:
-    for field in fields:
-        if field not in _RANGES:
-            continue  # a switch, or checked against another field
-        holds, accepted = _RANGES[field]
-        if not holds(optimizer[field]):
-            raise UserError(
-                f"config.{name}.{field} is {optimizer[field]}: must be {accepted}"
-            )

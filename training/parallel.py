@@ -81,7 +81,7 @@ class Layout:
         self.pmap = parallel == "pmap" or (self._cores and self.mesh.size > 1)
         if parallel not in ("jit", "pmap", "cores"):
             raise UserError(
-                f"config.parallel={parallel} is unknown: take jit, pmap or cores"
+                f"config.parallel is {parallel!r}: must be one of jit, pmap, cores"
             )
         if self.pmap and self.mesh.shape[_FSDP] > 1:
             raise UserError(f"config.parallel={parallel} needs config.mesh.fsdp=1")

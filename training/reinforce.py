@@ -21,7 +21,11 @@ from ml_collections import ConfigDict
 
 from attention.alignments import reinforce, update_baseline
 from attention.masks import later_mask
+from ranges import WEIGHT
 from training.state import Metrics
+
+# Fields of the config that the losses read.
+RANGES = {"loss.reward": WEIGHT, "loss.entropy": WEIGHT}
 
 
 def initial_baseline(draws: bool) -> dict[str, jax.Array] | None:

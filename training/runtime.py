@@ -79,7 +79,7 @@ def run(
             if rest and not options:
                 raise UserError(f"{rest[0]} is not a flag: see --help")
         except flags.Error as error:
-            sys.exit(_fail(_flag_error(error)))
+            sys.exit(_fail(_flag_error(error, argv if overrides else ())))
         except UserError as error:
             sys.exit(_fail(error))
         if flags.FLAGS["verbosity"].using_default_value:
@@ -99,6 +99,11 @@ def run(
             return _fail(error)
         except MemoryError as error:
             return _fail(f"out of memory, reduce the sizes: {error}")
+        except RuntimeError as error:  # of jax, which is not imported here
+            reason = " ".join(str(error).split())
+            if "RESOURCE_EXHAUSTED" not in reason:
+                raise
+            return _fail(f"out of memory, reduce the sizes: {reason[:200]}")
         except BrokenPipeError:  # the reader of the output has closed it
             _discard_output()
             return 128 + signal.SIGPIPE
@@ -144,15 +149,24 @@ def _split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
     return rest, overrides
 
 
-def _flag_error(error: flags.Error) -> str:
-    """Returns the line to print for an error of absl."""
+def flag_names() -> list[str]:
+    """Returns the names of the flags that the entry point defines."""
+    flags_of_main = flags.FLAGS.get_key_flags_for_module(sys.argv[0])
+    return [flag.name for flag in flags_of_main]
+
+
+def _flag_error(error: flags.Error, argv: Sequence[str]) -> str:
+    """Returns the line to print for an error of absl.
+
+    Args:
+        error: the error.
+        argv: the command line if it may set fields of a config.
+    """
     if isinstance(error, flags.UnrecognizedFlagError):
-        names = [
-            flag.name for flag in flags.FLAGS.get_key_flags_for_module(sys.argv[0])
-        ]
-        near = difflib.get_close_matches(error.flagname, names, n=1)
-        hint = f"did you mean --{near[0]}?" if near else "see --help"
-        return f"--{error.flagname} is unknown: {hint}"
+        near = difflib.get_close_matches(error.flagname, flag_names(), n=1)
+        near = near or _similar_fields(error.flagname, _value_of("--config", argv))
+        hint = f"did you mean {' or '.join(f'--{n}' for n in near)}?"
+        return f"--{error.flagname} is unknown: {hint if near else 'see --help'}"
     if match := re.match(r"flag --(\w+)=(.*?): ", str(error)):
         name, value = match.groups()
         parser = flags.FLAGS[name].parser
@@ -162,6 +176,19 @@ def _flag_error(error: flags.Error) -> str:
         if accepted:
             return f"--{name} is {value!r}: must be {' or '.join(accepted)}"
     return str(error)
+
+
+def _similar_fields(name: str, config: str | None) -> list[str]:
+    """Returns the fields of a config that an unknown flag may mean."""
+    if not config:
+        return []
+    from training import configuration
+
+    try:
+        fields = configuration.similar_fields(configuration.read(config), name)
+    except UserError:  # in the config; the flag is reported first
+        return []
+    return [f"config.{field}" for field in fields]
 
 
 def _options(rest: Sequence[str]) -> dict[str, str]:

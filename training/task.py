@@ -8,7 +8,7 @@ Assets of a run, such as a vocabulary, are created before the task: see `create`
 """
 
 import abc
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -17,7 +17,7 @@ from ml_collections import ConfigDict
 from errors import UserError
 from figures.attention import AttentionMap
 from options import Options
-from training import checks
+from training import checks, optimizers
 from training.objective import Objective
 from training.state import Scores, TrainState
 
@@ -73,6 +73,13 @@ class Task(abc.ABC):
     Attributes:
         metric: name of the validation metric that selects the best checkpoint, and
             "max" or "min".
+        ranges: ranges of the fields that the task reads, by name, such as
+            {"data.batch_size": SIZE}; numbers without a range must be finite.
+        arrays: large arrays whose sizes are fields; see `checks.check_arrays`.
+        model_methods: names of the methods and properties of the model that the task
+            calls, besides `init` and `apply`.
+        model_fields: field of the config by field of the model, for fields outside
+            `config.model`.
         EvaluationOptions: a frozen dataclass whose fields become flags of eval.py.
         Options: a frozen dataclass whose fields become flags of predict.py; see
             `options`.
@@ -84,6 +91,10 @@ class Task(abc.ABC):
     """
 
     metric: ClassVar[tuple[str, str]]
+    ranges: ClassVar[checks.Ranges] = {}
+    arrays: ClassVar[Mapping[tuple[str, ...], int]] = {}
+    model_methods: ClassVar[Sequence[str]] = ()
+    model_fields: ClassVar[Mapping[str, str]] = {}
     EvaluationOptions: ClassVar[type] = NoOptions
     Options: ClassVar[type] = NoOptions
     figure_name: ClassVar[str] = "attention"
@@ -91,16 +102,42 @@ class Task(abc.ABC):
     objective: Objective
 
     @classmethod
-    def check(cls, config: ConfigDict) -> None:
+    def check(cls, config: ConfigDict, memory: int | None = None) -> None:
         """Checks a config; reads no data.
 
-        By default the model is initialised with abstract values. Override it to check
-        fields that depend on each other.
+        The model is initialised with abstract values.
+
+        Args:
+            config: the config.
+            memory: bytes of memory of the device; None for those of this machine.
 
         Raises:
-            UserError: for fields that are out of range or contradict each other.
+            UserError: for fields that are out of range or contradict each other, or
+                sizes that do not fit into memory.
         """
-        checks.check_model(cls(config).objective.init)
+        checks.check_ranges(config)
+        checks.check_architectures(config, cls.model_methods)
+        checks.check_arrays(config, cls.arrays, memory)
+        cls.check_rules(config)
+        state = checks.check_model(cls(config).objective.init, cls.model_fields)
+        checks.check_state(config, state, memory)
+
+    @classmethod
+    def check_rules(cls, config: ConfigDict) -> None:
+        """Checks fields that depend on each other; none by default.
+
+        Args:
+            config: a config whose fields are in their ranges.
+
+        Raises:
+            UserError: for fields that contradict each other.
+        """
+        del config
+
+    @classmethod
+    def warnings(cls, config: ConfigDict) -> list[str]:
+        """Returns a line for each accepted setting that is probably a mistake."""
+        return optimizers.warnings(config)
 
     @classmethod
     def prepare(cls, config: ConfigDict, workdir: Path, *, training: bool) -> Any:

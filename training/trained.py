@@ -121,6 +121,7 @@ def load(
     config = configuration.load(workdir, overrides)
     which = config.evaluation.checkpoint if checkpoint is None else checkpoint
     checkpoints.find(workdir, "last")  # reports a missing checkpoint first
+    configuration.check(config)
     config.task.check(config)
     task = create(config, workdir, training=False)
     like = jax.eval_shape(task.objective.init, jax.random.key(config.seed))

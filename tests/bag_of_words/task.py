@@ -1,6 +1,7 @@
 """Bag-of-words classification of sentences: mostly odd or mostly even words."""
 
 import dataclasses
+from typing import Annotated
 
 import jax.numpy as jnp
 import numpy as np
@@ -11,6 +12,7 @@ from data.endless import EndlessBatches
 from data.splits import held_out_rng
 from figures.charts import bars
 from options import Options, option
+from ranges import POSITIVE, PROBABILITY, SIZE, Range
 from training import checks
 from training.objective import Supervised
 from training.optimizers import make_optimizer
@@ -18,7 +20,7 @@ from training.task import Evaluation, Prediction, Task
 
 
 class Classifier(nn.Module):  # logistic regression on bags minus the mean bag
-    scale: float = 1.0
+    scale: Annotated[float, POSITIVE] = 1.0
 
     @nn.compact
     def __call__(self, bag, mean):
@@ -54,18 +56,15 @@ class Objective(Supervised):  # tracks the mean bag and the best accuracy
 
 @dataclasses.dataclass(frozen=True)
 class BagOptions(Options):
-    threshold: float = option(0.5, "Minimum probability of odd for the answer odd.")
+    threshold: float = option(0.5, "Minimum probability of an odd answer.", PROBABILITY)
 
 
 class BagOfWords(Task):
     metric = ("accuracy", "max")
+    ranges = {"data.words": Range(2, 1000, whole=True), "data.batch_size": SIZE}
+    arrays = {("data.batch_size", "data.words"): 4}
     Options = BagOptions
     figure_name = "words"
-
-    @classmethod
-    def check(cls, config):
-        checks.at_least(config, {"data.words": 2, "data.batch_size": 1})
-        super().check(config)
 
     @classmethod
     def prepare(cls, config, workdir, *, training):
