@@ -12,12 +12,14 @@ from translators import quick_jit
 from configs.sagan import get_config
 from data import images
 from errors import UserError
+from generation.images import ImageGenerator
 from metrics.corners import consistency
 from models import efficientnet
-from tasks import frozen
+from models.spectral import spectral_norm
+from tasks import adversarial, frozen
 from tasks.adversarial import Adversarial, Assets, SeedOptions
 from training.adversarial import LOSSES
-from training.task import NoOptions, create
+from training.task import Evaluation, NoOptions, create
 
 rng = np.random.default_rng
 
@@ -304,3 +306,95 @@ def test_an_unknown_class_is_named(tmp_path):
                 state(), {1: "corners", 2: "cats"}, SeedOptions(), attention=True
             )
         )
+
+
+def test_a_step_updates_the_estimates_and_statistics_of_both_networks():
+    """Each network makes one power iteration, and the generator averages one batch."""
+    new, _ = stepped()
+    for name in ("generator", "discriminator"):
+        old = state().extra["variables"][name]
+        changed = new.extra["variables"][name]
+        leaves, _ = jax.tree_util.tree_flatten_with_path(old["spectral"])
+        for path, u in leaves:
+            kernel, next_u = state().params[name], changed["spectral"]
+            for key in path[:-1]:
+                kernel, next_u = kernel[key.key], next_u[key.key]
+            _, expected = spectral_norm(kernel["kernel"], u)
+            np.testing.assert_allclose(next_u["u"], expected, atol=1e-4)
+    flat, _ = jax.tree_util.tree_flatten_with_path(changed_statistics(new))
+    steps = [x for path, x in flat if path[-1].key == "steps"]
+    assert steps and all(x == 1 for x in steps)
+
+
+def changed_statistics(new):
+    return new.extra["variables"]["generator"]["batch_stats"]
+
+
+def replaced(part):
+    """A state in which the last generator or its average is another one."""
+    other = jax.tree.map(lambda x: x + 0.3, state().params["generator"])
+    if part == "last":
+        return state().replace(params=state().params | {"generator": other})
+    return state().replace(extra=state().extra | {"average": other})
+
+
+def test_images_are_those_of_the_average_and_never_of_the_last_generator():
+    labels = np.zeros(3, np.int32)
+    expected = task().generate(state(), labels, 0)
+    assert (task().generate(replaced("last"), labels, 0) == expected).all()
+    assert (task().generate(replaced("average"), labels, 0) != expected).any()
+
+
+def test_figures_show_the_average_and_never_the_last_generator(monkeypatch, tmp_path):
+    drawn = []
+    monkeypatch.setattr(
+        adversarial, "image_grid", lambda rows, *_, **__: drawn.append(rows)
+    )
+
+    def record(images, records, suffixes, **_):
+        drawn.extend([images, *(np.asarray(record.weights) for record in records)])
+        return []
+
+    monkeypatch.setattr(adversarial, "map_attention", record)
+
+    def figures(new):
+        drawn.clear()
+        task().figures(new, Evaluation("test", {}), tmp_path)
+        return list(drawn)
+
+    expected = figures(state())
+    assert len(expected) == 3  # a grid, images and their attention
+    for array, other in zip(expected, figures(replaced("last")), strict=True):
+        assert (array == other).all()
+    for array, other in zip(expected, figures(replaced("average")), strict=True):
+        assert (array != other).any()
+
+
+def test_over_a_batch_of_images_each_has_its_own_noise():
+    """The last batch is partial; filler images are left out."""
+    labels = np.zeros(211, np.int32)
+    generated = task().generate(state(), labels, 0)
+    assert generated.shape == (211, 8, 8, 3)
+    assert len({image.tobytes() for image in generated}) == 211
+    assert (task().generate(state(), labels[:103], 0) == generated[:103]).all()
+    other = task().generate(state(), labels[:103], 1)
+    assert (other != generated[:103]).any((1, 2, 3)).all()
+
+
+def test_generated_images_have_the_classes_asked_for_in_their_order():
+    model = ClassImages()
+    generator = ImageGenerator(model, lambda rng, label: jnp.zeros(len(label)), 5)
+    labels = np.arange(13, dtype=np.int32) % 7
+    generated = generator.images({}, labels, 0)
+    assert (generated[:, 0, 0, 0] == 10 * labels).all()
+    generated, _ = generator.attention({}, labels[:3], 0)
+    assert (generated[:, 0, 0, 0] == 10 * labels[[0, 1, 2, 0, 1]]).all()
+
+
+class ClassImages:
+    """A generator of images whose value is ten times their class."""
+
+    def apply(self, variables, noise, label, *, train, mutable):
+        assert not train
+        images = jnp.broadcast_to(label[:, None, None, None], (len(label), 2, 2, 3))
+        return 10 * images / 127.5 - 1, {}

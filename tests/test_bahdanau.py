@@ -6,10 +6,12 @@ from fields import BAHDANAU as PAPER
 from fields import EMBEDDING, HIDDEN, SCORE, UNITS
 from translators import (
     BATCH,
+    SOURCE,
     TARGET,
     VOCAB,
     affine,
     check_a_field_is_refused,
+    check_dropout_sites,
     check_no_later_token_changes_earlier_logits,
     check_padding_changes_nothing,
     check_steps_equal_the_full_pass,
@@ -224,3 +226,18 @@ def test_a_field_out_of_range_is_refused(changes, message):
 def test_it_overfits_one_batch():
     losses = overfit(Bahdanau(**PAPER))
     assert losses[0] > 2.5 and losses[-1] < 0.05
+
+
+def test_dropout_applies_to_embeddings_between_layers_and_before_the_output():
+    model, variables, batch = build(PAPER, dict(dropout=0.25, encoder_layers=3))
+    check_dropout_sites(
+        model,
+        variables,
+        batch,
+        {
+            (BATCH, SOURCE, EMBEDDING): 1,
+            (BATCH, SOURCE, 2 * HIDDEN): 2,
+            (BATCH, TARGET, EMBEDDING): 1,
+            (BATCH, TARGET, UNITS): 1,
+        },
+    )

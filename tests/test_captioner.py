@@ -5,9 +5,19 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from translators import affine, descend, lstm, normal_like, quick_jit, sigmoid
+from flax import linen as nn
+from translators import (
+    affine,
+    check_dropout_sites,
+    descend,
+    lstm,
+    normal_like,
+    quick_jit,
+    sigmoid,
+)
 
 from models.captioner import ImageEncoder, ShowAndTell, ShowAttendTell
+from models.layers import Dense
 from models.records import AttentionRecord, DrawRecord, collect
 
 B, T, W, ROWS, COLUMNS, DEPTH = 3, 5, 23, 2, 3, 7
@@ -224,3 +234,30 @@ def test_a_field_out_of_range_is_refused(family, changes, message):
     fields = PAPER if family is ShowAttendTell else PLAIN
     with pytest.raises(ValueError, match=message):
         build(family, fields, **changes)
+
+
+@BOTH
+def test_dropout_applies_to_embeddings_annotations_states_and_outputs(family, fields):
+    model, variables, batch = build(family, fields, dropout=0.25)
+    sites = {
+        (B, ROWS * COLUMNS, WIDTH): 1,
+        (B, T, EMBEDDING): 2,  # of the previous word, and of the deep output
+        (B, T, HIDDEN): 1,
+    }
+    check_dropout_sites(model, variables, batch, sites)
+
+
+def test_the_first_layer_reads_pixels_between_minus_1_and_1():
+    read = []
+
+    def record(call, args, kwargs, context):
+        if isinstance(context.module, Dense):
+            read.append(args[0])
+        return call(*args, **kwargs)
+
+    encoder = ImageEncoder("cnn", (WIDTH,), 0.0)
+    for value, expected in ((0, -1), (51, -0.6), (255, 1)):
+        image = jnp.full((1, 8, 12, 3), value, jnp.uint8)
+        with nn.intercept_methods(record):
+            encoder.init(jax.random.key(0), image, train=False)
+        np.testing.assert_allclose(read[-1], expected, atol=1e-6)

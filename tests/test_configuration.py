@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from ml_collections import ConfigDict
+from tracing import leaves
 
 from configs import transformer_nmt
 from errors import UserError
@@ -126,13 +127,13 @@ def test_an_unreadable_config_is_reported(flag, message):
         (
             "configs/transformer_nmt.py:bgi",
             "--config=configs/transformer_nmt.py:bgi: bgi is unknown: the variants are "
-            "base, big, sinusoidal, short, smoke; did you mean "
+            "base, big, relative, short, smoke; did you mean "
             "--config=configs/transformer_nmt.py:big?",
         ),
         (
             "configs/transformer_nmt.py:7",
             "--config=configs/transformer_nmt.py:7: 7 is unknown: the variants are "
-            "base, big, sinusoidal, short, smoke",
+            "base, big, relative, short, smoke",
         ),
     ],
 )
@@ -370,3 +371,30 @@ def test_a_folder_without_a_run_is_reported(tmp_path):
         configuration.load(tmp_path)
     with pytest.raises(UserError, match="--workdir="):
         configuration.record(example(), tmp_path / "config.json")
+
+
+def test_only_length_logging_and_layout_may_change_when_a_run_is_resumed(tmp_path):
+    config = transformer_nmt.get_config("smoke")
+    configuration.record(config, tmp_path)
+    (tmp_path / "checkpoints" / "7").mkdir(parents=True)
+    accepted = set()
+    for name in leaves(config):
+        other = transformer_nmt.get_config("smoke")
+        with other.ignore_type():
+            other.update_from_flattened_dict({name: "changed"})
+        try:
+            configuration.compare(other, tmp_path)
+        except UserError as error:
+            assert f"config.{name}: " in str(error)
+        else:
+            accepted.add(name)
+    assert accepted == {
+        "train_steps",
+        "eval_every",
+        "save_every",
+        "log_every",
+        "mesh.data",
+        "mesh.fsdp",
+        "parallel",
+        "checkpoints.keep",
+    }

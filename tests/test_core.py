@@ -220,4 +220,10 @@ def test_integer_scores_and_different_numbers_of_keys_are_refused(draw):
     with pytest.raises(TypeError, match="scores must be floating, got int32"):
         masked_softmax(jnp.ones((Q, K), jnp.int32))
     with pytest.raises(ValueError, match="have 7 keys, value .* has 5"):
-        attend(draw(Q, K), draw(Q, V))
+        attend(draw(B, H, Q, K), draw(B, H, Q, V))
+
+
+def test_without_keys_the_context_is_zero(draw):
+    context, weights = attend(draw(B, Q, 0), draw(B, 0, V))
+    assert weights.shape == (B, Q, 0)
+    np.testing.assert_array_equal(context, np.zeros((B, Q, V)))

@@ -451,3 +451,29 @@ def test_forbidden_ids_have_probability_zero_and_the_others_keep_their_logits():
     expected = np.arange(14.0).reshape(1, 2, 7)
     expected[..., [0, 1, 3]] = -np.inf
     np.testing.assert_array_equal(logits, expected)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_limits_are_cut_to_the_possible_lengths(method):
+    model = Model(seed=9, sharpness=0.5)
+    model.offset[EOS] = -3
+    decoded = run(method, model, limit=np.asarray([0, 99, 3]))
+    expected = run(method, model, limit=np.asarray([1, LENGTH, 3]))
+    np.testing.assert_array_equal(decoded.tokens, expected.tokens)
+    assert (decoded.lengths.max(1) <= np.asarray([1, LENGTH, 3])).all()
+
+
+@pytest.mark.parametrize("method", ["greedy", "beam"])
+def test_renamed_tokens_give_renamed_outputs(method):
+    model, names = Model(seed=10, batch=13, vocab=7), np.asarray([4, 6, 3, 0, 5, 1, 2])
+    model.offset[EOS] = 1
+    renamed, order = Model(seed=10, batch=13, vocab=7), np.argsort(names)
+    renamed.embed, renamed.out = model.embed[order], model.out[:, order]
+    renamed.offset = model.offset[order]
+    special = dict(zip(("pad", "bos", "eos"), names.tolist(), strict=False))
+    expected = run(method, model, max_length=5)
+    decoded = run(method, renamed, max_length=5, **special)
+    assert len(set(expected.lengths.ravel().tolist())) > 2
+    np.testing.assert_array_equal(decoded.tokens, names[expected.tokens])
+    np.testing.assert_array_equal(decoded.lengths, expected.lengths)
+    np.testing.assert_allclose(decoded.scores, expected.scores, rtol=1e-5)

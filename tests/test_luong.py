@@ -11,6 +11,7 @@ from translators import (
     VOCAB,
     affine,
     check_a_field_is_refused,
+    check_dropout_sites,
     check_no_later_token_changes_earlier_logits,
     check_padding_changes_nothing,
     check_steps_equal_the_full_pass,
@@ -286,3 +287,24 @@ def test_a_field_out_of_range_is_refused(changes, message):
 def test_it_overfits_one_batch():
     losses = overfit(Luong(**PAPER | SINGLE_LAYER))
     assert losses[0] > 2.5 and losses[-1] < 0.05
+
+
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_dropout_applies_to_embeddings_between_layers_and_before_the_output(
+    bidirectional,
+):
+    fields = dict(bidirectional=bidirectional, dropout=0.25, layers=3)
+    model, variables, batch = build(PAPER, fields)
+    annotation = HIDDEN * (1 + bidirectional)
+    check_dropout_sites(
+        model,
+        variables,
+        batch,
+        {
+            (BATCH, SOURCE, EMBEDDING): 1,
+            (BATCH, SOURCE, annotation): 2,
+            (BATCH, TARGET, EMBEDDING): 1,
+            (TARGET, BATCH, 1, 2 * HIDDEN): 1,  # a mask per step and layer
+            (BATCH, TARGET, HIDDEN): 1,
+        },
+    )

@@ -113,3 +113,16 @@ def test_word_accuracy_compares_words_by_position():
 def test_perplexity_of_equal_probabilities_is_their_number_and_is_finite():
     assert perplexity(5 * math.log(7), 5) == pytest.approx(7)
     assert perplexity(1e9, 2) == math.exp(700)
+
+
+def test_the_language_selects_the_tokenizer_in_each_group():
+    sources, references, hypotheses = ["one"], ["一二三四五六"], ["一二三四五"]
+    groups = bleu_by_length(sources, hypotheses, references, language="zh")
+    scores, _ = translation_scores(hypotheses, references, language="zh")
+    assert groups == {"1-5": {"sentences": 1, "bleu": scores["bleu"]}}
+    assert groups != bleu_by_length(sources, hypotheses, references)
+
+
+def test_different_numbers_of_texts_are_refused():
+    with pytest.raises(ValueError, match="longer"):
+        word_accuracy(["a"], ["a", "b"])

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -367,3 +368,31 @@ def test_a_batch_that_does_not_divide_over_devices_is_rejected(monkeypatch):
         UserError, match="the batch size is 12: must be a multiple of the 8 dev"
     ):
         layout.put({"x": np.zeros((12, 3))})
+
+
+def test_under_pmap_each_device_and_step_has_its_own_noise():
+    if not on_eight_devices("test_under_pmap_each_device_and_step_has_its_own_noise"):
+        return
+    draws = {}
+    for name in ("one", "pmap"):
+        layout = make_layout(name)
+        rng = jax.random.key(0)
+        like = layout.abstract(lambda _: State(jax.numpy.zeros((), int)), rng)
+        state = layout.init(lambda _: State(jax.numpy.zeros((), int)), rng, like)
+
+        def step(state, batch, rng, axis=layout.axis_name):
+            noise = jax.random.bits(rng, (3,))
+            if axis is not None:
+                noise = jax.lax.all_gather(noise, axis)
+            return State(state.step + 1), noise
+
+        compiled, rows = layout.compile(step, like), []
+        for _ in range(2):
+            state, noise = compiled(state, layout.put(np.zeros((8, 1))), rng)
+            rows.extend(np.asarray(noise).reshape(-1, 3).tolist())
+        draws[name] = set(map(tuple, rows))
+    assert len(draws["one"]) == 2 and len(draws["pmap"]) == 2 * 8
+
+
+class State(NamedTuple):
+    step: jax.Array

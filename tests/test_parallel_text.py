@@ -247,3 +247,18 @@ def test_an_extra_corpus_is_added_only_to_training(cache, monkeypatch):
     both = load("numbers", "en", "de", extra=("libreoffice",))
     assert both.test == single.test and both.validation == single.validation
     assert both.train == [*single.train, ("one more page", "noch eine Seite")]
+
+
+def test_leakage_is_measured_on_the_text_as_it_was_read(tmp_path):
+    """Names that are made up afterwards would hide that test sources are known."""
+    sources = [f"Acme{n} is on" for n in range(53)]
+    targets = [f"Acme{n} ist an" for n in range(53)]
+    train = _write(tmp_path, "train", sources, targets)
+    test = _write(tmp_path, "test", sources, [f"{text}!" for text in targets])
+    validation = _write(tmp_path, "validation", ["other"], ["anders"])
+    files = {"train": train, "validation": validation, "test": test}
+    fields = dict(files=files, min_words=1)
+    corpus = load("files", *LANGUAGES, made_up_names=1.0, **fields)
+    assert {source for source, _ in corpus.train} != {*sources}
+    assert corpus.test == load("files", *LANGUAGES, **fields).test
+    assert corpus.leakage == {"verbatim": 1.0, "near": 1.0}

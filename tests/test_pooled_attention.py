@@ -117,3 +117,11 @@ def test_chunks_never_store_the_values_of_all_steps(draw):
 
     values = 4 * B * steps * width
     assert memory(100) < values / 2 < memory(steps)
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+def test_few_steps_of_the_minimum_score_are_averaged(draw, steps):
+    """Their sum of exponentials, steps / e, is less than 1."""
+    values = draw(B, steps, D)
+    context = chunked_context(lambda x: x, values, jnp.zeros(D), jnp.array(-50.0))
+    np.testing.assert_allclose(context, values.mean(1), rtol=1e-5)

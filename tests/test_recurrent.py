@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from translators import LOOPS, affine, normal_like, quick_jit
 
+from models import layers
 from models.cells import CELLS, GRUWeights, gru
 from models.recurrent import (
     STANDARD,
@@ -201,3 +202,28 @@ def test_only_the_standard_lstm_has_a_forget_bias_of_1(cell, inits, forget):
     expected = np.zeros(CELLS[cell].gates * STATE)
     expected[STATE : 2 * STATE] = forget  # i, f, o, g
     np.testing.assert_array_equal(bias, expected)
+
+
+def test_masks_between_layers_differ_by_step_sentence_and_layer():
+    stack = Stack(cell="gru", features=101, layers=3, dropout=0.5, inits=STANDARD)
+    rngs = {"dropout": jax.random.key(0)}
+    masks = stack.apply({}, SOURCE, BATCH, method="noise", rngs=rngs)
+    assert [mask.shape for mask in masks] == [(SOURCE, BATCH, 1, 101)] * 2
+    rows = np.concatenate([np.asarray(mask).reshape(-1, 101) for mask in masks])
+    assert len({row.tobytes() for row in rows}) == 2 * SOURCE * BATCH
+    assert set(np.unique(rows)) == {0, 2}
+
+
+def test_each_layer_of_an_encoder_after_the_first_reads_a_dropped_input(
+    draw, monkeypatch
+):
+    """With all elements dropped, the second layer's output is independent of x."""
+    monkeypatch.setattr(layers, "dropout", lambda x, rate, rng: 0 * x)
+    module = encoder("gru", layers=2, bidirectional=True).clone(dropout=0.5)
+    x, other = draw(BATCH, SOURCE, WIDTH), draw(BATCH, SOURCE, WIDTH)
+    variables = normal_variables(module, x, MASK, train=False)
+    rngs = {"dropout": jax.random.key(0)}
+    for train in (True, False):
+        annotations, carries = module.apply(variables, x, MASK, train=train, rngs=rngs)
+        changed, _ = module.apply(variables, other, MASK, train=train, rngs=rngs)
+        assert (np.abs(annotations - changed).max() == 0) == train

@@ -111,8 +111,11 @@ def test_a_stop_does_not_change_the_mean_of_the_last_checkpoints(tmp_path):
     assert_equal(resumed, straight)
     assert checkpoints.find(tmp_path / "stopped", "last") == 8
     # Until the run is resumed, the newest checkpoint is the unplanned one.
-    assert mean("now", [*regular[:3], (7, False)])[0] == [2, 4, 6]
+    planned, now = mean("now", [*regular[:3], (7, False)])
+    assert planned == [2, 4, 6]
     assert checkpoints.find(tmp_path / "now", "last") == 7
+    # The mean is that of a run that ended at the last planned one.
+    assert_equal(now, mean("ended", regular[:3])[1])
 
 
 class Trains:

@@ -353,3 +353,30 @@ def test_the_default_fields_are_those_of_the_paper(family):
     shapes = jax.eval_shape(init, jax.random.key(0), x, jnp.zeros(1, jnp.int32))
     width = shapes["params"]["attention_32"]["query"]["normed"]["kernel"].shape
     assert width == ((256, 32) if family is Generator else (128, 16))  # C / 8
+
+
+def test_in_evaluation_batch_norm_uses_its_moving_statistics(draw):
+    x, layer = draw(B, 2, 3, 5), BatchNorm()
+    mean, variance = draw(5), jnp.square(draw(5)) + 0.1
+    stats = {"mean": mean, "variance": variance, "steps": jnp.asarray(7.0)}
+    params = {"scale": draw(5), "bias": draw(5)}
+    variables = {"params": params, "batch_stats": stats}
+    apply = functools.partial(layer.apply, variables, train=False)
+    expected = (x - mean) / jnp.sqrt(variance + 1e-5) * params["scale"] + params["bias"]
+    np.testing.assert_allclose(apply(x, None), expected, atol=1e-4)
+    np.testing.assert_allclose(apply(x[:1], None), expected[:1], atol=1e-4)
+
+
+def test_the_gradient_of_the_spectral_norm_takes_its_vectors_as_constants(x64, draw):
+    """Before convergence it is v u^T: Miyato et al. (2018), appendix A."""
+    kernel, u = draw(2, 3, 7), draw(7)
+    matrix = np.asarray(kernel).reshape(6, 7)
+    v = matrix @ np.asarray(u)
+    v /= np.linalg.norm(v)
+    next_u = v @ matrix
+    next_u /= np.linalg.norm(next_u)
+    gradient = jax.grad(lambda k: spectral_norm(k, u)[0])(kernel)
+    expected = np.outer(v, next_u).reshape(2, 3, 7)
+    np.testing.assert_allclose(gradient, expected, rtol=1e-9, atol=1e-12)
+    estimate = jax.grad(lambda k: spectral_norm(k, u)[1].sum())(kernel)
+    assert not np.any(estimate)

@@ -11,6 +11,7 @@ from translators import (
     affine,
     check_a_field_is_refused,
     check_dropout_needs_its_stream_and_changes_with_it,
+    check_dropout_sites,
     check_no_later_token_changes_earlier_logits,
     check_padding_changes_nothing,
     check_steps_equal_the_full_pass,
@@ -250,3 +251,36 @@ def test_dropout_needs_its_stream_and_changes_with_it():
     check_dropout_needs_its_stream_and_changes_with_it(
         *build(SUTSKEVER, dict(dropout=0.3))
     )
+
+
+@PAPERS
+def test_dropout_applies_to_embeddings_between_layers_and_before_the_output(paper):
+    layers = 3 if paper is SUTSKEVER else 2
+    model, variables, batch = build(paper, dict(dropout=0.25, layers=layers))
+    check_dropout_sites(
+        model,
+        variables,
+        batch,
+        {
+            (BATCH, SOURCE, EMBEDDING): 1,
+            (BATCH, SOURCE, HIDDEN): layers - 1,
+            (BATCH, TARGET, EMBEDDING): 1,
+            # A mask per step, none over time: Zaremba et al. (2014).
+            (TARGET, BATCH, 1, (layers - 1) * HIDDEN): 1,
+            (BATCH, TARGET, paper["maxout"] or HIDDEN): 1,
+        },
+    )
+
+
+def test_the_tanh_summary_is_of_the_last_layer():
+    """So it is 0 if the last layer's parameters are 0."""
+    model, variables, batch = build(CHO, dict(layers=2))
+    for layer, is_zero in ((0, False), (1, True)):
+        params = jax.tree.map(jnp.asarray, variables["params"])
+        encoder = dict(params["encoder"])
+        name = f"forward_{layer}"
+        encoder[name] = jax.tree.map(jnp.zeros_like, encoder[name])
+        summarise = dict(params["summarise"], bias=jnp.zeros(HIDDEN))
+        params = params | {"encoder": encoder, "summarise": summarise}
+        vector = encode(model, {"params": params}, batch["source"]).vector
+        assert (np.abs(vector).max() == 0) == is_zero

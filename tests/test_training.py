@@ -1,7 +1,9 @@
 """Tests of the training loop, gradients, checkpoints, logs and errors on a toy task."""
 
+import math
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -169,8 +171,10 @@ def test_the_last_checkpoints_and_the_best_are_kept(tmp_path):
 
 def test_an_average_leaves_out_the_first_half_of_a_run(tmp_path):
     config = toy.get_config()
-    config.train_steps, config.save_every = 8, 2
+    config.train_steps, config.save_every, config.checkpoints.keep = 8, 2, 7
     loop.train(config, tmp_path)
+    with checkpoints.Checkpoints(tmp_path) as saved:
+        assert saved.steps() == [2, 4, 6, 8]
     assert checkpoints.find(tmp_path, "last") == 8
     params = [
         checkpoints.restore(tmp_path, str(n), shapes(config)).params for n in (6, 8)
@@ -589,3 +593,47 @@ def test_a_signal_is_recorded_and_a_second_one_acts():
         assert stop.received == signal.SIGINT
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.fixture
+def current():
+    return toy.Toy(make_config()).objective.init(jax.random.key(0))
+
+
+def test_the_best_checkpoint_is_the_last_of_those_with_the_highest_score(
+    tmp_path, current
+):
+    with checkpoints.Checkpoints(tmp_path, keep=7) as saved:
+        assert saved.best() is None
+        for step, score in enumerate((math.nan, 0.25, 0.5, 0.5, None), 1):
+            saved.save(step, current, score)
+            saved.wait()
+        assert saved.best() == 4
+    assert checkpoints.find(tmp_path, "best") == 4
+
+
+def test_without_an_evaluation_there_is_no_best_checkpoint(tmp_path, current):
+    with checkpoints.Checkpoints(tmp_path, keep=7) as saved:
+        saved.save(1, current, math.nan)
+        saved.save(2, current)
+    message = r"has no evaluated checkpoint: take last, or one of \[1, 2\]"
+    with pytest.raises(UserError, match=message):
+        checkpoints.find(tmp_path, "best")
+
+
+def test_reading_leaves_an_unfinished_save_alone_and_training_removes_it(
+    tmp_path, current
+):
+    with checkpoints.Checkpoints(tmp_path, keep=7) as saved:
+        saved.save(1, current)
+    unfinished = tmp_path / "checkpoints" / "2.orbax-checkpoint-tmp"
+    shutil.copytree(tmp_path / "checkpoints" / "1", unfinished)
+    threads = set(threading.enumerate())
+    assert checkpoints.find(tmp_path, "last") == 1
+    for thread in set(threading.enumerate()) - threads:
+        thread.join(7)  # orbax removes files in the background
+    assert unfinished.exists()
+    with checkpoints.Checkpoints(tmp_path, keep=7) as saved:
+        assert saved.steps() == [1]
+        saved.save(3, current)
+    assert not unfinished.exists()

@@ -1,3 +1,5 @@
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,6 +10,7 @@ from translators import (
     SOURCE,
     TARGET,
     check_dropout_needs_its_stream_and_changes_with_it,
+    check_dropout_sites,
     check_no_later_token_changes_earlier_logits,
     check_padding_changes_nothing,
     check_steps_equal_the_full_pass,
@@ -20,7 +23,7 @@ from translators import (
 from attention.scores import SCORES
 from configs import transformer_nmt
 from models.records import AttentionRecord, collect
-from models.transformer import Transformer
+from models.transformer import Residual, Transformer
 
 
 def build(**changes):
@@ -236,3 +239,25 @@ def test_bfloat16_keeps_float32_parameters_and_logits():
 
 def test_dropout_needs_its_stream_and_changes_with_it():
     check_dropout_needs_its_stream_and_changes_with_it(*build(dropout=0.3))
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_dropout_applies_to_embeddings_and_the_output_of_each_sub_layer(norm):
+    model, variables, batch = build(dropout=0.25, norm=norm)
+    encoder, decoder = 1 + 2 * model.encoder_layers, 1 + 3 * model.decoder_layers
+    width = model.d_model
+    sites = {(BATCH, SOURCE, width): encoder, (BATCH, TARGET, width): decoder}
+    check_dropout_sites(model, variables, batch, sites)
+
+
+def test_a_residual_drops_the_sub_layer_s_output_and_never_its_input(draw):
+    residual = Residual("pre", 0.5)
+    x, y = draw(BATCH, TARGET, 13), draw(BATCH, TARGET, 13)
+    variables = residual.init(jax.random.key(0), x, method="enter")
+    rngs = {"dropout": jax.random.key(1)}
+    leave = functools.partial(residual.apply, variables, x, y, method="leave")
+    added = leave(train=True, rngs=rngs) - x
+    is_zero = np.asarray(added == 0)
+    assert 0.3 < is_zero.mean() < 0.7
+    np.testing.assert_allclose(added[~is_zero], 2 * y[~is_zero], rtol=1e-4, atol=1e-6)
+    np.testing.assert_array_equal(leave(train=False), x + y)

@@ -1,5 +1,6 @@
 """Helpers for tests of translators: a batch, variables, full passes, decoding steps."""
 
+import collections
 import functools
 
 import jax
@@ -9,6 +10,7 @@ import optax
 import pytest
 from flax import errors
 
+from models import layers, recurrent
 from models.records import AttentionRecord, DrawRecord, collect
 
 BATCH, SOURCE, TARGET, VOCAB = 3, 7, 5, 23
@@ -185,6 +187,39 @@ def check_dropout_needs_its_stream_and_changes_with_it(model, variables, batch):
     logits = quick_jit(logits)
     np.testing.assert_array_equal(logits(0), logits(0))
     assert np.abs(logits(0) - logits(1)).max() > 1e-2
+
+
+def check_dropout_sites(model, variables, batch, sites):
+    """Checks that dropout applies to arrays of these shapes, and that each matters.
+
+    Args:
+        model: a model with a dropout rate above 0.
+        variables: of the model.
+        batch: its input.
+        sites: {shape: number of arrays}.
+    """
+    shapes = []
+
+    def logits(zeroed):
+        """Logits if dropout sets one array to 0 and changes no other."""
+        shapes.clear()
+
+        def dropout(x, rate, rng):
+            assert rate == model.dropout
+            shapes.append(x.shape)
+            return jnp.where(zeroed == len(shapes) - 1, 0, x)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(layers, "dropout", dropout)
+            patch.setattr(recurrent, "dropout", dropout)
+            rngs = {"dropout": jax.random.key(0)}
+            return model.apply(variables, batch, train=True, rngs=rngs)
+
+    logits = quick_jit(logits)
+    expected = logits(-1)
+    assert collections.Counter(shapes) == sites
+    for index, shape in enumerate(shapes):
+        assert np.abs(logits(index) - expected).max() > 1e-3, (index, shape)
 
 
 def check_a_field_is_refused(family, fields, message):
