@@ -21,6 +21,7 @@ from training import checks, configuration, optimizers
 
 CONFIGS = sorted(p.stem for p in (ROOT / "configs").glob("*.py") if p.stem[0] != "_")
 MEMORY = 2**37  # bytes
+KEY = jax.random.key(0)
 
 
 def variants():
@@ -200,7 +201,10 @@ def test_numpy_and_jax_accept_every_seed(seed):
 @pytest.mark.parametrize("name", VARIANTS)
 def test_the_arrays_of_every_variant_fit(name):
     config = VARIANTS[name]
+    assert config.task.arrays
     checks.check_arrays(config, config.task.arrays, MEMORY)
+    with pytest.raises(UserError, match="must be smaller"):
+        checks.check_arrays(config, config.task.arrays, memory=1)
 
 
 @pytest.mark.slow
@@ -208,6 +212,9 @@ def test_the_arrays_of_every_variant_fit(name):
 def test_every_variant_is_accepted(name):
     configuration.check(VARIANTS[name])
     VARIANTS[name].task.check(VARIANTS[name], MEMORY)
+    state = jax.eval_shape(VARIANTS[name].task(VARIANTS[name]).objective.init, KEY)
+    with pytest.raises(UserError, match="^config.model needs .* of memory"):
+        checks.check_state(VARIANTS[name], state, memory=1)
 
 
 @pytest.mark.parametrize("task", TASKS)
