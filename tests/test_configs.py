@@ -144,7 +144,8 @@ FILES = {
 }
 UNREAD = {
     "captioning": {"data.scenes"} | FILES,  # frozen maps; caption files, tested below
-    "seq2seq_nmt": {"loss.entropy", "loss.reward"},  # translators with attention
+    # Translators with attention.
+    "seq2seq_nmt": {"evaluation.figures", "loss.entropy", "loss.reward"},
     "sagan": {"evaluation.size"},  # downloaded images
 }
 
