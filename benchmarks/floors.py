@@ -59,10 +59,15 @@ def translation(flag: str) -> Floors:
     read = corpus.read(data)
     sources, references = zip(*read.test, strict=True)
     nearest = [target for _, target in nearest_pairs(sources, read.train)]
-    return {
-        "copy of the source": _translation(sources, references, data),
-        "nearest training pair": _translation(nearest, references, data),
-    }
+    near = set(read.near_duplicates["test"])
+    new = [i for i in range(len(sources)) if i not in near]
+    floors: Floors = {}
+    systems = {"copy of the source": sources, "nearest training pair": nearest}
+    for name, hypotheses in systems.items():
+        scores = _translation(hypotheses, references, data)
+        texts = ([x[i] for i in new] for x in (hypotheses, references))
+        floors[name] = scores | {"bleu_new": _translation(*texts, data)["bleu"]}
+    return floors
 
 
 def nearest_pairs(texts: Sequence[str], pairs: Sequence[Pair]) -> list[Pair]:

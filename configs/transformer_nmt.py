@@ -2,15 +2,15 @@
 
     python train.py --config=configs/transformer_nmt.py --workdir=runs/transformer_nmt
 
-Takes 18.7 minutes on two CPU cores and reaches 30.8 BLEU on the test split, the
-held-out components of Home Assistant. The paper, on WMT14: 27.3 BLEU with `base`, 28.4
-with `big`.
+Takes 8.7 minutes on two CPU cores and reaches 39.2 BLEU on the test split, the held-out
+components of Home Assistant. Positions are relative (Shaw et al., 2018). The papers, on
+WMT14: 27.3 BLEU with `base`, 28.4 with `big`; 26.8 with relative positions, `base`.
 
 Variants:
 
 *   `base`, `big`: models and training of the paper, for an accelerator and a corpus of
     millions of pairs (`--config.data.corpus=files` or `tfds:...`).
-*   `relative`: relative positions (Shaw et al., 2018).
+*   `sinusoidal`: the positions of Vaswani et al.; 30.8 BLEU in as many steps.
 *   `short`: the comparison of scores and alignments in docs/results/translation.md.
 *   `smoke`: seconds of training on generated number words.
 """
@@ -29,6 +29,7 @@ _BASE = {  # table 3, "base"; sections 5.1-5.4 and 6.1
     "model.d_ff": 2048,
     "model.dropout": 0.1,
     "model.norm": "post",
+    "model.positions": "sinusoidal",
     "data.vocab_size": 37000,
     "data.made_up_names": 0.0,
     "data.tokens": 25000,
@@ -56,13 +57,19 @@ VARIANTS = {
         "evaluation.average": 20,
         "checkpoints.keep": 20,
     },
-    "relative": {"model.positions": "relative"},
+    "sinusoidal": {"model.positions": "sinusoidal"},
     "short": SHORT
     | {
         "model.d_model": 128,
         "model.encoder_layers": 2,
         "model.decoder_layers": 2,
         "model.d_ff": 512,
+        "optimizer.learning_rate": 0.006,  # the best on validation of 0.003 to 0.01
+        # As many target tokens as the recurrent models see in 2,400 steps: their
+        # batches have more padding.
+        "optimizer.decay_steps": 1711,
+        "train_steps": 1711,
+        "eval_every": 856,
     },
     "smoke": SMOKE
     | {
@@ -88,7 +95,7 @@ def get_config(variant: str = "") -> ConfigDict:
     config.model.d_ff = 768
     config.model.dropout = 0.15
     config.model.norm = "pre"  # learns faster in few steps; "post" is section 3.1
-    config.model.positions = "sinusoidal"  # or "learned", "relative"
+    config.model.positions = "relative"  # "sinusoidal" is section 3.5; or "learned"
     config.model.max_distance = 16  # k of relative positions; Shaw et al., section 4.1
     config.model.max_length = 256  # for learned positions and the location score
     config.model.encoder_score = "scaled_dot"  # eq. 1; any key of attention.scores

@@ -62,6 +62,8 @@ class Corpus:
         validation: pairs to choose settings and checkpoints with.
         test: pairs for reported results.
         leakage: overlap of the test split with training; see `leakage`.
+        near_duplicates: for validation and test the indices of the pairs whose source
+            `overlap` finds in training, verbatim, edited or near.
         digest: SHA-256 of the three splits.
         report: lines for the log: for each split the number of pairs that were read,
             and the number that each rule left out.
@@ -71,6 +73,7 @@ class Corpus:
     validation: list[Pair]
     test: list[Pair]
     leakage: dict[str, float]
+    near_duplicates: dict[str, list[int]]
     digest: str
     report: tuple[str, ...]
 
@@ -157,7 +160,9 @@ def load(
                 f"corpus {corpus} {source_language}-{target_language} has no {name} "
                 f"pairs: {selection}"
             )
-    leaked = leakage(train.pairs, test.pairs)
+    overlaps = {
+        name: overlap(train.pairs, splits[name].pairs) for name in EVALUATION_SPLITS
+    }
     renamed = iter(
         make_up_names(
             [pair for pair in train.pairs if pair not in unchanged], made_up_names
@@ -175,7 +180,8 @@ def load(
         pairs,
         validation.pairs,
         test.pairs,
-        leaked,
+        leakage(overlaps["test"]),
+        {name: _near_duplicates(flags) for name, flags in overlaps.items()},
         storage.sha256(content.encode()),
         tuple(report),
     )
@@ -239,13 +245,13 @@ def _names(text: str) -> set[str]:
     }
 
 
-def leakage(train: Iterable[Pair], test: Sequence[Pair]) -> dict[str, float]:
-    """Measures the overlap of a test set with training.
+def overlap(train: Iterable[Pair], test: Sequence[Pair]) -> dict[str, list[bool]]:
+    """Finds the pairs of a test set whose sources are in training, or nearly so.
 
     Sources are compared as words in lower case, without punctuation, digits as 0.
 
     Returns:
-        Fractions of the test pairs. `verbatim`: the source is also in training. `edit`:
+        One flag for each test pair. `verbatim`: the source is also in training. `edit`:
         a training source differs by at most one word, inserted, deleted or replaced;
         sources of one or two words must be equal. `near`: the Jaccard similarity
         between the sets of words of the source and of a training source is at least
@@ -256,12 +262,21 @@ def leakage(train: Iterable[Pair], test: Sequence[Pair]) -> dict[str, float]:
     targets = {source: _sequence(source) for source, _ in test}
     edited = _one_edit(sequences, set(targets.values()))
     is_near = _similar({frozenset(sequence) for sequence in sequences})
-    counts = {
-        "verbatim": sum(source in sources for source, _ in test),
-        "edit": sum(s in sources or targets[s] in edited for s, _ in test),
-        "near": sum(s in sources or is_near(frozenset(targets[s])) for s, _ in test),
+    return {
+        "verbatim": [source in sources for source, _ in test],
+        "edit": [s in sources or targets[s] in edited for s, _ in test],
+        "near": [s in sources or is_near(frozenset(targets[s])) for s, _ in test],
     }
-    return {name: count / len(test) for name, count in counts.items()}
+
+
+def leakage(flags: Mapping[str, Sequence[bool]]) -> dict[str, float]:
+    """Returns the fraction of the test pairs with each flag of `overlap`."""
+    return {name: sum(values) / len(values) for name, values in flags.items()}
+
+
+def _near_duplicates(flags: Mapping[str, Sequence[bool]]) -> list[int]:
+    """Indices of the pairs with any flag of `overlap`."""
+    return [i for i, pair in enumerate(zip(*flags.values(), strict=True)) if any(pair)]
 
 
 def _one_edit(

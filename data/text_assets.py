@@ -17,6 +17,8 @@ from data.splits import EVALUATION_SPLITS, check_split
 from data.vocabulary import EOS, UNK, Segmentations, Vocabulary, train_vocabulary
 from errors import UserError
 
+_NEAR_DUPLICATES = "near_duplicates.json"
+
 
 class TextAssets(NamedTuple):
     """The vocabulary and the texts of a translator.
@@ -46,6 +48,14 @@ class TextAssets(NamedTuple):
             raise UserError(f"the {split} split in {self.folder} is empty")
         sources, references = zip(*pairs, strict=True)
         return list(sources), list(references)
+
+    def near_duplicates(self, split: str) -> list[int] | None:
+        """Returns the indices of the pairs with a similar source in training.
+
+        See `data.parallel_text.overlap`. None for runs that did not record them.
+        """
+        path = self.folder / _NEAR_DUPLICATES
+        return json.loads(path.read_text())[split] if path.exists() else None
 
     def encode_line(self, text: str, line: int, maximum: int) -> list[int]:
         """Returns the ids of an input line; warns of truncation and unknown pieces.
@@ -112,6 +122,7 @@ def write_assets(
                 "resume the run, or name another --workdir"
             )
         storage.write(path, text)
+    storage.write(folder / _NEAR_DUPLICATES, json.dumps(corpus.near_duplicates))
     return vocabulary
 
 

@@ -172,15 +172,65 @@ def bleu_by_length(
         score = bleu.corpus_score(texts[0], [texts[1]]).score
         groups[name] = {"sentences": len(group), "bleu": score}
         if len(group) >= _MIN_SENTENCES:
-            low, high = _bleu_interval(bleu, *texts)
-            groups[name] |= {"bleu_low": low, "bleu_high": high}
+            groups[name] |= _bleu_interval(bleu, *texts)
     return groups
+
+
+def detailed_scores(
+    texts: Translations, *, near_duplicates: Sequence[int] | None, language: str = ""
+) -> dict[str, Any]:
+    """Scores that show where translations are good, and how certain BLEU is.
+
+    Args:
+        texts: N translations.
+        near_duplicates: indices of the sentences with a similar source in training;
+            None if unknown.
+        language: see `translation_scores`.
+
+    Returns:
+        `sentences`, their number; `bleu_low` and `bleu_high`, see `bleu_interval`;
+        `bleu_new`, BLEU-4 of the `new_sentences`, those without a near-duplicate (both
+        missing if there are none, or unknown); `word_accuracy`; `by_length`, see
+        `bleu_by_length`.
+    """
+    sources, references, hypotheses = texts
+    scores: dict[str, Any] = {"sentences": len(sources)}
+    scores |= bleu_interval(hypotheses, references, language=language)
+    near = range(len(sources)) if near_duplicates is None else near_duplicates
+    new = sorted(set(range(len(sources))) - set(near))
+    if new:
+        pairs = [hypotheses[i] for i in new], [references[i] for i in new]
+        bleu = translation_scores(*pairs, language=language).scores["bleu"]
+        scores |= {"bleu_new": bleu, "new_sentences": len(new)}
+    scores["word_accuracy"] = word_accuracy(hypotheses, references)
+    scores["by_length"] = bleu_by_length(
+        sources, hypotheses, references, language=language
+    )
+    return scores
+
+
+def bleu_interval(
+    hypotheses: Sequence[str], references: Sequence[str], *, language: str = ""
+) -> dict[str, float]:
+    """95% confidence interval of BLEU-4: the percentile bootstrap (Koehn, 2004).
+
+    Args:
+        hypotheses: N texts.
+        references: N texts.
+        language: see `translation_scores`.
+
+    Returns:
+        The bounds, `bleu_low` and `bleu_high`; nothing for fewer than 10 sentences.
+    """
+    if len(hypotheses) < _MIN_SENTENCES:
+        return {}
+    return _bleu_interval(_bleu(language, references), hypotheses, references)
 
 
 def _bleu_interval(
     bleu: "BLEU", hypotheses: Sequence[str], references: Sequence[str]
-) -> tuple[float, float]:
-    """Bounds of the 95% confidence interval of BLEU: a seeded percentile bootstrap."""
+) -> dict[str, float]:
+    """The interval by a bootstrap over sentences with a fixed seed."""
     pairs = zip(hypotheses, references, strict=True)
     parts = [bleu.corpus_score([hypothesis], [[text]]) for hypothesis, text in pairs]
     # n-gram matches and totals of each sentence, and the two lengths.
@@ -205,7 +255,7 @@ def _bleu_interval(
             ).score
         )
     low, high = np.percentile(scores, [2.5, 97.5])
-    return float(low), float(high)
+    return {"bleu_low": float(low), "bleu_high": float(high)}
 
 
 def length_groups(texts: Sequence[str]) -> dict[str, list[int]]:

@@ -25,6 +25,11 @@ and, if available,
     waiting    share of the training time spent waiting for data
     examples   examples seen at each point of the curve
     perfect_after     examples until the first evaluation without an error
+    parameters number of learned parameters
+    tokens     target tokens in all training batches, without padding
+
+`hypotheses/` has the translations of runs with a single seed, one per line, and their
+`references`.
 
 A record stays valid when a config gains a field that `training/compatibility.py` lists
 with the value that keeps the old behaviour. `benchmarks/harness.py` writes the record

@@ -1,7 +1,9 @@
 """Statistical tests of the claims of papers.
 
 A claim names the run that should win and its rivals. Two runs are compared by Welch's
-t-test over their seeds, two-sided. The claim
+t-test over their seeds, two-sided. Translators with a single seed are compared by the
+paired bootstrap over the sentences of the test split (Koehn, 2004), which does not
+include the variation between seeds. The claim
 
 *   "holds" if the run is ahead of every rival, each time with p < 0.05; the reported p
     is the largest;
@@ -14,9 +16,11 @@ t-test over their seeds, two-sided. The claim
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from sacrebleu.metrics import BLEU
+from sacrebleu.significance import PairedTest
 from scipy import stats
 
 from results.schema import Claim
@@ -29,7 +33,7 @@ class Verdict(NamedTuple):
 
     Attributes:
         rival: name of the rival with the best mean.
-        p: the p-value; nan if a run has a single seed.
+        p: the p-value; nan if it could not be computed.
         text: "holds", "does not hold here", "inconclusive" or "below the floor".
     """
 
@@ -51,6 +55,7 @@ def test(
     *,
     lower: bool = False,
     floor: float | None = None,
+    compare: Callable[[str, str], float] | None = None,
 ) -> Verdict:
     """Tests a claim; see the module docstring.
 
@@ -59,11 +64,13 @@ def test(
         values: metric of each seed, by name of the run.
         lower: whether a lower value is better.
         floor: metric of the table's floor.
+        compare: returns the p-value of two runs, by name; by default Welch's t-test.
     """
+    compare = compare or (lambda a, b: welch(values[a], values[b]))
     sign = -1 if lower else 1
     mean = {name: sign * statistics.mean(values[name]) for name in values}
     rival = max(claim.than, key=mean.__getitem__)
-    p = {name: welch(values[claim.better], values[name]) for name in claim.than}
+    p = {name: compare(claim.better, name) for name in claim.than}
     if mean[claim.better] > mean[rival]:
         decisive, text = max(p.values(), key=_or_one), "holds"
     else:
@@ -85,6 +92,22 @@ def welch(a: Sequence[float], b: Sequence[float]) -> float:
     if statistics.variance(a) == statistics.variance(b) == 0:
         return float(a[0] == b[0])
     return float(stats.ttest_ind(a, b, equal_var=False).pvalue)
+
+
+def paired_bootstrap(
+    a: Sequence[str], b: Sequence[str], references: Sequence[str]
+) -> float:
+    """p-value of a difference in BLEU by sacreBLEU's paired bootstrap.
+
+    Args:
+        a: translations of one system.
+        b: translations of another system.
+        references: the references.
+    """
+    bleu = BLEU(references=[references])
+    systems = [("a", a), ("b", b)]
+    _, scores = PairedTest(systems, {"BLEU": bleu}, None, test_type="bs")()
+    return scores["BLEU"][1].p_value
 
 
 def _or_one(p: float) -> float:

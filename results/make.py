@@ -19,8 +19,11 @@ from pathlib import Path
 from queue import Queue
 from typing import Any
 
+import jax
+import numpy as np
 from ml_collections import ConfigDict
 
+import storage
 from errors import UserError
 from results import records, tables
 from results.families import FIGURES, TABLES
@@ -129,8 +132,11 @@ def make(run: Run, seed: int, cores: Sequence[int] = ()) -> None:
     if not _is_done(run, seed, ROOT / workdir):
         _call(train, cores)
     _call(evaluate, cores)
-    text = json.dumps(collect(run, seed, ROOT / workdir), indent=2, ensure_ascii=False)
-    record_path(run, seed).write_text(text + "\n", "utf-8")
+    record = collect(run, seed, ROOT / workdir) | work(ROOT / workdir)
+    text = json.dumps(record, indent=2, ensure_ascii=False)
+    storage.write(record_path(run, seed), text + "\n")
+    if run.translations:
+        _keep_translations(run.name, ROOT / workdir / "translations_test.tsv")
 
 
 def commands(run: Run, seed: int) -> list[str]:
@@ -216,6 +222,46 @@ def collect(run: Run, seed: int, workdir: Path) -> Record:
         )
     record |= {k: v for k, v in optional.items() if v not in (None, {}, [])}
     return record
+
+
+def work(workdir: Path) -> dict[str, int]:
+    """Returns the size of a trained model and the number of tokens it was trained on.
+
+    Returns:
+        `parameters`, the number of learned parameters; for translators also `tokens`,
+        the number of target tokens in all training batches, without padding.
+    """
+    config = configuration.load(workdir)
+    assets = config.task.prepare(config, workdir, training=True)
+    task = config.task(config, assets)
+    state = jax.eval_shape(task.objective.init, jax.random.key(0))
+    counts = {"parameters": sum(x.size for x in jax.tree.leaves(state.params))}
+    if "tokens" in config.data:
+        batches = task.train_data()
+        counts["tokens"] = sum(
+            int(np.count_nonzero(batches[i]["target"]))
+            for i in range(config.train_steps)
+        )
+    return counts
+
+
+def _keep_translations(name: str, path: Path) -> None:
+    """Copies the hypotheses of a run into `hypotheses/`.
+
+    Raises:
+        UserError: if its references are not those of the other runs.
+    """
+    lines = path.read_text("utf-8").removesuffix("\n").split("\n")[1:]
+    _, references, hypotheses = zip(*(line.split("\t") for line in lines), strict=True)
+    folder = records.RESULTS / records.HYPOTHESES
+    kept = records.read_hypotheses(records.REFERENCES, records.RESULTS)
+    if kept not in (None, list(references)):
+        raise UserError(
+            f"{path} has other references than {folder / records.REFERENCES}.txt"
+        )
+    folder.mkdir(exist_ok=True)
+    for file, lines in ((records.REFERENCES, references), (name, hypotheses)):
+        storage.write(folder / f"{file}.txt", "".join(f"{x}\n" for x in lines))
 
 
 def _device(environment: Mapping[str, Any]) -> str:

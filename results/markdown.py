@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 _PERCENT = {"share": 0, "padding": 0, "waiting": 1}  # decimals, by field
+_MILLIONS = ("parameters", "tokens")
 
 
 def table(
@@ -30,4 +31,6 @@ def number(values: Mapping[str, float | None], field: str) -> str:
         return "–"
     if field in _PERCENT:
         return f"{value:.{_PERCENT[field]}%}"
+    if field in _MILLIONS:
+        return f"{value / 1e6:.3g}M"
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

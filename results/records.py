@@ -8,6 +8,8 @@ from typing import Any
 from training import compatibility
 
 RESULTS = Path(__file__).parent
+HYPOTHESES = "hypotheses"  # folder of translations, one file per run
+REFERENCES = "references"  # name of the file of their references
 FLOORS = RESULTS / "floors.json"  # metrics of systems that learn nothing
 OURS = "this project"  # the system of our own records
 
@@ -42,6 +44,19 @@ def read_floors(folder: Path = RESULTS) -> dict[str, dict[str, dict[str, float]]
     """Returns the floors of each table: metrics by name of the floor."""
     path = folder / FLOORS.name
     return json.loads(path.read_text("utf-8")) if path.exists() else {}
+
+
+def read_hypotheses(name: str, folder: Path = RESULTS) -> list[str] | None:
+    """Returns the translations of a run's test split, or None if there are none.
+
+    Args:
+        name: name of the run, or `REFERENCES`.
+        folder: folder of the records.
+    """
+    path = folder / HYPOTHESES / f"{name}.txt"
+    if not path.exists():
+        return None
+    return path.read_text("utf-8").removesuffix("\n").split("\n")
 
 
 def identity(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,6 +15,8 @@ class Run:
         seeds: one training per seed; the row shows the mean and standard deviation.
         label: title of the row; by default the config and its overrides.
         paper: the number in the paper, with its data set.
+        translations: whether `hypotheses/` keeps the translations of the test split,
+            for claims about runs with a single seed.
     """
 
     name: str
@@ -23,6 +25,7 @@ class Run:
     seeds: tuple[int, ...] = (0,)
     label: str = ""
     paper: str = ""
+    translations: bool = False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -5,11 +5,11 @@
 See `results.pages` for the marks around a table.
 """
 
+import functools
 import math
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
@@ -21,10 +21,12 @@ from results.families import FIGURES, HEADLINES, TABLES
 from results.pages import ROOT
 from results.records import (
     OURS,
+    REFERENCES,
     RESULTS,
     Record,
     read_benchmarks,
     read_floors,
+    read_hypotheses,
     read_runs,
 )
 from results.schema import Curves, Figure, Run, Table
@@ -65,20 +67,28 @@ def tables(
     shows: dict[str, pages.Show] = {}
     for name, table in TABLES.items():
         rows, floors = _rows(table, records), all_floors.get(name, {})
-        shows[name] = partial(_results, name, table, rows, floors)
+        shows[name] = functools.partial(_results, name, table, rows, floors)
         if table.curves:
-            shows[f"{name}_curves"] = partial(_learning_curves, name, table, rows)
+            shows[f"{name}_curves"] = functools.partial(
+                _learning_curves, name, table, rows
+            )
         if table.claims:
-            shows[f"{name}_claims"] = partial(_claims, name, table, rows, floors)
+            shows[f"{name}_claims"] = functools.partial(
+                _claims, name, table, rows, floors, folder
+            )
     for figure in FIGURES:
         numbers = _by_examples if isinstance(figure, Curves) else _by_length
         name = Path(figure.file).stem
-        shows[name] = partial(_whole, name, lambda f=figure, n=numbers: n(f, records))
+        shows[name] = functools.partial(
+            _whole, name, lambda f=figure, n=numbers: n(f, records)
+        )
     benchmarks = read_benchmarks(folder)
-    shows["benchmarks"] = partial(
+    shows["benchmarks"] = functools.partial(
         _whole, "benchmarks", lambda: timings.render(benchmarks) or _EMPTY
     )
-    shows["headline"] = partial(_whole, "headline", lambda: _headline(records, homes))
+    shows["headline"] = functools.partial(
+        _whole, "headline", lambda: _headline(records, homes)
+    )
     return shows
 
 
@@ -282,11 +292,19 @@ def _title(run: Run | None, records: list[Record]) -> str:
 
 
 def _mean(records: list[Record], metric: str, digits: int) -> str:
-    """The mean of a metric over seeds, with its standard deviation."""
-    values = [r["metrics"][metric] for r in records if metric in r["metrics"]]
-    if not values:
+    """The mean of a metric over seeds, with its standard deviation.
+
+    A single run has its confidence interval instead, if the record has one.
+    """
+    scores = [r["metrics"] for r in records if metric in r["metrics"]]
+    if not scores:
         return "–"
-    spread = f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
+    values, spread = [x[metric] for x in scores], ""
+    if len(values) > 1:
+        spread = f" ± {statistics.stdev(values):.{digits}f}"
+    elif f"{metric}_low" in scores[0]:
+        low, high = (scores[0][f"{metric}_{end}"] for end in ("low", "high"))
+        spread = f" [{low:.{digits}f}, {high:.{digits}f}]"
     return f"{statistics.mean(values):.{digits}f}{spread}"
 
 
@@ -304,7 +322,12 @@ def _minutes_of(records: list[Record]) -> str:
 
 
 def _claims(
-    name: str, table: Table, rows: list[Row], floors: Floors, runs: Sequence[str]
+    name: str,
+    table: Table,
+    rows: list[Row],
+    floors: Floors,
+    folder: Path,
+    runs: Sequence[str],
 ) -> str:
     """Tests the recorded claims; with `runs`, only claims that compare one of them."""
     _select(name, table, rows, runs)
@@ -321,7 +344,14 @@ def _claims(
             name: [record["metrics"][metric] for record in records[name]]
             for name in names
         }
-        verdict = claims.test(claim, values, lower=table.lower, floor=floor)
+        single = all(len(x) == 1 for x in values.values())
+        verdict = claims.test(
+            claim,
+            values,
+            lower=table.lower,
+            floor=floor,
+            compare=functools.partial(_bootstrap, folder) if single else None,
+        )
         if runs and {claim.better, verdict.rival}.isdisjoint(runs):
             continue
         cells = [
@@ -338,6 +368,13 @@ def _claims(
         f"strongest rival: {title}",
     ]
     return markdown.table([*titles, "p", "verdict"], lines, right_aligned=0)
+
+
+@functools.cache
+def _bootstrap(folder: Path, a: str, b: str) -> float:
+    """The p-value of two runs' translations; nan if one of them is not kept."""
+    texts = [read_hypotheses(name, folder) for name in (a, b, REFERENCES)]
+    return math.nan if None in texts else claims.paired_bootstrap(*texts)
 
 
 def _headline(records: list[Record], homes: Mapping[str, str]) -> str:

@@ -149,22 +149,21 @@ class Translation(Task):
     ) -> Evaluation:
         """Evaluates the translations of a split; see `Task`.
 
-        Scores are `bleu`, `chrf`, `perplexity` and `word_accuracy` of `metrics.text`;
-        `by_length`, BLEU by source length; and the settings: number of `sentences`,
-        `beam` size, `alpha` and sacreBLEU's `signatures`. Outputs are
-        `metrics.text.Translations`.
+        Scores are `bleu`, `chrf` and `perplexity`; those of
+        `metrics.text.detailed_scores`; and the settings: `beam` size, `alpha` and
+        sacreBLEU's `signatures`. Outputs are `metrics.text.Translations`.
         """
         search = options.search(self.search)
         (scores, signatures), texts = self._scores(state, split, search, True)
-        pairs, language = texts[:0:-1], self.config.data.target_language
-        groups = metrics.bleu_by_length(texts.sources, *pairs, language=language)
+        scores |= metrics.detailed_scores(
+            texts,
+            near_duplicates=self.assets.near_duplicates(split),
+            language=self.config.data.target_language,
+        )
         scores |= {
-            "word_accuracy": metrics.word_accuracy(*pairs),
-            "sentences": len(texts.sources),
             "beam": search.beam,
             "alpha": search.alpha,
             "signatures": signatures,
-            "by_length": groups,
         }
         return Evaluation(split, scores, texts)
 

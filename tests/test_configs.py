@@ -131,7 +131,6 @@ COSINE = {"schedule": "warmup_cosine", "warmup": 1}
 ELSEWHERE = {
     "loss.entropy": HARD,
     "loss.reward": HARD,
-    "model.max_distance": {"model.positions": "relative"},
     "model.process_steps": {"model.encoder": "process"},
 } | {
     f"{group}.decay_steps": {f"{group}.{name}": x for name, x in COSINE.items()}

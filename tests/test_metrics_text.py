@@ -8,7 +8,9 @@ import sacrebleu
 
 from errors import UserError
 from metrics.text import (
+    Translations,
     bleu_by_length,
+    detailed_scores,
     length_groups,
     perplexity,
     require_tokenizer,
@@ -87,6 +89,20 @@ def test_the_interval_of_a_group_contains_its_bleu_and_narrows():
     assert many == bleu_by_length(["one two"] * 341, hypotheses, references)["1-5"]
     equal = bleu_by_length(["one two"] * 11, ["a b c d"] * 11, ["a b c d e"] * 11)
     assert equal["1-5"]["bleu_low"] == equal["1-5"]["bleu_high"] == equal["1-5"]["bleu"]
+
+
+def test_new_sentences_are_those_without_a_near_duplicate():
+    texts = Translations(["one two"] * 13, REFERENCES[:1] * 13, HYPOTHESES[:1] * 13)
+    texts.hypotheses[5] = "x"
+    scores = detailed_scores(texts, near_duplicates=[5, 2])
+    assert scores["new_sentences"] == 11 and scores["sentences"] == 13
+    without, _ = translation_scores(HYPOTHESES[:1] * 11, REFERENCES[:1] * 11)
+    whole, _ = translation_scores(texts.hypotheses, texts.references)
+    assert scores["bleu_new"] == without["bleu"] > whole["bleu"]
+    assert scores["bleu_low"] < whole["bleu"] < scores["bleu_high"]
+    for near_duplicates in (None, range(13)):  # unknown, or no sentence is new
+        scores = detailed_scores(texts, near_duplicates=near_duplicates)
+        assert not {"bleu_new", "new_sentences"} & set(scores)
 
 
 def test_every_length_above_zero_is_in_one_group():

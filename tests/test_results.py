@@ -9,9 +9,11 @@ import re
 import threading
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
+import storage
 from benchmarks import floors, harness
 from benchmarks.__main__ import BENCHMARKS
 from errors import UserError
@@ -120,7 +122,7 @@ def test_another_system_follows_the_run_with_its_config(tmp_path):
     assert lines[2].startswith(
         "| [`transformer_nmt`](configs/transformer_nmt.py) | 21.0"
     )
-    assert lines[3].startswith("| Other 1.0 | 11.7 | – | – | 1,700 | 13.0 |")
+    assert lines[3].startswith("| Other 1.0 | 11.7 | – | – | – | – | – | 1,700 |")
     assert lines[-1] == "Test split. sacreBLEU: BLEU `nrefs:1`."
 
 
@@ -307,6 +309,67 @@ def test_a_claim_is_tested_against_all_rivals(
     assert cells[2].startswith("A: ") and cells[3].startswith(f"{rival}: ")
     assert cells[-1] == verdict
     assert (float(cells[-2].removeprefix("< ")) < 0.05) == (verdict != "inconclusive")
+
+
+def test_translations_of_single_seeds_are_compared_by_sentence(tmp_path, monkeypatch):
+    references = [f"a b c d {n}" for n in range(101)]
+    kept = {
+        "references": references,
+        "a": references[:83] + ["x"] * 18,
+        "b": references[:53] + ["x"] * 48,
+        "c": references[:81] + ["x"] * 20,  # two sentences fewer than a
+    }
+    scores = {"a": [83.0], "b": [53.0], "c": [40.0]}
+    line = put_claim(tmp_path, monkeypatch, scores)
+    assert line.endswith("| – | inconclusive |")  # no translations
+    for name, lines in kept.items():
+        text = "".join(f"{line}\n" for line in lines)
+        (tmp_path / "hypotheses").mkdir(exist_ok=True)
+        (tmp_path / "hypotheses" / f"{name}.txt").write_text(text)
+    tables._bootstrap.cache_clear()
+    assert tables._bootstrap(tmp_path, "a", "b") < 0.01
+    p = tables._bootstrap(tmp_path, "a", "c")
+    assert p > 0.05
+    line = show(tmp_path, "t_claims").splitlines()[-1]
+    assert line.endswith(f"| {p:.2g} | inconclusive |")
+
+
+def test_a_single_run_shows_its_confidence_interval(tmp_path):
+    metrics = {"bleu": 21.04, "bleu_low": 19.96, "bleu_high": 22.5}
+    put(tmp_path, a=record(metrics=metrics, parameters=2_345_678, tokens=999_900))
+    assert "| 21.0 [20.0, 22.5] | – |" in show(tmp_path, "translation")
+    assert "| 2.35M | 1M |" in show(tmp_path, "translation")
+    put(tmp_path, b=record(metrics=metrics, seed=1))
+    assert "| 21.0 ± 0.0 | – |" in show(tmp_path, "translation")
+
+
+def test_the_work_of_a_run_is_its_parameters_and_real_tokens(tmp_path, monkeypatch):
+    path = str(make.ROOT / "configs/seq2seq_nmt.py:smoke")
+    config = configuration.read(path, ["train_steps=7"])
+    configuration.record(config, tmp_path)
+    work = make.work(tmp_path)
+    assets = config.task.prepare(config, tmp_path, training=True)
+    state = config.task(config, assets).objective.init(jax.random.key(0))
+    params = sum(len(x.ravel()) for x in jax.tree.leaves(state.params))
+    tokens = sum((assets.batches[i]["target"] > 0).sum() for i in range(7))
+    padded = sum(assets.batches[i]["target"].size for i in range(7))
+    assert work == {"parameters": params, "tokens": tokens} and tokens < padded
+
+
+def test_translations_are_kept_with_their_references(tmp_path, monkeypatch):
+    monkeypatch.setattr(records, "RESULTS", tmp_path)
+    path = storage.write_tsv(
+        tmp_path / "x.tsv", ("s", "r", "h"), [("a", "A", ""), ("b", "B", "b b")]
+    )
+    make._keep_translations("x", path)
+    assert records.read_hypotheses("x", tmp_path) == ["", "b b"]
+    assert records.read_hypotheses("references", tmp_path) == ["A", "B"]
+    assert records.read_hypotheses("y", tmp_path) is None
+    path = storage.write_tsv(path, ("s", "r", "h"), [("a", "A", "a"), ("b", "C", "b")])
+    message = r"x\.tsv has other references than .*references\.txt$"
+    with pytest.raises(UserError, match=message):
+        make._keep_translations("y", path)
+    assert records.read_hypotheses("y", tmp_path) is None
 
 
 def test_a_claim_without_repetition_is_inconclusive(tmp_path, monkeypatch):
@@ -923,12 +986,12 @@ def test_concurrent_runs_use_their_own_cores(tmp_path, monkeypatch):
 def test_the_commands_of_a_run_carry_what_differs():
     run = Run(
         name="x",
-        config="transformer_nmt:relative",
+        config="transformer_nmt:sinusoidal",
         overrides=("model.heads=2",),
         seeds=(0, 1),
     )
     assert make.commands(run, 1) == [
-        "python train.py --config=configs/transformer_nmt.py:relative "
+        "python train.py --config=configs/transformer_nmt.py:sinusoidal "
         "--workdir=runs/x.seed1 --config.model.heads=2 --config.seed=1",
         "python eval.py --workdir=runs/x.seed1 --split=test",
     ]

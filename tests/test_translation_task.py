@@ -187,6 +187,11 @@ def test_tables_and_charts_show_the_evaluated_translations(fitted, tmp_path):
     assert report["bleu"] == pytest.approx(bleu)
     groups = report["by_length"].values()
     assert sum(group["sentences"] for group in groups) == len(rows)
+    near = set(task.assets.near_duplicates("test"))
+    new = [i for i in range(len(rows)) if i not in near]
+    assert 0 < len(new) == report["new_sentences"] < len(rows)
+    texts = [hypotheses[i] for i in new], [[references[i] for i in new]]
+    assert report["bleu_new"] == pytest.approx(sacrebleu.corpus_bleu(*texts).score)
     samples = (tmp_path / "samples_test.md").read_text("utf-8").splitlines()
     assert samples[0] == "| source | reference | hypothesis |" and len(samples) > 3
     drawn = task.figures(state, evaluation, tmp_path / "figures")

@@ -39,11 +39,13 @@ HEADLINES = (
         task=_NMT,
         run="luong_nmt_local_p",
     ),
-    Headline(system="Transformer", task=_NMT, run="transformer_nmt"),
+    Headline(
+        system="Transformer, sinusoids", task=_NMT, run="transformer_nmt_sinusoidal"
+    ),
     Headline(
         system="Transformer, relative positions",
         task=_NMT,
-        run="transformer_nmt_relative",
+        run="transformer_nmt",
     ),
     Headline(system="Neural Turing Machine", task="copying 20 vectors", run="ntm_copy"),
     Headline(
