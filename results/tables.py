@@ -16,17 +16,15 @@ from typing import NamedTuple
 
 from errors import UserError
 from figures import canvas, charts
-from results import claims, markdown, pages, timings
+from results import cells, claim_tables, markdown, pages, timings
 from results.families import FIGURES, HEADLINES, TABLES
 from results.pages import ROOT
 from results.records import (
     OURS,
-    REFERENCES,
     RESULTS,
     Record,
     read_benchmarks,
     read_floors,
-    read_hypotheses,
     read_runs,
 )
 from results.schema import Curves, Figure, Run, Table
@@ -82,6 +80,9 @@ def tables(
         shows[name] = functools.partial(
             _whole, name, lambda f=figure, n=numbers: n(f, records)
         )
+    shows["claims"] = functools.partial(
+        _whole, "claims", lambda: _all_claims(records, all_floors, homes, folder)
+    )
     benchmarks = read_benchmarks(folder)
     shows["benchmarks"] = functools.partial(
         _whole, "benchmarks", lambda: timings.render(benchmarks) or _EMPTY
@@ -260,12 +261,12 @@ def _results(
             [
                 _title(run, records),
                 *(
-                    _mean(records, metric, table.digits)
+                    cells.mean(records, metric, table.digits)
                     for metric in table.metrics.values()
                 ),
-                *(_mean_field(records, field) for field in table.columns.values()),
+                *(cells.mean_field(records, field) for field in table.columns.values()),
                 f"{records[0]['steps']:,}",
-                _minutes_of(records),
+                cells.minutes(records),
                 records[0]["device"],
                 ", ".join(dict.fromkeys(f"`{r['commit']}`" for r in records)),
                 run.paper if run else "",
@@ -291,34 +292,18 @@ def _title(run: Run | None, records: list[Record]) -> str:
     return " ".join(parts)
 
 
-def _mean(records: list[Record], metric: str, digits: int) -> str:
-    """The mean of a metric over seeds, with its standard deviation.
-
-    A single run has its confidence interval instead, if the record has one.
-    """
-    scores = [r["metrics"] for r in records if metric in r["metrics"]]
-    if not scores:
-        return "–"
-    values, spread = [x[metric] for x in scores], ""
-    if len(values) > 1:
-        spread = f" ± {statistics.stdev(values):.{digits}f}"
-    elif f"{metric}_low" in scores[0]:
-        low, high = (scores[0][f"{metric}_{end}"] for end in ("low", "high"))
-        spread = f" [{low:.{digits}f}, {high:.{digits}f}]"
-    return f"{statistics.mean(values):.{digits}f}{spread}"
+def _tested(
+    table: Table, rows: list[Row], floors: Floors, folder: Path
+) -> list[claim_tables.Tested]:
+    """The recorded claims of a table, tested."""
+    records = {run.name: records for run, records in rows if run}
+    return [*claim_tables.tested(table, records, _floor(table, floors), folder)]
 
 
-def _mean_field(records: list[Record], field: str) -> str:
-    """The mean of a field over seeds; a dash unless every seed has it."""
-    values = [record[field] for record in records if field in record]
-    complete = len(values) == len(records)  # a mean over some seeds is biased
-    return markdown.number({field: statistics.mean(values)} if complete else {}, field)
-
-
-def _minutes_of(records: list[Record]) -> str:
-    """The mean minutes of training over seeds."""
-    minutes = statistics.mean(record["minutes"] for record in records)
-    return "< 0.1" if minutes < 0.05 else f"{minutes:.1f}"
+def _floor(table: Table, floors: Floors) -> float | None:
+    """The first metric of a table's first floor."""
+    metric = next(iter(table.metrics.values()))
+    return next(iter(floors.values()), {}).get(metric)
 
 
 def _claims(
@@ -331,50 +316,27 @@ def _claims(
 ) -> str:
     """Tests the recorded claims; with `runs`, only claims that compare one of them."""
     _select(name, table, rows, runs)
-    title, metric = next(iter(table.metrics.items()))
-    records = {run.name: records for run, records in rows if run}
-    labels = {run.name: run.label or run.config for run, _ in rows if run}
-    floor = next(iter(floors.values()), {}).get(metric)
-    lines = []
-    for claim in table.claims:
-        names = {claim.better, *claim.than}
-        if not names <= set(records):
-            continue
-        values = {
-            name: [record["metrics"][metric] for record in records[name]]
-            for name in names
-        }
-        single = all(len(x) == 1 for x in values.values())
-        verdict = claims.test(
-            claim,
-            values,
-            lower=table.lower,
-            floor=floor,
-            compare=functools.partial(_bootstrap, folder) if single else None,
-        )
-        if runs and {claim.better, verdict.rival}.isdisjoint(runs):
-            continue
-        cells = [
-            f"{labels[name]}: {_mean(records[name], metric, table.digits)}"
-            for name in (claim.better, verdict.rival)
-        ]
-        lines.append([claim.text, claim.paper, *cells, verdict.p_text, verdict.text])
-    if not lines:
-        return _EMPTY
-    titles = [
-        "claim",
-        "paper",
-        f"expected winner: {title}",
-        f"strongest rival: {title}",
+    lines = [
+        row
+        for row in _tested(table, rows, floors, folder)
+        if not runs or not {row.claim.better, row.verdict.rival}.isdisjoint(runs)
     ]
-    return markdown.table([*titles, "p", "verdict"], lines, right_aligned=0)
+    return claim_tables.of_table(table, lines) if lines else _EMPTY
 
 
-@functools.cache
-def _bootstrap(folder: Path, a: str, b: str) -> float:
-    """The p-value of two runs' translations; nan if one of them is not kept."""
-    texts = [read_hypotheses(name, folder) for name in (a, b, REFERENCES)]
-    return math.nan if None in texts else claims.paired_bootstrap(*texts)
+def _all_claims(
+    records: list[Record],
+    all_floors: Mapping[str, Floors],
+    homes: Mapping[str, str],
+    folder: Path,
+) -> str:
+    """The table of all claims."""
+    groups, floors = {}, {}
+    for name, table in TABLES.items():
+        given = all_floors.get(name, {})
+        rows = _tested(table, _rows(table, records), given, folder)
+        groups[name], floors[name] = (table, rows), _floor(table, given)
+    return claim_tables.of_all(groups, floors, homes)
 
 
 def _headline(records: list[Record], homes: Mapping[str, str]) -> str:
@@ -397,9 +359,9 @@ def _headline(records: list[Record], homes: Mapping[str, str]) -> str:
                 headline.system,
                 f"[{headline.task}]({home})" if home else headline.task,
                 title,
-                _mean(rows[0], metric, table.digits),
+                cells.mean(rows[0], metric, table.digits),
                 headline.paper or run.paper or "–",
-                _minutes_of(rows[0]),
+                cells.minutes(rows[0]),
             ]
         )
     titles = ["system", "task", "metric", "here", "paper", "minutes"]

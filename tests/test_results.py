@@ -18,7 +18,7 @@ from benchmarks import floors, harness
 from benchmarks.__main__ import BENCHMARKS
 from errors import UserError
 from figures import canvas, charts
-from results import claims, make, pages, records, tables, timings
+from results import claim_tables, claims, make, pages, records, tables, timings
 from results.families import FIGURES, HEADLINES, TABLES
 from results.schema import Claim, Curves, Figure, Run, Table
 from training import compatibility, configuration
@@ -154,7 +154,7 @@ def test_columns_of_the_records_follow_the_metrics(tmp_path, monkeypatch):
     assert lines[2].startswith(f"| {title} | 21.0 ± 0.0 | 5.24 | 1,700 |")
     assert lines[3].startswith("| Other | 21.0 | – | 1,700 |")
     figures = {Path(figure.file).stem for figure in FIGURES}
-    generated = {"benchmarks", "headline", "t"} | figures  # no t_curves
+    generated = {"benchmarks", "claims", "headline", "t"} | figures  # no t_curves
     assert set(tables.names()) == generated
 
 
@@ -326,12 +326,35 @@ def test_translations_of_single_seeds_are_compared_by_sentence(tmp_path, monkeyp
         text = "".join(f"{line}\n" for line in lines)
         (tmp_path / "hypotheses").mkdir(exist_ok=True)
         (tmp_path / "hypotheses" / f"{name}.txt").write_text(text)
-    tables._bootstrap.cache_clear()
-    assert tables._bootstrap(tmp_path, "a", "b") < 0.01
-    p = tables._bootstrap(tmp_path, "a", "c")
+    claim_tables._bootstrap.cache_clear()
+    assert claim_tables._bootstrap(tmp_path, "a", "b") < 0.01
+    p = claim_tables._bootstrap(tmp_path, "a", "c")
     assert p > 0.05
     line = show(tmp_path, "t_claims").splitlines()[-1]
     assert line.endswith(f"| {p:.2g} | inconclusive |")
+
+
+def test_the_table_of_all_claims_shows_test_floor_and_work(tmp_path, monkeypatch):
+    scores = {"a": (30.0, 30.5, 31.0), "b": (20.0, 21.0), "c": (19.0, 20.0)}
+    put_claim(tmp_path, monkeypatch, scores, floor=14.1)
+    line = show(tmp_path, "claims").splitlines()[-1]
+    names = "A: 30.5 ± 0.5 | B: 20.5 ± 0.7"
+    work = "1,700 steps | – | Welch, 2 and 3 seeds"
+    assert line.startswith(f"| A is best | Doe (2015) | M | {names} | 14.1 | {work} |")
+    assert line.endswith("| holds |")
+    more = {"metrics": {"bleu": 25.0}, "settings": {"data": {"rows": 7}}}
+    for name, value in {"a": 5_000_000, "b": 5_010_000, "c": 0}.items():
+        fields = more | {"tokens": value} if value else more
+        for seed in range(3):
+            saved = record(name=name, seed=seed, parameters=seed * 10**6, **fields)
+            put(tmp_path, **{f"{name}{seed}": saved})
+    cells = show(tmp_path, "claims").splitlines()[-1].split(" | ")
+    assert cells[6:9] == ["5M tokens / 5.01M tokens", "1M", "Welch, 3 seeds"]
+    claim = Claim(text="A beats C", paper="", better="a", than=("c",))
+    table = dataclasses.replace(tables.TABLES["t"], claims=(claim,))
+    monkeypatch.setitem(tables.TABLES, "t", table)
+    cells = show(tmp_path, "claims").splitlines()[-1].split(" | ")
+    assert cells[6] == "5M tokens / 11,900 examples"  # 1,700 steps of 7
 
 
 def test_a_single_run_shows_its_confidence_interval(tmp_path):

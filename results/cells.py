@@ -1,0 +1,49 @@
+"""Cells of result tables: means over the records of a run, one record per seed."""
+
+import statistics
+from collections.abc import Sequence
+
+from results import markdown
+from results.records import Record
+from training import compatibility
+
+
+def mean(records: Sequence[Record], metric: str, digits: int) -> str:
+    """Returns the mean of a metric over seeds, with its standard deviation.
+
+    A single run has its confidence interval instead, if the record has one.
+    """
+    scores = [r["metrics"] for r in records if metric in r["metrics"]]
+    if not scores:
+        return "–"
+    values, spread = [x[metric] for x in scores], ""
+    if len(values) > 1:
+        spread = f" ± {statistics.stdev(values):.{digits}f}"
+    elif f"{metric}_low" in scores[0]:
+        low, high = (scores[0][f"{metric}_{end}"] for end in ("low", "high"))
+        spread = f" [{low:.{digits}f}, {high:.{digits}f}]"
+    return f"{statistics.mean(values):.{digits}f}{spread}"
+
+
+def mean_field(records: Sequence[Record], field: str) -> str:
+    """Returns the mean of a field over seeds; a dash unless every seed has it."""
+    values = [record[field] for record in records if field in record]
+    complete = len(values) == len(records)  # a mean over some seeds is biased
+    return markdown.number({field: statistics.mean(values)} if complete else {}, field)
+
+
+def minutes(records: Sequence[Record]) -> str:
+    """Returns the mean minutes of training over seeds."""
+    value = statistics.mean(record["minutes"] for record in records)
+    return "< 0.1" if value < 0.05 else f"{value:.1f}"
+
+
+def trained_on(records: Sequence[Record]) -> str:
+    """Returns the amount of training data: tokens without padding, or examples."""
+    record = records[0]
+    if "tokens" in record:
+        return f"{mean_field(records, 'tokens')} tokens"
+    settings = compatibility.upgrade(record["settings"])
+    if count := settings.get("data", {}).get("batch_size"):
+        return f"{record['steps'] * count:,} examples"
+    return f"{record['steps']:,} steps"
