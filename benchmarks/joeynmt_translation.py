@@ -1,12 +1,14 @@
-"""Translation quality of JoeyNMT's Transformer, trained for a limited time.
+"""Translation quality of JoeyNMT's Transformer, with as much training as ours.
 
-    python -m benchmarks.joeynmt_translation --minutes=13
+    python -m benchmarks.joeynmt_translation
 
 Trains the Transformer of JoeyNMT 2.3 with JoeyNMT's trainer. The sizes, the training
-split and the sentencepiece vocabulary are the same as in `configs/transformer_nmt.py`.
-The time limit excludes the validations, which select the best parameters. JoeyNMT's
-beam search translates the test split; BLEU and chrF are sacreBLEU's on the detokenised
-text, as in `eval.py`.
+split and the sentencepiece vocabulary are the same as in the variant `sinusoidal` of
+`configs/transformer_nmt.py`. The training ends when it has taken as many minutes and
+seen as many target tokens, without padding, as our run. The time excludes the
+validations, which select the best parameters. The batch size is that with the lowest
+validation perplexity after trials of a few minutes. JoeyNMT's beam search translates
+the test split; BLEU and chrF are sacreBLEU's on the detokenised text, as in `eval.py`.
 """
 
 import json
@@ -17,17 +19,35 @@ from benchmarks import harness
 from benchmarks.corpus import write_corpus
 from benchmarks.environment import ROOT, peers_python
 from configs import transformer_nmt
+from metrics.text import bleu_interval
+from results.records import RESULTS
+
+_OURS = "transformer_nmt_sinusoidal_equal"  # record of our run
 
 
 def main() -> None:
     """Trains, evaluates and writes results/joeynmt_transformer.json."""
     parser = harness.parser(__doc__)
     parser.add_argument(
-        "--minutes", type=float, default=13, help="duration of the training"
+        "--minutes",
+        type=float,
+        help="minimum duration of the training; default: that of our run",
+    )
+    parser.add_argument(
+        "--target_tokens",
+        type=int,
+        help="minimum number of target tokens; default: that of our run",
+    )
+    parser.add_argument(
+        "--trial_minutes", type=float, default=4, help="duration of a trial"
     )
     parser.add_argument("--validations", type=int, default=6)
     parser.add_argument(
-        "--tokens", type=int, default=1024, help="tokens per batch, padding included"
+        "--tokens",
+        type=int,
+        nargs="+",
+        default=[512, 1024, 2048, 4096],
+        help="tokens per batch to try, padding included",
     )
     parser.add_argument(
         "--learning_rate", type=float, default=1e-3, help="peak learning rate"
@@ -47,7 +67,12 @@ def main() -> None:
     args = parser.parse_args()
 
     folder = Path(args.folder).resolve()
-    config = transformer_nmt.get_config()
+    config = transformer_nmt.get_config("sinusoidal")
+    ours = json.loads((RESULTS / f"{_OURS}.json").read_text("utf-8"))
+    minutes, target_tokens = (
+        ours[name] if given is None else given
+        for name, given in (("minutes", args.minutes), ("tokens", args.target_tokens))
+    )
     data = "train_min_words", "made_up_names"
     for name in data:
         if (value := getattr(args, name)) is not None:
@@ -62,33 +87,33 @@ def main() -> None:
     }
     spec |= {name: model[name] for name in ("d_model", "heads", "d_ff")}
     spec |= {"share_embeddings": model.share_embeddings}
-    flags = "minutes validations tokens learning_rate warmup dropout beam alpha seed"
+    flags = "learning_rate warmup dropout beam alpha seed"
     spec |= {name: getattr(args, name) for name in flags.split()}
+    trials = {}
+    if len(args.tokens) > 1:
+        limits = {"minutes": args.trial_minutes, "target_tokens": 0, "validations": 1}
+        for tokens in args.tokens:
+            run = _train("trial", spec | limits | {"tokens": tokens}, folder)
+            trials[tokens] = run["perplexity"]
+            print(f"batches of {tokens} tokens: perplexity {run['perplexity']}")
+    spec |= {
+        "minutes": minutes,
+        "target_tokens": target_tokens,
+        "validations": args.validations,
+        "tokens": min(trials, key=trials.get) if trials else args.tokens[0],
+    }
     trained = {name: config.data[name] for name in data}
-    subprocess.run(
-        [
-            peers_python(),
-            "-m",
-            "benchmarks.systems.joey",
-            "translate",
-            json.dumps(spec),
-        ],
-        cwd=ROOT,
-        env=harness.process_environment(),
-        preexec_fn=harness.use_cores,
-        check=True,
-    )
-    run = json.loads((folder / "run.json").read_text())
+    run = _train("translate", spec, folder)
     environment = harness.environment()
     record = {
         "name": "joeynmt_transformer",
         "system": f"JoeyNMT {run['versions']['joeynmt']}",
-        "config": "transformer_nmt",
+        "config": "transformer_nmt:sinusoidal",
         "overrides": [],
         "settings": spec | trained | {"folder": folder.name},
         "seed": args.seed,
         "metrics": evaluate(folder, config.data.target_language),
-        "minutes": args.minutes,
+        "trials": trials,  # validation perplexity by tokens per batch
         **run,
         "commands": [environment.pop("command")],
         **environment,
@@ -96,6 +121,19 @@ def main() -> None:
     print(json.dumps(record["metrics"], indent=2))
     if args.write:
         harness.write(record["name"], record)
+
+
+def _train(mode: str, spec: dict, folder: Path) -> dict:
+    """Trains in a process of JoeyNMT's environment; returns what it reports."""
+    command = [peers_python(), "-m", "benchmarks.systems.joey", mode, json.dumps(spec)]
+    subprocess.run(
+        command,
+        cwd=ROOT,
+        env=harness.process_environment(),
+        preexec_fn=harness.use_cores,
+        check=True,
+    )
+    return json.loads((folder / "run.json").read_text())
 
 
 def evaluate(folder: Path, language: str) -> dict:
@@ -111,7 +149,8 @@ def evaluate(folder: Path, language: str) -> dict:
     for name, metric in metrics.items():
         result[name] = round(metric.corpus_score(hypotheses, [references]).score, 2)
         result[f"{name}_signature"] = str(metric.get_signature())
-    return result | {"sentences": len(references)}
+    interval = bleu_interval(hypotheses, references, language=language)
+    return result | interval | {"sentences": len(references)}
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """JoeyNMT 2.3 (Kreutzer et al. 2019) as installed: models, loss, search, trainer.
 
 Modes: "step" is one training step on random tokens, "decode" beam search of one batch,
-"tokens" steps of the trainer on text files, "translate" a training of limited time,
-followed by translation of the test split.
+"tokens" steps of the trainer on text files, "trial" a training up to a limit of minutes
+and of target tokens, "translate" the same, followed by translation of the test split.
 
 Models: "transformer"; "bahdanau" and "luong" select the score and the cell (GRU, LSTM)
 of JoeyNMT's one recurrent model. It is Luong's model: the updated state attends, and
@@ -13,6 +13,7 @@ out and fed back. The encoder must be bidirectional: with one direction JoeyNMT 
 import itertools
 import json
 import logging
+import math
 import shutil
 import time
 from importlib.metadata import version
@@ -185,29 +186,33 @@ def trainer_config(spec: dict) -> dict:
 
 
 class TimedTrainer(TrainManager):
-    """JoeyNMT's trainer, which validates and stops by minutes of training."""
+    """JoeyNMT's trainer, which validates and stops by minutes and target tokens."""
 
-    def start_clock(self, minutes: float, validations: int, data) -> None:
-        """Sets the time limit and the validation data."""
-        marks = range(1, validations + 1)
-        self.marks = [60 * minutes * i / validations for i in marks]
-        self.limit, self.data = 60 * minutes, data
-        self.curve, self.excluded = [], 0.0  # seconds of validation
+    def start_clock(self, minutes: float, tokens: int, validations: int, data) -> None:
+        """Sets the limits, which must both be reached, and the validation data."""
+        self.marks = [i / validations for i in range(1, validations + 1)]
+        self.limits, self.data = (60 * minutes, tokens), data
+        self.curve, self.perplexity, self.excluded = [], math.inf, 0.0  # seconds
         self.begin = time.perf_counter()
 
     def _train_step(self, batch):
         seconds = time.perf_counter() - self.begin - self.excluded
-        if self.marks and seconds >= self.marks[0]:
-            while self.marks and seconds >= self.marks[0]:
+        done = seconds, int(self.stats.total_tokens)
+        share = min(
+            x / max(limit, 1) for x, limit in zip(done, self.limits, strict=True)
+        )
+        if self.marks and share >= self.marks[0]:
+            while self.marks and share >= self.marks[0]:
                 self.marks.pop(0)
             self._validate(self.data)
             line = (self.model_dir / "validations.txt").read_text().splitlines()[-1]
             scores = dict(part.split(": ") for part in line.split("\t") if ": " in part)
             point = [round(seconds / 60, 2), round(float(scores["bleu"]), 2)]
             self.curve.append(point)
+            self.perplexity = float(scores["ppl"])
             print("minute {}: validation BLEU {}".format(*point), flush=True)
             self.excluded = time.perf_counter() - self.begin - seconds
-        if seconds >= self.limit:
+        if share >= 1:
             self.stats.is_max_update = True  # ends after this batch
         return super()._train_step(batch)
 
@@ -260,11 +265,30 @@ def padding(trainer, data) -> float:
     return round(1 - real / size, 3)
 
 
-def translate(spec: dict) -> None:
+def run(spec: dict, *, translate: bool) -> None:
     """Trains, translates the test split, writes test.hypotheses and run.json."""
     args, trainer, (train, validation, test) = make_trainer(spec)
-    trainer.start_clock(spec["minutes"], spec["validations"], validation)
+    limits = spec["minutes"], spec["target_tokens"], spec["validations"]
+    trainer.start_clock(*limits, validation)
     trainer.train_and_validate(train, validation)
+    folder = Path(spec["folder"])
+    if translate:
+        translate_test(spec, args, trainer, test)
+    record = {
+        "curve": trainer.curve,
+        "perplexity": trainer.perplexity,
+        "minutes": trainer.curve[-1][0],
+        "steps": trainer.stats.steps,
+        "tokens": int(trainer.stats.total_tokens),
+        "best_step": trainer.stats.best_ckpt_iter,
+        "parameters": sum(p.numel() for p in trainer.model.parameters()),
+        "versions": versions(),
+    }
+    folder.joinpath("run.json").write_text(json.dumps(record))
+
+
+def translate_test(spec: dict, args, trainer, test) -> None:
+    """Writes the best checkpoint's translations of the test split."""
     best = load_checkpoint(args.model_dir / "best.ckpt", args.device)
     trainer.model.load_state_dict(best["model_state"])
     hypotheses = predict(
@@ -275,17 +299,8 @@ def translate(spec: dict) -> None:
         args=args.test,
         autocast=args.autocast,
     )[2]
-    folder = Path(spec["folder"])
-    folder.joinpath("test.hypotheses").write_text("\n".join(hypotheses) + "\n")
-    record = {
-        "curve": trainer.curve,
-        "steps": trainer.stats.steps,
-        "target_tokens": int(trainer.stats.total_tokens),
-        "best_step": trainer.stats.best_ckpt_iter,
-        "parameters": sum(p.numel() for p in trainer.model.parameters()),
-        "versions": versions(),
-    }
-    folder.joinpath("run.json").write_text(json.dumps(record))
+    path = Path(spec["folder"]) / "test.hypotheses"
+    path.write_text("\n".join(hypotheses) + "\n")
 
 
 def versions() -> dict:
@@ -297,9 +312,9 @@ def main() -> None:
     """Serves steps of the mode, or runs "translate"."""
     mode, spec = worker.arguments()
     logging.disable(logging.WARNING)
-    if mode == "translate":
+    if mode in ("trial", "translate"):
         torch.manual_seed(spec["seed"])
-        return translate(spec)
+        return run(spec, translate=mode == "translate")
     torch.manual_seed(0)
     info = {"versions": versions()}
     if mode == "tokens":
@@ -316,7 +331,7 @@ def main() -> None:
             trainer.stats.steps += 1
             return batch.ntokens
 
-        trainer.start_clock(1e9, 0, None)
+        trainer.start_clock(1e9, 0, 0, None)
         info["padding"] = padding(trainer, data)
     elif mode == "step":
         model, batch = random_model(spec).train(), random_batch(spec, with_target=True)
