@@ -181,7 +181,10 @@ def load(
         validation.pairs,
         test.pairs,
         leakage(overlaps["test"]),
-        {name: _near_duplicates(flags) for name, flags in overlaps.items()},
+        {
+            name: np.flatnonzero(np.any([*flags.values()], axis=0)).tolist()
+            for name, flags in overlaps.items()
+        },
         storage.sha256(content.encode()),
         tuple(report),
     )
@@ -272,11 +275,6 @@ def overlap(train: Iterable[Pair], test: Sequence[Pair]) -> dict[str, list[bool]
 def leakage(flags: Mapping[str, Sequence[bool]]) -> dict[str, float]:
     """Returns the fraction of the test pairs with each flag of `overlap`."""
     return {name: sum(values) / len(values) for name, values in flags.items()}
-
-
-def _near_duplicates(flags: Mapping[str, Sequence[bool]]) -> list[int]:
-    """Indices of the pairs with any flag of `overlap`."""
-    return [i for i, pair in enumerate(zip(*flags.values(), strict=True)) if any(pair)]
 
 
 def _one_edit(

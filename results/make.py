@@ -9,9 +9,7 @@ evaluated. To repeat a run, delete its record and its folder under `runs/`.
 
 import argparse
 import json
-import os
 import statistics
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -29,6 +27,8 @@ from results import records, tables
 from results.families import FIGURES, TABLES
 from results.records import Record
 from results.schema import Curves, Run
+from sweeps import workers
+from sweeps.workers import Processes, Share
 from training import configuration
 from training.log import read_rows
 
@@ -49,20 +49,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--jobs",
         type=int,
         default=1,
-        help="number of runs at a time, each on a share of the cores",
+        help="number of runs at a time, each on its share of the cores or a GPU",
     )
     args = parser.parse_args(arguments)
     names = args.tables or list(TABLES)
     for name in names:
         if name not in TABLES:
             raise UserError(f"table {name}: must be one of {', '.join(TABLES)}")
-    cores = shares(args.jobs)
+    shares = workers.shares(args.jobs, "--jobs")
     trainings = [
         (run, seed) for name in names for run in TABLES[name].runs for seed in run.seeds
     ]
     missing = [training for training in trainings if not is_current(*training)]
     if missing:
-        _make_all(missing, cores)
+        _make_all(missing, shares)
     else:
         print(
             f"nothing is missing: all {len(trainings)} trainings have their records "
@@ -71,41 +71,28 @@ def main(arguments: Sequence[str] | None = None) -> None:
     tables.write()
 
 
-def _make_all(
-    trainings: Sequence[tuple[Run, int]], cores: Sequence[Sequence[int]]
-) -> None:
-    """Runs each training, one at a time on each share of the cores."""
-    free = Queue()
-    for share in cores:
+def _make_all(trainings: Sequence[tuple[Run, int]], shares: Sequence[Share]) -> None:
+    """Runs each training, one at a time on each share of the machine."""
+    free: Queue[Share] = Queue()
+    for share in shares:
         free.put(share)
+    processes = workers.Processes()
 
-    def make_on_free_cores(run: Run, seed: int) -> None:
+    def make_on_free_share(run: Run, seed: int) -> None:
         share = free.get()
         try:
-            make(run, seed, share)
+            make(run, seed, share, processes)
         finally:
             free.put(share)
 
-    with ThreadPoolExecutor(len(cores)) as pool:
+    with workers.stopping(processes), ThreadPoolExecutor(len(shares)) as pool:
         try:
-            futures = [pool.submit(make_on_free_cores, *args) for args in trainings]
+            futures = [pool.submit(make_on_free_share, *args) for args in trainings]
             for future in as_completed(futures):
                 future.result()
-        except BaseException:  # a failed run or Ctrl-C: start no further run
+        except BaseException:  # a failed run or a signal: start no further run
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-
-
-def shares(jobs: int) -> list[list[int]]:
-    """Divides the cores evenly among `jobs` processes.
-
-    Raises:
-        UserError: if `jobs` is below 1 or above the number of cores.
-    """
-    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_setaffinity") else []
-    if jobs < 1 or (jobs > 1 and jobs > len(cores)):
-        raise UserError(f"--jobs is {jobs}: must be in 1..{max(len(cores), 1)}")
-    return [cores[i::jobs] for i in range(jobs)]
 
 
 def record_path(run: Run, seed: int) -> Path:
@@ -125,13 +112,20 @@ def is_current(run: Run, seed: int) -> bool:
     return records.identity(record["settings"]) == _identity(run, seed)
 
 
-def make(run: Run, seed: int, cores: Sequence[int] = ()) -> None:
-    """Trains the remaining steps, evaluates the test split and writes the record."""
+def make(run: Run, seed: int, share: Share, processes: Processes) -> None:
+    """Trains the remaining steps, evaluates the test split and writes the record.
+
+    Args:
+        run: the run.
+        seed: its seed.
+        share: the part of the machine to use.
+        processes: the running processes.
+    """
     workdir = Path("runs") / _label(run, seed)
     train, evaluate = commands(run, seed)
     if not _is_done(run, seed, ROOT / workdir):
-        _call(train, cores)
-    _call(evaluate, cores)
+        _call(train, share, processes)
+    _call(evaluate, share, processes)
     record = collect(run, seed, ROOT / workdir) | work(ROOT / workdir)
     text = json.dumps(record, indent=2, ensure_ascii=False)
     storage.write(record_path(run, seed), text + "\n")
@@ -254,8 +248,8 @@ def _keep_translations(name: str, path: Path) -> None:
     lines = path.read_text("utf-8").removesuffix("\n").split("\n")[1:]
     _, references, hypotheses = zip(*(line.split("\t") for line in lines), strict=True)
     folder = records.RESULTS / records.HYPOTHESES
-    kept = records.read_hypotheses(records.REFERENCES, records.RESULTS)
-    if kept not in (None, list(references)):
+    expected = records.read_hypotheses(records.REFERENCES, records.RESULTS)
+    if expected not in (None, list(references)):
         raise UserError(
             f"{path} has other references than {folder / records.REFERENCES}.txt"
         )
@@ -318,13 +312,11 @@ def _is_done(run: Run, seed: int, workdir: Path) -> bool:
     return bool(rows) and rows[-1]["step"] >= config.train_steps
 
 
-def _call(command: str, cores: Sequence[int]) -> None:
+def _call(command: str, share: Share, processes: Processes) -> None:
     print(command, flush=True)
-    if cores:  # set for this thread; the process inherits them
-        os.sched_setaffinity(0, cores)
-    completed = subprocess.run([sys.executable, *command.split()[1:]], cwd=ROOT)
-    if completed.returncode:
-        raise UserError(f"{command} exited with status {completed.returncode}")
+    status = processes.call(command.split()[1:], share, folder=ROOT)
+    if status:
+        raise UserError(f"{command} exited with status {status}")
 
 
 if __name__ == "__main__":

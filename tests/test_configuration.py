@@ -100,7 +100,7 @@ def test_a_wrong_override_is_reported_in_one_line(override, message):
         (TOY.replace("toy", "toi"), "toi.py is not a file; did you mean .*/toy.py?"),
         (f"{TOY}:huge", "the variant is smoke or none, got huge"),
         (__file__, "has no get_config"),
-        (str(Path(TOY).parent), "tests is a folder: must be a config file"),
+        (str(Path(TOY).parent), "tests is a folder: must be a Python file"),
         ("runs/x/config.json", "config.json is not a file"),
         (str(Path(TOY).parents[1] / "README.md"), "is not a Python file: must be as"),
         ("x" * 300, "^--config=x*: File name too long"),

@@ -54,12 +54,14 @@ ALLOWED = {
         "errors",
         "storage",
     },
-    "configs": {"models", "tasks", "configs"},
-    "results": {"results", "training", "figures", "errors"},
+    "configs": {"models", "tasks", "configs", "sweeps"},
+    "sweeps": {"sweeps", "training", "figures", "errors", "storage"},
+    "results": {"results", "training", "figures", "sweeps", "errors", "storage"},
     "entry points": {
         "training",
         "tasks",
         "figures",
+        "sweeps",
         "options",
         "errors",
         "storage",
@@ -69,7 +71,7 @@ FORBIDDEN = {"tasks": {"training.loop"}}
 ROOT_MODULES = {"errors", "options", "ranges", "storage"}
 OTHERS = {"benchmarks", "tests"}
 OURS = set(ALLOWED) - {"entry points"} | ROOT_MODULES | OTHERS
-ENTRY_POINTS = {"train", "eval", "predict"}
+ENTRY_POINTS = {"train", "eval", "predict", "sweep"}
 
 # Libraries that a folder may import; folders not listed may import any.
 THIRD_PARTY = {
@@ -87,7 +89,7 @@ THIRD_PARTY = {
         "resvg_py",
     },
     "metrics": {"numpy", "sacrebleu"},
-    "results": {"ml_collections", "scipy"},
+    "results": {"jax", "numpy", "ml_collections", "sacrebleu", "scipy"},
 }
 # Optional libraries, to be imported inside the function that needs them.
 LAZY = {

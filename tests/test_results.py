@@ -6,7 +6,6 @@ import json
 import math
 import os
 import re
-import threading
 from pathlib import Path
 
 import jax
@@ -21,6 +20,7 @@ from figures import canvas, charts
 from results import claim_tables, claims, make, pages, records, tables, timings
 from results.families import FIGURES, HEADLINES, TABLES
 from results.schema import Claim, Curves, Figure, Run, Table
+from sweeps import workers
 from training import compatibility, configuration
 
 RUNS = [run for table in TABLES.values() for run in table.runs]
@@ -313,7 +313,7 @@ def test_a_claim_is_tested_against_all_rivals(
 
 def test_translations_of_single_seeds_are_compared_by_sentence(tmp_path, monkeypatch):
     references = [f"a b c d {n}" for n in range(101)]
-    kept = {
+    texts = {
         "references": references,
         "a": references[:83] + ["x"] * 18,
         "b": references[:53] + ["x"] * 48,
@@ -322,7 +322,7 @@ def test_translations_of_single_seeds_are_compared_by_sentence(tmp_path, monkeyp
     scores = {"a": [83.0], "b": [53.0], "c": [40.0]}
     line = put_claim(tmp_path, monkeypatch, scores)
     assert line.endswith("| – | inconclusive |")  # no translations
-    for name, lines in kept.items():
+    for name, lines in texts.items():
         text = "".join(f"{line}\n" for line in lines)
         (tmp_path / "hypotheses").mkdir(exist_ok=True)
         (tmp_path / "hypotheses" / f"{name}.txt").write_text(text)
@@ -975,7 +975,7 @@ def test_only_the_runs_of_tables_that_are_named_are_made(monkeypatch):
     trained = []
     monkeypatch.setattr(make, "TABLES", chosen)
     monkeypatch.setattr(make, "is_current", lambda run, seed: False)
-    monkeypatch.setattr(make, "make", lambda run, seed, _: trained.append(run.name))
+    monkeypatch.setattr(make, "make", lambda run, *_: trained.append(run.name))
     monkeypatch.setattr(tables, "write", lambda: trained.append("written"))
     make.main(["c", "a"])
     assert trained == ["cc", "aa", "written"]
@@ -984,26 +984,16 @@ def test_only_the_runs_of_tables_that_are_named_are_made(monkeypatch):
     assert trained == ["cc", "aa", "written"]
 
 
-def test_jobs_share_the_cores_evenly(monkeypatch):
-    monkeypatch.setattr(make.os, "sched_getaffinity", lambda _: {3, 5, 7, 9, 11})
-    assert make.shares(1) == [[3, 5, 7, 9, 11]]
-    assert make.shares(2) == [[3, 7, 11], [5, 9]]
-    for jobs in (0, 6):
-        with pytest.raises(UserError, match=f"--jobs is {jobs}: must be in 1..5"):
-            make.shares(jobs)
-
-
-def test_concurrent_runs_use_their_own_cores(tmp_path, monkeypatch):
-    cores = sorted(os.sched_getaffinity(0))[:1]
+def test_a_run_uses_its_share_of_the_cores(tmp_path, monkeypatch):
+    core = min(os.sched_getaffinity(0))
     code = "import os; print(os.sched_getaffinity(0), file=open('cores', 'w'))"
     (tmp_path / "x.py").write_text(code)
     monkeypatch.setattr(make, "ROOT", tmp_path)
-    thread = threading.Thread(target=make._call, args=("python x.py", cores))
-    thread.start()
-    thread.join()
-    assert (tmp_path / "cores").read_text().strip() == str(set(cores))
+    processes = workers.Processes()
+    make._call("python x.py", workers.Share((core,)), processes)
+    assert (tmp_path / "cores").read_text().strip() == str({core})
     with pytest.raises(UserError, match="^python y.py exited with status 2$"):
-        make._call("python y.py", [])
+        make._call("python y.py", workers.Share(), processes)
 
 
 def test_the_commands_of_a_run_carry_what_differs():

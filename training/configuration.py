@@ -15,6 +15,7 @@ import re
 import traceback
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from ml_collections import ConfigDict
@@ -36,7 +37,7 @@ RANGES = {
     "evaluation.average": SIZE,
 }
 # Fields that may change when a run is resumed.
-_CHANGEABLE = (
+CHANGEABLE = (
     "train_steps eval_every save_every log_every mesh parallel checkpoints".split()
 )
 _CLASS = re.compile(r"((?:tasks|models)(?:\.\w+)+):(\w+)")
@@ -92,22 +93,39 @@ def _override_all(config: ConfigDict, overrides: Sequence[str]) -> None:
         _override(config, name, text)
 
 
-def _load(path: Path, variant: str) -> ConfigDict:
-    if not storage.is_file(path, f"--config={path}"):
+def execute(path: Path, flag: str) -> ModuleType:
+    """Returns the module of a Python file that a flag names.
+
+    Raises:
+        UserError: for a missing or faulty file.
+    """
+    if not storage.is_file(path, f"{flag}={path}"):
         if path.is_dir():
-            raise UserError(f"--config={path} is a folder: must be a config file")
+            raise UserError(f"{flag}={path} is a folder: must be a Python file")
         near = _similar_configs(path)
-        raise UserError(f"--config={path} is not a file{_near(near)}")
+        raise UserError(f"{flag}={path} is not a file{_near(near)}")
     spec = importlib.util.spec_from_file_location(f"configs.{path.stem}", path)
     if spec is None or spec.loader is None:
         raise UserError(
-            f"--config={path} is not a Python file: must be as configs/NAME.py"
+            f"{flag}={path} is not a Python file: must be as configs/NAME.py"
         )
     module = importlib.util.module_from_spec(spec)
-    try:
+    with faults(path):
         spec.loader.exec_module(module)
+    return module
+
+
+@contextlib.contextmanager
+def faults(path: Path) -> Iterator[None]:
+    """Turns an error of a file's code into a UserError with file and line."""
+    try:
+        yield
     except (Exception, SystemExit) as error:
         raise UserError(_fault(path, error)) from error
+
+
+def _load(path: Path, variant: str) -> ConfigDict:
+    module = execute(path, "--config")
     if not hasattr(module, "get_config"):
         raise UserError(f"{path} has no get_config(variant)")
     variants = getattr(module, "VARIANTS", ())
@@ -305,8 +323,7 @@ def compare(config: ConfigDict, workdir: Path) -> None:
     lines = [
         f"  config.{name}: {_show(old, name)} there, {_show(new, name)} now"
         for name in {**old, **new}
-        if _show(old, name) != _show(new, name)
-        and name.split(".")[0] not in _CHANGEABLE
+        if _show(old, name) != _show(new, name) and name.split(".")[0] not in CHANGEABLE
     ]
     if lines:
         raise UserError(

@@ -1,0 +1,21 @@
+"""Scores and alignments of Luong et al. (2015), with three seeds each.
+
+    python sweep.py --config=configs/luong_nmt.py:short --workdir=sweeps/alignments \
+        --sweep=configs/sweeps/alignments.py --workers=2
+
+36 runs of about five minutes each on one CPU core: an hour and a half on two.
+"""
+
+from sweeps.space import Sweep, choice
+
+
+def get_sweep() -> Sweep:
+    """Returns the sweep."""
+    return Sweep(
+        space={
+            "model.score": choice("dot", "general", "concat", "location"),
+            "model.alignment": choice("global", "local_m", "local_p"),
+        },
+        seeds=(0, 1, 2),
+        split="test",
+    )

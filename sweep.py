@@ -1,0 +1,60 @@
+r"""Trains a config with many settings; the same command continues a stopped sweep.
+
+    python sweep.py --config=configs/luong_nmt.py:short --workdir=sweeps/scores \
+        --grid model.score=dot,general,concat --grid seed=0,1,2 --workers=2
+    python sweep.py --config=configs/luong_nmt.py:short --workdir=sweeps/alignments \
+        --sweep=configs/sweeps/alignments.py --workers=2
+
+A sweep file returns a `sweeps.space.Sweep`: fields and their values, the method, the
+seeds. Every trial is an ordinary run directory under WORKDIR/trials. At the end,
+table.md, table.csv and plots/ are written to WORKDIR.
+"""
+
+from pathlib import Path
+
+from absl import flags
+
+from errors import UserError
+from training import runtime
+
+_CONFIG = flags.DEFINE_string("config", None, "Config file, as for train.py.")
+_WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the sweep.")
+_SWEEP = flags.DEFINE_string("sweep", None, "Sweep file, as configs/sweeps/NAME.py.")
+_GRID = flags.DEFINE_multi_string(
+    "grid", [], "FIELD=VALUE,VALUE,...: a field of a grid; seed=0,1 are replicates."
+)
+_WORKERS = flags.DEFINE_integer(
+    "workers", 1, "Number of runs at a time, each on its share of the cores or a GPU."
+)
+_WORKER = flags.DEFINE_bool(
+    "worker", False, "Join a sweep in a shared folder from another machine."
+)
+_DRY_RUN = flags.DEFINE_bool(
+    "dry_run", False, "List the trials, with parameters and estimated hours, only."
+)
+_FAIL_FAST = flags.DEFINE_bool("fail_fast", False, "Stop as soon as a run has failed.")
+
+
+def main(arguments: runtime.Arguments) -> int:
+    """Runs the sweep; returns the exit status."""
+    if not _WORKDIR.value:
+        raise UserError("--workdir is missing: name a folder, as --workdir=sweeps/NAME")
+    if bool(_SWEEP.value) == bool(_GRID.value):
+        raise UserError("must have either --sweep=FILE or --grid FIELD=VALUE,VALUE")
+    from sweeps import main as sweeps  # slow to import: not for --help
+
+    return sweeps.run(
+        config=_CONFIG.value,
+        overrides=arguments.overrides,
+        sweep=_SWEEP.value,
+        grid=_GRID.value,
+        workdir=Path(_WORKDIR.value),
+        workers=_WORKERS.value,
+        joins=_WORKER.value,
+        dry_run=_DRY_RUN.value,
+        fail_fast=_FAIL_FAST.value,
+    )
+
+
+if __name__ == "__main__":
+    runtime.run(main, overrides=True)

@@ -1,0 +1,1 @@
+"""Sweeps over fields of configs; see `sweep.py` and docs/sweeps.md."""

@@ -1,0 +1,108 @@
+"""The work of `sweep.py`: a sweep from its flags to its tables."""
+
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import jax
+
+from errors import UserError
+from sweeps import plan as plans
+from sweeps import report, workers
+from sweeps.display import Display
+from sweeps.plan import Plan, Trial
+from sweeps.runner import ROOT, Runner
+from training import configuration
+from training.log import read_rows
+
+_TIMED_STEPS = 20
+
+
+def run(
+    *,
+    config: str | None,
+    overrides: Sequence[str],
+    sweep: str | None,
+    grid: Sequence[str],
+    workdir: Path,
+    workers: int,
+    joins: bool,
+    dry_run: bool,
+    fail_fast: bool,
+) -> int:
+    """Runs a sweep; see the flags of `sweep.py`.
+
+    Returns:
+        The exit status.
+
+    Raises:
+        UserError: for a mistake in the flags, the sweep or a config, and failed runs.
+    """
+    chosen = plans.read_file(sweep) if sweep else plans.read_grid(grid)
+    plan = Plan(chosen, config, overrides, workdir)
+    if joins and plan.sweep.method == "tpe":
+        raise UserError("--worker: the method tpe chooses its trials on one machine")
+    if joins and not (workdir / "sweep.json").exists():
+        raise UserError(f"--worker: {workdir} has no sweep.json: start the sweep first")
+    shares = _shares(workers)
+    plan.check()
+    if dry_run:
+        _list(plan, shares)
+        return 0
+    runner = Runner(plan, fail_fast=fail_fast)
+    plan.save()
+    display = Display()
+    try:
+        status = runner.run(shares, display)
+    finally:
+        display.close()
+        if not joins:
+            report.write(plan)
+    if not status and not joins:
+        print((workdir / "table.md").read_text("utf-8"), end="")
+        print(f"tables and plots are in {workdir}", file=sys.stderr)
+    return status
+
+
+def _shares(count: int) -> list[workers.Share]:
+    return workers.shares(count, "--workers")
+
+
+def _list(plan: Plan, shares: Sequence[workers.Share]) -> None:
+    """Prints the trials with their parameters, and the estimated hours."""
+    trials = plan.trials or [Trial(0, {})]
+    for trial in plan.trials:
+        config = configuration.read(plan.flag, plan.run(trial, 0).overrides)
+        task = config.task(config)
+        state = jax.eval_shape(task.objective.init, jax.random.key(0))
+        count = sum(x.size for x in jax.tree.leaves(state.params))
+        print(f"{trial.number:03}  {plans.describe(trial.point)}  {count:,} parameters")
+    if not plan.trials:
+        print(f"{plan.sweep.trials} trials, chosen one after the other")
+    count = (plan.sweep.trials if plan.sweep.method == "tpe" else len(trials)) or 1
+    runs = count * len(plan.sweep.seeds)
+    seconds = _seconds_per_step(plan, plan.run(trials[0], plan.sweep.seeds[0]), shares)
+    hours = seconds * plan.config.train_steps * runs / len(shares) / 3600
+    print(
+        f"{runs} runs of {plan.config.train_steps:,} steps: about {hours:.1f} hours "
+        f"with {len(shares)} workers, without compilation, evaluation and pruning"
+    )
+
+
+def _seconds_per_step(
+    plan: Plan, run: plans.Run, shares: Sequence[workers.Share]
+) -> float:
+    """Times a few steps of a run, after compilation."""
+    steps = {"train_steps": _TIMED_STEPS, "eval_every": 10**6, "log_every": 5}
+    fields = [f"--config.{x}" for x in run.overrides]
+    fields += [f"--config.{name}={value}" for name, value in steps.items()]
+    with tempfile.TemporaryDirectory() as folder:
+        log, workdir = Path(folder) / "log.txt", Path(folder) / "run"
+        command = ["train.py", f"--config={plan.flag}", f"--workdir={workdir}", *fields]
+        workers.Processes().call(command, shares[0], folder=ROOT, log=log)
+        rows = read_rows(workdir / "metrics.jsonl")
+        rates = [row["steps_per_second"] for row in rows if "steps_per_second" in row]
+        if not rates:
+            raise UserError(f"the timing failed: {log.read_text().splitlines()[-1]}")
+    return 1 / rates[-1]

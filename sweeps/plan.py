@@ -1,0 +1,341 @@
+"""The trials and runs of a sweep, and the folder that they are in.
+
+A sweep's folder is the truth about it:
+
+    sweep.json        the sweep; a folder without it is recognised by its runs
+    trials/NNN.seedS  run directories, one for each trial and seed
+    claims/, deaths/  who works on a run, and how often it has died
+    logs/             output of the runs
+    table.md, table.csv, plots/
+
+A run belongs to the trial whose config it has, whatever its number.
+"""
+
+import dataclasses
+import itertools
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ml_collections import ConfigDict
+
+import storage
+from errors import UserError
+from sweeps import space
+from sweeps.space import Choice, Point, Sweep
+from training import configuration
+
+_NAME = re.compile(r"(\d+)\.seed(\d+)")
+_GROWING = ("space", "trials", "seeds")  # may be widened when a sweep goes on
+
+
+class Trial(NamedTuple):
+    """A point of the search space.
+
+    Attributes:
+        number: number of the trial, from 0.
+        point: value by field.
+    """
+
+    number: int
+    point: Point
+
+
+class Run(NamedTuple):
+    """A run of a trial with one seed.
+
+    Attributes:
+        trial: the trial.
+        seed: value of `config.seed`.
+        folder: run directory.
+        overrides: all overrides of the config, "FIELD=VALUE".
+    """
+
+    trial: Trial
+    seed: int
+    folder: Path
+    overrides: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """Name of the folder."""
+        return self.folder.name
+
+
+class Plan:
+    """The trials of a sweep.
+
+    Attributes:
+        sweep: the sweep, with metric and goal filled in.
+        flag: the config file, as in `--config`.
+        workdir: folder of the sweep.
+        config: the config with the common overrides.
+        trials: the trials so far; all of them unless the method is "tpe".
+    """
+
+    def __init__(
+        self, sweep: Sweep, flag: str | None, overrides: Sequence[str], workdir: Path
+    ):
+        """Reads the config and the trials that exist.
+
+        Args:
+            sweep: the sweep.
+            flag: the config file, as in `--config`.
+            overrides: overrides that all trials share.
+            workdir: folder of the sweep; it is not changed.
+
+        Raises:
+            UserError: for an invalid sweep or config, or the folder of another sweep.
+        """
+        space.check(sweep)
+        self.config, self.flag = configuration.read(flag, overrides), flag or ""
+        self.workdir, self._overrides = workdir, tuple(overrides)
+        metric, goal = self.config.task.metric
+        goal = sweep.goal or (goal if sweep.metric in ("", metric) else "max")
+        self.sweep = dataclasses.replace(
+            sweep, metric=sweep.metric or metric, goal=goal
+        )
+        self._compare()
+        self.trials = self._number([] if sweep.method == "tpe" else space.points(sweep))
+
+    def run(self, trial: Trial, seed: int) -> Run:
+        """Returns a run of a trial."""
+        given = [*self._overrides, *space.overrides(trial.point), f"seed={seed}"]
+        folder = self.workdir / "trials" / f"{trial.number:03}.seed{seed}"
+        return Run(trial, seed, folder, tuple(given))
+
+    def runs(self) -> list[Run]:
+        """Returns all runs, by trial and seed."""
+        pairs = itertools.product(self.trials, self.sweep.seeds)
+        return [self.run(trial, seed) for trial, seed in pairs]
+
+    def add(self, point: Point) -> Trial:
+        """Adds a trial to a sweep whose method chooses one after the other."""
+        numbers = [trial.number for trial in self.trials]
+        trial = Trial(max(numbers, default=-1) + 1, point)
+        self.trials.append(trial)
+        return trial
+
+    def check(self) -> None:
+        """Checks the config of every run before the first one starts.
+
+        For intervals and "tpe", whose points are not known, checks the corners.
+
+        Raises:
+            UserError: as `train.py` would for the first config that it refuses.
+        """
+        points = [trial.point for trial in self.trials] or _corners(self.sweep)
+        for point in points:
+            config = configuration.read(
+                self.flag, [*self._overrides, *space.overrides(point)]
+            )
+            configuration.check(config)
+            try:
+                config.task.check(config)
+            except UserError as error:
+                given = " ".join(space.overrides(point)) or "the config"
+                raise UserError(f"{given}: {error}") from error
+        for seed in self.sweep.seeds:
+            configuration.check(
+                configuration.read(self.flag, [*self._overrides, f"seed={seed}"])
+            )
+
+    def save(self) -> None:
+        """Writes sweep.json.
+
+        Raises:
+            UserError: if it cannot be written.
+        """
+        try:
+            (self.workdir / "trials").mkdir(parents=True, exist_ok=True)
+            text = json.dumps(self._encoded(), indent=2)
+            storage.write(self.workdir / "sweep.json", text + "\n")
+        except OSError as error:
+            raise UserError(f"--workdir={self.workdir}: {error.strerror}") from error
+
+    def _encoded(self) -> dict[str, Any]:
+        """The sweep as it is written."""
+        encoded = dataclasses.asdict(self.sweep)
+        encoded["space"] = {
+            ",".join(space.fields(key)): repr(domain)
+            for key, domain in self.sweep.space.items()
+        }
+        return {
+            "sweep": json.loads(json.dumps(encoded)),
+            "config": configuration.encode(self.config),
+        }
+
+    def _compare(self) -> None:
+        """Refuses the folder of another sweep; accepts a narrower one."""
+        path = self.workdir / "sweep.json"
+        if storage.is_file(self.workdir, f"--workdir={self.workdir}"):
+            raise UserError(f"--workdir={self.workdir} is a file: must be a folder")
+        if not path.exists():
+            return
+        try:
+            old = json.loads(path.read_text("utf-8"))
+            before, config = old["sweep"], old["config"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise UserError(
+                f"{path} is damaged: delete it, and it is rebuilt from the runs"
+            ) from error
+        now = self._encoded()
+        pairs = {
+            f"sweep.{name}": (before.get(name), value)
+            for name, value in now["sweep"].items()
+            if name not in _GROWING
+        }
+        old_fields, fields = (
+            dict(configuration.leaves(x)) for x in (config, now["config"])
+        )
+        pairs |= {
+            f"config.{name}": (old_fields.get(name), fields.get(name))
+            for name in {**old_fields, **fields}
+            if name.split(".")[0] not in configuration.CHANGEABLE
+            or name == "train_steps"
+        }
+        for name, (was, given) in pairs.items():
+            if was != given:
+                raise UserError(
+                    f"{self.workdir} has another sweep: {name} is {given}: must be "
+                    f"{was}, or take another --workdir"
+                )
+
+    def _number(self, points: Sequence[Point]) -> list[Trial]:
+        """Numbers points; those with a run keep its number.
+
+        Raises:
+            UserError: for a run that belongs to no point.
+        """
+        keys = {self._key(point): point for point in points}
+        numbers: dict[str, int] = {}
+        for folder in sorted((self.workdir / "trials").glob("*")):
+            match = _NAME.fullmatch(folder.name)
+            if not match or not (folder / "config.json").exists():
+                continue
+            config = configuration.load(folder)
+            key = _settings(config)
+            if self.sweep.method == "tpe" and key not in keys:
+                keys[key] = self._point(config, folder)
+            if key not in keys or int(match[2]) not in self.sweep.seeds:
+                raise UserError(self._foreign(folder, config))
+            numbers.setdefault(key, int(match[1]))
+        free = (n for n in itertools.count() if n not in set(numbers.values()))
+        trials = [
+            Trial(numbers[key] if key in numbers else next(free), point)
+            for key, point in keys.items()
+        ]
+        return trials
+
+    def _key(self, point: Point) -> str:
+        given = [*self._overrides, *space.overrides(point)]
+        return _settings(configuration.read(self.flag, given))
+
+    def _point(self, config: ConfigDict, folder: Path) -> Point:
+        """The point of a run, read off its config."""
+        fields = dict(configuration.leaves(config))
+
+        def value_at(key: str | tuple[str, ...], domain: space.Domain) -> Any:
+            values = tuple(fields[name] for name in space.fields(key))
+            value = values if isinstance(key, tuple) else values[0]
+            if not domain.contains(value):
+                raise UserError(self._foreign(folder, config))
+            return value
+
+        point = space.assign(self.sweep, value_at)
+        if self._key(point) != _settings(config):
+            raise UserError(self._foreign(folder, config))
+        return point
+
+    def _foreign(self, folder: Path, config: ConfigDict) -> str:
+        """The message for a run that is not of this sweep; names a difference."""
+        base = dict(configuration.leaves(configuration.encode(self.config)))
+        fields = dict(configuration.leaves(configuration.encode(config)))
+        swept = [name for key in self.sweep.space for name in space.fields(key)]
+        different = [
+            f"config.{name} is {value}"
+            for name, value in fields.items()
+            if value != base.get(name)
+            and name.split(".")[0] not in configuration.CHANGEABLE
+        ]
+        outside = [x for x in different if x.split()[0][7:] not in (*swept, "seed")]
+        reason = ", ".join(outside or different) or "its seed is not in sweep.seeds"
+        return (
+            f"{folder} is not a run of this sweep ({reason}): restore the sweep, or "
+            "take another --workdir"
+        )
+
+
+def _settings(config: ConfigDict) -> str:
+    """The fields of a config that distinguish trials, as text."""
+    fields = dict(configuration.leaves(configuration.encode(config)))
+    settings = {
+        name: value
+        for name, value in fields.items()
+        if name != "seed" and name.split(".")[0] not in configuration.CHANGEABLE
+    }
+    return json.dumps(settings, sort_keys=True)
+
+
+def _corners(sweep: Sweep) -> list[Point]:
+    """Points with each value of each choice, and each end of each interval."""
+    points: dict[str, Point] = {}
+    widths = [
+        len(domain.values) if isinstance(domain, Choice) else 2
+        for domain in sweep.space.values()
+    ]
+    for index in range(max(widths, default=1)):
+
+        def value_at(_: Any, domain: Any, index: int = index) -> Any:
+            if isinstance(domain, Choice):
+                return domain.values[index % len(domain.values)]
+            return (domain.low, domain.high)[index % 2]
+
+        point = space.assign(sweep, value_at)
+        points.setdefault(repr(point), point)
+    return list(points.values())
+
+
+def read_file(path: str) -> Sweep:
+    """Returns the sweep of a file, as in `--sweep`.
+
+    Raises:
+        UserError: for a missing or faulty file.
+    """
+    module = configuration.execute(Path(path), "--sweep")
+    if not hasattr(module, "get_sweep"):
+        raise UserError(f"{path} has no get_sweep()")
+    with configuration.faults(Path(path)):
+        sweep = module.get_sweep()
+    if not isinstance(sweep, Sweep):
+        raise UserError(f"{path}: get_sweep must return a sweeps.space.Sweep")
+    return sweep
+
+
+def read_grid(texts: Sequence[str]) -> Sweep:
+    """Returns the sweep of flags such as "model.score=dot,general" and "seed=0,1".
+
+    Raises:
+        UserError: for a text of another form.
+    """
+    domains: dict[str | tuple[str, ...], space.Domain] = {}
+    seeds: tuple[int, ...] = (0,)
+    for text in texts:
+        field, equals, values = text.partition("=")
+        parts = [part for part in values.split(",") if part]
+        if not (field and equals and parts):
+            raise UserError(f"--grid={text}: must be FIELD=VALUE,VALUE,...")
+        if field == "seed":
+            if not all(part.isdecimal() for part in parts):
+                raise UserError(f"--grid={text}: seeds must be whole numbers")
+            seeds = tuple(map(int, parts))
+        else:
+            domains[field] = space.choice(*parts)
+    return Sweep(space=domains, seeds=seeds)
+
+
+def describe(point: Mapping[str, Any]) -> str:
+    """Returns a point as a short text."""
+    return " ".join(space.overrides(point)) or "(the config)"

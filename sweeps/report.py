@@ -1,0 +1,164 @@
+"""Tables and plots of a sweep: table.md, table.csv and plots/."""
+
+import csv
+import io
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import storage
+from figures import canvas, charts
+from sweeps import plan as plans
+from sweeps import state, tpe
+from sweeps.plan import Plan, Trial
+from sweeps.state import Progress
+
+
+class Row(NamedTuple):
+    """A trial and the progress of its runs, by seed."""
+
+    trial: Trial
+    runs: tuple[Progress, ...]
+
+    @property
+    def scores(self) -> list[float]:
+        """Metric of the final evaluation of each scored run."""
+        return [run.score for run in self.runs if run.score is not None]
+
+    @property
+    def mean(self) -> float | None:
+        """Mean score over all seeds; None unless all are scored."""
+        complete = len(self.scores) == len(self.runs)
+        return statistics.mean(self.scores) if complete else None
+
+
+def rows(plan: Plan) -> list[Row]:
+    """Returns the trials with their progress, best first, the unscored ones last."""
+    given = [
+        Row(
+            trial,
+            tuple(
+                state.progress(plan, plan.run(trial, seed)) for seed in plan.sweep.seeds
+            ),
+        )
+        for trial in plan.trials
+    ]
+    sign = -1 if plan.sweep.goal == "max" else 1
+
+    def order(row: Row) -> tuple[bool, float, int]:
+        mean = row.mean
+        return mean is None, 0.0 if mean is None else sign * mean, row.trial.number
+
+    return sorted(given, key=order)
+
+
+def write(plan: Plan) -> list[Path]:
+    """Writes the tables and the plots of a sweep; returns their paths."""
+    table = rows(plan)
+    paths = [_write_csv(plan, table), _write_markdown(plan, table)]
+    if canvas.available():
+        paths += _plots(plan, table)
+    return paths
+
+
+def _write_csv(plan: Plan, table: Sequence[Row]) -> Path:
+    path, metric = plan.workdir / "table.csv", plan.sweep.metric
+    fields = _fields(plan)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    seeds = [f"{metric}_seed{seed}" for seed in plan.sweep.seeds]
+    writer.writerow(["trial", *fields, metric, f"{metric}_sd", *seeds, "steps"])
+    for row in table:
+        scores = ["" if run.score is None else repr(run.score) for run in row.runs]
+        mean = "" if row.mean is None else repr(row.mean)
+        spread = repr(statistics.stdev(row.scores)) if len(row.scores) > 1 else ""
+        values = [row.trial.point.get(field, "") for field in fields]
+        steps = min(run.step for run in row.runs)
+        writer.writerow([row.trial.number, *values, mean, spread, *scores, steps])
+    storage.write(path, text.getvalue())
+    return path
+
+
+def _write_markdown(plan: Plan, table: Sequence[Row]) -> Path:
+    metric, fields = plan.sweep.metric, _fields(plan)
+    total, lines = plan.config.train_steps, []
+    for row in table:
+        scores = row.scores
+        cell = f"{statistics.mean(scores):.4g}" if scores else "–"
+        if len(scores) > 1:
+            cell += f" ± {statistics.stdev(scores):.2g}"
+        if len(scores) < len(row.runs):
+            cell += f" ({len(scores)} of {len(row.runs)} seeds)"
+        steps = min(run.step for run in row.runs)
+        note = "" if steps >= total else f"{steps} of {total} steps"
+        values = [str(row.trial.point.get(field, "–")) for field in fields]
+        lines.append([str(row.trial.number), *values, cell, note])
+    header = ["trial", *fields, f"{metric} ({plan.sweep.split})", "stopped at"]
+    return storage.write_markdown(plan.workdir / "table.md", header, lines)
+
+
+def _fields(plan: Plan) -> list[str]:
+    keys = plan.sweep.space
+    return [name for key in keys for name in plans.space.fields(key)]
+
+
+def _plots(plan: Plan, table: Sequence[Row]) -> list[Path]:
+    """The learning curves, and Optuna's plots of the scored trials if there are two."""
+    folder = plan.workdir / "plots"
+    folder.mkdir(exist_ok=True)
+    curves: dict[str, dict[str, list[float]]] = {}
+    for row in sorted(table, key=lambda row: row.trial.number):
+        line: dict[str, list[float]] = {}
+        for run in row.runs:
+            for step, value in run.values.items():
+                line.setdefault(f"{step}", []).append(value)
+        if line:
+            name = f"{row.trial.number}: {plans.describe(row.trial.point)}"
+            curves[name] = line
+    paths = []
+    if curves:
+        title = f"Validation {plan.sweep.metric} of all trials"
+        titles = {"axis_title": "steps", "value_title": plan.sweep.metric}
+        path = folder / "learning_curves.png"
+        paths.append(charts.lines(curves, title, path, **titles))
+    scored = [row for row in table if row.mean is not None]
+    if len(scored) > 1 and plan.sweep.space:
+        paths += _optuna_plots(plan, scored, folder)
+    return paths
+
+
+def _optuna_plots(plan: Plan, scored: Sequence[Row], folder: Path) -> list[Path]:
+    import warnings
+
+    import matplotlib
+    import optuna
+    from optuna.visualization import matplotlib as plots
+
+    values = {row.trial.number: {0: row.mean or 0.0} for row in scored}
+    study = tpe.study(plan, values)
+    name, paths = plan.sweep.metric, []
+    evaluator = optuna.importance.PedAnovaImportanceEvaluator()
+    draw = {
+        "metric_by_trial": lambda: plots.plot_optimization_history(
+            study, target_name=name
+        ),
+        "parallel_coordinates": lambda: plots.plot_parallel_coordinate(
+            study, target_name=name
+        ),
+        "slices": lambda: plots.plot_slice(study, target_name=name),
+        "importance": lambda: plots.plot_param_importances(
+            study, evaluator=evaluator, target_name=name
+        ),
+    }
+    for stem, plot in draw.items():
+        # Optuna changes the style of all later figures, and warns of new functions.
+        with matplotlib.rc_context(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            axes = plot()
+            first = axes.flat[0] if hasattr(axes, "flat") else axes
+            figure, path = first.get_figure(), folder / f"{stem}.png"
+            figure.savefig(path, dpi=canvas.DPI, bbox_inches="tight")
+        matplotlib.pyplot.close(figure)
+        paths.append(path)
+    return paths

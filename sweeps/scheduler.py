@@ -1,0 +1,170 @@
+"""Chooses the next run of a sweep from the state of its folder.
+
+The choice is a function of the run directories, so that a sweep goes on after any
+process of it was killed. With pruning this is asynchronous successive halving (Li et
+al., 2020), algorithm 2: a trial whose value at a rung is among the best goes on to the
+next rung before a new trial starts.
+"""
+
+import math
+import statistics
+import threading
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from errors import UserError
+from sweeps import tpe
+from sweeps.plan import Plan, Run, Trial
+from sweeps.state import MAX_DEATHS, Claim, Progress, progress, target
+
+
+class Job(NamedTuple):
+    """Work on a run.
+
+    Attributes:
+        run: the run.
+        steps: the step to train to.
+        final: whether to evaluate the run afterwards.
+        claim: the claim, to be released at the end.
+    """
+
+    run: Run
+    steps: int
+    final: bool
+    claim: Claim
+
+
+class Scheduler:
+    """Hands out jobs to the workers of this process; see the module docstring."""
+
+    def __init__(self, plan: Plan):
+        self.plan = plan
+        self._lock = threading.Lock()
+        self.rungs = rungs(plan)
+
+    def next(self) -> Job | None:
+        """Returns a job that nobody works on, or None if there is none now."""
+        with self._lock:
+            for run, rung in self._candidates():
+                claim = Claim(self.plan, run)
+                if not claim.acquire():
+                    continue
+                if self._is_open(run, rung):  # it may have changed before the claim
+                    steps = self.rungs[rung]
+                    return Job(run, steps, rung == len(self.rungs) - 1, claim)
+                claim.release()
+            if self.plan.sweep.method != "tpe":
+                return None
+            trial = tpe.suggest(self.plan, self._values())
+            if trial is None:
+                return None
+            run = self.plan.run(trial, self.plan.sweep.seeds[0])
+            claim = Claim(self.plan, run)
+            if not claim.acquire():
+                return None
+            return Job(run, self.rungs[0], len(self.rungs) == 1, claim)
+
+    def is_done(self) -> bool:
+        """Returns whether no job is left, claimed or not."""
+        with self._lock:
+            complete = len(self.plan.trials) >= (self.plan.sweep.trials or 0)
+            return not self._candidates() and (
+                complete or self.plan.sweep.method != "tpe"
+            )
+
+    def _values(self) -> dict[int, dict[int, float]]:
+        """By number of the trial, the mean value over seeds at each reached rung."""
+        return {
+            trial.number: {
+                step: value
+                for step in self.rungs
+                if (value := self._value(trial, step)) is not None
+            }
+            for trial in self.plan.trials
+        }
+
+    def _value(self, trial: Trial, step: int) -> float | None:
+        values = [
+            self._progress(trial, seed).values.get(step)
+            for seed in self.plan.sweep.seeds
+        ]
+        return None if None in values else statistics.mean(filter(None.__ne__, values))
+
+    def _progress(self, trial: Trial, seed: int) -> Progress:
+        run = self.plan.run(trial, seed)
+        try:
+            return progress(self.plan, run)
+        except KeyError as error:
+            raise UserError(
+                f"sweep.metric is {self.plan.sweep.metric}: must be one of "
+                f"{error.args[0]}"
+            ) from error
+
+    def _candidates(self) -> list[tuple[Run, int]]:
+        """Runs with work to do and the rung to train to, the highest rung first."""
+        allowed = self._allowed()
+        pairs = [
+            (self.plan.run(trial, seed), allowed[trial.number])
+            for trial in self.plan.trials
+            for seed in self.plan.sweep.seeds
+        ]
+        pairs = [pair for pair in pairs if self._is_open(*pair)]
+        return sorted(pairs, key=lambda pair: -pair[1])  # stable
+
+    def _is_open(self, run: Run, rung: int) -> bool:
+        state = self._progress(run.trial, run.seed)
+        if len(state.deaths) >= MAX_DEATHS:
+            return False
+        if rung == len(self.rungs) - 1:
+            return state.score is None
+        return self.rungs[rung] not in state.values
+
+    def _allowed(self) -> dict[int, int]:
+        """The rung that each trial may train to, by number."""
+        last = len(self.rungs) - 1
+        if not last:
+            return {trial.number: 0 for trial in self.plan.trials}
+        values = self._values()
+        allowed = {}
+        for trial in self.plan.trials:
+            rung = 0
+            while rung < last and self._goes_on(trial, self.rungs[rung], values):
+                rung += 1
+            # A trial that has begun a rung stays there.
+            begun = [target(self.plan.run(trial, x)) for x in self.plan.sweep.seeds]
+            started = [i for i, step in enumerate(self.rungs) if step <= max(begun)]
+            allowed[trial.number] = max([rung, *started])
+        return allowed
+
+    def _goes_on(
+        self, trial: Trial, step: int, values: dict[int, dict[int, float]]
+    ) -> bool:
+        """Returns whether a trial is among the best 1 / factor at a rung."""
+        reached = {number: x[step] for number, x in values.items() if step in x}
+        if trial.number not in reached or self.plan.sweep.prune is None:
+            return False
+        sign = -1 if self.plan.sweep.goal == "max" else 1
+        order = sorted(reached, key=lambda number: (sign * reached[number], number))
+        return trial.number in order[: len(reached) // self.plan.sweep.prune.factor]
+
+
+def rungs(plan: Plan) -> Sequence[int]:
+    """Returns the steps at which trials stop and may go on, and the last step.
+
+    Raises:
+        UserError: if pruning would begin after the last step.
+    """
+    prune, total = plan.sweep.prune, plan.config.train_steps
+    if prune is None:
+        return (total,)
+    first = prune.after * plan.config.eval_every
+    if first >= total:
+        raise UserError(
+            f"sweep.prune.after is {prune.after}: must be below "
+            f"{math.ceil(total / plan.config.eval_every)}, the number of evaluations"
+        )
+    steps = []
+    while first < total:
+        steps.append(first)
+        first *= prune.factor
+    return (*steps, total)

@@ -1,0 +1,195 @@
+"""The state of a run of a sweep, read from its folder, and claims on runs."""
+
+import contextlib
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from sweeps.plan import Plan, Run
+from training.log import read_rows
+
+_REFRESH = 30.0  # seconds between two refreshes of a claim
+_STALE = 120.0  # seconds without a refresh after which a claim is void
+MAX_DEATHS = 3
+
+
+class Progress(NamedTuple):
+    """Progress of a run.
+
+    Attributes:
+        step: the last step with a row in its log, 0 if there is none.
+        values: validation metric by step.
+        rate: steps per second of the last row, 0 if unknown.
+        score: metric of the final evaluation; None before it.
+        deaths: last line of output of each death since the last checkpoint.
+    """
+
+    step: int
+    values: dict[int, float]
+    rate: float
+    score: float | None
+    deaths: tuple[str, ...]
+
+
+def progress(plan: Plan, run: Run) -> Progress:
+    """Reads the progress of a run.
+
+    Raises:
+        KeyError: if an evaluation does not have the metric; its argument is the text
+            of the names that it has.
+    """
+    rows = read_rows(run.folder / "metrics.jsonl")
+    metric, values = plan.sweep.metric, {}
+    for row in rows:
+        if row["split"] == "validation" and metric in row:
+            values[row["step"]] = row[metric]
+    rates = [row["steps_per_second"] for row in rows if "steps_per_second" in row]
+    score = None
+    with contextlib.suppress(OSError, ValueError):
+        report = json.loads((run.folder / f"eval_{plan.sweep.split}.json").read_text())
+        if report["step"] == plan.config.train_steps:
+            if metric not in report:
+                raise KeyError(", ".join(_numbers(report)))
+            score = report[metric]
+    return Progress(
+        step=rows[-1]["step"] if rows else 0,
+        values=values,
+        rate=rates[-1] if rates else 0.0,
+        score=score,
+        deaths=deaths(plan, run),
+    )
+
+
+def _numbers(report: dict) -> list[str]:
+    names = [name for name, value in report.items() if isinstance(value, int | float)]
+    return [name for name in names if name != "step"]
+
+
+def target(run: Run) -> int:
+    """Returns the step that a started run was last told to train to; 0 before."""
+    try:
+        return json.loads((run.folder / "config.json").read_text())["train_steps"]
+    except (OSError, ValueError, KeyError):
+        return 0
+
+
+def deaths(plan: Plan, run: Run) -> tuple[str, ...]:
+    """Returns the last line of each death of a run since its last checkpoint."""
+    try:
+        text = (plan.workdir / "deaths" / run.name).read_text("utf-8")
+    except FileNotFoundError:
+        return ()
+    pairs = [line.partition(" ") for line in text.splitlines()]
+    return tuple(line for step, _, line in pairs if step == pairs[-1][0])
+
+
+def add_death(plan: Plan, run: Run, line: str) -> None:
+    """Adds a death of a run."""
+    folder = plan.workdir / "deaths"
+    folder.mkdir(exist_ok=True)
+    saved = [int(x.name) for x in (run.folder / "checkpoints").glob("[0-9]*")]
+    with (folder / run.name).open("a", encoding="utf-8") as file:
+        file.write(f"{max(saved, default=0)} {' '.join(line.split())}\n")
+
+
+class Claim:
+    """The exclusive right to work on a run, on all hosts that share the folder.
+
+    A claim is a folder, which only one process can make. It names its owner, and is
+    void if the owner is a dead process of this host, or has not refreshed it for two
+    minutes.
+    """
+
+    def __init__(self, plan: Plan, run: Run):
+        self._folder = plan.workdir / "claims" / run.name
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def acquire(self) -> bool:
+        """Returns whether the claim is now this process's."""
+        self._folder.parent.mkdir(parents=True, exist_ok=True)
+        if self._folder.exists() and self._is_void():
+            self._bury()
+        try:
+            self._folder.mkdir()
+        except FileExistsError:
+            return False
+        owner = f"{socket.gethostname()} {os.getpid()}"
+        (self._folder / "owner").write_text(owner)
+        self._thread = threading.Thread(target=self._refresh, daemon=True)
+        self._thread.start()
+        return True
+
+    def started(self, pid: int) -> None:
+        """Notes the process that works on the run, for who takes the claim over."""
+        (self._folder / "process").write_text(str(pid))
+
+    def release(self) -> None:
+        """Gives the claim back."""
+        self._over.set()
+        if self._thread:
+            self._thread.join()
+        self._bury(wait=False)
+
+    def _refresh(self) -> None:
+        while not self._over.wait(_REFRESH):
+            with contextlib.suppress(FileNotFoundError):
+                os.utime(self._folder)
+
+    def _is_void(self) -> bool:
+        with contextlib.suppress(OSError, ValueError):
+            host, pid = (self._folder / "owner").read_text().split()
+            if host == socket.gethostname() and not is_alive(int(pid)):
+                return True
+        try:
+            return time.time() - self._folder.stat().st_mtime > _STALE
+        except FileNotFoundError:
+            return False
+
+    def _bury(self, wait: bool = True) -> None:
+        """Removes the claim; only one of several processes succeeds.
+
+        Args:
+            wait: wait for the owner's process on this host, which may still be saving.
+        """
+        grave = self._folder.with_name(f".{self._folder.name}.{os.getpid()}")
+        try:
+            self._folder.rename(grave)
+        except OSError:
+            return
+        if wait:
+            with contextlib.suppress(OSError, ValueError):
+                host = (grave / "owner").read_text().split()[0]
+                pid = int((grave / "process").read_text())
+                while host == socket.gethostname() and is_alive(pid):
+                    time.sleep(0.1)
+        for path in grave.iterdir():
+            path.unlink()
+        grave.rmdir()
+
+
+def is_alive(pid: int) -> bool:
+    """Returns whether a process of this host runs."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    with contextlib.suppress(OSError):  # a zombie has ended
+        return (
+            Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        )
+    return True
+
+
+def claimed(plan: Plan) -> Iterator[str]:
+    """Yields the names of the runs that somebody works on."""
+    folder = plan.workdir / "claims"
+    for path in sorted(folder.glob("[0-9]*")) if folder.exists() else ():
+        yield path.name

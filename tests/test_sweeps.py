@@ -1,0 +1,586 @@
+"""Sweeps: spaces, plans, states, schedules, suggestions, tables."""
+
+import csv
+import dataclasses
+import itertools
+import json
+import os
+import re
+import socket
+import statistics
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from smoke import ROOT
+
+from errors import UserError
+from sweeps import plan as plans
+from sweeps import report, space, state, tpe, workers
+from sweeps.plan import Plan
+from sweeps.scheduler import Scheduler, rungs
+from sweeps.space import Prune, Sweep, choice, integers, log_uniform, uniform
+from training import configuration
+
+FLAG = str(ROOT / "configs/kernel_regression.py:smoke")  # 6 steps, evaluated at 3, 6
+KERNELS = ("gaussian", "triangular", "epanechnikov")
+
+
+def grid(**fields):
+    domains = {"model.kernel": choice(*KERNELS), "model.width": choice(0.5, 0.7)}
+    return Sweep(space=domains, **fields)
+
+
+def put(plan, run, values=(), score=None, steps=None, **deaths):
+    """Writes what a run leaves behind: values by evaluation, and the final score."""
+    overrides = [*run.overrides, f"train_steps={steps or plan.config.train_steps}"]
+    configuration.record(configuration.read(plan.flag, overrides), run.folder)
+    metric, every = plan.sweep.metric, plan.config.eval_every
+    rows = [
+        {"step": every * i, "split": "validation", "seconds": 1.0, metric: x}
+        for i, x in enumerate(values, 1)
+    ]
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    (run.folder / "metrics.jsonl").write_text(text)
+    if score is not None:
+        scores = {"step": plan.config.train_steps, metric: score}
+        path = run.folder / f"eval_{plan.sweep.split}.json"
+        path.write_text(json.dumps(scores))
+
+
+# Spaces
+
+
+def test_a_grid_is_the_product_of_its_choices_with_conditions_and_zipped_fields():
+    sweep = Sweep(
+        space={
+            "a": choice("x", "y"),
+            "b": choice(1, 2, 3).only_if("a", "y"),
+            ("c", "d"): choice((5, 7), (11, 13)),
+        }
+    )
+    expected = [{"a": "x", "c": c, "d": d} for c, d in ((5, 7), (11, 13))]
+    expected += [
+        {"a": "y", "b": b, "c": c, "d": d}
+        for b in (1, 2, 3)
+        for c, d in ((5, 7), (11, 13))
+    ]
+    assert space.points(sweep) == expected
+    assert space.points(dataclasses.replace(sweep, trials=3)) == expected[:3]
+
+
+@pytest.mark.parametrize("method", ["random", "quasi_random"])
+def test_a_longer_random_sequence_begins_with_a_shorter_one(method):
+    domains = {
+        "a": choice(2, 3, 5),
+        "b": log_uniform(1e-4, 1e-1),
+        "c": integers(3, 5),
+        "d": uniform(-1, 1).only_if("a", 3),
+    }
+    short, long, other = (
+        space.points(Sweep(space=domains, method=method, trials=n, random_seed=seed))
+        for n, seed in ((7, 0), (211, 0), (7, 1))
+    )
+    assert long[:7] == short != other
+    assert {point["a"] for point in long} == {2, 3, 5}
+    assert {point["c"] for point in long} == {3, 4, 5}
+    assert all(("d" in point) == (point["a"] == 3) for point in long)
+    logs = [np.log10(point["b"]) for point in long]
+    assert -4 <= min(logs) < -3.8 and -1.2 < max(logs) <= -1
+    assert abs(np.mean(logs) + 2.5) < 0.3
+
+
+def test_a_quasi_random_sequence_spreads_more_evenly_than_chance():
+    sweep = Sweep(
+        space={"a": integers(0, 12)}, method="quasi_random", trials=1, random_seed=3
+    )
+    rows = space._points(sweep)
+    counts = np.bincount([next(rows)["a"] for _ in range(13 * 7)], minlength=13)
+    assert counts.min() >= 5 and counts.max() <= 9
+
+
+@pytest.mark.parametrize(
+    ("sweep", "message"),
+    [
+        (Sweep(space={}), "has nothing to vary: must have a field or two seeds"),
+        (Sweep(space={"a": choice()}), r"sweep.space\['a'\] is empty"),
+        (Sweep(space={"a": choice(1, 1)}), "must be different values"),
+        (Sweep(space={"a": [1, 2]}), r"sweep.space\['a'\] is \[1, 2\]: must be choice"),
+        (Sweep(space={"a": uniform(0, 1)}), "is an interval: a grid takes choice"),
+        (Sweep(space={"seed": choice(0, 1)}), "list them in sweep.seeds"),
+        (Sweep(space={("a", "b"): choice(1, 2)}), "must be a tuple of 2 values"),
+        (
+            Sweep(space={"a": choice(1).only_if("b", 2), "b": choice(2)}),
+            "depends on b, which must stand before it",
+        ),
+        (Sweep(space={"a": choice(1)}, method="bayes"), "sweep.method is 'bayes'"),
+        (Sweep(space={"a": choice(1)}, goal="high"), "sweep.goal is 'high'"),
+        (Sweep(space={"a": choice(1)}, split="train"), "sweep.split is 'train'"),
+        (Sweep(space={"a": choice(1)}, seeds=(3, 3)), "sweep.seeds"),
+        (Sweep(space={"a": choice(1)}, method="random"), "sweep.trials is missing"),
+        (Sweep(space={"a": choice(1)}, trials=0), "sweep.trials is 0: must be at"),
+        (
+            Sweep(space={"a": uniform(1, 0)}, method="tpe", trials=2),
+            "an interval with low < high",
+        ),
+        (
+            Sweep(space={"a": log_uniform(0, 1)}, method="tpe", trials=2),
+            "an interval above 0",
+        ),
+        (Sweep(space={"a": choice(1)}, prune=Prune(factor=1)), "sweep.prune"),
+    ],
+)
+def test_a_faulty_sweep_is_refused_in_one_line(sweep, message):
+    with pytest.raises(UserError, match=message) as error:
+        space.check(sweep)
+    assert "\n" not in str(error.value)
+
+
+def test_flags_are_a_grid_with_seeds_as_replicates():
+    sweep = plans.read_grid(["model.kernel=gaussian,boxcar", "seed=2,5"])
+    assert sweep == Sweep(
+        space={"model.kernel": choice("gaussian", "boxcar")}, seeds=(2, 5)
+    )
+    for text in ("model.kernel", "model.kernel=", "=a", "seed=x"):
+        with pytest.raises(UserError, match=f"^--grid={text}: "):
+            plans.read_grid([text])
+
+
+# Plans
+
+
+def test_every_override_is_checked_before_the_first_run(tmp_path):
+    Plan(grid(), FLAG, (), tmp_path).check()
+    for domains, message in (
+        ({"model.kernle": choice("gaussian")}, "did you mean config.model.kernel"),
+        ({"model.kernel": choice("gaussian", "x")}, "^model.kernel=x: config.model.k"),
+        ({"model.width": choice(0.5, -1.0)}, "^model.width=-1.0: .*config.model.width"),
+    ):
+        with pytest.raises(UserError, match=message):
+            Plan(Sweep(space=domains), FLAG, (), tmp_path).check()
+    ends = {"model.width": uniform(0.5, 1e9)}
+    sweep = Sweep(space=ends, method="tpe", trials=3)
+    with pytest.raises(UserError, match="model.width=1000000000.0: config.model.width"):
+        Plan(sweep, FLAG, (), tmp_path).check()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_run_is_a_trial_with_a_seed(tmp_path):
+    plan = Plan(grid(seeds=(3, 5)), FLAG, ["data.points=41"], tmp_path)
+    assert [run.name for run in plan.runs()][:3] == [
+        "000.seed3",
+        "000.seed5",
+        "001.seed3",
+    ]
+    run = plan.runs()[-1]
+    config = configuration.read(FLAG, run.overrides)
+    assert (config.model.kernel, config.model.width) == ("epanechnikov", 0.7)
+    assert (config.data.points, config.seed) == (41, 5)
+    assert (plan.sweep.metric, plan.sweep.goal) == ("mse", "min")
+
+
+@pytest.mark.parametrize("journal", [True, False])
+def test_a_widened_sweep_keeps_the_numbers_of_its_runs(tmp_path, journal):
+    plan = Plan(grid(), FLAG, (), tmp_path)
+    plan.save()
+    for run in plan.runs()[1:4]:
+        put(plan, run)
+    if not journal:
+        (tmp_path / "sweep.json").unlink()
+    domains = {"model.kernel": choice("gaussian", *KERNELS[1:])}
+    domains["model.width"] = choice(0.3, 0.5, 0.7)
+    wide = Plan(Sweep(space=domains, seeds=(0, 1)), FLAG, (), tmp_path)
+    numbers = {tuple(trial.point.values()): trial.number for trial in wide.trials}
+    assert len(set(numbers.values())) == len(numbers) == 9
+    for trial in plan.trials[1:4]:
+        assert numbers[tuple(trial.point.values())] == trial.number
+
+
+@pytest.mark.parametrize("journal", [True, False])
+def test_another_sweep_is_refused_with_the_difference(tmp_path, journal):
+    plan = Plan(grid(), FLAG, (), tmp_path)
+    plan.save()
+    put(plan, plan.runs()[3])  # triangular, 0.7
+    if not journal:
+        (tmp_path / "sweep.json").unlink()
+    domains = {"model.kernel": choice("gaussian"), "model.width": choice(0.5, 0.7)}
+    narrow = Sweep(space=domains)
+    message = r"003.seed0 is not a run of this sweep \(config.model.kernel is triang"
+    with pytest.raises(UserError, match=message):
+        Plan(narrow, FLAG, (), tmp_path)
+    with pytest.raises(UserError, match="config.data.points"):
+        Plan(grid(), FLAG, ["data.points=41"], tmp_path)
+    if journal:
+        with pytest.raises(UserError, match="sweep.split is test: must be validation"):
+            Plan(grid(split="test"), FLAG, (), tmp_path)
+    (tmp_path / "sweep.json").write_text("{")
+    with pytest.raises(UserError, match="is damaged: delete it, and it is rebuilt"):
+        Plan(grid(), FLAG, (), tmp_path)
+
+
+# States
+
+
+def test_progress_is_read_from_the_run_directory(tmp_path):
+    plan = Plan(grid(), FLAG, (), tmp_path)
+    run, other = plan.runs()[:2]
+    assert state.progress(plan, run) == state.Progress(0, {}, 0.0, None, ())
+    assert state.target(run) == 0
+    put(plan, run, [2.0, 1.5], steps=3)
+    assert state.progress(plan, run) == state.Progress(
+        6, {3: 2.0, 6: 1.5}, 0.0, None, ()
+    )
+    assert state.target(run) == 3
+    put(plan, other, [2.0], score=1.25)
+    assert state.progress(plan, other).score == 1.25
+    (other.folder / "eval_validation.json").write_text('{"step": 6, "bits": 7.0}')
+    with pytest.raises(KeyError, match="bits"):
+        state.progress(plan, other)
+
+
+def test_deaths_without_progress_are_counted(tmp_path):
+    plan = Plan(grid(), FLAG, (), tmp_path)
+    run = plan.runs()[0]
+    for line in ("a", "b\nc"):
+        state.add_death(plan, run, line)
+    assert state.deaths(plan, run) == ("a", "b c")
+    (run.folder / "checkpoints" / "3").mkdir(parents=True)
+    state.add_death(plan, run, "d")
+    assert state.deaths(plan, run) == ("d",)  # after a checkpoint
+
+
+def test_a_claim_is_exclusive_until_its_owner_is_gone(tmp_path, monkeypatch):
+    plan = Plan(grid(), FLAG, (), tmp_path)
+    run = plan.runs()[0]
+    first, second = state.Claim(plan, run), state.Claim(plan, run)
+    assert first.acquire() and not second.acquire()
+    assert list(state.claimed(plan)) == [run.name]
+    first.release()
+    assert list(state.claimed(plan)) == []
+    assert second.acquire()
+    folder = tmp_path / "claims" / run.name
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    owner = f"{socket.gethostname()} {process.pid}"
+    (folder / "owner").write_text(owner)  # a dead process of this host
+    third = state.Claim(plan, run)
+    assert third.acquire()
+    (folder / "owner").write_text(f"elsewhere {process.pid}")
+    assert not state.Claim(plan, run).acquire()
+    old = time.time() - 121
+    os.utime(folder, (old, old))
+    fourth = state.Claim(plan, run)
+    assert fourth.acquire()
+    fourth.release()
+
+
+def test_taking_a_claim_over_waits_for_its_process(tmp_path):
+    plan = Plan(grid(), FLAG, (), tmp_path)
+    run = plan.runs()[0]
+    claim = state.Claim(plan, run)
+    assert claim.acquire()
+    saving = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(0.7)"])
+    claim.started(saving.pid)
+    (tmp_path / "claims" / run.name / "owner").write_text(
+        f"{socket.gethostname()} {2**22 - 1}"
+    )
+    begin = time.monotonic()
+    assert state.Claim(plan, run).acquire()
+    assert time.monotonic() - begin > 0.3
+    assert saving.wait() == 0
+
+
+# Schedules
+
+
+def jobs(scheduler, count=1000):
+    """The jobs that can be done at the same time now; releases their claims."""
+    taken = list(itertools.islice(iter(scheduler.next, None), count))
+    for job in taken:
+        job.claim.release()
+    return taken
+
+
+def test_runs_that_are_scored_or_failed_are_not_run_again(tmp_path):
+    plan = Plan(grid(seeds=(0, 1)), FLAG, (), tmp_path)
+    runs = plan.runs()
+    put(plan, runs[2], [2.0, 1.5], score=1.0)
+    put(plan, runs[3], [2.0, 1.5])  # trained, not evaluated
+    put(plan, runs[4], [2.0])  # stopped half-way
+    for _ in range(state.MAX_DEATHS):
+        state.add_death(plan, runs[5], "killed")
+    scheduler = Scheduler(plan)
+    names = [job.run.name for job in jobs(scheduler)]
+    assert names == [run.name for run in runs if run not in (runs[2], runs[5])]
+    assert all(job.steps == 6 and job.final for job in jobs(scheduler))
+    assert not scheduler.is_done()
+    for run in runs:
+        put(plan, run, score=1.0)
+    assert scheduler.next() is None and scheduler.is_done()
+
+
+def test_a_claimed_run_is_left_alone(tmp_path):
+    plan = Plan(grid(), FLAG, (), tmp_path)
+    claim = state.Claim(plan, plan.runs()[0])
+    assert claim.acquire()
+    taken = jobs(Scheduler(plan))
+    assert [job.run for job in taken] == plan.runs()[1:]
+    claim.release()
+
+
+def test_the_best_third_goes_on_and_the_others_can_follow(tmp_path):
+    domains = {"model.width": choice(*(0.1 * n for n in range(1, 8)))}
+    sweep = Sweep(space=domains, prune=Prune(after=1, factor=3))
+    plan = Plan(sweep, FLAG, ["train_steps=40", "eval_every=3"], tmp_path)
+    scheduler, runs = Scheduler(plan), plan.runs()
+    assert scheduler.rungs == rungs(plan) == (3, 9, 27, 40)
+    assert [(job.steps, job.final) for job in jobs(scheduler)] == [(3, False)] * 7
+    values = [5.0, 3.0, 4.0, 7.0, 2.0, 6.0, 8.0]
+    for run, value in zip(runs[:2], values[:2], strict=True):
+        put(plan, run, [value], steps=3)
+    assert {job.run.trial.number for job in jobs(scheduler)} == {2, 3, 4, 5, 6}
+    put(plan, runs[2], [values[2]], steps=3)  # three are there: the best goes on
+    first, *others = jobs(scheduler)
+    assert (first.run, first.steps, first.final) == (runs[1], 9, False)
+    assert [job.steps for job in others] == [3] * 4
+    for run, value in zip(runs, values, strict=True):
+        put(plan, run, [value], steps=3)
+    best = {job.run.trial.number for job in jobs(scheduler)}
+    assert best == {4, 1} and {job.steps for job in jobs(scheduler)} == {9}
+    # A trial that has begun the next rung stays there, whatever comes later.
+    put(plan, runs[2], [4.0, 3.9, 3.8], steps=9)
+    put(plan, runs[1], [3.0, 2.9, 2.8], steps=9)
+    assert [job.run.trial.number for job in jobs(scheduler)] == [4]
+    put(plan, runs[4], [2.0, 1.9, 1.8], steps=9)
+    (job,) = jobs(scheduler)
+    assert job.run == runs[4] and job.steps == 27
+
+
+def test_a_trial_is_pruned_by_its_mean_over_seeds(tmp_path):
+    domains = {"model.width": choice(0.5, 0.7)}
+    sweep = Sweep(space=domains, seeds=(0, 1), prune=Prune(after=1, factor=2))
+    plan = Plan(sweep, FLAG, (), tmp_path)
+    values = {"000.seed0": 1.0, "000.seed1": 9.0, "001.seed0": 4.0, "001.seed1": 4.0}
+    for run in plan.runs()[:3]:
+        put(plan, run, [values[run.name]], steps=3)
+    assert [job.run.name for job in jobs(Scheduler(plan))] == ["001.seed1"]
+    put(plan, plan.runs()[3], [4.0], steps=3)
+    taken = jobs(Scheduler(plan))
+    assert [(job.run.name, job.steps, job.final) for job in taken] == [
+        ("001.seed0", 6, True),
+        ("001.seed1", 6, True),
+    ]
+    with pytest.raises(UserError, match="sweep.prune.after is 2: must be below 2"):
+        late = dataclasses.replace(sweep, prune=Prune(after=2))
+        rungs(Plan(late, FLAG, (), tmp_path / "late"))
+
+
+def test_a_metric_that_the_task_lacks_is_refused_with_its_metrics(tmp_path):
+    plan = Plan(grid(metric="bleu"), FLAG, (), tmp_path)
+    run = plan.runs()[0]
+    put(plan, run)
+    (run.folder / "eval_validation.json").write_text('{"step": 6, "mse": 7.0}')
+    with pytest.raises(UserError, match="^sweep.metric is bleu: must be one of mse$"):
+        Scheduler(plan).next()
+
+
+# Suggestions
+
+
+def tpe_sweep(**fields):
+    domains = {
+        "model.kernel": choice(*KERNELS),
+        "optimizer.learning_rate": log_uniform(1e-3, 1e-1),
+        "data.points": integers(11, 53).only_if("model.kernel", "gaussian"),
+    }
+    return Sweep(space=domains, method="tpe", **fields)
+
+
+def test_suggestions_are_rebuilt_from_the_runs_alone(tmp_path):
+    plan = Plan(tpe_sweep(trials=31), FLAG, (), tmp_path)
+    scheduler, points, values = Scheduler(plan), [], []
+    while (job := scheduler.next()) is not None:
+        point = job.run.trial.point
+        points.append(point)
+        rate = point["optimizer.learning_rate"]
+        value = abs(np.log10(rate) + 2.5) + (point["model.kernel"] != "triangular")
+        values.append(value)
+        put(plan, job.run, [value, value], score=value)
+        job.claim.release()
+        if len(points) == 13:  # as if it had been killed here
+            plan = Plan(tpe_sweep(trials=31), FLAG, (), tmp_path)
+            scheduler = Scheduler(plan)
+            assert [trial.point for trial in plan.trials] == points
+    assert len(points) == 31 and scheduler.is_done()
+    assert all(
+        ("data.points" in x) == (x["model.kernel"] == "gaussian") for x in points
+    )
+    undisturbed = Plan(tpe_sweep(trials=31), FLAG, (), tmp_path / "other")
+    scheduler = Scheduler(undisturbed)
+    for point, value in zip(points, values, strict=True):
+        job = scheduler.next()
+        assert job.run.trial.point == point
+        put(undisturbed, job.run, [value, value], score=value)
+        job.claim.release()
+    # The first ten are random.
+    assert np.mean(values[20:]) < np.mean(values[:10]) - 0.2
+
+
+def test_a_running_trial_is_not_suggested_again(tmp_path):
+    plan = Plan(tpe_sweep(trials=3), FLAG, (), tmp_path)
+    taken = [Scheduler(plan).next() for _ in range(3)]
+    assert len({repr(job.run.trial.point) for job in taken}) == 3
+    assert Scheduler(plan).next() is None
+    study = tpe.study(plan, {0: {3: 2.0}})
+    assert [trial.state.name for trial in study.trials] == [
+        "COMPLETE",
+        "RUNNING",
+        "RUNNING",
+    ]
+    for job in taken:
+        job.claim.release()
+
+
+# Tables
+
+
+def test_the_tables_have_the_mean_and_spread_over_seeds(tmp_path):
+    plan = Plan(grid(seeds=(0, 1)), FLAG, (), tmp_path)
+    plan.save()
+    for i, run in enumerate(plan.runs()[:5]):
+        put(plan, run, [4.0, 3.0 + i], score=10.0 - i**2)
+    assert {path.name for path in report.write(plan)} >= {"table.csv", "table.md"}
+    with (tmp_path / "table.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["trial"] for row in rows] == ["1", "0", "2", "3", "4", "5"]
+    scores = [float(rows[0][f"mse_seed{seed}"]) for seed in (0, 1)]
+    assert scores == [6.0, 1.0] and float(rows[0]["mse"]) == 3.5
+    assert float(rows[0]["mse_sd"]) == statistics.stdev(scores)
+    assert rows[2]["mse"] == "" and rows[2]["mse_seed0"] == "-6.0"
+    text = (tmp_path / "table.md").read_text()
+    assert "| 1 | gaussian | 0.7 | 3.5 ± 3.5 |  |" in text
+    assert "| 2 | triangular | 0.5 | -6 (1 of 2 seeds) |" in text
+    assert (tmp_path / "plots" / "learning_curves.png").stat().st_size > 1000
+
+
+# Processes
+
+
+def test_workers_share_the_cores_evenly_or_have_a_gpu_each(monkeypatch):
+    monkeypatch.setattr(workers, "_gpu_count", lambda: 0)
+    monkeypatch.setattr(workers.os, "sched_getaffinity", lambda _: {3, 5, 7, 9, 11})
+    (single,) = workers.shares(1, "--workers")
+    assert single == workers.Share((3, 5, 7, 9, 11))
+    parts = workers.shares(2, "--workers")
+    assert parts == [workers.Share((3, 7, 11)), workers.Share((5, 9))]
+    for count in (0, 6):
+        message = f"^--workers is {count}: must be at least 1 and at most 5$"
+        with pytest.raises(UserError, match=message):
+            workers.shares(count, "--workers")
+    monkeypatch.setattr(workers, "_gpu_count", lambda: 2)
+    assert [part.gpu for part in workers.shares(2, "--workers")] == [0, 1]
+    with pytest.raises(UserError, match="at most 2"):
+        workers.shares(3, "--workers")
+
+
+def test_a_process_has_its_cores_and_ends_with_its_parent(tmp_path):
+    code = "import os; print(os.sched_getaffinity(0), flush=True)"
+    core = min(os.sched_getaffinity(0))
+    log = tmp_path / "log.txt"
+    processes = workers.Processes()
+    share = workers.Share((core,))
+    assert processes.call(["-c", code], share, folder=tmp_path, log=log) == 0
+    assert log.read_text().strip() == str({core})
+    parent = (
+        "from sweeps import workers; from pathlib import Path; "
+        "workers.Processes().call(['-c', 'import os, time; "
+        "print(os.getpid(), flush=True); time.sleep(60)'], workers.Share(), "
+        "folder=Path('.'))"
+    )
+    outer = subprocess.Popen(
+        [sys.executable, "-c", parent], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    child = int(outer.stdout.readline())
+    assert state.is_alive(child)
+    outer.kill()
+    outer.wait()
+    for _ in range(100):
+        if not state.is_alive(child):
+            break
+        time.sleep(0.1)
+    assert not state.is_alive(child)
+
+
+def sweep_command(workdir, *flags):
+    return [
+        sys.executable,
+        "sweep.py",
+        f"--config={FLAG}",
+        f"--workdir={workdir}",
+        "--grid=model.kernel=gaussian,triangular",
+        "--grid=seed=0,1",
+        *flags,
+    ]
+
+
+def test_mistakes_in_flags_are_one_line(tmp_path):
+    for flags, message in (
+        (["--grid=model.kernle=a"], "did you mean config.model.kernel"),
+        (["--sweep=configs/sweeps/nothing.py"], "must have either --sweep"),
+        (["--workers=1000"], "--workers is 1000: must be at least 1"),
+        (["--worker"], "has no sweep.json: start the sweep first"),
+    ):
+        done = subprocess.run(
+            sweep_command(tmp_path / "s", *flags),
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 1 and done.stderr.count("\n") == 1, done.stderr
+        assert message in done.stderr
+    assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.slow
+def test_a_killed_sweep_goes_on_to_the_same_table(tmp_path):
+    """Kills of the coordinator and of workers; the table equals an undisturbed one."""
+    command = sweep_command(tmp_path / "calm")
+    assert subprocess.run(command, cwd=ROOT, capture_output=True).returncode == 0
+    command, kills = sweep_command(tmp_path / "storm"), 0
+    rng = np.random.default_rng(0)
+    while True:
+        process = subprocess.Popen(
+            command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        try:
+            status = process.wait(timeout=rng.uniform(8, 20) if kills < 5 else None)
+            break
+        except subprocess.TimeoutExpired:
+            kills += 1
+            marks = (tmp_path / "storm" / "claims").glob("[0-9]*/process")
+            pids = [int(path.read_text()) for path in marks]
+            for pid in pids if kills % 2 and pids else [process.pid]:
+                os.kill(pid, 9)
+            if not kills % 2 or not pids:
+                process.wait()
+            else:
+                time.sleep(5)
+                process.kill()
+                process.wait()
+    assert status == 0 and kills > 1
+    tables = [(tmp_path / name / "table.csv").read_text() for name in ("calm", "storm")]
+    assert tables[0] == tables[1]
+    runs = sorted(path.name for path in (tmp_path / "storm" / "trials").iterdir())
+    assert runs == [f"{n:03}.seed{s}" for n in (0, 1) for s in (0, 1)]
+    for name in runs:
+        rows = [
+            json.loads(line)
+            for line in (tmp_path / "storm" / "trials" / name / "metrics.jsonl")
+            .read_text()
+            .splitlines()
+        ]
+        steps = [row["step"] for row in rows if row["split"] == "validation"]
+        assert steps == sorted(set(steps))
+    assert not re.search("Traceback", (tmp_path / "storm" / "table.md").read_text())
