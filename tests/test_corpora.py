@@ -369,6 +369,25 @@ def test_the_web_interface_is_held_out_if_components_have_few_strings(
     assert sum(map(len, sections)) == len(set.union(*sections)) == 53
 
 
+def test_both_directions_have_the_same_groups(cache, monkeypatch):
+    monkeypatch.setattr(home_assistant, "_EXPECTED", {})
+    # The component "config" has no German string: its name in a key holds nothing out.
+    components = {("config", "en"): {"x": "On"}, ("config", "de"): {}}
+    panels = {}
+    for language, word in (("en", "Text"), ("de", "Satz")):
+        components["a", language] = {"x": f"On {language}"}
+        table = {f"ui.config.s{n % 5}.k{n}": f"{word} {n}" for n in range(13)}
+        table |= {f"ui.config.t.k{n}": f"Untranslated {n}" for n in range(7)}
+        panels[f"translations/{language}-{'f' * 32}.json"] = table
+    _wheels(cache, components, panels)
+    forth, back = (
+        set(home_assistant.records(*languages))
+        for languages in (LANGUAGES, LANGUAGES[::-1])
+    )
+    assert len(forth) == 14
+    assert forth == {(group, text, other) for group, other, text in back}
+
+
 def test_a_file_with_another_hash_is_neither_used_nor_kept(cache, monkeypatch):
     path = _wheels(cache, {})
     path.write_bytes(b"another file")

@@ -55,7 +55,7 @@ def records(source: str, target: str) -> list[Record]:
             records differ from the published ones.
     """
     languages = f"{source}-{target}"
-    name = f"home-assistant-{_HOME_ASSISTANT}-{_FRONTEND}-{languages}"
+    name = f"home-assistant-strings-{_HOME_ASSISTANT}-{_FRONTEND}-{languages}"
     return cached(name, lambda: _read(source, target), _EXPECTED.get(languages))
 
 
@@ -64,8 +64,8 @@ def _read(source: str, target: str) -> Iterator[Record]:
     pattern = r"homeassistant/components/(\w+)/translations/([\w-]+)\.json"
     components, pairs = set(), set()
     for component, _, *pair in _read_wheel(path, pattern, source, target):
-        components.add(component)
         if all(pair):
+            components.add(component)
             pairs.add(tuple(pair))
         yield component, *pair
     path = _fetch("home-assistant-frontend", _FRONTEND)
