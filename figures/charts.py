@@ -21,6 +21,7 @@ _NAME = 0.17  # height in inches of the name at the end of a line
 # One fewer marker than colours, so that lines of equal colour differ in their markers.
 _MARKERS = ("o", "s", "^", "D", "v")
 _BAR = "#3b6ea8"  # colour
+_GROUP = 0.95  # width in inches of a group with its labels
 _DECADES = 1000  # ratio of values that get a logarithmic axis
 _DASHES = ("--", "-", "-.", ":")
 
@@ -36,7 +37,7 @@ def bars(
     intervals: Mapping[str, tuple[float, float]] | None = None,
     maximum: float | None = None,
 ) -> Path:
-    """Draws a bar for each group, labelled with its value.
+    """Draws a bar for each group, labelled with its value if there is room.
 
     Args:
         heights: value of each group, in order, at least 0.
@@ -56,10 +57,11 @@ def bars(
 
     notes, intervals = notes or {}, intervals or {}
     # The title starts 0.7 inches to the right, at the axes.
-    width = max(1.6 + 0.95 * len(heights), canvas.title_width(title) + 0.7)
-    figure = Figure(
-        figsize=(min(width, canvas.MAX_SIZE), 3.2), dpi=canvas.DPI, layout="tight"
-    )
+    width = max(1.6 + _GROUP * len(heights), canvas.title_width(title) + 0.7)
+    width = min(width, canvas.MAX_SIZE)
+    # Every n-th bar has labels, if the labels of all would overlap.
+    stride = math.ceil((1.6 + _GROUP * len(heights)) / width)
+    figure = Figure(figsize=(width, 3.2), dpi=canvas.DPI, layout="tight")
     axes = figure.add_subplot()
     tops = {x: max([height, *intervals.get(x, ())]) for x, height in heights.items()}
     axes.bar(range(len(heights)), list(heights.values()), color=_BAR)
@@ -68,6 +70,8 @@ def bars(
             low, high = intervals[name]
             errors = [[max(0, height - low)], [max(0, high - height)]]
             axes.errorbar(x, height, errors, color=canvas.INK, capsize=3, lw=1)
+        if x % stride:
+            continue
         axes.annotate(
             f"{height:.1f}",
             (x, tops[name]),
@@ -78,7 +82,8 @@ def bars(
             fontsize=9,
             color=canvas.INK,
         )
-    axes.set_xticks(range(len(heights)), _names(heights, notes))
+    labelled = range(0, len(heights), stride)
+    axes.set_xticks(labelled, _names(list(heights)[::stride], notes))
     # Not centred at 0 if all values are 0; room for the number above the highest bar.
     axes.set_ylim(0, maximum or 1.15 * max(tops.values(), default=0) or 1)
     pad = 18.0 if maximum else 6.0

@@ -612,6 +612,19 @@ def test_padding_is_not_drawn(figures, tmp_path):
     assert title == "title (40.0% of the weight on padding)"
 
 
+def test_labels_of_bars_do_not_overlap(figures, tmp_path):
+    titles = {"axis_title": "g", "value_title": "v"}
+    for count in (2, 23, 211):
+        heights = {f"group {n}": 1000.0 + n for n in range(count)}
+        charts.bars(heights, "t", tmp_path / "a.png", **titles)
+        (axes,) = figures[-1].axes
+        for texts in (axes.get_xticklabels(), axes.texts):
+            boxes = [text.get_window_extent() for text in texts]
+            assert boxes and (len(boxes) == count or count > 23)
+            for left, right in itertools.pairwise(boxes):
+                assert left.x1 < right.x0
+
+
 def test_error_bars_are_the_confidence_intervals(figures, tmp_path):
     groups = {
         "1-5": {"sentences": 1201, "bleu": 30.0, "bleu_low": 27.0, "bleu_high": 35.0},
