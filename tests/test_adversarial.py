@@ -234,6 +234,19 @@ def test_batch_norm_normalises_real_and_generated_images_separately():
 # --- metrics of generated images
 
 
+def test_the_network_of_the_evaluation_is_read_before_training(monkeypatch, tmp_path):
+    def offline():
+        raise UserError("the network cannot be reached")
+
+    monkeypatch.setattr(frozen, "parameters", offline)
+    (tmp_path / "images" / "cats").mkdir(parents=True)
+    Image.new("RGB", (11, 13)).save(tmp_path / "images" / "cats" / "a.png")
+    changes = {"data.source": "folder", "data.folder": str(tmp_path / "images")}
+    with pytest.raises(UserError, match="cannot be reached"):
+        Adversarial.prepare(config(**changes), tmp_path / "run", training=True)
+    Adversarial.prepare(config(), tmp_path / "run", training=True)  # corners need none
+
+
 def test_generated_images_are_compared_with_as_many_real_ones_of_their_classes(
     monkeypatch,
 ):
