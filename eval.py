@@ -10,7 +10,6 @@ figures, in figures/SPLIT.
 
 import json
 import sys
-from pathlib import Path
 
 from absl import flags
 
@@ -36,15 +35,14 @@ _TUNE_MEMORY = flags.DEFINE_bool(
 
 def main(arguments: runtime.Arguments) -> None:
     """Evaluates the run and writes its metrics, tables and figures."""
-    if not _WORKDIR.value:
-        raise UserError("--workdir is missing: name the folder of a run")
+    workdir = runtime.require_workdir(_WORKDIR.value, arguments.options)
     runtime.tune_memory(_TUNE_MEMORY.value)
     import options
     from figures import canvas
     from training import trained  # slow to import: not for --help
 
     runtime.start()
-    workdir, split = Path(_WORKDIR.value), _SPLIT.value
+    split = _SPLIT.value
     run = trained.load(workdir, _CHECKPOINT.value, arguments.overrides)
     settings = options.parse(
         run.task, "EvaluationOptions", arguments.options, runtime.flag_names()

@@ -34,8 +34,7 @@ _FIGURES = flags.DEFINE_string(
 
 def main(arguments: runtime.Arguments) -> None:
     """Predicts the input lines and prints the predictions."""
-    if not _WORKDIR.value:
-        raise UserError("--workdir is missing: name the folder of a run")
+    workdir = runtime.require_workdir(_WORKDIR.value, arguments.options)
     if folder := _FIGURES.value:
         if folder in ("true", "false"):
             raise UserError(f"--figures={folder}: name a folder")
@@ -49,7 +48,7 @@ def main(arguments: runtime.Arguments) -> None:
     from training import trained  # slow to import: not for --help
 
     runtime.start()
-    run = trained.load(_WORKDIR.value, _CHECKPOINT.value)
+    run = trained.load(workdir, _CHECKPOINT.value)
     settings = options.parse(
         run.task, "Options", arguments.options, runtime.flag_names()
     )

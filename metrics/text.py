@@ -119,8 +119,11 @@ def require_tokenizer(language: str) -> str:
     """Returns the name of the tokenizer of BLEU for a language.
 
     Raises:
-        UserError: if it needs packages that are not installed.
+        ModuleNotFoundError: if sacreBLEU is not installed.
+        UserError: if the tokenizer needs packages that are not installed.
     """
+    import sacrebleu  # noqa: F401
+
     code = re.split("[-_]", language.lower())[0]
     names = (name for name, codes in _TOKENIZERS.items() if code in codes.split())
     tokenizer = next(names, "13a")

@@ -119,6 +119,8 @@ def prepare(config: ConfigDict, folder: Path, *, training: bool) -> CaptionData:
     path, data = folder / "vocabulary.model", CaptionData(config)
     if not training:
         return CaptionData(config, Vocabulary(path))
+    import sacrebleu  # noqa: F401  # if it is missing, say so before training
+
     texts, fields = data.splits.training_texts(), config.data
     fixed = any((folder.parent / "checkpoints").glob("[0-9]*"))
     vocabulary = train_vocabulary(

@@ -178,6 +178,9 @@ def test_predict_lists_the_best_and_draws(workdir, tmp_path):
         ("predict.py", ["--seed=-1"], "--seed is -1: must be at least 0 and at most"),
         ("predict.py", ["--beam=x"], "--beam is 'x': must be a whole number"),
         ("eval.py", ["--n_best=2"], "the task Translation has the options --beam, "),
+        ("predict.py", ["A line."], "A line. is not a flag: inputs are lines of stand"),
+        ("predict.py", ["input=x"], "did you mean --input=x?"),
+        ("eval.py", ["config.evaluation.beam=3"], "mean --config.evaluation.beam=3?"),
     ],
 )
 def test_a_mistake_gets_one_line(workdir, command, flags, message):
@@ -188,6 +191,30 @@ def test_a_mistake_gets_one_line(workdir, command, flags, message):
     assert "Traceback" not in process.stderr
     assert process.stderr.startswith("error: ") and message in process.stderr
     assert process.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["train.py", "eval.py", "predict.py"])
+def test_a_mistyped_workdir_is_named(command):
+    process = call(command, "--workdr=/nonsense")
+    assert process.returncode == 1
+    assert process.stderr == "error: --workdr is unknown: did you mean --workdir?\n"
+
+
+@pytest.mark.parametrize("config", ["transformer_nmt", "captioning"])
+def test_a_missing_package_of_the_evaluation_stops_before_training(config, tmp_path):
+    program = "import runpy, sys; sys.modules['sacrebleu'] = None; sys.argv.pop(0); "
+    process = call(
+        "-c",
+        program + "runpy.run_path('train.py', run_name='__main__')",
+        "train.py",
+        f"--config=configs/{config}.py:smoke",
+        f"--workdir={tmp_path / 'run'}",
+        "--tune_memory=false",
+    )
+    assert process.returncode == 1
+    last = process.stderr.splitlines()[-1]
+    assert last.startswith("error: sacrebleu is not installed: `pip install sacrebleu`")
+    assert "Traceback" not in process.stderr and "step 0" not in process.stderr
 
 
 @pytest.mark.parametrize("command", ["train.py", "eval.py", "predict.py"])

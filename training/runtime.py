@@ -14,7 +14,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -38,6 +38,8 @@ _MALLOC = {
     "MALLOC_TRIM_THRESHOLD_": str(2**33),
     "MALLOC_TOP_PAD_": str(2**28),
 }
+# Names of packages that differ from the names of their modules.
+_PACKAGES = {"PIL": "pillow", "absl": "absl-py", "orbax": "orbax-checkpoint"}
 _RESTARTED = "ATTENTION_MEMORY_TUNED"  # set for the restarted process
 
 
@@ -77,7 +79,7 @@ def run(
             rest = flags.FLAGS(rest, known_only=options is not None)[1:]
             given = _options(rest) if options else {}
             if rest and not options:
-                raise UserError(f"{rest[0]} is not a flag: see --help")
+                raise UserError(_not_a_flag(rest[0]))
         except flags.Error as error:
             sys.exit(_fail(_flag_error(error, argv if overrides else ())))
         except UserError as error:
@@ -97,6 +99,14 @@ def run(
             return status
         except UserError as error:
             return _fail(error)
+        except ModuleNotFoundError as error:
+            package = _package(error.name)
+            if package is None:
+                raise
+            return _fail(
+                f"{package} is not installed: `pip install {package}` installs it, "
+                "`make env` all packages"
+            )
         except MemoryError as error:
             return _fail(f"out of memory, reduce the sizes: {error}")
         except RuntimeError as error:  # of jax, which is not imported here
@@ -155,6 +165,36 @@ def flag_names() -> list[str]:
     return [flag.name for flag in flags_of_main]
 
 
+def require_workdir(workdir: str | None, given: Mapping[str, str]) -> Path:
+    """Returns the folder of `--workdir`.
+
+    Args:
+        workdir: value of the flag.
+        given: the options of the task, in which a mistyped `--workdir` is.
+
+    Raises:
+        UserError: if the flag is missing.
+    """
+    if workdir:
+        return Path(workdir)
+    for name in given:
+        if difflib.get_close_matches(name, flag_names(), n=1) == ["workdir"]:
+            raise UserError(f"--{name} is unknown: did you mean --workdir?")
+    raise UserError("--workdir is missing: name the folder of a run")
+
+
+def _not_a_flag(argument: str) -> str:
+    """Returns the line to print for an argument that does not begin with "-"."""
+    name, equals, _ = argument.partition("=")
+    if equals and (name.startswith("config.") or name in flag_names()):
+        hint = f"did you mean --{argument}?"
+    elif "input" in flag_names():
+        hint = "inputs are lines of standard input, or of the file --input=FILE"
+    else:
+        hint = "see --help"
+    return f"{argument} is not a flag: {hint}"
+
+
 def _flag_error(error: flags.Error, argv: Sequence[str]) -> str:
     """Returns the line to print for an error of absl.
 
@@ -197,7 +237,7 @@ def _options(rest: Sequence[str]) -> dict[str, str]:
     while rest:
         arg = rest.pop(0)
         if not arg.startswith("-") or not arg.strip("-"):
-            raise UserError(f"{arg} is not a flag: see --help")
+            raise UserError(_not_a_flag(arg))
         name, equals, value = arg.lstrip("-").partition("=")
         if not equals:
             value = rest.pop(0) if rest and not rest[0].startswith("--") else "true"
@@ -226,6 +266,15 @@ def _value_of(flag: str, argv: Sequence[str]) -> str | None:
         if name == flag:
             return value if equals else following
     return None
+
+
+def _package(module: str | None) -> str | None:
+    """Returns the name of the package with a module; None for this project's."""
+    name = (module or "").partition(".")[0]
+    root = Path(__file__).parents[1]
+    if not name or (root / name).is_dir() or (root / f"{name}.py").exists():
+        return None
+    return _PACKAGES.get(name, name)
 
 
 def _interrupted(*_: Any) -> None:
