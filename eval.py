@@ -48,7 +48,8 @@ def main(arguments: runtime.Arguments) -> None:
         run.task, "EvaluationOptions", arguments.options, runtime.flag_names()
     )
     runtime.report_memory()
-    evaluation = run.task.evaluate(run.state, split, settings)
+    with options.as_flags(settings):
+        evaluation = run.task.evaluate(run.state, split, settings)
     report = {"split": split, "checkpoint": run.checkpoint}
     report |= {"step": int(run.state.step), **evaluation.scores}
     text = json.dumps(report, indent=2)

@@ -6,16 +6,17 @@ Example:
         beam: int | None = option(None, "Beam size; 1 is greedy decoding.", SIZE)
 """
 
+import contextlib
 import dataclasses
 import difflib
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import ranges
 from errors import FieldError, UserError
-from ranges import Flag, Range
+from ranges import Kind, Range
 
 _KINDS = {
     int: "a whole number",
@@ -44,7 +45,7 @@ class Options:
         return False
 
 
-def option(default: Any, text: str, accepted: Range | Flag | None = None) -> Any:
+def option(default: Any, text: str, accepted: Range | Kind | None = None) -> Any:
     """Returns a dataclass field.
 
     Args:
@@ -58,7 +59,10 @@ def option(default: Any, text: str, accepted: Range | Flag | None = None) -> Any
 
 
 def parse(
-    task: Any, attribute: str, given: Mapping[str, str], flags: Sequence[str] = ()
+    task: Any,
+    attribute: str,
+    given: Mapping[str, str | None],
+    flags: Sequence[str] = (),
 ) -> Any:
     """Parses flags into the options of a task.
 
@@ -66,7 +70,7 @@ def parse(
         task: a `training.task.Task`.
         attribute: "Options" or "EvaluationOptions", a dataclass whose fields are int,
             float, str or bool, optionally with None.
-        given: text of each flag, by name.
+        given: text of each flag, by name; None for a flag without a value.
         flags: names of the flags that every task has, for suggestions.
 
     Returns:
@@ -79,6 +83,9 @@ def parse(
     kinds = typing.get_type_hints(options)
     values = {}
     for name, text in given.items():
+        if text is None and name in kinds and bool not in _alternatives(kinds[name]):
+            raise UserError(f"--{name} needs a value: --{name}=VALUE")
+        text = "true" if text is None else text
         if name not in kinds:
             near = difflib.get_close_matches(name, [*kinds, *flags], n=1)
             hint = f"did you mean --{near[0]}?" if near else _listed(options, owner)
@@ -95,7 +102,18 @@ def parse(
     return options(**values)
 
 
-def _ranges(options: type) -> dict[str, Range | Flag]:
+@contextlib.contextmanager
+def as_flags(options: Any) -> Iterator[None]:
+    """Names the flag in an error about an option, "--beam" instead of "beam"."""
+    try:
+        yield
+    except FieldError as error:
+        if error.name not in vars(options):
+            raise
+        raise FieldError(f"--{error.name}", error.value, error.accepted) from error
+
+
+def _ranges(options: type) -> dict[str, Range | Kind]:
     fields = dataclasses.fields(options)
     return {x.name: x.metadata["range"] for x in fields if x.metadata.get("range")}
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from absl import flags
 
+import storage
 from errors import UserError
 from training import runtime
 
@@ -38,12 +39,7 @@ def main(arguments: runtime.Arguments) -> None:
     if folder := _FIGURES.value:
         if folder in ("true", "false"):
             raise UserError(f"--figures={folder}: name a folder")
-        try:
-            Path(folder).mkdir(parents=True, exist_ok=True)
-        except FileExistsError:
-            raise UserError(f"--figures={folder} is a file: name a folder") from None
-        except OSError as error:
-            raise UserError(f"--figures={folder}: {error.strerror}") from error
+        storage.make_folder(Path(folder), f"--figures={folder}")
     import options
     from training import trained  # slow to import: not for --help
 
@@ -56,7 +52,8 @@ def main(arguments: runtime.Arguments) -> None:
         raise UserError("--figures=FOLDER is missing: the predictions are images")
     lines = trained.read_lines(_INPUT.value)
     sys.stdout.reconfigure(encoding="utf-8")
-    predictions = run.predict(lines, settings, figures=folder, attention=False)
+    with options.as_flags(settings):
+        predictions = run.predict(lines, settings, figures=folder, attention=False)
     for number, best in enumerate(predictions, 1):
         if not settings.ranked:
             runtime.write_line(best.text)

@@ -58,6 +58,20 @@ def is_file(path: Path, name: str) -> bool:
         raise UserError(f"{name[:80]}: {error.strerror}") from None
 
 
+def make_folder(path: Path, name: str) -> None:
+    """Creates a folder unless it exists.
+
+    Raises:
+        UserError: if it cannot be created; the error begins with `name`.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise UserError(f"{name} is a file: name a folder") from None
+    except OSError as error:
+        raise UserError(f"{name[:80]}: {error.strerror}") from None
+
+
 def write(path: Path, content: str | bytes) -> None:
     """Writes a file atomically: a reader sees the old or the new content.
 

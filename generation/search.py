@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import ranges
-from errors import FieldError, UserError
+from errors import FieldError
 from generation.beam import beam_search
 from generation.constraints import Constraint, forbid
 from generation.greedy import greedy
@@ -84,11 +84,11 @@ class Search:
         if not sampled and self.n_best > self.beam:
             accepted = f"at most the beam size {self.beam}, which --beam sets"
             raise FieldError(f"{prefix}n_best", self.n_best, accepted)
-        if not sampled and (self.top_k or self.top_p < 1):
-            raise UserError(
-                f"{prefix}top_k is {self.top_k} and {prefix}top_p is {self.top_p}: "
-                "must be 0 and 1 unless temperature is above 0"
-            )
+        unused = {} if sampled else {"top_k": 0, "top_p": 1.0}
+        for name, neutral in unused.items():
+            if (value := getattr(self, name)) != neutral:
+                accepted = f"{neutral:g} unless temperature is above 0"
+                raise FieldError(f"{prefix}{name}", value, accepted)
         return self
 
     def override(self, **options: float | None) -> "Search":

@@ -5,15 +5,16 @@
 Writes runs/captions/captions_N.png for image N of the test split.
 """
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import storage
 from errors import UserError
 from figures import canvas
 from figures.strips import Strip, caption_strips
+from results.arguments import Parser
 from training import trained
 
 
@@ -24,9 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Path]:
         UserError: if a folder is not the run of a captioner with attention, or the
             runs have different test images.
     """
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Parser(__doc__)
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN")
     parser.add_argument("--images", nargs="+", type=int, default=[1, 2], metavar="N")
     parser.add_argument(
@@ -34,6 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Path]:
     )
     args = parser.parse_args(arguments)
     canvas.require()
+    storage.make_folder(args.to, f"--to={args.to}")
     captions = [_captions(run, args.images) for run in args.runs]
     paths = []
     for number, *row in zip(args.images, *captions, strict=True):

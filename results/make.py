@@ -7,7 +7,6 @@ A missing run is trained and evaluated; a stopped one is resumed, a trained one 
 evaluated. To repeat a run, delete its record and its folder under `runs/`.
 """
 
-import argparse
 import json
 import statistics
 import sys
@@ -24,6 +23,7 @@ from ml_collections import ConfigDict
 import storage
 from errors import UserError
 from results import records, tables
+from results.arguments import Parser
 from results.families import FIGURES, TABLES
 from results.records import Record
 from results.schema import Curves, Run
@@ -41,9 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Raises:
         UserError: for a table that does not exist.
     """
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Parser(__doc__)
     parser.add_argument("tables", nargs="*", metavar="NAME", help=", ".join(TABLES))
     parser.add_argument(
         "--jobs",

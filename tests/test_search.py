@@ -426,8 +426,8 @@ def test_other_ids_may_start_end_and_pad():
             {"top_p": 1.1, "temperature": 1.0},
             "top_p is 1.1: must be above 0 and at most 1",
         ),
-        ({"top_k": 5}, "top_k is 5 and top_p is 1.0: must be 0 and 1 unless tempera"),
-        ({"top_p": 0.5}, "top_k is 0 and top_p is 0.5: must be 0 and 1 unless tempera"),
+        ({"top_k": 5}, "top_k is 5: must be 0 unless temperature is above 0"),
+        ({"top_p": 0.5}, "top_p is 0.5: must be 1 unless temperature is above 0"),
     ],
 )
 def test_options_out_of_range_are_refused(options, message):

@@ -48,11 +48,12 @@ class Arguments(NamedTuple):
 
     Attributes:
         overrides: overrides of the config, as ["FIELD=VALUE", ...].
-        options: text of each option of the task, by name.
+        options: text of each option of the task, by name; None for an option without a
+            value.
     """
 
     overrides: list[str]
-    options: dict[str, str]
+    options: dict[str, str | None]
 
 
 def run(
@@ -78,6 +79,9 @@ def run(
             rest, fields = _split(argv) if overrides else (argv, [])
             rest = flags.FLAGS(rest, known_only=options is not None)[1:]
             given = _options(rest) if options else {}
+            for name in flag_names():
+                if flags.FLAGS[name].value == "":
+                    raise UserError(f"--{name} needs a value: --{name}=VALUE")
             if rest and not options:
                 raise UserError(_not_a_flag(rest[0]))
         except flags.Error as error:
@@ -213,8 +217,12 @@ def _flag_error(error: flags.Error, argv: Sequence[str]) -> str:
         accepted = list(getattr(parser, "enum_values", ()))
         if isinstance(parser, flags.BooleanParser):
             accepted = ["true", "false"]
+        if isinstance(parser, flags.IntegerParser):
+            accepted = ["a whole number"]
         if accepted:
             return f"--{name} is {value!r}: must be {' or '.join(accepted)}"
+    if match := re.match(r"Missing value for flag --?(\w+)", str(error)):
+        return f"--{match[1]} needs a value: --{match[1]}=VALUE"
     return str(error)
 
 
@@ -231,16 +239,18 @@ def _similar_fields(name: str, config: str | None) -> list[str]:
     return [f"config.{field}" for field in fields]
 
 
-def _options(rest: Sequence[str]) -> dict[str, str]:
+def _options(rest: Sequence[str]) -> dict[str, str | None]:
     """Returns the text of options such as ["--beam=4", "--alpha", "0.6"], by name."""
-    options, rest = {}, list(rest)
+    options, rest = dict[str, str | None](), list(rest)
     while rest:
         arg = rest.pop(0)
         if not arg.startswith("-") or not arg.strip("-"):
             raise UserError(_not_a_flag(arg))
         name, equals, value = arg.lstrip("-").partition("=")
         if not equals:
-            value = rest.pop(0) if rest and not rest[0].startswith("--") else "true"
+            given = rest and not rest[0].startswith("--")
+            options[name] = rest.pop(0) if given else None
+            continue
         options[name] = value
     return options
 

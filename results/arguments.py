@@ -1,0 +1,32 @@
+"""Parser of the arguments of a module of `results`."""
+
+import argparse
+import re
+from typing import NoReturn
+
+from errors import UserError
+
+# Lines for errors of argparse, by their patterns.
+_ARGUMENTS = {
+    r"argument (\S+): invalid int value: (.*)": r"\1 is \2: must be a whole number",
+    r"argument (\S+): expected .* argument": r"\1 needs a value: \1 VALUE",
+    "unrecognized arguments: (.*)": r"\1 is unknown",
+    "the following arguments are required: (.*)": r"\1 is missing",
+}
+
+
+class Parser(argparse.ArgumentParser):
+    """Parser of the arguments of a module; a wrong one raises a UserError."""
+
+    def __init__(self, description: str | None):
+        """Creates a parser that shows `description` as it is for `--help`."""
+        layout = argparse.RawDescriptionHelpFormatter
+        super().__init__(
+            description=description, formatter_class=layout, allow_abbrev=False
+        )
+
+    def error(self, message: str) -> NoReturn:
+        """Raises a UserError for an error of argparse."""
+        for pattern, line in _ARGUMENTS.items():
+            message = re.sub(pattern, line, message)
+        raise UserError(f"{message}; see --help")
