@@ -1,5 +1,9 @@
 """Exceptions for a user's mistakes."""
 
+import contextlib
+import os
+import traceback
+from pathlib import Path
 from typing import Any
 
 
@@ -29,3 +33,27 @@ def one_line(value: Any) -> str:
     """Returns the text of a value in one line of at most 80 characters."""
     text = " ".join(repr(value).split())
     return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def fault(path: Path, error: BaseException) -> str:
+    """Returns the line for an error in a Python file or in a module it imports.
+
+    Args:
+        path: path of the file.
+        error: the error that it raised.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    config = os.path.abspath(path)
+    # The last line of the config itself, or of the body of an imported module.
+    ours = [f for f in frames if f.filename == config or f.name == "<module>"]
+    place = f"{ours[-1].filename}:{ours[-1].lineno}" if ours else str(path)
+    reason: BaseException | str = error
+    while isinstance(reason, BaseException):  # an error may wrap another one
+        kind = type(reason).__name__
+        reason = reason.args[0] if len(reason.args) == 1 else str(reason)
+    text = ": ".join(filter(None, [kind, " ".join(str(reason).split())]))
+    if isinstance(error, SyntaxError) and error.lineno:
+        place, text = f"{error.filename}:{error.lineno}", error.msg
+    with contextlib.suppress(ValueError):
+        place = str(Path(place).relative_to(Path.cwd()))
+    return f"{place}: {text}"

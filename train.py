@@ -45,6 +45,7 @@ def main(arguments: runtime.Arguments) -> int:
     from training import configuration, loop  # slow to import: not for --help
 
     config = configuration.read(_CONFIG.value, arguments.overrides)
+    configuration.check(config)
     runtime.start(cores=config.parallel == "cores")
     return loop.train(config, Path(_WORKDIR.value))
 

@@ -100,7 +100,7 @@ def test_a_wrong_override_is_reported_in_one_line(override, message):
         (TOY.replace("toy", "toi"), "toi.py is not a file; did you mean .*/toy.py?"),
         (f"{TOY}:huge", "the variant is smoke or none, got huge"),
         (__file__, "has no get_config"),
-        (str(Path(TOY).parent), "tests is a folder: must be a Python file"),
+        (str(Path(TOY).parent), "tests is a folder: must be a config file"),
         ("runs/x/config.json", "config.json is not a file"),
         (str(Path(TOY).parents[1] / "README.md"), "is not a Python file: must be as"),
         ("x" * 300, "^--config=x*: File name too long"),
@@ -265,8 +265,13 @@ def test_a_negative_seed_is_rejected():
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("checkpoint", "bset", "checkpoint is bset: must be last, best, average or a"),
+        (
+            "checkpoint",
+            "bset",
+            "checkpoint is 'bset': must be last, best, average or a",
+        ),
         ("average", 0, "config.evaluation.average is 0: must be at least 1"),
+        ("average", 6, "average is 6: must be at most config.checkpoints.keep=5, the"),
     ],
 )
 def test_evaluation_fields_are_checked_before_training(name, value, message):

@@ -37,6 +37,7 @@ def get_config(variant=""):
         }
     )
     config.data = ConfigDict({"batch_size": (16, 32), "inputs": 3, "shuffle": True})
+    config.evaluation = ConfigDict({"checkpoint": "last", "average": 1})
     config.seed = 0
     config.train_steps = 12
     config.eval_every = 4

@@ -12,7 +12,6 @@ import importlib
 import importlib.util
 import json
 import re
-import traceback
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -22,7 +21,7 @@ from ml_collections import ConfigDict
 
 import ranges
 import storage
-from errors import UserError, one_line
+from errors import FieldError, UserError, fault, one_line
 from ranges import SEED, SIZE, STEPS, Range
 from training.compatibility import new_names, upgrade
 
@@ -36,10 +35,17 @@ RANGES = {
     "mesh.fsdp": _DEVICES,
     "evaluation.average": SIZE,
 }
+# Accepted values of other fields that every config has.
+_REQUIRED = {
+    "task": "a subclass of training.task.Task",
+    "parallel": "one of jit, pmap, cores",
+    "evaluation.checkpoint": "last, best, average or a step",
+}
 # Fields that may change when a run is resumed.
 CHANGEABLE = (
     "train_steps eval_every save_every log_every mesh parallel checkpoints".split()
 )
+_MAX_DIFFERENCES = 6  # fields listed if a run has another config
 _CLASS = re.compile(r"((?:tasks|models)(?:\.\w+)+):(\w+)")
 _NAMES = {
     bool: "true or false",
@@ -87,10 +93,13 @@ def _check_importable(name: str, value: type) -> None:
         )
 
 
-def _override_all(config: ConfigDict, overrides: Sequence[str]) -> None:
+def _override_all(
+    config: ConfigDict, overrides: Sequence[str], group: str = ""
+) -> None:
+    """Applies overrides; errors suggest fields of the group, such as "evaluation."."""
     for override in overrides:
         name, _, text = override.partition("=")
-        _override(config, name, text)
+        _override(config, name, text, group)
 
 
 def execute(path: Path, flag: str) -> ModuleType:
@@ -101,7 +110,7 @@ def execute(path: Path, flag: str) -> ModuleType:
     """
     if not storage.is_file(path, f"{flag}={path}"):
         if path.is_dir():
-            raise UserError(f"{flag}={path} is a folder: must be a Python file")
+            raise UserError(f"{flag}={path} is a folder: must be a {flag[2:]} file")
         near = _similar_configs(path)
         raise UserError(f"{flag}={path} is not a file{_near(near)}")
     spec = importlib.util.spec_from_file_location(f"configs.{path.stem}", path)
@@ -121,7 +130,7 @@ def faults(path: Path) -> Iterator[None]:
     try:
         yield
     except (Exception, SystemExit) as error:
-        raise UserError(_fault(path, error)) from error
+        raise UserError(fault(path, error)) from error
 
 
 def _load(path: Path, variant: str) -> ConfigDict:
@@ -133,7 +142,7 @@ def _load(path: Path, variant: str) -> ConfigDict:
         config = module.get_config(variant)
     except (Exception, SystemExit) as error:
         if not isinstance(error, ValueError | KeyError) or variant in ("", *variants):
-            raise UserError(_fault(path, error)) from error
+            raise UserError(fault(path, error)) from error
         near = difflib.get_close_matches(variant, filter(None, variants))
         flags = [f"--config={path}:{name}" for name in near]
         raise UserError(f"--config={path}:{variant}: {error}{_near(flags)}") from error
@@ -142,19 +151,6 @@ def _load(path: Path, variant: str) -> ConfigDict:
             f"{path}: get_config returns {one_line(config)}: must return a ConfigDict"
         )
     return config
-
-
-def _fault(path: Path, error: BaseException) -> str:
-    """Returns the line for an error in a config file or in a module it imports."""
-    frames = traceback.extract_tb(error.__traceback__)
-    # The last line of the config itself, or of the body of an imported module.
-    ours = [f for f in frames if Path(f.filename) == path or f.name == "<module>"]
-    place = f"{ours[-1].filename}:{ours[-1].lineno}" if ours else str(path)
-    if isinstance(error, SyntaxError) and error.lineno:
-        return f"{error.filename}:{error.lineno}: {error.msg}"
-    with contextlib.suppress(ValueError):
-        place = str(Path(place).relative_to(Path.cwd()))
-    return f"{place}: {type(error).__name__}: {' '.join(str(error).split())}"
 
 
 def _similar_configs(path: Path) -> list[str]:
@@ -166,7 +162,7 @@ def _similar_configs(path: Path) -> list[str]:
     return [files[name] for name in difflib.get_close_matches(path.stem, files)]
 
 
-def _override(config: ConfigDict, name: str, text: str) -> None:
+def _override(config: ConfigDict, name: str, text: str, group: str) -> None:
     *parents, last = name.split(".")
     parent = config
     for part in parents:
@@ -177,11 +173,13 @@ def _override(config: ConfigDict, name: str, text: str) -> None:
         for new in new_names(name):
             if new in dict(leaves(config)):
                 raise UserError(f"config.{name} is unknown: it is now config.{new}")
-        near = similar_fields(config, name)
-        group = ".".join(["config", *parents])
+        near = [n for n in similar_fields(config, name) if n.startswith(group)]
+        owner = ".".join(["config", *parents])
         hint = _near([f"config.{n}" for n in near])
         if not near and isinstance(parent, ConfigDict):
-            hint = f": {group} has {', '.join(parent)}"
+            hint = f": {owner} has {', '.join(parent)}"
+        elif not near:
+            hint = f": {owner} is not a group of fields"
         raise UserError(f"config.{name} is unknown{hint}")
     old = parent[last]
     if isinstance(old, ConfigDict):
@@ -213,8 +211,11 @@ def similar_fields(config: ConfigDict, name: str) -> list[str]:
     *_, last = name.split(".")
     last = _SHORT_NAMES.get(last, last)
     names = {field: field.split(".")[-1] for field, _ in leaves(config)}
-    near = difflib.get_close_matches(last, sorted({*names.values()}), cutoff=0.7)
-    near = near if last not in near else [last]
+    ends = sorted({*names.values()})
+    near = [last] if last in ends else []
+    words = set(last.lower().split("_"))  # beam_size contains beam
+    near = near or [end for end in ends if words > set(end.split("_"))]
+    near = near or difflib.get_close_matches(last, ends, cutoff=0.7)
     fields = [field for field, end in names.items() if end in near]
     return difflib.get_close_matches(name, fields, n=3, cutoff=0.0)
 
@@ -274,22 +275,23 @@ def check(config: ConfigDict) -> None:
     from training.task import Task  # imports jax and the figures
 
     fields = dict(leaves(config))
-    for name in ("task", "parallel", *RANGES):
-        if name not in fields and name != "evaluation.average":
-            raise UserError(f"config.{name} is missing")
+    required = _REQUIRED | {name: x.accepted for name, x in RANGES.items()}
+    for name, accepted in required.items():
+        if name not in fields:
+            raise UserError(f"config.{name} is missing: must be {accepted}")
     task = config.task
     if not (isinstance(task, type) and issubclass(task, Task)):
         text = encode(task) if isinstance(task, type) else one_line(task)
-        raise UserError(
-            f"config.task is {text}: must be a subclass of training.task.Task"
-        )
+        raise UserError(f"config.task is {text}: must be {_REQUIRED['task']}")
     ranges.check(RANGES, fields, "config.")
-    which = str(fields.get("evaluation.checkpoint", "last"))
-    if which not in ("last", "best", "average") and not which.isdecimal():
-        raise UserError(
-            f"config.evaluation.checkpoint is {which}: must be last, best, average or "
-            "a step"
-        )
+    which = fields["evaluation.checkpoint"]
+    if which not in ("last", "best", "average") and not str(which).isdecimal():
+        accepted = _REQUIRED["evaluation.checkpoint"]
+        raise FieldError("config.evaluation.checkpoint", which, accepted)
+    keep, averaged = config.checkpoints.keep, config.evaluation.average
+    if averaged > keep:
+        accepted = f"at most config.checkpoints.keep={keep}, the number that is kept"
+        raise FieldError("config.evaluation.average", averaged, accepted)
 
 
 def record(config: ConfigDict, workdir: Path) -> None:
@@ -298,7 +300,8 @@ def record(config: ConfigDict, workdir: Path) -> None:
     Raises:
         UserError: see `compare`; or if the file cannot be written.
     """
-    if storage.is_file(workdir, f"--workdir={workdir}"):
+    is_file = storage.is_file(workdir, f"--workdir={workdir}")
+    if is_file or (workdir.exists() and not workdir.is_dir()):
         raise UserError(f"--workdir={workdir} is a file: must be a folder")
     compare(config, workdir)
     try:
@@ -320,20 +323,17 @@ def compare(config: ConfigDict, workdir: Path) -> None:
         return
     old = dict(leaves(upgrade(_parse_json(path.read_text(), workdir))))
     new = dict(leaves(encode(config)))
-    lines = [
-        f"  config.{name}: {_show(old, name)} there, {_show(new, name)} now"
+    fields = [
+        f"config.{name}: {_show(old, name)} there, {_show(new, name)} now"
         for name in {**old, **new}
         if _show(old, name) != _show(new, name) and name.split(".")[0] not in CHANGEABLE
     ]
-    if lines:
+    if fields:
+        others = len(fields) - _MAX_DIFFERENCES
+        fields[_MAX_DIFFERENCES:] = [f"{others} more fields"] if others > 0 else []
         raise UserError(
-            "\n".join(
-                [
-                    f"{workdir} has a run of another config: take another --workdir, "
-                    "or the same config",
-                    *lines,
-                ]
-            )
+            f"{workdir} has a run of another config: take another --workdir, or the "
+            f"same config ({'; '.join(fields)})"
         )
 
 
@@ -372,7 +372,7 @@ def load(workdir: Path, overrides: Sequence[str] = ()) -> ConfigDict:
         raise UserError(
             f"{path}: task is {config.get('task')}: must be a class in tasks"
         )
-    _override_all(config, overrides)
+    _override_all(config, overrides, "evaluation.")
     return config.lock()
 
 
@@ -438,10 +438,13 @@ def _class(text: str) -> type:
         raise ValueError(f"{text} is not a class in tasks or models")
     path = Path(*match[1].split(".")).with_suffix(".py")
     try:
-        class_ = getattr(importlib.import_module(match[1]), match[2])
+        module = importlib.import_module(match[1])
     except Exception as error:  # of the module
-        reason = _fault(path, error)
+        if isinstance(error, ModuleNotFoundError) and error.name == match[1]:
+            raise ValueError(f"there is no {path}, of the class {text}") from None
+        reason = fault(path, error)
         raise UserError(f"class {text} cannot be imported: {reason}") from error
+    class_ = getattr(module, match[2], None)
     if not isinstance(class_, type) or class_.__module__ != match[1]:
-        raise UserError(f"{text} is not a class in tasks or models")
+        raise ValueError(f"{text} is not a class in tasks or models")
     return class_

@@ -48,11 +48,11 @@ def train(config: ConfigDict, workdir: Path) -> int:
     """
     configuration.check(config)
     config.task.check(config)
-    for line in config.task.warnings(config):
-        print(f"warning: {line}", file=sys.stderr)
     layout = Layout(config.mesh, config.parallel)
     configuration.record(config, workdir)
     task = create(config, workdir, training=True, axis_name=layout.axis_name)
+    for line in config.task.warnings(config):
+        print(f"warning: {line}", file=sys.stderr)
     with (
         runtime.StopSignal() as stop,
         Checkpoints(workdir, config.checkpoints.keep) as checkpoints,
