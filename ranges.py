@@ -1,4 +1,4 @@
-"""Ranges of numbers and flags, stated once, where a field or an option is declared.
+"""Ranges of numbers and kinds of other values, stated once, where they are declared.
 
 Example:
     class Model(nn.Module):
@@ -83,14 +83,26 @@ class Range:
 
 
 @dataclasses.dataclass(frozen=True)
-class Flag:
-    """The accepted values of a flag, with the methods of a `Range`."""
+class Kind:
+    """The values of a type, with the methods of a `Range`.
 
-    accepted: str = "true or false"
+    Attributes:
+        accepted: the accepted values, worded to follow "must be".
+        type: their type.
+        listed: whether the field is a list of such values.
+    """
+
+    accepted: str
+    type: type
+    listed: bool = False
 
     def holds(self, value: Any) -> bool:
-        """Returns whether a value is a bool."""
-        return isinstance(value, bool)
+        """Returns whether a value is accepted."""
+        if not self.listed:
+            return isinstance(value, self.type)
+        return isinstance(value, tuple | list) and all(
+            isinstance(x, self.type) for x in value
+        )
 
     def check(self, name: str, value: Any) -> None:
         """Raises a FieldError unless `holds(value)`."""
@@ -110,13 +122,15 @@ FRACTION = Range(0, 1, open_max=True)  # rates of dropout and decay
 POSITIVE = Range(1e-30, 10**6)  # not 0 in float32, nor infinite as a divisor
 SCALE = Range(1e-6, 10**6)  # temperatures and widths, whose squares are divisors
 WEIGHT = Range(0, 10**6)  # factors of losses and gradients, 0 for none
-FLAG = Flag()
+FLAG = Kind("true or false", bool)
+TEXT = Kind("text", str)
+TEXTS = Kind("a list of texts", str, listed=True)
 
 
 @functools.cache
-def declared(owner: type | Callable[..., Any]) -> Mapping[str, Range | Flag]:
+def declared(owner: type | Callable[..., Any]) -> Mapping[str, Range | Kind]:
     """Returns the ranges in the annotations of a class's fields or of parameters."""
-    ranges: dict[str, Range | Flag] = {}
+    ranges: dict[str, Range | Kind] = {}
     # A subclass that declares only another default keeps the range of its base.
     for base in reversed(owner.__mro__ if isinstance(owner, type) else [owner]):
         for name, hint in typing.get_type_hints(base, include_extras=True).items():
@@ -129,7 +143,7 @@ def declared(owner: type | Callable[..., Any]) -> Mapping[str, Range | Flag]:
 
 
 def check(
-    ranges: Mapping[str, Range | Flag], values: Mapping[str, Any], prefix: str = ""
+    ranges: Mapping[str, Range | Kind], values: Mapping[str, Any], prefix: str = ""
 ) -> None:
     """Checks values against their ranges.
 

@@ -21,6 +21,25 @@ SOURCES = ("scenes", "files")
 _VOCABULARY_SCENES = 4000  # number of scenes whose captions train the vocabulary
 
 
+def check_files(files: Any, split: str) -> None:
+    """Checks that a split of files is named; that of the test may be missing.
+
+    Args:
+        files: `config.data.files.<split>`, with `captions` and `images`.
+        split: the split.
+
+    Raises:
+        UserError: if one of the two names is missing.
+    """
+    if split == "test" and not files.captions:
+        return
+    if not files.captions or not files.images:
+        raise UserError(
+            f"config.data.files.{split} needs captions, a JSON file, and images, the "
+            "folder of the images that it names"
+        )
+
+
 class CaptionSplits:
     """Captioned images by split."""
 
@@ -138,11 +157,7 @@ class CaptionSplits:
 
     def _read(self, split: str) -> PhotoSet:
         files = self.fields.files[split]
-        if not files.captions or not files.images:
-            raise UserError(
-                f"config.data.files.{split} needs captions, a JSON file, and images, "
-                "the folder of the images that it names"
-            )
+        check_files(files, split)
         paths = Path(files.captions), Path(files.images)
         return captions.read_files(*paths, self.fields.size, split)
 

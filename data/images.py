@@ -21,7 +21,7 @@ import numpy as np
 from data import drawings
 from data.captions import Photo, read_images
 from data.endless import Batch, EndlessBatches
-from errors import UserError
+from errors import FieldError, UserError
 
 SOURCES = ("openmoji", "corners", "folder")
 _SHIFT_PART = 16  # the maximum shift is 1/16 of a side
@@ -70,6 +70,21 @@ class LabelledImages(NamedTuple):
     augmented: bool = False
 
 
+def check_source(source: str, path: str) -> None:
+    """Checks the name of a source and, for "folder", that there is a path.
+
+    Raises:
+        UserError: for an unknown source, or a missing path.
+    """
+    if source not in SOURCES:
+        raise FieldError("config.data.source", source, f"one of {', '.join(SOURCES)}")
+    if source == "folder" and not path:
+        raise UserError(
+            "config.data.folder is missing: must be a folder of folders of images, one "
+            "per class"
+        )
+
+
 def read(
     source: str, size: int, groups: tuple[str, ...], path: str
 ) -> LabelledImages | None:
@@ -84,15 +99,11 @@ def read(
     Raises:
         UserError: if the images cannot be downloaded or read.
     """
+    check_source(source, path)
     if source == "corners":
         return None
     if source == "openmoji":
         return openmoji(size, groups)
-    if not path:
-        raise UserError(
-            "config.data.folder is missing: must be a folder of folders of images, one "
-            "per class"
-        )
     return folder(Path(path), size)
 
 
@@ -166,14 +177,14 @@ def folder(path: Path, size: int) -> LabelledImages:
         "hidden folders": len(folders) - len(classes),
     }
     left_out = ", ".join(f"{n:,} {rule}" for rule, n in rules.items() if n)
-    _say(
-        f"data: {len(paths):,} images in {len(classes)} classes read from {path}"
-        + f"; left out: {left_out}" * bool(left_out)
-    )
     names = tuple(subfolder.name for subfolder in classes)
     values = Files(paths, size)
     if 3 * size**2 * len(values) <= _MAX_BYTES:
         values = values[:]
+    _say(
+        f"data: {len(paths):,} images in {len(classes)} classes read from {path}"
+        + f"; left out: {left_out}" * bool(left_out)
+    )
     return LabelledImages(values, np.array(labels, np.int32), names)
 
 

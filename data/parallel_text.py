@@ -37,6 +37,7 @@ import numpy as np
 import storage
 from data.corpora import home_assistant, libreoffice
 from data.corpora.files import read_files
+from data.corpora.names import check_name
 from data.corpora.numbers import number_records
 from data.corpora.records import TRAINING, Pair, Record, words
 from data.corpora.reversal import reversal_records
@@ -130,17 +131,15 @@ def load(
         UserError: if the data cannot be found, downloaded or read.
     """
     languages = source_language, target_language
-    if source_language == target_language:
-        raise UserError(
-            f"config.data.source_language is {source_language!r}: must differ from "
-            "config.data.target_language"
-        )
+    for name in (corpus, *extra):
+        field = "data.extra_corpora" if name in extra else "data.corpus"
+        check_name(field, name, languages, files or {})
     read = functools.partial(_splits, languages=languages, files=files, seed=split_seed)
-    splits = read(corpus, "corpus is", limits=(min_words, max_words))
+    splits = read(corpus, limits=(min_words, max_words))
     train, validation, test = (splits[name] for name in SPLITS)
     unchanged = set(train.pairs) if corpus.startswith(_OWN) else set()
     for name in extra:
-        whole = read(name, "extra_corpora has", limits=(1, max_words))
+        whole = read(name, limits=(1, max_words))
         for split in SPLITS:
             train.add(whole[split])
             unchanged.update(whole[split].pairs if name.startswith(_OWN) else ())
@@ -330,7 +329,6 @@ def _sequence(text: str) -> tuple[str, ...]:
 
 def _splits(
     corpus: str,
-    field: str,
     *,
     languages: tuple[str, str],
     files: Mapping[str, str] | None,
@@ -341,7 +339,6 @@ def _splits(
 
     Args:
         corpus: name of the corpus.
-        field: field of `config.data` with the name, and a verb, for errors.
         languages: source and target language.
         files: see `load`.
         seed: see `load`.
@@ -360,13 +357,8 @@ def _splits(
         return _split_groups(reversal_records(limits, seed), seed, limits)
     if corpus == "homeassistant":
         records = home_assistant.records(*languages)
-    elif corpus == "libreoffice":
-        records = libreoffice.records(*languages)
     else:
-        raise UserError(
-            f"config.data.{field} {corpus!r}: must be homeassistant, libreoffice, "
-            "files, tfds:NAME, numbers or reversal"
-        )
+        records = libreoffice.records(*languages)
     return _split_groups(records, seed, limits, equal_words=2)
 
 

@@ -28,6 +28,8 @@ Axes: B batch; S inputs, padded; F features of an input; T target steps.
 """
 
 import functools
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from scipy.spatial import QhullError
@@ -204,6 +206,12 @@ class Batches(bucketing.Batches):
             batch_size=batch_size,
             seed=seed,
         )
+
+
+def batches(fields: Mapping[str, Any], seed: int) -> Batches:
+    """Returns training batches with the arguments of `Batches` among `fields`."""
+    names = ("kind", "min_size", "max_size", "buckets", "batch_size")
+    return Batches(seed=seed, **{name: fields[name] for name in names})
 
 
 def held_out(kind: str, split: str, size: int, count: int) -> Batch:

@@ -25,7 +25,7 @@ from data.bucketing import Batches
 from figures import charts
 from figures.attention import AttentionMap
 from metrics.estimates import TOLERANCE, accuracy, accuracy_by_length
-from ranges import SIZE, Range
+from ranges import SIZE, TEXT, Range
 from training import checks
 from training.objective import Supervised
 from training.optimizers import make_optimizer
@@ -43,6 +43,9 @@ class Adding(Task):
 
     metric = ("accuracy", "max")
     ranges = {
+        **checks.SUPERVISED,
+        "data.operation": TEXT,
+        "data.protocol": TEXT,
         "data.length": _LENGTH,
         "data.min_length": _LENGTH,
         "data.buckets": SIZE,
@@ -200,7 +203,9 @@ class Adding(Task):
         data = self.config.data
         lengths = adding.training_lengths(data.protocol, data.length, data.min_length)
         unit = "steps: the model was trained on sequences of"
-        sequences = {i: adding.parse(x, f"line {i}") for i, x in lines.items()}
+        sequences = {
+            i: adding.parse(data.operation, x, f"line {i}") for i, x in lines.items()
+        }
         for line, sequence in sequences.items():
             checks.warn_out_of_range(line, len(sequence), *lengths, unit)
             batch = adding.padded_batch(data.protocol, sequence, data.length)

@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 from ml_collections import ConfigDict
 
-from data.images import SOURCES, Batches, LabelledImages, read
+from data.images import Batches, LabelledImages, check_source, read
 from data.splits import EVALUATION_SPLITS, check_split
 from errors import UserError
 from figures.strips import image_grid, map_attention
@@ -36,7 +36,7 @@ from metrics import corners
 from metrics.frechet import frechet_distance, inception_score
 from models import efficientnet
 from models.sagan import gammas, moving
-from ranges import FRACTION, SIZE, Range
+from ranges import FRACTION, SIZE, TEXT, TEXTS, Range
 from tasks import frozen
 from training import adversarial, checks
 from training.optimizers import make_optimizer
@@ -63,6 +63,10 @@ class Adversarial(Task):
 
     metric = ("quality", "max")
     ranges = {
+        **dict.fromkeys(("architecture", "discriminator_architecture"), checks.MODEL),
+        **dict.fromkeys(("model", "generator", "discriminator"), checks.GROUP),
+        **dict.fromkeys(("data.source", "data.folder", "loss"), TEXT),
+        "data.groups": TEXTS,
         "average_decay": FRACTION,
         "latent_size": SIZE,
         **dict.fromkeys(("attention.generator", "attention.discriminator"), _SIZES),
@@ -83,8 +87,10 @@ class Adversarial(Task):
     @classmethod
     def check_rules(cls, config: ConfigDict) -> None:
         """Checks the data source and the loss; see `Task`."""
-        checks.choice("data.source", config.data.source, SOURCES)
         checks.choice("loss", config.loss, adversarial.LOSSES)
+        check_source(config.data.source, config.data.folder)
+        if "size" not in config.model:
+            raise UserError("config.model.size is missing: must be a number of pixels")
 
     @classmethod
     def prepare(cls, config: ConfigDict, workdir: Path, *, training: bool) -> Assets:

@@ -30,7 +30,7 @@ from figures import sequences
 from figures.attention import AttentionMap, attention_map
 from metrics.bits import bits_per_sequence, wrong_bits
 from models.records import AttentionRecord, collect
-from ranges import SIZE
+from ranges import SIZE, TEXT
 from training import checks
 from training.objective import Supervised
 from training.optimizers import make_optimizer
@@ -45,6 +45,8 @@ class Algorithmic(Task):
 
     metric = ("bits", "min")
     ranges = {
+        **checks.SUPERVISED,
+        "data.kind": TEXT,
         "data.min_size": SIZE,
         "data.max_size": SIZE,
         "data.buckets": SIZE,

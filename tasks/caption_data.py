@@ -18,12 +18,23 @@ from ml_collections import ConfigDict
 
 from data import captions, image_maps
 from data.caption_splits import CaptionSplits
+from data.splits import SPLITS
 from data.vocabulary import Vocabulary, train_vocabulary
 from models import efficientnet
-from ranges import SIZE, VOCABULARY, Range
+from ranges import SIZE, TEXT, TEXTS, VOCABULARY, Range
 from tasks import frozen
+from training import checks
 
 RANGES = {
+    **checks.SUPERVISED,
+    "model.encoder": TEXT,
+    "data.source": TEXT,
+    "data.groups": TEXTS,
+    **{
+        f"data.files.{split}.{field}": TEXT
+        for split in SPLITS
+        for field in ("captions", "images")
+    },
     "data.size": Range(24, 10_000, whole=True),
     "data.min_objects": Range(2, 9, whole=True),
     "data.max_objects": Range(2, 9, whole=True),

@@ -28,8 +28,8 @@ from ml_collections import ConfigDict
 
 import storage
 from data import captions
-from data.caption_splits import SOURCES
-from data.splits import check_split
+from data.caption_splits import SOURCES, check_files
+from data.splits import SPLITS, check_split
 from data.vocabulary import PAD
 from errors import UserError
 from figures.strips import caption_strips
@@ -73,6 +73,9 @@ class Captioning(Task):
         """Checks the data source and its objects; see `Task`."""
         checks.choice("data.source", config.data.source, SOURCES)
         checks.ordered(config, "data.min_objects", "data.max_objects")
+        if config.data.source == "files":
+            for split in SPLITS:
+                check_files(config.data.files[split], split)
 
     @classmethod
     def warnings(cls, config: ConfigDict) -> list[str]:
@@ -130,7 +133,7 @@ class Captioning(Task):
         variables = {"params": params}
         if state.extra is not None and weights.soft_steps:
             soft = state.step < weights.soft_steps
-            soft_prob = jnp.where(soft, 1.0, self.config.model.soft_prob)
+            soft_prob = jnp.where(soft, 1.0, self.model.soft_prob)
             variables["schedule"] = {"soft_prob": soft_prob}
         logits, sown = self.model.apply(
             variables,

@@ -8,14 +8,32 @@ from ml_collections import ConfigDict
 
 from data import parallel_text
 from data.batching import Batches
+from data.corpora.names import check_name
+from data.splits import SPLITS
 from data.text_assets import TextAssets, encode_training, write_assets
 from data.vocabulary import Vocabulary
 from errors import UserError
 from metrics.text import require_tokenizer
-from ranges import COUNT, FLAG, PROBABILITY, SEED, SIZE, VOCABULARY, WEIGHT, Range
+from ranges import (
+    COUNT,
+    FLAG,
+    PROBABILITY,
+    SEED,
+    SIZE,
+    TEXT,
+    TEXTS,
+    VOCABULARY,
+    WEIGHT,
+    Range,
+)
 from training import checks
 
 RANGES = {
+    **checks.SUPERVISED,
+    **dict.fromkeys(("data.corpus", "data.source_language"), TEXT),
+    "data.target_language": TEXT,
+    "data.extra_corpora": TEXTS,
+    **{f"data.files.{split}": TEXT for split in SPLITS},
     "data.split_seed": SEED,
     "data.min_words": SIZE,
     "data.max_words": SIZE,
@@ -54,12 +72,19 @@ def check(config: ConfigDict) -> None:
         UserError: for a field out of range, or fields that contradict each other.
     """
     data, model = config.data, config.model
+    languages = data.source_language, data.target_language
+    check_name("data.corpus", data.corpus, languages, data.files)
+    for name in data.extra_corpora:
+        check_name("data.extra_corpora", name, languages, data.files)
     checks.ordered(config, "data.min_words", "data.max_words")
     checks.ordered(config, "data.train_min_words", "data.max_words")
     checks.ordered(config, "data.batch_size_multiple", "data.tokens")
     # A parameter of these has an entry for each position.
     indexed = [model.get(x) for x in ("positions", "score", *_POSITIONAL)]
-    if {"learned", "location"} & {*indexed} and data.max_length > model.max_length:
+    learned = {"learned", "location"} & {*indexed}
+    if learned and "max_length" not in model:
+        raise UserError("config.model.max_length is missing, as positions are learned")
+    if learned and data.max_length > model.max_length:
         raise UserError(
             f"config.data.max_length is {data.max_length}: must be at most "
             f"config.model.max_length={model.max_length}, as positions are learned"

@@ -33,7 +33,7 @@ from generation.pointers import PointerSearch
 from generation.search import BEAM, Search
 from metrics.pointing import pointing_scores
 from ops.cross_entropy import smoothed_cross_entropy
-from ranges import FLAG, SIZE, Range
+from ranges import FLAG, SIZE, TEXT, Range
 from training import checks
 from training.objective import Supervised
 from training.optimizers import make_optimizer
@@ -55,6 +55,8 @@ class Pointing(Task):
     Options = NBestOptions
     figure_name = "pointing"
     ranges = {
+        **checks.SUPERVISED,
+        "data.kind": TEXT,
         **dict.fromkeys(("data.min_size", "data.max_size"), _INPUTS),
         **dict.fromkeys(("data.buckets", "data.batch_size"), SIZE),
         "evaluation.sizes": _INPUTS.each(),
@@ -72,7 +74,7 @@ class Pointing(Task):
     def check_rules(cls, config: ConfigDict) -> None:
         """Checks `config.data` and the evaluation sizes; see `Task`."""
         kind, evaluation = config.data.kind, config.evaluation
-        pointing.Batches(seed=config.seed, **config.data)  # checks its arguments
+        pointing.batches(config.data, config.seed)  # checks its arguments
         if config.data.max_size not in evaluation.sizes:
             accepted = f"a list with config.data.max_size={config.data.max_size}"
             raise FieldError("config.evaluation.sizes", evaluation.sizes, accepted)
@@ -108,7 +110,7 @@ class Pointing(Task):
 
     def train_data(self) -> pointing.Batches:
         """Returns the training batches."""
-        return pointing.Batches(seed=self.config.seed, **self.config.data)
+        return pointing.batches(self.config.data, self.config.seed)
 
     def loss(
         self, params: Any, batch: Batch, rng: Any, state: Any = None

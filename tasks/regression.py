@@ -42,6 +42,7 @@ class Regression(Task):
     metric = ("mse", "min")
 
     ranges = {
+        **checks.SUPERVISED,
         "data.points": Range(2, 10**6, whole=True),
         "data.queries": SIZE,
         "data.length": POSITIVE,
@@ -116,7 +117,7 @@ class Regression(Task):
         if not evaluation.scores:
             evaluation = self.evaluate(state, evaluation.split, NoOptions())
         split, scores, outputs = evaluation
-        name = f"{self.config.model.kernel} kernel, width {scores['width']:.2g}"
+        name = f"{self.model.kernel} kernel, width {scores['width']:.2g}"
         fine = np.linspace(0, self.config.data.length, _FINE, dtype=np.float32)
         return [
             charts.fit(

@@ -76,7 +76,9 @@ def test_numbers_need_no_package_in_either_direction(monkeypatch):
     assert [pair[::-1] for pair in corpus.test] == reverse.test
     assert load("numbers", "en", "de").digest == corpus.digest != reverse.digest
     assert load("numbers", "en", "de", split_seed=1).digest != corpus.digest
-    message = "^the languages of corpus numbers are en-fr: must be en or de$"
+    message = (
+        "^config.data.target_language is 'fr': must be en or de for the corpus numbers$"
+    )
     with pytest.raises(UserError, match=message):
         load("numbers", "en", "fr")
 

@@ -426,8 +426,8 @@ def test_the_table_of_optimizers_has_a_function_for_each():
         ),
         (
             {"schedule": "noam", "warmup": 0},
-            r"^config.optimizer.schedule=noam needs a model's width \(got 11\) and "
-            r"config.optimizer.warmup of at least 1 \(got 0\)$",
+            "^config.optimizer.warmup is 0: must be at least 1 for "
+            "config.optimizer.schedule=noam$",
         ),
         (
             {"schedule": "warmup_cosine", "decay_steps": 3},

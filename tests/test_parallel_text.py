@@ -101,7 +101,7 @@ def test_evaluation_splits_have_enough_pairs_within_the_limits(rare, count):
 def test_unknown_names_are_refused_with_accepted_ones():
     message = (
         "^config.data.corpus is 'wmt': must be homeassistant, libreoffice, files, "
-        "tfds:NAME, numbers or reversal$"
+        "numbers, reversal or tfds:NAME$"
     )
     with pytest.raises(UserError, match=message):
         load("wmt", "en", "de")

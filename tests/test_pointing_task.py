@@ -391,7 +391,12 @@ def test_unsupported_figures_inputs_and_options_are_reported(monkeypatch, tmp_pa
         ("hull", "evaluation__instances", 0, "evaluation.instances is 0: must be at l"),
         ("hull", "evaluation__constrain", True, "must be False, as answers of 'hull' "),
         ("hull", "model__cell", "rnn", "config.model.cell is 'rnn': must be one of gr"),
-        ("hull", "optimizer__schedule", "noam", "schedule=noam needs a model's width"),
+        (
+            "hull",
+            "optimizer__schedule",
+            "noam",
+            "schedule is 'noam': must be one of constant",
+        ),
     ],
 )
 def test_an_invalid_config_is_refused(kind, name, value, message):

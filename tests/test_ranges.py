@@ -16,7 +16,7 @@ from smoke import ROOT
 import options
 import ranges
 from errors import FieldError, UserError
-from ranges import FLAG, FRACTION, POSITIVE, SIZE, Range
+from ranges import FLAG, FRACTION, POSITIVE, SIZE, Kind, Range
 from training import checks, configuration, optimizers
 
 CONFIGS = sorted(p.stem for p in (ROOT / "configs").glob("*.py") if p.stem[0] != "_")
@@ -62,9 +62,10 @@ def test_every_number_and_flag_of_a_config_has_one_range(name):
 
 
 def outside(accepted):
-    """Values that a range rejects."""
-    if accepted is FLAG:
-        return [1, 0.0, "true", None]
+    """Values that a range or a kind rejects."""
+    if isinstance(accepted, Kind):
+        values = [1, 0.0, "true", True, None, int, ("a", 3)]
+        return [value for value in values if not accepted.holds(value)]
     step = 1 if accepted.whole else 1e-6 * (accepted.max - accepted.min)
     below, above = accepted.min - step, accepted.max + step
     values = [below, above, math.nan, math.inf, -math.inf, 1e30, "5"]
@@ -104,7 +105,7 @@ def test_a_value_out_of_range_is_refused_in_one_line(name, monkeypatch):
 def test_a_bound_is_accepted_unless_it_is_open(name):
     for table in checks.range_tables(VARIANTS[name]):
         for accepted in table.values():
-            if accepted is FLAG:
+            if isinstance(accepted, Kind):
                 continue
             single = dataclasses.replace(accepted, listed=False)
             assert single.holds(accepted.min) != accepted.open_min

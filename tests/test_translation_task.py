@@ -254,7 +254,6 @@ def test_figures_show_every_layer(fitted, tmp_path):
         ),
         ("evaluation__beam", 0, "config.evaluation.beam is 0: must be at least 1"),
         ("evaluation__alpha", -0.1, "config.evaluation.alpha is -0.1: must be at"),
-        ("evaluation__average", 6, "average is 6, but only 5 checkpoints are kept"),
         ("optimizer__accumulate", 0, "config.optimizer.accumulate is 0: must be at"),
         (
             "optimizer__accumulate",
@@ -473,7 +472,7 @@ def test_local_p_maps_have_the_predicted_position(tmp_path):
         ),
         ({"temperature": -1.0}, "temperature is -1.0"),
         ({"top_p": 0.0, "temperature": 1.0}, "top_p is 0.0: must be above 0 and"),
-        ({"top_k": 5}, "must be 0 and 1 unless temperature is above 0"),
+        ({"top_k": 5}, "top_k is 5: must be 0 unless temperature is above 0"),
     ],
 )
 def test_search_options_are_checked(task, state, options, message):

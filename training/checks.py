@@ -14,10 +14,14 @@ from ml_collections import ConfigDict
 
 import ranges
 from errors import FieldError, UserError, one_line
-from ranges import Flag, Range
+from ranges import Kind, Range
 from training import configuration, optimizers
 
-Ranges = Mapping[str, Range | Flag]  # by the name of the field, such as "data.tokens"
+Ranges = Mapping[str, Range | Kind]  # by the name of the field, such as "data.tokens"
+GROUP = Kind("a group of fields", ConfigDict)
+MODEL = Kind("a flax.linen.Module", type)
+# Fields of a task with one model and one optimizer.
+SUPERVISED: Ranges = {"architecture": MODEL, "model": GROUP, "optimizer": GROUP}
 
 
 def range_tables(config: ConfigDict) -> Iterator[Ranges]:
@@ -29,9 +33,10 @@ def range_tables(config: ConfigDict) -> Iterator[Ranges]:
             for name, x in optimizers.RANGES.items()
             if name in fields
         }
-    if isinstance(config.get("architecture"), type) and "model" in config:
+    fields = config.get("model")
+    if isinstance(config.get("architecture"), type) and isinstance(fields, ConfigDict):
         stated = ranges.declared(config.architecture).items()
-        yield {f"model.{name}": x for name, x in stated if name in config.model}
+        yield {f"model.{name}": x for name, x in stated if name in fields}
     yield config.task.ranges
 
 
@@ -42,14 +47,15 @@ def check_ranges(config: ConfigDict) -> None:
         UserError: for a field that is out of range, or missing although the task
             declares its range.
     """
-    fields, stated = dict(configuration.leaves(config)), set[str]()
+    leaves, stated = dict(configuration.leaves(config)), set[str]()
+    fields = dict(config.items()) | leaves
     for table in range_tables(config):
         ranges.check(table, fields, "config.")
         stated |= set(table)
     for name, accepted in config.task.ranges.items():
         if name not in fields:
             raise UserError(f"config.{name} is missing: must be {accepted.accepted}")
-    for name, value in fields.items():
+    for name, value in leaves.items():
         if name not in stated and not ranges.is_finite(value):
             raise FieldError(f"config.{name}", value, "finite")
 
@@ -164,12 +170,15 @@ def check_state(config: ConfigDict, state: Any, memory: int | None = None) -> No
         return
     leaves = jax.tree_util.tree_leaves_with_path(state.params)
     path, parameter = max(leaves, key=lambda leaf: _bytes(leaf[1]))
+    sizes = sorted(parameter.shape)[-2:]  # the others do not make it large
     fields = [
         f"config.{name}={value}"
         for name, value in configuration.leaves(config)
-        if type(value) is int
-        and name.startswith(("model.", "data.", "latent_size"))
-        and any(size in (value, 2 * value, 4 * value) for size in parameter.shape)
+        if name.startswith(("model.", "data.", "latent_size"))
+        and any(
+            type(x) is int and not {x, 2 * x, 4 * x}.isdisjoint(sizes)
+            for x in (value if isinstance(value, tuple) else (value,))
+        )
     ]
     hint = f"; reduce {' or '.join(fields)}" if fields else ""
     raise UserError(
@@ -268,16 +277,6 @@ def ordered(config: ConfigDict, minimum: str, maximum: str) -> None:
     if fields[minimum] > fields[maximum]:
         accepted = f"at least config.{minimum}={fields[minimum]}"
         raise FieldError(f"config.{maximum}", fields[maximum], accepted)
-
-
-def average(config: ConfigDict) -> None:
-    """Raises a UserError if more checkpoints are averaged than are kept."""
-    keep, averaged = config.checkpoints.keep, config.evaluation.average
-    if averaged > keep:
-        raise UserError(
-            f"config.evaluation.average is {averaged}, but only {keep} checkpoints "
-            "are kept (config.checkpoints.keep)"
-        )
 
 
 def warn_out_of_range(line: int, size: int, minimum: int, maximum: int, unit: str):

@@ -27,8 +27,8 @@ import optax
 from ml_collections import ConfigDict
 
 import ranges
-from errors import UserError
-from ranges import FRACTION, POSITIVE, STEPS, WEIGHT, Flag, Range
+from errors import FieldError, UserError
+from ranges import FRACTION, POSITIVE, STEPS, WEIGHT, Kind, Range
 
 _FACTOR = Range(0, 1, open_min=True)
 _UPDATES = dataclasses.replace(STEPS, min=0)  # numbers of steps, 0 for none
@@ -210,7 +210,7 @@ _UNFINISHED = {
     "decay_steps": "the learning rate does not reach 0",
 }
 # Ranges of the fields of a group, whether or not its optimizer reads them.
-RANGES: dict[str, Range | Flag] = {
+RANGES: dict[str, Range | Kind] = {
     "learning_rate": WEIGHT,
     "scale": POSITIVE,
     "clip": WEIGHT,
@@ -264,11 +264,13 @@ def make_schedule(
     ranges.check(RANGES, optimizer, f"config.{name}.")
     values = {field: optimizer[field] for field in fields}
     if kind == "noam":
-        if width is None or optimizer.warmup < 1:
-            raise UserError(
-                f"config.{name}.schedule=noam needs a model's width (got {width}) "
-                f"and config.{name}.warmup of at least 1 (got {optimizer.warmup})"
-            )
+        if width is None:
+            others = ", ".join(other for other in SCHEDULES if other != kind)
+            accepted = f"one of {others}, as the model has no field d_model"
+            raise FieldError(f"config.{name}.schedule", kind, accepted)
+        if optimizer.warmup < 1:
+            accepted = f"at least 1 for config.{name}.schedule=noam"
+            raise FieldError(f"config.{name}.warmup", optimizer.warmup, accepted)
         return make(peak, width, **values)
     if kind == "warmup_cosine":
         end = optimizer.decay_steps
