@@ -187,10 +187,11 @@ def training_lengths(protocol: str, length: int, min_length: int) -> tuple[int, 
     return min_length, length
 
 
-def parse(text: str, name: str) -> np.ndarray:
+def parse(operation: str, text: str, name: str) -> np.ndarray:
     """Parses a typed sequence: "NUMBER,MARKER NUMBER,MARKER ...".
 
     Args:
+        operation: one of `OPERATIONS`.
         text: text of the sequence.
         name: name of the input in errors, such as "line 3".
 
@@ -198,18 +199,34 @@ def parse(text: str, name: str) -> np.ndarray:
         float32 [T, 2].
 
     Raises:
-        UserError: if the text is not a sequence with two marked numbers.
+        UserError: if the text is not a sequence of the operation, with numbers in its
+            range and the markers of `sequences`.
     """
-    try:
-        steps = [[float(x) for x in step.split(",")] for step in text.split()]
-        sequence = np.array(steps, np.float32)
-    except ValueError:
-        sequence = np.empty(0)
-    if sequence.ndim != 2 or sequence.shape[1] != 2 or not np.isfinite(sequence).all():
-        raise UserError(
-            f"{name} is {text.strip()[:40]!r}: must be steps NUMBER,MARKER separated "
-            "by spaces"
-        )
+    words, steps = text.split(), []
+    minimum = -1 if operation == "add" else 0
+    for number, word in enumerate(words, 1):
+        try:
+            value, marker = map(float, word.split(","))
+        except ValueError:
+            raise UserError(
+                f"{name}, step {number} is {word[:40]!r}: must be NUMBER,MARKER, such "
+                "as 0.3,1"
+            ) from None
+        if not minimum <= value <= 1:
+            raise UserError(
+                f"{name}, step {number} is {word[:40]!r}: its number must be in "
+                f"[{minimum}, 1]"
+            )
+        markers = (-1,) if number in (1, len(words)) else (0, 1)
+        if marker not in markers:
+            accepted = " or ".join(map(str, markers))
+            place = "first or last" if len(markers) == 1 else "inner"
+            raise UserError(
+                f"{name}, step {number} is {word[:40]!r}: the marker of {place} steps "
+                f"must be {accepted}"
+            )
+        steps.append((value, marker))
+    sequence = np.array(steps, np.float32)
     marked = (sequence[:, 1] == 1).sum()
     if marked != 2:
         raise UserError(f"{name} has {marked} steps with marker 1: must be 2")

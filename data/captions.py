@@ -171,9 +171,12 @@ def read_files(captions: Path, folder: Path, size: int, split: str) -> PhotoSet:
     except RecursionError:
         raise UserError(f"{field}: nested too deeply") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
+        reason = "a value has another type"
+        if isinstance(error, ValueError | KeyError):
+            missing = " is missing" * isinstance(error, KeyError)
+            reason = f"{error}{missing}"
         raise UserError(
-            f"{field}: not in the format of {_FORMATS} "
-            f"({type(error).__name__}: {error})"
+            f"{field}: not in the format of {_FORMATS} ({reason})"
         ) from None
     if not os.path.isdir(folder):
         raise UserError(

@@ -15,7 +15,7 @@ from data.batching import Batches
 from data.parallel_text import Corpus
 from data.splits import EVALUATION_SPLITS, check_split
 from data.vocabulary import EOS, UNK, Segmentations, Vocabulary, train_vocabulary
-from errors import UserError
+from errors import FieldError, UserError
 
 _NEAR_DUPLICATES = "near_duplicates.json"
 
@@ -106,14 +106,17 @@ def write_assets(
     texts = (text for pair in corpus.train for text in pair)
     path = folder / "vocabulary.model"
     vocabulary = train_vocabulary(texts, vocab_size, path, fixed=fixed)
+    lengths = {
+        f"{split} pair {number}": _longest(vocabulary, pair)
+        for split in EVALUATION_SPLITS
+        for number, pair in enumerate(getattr(corpus, split), 1)
+    }
+    longest = max(lengths, key=lengths.__getitem__)
+    if lengths[longest] > max_length:
+        accepted = f"at least {lengths[longest]}, the pieces of {longest}"
+        raise FieldError("config.data.max_length", max_length, accepted)
     for split in EVALUATION_SPLITS:
         pairs = getattr(corpus, split)
-        for number, pair in enumerate(pairs, 1):
-            if (length := _longest(vocabulary, pair)) > max_length:
-                raise UserError(
-                    f"{split} pair {number} has {length} pieces: "
-                    f"config.data.max_length={max_length} is too small to evaluate it"
-                )
         text = json.dumps(pairs, ensure_ascii=False, indent=0)
         path = folder / f"{split}.json"
         if fixed and path.exists() and path.read_bytes() != text.encode():

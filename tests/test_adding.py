@@ -18,7 +18,7 @@ from training import trained
 from training.task import Evaluation, NoOptions, Prediction, create
 
 FIELDS = {"length": 101, "min_length": 23, "buckets": 5, "batch_size": 7, "seed": 0}
-FORM = "must be steps NUMBER,MARKER separated by spaces"
+FORM = "must be NUMBER,MARKER, such as 0.3,1"
 
 
 def make(variant="", **fields):
@@ -262,7 +262,7 @@ def test_the_network_overfits_one_batch(pooling):
 @pytest.mark.parametrize("variant", ["", "variable"])
 def test_a_prediction_is_the_estimate_of_its_line(variant, tmp_path, capsys):
     task, state = small(variant)
-    lines = ["0.5,-1 -0.25,1 1e-1,0 0.3,1 0,-1", "", " 0.5,1  0.25,1 "]
+    lines = ["0.5,-1 -0.25,1 1e-1,0 0.3,1 0,-1", "", " 0.5,-1 0.5,1  0.25,1 0,-1 "]
     predictions = predict(task, state, lines, figures=None if variant else tmp_path)
     inputs = np.array([[0.5, -1], [-0.25, 1], [0.1, 0], [0.3, 1], [0, -1]], np.float32)
     if not variant:  # as in training, where T0 is 23
@@ -283,19 +283,24 @@ def test_a_prediction_is_the_estimate_of_its_line(variant, tmp_path, capsys):
     warnings = capsys.readouterr().err.splitlines()
     assert warnings[0] == f"warning: line 1 has 5 steps: {trained_on}"
     assert len(warnings) == 2
-    predict(task, state, ["1,1 " * 2 + "0,0 " * 22 + "0,0 " * 27 * bool(variant)])
+    predict(
+        task, state, ["0,-1 1,1 1,1 " + "0,0 " * (20 + 27 * bool(variant)) + "0,-1"]
+    )
     assert not capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("two", f"line 2 is 'two': {FORM}"),
-        ("1 2", f"line 2 is '1 2': {FORM}"),
-        ("1,1 2,1,1", f"line 2 is '1,1 2,1,1': {FORM}"),
-        ("1,1 nan,1", f"line 2 is '1,1 nan,1': {FORM}"),
-        ("1,1 2,0", "line 2 has 1 steps with marker 1: must be 2"),
-        ("1,1 " * 3, "line 2 has 3 steps with marker 1: must be 2"),
+        ("two", f"line 2, step 1 is 'two': {FORM}"),
+        ("1 2", f"line 2, step 1 is '1': {FORM}"),
+        ("1,-1 1,1,1", f"line 2, step 2 is '1,1,1': {FORM}"),
+        ("1,-1 nan,1", "line 2, step 2 is 'nan,1': its number must be in .-1, 1."),
+        ("1,-1 1.5,1", "line 2, step 2 is '1.5,1': its number must be in .-1, 1."),
+        ("1,1 1,-1", "line 2, step 1 is '1,1': the marker of first or last .* be -1"),
+        ("1,-1 1,7 1,-1", "line 2, step 2 is '1,7': the marker of inner .* be 0 or 1"),
+        ("1,-1 1,1 1,-1", "line 2 has 1 steps with marker 1: must be 2"),
+        ("1,-1 " + "1,1 " * 3 + "1,-1", "line 2 has 3 steps with marker 1: must be 2"),
     ],
 )
 def test_an_invalid_sequence_is_named_by_its_line(text, message):
@@ -308,7 +313,7 @@ def test_figures_that_cannot_be_drawn_are_refused(monkeypatch, tmp_path):
     task, state = small()
     monkeypatch.setattr(canvas, "available", lambda: False)
     with pytest.raises(UserError, match="figures need matplotlib"):
-        predict(task, state, ["1,1 1,1"], figures=tmp_path)
+        predict(task, state, ["1,-1 1,1 1,1 1,-1"], figures=tmp_path)
 
 
 @pytest.mark.parametrize(
