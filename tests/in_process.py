@@ -1,0 +1,61 @@
+"""Entry points run in this process: starting Python for each call takes seconds."""
+
+import contextlib
+import io
+import runpy
+import signal
+import traceback
+from typing import NamedTuple
+from unittest import mock
+
+from absl import flags
+from smoke import ROOT
+
+
+class Result(NamedTuple):
+    """Exit status and output of a call."""
+
+    status: int
+    output: str
+    errors: str
+
+
+def call(command, *arguments, stdin=b""):
+    """Runs an entry point; returns its result.
+
+    An exception that is not caught becomes a traceback on standard error.
+
+    Args:
+        command: a file of the project, such as "train.py", or a module, such as
+            "results.make".
+        *arguments: its arguments.
+        stdin: bytes of its standard input.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    source = io.TextIOWrapper(io.BytesIO(stdin), "utf-8")
+    output = io.TextIOWrapper(io.BytesIO(), "utf-8")
+    errors, status = io.StringIO(), 0
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(contextlib.redirect_stdout(output))
+        stack.enter_context(contextlib.redirect_stderr(errors))
+        stack.enter_context(mock.patch("sys.stdin", source))
+        path = str(ROOT / command)
+        stack.enter_context(mock.patch("sys.argv", [path, *arguments]))
+        try:
+            if command.endswith(".py"):
+                runpy.run_path(path, run_name="__main__")
+            else:
+                runpy.run_module(command, run_name="__main__", alter_sys=True)
+        except SystemExit as end:
+            status = end.code if isinstance(end.code, int) else int(bool(end.code))
+            if isinstance(end.code, str):
+                errors.write(f"{end.code}\n")
+        except BaseException:
+            status = 1
+            traceback.print_exc(file=errors)
+        finally:
+            for flag in list(flags.FLAGS.flags_by_module_dict().get(path, [])):
+                delattr(flags.FLAGS, flag.name)  # the next call defines its own
+            signal.signal(signal.SIGINT, handler)
+    output.flush()
+    return Result(status, output.buffer.getvalue().decode(), errors.getvalue())
