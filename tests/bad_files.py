@@ -204,7 +204,7 @@ ENGLISH, GERMAN = (
     "".join(f"{text}\n" for text in x) for x in zip(*SENTENCES, strict=True)
 )
 PACKED = gzip.compress(ENGLISH.encode(), mtime=0)
-ZEROS = gzip.compress(b"\0" * 2**26, mtime=0)
+ZEROS = gzip.compress(b"\0" * 2**22, mtime=0)
 # Source and target, by the prefix of the files.
 CORPORA = {
     "good": (ENGLISH, GERMAN),
