@@ -133,6 +133,6 @@ def test_the_page_is_written_from_the_catalogue():
 
 def test_a_catalogue_is_read_by_class():
     text = "# One\n$ python a.py x\nerror: y\n\n# Two\n$ python -m b <<< 'c d'\nz\n"
-    (one,), (two,) = bad_inputs.read(text).values()
-    assert one.parse() == ("a.py", ["x"], b"") and one.line == "error: y"
-    assert two.parse() == ("b", [], b"c d\n") and two.kind == "Two"
+    (first,), (second,) = bad_inputs.read(text).values()
+    assert first.parse() == ("a.py", ["x"], b"") and first.line == "error: y"
+    assert second.parse() == ("b", [], b"c d\n") and second.kind == "Two"
