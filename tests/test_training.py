@@ -501,7 +501,7 @@ def test_help_lists_the_flags_of_train_and_exits_with_0():
             ("--tune_memory=maybe",),
             "error: --tune_memory is 'maybe': must be true or false",
         ),
-        (("--verbosity=x",), "error: flag --verbosity=x: "),
+        (("--verbosity=x",), "error: --verbosity is 'x': must be a whole number"),
         (("--config=tests/toy.py",), "error: --workdir is missing"),
         (
             ("--config=configs/kernel_regression.py", "--lr=0.1"),
