@@ -15,7 +15,8 @@ from absl import flags
 
 import storage
 from errors import UserError
-from training import runtime
+from training import command_line, runtime
+from training.command_line import Arguments
 
 _WORKDIR = flags.DEFINE_string("workdir", None, "Run directory.")
 _CHECKPOINT = flags.DEFINE_string(
@@ -33,9 +34,9 @@ _TUNE_MEMORY = flags.DEFINE_bool(
 )
 
 
-def main(arguments: runtime.Arguments) -> None:
+def main(arguments: Arguments) -> None:
     """Evaluates the run and writes its metrics, tables and figures."""
-    workdir = runtime.require_workdir(_WORKDIR.value, arguments.options)
+    workdir = command_line.require_workdir(_WORKDIR.value, arguments.options)
     runtime.tune_memory(_TUNE_MEMORY.value)
     import options
     from figures import canvas
@@ -45,7 +46,7 @@ def main(arguments: runtime.Arguments) -> None:
     split = _SPLIT.value
     run = trained.load(workdir, _CHECKPOINT.value, arguments.overrides)
     settings = options.parse(
-        run.task, "EvaluationOptions", arguments.options, runtime.flag_names()
+        run.task, "EvaluationOptions", arguments.options, command_line.flag_names()
     )
     runtime.report_memory()
     with options.as_flags(settings):

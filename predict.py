@@ -16,7 +16,8 @@ from absl import flags
 
 import storage
 from errors import UserError
-from training import runtime
+from training import command_line, runtime
+from training.command_line import Arguments
 
 _WORKDIR = flags.DEFINE_string("workdir", None, "Run directory.")
 _CHECKPOINT = flags.DEFINE_string(
@@ -33,9 +34,9 @@ _FIGURES = flags.DEFINE_string(
 )
 
 
-def main(arguments: runtime.Arguments) -> None:
+def main(arguments: Arguments) -> None:
     """Predicts the input lines and prints the predictions."""
-    workdir = runtime.require_workdir(_WORKDIR.value, arguments.options)
+    workdir = command_line.require_workdir(_WORKDIR.value, arguments.options)
     if folder := _FIGURES.value:
         if folder in ("true", "false"):
             raise UserError(f"--figures={folder}: name a folder")
@@ -46,7 +47,7 @@ def main(arguments: runtime.Arguments) -> None:
     runtime.start()
     run = trained.load(workdir, _CHECKPOINT.value)
     settings = options.parse(
-        run.task, "Options", arguments.options, runtime.flag_names()
+        run.task, "Options", arguments.options, command_line.flag_names()
     )
     if run.task.needs_figures and not folder:
         raise UserError("--figures=FOLDER is missing: the predictions are images")

@@ -168,3 +168,10 @@ def is_finite(value: Any) -> bool:
         return not isinstance(value, numbers.Real) or math.isfinite(value)
     except OverflowError:  # a whole number beyond float
         return False
+
+
+def has_number(value: Any) -> bool:
+    """Returns whether a value is a number or a bool, or a list that has one."""
+    if isinstance(value, tuple | list):
+        return any(map(has_number, value))
+    return isinstance(value, numbers.Real)

@@ -1,7 +1,7 @@
 r"""Trains a config with many settings; the same command continues a stopped sweep.
 
     python sweep.py --config=configs/luong_nmt.py:short --workdir=sweeps/scores \
-        --grid model.score=dot,general,concat --grid seed=0,1,2 --workers=2
+        --grid=model.score=dot,general,concat --grid=seed=0,1,2 --workers=2
     python sweep.py --config=configs/luong_nmt.py:short --workdir=sweeps/alignments \
         --sweep=configs/sweeps/alignments.py --workers=2
 
@@ -16,6 +16,7 @@ from absl import flags
 
 from errors import UserError
 from training import runtime
+from training.command_line import Arguments
 
 _CONFIG = flags.DEFINE_string("config", None, "Config file, as for train.py.")
 _WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the sweep.")
@@ -35,7 +36,7 @@ _DRY_RUN = flags.DEFINE_bool(
 _FAIL_FAST = flags.DEFINE_bool("fail_fast", False, "Stop as soon as a run has failed.")
 
 
-def main(arguments: runtime.Arguments) -> int:
+def main(arguments: Arguments) -> int:
     """Runs the sweep; returns the exit status."""
     if not _WORKDIR.value:
         raise UserError("--workdir is missing: name a folder, as --workdir=sweeps/NAME")

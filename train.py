@@ -14,6 +14,7 @@ from absl import flags
 
 from errors import UserError
 from training import runtime
+from training.command_line import Arguments
 
 _CONFIG = flags.DEFINE_string(
     "config",
@@ -35,7 +36,7 @@ _TUNE_MEMORY = flags.DEFINE_bool(
 )
 
 
-def main(arguments: runtime.Arguments) -> int:
+def main(arguments: Arguments) -> int:
     """Trains the task of the config; returns the exit status."""
     if not _WORKDIR.value:
         raise UserError(

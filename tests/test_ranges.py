@@ -43,19 +43,13 @@ KINDS = {kind(config): name for name, config in reversed(VARIANTS.items())}
 TASKS = sorted({c.task for c in VARIANTS.values()}, key=lambda task: task.__name__)
 
 
-def has_number(value):
-    if isinstance(value, tuple):
-        return any(map(has_number, value))
-    return isinstance(value, int | float)
-
-
 @pytest.mark.parametrize("name", VARIANTS)
 def test_every_number_and_flag_of_a_config_has_one_range(name):
     tables = list(checks.range_tables(VARIANTS[name]))
     counts = {
         field: sum(field in table for table in tables)
         for field, value in configuration.leaves(VARIANTS[name])
-        if has_number(value)
+        if ranges.has_number(value)
     }
     assert counts
     assert {field: count for field, count in counts.items() if count != 1} == {}
@@ -110,6 +104,19 @@ def test_a_bound_is_accepted_unless_it_is_open(name):
             single = dataclasses.replace(accepted, listed=False)
             assert single.holds(accepted.min) != accepted.open_min
             assert single.holds(accepted.max) != accepted.open_max
+
+
+@pytest.mark.parametrize("value", [7, 0.5, False, (5, 7)])
+def test_a_number_that_nothing_declares_is_refused(value):
+    config = VARIANTS["luong_nmt:"].copy_and_resolve_references()
+    config.data.batchsize = value
+    config.data.note = "text is not checked"
+    with pytest.raises(UserError) as error:
+        checks.check_ranges(config)
+    assert str(error.value) == (
+        "config.data.batchsize is unknown: Translation does not declare it in "
+        "`ranges`; did you mean config.data.batch_size_multiple?"
+    )
 
 
 @pytest.mark.parametrize("field", configuration.RANGES)

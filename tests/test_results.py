@@ -796,7 +796,7 @@ def test_only_missing_runs_are_made(tmp_path, monkeypatch, capsys):
         make, "TABLES", {"t": dataclasses.replace(TABLES["translation"], runs=(run,))}
     )
     monkeypatch.setattr(
-        make, "make", lambda run, seed, _: trained.append((run.name, seed))
+        make, "make", lambda run, seed, *_: trained.append((run.name, seed))
     )
     monkeypatch.setattr(tables, "write", lambda: None)
     make.main([])

@@ -1,6 +1,7 @@
 """Checks of configs and input lines, shared by tasks."""
 
 import dataclasses
+import difflib
 import math
 import os
 import sys
@@ -41,11 +42,11 @@ def range_tables(config: ConfigDict) -> Iterator[Ranges]:
 
 
 def check_ranges(config: ConfigDict) -> None:
-    """Checks all fields against their ranges; other numbers must be finite.
+    """Checks all fields against their ranges; every number must have one.
 
     Raises:
-        UserError: for a field that is out of range, or missing although the task
-            declares its range.
+        UserError: for a field that is out of range, a number that nothing declares, or
+            a missing field whose range the task declares.
     """
     leaves, stated = dict(configuration.leaves(config)), set[str]()
     fields = dict(config.items()) | leaves
@@ -56,8 +57,13 @@ def check_ranges(config: ConfigDict) -> None:
         if name not in fields:
             raise UserError(f"config.{name} is missing: must be {accepted.accepted}")
     for name, value in leaves.items():
-        if name not in stated and not ranges.is_finite(value):
-            raise FieldError(f"config.{name}", value, "finite")
+        if name not in stated and ranges.has_number(value):
+            near = difflib.get_close_matches(name, stated, n=1)
+            hint = f"did you mean config.{near[0]}?" if near else "remove it"
+            raise UserError(
+                f"config.{name} is unknown: {config.task.__name__} does not declare "
+                f"it in `ranges`; {hint}"
+            )
 
 
 def check_architectures(config: ConfigDict, methods: Iterable[str]) -> None:

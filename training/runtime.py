@@ -4,25 +4,24 @@ jax is imported as late as possible: `--help` and errors in flags are immediate,
 `tune_memory` restarts Python before slow imports.
 """
 
-import difflib
 import glob
-import itertools
 import json
 import os
 import platform
-import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from absl import app, flags, logging
 
 import storage
 from errors import UserError
+from training import command_line
+from training.command_line import Arguments
 
 _MAX_CPU_DEVICES = 8
 _FORCED = "xla_force_host_platform_device_count"
@@ -43,19 +42,6 @@ _PACKAGES = {"PIL": "pillow", "absl": "absl-py", "orbax": "orbax-checkpoint"}
 _RESTARTED = "ATTENTION_MEMORY_TUNED"  # set for the restarted process
 
 
-class Arguments(NamedTuple):
-    """Flags that are not defined with absl.
-
-    Attributes:
-        overrides: overrides of the config, as ["FIELD=VALUE", ...].
-        options: text of each option of the task, by name; None for an option without a
-            value.
-    """
-
-    overrides: list[str]
-    options: dict[str, str | None]
-
-
 def run(
     main: Callable[[Arguments], int | None],
     *,
@@ -74,18 +60,18 @@ def run(
     def parse(argv: list[str]) -> Arguments:
         try:
             if any(arg in _HELP for arg in argv[1:]):
-                print(_help(argv, options))
+                print(command_line.help_text(argv, options))
                 sys.exit(0)
-            rest, fields = _split(argv) if overrides else (argv, [])
+            rest, fields = command_line.split(argv) if overrides else (argv, [])
             rest = flags.FLAGS(rest, known_only=options is not None)[1:]
-            given = _options(rest) if options else {}
-            for name in flag_names():
+            given = command_line.parse_options(rest) if options else {}
+            for name in command_line.flag_names():
                 if flags.FLAGS[name].value == "":
                     raise UserError(f"--{name} needs a value: --{name}=VALUE")
             if rest and not options:
-                raise UserError(_not_a_flag(rest[0]))
+                raise UserError(command_line.not_a_flag(rest[0]))
         except flags.Error as error:
-            sys.exit(_fail(_flag_error(error, argv if overrides else ())))
+            sys.exit(_fail(command_line.flag_error(error, argv if overrides else ())))
         except UserError as error:
             sys.exit(_fail(error))
         if flags.FLAGS["verbosity"].using_default_value:
@@ -144,138 +130,6 @@ def write_line(text: str) -> None:
 def _discard_output() -> None:
     """Makes standard output ignore its buffer, which Python writes again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Splits a command line into absl's arguments and overrides of the config."""
-    rest, overrides, args = [], [], list(argv)
-    while args:
-        arg = args.pop(0)
-        name = arg.lstrip("-")
-        if not arg.startswith("-") or not name.startswith("config."):
-            rest.append(arg)
-            continue
-        if "=" not in name:
-            if not args or args[0].startswith("--"):
-                raise UserError(f"{arg} needs a value: {arg}=VALUE")
-            name += f"={args.pop(0)}"
-        overrides.append(name.removeprefix("config."))
-    return rest, overrides
-
-
-def flag_names() -> list[str]:
-    """Returns the names of the flags that the entry point defines."""
-    flags_of_main = flags.FLAGS.get_key_flags_for_module(sys.argv[0])
-    return [flag.name for flag in flags_of_main]
-
-
-def require_workdir(workdir: str | None, given: Mapping[str, str]) -> Path:
-    """Returns the folder of `--workdir`.
-
-    Args:
-        workdir: value of the flag.
-        given: the options of the task, in which a mistyped `--workdir` is.
-
-    Raises:
-        UserError: if the flag is missing.
-    """
-    if workdir:
-        return Path(workdir)
-    for name in given:
-        if difflib.get_close_matches(name, flag_names(), n=1) == ["workdir"]:
-            raise UserError(f"--{name} is unknown: did you mean --workdir?")
-    raise UserError("--workdir is missing: name the folder of a run")
-
-
-def _not_a_flag(argument: str) -> str:
-    """Returns the line to print for an argument that does not begin with "-"."""
-    name, equals, _ = argument.partition("=")
-    if equals and (name.startswith("config.") or name in flag_names()):
-        hint = f"did you mean --{argument}?"
-    elif "input" in flag_names():
-        hint = "inputs are lines of standard input, or of the file --input=FILE"
-    else:
-        hint = "see --help"
-    return f"{argument} is not a flag: {hint}"
-
-
-def _flag_error(error: flags.Error, argv: Sequence[str]) -> str:
-    """Returns the line to print for an error of absl.
-
-    Args:
-        error: the error.
-        argv: the command line if it may set fields of a config.
-    """
-    if isinstance(error, flags.UnrecognizedFlagError):
-        near = difflib.get_close_matches(error.flagname, flag_names(), n=1)
-        near = near or _similar_fields(error.flagname, _value_of("--config", argv))
-        hint = f"did you mean {' or '.join(f'--{n}' for n in near)}?"
-        return f"--{error.flagname} is unknown: {hint if near else 'see --help'}"
-    if match := re.match(r"flag --(\w+)=(.*?): ", str(error)):
-        name, value = match.groups()
-        parser = flags.FLAGS[name].parser
-        accepted = list(getattr(parser, "enum_values", ()))
-        if isinstance(parser, flags.BooleanParser):
-            accepted = ["true", "false"]
-        if isinstance(parser, flags.IntegerParser):
-            accepted = ["a whole number"]
-        if accepted:
-            return f"--{name} is {value!r}: must be {' or '.join(accepted)}"
-    if match := re.match(r"Missing value for flag --?(\w+)", str(error)):
-        return f"--{match[1]} needs a value: --{match[1]}=VALUE"
-    return str(error)
-
-
-def _similar_fields(name: str, config: str | None) -> list[str]:
-    """Returns the fields of a config that an unknown flag may mean."""
-    if not config:
-        return []
-    from training import configuration
-
-    try:
-        fields = configuration.similar_fields(configuration.read(config), name)
-    except UserError:  # in the config; the flag is reported first
-        return []
-    return [f"config.{field}" for field in fields]
-
-
-def _options(rest: Sequence[str]) -> dict[str, str | None]:
-    """Returns the text of options such as ["--beam=4", "--alpha", "0.6"], by name."""
-    options, rest = dict[str, str | None](), list(rest)
-    while rest:
-        arg = rest.pop(0)
-        if not arg.startswith("-") or not arg.strip("-"):
-            raise UserError(_not_a_flag(arg))
-        name, equals, value = arg.lstrip("-").partition("=")
-        if not equals:
-            given = rest and not rest[0].startswith("--")
-            options[name] = rest.pop(0) if given else None
-            continue
-        options[name] = value
-    return options
-
-
-def _help(argv: Sequence[str], options: str | None) -> str:
-    """Returns the help of an entry point and, with --workdir, of the task of a run."""
-    parts = [sys.modules["__main__"].__doc__ or "", flags.FLAGS.main_module_help()]
-    if options:
-        text = "  add --workdir=RUN to list them"
-        if workdir := _value_of("--workdir", argv):
-            from options import describe
-            from training import configuration
-
-            task = configuration.load(Path(workdir)).task
-            text = describe(getattr(task, options))
-        parts.append(f"options of the task:\n{text}")
-    return "\n".join(parts)
-
-
-def _value_of(flag: str, argv: Sequence[str]) -> str | None:
-    for arg, following in itertools.zip_longest(argv, argv[1:]):
-        name, equals, value = arg.partition("=")
-        if name == flag:
-            return value if equals else following
-    return None
 
 
 def _package(module: str | None) -> str | None:
