@@ -11,8 +11,6 @@ from results.claims import Verdict
 from results.records import REFERENCES, Record, read_hypotheses
 from results.schema import Claim, Table
 
-_BOOTSTRAP = "paired bootstrap"
-
 
 class Tested(NamedTuple):
     """A claim whose runs have records.
@@ -22,7 +20,7 @@ class Tested(NamedTuple):
         verdict: the result of its test.
         records: records of the expected winner and of its strongest rival.
         labels: their labels.
-        test: name of the test.
+        test: name of the test; a dash if single runs cannot be compared.
     """
 
     claim: Claim
@@ -76,12 +74,17 @@ def tested(
         )
         pair = claim.better, verdict.rival
         counts = sorted({len(values[name]) for name in pair})
+        test = f"Welch, {' and '.join(map(str, counts))} seeds"
+        if single:
+            test = "paired bootstrap"
+        if math.isnan(verdict.p):
+            test = "–"
         yield Tested(
             claim,
             verdict,
             (records[pair[0]], records[pair[1]]),
             (labels[pair[0]], labels[pair[1]]),
-            _BOOTSTRAP if single else f"Welch, {' and '.join(map(str, counts))} seeds",
+            test,
         )
 
 

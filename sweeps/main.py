@@ -57,8 +57,13 @@ def run(
         status = runner.run(shares, display)
     finally:
         display.close()
-        if not joins:
+    if not joins:
+        try:
             report.write(plan)
+        except OSError as error:
+            reason = f"{error.filename or workdir}: {error.strerror}"
+            raise UserError(f"the tables cannot be written: {reason}") from error
+    runner.check_failures()
     if not status and not joins:
         print((workdir / "table.md").read_text("utf-8"), end="")
         print(f"tables and plots are in {workdir}", file=sys.stderr)

@@ -1,5 +1,6 @@
 """Runs the trials of a sweep on shares of the machine."""
 
+import signal
 import threading
 import time
 from collections.abc import Sequence
@@ -38,8 +39,7 @@ class Runner:
             0, or 128 plus the number of the signal that stopped the sweep.
 
         Raises:
-            UserError: for a metric that the evaluation does not have, a full disk, or
-                failed runs.
+            UserError: for a metric that the evaluation does not have, or a full disk.
         """
         threads = [
             threading.Thread(target=self._work, args=(share,)) for share in shares
@@ -53,8 +53,10 @@ class Runner:
         display.update(self.plan)
         if self._error:
             raise self._error
-        if self._processes.stopped:
-            return 128 + self._processes.stopped
+        return 128 + self._processes.stopped if self._processes.stopped else 0
+
+    def check_failures(self) -> None:
+        """Raises a UserError if runs have failed."""
         failed = [run for run in self.plan.runs() if self._has_failed(run)]
         if failed:
             last = state.deaths(self.plan, failed[0])[-1]
@@ -63,7 +65,6 @@ class Runner:
                 f"{len(failed)} of {len(self.plan.runs())} runs failed three times "
                 f"({names}): {last}; to try again, delete {self.plan.workdir}/deaths"
             )
-        return 0
 
     def _work(self, share: Share) -> None:
         try:
@@ -79,7 +80,7 @@ class Runner:
                 finally:
                     job.claim.release()
                 if self._fail_fast and self._has_failed(job.run):
-                    self._processes.stop(0)
+                    self._processes.stop(signal.SIGTERM)
                     return
         except OSError as error:
             reason = f"{error.filename or self.plan.workdir}: {error.strerror}"
@@ -89,7 +90,7 @@ class Runner:
 
     def _end(self, error: BaseException) -> None:
         self._error = self._error or error
-        self._processes.stop(15)
+        self._processes.stop(signal.SIGTERM)
 
     def _has_failed(self, run: Run) -> bool:
         return len(state.deaths(self.plan, run)) >= state.MAX_DEATHS

@@ -18,7 +18,7 @@ from smoke import ROOT
 
 from errors import UserError
 from sweeps import plan as plans
-from sweeps import report, space, state, tpe, workers
+from sweeps import report, runner, space, state, tpe, workers
 from sweeps.plan import Plan
 from sweeps.scheduler import Scheduler, rungs
 from sweeps.space import Prune, Sweep, choice, integers, log_uniform, uniform
@@ -541,6 +541,46 @@ def test_mistakes_in_flags_are_one_line(tmp_path):
         assert done.returncode == 1 and done.stderr.count("\n") == 1, done.stderr
         assert message in done.stderr
     assert not (tmp_path / "s").exists()
+
+
+class Silent:
+    """A display that shows nothing."""
+
+    def update(self, plan): ...
+
+
+@pytest.mark.parametrize("fail_fast", [False, True])
+def test_a_run_that_dies_three_times_has_failed(tmp_path, monkeypatch, fail_fast):
+    plan = Plan(grid(seeds=(0, 1)), FLAG, (), tmp_path)
+    plan.save()
+    calls = []
+
+    def call(self, arguments, share, *, folder, log, started):
+        name = next(x for x in arguments if x.startswith("--workdir="))
+        run = next(x for x in plan.runs() if name.endswith(x.name))
+        calls.append((arguments[0], run.name))
+        log.write_text("ok\nerror: no luck\n")
+        if run.name == "001.seed0":
+            return 3
+        put(plan, run, [2.0, 1.0], score=1.0 if arguments[0] == "eval.py" else None)
+        return 0
+
+    monkeypatch.setattr(workers.Processes, "call", call)
+    trials = runner.Runner(plan, fail_fast=fail_fast)
+    status = trials.run([workers.Share()], Silent())
+    message = (
+        r"^1 of 12 runs failed three times \(001.seed0\): error: no luck \(status 3\)"
+    )
+    with pytest.raises(UserError, match=message):
+        trials.check_failures()
+    assert calls.count(("train.py", "001.seed0")) == 3
+    done = [run.name for run in plan.runs() if state.progress(plan, run).score]
+    if fail_fast:
+        assert status == 143 and done == ["000.seed0", "000.seed1"]
+    else:
+        assert status == 0 and len(done) == 11
+    assert calls.count(("eval.py", "000.seed0")) == 1
+    assert list(state.claimed(plan)) == []
 
 
 @pytest.mark.slow
