@@ -90,7 +90,7 @@ def test_a_bad_input_ends_in_one_line_and_changes_nothing(kind, here):
         entry, arguments, stdin = case.parse()
         faults += complaints(case, call(entry, *arguments, stdin=stdin), here)
         shutil.rmtree(here / NEW, ignore_errors=True)
-    assert faults == []
+    assert not faults, "\n".join(faults)
     assert snapshot(here) == before
 
 

@@ -17,6 +17,7 @@ import ranges
 from errors import FieldError, UserError, one_line
 from ranges import Kind, Range
 from training import configuration, optimizers
+from training.compatibility import new_names
 
 Ranges = Mapping[str, Range | Kind]  # by the name of the field, such as "data.tokens"
 GROUP = Kind("a group of fields", ConfigDict)
@@ -42,11 +43,11 @@ def range_tables(config: ConfigDict) -> Iterator[Ranges]:
 
 
 def check_ranges(config: ConfigDict) -> None:
-    """Checks all fields against their ranges; every number must have one.
+    """Checks all fields against their ranges.
 
     Raises:
-        UserError: for a field that is out of range, a number that nothing declares, or
-            a missing field whose range the task declares.
+        UserError: for a field that is out of range, a missing field whose range the
+            task declares, or another number in one of its groups.
     """
     leaves, stated = dict(configuration.leaves(config)), set[str]()
     fields = dict(config.items()) | leaves
@@ -56,9 +57,13 @@ def check_ranges(config: ConfigDict) -> None:
     for name, accepted in config.task.ranges.items():
         if name not in fields:
             raise UserError(f"config.{name} is missing: must be {accepted.accepted}")
+    # `build_model` and the optimizers check their own groups, with better advice.
+    groups = {name.rpartition(".")[0] for name in config.task.ranges} - {""}
     for name, value in leaves.items():
-        if name not in stated and ranges.has_number(value):
-            near = difflib.get_close_matches(name, stated, n=1)
+        checked = name in stated or name.rpartition(".")[0] not in groups
+        if not checked and ranges.has_number(value):
+            near = [new for new in new_names(name) if new in stated]
+            near = near or difflib.get_close_matches(name, stated, n=1)
             hint = f"did you mean config.{near[0]}?" if near else "remove it"
             raise UserError(
                 f"config.{name} is unknown: {config.task.__name__} does not declare "
