@@ -4,7 +4,7 @@ Example:
     from training.trained import load
 
     run = load("runs/transformer_nmt")
-    out = run.predict(["The device is offline."])
+    out = run.predict(["The device is no longer available."])
     out[0].text, out[0].attention
 """
 
