@@ -1,6 +1,6 @@
 """Predicts with a trained run: one line of output per line of input.
 
-    echo "The device is no longer available." | python predict.py --workdir=runs/transformer_nmt
+    echo "The battery level is low." | python predict.py --workdir=runs/transformer_nmt
     python predict.py --workdir=runs/transformer_nmt --input=in.txt --n_best=4 >out.tsv
     python predict.py --workdir=runs/transformer_nmt --help
 

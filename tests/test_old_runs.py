@@ -79,7 +79,8 @@ def test_an_old_run_keeps_its_scores(name, workdir):
     run = trained.load(workdir)
     report = {"split": "test", "checkpoint": run.checkpoint}
     report |= {"step": int(run.state.step), **run.evaluate("test").scores}
-    assert report.keys() == expected.keys()
+    assert report.keys() - expected.keys() <= {"bleu_low", "bleu_high"}  # added since
+    assert expected.keys() <= report.keys()
     for key, value in expected.items():
         if isinstance(value, float):
             assert report[key] == pytest.approx(value, rel=1e-4, abs=1e-6), key

@@ -69,6 +69,8 @@ def check_ranges(config: ConfigDict) -> None:
                 f"config.{name} is unknown: {config.task.__name__} does not declare "
                 f"it in `ranges`; {hint}"
             )
+        if name not in stated and not ranges.is_finite(value):
+            raise FieldError(f"config.{name}", value, "finite")
 
 
 def check_architectures(config: ConfigDict, methods: Iterable[str]) -> None:

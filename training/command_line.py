@@ -141,7 +141,7 @@ def parse_options(rest: Sequence[str]) -> dict[str, str | None]:
 
 def help_text(argv: Sequence[str], options: str | None) -> str:
     """Returns the help of an entry point and, with --workdir, of the task of a run."""
-    parts = [sys.modules["__main__"].__doc__ or "", flags.FLAGS.main_modulehelp_text()]
+    parts = [sys.modules["__main__"].__doc__ or "", flags.FLAGS.main_module_help()]
     if options:
         text = "  add --workdir=RUN to list them"
         if workdir := _value_of("--workdir", argv):
