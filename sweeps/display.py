@@ -6,7 +6,7 @@ from typing import Any
 from sweeps import plan as plans
 from sweeps import state
 from sweeps.plan import Plan, Run
-from sweeps.state import MAX_DEATHS, Progress
+from sweeps.state import Progress
 
 _MAX_ROWS = 30  # of the live table
 
@@ -55,7 +55,7 @@ def status(run: Run, progress: Progress, claimed: set[str]) -> str:
     """Returns what a run is doing: done, failed, running, stopped or waiting."""
     if progress.score is not None:
         return "done"
-    if len(progress.deaths) >= MAX_DEATHS:
+    if state.has_failed(progress.deaths):
         return "failed"
     if run.name in claimed:
         return "running"

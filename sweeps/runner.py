@@ -62,7 +62,7 @@ class Runner:
             last = state.deaths(self.plan, failed[0])[-1]
             names = ", ".join(run.name for run in failed)
             raise UserError(
-                f"{len(failed)} of {len(self.plan.runs())} runs failed three times "
+                f"{len(failed)} of {len(self.plan.runs())} runs failed "
                 f"({names}): {last}; to try again, delete {self.plan.workdir}/deaths"
             )
 
@@ -93,7 +93,7 @@ class Runner:
         self._processes.stop(signal.SIGTERM)
 
     def _has_failed(self, run: Run) -> bool:
-        return len(state.deaths(self.plan, run)) >= state.MAX_DEATHS
+        return state.has_failed(state.deaths(self.plan, run))
 
     def _do(self, job: Job, share: Share) -> None:
         """Trains a run to a step, and evaluates it after the last one."""

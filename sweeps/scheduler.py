@@ -15,7 +15,7 @@ from typing import NamedTuple
 from errors import UserError
 from sweeps import tpe
 from sweeps.plan import Plan, Run, Trial
-from sweeps.state import MAX_DEATHS, Claim, Progress, progress, target
+from sweeps.state import Claim, Progress, has_failed, progress, target
 
 
 class Job(NamedTuple):
@@ -113,7 +113,7 @@ class Scheduler:
 
     def _is_open(self, run: Run, rung: int) -> bool:
         state = self._progress(run.trial, run.seed)
-        if len(state.deaths) >= MAX_DEATHS:
+        if has_failed(state.deaths):
             return False
         if rung == len(self.rungs) - 1:
             return state.score is None

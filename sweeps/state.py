@@ -6,7 +6,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +15,9 @@ from training.log import read_rows
 
 _REFRESH = 30.0  # seconds between two refreshes of a claim
 _STALE = 120.0  # seconds without a refresh after which a claim is void
-MAX_DEATHS = 3
+MAX_ERRORS = 3  # of a run without a new checkpoint
+_MAX_DEATHS = 10  # the same, kills included
+_KILLED = "(signal "  # in the line of a death that was not the run's own
 
 
 class Progress(NamedTuple):
@@ -86,6 +88,15 @@ def deaths(plan: Plan, run: Run) -> tuple[str, ...]:
         return ()
     pairs = [line.partition(" ") for line in text.splitlines()]
     return tuple(line for step, _, line in pairs if step == pairs[-1][0])
+
+
+def has_failed(lines: Sequence[str]) -> bool:
+    """Returns whether a run with these deaths is given up.
+
+    Being killed, as by a scheduler, counts for less than an error.
+    """
+    errors = sum(_KILLED not in line for line in lines)
+    return errors >= MAX_ERRORS or len(lines) >= _MAX_DEATHS
 
 
 def add_death(plan: Plan, run: Run, line: str) -> None:
