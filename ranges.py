@@ -114,6 +114,7 @@ class Kind:
 SIZE = Range(1, 10**6, whole=True)  # widths, lengths, numbers of examples
 COUNT = Range(0, 10**6, whole=True)  # as SIZE, but possibly none
 LAYERS = Range(1, 1000, whole=True)  # numbers of modules that are built one by one
+DEPTH = Range(0, 1000, whole=True)  # as LAYERS, but possibly none
 STEPS = Range(1, 10**9, whole=True)  # training steps
 SEED = Range(0, 2**32 - 1, whole=True)  # distinct for numpy and for jax
 VOCABULARY = Range(5, 10**6, whole=True)  # above the ids of special tokens

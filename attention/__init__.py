@@ -61,6 +61,7 @@ from .memory import (
 )
 from .positions import (
     learned_positions,
+    rotary,
     sinusoids,
 )
 from .relative import (
@@ -77,7 +78,9 @@ from .scores import (
     dot_scores,
     general_scores,
     location_scores,
+    multiplicative_scores,
     scaled_dot_scores,
+    scaled_multiplicative_scores,
     score_function,
 )
 from .spatial import (
@@ -130,6 +133,7 @@ __all__ = [
     "masked_scores",
     "masked_softmax",
     "max_pool",
+    "multiplicative_scores",
     "padding_mask",
     "predicted_position",
     "read",
@@ -137,7 +141,9 @@ __all__ = [
     "relative_attention",
     "relative_scores",
     "relative_values",
+    "rotary",
     "scaled_dot_scores",
+    "scaled_multiplicative_scores",
     "score_function",
     "segment_mask",
     "sharpen",

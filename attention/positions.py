@@ -1,8 +1,10 @@
-"""Absolute position encodings, sinusoidal and learned.
+"""Absolute position encodings, sinusoidal and learned, and rotary positions.
 
 Vaswani et al. (2017), section 3.5; learned encodings are row (E) of their table 3.
+Rotary positions: Su et al. (2021), section 3.2.
 
-Axes: L positions of a table; D model width.
+Axes: ... any batch, heads included; T tokens; L positions of a table; D model width, or
+width of a head.
 """
 
 import jax
@@ -26,8 +28,7 @@ def sinusoids(length: int, dim: int, offset: int | jax.Array = 0) -> jax.Array:
     Returns:
         [length, D] in the default float dtype.
     """
-    rates = jnp.asarray(10000.0 ** -(np.arange(0, dim, 2) / dim))
-    angles = (offset + jnp.arange(length))[:, None] * rates  # [length, D/2]
+    angles = _angles(offset + jnp.arange(length), dim)
     waves = jnp.stack([jnp.sin(angles), jnp.cos(angles)], axis=-1)
     return waves.reshape(length, -1)[:, :dim]
 
@@ -56,3 +57,36 @@ def learned_positions(
             f"{len(table)} positions"
         )
     return jax.lax.dynamic_slice_in_dim(table, offset, length)
+
+
+def rotary(x: jax.Array, position: jax.Array) -> jax.Array:
+    """Rotates queries or keys by their positions: Su et al. (2021), eqs. 14 and 15.
+
+    Channels 2i and 2i + 1 are a vector in a plane, turned by the angle
+    position / 10000^(2i/D). The dot product of a rotated query and a rotated key
+    therefore depends on their positions only through the distance.
+
+    Args:
+        x: [..., T, D]; D is even.
+        position: numbers, broadcast to [..., T].
+
+    Returns:
+        [..., T, D] in the dtype of `x`; the angles are computed in the default float
+        dtype.
+
+    Raises:
+        ValueError: if D is odd.
+    """
+    if x.shape[-1] % 2:
+        raise ValueError(f"x {x.shape} must have an even width")
+    angles = _angles(position, x.shape[-1])
+    cos, sin = jnp.cos(angles).astype(x.dtype), jnp.sin(angles).astype(x.dtype)
+    first, second = x[..., 0::2], x[..., 1::2]
+    rotated = [first * cos - second * sin, first * sin + second * cos]
+    return jnp.stack(rotated, axis=-1).reshape(x.shape)
+
+
+def _angles(position: jax.Array, dim: int) -> jax.Array:
+    """Angles position / 10000^(2i/D), [..., D/2] of positions [...]."""
+    rates = jnp.asarray(10000.0 ** -(np.arange(0, dim, 2) / dim))
+    return jnp.asarray(position)[..., None] * rates

@@ -5,6 +5,8 @@
 | dot | query key^T | Luong et al. (2015), section 3.1 |
 | scaled_dot | query key^T / sqrt(D) | Vaswani et al. (2017), eq. 1 |
 | general | query W key^T | Luong et al. (2015), section 3.1 |
+| multiplicative | (query W_q) (key W_k)^T | Britz et al. (2017), section 4.5 |
+| scaled_multiplicative | the same / sqrt(A) | Vaswani et al. (2017), section 3.2.2 |
 | additive | v tanh(W_a query + U_a key) | Bahdanau et al. (2015), A.1.2 |
 | concat | the same as additive | Luong et al. (2015), section 3.1 |
 | location | W query | Luong et al. (2015), section 3.1 |
@@ -181,8 +183,79 @@ def general_scores(query: jax.Array, key: jax.Array, w: jax.Array) -> jax.Array:
     return _dot(jnp.einsum("...qd,...de->...qe", query, w), key)
 
 
-def _additive_key(key: jax.Array, w_key: jax.Array, **_: jax.Array) -> jax.Array:
+def _projected_key(key: jax.Array, w_key: jax.Array, **_: jax.Array) -> jax.Array:
     return jnp.einsum("...ke,...ea->...ka", key, w_key)
+
+
+def _multiplicative_compare(
+    query: jax.Array, key: jax.Array, w_query: jax.Array, **_: jax.Array
+) -> jax.Array:
+    return _dot(jnp.einsum("...qd,...da->...qa", query, w_query), key)
+
+
+def _scaled_multiplicative_compare(
+    query: jax.Array, key: jax.Array, w_query: jax.Array, **_: jax.Array
+) -> jax.Array:
+    scaled = query / math.sqrt(w_query.shape[-1])
+    return _multiplicative_compare(scaled, key, w_query)
+
+
+@score_function(
+    project=_projected_key,
+    compare=_multiplicative_compare,
+    w_query=("D", "A"),
+    w_key=("E", "A"),
+)
+def multiplicative_scores(
+    query: jax.Array, key: jax.Array, w_query: jax.Array, w_key: jax.Array
+) -> jax.Array:
+    """Dot products of projections, (query W_q) (key W_k)^T: Britz et al. (2017), 4.5.
+
+    As `general_scores` with a matrix of rank A, W_q W_k^T.
+
+    Args:
+        query: [..., Q, D].
+        key: [..., K, E]; batch axes broadcast against `query`.
+        w_query: [..., D, A], W_q.
+        w_key: [..., E, A], W_k.
+
+    Returns:
+        [..., Q, K] unnormalised scores in the promoted dtype of the inputs.
+
+    Raises:
+        ValueError: if the widths of the parameters do not match each other, or do not
+            match `query` and `key`.
+    """
+    return _multiplicative_compare(query, _projected_key(key, w_key), w_query)
+
+
+@score_function(
+    project=_projected_key,
+    compare=_scaled_multiplicative_compare,
+    w_query=("D", "A"),
+    w_key=("E", "A"),
+)
+def scaled_multiplicative_scores(
+    query: jax.Array, key: jax.Array, w_query: jax.Array, w_key: jax.Array
+) -> jax.Array:
+    """Scaled dot products of projections: one head of Vaswani et al. (2017), 3.2.2.
+
+    (query W_q) (key W_k)^T / sqrt(A).
+
+    Args:
+        query: [..., Q, D].
+        key: [..., K, E]; batch axes broadcast against `query`.
+        w_query: [..., D, A], W_q.
+        w_key: [..., E, A], W_k.
+
+    Returns:
+        [..., Q, K] unnormalised scores in the promoted dtype of the inputs.
+
+    Raises:
+        ValueError: if the widths of the parameters do not match each other, or do not
+            match `query` and `key`.
+    """
+    return _scaled_multiplicative_compare(query, _projected_key(key, w_key), w_query)
 
 
 def _additive_compare(
@@ -194,7 +267,7 @@ def _additive_compare(
 
 
 @score_function(
-    project=_additive_key,
+    project=_projected_key,
     compare=_additive_compare,
     w_query=("D", "A"),
     w_key=("E", "A"),
@@ -227,7 +300,7 @@ def additive_scores(
         ValueError: if the widths of the parameters do not match each other, or do not
             match `query` and `key`.
     """
-    return _additive_compare(query, _additive_key(key, w_key), w_query, v)
+    return _additive_compare(query, _projected_key(key, w_key), w_query, v)
 
 
 @score_function(w=("D", "L"))
@@ -290,6 +363,8 @@ SCORES: dict[str, Score] = {
     "dot": dot_scores,
     "scaled_dot": scaled_dot_scores,
     "general": general_scores,
+    "multiplicative": multiplicative_scores,
+    "scaled_multiplicative": scaled_multiplicative_scores,
     "additive": additive_scores,
     "concat": additive_scores,
     "location": location_scores,

@@ -97,7 +97,7 @@ def pointing_config(
     config.model.output = "pointer"  # or the baselines "attention" and "none"
     config.model.glimpses = 0  # reads per pointer; 0 or 1 in Order Matters
     config.model.score = "additive"  # any key of attention.scores
-    config.model.cell = "lstm"  # or "gru"
+    config.model.cell = "lstm"  # or "gru", "rnn"
     config.model.embedding = 128
     config.model.hidden = 128  # 256 or 512 in the paper
     config.model.score_hidden = 128

@@ -15,6 +15,7 @@ Variants:
 *   `paper`: model and SGD of the paper, for an accelerator and a corpus of millions of
     pairs.
 *   `short`: the comparison of scores and alignments in docs/results/translation.md.
+*   `britz`: as small, the baseline of Britz et al. (2017); configs/sweeps/britz.py.
 *   `reversal`: a toy task, to reverse sixteen letters.
 *   `smoke`: seconds of training on generated number words.
 
@@ -75,6 +76,20 @@ VARIANTS = {
     "short": SHORT
     | NARROW
     | {"model.layers": 1, "model.score_hidden": 128, "model.window": 3},
+    "britz": SHORT
+    | NARROW
+    | {
+        "model.cell": "gru",
+        "model.layers": 1,  # 2 in the paper, like those of the decoder
+        "model.decoder_layers": 1,
+        "model.bidirectional": True,
+        "model.score": "multiplicative",
+        "model.score_hidden": 128,  # 512 in the paper, like the other widths
+        "evaluation.beam": 10,
+        "optimizer.decay_steps": 1200,
+        "train_steps": 1200,
+        "eval_every": 600,
+    },
     "reversal": REVERSAL | {"model.layers": 1},
     "smoke": SMOKE | SMALL | {"model.score_hidden": 16},
 }
@@ -85,18 +100,21 @@ def get_config(variant: str = "") -> ConfigDict:
     config = update(translation_config(Luong), RECURRENT)
     config.model.embedding = 192
     config.model.hidden = 256
-    config.model.cell = "lstm"  # or "gru"
+    config.model.cell = "lstm"  # or "gru", "rnn"
     config.model.layers = 2  # 4 in the paper
+    config.model.decoder_layers = 0  # as many as the encoder
+    config.model.residual = "none"  # or "residual", "dense"; Britz et al. (2017)
     config.model.bidirectional = False
     config.model.reverse_source = False  # True in the paper
     config.model.input_feeding = True  # section 3.3
     config.model.score = "general"  # any key of attention.scores
     config.model.alignment = "global"  # any key of attention.alignments
-    # For the "concat" score and the predicted position of local-p.
+    # For additive and multiplicative scores and the predicted position of local-p.
     config.model.score_hidden = 256
     config.model.max_length = 128  # for the location score
     config.model.window = 10  # D of local alignments; section 4
     config.model.temperature = 1.0  # for the Gumbel alignment
+    config.model.score_gradient = True  # whether it reaches the encoder
     config.model.dropout = 0.2  # section 4
     config.model.init_scheme = "standard"  # "paper" is U(-0.1, 0.1)
     config.model.share_embeddings = True

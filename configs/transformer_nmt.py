@@ -96,7 +96,8 @@ def get_config(variant: str = "") -> ConfigDict:
     config.model.d_ff = 768
     config.model.dropout = 0.15
     config.model.norm = "pre"  # learns faster in few steps; "post" is section 3.1
-    config.model.positions = "relative"  # "sinusoidal" is section 3.5; or "learned"
+    # "sinusoidal" is section 3.5; or "learned", "rotary", "none".
+    config.model.positions = "relative"
     config.model.max_distance = 16  # k of relative positions; Shaw et al., section 4.1
     config.model.max_length = 256  # for learned positions and the location score
     config.model.encoder_score = "scaled_dot"  # eq. 1; any key of attention.scores

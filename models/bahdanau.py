@@ -64,6 +64,7 @@ class Bahdanau(EncoderDecoder):
         max_length: maximum source length, for the location score.
         window: half-width of a local alignment's window in positions.
         temperature: temperature of the Gumbel alignment.
+        score_gradient: whether the scores' gradient reaches the encoder.
 
     The other fields are inherited from `EncoderDecoder`. Defaults are the paper's
     (appendices A and B); `max_length`, `window` and `temperature` are not in the paper.
@@ -84,6 +85,7 @@ class Bahdanau(EncoderDecoder):
     max_length: Annotated[int, SIZE] = 128
     window: Annotated[int, SIZE] = 10
     temperature: Annotated[float, SCALE] = 1.0
+    score_gradient: bool = True
 
     # Appendix B.1. Attention is initially uniform, since v_a is 0.
     paper_init: ClassVar[Init] = Init(
@@ -125,6 +127,7 @@ class Bahdanau(EncoderDecoder):
             window=self.window,
             temperature=self.temperature,
             inits=inits,
+            score_gradient=self.score_gradient,
         )
         self.stack = Stack(
             cell=self.cell, features=n, layers=1, dropout=self.dropout, inits=inits

@@ -1,11 +1,11 @@
-"""Recurrent cells, GRU and LSTM, and their scan over sequences.
+"""Recurrent cells (GRU, LSTM and RNN without gates) and their scan over sequences.
 
-The GRU follows Bahdanau et al. (2015), appendix A.1.1; the LSTM follows Sutskever et
-al. (2014). A cell is a function step(x, carry, u) -> next carry, where x is the
-input's contribution to the gates and u holds the recurrent matrices.
+The GRU follows Bahdanau et al. (2015), appendix A.1.1; the LSTM Sutskever et al.
+(2014); the RNN Elman (1990). A cell is a function step(x, carry, u) -> next carry,
+where x is the input's contribution to the gates and u holds the recurrent matrices.
 
 Axes: ... any batch; B batch; S source positions; T steps; D width of a state; G width
-of a cell's gates, 3 D (GRU) or 4 D (LSTM).
+of a cell's gates, D (RNN), 3 D (GRU) or 4 D (LSTM).
 """
 
 from collections.abc import Callable
@@ -16,6 +16,12 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from ops.scan import Matrix, scan
+
+
+class RNNWeights(NamedTuple):
+    """Recurrent matrix of an RNN without gates."""
+
+    state: Matrix  # [D, D], U
 
 
 class GRUWeights(NamedTuple):
@@ -31,7 +37,23 @@ class LSTMWeights(NamedTuple):
     gates: Matrix  # [D, 4 D], for i, f, o and g side by side
 
 
-CellWeights = GRUWeights | LSTMWeights
+CellWeights = RNNWeights | GRUWeights | LSTMWeights
+
+
+def rnn(x: jax.Array, state: jax.Array, u: RNNWeights) -> jax.Array:
+    """Recurrent unit without gates: Elman (1990); "vanilla" in Britz et al. (2017).
+
+    The next state is tanh(x + U s).
+
+    Args:
+        x: [..., D], W y + b.
+        state: [..., D], s.
+        u: recurrent matrix.
+
+    Returns:
+        [..., D], the next state.
+    """
+    return nn.tanh(x + state @ u.state)
 
 
 def gru(x: jax.Array, state: jax.Array, u: GRUWeights) -> jax.Array:
@@ -106,6 +128,7 @@ CELLS = {
     "lstm": Cell(
         step=lstm, gates=4, states=2, weights=LSTMWeights, matrices={"gates": 4}
     ),
+    "rnn": Cell(step=rnn, gates=1, states=1, weights=RNNWeights, matrices={"state": 1}),
 }
 
 

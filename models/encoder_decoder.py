@@ -110,6 +110,8 @@ class SourceAttention(nn.Module):
         window: half-width of a local alignment's window in positions.
         temperature: temperature of the Gumbel alignment.
         inits: initializers.
+        score_gradient: whether the scores' gradient reaches the annotations; False
+            leaves the encoder only the gradient of the contexts.
         keys: meaning of the keys' axis; see `models.records.AttentionRecord`.
     """
 
@@ -121,6 +123,7 @@ class SourceAttention(nn.Module):
     window: int
     temperature: float
     inits: Init
+    score_gradient: bool = True
     keys: str = "source"
 
     def setup(self):
@@ -147,6 +150,8 @@ class SourceAttention(nn.Module):
     def project(self, annotations: jax.Array) -> jax.Array:
         """Projects annotations [B, S, E] to keys [B, S, F], once per source."""
         score = SCORES[self.score]
+        if not self.score_gradient:
+            annotations = jax.lax.stop_gradient(annotations)
         if score.same_width and annotations.shape[-1] != self.width:
             annotations = self.narrow(annotations)
         parameters = self.scores.parameters(self.width, annotations.shape[-1])

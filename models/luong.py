@@ -8,7 +8,8 @@ Differs from the paper: optional dropout of embeddings, between layers and befor
 output matrix, its rate rounded to a multiple of 1/256; biases start at 0; local
 alignments count positions in the order of the source even if the encoder reverses it,
 and local-m stays at the last position if the target is longer. A bidirectional encoder,
-which the paper does not have, initialises the decoder through a tanh layer. W_c is
+which the paper does not have, initialises the decoder through a tanh layer; residual
+connections and a decoder of another depth are those of Britz et al. (2017). W_c is
 split into two halves, and the half for the context is applied to the annotations, once
 per source, instead of to each context.
 
@@ -33,9 +34,16 @@ from models.encoder_decoder import (
     StepInput,
 )
 from models.layers import PAD, Dense, check_fields, logits
-from models.recurrent import Encoder, Init, Stack, StackWeights, uniform_init
+from models.recurrent import (
+    RESIDUALS,
+    Encoder,
+    Init,
+    Stack,
+    StackWeights,
+    uniform_init,
+)
 from ops.scan import Matrix
-from ranges import LAYERS, SCALE, SIZE
+from ranges import DEPTH, LAYERS, SCALE, SIZE
 
 
 class Weights(NamedTuple):
@@ -62,7 +70,10 @@ class Luong(EncoderDecoder):
 
     Attributes:
         share_embeddings: whether source and target share one embedding matrix.
-        layers: number of layers of the encoder and of the decoder.
+        layers: number of layers of the encoder.
+        decoder_layers: number of layers of the decoder; 0 for as many.
+        residual: connections around the layers after the first, "none", "residual" or
+            "dense"; see `models.recurrent.add_inputs`.
         bidirectional: whether the encoder runs in both directions.
         reverse_source: whether the encoder reverses the source tokens.
         input_feeding: whether h~_t enters the next step (section 3.3).
@@ -72,6 +83,7 @@ class Luong(EncoderDecoder):
         max_length: maximum source length, for the location score.
         window: half-width of a local alignment's window in positions.
         temperature: temperature of the Gumbel alignment.
+        score_gradient: whether the scores' gradient reaches the encoder.
 
     The other fields are inherited from `EncoderDecoder`. Defaults are the paper's
     (section 4), except `max_length` and `temperature`, which it does not have.
@@ -84,6 +96,8 @@ class Luong(EncoderDecoder):
     init_scheme: str = "paper"
     share_embeddings: bool = False
     layers: Annotated[int, LAYERS] = 4
+    decoder_layers: Annotated[int, DEPTH] = 0
+    residual: str = "none"
     bidirectional: bool = False
     reverse_source: bool = True
     input_feeding: bool = True
@@ -93,6 +107,7 @@ class Luong(EncoderDecoder):
     max_length: Annotated[int, SIZE] = 128
     window: Annotated[int, SIZE] = 10
     temperature: Annotated[float, SCALE] = 1.0
+    score_gradient: bool = True
 
     paper_init: ClassVar[Init] = uniform_init(0.1)  # section 4.1
 
@@ -104,8 +119,9 @@ class Luong(EncoderDecoder):
     def setup(self):
         """Checks the fields and creates the submodules."""
         super().setup()
-        check_fields(self, ATTENTION_CHOICES)
+        check_fields(self, ATTENTION_CHOICES | {"residual": RESIDUALS})
         n, cell, inits = self.hidden, CELLS[self.cell], self.inits
+        self.depth = self.decoder_layers or self.layers
         self.source_table, self.target_table = self.tables(share=self.share_embeddings)
         self.encoder = Encoder(
             cell=self.cell,
@@ -115,11 +131,12 @@ class Luong(EncoderDecoder):
             reverse=self.reverse_source,
             dropout=self.dropout,
             inits=inits,
+            residual=self.residual,
         )
         if self.bidirectional:
             self.bridges = [
                 Dense(cell.states * n, kernel_init=inits.kernel)
-                for _ in range(self.layers)
+                for _ in range(self.depth)
             ]
         self.cross_attention = SourceAttention(
             score=self.score,
@@ -130,13 +147,15 @@ class Luong(EncoderDecoder):
             window=self.window,
             temperature=self.temperature,
             inits=inits,
+            score_gradient=self.score_gradient,
         )
         self.stack = Stack(
             cell=self.cell,
             features=n,
-            layers=self.layers,
+            layers=self.depth,
             dropout=self.dropout,
             inits=inits,
+            residual=self.residual,
         )
         if self.input_feeding:
             self.feed = self.param("feed", inits.kernel, (n, cell.gates * n))
@@ -151,12 +170,15 @@ class Luong(EncoderDecoder):
         mask = source != PAD
         embedded = self.drop(self.source_table[source], train=train)
         annotations, carries = self.encoder(embedded, mask, train=train)
+        # Layers of encoder and decoder correspond from the last one down.
+        first = self.layers - self.depth
+        carries = [carries[max(first + i, 0)] for i in range(self.depth)]
         if self.bidirectional:
             start = [
                 nn.tanh(bridge(jnp.concatenate(directions, axis=-1)))
                 for bridge, directions in zip(self.bridges, carries, strict=True)
             ]
-        else:  # each layer starts from the last carry of the encoder's layer
+        else:  # each layer starts from the last carry of its layer of the encoder
             start = [carry for (carry,) in carries]
         return Memory(
             annotations=annotations,

@@ -5,7 +5,7 @@ share one source; C width of an embedding; D width of a state; E width of an ann
 G width of a cell's gates; l maxout units; W vocabulary.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
@@ -140,7 +140,7 @@ class Gates(nn.Module):
 
         def bias(rng, shape, dtype=jnp.float32):
             zeros = jnp.zeros(shape, dtype)
-            if self.cell == "gru":
+            if self.cell != "lstm":
                 return zeros
             return zeros.at[n : 2 * n].set(self.inits.forget)
 
@@ -148,6 +148,28 @@ class Gates(nn.Module):
             self.param("kernel", self.inits.kernel, (width, gates)),
             self.param("bias", bias, (gates,)),
         )
+
+
+RESIDUALS = ("none", "residual", "dense")
+
+
+def add_inputs(y: jax.Array, inputs: Sequence[jax.Array], residual: str) -> jax.Array:
+    """Adds the inputs of stacked layers to the output of the last of them.
+
+    With "residual", the layer's own input is added; with "dense", the inputs of all
+    layers: Britz et al. (2017), section 4.3.
+
+    Args:
+        y: [..., D], the output of a layer.
+        inputs: [..., D], the inputs of the layers so far, including this one.
+        residual: one of `RESIDUALS`.
+
+    Returns:
+        [..., D].
+    """
+    if residual == "none":
+        return y
+    return y + sum(inputs if residual == "dense" else inputs[-1:])
 
 
 class StackWeights(NamedTuple):
@@ -166,6 +188,7 @@ class Stack(nn.Module):
         layers: number of layers.
         dropout: dropout rate at the inputs of the layers after the first.
         inits: initializers.
+        residual: one of `RESIDUALS`, for the layers after the first; see `add_inputs`.
     """
 
     cell: str
@@ -173,6 +196,7 @@ class Stack(nn.Module):
     layers: int
     dropout: float
     inits: Init
+    residual: str = "none"
 
     def setup(self):
         common = (self.cell, self.features, self.inits)
@@ -214,12 +238,14 @@ class Stack(nn.Module):
         """
         cell, n = CELLS[self.cell], self.features
         next_carries = [cell.step(gates, carries[0], weights.states[0])]
+        y, inputs = next_carries[0][..., :n], []
         for layer in range(1, self.layers):
-            x = next_carries[-1][..., :n]
-            x = x if noise is None else x * noise[layer - 1]
+            inputs.append(y)
+            x = y if noise is None else y * noise[layer - 1]
             gates = x @ weights.inputs[layer - 1] + biases[layer - 1]
             next_carries.append(cell.step(gates, carries[layer], weights.states[layer]))
-        return tuple(next_carries), next_carries[-1][..., :n]
+            y = add_inputs(next_carries[-1][..., :n], inputs, self.residual)
+        return tuple(next_carries), y
 
     def noise(self, steps: int, batch: int) -> tuple[jax.Array, ...] | None:
         """Samples dropout masks [T, B, 1, D], one per layer after the first.
@@ -302,6 +328,7 @@ class Encoder(nn.Module):
             3.3). EOS stays last, and annotations are in the order of the source.
         dropout: dropout rate at the inputs of the layers after the first.
         inits: initializers.
+        residual: one of `RESIDUALS`, for the layers after the first; see `add_inputs`.
     """
 
     cell: str
@@ -311,6 +338,7 @@ class Encoder(nn.Module):
     reverse: bool
     dropout: float
     inits: Init
+    residual: str = "none"
 
     @nn.compact
     def __call__(
@@ -329,9 +357,10 @@ class Encoder(nn.Module):
         """
         if self.reverse:
             x = reverse_tokens(x, mask)
-        carries = []
+        carries, inputs = [], []
         for layer in range(self.layers):
             if layer:
+                inputs.append(x)
                 x = Dropout(self.dropout)(x, train=train)
             directions = [
                 Recurrence(
@@ -345,6 +374,8 @@ class Encoder(nn.Module):
             ]
             outputs, layer_carries = zip(*directions, strict=True)
             x = jnp.concatenate(outputs, axis=-1)
+            if layer:
+                x = add_inputs(x, inputs, self.residual)
             carries.append(layer_carries)
         return (reverse_tokens(x, mask) if self.reverse else x), carries
 

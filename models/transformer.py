@@ -4,8 +4,9 @@ As published: post-norm, sinusoidal positions, one embedding matrix for source, 
 and output, multiplied by sqrt(C) at the inputs, dropout on the sums of embeddings and
 positions and on the output of each sub-layer, no biases in the attention projections.
 Optional: pre-norm (with a final norm after each stack), learned positions, the relative
-positions of Shaw et al. (2018) instead of absolute ones, any score in any of the three
-attentions, any alignment in cross-attention.
+positions of Shaw et al. (2018) or the rotary ones of Su et al. (2021) instead of
+absolute ones, any score in any of the three attentions, any alignment in
+cross-attention.
 
 Differs from the paper: the dropout rate is rounded to a multiple of 1/256.
 
@@ -26,13 +27,14 @@ from attention.core import Attention
 from attention.masks import causal_mask, padding_mask, segment_mask
 from attention.positions import learned_positions, sinusoids
 from errors import FieldError
-from models.attention import SCORES, Cache, MultiHeadAttention
+from models.attention import SCORES
 from models.layers import BOS, EOS, PAD, Dense, Dropout, LayerNorm, check_fields, logits
+from models.multi_head import Cache, MultiHeadAttention
 from ranges import COUNT, FRACTION, LAYERS, SCALE, SIZE
 
 CHOICES = {  # accepted values by name of the field
     "norm": ("post", "pre"),
-    "positions": ("sinusoidal", "learned", "relative"),
+    "positions": ("sinusoidal", "learned", "relative", "rotary", "none"),
     "dtype": ("float32", "bfloat16"),
     **dict.fromkeys(("encoder_score", "decoder_score", "cross_score"), tuple(SCORES)),
     "cross_alignment": tuple(ALIGNMENTS),
@@ -214,7 +216,7 @@ class Transformer(nn.Module):
         d_ff: hidden width of the feed-forward blocks.
         dropout: dropout rate, the paper's P_drop.
         norm: "post" as published, or "pre".
-        positions: "sinusoidal", "learned" or "relative".
+        positions: "sinusoidal", "learned", "relative", "rotary" or "none".
         max_distance: k, the clipping distance of relative positions.
         max_length: maximum sequence length of learned positions and the location score.
         encoder_score, decoder_score, cross_score: keys of `attention.scores.SCORES`.
@@ -265,6 +267,9 @@ class Transformer(nn.Module):
             raise FieldError(
                 "heads", self.heads, f"a divisor of d_model, which is {self.d_model}"
             )
+        if self.positions == "rotary" and self.d_model // self.heads % 2:
+            accepted = f"of even width with rotary positions; d_model is {self.d_model}"
+            raise FieldError("heads", self.heads, accepted)
         init = nn.initializers.normal(self.d_model**-0.5)
         names = ("embedding",)
         if not self.share_embeddings:
@@ -290,7 +295,8 @@ class Transformer(nn.Module):
         )
         relative = self.positions == "relative"
         self_attention = common | dict(
-            max_distance=self.max_distance if relative else None
+            max_distance=self.max_distance if relative else None,
+            rotary=self.positions == "rotary",
         )
         encoder = self_attention | dict(
             score=self.encoder_score, kind="encoder", queries="source", keys="source"

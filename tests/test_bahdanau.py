@@ -205,7 +205,7 @@ def test_the_number_of_parameters_equals_a_formula(fields):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"cell": "rnn"}, "cell is 'rnn': must be one of gru, lstm"),
+        ({"cell": "elman"}, "cell is 'elman': must be one of gru, lstm, rnn"),
         (
             {"readout_state": "old"},
             "readout_state is 'old': must be one of previous, n",

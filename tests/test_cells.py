@@ -28,7 +28,7 @@ def test_an_lstm_keeps_its_cell_if_the_forget_gate_is_open_and_the_others_closed
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("name", ["gru", "lstm"])
+@pytest.mark.parametrize("name", sorted(CELLS))
 def test_a_cell_over_sequences_equals_a_loop_and_skips_padding(
     x64, draw, name, reverse
 ):

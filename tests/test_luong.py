@@ -2,7 +2,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from fields import EMBEDDING, HIDDEN, SCORE
+from fields import BAHDANAU, EMBEDDING, HIDDEN, SCORE
 from fields import LUONG as PAPER
 from translators import (
     BATCH,
@@ -27,6 +27,7 @@ from translators import (
     translator,
 )
 
+from models.bahdanau import Bahdanau
 from models.cells import CELLS
 from models.luong import Luong
 
@@ -38,6 +39,7 @@ OTHER = PAPER | dict(
     score="concat",
     alignment="local_p",
 )
+DEEP = PAPER | dict(cell="rnn", layers=2, decoder_layers=3, residual="dense")
 BOTH = pytest.mark.parametrize("fields", [PAPER, OTHER], ids=["paper", "other"])
 SINGLE_LAYER = {"layers": 1}
 LENGTHS = np.asarray([7, 4, 7])  # of the sources
@@ -47,8 +49,10 @@ def build(*changes):
     return translator(Luong, *changes)
 
 
-@pytest.mark.parametrize("hypotheses", [1, 3])
-@BOTH
+@pytest.mark.parametrize(
+    ("fields", "hypotheses"),
+    [(PAPER, 1), (PAPER, 3), (OTHER, 1), (OTHER, 3), (DEEP, 3)],
+)
 def test_steps_along_beams_equal_the_full_pass(fields, hypotheses):
     check_steps_equal_the_full_pass(*build(fields), hypotheses=hypotheses)
 
@@ -95,6 +99,44 @@ def test_the_model_equals_a_loop_of_section_3():
             expected[b, t] = params["output"] @ attentional
     logits = forward(model, variables, batch)
     np.testing.assert_allclose(logits, expected, atol=1e-4)  # float32, values up to 10
+
+
+@pytest.mark.parametrize("layers, decoder_layers", [(1, 3), (3, 1), (2, 0)])
+def test_layers_of_the_decoder_start_from_their_counterparts_from_the_last_down(
+    layers, decoder_layers
+):
+    sizes = {"layers": layers, "decoder_layers": decoder_layers}
+    model, variables, batch = build(DEEP, sizes)
+    equal, _, _ = build(DEEP, {"layers": layers, "decoder_layers": 0})
+    carries = encode(equal, variables, batch["source"]).start
+    actual = encode(model, variables, batch["source"]).start
+    assert len(actual) == (decoder_layers or layers)
+    for i, carry in enumerate(reversed(actual)):
+        expected = carries[max(layers - 1 - i, 0)]
+        np.testing.assert_array_equal(carry, expected)
+
+
+@pytest.mark.parametrize("family", [Luong, Bahdanau])
+def test_without_its_score_gradient_the_encoder_learns_from_contexts_only(family):
+    fields = PAPER | dict(layers=1) if family is Luong else BAHDANAU
+    model, variables, batch = translator(family, fields)
+    stopped = model.clone(score_gradient=False)
+
+    def gradient(model):
+        def loss(params):
+            logits = model.apply({"params": params}, batch, train=False)
+            return jnp.sum(jnp.sin(logits))
+
+        return quick_jit(jax.value_and_grad(loss))(variables["params"])
+
+    (value, full), (same, cut) = gradient(model), gradient(stopped)
+    np.testing.assert_allclose(same, value, rtol=1e-6)
+    for name in full:
+        changed = any(
+            np.abs(x - y).max() > 1e-3
+            for x, y in zip(*map(jax.tree.leaves, (full[name], cut[name])), strict=True)
+        )
+        assert changed == (name in ("encoder", "embedding_table")), name
 
 
 def test_the_query_is_the_state_after_the_previous_token_is_read():
@@ -271,7 +313,7 @@ def test_the_number_of_parameters_equals_a_formula(fields):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"cell": "rnn"}, "cell is 'rnn': must be one of gru, lstm"),
+        ({"cell": "elman"}, "cell is 'elman': must be one of gru, lstm, rnn"),
         ({"score": "dto"}, "score is 'dto': must be one of dot, scaled_dot"),
         ({"alignment": "soft"}, "alignment is 'soft': must be one of global, local_m"),
         ({"init_scheme": "zero"}, "init_scheme is 'zero': must be one of standard, pa"),

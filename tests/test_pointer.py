@@ -383,7 +383,7 @@ def test_the_number_of_parameters_is_that_of_a_formula(fields):
             "output is 'fixed': must be one of pointer, attention, none",
         ),
         ({"score": "dto"}, "score is 'dto': must be one of dot, scaled_dot"),
-        ({"cell": "rnn"}, "cell is 'rnn': must be one of gru, lstm"),
+        ({"cell": "elman"}, "cell is 'elman': must be one of gru, lstm, rnn"),
         (
             {"init_scheme": "zero"},
             "init_scheme is 'zero': must be one of standard, paper",

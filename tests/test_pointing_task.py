@@ -390,7 +390,12 @@ def test_unsupported_figures_inputs_and_options_are_reported(monkeypatch, tmp_pa
         ),
         ("hull", "evaluation__instances", 0, "evaluation.instances is 0: must be at l"),
         ("hull", "evaluation__constrain", True, "must be False, as answers of 'hull' "),
-        ("hull", "model__cell", "rnn", "config.model.cell is 'rnn': must be one of gr"),
+        (
+            "hull",
+            "model__cell",
+            "ltsm",
+            "config.model.cell is 'ltsm': must be one of",
+        ),
         (
             "hull",
             "optimizer__schedule",

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from attention.positions import learned_positions, sinusoids
+from attention.positions import learned_positions, rotary, sinusoids
 
 
 @pytest.mark.parametrize("length, dim, offset", [(7, 10, 0), (5, 11, 13), (1, 2, 3)])
@@ -61,3 +61,35 @@ def test_positions_beyond_the_table_are_refused(length, offset):
     )
     with pytest.raises(ValueError, match=message):
         learned_positions(jnp.zeros((11, 3)), length, offset)
+
+
+@pytest.mark.parametrize("offset", [0, 13])
+def test_rotary_equals_the_rotation_matrices_of_the_paper(x64, draw, offset):
+    x = draw(2, 3, 5, 6)
+    actual = rotary(x, offset + jnp.arange(5))
+    for m in range(5):
+        matrix = np.zeros((6, 6))  # Su et al., eq. 15
+        for i in range(3):
+            angle = (offset + m) / 10000 ** (2 * i / 6)
+            c, s = math.cos(angle), math.sin(angle)
+            matrix[2 * i : 2 * i + 2, 2 * i : 2 * i + 2] = [[c, -s], [s, c]]
+        np.testing.assert_allclose(actual[..., m, :], x[..., m, :] @ matrix.T)
+
+
+def test_rotary_scores_depend_only_on_distances(x64, draw):
+    query, key = draw(2, 5, 8), draw(2, 5, 8)
+
+    def scores(shift):
+        position = shift + jnp.arange(5)
+        return rotary(query, position) @ rotary(key, position).mT
+
+    np.testing.assert_allclose(scores(0), scores(37), atol=1e-10)
+    assert np.abs(scores(0) - query @ key.mT).max() > 0.1
+    np.testing.assert_allclose(  # lengths do not change
+        jnp.linalg.norm(rotary(query, 37.0), axis=-1), jnp.linalg.norm(query, axis=-1)
+    )
+
+
+def test_rotary_refuses_an_odd_width(draw):
+    with pytest.raises(ValueError, match=r"^x \(2, 5\) must have an even width$"):
+        rotary(draw(2, 5), jnp.arange(2))

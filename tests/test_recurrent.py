@@ -7,7 +7,7 @@ import pytest
 from translators import LOOPS, affine, normal_like, quick_jit
 
 from models import layers
-from models.cells import CELLS, GRUWeights, gru
+from models.cells import CELLS, GRUWeights, RNNWeights, gru
 from models.recurrent import (
     STANDARD,
     Encoder,
@@ -47,7 +47,7 @@ def encoder(cell, layers=1, bidirectional=False, reverse=False):
 
 
 @pytest.mark.parametrize("backward", [False, True])
-@pytest.mark.parametrize("cell", ["gru", "lstm"])
+@pytest.mark.parametrize("cell", sorted(CELLS))
 def test_a_layer_equals_a_loop_of_the_printed_equations(x64, draw, cell, backward):
     x = draw(BATCH, SOURCE, WIDTH)
     layer = Recurrence(cell, STATE, STANDARD, backward=backward)
@@ -142,6 +142,51 @@ def test_an_encoder_has_no_dropout_at_the_input_of_its_first_layer(draw):
         np.testing.assert_array_equal(actual, expected)
 
 
+@pytest.mark.parametrize(
+    "residual, added", [("none", 0), ("residual", 1), ("dense", 2)]
+)
+def test_residual_connections_add_the_inputs_of_the_last_layers(draw, residual, added):
+    x = draw(BATCH, SOURCE, WIDTH)
+    module = encoder("gru", layers=3, bidirectional=True).clone(residual=residual)
+    variables = normal_variables(module, x, MASK, train=False)
+    annotations, _ = module.apply(variables, x, MASK, train=False)
+    outputs = [x]
+    for i in range(3):
+        halves = [
+            Recurrence("gru", STATE, STANDARD, backward=name == "backward").apply(
+                {"params": variables["params"][f"{name}_{i}"]}, outputs[-1], MASK
+            )[0]
+            for name in ("forward", "backward")
+        ]
+        y = jnp.concatenate(halves, axis=-1)
+        # The embedding has another width and is never added.
+        outputs.append(y + sum(outputs[1:][-added:] if added else []))
+    np.testing.assert_allclose(annotations, outputs[-1], atol=1e-5)
+
+
+@pytest.mark.parametrize("residual", ["none", "residual", "dense"])
+def test_a_decoder_has_the_residual_connections_of_an_encoder(draw, residual):
+    common = dict(cell="rnn", features=STATE, layers=3, dropout=0.0, inits=STANDARD)
+    common |= {"residual": residual}
+    encoder = Encoder(**common, bidirectional=False, reverse=False)
+    x, full = draw(BATCH, SOURCE, WIDTH), jnp.ones((BATCH, SOURCE), bool)
+    variables = normal_variables(encoder, x, full, train=False)
+    annotations, _ = encoder.apply(variables, x, full, train=False)
+    layers = [variables["params"][f"forward_{i}"] for i in range(3)]
+    weights = StackWeights(
+        tuple(RNNWeights(layer["state"]["state"]) for layer in layers),
+        tuple(layer["input"]["kernel"] for layer in layers[1:]),
+    )
+    biases = tuple(layer["input"]["bias"] for layer in layers[1:])
+    carries = (jnp.zeros((BATCH, 1, STATE)),) * 3
+    for t in range(SOURCE):
+        gates = affine(x[:, t, None], layers[0]["input"])
+        carries, output = Stack(**common).advance(
+            weights, biases, carries=carries, gates=gates, noise=None
+        )
+        np.testing.assert_allclose(output[:, 0], annotations[:, t], atol=1e-5)
+
+
 @pytest.mark.parametrize("noise_value", [1.0, 0.0])
 def test_noise_multiplies_the_inputs_of_the_layers_after_the_first(draw, noise_value):
     stack = Stack(cell="gru", features=STATE, layers=2, dropout=0.5, inits=STANDARD)
@@ -194,7 +239,12 @@ def test_a_uniform_init_fills_its_range(limit):
 
 @pytest.mark.parametrize(
     ("cell", "inits", "forget"),
-    [("lstm", STANDARD, 1), ("lstm", uniform_init(0.1), 0), ("gru", STANDARD, 0)],
+    [
+        ("lstm", STANDARD, 1),
+        ("lstm", uniform_init(0.1), 0),
+        ("gru", STANDARD, 0),
+        ("rnn", STANDARD, 0),
+    ],
 )
 def test_only_the_standard_lstm_has_a_forget_bias_of_1(cell, inits, forget):
     layer = Gates(cell, STATE, inits)

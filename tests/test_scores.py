@@ -42,6 +42,9 @@ def loop_score(name, q, k, position, p):
         return sum(a * b for a, b in zip(q, k, strict=True)) / math.sqrt(D)
     if name == "general":
         return sum(q[d] * p["w"][d, e] * k[e] for d in range(D) for e in range(E))
+    if name in ("multiplicative", "scaled_multiplicative"):
+        product = (q @ p["w_query"]) @ (k @ p["w_key"])
+        return product / (math.sqrt(A) if name.startswith("scaled") else 1)
     if name == "additive":
         stacked = np.concatenate([p["w_query"], p["w_key"]])  # Luong's W_a, [D + E, A]
         return p["v"] @ np.tanh(np.concatenate([q, k]) @ stacked)
@@ -156,6 +159,16 @@ def test_general_with_the_identity_is_dot(inputs):
     )
 
 
+def test_multiplicative_is_general_with_the_product_of_its_matrices(inputs):
+    query, key, p = inputs("multiplicative")
+    np.testing.assert_allclose(
+        scores.multiplicative_scores(query, key, **p),
+        scores.general_scores(query, key, w=p["w_query"] @ p["w_key"].T),
+        rtol=1e-4,
+        atol=1e-4,
+    )
+
+
 def test_additive_with_a_zero_v_has_uniform_weights(inputs, draw):
     query, key, parameters = inputs("additive")
     parameters["v"] = jnp.zeros(A)
@@ -233,6 +246,8 @@ def test_parameters_name_their_axes():
         "dot": {},
         "scaled_dot": {},
         "general": {"w": ("D", "E")},
+        "multiplicative": {"w_query": ("D", "A"), "w_key": ("E", "A")},
+        "scaled_multiplicative": {"w_query": ("D", "A"), "w_key": ("E", "A")},
         "additive": {"w_query": ("D", "A"), "w_key": ("E", "A"), "v": ("A",)},
         "location": {"w": ("D", "L")},
         "cosine": {"strength": ()},

@@ -210,7 +210,7 @@ def test_the_paper_config_has_the_sizes_of_sutskever():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"cell": "rnn"}, "cell is 'rnn': must be one of gru, lstm"),
+        ({"cell": "elman"}, "cell is 'elman': must be one of gru, lstm, rnn"),
         ({"summary": "mean"}, "summary is 'mean': must be one of state, tanh"),
         ({"init_scheme": "zero"}, "init_scheme is 'zero': must be one of standard, pa"),
         ({"layers": 0}, "layers is 0: must be at least 1"),

@@ -72,17 +72,22 @@ def test_encoder_and_decoder_have_separate_depths():
     ("field", "value", "message"),
     [
         ("norm", "nrom", "norm is 'nrom': must be one of post, pre"),
-        ("positions", "absolute", "must be one of sinusoidal, learned, relative"),
+        (
+            "positions",
+            "absolute",
+            "must be one of sinusoidal, learned, relative, rotary, none",
+        ),
         ("cross_score", "dto", "cross_score is 'dto': must be one of dot, scaled_dot"),
         ("dtype", "float64", "must be one of float32, bfloat16"),
         ("heads", 5, "heads is 5: must be a divisor of d_model, which is 12"),
+        ("positions", "rotary", "^heads is 4: must be of even width with rotary pos"),
         ("decoder_layers", 0, "decoder_layers is 0: must be at least 1"),
         ("dropout", 1.0, "dropout is 1.0: must be at least 0 and below 1"),
     ],
 )
 def test_a_field_out_of_range_is_refused(field, value, message):
     with pytest.raises(ValueError, match=message):
-        parameter_count(**{field: value})
+        parameter_count(**{"heads": 4, field: value})
 
 
 def test_relative_tables_have_the_size_of_shaw():
@@ -97,12 +102,12 @@ def test_a_later_target_token_changes_no_earlier_logits():
     check_no_later_token_changes_earlier_logits(*build())
 
 
-@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "relative"])
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "relative", "rotary"])
 def test_padding_changes_nothing(positions):
     check_padding_changes_nothing(*build(positions=positions))
 
 
-@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "relative"])
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "relative", "rotary"])
 def test_sentences_packed_into_a_row_do_not_affect_each_other(positions):
     model, variables, _ = build(positions=positions)
     pairs = [([5, 6, 7, 2], [8, 9, 2]), ([9, 2], [4, 5, 6, 2]), ([11, 4, 2], [7, 2])]
@@ -137,9 +142,10 @@ def test_rows_of_padding_have_a_finite_gradient_of_zero():
         np.testing.assert_allclose(x, y, atol=1e-4, rtol=1e-4)  # another order of sums
 
 
-def test_the_encoder_without_positions_is_permutation_equivariant():
+@pytest.mark.parametrize("positions", ["none", "relative"])
+def test_the_encoder_without_positions_is_permutation_equivariant(positions):
     # With k = 0, all distances share one vector, which has no information on order.
-    model, variables, batch = build(positions="relative", max_distance=0)
+    model, variables, batch = build(positions=positions, max_distance=0)
     order = np.random.default_rng(1).permutation(SOURCE)
 
     def keys(source):
@@ -156,7 +162,7 @@ def test_the_encoder_without_positions_is_permutation_equivariant():
 
 @pytest.mark.parametrize("hypotheses", [1, 3])
 @pytest.mark.parametrize("norm", ["post", "pre"])
-@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "relative"])
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "relative", "rotary"])
 def test_cached_steps_along_beams_equal_the_full_pass(hypotheses, norm, positions):
     check_steps_equal_the_full_pass(
         *build(norm=norm, positions=positions), hypotheses=hypotheses

@@ -286,7 +286,12 @@ def lstm(x, carry, weights):
     return np.concatenate([sigmoid(o) * np.tanh(c), c])
 
 
-LOOPS = {"gru": gru, "lstm": lstm}
+def rnn(x, state, weights):
+    """Elman (1990), unbatched."""
+    return np.tanh(x + state @ weights["state"])
+
+
+LOOPS = {"rnn": rnn, "gru": gru, "lstm": lstm}
 
 
 def affine(x, params):

@@ -21,6 +21,10 @@ ADDED: dict[str, Any] = {
     "optimizer|generator|discriminator.name": "adam",
     "optimizer|generator|discriminator.scale": 1.0,
     "optimizer|generator|discriminator.clip_by": "norm",
+    "Luong: model.decoder_layers": 0,
+    "Luong: model.residual": "none",
+    "Luong: model.score_gradient": True,
+    "Bahdanau: model.score_gradient": True,
 }
 
 # Old to new names of fields or of whole groups; one line for each group, without "|".

@@ -1,0 +1,36 @@
+"""Massive exploration of translators: Britz et al. (2017), one field at a time.
+
+    python sweep.py --config=configs/luong_nmt.py:britz --workdir=sweeps/britz \
+        --sweep=configs/sweeps/britz.py --workers=2
+
+Widths and depths are smaller than in the paper, in about its proportions. 63 runs of
+about three minutes each on one CPU core: an hour and a half on two.
+"""
+
+from sweeps.space import Sweep, choice
+
+
+def get_sweep() -> Sweep:
+    """Returns the sweep."""
+    encoder = ("model.layers", "model.residual")
+    decoder = ("model.decoder_layers", "model.residual")
+    direction = ("model.bidirectional", "model.reverse_source")
+    return Sweep(
+        space={
+            "model.embedding": choice(64, 256, 512),  # section 4.1
+            "model.cell": choice("lstm", "rnn"),  # 4.2
+            encoder: choice((2, "none"), (4, "none"), (4, "residual"), (4, "dense")),
+            decoder: choice((2, "none"), (4, "none"), (4, "residual"), (4, "dense")),
+            direction: choice((False, False), (False, True)),  # 4.4
+            ("model.score", "model.score_hidden"): choice(  # 4.5
+                ("multiplicative", 32),
+                ("multiplicative", 512),
+                ("additive", 32),
+                ("additive", 128),
+                ("additive", 512),
+            ),
+        },
+        method="one_at_a_time",
+        seeds=(0, 1, 2),
+        split="test",
+    )
