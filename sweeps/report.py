@@ -100,7 +100,8 @@ def _write_markdown(plan: Plan, table: Sequence[Row]) -> Path:
 
 def _fields(plan: Plan) -> list[str]:
     keys = plan.sweep.space
-    return [name for key in keys for name in plans.space.fields(key)]
+    names = [name for key in keys for name in plans.space.fields(key)]
+    return list(dict.fromkeys(names))  # a field may be in several keys
 
 
 def _plots(plan: Plan, table: Sequence[Row]) -> list[Path]:

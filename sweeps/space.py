@@ -26,7 +26,8 @@ from scipy.stats import qmc
 
 from errors import FieldError, UserError
 
-METHODS = ("grid", "random", "quasi_random", "tpe")
+METHODS = ("grid", "one_at_a_time", "random", "quasi_random", "tpe")
+_LISTED = ("grid", "one_at_a_time")  # methods with a fixed number of trials
 _MAX_TRIALS = 100_000
 
 Point = dict[str, Any]  # value by field
@@ -160,9 +161,10 @@ class Sweep:
 
     Attributes:
         space: domain by field, such as "model.hidden", or by a tuple of fields.
-        method: "grid" (every combination), "random", "quasi_random" (a scrambled Halton
+        method: "grid" (every combination), "one_at_a_time" (the config itself, and each
+            value of each field alone), "random", "quasi_random" (a scrambled Halton
             sequence) or "tpe" (Optuna's tree-structured Parzen estimator).
-        trials: number of trials; None for all points of a grid.
+        trials: number of trials; None for all of a method that lists its points.
         seeds: values of `config.seed`; a trial has one run per seed, and its value is
             their mean.
         metric: a metric of the evaluation; "" for the one that selects checkpoints.
@@ -203,7 +205,7 @@ def check(sweep: Sweep) -> None:
         raise FieldError("sweep.seeds", sweep.seeds, "different whole numbers")
     for key, domain in sweep.space.items():
         _check_domain(key, domain, sweep)
-    if sweep.trials is None and sweep.method != "grid":
+    if sweep.trials is None and sweep.method not in _LISTED:
         raise UserError(f"sweep.trials is missing: the method {sweep.method} needs it")
     if sweep.trials is not None and not 1 <= sweep.trials <= _MAX_TRIALS:
         accepted = f"at least 1 and at most {_MAX_TRIALS}"
@@ -220,6 +222,8 @@ def _check_domain(key: str | tuple[str, ...], domain: Any, sweep: Sweep) -> None
         raise UserError(f"{name}: seeds are replicates: list them in sweep.seeds")
     earlier = [x for k in itertools.takewhile(lambda k: k != key, sweep.space)
                for x in fields(k)]  # fmt: skip
+    if domain.condition and sweep.method == "one_at_a_time":
+        raise UserError(f"{name} has a condition: it is never swept with another field")
     if domain.condition and domain.condition[0] not in earlier:
         raise UserError(
             f"{name} depends on {domain.condition[0]}, which must stand before it"
@@ -236,8 +240,10 @@ def _check_domain(key: str | tuple[str, ...], domain: Any, sweep: Sweep) -> None
     low = domain.low  # type: ignore[attr-defined]
     if isinstance(key, tuple):
         raise UserError(f"{name}: several fields take choice(...) of tuples")
-    if sweep.method == "grid":
-        raise UserError(f"{name} is an interval: a grid takes choice(...)")
+    if sweep.method in _LISTED:
+        raise UserError(
+            f"{name} is an interval: the method {sweep.method} takes choice(...)"
+        )
     if not (math.isfinite(low) and low < domain.high < math.inf):  # type: ignore[attr-defined]
         raise FieldError(name, domain, "an interval with low < high")
     if domain.log and low <= 0:  # type: ignore[attr-defined]
@@ -267,7 +273,7 @@ def assign(sweep: Sweep, value_at: Any) -> Point:
 
 
 def points(sweep: Sweep) -> list[Point]:
-    """Returns the points of a grid or of a random sequence, without repetitions.
+    """Returns the points of a list or of a random sequence, without repetitions.
 
     A longer random sequence begins with the points of a shorter one.
     """
@@ -280,6 +286,11 @@ def points(sweep: Sweep) -> list[Point]:
 def _points(sweep: Sweep) -> Iterator[Point]:
     if sweep.method == "grid":
         yield from _grid(sweep, list(sweep.space.items()), {})
+        return
+    if sweep.method == "one_at_a_time":
+        yield {}
+        for field in sweep.space.items():
+            yield from _grid(sweep, [field], {})
         return
     count = len(sweep.space)
     if sweep.method == "quasi_random":

@@ -72,6 +72,14 @@ def test_a_grid_is_the_product_of_its_choices_with_conditions_and_zipped_fields(
     assert space.points(dataclasses.replace(sweep, trials=3)) == expected[:3]
 
 
+def test_one_at_a_time_changes_one_field_or_tuple_of_fields_of_the_config():
+    sweep = Sweep(
+        space={"a": choice("x", "y"), ("c", "d"): choice((5, 7))},
+        method="one_at_a_time",
+    )
+    assert space.points(sweep) == [{}, {"a": "x"}, {"a": "y"}, {"c": 5, "d": 7}]
+
+
 @pytest.mark.parametrize("method", ["random", "quasi_random"])
 def test_a_longer_random_sequence_begins_with_a_shorter_one(method):
     domains = {
@@ -109,7 +117,14 @@ def test_a_quasi_random_sequence_spreads_more_evenly_than_chance():
         (Sweep(space={"a": choice()}), r"sweep.space\['a'\] is empty"),
         (Sweep(space={"a": choice(1, 1)}), "must be different values"),
         (Sweep(space={"a": [1, 2]}), r"sweep.space\['a'\] is \[1, 2\]: must be choice"),
-        (Sweep(space={"a": uniform(0, 1)}), "is an interval: a grid takes choice"),
+        (Sweep(space={"a": uniform(0, 1)}), "is an interval: the method grid takes"),
+        (
+            Sweep(
+                space={"a": choice(1), "b": choice(2).only_if("a", 1)},
+                method="one_at_a_time",
+            ),
+            "has a condition: it is never swept with another field",
+        ),
         (Sweep(space={"seed": choice(0, 1)}), "list them in sweep.seeds"),
         (Sweep(space={("a", "b"): choice(1, 2)}), "must be a tuple of 2 values"),
         (
