@@ -15,7 +15,7 @@ from absl import flags
 
 import storage
 from errors import UserError
-from training import command_line, runtime
+from training import command_line, hosts, runtime
 from training.command_line import Arguments
 
 _WORKDIR = flags.DEFINE_string("workdir", None, "Run directory.")
@@ -32,6 +32,7 @@ _TUNE_MEMORY = flags.DEFINE_bool(
     True,
     "On a CPU under Linux: restart with a malloc that keeps large buffers.",
 )
+hosts.define_flags()
 
 
 def main(arguments: Arguments) -> None:
@@ -51,6 +52,8 @@ def main(arguments: Arguments) -> None:
     runtime.report_memory()
     with options.as_flags(settings):
         evaluation = run.task.evaluate(run.state, split, settings)
+    if not hosts.is_first():  # of a job of several processes, one writes
+        return
     report = {"split": split, "checkpoint": run.checkpoint}
     report |= {"step": int(run.state.step), **evaluation.scores}
     text = json.dumps(report, indent=2)

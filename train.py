@@ -13,7 +13,7 @@ from pathlib import Path
 from absl import flags
 
 from errors import UserError
-from training import runtime
+from training import hosts, runtime
 from training.command_line import Arguments
 
 _CONFIG = flags.DEFINE_string(
@@ -34,6 +34,7 @@ _TUNE_MEMORY = flags.DEFINE_bool(
     "On a CPU under Linux: restart with a malloc that keeps large buffers, which makes "
     "steps faster.",
 )
+hosts.define_flags()
 
 
 def main(arguments: Arguments) -> int:

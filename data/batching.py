@@ -16,11 +16,11 @@ the last EOS of a row; a row that is all PAD is filler.
 Axes: B rows of a batch; S source length and T target length of a row, with EOS.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from data.endless import Batch
+from data.endless import Batch, take
 from data.vocabulary import PAD, Segmentations
 
 
@@ -206,6 +206,14 @@ class Batches:
         Raises:
             IndexError: for a negative index.
         """
+        return self.part(index, (0,), 1)
+
+    def part(self, index: int, pieces: Sequence[int], count: int) -> Batch:
+        """Returns a part of batch `index`; see `data.endless.rows_of`.
+
+        Raises:
+            IndexError: for a negative index.
+        """
         if index < 0:
             raise IndexError(index)
         epoch, position = divmod(index, len(self))
@@ -216,12 +224,13 @@ class Batches:
         height, *widths = self.shapes[shape]
         rng = np.random.default_rng((self._seed, epoch, position))
         rows = [self._rows[shape][r] for r in members]
-        return {
+        batch = {
             name: _fill(side, rows, height, width, rng)
             for name, side, width in zip(
                 ("source", "target"), self._sides, widths, strict=True
             )
         }
+        return take(batch, pieces, count)
 
     def _order(self, epoch: int) -> list[tuple[int, np.ndarray]]:
         """The batches of an epoch, each a shape's index and the indices of its rows."""

@@ -28,7 +28,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 import storage
-from data.endless import Batch, EndlessBatches
+from data.endless import Batch, EndlessBatches, rows_of
 from data.scenes import Scene, Scenes
 from data.vocabulary import EOS, PAD, Vocabulary
 from errors import UserError
@@ -271,6 +271,11 @@ class Batches(EndlessBatches):
         self._max_length = max_length
 
     def _batch(self, rng: np.random.Generator, index: int) -> Batch:
+        return self._part(rng, index, (0,), 1)
+
+    def _part(
+        self, rng: np.random.Generator, index: int, pieces: Sequence[int], count: int
+    ) -> Batch:
         examples, targets = [], []
         for row in range(self._batch_size):
             example = self._pick(rng, index * self._batch_size + row)
@@ -280,7 +285,10 @@ class Batches(EndlessBatches):
             if len(ids) > self._max_length:
                 ids = [*ids[: self._max_length - 1], EOS]
             targets.append(ids)
-        return {"source": np.stack(read_images(examples)), "target": pad(targets)}
+        rows = rows_of(pieces, count, self._batch_size)
+        images = read_images([examples[row] for row in rows])
+        # The longest target of the whole batch determines the width of every part.
+        return {"source": np.stack(images), "target": pad(targets)[rows]}
 
 
 def pad(targets: Sequence[Sequence[int]]) -> np.ndarray:

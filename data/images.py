@@ -20,7 +20,7 @@ import numpy as np
 
 from data import drawings
 from data.captions import Photo, read_images
-from data.endless import Batch, EndlessBatches
+from data.endless import Batch, EndlessBatches, rows_of
 from errors import FieldError, UserError
 
 SOURCES = ("openmoji", "corners", "folder")
@@ -231,21 +231,37 @@ class Batches(EndlessBatches):
         self._batch_size = batch_size
 
     def _batch(self, rng: np.random.Generator, index: int) -> Batch:
+        return self._part(rng, index, (0,), 1)
+
+    def _part(
+        self, rng: np.random.Generator, index: int, pieces: Sequence[int], count: int
+    ) -> Batch:
+        rows = rows_of(pieces, count, self._batch_size)
         if self._images is None:
-            values = corners(rng, self._batch_size, self._size)
-            return {"image": values, "label": np.zeros(self._batch_size, np.int32)}
+            values = corners(rng, self._batch_size, self._size)[rows]
+            return {"image": values, "label": np.zeros(len(rows), np.int32)}
         chosen = rng.integers(0, len(self._images.labels), self._batch_size)
-        values = self._images.values[chosen]
+        values = self._images.values[chosen[rows]]
         if self._images.augmented:
-            values = np.stack([_augment(rng, value) for value in values])
-        return {"image": values, "label": self._images.labels[chosen]}
+            shift = values.shape[1] // _SHIFT_PART
+            draws = [_draw_shift(rng, shift) for _ in chosen]
+            values = np.stack(
+                [_shift(values[i], shift, *draws[row]) for i, row in enumerate(rows)]
+            )
+        return {"image": values, "label": self._images.labels[chosen[rows]]}
 
 
-def _augment(rng: np.random.Generator, value: np.ndarray) -> np.ndarray:
-    """Shifts an image on white at random and mirrors it with probability 1/2."""
-    shift = len(value) // _SHIFT_PART
+def _draw_shift(rng: np.random.Generator, shift: int) -> tuple[int, int, bool]:
+    """Draws an offset of at most 2 `shift` on each axis, and whether to mirror."""
     top, left = rng.integers(0, 2 * shift + 1, 2)
+    return top, left, rng.random() < 0.5
+
+
+def _shift(
+    value: np.ndarray, shift: int, top: int, left: int, mirror: bool
+) -> np.ndarray:
+    """Shifts an image on white, and mirrors it."""
     padding = (shift, shift), (shift, shift), (0, 0)
     padded = np.pad(value, padding, constant_values=255)
     shifted = padded[top : top + len(value), left : left + len(value)]
-    return shifted[:, ::-1] if rng.random() < 0.5 else shifted
+    return shifted[:, ::-1] if mirror else shifted

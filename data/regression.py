@@ -10,6 +10,7 @@ import math
 
 import numpy as np
 
+from data.endless import Batch, EndlessBatches
 from data.splits import check_split
 from errors import UserError
 
@@ -57,14 +58,15 @@ def grid(split: str, *, queries: int, length: float) -> np.ndarray:
     return (steps * length / queries).astype(np.float32)
 
 
-class FullBatch:
+class FullBatch(EndlessBatches):
     """Training batches, each the whole training set."""
 
-    def __init__(self, batch: dict[str, np.ndarray]):
-        self._batch = batch
+    def __init__(self, batch: Batch):
+        super().__init__(seed=0)
+        self._whole = batch
 
-    def __getitem__(self, index: int) -> dict[str, np.ndarray]:
-        return self._batch
+    def _batch(self, rng: np.random.Generator, index: int) -> Batch:
+        return self._whole
 
 
 def parse(text: str, name: str) -> float:

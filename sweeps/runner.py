@@ -108,8 +108,13 @@ class Runner:
             split = f"--split={plan.sweep.split}"
             calls.append(["eval.py", workdir, split, "--figures=false"])
         for arguments in calls:
+            # The variables of a job of several sweep workers are not for the runs.
             status = self._processes.call(
-                arguments, share, folder=ROOT, log=log, started=job.claim.started
+                [*arguments, "--join=none"],
+                share,
+                folder=ROOT,
+                log=log,
+                started=job.claim.started,
             )
             if self._processes.stopped:
                 return

@@ -83,6 +83,8 @@ def check(words):
         assert module.with_suffix(".py").exists() or (module / "__main__.py").exists()
         return
     source = (ROOT / words[1]).read_text("utf-8")
+    if "hosts.define_flags()" in source:
+        source += (ROOT / "training/hosts.py").read_text("utf-8")
     defined = set(re.findall(r'DEFINE_\w+\(\s*"(\w+)"', source)) | {"help"}
     defined |= OPTIONS.get(words[1], set())
     config, overrides = None, []

@@ -118,7 +118,7 @@ class _Run:
             source = self.task.train_data()
         train_step = self.layout.compile(self.objective.step, self.like)
         compiled = set()
-        batches = prefetch(lambda i: self.layout.put(source[i]), start, total)
+        batches = prefetch(lambda i: self.layout.get(source, i), start, total)
         with contextlib.closing(batches):
             for step, batch in enumerate(log.awaited(batches), start + 1):
                 shape = tuple(x.shape for x in jax.tree.leaves(batch))
@@ -132,7 +132,7 @@ class _Run:
                 if step % config.log_every == 0 or step == total:
                     log.train_row(step)
                 evaluates = step % config.eval_every == 0 or step == total
-                stops = self.stop.received is not None
+                stops = self.stop.reached(step)
                 if evaluates or stops or step % config.save_every == 0:
                     state = self.save(step, state, evaluates)
                 if stops:

@@ -5,7 +5,8 @@
     length is a multiple of the mesh's; other leaves are replicated. XLA inserts the
     communication.
 *   "pmap": each device has the whole state and a part of the batch; `total` sums over
-    devices.
+    devices. In a job of several processes, `jit` of `shard_map` takes the place of
+    `pmap`, which has the devices of one process only.
 *   "cores": on a CPU, "pmap" with each core as a device (see `runtime.start`), since
     many small operations do not keep several cores busy; elsewhere, "jit".
 
@@ -17,6 +18,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.experimental import multihost_utils
 from jax.flatten_util import ravel_pytree
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from ml_collections import ConfigDict
@@ -85,10 +87,9 @@ class Layout:
             )
         if self.pmap and self.mesh.shape[_FSDP] > 1:
             raise UserError(f"config.parallel={parallel} needs config.mesh.fsdp=1")
-        if self.pmap and jax.process_count() > 1:
-            raise UserError(f"config.parallel={parallel} needs a single host: take jit")
         # Without a state on the mesh that `pmap` creates, `pmap` compiles twice.
-        devices = Mesh(self.mesh.devices.ravel(), _DATA) if self.pmap else self.mesh
+        self._devices = Mesh(self.mesh.devices.ravel(), _DATA)
+        devices = self._devices if self.pmap else self.mesh
         self._replicated = NamedSharding(devices, PartitionSpec())
         self._batch_sharding = NamedSharding(self.mesh, PartitionSpec((_DATA, _FSDP)))
 
@@ -114,18 +115,36 @@ class Layout:
         """Moves a state to the shardings of `like`, from `abstract`."""
         return jax.device_put(state, _shardings(like))
 
-    def put(self, batch: Any) -> Any:
-        """Moves a batch to the devices.
+    def get(self, source: Any, index: int) -> Any:
+        """Returns a batch on the devices; this process builds only its devices' rows.
 
-        Every host holds the whole batch and transfers only its devices' part.
+        The whole batch does not depend on the numbers of devices and processes.
 
         Args:
-            batch: pytree of arrays with the batch on the first axis.
+            source: the batches, a `training.task.Source`.
+            index: number of the batch.
 
         Raises:
             UserError: if the number of devices does not divide the batch.
         """
-        devices = self.mesh.size
+        if jax.process_count() == 1:
+            return self.put(source[index])
+        devices = list(self.mesh.devices.flat)
+        pieces = [
+            i for i, x in enumerate(devices) if x.process_index == jax.process_index()
+        ]
+        return self.put(source.part(index, pieces, len(devices)))
+
+    def put(self, batch: Any) -> Any:
+        """Moves a batch to the devices.
+
+        Args:
+            batch: pytree of arrays with the rows of this process on the first axis.
+
+        Raises:
+            UserError: if the number of devices does not divide the batch.
+        """
+        devices = len(self.mesh.local_devices)
         for leaf in jax.tree.leaves(batch):
             if len(leaf) % devices:
                 fewer = "config.parallel=jit" if self._cores else "fewer devices"
@@ -134,14 +153,12 @@ class Layout:
                     f"{devices} devices; change config.data.batch_size (config.data."
                     f"batch_size_multiple for a translator), or take {fewer}"
                 )
-        if self.pmap:
+        if self.pmap and jax.process_count() == 1:
             batch = jax.tree.map(lambda x: x.reshape(devices, -1, *x.shape[1:]), batch)
         if jax.process_count() > 1:
+            sharding = self._batch_sharding
             return jax.tree.map(
-                lambda x: jax.make_array_from_callback(
-                    x.shape, self._batch_sharding, lambda index: x[index]
-                ),
-                batch,
+                lambda x: jax.make_array_from_process_local_data(sharding, x), batch
             )
         return jax.device_put(batch, self._batch_sharding)
 
@@ -163,6 +180,16 @@ class Layout:
             rng = jax.random.fold_in(rng, jax.lax.axis_index(_DATA))
             return whole_step(state, batch, rng)
 
+        if self.pmap and jax.process_count() > 1:  # jax's pmap takes one host's devices
+            replicated, rows = PartitionSpec(), PartitionSpec(_DATA)
+            mapped = jax.shard_map(
+                device_step,
+                mesh=self._devices,
+                in_specs=(replicated, rows, replicated),
+                out_specs=replicated,
+                check_vma=False,
+            )
+            return _compiled_together(jax.jit(mapped, donate_argnums=0))
         if self.pmap:
             mapped = jax.pmap(
                 device_step,
@@ -177,11 +204,12 @@ class Layout:
             # XLA has one thread per CPU device: if the next step started early, its
             # sum could block a thread that this step needs, a deadlock.
             return lambda *args: jax.block_until_ready(mapped(*args))
-        return jax.jit(
+        jitted = jax.jit(
             whole_step,
             donate_argnums=0,
             out_shardings=(_shardings(like), self._replicated),
         )
+        return jitted if jax.process_count() == 1 else _compiled_together(jitted)
 
     def _sharding(self, shape: tuple[int, ...]) -> NamedSharding:
         """Shards the longest axis that is a multiple of "fsdp"; else replicates."""
@@ -192,6 +220,23 @@ class Layout:
         spec: list[str | None] = [None] * len(shape)
         spec[int(np.argmax(sizes))] = _FSDP
         return NamedSharding(self.mesh, PartitionSpec(*spec))
+
+
+def _compiled_together(step: Any) -> Callable[..., Any]:
+    """Returns a jitted step that no process starts before all have compiled it.
+
+    On CPUs, a sum over processes fails if some arrive 30 seconds after the others.
+    """
+    compiled: dict[Any, Callable[..., Any]] = {}
+
+    def call(state: Any, batch: Any, rng: jax.Array) -> Any:
+        shapes = tuple(x.shape for x in jax.tree.leaves(batch))
+        if shapes not in compiled:
+            compiled[shapes] = step.lower(state, batch, rng).compile()
+            multihost_utils.sync_global_devices(f"compiled {len(compiled)}")
+        return compiled[shapes](state, batch, rng)
+
+    return call
 
 
 def _shardings(like: Any) -> Any:

@@ -20,7 +20,7 @@ from absl import app, flags, logging
 
 import storage
 from errors import UserError
-from training import command_line
+from training import command_line, hosts
 from training.command_line import Arguments
 
 _MAX_CPU_DEVICES = 8
@@ -154,7 +154,8 @@ def _fail(error: Exception | str) -> int:
 class StopSignal:
     """Records SIGTERM and SIGINT, so that a loop can stop at the end of a step.
 
-    A second signal has its usual effect.
+    A second signal has its usual effect. In a job of several processes, a signal to one
+    of them stops all at the same step.
 
     Attributes:
         received: number of the signal; None before it arrives.
@@ -163,13 +164,20 @@ class StopSignal:
     def __init__(self):
         """Creates the handler, not yet installed."""
         self.received: int | None = None
+        self._shared = False
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> "StopSignal":
         """Installs the handler; only the main thread receives signals."""
+        import jax
+
+        self._shared = jax.process_count() > 1
+        handlers = {signal.SIGTERM: self._note, signal.SIGINT: self._note}
+        if self._shared:  # jax's preemption service handles SIGTERM
+            handlers = {signal.SIGINT: self._terminate}
         try:
-            for number in (signal.SIGTERM, signal.SIGINT):
-                self._before[number] = signal.signal(number, self._note)
+            for number, handler in handlers.items():
+                self._before[number] = signal.signal(number, handler)
         except ValueError:
             pass
         return self
@@ -179,9 +187,22 @@ class StopSignal:
         while self._before:
             signal.signal(*self._before.popitem())
 
+    def reached(self, step: int) -> bool:
+        """Returns whether to stop after a step; all processes call it at each step."""
+        if self._shared:
+            from jax.experimental import multihost_utils
+
+            if multihost_utils.reached_preemption_sync_point(step):
+                self.received = signal.SIGTERM
+        return self.received is not None
+
     def _note(self, number: int, _frame: Any) -> None:
         self.received = number
         self.__exit__()
+
+    def _terminate(self, number: int, _frame: Any) -> None:
+        self.__exit__()
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 def tune_memory(enabled: bool) -> None:
@@ -221,18 +242,14 @@ def _cpu_only() -> bool:
 
 
 def start(*, cores: bool = False) -> None:
-    """Configures jax: compilation cache, CPU convolutions, multiple hosts.
-
-    For multiple hosts, set `JAX_COORDINATOR_ADDRESS`, `JAX_NUM_PROCESSES` and
-    `JAX_PROCESS_ID` on each.
+    """Configures jax: compilation cache, CPU convolutions, a job of several processes.
 
     Args:
         cores: create 2, 4 or 8 devices on a CPU, at most one per core, unless
             `JAX_NUM_CPU_DEVICES` or `XLA_FLAGS` sets their number.
 
     Raises:
-        UserError: if the cache folder cannot be created, or the address is set without
-            the two numbers.
+        UserError: if the cache folder cannot be created, or the job cannot be joined.
     """
     import jax
 
@@ -247,16 +264,7 @@ def start(*, cores: bool = False) -> None:
     if cores and not devices_set:
         devices = 1 << (min(_cpus(), _MAX_CPU_DEVICES).bit_length() - 1)
         jax.config.update("jax_num_cpu_devices", devices)
-    if address := os.environ.get("JAX_COORDINATOR_ADDRESS"):
-        names = "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"
-        try:
-            number, index = (int(os.environ[name]) for name in names)
-        except (KeyError, ValueError) as error:
-            raise UserError(
-                f"JAX_COORDINATOR_ADDRESS is set, so {' and '.join(names)} must be "
-                "whole numbers"
-            ) from error
-        jax.distributed.initialize(address, number, index, heartbeat_timeout_seconds=10)
+    hosts.join()
 
 
 def environment() -> dict[str, Any]:

@@ -31,6 +31,12 @@ class Source(Protocol):
     def __getitem__(self, index: int) -> Any:
         """Returns a pytree of numpy arrays; each new shape costs a compilation."""
 
+    def part(self, index: int, pieces: Sequence[int], count: int) -> Any:
+        """Returns some of `count` equal pieces of the rows, for one of several hosts.
+
+        Called only in a job of several processes.
+        """
+
 
 NoOptions = Options  # for tasks without options
 

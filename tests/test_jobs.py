@@ -1,0 +1,259 @@
+"""Tests of jobs of several processes: joining, equal results, stopping together."""
+
+import signal
+import time
+
+import jax
+import jobs
+import numpy as np
+import pytest
+from absl import flags
+from absl.testing import flagsaver
+
+from errors import UserError
+from training import hosts, trained
+from training.log import read_rows
+
+SLURM = {
+    "SLURM_JOB_ID": "7",
+    "SLURM_STEP_NODELIST": "node[1-2]",
+    "SLURM_NTASKS": "4",
+    "SLURM_PROCID": "3",
+    "SLURM_LOCALID": "1",
+    "SLURM_STEP_NUM_TASKS": "4",
+    "SLURM_STEP_TASKS_PER_NODE": "2(x2)",
+}
+# A leaf of 32 x 65,536 float32 is larger than 4 MiB: some sums of gloo go wrong there.
+LARGE = "--config.model.d_ff=65536"
+SYSTEMS = {
+    "transformer_nmt": (LARGE, "--config.data.batch_size_multiple=8"),
+    "captioning": ("--config.data.batch_size=8",),
+    "pointer_sorting": ("--config.data.batch_size=8",),
+    "ntm_copy": ("--config.data.batch_size=8",),
+    "sagan": ("--config.data.batch_size=8",),
+}
+
+
+@pytest.fixture(autouse=True)
+def parsed():
+    """Flags with their default values."""
+    if "coordinator" not in flags.FLAGS:
+        hosts.define_flags()
+        flags.FLAGS.mark_as_parsed()
+    with flagsaver.flagsaver():
+        yield
+
+
+@pytest.fixture
+def no_variables(monkeypatch):
+    for variable in hosts._VARIABLES.values():
+        monkeypatch.delenv(variable, raising=False)
+    return monkeypatch
+
+
+# Joining
+
+
+def test_flags_and_variables_describe_a_job(no_variables):
+    assert hosts.explicit() == {}
+    expected = {
+        "coordinator_address": "10.0.0.1:8476",
+        "num_processes": 3,
+        "process_id": 2,
+        "cluster_detection_method": "deactivate",
+    }
+    no_variables.setenv("JAX_COORDINATOR_ADDRESS", "10.0.0.1:8476")
+    no_variables.setenv("JAX_NUM_PROCESSES", "3")
+    no_variables.setenv("JAX_PROCESS_ID", "2")
+    assert hosts.explicit() == expected
+    with flagsaver.flagsaver(process_id=1):  # a flag precedes its variable
+        assert hosts.explicit() == expected | {"process_id": 1}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"coordinator": "a:1"}, r"^--num_processes \(or JAX_NUM_PROCESSES\) is"),
+        (
+            {"process_id": 0},
+            r"^--coordinator \(or JAX_COORDINATOR_ADDRESS\)",
+        ),
+        (
+            {"coordinator": "10.0.0.1:1", "num_processes": 2, "process_id": 2},
+            "^--process_id is 2: must be below --num_processes, 2$",
+        ),
+        (
+            {"coordinator": "10.0.0.1", "num_processes": 2, "process_id": 0},
+            "^--coordinator is 10.0.0.1: must be HOST:PORT$",
+        ),
+        (
+            {"coordinator": "10.0.0.1:65536", "num_processes": 2, "process_id": 0},
+            "^--coordinator is 10.0.0.1:65536: must be HOST:PORT$",
+        ),
+    ],
+)
+def test_an_incomplete_job_is_refused(no_variables, given, message):
+    with flagsaver.flagsaver(**given), pytest.raises(UserError, match=message):
+        hosts.explicit()
+
+
+def test_a_variable_that_is_no_number_is_refused(no_variables):
+    no_variables.setenv("JAX_NUM_PROCESSES", "two")
+    with (
+        flagsaver.flagsaver(coordinator="10.0.0.1:1", process_id=0),
+        pytest.raises(UserError, match="^JAX_NUM_PROCESSES is 'two': must be a whole"),
+    ):
+        hosts.explicit()
+
+
+def test_a_host_name_that_is_this_host_only_is_refused(monkeypatch):
+    addresses = {"node1": "127.0.1.1", "node2": "10.0.0.2"}
+    monkeypatch.setattr(hosts.socket, "gethostbyname", addresses.__getitem__)
+    with pytest.raises(UserError, match="^--coordinator is node1:1: node1 is 127."):
+        hosts.check_address("node1:1", 2)
+    for address in ("node2:1", "localhost:1", "127.0.0.1:1", "[::1]:1"):
+        hosts.check_address(address, 2)
+    hosts.check_address("node1:1", 1)
+
+
+def test_an_unknown_host_is_refused(monkeypatch):
+    def fail(name):
+        raise OSError(name)
+
+    monkeypatch.setattr(hosts.socket, "gethostbyname", fail)
+    with pytest.raises(UserError, match="^--coordinator is x:1: unknown host x$"):
+        hosts.check_address("x:1", 2)
+
+
+def test_the_environment_of_a_cluster_is_detected(monkeypatch):
+    monkeypatch.setattr(hosts, "gpus", lambda: 0)
+    monkeypatch.setattr(hosts, "_on_tpu", lambda: False)
+    assert hosts.detected({}) is None
+    assert hosts.detected(SLURM) == {"cluster_detection_method": "slurm"}
+    # An interactive shell has the number of tasks of its job, but is a step of one.
+    assert hosts.detected(SLURM | {"SLURM_STEP_NUM_TASKS": "1"}) is None
+    batch_script = {k: v for k, v in SLURM.items() if "STEP" not in k}
+    assert hosts.detected(batch_script) is None
+    assert hosts.detected({"OMPI_COMM_WORLD_SIZE": "1"}) is None
+    assert hosts.detected({"OMPI_COMM_WORLD_SIZE": "2"}) == {
+        "cluster_detection_method": "ompi"
+    }
+    pod = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
+    assert hosts.detected(pod) is None
+    monkeypatch.setattr(hosts.util, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match="`pip install kubernetes` installs it"):
+        hosts.detected(pod | {"JOB_COMPLETION_INDEX": "0"})
+    monkeypatch.setattr(hosts.util, "find_spec", lambda name: name)
+    assert hosts.detected(pod | {"JOB_COMPLETION_INDEX": "0"}) == {
+        "cluster_detection_method": "k8s"
+    }
+    monkeypatch.setattr(hosts, "_on_tpu", lambda: True)
+    assert hosts.detected({}) == {"cluster_detection_method": None}
+
+
+@pytest.mark.parametrize(
+    ("changes", "visible", "expected"),
+    [
+        ({}, 0, []),
+        ({}, 8, [4, 5, 6, 7]),  # two tasks per node, this is the second
+        ({"SLURM_STEP_TASKS_PER_NODE": "1(x2)", "SLURM_LOCALID": "0"}, 3, [0, 1, 2]),
+        ({"SLURM_GPUS_PER_TASK": "1"}, 1, [0]),
+    ],
+)
+def test_the_tasks_of_a_slurm_node_share_its_gpus(changes, visible, expected):
+    assert hosts.slurm_devices(SLURM | changes, visible) == expected
+
+
+def test_gpus_that_cannot_be_shared_equally_are_refused():
+    with pytest.raises(UserError, match="^2 tasks of a node cannot share 3 GPUs"):
+        hosts.slurm_devices(SLURM, 3)
+
+
+# Results
+
+
+def parameters(workdir):
+    return jax.tree.map(np.asarray, trained.load(workdir).state.params)
+
+
+def check_equal(left, right):
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), left, right
+    )
+
+
+def train(config, workdir, *extra, processes, devices):
+    jobs.run(
+        "train.py",
+        f"--config=configs/{config}.py:smoke",
+        f"--workdir={workdir}",
+        *extra,
+        processes=processes,
+        devices=devices,
+        logs=workdir.with_suffix(".logs"),
+    )
+    return parameters(workdir)
+
+
+def test_two_processes_train_the_parameters_of_one(tmp_path):
+    workdirs = [tmp_path / f"{n}" for n in (1, 2)]
+    check_equal(
+        *(
+            train("pointer_sorting", workdir, processes=n, devices=2 // n)
+            for n, workdir in enumerate(workdirs, 1)
+        )
+    )
+    for pattern in ("*.png", "*.jsonl"):  # one process writes
+        alone, shared = (
+            sorted(x.relative_to(workdir) for x in workdir.rglob(pattern))
+            for workdir in workdirs
+        )
+        assert alone == shared
+    alone, shared = (read_rows(workdir / "metrics.jsonl") for workdir in workdirs)
+    assert [row["step"] for row in alone] == [row["step"] for row in shared]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layout", ["data", "fsdp", "pmap"])
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_eight_devices_of_one_two_and_four_processes_train_equally(
+    tmp_path, system, layout
+):
+    parallel = "pmap" if layout == "pmap" else "jit"
+    flags = [*SYSTEMS[system], f"--config.parallel={parallel}"]
+    flags += ["--config.mesh.data=1", "--config.mesh.fsdp=8"] * (layout == "fsdp")
+    alone, *others = (
+        train(system, tmp_path / f"{n}", *flags, processes=n, devices=8 // n)
+        for n in (1, 2, 4)
+    )
+    for other in others:
+        check_equal(alone, other)
+
+
+def test_a_signal_to_one_process_stops_all_at_one_step(tmp_path):
+    workdir, logs = tmp_path / "stopped", tmp_path / "logs"
+    command = (
+        "train.py",
+        "--config=configs/pointer_sorting.py:smoke",
+        f"--workdir={workdir}",
+        "--config.train_steps=100000",
+        "--config.optimizer.decay_steps=100000",
+        "--config.log_every=1",
+    )
+    started = jobs.start(*command, processes=2, devices=1, logs=logs)
+    wait_for(lambda: "step 2/" in (logs / "0.txt").read_text("utf-8"), started)
+    started[1].send_signal(signal.SIGTERM)
+    assert jobs.finish(started) == [143, 143]
+    (line,) = [x for x in jobs.output(logs)[0].splitlines() if x.startswith("stopped")]
+    step = int(line.split("step ")[1].split(":")[0])
+    assert (workdir / "checkpoints" / f"{step}").is_dir()
+
+
+def wait_for(condition, started, timeout=120):
+    """Waits for a condition while all processes of a job run."""
+    for _ in range(10 * timeout):
+        if condition():
+            return
+        assert all(process.poll() is None for process in started)
+        time.sleep(0.1)
+    raise AssertionError("the condition did not come true")

@@ -1,0 +1,84 @@
+"""Tests that the hosts of a job together build the batch of a single host."""
+
+import importlib
+
+import numpy as np
+import pytest
+
+from data import captions, images
+from errors import UserError
+from training.task import create
+
+CONFIGS = (
+    "transformer_nmt",
+    "luong_nmt",
+    pytest.param("captioning", marks=pytest.mark.network),
+    "pointer_sorting",
+    "pointer_tsp",
+    "ntm_copy",
+    "ntm_ngrams",
+    "sagan",
+    "ff_attention",
+    "kernel_regression",
+)
+# Of four pieces: those of two hosts, in order and interleaved, and of four.
+SHARES = [[(0, 1), (2, 3)], [(0, 3), (1, 2)], [(0,), (1,), (2,), (3,)]]
+
+
+def check_parts(source):
+    for index in (0, 3):
+        whole = source[index]
+        for shares in SHARES:
+            parts = [source.part(index, pieces, 4) for pieces in shares]
+            order = np.concatenate(shares)
+            for name, expected in whole.items():
+                rows = np.concatenate([part[name] for part in parts])
+                pieces = np.split(expected, 4)
+                np.testing.assert_array_equal(
+                    rows, np.concatenate([pieces[i] for i in order])
+                )
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_parts_of_a_batch_are_the_rows_of_the_whole(name, tmp_path):
+    config = importlib.import_module(f"configs.{name}").get_config("smoke")
+    for field in ("batch_size", "batch_size_multiple", "points"):
+        if field in config.data:
+            config.data[field] = 8
+    check_parts(create(config, tmp_path, training=True).train_data())
+
+
+def test_images_that_are_shifted_at_random_are_the_same_in_every_part():
+    rng = np.random.default_rng(0)
+    values = rng.integers(0, 256, (23, 16, 16, 3), np.uint8)
+    labelled = images.LabelledImages(values, np.arange(23), ("x",) * 23, augmented=True)
+    source = images.Batches(labelled, 16, batch_size=8, seed=5)
+    check_parts(source)
+    assert not (source[0]["image"] == values[source[0]["label"]]).all()
+
+
+class Example:
+    """An image with captions, of which one is longer than all others."""
+
+    def __init__(self, number):
+        self.captions = ("a " * (1 + number % 5 + 20 * (number == 7)),)
+        self.image = np.full((4, 4, 3), number, np.uint8)
+
+
+class Letters:
+    def encode(self, text):
+        return [5] * len(text.split()) + [2]
+
+
+def test_captions_of_a_part_are_as_wide_as_those_of_the_whole():
+    pick = captions.at_random([Example(number) for number in range(11)])
+    source = captions.Batches(pick, Letters(), batch_size=8, max_length=30, seed=3)
+    check_parts(source)
+    widths = {source.part(i, (0,), 4)["target"].shape[1] for i in range(20)}
+    assert widths == {source[i]["target"].shape[1] for i in range(20)} == {8, 24}
+
+
+def test_a_batch_that_the_devices_do_not_divide_is_refused():
+    source = images.Batches(None, 16, batch_size=6, seed=0)
+    with pytest.raises(UserError, match="^the batch size is 6: must be a multiple"):
+        source.part(0, (0,), 4)

@@ -1,0 +1,257 @@
+"""Jobs of several processes, on one host or on many: joining, and stopping together.
+
+A process joins a job by `--coordinator`, `--num_processes` and `--process_id`, by jax's
+variables `JAX_COORDINATOR_ADDRESS`, `JAX_NUM_PROCESSES` and `JAX_PROCESS_ID`, or by
+itself on Cloud TPU, under Slurm (`srun`), Open MPI (`mpirun`) and Kubernetes (an
+indexed Job). Every process runs the same command.
+"""
+
+import glob
+import ipaddress
+import os
+import socket
+from collections.abc import Mapping
+from importlib import util
+from typing import Any
+
+from absl import flags
+
+from errors import UserError
+
+flags.disclaim_key_flags()  # the flags are those of the entry point that defines them
+
+_VARIABLES = {
+    "coordinator": "JAX_COORDINATOR_ADDRESS",
+    "num_processes": "JAX_NUM_PROCESSES",
+    "process_id": "JAX_PROCESS_ID",
+}
+
+
+def define_flags() -> None:
+    """Defines the flags that join a job; for an entry point."""
+    flags.DEFINE_enum(
+        "join",
+        "auto",
+        ["auto", "none"],
+        "Whether to join a job of several processes that the environment describes "
+        "(Cloud TPU, Slurm, Open MPI, Kubernetes).",
+    )
+    flags.DEFINE_string(
+        "coordinator",
+        None,
+        "HOST:PORT of process 0 of a job of several processes, with --num_processes "
+        "and --process_id.",
+    )
+    flags.DEFINE_integer(
+        "num_processes", None, "Number of processes of the job.", lower_bound=1
+    )
+    flags.DEFINE_integer(
+        "process_id", None, "Number of this process in the job, from 0.", lower_bound=0
+    )
+    flags.DEFINE_integer(
+        "join_timeout",
+        1800,
+        "Seconds to wait for the other processes of the job.",
+        lower_bound=1,
+    )
+    flags.DEFINE_integer(
+        "heartbeat_timeout",
+        100,
+        "Seconds without a sign of life after which a process of the job counts as "
+        "dead, which ends the others.",
+        lower_bound=1,
+    )
+
+
+def join() -> None:
+    """Joins the job of several processes that flags or environment describe, if any.
+
+    Must be called before jax looks for devices. Does nothing in an entry point without
+    these flags.
+
+    Raises:
+        UserError: for incomplete or contradictory flags, a coordinator that other hosts
+            cannot reach, a missing package, or processes that do not arrive in time.
+    """
+    import jax
+
+    values = flags.FLAGS
+    if "coordinator" not in values:
+        return
+    arguments = explicit() or (detected(os.environ) if values.join == "auto" else None)
+    if not arguments:
+        return
+    timeout = values.join_timeout
+    try:
+        jax.distributed.initialize(
+            **arguments,
+            initialization_timeout=timeout,
+            heartbeat_timeout_seconds=values.heartbeat_timeout,
+        )
+    except (RuntimeError, ValueError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise UserError(
+            f"this process cannot join its job within --join_timeout={timeout} s "
+            f"(--join=none runs alone): {reason}"
+        ) from error
+
+
+def explicit() -> dict[str, Any]:
+    """Returns the arguments of `jax.distributed.initialize` from flags and variables.
+
+    Raises:
+        UserError: for an incomplete or impossible set of values.
+    """
+    flagged = {name: flags.FLAGS[name].value for name in _VARIABLES}
+    given: dict[str, Any] = {
+        name: os.environ.get(_VARIABLES[name]) if value is None else value
+        for name, value in flagged.items()
+    }
+    if given["coordinator"] is None and set(flagged.values()) == {None}:
+        return {}
+    for name, variable in _VARIABLES.items():
+        if given[name] is None:
+            raise UserError(
+                f"--{name} (or {variable}) is missing: a job of several processes "
+                "needs --coordinator, --num_processes and --process_id"
+            )
+    for name in ("num_processes", "process_id"):
+        if not str(given[name]).isdecimal():
+            raise UserError(
+                f"{_VARIABLES[name]} is {given[name]!r}: must be a whole number"
+            )
+    count, number = int(given["num_processes"]), int(given["process_id"])
+    if number >= count:
+        raise UserError(
+            f"--process_id is {number}: must be below --num_processes, {count}"
+        )
+    check_address(given["coordinator"], count)
+    return {
+        "coordinator_address": given["coordinator"],
+        "num_processes": count,
+        "process_id": number,
+        "cluster_detection_method": "deactivate",
+    }
+
+
+def check_address(address: str, processes: int) -> None:
+    """Checks the address of a coordinator.
+
+    Args:
+        address: "HOST:PORT".
+        processes: number of processes.
+
+    Raises:
+        UserError: for an address of another form, an unknown host, or a host name that
+            this host resolves to itself, so that the others would wait in vain.
+    """
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
+        raise UserError(f"--coordinator is {address}: must be HOST:PORT")
+    if host.strip("[]") == "localhost" or _is_literal(host) or processes == 1:
+        return
+    try:
+        resolved = socket.gethostbyname(host)
+    except OSError as error:
+        raise UserError(f"--coordinator is {address}: unknown host {host}") from error
+    if ipaddress.ip_address(resolved).is_loopback:
+        raise UserError(
+            f"--coordinator is {address}: {host} is {resolved} on this host, which "
+            "other hosts cannot reach; name its address in the network"
+        )
+
+
+def _is_literal(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        return False
+    return True
+
+
+def detected(environ: Mapping[str, str]) -> dict[str, Any] | None:
+    """Returns the arguments for the job that the environment describes, if any.
+
+    Args:
+        environ: the environment's variables.
+
+    Returns:
+        Arguments of `jax.distributed.initialize`, which finds the rest by itself; None
+        for a process on its own, such as an interactive shell in a Slurm job.
+
+    Raises:
+        UserError: for Kubernetes without the package that jax needs.
+    """
+    if _in_slurm_step(environ):
+        devices = slurm_devices(environ, gpus())
+        method = {"cluster_detection_method": "slurm"}
+        return method | ({"local_device_ids": devices} if devices else {})
+    if int(environ.get("OMPI_COMM_WORLD_SIZE", 1)) > 1:
+        return {"cluster_detection_method": "ompi"}
+    indexed = "JOB_COMPLETION_INDEX" in environ or "JOBSET_NAME" in environ
+    if "KUBERNETES_SERVICE_HOST" in environ and indexed and not _on_tpu():
+        if util.find_spec("kubernetes") is None:
+            raise UserError(
+                "this process is in a Kubernetes job, but kubernetes is not installed: "
+                "`pip install kubernetes` installs it, --join=none runs alone"
+            )
+        return {"cluster_detection_method": "k8s"}
+    if _on_tpu():
+        return {"cluster_detection_method": None}
+    return None
+
+
+def _in_slurm_step(environ: Mapping[str, str]) -> bool:
+    """Returns whether `srun` has started this process as one of several of a step."""
+    needed = "SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURM_PROCID", "SLURM_LOCALID"
+    # SLURM_NTASKS may be that of the whole job, also in an interactive shell.
+    tasks = environ.get("SLURM_STEP_NUM_TASKS", "1")
+    return all(name in environ for name in needed) and int(tasks) > 1
+
+
+def slurm_devices(environ: Mapping[str, str], visible: int) -> list[int]:
+    """Returns the numbers of the GPUs of a Slurm task; empty without GPUs.
+
+    The tasks of a node share its visible GPUs equally, unless Slurm has bound them.
+
+    Args:
+        environ: the environment's variables.
+        visible: number of GPUs that this process sees.
+
+    Raises:
+        UserError: if the tasks of a node cannot share its GPUs equally.
+    """
+    if not visible:
+        return []
+    if "SLURM_GPUS_PER_TASK" in environ:
+        return list(range(visible))
+    text = environ.get("SLURM_STEP_TASKS_PER_NODE", "1")  # such as "4(x2)" or "4,3"
+    tasks, task = int(text.split("(")[0].split(",")[0]), int(environ["SLURM_LOCALID"])
+    if visible % tasks or task >= tasks:
+        raise UserError(
+            f"{tasks} tasks of a node cannot share {visible} GPUs equally: start "
+            "with --ntasks-per-node of 1 or the number of GPUs"
+        )
+    each = visible // tasks
+    return list(range(task * each, (task + 1) * each))
+
+
+def gpus() -> int:
+    """Returns the number of NVIDIA GPUs that this process may use."""
+    if (visible := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
+        return len([part for part in visible.split(",") if part.strip()])
+    return len(glob.glob("/dev/nvidia[0-9]*"))
+
+
+def _on_tpu() -> bool:
+    """Returns whether this host has TPU chips that jax will use."""
+    platforms = os.environ.get("JAX_PLATFORMS", "")
+    chips = glob.glob("/dev/accel[0-9]*") or glob.glob("/dev/vfio/[0-9]*")
+    return bool(chips) and util.find_spec("libtpu") is not None and platforms != "cpu"
+
+
+def is_first() -> bool:
+    """Returns whether this process writes the files that a job writes once."""
+    import jax
+
+    return jax.process_index() == 0
