@@ -10,6 +10,7 @@ evaluated. To repeat a run, delete its record and its folder under `runs/`.
 import json
 import statistics
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
@@ -33,6 +34,7 @@ from training import configuration
 from training.log import read_rows
 
 ROOT = Path(__file__).parent.parent
+_locks: dict[Path, threading.Lock] = {}  # by run directory
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -119,28 +121,33 @@ def make(run: Run, seed: int, share: Share, processes: Processes) -> None:
         share: the part of the machine to use.
         processes: the running processes.
     """
-    workdir = Path("runs") / _label(run, seed)
+    trained = _trained(run)
+    workdir = ROOT / "runs" / _label(trained, seed)
     train, evaluate = commands(run, seed)
-    if not _is_done(run, seed, ROOT / workdir):
-        _call(train, share, processes)
-    _call(evaluate, share, processes)
-    record = collect(run, seed, ROOT / workdir) | work(ROOT / workdir)
-    text = json.dumps(record, indent=2, ensure_ascii=False)
-    storage.write(record_path(run, seed), text + "\n")
-    if run.translations:
-        _keep_translations(run.name, ROOT / workdir / "translations_test.tsv")
+    # Runs that share a training have one directory.
+    with _locks.setdefault(workdir, threading.Lock()):
+        if not _is_done(trained, seed, workdir):
+            _call(train, share, processes)
+        _call(evaluate, share, processes)
+        record = collect(run, seed, workdir) | work(workdir)
+        text = json.dumps(record, indent=2, ensure_ascii=False)
+        storage.write(record_path(run, seed), text + "\n")
+        if run.translations:
+            _keep_translations(run.name, workdir / "translations_test.tsv")
 
 
 def commands(run: Run, seed: int) -> list[str]:
     """Returns the commands that train and evaluate a run."""
+    trained = _trained(run)
     name, _, variant = run.config.partition(":")
     config = f"configs/{name}.py" + f":{variant}" * bool(variant)
-    workdir = f"--workdir=runs/{_label(run, seed)}"
-    overrides = [f"--config.{override}" for override in _overrides(run, seed)]
-    return [
-        " ".join(["python train.py", f"--config={config}", workdir, *overrides]),
-        f"python eval.py {workdir} --split=test",
-    ]
+    workdir = f"--workdir=runs/{_label(trained, seed)}"
+    train = ["python train.py", f"--config={config}", workdir]
+    train += [f"--config.{override}" for override in _overrides(trained, seed)]
+    evaluate = [f"python eval.py {workdir} --split=test"]
+    if run.trained:
+        evaluate += [f"--config.{x}" for x in run.overrides[len(trained.overrides) :]]
+    return [" ".join(train), " ".join(evaluate)]
 
 
 def collect(run: Run, seed: int, workdir: Path) -> Record:
@@ -280,6 +287,14 @@ def _curve_metrics(run: Run) -> list[str]:
         source.partition(":") for figure in figures for source in figure.lines.values()
     )
     return [metric for name, _, metric in sources if name == run.name and metric]
+
+
+def _trained(run: Run) -> Run:
+    """Returns the run whose training a run evaluates, usually itself."""
+    if not run.trained:
+        return run
+    runs = {run.name: run for table in TABLES.values() for run in table.runs}
+    return runs[run.trained]
 
 
 def _identity(run: Run, seed: int) -> dict[str, Any]:

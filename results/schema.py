@@ -15,6 +15,8 @@ class Run:
         seeds: one training per seed; the row shows the mean and standard deviation.
         label: title of the row; by default the config and its overrides.
         paper: the number in the paper, with its data set.
+        trained: name of the run that is evaluated, if this one differs from it only in
+            fields of `evaluation`; "" to train.
         translations: whether `hypotheses/` keeps the translations of the test split,
             for claims about runs with a single seed.
     """
@@ -25,6 +27,7 @@ class Run:
     seeds: tuple[int, ...] = (0,)
     label: str = ""
     paper: str = ""
+    trained: str = ""
     translations: bool = False
 
 

@@ -1009,3 +1009,19 @@ def test_the_commands_of_a_run_carry_what_differs():
         "python eval.py --workdir=runs/x.seed1 --split=test",
     ]
     assert make.commands(run, 0)[1] == "python eval.py --workdir=runs/x --split=test"
+
+
+def test_a_run_that_evaluates_another_shares_its_directory(monkeypatch):
+    first = Run(name="x", config="luong_nmt:smoke", overrides=("model.layers=1",))
+    beam = Run(
+        name="y",
+        config="luong_nmt:smoke",
+        overrides=(*first.overrides, "evaluation.beam=7"),
+        trained="x",
+    )
+    table = Table(metrics={"BLEU": "bleu"}, runs=(first, beam))
+    monkeypatch.setattr(make, "TABLES", {"t": table})
+    train, evaluate = make.commands(beam, 0)
+    assert train == make.commands(first, 0)[0]
+    assert evaluate == make.commands(first, 0)[1] + " --config.evaluation.beam=7"
+    assert make.record_path(beam, 0) != make.record_path(first, 0)
