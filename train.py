@@ -34,6 +34,14 @@ _TUNE_MEMORY = flags.DEFINE_bool(
     "On a CPU under Linux: restart with a malloc that keeps large buffers, which makes "
     "steps faster.",
 )
+_WATCHDOG = flags.DEFINE_integer(
+    "watchdog",
+    600,
+    "Seconds without a finished step (or ten times the median step, if that is longer) "
+    "after which the process prints its stacks and exits with status 75; 0 for no "
+    "limit.",
+    lower_bound=0,
+)
 hosts.define_flags()
 
 
@@ -49,7 +57,7 @@ def main(arguments: Arguments) -> int:
     config = configuration.read(_CONFIG.value, arguments.overrides)
     configuration.check(config)
     runtime.start(cores=config.parallel == "cores")
-    return loop.train(config, Path(_WORKDIR.value))
+    return loop.train(config, Path(_WORKDIR.value), _WATCHDOG.value)
 
 
 if __name__ == "__main__":

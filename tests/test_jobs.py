@@ -11,7 +11,7 @@ from absl import flags
 from absl.testing import flagsaver
 
 from errors import UserError
-from training import hosts, trained
+from training import hosts, trained, watchdog
 from training.log import read_rows
 
 SLURM = {
@@ -257,3 +257,50 @@ def wait_for(condition, started, timeout=120):
         assert all(process.poll() is None for process in started)
         time.sleep(0.1)
     raise AssertionError("the condition did not come true")
+
+
+# Faults
+
+
+def halted(tmp_path, *flags):
+    """The command of a run of `tests/toy.py` that never gets batch 7."""
+    return (
+        "tests/halting.py",
+        "batch",
+        "7",
+        f"{tmp_path}/halted",
+        "--config=tests/toy.py",
+        f"--workdir={tmp_path}/run",
+        *flags,
+    )
+
+
+def test_a_stuck_run_ends_with_its_stacks_and_the_status_of_a_fault(tmp_path):
+    command = halted(tmp_path, "--watchdog=2")
+    started = jobs.start(*command, processes=1, devices=1, logs=tmp_path / "logs")
+    assert jobs.finish(started) == [watchdog.FAULT]
+    (text,) = jobs.output(tmp_path / "logs")
+    assert "error: no step has finished for " in text.splitlines()[-1]
+    assert "in result" in text  # the main thread waits for the batch
+    train_toy = "train.py", "--config=tests/toy.py", f"--workdir={tmp_path}/run"
+    jobs.run(*train_toy, processes=1, devices=1, logs=tmp_path / "again")
+    assert (tmp_path / "run" / "checkpoints" / "12").is_dir()
+
+
+@pytest.mark.slow
+def test_a_dead_process_ends_the_others(tmp_path):
+    workdir, logs = tmp_path / "run", tmp_path / "logs"
+    command = (
+        "train.py",
+        "--config=configs/pointer_sorting.py:smoke",
+        f"--workdir={workdir}",
+        "--config.train_steps=100000",
+        "--config.optimizer.decay_steps=100000",
+        "--config.log_every=1",
+        "--config.save_every=10",
+    )
+    started = jobs.start(*command, processes=2, devices=1, logs=logs)
+    wait_for(lambda: (workdir / "checkpoints" / "20").is_dir(), started)
+    started[1].kill()
+    statuses = jobs.finish(started, timeout=30 + 20)  # three heartbeats, and 20 s
+    assert statuses[1] == -signal.SIGKILL and statuses[0] not in (0, 1)

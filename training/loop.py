@@ -10,7 +10,7 @@ import dataclasses
 import shutil
 import sys
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -27,16 +27,19 @@ from training.log import Log
 from training.parallel import Layout
 from training.state import TrainState
 from training.task import Evaluation, Task, create
+from training.watchdog import Watchdog
 
 _AHEAD = 4  # batches prepared and sent to the devices in advance
 
 
-def train(config: ConfigDict, workdir: Path) -> int:
+def train(config: ConfigDict, workdir: Path, watchdog: float = 0.0) -> int:
     """Trains the task of a config; resumes from the last checkpoint if there is one.
 
     Args:
         config: a config, as in `configs/`.
         workdir: the run directory, new or of a run with the same config.
+        watchdog: seconds without a step that end the process, see `Watchdog`; 0 for no
+            limit.
 
     Returns:
         0 if the last step is done, or 128 plus the number of the stop signal; the state
@@ -63,9 +66,11 @@ def train(config: ConfigDict, workdir: Path) -> int:
             workdir, start, config.train_steps, every=every, metric=config.task.metric
         )
         with contextlib.closing(log):
-            run = _Run(config, workdir, task, layout, checkpoints, log, stop)
+            guard = Watchdog(watchdog)
+            run = _Run(config, workdir, task, layout, checkpoints, log, stop, guard)
             try:
-                run.steps(start)
+                with guard:
+                    run.steps(start)
             except FloatingPointError as error:
                 checkpoints.wait()
                 steps = checkpoints.steps()
@@ -93,11 +98,18 @@ class _Run:
     checkpoints: Checkpoints
     log: Log
     stop: runtime.StopSignal
+    watchdog: Watchdog
 
     def __post_init__(self):
         self.objective = self.task.objective
         self.init_rng, self.rng = jax.random.split(jax.random.key(self.config.seed))
         self.like = self.layout.abstract(self.objective.init, self.init_rng)
+
+    @contextlib.contextmanager
+    def paused(self, name: str) -> Iterator[None]:
+        """Excludes the block, an activity, from step rates and watchdog."""
+        with self.log.paused(name), self.watchdog.off():
+            yield
 
     def steps(self, start: int) -> None:
         """Runs the steps after `start`, up to the last one or a stop signal."""
@@ -108,7 +120,7 @@ class _Run:
         runtime.report_memory()
         if start:
             log.say(f"resuming from step {start} of {total}")
-        with log.paused("restoring" if start else "starting"):
+        with self.paused("restoring" if start else "starting"):
             runtime.record_environment(self.workdir)
             if start:
                 state = self.checkpoints.restore(start, self.like)
@@ -125,10 +137,11 @@ class _Run:
                 if shape in compiled:
                     state, metrics = train_step(state, batch, self.rng)
                 else:
-                    with log.paused("compiling"):  # once per shape
+                    with self.paused("compiling"):  # once per shape
                         state, metrics = train_step(state, batch, self.rng)
                     compiled.add(shape)
                 log.add(step, metrics)
+                self.watchdog.step()
                 if step % config.log_every == 0 or step == total:
                     log.train_row(step)
                 evaluates = step % config.eval_every == 0 or step == total
@@ -148,7 +161,7 @@ class _Run:
             FloatingPointError: if a parameter is not finite.
         """
         score, scores = None, {}
-        with self.log.paused("evaluating" if evaluates else "saving"):
+        with self.paused("evaluating" if evaluates else "saving"):
             if not _all_finite(state.params):  # not implied by a finite loss
                 raise FloatingPointError(f"parameters are not finite after step {step}")
             if evaluates:
@@ -163,7 +176,7 @@ class _Run:
                 state = self.objective.after_evaluation(state, scores)
                 state = self.layout.place(state, self.like)
         planned = evaluates or step % self.config.save_every == 0
-        with self.log.paused("saving"):
+        with self.paused("saving"):
             self.checkpoints.save(step, state, score, planned=planned)
         return state
 

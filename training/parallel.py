@@ -144,7 +144,7 @@ class Layout:
         Raises:
             UserError: if the number of devices does not divide the batch.
         """
-        devices = len(self.mesh.local_devices)
+        devices = self.mesh.size // jax.process_count()
         for leaf in jax.tree.leaves(batch):
             if len(leaf) % devices:
                 fewer = "config.parallel=jit" if self._cores else "fewer devices"
