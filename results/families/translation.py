@@ -61,7 +61,7 @@ TABLES = {
             Run(
                 name="luong_nmt_local_p",
                 config="luong_nmt",
-                overrides=("model.alignment=local_p",),
+                overrides=_LOCAL_P,
                 paper="19.0 BLEU (WMT14)",
                 translations=True,
             ),
