@@ -8,7 +8,10 @@ core and reaches 32.8 BLEU on the test split. The paper, on WMT14 English to Ger
 other scores and alignments:
 
     python train.py --config=configs/luong_nmt.py --workdir=runs/local \
-        --config.model.score=dot --config.model.alignment=local_p
+        --config.model.score=dot --config.model.alignment=local_m
+
+For local-p, `--config.optimizer.learning_rate=0.003` is better: its position predictor
+saturates at higher rates.
 
 Variants:
 
