@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import storage
-from figures import canvas, charts
+from figures import canvas, charts, search
 from sweeps import plan as plans
 from sweeps import state, tpe
 from sweeps.plan import Plan, Trial
@@ -105,7 +105,7 @@ def _fields(plan: Plan) -> list[str]:
 
 
 def _plots(plan: Plan, table: Sequence[Row]) -> list[Path]:
-    """The learning curves, and Optuna's plots of the scored trials if there are two."""
+    """The learning curves, and plots of the scored trials if there are two."""
     folder = plan.workdir / "plots"
     folder.mkdir(exist_ok=True)
     curves: dict[str, dict[str, list[float]]] = {}
@@ -124,42 +124,31 @@ def _plots(plan: Plan, table: Sequence[Row]) -> list[Path]:
         path = folder / "learning_curves.png"
         paths.append(charts.lines(curves, title, path, **titles))
     scored = [row for row in table if row.mean is not None]
+    scored.sort(key=lambda row: row.trial.number)
     if len(scored) > 1 and plan.sweep.space:
-        paths += _optuna_plots(plan, scored, folder)
+        paths += _search_plots(plan, scored, folder)
     return paths
 
 
-def _optuna_plots(plan: Plan, scored: Sequence[Row], folder: Path) -> list[Path]:
-    import warnings
-
-    import matplotlib
-    import optuna
-    from optuna.visualization import matplotlib as plots
-
-    values = {row.trial.number: {0: row.mean or 0.0} for row in scored}
-    study = tpe.study(plan, values)
-    name, paths = plan.sweep.metric, []
-    evaluator = optuna.importance.PedAnovaImportanceEvaluator()
-    draw = {
-        "metric_by_trial": lambda: plots.plot_optimization_history(
-            study, target_name=name
-        ),
-        "parallel_coordinates": lambda: plots.plot_parallel_coordinate(
-            study, target_name=name
-        ),
-        "slices": lambda: plots.plot_slice(study, target_name=name),
-        "importance": lambda: plots.plot_param_importances(
-            study, evaluator=evaluator, target_name=name
-        ),
+def _search_plots(plan: Plan, scored: Sequence[Row], folder: Path) -> list[Path]:
+    """Plots of the scored trials; Optuna computes the importance of the fields."""
+    scores = {row.trial.number: row.mean or 0.0 for row in scored}
+    fields = {
+        name: values
+        for name in _fields(plan)
+        if len(set(values := [row.trial.point.get(name) for row in scored])) > 1
     }
-    for stem, plot in draw.items():
-        # Optuna changes the style of all later figures, and warns of new functions.
-        with matplotlib.rc_context(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            axes = plot()
-            first = axes.flat[0] if hasattr(axes, "flat") else axes
-            figure, path = first.get_figure(), folder / f"{stem}.png"
-            figure.savefig(path, dpi=canvas.DPI, bbox_inches="tight")
-        matplotlib.pyplot.close(figure)
-        paths.append(path)
+    options = {"metric": plan.sweep.metric, "goal": plan.sweep.goal}
+    paths = [search.metric_by_trial(scores, folder / "metric_by_trial.png", **options)]
+    values = list(scores.values())
+    for name in ("slices", "parallel_coordinates"):
+        path = folder / f"{name}.png"
+        paths.append(getattr(search, name)(fields, values, path, **options))
+    shares = tpe.importance(plan, scores)
+    if shares:
+        title = f"Importance of the fields for {plan.sweep.metric} (PED-ANOVA)"
+        path = folder / "importance.png"
+        paths.append(
+            charts.bars(shares, title, path, axis_title="field", value_title="share")
+        )
     return paths
