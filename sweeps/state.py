@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sweeps.plan import Plan, Run
 from training.log import read_rows
@@ -38,13 +38,36 @@ class Progress(NamedTuple):
     deaths: tuple[str, ...]
 
 
+# By file of a run's log: time and size of the files that were read, and the result.
+_read: dict[Path, tuple[Any, Progress]] = {}
+
+
 def progress(plan: Plan, run: Run) -> Progress:
-    """Reads the progress of a run.
+    """Returns the progress of a run; reads its files only if they have changed.
 
     Raises:
         KeyError: if an evaluation does not have the metric; its argument is the text
             of the names that it has.
     """
+    log = run.folder / "metrics.jsonl"
+    report = run.folder / f"eval_{plan.sweep.split}.json"
+    files = log, report, plan.workdir / "deaths" / run.name
+    version = plan.sweep.metric, plan.config.train_steps, *map(_version, files)
+    if log not in _read or _read[log][0] != version:
+        _read[log] = version, _progress(plan, run)
+    return _read[log][1]
+
+
+def _version(path: Path) -> tuple[int, int] | None:
+    """Time and size of a file; None if there is none."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size
+
+
+def _progress(plan: Plan, run: Run) -> Progress:
     rows = read_rows(run.folder / "metrics.jsonl")
     metric, values = plan.sweep.metric, {}
     for row in rows:

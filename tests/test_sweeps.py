@@ -256,6 +256,25 @@ def test_progress_is_read_from_the_run_directory(tmp_path):
         state.progress(plan, other)
 
 
+def test_a_log_is_read_again_only_when_a_file_has_changed(tmp_path, monkeypatch):
+    plan = Plan(grid(), FLAG, (), tmp_path)
+    run, calls = plan.runs()[0], []
+    read = state.read_rows
+    monkeypatch.setattr(
+        state, "read_rows", lambda path: calls.append(path) or read(path)
+    )
+    put(plan, run, [7.0])
+    first = state.progress(plan, run)
+    assert state.progress(plan, run) == first and len(calls) == 1
+    put(plan, run, [7.0, 5.0])
+    assert len(state.progress(plan, run).values) == 2
+    state.add_death(plan, run, "killed")
+    assert state.progress(plan, run).deaths == ("killed",)
+    put(plan, run, [7.0, 5.0], score=3.5)
+    assert state.progress(plan, run).score == 3.5
+    assert len(calls) == 4
+
+
 def test_deaths_without_progress_are_counted(tmp_path):
     plan = Plan(grid(), FLAG, (), tmp_path)
     run = plan.runs()[0]
