@@ -28,8 +28,8 @@ and, if available,
     parameters number of learned parameters
     tokens     target tokens in all training batches, without padding
 
-`hypotheses/` has the translations of runs with a single seed, one per line, and their
-`references`.
+`hypotheses/` has translations, one per line, in a folder for each test set with its
+`references.txt`.
 
 A record stays valid when a config gains a field that `training/compatibility.py` lists
 with the value that keeps the old behaviour. `benchmarks/harness.py` writes the record

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from results import cells, claims, markdown
 from results.claims import Verdict
-from results.records import REFERENCES, Record, read_hypotheses
+from results.records import Record, read_translations
 from results.schema import Claim, Table
 
 
@@ -64,7 +64,9 @@ def tested(
             name: [record["metrics"][metric] for record in records[name]]
             for name in names
         }
-        single = all(len(x) == 1 for x in values.values())
+        single = any(len(x) == 1 for x in values.values())
+        if single:  # compared by their first seeds
+            values = {name: x[:1] for name, x in values.items()}
         verdict = claims.test(
             claim,
             values,
@@ -154,6 +156,8 @@ def _first_metric(table: Table) -> tuple[str, str]:
 
 @functools.cache
 def _bootstrap(folder: Path, a: str, b: str) -> float:
-    """The p-value of two runs' translations; nan if one of them is not kept."""
-    texts = [read_hypotheses(name, folder) for name in (a, b, REFERENCES)]
-    return math.nan if None in texts else claims.paired_bootstrap(*texts)
+    """The p-value of two runs' translations; nan if they are not kept for one set."""
+    first, second = (read_translations(name, folder) for name in (a, b))
+    if first is None or second is None or first[1] != second[1]:
+        return math.nan
+    return claims.paired_bootstrap(first[0], second[0], first[1])

@@ -132,8 +132,9 @@ def make(run: Run, seed: int, share: Share, processes: Processes) -> None:
         record = collect(run, seed, workdir) | work(workdir)
         text = json.dumps(record, indent=2, ensure_ascii=False)
         storage.write(record_path(run, seed), text + "\n")
-        if run.translations:
-            _keep_translations(run.name, workdir / "translations_test.tsv")
+        if run.translations and seed == run.seeds[0]:
+            path = workdir / "translations_test.tsv"
+            _keep_translations(run.name, path, test_set=run.translations)
 
 
 def commands(run: Run, seed: int) -> list[str]:
@@ -244,23 +245,22 @@ def work(workdir: Path) -> dict[str, int]:
     return counts
 
 
-def _keep_translations(name: str, path: Path) -> None:
-    """Copies the hypotheses of a run into `hypotheses/`.
+def _keep_translations(name: str, path: Path, *, test_set: str) -> None:
+    """Copies the hypotheses of a run into `hypotheses/`, with their references.
 
     Raises:
         UserError: if its references are not those of the other runs.
     """
     lines = path.read_text("utf-8").removesuffix("\n").split("\n")[1:]
     _, references, hypotheses = zip(*(line.split("\t") for line in lines), strict=True)
-    folder = records.RESULTS / records.HYPOTHESES
-    expected = records.read_hypotheses(records.REFERENCES, records.RESULTS)
-    if expected not in (None, list(references)):
-        raise UserError(
-            f"{path} has other references than {folder / records.REFERENCES}.txt"
-        )
-    folder.mkdir(exist_ok=True)
-    for file, lines in ((records.REFERENCES, references), (name, hypotheses)):
-        storage.write(folder / f"{file}.txt", "".join(f"{x}\n" for x in lines))
+    folder = records.RESULTS / records.HYPOTHESES / test_set
+    shared = folder / records.REFERENCES
+    text = "".join(f"{x}\n" for x in references)
+    if shared.exists() and shared.read_text("utf-8") != text:
+        raise UserError(f"{path} has other references than {shared}")
+    folder.mkdir(parents=True, exist_ok=True)
+    storage.write(shared, text)
+    storage.write(folder / f"{name}.txt", "".join(f"{x}\n" for x in hypotheses))
 
 
 def _device(environment: Mapping[str, Any]) -> str:

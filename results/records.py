@@ -8,8 +8,8 @@ from typing import Any
 from training import compatibility
 
 RESULTS = Path(__file__).parent
-HYPOTHESES = "hypotheses"  # folder of translations, one file per run
-REFERENCES = "references"  # name of the file of their references
+HYPOTHESES = "hypotheses"  # folder of translations, by test set and run
+REFERENCES = "references.txt"  # the references of a test set
 FLOORS = RESULTS / "floors.json"  # metrics of systems that learn nothing
 OURS = "this project"  # the system of our own records
 
@@ -46,17 +46,26 @@ def read_floors(folder: Path = RESULTS) -> dict[str, dict[str, dict[str, float]]
     return json.loads(path.read_text("utf-8")) if path.exists() else {}
 
 
-def read_hypotheses(name: str, folder: Path = RESULTS) -> list[str] | None:
-    """Returns the translations of a run's test split, or None if there are none.
+def read_translations(
+    name: str, folder: Path = RESULTS
+) -> tuple[list[str], list[str]] | None:
+    """Returns the translations of a run's first seed and their references.
 
     Args:
-        name: name of the run, or `REFERENCES`.
+        name: name of the run.
         folder: folder of the records.
+
+    Returns:
+        The lines of both; None if the translations are not kept.
     """
-    path = folder / HYPOTHESES / f"{name}.txt"
-    if not path.exists():
+    path = next((folder / HYPOTHESES).glob(f"*/{name}.txt"), None)
+    if path is None:
         return None
-    return path.read_text("utf-8").removesuffix("\n").split("\n")
+    files = path, path.with_name(REFERENCES)
+    hypotheses, references = (
+        file.read_text("utf-8").removesuffix("\n").split("\n") for file in files
+    )
+    return hypotheses, references
 
 
 def identity(settings: Mapping[str, Any]) -> dict[str, Any]:

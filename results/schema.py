@@ -17,8 +17,9 @@ class Run:
         paper: the number in the paper, with its data set.
         trained: name of the run that is evaluated, if this one differs from it only in
             fields of `evaluation`; "" to train.
-        translations: whether `hypotheses/` keeps the translations of the test split,
-            for claims about runs with a single seed.
+        translations: name of the test set whose translations by the first seed are
+            kept in `hypotheses/`, for claims about runs with a single seed; "" to
+            keep none.
     """
 
     name: str
@@ -28,7 +29,7 @@ class Run:
     label: str = ""
     paper: str = ""
     trained: str = ""
-    translations: bool = False
+    translations: str = ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

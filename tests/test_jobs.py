@@ -213,7 +213,7 @@ def test_two_processes_train_the_parameters_of_one(tmp_path):
     assert [row["step"] for row in alone] == [row["step"] for row in shared]
 
 
-@pytest.mark.slow
+@pytest.mark.jobs
 @pytest.mark.parametrize("layout", ["data", "fsdp", "pmap"])
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_eight_devices_of_one_two_and_four_processes_train_equally(
@@ -228,6 +228,32 @@ def test_eight_devices_of_one_two_and_four_processes_train_equally(
     )
     for other in others:
         check_equal(alone, other)
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        pytest.param("data", marks=pytest.mark.slow),
+        pytest.param("fsdp", marks=pytest.mark.jobs),
+    ],
+)
+def test_a_run_goes_on_with_other_numbers_of_processes_and_devices(tmp_path, layout):
+    flags = ["--config.data.batch_size=8", "--config.eval_every=100"]
+    whole = train("pointer_sorting", tmp_path / "whole", *flags, processes=1, devices=8)
+    moved = None
+    for steps, processes, devices in [(1, 1, 8), (2, 2, 2), (4, 1, 1), (6, 4, 1)]:
+        total = processes * devices
+        mesh = ["--config.mesh.data=1", f"--config.mesh.fsdp={total}"]
+        moved = train(
+            "pointer_sorting",
+            tmp_path / "moved",
+            *flags,
+            *mesh * (layout == "fsdp"),
+            f"--config.train_steps={steps}",
+            processes=processes,
+            devices=devices,
+        )
+    check_equal(whole, moved)
 
 
 def test_a_signal_to_one_process_stops_all_at_one_step(tmp_path):

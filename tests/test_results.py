@@ -314,7 +314,7 @@ def test_a_claim_is_tested_against_all_rivals(
 def test_translations_of_single_seeds_are_compared_by_sentence(tmp_path, monkeypatch):
     references = [f"a b c d {n}" for n in range(101)]
     texts = {
-        "references": references,
+        "references": references,  # the test set is "s"
         "a": references[:83] + ["x"] * 18,
         "b": references[:53] + ["x"] * 48,
         "c": references[:81] + ["x"] * 20,  # two sentences fewer than a
@@ -324,8 +324,8 @@ def test_translations_of_single_seeds_are_compared_by_sentence(tmp_path, monkeyp
     assert line.endswith("| – | inconclusive |")  # no translations
     for name, lines in texts.items():
         text = "".join(f"{line}\n" for line in lines)
-        (tmp_path / "hypotheses").mkdir(exist_ok=True)
-        (tmp_path / "hypotheses" / f"{name}.txt").write_text(text)
+        (tmp_path / "hypotheses" / "s").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "hypotheses" / "s" / f"{name}.txt").write_text(text)
     claim_tables._bootstrap.cache_clear()
     assert claim_tables._bootstrap(tmp_path, "a", "b") < 0.01
     p = claim_tables._bootstrap(tmp_path, "a", "c")
@@ -384,15 +384,18 @@ def test_translations_are_kept_with_their_references(tmp_path, monkeypatch):
     path = storage.write_tsv(
         tmp_path / "x.tsv", ("s", "r", "h"), [("a", "A", ""), ("b", "B", "b b")]
     )
-    make._keep_translations("x", path)
-    assert records.read_hypotheses("x", tmp_path) == ["", "b b"]
-    assert records.read_hypotheses("references", tmp_path) == ["A", "B"]
-    assert records.read_hypotheses("y", tmp_path) is None
+    make._keep_translations("x", path, test_set="s")
+    make._keep_translations("x", path, test_set="s")
+    assert records.read_translations("x", tmp_path) == (["", "b b"], ["A", "B"])
+    assert records.read_translations("y", tmp_path) is None
     path = storage.write_tsv(path, ("s", "r", "h"), [("a", "A", "a"), ("b", "C", "b")])
     message = r"x\.tsv has other references than .*references\.txt$"
     with pytest.raises(UserError, match=message):
-        make._keep_translations("y", path)
-    assert records.read_hypotheses("y", tmp_path) is None
+        make._keep_translations("y", path, test_set="s")
+    assert records.read_translations("y", tmp_path) is None
+    make._keep_translations("y", path, test_set="t")
+    assert records.read_translations("y", tmp_path) == (["a", "b"], ["A", "C"])
+    assert math.isnan(claim_tables._bootstrap(tmp_path, "x", "y"))  # other test sets
 
 
 def test_a_claim_without_repetition_is_inconclusive(tmp_path, monkeypatch):
