@@ -118,10 +118,13 @@ class Plan:
         self.trials.append(trial)
         return trial
 
-    def check(self) -> None:
+    def check(self, memory: int | None = None) -> None:
         """Checks the config of every run before the first one starts.
 
         For intervals and "tpe", whose points are not known, checks the corners.
+
+        Args:
+            memory: bytes of memory of the device; None for those of this machine.
 
         Raises:
             UserError: as `train.py` would for the first config that it refuses.
@@ -133,7 +136,7 @@ class Plan:
             )
             configuration.check(config)
             try:
-                config.task.check(config)
+                config.task.check(config, memory)
             except UserError as error:
                 given = " ".join(space.overrides(point)) or "the config"
                 raise UserError(f"{given}: {error}") from error

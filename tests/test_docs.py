@@ -88,7 +88,7 @@ def check(words):
     defined = set(re.findall(r'DEFINE_\w+\(\s*"(\w+)"', source)) | {"help"}
     defined |= OPTIONS.get(words[1], set())
     config, overrides = None, []
-    for word in words[2:]:
+    for word in filter("--".__ne__, words[2:]):
         flag, _, value = word.removeprefix("--").partition("=")
         if flag.startswith("config."):
             value = value.replace("$score", "dot")  # the loop of a sweep

@@ -193,7 +193,7 @@ def test_a_mistake_gets_one_line(workdir, command, flags, message):
     assert process.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("command", ["train.py", "eval.py", "predict.py"])
+@pytest.mark.parametrize("command", ["train.py", "eval.py", "predict.py", "launch.py"])
 def test_a_mistyped_workdir_is_named(command):
     process = call(command, "--workdr=/nonsense")
     assert process.returncode == 1
@@ -217,7 +217,7 @@ def test_a_missing_package_of_the_evaluation_stops_before_training(config, tmp_p
     assert "Traceback" not in process.stderr and "step 0" not in process.stderr
 
 
-@pytest.mark.parametrize("command", ["train.py", "eval.py", "predict.py"])
+@pytest.mark.parametrize("command", ["train.py", "eval.py", "predict.py", "launch.py"])
 def test_help_names_the_flags_and_an_example(command):
     process = call(command, "--help")
     assert process.returncode == 0

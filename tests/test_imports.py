@@ -57,11 +57,13 @@ ALLOWED = {
     "configs": {"models", "tasks", "configs", "sweeps"},
     "sweeps": {"sweeps", "training", "figures", "errors", "storage"},
     "results": {"results", "training", "figures", "sweeps", "errors", "storage"},
+    "launching": {"launching", "training", "sweeps", "errors"},
     "entry points": {
         "training",
         "tasks",
         "figures",
         "sweeps",
+        "launching",
         "options",
         "errors",
         "storage",
@@ -71,7 +73,7 @@ FORBIDDEN = {"tasks": {"training.loop"}}
 ROOT_MODULES = {"errors", "options", "ranges", "storage"}
 OTHERS = {"benchmarks", "tests"}
 OURS = set(ALLOWED) - {"entry points"} | ROOT_MODULES | OTHERS
-ENTRY_POINTS = {"train", "eval", "predict", "sweep"}
+ENTRY_POINTS = {"train", "eval", "predict", "sweep", "launch"}
 
 # Libraries that a folder may import; folders not listed may import any.
 THIRD_PARTY = {
@@ -90,6 +92,7 @@ THIRD_PARTY = {
     },
     "metrics": {"numpy", "sacrebleu"},
     "results": {"jax", "numpy", "ml_collections", "sacrebleu", "scipy"},
+    "launching": set(),
 }
 # Optional libraries, to be imported inside the function that needs them.
 LAZY = {
