@@ -103,4 +103,5 @@ def ntm_config(
     config.checkpoints = ConfigDict({"keep": 1})
     config.mesh = ConfigDict({"data": -1, "fsdp": 1})
     config.parallel = "cores"  # for small steps; or "jit", "pmap"
+    config.non_finite = "stop"  # or "skip": leave out updates that are not finite
     return apply(update(config, fields), variants, variant)

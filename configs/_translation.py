@@ -132,4 +132,5 @@ def translation_config(architecture: type) -> ConfigDict:
     config.checkpoints = ConfigDict({"keep": 5})
     config.mesh = ConfigDict({"data": -1, "fsdp": 1})
     config.parallel = "jit"  # or "pmap"
+    config.non_finite = "stop"  # or "skip": leave out updates that are not finite
     return config

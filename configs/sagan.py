@@ -141,4 +141,5 @@ def get_config(variant: str = "") -> ConfigDict:
     config.checkpoints = ConfigDict({"keep": 1})
     config.mesh = ConfigDict({"data": -1, "fsdp": 1})
     config.parallel = "jit"  # or "pmap"
+    config.non_finite = "stop"  # or "skip": leave out updates that are not finite
     return apply(config, VARIANTS, variant)

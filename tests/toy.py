@@ -10,7 +10,7 @@ from ml_collections import ConfigDict
 
 from training.objective import Supervised
 from training.optimizers import make_optimizer
-from training.task import Evaluation, Task
+from training.task import Evaluation, Prediction, Task
 
 
 def get_config(variant=""):
@@ -46,6 +46,7 @@ def get_config(variant=""):
     config.checkpoints = ConfigDict({"keep": 2})
     config.mesh = ConfigDict({"data": -1, "fsdp": 1})
     config.parallel = "jit"
+    config.non_finite = "stop"
     return config
 
 
@@ -105,6 +106,9 @@ class Toy(Task):
     def evaluate(self, state, split, options):
         error, (count, _) = self.loss(state.params, Source(self.config)[10**6], None)
         return Evaluation(split, {"error": float(error / count)})
+
+    def predict(self, state, lines, options, attention):
+        return (Prediction(line, 0.0) for line in lines.values())
 
     def figures(self, state, evaluation, folder):
         path = folder / "step.png"

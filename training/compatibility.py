@@ -18,6 +18,7 @@ from typing import Any
 # is added if its group exists and lacks it. A field that only some architectures have
 # must name their class; otherwise every architecture gets it.
 ADDED: dict[str, Any] = {
+    "non_finite": "stop",
     "optimizer|generator|discriminator.name": "adam",
     "optimizer|generator|discriminator.scale": 1.0,
     "optimizer|generator|discriminator.clip_by": "norm",

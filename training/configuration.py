@@ -23,7 +23,9 @@ import ranges
 import storage
 from errors import FieldError, UserError, fault, one_line
 from ranges import SEED, SIZE, STEPS, Range
+from training import encoding, run_directory
 from training.compatibility import new_names, upgrade
+from training.encoding import encode, leaves
 
 _DEVICES = Range(-1, 10**6, whole=True)
 # Ranges of the fields that the training loop reads.
@@ -39,14 +41,14 @@ RANGES = {
 _REQUIRED = {
     "task": "a subclass of training.task.Task",
     "parallel": "one of jit, pmap, cores",
+    "non_finite": "one of stop, skip",
     "evaluation.checkpoint": "last, best, average or a step",
 }
 # Fields that may change when a run is resumed.
 CHANGEABLE = (
-    "train_steps eval_every save_every log_every mesh parallel checkpoints".split()
-)
+    "train_steps eval_every save_every log_every mesh parallel checkpoints non_finite"
+).split()
 _MAX_DIFFERENCES = 6  # fields listed if a run has another config
-_CLASS = re.compile(r"((?:tasks|models)(?:\.\w+)+):(\w+)")
 _NAMES = {
     bool: "true or false",
     int: "a whole number",
@@ -86,7 +88,7 @@ def read(flag: str | None, overrides: Sequence[str] = ()) -> ConfigDict:
 def _check_importable(name: str, value: type) -> None:
     """Checks that a run of this class can be loaded again."""
     text, folder = encode(value), "tasks" if name == "task" else "models"
-    if not _CLASS.fullmatch(text) or _class(text) is not value:
+    if not encoding.CLASS.fullmatch(text) or encoding.load_class(text) is not value:
         raise UserError(
             f"config.{name} is {text}: must be in a module of {folder}/, such as "
             f"{folder}/{value.__module__.split('.')[-1]}.py, to be loaded again"
@@ -230,7 +232,7 @@ def _parse(text: str, kind: type[Any], old: Any) -> Any:
     if kind is tuple:
         return _parse_tuple(text, {type(x) for x in old or ()})
     if kind is type or issubclass(kind, type):
-        return _class(text)
+        return encoding.load_class(text)
     if kind is type(None):
         return ast.literal_eval(text)
     return kind(text)
@@ -284,6 +286,9 @@ def check(config: ConfigDict) -> None:
         text = encode(task) if isinstance(task, type) else one_line(task)
         raise UserError(f"config.task is {text}: must be {_REQUIRED['task']}")
     ranges.check(RANGES, fields, "config.")
+    if config.non_finite not in ("stop", "skip"):
+        accepted = _REQUIRED["non_finite"]
+        raise FieldError("config.non_finite", config.non_finite, accepted)
     which = fields["evaluation.checkpoint"]
     if which not in ("last", "best", "average") and not str(which).isdecimal():
         accepted = _REQUIRED["evaluation.checkpoint"]
@@ -294,18 +299,25 @@ def check(config: ConfigDict) -> None:
         raise FieldError("config.evaluation.average", averaged, accepted)
 
 
-def record(config: ConfigDict, workdir: Path) -> None:
-    """Writes `config.json` if `compare` accepts the config.
+def prepare(config: ConfigDict, workdir: Path) -> None:
+    """Creates a run directory if it can hold a run of the config.
 
     Raises:
-        UserError: see `compare`; or if the file cannot be written.
+        UserError: see `compare`; for a damaged directory, or one that cannot be made.
     """
-    is_file = storage.is_file(workdir, f"--workdir={workdir}")
-    if is_file or (workdir.exists() and not workdir.is_dir()):
-        raise UserError(f"--workdir={workdir} is a file: must be a folder")
+    run_directory.check(workdir)
     compare(config, workdir)
+    run_directory.create(workdir)
+
+
+def record(config: ConfigDict, workdir: Path) -> None:
+    """Writes `config.json` if `prepare` accepts the config.
+
+    Raises:
+        UserError: see `prepare`; or if the file cannot be written.
+    """
+    prepare(config, workdir)
     try:
-        workdir.mkdir(parents=True, exist_ok=True)
         text = json.dumps(encode(config), indent=2)
         storage.write(workdir / "config.json", text)
     except OSError as error:
@@ -316,12 +328,17 @@ def compare(config: ConfigDict, workdir: Path) -> None:
     """Checks that `workdir` has no checkpoint of a run with another config.
 
     Raises:
-        UserError: if there is one; lists the fields that differ.
+        UserError: if there is one; lists the fields that differ. Also if the config of
+            the checkpoints is missing or damaged.
     """
-    path = workdir / "config.json"
-    if not (path.is_file() and any((workdir / "checkpoints").glob("[0-9]*"))):
+    if not any((workdir / "checkpoints").glob("[0-9]*")):
         return
-    old = dict(leaves(upgrade(_parse_json(path.read_text(), workdir))))
+    if not (workdir / "config.json").exists():
+        raise UserError(
+            f"{workdir} has checkpoints, but config.json is missing: restore the file, "
+            "or take another --workdir"
+        )
+    old = dict(leaves(upgrade(encoding.read_json(workdir))))
     new = dict(leaves(encode(config)))
     fields = [
         f"config.{name}: {_show(old, name)} there, {_show(new, name)} now"
@@ -363,88 +380,17 @@ def load(workdir: Path, overrides: Sequence[str] = ()) -> ConfigDict:
     if storage.is_file(workdir, f"--workdir={workdir}"):
         raise UserError(f"--workdir={workdir} is a file: must be the folder of a run")
     if not storage.is_file(path, f"--workdir={workdir}"):
+        run_directory.check(workdir)
         raise UserError(f"{workdir} has no run: {path} is missing")
     try:
-        config = _decode(upgrade(_parse_json(path.read_text(), workdir)))
+        config = encoding.decode(upgrade(encoding.read_json(workdir)))
     except (ValueError, TypeError, AttributeError, KeyError) as error:
-        raise UserError(f"{path} is damaged: {one_line(error)}") from error
+        raise UserError(
+            f"{path} is damaged ({one_line(error)}): {encoding.RESTORE}"
+        ) from error
     if not isinstance(config.get("task"), type):
         raise UserError(
             f"{path}: task is {config.get('task')}: must be a class in tasks"
         )
     _override_all(config, overrides, "evaluation.")
     return config.lock()
-
-
-def _parse_json(text: str, workdir: Path) -> dict[str, Any]:
-    try:
-        settings = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{workdir}/config.json is damaged: {error}") from error
-    if not isinstance(settings, dict):
-        raise UserError(
-            f"{workdir}/config.json is {one_line(settings)}: must be an object"
-        )
-    return settings
-
-
-def leaves(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yields the leaves of a config, such as ("model.d_model", 256)."""
-    for name, value in config.items():
-        if isinstance(value, ConfigDict | dict) and value:
-            yield from leaves(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
-
-
-def encode(value: Any, name: str = "config") -> Any:
-    """Returns the JSON form of a config or of a value in it.
-
-    Tuples become lists, classes "module:Name".
-
-    Args:
-        value: the value.
-        name: name of the field in errors.
-
-    Raises:
-        UserError: for a value without a JSON form.
-    """
-    if isinstance(value, ConfigDict):
-        return {n: encode(inner, f"{name}.{n}") for n, inner in value.items()}
-    if isinstance(value, type):
-        return f"{value.__module__}:{value.__qualname__}"
-    if isinstance(value, tuple):
-        return [encode(inner, name) for inner in value]
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    raise UserError(
-        f"{name} is {one_line(value)}: must be a number, text, tuple, class or None"
-    )
-
-
-def _decode(value: Any) -> Any:
-    if isinstance(value, dict):
-        return ConfigDict({name: _decode(inner) for name, inner in value.items()})
-    if isinstance(value, list):
-        return tuple(_decode(inner) for inner in value)
-    if isinstance(value, str) and _CLASS.fullmatch(value):
-        return _class(value)
-    return value
-
-
-def _class(text: str) -> type:
-    match = _CLASS.fullmatch(text)
-    if not match:
-        raise ValueError(f"{text} is not a class in tasks or models")
-    path = Path(*match[1].split(".")).with_suffix(".py")
-    try:
-        module = importlib.import_module(match[1])
-    except Exception as error:  # of the module
-        if isinstance(error, ModuleNotFoundError) and error.name == match[1]:
-            raise ValueError(f"there is no {path}, of the class {text}") from None
-        reason = fault(path, error)
-        raise UserError(f"class {text} cannot be imported: {reason}") from error
-    class_ = getattr(module, match[2], None)
-    if not isinstance(class_, type) or class_.__module__ != match[1]:
-        raise ValueError(f"{text} is not a class in tasks or models")
-    return class_

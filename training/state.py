@@ -18,6 +18,8 @@ Scores = dict[str, Any]
 # since its last row; the metric `tokens` is shown as tokens per second.
 Metrics = dict[str, tuple[jax.Array, jax.Array]]
 
+SKIPPED = "skipped"  # metric: number of updates that were left out; its count is 0
+
 Batch = dict[str, jax.Array]
 # (sum of the losses, (count, {name: (sum, count)}))
 LossResult = tuple[jax.Array, tuple[jax.Array, Metrics]]
@@ -57,6 +59,40 @@ class TrainState:
         return dataclasses.replace(
             self, step=self.step + 1, params=params, opt_state=opt_state
         )
+
+
+def skip_non_finite(
+    step: Callable[..., tuple[TrainState, Metrics]],
+) -> Callable[..., tuple[TrainState, Metrics]]:
+    """Returns a training step that leaves out updates that are not finite.
+
+    If a metric, or a number in the new state, is not finite, only the step count of the
+    state changes: so the next step has other random numbers. The metrics of the step
+    are then 0 of 0, and "skipped" is 1 instead of 0.
+
+    Args:
+        step: `step` of an objective.
+    """
+
+    def guarded(
+        state: TrainState, batch: Any, rng: jax.Array
+    ) -> tuple[TrainState, Metrics]:
+        new, metrics = step(state, batch, rng)
+        old = dataclasses.replace(state, step=new.step)
+        numbers = (
+            x
+            for x in jax.tree.leaves((new, metrics))
+            if jnp.issubdtype(x.dtype, jnp.inexact)
+        )
+        keeps = jnp.stack([jnp.isfinite(x).all() for x in numbers]).all()
+        result = jax.tree.map(lambda a, b: jnp.where(keeps, a, b), new, old)
+        metrics = jax.tree.map(
+            lambda x: jnp.where(keeps, x, jnp.zeros_like(x)), metrics
+        )
+        skipped = 1 - keeps.astype(jnp.float32)
+        return result, metrics | {SKIPPED: (skipped, jnp.zeros(()))}
+
+    return guarded
 
 
 def gradients(

@@ -1,0 +1,106 @@
+"""JSON form of configs, as in config.json: classes are "module:Name", tuples lists.
+
+Decoding imports only modules in `tasks` and `models`.
+"""
+
+import importlib
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from errors import UserError, fault, one_line
+
+# The JSON form of a class that a run may name.
+CLASS = re.compile(r"((?:tasks|models)(?:\.\w+)+):(\w+)")
+RESTORE = "restore it from a copy, or name another --workdir"
+
+
+def read_json(workdir: Path) -> dict[str, Any]:
+    """Returns the config of a run directory in its JSON form.
+
+    Raises:
+        UserError: if config.json cannot be read or is damaged.
+    """
+    path = workdir / "config.json"
+    try:
+        settings = json.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path} is damaged ({error}): {RESTORE}") from error
+    if not isinstance(settings, dict):
+        raise UserError(f"{path} is {one_line(settings)}: must be an object; {RESTORE}")
+    return settings
+
+
+def leaves(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yields the leaves of a config, such as ("model.d_model", 256)."""
+    for name, value in config.items():
+        if isinstance(value, ConfigDict | dict) and value:
+            yield from leaves(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def encode(value: Any, name: str = "config") -> Any:
+    """Returns the JSON form of a config or of a value in it.
+
+    Tuples become lists, classes "module:Name".
+
+    Args:
+        value: the value.
+        name: name of the field in errors.
+
+    Raises:
+        UserError: for a value without a JSON form.
+    """
+    if isinstance(value, ConfigDict):
+        return {n: encode(inner, f"{name}.{n}") for n, inner in value.items()}
+    if isinstance(value, type):
+        return f"{value.__module__}:{value.__qualname__}"
+    if isinstance(value, tuple):
+        return [encode(inner, name) for inner in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise UserError(
+        f"{name} is {one_line(value)}: must be a number, text, tuple, class or None"
+    )
+
+
+def decode(value: Any) -> Any:
+    """Returns a config, or a value in it, from the JSON form that `encode` writes."""
+    if isinstance(value, dict):
+        return ConfigDict({name: decode(inner) for name, inner in value.items()})
+    if isinstance(value, list):
+        return tuple(decode(inner) for inner in value)
+    if isinstance(value, str) and CLASS.fullmatch(value):
+        return load_class(value)
+    return value
+
+
+def load_class(text: str) -> type:
+    """Returns a class from its JSON form, "module:Name", in `tasks` or `models`.
+
+    Raises:
+        ValueError: if there is no such class.
+        UserError: if its module cannot be imported.
+    """
+    match = CLASS.fullmatch(text)
+    if not match:
+        raise ValueError(f"{text} is not a class in tasks or models")
+    path = Path(*match[1].split(".")).with_suffix(".py")
+    try:
+        module = importlib.import_module(match[1])
+    except Exception as error:  # of the module
+        if isinstance(error, ModuleNotFoundError) and error.name == match[1]:
+            raise ValueError(f"there is no {path}, of the class {text}") from None
+        reason = fault(path, error)
+        raise UserError(f"class {text} cannot be imported: {reason}") from error
+    class_ = getattr(module, match[2], None)
+    if not isinstance(class_, type) or class_.__module__ != match[1]:
+        raise ValueError(f"{text} is not a class in tasks or models")
+    return class_

@@ -1,0 +1,39 @@
+"""The files and folders of a run directory."""
+
+from pathlib import Path
+
+import storage
+from errors import UserError
+
+_FILES = ("config.json", "environment.json", "metrics.jsonl")
+_FOLDERS = ("assets", "checkpoints", "damaged", "figures", "tensorboard")
+
+
+def check(workdir: Path) -> None:
+    """Checks that neither a file nor a folder is in the place of the other.
+
+    Raises:
+        UserError: for the first that is.
+    """
+    is_file = storage.is_file(workdir, f"--workdir={workdir}")
+    if is_file or (workdir.exists() and not workdir.is_dir()):
+        raise UserError(f"--workdir={workdir} is a file: must be a folder")
+    for name in (*_FILES, *_FOLDERS):
+        path, is_folder = workdir / name, name in _FOLDERS
+        if path.exists() and path.is_dir() != is_folder:
+            kinds = ("file", "folder") if is_folder else ("folder", "file")
+            raise UserError(
+                "{} is a {}: must be a {}; move it away".format(path, *kinds)
+            )
+
+
+def create(workdir: Path) -> None:
+    """Creates a run directory unless it exists.
+
+    Raises:
+        UserError: if it cannot be created.
+    """
+    try:
+        workdir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"--workdir={workdir}: {error.strerror}") from error
