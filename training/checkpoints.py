@@ -1,67 +1,73 @@
 """Checkpoints of a run: the last few and the best, written in the background.
 
-A checkpoint gets its final name only when it is complete. If the process is killed
-during a save, the previous checkpoint remains the newest.
+A checkpoint gets its final name only when it is complete, and then a manifest (see
+`training.manifest`) with the SHA-256 of each of its files. Only then are older ones
+removed. So if the process is killed at any point, the previous checkpoint is intact,
+and a checkpoint newer than one with a manifest that has none is an unfinished save,
+which does not count. Runs older than manifests have none: their checkpoints count, but
+cannot be verified.
+
+A checkpoint is verified before it is used. A damaged one is named on standard error and
+an intact one is used; training moves it from `checkpoints/` to `damaged/`.
 """
 
-import dataclasses
+import contextlib
+import errno
+import logging
 import math
-from collections.abc import Mapping, Sequence
+import os
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import jax
 import orbax.checkpoint as ocp
-from orbax.checkpoint import checkpoint_managers
+from jax.experimental import multihost_utils
 
 from errors import UserError
+from training import manifest
+from training.checkpoint_folder import SCORE, UNPLANNED, CheckpointFolder
 
-_SCORE = "score"  # selection metric, higher is better
 _OLD_NAMES = {"variables": "kept"}  # of entries of `TrainState.extra`
-_UNPLANNED = "unplanned"  # marks a checkpoint saved because of a stop signal
+_ATTEMPTS = 5  # at reading while a run in progress removes old checkpoints
 
 
-@dataclasses.dataclass
-class _Last:
-    """Preserves the newest checkpoint and the last `n` planned ones; None for all.
-
-    Unplanned checkpoints do not count towards `n`, so that the mean over the last
-    checkpoints does not depend on where the run was stopped.
-    """
-
-    n: int | None
-
-    def should_preserve(self, checkpoints: Sequence, *, context: Any) -> list[bool]:
-        planned = [c.step for c in checkpoints if _is_planned(c.metrics)]
-        preserved = {*planned[-(self.n or len(planned)) :], checkpoints[-1].step}
-        return [c.step in preserved for c in checkpoints]
-
-
-class Checkpoints:
+class Checkpoints(CheckpointFolder):
     """Checkpoints of a run directory; a context manager that waits for saves."""
 
     def __init__(self, workdir: Path, keep: int | None = None):
         """Opens `workdir/checkpoints`.
 
+        For training, damaged and unfinished checkpoints that are newer than the newest
+        intact one are moved to `workdir/damaged`.
+
         Args:
             workdir: the run directory.
             keep: number of last planned checkpoints to keep, in addition to the best
-                and the newest one; None to open for reading.
+                and the newest two; None to open for reading.
+
+        Raises:
+            UserError: if there are checkpoints and none is intact.
         """
-        self.path = Path(workdir).absolute() / "checkpoints"
-        best = checkpoint_managers.BestN(
-            get_metric_fn=_score, n=1, keep_checkpoints_without_metrics=False
-        )
+        super().__init__(workdir)
+        self._keep = keep
+        self._saving: _Saving | None = None
+        if keep is not None:
+            if jax.process_index() == 0:
+                self.set_damaged_aside()
+            _synchronize("checkpoints are set aside")
+        _silence_orbax()
         self._manager = ocp.CheckpointManager(
             self.path,
             item_handlers=ocp.StandardCheckpointHandler(),  # for `item_metadata`
             options=ocp.CheckpointManagerOptions(
                 create=keep is not None,
                 cleanup_tmp_directories=keep is not None,
-                best_fn=_score,  # without it no metrics are written
-                preservation_policy=checkpoint_managers.AnyPreservationPolicy(
-                    [_Last(keep), best]
-                ),
+                best_fn=lambda metrics: metrics.get(
+                    SCORE, -math.inf
+                ),  # without it no metrics are written
+                lightweight_initialize=True,  # metrics may be damaged
             ),
         )
 
@@ -69,23 +75,18 @@ class Checkpoints:
         """Returns itself."""
         return self
 
-    def __exit__(self, *_: Any) -> None:
-        """Waits for pending saves."""
-        self._manager.close()
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        """Waits for pending saves.
 
-    def steps(self) -> list[int]:
-        """Returns the steps of all checkpoints, in order."""
-        return sorted(self._manager.all_steps())
-
-    def planned(self) -> list[int]:
-        """Returns the steps of checkpoints not due to a stop signal, in order."""
-        return [s for s in self.steps() if _is_planned(self._manager.metrics(s))]
-
-    def best(self) -> int | None:
-        """Returns the step with the best score, or None if none was evaluated."""
-        scores = {step: _score(self._manager.metrics(step)) for step in self.steps()}
-        step = max(scores, key=lambda s: (scores[s], s), default=None)
-        return None if step is None or scores[step] == -math.inf else step
+        Raises:
+            UserError: if a save has failed and the block has not.
+        """
+        try:
+            with contextlib.suppress(*[UserError] if kind else []):
+                self._finish_save()
+        finally:
+            with contextlib.suppress(Exception):  # of a failed save, again
+                self._manager.close()
 
     def save(
         self,
@@ -97,22 +98,38 @@ class Checkpoints:
     ) -> None:
         """Copies the state and writes the checkpoint in the background.
 
+        The call waits for the previous save, and for the copy of the state. A thread
+        writes, hashes and removes files; the checkpoint counts when it is done.
+
         Args:
             step: number of steps done; also the name of the checkpoint.
             state: pytree of arrays; its memory may be reused after the call.
             score: selection metric, higher is better; None if not evaluated.
             planned: False if the checkpoint is only due to a stop signal.
+
+        Raises:
+            UserError: if this save or the previous one cannot be written.
         """
-        metrics = {} if score is None or math.isnan(score) else {_SCORE: score}
+        metrics = {} if score is None or math.isnan(score) else {SCORE: score}
         if not planned:
-            metrics[_UNPLANNED] = 1.0
-        self._manager.save(
-            step, args=ocp.args.StandardSave(state), metrics=metrics, force=True
-        )
+            metrics[UNPLANNED] = 1.0
+        self._finish_save()
+        try:
+            self._manager.save(
+                step, args=ocp.args.StandardSave(state), metrics=metrics, force=True
+            )
+        except Exception as error:
+            raise self._failure(step, error) from error
+        self._saving = _Saving(self, step)
 
     def wait(self) -> None:
-        """Waits until all saves are complete."""
-        self._manager.wait_until_finished()
+        """Waits until all saves are complete, on all hosts.
+
+        Raises:
+            UserError: if a save cannot be written.
+        """
+        self._finish_save()
+        _synchronize("checkpoints are complete")
 
     def restore(self, step: int, like: Any) -> Any:
         """Returns the state of a step.
@@ -125,6 +142,8 @@ class Checkpoints:
         Raises:
             UserError: if the checkpoint is damaged.
         """
+        if damage := self.damage(step):
+            raise UserError(f"{self.name}/{step} {damage}: {self.advice([step])}")
         first = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
         like = jax.tree.map(
             lambda x: jax.ShapeDtypeStruct(
@@ -139,13 +158,58 @@ class Checkpoints:
                 step, args=ocp.args.StandardRestore(_without_extra(like))
             )
         except Exception as error:  # orbax raises many types for damaged files
-            reason = str(error).strip().partition("\n")[0][:200]
-            raise UserError(f"{self.path}/{step} cannot be read: {reason}") from error
+            raise UserError(
+                f"{self.name}/{step} cannot be read: {_reason(error)}; remove it to "
+                "use an earlier checkpoint"
+            ) from error
         fields = {name: flat[name] for name in ("step", "params", "opt_state")}
         extra = like.extra
         if extra:
             extra = {name: flat[_OLD_NAMES.get(name, name)] for name in extra}
         return like.replace(**fields, extra=extra)
+
+    def _complete(self, step: int) -> None:
+        """Waits for a save, writes its manifest and removes old checkpoints."""
+        self._manager.wait_until_finished()
+        if jax.process_index() == 0:
+            manifest.write(self.path / str(step))
+            self.remove_old(self._keep or 0)
+
+    def _finish_save(self) -> None:
+        saving, self._saving = self._saving, None
+        if saving is not None:
+            saving.join()
+            if saving.error is not None:
+                raise self._failure(saving.step, saving.error) from saving.error
+
+    def _failure(self, step: int, error: BaseException) -> UserError:
+        steps = [s for s in self.steps() if s != step]
+        last = f"step {steps[-1]}" if steps else "none"
+        return UserError(
+            f"{self.name}/{step} cannot be written: {_reason(error)}; the last "
+            f"checkpoint is {last}, from which the same command resumes"
+        )
+
+
+class _Saving(threading.Thread):
+    """A save in progress.
+
+    Attributes:
+        step: the step.
+        error: why it failed; None if it has not.
+    """
+
+    def __init__(self, checkpoints: Checkpoints, step: int):
+        super().__init__(name="save")
+        self._checkpoints, self.step = checkpoints, step
+        self.error: BaseException | None = None
+        self.start()
+
+    def run(self) -> None:
+        try:
+            self._checkpoints._complete(self.step)
+        except BaseException as error:  # raised again by the next call
+            self.error = error
 
 
 def find(workdir: Path, which: str | int) -> int:
@@ -159,10 +223,15 @@ def find(workdir: Path, which: str | int) -> int:
         UserError: if there is no such checkpoint.
     """
     with _open(workdir) as checkpoints:
-        steps, best = checkpoints.steps(), checkpoints.best()
+        return _find(checkpoints, workdir, which)
+
+
+def _find(checkpoints: Checkpoints, workdir: Path, which: str | int) -> int:
     if which == "last":
-        return steps[-1]
+        return checkpoints.newest()
+    steps = checkpoints.steps()
     if which == "best":
+        best = checkpoints.best()
         if best is None:
             raise UserError(
                 f"{workdir} has no evaluated checkpoint: take last, or one of {steps}"
@@ -176,20 +245,33 @@ def find(workdir: Path, which: str | int) -> int:
     return int(which)
 
 
+def require(workdir: Path) -> None:
+    """Checks that a run directory has a checkpoint; does not verify it.
+
+    Raises:
+        UserError: if it has none.
+    """
+    with _open(workdir):
+        pass
+
+
 def restore(workdir: Path, which: str | int, like: Any) -> Any:
     """Returns the state of a checkpoint.
 
     Args:
         workdir: the run directory.
-        which: "last", "best" or a step.
+        which: "last", "best" or a step; an intact checkpoint is used in the place of a
+            damaged "last" or "best", which standard error names.
         like: shapes of the state, as from `jax.eval_shape(objective.init, rng)`.
 
     Raises:
-        UserError: if there is no such checkpoint.
+        UserError: if there is no such checkpoint, or it is damaged.
     """
-    step = find(workdir, which)
-    with _open(workdir) as checkpoints:
-        return checkpoints.restore(step, like)
+
+    def read(checkpoints: Checkpoints) -> Any:
+        return checkpoints.restore(_find(checkpoints, workdir, which), like)
+
+    return _read(workdir, read)
 
 
 def average(workdir: Path, n: int, like: Any) -> Any:
@@ -197,8 +279,8 @@ def average(workdir: Path, n: int, like: Any) -> Any:
 
     If there are planned checkpoints, only these are averaged, so that stopping and
     resuming a run does not change the mean. Fewer than `n` are averaged if fewer were
-    kept. Checkpoints from the first half of the run are excluded: their parameters are
-    too far from the final ones.
+    kept, or if some are damaged, which standard error names. Checkpoints from the first
+    half of the run are excluded: their parameters are too far from the final ones.
 
     Args:
         workdir: the run directory.
@@ -206,20 +288,39 @@ def average(workdir: Path, n: int, like: Any) -> Any:
         like: see `restore`.
 
     Raises:
-        UserError: if there is no checkpoint, or `n` is below 1.
+        UserError: if there is no intact checkpoint, or `n` is below 1.
     """
     if n < 1:
         raise UserError(f"cannot average {n} checkpoints: take 1 or more")
-    with _open(workdir) as checkpoints:
-        steps = checkpoints.planned() or checkpoints.steps()
-        steps = [step for step in steps if 2 * step > steps[-1]][-n:]
-        state = checkpoints.restore(steps[-1], like)
+
+    def read(checkpoints: Checkpoints) -> Any:
+        *others, last = checkpoints.last(n)
+        state = checkpoints.restore(last, like)
         params = state.params
-        for step in steps[:-1]:
+        for step in others:
             other = checkpoints.restore(step, like).params
             params = jax.tree.map(lambda a, b: a + b, params, other)
-    mean = jax.tree.map(lambda p: (p / len(steps)).astype(p.dtype), params)
-    return state.replace(params=mean)
+        count = len(others) + 1
+        mean = jax.tree.map(lambda p: (p / count).astype(p.dtype), params)
+        return state.replace(params=mean)
+
+    return _read(workdir, read)
+
+
+def _read(workdir: Path, read: Callable[[Checkpoints], Any]) -> Any:
+    """Returns `read(checkpoints)` of a run.
+
+    A run in progress may remove checkpoints meanwhile; the rest is then read again.
+    """
+    for attempt in range(1, _ATTEMPTS + 1):
+        with _open(workdir) as checkpoints:
+            steps = checkpoints.steps()
+            try:
+                return read(checkpoints)
+            except UserError:
+                if attempt == _ATTEMPTS or set(steps) <= set(checkpoints.steps()):
+                    raise
+    raise AssertionError
 
 
 def _without_extra(like: Any) -> dict[str, Any]:
@@ -236,7 +337,7 @@ def _without_extra(like: Any) -> dict[str, Any]:
 def _open(workdir: Path) -> Checkpoints:
     if (Path(workdir) / "checkpoints").is_dir():
         checkpoints = Checkpoints(workdir)
-        if checkpoints.steps():
+        if checkpoints.has_steps():
             return checkpoints
     raise UserError(
         f"{Path(workdir) / 'checkpoints'} has no checkpoint: train first, or name "
@@ -244,9 +345,29 @@ def _open(workdir: Path) -> Checkpoints:
     )
 
 
-def _score(metrics: Mapping[str, float] | None) -> float:
-    return (metrics or {}).get(_SCORE, -math.inf)
+def _reason(error: BaseException) -> str:
+    """Returns the reason for an error in one line, of the first error in its chain."""
+    text = " ".join(str(error).split())
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.strerror:
+            return cause.strerror
+        cause = cause.__cause__ or cause.__context__
+    for number in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO):
+        if os.strerror(number) in text:  # of tensorstore
+            return os.strerror(number)
+    return text[:200]
 
 
-def _is_planned(metrics: Mapping[str, float] | None) -> bool:
-    return _UNPLANNED not in (metrics or {})
+def _synchronize(name: str) -> None:
+    if jax.process_count() > 1:
+        multihost_utils.sync_global_devices(name)
+
+
+def _silence_orbax() -> None:
+    """Turns off the log of orbax: what it logs with a traceback is raised as well."""
+    logging.getLogger("absl").addFilter(_is_not_of_orbax)
+
+
+def _is_not_of_orbax(record: logging.LogRecord) -> bool:
+    return "orbax" not in Path(record.pathname).parts

@@ -20,7 +20,7 @@ from ml_collections import ConfigDict
 
 from errors import UserError
 from figures import canvas
-from training import checkpoints, configuration
+from training import checkpoints, configuration, run_directory
 from training.state import TrainState
 from training.task import Evaluation, Prediction, Task, create
 
@@ -119,8 +119,9 @@ def load(
     """
     workdir = Path(workdir)
     config = configuration.load(workdir, overrides)
+    run_directory.check(workdir)
     which = config.evaluation.checkpoint if checkpoint is None else checkpoint
-    checkpoints.find(workdir, "last")  # reports a missing checkpoint first
+    checkpoints.require(workdir)  # reports a missing checkpoint first
     configuration.check(config)
     config.task.check(config)
     task = create(config, workdir, training=False)

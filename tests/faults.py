@@ -1,0 +1,132 @@
+"""Faults of a run directory: damaged files, a full disk, a process that is killed.
+
+Each function makes one fault, so that tests and tables of faults can repeat it.
+"""
+
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+from smoke import ROOT
+
+
+def flip_bit(path, rng):
+    """Flips a random bit of a file; an empty one gets a byte."""
+    content = bytearray(path.read_bytes()) or bytearray(1)
+    content[rng.integers(len(content))] ^= 1 << rng.integers(8)
+    path.write_bytes(content)
+
+
+def truncate(path, rng):
+    """Removes the last byte of a file."""
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def delete(path, rng):
+    """Deletes a file."""
+    path.unlink()
+
+
+def replace_by_folder(path, rng):
+    """Puts an empty folder in the place of a file."""
+    path.unlink()
+    path.mkdir()
+
+
+DAMAGE = {
+    "bit": flip_bit,
+    "truncated": truncate,
+    "deleted": delete,
+    "folder": replace_by_folder,
+}
+
+
+def files(folder):
+    """Names of the files in a folder, in order."""
+    paths = (path for path in folder.rglob("*") if path.is_file())
+    return sorted(str(path.relative_to(folder)) for path in paths)
+
+
+def damage(kind, path, seed=0):
+    """Damages a file in one of the ways of `DAMAGE`."""
+    DAMAGE[kind](path, np.random.default_rng(seed))
+
+
+def damaged_copy(workdir, target, kind, name, seed=0):
+    """Copies a run directory to `target` and damages one of the copied files."""
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(workdir, target)
+    damage(kind, target / name, seed)
+    return target
+
+
+def start(*command):
+    """Starts a Python program of this project; returns its process."""
+    return subprocess.Popen(
+        [sys.executable, *map(str, command)],
+        cwd=ROOT,
+        env={**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def halted(event, number, marker, *flags):
+    """Starts a training that halts at an event (see `halting`); returns its process."""
+    process = start("tests/halting.py", event, str(number), marker, *flags)
+    while not marker.exists():
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.01)
+    return process
+
+
+def kill(process):
+    """Kills a process with SIGKILL."""
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+
+
+def can_mount():
+    """Returns whether this user may mount a small disk of their own."""
+    command = [*_NAMESPACE, "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
+    try:
+        return subprocess.run(command, capture_output=True).returncode == 0
+    except OSError:
+        return False
+
+
+_NAMESPACE = ["unshare", "--map-root-user", "--mount"]
+
+
+def on_small_disk(folder, kib, *commands):
+    """Runs commands one after another with a disk of a given size at `folder`.
+
+    Args:
+        folder: the folder, which is empty again at the end.
+        kib: size of the disk in KiB.
+        *commands: lists of words, or lines for the shell.
+
+    Returns:
+        The exit status of each command, and their output and errors together.
+    """
+    lines = [c if isinstance(c, str) else shlex.join(map(str, c)) for c in commands]
+    script = f"mount -t tmpfs -o size={kib}k tmpfs {shlex.quote(str(folder))} || exit 9"
+    script += "".join(f"\n{line}\necho status $?" for line in lines)
+    process = subprocess.run(
+        [*_NAMESPACE, "sh", "-c", script],
+        cwd=ROOT,
+        env={**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=540,
+    )
+    output = process.stdout.splitlines()
+    states = [int(x.split()[1]) for x in output if x.startswith("status ")]
+    return states, [line for line in output if not line.startswith("status ")]
