@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sweeps.plan import Plan, Run
+from training.lock import is_alive
 from training.log import read_rows
 
 _REFRESH = 30.0  # seconds between two refreshes of a claim
@@ -205,21 +206,6 @@ class Claim:
         for path in grave.iterdir():
             path.unlink()
         grave.rmdir()
-
-
-def is_alive(pid: int) -> bool:
-    """Returns whether a process of this host runs."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    with contextlib.suppress(OSError):  # a zombie has ended
-        return (
-            Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-        )
-    return True
 
 
 def claimed(plan: Plan) -> Iterator[str]:

@@ -234,9 +234,9 @@ def test_a_damaged_checkpoint_is_reported_in_one_line(tmp_path):
     for file in (tmp_path / "checkpoints" / str(step) / "default").rglob("*"):
         if file.is_file() and file.parent.name == "d":
             file.unlink()
-    message = f"checkpoints/{step} cannot be read: .+"
+    message = f"checkpoints/{step} is damaged: default/d/.+"
     with pytest.raises(UserError, match=message) as error:
-        checkpoints.restore(tmp_path, "last", shapes(config))
+        checkpoints.restore(tmp_path, step, shapes(config))
     assert "\n" not in str(error.value)
 
 
@@ -267,8 +267,12 @@ class ExplodesUnseen(Explodes):
 @pytest.mark.parametrize(
     "task, message",
     [
-        (Explodes, r"loss is nan at step 7,.* last checkpoint .* step 6"),
-        (ExplodesUnseen, r"(loss is nan at step 8|not finite after step 7),.* step 6"),
+        (Explodes, r"loss is nan at step 7, on batch 6,.* good checkpoint .* step 6"),
+        (
+            ExplodesUnseen,
+            r"(loss is nan at step 8, on batch 7|not finite after step 7, on batch 6),"
+            ".* step 6",
+        ),
     ],
 )
 def test_a_loss_that_is_not_finite_stops_and_keeps_the_last_good_state(
@@ -281,6 +285,92 @@ def test_a_loss_that_is_not_finite_stops_and_keeps_the_last_good_state(
     good = checkpoints.restore(tmp_path, "last", shapes(config))
     assert int(good.step) == 6
     assert all(np.isfinite(x).all() for x in jax.tree.leaves(good))
+
+
+class BurstObjective(Supervised):
+    def step(self, state, batch, rng):
+        bad = jnp.where((state.step == 3) | (state.step == 6), jnp.inf, 0.0)
+        state, sums = super().step(state, batch, rng)
+        return state.replace(params=jax.tree.map(lambda p: p + bad, state.params)), sums
+
+
+class Burst(toy.Toy):
+    """A task whose gradient is not finite at steps 4 and 7."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.objective.__class__ = BurstObjective
+
+
+def test_a_skipped_update_changes_only_the_step():
+    task = Burst(make_config())
+    update = state.skip_non_finite(task.objective.step)
+    batch, rng = task.train_data()[0], jax.random.key(1)
+    plain, plain_sums = task.objective.step(
+        task.objective.init(jax.random.key(0)), batch, rng
+    )
+    first, sums = update(task.objective.init(jax.random.key(0)), batch, rng)
+    jax.tree.map(np.testing.assert_array_equal, first, plain)
+    assert sums.pop("skipped") == (0, 0)
+    jax.tree.map(np.testing.assert_array_equal, sums, plain_sums)
+    before = first.replace(step=jnp.int32(3))
+    after, sums = update(before, batch, rng)
+    assert sums.pop("skipped") == (1, 0)
+    assert not any(jax.tree.leaves(sums))
+    jax.tree.map(
+        np.testing.assert_array_equal, after, before.replace(step=jnp.int32(4))
+    )
+
+
+@pytest.mark.parametrize(
+    "parallel", ["jit", pytest.param("pmap", marks=pytest.mark.slow)]
+)
+def test_a_run_that_skips_updates_counts_them_and_resumes_bit_for_bit(
+    tmp_path, parallel
+):
+    config = make_config(non_finite="skip", save_every=1, parallel=parallel)
+    config.task = Burst
+    assert loop.train(config, tmp_path / "straight") == 0
+    rows = read_rows(tmp_path / "straight" / "metrics.jsonl")
+    train = [row for row in rows if row["split"] == "train"]
+    assert [(row["step"], row["skipped"]) for row in train] == [
+        (5, 1),
+        (10, 1),
+        (12, 0),
+    ]
+    assert all(math.isfinite(row["loss"]) for row in train)
+    for steps in (7, 12):
+        with config.unlocked():
+            config.train_steps = steps
+        assert loop.train(config, tmp_path / "parts") == 0
+    jax.tree.map(
+        np.testing.assert_array_equal,
+        checkpoints.restore(tmp_path / "parts", "last", shapes(config)),
+        checkpoints.restore(tmp_path / "straight", "last", shapes(config)),
+    )
+
+
+def test_by_default_the_step_is_that_of_the_objective(tmp_path, monkeypatch):
+    compiled = []
+
+    def compile(self, step, like, original=loop.Layout.compile):
+        compiled.append(step)
+        return original(self, step, like)
+
+    monkeypatch.setattr(loop.Layout, "compile", compile)
+    loop.train(make_config(train_steps=1), tmp_path)
+    assert [step.__func__ for step in compiled] == [Supervised.step]
+
+
+def test_a_row_in_which_every_update_was_skipped_has_no_loss(tmp_path):
+    log = Log(tmp_path, start=0, total=2)
+    zero, unit = np.float32(0), np.float32(1)
+    for step in (1, 2):
+        log.add(step, {"loss": (zero, zero), "skipped": (unit, zero)})
+    log.train_row(2)
+    log.close()
+    (row,) = read_rows(tmp_path / "metrics.jsonl")
+    assert row["skipped"] == 2 and "loss" not in row
 
 
 def test_prefetch_keeps_the_order_and_passes_errors_on():

@@ -14,7 +14,8 @@ from typing import Any
 import jax
 
 import storage
-from training.state import Metrics
+from errors import UserError
+from training.state import SKIPPED, Metrics
 
 _COMPILATION = "/jax/core/compile/"  # tracing, lowering and compilation
 _LONG = 5.0  # seconds of an activity that is announced each time
@@ -56,7 +57,10 @@ class Log:
         rows = [row for row in read_rows(self._path) if row["step"] <= start]
         if self._writes:
             storage.write(self._path, "".join(f"{json.dumps(r)}\n" for r in rows))
-        self._board = self._writes and _open_board(workdir / "tensorboard", start + 1)
+        self._board_errors: list[OSError] = []
+        self._board = self._writes and _open_board(
+            workdir / "tensorboard", start + 1, self._board_errors
+        )
         self._display = _open_display(total) if self._writes else _Silent()
         self._start, self._total = start, total
         self._pending: deque[tuple[int, Metrics]] = deque()
@@ -98,7 +102,9 @@ class Log:
         step, metrics = entry
         for name, (value, count) in jax.device_get(metrics).items():
             if not (math.isfinite(value) and math.isfinite(count)):
-                raise FloatingPointError(f"{name} is {value} at step {step}")
+                raise FloatingPointError(
+                    f"{name} is {value} at step {step}, on batch {step - 1}"
+                )
             self._sums[name][0] += float(value)
             self._sums[name][1] += float(count)
 
@@ -138,11 +144,17 @@ class Log:
     def train_row(self, step: int) -> None:
         """Writes the means and rates over the steps since the last call.
 
-        `waiting` is the fraction of the time spent waiting for a batch.
+        `waiting` is the fraction of the time spent waiting for a batch. `skipped` is a
+        number of steps; if all were skipped, their metrics are left out.
         """
         self.wait()
         seconds = max(self._clock() - self._last_time, 1e-9)
-        row = {n: s / max(c, 1) for n, (s, c) in self._sums.items() if n != "tokens"}
+        skipped = SKIPPED in self._sums and self._sums[SKIPPED][0] > 0
+        row = {
+            name: value / max(count, 1)
+            for name, (value, count) in self._sums.items()
+            if name != "tokens" and (count or name == SKIPPED or not skipped)
+        }
         row["steps_per_second"] = (step - self._last_step) / seconds
         row["waiting"] = self._waited / seconds
         if "tokens" in self._sums:
@@ -180,6 +192,8 @@ class Log:
         if self._board:
             for name, value in values.items():
                 self._board.add_scalar(f"{split}/{name}", value, step)
+        if self._board_errors:
+            raise self._board_errors[0]
 
     def evaluation(self, step: int, split: str, values: Mapping[str, float]) -> None:
         """Writes a row of metrics and prints it."""
@@ -231,11 +245,30 @@ class Log:
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """Returns the rows of a metrics.jsonl, without incomplete lines."""
+    """Returns the rows of a metrics.jsonl, without an incomplete last line.
+
+    Raises:
+        UserError: for a file that cannot be read, or another line that is not a row.
+    """
+    try:
+        lines = path.read_bytes().splitlines() if path.exists() else []
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from error
     rows = []
-    for line in path.read_text().splitlines() if path.exists() else ():
-        with contextlib.suppress(ValueError):
-            rows.append(json.loads(line))
+    for number, line in enumerate(lines, 1):
+        try:
+            row = json.loads(line)
+            kinds = {"step": int, "split": str, "seconds": int | float}
+            if not all(isinstance(row[name], kinds[name]) for name in kinds):
+                raise ValueError
+        except (ValueError, TypeError, KeyError, RecursionError):
+            if number == len(lines):  # torn as the process was killed
+                break
+            raise UserError(
+                f"{path}:{number} is damaged: remove the line, or restore the file "
+                "from a copy"
+            ) from None
+        rows.append(row)
     return rows
 
 
@@ -243,12 +276,30 @@ def _format(values: Mapping[str, float]) -> str:
     return "  ".join(f"{name} {value:.4g}" for name, value in values.items())
 
 
-def _open_board(folder: Path, purge_step: int) -> Any:
+def _open_board(folder: Path, purge_step: int, errors: list[OSError]) -> Any:
+    """Returns a writer of TensorBoard events, whose errors go to `errors`.
+
+    Raised in its thread they would end it, and the next calls would wait for ever.
+    """
     try:
         from tensorboardX import SummaryWriter
     except ImportError:
         return None
-    return SummaryWriter(str(folder), purge_step=purge_step)
+
+    def guarded(call: Callable[..., Any]) -> Callable[..., None]:
+        def attempt(*args: Any) -> None:
+            try:
+                call(*args)
+            except OSError as error:
+                errors.append(error)
+
+        return attempt
+
+    board = SummaryWriter(str(folder), purge_step=purge_step)
+    events = board.file_writer.event_writer._ev_writer
+    for name in ("write_event", "flush"):
+        setattr(events, name, guarded(getattr(events, name)))
+    return board
 
 
 def _open_display(total: int) -> "_Silent":

@@ -23,9 +23,10 @@ from errors import UserError
 from figures import canvas
 from training import configuration, runtime
 from training.checkpoints import Checkpoints
+from training.lock import Lock
 from training.log import Log
 from training.parallel import Layout
-from training.state import TrainState
+from training.state import TrainState, skip_non_finite
 from training.task import Evaluation, Task, create
 from training.watchdog import Watchdog
 
@@ -47,11 +48,28 @@ def train(config: ConfigDict, workdir: Path, watchdog: float = 0.0) -> int:
 
     Raises:
         UserError: for an invalid config, a config that differs from the one in
-            `workdir`, or a loss or parameter that is not finite.
+            `workdir`, a run directory that is damaged, in use or cannot be written, or
+            a loss or parameter that is not finite.
     """
     configuration.check(config)
     config.task.check(config)
     layout = Layout(config.mesh, config.parallel)
+    configuration.prepare(config, workdir)
+    try:
+        with Lock(workdir, enabled=jax.process_index() == 0) as lock:
+            return _train(config, workdir, layout, lock, Watchdog(watchdog))
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise UserError(
+            f"{error.filename or workdir}: {error.strerror or error}; training "
+            "stopped, and the same command resumes from the last checkpoint"
+        ) from error
+
+
+def _train(
+    config: ConfigDict, workdir: Path, layout: Layout, lock: Lock, watchdog: Watchdog
+) -> int:
     configuration.record(config, workdir)
     task = create(config, workdir, training=True, axis_name=layout.axis_name)
     for line in config.task.warnings(config):
@@ -66,18 +84,20 @@ def train(config: ConfigDict, workdir: Path, watchdog: float = 0.0) -> int:
             workdir, start, config.train_steps, every=every, metric=config.task.metric
         )
         with contextlib.closing(log):
-            guard = Watchdog(watchdog)
-            run = _Run(config, workdir, task, layout, checkpoints, log, stop, guard)
+            run = _Run(
+                config, workdir, task, layout, checkpoints, log, stop, lock, watchdog
+            )
             try:
-                with guard:
+                with watchdog:
                     run.steps(start)
             except FloatingPointError as error:
                 checkpoints.wait()
                 steps = checkpoints.steps()
                 raise UserError(
-                    f"{error}, training stopped; the last checkpoint in {workdir} "
+                    f"{error}, training stopped; the last good checkpoint in {workdir} "
                     f"is {f'step {steps[-1]}' if steps else 'none'}. A lower learning "
-                    "rate or clipping may help, in another --workdir"
+                    "rate or clipping may help, in another --workdir; "
+                    "--config.non_finite=skip skips such updates"
                 ) from error
             checkpoints.wait()
             if stop.received:
@@ -98,6 +118,7 @@ class _Run:
     checkpoints: Checkpoints
     log: Log
     stop: runtime.StopSignal
+    lock: Lock
     watchdog: Watchdog
 
     def __post_init__(self):
@@ -128,7 +149,10 @@ class _Run:
                 state = self.layout.init(self.objective.init, self.init_rng, self.like)
             jax.block_until_ready(state)
             source = self.task.train_data()
-        train_step = self.layout.compile(self.objective.step, self.like)
+        update = self.objective.step
+        if config.non_finite == "skip":
+            update = skip_non_finite(update)
+        train_step = self.layout.compile(update, self.like)
         compiled = set()
         batches = prefetch(lambda i: self.layout.get(source, i), start, total)
         with contextlib.closing(batches):
@@ -163,7 +187,9 @@ class _Run:
         score, scores = None, {}
         with self.paused("evaluating" if evaluates else "saving"):
             if not _all_finite(state.params):  # not implied by a finite loss
-                raise FloatingPointError(f"parameters are not finite after step {step}")
+                raise FloatingPointError(
+                    f"parameters are not finite after step {step}, on batch {step - 1}"
+                )
             if evaluates:
                 scores = self.task.validate(state)
         if evaluates:
@@ -177,6 +203,7 @@ class _Run:
                 state = self.layout.place(state, self.like)
         planned = evaluates or step % self.config.save_every == 0
         with self.paused("saving"):
+            self.lock.check()
             self.checkpoints.save(step, state, score, planned=planned)
         return state
 
