@@ -46,7 +46,10 @@ class TextAssets(NamedTuple):
             raise UserError(f"{self.folder} lacks the {split} split: {error}") from None
         if not pairs:
             raise UserError(f"the {split} split in {self.folder} is empty")
-        sources, references = zip(*pairs, strict=True)
+        try:
+            sources, references = zip(*pairs, strict=True)
+        except (TypeError, ValueError):
+            raise _damaged(self.folder / f"{split}.json") from None
         return list(sources), list(references)
 
     def near_duplicates(self, split: str) -> list[int] | None:
@@ -55,7 +58,12 @@ class TextAssets(NamedTuple):
         See `data.parallel_text.overlap`. None for runs that did not record them.
         """
         path = self.folder / _NEAR_DUPLICATES
-        return json.loads(path.read_text())[split] if path.exists() else None
+        if not path.exists():
+            return None
+        try:
+            return json.loads(path.read_text())[split]
+        except (OSError, ValueError, TypeError, KeyError):
+            raise _damaged(path) from None
 
     def encode_line(self, text: str, line: int, maximum: int) -> list[int]:
         """Returns the ids of an input line; warns of truncation and unknown pieces.
@@ -80,6 +88,13 @@ class TextAssets(NamedTuple):
                 file=sys.stderr,
             )
         return ids
+
+
+def _damaged(path: Path) -> UserError:
+    return UserError(
+        f"{path} is damaged: restore it from a copy, or run the command of the "
+        "training again, which writes it"
+    )
 
 
 def write_assets(

@@ -47,18 +47,20 @@ def train_vocabulary(
             yields fewer, see `Vocabulary.size`.
         path: path of the model.
         pieces: "unigram" for subwords, "word" for words separated by spaces.
-        fixed: refuse other texts than those of an existing model.
+        fixed: refuse other texts, or another vocabulary, than those of an existing
+            model; a damaged file is written again.
 
     Returns:
         The vocabulary.
 
     Raises:
         UserError: if a vocabulary of this size cannot be trained on the texts, or
-            `fixed` and the texts have changed.
+            `fixed` and the texts or the vocabulary have changed.
     """
     import sentencepiece
 
     path = Path(path)
+    old = path.read_bytes() if path.is_file() else b""
     texts = [_normal(text) for text in texts]
     settings = {
         "size": size,
@@ -66,10 +68,9 @@ def train_vocabulary(
         "texts": storage.sha256("\n".join(texts).encode()),
     } | ({} if pieces == "unigram" else {"pieces": pieces})
     record = path.with_name(path.name + ".json")
-    if path.exists() and record.exists():
-        expected = {**settings, "model": storage.sha256(path.read_bytes())}
-        before = _parse(record.read_bytes())
-        if before == expected:
+    before = _parse(record.read_bytes()) if record.is_file() else {}
+    if old and before:
+        if before == {**settings, "model": storage.sha256(old)}:
             return Vocabulary(path)
         if fixed and before.get("texts", settings["texts"]) != settings["texts"]:
             raise UserError(
@@ -108,6 +109,11 @@ def train_vocabulary(
         ) from None
     path.parent.mkdir(parents=True, exist_ok=True)
     settings["model"] = storage.sha256(model.getvalue())
+    if fixed and settings["model"] not in (storage.sha256(old), before.get("model")):
+        raise UserError(
+            f"{path} is missing or damaged and cannot be made again as it was: restore "
+            "it from a copy, or name another --workdir"
+        )
     storage.write(path, model.getvalue())
     storage.write(record, json.dumps(settings, indent=2) + "\n")
     return Vocabulary(path)
@@ -117,7 +123,8 @@ class Vocabulary:
     """A trained vocabulary, which encodes texts and decodes ids.
 
     Args:
-        path: path of a model written by `train_vocabulary`.
+        path: path of a model written by `train_vocabulary`; its SHA-256 is compared
+            with that in `<path>.json`.
 
     Raises:
         UserError: if there is no readable model at `path`.
@@ -126,10 +133,19 @@ class Vocabulary:
     def __init__(self, path: str | Path):
         import sentencepiece
 
+        path = Path(path)
+        record = path.with_name(path.name + ".json")
         try:
-            self._model = sentencepiece.SentencePieceProcessor(model_file=str(path))
-        except (OSError, RuntimeError):
-            raise UserError(f"{path} is not a readable vocabulary") from None
+            content = path.read_bytes()
+            expected = _parse(record.read_bytes())["model"] if record.exists() else None
+            if expected not in (None, storage.sha256(content)):
+                raise ValueError
+            self._model = sentencepiece.SentencePieceProcessor(model_proto=content)
+        except (OSError, RuntimeError, ValueError, KeyError):
+            raise UserError(
+                f"{path} is not a readable vocabulary: restore it from a copy, or run "
+                "the command of the training again, which writes it"
+            ) from None
 
     @property
     def size(self) -> int:

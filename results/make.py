@@ -166,6 +166,10 @@ def collect(run: Run, seed: int, workdir: Path) -> Record:
         raise UserError(
             f"{error.filename} is missing: train and evaluate first"
         ) from None
+    except ValueError as error:
+        raise UserError(
+            f"a JSON file of {workdir} is damaged ({error}): train and evaluate again"
+        ) from None
     config = configuration.load(workdir)
     metric, _ = config.task.metric
     rows = read_rows(workdir / "metrics.jsonl")

@@ -105,8 +105,11 @@ class Adversarial(Task):
             path.write_text("\n".join(names) + "\n", "utf-8")
         try:
             return Assets(tuple(path.read_text("utf-8").splitlines()))
-        except OSError as error:
-            raise UserError(f"{path}: {error.strerror}") from None
+        except (OSError, UnicodeDecodeError):
+            raise UserError(
+                f"{path} is missing or damaged: restore it from a copy, or run the "
+                "command of the training again, which writes it"
+            ) from None
 
     def __init__(
         self,

@@ -90,7 +90,7 @@ def test_few_texts_yield_a_small_vocabulary_and_none_are_refused(tmp_path):
 
 
 def test_a_missing_vocabulary_is_named(tmp_path):
-    with pytest.raises(UserError, match="none.model is not a readable vocabulary$"):
+    with pytest.raises(UserError, match="none.model is not a readable vocabulary: "):
         Vocabulary(tmp_path / "none.model")
 
 
