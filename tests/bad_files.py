@@ -12,6 +12,7 @@ import shutil
 import struct
 import zlib
 
+import faults
 import jax
 import numpy as np
 import photos
@@ -381,6 +382,27 @@ EDITS = {
 }
 
 
+def replace_by_file(folder):
+    """Puts an empty file in the place of a folder."""
+    shutil.rmtree(folder)
+    folder.touch()
+
+
+# Faults of copies of the run of ff_attention.
+DAMAGED_RUNS = {
+    "truncated": lambda run: faults.truncate(
+        run / "checkpoints/1/default/manifest.ocdbt", None
+    ),
+    "incomplete": lambda run: faults.delete(
+        run / "checkpoints/1/default/manifest.ocdbt", None
+    ),
+    "no_config": lambda run: faults.delete(run / "config.json", None),
+    "no_folder": lambda run: replace_by_file(run / "checkpoints"),
+    "no_file": lambda run: faults.replace_by_folder(run / "config.json", None),
+    "broken_config": lambda run: (run / "config.json").write_text('{"seed": '),
+}
+
+
 def write(folder):
     """Writes all files and runs into a folder."""
     pairs = {
@@ -423,6 +445,9 @@ def write(folder):
         path.write_text(json.dumps(config))
     shutil.copytree(folder / "runs/ff_attention", folder / "runs/unsaved")
     shutil.rmtree(folder / "runs/unsaved/checkpoints")
+    for name, fault in DAMAGED_RUNS.items():
+        shutil.copytree(folder / "runs/ff_attention", folder / "runs" / name)
+        fault(folder / "runs" / name)
 
 
 def write_run(folder, name):
