@@ -63,7 +63,7 @@ def test_an_existing_vocabulary_is_read_unless_its_inputs_differ(tmp_path):
 
 def test_the_texts_of_a_fixed_vocabulary_may_not_change(tmp_path):
     path = tmp_path / "v.model"
-    train_vocabulary(TEXTS, 101, path, fixed=True)
+    train_vocabulary(TEXTS, 101, path)
     content = path.read_bytes()
     with pytest.raises(UserError, match="the training texts are not those that .*v.mo"):
         train_vocabulary(TEXTS[2:], 101, path, fixed=True)
@@ -75,6 +75,21 @@ def test_the_texts_of_a_fixed_vocabulary_may_not_change(tmp_path):
         (tmp_path / "v.model.json").write_text(record)
         train_vocabulary(TEXTS, 101, path, fixed=True)
         assert path.read_bytes() == content
+    path.write_bytes(content[:-1])
+    (tmp_path / "v.model.json").unlink()
+    with pytest.raises(UserError, match="v.model is missing or damaged and cannot be"):
+        train_vocabulary(TEXTS, 101, path, fixed=True)
+    assert path.read_bytes() == content[:-1]
+
+
+def test_a_damaged_vocabulary_is_not_read(tmp_path):
+    path = tmp_path / "v.model"
+    train_vocabulary(TEXTS, 101, path)
+    content = path.read_bytes()
+    for damaged in (content[:-1], content[:-1] + bytes([content[-1] ^ 1]), b""):
+        path.write_bytes(damaged)
+        with pytest.raises(UserError, match="v.model is not a readable vocabulary: "):
+            Vocabulary(path)
 
 
 def test_training_twice_gives_the_same_vocabulary(tmp_path):
