@@ -10,8 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).parent.parent
+from product import ENTRY_POINTS, ROOT, modules, names
 
 # Modules of this project that each folder may import.
 ALLOWED = {
@@ -73,7 +72,6 @@ FORBIDDEN = {"tasks": {"training.loop"}}
 ROOT_MODULES = {"errors", "options", "ranges", "storage"}
 OTHERS = {"benchmarks", "tests"}
 OURS = set(ALLOWED) - {"entry points"} | ROOT_MODULES | OTHERS
-ENTRY_POINTS = {"train", "eval", "predict", "sweep", "launch"}
 
 # Libraries that a folder may import; folders not listed may import any.
 THIRD_PARTY = {
@@ -105,25 +103,6 @@ LAZY = {
     "tensorboardX",
     "tensorflow_datasets",
 }
-
-
-def names(tree, path, *, top_level=False):
-    """Yields the dotted names that a module imports, at any depth or at top level."""
-    package = path.relative_to(ROOT).parent.parts
-    for node in tree.body if top_level else ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            above = package[: len(package) - node.level + 1] if node.level else ()
-            module = (*above, *filter(None, [node.module]))
-            yield from (".".join((*module, alias.name)) for alias in node.names)
-
-
-def modules():
-    for path in sorted(ROOT.glob("*.py")):
-        yield "entry points" if path.stem in ENTRY_POINTS else path.stem, path
-    for folder in sorted(OURS - {"tests"}):
-        yield from ((folder, path) for path in sorted((ROOT / folder).rglob("*.py")))
 
 
 def within(name, allowed):

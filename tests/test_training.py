@@ -579,7 +579,7 @@ def test_help_lists_the_flags_of_train_and_exits_with_0():
     process = entry_point("--help")
     assert process.returncode == 0
     assert all(f"--{flag}" in process.stdout for flag in ("config", "workdir"))
-    assert len(process.stdout.splitlines()) < 30
+    assert "--verbosity" not in process.stdout  # a flag of absl's own
 
 
 @pytest.mark.parametrize(

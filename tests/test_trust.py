@@ -4,7 +4,7 @@ import ast
 import json
 
 import pytest
-from test_imports import ROOT, modules, names
+from product import ROOT, modules, names
 
 from errors import UserError
 from training import configuration
