@@ -16,4 +16,5 @@ def get_config(variant=""):
     config.update({"train_steps": 40, "eval_every": 20, "save_every": 5})
     config.update({"log_every": 10, "parallel": "jit", "model": {"scale": 1.0}})
     config.update({"checkpoints": {"keep": 2}, "mesh": {"data": -1, "fsdp": 1}})
+    config.update({"non_finite": "stop"})
     return _variants.apply(config, VARIANTS, variant)
