@@ -16,6 +16,7 @@ import errno
 import logging
 import math
 import os
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -365,8 +366,23 @@ def _synchronize(name: str) -> None:
 
 
 def _silence_orbax() -> None:
-    """Turns off the log of orbax: what it logs with a traceback is raised as well."""
+    """Turns off the log of orbax: what it logs with a traceback is raised as well.
+
+    The same holds for the threads of tensorstore, which may still end a part of a save
+    after another part has failed and nobody waits for it.
+    """
     logging.getLogger("absl").addFilter(_is_not_of_orbax)
+    if sys.unraisablehook is not _report:
+        _hooks.append(sys.unraisablehook)
+        sys.unraisablehook = _report
+
+
+_hooks: list[Callable[[Any], Any]] = []  # the hook before `_silence_orbax`
+
+
+def _report(unraisable: Any) -> None:
+    if str(unraisable.exc_value) != "Event loop is closed":
+        _hooks[-1](unraisable)
 
 
 def _is_not_of_orbax(record: logging.LogRecord) -> bool:
