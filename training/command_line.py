@@ -102,7 +102,8 @@ def flag_error(error: flags.Error, argv: Sequence[str]) -> str:
         if isinstance(parser, flags.BooleanParser):
             accepted = ["true", "false"]
         if isinstance(parser, flags.IntegerParser):
-            accepted = ["a whole number"]
+            low = parser.lower_bound
+            accepted = ["a whole number" + f", at least {low}" * (low is not None)]
         if accepted:
             return f"--{name} is {value!r}: must be {' or '.join(accepted)}"
     if match := re.match(r"Missing value for flag --?(\w+)", str(error)):
