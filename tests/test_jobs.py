@@ -230,13 +230,8 @@ def test_eight_devices_of_one_two_and_four_processes_train_equally(
         check_equal(alone, other)
 
 
-@pytest.mark.parametrize(
-    "layout",
-    [
-        pytest.param("data", marks=pytest.mark.slow),
-        pytest.param("fsdp", marks=pytest.mark.jobs),
-    ],
-)
+@pytest.mark.jobs
+@pytest.mark.parametrize("layout", ["data", "fsdp"])
 def test_a_run_goes_on_with_other_numbers_of_processes_and_devices(tmp_path, layout):
     flags = ["--config.data.batch_size=8", "--config.eval_every=100"]
     whole = train("pointer_sorting", tmp_path / "whole", *flags, processes=1, devices=8)
