@@ -270,9 +270,6 @@ class Batches(EndlessBatches):
         self._pick, self._vocabulary, self._batch_size = pick, vocabulary, batch_size
         self._max_length = max_length
 
-    def _batch(self, rng: np.random.Generator, index: int) -> Batch:
-        return self._part(rng, index, (0,), 1)
-
     def _part(
         self, rng: np.random.Generator, index: int, pieces: Sequence[int], count: int
     ) -> Batch:

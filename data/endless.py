@@ -3,7 +3,6 @@
 A part is what one of several hosts needs: some of equally many pieces of the rows.
 """
 
-import abc
 from collections.abc import Sequence
 
 import numpy as np
@@ -40,8 +39,10 @@ def take(batch: Batch, pieces: Sequence[int], count: int) -> Batch:
     return {name: x[rows_of(pieces, count, len(x))] for name, x in batch.items()}
 
 
-class EndlessBatches(abc.ABC):
+class EndlessBatches:
     """Training batches; batch i depends on (seed, i) only.
+
+    A subclass defines `_batch`, or `_part`.
 
     Args:
         seed: seed of the random generators.
@@ -69,10 +70,6 @@ class EndlessBatches(abc.ABC):
         rng = np.random.default_rng((self._seed, index))
         return self._part(rng, index, pieces, count)
 
-    @abc.abstractmethod
-    def _batch(self, rng: np.random.Generator, index: int) -> Batch:
-        """Returns the batch of step `index`."""
-
     def _part(
         self, rng: np.random.Generator, index: int, pieces: Sequence[int], count: int
     ) -> Batch:
@@ -81,3 +78,7 @@ class EndlessBatches(abc.ABC):
         Every part draws the random numbers of the whole batch.
         """
         return take(self._batch(rng, index), pieces, count)
+
+    def _batch(self, rng: np.random.Generator, index: int) -> Batch:
+        """Returns the batch of step `index`; defined by a subclass without `_part`."""
+        raise NotImplementedError

@@ -230,9 +230,6 @@ class Batches(EndlessBatches):
         self._images, self._size = images, size
         self._batch_size = batch_size
 
-    def _batch(self, rng: np.random.Generator, index: int) -> Batch:
-        return self._part(rng, index, (0,), 1)
-
     def _part(
         self, rng: np.random.Generator, index: int, pieces: Sequence[int], count: int
     ) -> Batch:

@@ -55,7 +55,7 @@ def progress(plan: Plan, run: Run) -> Progress:
     files = log, report, plan.workdir / "deaths" / run.name
     version = plan.sweep.metric, plan.config.train_steps, *map(_version, files)
     if log not in _read or _read[log][0] != version:
-        _read[log] = version, _progress(plan, run)
+        _read[log] = version, _progress(plan, run, log, report)
     return _read[log][1]
 
 
@@ -68,8 +68,8 @@ def _version(path: Path) -> tuple[int, int] | None:
     return status.st_mtime_ns, status.st_size
 
 
-def _progress(plan: Plan, run: Run) -> Progress:
-    rows = read_rows(run.folder / "metrics.jsonl")
+def _progress(plan: Plan, run: Run, log: Path, report: Path) -> Progress:
+    rows = read_rows(log)
     metric, values = plan.sweep.metric, {}
     for row in rows:
         if row["split"] == "validation" and metric in row:
@@ -77,11 +77,11 @@ def _progress(plan: Plan, run: Run) -> Progress:
     rates = [row["steps_per_second"] for row in rows if "steps_per_second" in row]
     score = None
     with contextlib.suppress(OSError, ValueError):
-        report = json.loads((run.folder / f"eval_{plan.sweep.split}.json").read_text())
-        if report["step"] == plan.config.train_steps:
-            if metric not in report:
-                raise KeyError(", ".join(_numbers(report)))
-            score = report[metric]
+        scores = json.loads(report.read_text())
+        if scores["step"] == plan.config.train_steps:
+            if metric not in scores:
+                raise KeyError(", ".join(_numbers(scores)))
+            score = scores[metric]
     return Progress(
         step=rows[-1]["step"] if rows else 0,
         values=values,

@@ -92,6 +92,12 @@ class Layout:
         devices = self._devices if self.pmap else self.mesh
         self._replicated = NamedSharding(devices, PartitionSpec())
         self._batch_sharding = NamedSharding(self.mesh, PartitionSpec((_DATA, _FSDP)))
+        # Numbers of this process's devices, each of which holds a piece of the rows.
+        self._pieces = [
+            number
+            for number, device in enumerate(self.mesh.devices.flat)
+            if device.process_index == jax.process_index()
+        ]
 
     @property
     def axis_name(self) -> str | None:
@@ -129,22 +135,22 @@ class Layout:
         """
         if jax.process_count() == 1:
             return self.put(source[index])
-        devices = list(self.mesh.devices.flat)
-        pieces = [
-            i for i, x in enumerate(devices) if x.process_index == jax.process_index()
-        ]
-        return self.put(source.part(index, pieces, len(devices)))
+        part = source.part(index, self._pieces, self.mesh.size)
+        sharding = self._batch_sharding
+        return jax.tree.map(
+            lambda x: jax.make_array_from_process_local_data(sharding, x), part
+        )
 
     def put(self, batch: Any) -> Any:
-        """Moves a batch to the devices.
+        """Moves a batch to the devices, which are all of this process.
 
         Args:
-            batch: pytree of arrays with the rows of this process on the first axis.
+            batch: pytree of arrays with the batch on the first axis.
 
         Raises:
             UserError: if the number of devices does not divide the batch.
         """
-        devices = self.mesh.size // jax.process_count()
+        devices = self.mesh.size
         for leaf in jax.tree.leaves(batch):
             if len(leaf) % devices:
                 fewer = "config.parallel=jit" if self._cores else "fewer devices"
@@ -153,13 +159,8 @@ class Layout:
                     f"{devices} devices; change config.data.batch_size (config.data."
                     f"batch_size_multiple for a translator), or take {fewer}"
                 )
-        if self.pmap and jax.process_count() == 1:
+        if self.pmap:
             batch = jax.tree.map(lambda x: x.reshape(devices, -1, *x.shape[1:]), batch)
-        if jax.process_count() > 1:
-            sharding = self._batch_sharding
-            return jax.tree.map(
-                lambda x: jax.make_array_from_process_local_data(sharding, x), batch
-            )
         return jax.device_put(batch, self._batch_sharding)
 
     def compile(self, step: Callable[..., Any], like: Any) -> Callable[..., Any]:
@@ -180,36 +181,39 @@ class Layout:
             rng = jax.random.fold_in(rng, jax.lax.axis_index(_DATA))
             return whole_step(state, batch, rng)
 
-        if self.pmap and jax.process_count() > 1:  # jax's pmap takes one host's devices
+        several = jax.process_count() > 1
+        if not self.pmap:
+            jitted = jax.jit(
+                whole_step,
+                donate_argnums=0,
+                out_shardings=(_shardings(like), self._replicated),
+            )
+            return _compiled_together(jitted) if several else jitted
+        mapped: Callable[..., Any]
+        if several:  # jax's pmap takes the devices of one process
             replicated, rows = PartitionSpec(), PartitionSpec(_DATA)
-            mapped = jax.shard_map(
+            shards = jax.shard_map(
                 device_step,
                 mesh=self._devices,
                 in_specs=(replicated, rows, replicated),
                 out_specs=replicated,
                 check_vma=False,
             )
-            return _compiled_together(jax.jit(mapped, donate_argnums=0))
-        if self.pmap:
+            mapped = _compiled_together(jax.jit(shards, donate_argnums=0))
+        else:
             mapped = jax.pmap(
                 device_step,
                 _DATA,
                 in_axes=(None, 0, None),
                 out_axes=None,
                 donate_argnums=0,
-                devices=list(self.mesh.devices.flat),
+                devices=list(self._devices.devices),
             )
-            if not self._cores:
-                return mapped
-            # XLA has one thread per CPU device: if the next step started early, its
-            # sum could block a thread that this step needs, a deadlock.
-            return lambda *args: jax.block_until_ready(mapped(*args))
-        jitted = jax.jit(
-            whole_step,
-            donate_argnums=0,
-            out_shardings=(_shardings(like), self._replicated),
-        )
-        return jitted if jax.process_count() == 1 else _compiled_together(jitted)
+        if not self._cores:
+            return mapped
+        # XLA has one thread per CPU device: if the next step started early, its sum
+        # could block a thread that this step needs, a deadlock.
+        return lambda *args: jax.block_until_ready(mapped(*args))
 
     def _sharding(self, shape: tuple[int, ...]) -> NamedSharding:
         """Shards the longest axis that is a multiple of "fsdp"; else replicates."""
