@@ -6,6 +6,11 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+# What to do about a damaged file of `assets/` in a run directory.
+WRITTEN_AGAIN = (
+    "restore it from a copy, or run the command of the training again, which writes it"
+)
+
 
 class UserError(Exception):
     """A user's mistake in one line: the name, its value and the accepted values.

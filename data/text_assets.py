@@ -15,7 +15,7 @@ from data.batching import Batches
 from data.parallel_text import Corpus
 from data.splits import EVALUATION_SPLITS, check_split
 from data.vocabulary import EOS, UNK, Segmentations, Vocabulary, train_vocabulary
-from errors import FieldError, UserError
+from errors import WRITTEN_AGAIN, FieldError, UserError
 
 _NEAR_DUPLICATES = "near_duplicates.json"
 
@@ -91,10 +91,7 @@ class TextAssets(NamedTuple):
 
 
 def _damaged(path: Path) -> UserError:
-    return UserError(
-        f"{path} is damaged: restore it from a copy, or run the command of the "
-        "training again, which writes it"
-    )
+    return UserError(f"{path} is damaged: {WRITTEN_AGAIN}")
 
 
 def write_assets(

@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 import storage
-from errors import UserError
+from errors import WRITTEN_AGAIN, UserError
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
 _COVERAGE = 0.9999  # fraction of the characters that have a piece; the rest are UNK
@@ -143,8 +143,7 @@ class Vocabulary:
             self._model = sentencepiece.SentencePieceProcessor(model_proto=content)
         except (OSError, RuntimeError, ValueError, KeyError):
             raise UserError(
-                f"{path} is not a readable vocabulary: restore it from a copy, or run "
-                "the command of the training again, which writes it"
+                f"{path} is not a readable vocabulary: {WRITTEN_AGAIN}"
             ) from None
 
     @property

@@ -28,7 +28,7 @@ from ml_collections import ConfigDict
 
 from data.images import Batches, LabelledImages, check_source, read
 from data.splits import EVALUATION_SPLITS, check_split
-from errors import UserError
+from errors import WRITTEN_AGAIN, UserError
 from figures.strips import image_grid, map_attention
 from generation.images import ImageGenerator
 from generation.options import SeedOptions
@@ -106,10 +106,7 @@ class Adversarial(Task):
         try:
             return Assets(tuple(path.read_text("utf-8").splitlines()))
         except (OSError, UnicodeDecodeError):
-            raise UserError(
-                f"{path} is missing or damaged: restore it from a copy, or run the "
-                "command of the training again, which writes it"
-            ) from None
+            raise UserError(f"{path} is missing or damaged: {WRITTEN_AGAIN}") from None
 
     def __init__(
         self,
