@@ -251,16 +251,22 @@ def test_a_run_goes_on_with_other_numbers_of_processes_and_devices(tmp_path, lay
     check_equal(whole, moved)
 
 
-def test_a_signal_to_one_process_stops_all_at_one_step(tmp_path):
-    workdir, logs = tmp_path / "stopped", tmp_path / "logs"
-    command = (
+def endless(workdir, *flags):
+    """The command of a run that is stopped long before its last step."""
+    return (
         "train.py",
         "--config=configs/pointer_sorting.py:smoke",
         f"--workdir={workdir}",
         "--config.train_steps=100000",
         "--config.optimizer.decay_steps=100000",
         "--config.log_every=1",
+        *flags,
     )
+
+
+def test_a_signal_to_one_process_stops_all_at_one_step(tmp_path):
+    workdir, logs = tmp_path / "stopped", tmp_path / "logs"
+    command = endless(workdir)
     started = jobs.start(*command, processes=2, devices=1, logs=logs)
     wait_for(lambda: "step 2/" in (logs / "0.txt").read_text("utf-8"), started)
     started[1].send_signal(signal.SIGTERM)
@@ -283,43 +289,23 @@ def wait_for(condition, started, timeout=120):
 # Faults
 
 
-def halted(tmp_path, *flags):
-    """The command of a run of `tests/toy.py` that never gets batch 7."""
-    return (
-        "tests/halting.py",
-        "batch",
-        "7",
-        f"{tmp_path}/halted",
-        "--config=tests/toy.py",
-        f"--workdir={tmp_path}/run",
-        *flags,
-    )
-
-
 def test_a_stuck_run_ends_with_its_stacks_and_the_status_of_a_fault(tmp_path):
-    command = halted(tmp_path, "--watchdog=2")
+    toy = "--config=tests/toy.py", f"--workdir={tmp_path}/run"
+    halting = "tests/halting.py", "batch", "7", f"{tmp_path}/halted"
+    command = *halting, *toy, "--watchdog=2"
     started = jobs.start(*command, processes=1, devices=1, logs=tmp_path / "logs")
     assert jobs.finish(started) == [watchdog.FAULT]
     (text,) = jobs.output(tmp_path / "logs")
     assert "error: no step has finished for " in text.splitlines()[-1]
     assert "in result" in text  # the main thread waits for the batch
-    train_toy = "train.py", "--config=tests/toy.py", f"--workdir={tmp_path}/run"
-    jobs.run(*train_toy, processes=1, devices=1, logs=tmp_path / "again")
+    jobs.run("train.py", *toy, processes=1, devices=1, logs=tmp_path / "again")
     assert (tmp_path / "run" / "checkpoints" / "12").is_dir()
 
 
 @pytest.mark.slow
 def test_a_dead_process_ends_the_others(tmp_path):
     workdir, logs = tmp_path / "run", tmp_path / "logs"
-    command = (
-        "train.py",
-        "--config=configs/pointer_sorting.py:smoke",
-        f"--workdir={workdir}",
-        "--config.train_steps=100000",
-        "--config.optimizer.decay_steps=100000",
-        "--config.log_every=1",
-        "--config.save_every=10",
-    )
+    command = endless(workdir, "--config.save_every=10")
     started = jobs.start(*command, processes=2, devices=1, logs=logs)
     wait_for(lambda: (workdir / "checkpoints" / "20").is_dir(), started)
     started[1].kill()

@@ -3,11 +3,9 @@
 import os
 import shutil
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
+import faults
 import jax
 import numpy as np
 import pytest
@@ -185,26 +183,14 @@ FLAGS = [
 
 
 def start(*command):
-    return subprocess.Popen(
-        [sys.executable, *command, *FLAGS],
-        cwd=ROOT,
-        env={**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)},
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    return faults.start(*command, *FLAGS)
 
 
 def kill_at(event, number, workdir):
     """Kills a run at a batch or during the save of a step."""
     marker = workdir.parent / f"{event}_{number}"
-    process = start(
-        "tests/halting.py", event, str(number), marker, f"--workdir={workdir}"
-    )
-    while not marker.exists():
-        assert process.poll() is None, process.stderr.read()
-        time.sleep(0.01)
-    process.kill()
-    process.communicate()
+    flags = [f"--workdir={workdir}", *FLAGS]
+    faults.kill(faults.halted(event, number, marker, *flags))
 
 
 def test_kill_9_while_training_or_saving_leaves_parameters_identical(tmp_path):
