@@ -1,6 +1,8 @@
 """Tests that damage to a run directory is noticed, named and survived."""
 
+import asyncio
 import errno
+import gc
 import json
 import os
 import shutil
@@ -264,6 +266,21 @@ def test_a_reader_goes_on_when_training_removes_a_checkpoint(
     monkeypatch.setattr(Checkpoints, "restore", restore)
     assert restored(workdir, like) == 12  # the step of the copied state
     assert read == [12, 15] and not capsys.readouterr().err
+
+
+def test_tasks_of_a_failed_save_print_nothing_more(workdir, like, caplog):
+    async def fail():
+        raise OSError("No space left on device")
+
+    async def leave_alone():
+        task = asyncio.ensure_future(fail())
+        await asyncio.sleep(0)
+        del task
+        gc.collect()
+
+    restored(workdir, like)
+    asyncio.run(leave_alone())
+    assert not caplog.text
 
 
 @pytest.mark.slow

@@ -368,10 +368,11 @@ def _synchronize(name: str) -> None:
 def _silence_orbax() -> None:
     """Turns off the log of orbax: what it logs with a traceback is raised as well.
 
-    The same holds for the threads of tensorstore, which may still end a part of a save
-    after another part has failed and nobody waits for it.
+    The same holds for the tasks and threads of tensorstore, which may still end a part
+    of a save after another part has failed and nobody waits for it.
     """
     logging.getLogger("absl").addFilter(_is_not_of_orbax)
+    logging.getLogger("asyncio").addFilter(_is_not_of_a_task)
     if sys.unraisablehook is not _report:
         _hooks.append(sys.unraisablehook)
         sys.unraisablehook = _report
@@ -387,3 +388,7 @@ def _report(unraisable: Any) -> None:
 
 def _is_not_of_orbax(record: logging.LogRecord) -> bool:
     return "orbax" not in Path(record.pathname).parts
+
+
+def _is_not_of_a_task(record: logging.LogRecord) -> bool:
+    return record.msg.partition("\n")[0] != "Task exception was never retrieved"
