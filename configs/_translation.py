@@ -52,6 +52,19 @@ NARROW = {
     "train_steps": 2400,
     "eval_every": 1200,
 }
+# The baseline of Britz et al. (2017) at these sizes, but for the attention.
+BRITZ = (
+    SHORT
+    | NARROW
+    | {
+        "model.cell": "gru",
+        "model.layers": 1,  # 2 in the paper
+        "evaluation.beam": 10,
+        "optimizer.decay_steps": 1200,
+        "train_steps": 1200,
+        "eval_every": 600,
+    }
+)
 # Reversal of sixteen random letters.
 REVERSAL = {
     "data.corpus": "reversal",

@@ -32,6 +32,7 @@ from ml_collections import ConfigDict
 
 from configs._optimizer import sgd
 from configs._translation import (
+    BRITZ,
     NARROW,
     RECURRENT,
     REVERSAL,
@@ -79,19 +80,12 @@ VARIANTS = {
     "short": SHORT
     | NARROW
     | {"model.layers": 1, "model.score_hidden": 128, "model.window": 3},
-    "britz": SHORT
-    | NARROW
+    "britz": BRITZ
     | {
-        "model.cell": "gru",
-        "model.layers": 1,  # 2 in the paper, like those of the decoder
-        "model.decoder_layers": 1,
+        "model.decoder_layers": 1,  # 2 in the paper
         "model.bidirectional": True,
         "model.score": "multiplicative",
         "model.score_hidden": 128,  # 512 in the paper, like the other widths
-        "evaluation.beam": 10,
-        "optimizer.decay_steps": 1200,
-        "train_steps": 1200,
-        "eval_every": 600,
     },
     "reversal": REVERSAL | {"model.layers": 1},
     "smoke": SMOKE | SMALL | {"model.score_hidden": 16},

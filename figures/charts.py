@@ -222,6 +222,7 @@ def lines(
     axis_title: str,
     value_title: str,
     notes: Mapping[str, str] | None = None,
+    intervals: Mapping[str, Mapping[str, tuple[float, float]]] | None = None,
 ) -> Path:
     """Draws a line for each series over the same groups, with its name at the end.
 
@@ -238,11 +239,12 @@ def lines(
         axis_title: title of the axis of groups.
         value_title: title of the axis of values.
         notes: notes on groups, drawn under their names.
+        intervals: 95 % bootstrap interval of each group of a series, drawn as a line.
 
     Returns:
         `path`.
     """
-    notes = notes or {}
+    notes, intervals = notes or {}, intervals or {}
     groups = list(dict.fromkeys(name for values in series.values() for name in values))
     positions = _numbers(groups)
     numeric = positions is not None
@@ -270,12 +272,17 @@ def lines(
             low, high = np.transpose([_band(x, linear) for x in line])
             band = low[has_value], high[has_value]
             axes.fill_between(x, *band, color=colour, alpha=0.15, linewidth=0)
+        for group, interval in intervals.get(label, {}).items():
+            at = positions[groups.index(group)] + 0.02 * len(ends)  # side by side
+            axes.vlines(at, *interval, color=colour, lw=1, alpha=0.6)
         end = np.flatnonzero(finite)[-1]
         ends.append((mean[end], positions[end], label, colour))
     if counts:
         runs = "-".join(map(str, sorted({min(counts), max(counts)})))
         kind = "standard deviation" if linear == math.inf else "minimum and maximum"
         canvas.footnote(figure, f"band: {kind} of {runs} runs")
+    elif intervals:
+        canvas.footnote(figure, "vertical lines: 95 % bootstrap intervals")
     value_title += _scale(axes, means[np.isfinite(means)], linear)
     if numeric:
         room = 0.02 * (positions.max() - positions.min()) or 1

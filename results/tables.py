@@ -122,7 +122,7 @@ def draw(folder: Path = RESULTS, root: Path = ROOT) -> list[Path]:
             series, sentences = _length_series(figure, records)
             titles = {"axis_title": "words in the source", "value_title": "BLEU"}
             notes = {group: f"n = {n:,}" for group, n in sentences.items()}
-            titles |= {"notes": notes}
+            titles |= {"notes": notes, "intervals": _intervals(figure, records)}
         if len(series) == len(figure.lines):
             path = root / figure.file
             paths.append(charts.lines(series, figure.title, path, **titles))
@@ -157,6 +157,25 @@ def _length_series(
                 line = series.setdefault(label, defaultdict(list))
                 line[group].append(values["bleu"])
     return series, sentences
+
+
+def _intervals(
+    figure: Figure, records: list[Record]
+) -> dict[str, dict[str, tuple[float, float]]]:
+    """Bootstrap intervals of the lines with a single seed, by source length."""
+    runs = {
+        label: [r for r in records if r["system"] == OURS and r["name"] == name]
+        for label, name in figure.lines.items()
+    }
+    return {
+        label: {
+            group: (values["bleu_low"], values["bleu_high"])
+            for group, values in of[0].get("by_length", {}).items()
+            if "bleu_low" in values
+        }
+        for label, of in runs.items()
+        if len(of) == 1
+    }
 
 
 def _by_length(figure: Figure, records: list[Record]) -> str:

@@ -60,6 +60,19 @@ def draw_lines(series, path, **options):
     return charts.lines(series, "title", path / "x" / "lines.png", **titles, **options)
 
 
+def test_the_intervals_of_a_line_are_vertical_and_beside_those_of_others(
+    figures, tmp_path
+):
+    series = {"a": {"1-5": [3.0], "6-10": [2.0]}, "b": {"1-5": [4.0], "6-10": [1.0]}}
+    spans = {"a": {"6-10": (1.5, 2.5)}, "b": {"6-10": (0.5, 1.25)}}
+    draw_lines(series, tmp_path, intervals=spans)
+    (axes,) = figures[0].axes
+    (a,), (b,) = (lines.get_segments() for lines in axes.collections)
+    np.testing.assert_allclose(a, [[1, 1.5], [1, 2.5]])
+    np.testing.assert_allclose(b[:, 1], [0.5, 1.25])
+    assert b[0, 0] == b[1, 0] > a[0, 0]
+
+
 def test_a_line_is_the_mean_and_a_band_the_standard_deviation(figures, tmp_path):
     with Image.open(draw_lines(SERIES, tmp_path)) as image:
         assert image.width > 100

@@ -77,6 +77,21 @@ def test_the_names_of_reported_runs_are_unique():
     assert len({run.name for run in RUNS}) == len(RUNS)
 
 
+@pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
+def test_runs_that_share_a_training_differ_only_in_their_evaluation(table):
+    runs = {run.name: run for run in table.runs}
+    for run in table.runs:
+        if not run.trained:
+            continue
+        trained = runs[run.trained]
+        assert not trained.trained and trained.seeds == run.seeds
+        assert trained.config == run.config
+        count = len(trained.overrides)
+        assert run.overrides[:count] == trained.overrides
+        for override in run.overrides[count:]:
+            assert override.startswith("evaluation.")
+
+
 def test_the_lines_of_figures_are_reported_runs():
     lines = {line for figure in FIGURES for line in figure.lines.values()}
     sources = {run.name for run in RUNS}
@@ -202,6 +217,16 @@ def test_a_figure_has_one_line_per_run_with_the_values_of_its_seeds(tmp_path, fi
     assert series["without"] == {"1-5": [4.0], "6-10": [1.0]}
     assert (title, path) == ("BLEU by length", tmp_path / "docs/x.png")
     assert of["notes"] == {"1-5": "n = 7", "6-10": "n = 3"}
+
+
+def test_a_line_of_a_single_run_has_its_intervals(tmp_path, figure):
+    scored = by_length(5.0, 3.0)
+    scored["1-5"] |= {"bleu_low": 4.0, "bleu_high": 6.5}
+    put_scored(tmp_path)
+    put(tmp_path, b=record(name="b", by_length=scored))
+    tables.draw(tmp_path, tmp_path)
+    ((_, of),) = figure
+    assert of["intervals"] == {"without": {"1-5": (4.0, 6.5)}}
 
 
 def test_a_figure_has_a_table_with_its_numbers(tmp_path, figure):

@@ -2,6 +2,7 @@
 
 from results.families import (
     adding,
+    britz,
     captioning,
     gan,
     kernels,
@@ -13,6 +14,7 @@ from results.schema import Curves, Figure, Headline, Table
 
 TABLES: dict[str, Table] = {
     **translation.TABLES,
+    **britz.TABLES,
     **memory.TABLES,
     **pointing.TABLES,
     **captioning.TABLES,

@@ -425,8 +425,8 @@ FIGURES = (
             "no attention": "seq2seq_nmt",
             "Bahdanau": "bahdanau_nmt",
             "Luong": "luong_nmt",
-            "Transformer, sinusoids": "transformer_nmt_sinusoidal",
-            "Transformer, relative": "transformer_nmt",
+            "Transformer, sinusoids": "transformer_nmt_sinusoidal_equal",
+            "Transformer, relative": "transformer_nmt_equal",
         },
     ),
 )

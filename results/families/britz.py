@@ -1,0 +1,175 @@
+"""Britz et al. (2017), Massive exploration of neural machine translation architectures.
+
+The rows are the trials of `configs/sweeps/britz.py`, one field at a time, and what the
+sweep does not train: no attention, and other searches with the baseline. The paper's
+numbers are BLEU on newstest2013, English to German, with widths four times as large.
+"""
+
+from configs.sweeps.britz import get_sweep
+from results.schema import Claim, Run, Table
+from sweeps import space
+
+_BASELINE = "britz"
+_SEEDS = get_sweep().seeds
+# Name, label and the paper's number of each trial, in the order of the sweep.
+_TRIALS = (
+    (_BASELINE, "baseline", "21.78 ± 0.05"),
+    ("britz_embedding_64", "embedding 64", "21.73 (256)"),
+    ("britz_embedding_256", "embedding 256", "21.36 ± 0.27 (1024)"),
+    ("britz_embedding_512", "embedding 512", "21.86 ± 0.17 (2048)"),
+    ("britz_lstm", "LSTM", "22.22 ± 0.08"),
+    ("britz_rnn", "vanilla cell", "15.38 (decoder alone)"),
+    ("britz_encoder_2", "2 encoder layers", "21.85 ± 0.32 (4)"),
+    ("britz_encoder_4", "4 encoder layers", "21.32 (8)"),
+    ("britz_encoder_4_residual", "4 encoder layers, residual", "19.23 ± 1.96 (8)"),
+    ("britz_encoder_4_dense", "4 encoder layers, dense", "17.30 ± 2.64 (8)"),
+    ("britz_decoder_2", "2 decoder layers", "21.78 ± 0.05"),
+    ("britz_decoder_4", "4 decoder layers", "22.37 ± 0.10"),
+    ("britz_decoder_4_residual", "4 decoder layers, residual", "17.48"),
+    ("britz_decoder_4_dense", "4 decoder layers, dense", "21.10"),
+    ("britz_forward", "forward encoder", "20.54"),
+    ("britz_reversed", "forward encoder, source reversed", "21.16"),
+    ("britz_multiplicative_32", "multiplicative 32", "22.03 (128)"),
+    ("britz_multiplicative_512", "multiplicative 512", "18.22 (1024)"),
+    ("britz_additive_32", "additive 32", "22.23 (128)"),
+    ("britz_additive_128", "additive 128", "22.47 ± 0.27 (512)"),
+    ("britz_additive_512", "additive 512", "22.10 (1024)"),
+)
+_SEARCHES = (
+    ("britz_beam_1", "beam 1", 1, 0.0, "20.66"),
+    ("britz_beam_3", "beam 3", 3, 0.0, "21.55"),
+    ("britz_beam_5", "beam 5", 5, 0.0, "21.60"),
+    ("britz_beam_10", "beam 10", 10, 0.0, "21.57"),
+    ("britz_beam_25", "beam 25", 25, 0.0, "21.47"),
+    ("britz_beam_100", "beam 100", 100, 0.0, "21.10"),
+    ("britz_beam_10_half", "beam 10, length penalty 0.5", 10, 0.5, "21.71"),
+    ("britz_beam_100_penalty", "beam 100, length penalty 1", 100, 1.0, ""),
+)
+
+TABLES = {
+    "britz": Table(
+        metrics={"BLEU": "bleu", "BLEU, new": "bleu_new", "perplexity": "perplexity"},
+        columns={"parameters": "parameters", "steps/s": "steps_per_second"},
+        curves=False,
+        runs=(
+            *(
+                Run(
+                    name=name,
+                    config="luong_nmt:britz",
+                    overrides=tuple(space.overrides(point)),
+                    seeds=_SEEDS,
+                    label=label,
+                    paper=paper,
+                )
+                for (name, label, paper), point in zip(
+                    _TRIALS, space.points(get_sweep()), strict=True
+                )
+            ),
+            Run(
+                name="britz_none_state",
+                config="seq2seq_nmt:britz",
+                seeds=_SEEDS,
+                label="no attention, vector as first state",
+                paper="9.98",
+            ),
+            Run(
+                name="britz_none_input",
+                config="seq2seq_nmt:britz",
+                overrides=("model.feed=('every_step',)",),
+                seeds=_SEEDS,
+                label="no attention, vector in every step",
+                paper="11.57",
+            ),
+            *(
+                Run(
+                    name=name,
+                    config="luong_nmt:britz",
+                    overrides=(f"evaluation.beam={beam}", f"evaluation.alpha={alpha}"),
+                    seeds=_SEEDS,
+                    trained=_BASELINE,
+                    label=label,
+                    paper=paper,
+                )
+                for name, label, beam, alpha, paper in _SEARCHES
+            ),
+        ),
+        claims=tuple(
+            Claim(
+                text=text,
+                paper=f"Britz et al. (2017), section {section}",
+                better=better,
+                than=than,
+            )
+            for text, section, better, than in (
+                (
+                    "the widest embedding is best",
+                    "4.1",
+                    "britz_embedding_512",
+                    (_BASELINE, "britz_embedding_64", "britz_embedding_256"),
+                ),
+                ("LSTMs beat GRUs", "4.2", "britz_lstm", (_BASELINE,)),
+                ("gated cells beat the vanilla cell", "4.2", _BASELINE, ("britz_rnn",)),
+                (
+                    "a decoder of four layers beats one of one or two",
+                    "4.3",
+                    "britz_decoder_4",
+                    (_BASELINE, "britz_decoder_2"),
+                ),
+                (
+                    "dense connections beat residual ones in a deep decoder",
+                    "4.3",
+                    "britz_decoder_4_dense",
+                    ("britz_decoder_4_residual",),
+                ),
+                (
+                    "deep encoders are better without residual connections",
+                    "4.3",
+                    "britz_encoder_4",
+                    ("britz_encoder_4_residual", "britz_encoder_4_dense"),
+                ),
+                (
+                    "bidirectional encoders beat unidirectional ones",
+                    "4.4",
+                    _BASELINE,
+                    ("britz_forward", "britz_reversed"),
+                ),
+                (
+                    "reversing the source helps a unidirectional encoder",
+                    "4.4",
+                    "britz_reversed",
+                    ("britz_forward",),
+                ),
+                (
+                    "additive scores beat multiplicative scores",
+                    "4.5",
+                    "britz_additive_128",
+                    (_BASELINE,),
+                ),
+                (
+                    "attention beats one fixed vector",
+                    "4.5",
+                    _BASELINE,
+                    ("britz_none_state", "britz_none_input"),
+                ),
+                (
+                    "a beam of 10 with a length penalty beats greedy search",
+                    "4.6",
+                    _BASELINE,
+                    ("britz_beam_1",),
+                ),
+                (
+                    "a length penalty helps a beam of 10",
+                    "4.6",
+                    _BASELINE,
+                    ("britz_beam_10",),
+                ),
+                (
+                    "without a length penalty a beam of 100 is worse than one of 10",
+                    "4.6",
+                    "britz_beam_10",
+                    ("britz_beam_100",),
+                ),
+            )
+        ),
+    ),
+}
