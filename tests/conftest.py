@@ -3,6 +3,11 @@
 The default tests do not use the network: pip finds no package, and the cache folder is
 empty at first, shared by all workers and by the commands that tests run. Tests marked
 `network` use the user's cache folder.
+
+Most tests compile many small programs that run once, so the default tests and their
+commands compile with few of XLA's optimizations, which takes half as long; the slow
+tests use all. `JAX_DISABLE_MOST_OPTIMIZATIONS=false XLA_FLAGS= make test` runs the
+default tests with all.
 """
 
 import gc
@@ -13,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from smoke import QUICK_COMPILATION
 
 
 def pytest_configure(config):
@@ -24,6 +30,11 @@ def pytest_configure(config):
         os.environ["ATTENTION_USER_DATA"] = os.environ.get("ATTENTION_DATA", "")
     os.environ["ATTENTION_DATA"] = os.environ["ATTENTION_TEST_DATA"]
     os.environ["PIP_NO_INDEX"] = "true"
+    if "not slow" in config.option.markexpr:
+        for name, value in QUICK_COMPILATION.items():
+            os.environ.setdefault(name, value)
+        quick = os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] == "true"
+        jax.config.update("jax_disable_most_optimizations", quick)  # jax is imported
 
 
 @pytest.fixture(autouse=True)
@@ -44,10 +55,11 @@ def _compiled_programs():
 
 @pytest.fixture(scope="module")
 def quick_compilation():
-    """Compiles with few optimizations, for large programs that run only briefly."""
+    """Compiles with few optimizations, also in tests marked `slow` or `network`."""
+    before = jax.config.values["jax_disable_most_optimizations"]
     jax.config.update("jax_disable_most_optimizations", True)
     yield
-    jax.config.update("jax_disable_most_optimizations", False)
+    jax.config.update("jax_disable_most_optimizations", before)
 
 
 @pytest.fixture

@@ -535,6 +535,7 @@ def test_skypilot_tells_jax_the_other_nodes(machine, monkeypatch):
     monkeypatch.setenv("SKYPILOT_NODE_IPS", "10.0.0.5\n10.0.0.6")
     monkeypatch.setenv("SKYPILOT_NUM_NODES", "2")
     monkeypatch.setenv("SKYPILOT_NODE_RANK", "1")
+    monkeypatch.delenv("JAX_DISABLE_MOST_OPTIMIZATIONS", raising=False)
     job = dataclasses.replace(valid_job("skypilot"), hosts=2)
     task = yaml.safe_load(launching.TARGETS["skypilot"].render(job))
     assert bash(task["run"]).stdout.splitlines() == [

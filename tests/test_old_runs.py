@@ -6,6 +6,7 @@ and no predictions.
 """
 
 import json
+import os
 import shutil
 import tarfile
 from pathlib import Path
@@ -13,8 +14,8 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from smoke import FULL_COMPILATION, call
 
-import options
 from training import checkpoints, configuration, loop, trained
 from training.task import create
 
@@ -95,12 +96,12 @@ def test_an_old_run_keeps_its_scores(name, workdir):
 @pytest.mark.parametrize("name", names(network_too=False))
 def test_an_old_run_keeps_its_predictions(name, workdir):
     *_, lines, flags = CASES[name]
-    run = trained.load(workdir)
-    settings = options.parse(run.task, "Options", flags)
-    rows = []
-    for number, best in enumerate(run.predict(lines, settings), 1):
-        for prediction in (best, *best.others) if flags else (best,):
-            start = f"{number}\t{prediction.score:.4f}\t" if flags else ""
-            rows.append(start + prediction.text)
-    expected = (workdir / "predictions.txt").read_text("utf-8")
-    assert rows == expected.splitlines()
+    process = call(
+        "predict.py",
+        f"--workdir={workdir}",
+        *(f"--{option}={value}" for option, value in flags.items()),
+        stdin="".join(f"{line}\n" for line in lines),
+        env=os.environ | FULL_COMPILATION,  # all printed digits are compared
+    )
+    assert process.returncode == 0, process.stderr
+    assert process.stdout == (workdir / "predictions.txt").read_text("utf-8")
