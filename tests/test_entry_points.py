@@ -7,9 +7,12 @@ import signal
 import subprocess
 import sys
 
+import in_process
 import pytest
 from PIL import Image
 from smoke import ROOT, call, run
+
+from training import runtime
 
 
 @pytest.fixture(scope="module")
@@ -183,12 +186,29 @@ def test_predict_lists_the_best_and_draws(workdir, tmp_path):
         ("eval.py", ["config.evaluation.beam=3"], "mean --config.evaluation.beam=3?"),
     ],
 )
-def test_a_mistake_gets_one_line(workdir, command, flags, message):
+def test_a_mistake_gets_one_line(workdir, command, flags, message, monkeypatch):
+    monkeypatch.setenv("JAX_NUM_CPU_DEVICES", "1")  # too late to create more
+    monkeypatch.setattr(runtime, "tune_memory", lambda enabled: None)
+    monkeypatch.chdir(ROOT)
     if flags and "--workdir=/nonsense" not in flags:
         flags = [f"--workdir={workdir}", *flags]
-    process = call(command, *flags)
-    assert process.returncode == 1
-    assert "Traceback" not in process.stderr
+    result = in_process.call(command, *flags)
+    assert result.status == 1 and not result.output
+    assert "Traceback" not in result.errors
+    assert result.errors.startswith("error: ") and message in result.errors
+    assert result.errors.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "flag", "message"),
+    [
+        ("eval.py", "--checkpoint=7777", "has no checkpoint 7777"),
+        ("predict.py", "--beam=x", "--beam is 'x': must be a whole number"),
+    ],
+)
+def test_a_shell_sees_one_line_after_the_imports(workdir, command, flag, message):
+    process = call(command, f"--workdir={workdir}", flag)
+    assert process.returncode == 1 and not process.stdout
     assert process.stderr.startswith("error: ") and message in process.stderr
     assert process.stderr.count("\n") == 1
 
