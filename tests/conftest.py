@@ -37,6 +37,12 @@ def pytest_configure(config):
         jax.config.update("jax_disable_most_optimizations", quick)  # jax is imported
 
 
+def pytest_collection_finish():
+    """Excludes modules and tests from garbage collection: it takes a fraction of it."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def _network(request, monkeypatch):
     """Restores the user's environment for tests marked `network`."""
