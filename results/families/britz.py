@@ -5,12 +5,12 @@ sweep does not train: no attention, and other searches with the baseline. The pa
 numbers are BLEU on newstest2013, English to German, with widths four times as large.
 """
 
-from configs.sweeps.britz import get_sweep
+from results.records import RESULTS
 from results.schema import Claim, Run, Table
-from sweeps import space
+from sweeps import plan, space
 
+_SWEEP = plan.read_file(str(RESULTS.parent / "configs" / "sweeps" / "britz.py"))
 _BASELINE = "britz"
-_SEEDS = get_sweep().seeds
 # Name, label and the paper's number of each trial, in the order of the sweep.
 _TRIALS = (
     (_BASELINE, "baseline", "21.78 ± 0.05"),
@@ -57,18 +57,18 @@ TABLES = {
                     name=name,
                     config="luong_nmt:britz",
                     overrides=tuple(space.overrides(point)),
-                    seeds=_SEEDS,
+                    seeds=_SWEEP.seeds,
                     label=label,
                     paper=paper,
                 )
                 for (name, label, paper), point in zip(
-                    _TRIALS, space.points(get_sweep()), strict=True
+                    _TRIALS, space.points(_SWEEP), strict=True
                 )
             ),
             Run(
                 name="britz_none_state",
                 config="seq2seq_nmt:britz",
-                seeds=_SEEDS,
+                seeds=_SWEEP.seeds,
                 label="no attention, vector as first state",
                 paper="9.98",
             ),
@@ -76,7 +76,7 @@ TABLES = {
                 name="britz_none_input",
                 config="seq2seq_nmt:britz",
                 overrides=("model.feed=('every_step',)",),
-                seeds=_SEEDS,
+                seeds=_SWEEP.seeds,
                 label="no attention, vector in every step",
                 paper="11.57",
             ),
@@ -85,7 +85,7 @@ TABLES = {
                     name=name,
                     config="luong_nmt:britz",
                     overrides=(f"evaluation.beam={beam}", f"evaluation.alpha={alpha}"),
-                    seeds=_SEEDS,
+                    seeds=_SWEEP.seeds,
                     trained=_BASELINE,
                     label=label,
                     paper=paper,
