@@ -186,6 +186,41 @@ def anchors(page):
     return names
 
 
+VERDICTS = {
+    r"\bholds?\b": "holds",
+    r"\b(is|are) inconclusive\b": "inconclusive",
+    r"\bdo(es)? not hold\b": "does not hold here",
+}
+
+
+def verdicts(text):
+    """[(claim, its verdicts in the tables of a page, the verdict of its prose)]."""
+    tables = {}
+    for line in re.findall(r"^\| (.+) \|$", text, re.MULTILINE):
+        cells = line.split(" | ")
+        tables.setdefault(cells[0].lower(), set()).add(cells[-1])
+    stated = []
+    for sentence in re.split(r"(?<=[.:;]) |\n", re.sub(r"^\|.*", "", text, flags=re.M)):
+        claims = [claim.lower() for claim in re.findall(r'"([^"]+)"', sentence)]
+        words = {v for pattern, v in VERDICTS.items() if re.search(pattern, sentence)}
+        if len(words) == 1:
+            stated += [(c, tables[c], *words) for c in claims if c in tables]
+    return stated
+
+
+def test_the_prose_of_a_page_states_the_verdicts_of_its_tables():
+    stated = [(page, *each) for page in PAGES for each in verdicts(TEXTS[page])]
+    assert stated
+    assert [each for each in stated if each[3] not in each[2]] == []
+
+
+def test_a_verdict_of_the_prose_is_compared_with_the_table():
+    table = "| claim | verdict |\n| --- | --- |\n| a beats b | inconclusive |\n\n"
+    assert verdicts(table + 'As in the paper, "A beats b" holds.') == [
+        ("a beats b", {"inconclusive"}, "holds")
+    ]
+
+
 def links(page):
     """The local links and images of a page: (path from the root, anchor)."""
     for link in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
