@@ -51,7 +51,7 @@ def main(arguments: Arguments) -> None:
     )
     runtime.report_memory()
     with options.as_flags(settings):
-        evaluation = run.task.evaluate(run.state, split, settings)
+        evaluation = run.evaluate(split, settings)
     if not hosts.is_first():  # of a job of several processes, one writes
         return
     report = {"split": split, "checkpoint": run.checkpoint}

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+import spread
 from models.records import AttentionRecord, collect
 
 
@@ -58,11 +59,15 @@ class ImageGenerator:
             labels: int [N] classes.
             seed: seed of the noise.
         """
-        parts, size, rng = [], self._batch_size, jax.random.key(seed)
-        for number, start in enumerate(range(0, len(labels), size)):
+        size, rng = self._batch_size, jax.random.key(seed)
+
+        def generate(number: int) -> np.ndarray:
+            start = number * size
             part = np.resize(labels[start : start + size], size)
             key = jax.random.fold_in(rng, number)
-            parts.append(np.asarray(self._jit_generate(variables, part, key)[0]))
+            return np.asarray(self._jit_generate(variables, part, key)[0])
+
+        parts = spread.each(generate, range(-(-len(labels) // size)))
         return np.concatenate(parts)[: len(labels)]
 
     def attention(

@@ -11,6 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+import spread
+
 
 class Model(Protocol):
     """A Flax module called with a batch."""
@@ -39,8 +41,12 @@ class Likelihood:
             params: the model's parameters.
             batches: inputs of the model, including `target` [B, T] int32.
         """
-        sums = (self._jit_nats(params, batch) for batch in batches)
-        return sum(float(np.asarray(part, np.float64).sum()) for part in sums)
+
+        def batch_nats(batch: dict[str, np.ndarray]) -> float:
+            nats = self._jit_nats(params, batch)
+            return float(np.asarray(nats, np.float64).sum())
+
+        return sum(spread.each(batch_nats, batches))
 
     def _nats(self, params: Any, batch: dict[str, jax.Array]) -> jax.Array:
         """Returns the sum over steps [B]; 0 for rows of padding."""

@@ -12,6 +12,7 @@ of a hypothesis, EOS included; L positions of the output; S source positions.
 """
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple, Protocol, Self
@@ -21,6 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import ranges
+import spread
 from errors import FieldError
 from generation.beam import beam_search
 from generation.constraints import Constraint, forbid
@@ -124,13 +126,13 @@ class Batch(NamedTuple):
     Attributes:
         indices: index of the input in each of the first rows; the other rows are
             filler.
-        source: a pytree of [B, ...] arrays, as the model's `encode` takes it.
+        source: returns a pytree of [B, ...] arrays, as the model's `encode` takes it.
         length: L, the maximum number of tokens, EOS included; static.
         limit: [B] int, maximum number of tokens of each input; None for L.
     """
 
     indices: Sequence[int]
-    source: Any
+    source: Callable[[], Any]
     length: int
     limit: np.ndarray | None = None
 
@@ -195,7 +197,7 @@ class Generator:
             search: checked options.
             seed: seed of sampling; the index of each batch is folded in.
             keep_weights: whether to return attention weights.
-            progress: called after each batch with the number of decoded inputs.
+            progress: called after each batch with the number of inputs up to it.
 
         Returns:
             The hypotheses of each input, best score first: at most `search.n_best`.
@@ -203,12 +205,20 @@ class Generator:
         Raises:
             ValueError: if attention is requested and the model has none.
         """
-        rng, results = jax.random.key(seed), {}
-        for number, batch in enumerate(batches):
+        rng, done = jax.random.key(seed), 0
+
+        def numbered() -> Iterator[tuple[int, Batch]]:
+            nonlocal done
+            for number, batch in enumerate(batches):
+                done += len(batch.indices)
+                yield number, batch
+
+        def decode(item: tuple[int, Batch]) -> dict[int, list[Hypothesis]]:
+            number, batch = item
             decoded = jax.device_get(
                 self.decode(
                     params,
-                    batch.source,
+                    batch.source(),
                     search,
                     length=batch.length,
                     limit=batch.limit,
@@ -216,10 +226,14 @@ class Generator:
                     keep_weights=keep_weights,
                 )
             )
-            for row, index in enumerate(batch.indices):
-                results[index] = _hypotheses(decoded, row)
             if progress is not None:
-                progress(len(results))
+                progress(done)
+            rows = enumerate(batch.indices)
+            return {index: _hypotheses(decoded, row) for row, index in rows}
+
+        results: dict[int, list[Hypothesis]] = {}
+        for hypotheses in spread.each(decode, numbered()):
+            results |= hypotheses
         return [results[index] for index in range(len(results))]
 
     def decode(
@@ -364,8 +378,8 @@ def array_batches(
     Args:
         count: number of inputs.
         batch_size: maximum of B; fewer inputs form one batch.
-        source: (indices) -> a pytree of [len(indices), ...] arrays, called once per
-            batch.
+        source: (indices) -> a pytree of [len(indices), ...] arrays, called for a batch
+            when it is decoded.
         length: L, the maximum number of tokens of an output, EOS included.
         limit: (index) -> maximum number of tokens of that input; None for L.
     """
@@ -376,7 +390,10 @@ def array_batches(
         limits = None
         if limit is not None:
             limits = np.array([limit(i) for i in indices], np.int32)[filled]
-        arrays = jax.tree.map(lambda x, filled=filled: x[filled], source(indices))
+
+        def arrays(indices: range = indices, filled: np.ndarray = filled) -> Any:
+            return jax.tree.map(lambda x: x[filled], source(indices))
+
         yield Batch(indices, arrays, length, limits)
 
 
@@ -409,12 +426,20 @@ def sequence_batches(
         same_width = list(group)
         for start in range(0, len(same_width), batch_size):
             indices = same_width[start : start + batch_size]
-            source = np.full((batch_size, width), pad, np.int32)
+            rows, shape = [sequences[i] for i in indices], (batch_size, width)
             limit = np.ones(batch_size, np.int32)
-            for row, i in enumerate(indices):
-                source[row, : len(sequences[i])] = sequences[i]
-                limit[row] = min(len(sequences[i]) + extra, max_length)
+            limit[: len(rows)] = [min(len(x) + extra, max_length) for x in rows]
+            source = functools.partial(_padded, rows, shape, pad)
             yield Batch(indices, source, min(width + extra, max_length), limit)
+
+
+def _padded(
+    rows: Sequence[Sequence[int]], shape: tuple[int, int], pad: int
+) -> np.ndarray:
+    source = np.full(shape, pad, np.int32)
+    for row, sequence in enumerate(rows):
+        source[row, : len(sequence)] = sequence
+    return source
 
 
 def padded_width(length: int) -> int:

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+import spread
 from ops.convolution import depthwise
 
 SIZE = 224  # rows and columns of the training images
@@ -155,12 +156,15 @@ def in_batches(
     Returns:
         A pytree of numpy arrays [len(images), ...].
     """
-    parts, batch_size = [], min(batch_size, len(images))
-    for start in range(0, len(images), batch_size):
+    batch_size = min(batch_size, len(images))
+
+    def apply(start: int) -> Any:
         batch = np.stack(images[start : start + batch_size])
         # Repeats images to fill the last batch.
         batch = np.resize(batch, (batch_size, *batch.shape[1:]))
-        parts.append(jax.device_get(function(params, batch)))
+        return jax.device_get(function(params, batch))
+
+    parts = spread.each(apply, range(0, len(images), batch_size))
     return jax.tree.map(lambda *x: np.concatenate(x)[: len(images)], *parts)
 
 

@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
+import spread
 from data import adding, endless
 from data.bucketing import Batches
 from figures import charts
@@ -124,10 +125,12 @@ class Adding(Task):
 
     def errors(self, params: Any, batch: endless.Batch) -> np.ndarray:
         """Returns estimates minus targets: float32 [B]."""
-        parts = [
-            self.estimate(params, {n: x[i : i + _BATCH] for n, x in batch.items()})
-            for i in range(0, len(batch["target"]), _BATCH)
-        ]
+
+        def estimate(start: int) -> np.ndarray:
+            part = {n: x[start : start + _BATCH] for n, x in batch.items()}
+            return np.asarray(self.estimate(params, part))
+
+        parts = spread.each(estimate, range(0, len(batch["target"]), _BATCH))
         return np.concatenate(parts) - batch["target"]
 
     def evaluate(self, state: TrainState, split: str, options: NoOptions) -> Evaluation:

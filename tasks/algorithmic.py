@@ -23,6 +23,7 @@ import numpy as np
 import optax
 from ml_collections import ConfigDict
 
+import spread
 from data import algorithmic, endless
 from data.bucketing import Batches
 from errors import UserError
@@ -137,12 +138,15 @@ class Algorithmic(Task):
         """Bits per sequence, percentage of wrong bits, and the sequences of a size."""
         count = self.config.evaluation.sequences
         batch = _held_out(self.config.data.kind, split, size, count)
-        nats, wrong = 0.0, 0
-        for start in range(0, count, _BATCH):
+
+        def errors(start: int) -> tuple[float, int]:
             part = {n: x[start : start + _BATCH] for n, x in batch.items()}
             logits, _ = self.answer(params, part["inputs"])
-            nats += float(_nats(logits, part))
-            wrong += wrong_bits(logits, part["targets"], part["mask"])
+            wrong = wrong_bits(logits, part["targets"], part["mask"])
+            return float(_nats(logits, part)), wrong
+
+        parts = spread.each(errors, range(0, count, _BATCH))
+        nats, wrong = map(sum, zip(*parts, strict=True))
         bits = bits_per_sequence(nats, count)
         return bits, 100 * wrong / count / self._bits(batch), batch
 

@@ -16,7 +16,7 @@ from product import ENTRY_POINTS, ROOT, modules, names
 ALLOWED = {
     "attention": {"attention"},
     "ops": {"attention", "ops"},
-    "models": {"attention", "ops", "models", "ranges", "errors"},
+    "models": {"attention", "ops", "models", "ranges", "errors", "spread"},
     "generation": {
         "attention",
         "ops",
@@ -25,6 +25,7 @@ ALLOWED = {
         "options",
         "ranges",
         "errors",
+        "spread",
     },
     "metrics": {"metrics", "data", "errors"},
     "figures": {"figures", "errors"},
@@ -36,6 +37,7 @@ ALLOWED = {
         "options",
         "ranges",
         "errors",
+        "spread",
         "storage",
     },
     "tasks": {
@@ -51,6 +53,7 @@ ALLOWED = {
         "options",
         "ranges",
         "errors",
+        "spread",
         "storage",
     },
     "configs": {"models", "tasks", "configs", "sweeps"},
@@ -69,7 +72,7 @@ ALLOWED = {
     },
 }
 FORBIDDEN = {"tasks": {"training.loop"}}
-ROOT_MODULES = {"errors", "options", "ranges", "storage"}
+ROOT_MODULES = {"errors", "options", "ranges", "spread", "storage"}
 OTHERS = {"benchmarks", "tests"}
 OURS = set(ALLOWED) - {"entry points"} | ROOT_MODULES | OTHERS
 

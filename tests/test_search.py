@@ -150,7 +150,7 @@ def test_sequences_are_batched_by_length_in_widths_of_powers_of_two():
     order = [index for batch in batches for index in batch.indices]
     assert sorted(order) == [*range(len(lengths))]
     assert [lengths[i] for i in order] == sorted(lengths)
-    assert [b.source.shape for b in batches] == [
+    assert [b.source().shape for b in batches] == [
         (3, 16),  # lengths 2, 3, 5
         (3, 16),  # lengths 16, 16
         (3, 32),
@@ -158,10 +158,10 @@ def test_sequences_are_batched_by_length_in_widths_of_powers_of_two():
     ]
     for batch in batches:
         for row, index in enumerate(batch.indices):
-            ids = batch.source[row]
+            ids = batch.source()[row]
             assert ids[: lengths[index]].tolist() == inputs[index]
             assert np.all(ids[lengths[index] :] == PAD)
-        assert np.all(batch.source[len(batch.indices) :] == PAD)
+        assert np.all(batch.source()[len(batch.indices) :] == PAD)
 
 
 def test_limits_depend_on_the_source_and_filler_has_limit_one():
@@ -173,7 +173,7 @@ def test_limits_depend_on_the_source_and_filler_has_limit_one():
 
 @pytest.mark.parametrize(("count", "size"), [(0, None), (1, 1), (2, 2), (3, 4), (9, 5)])
 def test_few_sequences_form_a_batch_of_a_power_of_two(count, size):
-    sizes = {len(b.source) for b in batches_of(sequences([4] * count))}
+    sizes = {len(b.source()) for b in batches_of(sequences([4] * count))}
     assert sizes == ({size} if count else set())
 
 
@@ -197,15 +197,16 @@ def test_arrays_are_batched_in_order_in_one_shape(count):
     batches = [
         *array_batches(count, 5, source, length=17, limit=lambda i: 2 * sizes[i])
     ]
+    sources = [batch.source() for batch in batches]
     assert requested == [*range(count)]  # no filler
     assert [index for batch in batches for index in batch.indices] == requested
-    for batch in batches:
+    for batch, arrays in zip(batches, sources, strict=True):
         size = len(batch.indices)
-        assert batch.source["inputs"].shape == (min(count, 5), 3, 2)
+        assert arrays["inputs"].shape == (min(count, 5), 3, 2)
         assert batch.length == 17
-        np.testing.assert_array_equal(batch.limit, 2 * batch.source["sizes"])
+        np.testing.assert_array_equal(batch.limit, 2 * arrays["sizes"])
         expected = source(batch.indices)
-        for name, x in batch.source.items():
+        for name, x in arrays.items():
             np.testing.assert_array_equal(x[:size], expected[name])
             assert np.all(x[size:] == x[size - 1])
 

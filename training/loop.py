@@ -19,6 +19,7 @@ import jax
 import jax.numpy as jnp
 from ml_collections import ConfigDict
 
+import spread
 from errors import UserError
 from figures import canvas
 from training import configuration, runtime
@@ -191,7 +192,9 @@ class _Run:
                     f"parameters are not finite after step {step}, on batch {step - 1}"
                 )
             if evaluates:
-                scores = self.task.validate(state)
+                evaluated = spread.local(dataclasses.replace(state, opt_state=None))
+                with spread.over_processes():
+                    scores = self.task.validate(evaluated)
         if evaluates:
             self.log.evaluation(step, "validation", scores)
             name, direction = self.task.metric

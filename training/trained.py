@@ -18,6 +18,7 @@ from typing import Any
 import jax
 from ml_collections import ConfigDict
 
+import spread
 from errors import UserError
 from figures import canvas
 from training import checkpoints, configuration, run_directory
@@ -42,7 +43,7 @@ class Run:
     checkpoint: str
 
     def evaluate(self, split: str = "test", options: Any = None) -> Evaluation:
-        """Evaluates a whole split.
+        """Evaluates a whole split, spread over the processes of the job.
 
         Args:
             split: "validation" or "test".
@@ -50,7 +51,8 @@ class Run:
                 defaults.
         """
         options = self.task.EvaluationOptions() if options is None else options
-        return self.task.evaluate(self.state, split, options)
+        with spread.over_processes():
+            return self.task.evaluate(self.state, split, options)
 
     def predict(
         self,

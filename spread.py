@@ -1,0 +1,128 @@
+"""Evaluation spread over the processes of a job.
+
+    with spread.over_processes():
+        parts = spread.each(function, items)
+
+All processes run the same lines. Inside the block, `each` applies the function to every
+P-th item in each of the P processes and gathers the results, so that every process
+has the list that it would have computed alone: the items, such as batches, are the
+same, and so are the programs that compute them. Outside of the block, in a thread of
+its own and in a job of one process, `each` is a list comprehension.
+
+An exception of one process inside the block ends the block in all of them.
+"""
+
+import contextlib
+import pickle
+from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
+from typing import Any, TypeVar
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+from jax.sharding import NamedSharding, PartitionSpec
+
+from errors import UserError
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+_PART = 2**24  # maximum number of bytes of a process that are gathered at a time
+_MIN_PART = 2**10
+_spreads: ContextVar[bool] = ContextVar("spreads", default=False)
+
+
+class _OtherFailed(UserError):
+    """Another process has failed."""
+
+
+@contextlib.contextmanager
+def over_processes() -> Iterator[None]:
+    """Spreads each call of `each` in the block over the processes of the job.
+
+    Raises:
+        UserError: if another process has failed in the block.
+    """
+    if jax.process_count() == 1:
+        yield
+        return
+    token = _spreads.set(True)
+    try:
+        yield
+        _gather({})  # the others may have failed after the last call of `each`
+    except _OtherFailed:
+        raise
+    except Exception as error:
+        with contextlib.suppress(_OtherFailed):
+            _gather({}, f"{type(error).__name__}: {error}")
+        raise
+    finally:
+        _spreads.reset(token)
+
+
+def each(function: Callable[[_Item], _Result], items: Iterable[_Item]) -> list[_Result]:
+    """Returns `[function(item) for item in items]`.
+
+    Args:
+        function: pure, apart from messages; its results are pytrees of numpy arrays and
+            of Python values. A call of `each` in it is not spread.
+        items: the same in all processes, which produce all of them.
+    """
+    if not _spreads.get():
+        return [function(item) for item in items]
+    number, count = jax.process_index(), jax.process_count()
+    token = _spreads.set(False)
+    try:
+        share = {i: function(x) for i, x in enumerate(items) if i % count == number}
+    finally:
+        _spreads.reset(token)
+    results = _gather(share)
+    return [results[i] for i in range(len(results))]
+
+
+def local(tree: Any) -> Any:
+    """Returns a pytree of global arrays as arrays of this process, whole.
+
+    Their programs can then run in one process without the others. In a job of one
+    process, the tree is returned unchanged.
+
+    Args:
+        tree: a pytree of arrays on meshes that all processes share.
+    """
+    if jax.process_count() == 1:
+        return tree
+    replicated = jax.tree.map(
+        lambda x: NamedSharding(x.sharding.mesh, PartitionSpec()), tree
+    )
+    whole = jax.device_put(tree, replicated)
+    return jax.tree.map(lambda x: x.addressable_data(0), whole)
+
+
+def _gather(share: dict[int, Any], failure: str = "") -> dict[int, Any]:
+    """Returns the shares of all processes as one; all call it at the same time.
+
+    Raises:
+        UserError: if another process gave a `failure`, its reason.
+    """
+    content = pickle.dumps((failure, share))
+    size = np.frombuffer(len(content).to_bytes(8), np.uint8)
+    sizes = [
+        int.from_bytes(row.tobytes()) for row in multihost_utils.process_allgather(size)
+    ]
+    contents, start = [bytearray() for _ in sizes], 0
+    while (left := max(sizes) - start) > 0:
+        # A power of two: each new length is compiled.
+        length = min(_PART, max(_MIN_PART, 1 << (left - 1).bit_length()))
+        part = content[start : start + length].ljust(length, b"\0")
+        rows = multihost_utils.process_allgather(np.frombuffer(part, np.uint8))
+        for whole, row in zip(contents, rows, strict=True):
+            whole += row.tobytes()
+        start += length
+    results = {}
+    for number, whole in enumerate(contents):
+        reason, others = pickle.loads(whole)  # ignores the padding
+        if reason and number != jax.process_index():
+            raise _OtherFailed(f"process {number} of the job has failed: {reason}")
+        results |= others
+    return results
