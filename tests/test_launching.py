@@ -800,6 +800,10 @@ def test_a_size_that_does_not_fit_this_machine_may_fit_the_hosts(capsys):
     assert "--config.data.tokens=100000000" in capsys.readouterr().out
 
 
+def test_pmap_runs_on_several_hosts():
+    assert launch(given={"hosts": 2}, overrides=["parallel=pmap"]) == 0
+
+
 if __name__ == "__main__":
     os.chdir(ROOT)
     for name in COMMANDS:
