@@ -12,7 +12,7 @@ TESTS := $(PY) -m pytest --numprocesses=logical --maxprocesses=4 --dist=loadfile
 SUPPORTED := import sys, venv, ensurepip; \
 	sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 
-.PHONY: help env train test test-network test-slow test-jobs mutants lint format results docs bench
+.PHONY: help env train test test-network test-slow test-jobs faults mutants lint format results docs bench
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -46,13 +46,16 @@ test: env ## run the default tests, without the network (ARGS='-k beam' selects 
 	$(TESTS) $(ARGS)
 
 test-network: env ## run the tests that download data packages to the user's cache
-	$(TESTS) -m network $(ARGS)
+	$(TESTS) -m "network and not jobs" $(ARGS)
 
 test-slow: env ## run the tests that train for more than ten seconds
 	$(TESTS) -m "slow and not network" $(ARGS)
 
 test-jobs: env ## run the tests that train with eight devices in several processes
 	$(TESTS) -m jobs $(ARGS)
+
+faults: env ## make faults many times, and write what they cost into docs/faults.md
+	PYTHONPATH=. $(PY) tests/fault_table.py $(ARGS)
 
 mutants: env ## list changes that the tests do not notice (ARGS=attention/core.py)
 	@$(PIP) install -qq mutmut==3.8.1

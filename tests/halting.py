@@ -2,9 +2,11 @@
 
     python tests/halting.py batch 33 FILE --config=...
     python tests/halting.py save 40 FILE --config=...
+    python tests/halting.py batch 33@1 FILE --config=...
 
 The first command halts before it makes batch 33; the second when checkpoint 40 is
-written, before its folder gets its final name.
+written, before its folder gets its final name. The third halts only in process 1 of a
+job, with the flag --process_id=1.
 """
 
 import os
@@ -17,6 +19,9 @@ from training import loop
 
 event, number, marker = sys.argv[1:4]
 sys.argv[:] = ["train.py", *sys.argv[4:]]
+number, _, process = number.partition("@")
+if process and f"--process_id={process}" not in sys.argv:
+    number = "none"
 
 
 def halt():
@@ -26,7 +31,7 @@ def halt():
 
 def prefetch(get, start, stop, original=loop.prefetch):
     return original(
-        lambda index: get(index) if index != int(number) else halt(), start, stop
+        lambda index: get(index) if str(index) != number else halt(), start, stop
     )
 
 

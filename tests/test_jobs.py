@@ -215,7 +215,14 @@ def test_two_processes_train_the_parameters_of_one(tmp_path):
 
 @pytest.mark.jobs
 @pytest.mark.parametrize("layout", ["data", "fsdp", "pmap"])
-@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize(
+    "system",
+    [
+        # Its drawings are downloaded.
+        pytest.param(x, marks=[pytest.mark.network] * (x == "captioning"))
+        for x in SYSTEMS
+    ],
+)
 def test_eight_devices_of_one_two_and_four_processes_train_equally(
     tmp_path, system, layout
 ):

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
+from data.endless import take
 from training.objective import Supervised
 from training.optimizers import make_optimizer
 from training.task import Evaluation, Prediction, Task
@@ -62,6 +63,9 @@ class Source:
         x = rng.normal(size=(size, self.data.inputs)).astype(np.float32)
         weight = (rng.random(size) < 0.7).astype(np.float32)  # 0 for filler
         return {"x": x, "y": np.sin(x.sum(1)), "weight": weight}
+
+    def part(self, index, pieces, count):
+        return take(self[index], pieces, count)
 
 
 class Toy(Task):
