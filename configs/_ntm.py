@@ -101,7 +101,7 @@ def ntm_config(
     config.save_every = 500
     config.log_every = 100
     config.checkpoints = ConfigDict({"keep": 1})
-    config.mesh = ConfigDict({"data": -1, "fsdp": 1})
+    config.mesh = ConfigDict({"data": -1, "fsdp": 1, "tensor": 1})
     config.parallel = "cores"  # for small steps; or "jit", "pmap"
     config.non_finite = "stop"  # or "skip": leave out updates that are not finite
     return apply(update(config, fields), variants, variant)

@@ -143,7 +143,7 @@ def translation_config(architecture: type) -> ConfigDict:
     config.save_every = 100  # the last five are averaged
     config.log_every = 50
     config.checkpoints = ConfigDict({"keep": 5})
-    config.mesh = ConfigDict({"data": -1, "fsdp": 1})
+    config.mesh = ConfigDict({"data": -1, "fsdp": 1, "tensor": 1})
     config.parallel = "jit"  # or "pmap"
     config.non_finite = "stop"  # or "skip": leave out updates that are not finite
     return config

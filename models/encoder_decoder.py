@@ -22,6 +22,7 @@ from models.attention import DRAWN, SCORES, Aligned, Alignment, Score
 from models.cells import CELLS, batch_first, time_first
 from models.layers import BOS, Dense, Dropout, check_fields
 from models.recurrent import STANDARD, Gates, Init
+from models.sharding import RECURRENT
 from ops.scan import scan
 from ranges import FRACTION, SIZE
 
@@ -265,6 +266,7 @@ class EncoderDecoder(nn.Module):
     init_scheme: str
 
     packs: ClassVar[bool] = False  # each row of a batch holds a single sentence
+    sharding: ClassVar = RECURRENT
     draws: ClassVar[bool] = False  # True if a hard alignment needs REINFORCE to train
     paper_init: ClassVar[Init]
 

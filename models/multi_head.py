@@ -18,7 +18,7 @@ from flax import linen as nn
 from attention.core import Attention
 from attention.positions import rotary
 from models.attention import DRAWN, Aligned, Alignment, Score, glorot_uniform
-from ops.linear import linear, split_heads
+from ops.linear import linear, merge_heads, split_heads
 from ops.relative import relative_attention, relative_scores, relative_values
 from ops.softmax import attend, masked_softmax
 
@@ -224,7 +224,7 @@ class MultiHeadAttention(nn.Module):
 
     def _project(self, x: jax.Array, *kernels: jax.Array) -> tuple[jax.Array, ...]:
         """Projects [B, T, C] to [B, H, T, D] per kernel, in one matrix product."""
-        kernel = jnp.concatenate(kernels, axis=-1).astype(self.dtype)
+        kernel = merge_heads(kernels, self.heads).astype(self.dtype)
         product = linear(x.astype(self.dtype), kernel)
         return split_heads(product, len(kernels), self.heads)
 

@@ -30,6 +30,7 @@ from errors import FieldError
 from models.attention import SCORES
 from models.layers import BOS, EOS, PAD, Dense, Dropout, LayerNorm, check_fields, logits
 from models.multi_head import Cache, MultiHeadAttention
+from models.sharding import TRANSFORMER
 from ranges import COUNT, FRACTION, LAYERS, SCALE, SIZE
 
 CHOICES = {  # accepted values by name of the field
@@ -255,6 +256,7 @@ class Transformer(nn.Module):
     dtype: str = "float32"
 
     packs: ClassVar[bool] = True  # a row of a batch may hold several sentences
+    sharding: ClassVar = TRANSFORMER
 
     @property
     def draws(self) -> bool:
@@ -271,13 +273,11 @@ class Transformer(nn.Module):
             accepted = f"of even width with rotary positions; d_model is {self.d_model}"
             raise FieldError("heads", self.heads, accepted)
         init = nn.initializers.normal(self.d_model**-0.5)
-        names = ("embedding",)
+        names = ("embedding",)  # of source, target and output
         if not self.share_embeddings:
             names = ("source_embedding", "target_embedding", "output_embedding")
         shape = (self.vocab_size, self.d_model)
-        tables = [  # of source, target and output
-            self.param(name, init, shape) for name in names
-        ]
+        tables = [self.param(name, init, shape) for name in names]
         self.tables = tables * 3 if self.share_embeddings else tables
         if self.positions == "learned":
             self.position_tables = [

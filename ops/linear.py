@@ -3,6 +3,7 @@
 Axes: ... any batch; B batch; T positions; H heads; C, F channels; D width of a head.
 """
 
+from collections.abc import Sequence
 from functools import partial
 
 import jax
@@ -43,27 +44,44 @@ def _linear_backward(residuals, gradient):
 linear.defvjp(lambda x, kernel: (x @ kernel, (x, kernel)), _linear_backward)
 
 
+def merge_heads(kernels: Sequence[jax.Array], heads: int) -> jax.Array:
+    """Kernels of several projections as one, for a single matrix product.
+
+    The columns of a head are side by side, so that devices can share out the heads of
+    the product without exchanging columns.
+
+    Args:
+        kernels: arrays [C, H D].
+        heads: H.
+
+    Returns:
+        [C, H parts D]; `split_heads` separates its products.
+    """
+    columns = [kernel.reshape(len(kernel), heads, -1) for kernel in kernels]
+    return jnp.stack(columns, axis=2).reshape(len(kernels[0]), -1)
+
+
 @partial(jax.custom_vjp, nondiff_argnums=(1, 2))
 def split_heads(x: jax.Array, parts: int, heads: int) -> tuple[jax.Array, ...]:
-    """Splits projections into heads; the gradient concatenates them.
+    """Splits projections into heads; the gradient joins them.
 
     The automatic gradient pads each slice to full size and adds all of them up.
 
     Args:
-        x: [B, T, parts H D], the projections side by side.
+        x: [B, T, H parts D], a product with a kernel of `merge_heads`.
         parts: number of projections: 3 for query, key and value.
         heads: H.
 
     Returns:
         `parts` arrays [B, H, T, D].
     """
-    x = x.reshape(*x.shape[:2], parts, heads, -1)
-    return tuple(jnp.swapaxes(x[:, :, i], 1, 2) for i in range(parts))
+    x = x.reshape(*x.shape[:2], heads, parts, -1)
+    return tuple(jnp.swapaxes(x[:, :, :, i], 1, 2) for i in range(parts))
 
 
 def _split_heads_backward(parts, heads, _, gradients):
-    rows = [jnp.swapaxes(g, 1, 2) for g in gradients]
-    return (jnp.concatenate([g.reshape(*g.shape[:2], -1) for g in rows], axis=-1),)
+    rows = jnp.stack([jnp.swapaxes(g, 1, 2) for g in gradients], axis=3)
+    return (rows.reshape(*rows.shape[:2], -1),)
 
 
 split_heads.defvjp(

@@ -15,7 +15,7 @@ from ops.categorical import categorical
 from ops.convolution import depthwise, double, halve, widen
 from ops.dropout import dropout
 from ops.layer_norm import layer_norm
-from ops.linear import linear, split_heads
+from ops.linear import linear, merge_heads, split_heads
 from ops.nucleus import nucleus
 from ops.softmax import masked_softmax
 from ops.top_k import top
@@ -273,7 +273,18 @@ def test_layer_norm_is_that_of_the_library(x64, draw):
 
 def test_split_heads_is_a_reshape(x64, draw):
     def plain(x):
-        parts = x.reshape(B, T, 2, H, D)
-        return tuple(jnp.moveaxis(parts, (2, 3), (0, 2)))
+        parts = x.reshape(B, T, H, 2, D)
+        return tuple(jnp.moveaxis(parts, (3, 2), (0, 2)))
 
     assert_equal(lambda x: split_heads(x, 2, H), plain, draw(B, T, 2 * H * D))
+
+
+def test_a_product_with_merged_kernels_is_that_with_each_of_them(x64, draw):
+    def merged(x, *kernels):
+        return split_heads(linear(x, merge_heads(kernels, H)), len(kernels), H)
+
+    def plain(x, *kernels):
+        products = [(x @ kernel).reshape(B, T, H, D) for kernel in kernels]
+        return tuple(jnp.swapaxes(product, 1, 2) for product in products)
+
+    assert_equal(merged, plain, draw(B, T, D), draw(D, H * D), draw(D, H * D))

@@ -18,26 +18,32 @@ from configs import luong_nmt, sagan, transformer_nmt
 from errors import UserError
 from tasks.adversarial import Adversarial, Assets
 from tasks.translation import Translation
-from training import checkpoints, loop, parallel
+from training import checkpoints, loop, parallel, sharding
 
 ROOT = Path(__file__).parent.parent
 
 # 8 divides only the sizes that are to be sharded: width 16, not inputs 3.
 LAYOUTS = {
-    "one": ("jit", 1, 1),
-    "data": ("jit", 8, 1),
-    "fsdp": ("jit", 1, 8),
-    "both": ("jit", 2, 4),
-    "pmap": ("pmap", 8, 1),
-    "cores": ("cores", 8, 1),
+    "one": ("jit", 1, 1, 1),
+    "data": ("jit", 8, 1, 1),
+    "fsdp": ("jit", 1, 8, 1),
+    "both": ("jit", 2, 4, 1),
+    "tensor": ("jit", 4, 1, 2),
+    "all": ("jit", 2, 2, 2),
+    "pmap": ("pmap", 8, 1, 1),
+    "cores": ("cores", 8, 1, 1),
 }
 
 
-def make_config(parallel, data, fsdp):
+def make_mesh(*sizes):
+    return ConfigDict(dict(zip(("data", "fsdp", "tensor"), sizes, strict=True)))
+
+
+def make_config(parallel, *sizes):
     config = toy.get_config()
     config.data.batch_size = (16,)
     config.model.dropout = 0.0  # under pmap each device draws separately
-    config.parallel, config.mesh = parallel, ConfigDict({"data": data, "fsdp": fsdp})
+    config.parallel, config.mesh = parallel, make_mesh(*sizes)
     return config
 
 
@@ -54,9 +60,9 @@ def make_layout(name):
     config = make_config(*LAYOUTS[name])
     if name == "one":
         mesh = jax.make_mesh(
-            (1, 1),
-            ("data", "fsdp"),
-            axis_types=(jax.sharding.AxisType.Auto,) * 2,
+            (1, 1, 1),
+            ("data", "fsdp", "tensor"),
+            axis_types=(jax.sharding.AxisType.Auto,) * 3,
             devices=jax.devices()[:1],
         )
         with pytest.MonkeyPatch.context() as patch:
@@ -113,12 +119,12 @@ def test_every_layout_gives_the_parameters_of_one_device():
     if not on_eight_devices("test_every_layout_gives_the_parameters_of_one_device"):
         return
     params, sums, _ = run_steps("one", 5)
-    for name in ("data", "fsdp", "both", "pmap", "cores"):
+    for name in ("data", "fsdp", "both", "tensor", "all", "pmap", "cores"):
         other, other_sums, state = run_steps(name, 5)
         jax.tree.map(np.testing.assert_array_equal, other[0], params[0])
         close(other, params)
         close(other_sums, sums)
-        columns = {"fsdp": 2, "both": 4}.get(name, 16)  # of 16
+        columns = {"fsdp": 2, "both": 4, "all": 8}.get(name, 16)  # of 16
         assert state.params["in"].addressable_shards[0].data.shape == (3, columns)
 
 
@@ -145,7 +151,13 @@ def test_raw_gradients_of_every_layout_are_those_of_one_device():
         return step(state, layout.put(task.train_data()[0]), rng)[0].params
 
     expected = raw("one", 1)
-    for name, accumulate in (("data", 1), ("fsdp", 1), ("both", 2), ("pmap", 2)):
+    for name, accumulate in (
+        ("data", 1),
+        ("fsdp", 1),
+        ("both", 2),
+        ("all", 2),
+        ("pmap", 2),
+    ):
         close(raw(name, accumulate), expected)
 
 
@@ -177,9 +189,12 @@ def hard_config():
 
 
 MODELS = {
-    "transformer": (transformer_config, ["data", "fsdp", "both", "pmap"]),
-    "local": (local_config, ["both", "pmap"]),
-    "hard": (hard_config, ["both"]),  # under pmap each device draws separately
+    "transformer": (
+        transformer_config,
+        ["data", "fsdp", "both", "tensor", "all", "pmap"],
+    ),
+    "local": (local_config, ["both", "tensor", "all", "pmap"]),
+    "hard": (hard_config, ["all"]),  # under pmap each device draws separately
 }
 
 
@@ -195,14 +210,14 @@ def test_a_translator_has_the_same_gradients_in_every_layout(model, tmp_path):
     config.model.dropout = 0.0  # under pmap each device draws separately
     config.task = Translates
     assets = Translates.prepare(config, tmp_path, training=True)
-    batch = assets.batches[0]
+    batch, rules = assets.batches[0], sharding.rules_of(config)
     assert len(batch["source"]) % 8 == 0
     rng = jax.random.key(0)
 
     def after_a_step(name):
         layout = make_layout(name)
         objective = Translates(config, assets, layout.axis_name).objective
-        like = layout.abstract(objective.init, rng)
+        like = layout.abstract(objective.init, rng, rules)
         state = layout.init(objective.init, rng, like)
         before = jax.tree.map(np.array, learned(state))
         step = layout.compile(objective.step, like)
@@ -249,11 +264,12 @@ def test_both_networks_of_a_gan_learn_the_same_in_every_layout():
     config = sagan.get_config("smoke")
     config.data.batch_size = 16
     batch, rng = Generates(config).train_data()[0], jax.random.key(0)
+    rules = sharding.rules_of(config)
 
     def after_a_step(name):
         layout = make_layout(name)
         objective = Generates(config, layout.axis_name).objective
-        like = layout.abstract(objective.init, rng)
+        like = layout.abstract(objective.init, rng, rules)
         state = layout.init(objective.init, rng, like)
         before = jax.tree.map(np.array, learned(state))
         step = layout.compile(objective.step, like)
@@ -267,34 +283,36 @@ def test_both_networks_of_a_gan_learn_the_same_in_every_layout():
     assert expected[1]["generator"]["batch_stats"]
     moved = jax.tree.map(lambda a, b: np.abs(a - b).max(), before, expected)
     assert np.median(jax.tree.leaves(moved)) > 1e-4
-    for name in ("both", "pmap"):
+    for name in ("both", "all", "pmap"):
         _, actual, other_sums = after_a_step(name)
         close(actual, expected)
         close(other_sums, sums)
 
 
 def test_a_checkpoint_of_eight_devices_resumes_on_one_and_vice_versa(tmp_path):
+    names = "fsdp", "all", "pmap"
     if jax.device_count() == 1:
-        config = make_config("jit", 1, 1)
+        config = make_config("jit", 1, 1, 1)
         config.train_steps = 4
         loop.train(config, tmp_path / "fsdp")  # the other process runs 4 more
-        shutil.copytree(tmp_path / "fsdp", tmp_path / "pmap")
+        for name in names[1:]:
+            shutil.copytree(tmp_path / "fsdp", tmp_path / name)
         os.environ["CHECKPOINTS"] = str(tmp_path)
         on_eight_devices(
             "test_a_checkpoint_of_eight_devices_resumes_on_one_and_vice_versa"
         )
-        straight = make_config("jit", 1, 1)
+        straight = make_config("jit", 1, 1, 1)
         loop.train(straight, tmp_path / "one")
         like = jax.eval_shape(toy.Toy(straight).objective.init, jax.random.key(0))
         expected = checkpoints.restore(tmp_path / "one", "last", like)
-        for name in ("fsdp", "pmap"):
+        for name in names:
             assert checkpoints.find(tmp_path / name, "last") == 8
             loop.train(straight, tmp_path / name)  # and the last 4
             state = checkpoints.restore(tmp_path / name, "last", like)
             assert int(state.step) == 12
             close(state.params, expected.params)
         return
-    for name in ("fsdp", "pmap"):
+    for name in names:
         config = make_config(*LAYOUTS[name])
         config.train_steps = 8
         loop.train(config, Path(os.environ["CHECKPOINTS"]) / name)
@@ -346,24 +364,22 @@ def test_convolutions_use_the_faster_library_unless_flags_choose(flags, others):
 @pytest.mark.parametrize(
     "mesh, mode, message",
     [
-        ((3, 1), "jit", "config.mesh is data=3, fsdp=1: the product must be 1, the nu"),
-        ((-1, -1), "jit", "config.mesh is data=-1, fsdp=-1: the product must be 1"),
-        ((0, 1), "jit", "config.mesh is data=0, fsdp=1: the product must be 1"),
-        ((-1, 1), "xmap", "config.parallel is 'xmap': must be one of jit, pmap"),
+        ((3, 1, 1), "jit", "data=3, fsdp=1, tensor=1: the product must be 1, the nu"),
+        ((-1, -1, 1), "jit", "is data=-1, fsdp=-1, tensor=1: the product must be 1"),
+        ((0, 1, 1), "jit", "config.mesh is data=0, fsdp=1, tensor=1: the product must"),
+        ((-1, 1, 2), "jit", "is data=-1, fsdp=1, tensor=2: the product must be 1"),
+        ((-1, 1, -1), "jit", "is data=-1, fsdp=1, tensor=-1: the product must be 1"),
+        ((-1, 1, 1), "xmap", "config.parallel is 'xmap': must be one of jit, pmap"),
     ],
 )
 def test_an_impossible_layout_is_rejected(mesh, mode, message):
     with pytest.raises(UserError, match=message):
-        parallel.Layout(ConfigDict({"data": mesh[0], "fsdp": mesh[1]}), mode)
+        parallel.Layout(make_mesh(*mesh), mode)
 
 
 def test_a_batch_that_does_not_divide_over_devices_is_rejected(monkeypatch):
-    layout = parallel.Layout(ConfigDict({"data": -1, "fsdp": 1}), "jit")
-
-    class Eight:
-        size = 8
-
-    monkeypatch.setattr(layout, "mesh", Eight())
+    layout = parallel.Layout(make_mesh(-1, 1, 1), "jit")
+    monkeypatch.setattr(layout, "_count", 8)
     with pytest.raises(
         UserError, match="the batch size is 12: must be a multiple of the 8 dev"
     ):

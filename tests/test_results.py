@@ -928,6 +928,7 @@ def test_every_record_stays_valid_with_a_new_evaluation_field(monkeypatch):
         ("", "parallel", "pmap"),
         ("mesh", "data", 5),
         ("mesh", "fsdp", 7),
+        ("mesh", "tensor", 3),
         ("data", "folder", "elsewhere"),
         ("data", "files", {"train": "elsewhere"}),
         ("evaluation", "figures", 11),

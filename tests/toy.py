@@ -45,7 +45,7 @@ def get_config(variant=""):
     config.save_every = 3
     config.log_every = 5
     config.checkpoints = ConfigDict({"keep": 2})
-    config.mesh = ConfigDict({"data": -1, "fsdp": 1})
+    config.mesh = ConfigDict({"data": -1, "fsdp": 1, "tensor": 1})
     config.parallel = "jit"
     config.non_finite = "stop"
     return config

@@ -23,7 +23,7 @@ import optax
 from flax import linen as nn
 from flax.core import FrozenDict
 
-from training import parallel
+from training import parallel, sharding
 from training.objective import Objective
 from training.state import Metrics, TrainState
 
@@ -205,7 +205,7 @@ class Adversarial(Objective):
             Images [B, I, J, 3] or logits [B], and the new variables of this network.
         """
         return self.models[name].apply(
-            {"params": params, **variables[name]},
+            {"params": sharding.collect(params), **variables[name]},
             x,
             label,
             train=True,

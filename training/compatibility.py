@@ -19,6 +19,7 @@ from typing import Any
 # must name their class; otherwise every architecture gets it.
 ADDED: dict[str, Any] = {
     "non_finite": "stop",
+    "mesh.tensor": 1,
     "optimizer|generator|discriminator.name": "adam",
     "optimizer|generator|discriminator.scale": 1.0,
     "optimizer|generator|discriminator.clip_by": "norm",

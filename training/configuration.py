@@ -35,6 +35,7 @@ RANGES = {
     "checkpoints.keep": SIZE,
     "mesh.data": _DEVICES,
     "mesh.fsdp": _DEVICES,
+    "mesh.tensor": _DEVICES,
     "evaluation.average": SIZE,
 }
 # Accepted values of other fields that every config has.

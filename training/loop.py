@@ -22,7 +22,7 @@ from ml_collections import ConfigDict
 import spread
 from errors import UserError
 from figures import canvas
-from training import configuration, runtime
+from training import configuration, runtime, sharding
 from training.checkpoints import Checkpoints
 from training.lock import Lock
 from training.log import Log
@@ -125,7 +125,8 @@ class _Run:
     def __post_init__(self):
         self.objective = self.task.objective
         self.init_rng, self.rng = jax.random.split(jax.random.key(self.config.seed))
-        self.like = self.layout.abstract(self.objective.init, self.init_rng)
+        rules = sharding.rules_of(self.config)
+        self.like = self.layout.abstract(self.objective.init, self.init_rng, rules)
 
     @contextlib.contextmanager
     def paused(self, name: str) -> Iterator[None]:

@@ -1,9 +1,8 @@
 """Layouts of a training step over devices: `jit` with a mesh, or `pmap`.
 
-*   "jit": the batch is sharded over the mesh axes "data" and "fsdp". Every leaf of the
-    state (parameters and optimizer moments) is sharded over "fsdp" along an axis whose
-    length is a multiple of the mesh's; other leaves are replicated. XLA inserts the
-    communication.
+*   "jit": the batch is sharded over the mesh axes "data" and "fsdp", and every leaf of
+    the state (parameters and optimizer moments) over "fsdp" and "tensor", see
+    `training.sharding`. XLA inserts the communication.
 *   "pmap": each device has the whole state and a part of the batch; `total` sums over
     devices. In a job of several processes, `jit` of `shard_map` takes the place of
     `pmap`, which has the devices of one process only.
@@ -13,19 +12,19 @@
 The state has the same shapes in every layout, so checkpoints are interchangeable.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import jax
-import numpy as np
 from jax.experimental import multihost_utils
 from jax.flatten_util import ravel_pytree
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from ml_collections import ConfigDict
 
 from errors import UserError
-
-_DATA, _FSDP = "data", "fsdp"
+from training import sharding
+from training.sharding import AXES, DATA, FSDP, TENSOR
 
 
 def total(tree: Any, axis_name: str | None) -> Any:
@@ -46,22 +45,24 @@ def total(tree: Any, axis_name: str | None) -> Any:
 
 
 def make_mesh(config: ConfigDict) -> Mesh:
-    """Returns the mesh of `config.mesh`: `data` x `fsdp` devices, -1 for the rest.
+    """Returns the mesh of `config.mesh`: `data` x `fsdp` x `tensor` devices.
+
+    One of the numbers may be -1, for the rest of the devices.
 
     Raises:
         UserError: if the product is not the number of devices.
     """
-    devices, data, fsdp = jax.device_count(), config.data, config.fsdp
-    if data == -1 and fsdp > 0:
-        data = devices // fsdp
-    elif fsdp == -1 and data > 0:
-        fsdp = devices // data
-    if data < 1 or fsdp < 1 or data * fsdp != devices:
+    devices, sizes = jax.device_count(), [config[name] for name in AXES]
+    if sizes.count(-1) == 1:
+        others = -math.prod(sizes)
+        sizes[sizes.index(-1)] = devices // others if others > 0 else 0
+    if min(sizes) < 1 or math.prod(sizes) != devices:
+        fields = ", ".join(f"{name}={config[name]}" for name in AXES)
         raise UserError(
-            f"config.mesh is data={config.data}, fsdp={config.fsdp}: the product must "
-            f"be {devices}, the number of devices (-1 for the rest)"
+            f"config.mesh is {fields}: the product must be {devices}, the number of "
+            "devices (-1 for the rest)"
         )
-    return jax.make_mesh((data, fsdp), (_DATA, _FSDP), axis_types=(AxisType.Auto,) * 2)
+    return jax.make_mesh(sizes, AXES, axis_types=(AxisType.Auto,) * len(AXES))
 
 
 class Layout:
@@ -85,33 +86,58 @@ class Layout:
             raise UserError(
                 f"config.parallel is {parallel!r}: must be one of jit, pmap, cores"
             )
-        if self.pmap and self.mesh.shape[_FSDP] > 1:
-            raise UserError(f"config.parallel={parallel} needs config.mesh.fsdp=1")
+        for name in (FSDP, TENSOR):
+            if self.pmap and self.mesh.shape[name] > 1:
+                raise UserError(
+                    f"config.parallel={parallel} needs config.mesh.{name}=1"
+                )
         # Without a state on the mesh that `pmap` creates, `pmap` compiles twice.
-        self._devices = Mesh(self.mesh.devices.ravel(), _DATA)
+        self._devices = Mesh(self.mesh.devices.ravel(), DATA)
         devices = self._devices if self.pmap else self.mesh
         self._replicated = NamedSharding(devices, PartitionSpec())
-        self._batch_sharding = NamedSharding(self.mesh, PartitionSpec((_DATA, _FSDP)))
-        # Numbers of this process's devices, each of which holds a piece of the rows.
-        self._pieces = [
-            number
+        self._batch_sharding = NamedSharding(self.mesh, PartitionSpec((DATA, FSDP)))
+        # Pieces of the rows, and those of this process's devices. The devices along
+        # "tensor", the last axis of the mesh, have the same rows.
+        shared = self.mesh.shape[TENSOR]
+        self._count = self.mesh.size // shared
+        pieces = {
+            number // shared
             for number, device in enumerate(self.mesh.devices.flat)
             if device.process_index == jax.process_index()
-        ]
+        }
+        self._pieces = sorted(pieces)
+        self._rules: sharding.Rules = ()
 
     @property
     def axis_name(self) -> str | None:
         """Device axis that a step sums over; None under `jit`."""
-        return _DATA if self.pmap else None
+        return DATA if self.pmap else None
 
-    def abstract(self, init: Callable[[jax.Array], Any], rng: jax.Array) -> Any:
-        """Returns shapes, dtypes and shardings of `init(rng)` without computing it."""
-        return jax.tree.map(
-            lambda x: jax.ShapeDtypeStruct(
-                x.shape, x.dtype, sharding=self._sharding(x.shape)
-            ),
-            jax.eval_shape(init, rng),
-        )
+    def abstract(
+        self,
+        init: Callable[[jax.Array], Any],
+        rng: jax.Array,
+        rules: sharding.Rules = (),
+    ) -> Any:
+        """Returns shapes, dtypes and shardings of `init(rng)` without computing it.
+
+        Args:
+            init: `init` of an objective.
+            rng: a PRNG key.
+            rules: rules of the model, see `training.sharding`.
+        """
+        self._rules = rules
+
+        def leaf(path, x):
+            cut = sharding.cut(
+                sharding.path_text(path), x.shape, rules, self.mesh.shape
+            )
+            placed = self._replicated
+            if cut.spec != PartitionSpec():
+                placed = NamedSharding(self.mesh, cut.spec)
+            return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=placed)
+
+        return jax.tree_util.tree_map_with_path(leaf, jax.eval_shape(init, rng))
 
     def init(self, init: Callable[[jax.Array], Any], rng: jax.Array, like: Any) -> Any:
         """Returns `init(rng)` with the shardings of `like`, from `abstract`."""
@@ -131,14 +157,14 @@ class Layout:
             index: number of the batch.
 
         Raises:
-            UserError: if the number of devices does not divide the batch.
+            UserError: if data x fsdp does not divide the batch.
         """
         if jax.process_count() == 1:
             return self.put(source[index])
-        part = source.part(index, self._pieces, self.mesh.size)
-        sharding = self._batch_sharding
+        part = source.part(index, self._pieces, self._count)
+        rows = self._batch_sharding
         return jax.tree.map(
-            lambda x: jax.make_array_from_process_local_data(sharding, x), part
+            lambda x: jax.make_array_from_process_local_data(rows, x), part
         )
 
     def put(self, batch: Any) -> Any:
@@ -148,9 +174,9 @@ class Layout:
             batch: pytree of arrays with the batch on the first axis.
 
         Raises:
-            UserError: if the number of devices does not divide the batch.
+            UserError: if data x fsdp does not divide the batch.
         """
-        devices = self.mesh.size
+        devices = self._count
         for leaf in jax.tree.leaves(batch):
             if len(leaf) % devices:
                 fewer = "config.parallel=jit" if self._cores else "fewer devices"
@@ -175,10 +201,11 @@ class Layout:
         """
 
         def whole_step(state, batch, rng):
-            return step(state, batch, jax.random.fold_in(rng, state.step))
+            with sharding.on(self.mesh, self._rules):
+                return step(state, batch, jax.random.fold_in(rng, state.step))
 
         def device_step(state, batch, rng):
-            rng = jax.random.fold_in(rng, jax.lax.axis_index(_DATA))
+            rng = jax.random.fold_in(rng, jax.lax.axis_index(DATA))
             return whole_step(state, batch, rng)
 
         several = jax.process_count() > 1
@@ -191,7 +218,7 @@ class Layout:
             return _compiled_together(jitted) if several else jitted
         mapped: Callable[..., Any]
         if several:  # jax's pmap takes the devices of one process
-            replicated, rows = PartitionSpec(), PartitionSpec(_DATA)
+            replicated, rows = PartitionSpec(), PartitionSpec(DATA)
             shards = jax.shard_map(
                 device_step,
                 mesh=self._devices,
@@ -203,7 +230,7 @@ class Layout:
         else:
             mapped = jax.pmap(
                 device_step,
-                _DATA,
+                DATA,
                 in_axes=(None, 0, None),
                 out_axes=None,
                 donate_argnums=0,
@@ -214,16 +241,6 @@ class Layout:
         # XLA has one thread per CPU device: if the next step started early, its sum
         # could block a thread that this step needs, a deadlock.
         return lambda *args: jax.block_until_ready(mapped(*args))
-
-    def _sharding(self, shape: tuple[int, ...]) -> NamedSharding:
-        """Shards the longest axis that is a multiple of "fsdp"; else replicates."""
-        parts = self.mesh.shape[_FSDP]
-        sizes = [n if n % parts == 0 else 0 for n in shape]
-        if parts == 1 or not any(sizes):
-            return self._replicated
-        spec: list[str | None] = [None] * len(shape)
-        spec[int(np.argmax(sizes))] = _FSDP
-        return NamedSharding(self.mesh, PartitionSpec(*spec))
 
 
 def _compiled_together(step: Any) -> Callable[..., Any]:

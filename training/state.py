@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import optax
 
 from errors import UserError
-from training import parallel
+from training import parallel, sharding
 
 # Metrics by name, and the settings they were computed with, such as signatures.
 Scores = dict[str, Any]
@@ -122,7 +122,11 @@ def gradients(
     Raises:
         UserError: if `accumulate` does not divide the batch size per device.
     """
-    differentiate = jax.value_and_grad(loss, has_aux=True)
+
+    def collected_loss(params, batch, rng):
+        return loss(sharding.collect(params), batch, rng)
+
+    differentiate = jax.value_and_grad(collected_loss, has_aux=True)
     if accumulate == 1:
         (value, (count, metrics)), grads = differentiate(params, batch, rng)
         sums = value, count, metrics, grads

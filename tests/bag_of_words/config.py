@@ -15,6 +15,6 @@ def get_config(variant=""):
     config.evaluation = ConfigDict({"checkpoint": "last", "average": 1})
     config.update({"train_steps": 40, "eval_every": 20, "save_every": 5})
     config.update({"log_every": 10, "parallel": "jit", "model": {"scale": 1.0}})
-    config.update({"checkpoints": {"keep": 2}, "mesh": {"data": -1, "fsdp": 1}})
-    config.update({"non_finite": "stop"})
+    config.update({"checkpoints": {"keep": 2}, "non_finite": "stop"})
+    config.update({"mesh": {"data": -1, "fsdp": 1, "tensor": 1}})
     return _variants.apply(config, VARIANTS, variant)
