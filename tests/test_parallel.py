@@ -18,7 +18,7 @@ from configs import luong_nmt, sagan, transformer_nmt
 from errors import UserError
 from tasks.adversarial import Adversarial, Assets
 from tasks.translation import Translation
-from training import checkpoints, loop, parallel, sharding
+from training import checkpoints, loop, parallel, sharding, sharding_table
 
 ROOT = Path(__file__).parent.parent
 
@@ -287,6 +287,73 @@ def test_both_networks_of_a_gan_learn_the_same_in_every_layout():
         _, actual, other_sums = after_a_step(name)
         close(actual, expected)
         close(other_sums, sums)
+
+
+def compiled_step(config, name):
+    """The compiled step of a layout, its estimated memory, and the parameters."""
+    layout, task = make_layout(name), config.task(config)
+    rng, rules = jax.random.key(0), sharding.rules_of(config)
+    like = layout.abstract(task.objective.init, rng, rules)
+    shapes = {"source": (16, 11), "target": (16, 13)}
+    batch = {
+        name: jax.ShapeDtypeStruct(shape, np.int32, sharding=layout._batch_sharding)
+        for name, shape in shapes.items()
+    }
+    estimate = layout.estimate(task.objective.step, like, batch, rng)
+    step = layout._jit(task.objective.step, like).lower(like, batch, rng)
+    return step.compile(), estimate, like.params
+
+
+@pytest.mark.slow
+def test_a_transformer_step_communicates_as_its_mesh_says():
+    if not on_eight_devices("test_a_transformer_step_communicates_as_its_mesh_says"):
+        return
+    config = transformer_nmt.get_config("smoke")
+
+    def communicates(name):
+        step, estimate, params = compiled_step(config, name)
+        analysis = step.memory_analysis()
+        actual = analysis.argument_size_in_bytes + analysis.temp_size_in_bytes
+        assert 0.7 < estimate / actual < 1.3
+        counts = sharding_table.collectives(step.as_text())
+        return {kind: n for kind, (n, _) in counts.items()}, params
+
+    assert communicates("data")[0] == {"all-reduce": 1}  # the gradients
+    counts, params = communicates("fsdp")
+    cut = [x for x in jax.tree.leaves(params) if "fsdp" in x.sharding.spec]
+    # Each parameter is collected once. On a CPU, XLA compiles no reduce-scatter: the
+    # gradients are summed by one all-reduce, of which each device takes its part.
+    assert len(cut) > 30 and counts == {"all-gather": len(cut), "all-reduce": 1}
+    counts, _ = communicates("tensor")
+    # Two each for the encoder's block, three each for the decoder's with its
+    # cross-attention, forward and backward (12); the embeddings of source and target;
+    # maximum, normaliser and target of the softmax; logits, gradients. XLA merges four.
+    assert set(counts) == {"all-reduce"} and 12 <= counts["all-reduce"] <= 19
+    counts, params = communicates("all")
+    cut = [x for x in jax.tree.leaves(params) if "fsdp" in x.sharding.spec]
+    assert counts["all-gather"] == len(cut) and set(counts) == {
+        "all-gather",
+        "all-reduce",
+    }
+
+
+@pytest.mark.slow
+def test_a_block_sums_over_the_tensor_axis_twice_in_each_direction():
+    if not on_eight_devices(
+        "test_a_block_sums_over_the_tensor_axis_twice_in_each_direction"
+    ):
+        return
+    config = transformer_nmt.get_config("smoke")
+
+    def sums(layers):
+        """Activations [B, T, C] that are summed; XLA may merge several sums."""
+        config.model.encoder_layers = layers
+        step, _, _ = compiled_step(config, "tensor")
+        lines = [x for x in step.as_text().splitlines() if " all-reduce(" in x]
+        results = [line.partition(" all-reduce(")[0] for line in lines]
+        return sum(line.count("[4,11,32]") for line in results)
+
+    assert sums(3) - sums(2) == 4
 
 
 def test_a_checkpoint_of_eight_devices_resumes_on_one_and_vice_versa(tmp_path):

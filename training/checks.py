@@ -195,9 +195,9 @@ def check_state(config: ConfigDict, state: Any, memory: int | None = None) -> No
     ]
     hint = f"; reduce {' or '.join(fields)}" if fields else ""
     raise UserError(
-        f"config.model needs {_text(total)} of memory for parameters, gradients and "
-        f"optimizer: must be at most {_text(memory)}; the largest parameter is "
-        f"{jax.tree_util.keystr(path, simple=True, separator='/')} {parameter.shape}"
+        f"config.model needs {bytes_text(total)} of memory for parameters, gradients "
+        f"and optimizer: must be at most {bytes_text(memory)}; the largest parameter "
+        f"is {jax.tree_util.keystr(path, simple=True, separator='/')} {parameter.shape}"
         f"{hint}"
     )
 
@@ -234,8 +234,8 @@ def check_arrays(
             raise UserError(
                 f"config.{first} is {values[first]}: must be smaller"
                 + f" with {' and '.join(others)}" * bool(others)
-                + f", as an array of {_text(total)} does not fit into the memory of "
-                + _text(available)
+                + f", as an array of {bytes_text(total)} does not fit into the memory "
+                + f"of {bytes_text(available)}"
             )
 
 
@@ -271,7 +271,8 @@ def _maximum(value: Any) -> int:
     return max((math.prod(x) if isinstance(x, tuple) else x for x in value), default=1)
 
 
-def _text(size: int) -> str:
+def bytes_text(size: int) -> str:
+    """Returns a number of bytes with its unit, such as "1.5 GiB"."""
     power = min((size.bit_length() - 1) // 10, 5) if size else 0
     return f"{size / 2 ** (10 * power):.4g} {'B KiB MiB GiB TiB PiB'.split()[power]}"
 

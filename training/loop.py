@@ -22,7 +22,7 @@ from ml_collections import ConfigDict
 import spread
 from errors import UserError
 from figures import canvas
-from training import configuration, runtime, sharding
+from training import configuration, memory, runtime, sharding, sharding_table
 from training.checkpoints import Checkpoints
 from training.lock import Lock
 from training.log import Log
@@ -121,12 +121,13 @@ class _Run:
     stop: runtime.StopSignal
     lock: Lock
     watchdog: Watchdog
+    described: bool = False
 
     def __post_init__(self):
         self.objective = self.task.objective
         self.init_rng, self.rng = jax.random.split(jax.random.key(self.config.seed))
-        rules = sharding.rules_of(self.config)
-        self.like = self.layout.abstract(self.objective.init, self.init_rng, rules)
+        self.rules = sharding.rules_of(self.config)
+        self.like = self.layout.abstract(self.objective.init, self.init_rng, self.rules)
 
     @contextlib.contextmanager
     def paused(self, name: str) -> Iterator[None]:
@@ -154,7 +155,8 @@ class _Run:
         update = self.objective.step
         if config.non_finite == "skip":
             update = skip_non_finite(update)
-        train_step = self.layout.compile(update, self.like)
+        self.describe()
+        train_step = self.layout.compile(update, self.like, self.describe_program)
         compiled = set()
         batches = prefetch(lambda i: self.layout.get(source, i), start, total)
         with contextlib.closing(batches):
@@ -164,6 +166,10 @@ class _Run:
                     state, metrics = train_step(state, batch, self.rng)
                 else:
                     with self.paused("compiling"):  # once per shape
+                        needed = self.layout.estimate(
+                            update, self.like, batch, self.rng
+                        )
+                        memory.check(needed)
                         state, metrics = train_step(state, batch, self.rng)
                     compiled.add(shape)
                 log.add(step, metrics)
@@ -176,6 +182,19 @@ class _Run:
                     state = self.save(step, state, evaluates)
                 if stops:
                     return
+
+    def describe(self) -> None:
+        """Prints the sharding of the state, unless there is one device."""
+        if self.layout.mesh.size > 1:
+            mesh = self.layout.mesh.shape
+            for line in sharding_table.table(self.like, self.rules, mesh):
+                self.log.say(line)
+
+    def describe_program(self, program: str) -> None:
+        """Prints the communication of the first program that is compiled."""
+        if not self.described:
+            self.log.say(sharding_table.communication(program))
+            self.described = True
 
     def save(self, step: int, state: TrainState, evaluates: bool) -> TrainState:
         """Saves the state after a step; evaluates it first if `evaluates`.

@@ -23,7 +23,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from ml_collections import ConfigDict
 
 from errors import UserError
-from training import sharding
+from training import memory, sharding
 from training.sharding import AXES, DATA, FSDP, TENSOR
 
 
@@ -107,6 +107,7 @@ class Layout:
         }
         self._pieces = sorted(pieces)
         self._rules: sharding.Rules = ()
+        self._jitted: dict[Callable[..., Any], Any] = {}
 
     @property
     def axis_name(self) -> str | None:
@@ -189,7 +190,58 @@ class Layout:
             batch = jax.tree.map(lambda x: x.reshape(devices, -1, *x.shape[1:]), batch)
         return jax.device_put(batch, self._batch_sharding)
 
-    def compile(self, step: Callable[..., Any], like: Any) -> Callable[..., Any]:
+    def estimate(
+        self, step: Callable[..., Any], like: Any, batch: Any, rng: jax.Array
+    ) -> int:
+        """Returns the bytes of a device that a step needs, see `training.memory`.
+
+        Args:
+            step: `step` of an objective.
+            like: shapes and shardings of the state, from `abstract`.
+            batch: a batch on the devices, from `get` or `put`.
+            rng: a PRNG key.
+        """
+        if self.mesh.size == 1 and not self.pmap:  # traced once
+            traced = self._jit(step, like).trace(like, batch, rng)
+            return memory.step_bytes(traced.jaxpr)
+        mapped = self.pmap and jax.process_count() == 1
+
+        def rows(x: Any) -> jax.ShapeDtypeStruct:
+            shape = x.sharding.shard_shape(x.shape)
+            return jax.ShapeDtypeStruct(shape[1:] if mapped else shape, x.dtype)
+
+        axes = [(DATA, self.mesh.size)] if self.pmap else []
+        whole_step = self._whole(step)
+        jaxpr = jax.make_jaxpr(whole_step, axis_env=axes)(
+            like, jax.tree.map(rows, batch), rng
+        )
+        return memory.step_bytes(jaxpr, memory.argument_cuts(like))
+
+    def _jit(self, step: Callable[..., Any], like: Any) -> Any:
+        """Returns the jitted step, the same one for the same `step`."""
+        if step not in self._jitted:
+            self._jitted[step] = jax.jit(
+                self._whole(step),
+                donate_argnums=0,
+                out_shardings=(_shardings(like), self._replicated),
+            )
+        return self._jitted[step]
+
+    def _whole(self, step: Callable[..., Any]) -> Callable[..., Any]:
+        """Returns a step that draws the random numbers of its step."""
+
+        def whole_step(state, batch, rng):
+            with sharding.on(self.mesh, self._rules):
+                return step(state, batch, jax.random.fold_in(rng, state.step))
+
+        return whole_step
+
+    def compile(
+        self,
+        step: Callable[..., Any],
+        like: Any,
+        report: Callable[[str], None] = lambda program: None,
+    ) -> Callable[..., Any]:
         """Returns `step(state, batch, rng) -> (state, metrics)` for these devices.
 
         The buffers of the state are donated. `rng` is the same in all steps: the step
@@ -198,11 +250,10 @@ class Layout:
         Args:
             step: `step` of an objective.
             like: shapes and shardings of the state, from `abstract`.
+            report: called with the text of each program that is compiled for several
+                devices, except by `pmap`.
         """
-
-        def whole_step(state, batch, rng):
-            with sharding.on(self.mesh, self._rules):
-                return step(state, batch, jax.random.fold_in(rng, state.step))
+        whole_step = self._whole(step)
 
         def device_step(state, batch, rng):
             rng = jax.random.fold_in(rng, jax.lax.axis_index(DATA))
@@ -210,12 +261,8 @@ class Layout:
 
         several = jax.process_count() > 1
         if not self.pmap:
-            jitted = jax.jit(
-                whole_step,
-                donate_argnums=0,
-                out_shardings=(_shardings(like), self._replicated),
-            )
-            return _compiled_together(jitted) if several else jitted
+            jitted = self._jit(step, like)
+            return _compiled(jitted, report) if self.mesh.size > 1 else jitted
         mapped: Callable[..., Any]
         if several:  # jax's pmap takes the devices of one process
             replicated, rows = PartitionSpec(), PartitionSpec(DATA)
@@ -226,7 +273,7 @@ class Layout:
                 out_specs=replicated,
                 check_vma=False,
             )
-            mapped = _compiled_together(jax.jit(shards, donate_argnums=0))
+            mapped = _compiled(jax.jit(shards, donate_argnums=0), report)
         else:
             mapped = jax.pmap(
                 device_step,
@@ -243,19 +290,21 @@ class Layout:
         return lambda *args: jax.block_until_ready(mapped(*args))
 
 
-def _compiled_together(step: Any) -> Callable[..., Any]:
+def _compiled(step: Any, report: Callable[[str], None]) -> Callable[..., Any]:
     """Returns a jitted step that no process starts before all have compiled it.
 
     On CPUs, a sum over processes fails if some arrive 30 seconds after the others.
     """
-    compiled: dict[Any, Callable[..., Any]] = {}
+    programs: dict[Any, Callable[..., Any]] = {}
 
     def call(state: Any, batch: Any, rng: jax.Array) -> Any:
         shapes = tuple(x.shape for x in jax.tree.leaves(batch))
-        if shapes not in compiled:
-            compiled[shapes] = step.lower(state, batch, rng).compile()
-            multihost_utils.sync_global_devices(f"compiled {len(compiled)}")
-        return compiled[shapes](state, batch, rng)
+        if shapes not in programs:
+            programs[shapes] = program = step.lower(state, batch, rng).compile()
+            report(program.as_text())
+            if jax.process_count() > 1:
+                multihost_utils.sync_global_devices(f"compiled {len(programs)}")
+        return programs[shapes](state, batch, rng)
 
     return call
 

@@ -1,0 +1,83 @@
+"""Tests of sharding rules, and of the table of a sharded step."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import PartitionSpec
+
+from configs import luong_nmt, sagan, transformer_nmt
+from training import sharding, sharding_table
+
+MESH = {"data": 2, "fsdp": 5, "tensor": 3}
+RULES = (("out/kernel", ("tensor", None)), ("kernel", (None, "tensor")))
+
+
+@pytest.mark.parametrize(
+    ("path", "shape", "spec"),
+    [
+        ("layer/in/kernel", (10, 9), ("fsdp", "tensor")),
+        ("layer/out/kernel", (9, 10), ("tensor", "fsdp")),  # the first rule that fits
+        ("opt_state/0/mu/layer/out/kernel", (9, 10), ("tensor", "fsdp")),
+        ("opt_state/0/v_row/layer/out/kernel", (10,), ("fsdp",)),  # factored moments
+        ("layer/in/kernel", (7, 9), (None, "tensor")),
+        ("layer/in/kernel", (10, 7), ("fsdp",)),  # 3 does not divide 7
+        ("my_kernel", (15, 10, 20), (None, None, "fsdp")),  # another name: no rule
+        ("scale", (), ()),
+    ],
+)
+def test_a_rule_cuts_its_axes_and_fsdp_the_longest_that_remains(path, shape, spec):
+    assert sharding.cut(path, shape, RULES, MESH).spec == PartitionSpec(*spec)
+
+
+def test_an_axis_of_one_device_cuts_nothing():
+    mesh = dict.fromkeys(sharding.AXES, 1)
+    assert sharding.cut("kernel", (6, 6), RULES, mesh).spec == PartitionSpec()
+
+
+@pytest.mark.parametrize("module", [transformer_nmt, luong_nmt, sagan])
+def test_every_rule_of_a_model_applies(module):
+    config = module.get_config("smoke")
+    rules = sharding.rules_of(config)
+    state = jax.eval_shape(config.task(config).objective.init, jax.random.key(0))
+    paths = {
+        sharding.path_text(path): x.shape
+        for path, x in jax.tree_util.tree_leaves_with_path(state.params)
+    }
+    mesh = {"data": 1, "fsdp": 1, "tensor": 2}
+    applied = {sharding.cut(path, x, rules, mesh).rule for path, x in paths.items()}
+    optional = {"*_attention/scores/*", "*_attention/align/*"}
+    assert {pattern for pattern, _ in rules} - optional <= applied
+
+
+def test_the_table_adds_up_the_bytes_of_a_device():
+    like = {
+        "in/kernel": jnp.zeros((10, 9)),
+        "out/kernel": jnp.zeros((7, 11)),
+        "scale": jnp.zeros(3),
+    }
+    lines = sharding_table.table(like, RULES, MESH)
+    assert lines[0] == "mesh: data 2, fsdp 5, tensor 3"
+    cells = [line.split() for line in lines[2:]]
+    assert ["(no", "rule)", "replicated", "1", "12", "B"] in cells
+    assert ["kernel", "fsdp,", "tensor", "1", "24", "B"] in cells  # 4 * 90 / 15
+    assert any("(tensor does not divide it)" in line for line in lines)
+    assert cells[-1] == ["all", "3", "344", "B"]
+
+
+def test_collectives_are_counted_with_their_bytes():
+    program = """
+      %a = f32[3,5]{1,0} all-gather(%x), dimensions={0}
+      %b = (f32[], /*index=1*/bf16[7]{0}) all-reduce(%y, %z), to_apply=%add
+      %c = f32[3,5]{1,0} add(%a, %a)
+    """
+    assert sharding_table.collectives(program) == {
+        "all-gather": (1, 4 * 15),
+        "all-reduce": (1, 4 + 2 * 7),
+    }
+    assert sharding_table.communication("") == "a step communicates: nothing"
+
+
+def test_parameters_are_not_collected_without_a_mesh():
+    params = {"kernel": np.ones((5, 3))}
+    assert sharding.collect(params) is params
