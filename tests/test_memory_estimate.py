@@ -35,8 +35,8 @@ def test_the_estimate_is_within_a_tenth_of_the_compilers(name, quick_compilation
     config = transformer_nmt.get_config("smoke")
     config.model.update(dict(encoder_layers=2, decoder_layers=2) | fields)
     config.data.vocab_size = vocabulary
-    one = ConfigDict({"data": 1, "fsdp": 1, "tensor": 1})
-    layout = parallel.Layout(one, "jit")
+    mesh = ConfigDict({"data": 1, "fsdp": 1, "tensor": 1})
+    layout = parallel.Layout(mesh, "jit")
     objective, rng = config.task(config).objective, jax.random.key(0)
     like = layout.abstract(objective.init, rng)
     batch = {

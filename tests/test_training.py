@@ -353,9 +353,9 @@ def test_a_run_that_skips_updates_counts_them_and_resumes_bit_for_bit(
 def test_by_default_the_step_is_that_of_the_objective(tmp_path, monkeypatch):
     compiled = []
 
-    def compile(self, step, like, original=loop.Layout.compile):
+    def compile(self, step, like, *rest, original=loop.Layout.compile):
         compiled.append(step)
-        return original(self, step, like)
+        return original(self, step, like, *rest)
 
     monkeypatch.setattr(loop.Layout, "compile", compile)
     loop.train(make_config(train_steps=1), tmp_path)
