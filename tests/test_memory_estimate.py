@@ -62,6 +62,19 @@ def test_a_product_needs_its_factors_and_its_result():
     assert memory.step_bytes(jaxpr, halves) == 4 * (3 * 5 + 5 + 3)
 
 
+def test_only_the_branch_of_this_platform_counts():
+    def square(x):
+        return (x @ x.T) @ x
+
+    def step(x):
+        return jax.lax.platform_dependent(x, cpu=jnp.cos, default=square)
+
+    x = jnp.zeros((7, 3))
+    jaxpr = jax.make_jaxpr(step)(x)
+    expected = jax.make_jaxpr(jnp.cos)(x)
+    assert memory.step_bytes(jaxpr) == memory.step_bytes(expected)
+
+
 def test_a_step_that_does_not_fit_is_refused():
     memory.check(2**20, available=2**20)
     with pytest.raises(UserError) as error:

@@ -149,6 +149,12 @@ def _flatten(
     for equation in jaxpr.eqns:
         name, operands = equation.primitive.name, [read(v) for v in equation.invars]
         called = next(_called(equation), None)
+        if platforms := equation.params.get("branches_platforms"):
+            backend = jax.default_backend()
+            fits = [not names or backend in names for names in platforms]
+            chosen = fits.index(True) if True in fits else 0
+            called = equation.params["branches"][chosen].jaxpr
+            name, operands = "closed_call", operands[1:]
         if called is not None and (name in _CALLS or name.startswith("custom_")):
             inner = dict(zip(called.invars, operands, strict=False))
             results = _flatten(called, inner, operations)
