@@ -13,20 +13,19 @@ An exception of one process inside the block ends the block in all of them.
 """
 
 import contextlib
-import pickle
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
 import jax
 import numpy as np
+from flax import serialization
 from jax.experimental import multihost_utils
 from jax.sharding import NamedSharding, PartitionSpec
 
 from errors import UserError
 
 _Item = TypeVar("_Item")
-_Result = TypeVar("_Result")
 
 _PART = 2**24  # maximum number of bytes of a process that are gathered at a time
 _MIN_PART = 2**10
@@ -50,35 +49,45 @@ def over_processes() -> Iterator[None]:
     token = _spreads.set(True)
     try:
         yield
-        _gather({})  # the others may have failed after the last call of `each`
+        _gather([])  # the others may have failed after the last call of `each`
     except _OtherFailed:
         raise
     except Exception as error:
         with contextlib.suppress(_OtherFailed):
-            _gather({}, f"{type(error).__name__}: {error}")
+            _gather([], f"{type(error).__name__}: {error}")
         raise
     finally:
         _spreads.reset(token)
 
 
-def each(function: Callable[[_Item], _Result], items: Iterable[_Item]) -> list[_Result]:
-    """Returns `[function(item) for item in items]`.
+def each(function: Callable[[_Item], Any], items: Iterable[_Item]) -> list[Any]:
+    """Returns `[function(item) for item in items]`, with lists in place of tuples.
 
     Args:
-        function: pure, apart from messages; its results are pytrees of numpy arrays and
-            of Python values. A call of `each` in it is not spread.
+        function: pure, apart from messages; its results are numpy arrays, numbers,
+            texts, None, and lists, tuples and dicts of these. A call of `each` in it
+            is not spread.
         items: the same in all processes, which produce all of them.
     """
     if not _spreads.get():
-        return [function(item) for item in items]
+        return [_lists(function(item)) for item in items]
     number, count = jax.process_index(), jax.process_count()
     token = _spreads.set(False)
     try:
-        share = {i: function(x) for i, x in enumerate(items) if i % count == number}
+        share = [
+            [i, _lists(function(x))] for i, x in enumerate(items) if i % count == number
+        ]
     finally:
         _spreads.reset(token)
-    results = _gather(share)
+    results = dict(_gather(share))
     return [results[i] for i in range(len(results))]
+
+
+def _lists(tree: Any) -> Any:
+    """Returns a tree with lists in place of its tuples."""
+    if isinstance(tree, Mapping):
+        return {name: _lists(x) for name, x in tree.items()}
+    return [_lists(x) for x in tree] if isinstance(tree, list | tuple) else tree
 
 
 def local(tree: Any) -> Any:
@@ -99,17 +108,16 @@ def local(tree: Any) -> Any:
     return jax.tree.map(lambda x: x.addressable_data(0), whole)
 
 
-def _gather(share: dict[int, Any], failure: str = "") -> dict[int, Any]:
-    """Returns the shares of all processes as one; all call it at the same time.
+def _gather(share: list[Any], failure: str = "") -> list[Any]:
+    """Returns the shares of all processes as one list; all call it at the same time.
 
     Raises:
         UserError: if another process gave a `failure`, its reason.
     """
-    content = pickle.dumps((failure, share))
+    content = serialization.msgpack_serialize([failure, share])
     size = np.frombuffer(len(content).to_bytes(8), np.uint8)
-    sizes = [
-        int.from_bytes(row.tobytes()) for row in multihost_utils.process_allgather(size)
-    ]
+    rows = multihost_utils.process_allgather(size)
+    sizes = [int.from_bytes(row.tobytes()) for row in rows]
     contents, start = [bytearray() for _ in sizes], 0
     while (left := max(sizes) - start) > 0:
         # A power of two: each new length is compiled.
@@ -119,10 +127,10 @@ def _gather(share: dict[int, Any], failure: str = "") -> dict[int, Any]:
         for whole, row in zip(contents, rows, strict=True):
             whole += row.tobytes()
         start += length
-    results = {}
-    for number, whole in enumerate(contents):
-        reason, others = pickle.loads(whole)  # ignores the padding
+    results = []
+    for number, (whole, length) in enumerate(zip(contents, sizes, strict=True)):
+        reason, others = serialization.msgpack_restore(bytes(whole[:length]))
         if reason and number != jax.process_index():
             raise _OtherFailed(f"process {number} of the job has failed: {reason}")
-        results |= others
+        results += others
     return results

@@ -213,7 +213,7 @@ class Generator:
                 done += len(batch.indices)
                 yield number, batch
 
-        def decode(item: tuple[int, Batch]) -> dict[int, list[Hypothesis]]:
+        def decode(item: tuple[int, Batch]) -> list[tuple[int, list[Hypothesis]]]:
             number, batch = item
             decoded = jax.device_get(
                 self.decode(
@@ -229,11 +229,12 @@ class Generator:
             if progress is not None:
                 progress(done)
             rows = enumerate(batch.indices)
-            return {index: _hypotheses(decoded, row) for row, index in rows}
+            return [(index, _hypotheses(decoded, row)) for row, index in rows]
 
         results: dict[int, list[Hypothesis]] = {}
-        for hypotheses in spread.each(decode, numbered()):
-            results |= hypotheses
+        for part in spread.each(decode, numbered()):
+            for index, hypotheses in part:
+                results[index] = [Hypothesis(*x) for x in hypotheses]
         return [results[index] for index in range(len(results))]
 
     def decode(

@@ -189,16 +189,29 @@ def test_results_are_gathered_in_order(three, monkeypatch, count, size):
 def test_a_call_within_an_item_or_outside_of_the_block_is_not_spread(three):
     def work(number):
         def inner(item):
-            return spread.each(lambda x: (number, x), range(item))
+            return spread.each(lambda x: [number, x], range(item))
 
-        before = spread.each(lambda x: (number, x), range(2))
+        before = spread.each(lambda x: [number, x], range(2))
         with spread.over_processes():
             items = spread.each(inner, range(3))
         return before, items
 
     for number, (before, items) in enumerate(three(work)):
-        assert before == [(number, 0), (number, 1)]
-        assert items == [[(n, x) for x in range(n)] for n in range(3)]
+        assert before == [[number, 0], [number, 1]]
+        assert items == [[[n, x] for x in range(n)] for n in range(3)]
+
+
+def test_tuples_become_lists_in_one_process_and_in_several(three):
+    def pair(x):
+        return {"pair": (x, [None, (2.5,)])}
+
+    def work(number):
+        with spread.over_processes():
+            return spread.each(pair, range(4))
+
+    expected = [{"pair": [x, [None, [2.5]]]} for x in range(4)]
+    assert three(work) == [expected] * 3
+    assert spread.each(pair, range(4)) == expected
 
 
 @pytest.mark.parametrize("place", ["before", "item", "after"])
