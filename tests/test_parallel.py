@@ -296,7 +296,7 @@ def compiled_step(config, name):
     like = layout.abstract(task.objective.init, rng, rules)
     shapes = {"source": (16, 11), "target": (16, 13)}
     batch = {
-        name: jax.ShapeDtypeStruct(shape, np.int32, sharding=layout._batch_sharding)
+        name: jax.ShapeDtypeStruct(shape, np.int32, sharding=layout.batch_sharding)
         for name, shape in shapes.items()
     }
     estimate = layout.estimate(task.objective.step, like, batch, rng)

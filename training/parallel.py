@@ -95,7 +95,7 @@ class Layout:
         self._devices = Mesh(self.mesh.devices.ravel(), DATA)
         devices = self._devices if self.pmap else self.mesh
         self._replicated = NamedSharding(devices, PartitionSpec())
-        self._batch_sharding = NamedSharding(self.mesh, PartitionSpec((DATA, FSDP)))
+        self.batch_sharding = NamedSharding(self.mesh, PartitionSpec((DATA, FSDP)))
         # Pieces of the rows, and those of this process's devices. The devices along
         # "tensor", the last axis of the mesh, have the same rows.
         shared = self.mesh.shape[TENSOR]
@@ -163,7 +163,7 @@ class Layout:
         if jax.process_count() == 1:
             return self.put(source[index])
         part = source.part(index, self._pieces, self._count)
-        rows = self._batch_sharding
+        rows = self.batch_sharding
         return jax.tree.map(
             lambda x: jax.make_array_from_process_local_data(rows, x), part
         )
@@ -188,7 +188,7 @@ class Layout:
                 )
         if self.pmap:
             batch = jax.tree.map(lambda x: x.reshape(devices, -1, *x.shape[1:]), batch)
-        return jax.device_put(batch, self._batch_sharding)
+        return jax.device_put(batch, self.batch_sharding)
 
     def estimate(
         self, step: Callable[..., Any], like: Any, batch: Any, rng: jax.Array
@@ -202,7 +202,7 @@ class Layout:
             rng: a PRNG key.
         """
         if self.mesh.size == 1 and not self.pmap:  # traced once
-            traced = self._jit(step, like).trace(like, batch, rng)
+            traced = self.jitted(step, like).trace(like, batch, rng)
             return memory.step_bytes(traced.jaxpr)
         mapped = self.pmap and jax.process_count() == 1
 
@@ -217,7 +217,7 @@ class Layout:
         )
         return memory.step_bytes(jaxpr, memory.argument_cuts(like))
 
-    def _jit(self, step: Callable[..., Any], like: Any) -> Any:
+    def jitted(self, step: Callable[..., Any], like: Any) -> Any:
         """Returns the jitted step, the same one for the same `step`."""
         if step not in self._jitted:
             self._jitted[step] = jax.jit(
@@ -261,7 +261,7 @@ class Layout:
 
         several = jax.process_count() > 1
         if not self.pmap:
-            jitted = self._jit(step, like)
+            jitted = self.jitted(step, like)
             return _compiled(jitted, report) if self.mesh.size > 1 else jitted
         mapped: Callable[..., Any]
         if several:  # jax's pmap takes the devices of one process

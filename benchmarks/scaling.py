@@ -1,0 +1,161 @@
+"""Expected efficiency of Transformer-big on many chips, from its compiled step.
+
+    python -m benchmarks.scaling
+
+The step of `configs/transformer_nmt.py:big` is compiled for a mesh of eight devices,
+with abstract arrays: nothing is computed. XLA counts the floating-point operations of
+a device, and `training.sharding_table` the bytes of its collective operations. With
+the published rates of a chip (`CHIP`) they give the time of a step on n chips:
+
+    computation    = operations / FLOPS
+    communication  = (n - 1) / n * (2 * all-reduce + all-gather + reduce-scatter) / ICI
+    efficiency     = computation / (computation + communication)   without overlap
+                   = computation / max(computation, communication) with full overlap
+
+In a ring, each byte of a sum is sent twice, each byte of a gathered or scattered array
+once. With `fsdp`, gradients are summed by a reduce-scatter on a TPU; XLA's CPU compiler
+writes an all-reduce, which counts as a reduce-scatter here. A computation below the
+peak rate takes longer and hides more communication; latency, stragglers and links
+that do not reach their peak are left out.
+
+Writes the table into docs/scaling.md.
+"""
+
+import argparse
+import os
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+DEVICES = 8
+# XLA reads the number of its CPU devices once.
+os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={DEVICES}"
+os.environ["JAX_PLATFORMS"] = "cpu"
+
+import jax  # noqa: E402
+import numpy as np  # noqa: E402
+from ml_collections import ConfigDict  # noqa: E402
+
+from configs import transformer_nmt  # noqa: E402
+from results import markdown  # noqa: E402
+from training import parallel, sharding, sharding_table  # noqa: E402
+
+PAGE = Path(__file__).parent.parent / "docs/scaling.md"
+BLOCK = re.compile(r"(?<=<!-- scaling:begin -->\n).*(?=<!-- scaling:end -->)", re.DOTALL)
+CHIPS = (8, 64, 512, 4096)
+LENGTH = 32  # tokens of a source, and of a target
+MESHES = {  # axes of `DEVICES` devices
+    "data": {"data": DEVICES, "fsdp": 1, "tensor": 1},
+    "fsdp": {"data": 1, "fsdp": DEVICES, "tensor": 1},
+}
+
+
+class Chip(NamedTuple):
+    """Published rates of a chip.
+
+    Attributes:
+        name: name of the generation.
+        flops: operations per second in bfloat16.
+        ici: bytes per second to other chips, over all of its links.
+    """
+
+    name: str
+    flops: float
+    ici: float
+
+
+# https://cloud.google.com/tpu/docs/v5p: 459 TFLOPS, 4,800 Gbit/s.
+CHIP = Chip("TPU v5p", 459e12, 4800e9 / 8)
+
+
+class Step(NamedTuple):
+    """What the step of a device does.
+
+    Attributes:
+        operations: floating-point operations.
+            reduced: bytes of arrays that are summed over devices.
+        gathered: bytes of arrays that are collected from devices.
+        scatters: True if the sums are scattered: each device has its part of a sum.
+    """
+
+    operations: float
+    reduced: int
+    gathered: int
+    scatters: bool
+
+    def computation(self, chip: Chip = CHIP) -> float:
+        """Returns the seconds of the computation."""
+        return self.operations / chip.flops
+
+    def communication(self, chips: int, chip: Chip = CHIP) -> float:
+        """Returns the seconds of the communication on a number of chips."""
+        sent = (1 if self.scatters else 2) * self.reduced + self.gathered
+        return (chips - 1) / chips * sent / chip.ici
+
+    def efficiency(self, chips: int, chip: Chip = CHIP) -> tuple[float, float]:
+        """Returns the efficiency without overlap and with full overlap."""
+        computed, sent = self.computation(chip), self.communication(chips, chip)
+        return computed / (computed + sent), computed / max(computed, sent)
+
+
+def compile_step(mesh: str, rows: int, config: ConfigDict) -> Step:
+    """Compiles the step for a mesh and analyses it.
+
+    Args:
+        mesh: name in `MESHES`.
+        rows: sentence pairs of a device.
+        config: config of a Transformer.
+    """
+    layout = parallel.Layout(ConfigDict(MESHES[mesh]), "jit")
+    objective, rng = config.task(config).objective, jax.random.key(0)
+    like = layout.abstract(objective.init, rng, sharding.rules_of(config))
+    batch = {
+        name: jax.ShapeDtypeStruct(
+            (rows * DEVICES, LENGTH), np.int32, sharding=layout.batch_sharding
+        )
+        for name in ("source", "target")
+    }
+    program = layout.jitted(objective.step, like).lower(like, batch, rng).compile()
+    counted = sharding_table.collectives(program.as_text())
+    sums = sum(counted.get(x, (0, 0))[1] for x in ("all-reduce", "reduce-scatter"))
+    gathered = counted.get("all-gather", (0, 0))[1]
+    return Step(program.cost_analysis()["flops"], sums, gathered, mesh == "fsdp")
+
+
+ROWS = (98, 12)  # sentence pairs of a chip: the paper's batch on 8 chips, on 64
+
+
+def table() -> str:
+    """Returns the table of the page: a row for each mesh and batch of a chip."""
+    config = transformer_nmt.get_config("big")
+    config.model.dtype = "bfloat16"
+    titles = ["mesh", "tokens per chip", "operations", "summed", "gathered"]
+    titles += ["computation", "communication", *(f"{n:,} chips" for n in CHIPS)]
+    rows = []
+    for mesh in MESHES:
+        for pairs in ROWS:
+            step = compile_step(mesh, pairs, config)
+            cells = [f"`{mesh}`", f"{2 * LENGTH * pairs:,}"]
+            cells += [f"{step.operations / 1e12:.2f} TFLOP"]
+            cells += [f"{n / 1e6:,.0f} MB" for n in (step.reduced, step.gathered)]
+            times = step.computation(), step.communication(CHIPS[-1])
+            cells += [f"{1000 * x:.2f} ms" for x in times]
+            for chips in CHIPS:
+                low, high = step.efficiency(chips)
+                cells.append(f"{low:.0%} to {high:.0%}")
+            rows.append(cells)
+    return markdown.table(titles, rows)
+
+
+def main() -> None:
+    """Writes the table into the page."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--page", type=Path, default=PAGE, help="page with the marks")
+    page = parser.parse_args().page
+    content = f"\n{table()}\n\n"
+    page.write_text(BLOCK.sub(content, page.read_text("utf-8")), "utf-8")
+    print(content)
+
+
+if __name__ == "__main__":
+    main()
