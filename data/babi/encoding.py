@@ -1,0 +1,290 @@
+"""Stories as arrays: word ids, memories of statements, time indices.
+
+Id 0 is nil, the padding of sentences and memories; words have the ids from 1.
+
+Axes: ... any batch; B batch; N models; S statements of all stories; M memory slots; J
+words of a sentence, padded; F supporting facts, padded.
+"""
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from data.babi.story import Lines, words
+from data.endless import Batch, EndlessBatches, take
+from errors import UserError
+
+
+class Vocabulary:
+    """Word ids.
+
+    Args:
+        names: the words; the id of a word is its place in this list, from 1.
+    """
+
+    def __init__(self, names: Sequence[str]):
+        self.names = list(names)
+        self._ids = {name: n for n, name in enumerate(self.names, 1)}
+
+    @classmethod
+    def of(cls, stories: Iterable[Lines]) -> "Vocabulary":
+        """Returns the vocabulary of the sentences and answers of stories."""
+        lines = [line for story in stories for line in story]
+        names = {word for line in lines for word in words(line.text)}
+        return cls(sorted(names | {line.answer for line in lines if line.answer}))
+
+    def word(self, index: int) -> str:
+        """Returns the word of an id; "" for nil or an id without a word."""
+        return self.names[index - 1] if 0 < index <= len(self.names) else ""
+
+    def encode(self, names: Iterable[str], place: str) -> list[int]:
+        """Returns the ids of words.
+
+        Args:
+            names: the words.
+            place: name of the text in errors.
+
+        Raises:
+            UserError: for a word that is not in the vocabulary.
+        """
+        try:
+            return [self._ids[name] for name in names]
+        except KeyError as error:
+            raise UserError(
+                f"{place} has the word {error.args[0][:40]!r}, which is not in the "
+                "stories of the training"
+            ) from None
+
+
+@dataclasses.dataclass(frozen=True)
+class Questions:
+    """Questions about stories.
+
+    Attributes:
+        statements: int32 [S, J] word ids of the statements of all stories, in order.
+        start: int32 [Q], row of the first statement of each question's story.
+        stop: int32 [Q], number of rows up to the question.
+        question: int32 [Q, J] word ids.
+        answer: int32 [Q] word ids; 0 for an answer without an id.
+        facts: int32 [Q, F] rows of the supporting facts, -1 at padding.
+    """
+
+    statements: np.ndarray
+    start: np.ndarray
+    stop: np.ndarray
+    question: np.ndarray
+    answer: np.ndarray
+    facts: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.answer)
+
+    @property
+    def longest(self) -> int:
+        """The maximum number of statements before a question."""
+        return int((self.stop - self.start).max())
+
+    def batch(
+        self,
+        index: np.ndarray,
+        slots: int,
+        *,
+        memory: int,
+        rng: np.random.Generator | None = None,
+        noise: float = 0.0,
+    ) -> Batch:
+        """Returns questions with the latest statements of their stories.
+
+        Slots are in the order of the story and end with padding. Time indices count
+        back from the question, which comes after index 1. With `noise`, up to
+        ceil(noise n) indices are left out at random places (Sukhbaatar et al., 2015,
+        section 4.1): the order remains, the distances grow.
+
+        Args:
+            index: int [...] numbers of questions.
+            slots: M, at most `memory`.
+            memory: maximum time index; greater ones are replaced by it.
+            rng: random generator of the noise.
+            noise: maximum share of left out indices.
+
+        Returns:
+            int32 `sentences` [..., M, J], `times` [..., M] with 0 at padding,
+            `question` [..., J], `answer` [...], and `facts` [..., F], slots of the
+            supporting facts, -1 for facts outside of the memory.
+        """
+        stop = self.stop[index]
+        first = np.maximum(self.start[index], stop - slots)
+        count = (stop - first)[..., None]  # [..., 1]
+        slot = np.arange(slots)
+        valid = slot < count
+        rows = np.where(valid, first[..., None] + slot, 0)
+        sentences = self.statements[rows] * valid[..., None]
+        times = np.where(valid, count - slot, 0)
+        if noise:
+            blank = rng.integers(0, np.ceil(noise * count).astype(int) + 1)
+            positions = _positions(rng, count, count + blank, slots)
+            times = np.take_along_axis(positions, np.maximum(times - 1, 0), -1) * valid
+        facts = self.facts[index] - first[..., None]
+        return {
+            "sentences": sentences.astype(np.int32),
+            "times": np.minimum(times, memory).astype(np.int32),
+            "question": self.question[index],
+            "answer": self.answer[index],
+            "facts": np.maximum(facts, -1).astype(np.int32),
+        }
+
+
+def _positions(rng, count, total, slots) -> np.ndarray:
+    """Sorted random subsets of 1..total, with `count` elements each, padded to M."""
+    numbers = np.arange(int(total.max(initial=slots)))
+    keys = np.where(numbers < total, rng.random((*count.shape[:-1], len(numbers))), 2.0)
+    bound = np.take_along_axis(np.sort(keys, -1), count - 1, -1)
+    return np.sort(np.where(keys <= bound, numbers + 1, 10**6), -1)[..., :slots]
+
+
+def encode(
+    stories: Iterable[Lines], vocabulary: Vocabulary, name: str = "the story"
+) -> Questions:
+    """Returns the questions of stories as arrays.
+
+    Args:
+        stories: at least one question.
+        vocabulary: has all their words; an answer "?" needs no id.
+        name: name of the stories in errors.
+
+    Raises:
+        UserError: for a word that is not in the vocabulary.
+    """
+    statements: list[list[int]] = []
+    questions, start, stop, answers, facts = [], [], [], [], []
+    for lines in stories:
+        first, rows = len(statements), {}
+        for number, line in enumerate(lines, 1):
+            ids = vocabulary.encode(words(line.text), name)
+            if not line.answer:
+                rows[number] = len(statements)
+                statements.append(ids)
+                continue
+            questions.append(ids)
+            start.append(first)
+            stop.append(len(statements))
+            names = [line.answer] if line.answer != "?" else []
+            answers.append(vocabulary.encode(names, name) or [0])
+            facts.append([rows[n] for n in line.support])
+    return Questions(
+        _padded(statements),
+        np.array(start, np.int32),
+        np.array(stop, np.int32),
+        _padded(questions),
+        np.array(answers, np.int32)[:, 0],
+        _padded(facts, -1),
+    )
+
+
+def _padded(lists: Sequence[Sequence[int]], fill: int = 0) -> np.ndarray:
+    array = np.full((len(lists), max(1, *map(len, lists), 1)), fill, np.int32)
+    for row, values in zip(array, lists, strict=True):
+        row[: len(values)] = values
+    return array
+
+
+def joined(parts: Sequence[Questions]) -> Questions:
+    """Returns all questions of several sets."""
+    rows = np.cumsum([0, *(len(part.statements) for part in parts)])[:-1]
+    return Questions(
+        _stack([part.statements for part in parts]),
+        np.concatenate([x.start + n for x, n in zip(parts, rows, strict=True)]),
+        np.concatenate([x.stop + n for x, n in zip(parts, rows, strict=True)]),
+        _stack([part.question for part in parts]),
+        np.concatenate([part.answer for part in parts]),
+        _stack(
+            [
+                np.where(x.facts >= 0, x.facts + n, -1)
+                for x, n in zip(parts, rows, strict=True)
+            ],
+            -1,
+        ),
+    )
+
+
+def _stack(arrays: Sequence[np.ndarray], fill: int = 0) -> np.ndarray:
+    """Arrays [..., J] of different J, one below the other."""
+    width = max(x.shape[-1] for x in arrays)
+    return np.concatenate([widened(x, width, fill) for x in arrays])
+
+
+def widened(array: np.ndarray, width: int, fill: int = 0) -> np.ndarray:
+    """Returns an array [..., J] with padding up to J = `width`."""
+    pad = [(0, 0)] * (array.ndim - 1) + [(0, width - array.shape[-1])]
+    return np.pad(array, pad, constant_values=fill)
+
+
+class Batches(EndlessBatches):
+    """Training batches of several models, drawn with replacement.
+
+    A batch has a group for each number of slots, by its name "M": arrays [B, N, ...]
+    of `Questions.batch` for the models of that group, in order.
+
+    Args:
+        groups: by number of slots, the questions of each task.
+        repeats: models for each task, each with its own questions of a batch.
+        batch_size: B, questions for each model.
+        memory: maximum time index.
+        noise: see `Questions.batch`.
+        seed: seed of the random generators.
+    """
+
+    def __init__(
+        self,
+        groups: Mapping[int, Sequence[Questions]],
+        *,
+        repeats: int,
+        batch_size: int,
+        memory: int,
+        noise: float,
+        seed: int,
+    ):
+        super().__init__(seed)
+        self._groups = {slots: _same_widths(x) for slots, x in groups.items()}
+        self._shape = batch_size, repeats
+        self._memory, self._noise = memory, noise
+
+    def _part(
+        self, rng: np.random.Generator, index: int, pieces: Sequence[int], count: int
+    ) -> dict[str, Batch]:
+        batch = {}
+        for slots, tasks in self._groups.items():
+            parts = [self._draw(rng, questions, slots) for questions in tasks]
+            group = {
+                name: np.concatenate([part[name] for part in parts], 1)
+                for name in parts[0]
+            }
+            batch[str(slots)] = take(group, pieces, count)
+        return batch
+
+    def _draw(
+        self, rng: np.random.Generator, questions: Questions, slots: int
+    ) -> Batch:
+        index = rng.integers(len(questions), size=self._shape)
+        return questions.batch(
+            index, slots, memory=self._memory, rng=rng, noise=self._noise
+        )
+
+
+def _same_widths(parts: Sequence[Questions]) -> list[Questions]:
+    """Questions whose arrays have equal numbers of words and of facts."""
+    widths = {
+        name: max(getattr(part, name).shape[-1] for part in parts)
+        for name in ("statements", "question", "facts")
+    }
+    return [
+        dataclasses.replace(
+            part,
+            **{
+                name: widened(getattr(part, name), width, -(name == "facts"))
+                for name, width in widths.items()
+            },
+        )
+        for part in parts
+    ]

@@ -1,0 +1,69 @@
+"""Stories: numbered statements and questions, with answers and supporting facts."""
+
+import random
+import re
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+PLACES = ("bathroom", "bedroom", "garden", "hallway", "kitchen", "office")
+OBJECTS = ("apple", "football", "milk")
+ACTORS = {"Daniel": "he", "John": "he", "Mary": "she", "Sandra": "she"}
+
+_WORD = re.compile(r"[\w'-]+(?:,[\w'-]+)*")
+
+
+class Line(NamedTuple):
+    """A line of a story.
+
+    Attributes:
+        text: a statement, or a question.
+        answer: the answer to a question; "" for a statement.
+        support: numbers of the lines that a question is answered from, in the order of
+            the reasoning; numbers start at 1 and include the questions.
+    """
+
+    text: str
+    answer: str = ""
+    support: tuple[int, ...] = ()
+
+
+Lines = tuple[Line, ...]
+
+
+class Story:
+    """A story that is being written.
+
+    Attributes:
+        rng: random generator of the story.
+        lines: lines so far.
+        questions: number of questions so far.
+        pause: number of statements since the last question.
+    """
+
+    def __init__(self, rng: random.Random):
+        self.rng = rng
+        self.lines: list[Line] = []
+        self.questions = 0
+        self.pause = 0
+
+    def state(self, *texts: str) -> int:
+        """Adds one of `texts` as a statement; returns its number."""
+        self.lines.append(Line(self.rng.choice(texts)))
+        self.pause += 1
+        return len(self.lines)
+
+    def ask(self, text: str, answer: str, support: Iterable[int]) -> None:
+        """Adds a question; repeated supporting facts count once."""
+        self.lines.append(Line(text, answer.lower(), tuple(dict.fromkeys(support))))
+        self.questions += 1
+        self.pause = 0
+
+
+def words(text: str) -> list[str]:
+    """Returns the lower-case words of a text; "n,w" is one word."""
+    return _WORD.findall(text.lower())
+
+
+def facts(lines: Sequence[Line]) -> str:
+    """Returns the statements of a story, without its questions."""
+    return " ".join(line.text for line in lines if not line.answer)
