@@ -1,0 +1,229 @@
+"""End-to-end memory network of Sukhbaatar et al. (2015), sections 2 and 4.1.
+
+    m_i = sum_j l_j * A x_ij,  c_i = sum_j l_j * C x_ij,  u^1 = sum_j l_j * B q_j
+    p^k = softmax(u^k m^k),    o^k = sum_i p_i^k c_i^k,   u^(k+1) = u^k + o^k
+    answer = softmax(W (u^K + o^K))
+
+The weights l are 1 (bag of words) or those of the position encoding, l_kj = (1 - j/J)
+- (k/D) (1 - 2j/J). Every sentence has one more word, its time index, with l = 1; time
+indices have their own rows at the end of each embedding. Id 0, nil, has the embedding 0
+and no gradient.
+
+Tying: "adjacent" has A^(k+1) = C^k, B = A^1 and W = C^K; "layerwise" has the same A and
+C in each hop, and u^(k+1) = H u^k + o^k.
+
+Axes: B batch; M memory slots; J words of a sentence; K hops; D width; W words with nil;
+T time indices; V = W + T rows of an embedding.
+
+Differs from the authors' code: J is the number of words of the sentence, as in the
+paper, while the code has the maximum, and weights of about twice the size; time indices
+are no possible answers.
+"""
+
+from typing import Annotated
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from attention.core import attend
+from models.attention import SCORES, Alignment, Score
+from models.layers import check_fields
+from ranges import LAYERS, POSITIVE, SIZE
+
+ENCODINGS = ("position", "bag")
+TYINGS = ("adjacent", "layerwise")
+ALIGNMENTS = ("global", "local_p", "gumbel")
+
+
+def position_weights(lengths: jax.Array, words: int) -> tuple[jax.Array, jax.Array]:
+    """The two parts of the position encoding: l_kj = first_j - (k/D) second_j.
+
+    Sukhbaatar et al. (2015), section 4.1. The sum over words then needs two bags of
+    words, whatever D.
+
+    Args:
+        lengths: int [...], J of each sentence.
+        words: number of words with padding.
+
+    Returns:
+        1 - j/J and 1 - 2j/J, for j from 1, each [..., words], and 0 at padding.
+    """
+    number = jnp.arange(1, words + 1)
+    share = number / jnp.maximum(lengths, 1)[..., None]
+    valid = number <= lengths[..., None]
+    return jnp.where(valid, 1 - share, 0), jnp.where(valid, 1 - 2 * share, 0)
+
+
+class MemoryNetwork(nn.Module):
+    """End-to-end memory network; see the module docstring.
+
+    Attributes:
+        vocab_size: W, with nil.
+        memory: T, maximum time index; 0 is no index.
+        hops: K.
+        width: D, 50 in joint training.
+        encoding: "position" or "bag".
+        tying: "adjacent" or "layerwise".
+        score: a key of `SCORES`; "dot" in the paper.
+        alignment: "global" in the paper; "local_p" or "gumbel", which samples a
+            sentence in training.
+        init_scale: standard deviation of the initial parameters.
+
+    Raises:
+        FieldError: at the first call, for a field that is out of range.
+    """
+
+    vocab_size: Annotated[int, SIZE]
+    memory: Annotated[int, SIZE] = 50
+    hops: Annotated[int, LAYERS] = 3
+    width: Annotated[int, SIZE] = 20
+    encoding: str = "position"
+    tying: str = "adjacent"
+    score: str = "dot"
+    alignment: str = "global"
+    init_scale: Annotated[float, POSITIVE] = 0.1
+
+    def setup(self):
+        check_fields(
+            self,
+            {
+                "encoding": ENCODINGS,
+                "tying": TYINGS,
+                "score": tuple(SCORES),
+                "alignment": ALIGNMENTS,
+            },
+        )
+        normal = nn.initializers.normal(self.init_scale)
+        shape = self.vocab_size + self.memory, self.width
+        adjacent = self.tying == "adjacent"
+        names = [f"embedding_{k}" for k in range(self.hops + 1)]
+        if not adjacent:
+            names = ["memory_embedding", "output_embedding", "query_embedding"]
+            self.answer_kernel = self.param("answer_kernel", normal, shape[::-1])
+            self.state_kernel = self.param("state_kernel", normal, (self.width,) * 2)
+
+        def init(rng, shape):
+            return normal(rng, shape).at[0].set(0)
+
+        words = (jnp.arange(shape[0]) > 0)[:, None]
+        self.tables = [self.param(name, init, shape) * words for name in names]
+        hops = self.hops if adjacent else 1
+        self.scores = [
+            Score(self.score, hidden=self.width, max_length=self.memory)
+            for _ in range(hops)
+        ]
+        self.alignments = [
+            Alignment(self.alignment, hidden=self.width) for _ in range(hops)
+        ]
+
+    def __call__(
+        self,
+        batch: dict[str, jax.Array],
+        *,
+        train: bool,
+        linear: bool | jax.Array = False,
+    ) -> jax.Array:
+        """Answers questions; sows an `AttentionRecord` [B, 1, K, M].
+
+        Args:
+            batch: int `sentences` [B, M, J], `times` [B, M] and `question` [B, J], see
+                `data.babi.encoding`; a slot without words is padding.
+            train: whether an alignment of `DRAWN` samples, from the RNG stream
+                "alignment".
+            linear: bool scalar; True replaces the weights by the scores (the linear
+                start, section 4.2).
+
+        Returns:
+            [B, W] logits of the answer; nil is no answer.
+        """
+        sentences, times = batch["sentences"], batch["times"]
+        mask = (sentences > 0).any(-1)[:, None]  # [B, 1, M]
+        adjacent = self.tying == "adjacent"
+        tables = self.tables if adjacent else self.tables[:2]
+        memories = self._embed(sentences, times, jnp.concatenate(tables, -1))
+        memories = jnp.split(memories, len(tables), -1)  # each [B, M, D]
+        table = self.tables[0 if adjacent else 2]
+        state = self._embed(batch["question"], None, table)[:, None]  # [B, 1, D]
+        records = []
+        for hop in range(self.hops):
+            layer = hop if adjacent else 0
+            key, value = memories[layer : layer + 2]
+
+            def align(scores, mask, layer=layer, state=state):
+                aligned = self._align(layer, scores, state, mask, train)
+                records.append(
+                    aligned._replace(
+                        weights=jnp.where(
+                            linear, jnp.where(mask, scores, 0), aligned.weights
+                        )
+                    )
+                )
+                return records[-1].weights
+
+            scores = self.scores[layer](state, key)
+            context, _ = attend(scores, value, mask=mask, align=align)
+            state = (state if adjacent else state @ self.state_kernel) + context
+        self._record(records)
+        answers = self.tables[-1].T if adjacent else self.answer_kernel
+        logits = (state @ answers)[:, 0, : self.vocab_size]
+        return jnp.where(jnp.arange(self.vocab_size) > 0, logits, -1e9)
+
+    def _align(self, layer, scores, state, mask, train):
+        alignment = self.alignments[layer]
+        draws = train and self.alignment == "gumbel"
+        return alignment.weigh(
+            alignment.parameters(self.width),
+            scores,
+            query=state,
+            time=jnp.zeros((), jnp.int32),
+            mask=mask,
+            rng=self.make_rng("alignment") if draws else None,
+        )
+
+    def _record(self, records) -> None:
+        """Sows the attention of all hops."""
+        position = None
+        if records[0].position is not None:
+            position = jnp.stack([x.position for x in records], -1)
+        weights = jnp.stack([x.weights[:, 0] for x in records], 1)[:, None]
+        aligned = records[0]._replace(weights=weights, position=position)
+        aligned.record(self, kind="memory", layer=0, queries="hops", keys="sentences")
+
+    def _embed(
+        self, ids: jax.Array, times: jax.Array | None, table: jax.Array
+    ) -> jax.Array:
+        """Embeds sentences.
+
+        Args:
+            ids: int [..., J] words.
+            times: int [...] time indices; None for questions.
+            table: [V, n D], one embedding or several side by side.
+
+        Returns:
+            [..., n D].
+        """
+        words = ids.shape[-1]
+        rows = jnp.arange(len(table))
+        lengths = (ids > 0).sum(-1)
+        ones = jnp.ones((*ids.shape[:-1], words))
+        first, second = position_weights(lengths, words)
+        first = first if self.encoding == "position" else ones
+        # One word at a time: the one-hot words [..., J, V] are never in memory.
+        bags = [
+            sum(
+                weights[..., j, None] * (ids[..., j, None] == rows)
+                for j in range(words)
+            )
+            for weights in ([first, second] if self.encoding == "position" else [first])
+        ]
+        if times is not None:
+            index = self.vocab_size - 1 + times[..., None]
+            bags[0] += (times[..., None] > 0) * (index == rows)
+        embedded = bags[0] @ table
+        if self.encoding == "position":
+            share = jnp.arange(1, self.width + 1) / self.width  # k/D
+            embedded -= (bags[1] @ table) * jnp.tile(
+                share, table.shape[1] // self.width
+            )
+        return embedded
