@@ -103,6 +103,8 @@ INPUTS = {
     "ntm_ngrams": "0110101\n111111\n",
     "ntm_sort": "10110100:0.5 01101001:-0.25\n00000001:1 00000000:0 11111111:-1\n",
     "ff_attention": "0.5,-1 0.25,1 0.1,0 0.75,1 0.2,-1\n0.5,-1 0.3,1 0.1,1 0.2,-1\n",
+    "memory_network_qa": "Mary went to the office. Where is Mary?\n"
+    "John moved to the garden. Mary moved to the office. Where is John?\n",
     "pointer_sorting": "0.5 0.25 0.75\n1 0\n",
     "pointer_hull": _POINTS,
     "pointer_delaunay": _POINTS,

@@ -1,0 +1,124 @@
+"""End-to-end memory networks on the bAbI tasks (Sukhbaatar et al. 2015).
+
+    python train.py --config=configs/memory_network_qa.py --workdir=runs/memory_network
+
+A model for each of the twenty tasks, all trained side by side. For some tasks only:
+`--config.data.tasks='(1, 2)'`. `--config.data.repeats=10` trains ten models for each
+task, as the paper, of which the evaluation reports the mean and the best.
+
+Variants:
+
+*   `no_noise`: without random time indices (the paper's PE LS).
+*   `no_linear_start`: nor the linear start (PE).
+*   `bag`: nor the position encoding (BoW).
+*   `supervised`: the attention is trained on the supporting facts.
+*   `joint`: one model of width 50 for all tasks, with 60 epochs.
+*   `layerwise`: the same with layer-wise tying.
+*   `smoke`: a few steps.
+"""
+
+from ml_collections import ConfigDict
+
+from configs._optimizer import sgd
+from configs._variants import apply
+from models.memory_network import MemoryNetwork
+from tasks.question_answering import QuestionAnswering
+
+_EPOCH = 28  # batches of 32 in 900 questions
+_NO_NOISE = {"data.time_noise": 0.0}
+# Without a linear start the paper's initial rate is 0.01.
+_NO_LINEAR_START = {
+    **_NO_NOISE,
+    "loss.linear_steps": 0,
+    "optimizer.learning_rate": 0.01,
+    "train_steps": 100 * _EPOCH,
+}
+_JOINT_EPOCH = 562  # batches of 32 in 18,000 questions
+_JOINT = {
+    "data.training": "joint",
+    "model.width": 50,
+    "optimizer.decay_begin": 15 * _JOINT_EPOCH,
+    "optimizer.decay_every": 15 * _JOINT_EPOCH,
+    "loss.linear_steps": 30 * _JOINT_EPOCH,
+    "train_steps": 90 * _JOINT_EPOCH,
+    "eval_every": 2 * _JOINT_EPOCH,
+    "save_every": 2 * _JOINT_EPOCH,
+}
+# Changed fields by variant.
+VARIANTS = {
+    "": {},
+    "no_noise": _NO_NOISE,
+    "no_linear_start": _NO_LINEAR_START,
+    "bag": _NO_LINEAR_START | {"model.encoding": "bag"},
+    "supervised": _NO_LINEAR_START | {"loss.supervision": 1.0},
+    "joint": _JOINT,
+    "layerwise": _JOINT | {"model.tying": "layerwise"},
+    "smoke": {
+        "model.hops": 2,
+        "model.width": 7,
+        "data.tasks": (1, 4),
+        "data.questions": 50,
+        "data.repeats": 2,
+        "data.batch_size": 8,
+        "loss.linear_steps": 4,
+        "train_steps": 6,
+        "eval_every": 2,
+        "save_every": 2,
+        "log_every": 2,
+    },
+}
+
+
+def get_config(variant: str = "") -> ConfigDict:
+    """Returns the config of a variant; "" is the default."""
+    config = ConfigDict()
+    config.task = QuestionAnswering
+    config.architecture = MemoryNetwork
+
+    config.model = ConfigDict()
+    config.model.hops = 3  # 1 to 3 in the paper
+    config.model.width = 20  # the paper's for single tasks
+    config.model.encoding = "position"  # or "bag"
+    config.model.tying = "adjacent"  # or "layerwise"
+    config.model.score = "dot"
+    config.model.alignment = "global"
+    config.model.init_scale = 0.1  # the paper's
+
+    config.loss = ConfigDict()
+    config.loss.linear_steps = 20 * _EPOCH  # at most, as in the authors' code
+    config.loss.supervision = 0.0  # weight of the loss of the attention
+
+    config.optimizer = sgd(
+        0.005,  # the paper's with a linear start; the first phase and the second
+        schedule="step_decay",
+        decay_begin=25 * _EPOCH,  # the paper's, from the end of the linear start
+        decay_every=25 * _EPOCH,
+        decay_factor=0.5,
+        scale=32.0,  # the batch size: the paper's gradient is a sum
+        clip=40.0,  # the paper's, on that sum
+        clip_by="matrix",
+    )
+
+    config.data = ConfigDict()
+    config.data.source = "generated"  # or "files"
+    config.data.tasks = tuple(range(1, 21))
+    config.data.training = "single"  # or "joint"
+    config.data.questions = 1000  # for training and validation, or 10,000
+    config.data.repeats = 1  # models for each task; 10 in the paper
+    config.data.memory = 50  # statements, the latest of a story
+    config.data.time_noise = 0.1  # share of time indices that are left out
+    config.data.batch_size = 32
+    config.data.files = ConfigDict({"train": "", "validation": "", "test": ""})
+
+    config.evaluation = ConfigDict({"checkpoint": "last", "average": 1})
+
+    config.seed = 0
+    config.train_steps = 120 * _EPOCH  # 100 epochs after the linear start
+    config.eval_every = 4 * _EPOCH
+    config.save_every = 20 * _EPOCH
+    config.log_every = _EPOCH
+    config.checkpoints = ConfigDict({"keep": 1})
+    config.mesh = ConfigDict({"data": -1, "fsdp": 1})
+    config.parallel = "jit"  # or "pmap"
+    config.non_finite = "stop"  # or "skip": leave out updates that are not finite
+    return apply(config, VARIANTS, variant)

@@ -1,0 +1,58 @@
+"""Errors of answers by task, over repeated trainings.
+
+Axes: R repeated trainings.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+FAILED = 5.0  # per cent; a task with a greater error has failed
+
+
+def summary(
+    errors: Mapping[int, Sequence[float]],
+    training_errors: Mapping[int, Sequence[float]],
+) -> dict[str, float]:
+    """Returns the mean error over tasks, and that of the best repeats.
+
+    The best repeat of a task is the first with the minimum training error, as in
+    Sukhbaatar et al. (2015), section 4.2.
+
+    Args:
+        errors: by task, the error [R] in per cent.
+        training_errors: the same on the training questions.
+
+    Returns:
+        `error`, the mean over tasks and repeats; `deviation`, the standard deviation of
+        the mean over tasks, with several repeats; `best`, the mean error of the best
+        repeats; `failed`, the number of tasks of which the best repeat has an error
+        above 5 %; `best_T`, the error of the best repeat of each task T.
+    """
+    table = np.array(list(errors.values()))  # [tasks, R]
+    choice = np.argmin(np.array([training_errors[task] for task in errors]), 1)
+    best = np.take_along_axis(table, choice[:, None], 1)[:, 0]
+    scores = {"error": float(table.mean())}
+    if table.shape[1] > 1:
+        scores["deviation"] = float(table.mean(0).std(ddof=1))
+    scores |= {"best": float(best.mean()), "failed": float((best > FAILED).sum())}
+    names = zip(errors, best, strict=True)
+    return scores | {f"best_{task}": float(error) for task, error in names}
+
+
+def attention_on_facts(top: np.ndarray, facts: np.ndarray) -> np.ndarray:
+    """Returns how often each hop attends most to a supporting fact.
+
+    Args:
+        top: int [..., Q, K], slot of the maximum weight of each hop.
+        facts: int [Q, F], slots of the supporting facts, -1 at padding.
+
+    Returns:
+        [..., K] in per cent of the questions with a supporting fact in memory; nan if
+        there are none.
+    """
+    answerable = (facts >= 0).any(-1)
+    hits = (top[..., None] == facts[:, None]).any(-1)[..., answerable, :]
+    if not answerable.any():
+        return np.full((*top.shape[:-2], top.shape[-1]), np.nan)
+    return 100 * hits.mean(-2)

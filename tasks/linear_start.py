@@ -1,0 +1,82 @@
+"""Training of several models side by side, and their linear start.
+
+Sukhbaatar et al. (2015), section 4.2: the softmax of each hop is left out at first.
+When the validation loss stops decreasing, the softmax is put back and training starts
+again with the initial learning rate.
+
+Axes: N models, the first axis of every parameter.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from training.objective import Loss, Supervised
+from training.state import Scores, TrainState
+
+
+class LinearStart(Supervised):
+    """Minimisation of the losses of N models, each with its own clipping.
+
+    `TrainState.extra` has, for each model, `linear` (whether its softmax is left out)
+    and `best` (the minimum validation loss so far).
+    """
+
+    def __init__(
+        self,
+        init_params: Callable[[jax.Array], Any],
+        loss: Loss,
+        optimizer: optax.GradientTransformation,
+        *,
+        models: int,
+        linear_steps: int,
+        validation_losses: Callable[[TrainState], jax.Array],
+        axis_name: str | None = None,
+    ):
+        """Creates the objective.
+
+        Args:
+            init_params: `init_params(rng) -> params` of one model.
+            loss: sum of the losses of all models, see `Supervised`; the count is that
+                of one model.
+            optimizer: optimizer of one model.
+            models: N.
+            linear_steps: maximum number of steps without the softmax; 0 for no linear
+                start.
+            validation_losses: function of a state, returns the losses [N].
+            axis_name: see `training.parallel.total`.
+        """
+        self.linear_steps, self.validation_losses = linear_steps, validation_losses
+        side_by_side = optax.GradientTransformation(
+            jax.vmap(optimizer.init), jax.vmap(optimizer.update)
+        )
+        super().__init__(
+            lambda rng: jax.vmap(init_params)(jax.random.split(rng, models)),
+            loss,
+            side_by_side,
+            extra={
+                "linear": jnp.full(models, linear_steps > 0),
+                "best": jnp.full(models, jnp.inf),
+            },
+            axis_name=axis_name,
+        )
+
+    def after_evaluation(self, state: TrainState, scores: Scores) -> TrainState:
+        """Puts the softmax back where the linear start has ended."""
+        linear, best = state.extra["linear"], state.extra["best"]
+        if not linear.any():
+            return state
+        losses = jnp.asarray(self.validation_losses(state))
+        end = linear & ((losses >= best) | (state.step >= self.linear_steps))
+        initial = self.optimizer.init(state.params)
+
+        def restart(new, old):
+            return jnp.where(end.reshape(-1, *[1] * (old.ndim - 1)), new, old)
+
+        extra = {"linear": linear & ~end, "best": jnp.minimum(best, losses)}
+        opt_state = jax.tree.map(restart, initial, state.opt_state)
+        return dataclasses.replace(state, opt_state=opt_state, extra=extra)

@@ -1,0 +1,323 @@
+"""Questions about short stories: the twenty bAbI tasks, or a user's stories.
+
+Weston et al. (2016); Sukhbaatar et al. (2015), section 4. `data.babi` generates the
+stories. In single-task training there is a model for each task, and `data.repeats` of
+them with different initial parameters; all are trained side by side, as one array per
+parameter. In joint training a model learns all tasks. The loss is the cross-entropy of
+the answers; with `loss.supervision` also that of the attention: hop k is trained on
+the k-th supporting fact, and the last hop on all remaining facts.
+
+Works with any model with a field `vocab_size` for W, a field `memory`, and
+`model.apply(variables, batch, train=..., linear=...) -> logits [B, W]`, which sows an
+`AttentionRecord` with weights [B, 1, K, M].
+
+Axes: B batch; N models; R repeats; K hops; M memory slots; W vocabulary.
+"""
+
+import dataclasses
+from collections.abc import Iterable
+from pathlib import Path
+
+import jax
+import numpy as np
+from ml_collections import ConfigDict
+
+import storage
+from data.babi import sources, text
+from data.babi.encoding import Batches, Questions, encode
+from data.babi.sources import Source
+from errors import FieldError, UserError
+from figures import charts
+from figures.attention import attention_map
+from figures.heatmaps import attention_heatmaps
+from metrics import answers
+from options import Options, option
+from ranges import COUNT, FRACTION, SIZE, TEXT, WEIGHT, Range
+from tasks.linear_start import LinearStart
+from tasks.question_models import Outputs, QuestionModels, select
+from training import checks
+from training.optimizers import make_optimizer
+from training.state import Scores, TrainState
+from training.task import Evaluation, Lines, NoOptions, Prediction, Task
+
+TRAININGS = ("single", "joint")
+_SOURCES = ("generated", "files")
+_TASK = Range(1, 20, whole=True)
+_FIGURES = 3  # questions of each task in a figure folder
+_PLACEHOLDER = 200  # words of a vocabulary that is not known yet
+
+
+@dataclasses.dataclass(frozen=True)
+class QuestionOptions(Options):
+    """Options of predictions."""
+
+    task: int | None = option(
+        None, "Task whose model answers; the first by default.", _TASK
+    )
+
+
+class QuestionAnswering(Task):
+    """Question answering; see the module docstring."""
+
+    metric = ("error", "min")
+    ranges = {
+        **checks.SUPERVISED,
+        "data.source": TEXT,
+        "data.tasks": _TASK.each(),
+        "data.training": TEXT,
+        "data.questions": Range(10, 10**6, whole=True),
+        "data.repeats": SIZE,
+        "data.memory": SIZE,
+        "data.time_noise": FRACTION,
+        "data.batch_size": SIZE,
+        "data.files.train": TEXT,
+        "data.files.validation": TEXT,
+        "data.files.test": TEXT,
+        "loss.linear_steps": COUNT,
+        "loss.supervision": WEIGHT,
+    }
+    arrays = {
+        ("data.batch_size", "data.repeats", "data.memory", "model.width"): 4,
+        ("data.repeats", "data.memory", "model.width"): 4,
+    }
+    model_fields = {"memory": "data.memory"}
+    Options = QuestionOptions
+
+    @classmethod
+    def check_rules(cls, config: ConfigDict) -> None:
+        """Checks the source, the training and the tasks; see `Task`."""
+        data = config.data
+        checks.choice("data.source", data.source, _SOURCES)
+        checks.choice("data.training", data.training, TRAININGS)
+        if not data.tasks or len(set(data.tasks)) < len(data.tasks):
+            raise FieldError("config.data.tasks", data.tasks, "a list without repeats")
+
+    @classmethod
+    def prepare(cls, config: ConfigDict, workdir: Path, *, training: bool) -> Source:
+        """Returns the stories and vocabularies; see `Task`."""
+        data, stories = config.data, None
+        if data.source == "generated":
+            stories = sources.generated(data.tasks, data.questions)
+        elif training:
+            stories = sources.from_files(data.files.to_dict())
+        if training:
+            return sources.create(stories, workdir, joint=data.training == "joint")
+        return sources.load(stories, workdir)
+
+    def __init__(
+        self,
+        config: ConfigDict,
+        assets: Source | None = None,
+        *,
+        axis_name: str | None = None,
+    ):
+        """Builds the models and the objective; see `Task`."""
+        self.config, self.source = config, assets
+        data = config.data
+        self.tasks = [sources.OWN_STORIES]
+        if data.source == "generated":
+            self.tasks = list(data.tasks)
+        self.joint, self.hops = data.training == "joint", config.model.hops
+        self.model = checks.build_model(
+            config.architecture,
+            config.model,
+            vocab_size=assets.vocab_size if assets else _PLACEHOLDER,
+            memory=data.memory,
+        )
+        slots = [data.memory] * (1 if self.joint else len(self.tasks))
+        if assets:
+            train = self._by_model(assets.questions("train"))
+            slots = [self._slots(questions) for questions in train]
+        self.models = QuestionModels(
+            self.model,
+            np.repeat(slots, data.repeats).tolist(),
+            memory=data.memory,
+            supervision=config.loss.supervision,
+        )
+        self.objective = LinearStart(
+            self.models.init,
+            self.models.loss,
+            make_optimizer(config),
+            models=self.models.count,
+            linear_steps=config.loss.linear_steps,
+            validation_losses=self.validation_losses,
+            axis_name=axis_name,
+        )
+
+    def _by_model(self, parts: dict[int, Questions]) -> list[Questions]:
+        """The questions of each model, without its repeats."""
+        return [sources.together(parts)] if self.joint else list(parts.values())
+
+    def _slots(self, questions: Questions) -> int:
+        """M: a power of two for the longest story, so that there are few shapes."""
+        return min(2 ** (questions.longest - 1).bit_length(), self.config.data.memory)
+
+    def train_data(self) -> Batches:
+        """Returns the training batches; see `data.babi.encoding.Batches`."""
+        data = self.config.data
+        models = self._by_model(self.source.questions("train"))
+        return Batches(
+            {
+                size: [models[n] for n in group[:: data.repeats] // data.repeats]
+                for size, group in self.models.groups.items()
+            },
+            repeats=data.repeats,
+            batch_size=data.batch_size,
+            memory=data.memory,
+            noise=data.time_noise,
+            seed=self.config.seed,
+        )
+
+    def _outputs(
+        self, state: TrainState, split: str
+    ) -> dict[int, tuple[Outputs, Questions]]:
+        """Outputs of the models of each task for a split."""
+        outputs = {}
+        for task, questions in self.source.questions(split).items():
+            members, slots = self._members(task), self._slots(questions)
+            part = self.models.outputs(state, members, questions, slots)
+            outputs[task] = part, questions
+        return outputs
+
+    def _members(self, task: int) -> slice:
+        """The models of a task, one for each repeat."""
+        repeats = self.config.data.repeats
+        start = 0 if self.joint else self.tasks.index(task) * repeats
+        return slice(start, start + repeats)
+
+    def validation_losses(self, state: TrainState) -> np.ndarray:
+        """Returns the mean validation loss [N] of each model."""
+        outputs = self._outputs(state, "validation").values()
+        losses = [part.losses.mean(1) for part, _ in outputs]
+        return np.mean(losses, 0) if self.joint else np.concatenate(losses)
+
+    def evaluate(self, state: TrainState, split: str, options: NoOptions) -> Evaluation:
+        """Evaluates a split; see `Task`.
+
+        Returns:
+            Scores in per cent: those of `metrics.answers.summary`; `training_error`,
+            the mean error on the training questions; `fact_K`, how often the maximum
+            weight of hop K is on a supporting fact, the mean over tasks and repeats.
+            Outputs: the error [R] and the hits [R, K] of each task.
+        """
+        training = {
+            task: _errors(part)
+            for task, (part, _) in self._outputs(state, "train").items()
+        }
+        errors, hits = {}, {}
+        for task, (part, questions) in self._outputs(state, split).items():
+            errors[task] = _errors(part)
+            slots = self._slots(questions)
+            index = np.arange(len(questions))
+            facts = questions.batch(index, slots, memory=slots)["facts"]
+            hits[task] = answers.attention_on_facts(part.top, facts)
+        scores = answers.summary(errors, training)
+        scores["training_error"] = float(np.mean(list(training.values())))
+        hops = np.nanmean([x.mean(0) for x in hits.values()], 0)
+        scores |= {f"fact_{k}": float(x) for k, x in enumerate(hops, 1)}
+        return Evaluation(split, scores, (errors, hits))
+
+    def validate(self, state: TrainState) -> Scores:
+        """Returns the mean validation `error` and the models in linear start."""
+        outputs = self._outputs(state, "validation").values()
+        error = float(np.mean([_errors(part).mean() for part, _ in outputs]))
+        return {"error": error, "linear": float(state.extra["linear"].sum())}
+
+    def tables(self, evaluation: Evaluation, folder: Path) -> list[Path]:
+        """Writes the error and the attention on facts of each task and repeat."""
+        errors, hits = evaluation.outputs
+        rows = [
+            (task, repeat, f"{error:.1f}", *(f"{x:.1f}" for x in hits[task][repeat]))
+            for task in errors
+            for repeat, error in enumerate(errors[task])
+        ]
+        hops = (f"fact_{k}" for k in range(1, self.hops + 1))
+        path = folder / f"tasks_{evaluation.split}.tsv"
+        return [storage.write_tsv(path, ("task", "repeat", "error", *hops), rows)]
+
+    def figures(
+        self, state: TrainState, evaluation: Evaluation, folder: Path
+    ) -> list[Path]:
+        """Draws errors by task, and the attention of questions of each task."""
+        split, paths = evaluation.split, []
+        if evaluation.scores:
+            errors, _ = evaluation.outputs
+            title = f"Error by task ({split} split)"
+            path = folder / f"errors_{split}.png"
+            heights = {str(task): float(each.mean()) for task, each in errors.items()}
+            names = {"axis_title": "task", "value_title": "% wrong"}
+            paths.append(charts.bars(heights, title, path, **names))
+        for task, splits in self.source.stories.items():
+            for number, lines in enumerate(splits[split][:_FIGURES], 1):
+                last = max(n for n, line in enumerate(lines, 1) if line.answer)
+                (prediction,) = self._predict(state, task, [lines[:last]], "a story")
+                title = f"Task {task} ({split} split)"
+                path = folder / f"task_{task}_{number}_{split}.png"
+                paths.append(self.draw(prediction, title, path))
+        return paths
+
+    def predict(
+        self,
+        state: TrainState,
+        lines: Lines,
+        options: QuestionOptions,
+        attention: bool,
+    ) -> Iterable[Prediction]:
+        """Yields the answer to the story and question on each line; see `Task`.
+
+        The format is that of `data.babi.text.parse`, the score the log-probability of
+        the answer, in nats. The first repeat answers.
+        """
+        task = options.task or self.tasks[0]
+        if task not in self.tasks:
+            accepted = ", ".join(map(str, self.tasks))
+            raise UserError(f"--task is {task}: must be one of {accepted}")
+        stories = {n: text.parse(x, f"line {n}") for n, x in lines.items()}
+        for number, story in stories.items():
+            yield from self._predict(state, task, [story], f"line {number}")
+
+    def _predict(self, state, task, stories, name) -> Iterable[Prediction]:
+        """Answers to the last questions of stories."""
+        vocabulary = self.source.vocabularies[task]
+        model = select(state, self._members(task))
+        for story in stories:
+            questions = encode([story], vocabulary, name)
+            index, slots = np.array([len(questions) - 1]), self._slots(questions)
+            batch = questions.batch(index, slots, memory=self.config.data.memory)
+            logits, record = jax.tree.map(
+                lambda x: np.asarray(x[0]), self.models.answer(*model, batch)
+            )
+            statements = [_label(line.text) for line in story if not line.answer]
+            hops = [f"hop {k}" for k in range(1, self.hops + 1)]
+            best = int(logits[0].argmax())
+            yield Prediction(
+                vocabulary.word(best),
+                float(jax.nn.log_softmax(logits[0])[best]),
+                (attention_map(record, hops, statements[-slots:]),),
+                details=story[-1].text,
+            )
+
+    def draw(self, prediction: Prediction, title: str, path: Path) -> Path:
+        """Draws the weight of each statement in each hop; see `Task`."""
+        (weights,) = prediction.attention
+        return attention_heatmaps(
+            weights.weights.transpose(0, 2, 1),
+            rows=weights.keys,
+            columns=weights.queries,
+            title=f"{title}: {prediction.details} {prediction.text}",
+            path=path,
+            panels=[""],
+            row_title="",
+            column_title="",
+        )
+
+
+def _errors(outputs: Outputs) -> np.ndarray:
+    """Errors [R] in per cent."""
+    return 100 - 100 * outputs.correct.mean(1)
+
+
+def _label(text: str) -> str:
+    """A statement in at most 20 characters, its beginning and its end."""
+    text = text.removesuffix(".").replace(" the ", " ")
+    return text if len(text) <= 20 else f"{text[:9]}…{text[-10:]}"

@@ -1,0 +1,167 @@
+"""Models of questions, trained and evaluated side by side.
+
+The parameters of N models are arrays with N as the first axis. Models whose memories
+have the same number of slots form a group: one array of questions, one call.
+
+Axes: B batch; N models; R repeats of a model; K hops; M memory slots; F supporting
+facts; W vocabulary.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax import linen as nn
+
+from data.babi.encoding import Questions
+from models.records import AttentionRecord, collect
+from training.state import Batch, LossResult, TrainState
+
+_BATCH = 200  # questions evaluated at a time
+
+
+class Outputs(NamedTuple):
+    """Outputs of R models for Q questions.
+
+    Attributes:
+        losses: float [R, Q] cross-entropy of the answers.
+        correct: bool [R, Q].
+        top: int [R, Q, K], slot of the maximum weight of each hop.
+    """
+
+    losses: np.ndarray
+    correct: np.ndarray
+    top: np.ndarray
+
+
+class QuestionModels:
+    """Losses and outputs of N models.
+
+    Attributes:
+        groups: numbers of the models of each group, by number of slots.
+
+    Args:
+        model: a model as `models.memory_network.MemoryNetwork`.
+        slots: number of memory slots of each of the N models.
+        memory: maximum time index.
+        supervision: weight of the loss of the attention.
+    """
+
+    def __init__(
+        self, model: nn.Module, slots: Sequence[int], *, memory: int, supervision: float
+    ):
+        self.model, self.memory, self.supervision = model, memory, supervision
+        self.groups = {
+            size: np.flatnonzero(np.array(slots) == size) for size in sorted(set(slots))
+        }
+        self.count = len(slots)
+        self.answer = jax.jit(jax.vmap(self._answer, in_axes=(0, 0, None)))
+
+    def init(self, rng: jax.Array) -> Any:
+        """Returns the parameters of one model."""
+        batch = {"sentences": (1, 1, 1), "times": (1, 1), "question": (1, 1)}
+        batch = {name: jnp.ones(shape, jnp.int32) for name, shape in batch.items()}
+        return self.model.init(rng, batch, train=False)["params"]
+
+    def loss(
+        self, params: Any, batch: Mapping[str, Batch], rng: jax.Array, state: TrainState
+    ) -> LossResult:
+        """Returns the sum of the losses of all models; the count is that of one."""
+        total, wrong = jnp.zeros(()), jnp.zeros(())
+        for number, (size, group) in enumerate(self.groups.items()):
+            part = batch[str(size)]
+            members = jax.tree.map(lambda x, group=group: x[group], params)
+            rngs = jax.random.split(jax.random.fold_in(rng, number), len(group))
+            losses, correct = jax.vmap(self._losses, in_axes=(0, 0, 1, 0))(
+                members, state.extra["linear"][group], part, rngs
+            )
+            total += losses.sum()
+            wrong += (~correct).sum(dtype=jnp.float32)
+        count = jnp.asarray(len(part["answer"]), jnp.float32)
+        return total, (count, {"training_error": (100 * wrong / self.count, count)})
+
+    def _losses(self, params, linear, batch, rng):
+        """Losses [B] and correctness [B] of one model in training."""
+        logits, sown = self.model.apply(
+            {"params": params},
+            batch,
+            train=True,
+            linear=linear,
+            mutable=["attention"],
+            rngs={"alignment": rng},
+        )
+        losses = _cross_entropy(logits, batch["answer"])
+        if self.supervision:
+            (record,) = collect(sown, AttentionRecord)
+            attention = fact_losses(record.weights[:, 0], batch["facts"])
+            losses += self.supervision * attention
+        return losses, logits.argmax(-1) == batch["answer"]
+
+    def _answer(self, params, linear, batch):
+        """Logits [B, W] and the attention record of one model in evaluation."""
+        logits, sown = self.model.apply(
+            {"params": params}, batch, train=False, linear=linear, mutable=["attention"]
+        )
+        (record,) = collect(sown, AttentionRecord)
+        return logits, record
+
+    def outputs(
+        self, state: TrainState, members: slice, questions: Questions, slots: int
+    ) -> Outputs:
+        """Returns the outputs of some models for all questions.
+
+        Args:
+            state: a training state.
+            members: range of the R models.
+            questions: Q questions.
+            slots: M.
+        """
+        parts = []
+        for start in range(0, len(questions), _BATCH):
+            index = np.arange(start, min(start + _BATCH, len(questions)))
+            batch = questions.batch(index, slots, memory=self.memory)
+            logits, record = self.answer(*select(state, members), batch)
+            target = np.broadcast_to(batch["answer"], logits.shape[:-1])
+            losses = _cross_entropy(logits, target)
+            top = record.weights[:, :, 0].argmax(-1)
+            parts.append((losses, logits.argmax(-1) == target, top))
+        return Outputs(*(np.concatenate(x, 1) for x in zip(*parts, strict=True)))
+
+
+def select(state: TrainState, members: slice) -> tuple[Any, jax.Array]:
+    """Returns the parameters and the linear start of some models."""
+    every = state.params, state.extra["linear"]
+    return jax.tree.map(lambda x: x[members], every)
+
+
+def fact_losses(weights: jax.Array, facts: jax.Array) -> jax.Array:
+    """Cross-entropy of the attention with the supporting facts.
+
+    The target of hop k is the k-th fact, that of the last hop are all facts from the
+    K-th on, and hops beyond the last fact have that fact.
+
+    Args:
+        weights: [B, K, M].
+        facts: int [B, F] slots, -1 at padding and for facts outside of the memory.
+
+    Returns:
+        [B], sums over hops of -log of the weight of the targets; 0 for a hop without a
+        target in memory.
+    """
+    hops, slots = weights.shape[1:]
+    number = jnp.arange(facts.shape[-1])  # [F]
+    count = (number * (facts >= 0)).max(-1) + 1  # up to the last fact in memory
+    hop = jnp.minimum(jnp.arange(hops), count[:, None] - 1)[..., None]  # [B, K, 1]
+    last = jnp.arange(hops)[:, None] == hops - 1
+    target = (number == hop) | (last & (number >= hop))  # [B, K, F]
+    chosen = facts[:, None, :, None] == jnp.arange(slots)  # [B, 1, F, M]
+    marks = (target[..., None] & chosen).any(-2)  # [B, K, M]
+    mass = jnp.sum(weights * marks, -1)
+    return jnp.where(marks.any(-1), -jnp.log(jnp.maximum(mass, 1e-9)), 0).sum(-1)
+
+
+def _cross_entropy(logits: Any, answer: Any) -> jax.Array:
+    return optax.softmax_cross_entropy_with_integer_labels(logits, answer)
