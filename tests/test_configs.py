@@ -145,6 +145,12 @@ FILES = {
 }
 UNREAD = {
     "captioning": {"data.scenes"} | FILES,  # frozen maps; caption files, tested below
+    # A user's stories, tested in test_question_answering.py.
+    "memory_network_qa": {
+        "data.files.train",
+        "data.files.validation",
+        "data.files.test",
+    },
     # Translators with attention.
     "seq2seq_nmt": {"evaluation.figures", "loss.entropy", "loss.reward"},
     "sagan": {"evaluation.size"},  # downloaded images
