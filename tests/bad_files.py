@@ -361,6 +361,16 @@ CLASSES = {
     "large/cats/red.png": IMAGES["large.png"],
     "hidden/.cats/red.png": image(),
 }
+STORIES = {
+    "number.txt": "1 Mary went home.\n3 Where is Mary?\thome\t1\n",
+    "no_number.txt": "Mary went home.\n",
+    "no_tab.txt": "1 Mary went home.\n2 Where is Mary? home 1\n",
+    "no_answer.txt": "1 Mary went home.\n2 Where is Mary?\n",
+    "support.txt": "1 Mary went home.\n2 Where is Mary?\thome\t3\n",
+    "first.txt": "1 Where is Mary?\thome\t1\n",
+    "story.txt": "1 Mary went home.\n2 Where is Mary?\thome\t1\n",
+    "latin1.txt": "1 Zoë went home.\n".encode("latin-1"),
+}
 LINES = {
     "latin1.txt": "Zürich\n".encode("latin-1"),
     "second_latin1.txt": "0.1 0.2\nZürich\n".encode("latin-1"),
@@ -421,6 +431,7 @@ def write(folder):
         "captions": CAPTIONS | {"outside.png": image()},
         "images": IMAGES,
         "classes": CLASSES,
+        "stories": STORIES,
         ".": LINES,
     }
     for group, files in groups.items():

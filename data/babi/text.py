@@ -86,7 +86,7 @@ def _read_line(stories: list[list[Line]], row: str, name: str) -> None:
     if not words(text):
         raise UserError(f"{name} has no words after its number")
     if not fields:
-        if text.endswith("?"):
+        if "?" in text:
             raise UserError(
                 f"{name} is a question without an answer: must be QUESTION, a tab, "
                 "ANSWER, a tab, and the numbers of the supporting facts"
@@ -95,14 +95,14 @@ def _read_line(stories: list[list[Line]], row: str, name: str) -> None:
         return
     if len(fields) > 2:
         raise UserError(f"{name} has {len(fields)} tabs: must be at most 2")
+    if all(line.answer for line in story):
+        raise UserError(f"{name} is a question before the first statement")
     answer = " ".join(words(fields[0]))
     if not answer:
         raise UserError(f"{name} has an empty answer")
     support = tuple(
         _fact(x, story, name) for x in (fields[1].split() if fields[1:] else ())
     )
-    if all(line.answer for line in story):
-        raise UserError(f"{name} is a question before the first statement")
     story.append(Line(text, answer, support))
 
 
