@@ -7,6 +7,7 @@ from results.families import (
     gan,
     kernels,
     memory,
+    memory_networks,
     pointing,
     translation,
 )
@@ -16,6 +17,7 @@ TABLES: dict[str, Table] = {
     **translation.TABLES,
     **britz.TABLES,
     **memory.TABLES,
+    **memory_networks.TABLES,
     **pointing.TABLES,
     **captioning.TABLES,
     **gan.TABLES,
