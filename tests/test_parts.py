@@ -2,6 +2,7 @@
 
 import importlib
 
+import jax
 import numpy as np
 import pytest
 
@@ -20,6 +21,7 @@ CONFIGS = (
     "sagan",
     "ff_attention",
     "kernel_regression",
+    "memory_network_qa",
 )
 # Of four pieces: those of two hosts, in order and interleaved, and of four.
 SHARES = [[(0, 1), (2, 3)], [(0, 3), (1, 2)], [(0,), (1,), (2,), (3,)]]
@@ -31,12 +33,14 @@ def check_parts(source):
         for shares in SHARES:
             parts = [source.part(index, pieces, 4) for pieces in shares]
             order = np.concatenate(shares)
-            for name, expected in whole.items():
-                rows = np.concatenate([part[name] for part in parts])
+
+            def check(expected, *rows, order=order):
                 pieces = np.split(expected, 4)
                 np.testing.assert_array_equal(
-                    rows, np.concatenate([pieces[i] for i in order])
+                    np.concatenate(rows), np.concatenate([pieces[i] for i in order])
                 )
+
+            jax.tree.map(check, whole, *parts)
 
 
 @pytest.mark.parametrize("name", CONFIGS)

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 import toy
 
-from configs import luong_nmt, sagan, transformer_nmt
+from configs import luong_nmt, memory_network_qa, sagan, transformer_nmt
 from tasks.adversarial import Adversarial
+from tasks.question_answering import QuestionAnswering
 from tasks.translation import Translation
 from training import checkpoints, loop
 from training.log import read_rows
@@ -134,6 +135,10 @@ class Plays(Trains, Adversarial):
     pass
 
 
+class Answers(Trains, QuestionAnswering):
+    pass
+
+
 def last_states(config, folder, removed, resumed):
     """Returns the last states of a run, and of its copy resumed from a step."""
     straight, parts = folder / "straight", folder / "parts"
@@ -154,6 +159,21 @@ def test_a_stopped_gan_ends_with_the_same_state(tmp_path):
     config.save_every = config.eval_every = config.checkpoints.keep = 2
     straight, parts = last_states(config, tmp_path, removed=[4], resumed=2)
     assert jax.tree.leaves(straight.extra["variables"]["generator"]["batch_stats"])
+    assert_equal(straight, parts)
+
+
+def test_a_memory_network_stopped_in_its_linear_start_ends_with_the_same_state(
+    tmp_path,
+):
+    config = memory_network_qa.get_config("smoke")
+    config.task = Answers
+    config.train_steps, config.checkpoints.keep = 8, 4
+    config.data.time_noise = 0.5
+    straight, parts = last_states(config, tmp_path, removed=[8, 6, 4], resumed=2)
+    checkpoint = checkpoints.restore(
+        tmp_path / "parts", 2, jax.eval_shape(lambda: parts)
+    )
+    assert checkpoint.extra["linear"].all() and not parts.extra["linear"].any()
     assert_equal(straight, parts)
 
 
