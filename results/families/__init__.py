@@ -56,6 +56,12 @@ HEADLINES = (
         system="Neural Turing Machine", task="associative recall", run="ntm_recall"
     ),
     Headline(
+        system="End-to-end memory network",
+        task="twenty bAbI tasks",
+        run="memory_network_noise_3",
+        paper="13.9 % (published stories)",
+    ),
+    Headline(
         system="Pointer network, set encoder",
         task="sorting 10 numbers",
         run="pointer_sorting_10_5_1",
