@@ -83,9 +83,11 @@ def get_config(variant: str = "") -> ConfigDict:
     config.model.hops = 3  # 1 to 3 in the paper
     config.model.width = 20  # the paper's for single tasks
     config.model.encoding = "position"  # or "bag"
+    config.model.position_scale = 2.0  # as in the authors' code, not in the paper
     config.model.tying = "adjacent"  # or "layerwise"
     config.model.score = "dot"
     config.model.alignment = "global"
+    config.model.empty_slots = True  # as in the authors' code
     config.model.init_scale = 0.1  # the paper's
 
     config.loss = ConfigDict()

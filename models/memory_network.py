@@ -4,10 +4,11 @@
     p^k = softmax(u^k m^k),    o^k = sum_i p_i^k c_i^k,   u^(k+1) = u^k + o^k
     answer = softmax(W (u^K + o^K))
 
-The weights l are 1 (bag of words) or those of the position encoding, l_kj = (1 - j/J)
-- (k/D) (1 - 2j/J). Every sentence has one more word, its time index, with l = 1; time
-indices have their own rows at the end of each embedding. Id 0, nil, has the embedding 0
-and no gradient.
+The weights l are 1 (bag of words) or those of the position encoding, l_kj = 2 [(1 -
+j/J) - (k/D) (1 - 2j/J)]. Every sentence has one more word, its time index, with l = 1;
+time indices have their own rows at the end of each embedding. Id 0, nil, has the
+embedding 0 and no gradient. Slots without a sentence take part in the softmax, with the
+score and the value of a zero vector, so that a hop can attend to nothing.
 
 Tying: "adjacent" has A^(k+1) = C^k, B = A^1 and W = C^K; "layerwise" has the same A and
 C in each hop, and u^(k+1) = H u^k + o^k.
@@ -15,9 +16,13 @@ C in each hop, and u^(k+1) = H u^k + o^k.
 Axes: B batch; M memory slots; J words of a sentence; K hops; D width; W words with nil;
 T time indices; V = W + T rows of an embedding.
 
+Follows the authors' code, and not the paper's text, in the factor 2 of l, with which
+the mean of l is about 1 as in a bag of words, and in the empty slots.
+
 Differs from the authors' code: J is the number of words of the sentence, as in the
-paper, while the code has the maximum, and weights of about twice the size; time indices
-are no possible answers.
+paper, while the code has the maximum, j - 1/2 in the place of j and k - 1/2 in that of
+k; the code weighs time indices by their position, the last; time indices are no
+possible answers here.
 """
 
 from typing import Annotated
@@ -37,7 +42,7 @@ ALIGNMENTS = ("global", "local_p", "gumbel")
 
 
 def position_weights(lengths: jax.Array, words: int) -> tuple[jax.Array, jax.Array]:
-    """The two parts of the position encoding: l_kj = first_j - (k/D) second_j.
+    """The two parts of the paper's position encoding: l_kj = first_j - (k/D) second_j.
 
     Sukhbaatar et al. (2015), section 4.1. The sum over words then needs two bags of
     words, whatever D.
@@ -64,10 +69,12 @@ class MemoryNetwork(nn.Module):
         hops: K.
         width: D, 50 in joint training.
         encoding: "position" or "bag".
+        position_scale: factor of the position encoding, 1 in the paper's text.
         tying: "adjacent" or "layerwise".
         score: a key of `SCORES`; "dot" in the paper.
         alignment: "global" in the paper; "local_p" or "gumbel", which samples a
             sentence in training.
+        empty_slots: whether slots without a sentence take part in the softmax.
         init_scale: standard deviation of the initial parameters.
 
     Raises:
@@ -79,9 +86,11 @@ class MemoryNetwork(nn.Module):
     hops: Annotated[int, LAYERS] = 3
     width: Annotated[int, SIZE] = 20
     encoding: str = "position"
+    position_scale: Annotated[float, POSITIVE] = 2.0
     tying: str = "adjacent"
     score: str = "dot"
     alignment: str = "global"
+    empty_slots: bool = True
     init_scale: Annotated[float, POSITIVE] = 0.1
 
     def setup(self):
@@ -128,7 +137,7 @@ class MemoryNetwork(nn.Module):
 
         Args:
             batch: int `sentences` [B, M, J], `times` [B, M] and `question` [B, J], see
-                `data.babi.encoding`; a slot without words is padding.
+                `data.babi.encoding`; a slot without words is empty.
             train: whether an alignment of `DRAWN` samples, from the RNG stream
                 "alignment".
             linear: bool scalar; True replaces the weights by the scores (the linear
@@ -138,7 +147,7 @@ class MemoryNetwork(nn.Module):
             [B, W] logits of the answer; nil is no answer.
         """
         sentences, times = batch["sentences"], batch["times"]
-        mask = (sentences > 0).any(-1)[:, None]  # [B, 1, M]
+        mask = self.empty_slots | (sentences > 0).any(-1)[:, None]  # [B, 1, M]
         adjacent = self.tying == "adjacent"
         tables = self.tables if adjacent else self.tables[:2]
         memories = self._embed(sentences, times, jnp.concatenate(tables, -1))
@@ -205,17 +214,14 @@ class MemoryNetwork(nn.Module):
         """
         words = ids.shape[-1]
         rows = jnp.arange(len(table))
-        lengths = (ids > 0).sum(-1)
-        ones = jnp.ones((*ids.shape[:-1], words))
-        first, second = position_weights(lengths, words)
-        first = first if self.encoding == "position" else ones
+        parts = [jnp.ones(ids.shape)]
+        if self.encoding == "position":
+            weights = position_weights((ids > 0).sum(-1), words)
+            parts = [self.position_scale * part for part in weights]
         # One word at a time: the one-hot words [..., J, V] are never in memory.
         bags = [
-            sum(
-                weights[..., j, None] * (ids[..., j, None] == rows)
-                for j in range(words)
-            )
-            for weights in ([first, second] if self.encoding == "position" else [first])
+            sum(part[..., j, None] * (ids[..., j, None] == rows) for j in range(words))
+            for part in parts
         ]
         if times is not None:
             index = self.vocab_size - 1 + times[..., None]

@@ -125,9 +125,11 @@ class QuestionAnswering(Task):
             memory=data.memory,
         )
         slots = [data.memory] * (1 if self.joint else len(self.tasks))
-        if assets:
+        if assets:  # as many as the longest training story has statements
             train = self._by_model(assets.questions("train"))
-            slots = [self._slots(questions) for questions in train]
+            slots = [min(each.longest, data.memory) for each in train]
+        by_task = slots * len(self.tasks) if self.joint else slots
+        self.slots = dict(zip(self.tasks, by_task, strict=True))
         self.models = QuestionModels(
             self.model,
             np.repeat(slots, data.repeats).tolist(),
@@ -147,10 +149,6 @@ class QuestionAnswering(Task):
     def _by_model(self, parts: dict[int, Questions]) -> list[Questions]:
         """The questions of each model, without its repeats."""
         return [sources.together(parts)] if self.joint else list(parts.values())
-
-    def _slots(self, questions: Questions) -> int:
-        """M: a power of two for the longest story, so that there are few shapes."""
-        return min(2 ** (questions.longest - 1).bit_length(), self.config.data.memory)
 
     def train_data(self) -> Batches:
         """Returns the training batches; see `data.babi.encoding.Batches`."""
@@ -174,8 +172,8 @@ class QuestionAnswering(Task):
         """Outputs of the models of each task for a split."""
         outputs = {}
         for task, questions in self.source.questions(split).items():
-            members, slots = self._members(task), self._slots(questions)
-            part = self.models.outputs(state, members, questions, slots)
+            members = self._members(task)
+            part = self.models.outputs(state, members, questions, self.slots[task])
             outputs[task] = part, questions
         return outputs
 
@@ -207,8 +205,7 @@ class QuestionAnswering(Task):
         errors, hits = {}, {}
         for task, (part, questions) in self._outputs(state, split).items():
             errors[task] = _errors(part)
-            slots = self._slots(questions)
-            index = np.arange(len(questions))
+            slots, index = self.slots[task], np.arange(len(questions))
             facts = questions.batch(index, slots, memory=slots)["facts"]
             hits[task] = answers.attention_on_facts(part.top, facts)
         scores = answers.summary(errors, training)
@@ -282,7 +279,7 @@ class QuestionAnswering(Task):
         model = select(state, self._members(task))
         for story in stories:
             questions = encode([story], vocabulary, name)
-            index, slots = np.array([len(questions) - 1]), self._slots(questions)
+            index, slots = np.array([len(questions) - 1]), self.slots[task]
             batch = questions.batch(index, slots, memory=self.config.data.memory)
             logits, record = jax.tree.map(
                 lambda x: np.asarray(x[0]), self.models.answer(*model, batch)

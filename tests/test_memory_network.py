@@ -51,13 +51,12 @@ def sentence(table, ids, time, encoding):
     for j, word in enumerate(ids, 1):
         for k in range(1, D + 1):
             weight = (1 - j / len(ids)) - (k / D) * (1 - 2 * j / len(ids))
-            total[k - 1] += (weight if encoding == "position" else 1) * table[
-                word, k - 1
-            ]
+            weight = 2 * weight if encoding == "position" else 1
+            total[k - 1] += weight * table[word, k - 1]
     return total + (table[W + time - 1] if time else 0)
 
 
-def reference(params, batch, row, *, encoding, tying, linear=False):
+def reference(params, batch, row, *, encoding, tying, empty_slots, linear=False):
     """Logits and weights of a question by loops, in float64."""
     p = {n: np.array(x, float) for n, x in params.items()}
     tables = [p.get(f"embedding_{k}") for k in range(K + 1)]
@@ -71,7 +70,7 @@ def reference(params, batch, row, *, encoding, tying, linear=False):
     for hop in range(K):
         if tying == "adjacent":
             a, c = tables[hop], tables[hop + 1]
-        valid = range(LENGTHS[row])
+        valid = range(M if empty_slots else LENGTHS[row])
         entries = [(batch["sentences"][row, i], batch["times"][row, i]) for i in valid]
         scores = np.array([u @ sentence(a, *x, encoding) for x in entries])
         p_i = scores if linear else np.exp(scores) / np.exp(scores).sum()
@@ -86,8 +85,10 @@ def reference(params, batch, row, *, encoding, tying, linear=False):
 @pytest.mark.parametrize("linear", [False, True])
 @pytest.mark.parametrize("tying", ["adjacent", "layerwise"])
 @pytest.mark.parametrize("encoding", ["position", "bag"])
-def test_equals_a_loop(batch, encoding, tying, linear):
-    model, variables = build(batch, encoding=encoding, tying=tying)
+@pytest.mark.parametrize("empty_slots", [False, True])
+def test_equals_a_loop(batch, empty_slots, encoding, tying, linear):
+    fields = {"encoding": encoding, "tying": tying, "empty_slots": empty_slots}
+    model, variables = build(batch, **fields)
     logits, weights = outputs(model, variables, batch, linear=linear)
     assert weights.shape == (B, 1, K, M)
     for row in range(B):
@@ -95,9 +96,8 @@ def test_equals_a_loop(batch, encoding, tying, linear):
             variables["params"],
             batch,
             row,
-            encoding=encoding,
-            tying=tying,
             linear=linear,
+            **fields,
         )
         np.testing.assert_allclose(weights[row, 0], hops, rtol=2e-4, atol=1e-5)
         np.testing.assert_allclose(logits[row, 1:], expected, rtol=2e-4, atol=1e-4)
@@ -173,9 +173,32 @@ def test_the_linear_start_is_without_softmax(batch):
     assert np.abs(logits - soft).max() > 0.1
 
 
+def test_empty_slots_take_weight_and_add_nothing(batch):
+    _, variables = build(batch, hops=1)
+    masked, whole = (
+        outputs(build(batch, hops=1, empty_slots=x)[0], variables, batch)
+        for x in (False, True)
+    )
+    for row, n in enumerate(LENGTHS):
+        share = whole[1][row, 0, 0, :n].sum()  # the weight of the statements
+        expected = share * masked[1][row, 0, 0, :n]
+        np.testing.assert_allclose(whole[1][row, 0, 0, :n], expected, rtol=1e-4)
+        np.testing.assert_allclose(whole[1][row].sum(), 1, atol=1e-5)
+        assert (share < 0.999) == (n < M)
+    # Nothing but empty slots leaves the query as it is.
+    empty = batch | {name: 0 * batch[name] for name in ("sentences", "times")}
+    model = build(batch, empty_slots=True)[0]
+    _, variables = build(batch)
+    alone, _ = outputs(model, variables, empty)
+    first, last = (np.array(variables["params"][f"embedding_{k}"]) for k in (0, K))
+    query = [sentence(first, ids, 0, "position") for ids in batch["question"]]
+    expected = np.stack(query) @ last.T
+    np.testing.assert_allclose(alone[:, 1:], expected[:, 1:W], rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("linear", [False, True])
 def test_a_permutation_of_slots_and_padding_changes_nothing(batch, linear):
-    model, variables = build(batch)
+    model, variables = build(batch, empty_slots=False)
     logits, weights = outputs(model, variables, batch, linear=linear)
     order = np.random.default_rng(2).permutation(M + 4)
     padded = dict(batch)
@@ -205,7 +228,8 @@ def test_without_times_the_order_of_statements_is_unknown(batch):
     [*((score, "global") for score in SCORES), *(("dot", x) for x in ALIGNMENTS[1:])],
 )
 def test_every_score_and_alignment_attends(batch, score, alignment):
-    model, variables = build(batch, score=score, alignment=alignment)
+    fields = {"score": score, "alignment": alignment, "empty_slots": False}
+    model, variables = build(batch, **fields)
     _, weights = outputs(model, variables, batch)
     assert (weights >= 0).all()
     for row, n in enumerate(LENGTHS):
