@@ -30,6 +30,18 @@ def _run(variant: str, hops: int) -> Run:
     )
 
 
+def _ablation(name: str, override: str, label: str) -> Run:
+    """Ten trainings with RN and 3 hops, and one field changed."""
+    run = _run("", 3)
+    return dataclasses.replace(
+        run,
+        name=f"memory_network_{name}_3",
+        overrides=(*run.overrides, override),
+        label=f"{run.label}, {label}",
+        paper="–",
+    )
+
+
 def _by_task(hops: int) -> Run:
     """The same trainings with RN, for the table by task."""
     run = _run("", hops)
@@ -53,6 +65,10 @@ TABLES = {
         lower=True,
         runs=(
             *(_run(variant, hops) for variant in _ROWS for hops in _HOPS),
+            _ablation(
+                "printed", "model.position_scale=1.0", "PE as printed in the paper"
+            ),
+            _ablation("masked", "model.empty_slots=false", "no empty slots"),
             Run(
                 name="memory_network_supervised",
                 config="memory_network_qa:supervised",
