@@ -124,7 +124,7 @@ def get_config(variant: str = "") -> ConfigDict:
     config.save_every = 20 * _EPOCH
     config.log_every = _EPOCH
     config.checkpoints = ConfigDict({"keep": 1})
-    config.mesh = ConfigDict({"data": -1, "fsdp": 1})
+    config.mesh = ConfigDict({"data": -1, "fsdp": 1, "tensor": 1})
     config.parallel = "jit"  # or "pmap"
     config.non_finite = "stop"  # or "skip": leave out updates that are not finite
     return apply(config, VARIANTS, variant)
