@@ -41,7 +41,9 @@ from results import markdown  # noqa: E402
 from training import parallel, sharding, sharding_table  # noqa: E402
 
 PAGE = Path(__file__).parent.parent / "docs/scaling.md"
-BLOCK = re.compile(r"(?<=<!-- scaling:begin -->\n).*(?=<!-- scaling:end -->)", re.DOTALL)
+BLOCK = re.compile(
+    r"(?<=<!-- scaling:begin -->\n).*(?=<!-- scaling:end -->)", re.DOTALL
+)
 CHIPS = (8, 64, 512, 4096)
 LENGTH = 32  # tokens of a source, and of a target
 MESHES = {  # axes of `DEVICES` devices
@@ -69,7 +71,7 @@ CHIP = Chip("TPU v5p", 459e12, 4800e9 / 8)
 
 
 class Step(NamedTuple):
-    """What the step of a device does.
+    """Work of a device in a step.
 
     Attributes:
         operations: floating-point operations.
