@@ -300,7 +300,7 @@ def compiled_step(config, name):
         for name, shape in shapes.items()
     }
     estimate = layout.estimate(task.objective.step, like, batch, rng)
-    step = layout._jit(task.objective.step, like).lower(like, batch, rng)
+    step = layout.jitted(task.objective.step, like).lower(like, batch, rng)
     return step.compile(), estimate, like.params
 
 
