@@ -15,6 +15,7 @@ Axes: B batch; N models; R repeats; K hops; M memory slots; W vocabulary.
 """
 
 import dataclasses
+import functools
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -24,7 +25,7 @@ from ml_collections import ConfigDict
 
 import storage
 from data.babi import sources, text
-from data.babi.encoding import Batches, Questions, encode
+from data.babi.encoding import Batches, Questions, encode, joined
 from data.babi.sources import Source
 from errors import FieldError, UserError
 from figures import charts
@@ -113,6 +114,8 @@ class QuestionAnswering(Task):
     ):
         """Builds the models and the objective; see `Task`."""
         self.config, self.source = config, assets
+        if assets:
+            self.questions = functools.cache(assets.questions)  # encoded once
         data = config.data
         self.tasks = [sources.OWN_STORIES]
         if data.source == "generated":
@@ -126,7 +129,7 @@ class QuestionAnswering(Task):
         )
         slots = [data.memory] * (1 if self.joint else len(self.tasks))
         if assets:  # as many as the longest training story has statements
-            train = self._by_model(assets.questions("train"))
+            train = self._by_model(self.questions("train"))
             slots = [min(each.longest, data.memory) for each in train]
         by_task = slots * len(self.tasks) if self.joint else slots
         self.slots = dict(zip(self.tasks, by_task, strict=True))
@@ -148,12 +151,13 @@ class QuestionAnswering(Task):
 
     def _by_model(self, parts: dict[int, Questions]) -> list[Questions]:
         """The questions of each model, without its repeats."""
-        return [sources.together(parts)] if self.joint else list(parts.values())
+        models = list(parts.values())
+        return [joined(models)] if self.joint else models
 
     def train_data(self) -> Batches:
         """Returns the training batches; see `data.babi.encoding.Batches`."""
         data = self.config.data
-        models = self._by_model(self.source.questions("train"))
+        models = self._by_model(self.questions("train"))
         return Batches(
             {
                 size: [models[n] for n in group[:: data.repeats] // data.repeats]
@@ -171,7 +175,7 @@ class QuestionAnswering(Task):
     ) -> dict[int, tuple[Outputs, Questions]]:
         """Outputs of the models of each task for a split."""
         outputs = {}
-        for task, questions in self.source.questions(split).items():
+        for task, questions in self.questions(split).items():
             members = self._members(task)
             part = self.models.outputs(state, members, questions, self.slots[task])
             outputs[task] = part, questions

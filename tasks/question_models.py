@@ -16,6 +16,7 @@ import numpy as np
 import optax
 from flax import linen as nn
 
+import spread
 from data.babi.encoding import Questions
 from models.records import AttentionRecord, collect
 from training.state import Batch, LossResult, TrainState
@@ -119,15 +120,17 @@ class QuestionModels:
             questions: Q questions.
             slots: M.
         """
-        parts = []
-        for start in range(0, len(questions), _BATCH):
+
+        def part(start: int) -> list[np.ndarray]:
             index = np.arange(start, min(start + _BATCH, len(questions)))
             batch = questions.batch(index, slots, memory=self.memory)
             logits, record = self.answer(*select(state, members), batch)
             target = np.broadcast_to(batch["answer"], logits.shape[:-1])
             losses = _cross_entropy(logits, target)
             top = record.weights[:, :, 0].argmax(-1)
-            parts.append((losses, logits.argmax(-1) == target, top))
+            return jax.device_get([losses, logits.argmax(-1) == target, top])
+
+        parts = spread.each(part, range(0, len(questions), _BATCH))
         return Outputs(*(np.concatenate(x, 1) for x in zip(*parts, strict=True)))
 
 

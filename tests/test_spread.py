@@ -21,6 +21,7 @@ SYSTEMS = {
     "ntm_copy": ("--config.evaluation.sequences=250",),
     "sagan": ("--config.evaluation.images=250",),
     "ff_attention": (),
+    "memory_network_qa": (),
 }
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import storage
 from data.babi import generator, text
-from data.babi.encoding import Questions, Vocabulary, encode, joined
+from data.babi.encoding import Questions, Vocabulary, encode
 from data.babi.story import Lines
 from data.splits import SPLITS
 from errors import WRITTEN_AGAIN, UserError
@@ -148,8 +148,3 @@ def load(stories: Splits | None, workdir: Path) -> Source:
         }
         stories = {OWN_STORIES: parts}
     return Source(stories, vocabularies)
-
-
-def together(parts: Mapping[int, Questions]) -> Questions:
-    """Returns the questions of all tasks, for joint training."""
-    return joined(list(parts.values()))
