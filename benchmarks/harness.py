@@ -87,16 +87,16 @@ def parser(
     return result
 
 
-def process_environment() -> dict[str, str]:
+def process_environment(threads: int = THREADS) -> dict[str, str]:
     """Returns the environment of a measured process."""
-    threads = {"OMP_NUM_THREADS": str(THREADS), "MKL_NUM_THREADS": str(THREADS)}
-    return os.environ | threads | {"JAX_PLATFORMS": "cpu"}
+    names = "OMP_NUM_THREADS", "MKL_NUM_THREADS"
+    return os.environ | dict.fromkeys(names, str(threads)) | {"JAX_PLATFORMS": "cpu"}
 
 
-def use_cores() -> None:
-    """Restricts this process to `THREADS` cores, and thus XLA's thread pool."""
+def use_cores(count: int = THREADS) -> None:
+    """Restricts this process to `count` cores, and thus XLA's thread pool."""
     if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:THREADS])
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:count])
 
 
 class Process:
@@ -351,11 +351,11 @@ def write(name: str, record: dict) -> None:
     print(f"wrote {path.relative_to(ROOT)}")
 
 
-def environment() -> dict:
+def environment(threads: int = THREADS) -> dict:
     """Returns the device, platform, commit and command of this measurement."""
     main = sys.modules["__main__"].__spec__
     return {
-        "device": f"{_processor()}, {THREADS} threads",
+        "device": f"{_processor()}, {threads} thread{'s' * (threads > 1)}",
         "platform": platform.platform(terse=True),
         "commit": runtime.commit(),
         "command": " ".join(["python -m", main.name if main else "", *sys.argv[1:]]),

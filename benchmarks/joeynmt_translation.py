@@ -4,14 +4,17 @@
 
 Trains the Transformer of JoeyNMT 2.3 with JoeyNMT's trainer. The sizes, the training
 split and the sentencepiece vocabulary are the same as in the variant `sinusoidal` of
-`configs/transformer_nmt.py`. The training ends when it has taken as many minutes and
-seen as many target tokens, without padding, as our run. The time excludes the
-validations, which select the best parameters. The batch size is that with the lowest
-validation perplexity after trials of a few minutes. JoeyNMT's beam search translates
-the test split; BLEU and chrF are sacreBLEU's on the detokenised text, as in `eval.py`.
+`configs/transformer_nmt.py`. The training uses as many cores as our run, and ends when
+it has taken as many minutes and seen as many target tokens, without padding. The time
+excludes the validations, which select the best parameters. The batch size is that with
+the lowest validation perplexity after trials of a few minutes. JoeyNMT's beam search
+translates the test split; BLEU and chrF are sacreBLEU's on the detokenised text, as in
+`eval.py`.
 """
 
+import functools
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -77,6 +80,8 @@ def main() -> None:
     for name in data:
         if (value := getattr(args, name)) is not None:
             config.data[name] = value
+    cores = int(re.fullmatch(r"CPU, (\d+) cores?", ours["device"])[1])
+    train = functools.partial(_train, folder=folder, cores=cores)
     write_corpus(config, folder)
     model = config.model
     spec = {
@@ -93,7 +98,7 @@ def main() -> None:
     if len(args.tokens) > 1:
         limits = {"minutes": args.trial_minutes, "target_tokens": 0, "validations": 1}
         for tokens in args.tokens:
-            run = _train("trial", spec | limits | {"tokens": tokens}, folder)
+            run = train("trial", spec | limits | {"tokens": tokens})
             trials[tokens] = run["perplexity"]
             print(f"batches of {tokens} tokens: perplexity {run['perplexity']}")
     spec |= {
@@ -103,8 +108,8 @@ def main() -> None:
         "tokens": min(trials, key=trials.get) if trials else args.tokens[0],
     }
     trained = {name: config.data[name] for name in data}
-    run = _train("translate", spec, folder)
-    environment = harness.environment()
+    run = train("translate", spec)
+    environment = harness.environment(cores)
     record = {
         "name": "joeynmt_transformer",
         "system": f"JoeyNMT {run['versions']['joeynmt']}",
@@ -123,14 +128,14 @@ def main() -> None:
         harness.write(record["name"], record)
 
 
-def _train(mode: str, spec: dict, folder: Path) -> dict:
+def _train(mode: str, spec: dict, folder: Path, cores: int) -> dict:
     """Trains in a process of JoeyNMT's environment; returns what it reports."""
     command = [peers_python(), "-m", "benchmarks.systems.joey", mode, json.dumps(spec)]
     subprocess.run(
         command,
         cwd=ROOT,
-        env=harness.process_environment(),
-        preexec_fn=harness.use_cores,
+        env=harness.process_environment(cores),
+        preexec_fn=lambda: harness.use_cores(cores),
         check=True,
     )
     return json.loads((folder / "run.json").read_text())
