@@ -44,7 +44,7 @@ def main() -> None:
     parser.add_argument(
         "--trial_minutes", type=float, default=4, help="duration of a trial"
     )
-    parser.add_argument("--validations", type=int, default=6)
+    parser.add_argument("--validations", type=int, default=3)
     parser.add_argument(
         "--tokens",
         type=int,
@@ -96,7 +96,9 @@ def main() -> None:
     spec |= {name: getattr(args, name) for name in flags.split()}
     trials = {}
     if len(args.tokens) > 1:
-        limits = {"minutes": args.trial_minutes, "target_tokens": 0, "validations": 1}
+        # One output token: a trial is judged by its perplexity, and decoding is slow.
+        limits = {"minutes": args.trial_minutes, "target_tokens": 0}
+        limits |= {"validations": 1, "max_output": 1}
         for tokens in args.tokens:
             run = train("trial", spec | limits | {"tokens": tokens})
             trials[tokens] = run["perplexity"]

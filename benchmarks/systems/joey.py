@@ -176,7 +176,8 @@ def trainer_config(spec: dict) -> dict:
         "testing": {
             "batch_size": 64,
             "batch_type": "sentence",
-            "max_output_length": 100,  # the longest test reference has 83 pieces
+            # In pieces; the longest test reference has 83.
+            "max_output_length": spec.get("max_output", 100),
             "beam_size": spec["beam"],
             "beam_alpha": spec["alpha"],
             "eval_metrics": ["bleu", "chrf"],
