@@ -11,6 +11,7 @@ RESULTS = Path(__file__).parent
 HYPOTHESES = "hypotheses"  # folder of translations, by test set and run
 REFERENCES = "references.txt"  # the references of a test set
 FLOORS = RESULTS / "floors.json"  # metrics of systems that learn nothing
+INITIAL_ENTROPY = RESULTS / "initial_entropy.json"  # of attention before training
 OURS = "this project"  # the system of our own records
 
 Record = dict[str, Any]
@@ -43,6 +44,12 @@ def read_benchmarks(folder: Path = RESULTS) -> list[Record]:
 def read_floors(folder: Path = RESULTS) -> dict[str, dict[str, dict[str, float]]]:
     """Returns the floors of each table: metrics by name of the floor."""
     path = folder / FLOORS.name
+    return json.loads(path.read_text("utf-8")) if path.exists() else {}
+
+
+def read_initial_entropy(folder: Path = RESULTS) -> dict[str, dict[str, list[float]]]:
+    """Returns the entropies of untrained attention, of all seeds by score and width."""
+    path = folder / INITIAL_ENTROPY.name
     return json.loads(path.read_text("utf-8")) if path.exists() else {}
 
 
@@ -91,7 +98,8 @@ def identity(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read(folder: Path) -> list[Record]:
-    paths = sorted(path for path in folder.glob("*.json") if path.name != FLOORS.name)
+    others = FLOORS.name, INITIAL_ENTROPY.name
+    paths = sorted(path for path in folder.glob("*.json") if path.name not in others)
     return [json.loads(path.read_text("utf-8")) for path in paths]
 
 

@@ -25,6 +25,7 @@ from results.records import (
     Record,
     read_benchmarks,
     read_floors,
+    read_initial_entropy,
     read_runs,
 )
 from results.schema import Curves, Figure, Run, Table
@@ -86,6 +87,10 @@ def tables(
     benchmarks = read_benchmarks(folder)
     shows["benchmarks"] = functools.partial(
         _whole, "benchmarks", lambda: timings.render(benchmarks) or _EMPTY
+    )
+    entropies = read_initial_entropy(folder)
+    shows["initial_entropy"] = functools.partial(
+        _whole, "initial_entropy", lambda: _initial_entropy(entropies)
     )
     shows["headline"] = functools.partial(
         _whole, "headline", lambda: _headline(records, homes)
@@ -317,6 +322,18 @@ def _tested(
     """The recorded claims of a table, tested."""
     records = {run.name: records for run, records in rows if run}
     return [*claim_tables.tested(table, records, _floor(table, floors), folder)]
+
+
+def _initial_entropy(entropies: Mapping[str, Mapping[str, list[float]]]) -> str:
+    """The table of the mean entropies of untrained attention, by score and width."""
+    if not entropies:
+        return _EMPTY
+    widths = list(next(iter(entropies.values())))
+    lines = [
+        [f"`{score}`", *(f"{statistics.mean(shares[w]):.1%}" for w in widths)]
+        for score, shares in entropies.items()
+    ]
+    return markdown.table(["score", *(f"width {w}" for w in widths)], lines)
 
 
 def _floor(table: Table, floors: Floors) -> float | None:

@@ -1,9 +1,12 @@
-"""Counts of floating-point operations in the benchmarks."""
+"""Counts of floating-point operations, and entropies, in the benchmarks."""
 
 import jax
 import jax.numpy as jnp
 
+from benchmarks import initial_entropy
 from benchmarks.systems.ours import gflop
+from data.vocabulary import PAD
+from results.records import read_initial_entropy
 
 
 def test_a_product_in_a_scan_counts_once_per_iteration():
@@ -31,3 +34,27 @@ def test_a_convolution_has_as_many_products_as_its_kernel_has_positions():
     assert jnp.isclose(
         gflop(jax.jit(convolve), x, kernel), 2e-9 * 2 * 8 * 8 * 11 * 5 * 5 * 3
     )
+
+
+def test_initial_entropies_are_shares_of_the_entropy_of_uniform_weights():
+    tokens = jnp.array([[5, 6, 7, PAD], [5, 6, PAD, PAD]])
+    uniform = jnp.array([[[1 / 3, 1 / 3, 1 / 3, 0]], [[0.5, 0.5, 0, 0]]])
+    certain = jnp.array([[[0.0, 1, 0, 0]], [[1.0, 0, 0, 0]]])
+    assert jnp.allclose(initial_entropy.shares(uniform, {"source": tokens}), 1)
+    assert jnp.allclose(initial_entropy.shares(certain, {"source": tokens}), 0)
+
+
+def test_the_initial_entropies_of_every_score_and_width_are_recorded():
+    saved = read_initial_entropy()
+    assert tuple(saved) == initial_entropy.SUPPOSED + initial_entropy.TRANSLATORS
+    for widths in saved.values():
+        assert tuple(widths) == tuple(map(str, initial_entropy.WIDTHS))
+        assert {len(values) for values in widths.values()} == {
+            len(initial_entropy.SEEDS)
+        }
+
+
+def test_the_scale_keeps_the_entropy_of_wide_dot_products():
+    narrow, wide = (initial_entropy.supposed("scaled_dot", w, seed=0) for w in (8, 128))
+    assert abs(narrow - wide) < 0.02
+    assert initial_entropy.supposed("dot", 128, seed=0) < 0.2

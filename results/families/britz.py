@@ -34,6 +34,12 @@ _TRIALS = (
     ("britz_additive_32", "additive 32", "22.23 (128)"),
     ("britz_additive_128", "additive 128", "22.47 ± 0.27 (512)"),
     ("britz_additive_512", "additive 512", "22.10 (1024)"),
+    ("britz_multiplicative_8", "multiplicative 8", ""),
+    ("britz_additive_8", "additive 8", ""),
+    ("britz_scaled_8", "scaled multiplicative 8", ""),
+    ("britz_scaled_32", "scaled multiplicative 32", ""),
+    ("britz_scaled_128", "scaled multiplicative 128", ""),
+    ("britz_scaled_512", "scaled multiplicative 512", ""),
 )
 _SEARCHES = (
     ("britz_beam_1", "beam 1", 1, 0.0, "20.66"),
@@ -96,7 +102,8 @@ TABLES = {
         claims=tuple(
             Claim(
                 text=text,
-                paper=f"Britz et al. (2017), section {section}",
+                paper=f"{'Vaswani' if section == '3.2.1' else 'Britz'} et al. "
+                f"(2017), section {section}",
                 better=better,
                 than=than,
             )
@@ -144,6 +151,18 @@ TABLES = {
                     "4.5",
                     "britz_additive_128",
                     (_BASELINE,),
+                ),
+                (
+                    "additive scores beat dot products of wide keys",
+                    "3.2.1",
+                    "britz_additive_512",
+                    ("britz_multiplicative_512",),
+                ),
+                (
+                    "the scale helps dot products of wide keys",
+                    "3.2.1",
+                    "britz_scaled_512",
+                    ("britz_multiplicative_512",),
                 ),
                 (
                     "attention beats one fixed vector",

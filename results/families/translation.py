@@ -156,6 +156,14 @@ TABLES = {
                 label="Bahdanau, general, global",
             ),
             Run(
+                name="short_bahdanau_no_score_gradient",
+                config="bahdanau_nmt:short",
+                overrides=("model.score_gradient=false",),
+                seeds=(0, 1, 2),
+                translations="short",
+                label="Bahdanau, additive, scores without gradient to the encoder",
+            ),
+            Run(
                 name="short_luong_dot_global",
                 config="luong_nmt:short",
                 overrides=("model.score=dot", "model.alignment=global"),
@@ -352,6 +360,12 @@ TABLES = {
                 paper="Britz et al. (2017)",
                 better="short_bahdanau",
                 than=("short_bahdanau_dot", "short_bahdanau_general"),
+            ),
+            Claim(
+                text="the encoder needs the gradient of the scores",
+                paper="no paper: asked here",
+                better="short_bahdanau",
+                than=("short_bahdanau_no_score_gradient",),
             ),
             Claim(
                 text="hard alignment beats soft alignment",
