@@ -1,9 +1,9 @@
-"""Massive exploration of translators: Britz et al. (2017), one field at a time.
+"""Exploration of translators (Britz et al., 2017), one field at a time.
 
     python sweep.py --config=configs/luong_nmt.py:britz --workdir=sweeps/britz \
         --sweep=configs/sweeps/britz.py --workers=2
 
-Widths and depths are smaller than in the paper, in about its proportions. 81 runs of
+Widths and depths are smaller than in the paper, in about the same proportions. 81 runs of
 about three minutes each on one CPU core: two hours on two.
 """
 
@@ -24,9 +24,9 @@ def get_sweep() -> Sweep:
             direction: choice((False, False), (False, True)),  # 4.4
             ("model.score", "model.score_hidden"): choice(  # 4.5
                 ("multiplicative", 32),
+                ("multiplicative", 128),
                 ("multiplicative", 512),
                 ("additive", 32),
-                ("additive", 128),
                 ("additive", 512),
                 # Not in the paper: from which width on the scale 1/sqrt(A) matters.
                 ("multiplicative", 8),
