@@ -17,6 +17,7 @@ import os
 import random
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -27,11 +28,11 @@ import faults
 import jax
 import jobs
 import numpy as np
+import sweep_storm
 import toy
 from smoke import ROOT
 
 from training import checkpoints, loop, watchdog
-from training.log import read_rows
 
 PAGE = ROOT / "docs/faults.md"
 _HEAD = """\
@@ -57,13 +58,8 @@ of {heartbeat} s. `make faults ARGS='--only=TEXT --minutes=M'` makes the rows wi
 again. No try begins after M minutes ({minutes} by default), so a row may have fewer \
 tries than planned.
 
-SIGTERM saves the step at which it arrives. If that is between two rows of the log, the \
-next row of training has the mean over the steps since then, and differs.
-
 [All documentation](index.md)
 """  # noqa: E501
-# Fields of a row that are times.
-_TIMES = {"seconds", "steps_per_second", "tokens_per_second", "waiting"}
 _FEW, _SOME, _MANY = 60, 300, 1000  # steps of a run
 _EVERY, _HEARTBEAT, _MINUTES = 10, 10, 15
 _SECONDS = 12.0  # latest moment of a kill
@@ -97,10 +93,7 @@ def content(workdir):
     with checkpoints.Checkpoints(workdir) as saved:
         steps = saved.steps()
     state = jax.tree.map(np.asarray, checkpoints.restore(workdir, "last", like))
-    rows = []
-    for row in read_rows(workdir / "metrics.jsonl"):
-        rows.append({name: x for name, x in row.items() if name not in _TIMES})
-    return steps, state, rows
+    return steps, state, faults.untimed_rows(workdir)
 
 
 def lost(workdir, reference):
@@ -327,6 +320,31 @@ class Table:
             losses.append(loss if refused else f"not refused: {errors[:200]}")
         return len(losses), losses
 
+    def sweep(self, number):
+        """kill -9 of the coordinator and the runs of a sweep; compares its table."""
+        flags = [
+            "--grid=model.kernel=gaussian,triangular,epanechnikov,boxcar",
+            "--grid=model.width=0.5,0.7",
+            "--workers=2",
+        ]
+        if len(os.sched_getaffinity(0)) == 1:
+            flags.pop()
+        calm, disturbed = self.workdir(), self.workdir()
+        command = sweep_storm.command(calm, *flags)
+        subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
+        rng = np.random.default_rng(self.random.randrange(2**32))
+        number = max(1, round(number * self.scale))
+        status, kills = sweep_storm.storm(disturbed, flags, number, rng)
+        names = [f"{n:03}.seed0" for n in range(8)]
+        loss = ""
+        if status:
+            loss = f"ends with {status}"
+        elif sorted(x.name for x in (disturbed / "trials").iterdir()) != names:
+            loss = "other runs"
+        elif len({(x / "table.csv").read_text() for x in (calm, disturbed)}) > 1:
+            loss = "the table differs"
+        return sum(kills.values()), [loss]
+
 
 _KILL = "`kill -9` at a random moment, again and again,"
 _NEWEST = "of the newest checkpoint"
@@ -334,6 +352,7 @@ _NEWEST = "of the newest checkpoint"
 FAULTS = {
     f"{_KILL} of one process": (Table.storm, 1, 50),
     f"{_KILL} of two processes": (Table.storm, 2, 50),
+    f"{_KILL} of a sweep of eight trials or its runs": (Table.sweep, 20),
     f"a flipped bit in a random file {_NEWEST}": (Table.damage, "bit", 20),
     f"a truncated file {_NEWEST}": (Table.damage, "truncated", 20),
     f"a deleted file {_NEWEST}": (Table.damage, "deleted", 20),

@@ -14,6 +14,11 @@ import time
 import numpy as np
 from smoke import ROOT
 
+from training.log import read_rows
+
+# Fields of a row of the log that are times.
+TIMES = {"seconds", "steps_per_second", "tokens_per_second", "waiting"}
+
 
 def flip_bit(path, rng):
     """Flips a random bit of a file; an empty one gets a byte."""
@@ -44,6 +49,14 @@ DAMAGE = {
     "deleted": delete,
     "folder": replace_by_folder,
 }
+
+
+def untimed_rows(workdir):
+    """The rows of a run's log without times."""
+    return [
+        {name: value for name, value in row.items() if name not in TIMES}
+        for row in read_rows(workdir / "metrics.jsonl")
+    ]
 
 
 def files(folder):

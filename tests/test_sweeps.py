@@ -1,6 +1,5 @@
 """Sweeps: spaces, plans, states, schedules, suggestions, tables."""
 
-import contextlib
 import csv
 import dataclasses
 import itertools
@@ -15,6 +14,7 @@ import time
 
 import numpy as np
 import pytest
+import sweep_storm
 from smoke import ROOT
 
 from errors import UserError
@@ -25,7 +25,7 @@ from sweeps.scheduler import Scheduler, rungs
 from sweeps.space import Prune, Sweep, choice, integers, log_uniform, uniform
 from training import configuration
 
-FLAG = str(ROOT / "configs/kernel_regression.py:smoke")  # 6 steps, evaluated at 3, 6
+FLAG = sweep_storm.CONFIG
 KERNELS = ("gaussian", "triangular", "epanechnikov")
 
 
@@ -555,16 +555,11 @@ def test_a_process_has_its_cores_and_ends_with_its_parent(tmp_path):
     assert not state.is_alive(child)
 
 
+GRID_FLAGS = "--grid=model.kernel=gaussian,triangular", "--grid=seed=0,1"
+
+
 def sweep_command(workdir, *flags):
-    return [
-        sys.executable,
-        "sweep.py",
-        f"--config={FLAG}",
-        f"--workdir={workdir}",
-        "--grid=model.kernel=gaussian,triangular",
-        "--grid=seed=0,1",
-        *flags,
-    ]
+    return sweep_storm.command(workdir, *GRID_FLAGS, *flags)
 
 
 def test_mistakes_in_flags_are_one_line(tmp_path):
@@ -623,42 +618,15 @@ def test_a_run_that_dies_three_times_has_failed(tmp_path, monkeypatch, fail_fast
     assert list(state.claimed(plan)) == []
 
 
-def working(claims):
-    """Numbers of the processes that work on runs."""
-    pids = set()
-    for path in claims.glob("[0-9]*/process"):
-        with contextlib.suppress(OSError, ValueError):  # just removed or made
-            pids.add(int(path.read_text()))
-    return pids
-
-
 @pytest.mark.slow
 def test_a_killed_sweep_goes_on_to_the_same_table(tmp_path):
-    """Kills of the coordinator and of workers; the table equals an undisturbed one."""
+    """Kills of the coordinator and of runs; the table equals an undisturbed one."""
     command = sweep_command(tmp_path / "calm")
     assert subprocess.run(command, cwd=ROOT, capture_output=True).returncode == 0
-    command, claims = sweep_command(tmp_path / "storm"), tmp_path / "storm" / "claims"
-    rng, earlier, kills, status = np.random.default_rng(0), set(), 0, None
-    while status is None:
-        process = subprocess.Popen(
-            command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        while (status := process.poll()) is None:
-            time.sleep(0.1)
-            pids = working(claims)
-            if pids <= earlier or kills == 6:
-                continue
-            earlier |= pids
-            kills += 1
-            time.sleep(rng.uniform(0, 6))
-            if kills % 2:  # the worker: the coordinator starts it again
-                for pid in filter(state.is_alive, pids):
-                    os.kill(pid, 9)
-            else:  # the coordinator: the same command goes on
-                process.kill()
-                process.wait()
-                break
-    assert status == 0 and kills == 6
+    status, kills = sweep_storm.storm(
+        tmp_path / "storm", GRID_FLAGS, number=6, rng=np.random.default_rng(0)
+    )
+    assert status == 0 and sum(kills.values()) == 6 and kills["coordinator"]
     tables = [(tmp_path / name / "table.csv").read_text() for name in ("calm", "storm")]
     assert tables[0] == tables[1]
     runs = sorted(path.name for path in (tmp_path / "storm" / "trials").iterdir())

@@ -11,6 +11,7 @@ import shutil
 import sys
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from errors import UserError
 from training import manifest
@@ -18,6 +19,7 @@ from training.manifest import DamageError
 
 SCORE = "score"  # selection metric, higher is better
 UNPLANNED = "unplanned"  # marks a checkpoint saved because of a stop signal
+SUMS = "sums"  # of training metrics since the last row of the log
 _METRICS = "metrics/metrics"  # file of a checkpoint
 _REMOVED = ".removed_"  # prefix of folders that are being removed
 
@@ -61,6 +63,10 @@ class CheckpointFolder:
         """
         metrics = self._all_metrics(self.steps())
         return [step for step in metrics if _is_planned(metrics[step])]
+
+    def sums(self, step: int) -> dict[str, list[float]]:
+        """Returns the sums that were saved with a checkpoint; {} without any."""
+        return self._all_metrics([step]).get(step, {}).get(SUMS, {})
 
     def newest(self) -> int:
         """Returns the step of the newest intact checkpoint.
@@ -197,7 +203,7 @@ class CheckpointFolder:
                 shutil.rmtree(target)
             (self.path / str(step)).replace(target)
 
-    def _all_metrics(self, steps: Iterable[int]) -> dict[int, dict[str, float]]:
+    def _all_metrics(self, steps: Iterable[int]) -> dict[int, dict[str, Any]]:
         """Returns the metrics of checkpoints, without those that are damaged."""
         metrics = {}
         for step in steps:
@@ -205,7 +211,7 @@ class CheckpointFolder:
                 metrics[step] = self._metrics(step)
         return metrics
 
-    def _metrics(self, step: int) -> dict[str, float]:
+    def _metrics(self, step: int) -> dict[str, Any]:
         folder = self.path / str(step)
         if self._has_manifest(step):
             if step not in self._intact:
@@ -243,11 +249,11 @@ class CheckpointFolder:
             shutil.rmtree(removed)
 
 
-def _score(metrics: Mapping[str, float] | None) -> float:
+def _score(metrics: Mapping[str, Any] | None) -> float:
     return (metrics or {}).get(SCORE, -math.inf)
 
 
-def _is_planned(metrics: Mapping[str, float] | None) -> bool:
+def _is_planned(metrics: Mapping[str, Any] | None) -> bool:
     return UNPLANNED not in (metrics or {})
 
 

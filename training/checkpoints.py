@@ -18,7 +18,7 @@ import math
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from jax.experimental import multihost_utils
 
 from errors import UserError
 from training import manifest
-from training.checkpoint_folder import SCORE, UNPLANNED, CheckpointFolder
+from training.checkpoint_folder import SCORE, SUMS, UNPLANNED, CheckpointFolder
 
 _OLD_NAMES = {"variables": "kept"}  # of entries of `TrainState.extra`
 _ATTEMPTS = 5  # at reading while a run in progress removes old checkpoints
@@ -96,6 +96,7 @@ class Checkpoints(CheckpointFolder):
         score: float | None = None,
         *,
         planned: bool = True,
+        sums: Mapping[str, Sequence[float]] | None = None,
     ) -> None:
         """Copies the state and writes the checkpoint in the background.
 
@@ -107,13 +108,18 @@ class Checkpoints(CheckpointFolder):
             state: pytree of arrays; its memory may be reused after the call.
             score: selection metric, higher is better; None if not evaluated.
             planned: False if the checkpoint is only due to a stop signal.
+            sums: sums of training metrics since the last row of the log, by name.
 
         Raises:
             UserError: if this save or the previous one cannot be written.
         """
-        metrics = {} if score is None or math.isnan(score) else {SCORE: score}
+        metrics: dict[str, Any] = {}
+        if score is not None and not math.isnan(score):
+            metrics[SCORE] = score
         if not planned:
             metrics[UNPLANNED] = 1.0
+        if sums:
+            metrics[SUMS] = {name: list(pair) for name, pair in sums.items()}
         self._finish_save()
         try:
             self._manager.save(

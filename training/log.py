@@ -6,7 +6,7 @@ import math
 import sys
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,7 @@ class Log:
         *,
         every: Mapping[str, int] | None = None,
         metric: tuple[str, str] | None = None,
+        sums: Mapping[str, Sequence[float]] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ):
         """Opens the log of a run that continues after step `start`.
@@ -50,6 +51,7 @@ class Log:
                 {"saving": 100}; pauses also follow the last step.
             metric: name of the validation metric that selects the best checkpoint, and
                 "max" or "min".
+            sums: `sums()` of the log at `start`.
             clock: returns the time in seconds.
         """
         self._writes = jax.process_index() == 0
@@ -65,6 +67,7 @@ class Log:
         self._start, self._total = start, total
         self._pending: deque[tuple[int, Metrics]] = deque()
         self._sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
+        self._sums |= {name: [*pair] for name, pair in (sums or {}).items()}
         self._clock = clock
         self._start_time = clock()
         self._earlier_seconds = rows[-1]["seconds"] if rows else 0.0
@@ -107,6 +110,14 @@ class Log:
                 )
             self._sums[name][0] += float(value)
             self._sums[name][1] += float(count)
+
+    def sums(self) -> dict[str, tuple[float, float]]:
+        """Returns the sums and counts of the metrics since the last row of training.
+
+        Without the number of tokens, from which a rate is computed.
+        """
+        self.wait()
+        return {name: (*pair,) for name, pair in self._sums.items() if name != "tokens"}
 
     def awaited(self, batches: Iterable[Future]) -> Iterator[Any]:
         """Yields the results of futures; adds up the time spent waiting for them."""

@@ -82,7 +82,12 @@ def _train(
         start = max(checkpoints.steps(), default=0)
         every = {"evaluating": config.eval_every, "saving": config.save_every}
         log = Log(
-            workdir, start, config.train_steps, every=every, metric=config.task.metric
+            workdir,
+            start,
+            config.train_steps,
+            every=every,
+            metric=config.task.metric,
+            sums=checkpoints.sums(start) if start else {},
         )
         with contextlib.closing(log):
             run = _Run(
@@ -227,7 +232,9 @@ class _Run:
         planned = evaluates or step % self.config.save_every == 0
         with self.paused("saving"):
             self.lock.check()
-            self.checkpoints.save(step, state, score, planned=planned)
+            self.checkpoints.save(
+                step, state, score, planned=planned, sums=self.log.sums()
+            )
         return state
 
     def figures(self) -> bool:

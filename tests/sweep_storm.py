@@ -1,0 +1,83 @@
+"""Kills of a sweep, of its coordinator and its runs, at random moments."""
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+
+from smoke import ROOT
+
+from sweeps import state
+
+CONFIG = str(ROOT / "configs/kernel_regression.py:smoke")  # 6 steps, evaluated at 3, 6
+
+
+def command(workdir, *flags):
+    """The command of a sweep."""
+    given = f"--config={CONFIG}", f"--workdir={workdir}", *flags
+    return [sys.executable, "sweep.py", *given]
+
+
+def processes(workdir):
+    """Numbers of the processes that work on runs."""
+    pids = set()
+    for path in (workdir / "claims").glob("[0-9]*/process"):
+        with contextlib.suppress(OSError, ValueError):  # just removed or made
+            pids.add(int(path.read_text()))
+    return pids
+
+
+def saving(workdir):
+    """Returns whether a checkpoint is being written."""
+    return any(workdir.glob("trials/*/checkpoints/*tmp*"))
+
+
+def storm(workdir, flags, number, rng, seconds=6.0):
+    """Kills processes of a sweep as they start, and starts the sweep again.
+
+    In turn a run, the coordinator, and a run that is writing a checkpoint (or any run,
+    if none writes one in time).
+
+    Args:
+        workdir: folder of the sweep.
+        flags: its flags.
+        number: number of kills.
+        rng: numpy generator of the moments of the kills.
+        seconds: latest moment of a kill after the start of a process.
+
+    Returns:
+        The exit status of the last coordinator, and the number of kills of each kind.
+    """
+    earlier, kills, status = set(), {"run": 0, "coordinator": 0, "save": 0}, None
+    while status is None:
+        process = subprocess.Popen(
+            command(workdir, *flags),
+            cwd=ROOT,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        while (status := process.poll()) is None:
+            time.sleep(0.1)
+            pids = processes(workdir)
+            if pids <= earlier or sum(kills.values()) == number:
+                continue
+            earlier |= pids
+            kind = tuple(kills)[sum(kills.values()) % 3]
+            if kind == "save":
+                end = time.monotonic() + 4 * seconds
+                while not saving(workdir) and time.monotonic() < end:
+                    time.sleep(0.001)
+                kind = "save" if saving(workdir) else "run"
+            else:
+                time.sleep(rng.uniform(0, seconds))
+            if kind == "coordinator":
+                kills[kind] += process.poll() is None
+                process.kill()
+                process.wait()
+                break  # the same command goes on
+            alive = [pid for pid in processes(workdir) if state.is_alive(pid)]
+            kills[kind] += bool(alive)
+            for pid in alive:
+                os.kill(pid, 9)  # the coordinator starts it again
+    return status, kills
