@@ -1,4 +1,4 @@
-"""Ranges of numbers and kinds of other values, stated once, where they are declared.
+"""Ranges of numbers and kinds of other values, stated where fields are declared.
 
 Example:
     class Model(nn.Module):
@@ -110,7 +110,7 @@ class Kind:
             raise FieldError(name, value, self.accepted)
 
 
-# By meaning. Every maximum is far above the values in use: it rejects slips of the pen.
+# By meaning. Every maximum is far above the values in use: it rejects typos.
 SIZE = Range(1, 10**6, whole=True)  # widths, lengths, numbers of examples
 COUNT = Range(0, 10**6, whole=True)  # as SIZE, but possibly none
 LAYERS = Range(1, 1000, whole=True)  # numbers of modules that are built one by one

@@ -3,13 +3,13 @@
     with spread.over_processes():
         parts = spread.each(function, items)
 
-All processes run the same lines. Inside the block, `each` applies the function to every
-P-th item in each of the P processes and gathers the results, so that every process
-has the list that it would have computed alone: the items, such as batches, are the
-same, and so are the programs that compute them. Outside of the block, in a thread of
-its own and in a job of one process, `each` is a list comprehension.
+All P processes run the same lines. Inside the block, each process applies the function
+to every P-th item, and `each` gathers the results: every process gets the list that it
+would have computed alone, since the items, such as batches, and the programs are the
+same. Outside the block, in another thread, and in a job of one process, `each` is a
+list comprehension.
 
-An exception of one process inside the block ends the block in all of them.
+An exception in one process inside the block ends the block in all of them.
 """
 
 import contextlib
@@ -65,8 +65,8 @@ def each(function: Callable[[_Item], Any], items: Iterable[_Item]) -> list[Any]:
 
     Args:
         function: pure, apart from messages; its results are numpy arrays, numbers,
-            texts, None, and lists, tuples and dicts of these. A call of `each` in it
-            is not spread.
+            texts, None, and lists, tuples and dicts of these. Calls of `each` inside it
+            are not spread.
         items: the same in all processes, which produce all of them.
     """
     if not _spreads.get():
@@ -91,10 +91,10 @@ def _lists(tree: Any) -> Any:
 
 
 def local(tree: Any) -> Any:
-    """Returns a pytree of global arrays as arrays of this process, whole.
+    """Returns a pytree of global arrays as whole arrays of this process.
 
-    Their programs can then run in one process without the others. In a job of one
-    process, the tree is returned unchanged.
+    One process can then compute with them without the others. In a job of one process,
+    the tree is returned unchanged.
 
     Args:
         tree: a pytree of arrays on meshes that all processes share.

@@ -6,7 +6,7 @@ r"""Trains a config with many settings; the same command continues a stopped swe
         --sweep=configs/sweeps/alignments.py --workers=2
 
 A sweep file returns a `sweeps.space.Sweep`: fields and their values, the method, the
-seeds. Every trial is an ordinary run directory under WORKDIR/trials. At the end,
+seeds. Every run is an ordinary run directory under WORKDIR/trials. At the end,
 table.md, table.csv and plots/ are written to WORKDIR.
 """
 
@@ -31,7 +31,7 @@ _WORKER = flags.DEFINE_bool(
     "worker", False, "Join a sweep in a shared folder from another machine."
 )
 _DRY_RUN = flags.DEFINE_bool(
-    "dry_run", False, "List the trials, with parameters and estimated hours, only."
+    "dry_run", False, "Only list the trials, with parameters and estimated hours."
 )
 _FAIL_FAST = flags.DEFINE_bool("fail_fast", False, "Stop as soon as a run has failed.")
 

@@ -3,9 +3,9 @@
     python train.py --config=configs/kernel_regression.py --workdir=runs/kernels
 
 Takes 8 seconds on two CPU cores (2 seconds of training) and reaches 0.20 mse, the mean
-squared error to the curve on the test split. The sources print no numbers.
+squared error to the curve on the test split. The sources give no numbers.
 
-With any kernel, the error is a fifth to a third of the error of averaging. The learned
+With any kernel, the error is a fifth to a third of that of averaging. The learned
 width minimises the leave-one-out error. Learned from 40 noisy points, it is no better
 than the fixed width of 0.5.
 
@@ -13,9 +13,10 @@ Variants:
 
 *   `average`: equal weights.
 *   `gaussian`, `boxcar`, `triangular`, `epanechnikov`: fixed kernels.
-*   `no_leave_one_out`: a model that sees the value it predicts. It learns to attend to
-    that value only: its training loss falls from 1.4 to 0.00005 and its width towards
-    0. The estimate becomes the nearest neighbour, which is worse than averaging.
+*   `no_leave_one_out`: a model that sees the value it predicts. It learns to attend
+    only to that value: its training loss falls from 1.4 to 0.00005 and its width
+    towards 0. The estimate becomes the nearest neighbour, which is worse than
+    averaging.
 *   `smoke`: a few steps.
 """
 

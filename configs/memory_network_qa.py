@@ -4,20 +4,20 @@
 
 A model for each of the twenty tasks, all trained side by side. For some tasks only:
 `--config.data.tasks='(1, 2)'`. `--config.data.repeats=10` trains ten models for each
-task, as the paper, of which the evaluation reports the mean and the best.
+task, as in the paper; the evaluation reports their mean and the best.
 
 With ten models for each task, training takes 16 minutes on a shared core. The best of
-ten have 16.6 % errors on average (all models 17.8 %; the paper 13.9 %, on the published
+ten average 16.6 % errors (all models 17.8 %; the paper 13.9 %, on the published
 stories). See docs/results/questions.md.
 
 Variants:
 
 *   `no_noise`: without random time indices (the paper's PE LS).
-*   `no_linear_start`: nor the linear start (PE).
-*   `bag`: nor the position encoding (BoW).
-*   `supervised`: the attention is trained on the supporting facts.
+*   `no_linear_start`: also without the linear start (PE).
+*   `bag`: also without the position encoding (BoW).
+*   `supervised`: `no_linear_start` with the attention trained on the supporting facts.
 *   `joint`: one model of width 50 for all tasks, with 60 epochs.
-*   `layerwise`: the same with layer-wise tying.
+*   `layerwise`: `joint` with layer-wise tying.
 *   `smoke`: a few steps.
 """
 

@@ -10,7 +10,7 @@ Variants:
 
 *   `small`: five numbers.
 *   `mixed`: five to fifteen numbers.
-*   `process`: the encoder that is invariant to the order of its inputs, with five steps
+*   `process`: the order-invariant set encoder, with five process steps
     (`--config.model.process_steps=1` for one).
 *   `seq2seq`, `attention`: the baselines without a pointer.
 *   `smoke`: a few steps.

@@ -12,8 +12,9 @@ Variants:
 *   `dcgan`: networks and loss of Radford et al. (2016), without attention.
 *   `large`: 64 pixels.
 *   `corners`, `corners_no_attention`: a toy task with long-range dependencies. Two
-    corners of an image have to match; the generator's noise does not reach from one to
-    the other, and the discriminator's convolutions see at most the edges of both.
+    corners of an image have to match. Without attention they depend on different noise
+    in the generator, and the discriminator's convolutions see at most the edges of
+    both.
 *   `imagenet128`: the model of the paper, for an accelerator and a folder of ImageNet.
 *   `smoke`: a few steps.
 """

@@ -14,7 +14,7 @@ Variants:
 *   `cho_paper`: model and Adadelta of Cho et al., for an accelerator and a corpus of
     millions of pairs.
 *   `short`: the comparison of scores and alignments in docs/results/translation.md.
-*   `britz`: as small, the rows without attention of Britz et al. (2017).
+*   `britz`: the rows without attention in docs/results/exploration.md.
 *   `reversal`: a toy task, to reverse sixteen letters.
 *   `smoke`: seconds of training on generated number words.
 

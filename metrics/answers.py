@@ -25,9 +25,9 @@ def summary(
 
     Returns:
         `error`, the mean over tasks and repeats; `deviation`, the standard deviation of
-        the mean over tasks, with several repeats; `best`, the mean error of the best
-        repeats; `failed`, the number of tasks of which the best repeat has an error
-        above 5 %; `best_T`, the error of the best repeat of each task T.
+        the mean over tasks, if there are several repeats; `best`, the mean error of the
+        best repeats; `failed`, the number of tasks whose best repeat has an error above
+        5 %; `best_T`, the error of the best repeat of each task T.
     """
     table = np.array(list(errors.values()))  # [tasks, R]
     choice = np.argmin(np.array([training_errors[task] for task in errors]), 1)
@@ -41,7 +41,7 @@ def summary(
 
 
 def attention_on_facts(top: np.ndarray, facts: np.ndarray) -> np.ndarray:
-    """Returns how often each hop attends most to a supporting fact.
+    """Returns how often each hop's maximum weight is on a supporting fact.
 
     Args:
         top: int [..., Q, K], slot of the maximum weight of each hop.

@@ -12,13 +12,13 @@ def consistency(images: np.ndarray) -> dict[str, float]:
     """Agreement in colour between the first and the last corner of images.
 
     Args:
-        images: uint8 [B, I, I, 3], B above 9.
+        images: uint8 [B, I, I, 3], B at least 10.
 
     Returns:
         `consistent`: percentage of images whose last corner is nearer in colour to
         their own first corner than to the first corners of nine other images; 10 by
-        chance, for any distribution of colours. `spread`: standard deviation of the
-        corners' red value, divided by its standard deviation in real images.
+        chance, whatever the distribution of colours. `spread`: standard deviation of
+        the corners' red value, divided by its standard deviation in real images.
 
     Raises:
         ValueError: for fewer than ten images.

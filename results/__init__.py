@@ -15,7 +15,7 @@ after the first), holds
     metrics    {"bleu": 12.3, "bleu_signature": "nrefs:1|...", ...} on the test split
     checkpoint evaluated checkpoint: "last", "best", "average" or a step
     curve      [[minutes, metric], ...] on the validation split during training
-    curves     {"gamma": [0.0, ...], ...}, further metrics that a figure shows
+    curves     {"gamma": [0.0, ...], ...}, further metrics that figures show
     steps, minutes, device, versions, commit
 
 and, if available,

@@ -19,7 +19,7 @@ class Tested(NamedTuple):
         claim: the claim.
         verdict: the result of its test.
         records: records of the expected winner and of its strongest rival.
-        labels: their labels.
+        labels: labels of the two runs.
         test: name of the test; a dash if single runs cannot be compared.
     """
 

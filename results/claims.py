@@ -11,7 +11,7 @@ include the variation between seeds. The claim
     by the number of rivals (Bonferroni), since this rival is chosen by its result;
 *   is "inconclusive" otherwise;
 *   is "below the floor" if neither the run nor its best rival is better than the floor
-    of the table, a system that learns nothing: such runs decide nothing.
+    of the table, a system that learns nothing: such runs decide no claim.
 """
 
 import math
@@ -64,7 +64,8 @@ def test(
         values: metric of each seed, by name of the run.
         lower: whether a lower value is better.
         floor: metric of the table's floor.
-        compare: returns the p-value of two runs, by name; by default Welch's t-test.
+        compare: maps the names of two runs to their p-value; by default Welch's
+            t-test.
     """
     compare = compare or (lambda a, b: welch(values[a], values[b]))
     sign = -1 if lower else 1

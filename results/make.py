@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _make_all(trainings: Sequence[tuple[Run, int]], shares: Sequence[Share]) -> None:
-    """Runs each training, one at a time on each share of the machine."""
+    """Runs all trainings, one at a time on each share of the machine."""
     free: Queue[Share] = Queue()
     for share in shares:
         free.put(share)
@@ -294,7 +294,7 @@ def _curve_metrics(run: Run) -> list[str]:
 
 
 def _trained(run: Run) -> Run:
-    """Returns the run whose training a run evaluates, usually itself."""
+    """Returns the run whose training is evaluated, usually the run itself."""
     if not run.trained:
         return run
     runs = {run.name: run for table in TABLES.values() for run in table.runs}

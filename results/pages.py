@@ -11,7 +11,7 @@ A source file is included between `<!-- source:begin PATH -->` and
 `<!-- source:end PATH -->`.
 
 A page is named by its path from the root of the repository. The home of a table is the
-page that shows all of it; every table has exactly one.
+page that shows it in full; every table has exactly one.
 """
 
 import os

@@ -1,8 +1,8 @@
-"""Starts a Python program with some of the cores, which ends when its parent does.
+"""Starts a Python program on some of the cores; it ends when its parent does.
 
     python sweeps/launch.py PARENT CORE,CORE SCRIPT ARGUMENT ...
 
-A program of its own, because a process with threads must not run code after a fork.
+A separate program, because a process with threads must not run code after a fork.
 """
 
 import ctypes

@@ -37,7 +37,7 @@ def run(
         The exit status.
 
     Raises:
-        UserError: for a mistake in the flags, the sweep or a config, and failed runs.
+        UserError: for a mistake in the flags, the sweep or a config, or failed runs.
     """
     chosen = plans.read_file(sweep) if sweep else plans.read_grid(grid)
     plan = Plan(chosen, config, overrides, workdir)

@@ -1,14 +1,14 @@
 """The trials and runs of a sweep, and the folder that they are in.
 
-A sweep's folder is the truth about it:
+The folder of a sweep is its only state:
 
     sweep.json        the sweep; a folder without it is recognised by its runs
     trials/NNN.seedS  run directories, one for each trial and seed
-    claims/, deaths/  who works on a run, and how often it has died
+    claims/, deaths/  the owner of each run, and how often it has died
     logs/             output of the runs
     table.md, table.csv, plots/
 
-A run belongs to the trial whose config it has, whatever its number.
+A run belongs to the trial that has its config, whatever its number.
 """
 
 import dataclasses
@@ -112,7 +112,7 @@ class Plan:
         return [self.run(trial, seed) for trial, seed in pairs]
 
     def add(self, point: Point) -> Trial:
-        """Adds a trial to a sweep whose method chooses one after the other."""
+        """Adds a trial to a sweep whose method chooses trials one by one."""
         numbers = [trial.number for trial in self.trials]
         trial = Trial(max(numbers, default=-1) + 1, point)
         self.trials.append(trial)

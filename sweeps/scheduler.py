@@ -1,7 +1,7 @@
 """Chooses the next run of a sweep from the state of its folder.
 
-The choice is a function of the run directories, so that a sweep goes on after any
-process of it was killed. With pruning this is asynchronous successive halving (Li et
+The choice is a function of the run directories, so a sweep continues after any of its
+processes is killed. With pruning this is asynchronous successive halving (Li et
 al., 2020), algorithm 2: a trial whose value at a rung is among the best goes on to the
 next rung before a new trial starts.
 """

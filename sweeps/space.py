@@ -38,8 +38,8 @@ class Domain:
     """The values of a field, or of several fields that change together.
 
     Attributes:
-        condition: a field that stands before this one in the space, and its values
-            under which this one is swept; None for always.
+        condition: an earlier field of the space, and its values for which this field
+            is swept; None for always.
     """
 
     condition: tuple[str, tuple[Any, ...]] | None = dataclasses.field(
@@ -157,7 +157,7 @@ class Prune:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sweep:
-    """A search space, and how it is searched.
+    """A search space and the method of the search.
 
     Attributes:
         space: domain by field, such as "model.hidden", or by a tuple of fields.
@@ -273,7 +273,7 @@ def assign(sweep: Sweep, value_at: Any) -> Point:
 
 
 def points(sweep: Sweep) -> list[Point]:
-    """Returns the points of a list or of a random sequence, without repetitions.
+    """Returns the points of a list or of a random sequence, without duplicates.
 
     A longer random sequence begins with the points of a shorter one.
     """

@@ -97,7 +97,7 @@ def _numbers(report: dict) -> list[str]:
 
 
 def target(run: Run) -> int:
-    """Returns the step that a started run was last told to train to; 0 before."""
+    """Returns the step that a run was last started to train to; 0 if never started."""
     try:
         return json.loads((run.folder / "config.json").read_text())["train_steps"]
     except (OSError, ValueError, KeyError):
@@ -115,9 +115,9 @@ def deaths(plan: Plan, run: Run) -> tuple[str, ...]:
 
 
 def has_failed(lines: Sequence[str]) -> bool:
-    """Returns whether a run with these deaths is given up.
+    """Returns whether a run with these deaths has failed.
 
-    Being killed, as by a scheduler, counts for less than an error.
+    A kill, such as by a scheduler, counts less than an error.
     """
     errors = sum(_KILLED not in line for line in lines)
     return errors >= MAX_ERRORS or len(lines) >= _MAX_DEATHS
@@ -135,7 +135,7 @@ def add_death(plan: Plan, run: Run, line: str) -> None:
 class Claim:
     """The exclusive right to work on a run, on all hosts that share the folder.
 
-    A claim is a folder, which only one process can make. It names its owner, and is
+    A claim is a folder, which only one process can create. It names its owner. It is
     void if the owner is a dead process of this host, or has not refreshed it for two
     minutes.
     """
@@ -161,11 +161,11 @@ class Claim:
         return True
 
     def started(self, pid: int) -> None:
-        """Notes the process that works on the run, for who takes the claim over."""
+        """Records the process of the run, for whoever takes over the claim."""
         (self._folder / "process").write_text(str(pid))
 
     def release(self) -> None:
-        """Gives the claim back."""
+        """Releases the claim."""
         self._over.set()
         if self._thread:
             self._thread.join()
@@ -209,7 +209,7 @@ class Claim:
 
 
 def claimed(plan: Plan) -> Iterator[str]:
-    """Yields the names of the runs that somebody works on."""
+    """Yields the names of the runs that have a claim."""
     folder = plan.workdir / "claims"
     for path in sorted(folder.glob("[0-9]*")) if folder.exists() else ():
         yield path.name

@@ -90,7 +90,7 @@ def study(plan: Plan, values: Mapping[int, Mapping[int, float]]) -> "Study":
 
 
 def importance(plan: Plan, scores: Mapping[int, float]) -> dict[str, float]:
-    """Returns the importance of each field, the largest first: PED-ANOVA of Optuna.
+    """Returns the importance of each field, highest first: PED-ANOVA of Optuna.
 
     The method compares the best trials with all (Watanabe et al., 2023).
 

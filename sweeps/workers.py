@@ -1,8 +1,8 @@
 """Processes that run on a share of the machine: some of its cores, or one GPU.
 
-A process is in a process group of its own, so that a Ctrl-C at the terminal reaches the
-parent only, which decides what to stop. Under Linux it gets SIGTERM when its parent
-dies, even of `kill -9`.
+Each process has its own process group, so Ctrl-C at the terminal reaches only the
+parent, which decides what to stop. Under Linux a process gets SIGTERM when its parent
+dies, even by `kill -9`.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ class Share:
 
     Attributes:
         cores: numbers of the cores; empty for all.
-        gpu: number of the GPU; None for no choice.
+        gpu: number of the GPU; None for no restriction.
     """
 
     cores: tuple[int, ...] = ()
@@ -83,7 +83,7 @@ class Processes:
             arguments: script and arguments.
             share: the part of the machine to use.
             folder: working directory.
-            log: file that its output is appended to; None for this program's output.
+            log: file to append its output to; None for this program's output.
             started: called with the number of the process.
         """
         cores = ",".join(map(str, share.cores))
@@ -125,7 +125,7 @@ class Processes:
 
 @contextlib.contextmanager
 def stopping(processes: Processes) -> Iterator[None]:
-    """Stops the processes upon SIGINT or SIGTERM, from the main thread."""
+    """Stops the processes upon SIGINT or SIGTERM; call it in the main thread."""
     old = {
         number: signal.signal(number, lambda number, _: processes.stop(number))
         for number in (signal.SIGINT, signal.SIGTERM)

@@ -162,7 +162,7 @@ class Adding(Task):
     def figures(
         self, state: TrainState, evaluation: Evaluation, folder: Path
     ) -> list[Path]:
-        """Draws estimates, the weights of a few sequences and accuracy by length."""
+        """Draws estimates, the weights of a few sequences, and accuracy by length."""
         split = evaluation.split
         batch = self.held_out(split)
         target, by_length = batch["target"], {}

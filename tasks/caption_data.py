@@ -2,7 +2,7 @@
 
 With `config.model.encoder` "maps" the inputs are feature maps of a frozen network,
 EfficientNet-lite0 trained on ImageNet: float16 [B, I / 16, J / 16, 112]. Maps of the
-training images are computed once and stored in the cache folder.
+training images are computed once and kept in the cache folder.
 
 Axes: B images; I, J rows and columns.
 """

@@ -8,8 +8,8 @@ reward is the log-likelihood of the whole caption, the baseline a moving average
 rewards. During the first `config.loss.soft_steps` steps all sampled weights are
 replaced by their expectations.
 
-The metrics (`metrics.captions`) compare captions, as words without punctuation, with
-all references of an image. Works with any model that has the methods required by
+The metrics (`metrics.captions`) compare the words of a caption, without punctuation,
+with all references of the image. Works with any model that has the methods required by
 `tasks.translation` and takes the inputs of `tasks.caption_data` as `source`, such as
 `models.captioner.ShowAttendTell`.
 

@@ -1,4 +1,4 @@
-"""Training of several models side by side, and their linear start.
+"""Training of several models side by side, with a linear start.
 
 Sukhbaatar et al. (2015), section 4.2: the softmax of each hop is left out at first.
 When the validation loss stops decreasing, the softmax is put back and training starts
@@ -47,7 +47,7 @@ class LinearStart(Supervised):
             models: N.
             linear_steps: maximum number of steps without the softmax; 0 for no linear
                 start.
-            validation_losses: function of a state, returns the losses [N].
+            validation_losses: `validation_losses(state) -> losses [N]`.
             axis_name: see `training.parallel.total`.
         """
         self.linear_steps, self.validation_losses = linear_steps, validation_losses
@@ -66,7 +66,7 @@ class LinearStart(Supervised):
         )
 
     def after_evaluation(self, state: TrainState, scores: Scores) -> TrainState:
-        """Puts the softmax back where the linear start has ended."""
+        """Puts back the softmax of the models whose linear start has ended."""
         linear, best = state.extra["linear"], state.extra["best"]
         if not linear.any():
             return state

@@ -1,11 +1,11 @@
 """Questions about short stories: the twenty bAbI tasks, or a user's stories.
 
 Weston et al. (2016); Sukhbaatar et al. (2015), section 4. `data.babi` generates the
-stories. In single-task training there is a model for each task, and `data.repeats` of
-them with different initial parameters; all are trained side by side, as one array per
-parameter. In joint training a model learns all tasks. The loss is the cross-entropy of
-the answers; with `loss.supervision` also that of the attention: hop k is trained on
-the k-th supporting fact, and the last hop on all remaining facts.
+stories. In single-task training each task has `data.repeats` models, which differ in
+their initial parameters; all are trained side by side, as one array per parameter.
+In joint training one model learns all tasks. The loss is the cross-entropy of the
+answers; with `loss.supervision` also that of the attention: hop k is trained on the
+k-th supporting fact, and the last hop on all remaining facts.
 
 Works with any model with a field `vocab_size` for W, a field `memory`, and
 `model.apply(variables, batch, train=..., linear=...) -> logits [B, W]`, which sows an

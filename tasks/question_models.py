@@ -45,7 +45,7 @@ class QuestionModels:
         groups: numbers of the models of each group, by number of slots.
 
     Args:
-        model: a model as `models.memory_network.MemoryNetwork`.
+        model: a model such as `models.memory_network.MemoryNetwork`.
         slots: number of memory slots of each of the N models.
         memory: maximum time index.
         supervision: weight of the loss of the attention.
@@ -143,8 +143,8 @@ def select(state: TrainState, members: slice) -> tuple[Any, jax.Array]:
 def fact_losses(weights: jax.Array, facts: jax.Array) -> jax.Array:
     """Cross-entropy of the attention with the supporting facts.
 
-    The target of hop k is the k-th fact, that of the last hop are all facts from the
-    K-th on, and hops beyond the last fact have that fact.
+    The target of hop k is the k-th fact. The last hop has all facts from the K-th on as
+    targets; hops beyond the last fact have that fact.
 
     Args:
         weights: [B, K, M].

@@ -2,8 +2,8 @@
 
 Works with any model with `model.apply(variables, batch, train=...) -> logits
 [B, T, W]` and the methods of `generation.search.Model`, such as
-`models.transformer.Transformer`. Its class attribute `packs` is True if a row may hold
-several sentences. Figures show the attention that it sows as
+`models.transformer.Transformer`. The model's class attribute `packs` is True if a row
+may hold several sentences. Figures show the attention that the model sows as
 `models.records.AttentionRecord`s. A hard alignment is trained by REINFORCE
 (`training.reinforce.sentence_loss`).
 

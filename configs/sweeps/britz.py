@@ -3,8 +3,8 @@
     python sweep.py --config=configs/luong_nmt.py:britz --workdir=sweeps/britz \
         --sweep=configs/sweeps/britz.py --workers=2
 
-Widths and depths are smaller than in the paper, in about the same proportions. 81 runs of
-about three minutes each on one CPU core: two hours on two.
+Widths and depths are smaller than in the paper, in about the same proportions. 81 runs
+of about three minutes each on one CPU core: two hours on two.
 """
 
 from sweeps.space import Sweep, choice

@@ -1,8 +1,8 @@
 """End-to-end memory networks (Sukhbaatar et al. 2015) on the twenty bAbI tasks.
 
-The paper's numbers are mean errors on the published stories, with 1,000 questions a
+The paper's numbers are mean errors on the published stories, with 1,000 questions per
 task for training: the best of ten trainings by training error. They are quoted from
-memory; the authors' code, run again by others, has 13.8 and 12.4 %.
+memory; the authors' code, rerun by others, has 13.8 and 12.4 %.
 """
 
 import dataclasses
