@@ -1,17 +1,25 @@
 """Mutation testing by mutmut: lists changes of a module that its tests do not notice.
 
-    python tests/mutants.py MODULE ... [--max-children=N]
+    python tests/mutants.py [MODULE | MUTANT] ... [--sample=N] [--max-children=N]
 
 A module is mutated in a temporary copy of the working tree. Each mutant runs those
 tests of its test modules (`TESTS`) that call the mutated function, in a process forked
 after the imports, because importing JAX takes longer than most tests. The mutants that
-survive are printed as diffs; some are equivalent to the original code. Without MODULE,
-all modules of `TESTS` are mutated, which takes hours.
+survive are printed as diffs; some are equivalent to the original code. A MUTANT is one
+of the names that are printed, such as attention.masks.x_padding_mask__mutmut_1. Without
+MODULE and MUTANT, all modules of `TESTS` are mutated, which takes hours.
 
-mutmut does not mutate decorated functions, such as those of `attention/scores.py`.
+--sample runs at most N mutants of each module, drawn with a fixed seed. Other options
+are passed to `mutmut run`. The last line is the fraction of mutants that are noticed:
+those that fail a test or run into the time limit.
+
+mutmut does not mutate decorated functions, such as those of `attention/scores.py`. In
+the copy, decorators are therefore replaced by assignments, which mean the same.
 """
 
+import ast
 import collections
+import random
 import shutil
 import subprocess
 import sys
@@ -48,7 +56,8 @@ TESTS = {
     "metrics/text.py": "metrics_text metrics_captions",
     "ops/cross_entropy.py": "cross_entropy",
     "training/adversarial.py": "adversarial",
-    "training/checkpoints.py": "training resume",
+    "training/checkpoint_folder.py": "training faults",
+    "training/checkpoints.py": "training faults",
     "training/reinforce.py": "translation_task captioning",
 }
 # Imported before the first fork. None of them starts threads of XLA, which a forked
@@ -65,8 +74,17 @@ forkserver_warmup=import
 preload_modules_file=preloaded.txt
 pytest_add_cli_args_test_selection={tests}
 track_dependencies=false
-timeout_constant=60
+timeout_multiplier=3
+timeout_constant=10
 """
+# Prints the names of the mutants of a module.
+LIST = """
+import pathlib, sys
+from mutmut.mutation.file_mutation import mutate_file_contents
+source = pathlib.Path(sys.argv[1]).read_text()
+print(*mutate_file_contents(sys.argv[1], source).mutant_names)
+"""
+NOTICED = ("killed", "timeout")
 
 
 def copy_tree(folder: Path) -> None:
@@ -79,11 +97,44 @@ def copy_tree(folder: Path) -> None:
             shutil.copy2(ROOT / name, folder / name)
 
 
-def mutate(module: str, options: list[str]) -> None:
-    """Prints the surviving mutants of a module, and the number of each result."""
+def without_decorators(source: str) -> str:
+    """Replaces the decorators of functions by assignments `f = decorator(f)`."""
+    lines = source.splitlines(keepends=True)
+    after = collections.defaultdict(list)  # lines to insert, by line number
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.FunctionDef):
+            continue
+        decorators = [ast.unparse(decorator) for decorator in node.decorator_list]
+        if not decorators or decorators in (["classmethod"], ["staticmethod"]):
+            continue  # mutmut mutates these
+        value = node.name
+        for decorator in reversed(decorators):
+            value = f"{decorator}({value})"
+        after[node.end_lineno].insert(
+            0, f"{' ' * node.col_offset}{node.name} = {value}\n"
+        )
+        for number in range(node.decorator_list[0].lineno, node.lineno):
+            lines[number - 1] = ""
+    return "".join(
+        "".join([line, *after[number]]) for number, line in enumerate(lines, 1)
+    )
+
+
+def mutate(
+    module: str, mutants: list[str], sample: int | None, options: list[str]
+) -> collections.Counter:
+    """Prints the surviving mutants of a module, and the number of each result.
+
+    Args:
+        module: path of the module.
+        mutants: names of its mutants that are run; empty for all.
+        sample: maximum number of mutants; None for all.
+        options: options of `mutmut run`.
+    """
     with tempfile.TemporaryDirectory(prefix="mutants-") as name:
         folder = Path(name)
         copy_tree(folder)
+        (folder / module).write_text(without_decorators((folder / module).read_text()))
         package = Path(module).parts[0]
         others = sorted(path.name for path in folder.iterdir() if path.name != package)
         tests = [f"tests/test_{name}.py" for name in TESTS[module].split()]
@@ -96,32 +147,57 @@ def mutate(module: str, options: list[str]) -> None:
         (folder / "setup.cfg").write_text(settings)
         (folder / "preloaded.txt").write_text("\n".join(PRELOADED.split()))
 
-        def mutmut(*arguments: str) -> str:
-            command = [sys.executable, "-m", "mutmut", *arguments]
+        def python(*arguments: str) -> str:
+            command = [sys.executable, *arguments]
             process = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE)
             if process.returncode:
                 raise SystemExit(process.stdout.decode())
             return process.stdout.decode()
 
-        mutmut("run", *options)
-        lines = mutmut("results", "--all=true").splitlines()
+        if not mutants:
+            prefix = module.removesuffix(".py").replace("/", ".")
+            names = python("-c", LIST, module).split()
+            mutants = [f"{prefix}.{name}" for name in names]
+        if sample is not None and sample < len(mutants):
+            mutants = random.Random(0).sample(mutants, sample)
+        python("-m", "mutmut", "run", *options, *mutants)
+        lines = python("-m", "mutmut", "results", "--all=true").splitlines()
         results = dict(line.strip().split(": ") for line in lines)
-        for mutant, result in results.items():
-            if result != "killed":
-                print(result, mutmut("show", mutant), flush=True)
-        counts = collections.Counter(results.values())
-        print(module, *(f"{result}: {n}" for result, n in sorted(counts.items())))
+        counts = collections.Counter(results[mutant] for mutant in mutants)
+        for mutant in sorted(mutants):
+            if results[mutant] != "killed":
+                print(python("-m", "mutmut", "show", mutant), flush=True)
+        texts = (f"{result}: {count}" for result, count in sorted(counts.items()))
+        print(module, *texts, f"total: {counts.total()}", flush=True)
+        return counts
 
 
 def main(arguments: list[str]) -> None:
-    """Mutates the modules named in the arguments; passes options to mutmut."""
-    options = [argument for argument in arguments if argument.startswith("-")]
-    modules = [argument for argument in arguments if argument not in options]
+    """Mutates what the arguments name; prints the fraction that is noticed."""
+    sample, options = None, []
+    modules: dict[str, list[str]] = {}
+    for argument in arguments:
+        if argument.startswith("--sample="):
+            sample = int(argument.removeprefix("--sample="))
+        elif argument.startswith("-"):
+            options.append(argument)
+        elif "__mutmut_" in argument:
+            module = argument.rpartition(".")[0].replace(".", "/") + ".py"
+            modules.setdefault(module, []).append(argument)
+        else:
+            modules.setdefault(argument, [])
     for module in modules:
         if module not in TESTS:
             raise SystemExit(f"{module} has no tests in tests/mutants.py")
-    for module in modules or TESTS:
-        mutate(module, options)
+    counts: collections.Counter = collections.Counter()
+    for module, mutants in (modules or dict.fromkeys(TESTS, [])).items():
+        counts += mutate(module, mutants, sample, options)
+    noticed = sum(counts[result] for result in NOTICED)
+    percent = 100 * noticed / max(counts.total(), 1)
+    print(
+        f"{noticed} of {counts.total()} mutants are noticed ({percent:.1f} %); those "
+        "that are equivalent to the code count as not noticed"
+    )
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@
         --sweep=configs/sweeps/britz.py --workers=2
 
 Widths and depths are smaller than in the paper, in about the same proportions. 81 runs
-of about three minutes each on one CPU core: two hours on two.
+of one to three minutes each on one CPU core: an hour and a half on two.
 """
 
 from sweeps.space import Sweep, choice
