@@ -75,7 +75,6 @@ def _table(plan: Plan, rows: list[tuple[Run, Progress, str]]) -> Any:
     """The live table; runs that are done or waiting are left out if it is long."""
     from rich.table import Table
 
-    total = plan.config.train_steps
     done = sum(text == "done" for *_, text in rows)
     if len(rows) > _MAX_ROWS:
         rows = [row for row in rows if row[2] not in ("done", "waiting")]
@@ -83,6 +82,7 @@ def _table(plan: Plan, rows: list[tuple[Run, Progress, str]]) -> Any:
     for name in ("run", "overrides", "state", "step", plan.sweep.metric, "left"):
         table.add_column(name)
     for run, progress, text in rows[:_MAX_ROWS]:
+        total = plan.steps(run.trial)
         rate = progress.rate if text == "running" else 0.0
         left = f"{(total - progress.step) / rate / 60:.1f} min" if rate else ""
         step, point = f"{progress.step}/{total}", plans.describe(run.trial.point)

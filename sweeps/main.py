@@ -1,5 +1,6 @@
 """The work of `sweep.py`: a sweep from its flags to its tables."""
 
+import statistics
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -88,10 +89,12 @@ def _list(plan: Plan, shares: Sequence[workers.Share]) -> None:
     count = (plan.sweep.trials if plan.sweep.method == "tpe" else len(trials)) or 1
     runs = count * len(plan.sweep.seeds)
     seconds = _seconds_per_step(plan, plan.run(trials[0], plan.sweep.seeds[0]), shares)
-    hours = seconds * plan.config.train_steps * runs / len(shares) / 3600
+    lengths = [plan.steps(trial) for trial in trials]
+    hours = seconds * statistics.mean(lengths) * runs / len(shares) / 3600
+    length = " to ".join(f"{x:,}" for x in sorted({min(lengths), max(lengths)}))
     print(
-        f"{runs} runs of {plan.config.train_steps:,} steps: about {hours:.1f} hours "
-        f"with {len(shares)} workers, without compilation, evaluation and pruning"
+        f"{runs} runs of {length} steps: about {hours:.1f} hours with {len(shares)} "
+        "workers, without compilation, evaluation and pruning"
     )
 
 

@@ -111,6 +111,10 @@ class Plan:
         pairs = itertools.product(self.trials, self.sweep.seeds)
         return [self.run(trial, seed) for trial, seed in pairs]
 
+    def steps(self, trial: Trial) -> int:
+        """Returns the number of steps of a complete run of a trial."""
+        return int(trial.point.get("train_steps", self.config.train_steps))
+
     def add(self, point: Point) -> Trial:
         """Adds a trial to a sweep whose method chooses trials one by one."""
         numbers = [trial.number for trial in self.trials]
@@ -219,7 +223,7 @@ class Plan:
             if not match or not (folder / "config.json").exists():
                 continue
             config = configuration.load(folder)
-            key = _settings(config)
+            key = self._settings(config)
             if self.sweep.method == "tpe" and key not in keys:
                 keys[key] = self._point(config, folder)
             if key not in keys or int(match[2]) not in self.sweep.seeds:
@@ -234,7 +238,7 @@ class Plan:
 
     def _key(self, point: Point) -> str:
         given = [*self._overrides, *space.overrides(point)]
-        return _settings(configuration.read(self.flag, given))
+        return self._settings(configuration.read(self.flag, given))
 
     def _point(self, config: ConfigDict, folder: Path) -> Point:
         """The point of a run, read off its config."""
@@ -248,15 +252,27 @@ class Plan:
             return value
 
         point = space.assign(self.sweep, value_at)
-        if self._key(point) != _settings(config):
+        if self._key(point) != self._settings(config):
             raise UserError(self._foreign(folder, config))
         return point
+
+    def _settings(self, config: ConfigDict) -> str:
+        """The fields of a config that distinguish trials, as text."""
+        fields = dict(configuration.leaves(configuration.encode(config)))
+        swept = space.swept(self.sweep)
+        settings = {
+            name: value
+            for name, value in fields.items()
+            if name in swept
+            or (name != "seed" and name.split(".")[0] not in configuration.CHANGEABLE)
+        }
+        return json.dumps(settings, sort_keys=True)
 
     def _foreign(self, folder: Path, config: ConfigDict) -> str:
         """The message for a run that is not of this sweep; names a difference."""
         base = dict(configuration.leaves(configuration.encode(self.config)))
         fields = dict(configuration.leaves(configuration.encode(config)))
-        swept = [name for key in self.sweep.space for name in space.fields(key)]
+        swept = space.swept(self.sweep)
         different = [
             f"config.{name} is {value}"
             for name, value in fields.items()
@@ -269,17 +285,6 @@ class Plan:
             f"{folder} is not a run of this sweep ({reason}): restore the sweep, or "
             "take another --workdir"
         )
-
-
-def _settings(config: ConfigDict) -> str:
-    """The fields of a config that distinguish trials, as text."""
-    fields = dict(configuration.leaves(configuration.encode(config)))
-    settings = {
-        name: value
-        for name, value in fields.items()
-        if name != "seed" and name.split(".")[0] not in configuration.CHANGEABLE
-    }
-    return json.dumps(settings, sort_keys=True)
 
 
 def _corners(sweep: Sweep) -> list[Point]:

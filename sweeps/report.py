@@ -82,8 +82,9 @@ def _write_csv(plan: Plan, table: Sequence[Row]) -> Path:
 
 def _write_markdown(plan: Plan, table: Sequence[Row]) -> Path:
     metric, fields = plan.sweep.metric, _fields(plan)
-    total, lines = plan.config.train_steps, []
+    lines = []
     for row in table:
+        total = plan.steps(row.trial)
         scores = row.scores
         cell = f"{statistics.mean(scores):.4g}" if scores else "–"
         if len(scores) > 1:
@@ -99,9 +100,7 @@ def _write_markdown(plan: Plan, table: Sequence[Row]) -> Path:
 
 
 def _fields(plan: Plan) -> list[str]:
-    keys = plan.sweep.space
-    names = [name for key in keys for name in plans.space.fields(key)]
-    return list(dict.fromkeys(names))  # a field may be in several keys
+    return plans.space.swept(plan.sweep)
 
 
 def _plots(plan: Plan, table: Sequence[Row]) -> list[Path]:

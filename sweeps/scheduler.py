@@ -50,8 +50,7 @@ class Scheduler:
                 if not claim.acquire():
                     continue
                 if self._is_open(run, rung):  # it may have changed before the claim
-                    steps = self.rungs[rung]
-                    return Job(run, steps, rung == len(self.rungs) - 1, claim)
+                    return self._job(run, rung, claim)
                 claim.release()
             if self.plan.sweep.method != "tpe":
                 return None
@@ -62,7 +61,15 @@ class Scheduler:
             claim = Claim(self.plan, run)
             if not claim.acquire():
                 return None
-            return Job(run, self.rungs[0], len(self.rungs) == 1, claim)
+            return self._job(run, 0, claim)
+
+    def _job(self, run: Run, rung: int, claim: Claim) -> Job:
+        steps = self._steps(run.trial)
+        return Job(run, steps[rung], rung == len(steps) - 1, claim)
+
+    def _steps(self, trial: Trial) -> Sequence[int]:
+        """The steps at which a trial stops, the last step included."""
+        return (*self.rungs, self.plan.steps(trial))
 
     def is_done(self) -> bool:
         """Returns whether no job is left, claimed or not."""
@@ -77,7 +84,7 @@ class Scheduler:
         return {
             trial.number: {
                 step: value
-                for step in self.rungs
+                for step in self._steps(trial)
                 if (value := self._value(trial, step)) is not None
             }
             for trial in self.plan.trials
@@ -88,7 +95,8 @@ class Scheduler:
             self._progress(trial, seed).values.get(step)
             for seed in self.plan.sweep.seeds
         ]
-        return None if None in values else statistics.mean(filter(None.__ne__, values))
+        present = [value for value in values if value is not None]
+        return statistics.mean(present) if len(present) == len(values) else None
 
     def _progress(self, trial: Trial, seed: int) -> Progress:
         run = self.plan.run(trial, seed)
@@ -115,13 +123,13 @@ class Scheduler:
         state = self._progress(run.trial, run.seed)
         if has_failed(state.deaths):
             return False
-        if rung == len(self.rungs) - 1:
+        if rung == len(self.rungs):
             return state.score is None
         return self.rungs[rung] not in state.values
 
     def _allowed(self) -> dict[int, int]:
         """The rung that each trial may train to, by number."""
-        last = len(self.rungs) - 1
+        last = len(self.rungs)
         if not last:
             return {trial.number: 0 for trial in self.plan.trials}
         values = self._values()
@@ -132,7 +140,8 @@ class Scheduler:
                 rung += 1
             # A trial that has begun a rung stays there.
             begun = [target(self.plan.run(trial, x)) for x in self.plan.sweep.seeds]
-            started = [i for i, step in enumerate(self.rungs) if step <= max(begun)]
+            steps = self._steps(trial)
+            started = [i for i, step in enumerate(steps) if step <= max(begun)]
             allowed[trial.number] = max([rung, *started])
         return allowed
 
@@ -149,14 +158,14 @@ class Scheduler:
 
 
 def rungs(plan: Plan) -> Sequence[int]:
-    """Returns the steps at which trials stop and may go on, and the last step.
+    """Returns the steps at which trials stop and may go on, before the last step.
 
     Raises:
         UserError: if pruning would begin after the last step.
     """
     prune, total = plan.sweep.prune, plan.config.train_steps
     if prune is None:
-        return (total,)
+        return ()
     first = prune.after * plan.config.eval_every
     if first >= total:
         raise UserError(
@@ -167,4 +176,4 @@ def rungs(plan: Plan) -> Sequence[int]:
     while first < total:
         steps.append(first)
         first *= prune.factor
-    return (*steps, total)
+    return steps

@@ -212,6 +212,12 @@ def check(sweep: Sweep) -> None:
         raise FieldError("sweep.trials", sweep.trials, accepted)
     if sweep.prune and (sweep.prune.after < 1 or sweep.prune.factor < 2):
         raise FieldError("sweep.prune", sweep.prune, "after >= 1 and factor >= 2")
+    for name in ("train_steps", "eval_every"):
+        if sweep.prune and name in swept(sweep):
+            raise UserError(
+                f"sweep.space[{name!r}]: with sweep.prune all trials must be evaluated "
+                "at the same steps"
+            )
 
 
 def _check_domain(key: str | tuple[str, ...], domain: Any, sweep: Sweep) -> None:
@@ -253,6 +259,11 @@ def _check_domain(key: str | tuple[str, ...], domain: Any, sweep: Sweep) -> None
 def fields(key: str | tuple[str, ...]) -> tuple[str, ...]:
     """Returns the fields of a key of a space."""
     return key if isinstance(key, tuple) else (key,)
+
+
+def swept(sweep: Sweep) -> list[str]:
+    """Returns the fields of a space, in order, each once."""
+    return list(dict.fromkeys(name for key in sweep.space for name in fields(key)))
 
 
 def assign(sweep: Sweep, value_at: Any) -> Point:

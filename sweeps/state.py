@@ -53,7 +53,7 @@ def progress(plan: Plan, run: Run) -> Progress:
     log = run.folder / "metrics.jsonl"
     report = run.folder / f"eval_{plan.sweep.split}.json"
     files = log, report, plan.workdir / "deaths" / run.name
-    version = plan.sweep.metric, plan.config.train_steps, *map(_version, files)
+    version = plan.sweep.metric, plan.steps(run.trial), *map(_version, files)
     if log not in _read or _read[log][0] != version:
         _read[log] = version, _progress(plan, run, log, report)
     return _read[log][1]
@@ -78,7 +78,7 @@ def _progress(plan: Plan, run: Run, log: Path, report: Path) -> Progress:
     score = None
     with contextlib.suppress(OSError, ValueError):
         scores = json.loads(report.read_text())
-        if scores["step"] == plan.config.train_steps:
+        if scores["step"] == plan.steps(run.trial):
             if metric not in scores:
                 raise KeyError(", ".join(_numbers(scores)))
             score = scores[metric]

@@ -46,7 +46,7 @@ def put(plan, run, values=(), score=None, steps=None, **deaths):
     text = "".join(json.dumps(row) + "\n" for row in rows)
     (run.folder / "metrics.jsonl").write_text(text)
     if score is not None:
-        scores = {"step": plan.config.train_steps, metric: score}
+        scores = {"step": steps or plan.config.train_steps, metric: score}
         path = run.folder / f"eval_{plan.sweep.split}.json"
         path.write_text(json.dumps(scores))
 
@@ -146,6 +146,10 @@ def test_a_quasi_random_sequence_spreads_more_evenly_than_chance():
             "an interval above 0",
         ),
         (Sweep(space={"a": choice(1)}, prune=Prune(factor=1)), "sweep.prune"),
+        (
+            Sweep(space={"train_steps": choice(3, 6)}, prune=Prune()),
+            "all trials must be evaluated at the same steps",
+        ),
     ],
 )
 def test_a_faulty_sweep_is_refused_in_one_line(sweep, message):
@@ -363,6 +367,26 @@ def test_runs_that_are_scored_or_failed_are_not_run_again(tmp_path):
     assert scheduler.next() is None and scheduler.is_done()
 
 
+def test_fields_that_a_resumed_run_may_change_are_swept_too(tmp_path):
+    domains = {"train_steps": choice("5", "3"), "non_finite": choice("stop", "skip")}
+    plan = Plan(Sweep(space=domains), FLAG, (), tmp_path)
+    assert [plan.steps(trial) for trial in plan.trials] == [5, 5, 3, 3]
+    assert [(job.steps, job.final) for job in jobs(Scheduler(plan))] == [
+        (5, True),
+        (5, True),
+        (3, True),
+        (3, True),
+    ]
+    # A run is scored when its own number of steps is done.
+    for run, steps in zip(plan.runs(), (5, 5, 3, 3), strict=True):
+        put(plan, run, [2.0], score=1.0, steps=steps)
+    path = plan.runs()[1].folder / "eval_validation.json"
+    path.write_text(json.dumps({"step": 3, plan.sweep.metric: 1.0}))
+    assert [job.run.trial.number for job in jobs(Scheduler(plan))] == [1]
+    again = Plan(Sweep(space=domains), FLAG, (), tmp_path)
+    assert again.trials == plan.trials
+
+
 def test_a_claimed_run_is_left_alone(tmp_path):
     plan = Plan(grid(), FLAG, (), tmp_path)
     claim = state.Claim(plan, plan.runs()[0])
@@ -377,7 +401,7 @@ def test_the_best_third_goes_on_and_the_others_can_follow(tmp_path):
     sweep = Sweep(space=domains, prune=Prune(after=1, factor=3))
     plan = Plan(sweep, FLAG, ["train_steps=40", "eval_every=3"], tmp_path)
     scheduler, runs = Scheduler(plan), plan.runs()
-    assert scheduler.rungs == rungs(plan) == (3, 9, 27, 40)
+    assert list(scheduler.rungs) == list(rungs(plan)) == [3, 9, 27]
     assert [(job.steps, job.final) for job in jobs(scheduler)] == [(3, False)] * 7
     values = [5.0, 3.0, 4.0, 7.0, 2.0, 6.0, 8.0]
     for run, value in zip(runs[:2], values[:2], strict=True):
