@@ -84,6 +84,18 @@ from mutmut.mutation.file_mutation import mutate_file_contents
 source = pathlib.Path(sys.argv[1]).read_text()
 print(*mutate_file_contents(sys.argv[1], source).mutant_names)
 """
+# Appended to tests/conftest.py. mutmut runs a mutant with the tests that called the
+# function before; a test for which it was compiled already would not be among them.
+CONFTEST = """
+
+@pytest.fixture(autouse=True)
+def _uncached(request):
+    if os.environ.get("MUTANT_UNDER_TEST") == "stats":
+        jax.clear_caches()
+        for value in vars(request.module).values():
+            if hasattr(value, "cache_clear"):
+                value.cache_clear()
+"""
 NOTICED = ("killed", "timeout")
 
 
@@ -135,6 +147,8 @@ def mutate(
         folder = Path(name)
         copy_tree(folder)
         (folder / module).write_text(without_decorators((folder / module).read_text()))
+        with (folder / "tests" / "conftest.py").open("a") as conftest:
+            conftest.write(CONFTEST)
         package = Path(module).parts[0]
         others = sorted(path.name for path in folder.iterdir() if path.name != package)
         tests = [f"tests/test_{name}.py" for name in TESTS[module].split()]

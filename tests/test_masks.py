@@ -3,7 +3,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from attention.masks import causal_mask, padding_mask, segment_mask, window_mask
+from attention.masks import (
+    causal_mask,
+    distances,
+    later_mask,
+    padding_mask,
+    segment_mask,
+    window_mask,
+)
 
 
 def test_padding_mask_allows_every_token_to_every_query():
@@ -72,6 +79,34 @@ def test_segment_mask_allows_a_query_the_keys_of_its_segment():
     np.testing.assert_array_equal(
         jax.vmap(segment_mask)(jnp.asarray(query), jnp.asarray(key)), expected
     )
+
+
+def test_later_mask_allows_a_step_itself_and_the_rest_of_its_segment():
+    ends = np.zeros((2, 3, 7), bool)
+    ends[0, 0, [1, 4]] = ends[0, 1, 0] = ends[1, 2, [2, 3, 6]] = True
+    expected = np.zeros((2, 3, 7, 7), bool)
+    for b, i, t, u in np.ndindex(expected.shape):
+        expected[b, i, t, u] = u >= t and not ends[b, i, t:u].any()
+    np.testing.assert_array_equal(later_mask(jnp.asarray(ends)), expected)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "wide"),
+    [
+        ("uint8", "int32"),
+        ("int32", "int32"),
+        ("int64", "int64"),
+        ("bfloat16", "float32"),
+        ("float32", "float32"),
+        ("float64", "float64"),
+    ],
+)
+def test_distances_are_signed_and_wide_enough_for_all_positions(x64, dtype, wide):
+    centre = jnp.array([[3, 0], [5, 250]], dtype)
+    actual = distances(centre, 11)
+    assert actual.dtype == wide
+    expected = np.arange(11) - np.array([[3, 0], [5, 250]])[..., None]
+    np.testing.assert_array_equal(actual, expected)
 
 
 def test_masks_combine():

@@ -90,6 +90,19 @@ def test_batched_equals_vmapped_and_jitted(x64, inputs, name):
     np.testing.assert_allclose(jitted, expected, atol=1e-12)
 
 
+@pytest.mark.parametrize("heads", [(), (H,)])
+@pytest.mark.parametrize("name", NAMES)
+def test_projected_keys_give_the_same_scores(x64, inputs, name, heads):
+    query, key, parameters = inputs(name, heads=heads)
+    score = SCORES[name]
+    projected = score.project(key, **parameters)
+    np.testing.assert_allclose(
+        score.compare(query, projected, **parameters),
+        score(query, key, **parameters),
+        atol=1e-12,
+    )
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_batch_axes_of_query_and_key_broadcast(x64, inputs, name):
     query, key, parameters = inputs(name)

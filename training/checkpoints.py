@@ -18,7 +18,7 @@ import math
 import os
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +96,7 @@ class Checkpoints(CheckpointFolder):
         score: float | None = None,
         *,
         planned: bool = True,
-        sums: Mapping[str, Sequence[float]] | None = None,
+        sums: Mapping[str, list[float]] | None = None,
     ) -> None:
         """Copies the state and writes the checkpoint in the background.
 
@@ -119,7 +119,7 @@ class Checkpoints(CheckpointFolder):
         if not planned:
             metrics[UNPLANNED] = 1.0
         if sums:
-            metrics[SUMS] = {name: list(pair) for name, pair in sums.items()}
+            metrics[SUMS] = dict(sums)
         self._finish_save()
         try:
             self._manager.save(

@@ -6,7 +6,7 @@ import math
 import sys
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ class Log:
         *,
         every: Mapping[str, int] | None = None,
         metric: tuple[str, str] | None = None,
-        sums: Mapping[str, Sequence[float]] | None = None,
+        sums: Mapping[str, list[float]] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ):
         """Opens the log of a run that continues after step `start`.
@@ -111,13 +111,13 @@ class Log:
             self._sums[name][0] += float(value)
             self._sums[name][1] += float(count)
 
-    def sums(self) -> dict[str, tuple[float, float]]:
+    def sums(self) -> dict[str, list[float]]:
         """Returns the sums and counts of the metrics since the last row of training.
 
         Without the number of tokens, from which a rate is computed.
         """
         self.wait()
-        return {name: (*pair,) for name, pair in self._sums.items() if name != "tokens"}
+        return {name: [*pair] for name, pair in self._sums.items() if name != "tokens"}
 
     def awaited(self, batches: Iterable[Future]) -> Iterator[Any]:
         """Yields the results of futures; adds up the time spent waiting for them."""
