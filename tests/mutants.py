@@ -14,7 +14,9 @@ are passed to `mutmut run`. The last line is the fraction of mutants that are no
 those that fail a test or run into the time limit.
 
 mutmut does not mutate decorated functions, such as those of `attention/scores.py`. In
-the copy, decorators are therefore replaced by assignments, which mean the same.
+the copy, decorators are therefore replaced by assignments, which mean the same. It
+runs a function that is called at import, such as `score_function`, with few tests:
+check its survivors by hand.
 """
 
 import ast
@@ -58,7 +60,7 @@ TESTS = {
     "training/adversarial.py": "adversarial",
     "training/checkpoint_folder.py": "training faults",
     "training/checkpoints.py": "training faults",
-    "training/reinforce.py": "translation_task captioning",
+    "training/reinforce.py": "reinforce translation_task captioning",
 }
 # Imported before the first fork. None of them starts threads of XLA, which a forked
 # process would lack.
