@@ -451,6 +451,16 @@ def test_the_relaxed_sample_approaches_the_hard_one_at_low_temperature(x64, draw
     np.testing.assert_allclose(coldest, drawn, atol=1e-9)
 
 
+def test_without_noise_and_temperature_the_gradient_is_that_of_the_softmax(x64, draw):
+    scores, mask, gains = draw(B, Q, K), jnp.arange(K) != 4, draw(B, Q, K)
+    for scale in (1, 3):
+        slopes = [
+            jax.grad(lambda s, f=f: jnp.sum(gains * f(s, mask=mask)))(scale * scores)
+            for f in (gumbel_alignment, masked_softmax)
+        ]
+        np.testing.assert_allclose(*slopes, atol=1e-12)
+
+
 def test_a_temperature_can_be_traced_and_learned(x64, draw):
     scores = draw(B, Q, K).at[0, 1, 3].set(-jnp.inf)
     gains, mask, rng = draw(B, Q, K), jnp.arange(K) != 4, prng(SEED)
@@ -531,6 +541,11 @@ def test_a_masked_key_has_probability_0(draw):
     np.testing.assert_array_equal(f(scores)[:2], -jnp.inf)
     assert np.isfinite(f(scores)[2])
     assert np.isfinite(jax.grad(lambda s: jnp.sum(f(s)))(scores)).all()
+
+
+def test_without_keys_the_log_probability_is_0():
+    empty = jnp.zeros((B, Q, 0))
+    np.testing.assert_array_equal(log_probability(empty, empty), np.zeros((B, Q)))
 
 
 def test_log_probability_takes_several_samples_and_refuses_other_sizes(draw):

@@ -221,6 +221,10 @@ def test_integer_scores_and_different_numbers_of_keys_are_refused(draw):
         masked_softmax(jnp.ones((Q, K), jnp.int32))
     with pytest.raises(ValueError, match="have 7 keys, value .* has 5"):
         attend(draw(B, H, Q, K), draw(B, H, Q, V))
+    with pytest.raises(
+        ValueError, match=r"\(5, 7\) have 7 keys, value \(5, 11\) has 5"
+    ):
+        attend(draw(Q, K), draw(Q, V))
 
 
 def test_without_keys_the_context_is_zero(draw):

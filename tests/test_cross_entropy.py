@@ -17,9 +17,10 @@ def case():
     return logits, targets, weights
 
 
-def test_equals_the_loop_over_smoothed_targets(case):
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_equals_the_loop_over_smoothed_targets(case, smoothing):
     logits, targets, weights = case
-    smoothing, total = 0.1, 0.0
+    total = 0.0
     for b in range(BATCH):
         for t in range(STEPS):
             row = logits[b, t].astype(np.float64)
@@ -33,16 +34,18 @@ def test_equals_the_loop_over_smoothed_targets(case):
     assert count == weights.sum()
 
 
-def test_gradient_equals_that_of_log_softmax(case):
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_gradient_equals_that_of_log_softmax(case, smoothing):
     logits, targets, weights = case
 
     def plain(logits):
         log_probs = jax.nn.log_softmax(logits)
-        q = 0.9 * jax.nn.one_hot(targets, WORDS) + 0.1 / WORDS
+        one_hot = jax.nn.one_hot(targets, WORDS)
+        q = (1 - smoothing) * one_hot + smoothing / WORDS
         return -jnp.sum(weights[..., None] * q * log_probs)
 
     def ours(logits):
-        return smoothed_cross_entropy(logits, targets, 0.1, weights)[0]
+        return smoothed_cross_entropy(logits, targets, smoothing, weights)[0]
 
     np.testing.assert_allclose(
         jax.grad(ours)(logits), jax.grad(plain)(logits), atol=1e-6
