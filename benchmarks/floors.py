@@ -1,14 +1,18 @@
 """Floors: what systems that learn nothing score, to read the tables against.
 
-    python -m benchmarks.floors
+    python -m benchmarks.floors             # of every table
+    python -m benchmarks.floors translation # of the named tables
 
-Computes every floor on the test split of its table and writes `results/floors.json`:
+Computes floors on the test split of their table and writes `results/floors.json`:
 table, then name of the floor, then its metrics. The first floor of a table is its
-threshold: two runs that are not above it decide no claim.
+threshold: a run that is not above it decides no claim that it should win.
 """
 
+import argparse
+import collections
 import functools
 import json
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -16,7 +20,8 @@ from ml_collections import ConfigDict
 from scipy import sparse
 
 import storage
-from data import adding, algorithmic, pointing
+from data import adding, algorithmic, pointing, regression
+from data.babi import generator
 from data.captions import plain
 from data.corpora.records import Pair
 from data.images import Batches, read
@@ -29,7 +34,7 @@ from metrics.pointing import pointing_scores
 from metrics.text import translation_scores, word_accuracy
 from models import efficientnet
 from results.records import FLOORS as FILE
-from results.records import RESULTS
+from results.records import RESULTS, read_floors
 from tasks import caption_data, corpus, frozen
 from training import configuration
 
@@ -39,14 +44,17 @@ Floors = dict[str, Scores]  # metrics by name of the floor
 _N_GRAM = 3  # characters, for the nearest training pair
 
 
-def main() -> None:
-    """Computes all floors and writes them."""
-    table = {
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Computes the floors of the named tables, or of all, and writes them."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("tables", nargs="*", choices=[[], *FLOORS], metavar="TABLE")
+    names = parser.parse_args(arguments).tables or list(FLOORS)
+    table = read_floors() | {
         name: {
             title: {metric: round(value, 3) for metric, value in scores.items()}
-            for title, scores in compute().items()
+            for title, scores in FLOORS[name]().items()
         }
-        for name, compute in FLOORS.items()
+        for name in names
     }
     text = json.dumps(table, indent=2)
     storage.write(FILE, text + "\n")
@@ -249,6 +257,34 @@ def estimates() -> Floors:
     return floors
 
 
+def curves() -> Floors:
+    """The mean of the training values, whatever the input; a mean over five seeds."""
+    data, errors = _config("kernel_regression").data, []
+    queries = regression.grid("test", queries=data.queries, length=data.length)
+    for seed in range(5):
+        _, y = regression.training_points(
+            points=data.points, length=data.length, noise=data.noise, seed=seed
+        )
+        errors.append(float(np.mean((y.mean() - regression.curve(queries)) ** 2)))
+    return {"mean of the training values": {"mse": statistics.mean(errors)}}
+
+
+def questions() -> Floors:
+    """The most frequent answer to the training questions of each task."""
+    errors = {}
+    for task in generator.TASKS:
+        splits = generator.all_splits(task, _config("memory_network_qa").data.questions)
+        train, test = (
+            [line.answer for lines in splits[split] for line in lines if line.answer]
+            for split in ("train", "test")
+        )
+        ((frequent, _),) = collections.Counter(train).most_common(1)
+        errors[task] = 100 * (1 - test.count(frequent) / len(test))
+    mean = statistics.mean(errors.values())
+    scores = {f"best_{task}": error for task, error in errors.items()}
+    return {"most frequent answer": {"best": mean, "error": mean, **scores}}
+
+
 def _config(flag: str) -> ConfigDict:
     name, _, variant = flag.partition(":")
     path = RESULTS.parent / "configs" / f"{name}.py"
@@ -272,6 +308,10 @@ FLOORS: Mapping[str, Callable[[], Floors]] = {
     "sagan": images,
     "corners": consistency,
     "ff_attention": estimates,
+    "britz": functools.partial(translation, "luong_nmt:britz"),
+    "memory_networks": questions,
+    "memory_networks_tasks": questions,
+    "kernels": curves,
 }
 
 if __name__ == "__main__":

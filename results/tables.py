@@ -93,7 +93,7 @@ def tables(
         _whole, "initial_entropy", lambda: _initial_entropy(entropies)
     )
     shows["headline"] = functools.partial(
-        _whole, "headline", lambda: _headline(records, homes)
+        _whole, "headline", lambda: _headline(records, all_floors, homes)
     )
     return shows
 
@@ -375,7 +375,9 @@ def _all_claims(
     return claim_tables.of_all(groups, floors, homes)
 
 
-def _headline(records: list[Record], homes: Mapping[str, str]) -> str:
+def _headline(
+    records: list[Record], all_floors: Mapping[str, Floors], homes: Mapping[str, str]
+) -> str:
     """The table of headline results: the first metric of one run per system."""
     lines = []
     for headline in HEADLINES:
@@ -389,19 +391,22 @@ def _headline(records: list[Record], homes: Mapping[str, str]) -> str:
         if not rows:
             continue
         title, metric = next(iter(table.metrics.items()))
-        home = homes.get(name)
+        home, floor = homes.get(name), _floor(table, all_floors.get(name, {}))
         lines.append(
             [
                 headline.system,
                 f"[{headline.task}]({home})" if home else headline.task,
                 title,
                 cells.mean(rows[0], metric, table.digits),
+                "–" if floor is None else f"{floor:.{table.digits}f}",
                 headline.paper or run.paper or "–",
+                cells.trained_on(rows[0]),
                 cells.minutes(rows[0]),
             ]
         )
-    titles = ["system", "task", "metric", "here", "paper", "minutes"]
-    return markdown.table(titles, lines, right_aligned=3) if lines else _EMPTY
+    titles = ["system", "task", "metric", "here", "floor", "paper", "trained on"]
+    titles += ["minutes"]
+    return markdown.table(titles, lines, right_aligned=5) if lines else _EMPTY
 
 
 def _learning_curves(
