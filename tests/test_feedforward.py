@@ -130,7 +130,9 @@ def test_dtype_is_that_of_the_inputs(inputs):
 
 def test_arguments_that_do_not_fit_are_refused(inputs):
     value, w, b = inputs
-    with pytest.raises(ValueError, match=r"w \(4,\) must have the width of value"):
+    with pytest.raises(
+        ValueError, match=r"^feedforward_attention: w \(4,\) must have the width"
+    ):
         attention(value, w[1:], b)
     with pytest.raises(TypeError, match="mask must be bool"):
         attention(value, w, b, mask=jnp.ones((B, T)))

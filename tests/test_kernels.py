@@ -102,6 +102,22 @@ def test_a_query_without_a_neighbour_is_zero_with_zero_gradients(inputs, mask, n
             np.testing.assert_array_equal(array[b, q], 0)
 
 
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("gaussian", [1, math.exp(-1 / 8), math.exp(-1 / 2), math.exp(-2)]),
+        ("boxcar", [1, 1, 1, 0]),
+        ("triangular", [1, 1 / 2, 0, 0]),
+        ("epanechnikov", [3 / 4, 9 / 16, 0, 0]),
+        ("constant", [1, 1, 1, 1]),
+    ],
+)
+def test_kernels_at_the_peak_between_at_the_edge_and_beyond(name, values):
+    norms = jnp.array([0, 0.5, 1, 2])
+    actual = jnp.exp(KERNELS[name](norms**2))
+    np.testing.assert_allclose(actual, values, rtol=1e-6)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_gradients_are_finite_at_the_peak_and_up_to_the_edge(name):
     below = np.nextafter(np.float32(1), np.float32(0))

@@ -126,6 +126,15 @@ def test_sharpening_lowers_the_entropy(inputs):
     assert (entropies[0] > entropies[1]).all() and (entropies[1] > entropies[2]).all()
 
 
+def test_a_weight_of_0_stays_0_when_it_is_sharpened(draw):
+    weights = jax.nn.softmax(draw(BATCH, HEADS, SLOTS)).at[..., 2].set(0)
+    weights = weights / weights.sum(-1, keepdims=True)
+    sharpened = sharpen(weights, jnp.full((BATCH, HEADS), 3.0))
+    np.testing.assert_array_equal(sharpened[..., 2], 0)
+    expected = weights**3 / jnp.sum(weights**3, -1, keepdims=True)
+    np.testing.assert_allclose(sharpened, expected, atol=1e-6)
+
+
 def test_one_hot_weights_overwrite_their_slot_and_no_other(draw):
     memory, value = draw(BATCH, SLOTS, WIDTH), draw(BATCH, 1, WIDTH)
     certain = jnp.broadcast_to(jax.nn.one_hot(4, SLOTS), (BATCH, 1, SLOTS))

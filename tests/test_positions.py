@@ -50,6 +50,7 @@ def test_learned_positions_are_the_rows_of_the_table():
     table = jnp.arange(33.0).reshape(11, 3)
     np.testing.assert_array_equal(learned_positions(table, 5), table[:5])
     np.testing.assert_array_equal(learned_positions(table, 5, 6), table[6:])
+    np.testing.assert_array_equal(learned_positions(table, 11), table)
     used = jax.grad(lambda t: learned_positions(t, 2, 3).sum())(table)
     np.testing.assert_array_equal(used[:, 0], [0] * 3 + [1] * 2 + [0] * 6)
 

@@ -207,6 +207,16 @@ def test_the_last_row_of_a_table_is_for_later_keys():
     )
 
 
+def test_the_first_query_is_at_position_0_by_default(draw):
+    query, weights, table = draw(Q, D), draw(Q, K), draw(5, D)
+    np.testing.assert_array_equal(
+        relative_scores(query, table, K), relative_scores(query, table, K, 0)
+    )
+    np.testing.assert_array_equal(
+        relative_values(weights, table), relative_values(weights, table, 0)
+    )
+
+
 def test_tables_that_do_not_fit_are_refused(draw):
     with pytest.raises(
         ValueError, match=r"table \(4, 11\) must have an odd number of rows, 2k \+ 1"

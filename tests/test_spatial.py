@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from jax.test_util import check_grads
 
+from attention.alignments import hard_alignment
 from attention.core import attend
 from attention.scores import scaled_dot_scores
 from attention.spatial import (
@@ -84,6 +85,16 @@ def test_permuting_keys_has_no_effect_and_queries_keep_their_order(form, inputs)
     expected = move(form(query, key, value).context, queries)
     context = form(move(query, queries), move(key, keys), move(value, keys)).context
     np.testing.assert_allclose(context, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_the_embedded_gaussian_takes_another_alignment(inputs):
+    attention = embedded_gaussian(*inputs, align=hard_alignment)
+    expected = embedded_gaussian(*inputs).weights
+    weights = attention.weights.reshape(B, I, J, K * L)
+    np.testing.assert_array_equal(weights.sum(-1), 1)
+    np.testing.assert_array_equal(
+        weights.argmax(-1), expected.reshape(B, I, J, K * L).argmax(-1)
+    )
 
 
 def test_every_position_depends_on_every_other(form, draw):
