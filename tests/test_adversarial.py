@@ -387,7 +387,7 @@ def test_over_a_batch_of_images_each_has_its_own_noise():
     """The last batch is partial; filler images are left out."""
     labels = np.zeros(211, np.int32)
     generated = task().generate(state(), labels, 0)
-    assert generated.shape == (211, 8, 8, 3)
+    assert generated.shape == (211, 8, 8, 3) and generated.dtype == np.uint8
     assert len({image.tobytes() for image in generated}) == 211
     assert (task().generate(state(), labels[:103], 0) == generated[:103]).all()
     other = task().generate(state(), labels[:103], 1)

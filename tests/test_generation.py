@@ -399,6 +399,7 @@ def test_invalid_options_of_beam_search_are_named(options, message):
         ({"temperature": 0.0}, "temperature is 0.0: must be above 0"),
         ({"top_k": -1}, "top_k is -1: must be at least 0"),
         ({"top_p": 1.5}, r"top_p is 1.5: must be in \(0, 1\]"),
+        ({"top_p": 0}, r"top_p is 0: must be in \(0, 1\]"),
         ({"samples": 0}, "samples is 0: must be at least 1"),
     ],
 )

@@ -157,6 +157,7 @@ def test_sequences_are_batched_by_length_in_widths_of_powers_of_two():
         (3, 64),
     ]
     for batch in batches:
+        assert batch.source().dtype == np.int32
         for row, index in enumerate(batch.indices):
             ids = batch.source()[row]
             assert ids[: lengths[index]].tolist() == inputs[index]
