@@ -58,9 +58,9 @@ TESTS = {
     "metrics/text.py": "metrics_text metrics_captions",
     "ops/cross_entropy.py": "cross_entropy",
     "training/adversarial.py": "adversarial",
-    "training/checkpoint_folder.py": "training faults",
+    "training/checkpoint_folder.py": "checkpoint_folder",
     "training/checkpoints.py": "training faults",
-    "training/reinforce.py": "reinforce translation_task captioning",
+    "training/reinforce.py": "reinforce",
 }
 # Imported before the first fork. None of them starts threads of XLA, which a forked
 # process would lack.
