@@ -59,7 +59,7 @@ TESTS = {
     "ops/cross_entropy.py": "cross_entropy",
     "training/adversarial.py": "adversarial",
     "training/checkpoint_folder.py": "checkpoint_folder",
-    "training/checkpoints.py": "training faults",
+    "training/checkpoints.py": "checkpoints training faults",
     "training/reinforce.py": "reinforce",
 }
 # Imported before the first fork. None of them starts threads of XLA, which a forked
