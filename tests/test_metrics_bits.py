@@ -24,6 +24,7 @@ def test_wrong_bits_equal_a_loop_over_output_steps():
     assert wrong_bits(logits, targets, mask) == expected
     assert wrong_bits(2 * targets - 1, targets, mask) == 0
     assert wrong_bits(1 - 2 * targets, targets, mask) == 5 * mask.sum()
+    assert wrong_bits(0 * targets, targets, mask) == targets[mask].sum()
 
 
 def test_an_estimate_is_correct_within_the_tolerance_on_both_sides():
