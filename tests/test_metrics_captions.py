@@ -43,6 +43,21 @@ def test_bleu_uses_all_references():
     assert worse["bleu_1"] == pytest.approx(50)
 
 
+def test_bleu_n_is_the_geometric_mean_of_precisions_up_to_n_words():
+    reference = "a b c d e f g h i j k".split()
+    caption = ["x" if word == "e" else word for word in reference]
+    scores, signatures = caption_scores([" ".join(caption)], [[" ".join(reference)]])
+    product = 1.0
+    for n in (1, 2, 3, 4):
+        grams, expected = (
+            [words[i : i + n] for i in range(len(words) - n + 1)]
+            for words in (caption, reference)
+        )
+        product *= sum(gram in expected for gram in grams) / len(grams)
+        assert scores[f"bleu_{n}"] == pytest.approx(100 * product ** (1 / n))
+        assert "|tok:none|" in signatures[f"bleu_{n}"]
+
+
 def test_a_caption_equal_to_the_reference_has_the_maximum_bleu():
     same, _ = caption_scores(SCENE.captions, [SCENE.captions])
     other, _ = caption_scores(["dog on the left and cat at the top"], [SCENE.captions])
