@@ -16,4 +16,6 @@ def test_accuracy_by_length_equals_the_accuracy_of_each_group():
     lengths, errors = np.array([3, 3, 5, 7, 11, 11]), np.array([0, 1, 0, 0, 1, 1.0])
     by_length = accuracy_by_length(errors, lengths, 3)
     assert by_length == {"3-3": 50, "5-7": 100, "11-11": 0}
+    halves = {"3-5": 200 / 3, "7-11": 100 / 3}
+    assert accuracy_by_length(errors, lengths, 2) == pytest.approx(halves)
     assert np.mean(list(by_length.values())) == pytest.approx(accuracy(errors))
