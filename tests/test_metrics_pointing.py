@@ -98,6 +98,18 @@ def test_tours_may_be_invalid_or_longer_than_the_label():
     assert scores == {"valid": 0, "accuracy": 0, "optimum": 4}
 
 
+@pytest.mark.parametrize(("cities", "name"), [(20, "optimum"), (21, "reference")])
+def test_the_labels_of_large_instances_are_named_a_reference(cities, name):
+    angles = 2 * np.pi * np.arange(cities) / cities
+    inputs = np.stack([np.cos(angles), np.sin(angles)], -1)[None].astype(np.float32)
+    target = tokens_of([range(cities)])
+    batch = {"inputs": inputs, "lengths": np.array([cities]), "target": target}
+    scores = pointing_scores("tsp", batch, target)
+    length = cities * 2 * math.sin(math.pi / cities)
+    expected = {"valid": 100, "accuracy": 100, "length": length, "excess": 0}
+    assert scores == pytest.approx(expected | {name: length}, rel=1e-5)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("T", [0, 1, 5, 29])
 def test_any_tokens_have_finite_scores(kind, T):
