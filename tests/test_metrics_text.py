@@ -10,6 +10,7 @@ from errors import UserError
 from metrics.text import (
     Translations,
     bleu_by_length,
+    bleu_interval,
     detailed_scores,
     length_groups,
     perplexity,
@@ -103,6 +104,28 @@ def test_new_sentences_are_those_without_a_near_duplicate():
     for near_duplicates in (None, range(13)):  # unknown, or no sentence is new
         scores = detailed_scores(texts, near_duplicates=near_duplicates)
         assert not {"bleu_new", "new_sentences"} & set(scores)
+
+
+def test_detailed_scores_are_those_of_the_language():
+    sources = ["one two"] * 11 + ["one " * 7] * 2
+    references, hypotheses = REFERENCES[:1] * 13, HYPOTHESES[:1] * 12 + ["the mat"]
+    texts = Translations(sources, references, hypotheses)
+    scores = detailed_scores(texts, near_duplicates=None, language="th")
+    interval = bleu_interval(hypotheses, references, language="th")
+    assert scores == {
+        "sentences": 13,
+        **interval,
+        "word_accuracy": word_accuracy(hypotheses, references),
+        "by_length": bleu_by_length(sources, hypotheses, references, language="th"),
+    }
+    assert interval["bleu_low"] != bleu_interval(hypotheses, references)["bleu_low"]
+
+
+@pytest.mark.parametrize(("unspaced", "tokenizer"), [(2, "13a"), (3, "char")])
+def test_characters_are_compared_if_most_references_have_no_spaces(unspaced, tokenizer):
+    references = ["七八九十"] * unspaced + ["seven eight"] * (5 - unspaced)
+    _, signatures = translation_scores(references, references, language="en")
+    assert f"|tok:{tokenizer}|" in signatures["bleu"]
 
 
 def test_every_length_above_zero_is_in_one_group():
