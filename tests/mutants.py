@@ -50,6 +50,7 @@ TESTS = {
     "generation/sampling.py": "generation",
     "generation/search.py": "search",
     "metrics/bits.py": "metrics_bits",
+    "metrics/bootstrap.py": "metrics_text",
     "metrics/captions.py": "metrics_captions",
     "metrics/corners.py": "metrics_corners",
     "metrics/estimates.py": "metrics_estimates",
@@ -60,6 +61,7 @@ TESTS = {
     "training/adversarial.py": "adversarial",
     "training/checkpoint_folder.py": "checkpoint_folder",
     "training/checkpoints.py": "checkpoints training faults",
+    "training/manifest.py": "checkpoint_folder faults",
     "training/reinforce.py": "reinforce",
 }
 # Imported before the first fork. None of them starts threads of XLA, which a forked

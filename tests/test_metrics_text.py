@@ -3,10 +3,12 @@
 import importlib.util
 import math
 
+import numpy as np
 import pytest
 import sacrebleu
 
 from errors import UserError
+from metrics import bootstrap
 from metrics.text import (
     Translations,
     bleu_by_length,
@@ -90,6 +92,31 @@ def test_the_interval_of_a_group_contains_its_bleu_and_narrows():
     assert many == bleu_by_length(["one two"] * 341, hypotheses, references)["1-5"]
     equal = bleu_by_length(["one two"] * 11, ["a b c d"] * 11, ["a b c d e"] * 11)
     assert equal["1-5"]["bleu_low"] == equal["1-5"]["bleu_high"] == equal["1-5"]["bleu"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"smooth_method": "floor", "smooth_value": 0.3, "max_ngram_order": 2},
+        {"smooth_method": "none", "effective_order": True},
+    ],
+)
+def test_the_interval_holds_95_percent_of_resampled_corpora(monkeypatch, options):
+    monkeypatch.setattr(bootstrap, "_SAMPLES", 101)
+    bleu = sacrebleu.metrics.BLEU(**options)
+    hypotheses, references = (HYPOTHESES * 2)[:5], (REFERENCES * 2)[:5]
+    rng, scores = np.random.default_rng(0), []
+    for _ in range(101):
+        counts = rng.multinomial(5, [1 / 5] * 5)
+        sample = [i for i in range(5) for _ in range(counts[i])]
+        texts = [hypotheses[i] for i in sample], [[references[i] for i in sample]]
+        scores.append(bleu.corpus_score(*texts).score)
+    actual = bootstrap.interval(bleu, hypotheses, references)
+    low, high = np.percentile(scores, [2.5, 97.5])
+    assert actual == pytest.approx({"bleu_low": low, "bleu_high": high})
+    with pytest.raises(ValueError, match="shorter"):
+        bootstrap.interval(bleu, hypotheses, references[1:])
 
 
 def test_new_sentences_are_those_without_a_near_duplicate():
