@@ -60,7 +60,7 @@ TESTS = {
     "ops/cross_entropy.py": "cross_entropy",
     "training/adversarial.py": "adversarial",
     "training/checkpoint_folder.py": "checkpoint_folder",
-    "training/checkpoints.py": "checkpoints training faults",
+    "training/checkpoints.py": "checkpoints",
     "training/manifest.py": "checkpoint_folder faults",
     "training/reinforce.py": "reinforce",
 }

@@ -59,6 +59,12 @@ def test_a_checkpoint_is_found_by_name_or_step(workdir, which, step):
     checkpoints.require(workdir)
 
 
+def test_reading_creates_no_folder(tmp_path):
+    with Checkpoints(tmp_path) as saved:
+        assert not saved.has_steps()
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("which", ["7", "-3", "first", 11])
 def test_a_checkpoint_that_does_not_exist_is_named(workdir, which):
     message = (

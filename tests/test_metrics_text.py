@@ -98,18 +98,19 @@ def test_the_interval_of_a_group_contains_its_bleu_and_narrows():
     "options",
     [
         {},
-        {"smooth_method": "floor", "smooth_value": 0.3, "max_ngram_order": 2},
+        {"smooth_method": "floor", "smooth_value": 0.3, "max_ngram_order": 3},
         {"smooth_method": "none", "effective_order": True},
     ],
 )
 def test_the_interval_holds_95_percent_of_resampled_corpora(monkeypatch, options):
     monkeypatch.setattr(bootstrap, "_SAMPLES", 101)
     bleu = sacrebleu.metrics.BLEU(**options)
-    hypotheses, references = (HYPOTHESES * 2)[:5], (REFERENCES * 2)[:5]
+    references = ["a b c", "d e", "f g h i", "j k", "a c", "f h j l m", "d f j"]
+    hypotheses = ["a b", "d f", "f g h b", "j", "a c", "h f j l m", "d f j"]
     rng, scores = np.random.default_rng(0), []
     for _ in range(101):
-        counts = rng.multinomial(5, [1 / 5] * 5)
-        sample = [i for i in range(5) for _ in range(counts[i])]
+        counts = rng.multinomial(7, [1 / 7] * 7)
+        sample = [i for i in range(7) for _ in range(counts[i])]
         texts = [hypotheses[i] for i in sample], [[references[i] for i in sample]]
         scores.append(bleu.corpus_score(*texts).score)
     actual = bootstrap.interval(bleu, hypotheses, references)
