@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sweeps.plan import Plan, Run
+from training.checkpoint_folder import CheckpointFolder
 from training.lock import is_alive
 from training.log import read_rows
 
@@ -127,7 +128,7 @@ def add_death(plan: Plan, run: Run, line: str) -> None:
     """Adds a death of a run."""
     folder = plan.workdir / "deaths"
     folder.mkdir(exist_ok=True)
-    saved = [int(x.name) for x in (run.folder / "checkpoints").glob("[0-9]*")]
+    saved = CheckpointFolder(run.folder).steps()
     with (folder / run.name).open("a", encoding="utf-8") as file:
         file.write(f"{max(saved, default=0)} {' '.join(line.split())}\n")
 

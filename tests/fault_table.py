@@ -323,8 +323,8 @@ class Table:
     def sweep(self, number):
         """kill -9 of the coordinator and the runs of a sweep; compares its table."""
         flags = [
-            "--grid=model.kernel=gaussian,triangular,epanechnikov,boxcar",
-            "--grid=model.width=0.5,0.7",
+            "--grid=model.kernel=gaussian,triangular",
+            "--grid=model.width=0.4,0.5,0.6,0.7",
             "--workers=2",
         ]
         if len(os.sched_getaffinity(0)) == 1:

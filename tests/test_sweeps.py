@@ -282,10 +282,12 @@ def test_a_log_is_read_again_only_when_a_file_has_changed(tmp_path, monkeypatch)
 def test_deaths_without_progress_are_counted(tmp_path):
     plan = Plan(grid(), FLAG, (), tmp_path)
     run = plan.runs()[0]
-    for line in ("a", "b\nc"):
-        state.add_death(plan, run, line)
+    state.add_death(plan, run, "a")
+    # Of a process that was killed while it saved.
+    (run.folder / "checkpoints" / "2.orbax-checkpoint-tmp").mkdir(parents=True)
+    state.add_death(plan, run, "b\nc")
     assert state.deaths(plan, run) == ("a", "b c")
-    (run.folder / "checkpoints" / "3").mkdir(parents=True)
+    (run.folder / "checkpoints" / "3").mkdir()
     state.add_death(plan, run, "d")
     assert state.deaths(plan, run) == ("d",)  # after a checkpoint
 
