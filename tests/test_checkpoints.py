@@ -81,8 +81,8 @@ def test_a_mean_is_of_parameters_alone_and_keeps_their_types(workdir):
     mean_params = jax.tree.map(lambda x: jnp.full_like(x, 4), expected.params)
     assert_equal(mean, expected.replace(params=mean_params))
     assert mean.params["w"].dtype == jnp.bfloat16
-    one = checkpoints.average(workdir, 1, like(state_at(0)))
-    assert_equal(one, expected)
+    single = checkpoints.average(workdir, 1, like(state_at(0)))
+    assert_equal(single, expected)
     with pytest.raises(
         UserError, match="^cannot average 0 checkpoints: take 1 or more"
     ):

@@ -30,10 +30,10 @@ def test_consistency_equals_a_loop_over_images():
     first, last = images[:, :2, :2].mean((1, 2)), images[:, -2:, -2:].mean((1, 2))
     nearest = 0
     for i in range(13):
-        own, *others = (
+        same, *others = (
             math.dist(last[i], first[(i - shift) % 13]) for shift in range(10)
         )
-        nearest += own < min(others)
+        nearest += same < min(others)
     red = [color[0] for color in (*first, *last)]
     uniform = 256 / math.sqrt(12)  # the standard deviation in real images
     scores = consistency(images)
