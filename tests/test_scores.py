@@ -255,6 +255,7 @@ def test_parameters_that_disagree_or_lack_an_axis_are_refused(inputs):
 
 def test_parameters_name_their_axes():
     assert SCORES["concat"] is SCORES["additive"]
+    assert SCORES["dot"].__name__ == "dot_scores"
     assert {name: SCORES[name].parameters for name in NAMES} == {
         "dot": {},
         "scaled_dot": {},
