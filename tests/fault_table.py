@@ -50,10 +50,11 @@ really made. [Running](running.md#damage) says what a run does in each case.
 """  # noqa: E501
 _TAIL = """
 Runs with kills again and again have {many} steps, those with SIGTERM or a dead process \
-{some}, the others {few}; they save every {every} steps, on CPU devices. A storm of \
+{some}, the trials of the sweep 6, the others {few}; they save every {every} steps, on CPU devices. A storm of \
 kills goes on with a new run when one is done. Random moments lie between the start of \
 a process and {seconds} s after it, so kills hit the start, the restoring, steps, saves \
-and evaluations. Jobs of two processes are on one machine and have a heartbeat timeout \
+and evaluations. Those of the sweep hit in turn a run, the coordinator, and a run that is \
+saving. Jobs of two processes are on one machine and have a heartbeat timeout \
 of {heartbeat} s. `make faults ARGS='--only=TEXT --minutes=M'` makes the rows with a text \
 again. No try begins after M minutes ({minutes} by default), so a row may have fewer \
 tries than planned.
