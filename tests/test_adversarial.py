@@ -135,7 +135,7 @@ def stepped():
 
 def test_a_step_moves_both_networks_and_the_average():
     new, _ = stepped()
-    assert new.step == 1
+    assert new.step == 1 and new.step.dtype == jnp.int32
     for name in ("generator", "discriminator"):
         before, after = state().params[name], new.params[name]
         moved = jax.tree.map(lambda a, b: (a != b).any(), before, after)
