@@ -1,8 +1,9 @@
-"""Exceptions for a user's mistakes."""
+"""Exceptions for a user's mistakes, and numbers as a user types them."""
 
 import contextlib
 import os
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,21 @@ class FieldError(UserError, ValueError):
     def __init__(self, name: str, value: Any, accepted: str):
         super().__init__(f"{name} is {one_line(value)}: must be {accepted}")
         self.name, self.value, self.accepted = name, value, accepted
+
+
+def parse_number(text: str, kind: Callable[[str], Any] = float) -> Any:
+    """Returns the number that a text states, without Python's underscores.
+
+    Args:
+        text: text of a number, such as "1000", but not "1_000".
+        kind: int or float.
+
+    Raises:
+        ValueError: if it is not a number.
+    """
+    if "_" in text:
+        raise ValueError(f"{text!r} is not a number")
+    return kind(text)
 
 
 def one_line(value: Any) -> str:

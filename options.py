@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import ranges
-from errors import FieldError, UserError
+from errors import FieldError, UserError, parse_number
 from ranges import Kind, Range
 
 _KINDS = {
@@ -92,7 +92,7 @@ def parse(
             raise UserError(f"--{name} is unknown: {hint}")
         kind = next(k for k in _alternatives(kinds[name]) if k is not type(None))
         try:
-            values[name] = _BOOLS[text.lower()] if kind is bool else kind(text)
+            values[name] = _option(text, kind)
         except (ValueError, KeyError):
             raise FieldError(f"--{name}", text, _KINDS[kind]) from None
     ranges.check(_ranges(options), values, "--")
@@ -100,6 +100,12 @@ def parse(
         if not ranges.is_finite(value):
             raise FieldError(f"--{name}", value, "finite")
     return options(**values)
+
+
+def _option(text: str, kind: Any) -> Any:
+    if kind is bool:
+        return _BOOLS[text.lower()]
+    return text if kind is str else parse_number(text, kind)
 
 
 @contextlib.contextmanager

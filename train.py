@@ -41,6 +41,7 @@ _WATCHDOG = flags.DEFINE_integer(
     "after which the process prints its stacks and exits with status 75; 0 for no "
     "limit.",
     lower_bound=0,
+    upper_bound=10**6,
 )
 hosts.define_flags()
 

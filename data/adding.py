@@ -35,7 +35,7 @@ import numpy as np
 from data import bucketing
 from data.endless import Batch
 from data.splits import held_out_rng
-from errors import UserError
+from errors import UserError, parse_number
 
 OPERATIONS = ("add", "multiply")
 PROTOCOLS = ("fixed", "variable")
@@ -206,7 +206,7 @@ def parse(operation: str, text: str, name: str) -> np.ndarray:
     minimum = -1 if operation == "add" else 0
     for number, word in enumerate(words, 1):
         try:
-            value, marker = map(float, word.split(","))
+            value, marker = map(parse_number, word.split(","))
         except ValueError:
             raise UserError(
                 f"{name}, step {number} is {word[:40]!r}: must be NUMBER,MARKER, such "

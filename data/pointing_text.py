@@ -16,7 +16,7 @@ import numpy as np
 from data import pointing
 from data.endless import Batch
 from data.tours import MAX_EXACT
-from errors import UserError
+from errors import UserError, parse_number
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,7 +101,7 @@ def parse(kind: str, text: str, name: str) -> Instance:
     inputs = np.empty((len(items), count), np.float32)
     for i, item in enumerate(items):
         try:
-            numbers = np.array([float(number) for number in item.split(",")])
+            numbers = np.array([parse_number(number) for number in item.split(",")])
         except ValueError:
             numbers = np.array([])
         finite = np.abs(numbers) <= np.finfo(np.float32).max

@@ -12,7 +12,7 @@ import numpy as np
 
 from data.endless import Batch, EndlessBatches
 from data.splits import check_split
-from errors import UserError
+from errors import UserError, parse_number
 
 _OFFSETS = {"validation": 0.0, "test": 0.5}  # of a split's grid, in grid spacings
 
@@ -80,7 +80,7 @@ def parse(text: str, name: str) -> float:
         UserError: if the text is not a finite float32.
     """
     try:
-        number = float(text)
+        number = parse_number(text)
     except ValueError:
         number = math.nan
     if not abs(number) <= float(np.finfo(np.float32).max):

@@ -4,15 +4,20 @@ import argparse
 import re
 from typing import NoReturn
 
-from errors import UserError
+from errors import UserError, parse_number
 
 # Lines for errors of argparse, by their patterns.
 _ARGUMENTS = {
-    r"argument (\S+): invalid int value: (.*)": r"\1 is \2: must be a whole number",
+    r"argument (\S+): invalid whole value: (.*)": r"\1 is \2: must be a whole number",
     r"argument (\S+): expected .* argument": r"\1 needs a value: \1 VALUE",
     "unrecognized arguments: (.*)": r"\1 is unknown",
     "the following arguments are required: (.*)": r"\1 is missing",
 }
+
+
+def whole(text: str) -> int:
+    """Returns the whole number of an argument, for `type` of `add_argument`."""
+    return parse_number(text, int)
 
 
 class Parser(argparse.ArgumentParser):

@@ -14,7 +14,7 @@ import storage
 from errors import UserError
 from figures import canvas
 from figures.strips import Strip, caption_strips
-from results.arguments import Parser
+from results.arguments import Parser, whole
 from training import trained
 
 
@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Path]:
     """
     parser = Parser(__doc__)
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN")
-    parser.add_argument("--images", nargs="+", type=int, default=[1, 2], metavar="N")
+    parser.add_argument("--images", nargs="+", type=whole, default=[1, 2], metavar="N")
     parser.add_argument(
         "--to", type=Path, default=Path("runs/captions"), metavar="FOLDER"
     )

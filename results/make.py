@@ -24,7 +24,7 @@ from ml_collections import ConfigDict
 import storage
 from errors import UserError
 from results import records, tables
-from results.arguments import Parser
+from results.arguments import Parser, whole
 from results.families import FIGURES, TABLES
 from results.records import Record
 from results.schema import Curves, Run
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("tables", nargs="*", metavar="NAME", help=", ".join(TABLES))
     parser.add_argument(
         "--jobs",
-        type=int,
+        type=whole,
         default=1,
         help="number of runs at a time, each on its share of the cores or a GPU",
     )

@@ -83,6 +83,14 @@ def not_a_flag(argument: str) -> str:
     return f"{argument} is not a flag: {hint}"
 
 
+def check_numbers(argv: Sequence[str]) -> None:
+    """Raises a UserError for a number of a flag with Python's underscores."""
+    for name in flag_names():
+        value = _value_of(f"--{name}", argv) or ""
+        if isinstance(flags.FLAGS[name].parser, flags.IntegerParser) and "_" in value:
+            raise UserError(f"--{name} is {value!r}: must be a whole number")
+
+
 def flag_error(error: flags.Error, argv: Sequence[str]) -> str:
     """Returns the line to print for an error of absl.
 
@@ -102,8 +110,9 @@ def flag_error(error: flags.Error, argv: Sequence[str]) -> str:
         if isinstance(parser, flags.BooleanParser):
             accepted = ["true", "false"]
         if isinstance(parser, flags.IntegerParser):
-            low = parser.lower_bound
-            accepted = ["a whole number" + f", at least {low}" * (low is not None)]
+            low, high = parser.lower_bound, parser.upper_bound
+            text = "a whole number" + f", at least {low}" * (low is not None)
+            accepted = [text + f" and at most {high}" * (high is not None)]
         if accepted:
             return f"--{name} is {value!r}: must be {' or '.join(accepted)}"
     if match := re.match(r"Missing value for flag --?(\w+)", str(error)):

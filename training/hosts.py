@@ -20,6 +20,7 @@ from errors import UserError
 
 flags.disclaim_key_flags()  # the flags are those of the entry point that defines them
 
+_MAX = 10**6  # of a number of processes, and of seconds
 _VARIABLES = {
     "coordinator": "JAX_COORDINATOR_ADDRESS",
     "num_processes": "JAX_NUM_PROCESSES",
@@ -43,16 +44,25 @@ def define_flags() -> None:
         "and --process_id.",
     )
     flags.DEFINE_integer(
-        "num_processes", None, "Number of processes of the job.", lower_bound=1
+        "num_processes",
+        None,
+        "Number of processes of the job.",
+        lower_bound=1,
+        upper_bound=_MAX,
     )
     flags.DEFINE_integer(
-        "process_id", None, "Number of this process in the job, from 0.", lower_bound=0
+        "process_id",
+        None,
+        "Number of this process in the job, from 0.",
+        lower_bound=0,
+        upper_bound=_MAX,
     )
     flags.DEFINE_integer(
         "join_timeout",
         1800,
         "Seconds to wait for the other processes of the job.",
         lower_bound=1,
+        upper_bound=_MAX,
     )
     flags.DEFINE_integer(
         "heartbeat_timeout",
@@ -60,6 +70,7 @@ def define_flags() -> None:
         "Seconds without a sign of life after which a process of the job counts as "
         "dead, which ends the others.",
         lower_bound=1,
+        upper_bound=_MAX,
     )
 
 

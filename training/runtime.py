@@ -63,6 +63,7 @@ def run(
                 print(command_line.help_text(argv, options))
                 sys.exit(0)
             rest, fields = command_line.split(argv) if overrides else (argv, [])
+            command_line.check_numbers(rest)
             rest = flags.FLAGS(rest, known_only=options is not None)[1:]
             given = command_line.parse_options(rest) if options else {}
             for name in command_line.flag_names():
