@@ -21,7 +21,7 @@ from ml_collections import ConfigDict
 
 import ranges
 import storage
-from errors import FieldError, UserError, fault, one_line
+from errors import FieldError, UserError, fault, one_line, parse_number
 from ranges import SEED, SIZE, STEPS, Range
 from training import encoding, run_directory
 from training.compatibility import new_names, upgrade
@@ -235,13 +235,13 @@ def _parse(text: str, kind: type[Any], old: Any) -> Any:
     if kind is type or issubclass(kind, type):
         return encoding.load_class(text)
     if kind is type(None):
-        return ast.literal_eval(text)
-    return kind(text)
+        return _literal(text)
+    return parse_number(text, kind)
 
 
 def _parse_tuple(text: str, kinds: set[type]) -> tuple[Any, ...]:
     if text.startswith(("(", "[")):
-        parts = tuple(ast.literal_eval(text))
+        parts = tuple(_literal(text))
     else:
         parts = tuple(part.strip() for part in text.split(",") if part.strip())
         if len(kinds) == 1 and not kinds & {tuple, dict}:
@@ -261,8 +261,16 @@ def _item(text: str) -> Any:
         return tuple(map(int, text.split("x")))
     for kind in (int, float):
         with contextlib.suppress(ValueError):
-            return kind(text)
+            return parse_number(text, kind)
     return text
+
+
+def _literal(text: str) -> Any:
+    """Parses a Python literal; numbers with underscores are refused."""
+    value = ast.literal_eval(text)
+    if "_" in text and ranges.has_number(value):
+        raise ValueError(text)
+    return value
 
 
 def _near(names: Sequence[str]) -> str:
@@ -293,6 +301,9 @@ def check(config: ConfigDict) -> None:
     which = fields["evaluation.checkpoint"]
     if which not in ("last", "best", "average") and not str(which).isdecimal():
         accepted = _REQUIRED["evaluation.checkpoint"]
+        raise FieldError("config.evaluation.checkpoint", which, accepted)
+    if str(which).isdecimal() and float(which) > config.train_steps:
+        accepted = f"at most config.train_steps={config.train_steps}"
         raise FieldError("config.evaluation.checkpoint", which, accepted)
     keep, averaged = config.checkpoints.keep, config.evaluation.average
     if averaged > keep:
