@@ -113,8 +113,11 @@ class Kind:
 # By meaning. Every maximum is far above the values in use: it rejects typos.
 SIZE = Range(1, 10**6, whole=True)  # widths, lengths, numbers of examples
 COUNT = Range(0, 10**6, whole=True)  # as SIZE, but possibly none
-LAYERS = Range(1, 1000, whole=True)  # numbers of modules that are built one by one
-DEPTH = Range(0, 1000, whole=True)  # as LAYERS, but possibly none
+BATCH = Range(1, 10_000, whole=True)  # batch sizes
+EXAMPLES = Range(1, 10**5, whole=True)  # numbers of examples to draw or evaluate
+SHAPES = Range(1, 64, whole=True)  # numbers of array shapes, each compiled
+LAYERS = Range(1, 100, whole=True)  # numbers of parts that are built one by one
+DEPTH = Range(0, 100, whole=True)  # as LAYERS, but possibly none
 STEPS = Range(1, 10**9, whole=True)  # training steps
 SEED = Range(0, 2**32 - 1, whole=True)  # distinct for numpy and for jax
 VOCABULARY = Range(5, 10**6, whole=True)  # above the ids of special tokens

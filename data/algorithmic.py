@@ -21,6 +21,7 @@ Axes: B batch; T steps; I inputs; O outputs; S maximum size in the batch.
 """
 
 import functools
+import math
 import re
 from typing import Any, NamedTuple
 
@@ -29,12 +30,13 @@ import numpy as np
 from data import bucketing
 from data.endless import Batch
 from data.splits import held_out_rng
-from errors import UserError
+from errors import UserError, parse_number
 
 BITS = 8  # bits of a vector to be copied or sorted
 ITEM_BITS, ITEM_VECTORS = 6, 3
 CONTEXT = 5  # number of bits that determine the distribution of the next one
 MAX_REPEATS = 10  # in training
+MAX_SIZE = 10_000  # number of vectors of a sequence, repeats included
 
 
 class Kind(NamedTuple):
@@ -142,6 +144,11 @@ def held_out_size(kind: str, size: Any) -> tuple[int, ...]:
     if min(numbers) < 1:
         raise UserError(
             f"config.evaluation.sizes has {size!r}: repeats must be at least 1"
+        )
+    if math.prod(numbers) > MAX_SIZE:
+        raise UserError(
+            f"config.evaluation.sizes has {size!r}: the vectors of all repeats must be "
+            f"at most {MAX_SIZE}"
         )
     return numbers
 
@@ -316,7 +323,7 @@ def _bits(text: str, count: int | None) -> list[int]:
 
 def _number(text: str) -> float:
     try:
-        number = float(text)
+        number = parse_number(text)
     except ValueError:
         number = np.nan
     if not abs(number) <= 1:

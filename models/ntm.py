@@ -35,8 +35,10 @@ from models.recurrent import STANDARD, Gates, Recurrence, StateWeights
 from ops.bounded_gradient import bounded_gradient
 from ops.memory import Memory, address, read, write
 from ops.scan import Matrix, scan
-from ranges import LAYERS, SIZE
+from ranges import LAYERS, SIZE, Range
 
+_UNROLLED = Range(1, 32, whole=True)  # a step has code for each
+_SLOTS = Range(1, 10_000, whole=True)
 _CONSTANT = 1e-6  # value of the constant memory
 _DEVIATION = 0.5  # standard deviation of the random and of the learned memory
 _MAX_GRADIENT = 100.0  # per element of the carry, for a loss in nats
@@ -106,11 +108,11 @@ class NeuralTuringMachine(nn.Module):
     outputs: Annotated[int, SIZE]
     controller: str = "lstm"
     hidden: Annotated[int, SIZE] = 100
-    read_heads: Annotated[int, SIZE] = 1
-    write_heads: Annotated[int, SIZE] = 1
-    slots: Annotated[int, SIZE] = 128
+    read_heads: Annotated[int, _UNROLLED] = 1
+    write_heads: Annotated[int, _UNROLLED] = 1
+    slots: Annotated[int, _SLOTS] = 128
     width: Annotated[int, SIZE] = 20
-    shifts: Annotated[int, SIZE] = 3
+    shifts: Annotated[int, _UNROLLED] = 3
     memory_init: str = "constant"
 
     def setup(self):

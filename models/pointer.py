@@ -37,7 +37,7 @@ from models.recurrent import STANDARD, Gates, Init, StateWeights, uniform_init
 from ops.linear import linear
 from ops.scan import Matrix, scan
 from ops.softmax import attend, masked_softmax
-from ranges import COUNT, SIZE, Range
+from ranges import DEPTH, SIZE
 
 
 class Memory(NamedTuple):
@@ -182,9 +182,9 @@ class PointerNetwork(nn.Module):
     """
 
     encoder: str = "recurrent"
-    process_steps: Annotated[int, COUNT] = 5
+    process_steps: Annotated[int, DEPTH] = 5
     output: str = "pointer"
-    glimpses: Annotated[int, Range(0, 100, whole=True)] = 0
+    glimpses: Annotated[int, DEPTH] = 0
     score: str = "additive"
     cell: str = "lstm"
     embedding: Annotated[int, SIZE] = 256

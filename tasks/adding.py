@@ -23,10 +23,11 @@ from ml_collections import ConfigDict
 import spread
 from data import adding, endless
 from data.bucketing import Batches
+from errors import FieldError
 from figures import charts
 from figures.attention import AttentionMap
 from metrics.estimates import TOLERANCE, accuracy, accuracy_by_length
-from ranges import SIZE, TEXT, Range
+from ranges import BATCH, SHAPES, TEXT, Range
 from training import checks
 from training.objective import Supervised
 from training.optimizers import make_optimizer
@@ -49,15 +50,17 @@ class Adding(Task):
         "data.protocol": TEXT,
         "data.length": _LENGTH,
         "data.min_length": _LENGTH,
-        "data.buckets": SIZE,
-        "data.batch_size": SIZE,
+        "data.buckets": SHAPES,
+        "data.batch_size": BATCH,
         "evaluation.lengths": _LENGTH.each(),
     }
     model_methods = ("read",)
-    arrays = {  # of two float32
+    arrays = {  # sequences, of two float32; states
         ("data.batch_size", "data.length"): 8,
         ("data.length",): 8 * adding.SEQUENCES,
         ("evaluation.lengths",): 8 * adding.SEQUENCES,
+        ("data.batch_size", "data.length", "model.hidden"): 4,
+        ("evaluation.lengths", "model.hidden"): 4 * _BATCH,
     }
 
     @classmethod
@@ -68,6 +71,9 @@ class Adding(Task):
         checks.choice("data.protocol", data.protocol, adding.PROTOCOLS)
         if data.protocol != "fixed":
             checks.ordered(config, "data.min_length", "data.length")
+        if not config.evaluation.lengths:
+            accepted = "a list of one or more lengths"
+            raise FieldError("config.evaluation.lengths", (), accepted)
 
     def __init__(
         self, config: ConfigDict, assets: None = None, *, axis_name: str | None = None

@@ -18,6 +18,7 @@ For corners, the metrics of `metrics.corners.consistency` replace the first thre
 Axes: B images; I, J rows and columns; Y classes.
 """
 
+import dataclasses
 import functools
 from collections.abc import Iterable
 from pathlib import Path
@@ -36,7 +37,7 @@ from metrics import corners
 from metrics.frechet import frechet_distance, inception_score
 from models import efficientnet
 from models.sagan import gammas, moving
-from ranges import FRACTION, SIZE, TEXT, TEXTS, Range
+from ranges import BATCH, EXAMPLES, FRACTION, SIZE, TEXT, TEXTS, Range
 from tasks import frozen
 from training import adversarial, checks
 from training.optimizers import make_optimizer
@@ -70,10 +71,10 @@ class Adversarial(Task):
         "average_decay": FRACTION,
         "latent_size": SIZE,
         **dict.fromkeys(("attention.generator", "attention.discriminator"), _SIZES),
-        "data.batch_size": SIZE,
+        "data.batch_size": BATCH,
         # The corners of each image are compared with corners of other images.
-        "evaluation.images": Range(corners.OTHERS + 1, 10**6, whole=True),
-        "evaluation.size": Range(1, 10_000, whole=True),
+        "evaluation.images": dataclasses.replace(EXAMPLES, min=corners.OTHERS + 1),
+        "evaluation.size": Range(1, 1000, whole=True),
     }
     arrays = {
         ("data.batch_size", "model.size", "model.size", "model.channels"): 4,
@@ -89,6 +90,8 @@ class Adversarial(Task):
         """Checks the data source and the loss; see `Task`."""
         checks.choice("loss", config.loss, adversarial.LOSSES)
         check_source(config.data.source, config.data.folder)
+        if config.data.source != "folder":
+            checks.unread_files(config, "data.folder", "data.source=folder")
         if "size" not in config.model:
             raise UserError("config.model.size is missing: must be a number of pixels")
 

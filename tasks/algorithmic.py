@@ -26,18 +26,19 @@ from ml_collections import ConfigDict
 import spread
 from data import algorithmic, endless
 from data.bucketing import Batches
-from errors import UserError
+from errors import FieldError, UserError
 from figures import sequences
 from figures.attention import AttentionMap, attention_map
 from metrics.bits import bits_per_sequence, wrong_bits
 from models.records import AttentionRecord, collect
-from ranges import SIZE, TEXT
+from ranges import BATCH, SHAPES, TEXT, Range
 from training import checks
 from training.objective import Supervised
 from training.optimizers import make_optimizer
 from training.state import Batch, LossResult, TrainState
 from training.task import Evaluation, Lines, NoOptions, Prediction, Task
 
+_SIZE = Range(1, algorithmic.MAX_SIZE, whole=True)
 _BATCH = 100  # sequences evaluated at a time
 
 
@@ -48,18 +49,20 @@ class Algorithmic(Task):
     ranges = {
         **checks.SUPERVISED,
         "data.kind": TEXT,
-        "data.min_size": SIZE,
-        "data.max_size": SIZE,
-        "data.buckets": SIZE,
-        "data.batch_size": SIZE,
-        "evaluation.sizes": SIZE.each(),
-        "evaluation.sequences": SIZE,
+        "data.min_size": _SIZE,
+        "data.max_size": _SIZE,
+        "data.buckets": SHAPES,
+        "data.batch_size": BATCH,
+        "evaluation.sizes": _SIZE.each(),
+        "evaluation.sequences": BATCH,
     }
-    arrays = {  # inputs and targets, of at least two float32; memory; weights
+    arrays = {  # inputs and targets, of at least two float32; states; weights
         ("data.batch_size", "data.max_size"): 8,
-        ("data.batch_size", "model.slots", "model.width"): 4,
+        ("data.batch_size", "data.max_size", "model.slots", "model.width"): 4,
+        ("data.batch_size", "data.max_size", "model.hidden", "model.layers"): 4,
         ("data.batch_size", "data.max_size", "model.slots", "model.read_heads"): 4,
         ("data.batch_size", "data.max_size", "model.slots", "model.write_heads"): 4,
+        ("evaluation.sizes", "model.slots", "model.read_heads"): 4,
         ("evaluation.sequences", "evaluation.sizes"): 8,
         ("evaluation.sequences", "data.max_size"): 8,
     }
@@ -68,8 +71,12 @@ class Algorithmic(Task):
     def check_rules(cls, config: ConfigDict) -> None:
         """Checks `config.data` and the evaluation sizes; see `Task`."""
         _batches(config)
-        for size in config.evaluation.sizes:
-            algorithmic.held_out_size(config.data.kind, size)
+        kind, sizes = config.data.kind, config.evaluation.sizes
+        if not sizes and kind != "ngrams":  # which the paper tests at one size
+            accepted = f"a list of one or more sizes for {kind}"
+            raise FieldError("config.evaluation.sizes", sizes, accepted)
+        for size in sizes:
+            algorithmic.held_out_size(kind, size)
 
     def __init__(
         self, config: ConfigDict, assets: None = None, *, axis_name: str | None = None

@@ -21,7 +21,7 @@ from data.caption_splits import CaptionSplits
 from data.splits import SPLITS
 from data.vocabulary import Vocabulary, train_vocabulary
 from models import efficientnet
-from ranges import SIZE, TEXT, TEXTS, VOCABULARY, Range
+from ranges import BATCH, EXAMPLES, TEXT, TEXTS, VOCABULARY, Range
 from tasks import frozen
 from training import checks
 
@@ -39,12 +39,12 @@ RANGES = {
     "data.min_objects": Range(2, 9, whole=True),
     "data.max_objects": Range(2, 9, whole=True),
     "data.references": Range(1, 24, whole=True),
-    "data.scenes": SIZE,
+    "data.scenes": EXAMPLES,
     "data.vocab_size": VOCABULARY,
     "data.max_length": Range(2, 10_000, whole=True),
-    "data.batch_size": SIZE,
-    "evaluation.images": SIZE,
-    "evaluation.batch_size": SIZE,
+    "data.batch_size": BATCH,
+    "evaluation.images": EXAMPLES,
+    "evaluation.batch_size": BATCH,
 }
 ARRAYS = {  # images; logits
     ("data.batch_size", "data.size", "data.size"): 15,  # uint8 and float32

@@ -73,7 +73,9 @@ class Captioning(Task):
         """Checks the data source and its objects; see `Task`."""
         checks.choice("data.source", config.data.source, SOURCES)
         checks.ordered(config, "data.min_objects", "data.max_objects")
-        if config.data.source == "files":
+        if config.data.source != "files":
+            checks.unread_files(config, "data.files", "data.source=files")
+        else:
             for split in SPLITS:
                 check_files(config.data.files[split], split)
 

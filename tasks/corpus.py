@@ -15,10 +15,11 @@ from data.vocabulary import Vocabulary
 from errors import UserError
 from metrics.text import require_tokenizer
 from ranges import (
-    COUNT,
+    BATCH,
     FLAG,
     PROBABILITY,
     SEED,
+    SHAPES,
     SIZE,
     TEXT,
     TEXTS,
@@ -28,6 +29,7 @@ from ranges import (
 )
 from training import checks
 
+_WORDS = Range(1, 1000, whole=True)
 RANGES = {
     **checks.SUPERVISED,
     **dict.fromkeys(("data.corpus", "data.source_language"), TEXT),
@@ -35,21 +37,21 @@ RANGES = {
     "data.extra_corpora": TEXTS,
     **{f"data.files.{split}": TEXT for split in SPLITS},
     "data.split_seed": SEED,
-    "data.min_words": SIZE,
-    "data.max_words": SIZE,
-    "data.train_min_words": SIZE,
+    "data.min_words": _WORDS,
+    "data.max_words": _WORDS,
+    "data.train_min_words": _WORDS,
     "data.made_up_names": PROBABILITY,
     "data.vocab_size": VOCABULARY,
-    "data.segmentations": SIZE,
+    "data.segmentations": Range(1, 512, whole=True),
     "data.sampling_alpha": WEIGHT,
     "data.max_length": SIZE,
     "data.tokens": Range(1, 10**9, whole=True),
-    "data.max_shapes": SIZE,
+    "data.max_shapes": SHAPES,
     "data.batch_size_multiple": SIZE,
     "data.pack": FLAG,
     "optimizer.accumulate": SIZE,
-    "evaluation.max_extra_length": COUNT,
-    "evaluation.batch_size": SIZE,
+    "evaluation.max_extra_length": Range(0, 1000, whole=True),
+    "evaluation.batch_size": BATCH,
 }
 ARRAYS = {  # logits
     ("data.tokens", "data.vocab_size", "1/optimizer.accumulate"): 4,
@@ -76,6 +78,8 @@ def check(config: ConfigDict) -> None:
     check_name("data.corpus", data.corpus, languages, data.files)
     for name in data.extra_corpora:
         check_name("data.extra_corpora", name, languages, data.files)
+    if "files" not in (data.corpus, *data.extra_corpora):
+        checks.unread_files(config, "data.files", "data.corpus=files")
     checks.ordered(config, "data.min_words", "data.max_words")
     checks.ordered(config, "data.train_min_words", "data.max_words")
     checks.ordered(config, "data.batch_size_multiple", "data.tokens")

@@ -33,7 +33,7 @@ from generation.pointers import PointerSearch
 from generation.search import BEAM, Search
 from metrics.pointing import pointing_scores
 from ops.cross_entropy import smoothed_cross_entropy
-from ranges import FLAG, SIZE, TEXT, Range
+from ranges import BATCH, FLAG, SHAPES, TEXT, Range
 from training import checks
 from training.objective import Supervised
 from training.optimizers import make_optimizer
@@ -58,9 +58,10 @@ class Pointing(Task):
         **checks.SUPERVISED,
         "data.kind": TEXT,
         **dict.fromkeys(("data.min_size", "data.max_size"), _INPUTS),
-        **dict.fromkeys(("data.buckets", "data.batch_size"), SIZE),
+        "data.buckets": SHAPES,
+        "data.batch_size": BATCH,
         "evaluation.sizes": _INPUTS.each(),
-        "evaluation.instances": SIZE,
+        "evaluation.instances": BATCH,
         "evaluation.beam": BEAM,
         "evaluation.constrain": FLAG,
     }

@@ -33,7 +33,7 @@ from figures.attention import attention_map
 from figures.heatmaps import attention_heatmaps
 from metrics import answers
 from options import Options, option
-from ranges import COUNT, FRACTION, SIZE, TEXT, WEIGHT, Range
+from ranges import BATCH, COUNT, EXAMPLES, FRACTION, SIZE, TEXT, WEIGHT, Range
 from tasks.linear_start import LinearStart
 from tasks.question_models import Outputs, QuestionModels, select
 from training import checks
@@ -66,11 +66,11 @@ class QuestionAnswering(Task):
         "data.source": TEXT,
         "data.tasks": _TASK.each(),
         "data.training": TEXT,
-        "data.questions": Range(10, 10**6, whole=True),
-        "data.repeats": SIZE,
+        "data.questions": dataclasses.replace(EXAMPLES, min=10),
+        "data.repeats": Range(1, 1000, whole=True),
         "data.memory": SIZE,
         "data.time_noise": FRACTION,
-        "data.batch_size": SIZE,
+        "data.batch_size": BATCH,
         "data.files.train": TEXT,
         "data.files.validation": TEXT,
         "data.files.test": TEXT,
@@ -90,6 +90,8 @@ class QuestionAnswering(Task):
         data = config.data
         checks.choice("data.source", data.source, _SOURCES)
         checks.choice("data.training", data.training, TRAININGS)
+        if data.source != "files":
+            checks.unread_files(config, "data.files", "data.source=files")
         if not data.tasks or len(set(data.tasks)) < len(data.tasks):
             raise FieldError("config.data.tasks", data.tasks, "a list without repeats")
 

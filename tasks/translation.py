@@ -38,7 +38,7 @@ from generation.texts import TextSearch
 from metrics import text as metrics
 from models.records import DrawRecord, collect
 from ops.cross_entropy import smoothed_cross_entropy
-from ranges import FRACTION, SIZE
+from ranges import FRACTION, LAYERS
 from tasks import corpus
 from training import checks, reinforce
 from training.objective import Supervised
@@ -46,7 +46,7 @@ from training.optimizers import make_optimizer
 from training.state import Batch, LossResult, TrainState
 from training.task import Evaluation, Lines, Prediction, Scores, Task
 
-_RANGES = {"loss.smoothing": FRACTION, "evaluation.figures": SIZE}
+_RANGES = {"loss.smoothing": FRACTION, "evaluation.figures": LAYERS}
 _BLANK = {"source": jnp.ones((1, 2), jnp.int32), "target": jnp.ones((1, 2), jnp.int32)}
 
 

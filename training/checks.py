@@ -285,6 +285,21 @@ def choice(name: str, value: Any, accepted: Iterable[Any]) -> None:
         raise UserError(f"config.{name} is {value!r}: must be one of {names}")
 
 
+def unread_files(config: ConfigDict, fields: str, needed: str) -> None:
+    """Raises a UserError for a file that is named but not read.
+
+    Args:
+        config: a config that does not read the files.
+        fields: field or group of fields with their names, such as "data.files".
+        needed: the setting that reads them, such as "data.source=files".
+    """
+    for name, value in configuration.leaves(config):
+        if value and f"{name}.".startswith(f"{fields}."):
+            raise UserError(
+                f"config.{name} is {one_line(value)}: needs config.{needed}"
+            )
+
+
 def ordered(config: ConfigDict, minimum: str, maximum: str) -> None:
     """Raises a UserError if the field `minimum` is above the field `maximum`."""
     fields = dict(configuration.leaves(config))
