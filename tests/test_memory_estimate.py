@@ -81,6 +81,6 @@ def test_a_step_that_does_not_fit_is_refused():
         memory.check(3 * 2**20, available=2**20)
     assert str(error.value) == (
         "a training step needs 3 MiB of memory on each device: must be at most 1 MiB; "
-        "reduce the batch or the sizes of config.model, or use more devices "
+        "reduce sizes of config.data or config.model, or use more devices "
         "(config.mesh)"
     )

@@ -117,8 +117,8 @@ def check(needed: int, available: int | None = None) -> None:
     if needed > available:
         raise UserError(
             f"a training step needs {checks.bytes_text(needed)} of memory on each "
-            f"device: must be at most {checks.bytes_text(available)}; reduce the batch "
-            "or the sizes of config.model, or use more devices (config.mesh)"
+            f"device: must be at most {checks.bytes_text(available)}; reduce sizes "
+            "of config.data or config.model, or use more devices (config.mesh)"
         )
 
 
