@@ -9,8 +9,8 @@ survive are printed as diffs; some are equivalent to the original code. A MUTANT
 of the names that are printed, such as attention.masks.x_padding_mask__mutmut_1. Without
 MODULE and MUTANT, all modules of `TESTS` are mutated, which takes hours.
 
---sample runs at most N mutants of each module, drawn with a fixed seed. Other options
-are passed to `mutmut run`. The last line is the fraction of mutants that are noticed:
+--sample runs at most N mutants of each module, drawn with a fixed seed, --max-children
+N at a time. The last line is the fraction of mutants that are noticed:
 those that fail a test or run into the time limit.
 
 mutmut does not mutate decorated functions, such as those of `attention/scores.py`. In
@@ -19,6 +19,7 @@ runs a function that is called at import, such as `score_function`, with few tes
 check its survivors by hand.
 """
 
+import argparse
 import ast
 import collections
 import random
@@ -192,18 +193,20 @@ def mutate(
 
 def main(arguments: list[str]) -> None:
     """Mutates what the arguments name; prints the fraction that is noticed."""
-    sample, options = None, []
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("names", nargs="*", metavar="MODULE | MUTANT")
+    parser.add_argument("--sample", type=int, help="maximum number for a module")
+    parser.add_argument("--max-children", type=int, help="number at a time")
+    given = parser.parse_args(arguments)
+    sample, children = given.sample, given.max_children
+    options = [] if children is None else [f"--max-children={children}"]
     modules: dict[str, list[str]] = {}
-    for argument in arguments:
-        if argument.startswith("--sample="):
-            sample = int(argument.removeprefix("--sample="))
-        elif argument.startswith("-"):
-            options.append(argument)
-        elif "__mutmut_" in argument:
-            module = argument.rpartition(".")[0].replace(".", "/") + ".py"
-            modules.setdefault(module, []).append(argument)
+    for name in given.names:
+        if "__mutmut_" in name:
+            module = name.rpartition(".")[0].replace(".", "/") + ".py"
+            modules.setdefault(module, []).append(name)
         else:
-            modules.setdefault(argument, [])
+            modules.setdefault(name, [])
     for module in modules:
         if module not in TESTS:
             raise SystemExit(f"{module} has no tests in tests/mutants.py")
