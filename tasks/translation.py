@@ -20,6 +20,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from ml_collections import ConfigDict
 
@@ -47,7 +48,7 @@ from training.state import Batch, LossResult, TrainState
 from training.task import Evaluation, Lines, Prediction, Scores, Task
 
 _RANGES = {"loss.smoothing": FRACTION, "evaluation.figures": LAYERS}
-_BLANK = {"source": jnp.ones((1, 2), jnp.int32), "target": jnp.ones((1, 2), jnp.int32)}
+_BLANK = {"source": np.ones((1, 2), np.int32), "target": np.ones((1, 2), np.int32)}
 
 
 class Translation(Task):

@@ -6,6 +6,7 @@ attention <- ops <- models <- generation <- tasks <- configs; metrics, figures a
 
 import ast
 import graphlib
+import subprocess
 import sys
 from pathlib import Path
 
@@ -198,3 +199,16 @@ def test_a_wrong_import_is_reported(folder, source, complaint, monkeypatch):
 )
 def test_an_allowed_import_is_not_reported(folder, source):
     assert not violations(folder, ROOT / folder / "x.py", ast.parse(source))
+
+
+def test_no_module_computes_when_it_is_imported():
+    """A job of several processes is joined before the first computation."""
+    files = [*(ROOT / "configs").glob("[a-z]*.py"), *(ROOT / "tasks").glob("*.py")]
+    code = f"""
+import importlib
+import jax
+for name in {sorted(f"{x.parent.name}.{x.stem}" for x in files)}:
+    importlib.import_module(name)
+    assert not jax._src.xla_bridge._backends, name
+"""
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
