@@ -19,6 +19,7 @@ BENCHMARKS = (
     "pointer_step",
     "caption_step",
     "sagan_step",
+    "overheads",
 )
 
 

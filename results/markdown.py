@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-_PERCENT = {"share": 0, "padding": 0, "waiting": 1}  # decimals, by field
+_PERCENT = {"share": 0, "padding": 0, "waiting": 1, "overhead": 1}  # decimals, by field
 _MILLIONS = ("parameters", "tokens")
 
 

@@ -100,6 +100,10 @@ BENCHMARKS: dict[str, Benchmark] = {
             "peak memory, MB": "peak_mb",
         },
     ),
+    "overheads": Benchmark(
+        title="Overheads of training the default translator",
+        columns={"time added": "overhead", "seconds": "seconds"},
+    ),
 }
 
 # Facts listed below the table of a benchmark, by field of its record.
