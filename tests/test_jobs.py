@@ -318,3 +318,30 @@ def test_a_dead_process_ends_the_others(tmp_path):
     started[1].kill()
     statuses = jobs.finish(started, timeout=30 + 20)  # three heartbeats, and 20 s
     assert statuses[1] == -signal.SIGKILL and statuses[0] not in (0, 1)
+
+
+# The toy task with a single program.
+TOY = ("--config=tests/toy.py", "--config.data.batch_size=16,")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("place", "number", "message"),
+    [
+        ("batch", 1, "texts.tsv:7 is damaged"),
+        ("disk", 0, "checkpoints/3 cannot be written: No space left on device"),
+    ],
+)
+def test_an_error_of_one_process_ends_all_with_its_status(
+    tmp_path, place, number, message
+):
+    command = "tests/failing.py", place, str(number), "train.py", *TOY
+    workdir, logs = f"--workdir={tmp_path}/run", tmp_path / "logs"
+    started = jobs.start(*command, workdir, processes=2, devices=1, logs=logs)
+    assert jobs.finish(started, timeout=100) == [1, 1]  # jax alone needs 300 s
+    texts = jobs.output(logs)
+    failed, other = texts[number], texts[1 - number]
+    assert failed.splitlines()[-1].startswith("error: ") and message in failed
+    reason = f"error: process {number} of the job has failed: "
+    assert other.splitlines()[-1].startswith(reason) and message in other
+    assert "Traceback" not in failed + other

@@ -17,6 +17,7 @@ from typing import Any
 from absl import flags
 
 from errors import UserError
+from training import job
 
 flags.disclaim_key_flags()  # the flags are those of the entry point that defines them
 
@@ -105,6 +106,7 @@ def join() -> None:
             f"this process cannot join its job within --join_timeout={timeout} s "
             f"(--join=none runs alone): {reason}"
         ) from error
+    job.watch()
 
 
 def explicit() -> dict[str, Any]:

@@ -20,7 +20,7 @@ from absl import app, flags, logging
 
 import storage
 from errors import UserError
-from training import command_line, hosts
+from training import command_line, hosts, job
 from training.command_line import Arguments
 
 _MAX_CPU_DEVICES = 8
@@ -88,28 +88,37 @@ def run(
             status = main(arguments)
             sys.stdout.flush()
             return status
-        except UserError as error:
-            return _fail(error)
-        except ModuleNotFoundError as error:
-            package = _package(error.name)
-            if package is None:
-                raise
-            return _fail(
-                f"{package} is not installed: `pip install {package}` installs it, "
-                "`make env` all packages"
-            )
-        except MemoryError as error:
-            return _fail(f"out of memory, reduce the sizes: {error}")
-        except RuntimeError as error:  # of jax, which is not imported here
-            reason = " ".join(str(error).split())
-            if "RESOURCE_EXHAUSTED" not in reason:
-                raise
-            return _fail(f"out of memory, reduce the sizes: {reason[:200]}")
-        except BrokenPipeError:  # the reader of the output has closed it
+        except BrokenPipeError as error:  # the reader of the output has closed it
             _discard_output()
-            return 128 + signal.SIGPIPE
+            status = 128 + signal.SIGPIPE
+            job.end(error, "its output cannot be written", status)
+            return status
+        except Exception as error:
+            line = _line(error)
+            job.end(error, line)
+            if line is None:
+                raise
+            return _fail(line)
 
     app.run(guarded, flags_parser=parse)
+
+
+def _line(error: Exception) -> str | None:
+    """Returns the line for an error that a user can mend; None for other errors."""
+    if isinstance(error, UserError):
+        return str(error)
+    if isinstance(error, ModuleNotFoundError):
+        package = _package(error.name)
+        return package and (
+            f"{package} is not installed: `pip install {package}` installs it, "
+            "`make env` all packages"
+        )
+    reason = " ".join(str(error).split())
+    if isinstance(error, MemoryError):
+        return f"out of memory, reduce the sizes: {reason}"
+    if isinstance(error, RuntimeError) and "RESOURCE_EXHAUSTED" in reason:  # of jax
+        return f"out of memory, reduce the sizes: {reason[:200]}"
+    return None
 
 
 def write_line(text: str) -> None:

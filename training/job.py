@@ -1,0 +1,100 @@
+"""Errors in jobs of several processes.
+
+At exit, jax's processes wait for each other, for five minutes if one is missing. So a
+process with an error tells the others by the key-value store of jax's coordination
+service, and all of them end at once with its exit status.
+"""
+
+import contextlib
+import os
+import sys
+import threading
+import time
+import traceback
+from typing import Any
+
+from training.watchdog import FAULT
+
+_FAILURE = "attention/failure"  # key of the first failure of the job
+_POLL = 1.0  # seconds between two looks at the key
+_ending = threading.Event()  # this process reports an error of its own
+_joined = threading.Event()
+
+
+def watch() -> None:
+    """Watches in a thread for failures of other processes, which end this one."""
+    _joined.set()
+    threading.Thread(target=_watch, daemon=True).start()
+
+
+def end(error: Exception, line: str | None, status: int = 1) -> None:
+    """Ends this process after an error, and the others with it; returns if it is alone.
+
+    The error is printed, unless jax raised it because another process has failed: then
+    that process is named. The status is that of the first failure of the job.
+
+    Args:
+        error: the error.
+        line: the error in one line; None to print a traceback.
+        status: exit status; an error of jax, as at the death of another process, is a
+            fault in its place.
+    """
+    if not _joined.is_set():
+        return
+    import jax
+
+    _ending.set()
+    by_jax = isinstance(error.__cause__ if line else error, jax.errors.JaxRuntimeError)
+    status = FAULT if by_jax else status
+    client, number = _service()
+    reason = " ".join((line or f"{type(error).__name__}: {error}").split())
+    with contextlib.suppress(RuntimeError):  # another process was first, or is dead
+        client.key_value_set(_FAILURE, f"{status} {number} {reason}")
+    first = _failure() or (status, number, reason)
+    if by_jax and first[1] != number:
+        _print(first)
+    elif line:
+        print(f"error: {line}", file=sys.stderr)
+    else:
+        traceback.print_exception(error)
+    if number == 0:  # it has the store, which the others read
+        time.sleep(4 * _POLL)
+    _exit(first[0])
+
+
+def _watch() -> None:
+    while not _ending.wait(_POLL):
+        if failure := _failure():
+            # The main thread may be about to report an error of its own.
+            if not _ending.wait(2 * _POLL):
+                _print(failure)
+                _exit(failure[0])
+            return
+
+
+def _service() -> tuple[Any, int]:
+    """Returns the client of jax's coordination service, and the process's number."""
+    from jax._src import distributed
+
+    state = distributed.global_state
+    return state.client, state.process_id
+
+
+def _failure() -> tuple[int, int, str] | None:
+    """Returns status, process and reason of the first failure; None before it."""
+    with contextlib.suppress(RuntimeError, AttributeError):  # none, or jax has ended
+        status, number, reason = _service()[0].key_value_try_get(_FAILURE).split(" ", 2)
+        return int(status), int(number), reason
+    return None
+
+
+def _print(failure: tuple[int, int, str]) -> None:
+    _, number, reason = failure
+    print(f"error: process {number} of the job has failed: {reason}", file=sys.stderr)
+
+
+def _exit(status: int) -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(status)
