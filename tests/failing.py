@@ -1,8 +1,8 @@
-"""Runs an entry point that fails at a given place in one process of a job.
+"""Runs an entry point with a fault at a given place in one process of a job.
 
     python tests/failing.py batch 1 train.py --config=...
 
-Process 1 fails; the place is a key of `PLACES`.
+Process 1 has the fault; the place is a key of `PLACES`.
 """
 
 import errno
@@ -10,16 +10,14 @@ import os
 import runpy
 import sys
 
-import jax
-
 from errors import UserError
-from training import loop, manifest
+from training import configuration, loop, manifest
 
 place, number, *sys.argv = sys.argv[1:]
 
 
 def here():
-    return jax.process_index() == int(number)
+    return f"--process_id={number}" in sys.argv
 
 
 def prefetch(get, start, stop, original=loop.prefetch):
@@ -40,7 +38,18 @@ def write(folder, original=manifest.write):
     original(folder)
 
 
-PLACES = {"batch": (loop, prefetch), "disk": (manifest, write)}
+def check(config, original=configuration.check):
+    """The process has another seed."""
+    if here():
+        config.seed = 7
+    original(config)
+
+
+PLACES = {
+    "batch": (loop, prefetch),
+    "disk": (manifest, write),
+    "seed": (configuration, check),
+}
 
 module, function = PLACES[place]
 setattr(module, function.__name__, function)

@@ -1,5 +1,6 @@
 """Tests of jobs of several processes: joining, equal results, stopping together."""
 
+import os
 import signal
 import time
 
@@ -12,6 +13,7 @@ from absl.testing import flagsaver
 
 from errors import UserError
 from training import hosts, trained, watchdog
+from training.lock import Lock
 from training.log import read_rows
 
 SLURM = {
@@ -345,3 +347,35 @@ def test_an_error_of_one_process_ends_all_with_its_status(
     reason = f"error: process {number} of the job has failed: "
     assert other.splitlines()[-1].startswith(reason) and message in other
     assert "Traceback" not in failed + other
+
+
+@pytest.mark.slow
+def test_processes_with_different_configs_are_refused(tmp_path):
+    logs, workdir = tmp_path / "logs", tmp_path / "run"
+    command = "tests/failing.py", "seed", "1", "train.py", *TOY
+    started = jobs.start(
+        *command, f"--workdir={workdir}", processes=2, devices=1, logs=logs
+    )
+    assert jobs.finish(started, timeout=100) == [1, 1]
+    message = "config.seed is 7 in process 1 and 0 in process 0: all processes of a job"
+    for text in jobs.output(logs):
+        (line,) = [x for x in text.splitlines() if x.startswith("error:")]
+        assert message in line
+    assert not (workdir / "config.json").exists()
+
+
+@pytest.mark.slow
+def test_a_refused_job_changes_nothing_in_the_run_directory(tmp_path):
+    logs, workdir = tmp_path / "logs", tmp_path / "run"
+    workdir.mkdir()
+    (workdir / "config.json").write_text("of another run")
+    command = "train.py", *TOY, f"--workdir={workdir}"
+    with Lock(workdir):
+        before = {path.name: path.read_bytes() for path in workdir.iterdir()}
+        started = jobs.start(*command, processes=2, devices=1, logs=logs)
+        assert jobs.finish(started, timeout=100) == [1, 1]
+        after = {path.name: path.read_bytes() for path in workdir.iterdir()}
+    assert after == before
+    for text in jobs.output(logs):
+        (line,) = [x for x in text.splitlines() if x.startswith("error:")]
+        assert f"{workdir} is in use: process {os.getpid()} on host" in line

@@ -106,7 +106,7 @@ def join() -> None:
             f"this process cannot join its job within --join_timeout={timeout} s "
             f"(--join=none runs alone): {reason}"
         ) from error
-    job.watch()
+    job.watch(timeout)
 
 
 def explicit() -> dict[str, Any]:

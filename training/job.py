@@ -1,4 +1,4 @@
-"""Errors in jobs of several processes.
+"""Jobs of several processes: errors, barriers, agreement.
 
 At exit, jax's processes wait for each other, for five minutes if one is missing. So a
 process with an error tells the others by the key-value store of jax's coordination
@@ -6,23 +6,36 @@ service, and all of them end at once with its exit status.
 """
 
 import contextlib
+import itertools
+import json
 import os
 import sys
 import threading
 import time
 import traceback
+from collections.abc import Mapping
 from typing import Any
 
+from errors import UserError, one_line
 from training.watchdog import FAULT
 
 _FAILURE = "attention/failure"  # key of the first failure of the job
+_MAX_DIFFERENCES = 3  # named if processes disagree
 _POLL = 1.0  # seconds between two looks at the key
+_numbers = itertools.count()  # of barriers and agreements, the same in all processes
 _ending = threading.Event()  # this process reports an error of its own
 _joined = threading.Event()
+_timeout = 1800.0
 
 
-def watch() -> None:
-    """Watches in a thread for failures of other processes, which end this one."""
+def watch(timeout: float) -> None:
+    """Watches in a thread for failures of other processes, which end this one.
+
+    Args:
+        timeout: seconds that `wait` and `agree` wait for the other processes.
+    """
+    global _timeout
+    _timeout = timeout
     _joined.set()
     threading.Thread(target=_watch, daemon=True).start()
 
@@ -60,6 +73,48 @@ def end(error: Exception, line: str | None, status: int = 1) -> None:
     if number == 0:  # it has the store, which the others read
         time.sleep(4 * _POLL)
     _exit(first[0])
+
+
+def wait(name: str) -> None:
+    """Waits until all processes of the job have called this; they may differ by hours.
+
+    Collective operations on CPUs fail if some processes arrive 30 seconds after others.
+    """
+    client, _ = _service()
+    if client is not None:
+        client.wait_at_barrier(f"{name} {next(_numbers)}", int(1000 * _timeout))
+
+
+def agree(values: Mapping[str, Any]) -> None:
+    """Checks that all processes of the job have the same values, and waits for them.
+
+    Args:
+        values: values with JSON forms, by name.
+
+    Raises:
+        UserError: if the values of this process differ from those of process 0.
+    """
+    client, number = _service()
+    if client is None:
+        return
+    key = f"attention/agree/{next(_numbers)}"
+    if number == 0:
+        client.key_value_set(key, json.dumps(values))
+    else:
+        first = json.loads(client.blocking_key_value_get(key, int(1000 * _timeout)))
+        values = json.loads(json.dumps(values))
+        differing = [
+            f"{name} is {one_line(values.get(name))} in process {number} and "
+            f"{one_line(first.get(name))} in process 0"
+            for name in {**first, **values}
+            if first.get(name) != values.get(name)
+        ]
+        if differing:
+            raise UserError(
+                f"{'; '.join(differing[:_MAX_DIFFERENCES])}: all processes of a job "
+                "must have the same command, code and run directory"
+            )
+    wait(key)
 
 
 def _watch() -> None:

@@ -22,7 +22,15 @@ from ml_collections import ConfigDict
 import spread
 from errors import UserError
 from figures import canvas
-from training import configuration, memory, runtime, sharding, sharding_table
+from training import (
+    configuration,
+    encoding,
+    job,
+    memory,
+    runtime,
+    sharding,
+    sharding_table,
+)
 from training.checkpoints import Checkpoints
 from training.lock import Lock
 from training.log import Log
@@ -58,6 +66,9 @@ def train(config: ConfigDict, workdir: Path, watchdog: float = 0.0) -> int:
     configuration.prepare(config, workdir)
     try:
         with Lock(workdir, enabled=jax.process_index() == 0) as lock:
+            # The others write nothing before process 0 has the lock.
+            fields = encoding.leaves(encoding.encode(config), "config.")
+            job.agree(dict(fields) | {"the commit": runtime.commit()})
             return _train(config, workdir, layout, lock, Watchdog(watchdog))
     except BrokenPipeError:
         raise
@@ -71,8 +82,14 @@ def train(config: ConfigDict, workdir: Path, watchdog: float = 0.0) -> int:
 def _train(
     config: ConfigDict, workdir: Path, layout: Layout, lock: Lock, watchdog: Watchdog
 ) -> int:
-    configuration.record(config, workdir)
+    first = jax.process_index() == 0
+    if not first:  # process 0 writes the config and the assets, the others read them
+        job.wait("the assets are written")
+    else:
+        configuration.record(config, workdir)
     task = create(config, workdir, training=True, axis_name=layout.axis_name)
+    if first:
+        job.wait("the assets are written")
     for line in config.task.warnings(config):
         print(f"warning: {line}", file=sys.stderr)
     with (
@@ -80,6 +97,7 @@ def _train(
         Checkpoints(workdir, config.checkpoints.keep) as checkpoints,
     ):
         start = max(checkpoints.steps(), default=0)
+        job.agree({"the last checkpoint": start})
         every = {"evaluating": config.eval_every, "saving": config.save_every}
         log = Log(
             workdir,
@@ -150,7 +168,8 @@ class _Run:
         if start:
             log.say(f"resuming from step {start} of {total}")
         with self.paused("restoring" if start else "starting"):
-            runtime.record_environment(self.workdir)
+            if jax.process_index() == 0:
+                runtime.record_environment(self.workdir)
             if start:
                 state = self.checkpoints.restore(start, self.like)
             else:
