@@ -6,6 +6,7 @@ import re
 import socket
 import subprocess
 import sys
+import threading
 import time
 
 import faults
@@ -13,6 +14,7 @@ import pytest
 from smoke import ROOT
 
 from errors import UserError
+from training import lock as lock_module
 from training.lock import NAME, STALE, Lock
 
 HOLD = """
@@ -79,14 +81,46 @@ def test_another_process_with_the_same_number_does_not_hold_the_lock(holder, tmp
     take(tmp_path)
 
 
+@pytest.fixture
+def impatient(monkeypatch):
+    """Locks are void within seconds."""
+    monkeypatch.setattr(lock_module, "STALE", 1.3)
+    monkeypatch.setattr(lock_module, "_POLL", 0.1)
+
+
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("host", ["elsewhere", None])
-def test_a_lock_of_another_machine_is_void_when_it_is_stale(host, holder, tmp_path):
+def test_a_lock_of_another_machine_is_void_when_it_is_stale(
+    host, holder, tmp_path, capsys
+):
     host = host or socket.gethostname()  # two containers may have one name
-    edit(tmp_path, age=STALE - 30, host=host, machine=f"{host} other", pid=2**22 + 1)
-    with pytest.raises(UserError, match=f"process {2**22 + 1} on host {host} trains"):
-        take(tmp_path)
-    edit(tmp_path, age=STALE + 5)
+    edit(tmp_path, host=host, machine=f"{host} other", pid=2**22 + 1)
+    begin = time.monotonic()
     take(tmp_path)
+    assert time.monotonic() - begin > 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"was in use: process {2**22 + 1} on host {host} trained in it; wait" in line
+    holder.kill()
+    take(tmp_path)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_lock_that_was_stale_already_is_taken_over_at_once(holder, tmp_path, capsys):
+    edit(tmp_path, age=STALE + 5, machine="other", pid=2**22 + 1)
+    take(tmp_path)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_lock_that_is_refreshed_on_another_machine_is_refused(
+    holder, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(lock_module, "_POLL", 0.1)
+    edit(tmp_path, age=STALE - 30, host="elsewhere", machine="other", pid=2**22 + 1)
+    refresh = threading.Timer(0.5, os.utime, [tmp_path / NAME])
+    refresh.start()
+    with pytest.raises(UserError, match=f"process {2**22 + 1} on host elsewhere train"):
+        take(tmp_path)
+    refresh.join()
 
 
 def test_a_lock_of_a_live_process_never_becomes_stale(holder, tmp_path):
@@ -95,15 +129,17 @@ def test_a_lock_of_a_live_process_never_becomes_stale(holder, tmp_path):
         take(tmp_path)
 
 
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("content", [b"", b"\xff\0", b"[1]", b"3", b'{"pid": 3}'])
 def test_a_damaged_lock_needs_no_hand(content, tmp_path):
     path = tmp_path / NAME
     path.write_bytes(content)
     if content:
+        refresh = threading.Timer(0.5, os.utime, [path])
+        refresh.start()
         with pytest.raises(UserError, match="in use: another process trains in it"):
             take(tmp_path)
-    old = time.time() - STALE - 5
-    os.utime(path, (old, old))
+        refresh.join()
     take(tmp_path)
 
 

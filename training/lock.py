@@ -3,7 +3,8 @@
 The file `lock` names its holder: host, process, and the start of the process, so that
 another process with the same number is not taken for it. The holder refreshes the file.
 A lock is void if its holder is a dead process of this machine, or has not refreshed it
-for two minutes. Evaluation and prediction take no lock.
+for two minutes: for a holder on another machine, such as the pod that has been replaced
+by this one, the lock is watched for as long. Evaluation and prediction take no lock.
 """
 
 import contextlib
@@ -11,8 +12,10 @@ import fcntl
 import json
 import os
 import socket
+import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +24,7 @@ from errors import UserError
 
 NAME = "lock"
 _REFRESH = 20.0  # seconds between two refreshes
+_POLL = 1.0  # seconds between two looks at the lock of another machine
 STALE = 120.0  # seconds without a refresh after which a lock is void
 
 
@@ -37,11 +41,12 @@ class Lock:
         self._enabled = enabled
         self._workdir, self._path = workdir, workdir / NAME
         self._owner = _owner(os.getpid())
+        self._seen: float | None = None  # last refresh of a holder elsewhere
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._refresh, daemon=True)
 
     def __enter__(self) -> "Lock":
-        """Takes the lock.
+        """Takes the lock; waits first if it may be that of a dead process elsewhere.
 
         Raises:
             UserError: if another process holds it, or it cannot be written.
@@ -49,13 +54,8 @@ class Lock:
         if not self._enabled:
             return self
         try:
-            with _opened(self._path) as file:
-                holder = _parse(file.read())
-                if holder != self._owner and not self._is_void(holder):
-                    raise UserError(self._refusal(holder))
-                file.seek(0)
-                file.truncate()
-                file.write(json.dumps(self._owner) + "\n")
+            while not self._take():
+                time.sleep(_POLL)
         except OSError as error:
             raise UserError(
                 f"{self._path} cannot be written: {error.strerror}; a run directory "
@@ -63,6 +63,33 @@ class Lock:
             ) from error
         self._thread.start()
         return self
+
+    def _take(self) -> bool:
+        """Takes the lock; returns whether it was free or void.
+
+        Raises:
+            UserError: if a process of this machine holds it, or the holder has
+                refreshed it since the last call.
+        """
+        with _opened(self._path) as file:
+            holder, refreshed = _parse(file.read()), self._path.stat().st_mtime
+            if holder != self._owner and not self._is_void(holder):
+                is_here = holder and holder["machine"] == self._owner["machine"]
+                if is_here or self._seen not in (None, refreshed):
+                    raise UserError(self._refusal(holder))
+                if self._seen is None:
+                    print(
+                        f"{self._workdir} was in use: {_name(holder)} trained in it; "
+                        f"waiting up to {STALE:.0f} seconds for a sign of life",
+                        file=sys.stderr,
+                        flush=True,
+                    )
+                self._seen = refreshed
+                return False
+            file.seek(0)
+            file.truncate()
+            file.write(json.dumps(self._owner) + "\n")
+        return True
 
     def __exit__(self, *_: Any) -> None:
         """Gives the lock back, unless another process has taken it over."""
@@ -88,13 +115,10 @@ class Lock:
             raise UserError(self._refusal(holder))
 
     def _refusal(self, holder: dict[str, Any]) -> str:
-        name = "another process"
-        if holder:
-            name = f"process {holder['pid']} on host {holder['host']}"
         return (
-            f"{self._workdir} is in use: {name} trains in it; stop it first, or take "
-            f"another --workdir (a lock without a sign of life for {STALE:.0f} seconds "
-            "is void)"
+            f"{self._workdir} is in use: {_name(holder)} trains in it; stop it first, "
+            "or take another --workdir (a lock without a sign of life for "
+            f"{STALE:.0f} seconds is void)"
         )
 
     def _is_void(self, holder: dict[str, Any]) -> bool:
@@ -157,6 +181,12 @@ def _parse(text: str) -> dict[str, Any]:
         if {name: type(value) for name, value in holder.items()} == kinds:
             return holder
     return {}
+
+
+def _name(holder: dict[str, Any]) -> str:
+    if not holder:
+        return "another process"
+    return f"process {holder['pid']} on host {holder['host']}"
 
 
 def _owner(pid: int) -> dict[str, Any]:
