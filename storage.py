@@ -4,6 +4,7 @@ import contextlib
 import errno
 import hashlib
 import os
+import secrets
 import stat
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -90,8 +91,9 @@ def write(path: Path, content: str | bytes) -> None:
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Yields a temporary path that replaces `path` when the block succeeds."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.unlink(missing_ok=True)  # a link would be followed
+    # Processes of several hosts may have one number. Nobody can guess the name, and
+    # place a link there.
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         yield temporary
         temporary.replace(path)

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from errors import UserError, one_line
@@ -83,6 +83,17 @@ def wait(name: str) -> None:
     client, _ = _service()
     if client is not None:
         client.wait_at_barrier(f"{name} {next(_numbers)}", int(1000 * _timeout))
+
+
+@contextlib.contextmanager
+def first_alone(name: str) -> Iterator[None]:
+    """Runs the block in process 0, then in the others, which find its files."""
+    _, number = _service()
+    if number > 0:
+        wait(name)
+    yield
+    if number == 0:
+        wait(name)
 
 
 def agree(values: Mapping[str, Any]) -> None:

@@ -82,14 +82,10 @@ def train(config: ConfigDict, workdir: Path, watchdog: float = 0.0) -> int:
 def _train(
     config: ConfigDict, workdir: Path, layout: Layout, lock: Lock, watchdog: Watchdog
 ) -> int:
-    first = jax.process_index() == 0
-    if not first:  # process 0 writes the config and the assets, the others read them
-        job.wait("the assets are written")
-    else:
-        configuration.record(config, workdir)
-    task = create(config, workdir, training=True, axis_name=layout.axis_name)
-    if first:
-        job.wait("the assets are written")
+    with job.first_alone("the assets are written"):
+        if jax.process_index() == 0:
+            configuration.record(config, workdir)
+        task = create(config, workdir, training=True, axis_name=layout.axis_name)
     for line in config.task.warnings(config):
         print(f"warning: {line}", file=sys.stderr)
     with (

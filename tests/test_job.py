@@ -1,0 +1,134 @@
+"""Tests of the order in which the processes of a job write and read."""
+
+import threading
+
+import pytest
+
+import storage
+from errors import UserError
+from training import job
+
+
+class Store:
+    """jax's coordination service, for processes that are threads."""
+
+    def __init__(self, processes):
+        self._changed = threading.Condition()
+        self._values = {}
+        self._processes = processes
+
+    def key_value_set(self, key, value):
+        with self._changed:
+            self._values[key] = value
+            self._changed.notify_all()
+
+    def blocking_key_value_get(self, key, milliseconds):
+        with self._changed:
+            assert self._changed.wait_for(lambda: key in self._values, 10)
+            return self._values[key]
+
+    def wait_at_barrier(self, name, milliseconds):
+        with self._changed:
+            count = self._values[name] = self._values.get(name, 0) + 1
+            self._changed.notify_all()
+            if count < self._processes:
+                arrived = self._changed.wait_for(
+                    lambda: self._values[name] == self._processes, 0.5
+                )
+                if not arrived:
+                    raise RuntimeError(f"DEADLINE_EXCEEDED: {name}")
+
+
+@pytest.fixture
+def three(monkeypatch):
+    """Replaces the processes of a job by three threads; see `run`."""
+    store, local = Store(3), threading.local()
+    monkeypatch.setattr(job, "_service", lambda: (store, local.number))
+
+    class Numbers:
+        def __next__(self):
+            local.count += 1
+            return local.count
+
+    monkeypatch.setattr(job, "_numbers", Numbers())
+
+    def run(function):
+        """Calls function(number) in each process; returns results and exceptions."""
+        results = [None] * 3
+
+        def call(number):
+            local.number, local.count = number, 0
+            try:
+                results[number] = function(number)
+            except Exception as error:
+                results[number] = error
+
+        threads = [threading.Thread(target=call, args=(n,)) for n in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        return results
+
+    return run
+
+
+def test_the_first_process_ends_a_block_before_the_others_begin(three):
+    events = []
+
+    def work(number):
+        with job.first_alone("block"):
+            events.append(number)
+            events.append(number)
+
+    assert three(work) == [None] * 3
+    assert events[:2] == [0, 0] and sorted(events[2:]) == [1, 1, 2, 2]
+
+
+def test_the_others_do_not_begin_a_block_that_fails_in_the_first_process(three):
+    begun = []
+
+    def work(number):
+        with job.first_alone("block"):
+            begun.append(number)
+            raise ValueError(number)
+
+    first, *others = three(work)
+    assert begun == [0] and isinstance(first, ValueError)
+    for error in others:  # in a job, the failure of process 0 ends them before
+        assert str(error).startswith("DEADLINE_EXCEEDED: block")
+
+
+def test_processes_that_agree_go_on(three):
+    values = {"config.sizes": (5, 7), "config.seed": 3, "the commit": "a"}
+    assert three(lambda number: job.agree(values)) == [None] * 3
+
+
+def test_a_difference_is_named_and_no_process_goes_on(three):
+    def work(number):
+        values = {"config.seed": number // 2, "config.steps": 5}
+        job.agree(values | ({"config.width": 7} if number == 2 else {}))
+
+    first, second, third = three(work)
+    assert isinstance(third, UserError) and str(third) == (
+        "config.seed is 1 in process 2 and 0 in process 0; config.width is 7 in "
+        "process 2 and None in process 0: all processes of a job must have the same "
+        "command, code and run directory"
+    )
+    for error in (first, second):
+        assert isinstance(error, RuntimeError)
+
+
+def test_a_process_on_its_own_neither_waits_nor_disagrees():
+    with job.first_alone("block"):
+        job.wait("alone")
+    job.agree({"config.seed": 3})
+
+
+def test_two_processes_that_replace_a_file_have_different_temporary_files(tmp_path):
+    path = tmp_path / "file.txt"
+    with storage.replacing(path) as first, storage.replacing(path) as second:
+        first.write_text("first")
+        second.write_text("second")
+    assert [x.name for x in tmp_path.iterdir()] == ["file.txt"]
+    assert path.read_text() == "first"  # replaced last
