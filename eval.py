@@ -9,13 +9,14 @@ figures, in figures/SPLIT.
 """
 
 import json
+import signal
 import sys
 
 from absl import flags
 
 import storage
 from errors import UserError
-from training import command_line, hosts, runtime
+from training import command_line, hosts, job, runtime
 from training.command_line import Arguments
 
 _WORKDIR = flags.DEFINE_string("workdir", None, "Run directory.")
@@ -44,15 +45,18 @@ def main(arguments: Arguments) -> None:
     from training import trained  # slow to import: not for --help
 
     runtime.start()
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # in a job, jax ignores it
     split = _SPLIT.value
     run = trained.load(workdir, _CHECKPOINT.value, arguments.overrides)
     settings = options.parse(
         run.task, "EvaluationOptions", arguments.options, command_line.flag_names()
     )
     runtime.report_memory()
+    job.wait("the run is loaded")
     with options.as_flags(settings):
         evaluation = run.evaluate(split, settings)
     if not hosts.is_first():  # of a job of several processes, one writes
+        job.wait("the evaluation is written")
         return
     report = {"split": split, "checkpoint": run.checkpoint}
     report |= {"step": int(run.state.step), **evaluation.scores}
@@ -71,6 +75,7 @@ def main(arguments: Arguments) -> None:
         reason = f"{error.filename or workdir}: {error.strerror}"
         raise UserError(f"the evaluation cannot be written: {reason}") from error
     runtime.write_line(text)
+    job.wait("the evaluation is written")
 
 
 if __name__ == "__main__":

@@ -8,11 +8,12 @@ import jax
 import jobs
 import numpy as np
 import pytest
+import toy
 from absl import flags
 from absl.testing import flagsaver
 
 from errors import UserError
-from training import hosts, trained, watchdog
+from training import hosts, loop, trained, watchdog
 from training.lock import Lock
 from training.log import read_rows
 
@@ -283,6 +284,42 @@ def test_a_signal_to_one_process_stops_all_at_one_step(tmp_path):
     (line,) = [x for x in jobs.output(logs)[0].splitlines() if x.startswith("stopped")]
     step = int(line.split("step ")[1].split(":")[0])
     assert (workdir / "checkpoints" / f"{step}").is_dir()
+
+
+@pytest.mark.slow
+def test_a_signal_after_the_last_step_stops_all_before_the_figures(tmp_path):
+    logs, workdir = tmp_path / "logs", tmp_path / "run"
+    command = "tests/failing.py", "last step", "1", "train.py", *TOY
+    flags = f"--workdir={workdir}", "--config.train_steps=3"
+    started = jobs.start(*command, *flags, processes=2, devices=1, logs=logs)
+    assert jobs.finish(started, timeout=100) == [143, 143]
+    line = "stopped: the same command draws the missing figures"
+    assert line in jobs.output(logs)[0]
+    assert not (workdir / "figures").exists()
+
+
+def start_evaluation(place, number, folder):
+    """Starts the evaluation of a toy run by two processes, one of which has a fault."""
+    config, workdir = toy.get_config(), folder / "run"
+    config.train_steps = 3
+    loop.train(config, workdir)
+    command = "tests/failing.py", place, str(number), "eval.py"
+    flags = f"--workdir={workdir}", "--split=test"
+    return jobs.start(*command, *flags, processes=2, devices=1, logs=folder / "logs")
+
+
+@pytest.mark.slow
+def test_a_signal_ends_an_evaluation(tmp_path):
+    started = start_evaluation("evaluation", 1, tmp_path)
+    first, second = jobs.finish(started, timeout=100)
+    assert second == -signal.SIGTERM and first not in (0, 1)
+
+
+@pytest.mark.slow
+def test_the_others_wait_while_the_first_process_writes_an_evaluation(tmp_path):
+    started = start_evaluation("tables", 0, tmp_path)
+    assert jobs.finish(started, timeout=100) == [0, 0], jobs.output(tmp_path / "logs")
+    assert (tmp_path / "run" / "figures" / "test" / "step.png").exists()
 
 
 def wait_for(condition, started, timeout=120):

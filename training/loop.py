@@ -197,7 +197,7 @@ class _Run:
                 if step % config.log_every == 0 or step == total:
                     log.train_row(step)
                 evaluates = step % config.eval_every == 0 or step == total
-                stops = self.stop.reached(step)
+                stops = self.stop.reached()
                 if evaluates or stops or step % config.save_every == 0:
                     state = self.save(step, state, evaluates)
                 if stops:
@@ -261,7 +261,7 @@ class _Run:
         last, best = self.checkpoints.steps()[-1], self.checkpoints.best()
         if canvas.available():
             for step in {last} if best is None else {last, best}:
-                if self.stop.received:
+                if self.stop.reached():
                     self.log.say("stopped: the same command draws the missing figures")
                     return False
                 self.draw(step)

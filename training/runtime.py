@@ -175,6 +175,8 @@ class StopSignal:
         """Creates the handler, not yet installed."""
         self.received: int | None = None
         self._shared = False
+        self._calls = 0
+        self._sent: int | None = None  # the signal that is passed on as SIGTERM
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> "StopSignal":
@@ -197,13 +199,14 @@ class StopSignal:
         while self._before:
             signal.signal(*self._before.popitem())
 
-    def reached(self, step: int) -> bool:
-        """Returns whether to stop after a step; all processes call it at each step."""
-        if self._shared:
+    def reached(self) -> bool:
+        """Returns whether to stop; all processes of a job call it equally often."""
+        if self._shared and self.received is None:
             from jax.experimental import multihost_utils
 
-            if multihost_utils.reached_preemption_sync_point(step):
-                self.received = signal.SIGTERM
+            self._calls += 1  # all stop at the same call
+            if multihost_utils.reached_preemption_sync_point(self._calls):
+                self.received = self._sent or signal.SIGTERM
         return self.received is not None
 
     def _note(self, number: int, _frame: Any) -> None:
@@ -211,6 +214,7 @@ class StopSignal:
         self.__exit__()
 
     def _terminate(self, number: int, _frame: Any) -> None:
+        self._sent = number
         self.__exit__()
         os.kill(os.getpid(), signal.SIGTERM)
 
