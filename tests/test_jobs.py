@@ -416,3 +416,10 @@ def test_a_refused_job_changes_nothing_in_the_run_directory(tmp_path):
     for text in jobs.output(logs):
         (line,) = [x for x in text.splitlines() if x.startswith("error:")]
         assert f"{workdir} is in use: process {os.getpid()} on host" in line
+
+
+@pytest.mark.jobs
+def test_processes_may_start_more_than_thirty_seconds_apart(tmp_path):
+    command = "tests/failing.py", "late", "1", "train.py", *TOY
+    workdir = f"--workdir={tmp_path}/run"
+    jobs.run(*command, workdir, processes=2, devices=1, logs=tmp_path / "logs")

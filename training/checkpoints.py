@@ -24,10 +24,9 @@ from typing import Any
 
 import jax
 import orbax.checkpoint as ocp
-from jax.experimental import multihost_utils
 
 from errors import UserError
-from training import manifest
+from training import job, manifest
 from training.checkpoint_folder import SCORE, SUMS, UNPLANNED, CheckpointFolder
 
 _OLD_NAMES = {"variables": "kept"}  # of entries of `TrainState.extra`
@@ -57,7 +56,7 @@ class Checkpoints(CheckpointFolder):
         if keep is not None:
             if jax.process_index() == 0:
                 self.set_damaged_aside()
-            _synchronize("checkpoints are set aside")
+            job.wait("checkpoints are set aside")
         _silence_orbax()
         self._manager = ocp.CheckpointManager(
             self.path,
@@ -136,7 +135,7 @@ class Checkpoints(CheckpointFolder):
             UserError: if a save cannot be written.
         """
         self._finish_save()
-        _synchronize("checkpoints are complete")
+        job.wait("checkpoints are complete")
 
     def restore(self, step: int, like: Any) -> Any:
         """Returns the state of a step.
@@ -364,11 +363,6 @@ def _reason(error: BaseException) -> str:
         if os.strerror(number) in text:  # of tensorstore
             return os.strerror(number)
     return text[:200]
-
-
-def _synchronize(name: str) -> None:
-    if jax.process_count() > 1:
-        multihost_utils.sync_global_devices(name)
 
 
 def _silence_orbax() -> None:

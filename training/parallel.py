@@ -17,13 +17,12 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-from jax.experimental import multihost_utils
 from jax.flatten_util import ravel_pytree
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from ml_collections import ConfigDict
 
 from errors import UserError
-from training import memory, sharding
+from training import job, memory, sharding
 from training.sharding import AXES, DATA, FSDP, TENSOR
 
 
@@ -302,8 +301,7 @@ def _compiled(step: Any, report: Callable[[str], None]) -> Callable[..., Any]:
         if shapes not in programs:
             programs[shapes] = program = step.lower(state, batch, rng).compile()
             report(program.as_text())
-            if jax.process_count() > 1:
-                multihost_utils.sync_global_devices(f"compiled {len(programs)}")
+            job.wait("the step is compiled")
         return programs[shapes](state, batch, rng)
 
     return call
