@@ -1,6 +1,7 @@
 """Tests of jobs of several processes: joining, equal results, stopping together."""
 
 import os
+import re
 import signal
 import time
 
@@ -170,6 +171,30 @@ def test_the_tasks_of_a_slurm_node_share_its_gpus(changes, visible, expected):
 def test_gpus_that_cannot_be_shared_equally_are_refused():
     with pytest.raises(UserError, match="^2 tasks of a node cannot share 3 GPUs"):
         hosts.slurm_devices(SLURM, 3)
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [(RuntimeError("DEADLINE_EXCEEDED"), watchdog.FAULT), (ValueError("no port"), 1)],
+)
+def test_a_process_that_does_not_arrive_is_a_fault(
+    no_variables, monkeypatch, capsys, error, status
+):
+    def initialize(**_):
+        raise error
+
+    monkeypatch.setattr(jax.distributed, "initialize", initialize)
+    message = "this process cannot join its job within --join_timeout=7 s (--join=none"
+    given = {"coordinator": "10.0.0.1:1", "num_processes": 2, "process_id": 0}
+    with flagsaver.flagsaver(**given, join_timeout=7):
+        if status == 1:
+            with pytest.raises(UserError, match=f"^{re.escape(message)}"):
+                hosts.join()
+            return
+        with pytest.raises(SystemExit) as ended:
+            hosts.join()
+    assert ended.value.code == status
+    assert capsys.readouterr().err.startswith(f"error: {message}")
 
 
 # Results

@@ -10,6 +10,7 @@ import glob
 import ipaddress
 import os
 import socket
+import sys
 from collections.abc import Mapping
 from importlib import util
 from typing import Any
@@ -18,6 +19,7 @@ from absl import flags
 
 from errors import UserError
 from training import job
+from training.watchdog import FAULT
 
 flags.disclaim_key_flags()  # the flags are those of the entry point that defines them
 
@@ -83,7 +85,9 @@ def join() -> None:
 
     Raises:
         UserError: for incomplete or contradictory flags, a coordinator that other hosts
-            cannot reach, a missing package, or processes that do not arrive in time.
+            cannot reach, or a missing package.
+        SystemExit: with the status of a fault, for processes that do not arrive in
+            time.
     """
     import jax
 
@@ -102,10 +106,14 @@ def join() -> None:
         )
     except (RuntimeError, ValueError) as error:
         reason = " ".join(str(error).split())[:200]
-        raise UserError(
+        line = (
             f"this process cannot join its job within --join_timeout={timeout} s "
             f"(--join=none runs alone): {reason}"
-        ) from error
+        )
+        if isinstance(error, ValueError):
+            raise UserError(line) from error
+        print(f"error: {line}", file=sys.stderr)  # others have not arrived: a fault
+        sys.exit(FAULT)
     job.watch(timeout)
 
 
