@@ -75,7 +75,7 @@ class Step(NamedTuple):
 
     Attributes:
         operations: floating-point operations.
-            reduced: bytes of arrays that are summed over devices.
+        reduced: bytes of arrays that are summed over devices.
         gathered: bytes of arrays that are collected from devices.
         scatters: True if the sums are scattered: each device has its part of a sum.
     """

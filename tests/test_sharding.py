@@ -70,12 +70,24 @@ def test_collectives_are_counted_with_their_bytes():
       %a = f32[3,5]{1,0} all-gather(%x), dimensions={0}
       %b = (f32[], /*index=1*/bf16[7]{0}) all-reduce(%y, %z), to_apply=%add
       %c = f32[3,5]{1,0} add(%a, %a)
+      %d = pred[11]{0} collective-permute(%u)
+      %e = f8e4m3fn[13]{0} all-to-all(%v)
     """
     assert sharding_table.collectives(program) == {
         "all-gather": (1, 4 * 15),
         "all-reduce": (1, 4 + 2 * 7),
+        "collective-permute": (1, 11),
+        "all-to-all": (1, 13),
     }
     assert sharding_table.communication("") == "a step communicates: nothing"
+
+
+def test_an_asynchronous_operation_counts_once_without_its_operands():
+    program = """
+      %s = (f32[3]{0}, f32[3,5]{1,0}) all-gather-start(f32[3]{0} %x), dimensions={0}
+      %d = f32[3,5]{1,0} all-gather-done((f32[3]{0}, f32[3,5]{1,0}) %s)
+    """
+    assert sharding_table.collectives(program) == {"all-gather": (1, 4 * 15)}
 
 
 def test_parameters_are_not_collected_without_a_mesh():

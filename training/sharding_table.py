@@ -13,8 +13,9 @@ from training.checks import bytes_text
 from training.sharding import Rules
 
 _COLLECTIVES = "all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute"
-_LINE = re.compile(rf" = (.+?) ({_COLLECTIVES})(-start)?\(")
-_ARRAY = re.compile(r"\b[a-z]+(\d+)\[([\d,]*)\]")
+# Of an asynchronous operation, the end: the start has the operands among its results.
+_LINE = re.compile(rf" = (.+?) ({_COLLECTIVES})(?:-done)?\(")
+_ARRAY = re.compile(r"\b(?:pred|[a-z]+(\d+)\w*)\[([\d,]*)\]")  # bf16[3,5]
 
 
 def table(like: Any, rules: Rules, mesh: Mapping[str, int]) -> list[str]:
@@ -63,9 +64,9 @@ def collectives(program: str) -> dict[str, tuple[int, int]]:
         program: text of the program, in XLA's HLO.
     """
     counts: dict[str, tuple[int, int]] = {}
-    for shapes, kind, _ in _LINE.findall(program):
+    for shapes, kind in _LINE.findall(program):
         size = sum(
-            int(bits) // 8 * math.prod(int(n) for n in axes.split(",") if n)
+            int(bits or 8) * math.prod(int(n) for n in axes.split(",") if n) // 8
             for bits, axes in _ARRAY.findall(shapes)
         )
         number, total = counts.get(kind, (0, 0))
