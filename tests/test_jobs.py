@@ -162,6 +162,7 @@ def test_the_environment_of_a_cluster_is_detected(monkeypatch):
         ({}, 8, [4, 5, 6, 7]),  # two tasks per node, this is the second
         ({"SLURM_STEP_TASKS_PER_NODE": "1(x2)", "SLURM_LOCALID": "0"}, 3, [0, 1, 2]),
         ({"SLURM_GPUS_PER_TASK": "1"}, 1, [0]),
+        ({}, 1, [0]),  # bound by --gpu-bind or --tres-per-task
     ],
 )
 def test_the_tasks_of_a_slurm_node_share_its_gpus(changes, visible, expected):
@@ -195,6 +196,21 @@ def test_a_process_that_does_not_arrive_is_a_fault(
             hosts.join()
     assert ended.value.code == status
     assert capsys.readouterr().err.startswith(f"error: {message}")
+
+
+@pytest.mark.parametrize(
+    ("visible", "count"),
+    [("0,3,5", 3), ("GPU-7,GPU-3", 2), ("", 0), ("-1", 0), ("NoDevFiles", 0)],
+)
+def test_the_visible_gpus_are_counted(monkeypatch, visible, count):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert hosts.gpus() == count
+
+
+@pytest.mark.parametrize("name", ["OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"])
+def test_a_number_of_processes_that_is_no_number_is_refused(name):
+    with pytest.raises(UserError, match=f"^{name} is 'x': must be a whole number$"):
+        hosts.detected({name: "x"})
 
 
 # Results

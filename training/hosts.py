@@ -8,6 +8,7 @@ indexed Job). Every process runs the same command.
 
 import glob
 import ipaddress
+import itertools
 import os
 import socket
 import sys
@@ -29,6 +30,7 @@ _VARIABLES = {
     "num_processes": "JAX_NUM_PROCESSES",
     "process_id": "JAX_PROCESS_ID",
 }
+_NO_GPU = ("", "-1", "NoDevFiles")  # in CUDA_VISIBLE_DEVICES
 
 
 def define_flags() -> None:
@@ -207,7 +209,7 @@ def detected(environ: Mapping[str, str]) -> dict[str, Any] | None:
         devices = slurm_devices(environ, gpus())
         method = {"cluster_detection_method": "slurm"}
         return method | ({"local_device_ids": devices} if devices else {})
-    if int(environ.get("OMPI_COMM_WORLD_SIZE", 1)) > 1:
+    if _whole(environ, "OMPI_COMM_WORLD_SIZE") > 1:
         return {"cluster_detection_method": "ompi"}
     indexed = "JOB_COMPLETION_INDEX" in environ or "JOBSET_NAME" in environ
     if "KUBERNETES_SERVICE_HOST" in environ and indexed and not _on_tpu():
@@ -226,8 +228,16 @@ def _in_slurm_step(environ: Mapping[str, str]) -> bool:
     """Returns whether `srun` has started this process as one of several of a step."""
     needed = "SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURM_PROCID", "SLURM_LOCALID"
     # SLURM_NTASKS may be that of the whole job, also in an interactive shell.
-    tasks = environ.get("SLURM_STEP_NUM_TASKS", "1")
-    return all(name in environ for name in needed) and int(tasks) > 1
+    tasks = _whole(environ, "SLURM_STEP_NUM_TASKS")
+    return all(name in environ for name in needed) and tasks > 1
+
+
+def _whole(environ: Mapping[str, str], name: str) -> int:
+    """Returns the whole number of a variable; 1 if it is not set."""
+    text = environ.get(name, "1")
+    if not text.isdecimal():
+        raise UserError(f"{name} is {text!r}: must be a whole number")
+    return int(text)
 
 
 def slurm_devices(environ: Mapping[str, str], visible: int) -> list[int]:
@@ -248,6 +258,8 @@ def slurm_devices(environ: Mapping[str, str], visible: int) -> list[int]:
         return list(range(visible))
     text = environ.get("SLURM_STEP_TASKS_PER_NODE", "1")  # such as "4(x2)" or "4,3"
     tasks, task = int(text.split("(")[0].split(",")[0]), int(environ["SLURM_LOCALID"])
+    if visible < tasks:  # bound, by --gpu-bind or --tres-per-task
+        return list(range(visible))
     if visible % tasks or task >= tasks:
         raise UserError(
             f"{tasks} tasks of a node cannot share {visible} GPUs equally: start "
@@ -260,7 +272,9 @@ def slurm_devices(environ: Mapping[str, str], visible: int) -> list[int]:
 def gpus() -> int:
     """Returns the number of NVIDIA GPUs that this process may use."""
     if (visible := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
-        return len([part for part in visible.split(",") if part.strip()])
+        parts = [part.strip() for part in visible.split(",")]
+        # CUDA ignores what follows an invalid number.
+        return len([*itertools.takewhile(lambda x: x not in _NO_GPU, parts)])
     return len(glob.glob("/dev/nvidia[0-9]*"))
 
 
