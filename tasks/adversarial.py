@@ -27,6 +27,7 @@ from typing import NamedTuple
 import numpy as np
 from ml_collections import ConfigDict
 
+import storage
 from data.images import Batches, LabelledImages, check_source, read
 from data.splits import EVALUATION_SPLITS, check_split
 from errors import WRITTEN_AGAIN, UserError
@@ -105,7 +106,7 @@ class Adversarial(Task):
                 frozen.parameters()
             names = images.names if images else Assets().classes
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text("\n".join(names) + "\n", "utf-8")
+            storage.write(path, "\n".join(names) + "\n")
         try:
             return Assets(tuple(path.read_text("utf-8").splitlines()))
         except (OSError, UnicodeDecodeError):
