@@ -22,7 +22,7 @@ _CONFIG = flags.DEFINE_string("config", None, "Config file, as for train.py.")
 _WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the sweep.")
 _SWEEP = flags.DEFINE_string("sweep", None, "Sweep file, as configs/sweeps/NAME.py.")
 _GRID = flags.DEFINE_multi_string(
-    "grid", [], "FIELD=VALUE,VALUE,...: a field of a grid; seed=0,1 are replicates."
+    "grid", [], "FIELD=VALUE,VALUE,...: a field of a grid; seed=0,1 are replicates"
 )
 _WORKERS = flags.DEFINE_integer(
     "workers", 1, "Number of runs at a time, each on its share of the cores or a GPU."

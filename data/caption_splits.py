@@ -158,6 +158,11 @@ class CaptionSplits:
     def _read(self, split: str) -> PhotoSet:
         files = self.fields.files[split]
         check_files(files, split)
+        if not files.captions:
+            raise UserError(
+                f"config.data.files.{split} is not set: there are no images for "
+                f"--split={split}"
+            )
         paths = Path(files.captions), Path(files.images)
         return captions.read_files(*paths, self.fields.size, split)
 

@@ -10,7 +10,7 @@ import jax
 
 from errors import UserError
 from sweeps import plan as plans
-from sweeps import report, workers
+from sweeps import report, state, workers
 from sweeps.display import Display
 from sweeps.plan import Plan, Trial
 from sweeps.runner import ROOT, Runner
@@ -68,6 +68,11 @@ def run(
     if not status and not joins:
         print((workdir / "table.md").read_text("utf-8"), end="")
         print(f"tables and plots are in {workdir}", file=sys.stderr)
+    if status:
+        runs = plan.runs()
+        done = sum(state.progress(plan, run).score is not None for run in runs)
+        line = f"stopped: {done} of {len(runs)} runs are done; the same command goes on"
+        print(line, file=sys.stderr)
     return status
 
 

@@ -478,9 +478,12 @@ def test_held_out_files_are_read_before_training(tmp_path, split):
 
 def test_training_needs_no_test_split(tmp_path):
     config = files(tmp_path)
-    config.data.files.test.captions = ""
+    config.data.files.test.captions = config.data.files.test.images = ""
     task = create(config, tmp_path / "run", training=True)
     assert task.train_data()[0].keys() >= {"source", "target"}
+    message = r"files\.test is not set: there are no images for --split=test$"
+    with pytest.raises(UserError, match=message):
+        task.data.splits.examples("test")
 
 
 def test_the_table_has_an_image_a_caption_and_references_per_row(tmp_path):

@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import re
+import signal
 import socket
 import statistics
 import subprocess
@@ -642,6 +643,19 @@ def test_a_run_that_dies_three_times_has_failed(tmp_path, monkeypatch, fail_fast
         assert status == 0 and len(done) == 11
     assert calls.count(("eval.py", "000.seed0")) == 1
     assert list(state.claimed(plan)) == []
+
+
+def test_a_stopped_sweep_says_how_to_go_on(tmp_path):
+    command = sweep_command(tmp_path / "s")
+    process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    while not sweep_storm.processes(tmp_path / "s"):
+        assert process.poll() is None
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, output = process.communicate()
+    assert process.returncode == 130
+    line = "stopped: 0 of 4 runs are done; the same command goes on"
+    assert output.splitlines()[-1] == line
 
 
 @pytest.mark.slow
