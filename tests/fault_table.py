@@ -50,7 +50,7 @@ really made. [Running](running.md#damage) says what a run does in each case.
 """  # noqa: E501
 _TAIL = """
 Runs with kills again and again have {many} steps, those with SIGTERM or a dead process \
-{some}, the trials of the sweep 6, the others {few}; they save every {every} steps, on CPU devices. A storm of \
+{some}, the eight trials of the sweep 6, the others {few}; they save every {every} steps, on CPU devices. A storm of \
 kills goes on with a new run when one is done. Random moments lie between the start of \
 a process and {seconds} s after it, so kills hit the start, the restoring, steps, saves \
 and evaluations. Those of the sweep hit in turn a run, the coordinator, and a run that is \
@@ -323,20 +323,17 @@ class Table:
 
     def sweep(self, number):
         """kill -9 of the coordinator and the runs of a sweep; compares its table."""
-        flags = [
-            "--grid=model.kernel=gaussian,triangular",
-            "--grid=model.width=0.4,0.5,0.6,0.7",
-            "--workers=2",
-        ]
-        if len(os.sched_getaffinity(0)) == 1:
-            flags.pop()
+        trials = 8 if self.scale == 1 else 2
+        widths = ",".join(f"0.{n}" for n in range(1, trials + 1))
+        workers = min(2, len(os.sched_getaffinity(0)))
+        flags = [f"--grid=model.width={widths}", f"--workers={workers}"]
         calm, disturbed = self.workdir(), self.workdir()
         command = sweep_storm.command(calm, *flags)
         subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
         rng = np.random.default_rng(self.random.randrange(2**32))
         number = max(1, round(number * self.scale))
         status, kills = sweep_storm.storm(disturbed, flags, number, rng)
-        names = [f"{n:03}.seed0" for n in range(8)]
+        names = [f"{n:03}.seed0" for n in range(trials)]
         loss = ""
         if status:
             loss = f"ends with {status}"
@@ -353,7 +350,7 @@ _NEWEST = "of the newest checkpoint"
 FAULTS = {
     f"{_KILL} of one process": (Table.storm, 1, 50),
     f"{_KILL} of two processes": (Table.storm, 2, 50),
-    f"{_KILL} of a sweep of eight trials or its runs": (Table.sweep, 20),
+    f"{_KILL} of a sweep or its runs": (Table.sweep, 20),
     f"a flipped bit in a random file {_NEWEST}": (Table.damage, "bit", 20),
     f"a truncated file {_NEWEST}": (Table.damage, "truncated", 20),
     f"a deleted file {_NEWEST}": (Table.damage, "deleted", 20),
