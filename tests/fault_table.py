@@ -191,15 +191,18 @@ class Table:
         reference, kills, losses = self.reference(_MANY, processes), 0, []
         workdir = self.workdir()
         for _ in self.tries(number):
-            started = self.start(_MANY, workdir, processes)
-            time.sleep(self.random.uniform(0, _SECONDS))
-            kills += any(process.poll() is None for process in started)
-            for process in started:
-                process.kill()
-            jobs.finish(started)
-            if (workdir / "checkpoints" / str(reference[0][-1])).exists():
-                losses.append(self.end(_MANY, workdir, processes))
-                workdir = self.workdir()
+            killed = False
+            while not killed:  # a fast run may end before
+                started = self.start(_MANY, workdir, processes)
+                time.sleep(self.random.uniform(0, _SECONDS))
+                killed = any(process.poll() is None for process in started)
+                for process in started:
+                    process.kill()
+                jobs.finish(started)
+                if (workdir / "checkpoints" / str(reference[0][-1])).exists():
+                    losses.append(self.end(_MANY, workdir, processes))
+                    workdir = self.workdir()
+            kills += 1
         return kills, [*losses, self.end(_MANY, workdir, processes)]
 
     def damage(self, kind, number):
