@@ -66,9 +66,10 @@ def train(config: ConfigDict, workdir: Path, watchdog: float = 0.0) -> int:
     configuration.prepare(config, workdir)
     try:
         with Lock(workdir, enabled=jax.process_index() == 0) as lock:
-            # The others write nothing before process 0 has the lock.
-            fields = encoding.leaves(encoding.encode(config), "config.")
-            job.agree(dict(fields) | {"the commit": runtime.commit()})
+            if jax.process_count() > 1:
+                # The others write nothing before process 0 has the lock.
+                fields = encoding.leaves(encoding.encode(config), "config.")
+                job.agree(dict(fields) | {"the commit": runtime.commit()})
             return _train(config, workdir, layout, lock, Watchdog(watchdog))
     except BrokenPipeError:
         raise
