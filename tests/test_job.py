@@ -2,6 +2,7 @@
 
 import threading
 
+import jax
 import pytest
 
 import storage
@@ -132,3 +133,23 @@ def test_two_processes_that_replace_a_file_have_different_temporary_files(tmp_pa
         second.write_text("second")
     assert [x.name for x in tmp_path.iterdir()] == ["file.txt"]
     assert path.read_text() == "first"  # replaced last
+
+
+def test_an_error_that_comes_of_one_of_jax_is_one_of_jax():
+    def chained(*errors):
+        try:
+            if len(errors) > 1:
+                chained(*errors[1:])
+        except Exception:
+            raise errors[0]  # noqa: B904
+        raise errors[0]
+
+    of_jax = jax.errors.JaxRuntimeError("peer is gone")
+    for errors, expected in (
+        ([of_jax], True),
+        ([UserError("x"), ValueError("y"), of_jax], True),
+        ([UserError("x"), OSError("no space")], False),
+    ):
+        with pytest.raises(type(errors[0])) as caught:
+            chained(*errors)
+        assert job._is_by_jax(caught.value) is expected

@@ -391,4 +391,5 @@ def _is_not_of_orbax(record: logging.LogRecord) -> bool:
 
 
 def _is_not_of_a_task(record: logging.LogRecord) -> bool:
-    return record.msg.partition("\n")[0] != "Task exception was never retrieved"
+    kind, _, rest = record.msg.partition("\n")[0].partition(" ")
+    return kind not in ("Task", "Future") or rest != "exception was never retrieved"

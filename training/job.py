@@ -54,10 +54,9 @@ def end(error: Exception, line: str | None, status: int = 1) -> None:
     """
     if not _joined.is_set():
         return
-    import jax
-
     _ending.set()
-    by_jax = isinstance(error.__cause__ if line else error, jax.errors.JaxRuntimeError)
+    # A line about jax's own error is about memory: a user's mistake.
+    by_jax = _is_by_jax(error.__cause__ or error.__context__ if line else error)
     status = FAULT if by_jax else status
     client, number = _service()
     reason = " ".join((line or f"{type(error).__name__}: {error}").split())
@@ -126,6 +125,15 @@ def agree(values: Mapping[str, Any]) -> None:
                 "must have the same command, code and run directory"
             )
     wait(key)
+
+
+def _is_by_jax(error: BaseException | None) -> bool:
+    """Returns whether an error, or one that led to it, is of jax's runtime."""
+    import jax
+
+    while error and not isinstance(error, jax.errors.JaxRuntimeError):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def _watch() -> None:
