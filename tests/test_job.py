@@ -148,6 +148,7 @@ def test_an_error_that_comes_of_one_of_jax_is_one_of_jax():
     for errors, expected in (
         ([of_jax], True),
         ([UserError("x"), ValueError("y"), of_jax], True),
+        ([UserError("x"), ValueError("UNKNOWN: Gloo AllGather failed")], True),
         ([UserError("x"), OSError("no space")], False),
     ):
         with pytest.raises(type(errors[0])) as caught:

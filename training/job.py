@@ -131,9 +131,12 @@ def _is_by_jax(error: BaseException | None) -> bool:
     """Returns whether an error, or one that led to it, is of jax's runtime."""
     import jax
 
-    while error and not isinstance(error, jax.errors.JaxRuntimeError):
+    while error:
+        # A failed collective operation on CPUs may be a ValueError.
+        if isinstance(error, jax.errors.JaxRuntimeError) or "Gloo" in str(error):
+            return True
         error = error.__cause__ or error.__context__
-    return error is not None
+    return False
 
 
 def _watch() -> None:
