@@ -15,7 +15,6 @@ Writes `results/bench_overheads.json`.
 """
 
 import contextlib
-import json
 import os
 import shutil
 import socket
@@ -199,10 +198,8 @@ def wait(done: Callable[[], bool], process: subprocess.Popen) -> None:
 
 def last_step(workdir: Path) -> int:
     """Returns the step of the last row of a run's log; 0 without one."""
-    with contextlib.suppress(OSError, json.JSONDecodeError):
-        lines = (workdir / "metrics.jsonl").read_text("utf-8").splitlines()
-        return json.loads(lines[-1])["step"] if lines else 0
-    return 0
+    rows = read_rows(workdir / "metrics.jsonl")
+    return rows[-1]["step"] if rows else 0
 
 
 if __name__ == "__main__":
