@@ -127,8 +127,8 @@ def get_config(variant: str = "") -> ConfigDict:
     config.model.temperature = 1.0  # for the Gumbel alignment
     config.model.share_embeddings = True  # section 3.4
     config.model.dtype = "float32"  # "bfloat16" on accelerators
-    # Muon learns as much as Adam in half the steps; three iterations cost a quarter of a
-    # step.
+    # Muon learns in half as many steps as Adam; three iterations make each step a
+    # quarter longer.
     config.optimizer = muon(
         0.008,
         iterations=3,

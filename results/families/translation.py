@@ -51,7 +51,7 @@ TABLES = {
             ),
             Run(
                 name="transformer_nmt_equal",
-                config="transformer_nmt",
+                config="transformer_nmt:adam",
                 overrides=_EQUAL,
                 label="Transformer, relative, equal tokens",
                 translations="full",
