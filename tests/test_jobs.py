@@ -241,14 +241,21 @@ def train(config, workdir, *extra, processes, devices):
     return parameters(workdir)
 
 
-def test_two_processes_train_the_parameters_of_one(tmp_path):
-    workdirs = [tmp_path / f"{n}" for n in (1, 2)]
-    check_equal(
-        *(
-            train("pointer_sorting", workdir, processes=n, devices=2 // n)
-            for n, workdir in enumerate(workdirs, 1)
-        )
-    )
+EIGHT = ("--config.data.batch_size=8",)  # rows, one for each of eight devices
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """The run of one process with eight devices."""
+    workdir = tmp_path_factory.mktemp("alone") / "run"
+    train("pointer_sorting", workdir, *EIGHT, processes=1, devices=8)
+    return workdir
+
+
+def test_two_processes_train_the_parameters_of_one(alone, tmp_path):
+    workdirs = alone, tmp_path / "shared"
+    shared = train("pointer_sorting", workdirs[1], *EIGHT, processes=2, devices=4)
+    check_equal(parameters(alone), shared)
     for pattern in ("*.png", "*.jsonl"):  # one process writes
         alone, shared = (
             sorted(x.relative_to(workdir) for x in workdir.rglob(pattern))
@@ -257,6 +264,20 @@ def test_two_processes_train_the_parameters_of_one(tmp_path):
         assert alone == shared
     alone, shared = (read_rows(workdir / "metrics.jsonl") for workdir in workdirs)
     assert [row["step"] for row in alone] == [row["step"] for row in shared]
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_with_half_the_devices_in_two_processes(alone, tmp_path):
+    for steps, processes, devices in [(3, 1, 8), (6, 2, 2)]:
+        flags = *EIGHT, f"--config.train_steps={steps}"
+        moved = train(
+            "pointer_sorting",
+            tmp_path / "moved",
+            *flags,
+            processes=processes,
+            devices=devices,
+        )
+    check_equal(parameters(alone), moved)
 
 
 @pytest.mark.jobs
