@@ -130,12 +130,14 @@ def get_config(variant: str = "") -> ConfigDict:
     # Muon learns in half as many steps as Adam; three iterations make each step a
     # quarter longer.
     config.optimizer = muon(
-        0.008,
+        0.006,
         iterations=3,
         schedule="warmup_cosine",
         warmup=300,
-        decay_steps=3500,  # where the rate reaches 0
+        decay_steps=3400,  # where the rate reaches 0
         **_BETAS,
     )
     config.optimizer.accumulate = 1  # micro-batches per step
+    config.train_steps = 3400
+    config.eval_every = 1700
     return apply(config, VARIANTS, variant)

@@ -40,6 +40,12 @@ TABLES = {
             Run(
                 name="transformer_nmt",
                 config="transformer_nmt",
+                label="Transformer, relative, Muon",
+                translations="full",
+            ),
+            Run(
+                name="transformer_nmt_adam",
+                config="transformer_nmt:adam",
                 paper="26.8 BLEU (base, WMT14; 26.5 without)",
                 translations="full",
             ),
