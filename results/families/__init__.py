@@ -57,7 +57,7 @@ HEADLINES = (
         paper="26.8 BLEU (base, WMT14)",
     ),
     Headline(
-        system="Transformer, relative positions, trained for longer (the default)",
+        system="Transformer, relative positions, Muon (the default)",
         task=_NMT,
         run="transformer_nmt",
         paper="26.8 BLEU (base, WMT14)",
