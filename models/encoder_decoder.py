@@ -372,10 +372,31 @@ class EncoderDecoder(nn.Module):
             [B, T, W] float32 logits; position t predicts `target[:, t]`.
         """
         memory = self.encode(batch["source"], train=train)
-        size, steps = batch["target"].shape
-        previous = jnp.pad(
-            batch["target"][:, :-1], ((0, 0), (1, 0)), constant_values=BOS
-        )
+        previous = self.previous(batch["target"], memory, train=train)
+        scores, step = self.decode(previous, memory, train=train)
+        if step.aligned is not None:
+            self.cross_attention.record(step.aligned)
+        return scores
+
+    def previous(self, target: jax.Array, memory: Any, *, train: bool) -> jax.Array:
+        """Returns the previous token of each step, [B, T]: BOS and `target`."""
+        del memory, train  # for a model that samples tokens
+        return jnp.pad(target[:, :-1], ((0, 0), (1, 0)), constant_values=BOS)
+
+    def decode(
+        self, previous: jax.Array, memory: Any, *, train: bool
+    ) -> tuple[jax.Array, Step]:
+        """Computes all steps, given the previous token of each.
+
+        Args:
+            previous: [B, T] int32.
+            memory: from `encode`.
+            train: see `__call__`.
+
+        Returns:
+            [B, T, W] float32 logits, and the results of all steps.
+        """
+        size, steps = previous.shape
         embedded = self.drop(self.target_table[previous], train=train)
         noise = self.stack.noise(steps, size) if train else None
         rngs = None
@@ -389,9 +410,7 @@ class EncoderDecoder(nn.Module):
             inputs=StepInput(time_first(self.gates(embedded)), noise, rngs),
         )
         step = jax.tree.map(batch_first, step)
-        if step.aligned is not None:
-            self.cross_attention.record(step.aligned)
-        return self.readout(embedded, step, memory, train=train)
+        return self.readout(embedded, step, memory, train=train), step
 
     def start(self, memory: Any, rows: int, length: int) -> Carry:
         """Returns the state before the first step.
