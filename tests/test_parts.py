@@ -22,6 +22,7 @@ CONFIGS = (
     "ff_attention",
     "kernel_regression",
     "memory_network_qa",
+    "las_digits",
 )
 # Of four pieces: those of two hosts, in order and interleaved, and of four.
 SHARES = [[(0, 1), (2, 3)], [(0, 3), (1, 2)], [(0,), (1,), (2,), (3,)]]
