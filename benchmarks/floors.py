@@ -37,7 +37,7 @@ from metrics.text import translation_scores, word_accuracy
 from models import efficientnet
 from results.records import FLOORS as FILE
 from results.records import RESULTS, read_floors
-from tasks import caption_data, corpus, frozen, listening
+from tasks import caption_data, corpus, frozen, speech_data
 from training import configuration
 
 Scores = dict[str, float]
@@ -293,12 +293,10 @@ def spoken_digits() -> Floors:
     config, scores = _config("las_digits"), {}
     # The strings are those of the spoken digits, and need no package.
     config.data.source = "tones"
-    data, rng = listening.Speech(config), np.random.default_rng(0)
-    spoken = (config.data.min_words, config.data.max_words)
-    lengths = {f"_{n}": (n, n) for n in config.evaluation.words}
-    for name, words in {"": spoken, **lengths}.items():
-        count = config.evaluation.utterances
-        texts = [x.text for x in data.held_out("test", words, count)]
+    data, rng = speech_data.Speech(config), np.random.default_rng(0)
+    lengths = {f"_{n}": n for n in config.evaluation.words}
+    for name, words in {"": None, **lengths}.items():
+        texts = [x.text for x in data.held_out("test", words)]
         guesses = [" ".join(rng.choice(NAMES, len(x.split()))) for x in texts]
         rates = error_rates(guesses, texts)
         scores |= {f"{metric}{name}": rate for metric, rate in rates.items()}

@@ -79,8 +79,8 @@ def test_all_cepstra_give_the_spectrogram_and_fewer_its_projection():
 
 def test_warping_moves_the_spectrum_along_the_mel_axis():
     few = features.cepstra(digits.tone(3, 0.3, 1.0), 8000, 13, 8000)
-    plain, warped = (features.envelope(few, 128, warp)[5] for warp in (1.0, 1.25))
-    np.testing.assert_allclose(warped[:100:4], plain[2:127:5], atol=1.0)
+    plain, warped = (features.envelope(few, 128, warp)[5] for warp in (1.0, 3.0))
+    np.testing.assert_allclose(warped[:42], plain[1:127:3], atol=1e-9)
 
 
 def test_audio_above_the_band_is_removed():
@@ -112,7 +112,7 @@ def test_a_batch_depends_on_seed_and_index_only(strings):
 
 def test_a_batch_has_padded_spectrograms_and_transcripts(strings):
     batch = batches(strings)[0]
-    assert batch["frames"].shape[1] % 64 == 0 == batch["target"].shape[1] % 16
+    assert batch["frames"].shape[1] % 128 == 0 == batch["target"].shape[1] % 24
     characters = Characters(strings.characters)
     for frames, length, ids in zip(*batch.values(), strict=True):
         np.testing.assert_array_equal(frames[length:], 0)
@@ -170,7 +170,7 @@ def test_distortion_changes_the_speed_within_its_limits():
 def test_wav_and_flac_files_have_the_same_cepstra(tmp_path):
     paths = [recordings.write(tmp_path / f"a.{x}", 3, 5) for x in ("wav", "flac")]
     wav, flac = (audio.cepstra(path, 13, 8000) for path in paths)
-    np.testing.assert_allclose(wav, flac, atol=1e-3)
+    np.testing.assert_allclose(wav, flac, atol=0.5)  # rounded to 16 bits
     stereo = np.stack([[0.5] * 800, [-0.1] * 800], 1)
     soundfile.write(tmp_path / "stereo.wav", stereo, 8000)
     samples, rate = audio.read(tmp_path / "stereo.wav")

@@ -22,7 +22,7 @@ from data.vocabulary import EOS, PAD, UNK
 
 _SPECIAL = 4  # ids of padding, start, end and unknown character
 _SILENCE = -80.0  # dB
-_FRAMES, _CHARACTERS = 64, 16  # a batch's sizes are multiples: few shapes to compile
+_FRAMES, _CHARACTERS = 128, 24  # a batch has multiples: few shapes to compile
 
 
 class Utterance(NamedTuple):
@@ -210,9 +210,10 @@ class Batches(EndlessBatches):
         return padded(spectrograms, [self._characters.encode(x.text) for x in drawn])
 
 
-def clean(mixing: Mixing) -> Mixing:
-    """Returns the mixing of a whole recording: no pauses and nearly no noise."""
-    return dataclasses.replace(mixing, pause=0.0, noise=(80.0, 80.0))
+def clean_spectrogram(mixing: Mixing, parts: Sequence[np.ndarray]) -> np.ndarray:
+    """Returns the spectrogram [T, M] of a recording, with hardly any noise added."""
+    mixing = dataclasses.replace(mixing, pause=0.0, noise=(80.0, 80.0))
+    return mixing.spectrogram(parts, np.random.default_rng(0), distort=False)
 
 
 class HeldOut(NamedTuple):
@@ -237,16 +238,14 @@ def held_out(
         count: number of utterances that are drawn; files are all used.
     """
     if source.listed:
-        drawn = source.utterances(split)
-        rngs = [held_out_rng(split, i) for i in range(len(drawn))]
-        mixing = clean(mixing)
-    else:
-        rngs = [held_out_rng(split, i, *words) for i in range(count)]
-        numbers = itertools.cycle(range(words[0], words[1] + 1))
-        drawn = [
-            source.sample(rng, split, n) for rng, n in zip(rngs, numbers, strict=False)
+        return [
+            HeldOut(clean_spectrogram(mixing, x.parts), x.text)
+            for x in source.utterances(split)
         ]
-    return [
-        HeldOut(mixing.spectrogram(x.parts, rng, distort=False), x.text)
-        for x, rng in zip(drawn, rngs, strict=True)
-    ]
+    numbers = itertools.cycle(range(words[0], words[1] + 1))
+    drawn = []
+    for i, n in zip(range(count), numbers, strict=False):
+        rng = held_out_rng(split, i, *words)
+        parts, text = source.sample(rng, split, n)
+        drawn.append(HeldOut(mixing.spectrogram(parts, rng, distort=False), text))
+    return drawn
