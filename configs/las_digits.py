@@ -3,6 +3,12 @@
     python train.py --config=configs/las_digits.py --workdir=runs/las_digits
 
 Two to seven digits, spelled out. The voices of training, validation and test differ.
+No full training has been measured yet. See docs/results/speech.md.
+
+Variants:
+
+*   `content`: the paper's score, which does not read the previous weights.
+*   `smoke`: a few steps with telephone tones.
 """
 
 from ml_collections import ConfigDict
@@ -23,6 +29,8 @@ VARIANTS = {
         "model.embedding": 5,
         "model.hidden": 11,
         "model.listener": 7,
+        "model.listener_layers": 2,
+        "model.halvings": 1,
         "model.score_hidden": 13,
         "evaluation.utterances": 6,
         "evaluation.words": (4,),

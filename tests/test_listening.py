@@ -40,7 +40,10 @@ def config(**fields):
             {"data.files.train": "a"},
             "config.data.files.train is 'a': needs config.data",
         ),
-        ({"model.alignment": "hard"}, "config.model.alignment is 'hard': must be glob"),
+        (
+            {"model.alignment": "hard"},
+            "config.model.alignment is 'hard': must be one of",
+        ),
         ({"model.halvings": 3}, "config.model.halvings is 3: must be less than listen"),
         (
             {"evaluation.offset": -1.0},

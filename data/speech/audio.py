@@ -114,6 +114,12 @@ class Files:
     listed = True
 
     def __init__(self, lists: Mapping[str, str], *, cepstra: int, band: int):
+        for split, path in lists.items():
+            if not path:
+                raise UserError(
+                    f"config.data.files.{split} is missing: must be the path of a list "
+                    "of audio files and transcripts"
+                )
         self._lists = {split: read_list(Path(path)) for split, path in lists.items()}
         self._options = cepstra, band
         texts = (text for _, text in self._lists["train"])
