@@ -58,7 +58,7 @@ def get_config(variant: str = "") -> ConfigDict:
     config.model.init_scheme = "standard"  # or "paper"
     config.model.listener = 64  # per direction; 256 in the paper
     config.model.listener_layers = 3  # 4 in the paper
-    config.model.halvings = 2  # 3 in the paper, whose frames are 10 ms long, not 23
+    config.model.halvings = 2  # 3 in the paper, whose frames are 10 ms apart, not 25
     config.model.layers = 1  # of the speller; 2 in the paper
     config.model.sampling = 0.1  # the paper's
     config.model.score = "location_aware"  # "multiplicative" in the paper
@@ -68,7 +68,7 @@ def get_config(variant: str = "") -> ConfigDict:
     config.model.window = 10
     config.model.temperature = 1.0
     config.model.filters = 10  # Chorowski et al. (2015)
-    config.model.filter_width = 7  # positions of 93 ms
+    config.model.filter_width = 7  # positions of 100 ms
 
     config.loss = ConfigDict({"smoothing": 0.1})
 
@@ -87,7 +87,7 @@ def get_config(variant: str = "") -> ConfigDict:
     config.data.max_words = 7
     config.data.bands = 40  # the paper's
     config.data.cepstra = 13  # of the package; up to 128 for other sources
-    config.data.band = 8000  # Hz, twice the maximum frequency; that of the digits
+    config.data.rate = 8000  # Hz; that of the digits
     config.data.pause = 0.3  # seconds
     config.data.min_snr = 10.0  # dB
     config.data.max_snr = 40.0

@@ -27,7 +27,7 @@ RANGES: checks.Ranges = {
     "data.max_words": _WORDS,
     "data.bands": SIZE,
     "data.cepstra": Range(2, 128, whole=True),
-    "data.band": Range(1000, 22_050, whole=True),
+    "data.rate": Range(8000, 48_000, whole=True),
     "data.pause": Range(0, 60),
     "data.min_snr": _SNR,
     "data.max_snr": _SNR,
@@ -49,9 +49,12 @@ def check(config: ConfigDict) -> None:
     checks.ordered(config, "data.min_snr", "data.max_snr")
     if data.source != "files":
         checks.unread_files(config, "data.files", "data.source=files")
+    given = f"with config.data.source={data.source}"
     if data.source in ("digits", "tones") and data.cepstra > digits.CEPSTRA:
-        accepted = f"at most {digits.CEPSTRA} with config.data.source={data.source}"
+        accepted = f"at most {digits.CEPSTRA} {given}"
         raise FieldError("config.data.cepstra", data.cepstra, accepted)
+    if data.source in ("digits", "tones") and data.rate != digits.RATE:
+        raise FieldError("config.data.rate", data.rate, f"{digits.RATE} {given}")
 
 
 class Speech:
@@ -82,7 +85,7 @@ class Speech:
     def source(self) -> Source:
         """The utterances."""
         data = self.config.data
-        options = {"cepstra": data.cepstra, "band": data.band}
+        options = {"cepstra": data.cepstra, "rate": data.rate}
         if data.source == "files":
             return audio.Files(data.files.to_dict(), **options)
         if data.source == "espeak":
@@ -135,7 +138,7 @@ class Speech:
             UserError: see `data.speech.audio.read`.
         """
         data = self.config.data
-        part = audio.cepstra(path, data.cepstra, data.band)
+        part = audio.cepstra(path, data.cepstra, data.rate)
         return HeldOut(utterances.clean_spectrogram(self.mixing, [part]), "")
 
 

@@ -14,7 +14,7 @@ from data.speech import digits
 def write(path, *numbers):
     """Writes the tones of digits to a WAV or FLAC file; returns its path."""
     samples = [x for n in numbers for x in digits.tone(n, 0.2, 1.0)]
-    soundfile.write(path, samples, digits.BAND)
+    soundfile.write(path, samples, digits.RATE)
     return path
 
 

@@ -55,13 +55,13 @@ def read(path: Path) -> tuple[np.ndarray, int]:
 
 
 @functools.lru_cache(maxsize=10_000)
-def cepstra(path: Path, count: int, band: int) -> np.ndarray:
+def cepstra(path: Path, count: int, rate: int) -> np.ndarray:
     """Returns the cepstra [T, count] of a file; see `data.speech.features.cepstra`.
 
     Raises:
         UserError: see `read`.
     """
-    return features.cepstra(*read(path), count=count, band=band)
+    return features.cepstra(*read(path), count=count, new_rate=rate)
 
 
 def plain(text: str) -> str:
@@ -105,7 +105,7 @@ class Files:
     Args:
         lists: path of the list of each split.
         cepstra: number of cepstra.
-        band: see `data.speech.features.cepstra`.
+        rate: sampling rate that audio is converted to, in Hz.
 
     Raises:
         UserError: for a list that cannot be read.
@@ -113,7 +113,7 @@ class Files:
 
     listed = True
 
-    def __init__(self, lists: Mapping[str, str], *, cepstra: int, band: int):
+    def __init__(self, lists: Mapping[str, str], *, cepstra: int, rate: int):
         for split, path in lists.items():
             if not path:
                 raise UserError(
@@ -121,7 +121,7 @@ class Files:
                     "of audio files and transcripts"
                 )
         self._lists = {split: read_list(Path(path)) for split, path in lists.items()}
-        self._options = cepstra, band
+        self._options = cepstra, rate
         texts = (text for _, text in self._lists["train"])
         self.characters = "".join(sorted(set().union(*texts)))
 

@@ -22,7 +22,7 @@ from data.splits import SPLITS
 
 NAMES = "zero one two three four five six seven eight nine".split()
 CEPSTRA = 13  # of the package
-BAND = 8000  # Hz, the sampling rate of the recordings
+RATE = 8000  # Hz, of the recordings
 _VOICES = 6
 _MAX_FRAMES = 45  # 1 s; few recordings are longer, with silence
 _HASH = "83fdabebe0be8d48649e3cde283dd81791e35c7c2fe1ffe7abde2b796da626ad"
@@ -111,8 +111,8 @@ def spoken() -> Bank:
 
 
 def tone(digit: int, seconds: float, pitch: float) -> np.ndarray:
-    """Returns the samples of a digit's two telephone tones (DTMF), at BAND."""
-    time = np.arange(int(seconds * BAND)) / BAND
+    """Returns the samples of a digit's two telephone tones (DTMF), at RATE."""
+    time = np.arange(int(seconds * RATE)) / RATE
     waves = [np.sin(2 * np.pi * pitch * hertz * time) for hertz in _KEYPAD[digit]]
     fade = np.minimum(1, np.minimum(time, time[::-1]) / 0.02)
     return 0.4 * fade * sum(waves)
@@ -126,7 +126,7 @@ def tones() -> Bank:
         split: [
             [
                 features.cepstra(
-                    tone(digit, seconds, pitch), BAND, count=CEPSTRA, band=BAND
+                    tone(digit, seconds, pitch), RATE, count=CEPSTRA, new_rate=RATE
                 )
                 for pitch in pitches[split]
                 for seconds in (0.2, 0.3, 0.4)

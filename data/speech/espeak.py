@@ -67,14 +67,14 @@ class Phrases:
 
     Args:
         cepstra: number of cepstra.
-        band: see `data.speech.features.cepstra`.
+        rate: sampling rate that audio is converted to, in Hz.
     """
 
     characters = "".join(sorted(set(" ".join(WORDS))))
     listed = False
 
-    def __init__(self, *, cepstra: int, band: int):
-        self._options = {"count": cepstra, "band": band}
+    def __init__(self, *, cepstra: int, rate: int):
+        self._options = {"count": cepstra, "new_rate": rate}
 
     def sample(self, rng: np.random.Generator, split: str, words: int) -> Utterance:
         """Draws a phrase and a voice of the split, its accent, speed and pitch."""

