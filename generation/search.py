@@ -32,9 +32,7 @@ from generation.types import Carry, Decoded, Step
 from ranges import COUNT, SCALE, Range
 
 BEAM = Range(1, 1000, whole=True)  # larger beams run out of memory
-ALPHA = Range(0, 10)
-OFFSET = Range(0, 1000)
-# Fields of the config that `Search.configured` reads.
+ALPHA, OFFSET = Range(0, 10), Range(0, 1000)
 RANGES = {"evaluation.beam": BEAM, "evaluation.alpha": ALPHA}
 _MIN_WIDTH = 16  # of a batch of sequences
 
@@ -46,7 +44,7 @@ class Search:
     Attributes:
         beam: R, the beam size; 1 is greedy decoding, which has no length penalty.
         alpha: exponent of the length penalty (Wu et al. 2016, eq. 14).
-        offset: of the length penalty; 0 divides by the length to the power of alpha.
+        offset: of the length penalty; see `generation.beam.length_penalty`.
         n_best: N, number of hypotheses per input; at most `beam`, unless sampled.
         temperature: sampling temperature; 0 for beam search.
         top_k: sample from the k most probable tokens only; 0 for all.

@@ -22,7 +22,7 @@ from flax import linen as nn
 from attention.alignments import ALIGNMENTS as PLAIN_ALIGNMENTS
 from attention.alignments import entropy, log_probability, predicted_position
 from attention.scores import SCORES as PLAIN_SCORES
-from attention.scores import STEPWISE_SCORES
+from attention.stepwise import STEPWISE_SCORES
 from models.records import AttentionRecord, DrawRecord
 from ops.additive import additive_scores
 from ops.softmax import masked_softmax

@@ -18,7 +18,7 @@ from flax import linen as nn
 
 from attention.alignments import ALIGNMENTS
 from attention.core import Attention
-from attention.scores import STEPWISE_SCORES
+from attention.stepwise import STEPWISE_SCORES
 from models.attention import DRAWN, STEP_SCORES, Aligned, Alignment, Score
 from models.cells import CELLS, batch_first, time_first
 from models.layers import BOS, Dense, Dropout, check_fields
@@ -64,12 +64,7 @@ class Source:
     alignment: Alignment = flax.struct.field(pytree_node=False)
 
     def score(self, query: jax.Array, previous: jax.Array | None) -> jax.Array:
-        """Returns scores [B, R, S].
-
-        Args:
-            query: [B, R, D].
-            previous: [B, R, S], `Carry.weights`.
-        """
+        """Returns scores [B, R, S] of queries [B, R, D], given `Carry.weights`."""
         compare, parameters = STEP_SCORES[self.score_function].compare, {}
         if self.score_function in STEPWISE_SCORES:
             parameters = {"previous": previous}
@@ -386,16 +381,7 @@ class EncoderDecoder(nn.Module):
     def decode(
         self, previous: jax.Array, memory: Any, *, train: bool
     ) -> tuple[jax.Array, Step]:
-        """Computes all steps, given the previous token of each.
-
-        Args:
-            previous: [B, T] int32.
-            memory: from `encode`.
-            train: see `__call__`.
-
-        Returns:
-            [B, T, W] float32 logits, and the results of all steps.
-        """
+        """Returns logits [B, T, W] and all steps, for previous tokens [B, T]."""
         size, steps = previous.shape
         embedded = self.drop(self.target_table[previous], train=train)
         noise = self.stack.noise(steps, size) if train else None

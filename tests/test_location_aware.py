@@ -9,7 +9,8 @@ from jax.test_util import check_grads
 from translators import TARGET, forward_with_records, normal_like, translator
 
 from attention.core import attend
-from attention.scores import STEPWISE_SCORES, additive_scores, location_aware_scores
+from attention.scores import additive_scores
+from attention.stepwise import STEPWISE_SCORES, location_aware_scores
 from errors import FieldError
 from models.bahdanau import Bahdanau
 from models.captioner import ShowAttendTell
