@@ -90,6 +90,10 @@ from .spatial import (
     embedded_gaussian,
     max_pool,
 )
+from .stepwise import (
+    STEPWISE_SCORES,
+    location_aware_scores,
+)
 
 __all__ = [
     "ALIGNMENTS",
@@ -99,6 +103,7 @@ __all__ = [
     "Kernel",
     "NON_LOCAL",
     "SCORES",
+    "STEPWISE_SCORES",
     "Score",
     "Scoring",
     "additive_scores",
@@ -128,6 +133,7 @@ __all__ = [
     "learned_positions",
     "local_m_alignment",
     "local_p_alignment",
+    "location_aware_scores",
     "location_scores",
     "log_probability",
     "masked_scores",

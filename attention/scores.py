@@ -12,6 +12,8 @@
 | location | W query | Luong et al. (2015), section 3.1 |
 | cosine | strength cos(query, key) | Graves et al. (2014), eqs. 5 and 6 |
 
+Recurrent decoders can also use those of `attention.stepwise`.
+
 A score function has the signature `score(query, key, **parameters)`. Query [..., Q, D]
 and key [..., K, E] give scores [..., Q, K] in the promoted dtype of the inputs.
 Parameters may have leading batch axes, for example one set of parameters per head. The

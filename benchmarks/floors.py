@@ -26,16 +26,18 @@ from data.captions import plain
 from data.corpora.records import Pair
 from data.images import Batches, read
 from data.scenes import CELLS, Scene
+from data.speech.digits import NAMES
 from metrics.captions import caption_scores, scene_scores
 from metrics.corners import OTHERS
 from metrics.estimates import accuracy
 from metrics.frechet import frechet_distance, inception_score
 from metrics.pointing import pointing_scores
+from metrics.speech import error_rates
 from metrics.text import translation_scores, word_accuracy
 from models import efficientnet
 from results.records import FLOORS as FILE
 from results.records import RESULTS, read_floors
-from tasks import caption_data, corpus, frozen
+from tasks import caption_data, corpus, frozen, speech_data
 from training import configuration
 
 Scores = dict[str, float]
@@ -286,6 +288,21 @@ def questions() -> Floors:
     return {"most frequent answer": {"best": mean, "error": mean, **scores}}
 
 
+def spoken_digits() -> Floors:
+    """Random digits, as many as are spoken."""
+    config, scores = _config("las_digits"), {}
+    # The strings are those of the spoken digits, and need no package.
+    config.data.source = "tones"
+    data, rng = speech_data.Speech(config), np.random.default_rng(0)
+    lengths = {f"_{n}": n for n in config.evaluation.words}
+    for name, words in {"": None, **lengths}.items():
+        texts = [x.text for x in data.held_out("test", words)]
+        guesses = [" ".join(rng.choice(NAMES, len(x.split()))) for x in texts]
+        rates = error_rates(guesses, texts)
+        scores |= {f"{metric}{name}": rate for metric, rate in rates.items()}
+    return {"random digits": scores}
+
+
 def _config(flag: str) -> ConfigDict:
     name, _, variant = flag.partition(":")
     path = RESULTS.parent / "configs" / f"{name}.py"
@@ -312,6 +329,8 @@ FLOORS: Mapping[str, Callable[[], Floors]] = {
     "britz": functools.partial(translation, "luong_nmt:britz"),
     "memory_networks": questions,
     "memory_networks_tasks": questions,
+    "speech": spoken_digits,
+    "speech_long": spoken_digits,
     "kernels": curves,
 }
 

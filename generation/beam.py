@@ -26,17 +26,21 @@ from generation.types import Carry, Decoded, Step
 from ops.top_k import top
 
 
-def length_penalty(length: jax.Array, alpha: float) -> jax.Array:
+def length_penalty(length: jax.Array, alpha: float, offset: float = 5) -> jax.Array:
     """Length penalty ((5 + length) / 6)^alpha: Wu et al. (2016), eq. 14.
+
+    With an offset of 0 and alpha = 1 it is the length, by which Chan et al. (2016), eq.
+    14, divide.
 
     Args:
         length: [...] number of tokens, EOS included.
         alpha: exponent, at least 0; 0 for no penalty.
+        offset: replaces the 5, and 1 plus it the 6.
 
     Returns:
         [...] positive divisors of log-probabilities.
     """
-    return ((5 + length) / 6) ** alpha
+    return ((offset + length) / (offset + 1)) ** alpha
 
 
 def beam_search(
@@ -47,6 +51,7 @@ def beam_search(
     beam: int,
     max_length: int,
     alpha: float = 0.6,
+    offset: float = 5,
     n_best: int = 1,
     limit: jax.Array | None = None,
     keep_weights: bool = False,
@@ -64,6 +69,7 @@ def beam_search(
         max_length: L, the maximum number of tokens, EOS included; the last is always
             EOS.
         alpha: exponent of the length penalty, at least 0; 0 for no penalty.
+        offset: see `length_penalty`.
         n_best: N, the number of returned hypotheses, at most `beam`.
         limit: [B] maximum number of tokens of each sentence; None for L.
         keep_weights: whether to return attention weights.
@@ -110,7 +116,7 @@ def beam_search(
         live = jnp.where(last, -jnp.inf, live)
         minimum = lax.top_k(jnp.concatenate([live, ended], 1), beam)[0][:, -1:]
         scores = jnp.where(
-            ended >= minimum, ended / length_penalty(t + 1, alpha), -jnp.inf
+            ended >= minimum, ended / length_penalty(t + 1, alpha, offset), -jnp.inf
         )
         new = (scores, ended, jnp.full_like(token, t), jnp.arange(beam) + 0 * token)
         done = tuple(jnp.concatenate(pair, 1) for pair in zip(done, new, strict=True))
@@ -119,7 +125,7 @@ def beam_search(
 
         # Log-probabilities only decrease, and the penalty is maximal at the limit: this
         # bounds the final score of a row.
-        hopeless = live / length_penalty(limit, alpha) <= scores[:, -1:]
+        hopeless = live / length_penalty(limit, alpha, offset) <= scores[:, -1:]
         live = jnp.where(hopeless, -jnp.inf, live)
         tokens = tokens.at[t].set(token)
         parents = parents.at[t].set(parent)

@@ -32,8 +32,7 @@ from generation.types import Carry, Decoded, Step
 from ranges import COUNT, SCALE, Range
 
 BEAM = Range(1, 1000, whole=True)  # larger beams run out of memory
-ALPHA = Range(0, 10)
-# Fields of the config that `Search.configured` reads.
+ALPHA, OFFSET = Range(0, 10), Range(0, 1000)
 RANGES = {"evaluation.beam": BEAM, "evaluation.alpha": ALPHA}
 _MIN_WIDTH = 16  # of a batch of sequences
 
@@ -45,6 +44,7 @@ class Search:
     Attributes:
         beam: R, the beam size; 1 is greedy decoding, which has no length penalty.
         alpha: exponent of the length penalty (Wu et al. 2016, eq. 14).
+        offset: of the length penalty; see `generation.beam.length_penalty`.
         n_best: N, number of hypotheses per input; at most `beam`, unless sampled.
         temperature: sampling temperature; 0 for beam search.
         top_k: sample from the k most probable tokens only; 0 for all.
@@ -53,6 +53,7 @@ class Search:
 
     beam: Annotated[int, BEAM] = 1
     alpha: Annotated[float, ALPHA] = 0.0
+    offset: Annotated[float, OFFSET] = 5.0
     n_best: Annotated[int, BEAM] = 1
     temperature: Annotated[float, Range(0, 1000)] = 0.0
     top_k: Annotated[int, COUNT] = 0
@@ -60,12 +61,12 @@ class Search:
 
     @classmethod
     def configured(cls, evaluation: Mapping[str, Any]) -> Self:
-        """Returns a search with `beam` and `alpha` of `config.evaluation`, checked.
+        """Returns a search with the fields of `config.evaluation`, checked.
 
         Raises:
             UserError: for a field out of range.
         """
-        names = [name for name in ("beam", "alpha") if name in evaluation]
+        names = [name for name in ("beam", "alpha", "offset") if name in evaluation]
         search = cls(**{name: evaluation[name] for name in names})
         return search.check("config.evaluation.")
 
@@ -320,6 +321,7 @@ class Generator:
             carry,
             beam=search.beam,
             alpha=search.alpha,
+            offset=search.offset,
             n_best=search.n_best,
             **options,
         )

@@ -6,7 +6,8 @@ Differs from the papers: local-m stays at the last key if the target is longer t
 source.
 
 Axes: ... any batch; H heads; Q queries; K keys; D, E width of a query and a key; A
-hidden width of a score.
+hidden width of a score; R, C width and number of the filters of the location-aware
+score.
 """
 
 import math
@@ -21,6 +22,7 @@ from flax import linen as nn
 from attention.alignments import ALIGNMENTS as PLAIN_ALIGNMENTS
 from attention.alignments import entropy, log_probability, predicted_position
 from attention.scores import SCORES as PLAIN_SCORES
+from attention.stepwise import STEPWISE_SCORES
 from models.records import AttentionRecord, DrawRecord
 from ops.additive import additive_scores
 from ops.softmax import masked_softmax
@@ -28,6 +30,7 @@ from ops.softmax import masked_softmax
 # Fast equivalents from `ops` replace their plain forms.
 ALIGNMENTS = PLAIN_ALIGNMENTS | {"global": masked_softmax}
 SCORES = PLAIN_SCORES | dict.fromkeys(("additive", "concat"), additive_scores)
+STEP_SCORES = SCORES | STEPWISE_SCORES  # of a decoder with the weights of its last step
 
 
 class Score(nn.Module):
@@ -37,10 +40,12 @@ class Score(nn.Module):
     number.
 
     Attributes:
-        function: a key of `SCORES`.
+        function: a key of `SCORES`; of `STEP_SCORES` for `parameters` alone.
         heads: leading axes of every parameter: (H,) for separate parameters per head.
         hidden: A, for the additive score.
         max_length: maximum source length, for the location score.
+        filters: C, for the location-aware score.
+        filter_width: R, for the location-aware score.
         matrix_init: initializer of matrices; by default Glorot's, applied per matrix.
         vector_init: initializer of vectors; by default Glorot's.
     """
@@ -49,6 +54,8 @@ class Score(nn.Module):
     heads: Sequence[int] = ()
     hidden: int = 0
     max_length: int = 0
+    filters: int = 10
+    filter_width: int = 15
     matrix_init: Callable | None = None
     vector_init: Callable | None = None
 
@@ -62,8 +69,9 @@ class Score(nn.Module):
     def parameters(self, query_width: int, key_width: int) -> dict[str, jax.Array]:
         """Returns the parameters by name, for query width D and key width E."""
         sizes = dict(A=self.hidden, L=self.max_length, D=query_width, E=key_width)
+        sizes |= dict(C=self.filters, R=self.filter_width)
         parameters = {}
-        for name, axes in SCORES[self.function].parameters.items():
+        for name, axes in STEP_SCORES[self.function].parameters.items():
             shape = [sizes[axis] for axis in axes]
             if axes:
                 init = self.matrix_init if len(shape) > 1 else self.vector_init

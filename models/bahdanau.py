@@ -57,7 +57,7 @@ class Bahdanau(EncoderDecoder):
         maxout: l, maxout units of the readout.
         readout_state: decoder state in the readout: "previous", s_{i-1} as in the
             appendix, or "new", s_i.
-        score: a key of `attention.scores.SCORES`.
+        score: a key of `models.attention.STEP_SCORES`.
         alignment: a key of `attention.alignments.ALIGNMENTS`.
         score_hidden: A, the paper's n', for the additive score and the position of
             local-p.
@@ -169,13 +169,14 @@ class Bahdanau(EncoderDecoder):
         """Computes one step of the decoder: appendix A.2.2."""
         (previous,) = carry.states
         s = previous[..., : self.hidden]  # s_{i-1}
-        e = source.score(s)  # e_ij = a(s_{i-1}, h_j)
+        e = source.score(s, carry.weights)  # e_ij = a(s_{i-1}, h_j)
         alpha = source.align(e, query=s, time=carry.time, rng=x.rng)
         c = alpha.weights @ w.values  # C c_i = sum_j alpha_ij (C h_j)
         state = CELLS[self.cell].step(x.gates + c, previous, w.state)
         new = state[..., : self.hidden]  # s_i = f(s_{i-1}, y_{i-1}, c_i)
         readout_state = s if self.readout_state == "previous" else new
-        return Carry(carry.time + 1, (state,)), Step(readout_state, alpha)
+        carry = Carry(carry.time + 1, (state,), weights=source.keep(alpha))
+        return carry, Step(readout_state, alpha)
 
     def readout(
         self, embedded: jax.Array, step: Step, memory: Memory, *, train: bool

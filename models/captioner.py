@@ -113,7 +113,7 @@ class ShowAttendTell(EncoderDecoder):
     Attributes:
         encoder: see `ImageEncoder`.
         channels: see `ImageEncoder`.
-        score: a key of `attention.scores.SCORES`.
+        score: a key of `models.attention.STEP_SCORES`.
         alignment: a key of `attention.alignments.ALIGNMENTS`.
         score_hidden: A, for the additive score and the position of local-p.
         max_length: maximum number of positions S, for the location score.
@@ -229,15 +229,14 @@ class ShowAttendTell(EncoderDecoder):
         """Computes one step of the decoder: eqs. 1 to 6, and section 4.2.1 (beta_t)."""
         (previous,) = carry.states
         h = previous[..., : self.hidden]  # h_{t-1}
-        e = shared.source.score(h)  # e_ti = f_att(a_i, h_{t-1})
+        e = shared.source.score(h, carry.weights)  # e_ti = f_att(a_i, h_{t-1})
         alpha = shared.source.align(e, h, time=carry.time, rng=x.rng)
         z = alpha.weights @ w.annotations  # z_t = sum_i alpha_ti a_i
         if self.selector:
             z = z * nn.sigmoid(h @ w.beta + shared.beta_bias)  # beta_t
         state = CELLS[self.cell].step(x.gates + z @ w.context, previous, w.state)
-        return Carry(carry.time + 1, (state,)), Step(
-            state[..., : self.hidden], alpha, z
-        )
+        carry = Carry(carry.time + 1, (state,), weights=shared.source.keep(alpha))
+        return carry, Step(state[..., : self.hidden], alpha, z)
 
     def readout(
         self, embedded: jax.Array, step: Step, memory: Memory, *, train: bool

@@ -18,7 +18,8 @@ from flax import linen as nn
 
 from attention.alignments import ALIGNMENTS
 from attention.core import Attention
-from models.attention import DRAWN, SCORES, Aligned, Alignment, Score
+from attention.stepwise import STEPWISE_SCORES
+from models.attention import DRAWN, STEP_SCORES, Aligned, Alignment, Score
 from models.cells import CELLS, batch_first, time_first
 from models.layers import BOS, Dense, Dropout, check_fields
 from models.recurrent import STANDARD, Gates, Init
@@ -27,7 +28,7 @@ from ops.scan import scan
 from ranges import FRACTION, SIZE
 
 # Accepted values of the fields that choose an attention, for `check_fields`.
-ATTENTION_CHOICES = {"score": tuple(SCORES), "alignment": tuple(ALIGNMENTS)}
+ATTENTION_CHOICES = {"score": tuple(STEP_SCORES), "alignment": tuple(ALIGNMENTS)}
 
 
 class Memory(NamedTuple):
@@ -50,7 +51,7 @@ class Source:
         score_parameters: parameters of the score function, by name.
         align_parameters: parameters of the alignment, by name.
         soft: bool scalar; see `models.attention.Alignment.weigh`.
-        score_function: a key of `SCORES`.
+        score_function: a key of `STEP_SCORES`.
         alignment: settings of the alignment.
     """
 
@@ -62,10 +63,16 @@ class Source:
     score_function: str = flax.struct.field(pytree_node=False)
     alignment: Alignment = flax.struct.field(pytree_node=False)
 
-    def score(self, query: jax.Array) -> jax.Array:
-        """Returns scores [B, R, S] of queries [B, R, D]."""
-        compare = SCORES[self.score_function].compare
-        return compare(query, self.keys, **self.score_parameters)
+    def score(self, query: jax.Array, previous: jax.Array | None) -> jax.Array:
+        """Returns scores [B, R, S] of queries [B, R, D], given `Carry.weights`."""
+        compare, parameters = STEP_SCORES[self.score_function].compare, {}
+        if self.score_function in STEPWISE_SCORES:
+            parameters = {"previous": previous}
+        return compare(query, self.keys, **self.score_parameters, **parameters)
+
+    def keep(self, aligned: Aligned) -> jax.Array | None:
+        """Returns the next `Carry.weights`: the weights, if the score needs them."""
+        return aligned.weights if self.score_function in STEPWISE_SCORES else None
 
     def align(
         self,
@@ -103,7 +110,7 @@ class SourceAttention(nn.Module):
     bidirectional encoder, for example) are projected to it by a matrix [E, D].
 
     Attributes:
-        score: a key of `attention.scores.SCORES`.
+        score: a key of `models.attention.STEP_SCORES`.
         alignment: a key of `attention.alignments.ALIGNMENTS`.
         width: width of a query, D.
         hidden: A, for the additive score and the position of local-p.
@@ -114,6 +121,8 @@ class SourceAttention(nn.Module):
         score_gradient: whether the scores' gradient reaches the annotations; False
             leaves the encoder only the gradient of the contexts.
         keys: meaning of the keys' axis; see `models.records.AttentionRecord`.
+        filters: number of filters of the location-aware score.
+        filter_width: width of these filters in positions.
     """
 
     score: str
@@ -126,19 +135,23 @@ class SourceAttention(nn.Module):
     inits: Init
     score_gradient: bool = True
     keys: str = "source"
+    filters: int = 10
+    filter_width: int = 15
 
     def setup(self):
         self.scores = Score(
             self.score,
             hidden=self.hidden,
             max_length=self.max_length,
+            filters=self.filters,
+            filter_width=self.filter_width,
             matrix_init=self.inits.score,
             vector_init=self.inits.score_vector,
         )
         self.align = Alignment(
             self.alignment, hidden=self.hidden, params_init=self.inits.score
         )
-        if SCORES[self.score].same_width:
+        if STEP_SCORES[self.score].same_width:
             self.narrow = Dense(
                 self.width, kernel_init=self.inits.kernel, use_bias=False
             )
@@ -150,7 +163,7 @@ class SourceAttention(nn.Module):
 
     def project(self, annotations: jax.Array) -> jax.Array:
         """Projects annotations [B, S, E] to keys [B, S, F], once per source."""
-        score = SCORES[self.score]
+        score = STEP_SCORES[self.score]
         if not self.score_gradient:
             annotations = jax.lax.stop_gradient(annotations)
         if score.same_width and annotations.shape[-1] != self.width:
@@ -165,7 +178,7 @@ class SourceAttention(nn.Module):
             memory: an encoded source with keys from `project`.
             soft: see `Source`.
         """
-        same_width = SCORES[self.score].same_width
+        same_width = STEP_SCORES[self.score].same_width
         width = self.width if same_width else memory.annotations.shape[-1]
         return Source(
             keys=memory.keys,
@@ -203,6 +216,7 @@ class Carry(NamedTuple):
     time: jax.Array  # int scalar, from 0
     states: tuple[jax.Array, ...]  # [B, R, states D] per layer
     feed: jax.Array | None = None  # [B, R, D], input feeding
+    weights: jax.Array | None = None  # [B, R, S], for `attention.STEPWISE_SCORES`
 
     def take(self, parents: jax.Array) -> "Carry":
         """Returns the state whose row r continues row `parents[b, r]` of this one."""
@@ -210,7 +224,7 @@ class Carry(NamedTuple):
         def pick(x):
             return jnp.take_along_axis(x, parents[..., None], axis=1)
 
-        return Carry(self.time, *jax.tree.map(pick, (self.states, self.feed)))
+        return Carry(self.time, *jax.tree.map(pick, self[1:]))
 
 
 class Step(NamedTuple):
@@ -353,10 +367,22 @@ class EncoderDecoder(nn.Module):
             [B, T, W] float32 logits; position t predicts `target[:, t]`.
         """
         memory = self.encode(batch["source"], train=train)
-        size, steps = batch["target"].shape
-        previous = jnp.pad(
-            batch["target"][:, :-1], ((0, 0), (1, 0)), constant_values=BOS
-        )
+        previous = self.previous(batch["target"], memory, train=train)
+        scores, step = self.decode(previous, memory, train=train)
+        if step.aligned is not None:
+            self.cross_attention.record(step.aligned)
+        return scores
+
+    def previous(self, target: jax.Array, memory: Any, *, train: bool) -> jax.Array:
+        """Returns the previous token of each step, [B, T]: BOS and `target`."""
+        del memory, train  # for a model that samples tokens
+        return jnp.pad(target[:, :-1], ((0, 0), (1, 0)), constant_values=BOS)
+
+    def decode(
+        self, previous: jax.Array, memory: Any, *, train: bool
+    ) -> tuple[jax.Array, Step]:
+        """Returns logits [B, T, W] and all steps, for previous tokens [B, T]."""
+        size, steps = previous.shape
         embedded = self.drop(self.target_table[previous], train=train)
         noise = self.stack.noise(steps, size) if train else None
         rngs = None
@@ -370,9 +396,7 @@ class EncoderDecoder(nn.Module):
             inputs=StepInput(time_first(self.gates(embedded)), noise, rngs),
         )
         step = jax.tree.map(batch_first, step)
-        if step.aligned is not None:
-            self.cross_attention.record(step.aligned)
-        return self.readout(embedded, step, memory, train=train)
+        return self.readout(embedded, step, memory, train=train), step
 
     def start(self, memory: Any, rows: int, length: int) -> Carry:
         """Returns the state before the first step.
@@ -387,7 +411,11 @@ class EncoderDecoder(nn.Module):
         def repeat(x):
             return jnp.broadcast_to(x[:, None], (x.shape[0], rows, *x.shape[1:]))
 
-        return Carry(jnp.zeros((), jnp.int32), jax.tree.map(repeat, memory.start))
+        attention, weights = self.cross_attention, None
+        if attention is not None and attention.score in STEPWISE_SCORES:
+            weights = repeat(jnp.zeros_like(memory.mask, memory.keys.dtype))
+        states = jax.tree.map(repeat, memory.start)
+        return Carry(jnp.zeros((), jnp.int32), states, weights=weights)
 
     def step(
         self, carry: Carry, token: jax.Array, memory: Any

@@ -77,7 +77,7 @@ class Luong(EncoderDecoder):
         bidirectional: whether the encoder runs in both directions.
         reverse_source: whether the encoder reverses the source tokens.
         input_feeding: whether h~_t enters the next step (section 3.3).
-        score: a key of `attention.scores.SCORES`.
+        score: a key of `models.attention.STEP_SCORES`.
         alignment: a key of `attention.alignments.ALIGNMENTS`.
         score_hidden: A, for the concat score and the position of local-p.
         max_length: maximum source length, for the location score.
@@ -219,11 +219,12 @@ class Luong(EncoderDecoder):
         states, h = self.stack.advance(
             w.stack, biases, carries=carry.states, gates=gates, noise=x.noise
         )
-        e = source.score(h)  # score(h_t, h_s)
+        e = source.score(h, carry.weights)  # score(h_t, h_s)
         a = source.align(e, query=h, time=carry.time, rng=x.rng)  # a_t(s)
         attentional = nn.tanh(a.weights @ w.values + h @ w.attend)  # h~_t
         feed = attentional if self.input_feeding else None
-        return Carry(carry.time + 1, states, feed), Step(attentional, a)
+        carry = Carry(carry.time + 1, states, feed, source.keep(a))
+        return carry, Step(attentional, a)
 
     def readout(
         self, embedded: jax.Array, step: Step, memory: Memory, *, train: bool

@@ -9,6 +9,7 @@ from pathlib import Path
 import jax
 import photos
 import pytest
+import recordings
 import toy
 from flax import linen as nn
 from ml_collections import ConfigDict
@@ -111,6 +112,7 @@ INPUTS = {
     "pointer_tsp": _POINTS,
     "captioning": "docs/figures/kernels.png\ndocs/figures/reversal.png\n",
     "sagan": "corners\ncorners\n",
+    "las_digits": recordings.lines(),
 }
 
 
@@ -145,6 +147,12 @@ FILES = {
 }
 UNREAD = {
     "captioning": {"data.scenes"} | FILES,  # frozen maps; caption files, tested below
+    # A user's recordings, tested in test_listening.py.
+    "las_digits": {
+        "data.files.train",
+        "data.files.validation",
+        "data.files.test",
+    },
     # A user's stories, tested in test_question_answering.py.
     "memory_network_qa": {
         "data.files.train",

@@ -91,6 +91,7 @@ THIRD_PARTY = {
         "tensorflow_datasets",
         "PIL",
         "resvg_py",
+        "soundfile",
     },
     "metrics": {"numpy", "sacrebleu"},
     "results": {"jax", "numpy", "ml_collections", "sacrebleu", "scipy"},
@@ -104,6 +105,7 @@ LAZY = {
     "rich",
     "sacrebleu",
     "sentencepiece",
+    "soundfile",
     "tensorboardX",
     "tensorflow_datasets",
 }

@@ -22,6 +22,7 @@ SYSTEMS = {
     "sagan": ("--config.evaluation.images=250",),
     "ff_attention": (),
     "memory_network_qa": (),
+    "las_digits": (),
 }
 
 

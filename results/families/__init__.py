@@ -9,6 +9,7 @@ from results.families import (
     memory,
     memory_networks,
     pointing,
+    speech,
     translation,
 )
 from results.schema import Curves, Figure, Headline, Table
@@ -18,6 +19,7 @@ TABLES: dict[str, Table] = {
     **britz.TABLES,
     **memory.TABLES,
     **memory_networks.TABLES,
+    **speech.TABLES,
     **pointing.TABLES,
     **captioning.TABLES,
     **gan.TABLES,

@@ -1,0 +1,1 @@
+"""Speech: log-mel features, recordings of digits, synthetic speech, audio files."""

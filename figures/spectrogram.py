@@ -1,0 +1,82 @@
+"""Alignment of a transcript with a spectrogram.
+
+Axes: T frames; M mel bands; Q characters; S positions of the attention.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from figures import canvas, fonts
+
+_LEFT, _SPECTROGRAM, _BETWEEN, _FOOT = 0.8, 1.4, 0.15, 0.5  # inches
+
+
+def aligned_spectrogram(
+    spectrogram: np.ndarray,
+    weights: np.ndarray,
+    frames: int,
+    characters: Sequence[str],
+    seconds: float,
+    title: str,
+    path: Path,
+) -> Path:
+    """Draws a spectrogram and, below it, the attention of each character, over time.
+
+    Args:
+        spectrogram: [T, M].
+        weights: [Q, S] in [0, 1].
+        frames: number of frames that a position stands for.
+        characters: Q labels.
+        seconds: duration of a frame.
+        title: title of the figure.
+        path: PNG file to write; its folder is created.
+
+    Returns:
+        `path`.
+
+    Raises:
+        ValueError: if the labels do not fit `weights`.
+    """
+    if weights.shape[0] != len(characters):
+        raise ValueError(f"{len(characters)} characters for weights {weights.shape}")
+    width = float(np.clip(0.06 * len(spectrogram), 4.0, 12.0))
+    height = float(np.clip(0.2 * len(characters), 1.0, 10.0))
+    total_width = max(_LEFT + width + 1.05, canvas.title_width(title))
+    head = 0.55
+    below = head + _SPECTROGRAM + _BETWEEN
+    figure = canvas.figure(total_width, below + height + _FOOT, title)
+    end = len(spectrogram) * seconds
+    upper = canvas.axes(figure, _LEFT, head, width=width, height=_SPECTROGRAM)
+    upper.imshow(
+        spectrogram.T,
+        aspect="auto",
+        origin="lower",
+        cmap="magma",
+        interpolation="nearest",
+        extent=(0, end, 0, spectrogram.shape[1]),
+    )
+    upper.set_ylabel("mel band", fontsize=10, color=canvas.GREY)
+    upper.tick_params(
+        length=2, labelsize=canvas.FONT, colors=canvas.GREY, labelbottom=False
+    )
+    lower = canvas.axes(figure, _LEFT, below, width=width, height=height)
+    stretched = np.repeat(weights, frames, axis=1)[:, : len(spectrogram)]
+    image = lower.imshow(
+        stretched,
+        aspect="auto",
+        cmap=canvas.colour_map(),
+        vmin=0,
+        vmax=canvas.weight_scale(weights),
+        interpolation="nearest",
+        extent=(0, end, len(characters) - 0.5, -0.5),
+    )
+    lower.set_yticks(range(len(characters)), list(map(fonts.readable, characters)))
+    lower.set_xlabel("seconds", fontsize=10, color=canvas.GREY)
+    lower.set_ylabel("character", fontsize=10, color=canvas.GREY)
+    lower.tick_params(length=2, labelsize=canvas.FONT, colors=canvas.GREY)
+    canvas.colour_bar(
+        figure, image, x=_LEFT + width + 0.15, y=below, height=min(height, 2.0)
+    )
+    return canvas.save(figure, path)

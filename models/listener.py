@@ -1,0 +1,275 @@
+"""Listen, Attend and Spell: Chan, Jaitly, Le and Vinyals (2016), section 3.
+
+The listener is a pyramid of bidirectional LSTMs: each layer after the first reads pairs
+of outputs of the layer below, so that n such layers divide the number of frames by 2^n
+(eq. 5). The speller is a recurrent decoder that attends to the listener's outputs with
+its new state s_i, and reads the previous context c_{i-1} and character (eqs. 6 to 8).
+In training, each previous character is replaced by one that the model samples with a
+probability of `sampling` (section 3.3).
+
+Differs from the paper: phi and psi of the score are matrices, not networks
+("multiplicative"; the score is a field); the distribution over characters is a network
+with one hidden layer; the initial state is 0; sampled characters are all drawn at once
+from a teacher-forced pass, so that they do not depend on other sampled ones (Mihaylova
+and Martins, 2019).
+
+Axes: as in `models.recurrent`; T frames here, and characters in the decoder; M mel
+bands; S positions, T divided by 2^n; E 2 D of the listener.
+"""
+
+from typing import Annotated, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from errors import FieldError
+from models.cells import CELLS
+from models.encoder_decoder import (
+    ATTENTION_CHOICES,
+    Carry,
+    EncoderDecoder,
+    Memory,
+    Source,
+    SourceAttention,
+    Step,
+    StepInput,
+)
+from models.layers import Dense, Dropout, check_fields, logits
+from models.recurrent import Encoder, Init, Stack, StackWeights, uniform_init
+from ops.scan import Matrix
+from ranges import DEPTH, LAYERS, PROBABILITY, SCALE, SIZE
+
+
+def halve(x: jax.Array, mask: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Concatenates pairs of frames: [h_2i; h_2i+1] of eq. 5.
+
+    Args:
+        x: [B, T, C]; an odd T is padded.
+        mask: [B, T] bool, False at padding, which is set to 0.
+
+    Returns:
+        [B, ceil(T / 2), 2 C], and its mask: a pair is valid if its first frame is.
+    """
+    x, odd = jnp.where(mask[..., None], x, 0), x.shape[1] % 2
+    x = jnp.pad(x, ((0, 0), (0, odd), (0, 0)))
+    return x.reshape(len(x), -1, 2 * x.shape[2]), mask[:, ::2]
+
+
+class Listener(nn.Module):
+    """Pyramidal bidirectional encoder: eqs. 3 to 5.
+
+    Attributes:
+        cell: a key of `models.cells.CELLS`.
+        features: D, per direction.
+        layers: number of layers.
+        halvings: n, number of layers, the last ones, that halve the number of frames.
+        dropout: dropout rate at the inputs of the layers after the first.
+        inits: initializers.
+    """
+
+    cell: str
+    features: int
+    layers: int
+    halvings: int
+    dropout: float
+    inits: Init
+
+    @nn.compact
+    def __call__(
+        self, x: jax.Array, mask: jax.Array, *, train: bool
+    ) -> tuple[jax.Array, jax.Array]:
+        """Computes [B, S, E] and its mask [B, S] from [B, T, M] and its mask."""
+        for layer in range(self.layers):
+            if layer:
+                x = Dropout(self.dropout)(x, train=train)
+            if layer >= self.layers - self.halvings:
+                x, mask = halve(x, mask)
+            x, _ = Encoder(
+                cell=self.cell,
+                features=self.features,
+                layers=1,
+                bidirectional=True,
+                reverse=False,
+                dropout=0.0,
+                inits=self.inits,
+                name=f"layer_{layer}",
+            )(x, mask, train=train)
+        return x, mask
+
+
+class Weights(NamedTuple):
+    """Weight matrices used inside the step."""
+
+    annotations: Matrix  # [B, S, E], h_u
+    context: Matrix  # [E, G], multiplies c_{i-1}
+    stack: StackWeights
+
+
+class Shared(NamedTuple):
+    """Other arrays used inside the step."""
+
+    source: Source
+    biases: tuple[jax.Array, ...]  # [G] per layer after the first
+
+
+class ListenAttendSpell(EncoderDecoder):
+    """Listen, Attend and Spell; see the module's docstring.
+
+    A batch is a dict of `source`, itself a dict of float32 `frames` [B, T, M] and int32
+    `lengths` [B], and int32 `target` [B, characters]; ids 0 = padding, 1 = start, 2 =
+    end.
+
+    Attributes:
+        listener: D of the listener, per direction.
+        listener_layers: number of layers of the listener, the first without a pyramid.
+        halvings: n, number of layers that halve the number of frames; fewer than
+            `listener_layers`. 0 is the paper's baseline without a pyramid.
+        layers: number of layers of the speller.
+        sampling: probability that a previous character is sampled, in training.
+        score: a key of `models.attention.STEP_SCORES`.
+        alignment: a key of `attention.alignments.ALIGNMENTS`.
+        score_hidden: A, for the scores with a hidden layer and the position of local-p.
+        max_length: maximum number of positions S, for the location score.
+        window: half-width of a local alignment's window in positions.
+        temperature: temperature of the Gumbel alignment.
+        filters: number of filters of the location-aware score.
+        filter_width: width of these filters in positions.
+
+    The other fields are inherited from `EncoderDecoder`. Defaults are the paper's
+    (section 4), except those that it does not have: `max_length` and later ones,
+    `embedding` and `score_hidden`.
+    """
+
+    cell: str = "lstm"
+    embedding: int = 128
+    hidden: int = 512
+    dropout: float = 0.0
+    init_scheme: str = "paper"
+    listener: Annotated[int, SIZE] = 256
+    listener_layers: Annotated[int, LAYERS] = 4
+    halvings: Annotated[int, DEPTH] = 3
+    layers: Annotated[int, LAYERS] = 2
+    sampling: Annotated[float, PROBABILITY] = 0.1
+    score: str = "multiplicative"
+    alignment: str = "global"
+    score_hidden: Annotated[int, SIZE] = 512
+    max_length: Annotated[int, SIZE] = 256
+    window: Annotated[int, SIZE] = 10
+    temperature: Annotated[float, SCALE] = 1.0
+    filters: Annotated[int, SIZE] = 10
+    filter_width: Annotated[int, LAYERS] = 15
+
+    paper_init: ClassVar[Init] = uniform_init(0.1)  # section 4
+
+    def setup(self):
+        """Checks the fields and creates the submodules."""
+        super().setup()
+        check_fields(self, ATTENTION_CHOICES)
+        if self.halvings >= self.listener_layers:
+            accepted = f"less than listener_layers={self.listener_layers}"
+            raise FieldError("halvings", self.halvings, accepted)
+        n, cell, inits = self.hidden, CELLS[self.cell], self.inits
+        _, self.target_table = self.tables(share=True)
+        self.listen = Listener(
+            cell=self.cell,
+            features=self.listener,
+            layers=self.listener_layers,
+            halvings=self.halvings,
+            dropout=self.dropout,
+            inits=inits,
+        )
+        self.cross_attention = SourceAttention(
+            score=self.score,
+            alignment=self.alignment,
+            width=n,
+            hidden=self.score_hidden,
+            max_length=self.max_length,
+            window=self.window,
+            temperature=self.temperature,
+            inits=inits,
+            keys="frames",
+            filters=self.filters,
+            filter_width=self.filter_width,
+        )
+        self.stack = Stack(
+            cell=self.cell,
+            features=n,
+            layers=self.layers,
+            dropout=self.dropout,
+            inits=inits,
+        )
+        width = 2 * self.listener
+        self.context = self.param("context", inits.kernel, (width, cell.gates * n))
+        self.character = Dense(n, kernel_init=inits.kernel)
+        self.output = self.param("output", inits.embedding, (self.vocab_size, n))
+
+    def encode(self, source: dict[str, jax.Array], *, train: bool = False) -> Memory:
+        """Listens to spectrograms: eq. 3."""
+        frames = source["frames"]
+        mask = jnp.arange(frames.shape[1]) < source["lengths"][:, None]
+        annotations, mask = self.listen(frames, mask, train=train)
+        zeros = jnp.zeros((len(frames), CELLS[self.cell].states * self.hidden))
+        return Memory(
+            annotations=annotations,
+            mask=mask,
+            keys=self.cross_attention.project(annotations),
+            values=annotations,
+            start=(zeros,) * self.layers,
+        )
+
+    def start(self, memory: Memory, rows: int, length: int) -> Carry:
+        """Returns the state before the first step, with a context of 0."""
+        batch, _, width = memory.annotations.shape
+        context = jnp.zeros((batch, rows, width), memory.annotations.dtype)
+        return super().start(memory, rows, length)._replace(feed=context)
+
+    def weights(self, memory: Memory) -> Weights:
+        """Returns the weight matrices used inside the step."""
+        return Weights(memory.annotations, self.context, self.stack.weights())
+
+    def shared(self, memory: Memory) -> Shared:
+        """Returns the source with the parameters of its attention, and biases."""
+        return Shared(self.cross_attention.source(memory), self.stack.biases())
+
+    def previous(self, target: jax.Array, memory: Memory, *, train: bool) -> jax.Array:
+        """Returns the previous characters, some of them sampled in training.
+
+        The RNG stream is "sampling"; without it none is sampled.
+        """
+        given = super().previous(target, memory, train=train)
+        if not (train and self.sampling and self.has_rng("sampling")):
+            return given
+        scores, _ = self.decode(given, memory, train=False)
+        draw, choose = jax.random.split(self.make_rng("sampling"))
+        drawn = jax.random.categorical(draw, jax.lax.stop_gradient(scores))
+        drawn = super().previous(drawn, memory, train=train)
+        sampled = jax.random.bernoulli(choose, self.sampling, given.shape)
+        return jnp.where(sampled.at[:, 0].set(False), drawn, given)
+
+    @nn.nowrap
+    def advance(
+        self, w: Weights, shared: Shared, carry: Carry, x: StepInput
+    ) -> tuple[Carry, Step]:
+        """Computes one step of the speller: eqs. 6 and 7, and 9 to 11."""
+        source, biases = shared
+        states, s = self.stack.advance(  # s_i = RNN(s_{i-1}, y_{i-1}, c_{i-1})
+            w.stack,
+            biases,
+            carries=carry.states,
+            gates=x.gates + carry.feed @ w.context,
+            noise=x.noise,
+        )
+        e = source.score(s, carry.weights)  # e_iu = <phi(s_i), psi(h_u)>
+        alpha = source.align(e, query=s, time=carry.time, rng=x.rng)
+        c = alpha.weights @ w.annotations  # c_i = sum_u alpha_iu h_u
+        carry = Carry(carry.time + 1, states, c, source.keep(alpha))
+        return carry, Step(s, alpha, c)
+
+    def readout(
+        self, embedded: jax.Array, step: Step, memory: Memory, *, train: bool
+    ) -> jax.Array:
+        """Computes the logits of CharacterDistribution(s_i, c_i): eq. 8."""
+        x = jnp.concatenate([step.state, step.context], axis=-1)
+        x = nn.tanh(self.character(self.drop(x, train=train)))
+        return logits(self.drop(x, train=train), self.output)

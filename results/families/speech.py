@@ -1,0 +1,101 @@
+"""Listen, Attend and Spell (Chan et al. 2016) on strings of spoken digits.
+
+The paper's numbers are word error rates of voice search, without a language model,
+after 2,000 hours of speech.
+"""
+
+import dataclasses
+
+from results.schema import Claim, Run, Table
+
+_SEEDS = (0, 1, 2)
+_DEFAULT = Run(
+    name="las_digits",
+    config="las_digits",
+    seeds=_SEEDS,
+    label="pyramid, location-aware, 10 % sampled, beam of 8",
+    paper="14.1 % (10 % sampled, beam of 32)",
+)
+
+
+def _changed(name: str, override: str, label: str, paper: str = "–") -> Run:
+    """A training with one field changed."""
+    return Run(
+        name=name,
+        config="las_digits",
+        overrides=(override,),
+        seeds=_SEEDS,
+        label=label,
+        paper=paper,
+    )
+
+
+_FLAT = _changed(
+    "las_flat", "model.halvings=0", "no pyramid", "no convergence in a month"
+)
+_CONTENT = _changed("las_content", "model.score=multiplicative", "content attention")
+_GIVEN = _changed("las_given", "model.sampling=0.0", "none sampled", "16.2 %")
+_GREEDY = dataclasses.replace(
+    _changed("las_greedy", "evaluation.beam=1", "beam of 1"), trained="las_digits"
+)
+
+
+def _long(run: Run) -> Run:
+    """The same training, for the table of longer strings."""
+    return dataclasses.replace(run, name=f"{run.name}_long", trained=run.name, paper="")
+
+
+TABLES = {
+    "speech": Table(
+        metrics={
+            "% wrong digits": "wer",
+            "% wrong characters": "cer",
+            "% correct strings": "correct",
+            "% monotonic": "monotony",
+        },
+        columns={"steps/s": "steps_per_second", "waiting for data": "waiting"},
+        lower=True,
+        runs=(_DEFAULT, _FLAT, _CONTENT, _GIVEN, _GREEDY),
+        claims=(
+            Claim(
+                text="a pyramid beats none of equal depth",
+                paper="Chan et al. (2016), section 3.1",
+                better="las_digits",
+                than=("las_flat",),
+            ),
+            Claim(
+                text="sampling characters in training helps",
+                paper="Chan et al. (2016), table 1",
+                better="las_digits",
+                than=("las_given",),
+            ),
+            Claim(
+                text="a beam beats greedy decoding",
+                paper="Chan et al. (2016), figure 3",
+                better="las_digits",
+                than=("las_greedy",),
+            ),
+        ),
+    ),
+    "speech_long": Table(
+        metrics={
+            "% wrong digits, 15 digits": "wer_15",
+            "10 digits": "wer_10",
+            "2 to 7 digits": "wer",
+            "% monotonic, 15 digits": "monotony_15",
+            "monotonic, 10 digits": "monotony_10",
+        },
+        curves=False,
+        lower=True,
+        runs=(_long(_DEFAULT), _long(_CONTENT)),
+        claims=(
+            Claim(
+                text="location-aware attention beats content attention on strings "
+                "longer than in training",
+                paper="Chorowski et al. (2015), section 5",
+                better="las_digits_long",
+                than=("las_content_long",),
+            ),
+        ),
+    ),
+}

@@ -1,0 +1,166 @@
+"""Utterances of a speech recogniser, and the characters of their transcripts."""
+
+import functools
+from pathlib import Path
+
+from ml_collections import ConfigDict
+
+import storage
+from data.speech import audio, digits, utterances
+from data.speech.espeak import Phrases
+from data.speech.utterances import Characters, HeldOut, Mixing, Source
+from data.splits import check_split
+from errors import WRITTEN_AGAIN, FieldError, UserError
+from ranges import BATCH, EXAMPLES, SIZE, TEXT, Range
+from training import checks
+
+SOURCES = ("digits", "tones", "espeak", "files")
+_WORDS, _SNR = Range(1, 100, whole=True), Range(-100, 100)
+RANGES: checks.Ranges = {
+    "evaluation.utterances": EXAMPLES,
+    "evaluation.words": _WORDS.each(),
+    "data.source": TEXT,
+    "data.files.train": TEXT,
+    "data.files.validation": TEXT,
+    "data.files.test": TEXT,
+    "data.min_words": _WORDS,
+    "data.max_words": _WORDS,
+    "data.bands": SIZE,
+    "data.cepstra": Range(2, 128, whole=True),
+    "data.rate": Range(8000, 48_000, whole=True),
+    "data.pause": Range(0, 60),
+    "data.min_snr": _SNR,
+    "data.max_snr": _SNR,
+    "data.warp": Range(0, 0.5),
+    "data.speed": Range(0, 0.5),
+    "data.batch_size": BATCH,
+}
+
+
+def check(config: ConfigDict) -> None:
+    """Checks `config.data`.
+
+    Raises:
+        UserError: for fields that contradict each other.
+    """
+    data = config.data
+    checks.choice("data.source", data.source, SOURCES)
+    checks.ordered(config, "data.min_words", "data.max_words")
+    checks.ordered(config, "data.min_snr", "data.max_snr")
+    if data.source != "files":
+        checks.unread_files(config, "data.files", "data.source=files")
+    given = f"with config.data.source={data.source}"
+    if data.source in ("digits", "tones") and data.cepstra > digits.CEPSTRA:
+        accepted = f"at most {digits.CEPSTRA} {given}"
+        raise FieldError("config.data.cepstra", data.cepstra, accepted)
+    if data.source in ("digits", "tones") and data.rate != digits.RATE:
+        raise FieldError("config.data.rate", data.rate, f"{digits.RATE} {given}")
+
+
+class Speech:
+    """The utterances of a run, read on first use, and their characters.
+
+    Args:
+        config: a config that `check` accepts.
+        characters: those of the run; None for those of the utterances.
+
+    Raises:
+        UserError: on first use, for a package, program or file that is missing.
+    """
+
+    def __init__(self, config: ConfigDict, characters: Characters | None = None):
+        self.config, data = config, config.data
+        self.mixing = Mixing(
+            bands=data.bands,
+            cepstra=data.cepstra,
+            pause=data.pause,
+            noise=(data.min_snr, data.max_snr),
+            warp=data.warp,
+            speed=data.speed,
+        )
+        self._characters = characters
+        self._drawn = functools.cache(self._draw)
+
+    @functools.cached_property
+    def source(self) -> Source:
+        """The utterances."""
+        data = self.config.data
+        options = {"cepstra": data.cepstra, "rate": data.rate}
+        if data.source == "files":
+            return audio.Files(data.files.to_dict(), **options)
+        if data.source == "espeak":
+            return Phrases(**options)
+        spoken = data.source == "digits"
+        return utterances.DigitStrings(digits.spoken() if spoken else digits.tones())
+
+    @functools.cached_property
+    def characters(self) -> Characters:
+        """The characters of the transcripts."""
+        return self._characters or Characters(self.source.characters)
+
+    def batches(self) -> utterances.Batches:
+        """Returns the training batches."""
+        data = self.config.data
+        return utterances.Batches(
+            self.source,
+            self.mixing,
+            self.characters,
+            words=(data.min_words, data.max_words),
+            batch_size=data.batch_size,
+            seed=self.config.seed,
+        )
+
+    def held_out(self, split: str, words: int | None = None) -> list[HeldOut]:
+        """Returns the held-out utterances of a split, drawn once.
+
+        Args:
+            split: "validation" or "test".
+            words: number of words; by default those of training.
+        """
+        check_split(split)
+        data = self.config.data
+        low, high = (words, words) if words else (data.min_words, data.max_words)
+        return self._drawn(split, low, high)
+
+    def _draw(self, split: str, low: int, high: int) -> list[HeldOut]:
+        return utterances.held_out(
+            self.source,
+            self.mixing,
+            split,
+            words=(low, high),
+            count=self.config.evaluation.utterances,
+        )
+
+    def recording(self, path: Path) -> HeldOut:
+        """Returns the utterance of an audio file, without a transcript.
+
+        Raises:
+            UserError: see `data.speech.audio.read`.
+        """
+        data = self.config.data
+        part = audio.cepstra(path, data.cepstra, data.rate)
+        return HeldOut(utterances.clean_spectrogram(self.mixing, [part]), "")
+
+
+def prepare(config: ConfigDict, folder: Path, *, training: bool) -> Speech:
+    """Returns the utterances of a run, and writes their characters in training.
+
+    Args:
+        config: a config that `check` accepts.
+        folder: folder of the file of characters.
+        training: read the utterances; otherwise read only `folder`.
+
+    Raises:
+        UserError: for a package, a program or a file that is missing.
+    """
+    path = folder / "characters.txt"
+    if training:
+        speech = Speech(config)
+        storage.make_folder(folder, str(folder))
+        storage.write(path, speech.characters.characters)
+        return speech
+    try:
+        text = storage.read_regular(path).decode("utf-8")
+    except (OSError, UnicodeDecodeError):
+        raise UserError(f"{path} cannot be read: {WRITTEN_AGAIN}") from None
+    return Speech(config, Characters(text))

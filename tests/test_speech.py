@@ -1,0 +1,275 @@
+"""Speech features, sources of utterances and their batches."""
+
+import dataclasses
+import os
+import stat
+
+import numpy as np
+import pytest
+import recordings
+import soundfile
+
+from data.speech import audio, digits, espeak, features, utterances
+from data.speech.utterances import Batches, Characters, DigitStrings, Mixing
+from errors import UserError
+
+MIXING = Mixing(bands=7, cepstra=11, pause=0.2, noise=(10, 20), warp=0.1, speed=0.2)
+
+
+@pytest.fixture(scope="module")
+def strings():
+    return DigitStrings(digits.tones())
+
+
+def batches(source, *, seed=0, words=(2, 4)):
+    characters = Characters(source.characters)
+    return Batches(source, MIXING, characters, words=words, batch_size=6, seed=seed)
+
+
+def test_log_mel_equals_the_formulas_of_its_parts():
+    samples = np.random.default_rng(0).standard_normal(1500)
+    actual = features.log_mel(samples, 8000)
+    assert actual.shape == (1 + 1500 // 200, 128)
+    t, band = 3, 90
+    n = np.arange(400)
+    frame = samples[t * 200 - 200 + n] * np.sin(np.pi * n / 400) ** 2
+
+    def hertz(mel):
+        return 700 * (10 ** (mel / 2595) - 1)
+
+    top = 2595 * np.log10(1 + 4000 / 700)
+    left, centre, right = (hertz(top * (band + i) / 129) for i in range(3))
+    power = 0.0
+    for k in range(201):
+        f = k * 8000 / 400
+        weight = min((f - left) / (centre - left), (right - f) / (right - centre))
+        if weight > 0:
+            value = np.sum(frame * np.exp(-2j * np.pi * k * n / 400))
+            power += weight * abs(value) ** 2
+    np.testing.assert_allclose(actual[t, band], 10 * np.log10(power), rtol=1e-9)
+
+
+def test_filters_rise_and_sum_to_1_between_them():
+    filters = features.mel_filters(8000)
+    assert (np.diff(filters[40:].argmax(1)) >= 0).all()
+    hertz = np.fft.rfftfreq(400, 1 / 8000)
+    inner = (hertz > 100) & (hertz < 3900)
+    np.testing.assert_allclose(filters.sum(0)[inner], 1, atol=1e-9)
+
+
+def test_a_spectrogram_spans_80_db():
+    samples = np.concatenate([np.zeros(5000), np.ones(5000)])
+    decibels = features.log_mel(samples, 8000)
+    assert decibels.max() - decibels.min() == pytest.approx(80)
+
+
+def test_all_cepstra_give_the_spectrogram_and_fewer_its_projection():
+    samples = np.random.default_rng(0).standard_normal(4000)
+    cepstra = features.cepstra(samples, 8000, 128, 8000)
+    expected = features.log_mel(samples, 8000)
+    np.testing.assert_allclose(features.envelope(cepstra, 128), expected, atol=1e-3)
+    few = features.cepstra(samples, 8000, 11, 8000)
+    np.testing.assert_array_equal(few, cepstra[:, :11])
+    assert features.envelope(few, 40).shape == (len(expected), 40)
+    smooth = features.envelope(few, 128)
+    np.testing.assert_allclose(smooth.mean(1), expected.mean(1), atol=1e-3)
+
+
+def test_warping_moves_the_spectrum_along_the_mel_axis():
+    few = features.cepstra(digits.tone(3, 0.3, 1.0), 8000, 13, 8000)
+    plain, warped = (features.envelope(few, 128, warp)[5] for warp in (1.0, 3.0))
+    np.testing.assert_allclose(warped[:42], plain[1:127:3], atol=1e-9)
+
+
+def test_audio_above_half_the_rate_is_removed():
+    time = np.arange(22050) / 22050
+    high = np.sin(2 * np.pi * 6000 * time)
+    low = np.sin(2 * np.pi * 500 * time)
+    mixed = features.cepstra(low + high, 22050, 13, 8000)
+    alone = features.cepstra(low, 22050, 13, 8000)
+    inner = slice(5, -5)
+    shapes = (features.envelope(x, 40)[inner] for x in (mixed, alone))
+    np.testing.assert_allclose(*shapes, atol=3)  # dB of 80
+
+
+def test_normalised_bands_have_mean_0_and_deviation_1():
+    x = features.normalised(np.random.default_rng(0).normal(3, 7, (50, 5)))
+    np.testing.assert_allclose(x.mean(0), 0, atol=1e-6)
+    np.testing.assert_allclose(x.std(0), 1, atol=1e-6)
+    constant = features.normalised(np.full((4, 2), 7.0))
+    np.testing.assert_array_equal(constant, 0)
+
+
+def test_a_batch_depends_on_seed_and_index_only(strings):
+    first, again = batches(strings)[5], batches(strings)[5]
+    for name in first:
+        np.testing.assert_array_equal(first[name], again[name])
+    other = batches(strings, seed=1)[5]
+    assert first["target"].tolist() != other["target"].tolist()
+
+
+def test_a_batch_has_padded_spectrograms_and_transcripts(strings):
+    batch = batches(strings)[0]
+    assert batch["frames"].shape[1] % 128 == 0 == batch["target"].shape[1] % 24
+    characters = Characters(strings.characters)
+    for frames, length, ids in zip(*batch.values(), strict=True):
+        np.testing.assert_array_equal(frames[length:], 0)
+        assert np.any(frames[:length])
+        text = characters.decode(ids)
+        assert set(text.split()) <= set(digits.NAMES)
+        assert 2 <= len(text.split()) <= 4
+        assert characters.encode(text) == ids[ids > 0].tolist()
+    assert characters.encode("one?")[-2:] == [3, 2]  # unknown, end
+
+
+def test_voices_of_the_splits_differ(strings):
+    bank = digits.tones()
+    whole = {
+        split: {x.tobytes() for recordings in bank[split] for x in recordings}
+        for split in bank
+    }
+    assert (
+        not whole["train"] & whole["test"] and not whole["train"] & whole["validation"]
+    )
+    assert not whole["test"] & whole["validation"]
+
+
+def test_held_out_utterance_i_does_not_depend_on_their_number(strings):
+    few, many = (
+        utterances.held_out(strings, MIXING, "test", words=(2, 3), count=count)
+        for count in (3, 8)
+    )
+    for a, b in zip(few, many, strict=False):
+        assert a.text == b.text
+        np.testing.assert_array_equal(a.spectrogram, b.spectrogram)
+    assert [len(x.text.split()) for x in many[:4]] == [2, 3, 2, 3]
+
+
+def test_pauses_have_the_noise_and_digits_the_signal():
+    parts = [np.eye(11)[:1].repeat(9, 0) * 30.0]
+    mixing = dataclasses.replace(MIXING, pause=1.0, noise=(30, 30))
+    clean = mixing.spectrogram(parts, np.random.default_rng(1), distort=False)
+    loud = clean.mean(1) > -15
+    assert loud.sum() == 9 and np.diff(np.flatnonzero(loud)).max() == 1
+    assert abs(clean[~loud].mean() + 30) < 1.5  # dB below the loudest frame
+    assert clean[loud].mean() > -7
+
+
+def test_distortion_changes_the_speed_within_its_limits():
+    parts = [np.random.default_rng(0).normal(0, 9, (100, 11))]
+    mixing = dataclasses.replace(MIXING, pause=0.0)
+    lengths = [
+        len(mixing.spectrogram(parts, np.random.default_rng(i), distort=True))
+        for i in range(30)
+    ]
+    assert 100 / 1.2 - 1 <= min(lengths) < 95 < 110 < max(lengths) <= 100 / 0.8 + 1
+
+
+def test_wav_and_flac_files_have_the_same_samples(tmp_path):
+    paths = [recordings.write(tmp_path / f"a.{x}", 3, 5) for x in ("wav", "flac")]
+    (wav, rate), (flac, _) = map(audio.read, paths)
+    np.testing.assert_allclose(wav, flac, atol=1e-4)  # rounded to 16 bits
+    assert audio.cepstra(paths[0], 13, 8000).shape == (1 + len(wav) * 40 // rate, 13)
+    stereo = np.stack([[0.5] * 800, [-0.1] * 800], 1)
+    soundfile.write(tmp_path / "stereo.wav", stereo, 8000)
+    samples, rate = audio.read(tmp_path / "stereo.wav")
+    assert rate == 8000
+    np.testing.assert_allclose(samples, 0.2, atol=1e-4)
+
+
+def test_audio_that_cannot_be_read_is_named(tmp_path):
+    (tmp_path / "text.wav").write_text("no audio")
+    soundfile.write(tmp_path / "short.wav", np.zeros(80), 8000)
+    for name, reason in {
+        "none.wav": "cannot be read: no such file or directory",
+        "text.wav": "cannot be read: not a WAV, FLAC or Ogg file",
+        "short.wav": "has 0.01 seconds: must have 0.05 to 60",
+    }.items():
+        with pytest.raises(UserError) as error:
+            audio.read(tmp_path / name)
+        assert str(error.value) == f"audio {tmp_path / name} {reason}"
+
+
+def test_a_list_of_files_gives_their_utterances(tmp_path):
+    recordings.write(tmp_path / "a.wav", 1)
+    recordings.write(tmp_path / "b.flac", 2, 4)
+    path = tmp_path / "list.tsv"
+    path.write_text("a.wav\tOne\n\nb.flac\t two  four\n")
+    lists = dict.fromkeys(("train", "validation", "test"), str(path))
+    source = audio.Files(lists, cepstra=11, rate=8000)
+    assert source.characters == " efnortuw"
+    assert [x.text for x in source.utterances("test")] == ["one", "two four"]
+    drawn = {source.sample(np.random.default_rng(i), "train", 9).text for i in range(9)}
+    assert drawn == {"one", "two four"}
+    held = utterances.held_out(source, MIXING, "test", words=(1, 1), count=1)
+    assert [x.text for x in held] == ["one", "two four"]
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("", "no lines"),
+        ("a.wav one\n", "line 1: must be a path, a tab and a text"),
+        ("\nb.wav\tone\n", "line 2: no file "),
+    ],
+)
+def test_a_faulty_line_of_a_list_is_named(tmp_path, content, reason):
+    path = tmp_path / "list.tsv"
+    path.write_text(content)
+    with pytest.raises(UserError, match=reason):
+        audio.read_list(path)
+    with pytest.raises(UserError, match="transcripts .*none: no such file"):
+        audio.read_list(tmp_path / "none")
+
+
+def test_without_espeak_its_source_is_refused_in_one_line(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    source = espeak.Phrases(cepstra=11, rate=8000)
+    with pytest.raises(UserError, match="needs the program espeak-ng") as error:
+        source.sample(np.random.default_rng(0), "train", 3)
+    assert "\n" not in str(error.value)
+
+
+def test_espeak_speaks_with_the_voices_of_the_split(monkeypatch, tmp_path):
+    wav, log = recordings.write(tmp_path / "a.wav", 1, 2), tmp_path / "log"
+    program = tmp_path / "espeak-ng"
+    program.write_text(f'#!/bin/sh\necho "$@" >> {log}\n/bin/cat {wav}\n')
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    source = espeak.Phrases(cepstra=11, rate=8000)
+    said = {}
+    for split in ("train", "validation", "test"):
+        utterance = source.sample(np.random.default_rng(0), split, 3)
+        assert utterance.parts[0].shape[1] == 11
+        assert len(utterance.text.split()) == 3
+        assert set(utterance.text) <= set(source.characters)
+        line = log.read_text().splitlines()[-1]
+        assert line.endswith(f"--stdout {utterance.text}")
+        said[split] = line.split()[1].split("+")[1]
+    assert len(set(said.values())) == 3
+
+
+def test_voices_are_found_by_their_statistics():
+    rng = np.random.default_rng(0)
+    offsets, voice = rng.normal(0, 60, (6, 13)), np.tile(np.arange(6), 70)
+    digit = rng.integers(0, 10, len(voice))
+    cepstra = [
+        rng.normal(offsets[v] + 20 * d, 9, (rng.integers(9, 20), 13))
+        for v, d in zip(voice, digit, strict=True)
+    ]
+    groups = digits.voices(digits.Recordings(cepstra, digit))
+    pairs = set(zip(voice.tolist(), groups.tolist(), strict=True))
+    assert len(pairs) == 6
+
+
+@pytest.mark.network
+def test_four_voices_have_about_fifty_recordings_of_each_digit():
+    read = digits.read()
+    groups = digits.voices(read)
+    for voice in range(4):
+        counts = np.bincount(read.digits[groups == voice], minlength=10)
+        assert counts.min() >= 45 and counts.max() <= 55
+    bank = digits.spoken()
+    assert sum(map(len, bank["train"])) > 1900
+    for split in ("validation", "test"):
+        assert all(40 <= len(recordings) <= 55 for recordings in bank[split])
