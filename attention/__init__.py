@@ -90,6 +90,13 @@ from .spatial import (
     embedded_gaussian,
     max_pool,
 )
+from .tape import (
+    Tape,
+    append,
+    empty_tape,
+    read_tape,
+    token_weights,
+)
 
 __all__ = [
     "ALIGNMENTS",
@@ -101,8 +108,10 @@ __all__ = [
     "SCORES",
     "Score",
     "Scoring",
+    "Tape",
     "additive_scores",
     "address",
+    "append",
     "attend",
     "boxcar",
     "causal_mask",
@@ -114,6 +123,7 @@ __all__ = [
     "dot_product",
     "dot_scores",
     "embedded_gaussian",
+    "empty_tape",
     "entropy",
     "epanechnikov",
     "feedforward_attention",
@@ -137,6 +147,7 @@ __all__ = [
     "padding_mask",
     "predicted_position",
     "read",
+    "read_tape",
     "reinforce",
     "relative_attention",
     "relative_scores",
@@ -149,6 +160,7 @@ __all__ = [
     "sharpen",
     "shift",
     "sinusoids",
+    "token_weights",
     "triangular",
     "update_baseline",
     "window_mask",
