@@ -11,9 +11,7 @@ four classes and a number; a verb has a form for each class and number, and agre
 its subject. Clauses nest up to `DEPTH` deep. Brackets: 1 to S pairs of eight types.
 
 Sentences are drawn word by word, with known probabilities, so that the perplexity of
-the source itself is exact. A batch is a dict of int32 `tokens` [B, T], each row ending in
-EOS and padded with PAD, and `controllers` [B, T], the position of the controller of a
-dependent word and -1 for other words.
+the X
 
 Axes: B batch; T words; S size.
 """

@@ -126,9 +126,9 @@ class Agreement(Task):
         Returns:
             Scores of the training size: `perplexity`, that of the source itself
             (`optimum`), `accuracy` of dependent words in per cent, also by distance,
-            see `metrics.agreement`, and `controller`, how often the maximum weight is on
-            the controller, in the layer where this is most frequent; of another size
-            S, the same with `size_S` at the end.
+            see `metrics.agreement`, and `controller`, how often the maximum weight is
+            on the controller, in the layer where this is most frequent; of another
+            size S, the same with `size_S` at the end.
         """
         scores = {}
         for size in self.sizes:
