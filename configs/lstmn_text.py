@@ -103,7 +103,7 @@ def get_config(variant: str = "") -> ConfigDict:
     config.data.batch_size = 40  # the paper's
 
     config.evaluation = ConfigDict()
-    config.evaluation.rows = 20  # read side by side
+    config.evaluation.batch_size = 20  # parts of the text, read side by side
     config.evaluation.checkpoint = "best"
     config.evaluation.average = 1
 

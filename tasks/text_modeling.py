@@ -75,14 +75,14 @@ class TextModeling(Task):
         "data.vocab_size": VOCABULARY,
         "data.tokens": SIZE,
         "data.batch_size": BATCH,
-        "evaluation.rows": BATCH,
+        "evaluation.batch_size": BATCH,
     }
     arrays = {  # logits, the states of a tape, the hidden layer of the additive score
         ("data.batch_size", "data.tokens", "data.vocab_size"): 8,
         ("data.batch_size", "data.tokens", "model.hidden"): 24,
         ("data.batch_size", "model.memory", "model.hidden"): 8,
         ("data.batch_size", "model.memory", "model.score_hidden"): 4,
-        ("evaluation.rows", "data.tokens", "data.vocab_size"): 4,
+        ("evaluation.batch_size", "data.tokens", "data.vocab_size"): 4,
     }
     model_methods = ("start",)
     Options = LanguageOptions
@@ -182,7 +182,8 @@ class TextModeling(Task):
     def evaluate(self, state: TrainState, split: str, options: NoOptions) -> Evaluation:
         """Evaluates the whole split; see `Task`.
 
-        The split is read in `config.evaluation.rows` rows, each from an initial state.
+        The split is read in `config.evaluation.batch_size` rows, each from an initial
+        state.
 
         Returns:
             Scores: `perplexity`, `word_perplexity` (ends of lines count as words), and
@@ -190,7 +191,7 @@ class TextModeling(Task):
         """
         lines = self.texts.lines(split)
         ids = running_text.stream(self.texts.vocabulary, lines)
-        rows = min(self.config.evaluation.rows, len(ids))
+        rows = min(self.config.evaluation.batch_size, len(ids))
         carry, nats = self.model.start(rows), 0.0
         for batch in running_text.in_parts(ids, rows, self.config.data.tokens):
             part, carry = self.read(state.params, carry, batch)
