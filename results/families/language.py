@@ -72,6 +72,7 @@ _TEXT = (
 
 TABLES = {
     "language_agreement": Table(
+        curves=False,
         metrics=_metrics(8, 32),
         digits=2,
         lower=True,
@@ -86,6 +87,7 @@ TABLES = {
         ),
     ),
     "language_brackets": Table(
+        curves=False,
         metrics=_metrics(40, 32),
         digits=2,
         lower=True,
@@ -123,6 +125,7 @@ TABLES = {
         ),
     ),
     "sentences_reviews": Table(
+        curves=False,
         metrics={"% correct": "accuracy", "TF-IDF, logistic regression": "tfidf"},
         runs=(
             _run("reviews", "lstmn_sentences", "", "LSTMN", "86.3 % (treebank)"),
@@ -139,6 +142,7 @@ TABLES = {
         ),
     ),
     "sentences_entailment": Table(
+        curves=False,
         metrics={
             "% correct": "accuracy",
             "entailment": "accuracy_entailment",
