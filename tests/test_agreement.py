@@ -5,6 +5,7 @@ import math
 import jax
 import numpy as np
 import pytest
+from test_parts import check_parts
 
 from configs import lstmn_language
 from data import agreement
@@ -86,10 +87,11 @@ def test_sentences_fit_and_decode_to_their_words(language):
 
 def test_a_batch_depends_on_seed_and_index_alone():
     def source(seed):
-        return agreement.Batches("agreement", 2, batch_size=4, seed=seed)
+        return agreement.Batches("agreement", 2, batch_size=8, seed=seed)
 
     for name, x in source(3)[5].items():
         np.testing.assert_array_equal(x, source(3)[5][name])
+    check_parts(source(3))
     assert (source(3)[5]["tokens"] != source(4)[5]["tokens"]).any()
     assert (source(3)[5]["tokens"] != source(3)[6]["tokens"]).any()
 
