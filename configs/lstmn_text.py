@@ -59,6 +59,7 @@ VARIANTS = {
     "pieces_lstm": _LSTM | _PIECES,
     "pieces_transformer": _TRANSFORMER | _PIECES,
     "smoke": {
+        "model.layers": 2,
         "model.embedding": 5,
         "model.hidden": 7,
         "model.score_hidden": 3,
@@ -108,9 +109,9 @@ def get_config(variant: str = "") -> ConfigDict:
     config.evaluation.average = 1
 
     config.seed = 0
-    config.train_steps = 3000
-    config.eval_every = 300
-    config.save_every = 300
+    config.train_steps = 2000
+    config.eval_every = 200
+    config.save_every = 200
     config.log_every = 50
     config.checkpoints = ConfigDict({"keep": 1})
     config.mesh = ConfigDict({"data": -1, "fsdp": 1, "tensor": 1})
