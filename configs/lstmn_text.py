@@ -30,14 +30,14 @@ from tasks.text_modeling import TextModeling
 _LSTM = {
     "architecture": LSTMLanguageModel,
     "model": ConfigDict(
-        {"embedding": 64, "hidden": 138, "layers": 1, "skip": True, "dropout": 0.2}
+        {"embedding": 64, "hidden": 131, "layers": 1, "skip": True, "dropout": 0.2}
     ),
 }
 _TRANSFORMER = {
     "architecture": TransformerLanguageModel,
     "model": ConfigDict(
         {
-            "d_model": 88,
+            "d_model": 92,
             "heads": 4,
             "layers": 2,
             "d_ff": 180,
@@ -54,7 +54,7 @@ VARIANTS = {
     "": {},
     "lstm": _LSTM,
     "transformer": _TRANSFORMER,
-    "deep": {"model.layers": 3, "model.hidden": 80, "model.score_hidden": 40},
+    "deep": {"model.layers": 3, "model.hidden": 92, "model.score_hidden": 46},
     "pieces": _PIECES,
     "pieces_lstm": _LSTM | _PIECES,
     "pieces_transformer": _TRANSFORMER | _PIECES,

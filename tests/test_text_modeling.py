@@ -161,6 +161,14 @@ def test_continuations_begin_with_the_line_and_never_have_unknown_words(trained)
     assert second.score < 0
 
 
+@pytest.mark.parametrize("variant", ["", "lstm", "transformer", "deep"])
+def test_the_models_have_as_many_parameters(variant):
+    task = TextModeling(lstmn_text.get_config(variant))
+    state = jax.eval_shape(task.objective.init, jax.random.key(0))
+    count = sum(x.size for x in jax.tree.leaves(state.params))
+    assert abs(count / 1_080_000 - 1) < 0.02, count
+
+
 def test_a_layout_that_splits_the_carried_state_is_an_error():
     with pytest.raises(UserError, match="^config.parallel is 'pmap': must be jit, as"):
         TextModeling.check(smoke(parallel="pmap"))
