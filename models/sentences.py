@@ -79,17 +79,16 @@ class SentenceClassifier(nn.Module):
         shape = self.vocab_size, self.embedding
         self.table = self.param("table", nn.initializers.normal(0.1), shape)
         self.drop = Dropout(self.dropout)
-        self.first = self.stack("first") if self.encoder != "mean" else []
-        # The first sentence has its own layers only if the second reads its tape.
-        shared = self.fusion != "deep"
-        self.second = self.first if shared else self.stack("second")
+        self.first = self.stack() if self.encoder != "mean" else []
+        # Layers with deep fusion have more parameters; others read both sentences.
+        self.second = self.stack() if self.fusion == "deep" else self.first
         self.dense = [Dense(self.classifier) for _ in range(2)]
         self.output = Dense(self.classes)
         if self.fusion == "shallow":
             self.inter = Score("additive", hidden=self.score_hidden)
             self.fuse = Dense(self.hidden)
 
-    def stack(self, name: str) -> list[nn.Module]:
+    def stack(self) -> list[nn.Module]:
         """Returns the layers of an encoder."""
         fields = self.hidden, self.memory, self.score, self.score_hidden
         return [
