@@ -255,7 +255,8 @@ def test_the_gradient_of_a_layer_is_that_of_finite_differences(draw, x64):
 
     slope = (along(1e-5) - along(-1e-5)) / 2e-5
     products = jax.tree.map(lambda g, d: (g * d).sum(), gradient, direction)
-    np.testing.assert_allclose(sum(jax.tree.leaves(products)), slope, rtol=1e-6)
+    # `Dense` layers compute in float32.
+    np.testing.assert_allclose(sum(jax.tree.leaves(products)), slope, rtol=1e-4)
 
 
 @pytest.mark.parametrize(
