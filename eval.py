@@ -9,8 +9,9 @@ figures, in figures/SPLIT.
 """
 
 import json
-import signal
 import sys
+from pathlib import Path
+from typing import Any
 
 from absl import flags
 
@@ -18,6 +19,7 @@ import storage
 from errors import UserError
 from training import command_line, hosts, job, runtime
 from training.command_line import Arguments
+from training.watchdog import Watchdog
 
 _WORKDIR = flags.DEFINE_string("workdir", None, "Run directory.")
 _CHECKPOINT = flags.DEFINE_string(
@@ -41,11 +43,9 @@ def main(arguments: Arguments) -> None:
     workdir = command_line.require_workdir(_WORKDIR.value, arguments.options)
     runtime.tune_memory(_TUNE_MEMORY.value)
     import options
-    from figures import canvas
     from training import trained  # slow to import: not for --help
 
     runtime.start()
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # in a job, jax ignores it
     split = _SPLIT.value
     run = trained.load(workdir, _CHECKPOINT.value, arguments.overrides)
     settings = options.parse(
@@ -53,11 +53,20 @@ def main(arguments: Arguments) -> None:
     )
     runtime.report_memory()
     job.wait("the run is loaded")
-    with options.as_flags(settings):
-        evaluation = run.evaluate(split, settings)
-    if not hosts.is_first():  # of a job of several processes, one writes
-        job.wait("the evaluation is written")
-        return
+    with Watchdog(flags.FLAGS.watchdog) as watchdog:
+        with options.as_flags(settings):
+            evaluation = run.evaluate(split, settings, watchdog.progress)
+        if hosts.is_first():  # of a job of several processes, one writes
+            watchdog.progress()
+            _write(run, evaluation, workdir)
+    job.wait("the evaluation is written")
+
+
+def _write(run: Any, evaluation: Any, workdir: Path) -> None:
+    """Writes metrics, tables and figures of an evaluation, and prints the metrics."""
+    from figures import canvas  # slow to import
+
+    split = evaluation.split
     report = {"split": split, "checkpoint": run.checkpoint}
     report |= {"step": int(run.state.step), **evaluation.scores}
     text = json.dumps(report, indent=2)
@@ -75,7 +84,6 @@ def main(arguments: Arguments) -> None:
         reason = f"{error.filename or workdir}: {error.strerror}"
         raise UserError(f"the evaluation cannot be written: {reason}") from error
     runtime.write_line(text)
-    job.wait("the evaluation is written")
 
 
 if __name__ == "__main__":

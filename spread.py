@@ -30,34 +30,51 @@ _Item = TypeVar("_Item")
 _PART = 2**24  # maximum number of bytes of a process that are gathered at a time
 _MIN_PART = 2**10
 _spreads: ContextVar[bool] = ContextVar("spreads", default=False)
+_stops: ContextVar[Callable[[], Any] | None] = ContextVar("stops", default=None)
 
 
 class _OtherFailed(UserError):
     """Another process has failed."""
 
 
+class Stopped(BaseException):
+    """The evaluation was told to stop."""
+
+
 @contextlib.contextmanager
-def over_processes() -> Iterator[None]:
+def over_processes(stops: Callable[[], Any] = lambda: False) -> Iterator[None]:
     """Spreads each call of `each` in the block over the processes of the job.
+
+    Args:
+        stops: called before the block, and by `each` before the items that the
+            processes then compute at the same time; equally often in all processes, in
+            which it returns the same. A true result ends the block.
 
     Raises:
         UserError: if another process has failed in the block.
+        Stopped: if `stops` has returned a true value.
     """
-    if jax.process_count() == 1:
-        yield
-        return
-    token = _spreads.set(True)
+    tokens = _spreads.set(jax.process_count() > 1), _stops.set(stops)
     try:
+        _check(stops)
         yield
-        _gather([])  # the others may have failed after the last call of `each`
+        if _spreads.get():  # the others may have failed after the last call of `each`
+            _gather([])
     except _OtherFailed:
         raise
     except Exception as error:
-        with contextlib.suppress(_OtherFailed):
-            _gather([], f"{type(error).__name__}: {error}")
+        if _spreads.get():
+            with contextlib.suppress(_OtherFailed):
+                _gather([], f"{type(error).__name__}: {error}")
         raise
     finally:
-        _spreads.reset(token)
+        _spreads.reset(tokens[0])
+        _stops.reset(tokens[1])
+
+
+def _check(stops: Callable[[], Any] | None) -> None:
+    if stops and stops():
+        raise Stopped
 
 
 def each(function: Callable[[_Item], Any], items: Iterable[_Item]) -> list[Any]:
@@ -69,17 +86,19 @@ def each(function: Callable[[_Item], Any], items: Iterable[_Item]) -> list[Any]:
             are not spread.
         items: the same in all processes, which produce all of them.
     """
-    if not _spreads.get():
-        return [_lists(function(item)) for item in items]
-    number, count = jax.process_index(), jax.process_count()
-    token = _spreads.set(False)
+    spreads, stops = _spreads.get(), _stops.get()
+    number, count = (jax.process_index(), jax.process_count()) if spreads else (0, 1)
+    tokens, share = (_spreads.set(False), _stops.set(None)), []
     try:
-        share = [
-            [i, _lists(function(x))] for i, x in enumerate(items) if i % count == number
-        ]
+        for i, item in enumerate(items):
+            if i % count == 0:
+                _check(stops)
+            if i % count == number:
+                share.append([i, _lists(function(item))])
     finally:
-        _spreads.reset(token)
-    results = dict(_gather(share))
+        _spreads.reset(tokens[0])
+        _stops.reset(tokens[1])
+    results = dict(_gather(share) if spreads else share)
     return [results[i] for i in range(len(results))]
 
 

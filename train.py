@@ -8,6 +8,8 @@ A config may have variants, and flags set its fields:
         --config.model.d_model=512 --config.optimizer.warmup=2000
 """
 
+import os
+import signal
 from pathlib import Path
 
 from absl import flags
@@ -34,15 +36,6 @@ _TUNE_MEMORY = flags.DEFINE_bool(
     "On a CPU under Linux: restart with a malloc that keeps large buffers, which makes "
     "steps faster.",
 )
-_WATCHDOG = flags.DEFINE_integer(
-    "watchdog",
-    600,
-    "Seconds without a finished step (or ten times the median step, if that is longer) "
-    "after which the process prints its stacks and exits with status 75; 0 for no "
-    "limit.",
-    lower_bound=0,
-    upper_bound=10**6,
-)
 hosts.define_flags()
 
 
@@ -52,13 +45,15 @@ def main(arguments: Arguments) -> int:
         raise UserError(
             "--workdir is missing: name a folder, as in --workdir=runs/NAME"
         )
+    # Until the loop notes signals; Python's exit may wait for threads.
+    signal.signal(signal.SIGTERM, lambda number, _: os._exit(128 + number))
     runtime.tune_memory(_TUNE_MEMORY.value)
     from training import configuration, loop  # slow to import: not for --help
 
     config = configuration.read(_CONFIG.value, arguments.overrides)
     configuration.check(config)
     runtime.start(cores=config.parallel == "cores")
-    return loop.train(config, Path(_WORKDIR.value), _WATCHDOG.value)
+    return loop.train(config, Path(_WORKDIR.value), flags.FLAGS.watchdog)
 
 
 if __name__ == "__main__":

@@ -139,6 +139,32 @@ def adafactor(
     return _group("adafactor", learning_rate, **fields, **shared)
 
 
+def muon(
+    learning_rate: float,
+    *,
+    beta: float = 0.95,
+    iterations: int = 5,
+    b1: float = 0.9,
+    b2: float = 0.999,
+    eps: float = 1e-8,
+    **shared: Any,
+) -> ConfigDict:
+    """Muon (Jordan et al., 2024) for matrices of hidden layers, Adam for the rest.
+
+    Args:
+        learning_rate: peak rate of both; updates are as large as Adam's.
+        beta: decay of the momentum.
+        iterations: Newton-Schulz iterations; each costs as much as a forward pass of
+            a few dozen tokens.
+        b1: Adam's decay of the mean of the gradients.
+        b2: Adam's decay of the mean of the squared gradients.
+        eps: added to norms and to Adam's root of the mean of the squares.
+        **shared: see the module docstring.
+    """
+    fields = {"beta": beta, "iterations": iterations, "b1": b1, "b2": b2, "eps": eps}
+    return _group("muon", learning_rate, **fields, **shared)
+
+
 def _group(
     name: str,
     learning_rate: float,

@@ -18,11 +18,30 @@ Variants:
 
 from ml_collections import ConfigDict
 
+from configs._optimizer import adam, muon
 from configs._translation import SHORT, SMOKE, translation_config
 from configs._variants import apply
 from models.transformer import Transformer
 
+_BETAS = {"b2": 0.98, "eps": 1e-9}  # section 5.3
+# The paper's optimizer, with the best sizes, dropout and rate on validation after a
+# quarter of an hour on two cores. Other optimizers and positions are compared with it.
+_ADAM = {
+    "model.d_model": 192,
+    "model.d_ff": 768,
+    "model.encoder_layers": 3,
+    "model.decoder_layers": 3,
+    "model.dropout": 0.15,
+    "optimizer": adam(
+        0.003, schedule="warmup_cosine", warmup=300, decay_steps=3500, **_BETAS
+    ),
+    "optimizer.accumulate": 1,
+    "train_steps": 3500,
+    "eval_every": 700,
+}
 _BASE = {  # table 3, "base"; sections 5.1-5.4 and 6.1
+    "optimizer": adam(1.0, schedule="noam", warmup=4000, **_BETAS),
+    "optimizer.accumulate": 1,
     "model.d_model": 512,
     "model.heads": 8,
     "model.encoder_layers": 6,
@@ -34,9 +53,6 @@ _BASE = {  # table 3, "base"; sections 5.1-5.4 and 6.1
     "data.vocab_size": 37000,
     "data.made_up_names": 0.0,
     "data.tokens": 25000,
-    "optimizer.schedule": "noam",
-    "optimizer.learning_rate": 1.0,
-    "optimizer.warmup": 4000,
     "evaluation.alpha": 0.6,
     "train_steps": 100_000,
     "eval_every": 6000,
@@ -58,8 +74,10 @@ VARIANTS = {
         "evaluation.average": 20,
         "checkpoints.keep": 20,
     },
-    "sinusoidal": {"model.positions": "sinusoidal"},
-    "short": SHORT
+    "adam": _ADAM,
+    "sinusoidal": _ADAM | {"model.positions": "sinusoidal"},
+    "short": _ADAM
+    | SHORT
     | {
         "model.d_model": 128,
         "model.encoder_layers": 2,
@@ -109,4 +127,17 @@ def get_config(variant: str = "") -> ConfigDict:
     config.model.temperature = 1.0  # for the Gumbel alignment
     config.model.share_embeddings = True  # section 3.4
     config.model.dtype = "float32"  # "bfloat16" on accelerators
+    # Muon learns in half as many steps as Adam; three iterations make each step a
+    # quarter longer.
+    config.optimizer = muon(
+        0.006,
+        iterations=3,
+        schedule="warmup_cosine",
+        warmup=300,
+        decay_steps=3400,  # where the rate reaches 0
+        **_BETAS,
+    )
+    config.optimizer.accumulate = 1  # micro-batches per step
+    config.train_steps = 3400
+    config.eval_every = 1700
     return apply(config, VARIANTS, variant)

@@ -33,7 +33,7 @@ import math
 import numpy as np
 
 from data import bucketing
-from data.endless import Batch
+from data.endless import ALL, Batch, Rows
 from data.splits import held_out_rng
 from errors import UserError, parse_number
 
@@ -46,7 +46,11 @@ SEQUENCES = _LENGTHS * _SEQUENCES_PER_LENGTH  # number of sequences in a split
 
 
 def sequences(
-    operation: str, rng: np.random.Generator, lengths: np.ndarray, width: int
+    operation: str,
+    rng: np.random.Generator,
+    lengths: np.ndarray,
+    width: int,
+    rows: Rows = ALL,
 ) -> Batch:
     """Draws sequences.
 
@@ -55,32 +59,37 @@ def sequences(
         rng: random generator.
         lengths: [B] int in `MIN_LENGTH`..width.
         width: T.
+        rows: sequences to return.
 
     Returns:
-        A batch without a mask.
+        A batch without a mask, or its `rows`.
     """
-    rows = np.arange(len(lengths))
-    numbers = rng.random((len(lengths), width), np.float32)
+    numbers = rng.random((len(lengths), width), np.float32)[rows]
+    first = rng.integers(1, 10, len(lengths))[rows]
+    second = rng.integers(1, lengths // 2 - 2)[rows]
+    second += second >= first  # uniform over the steps other than the first
+    lengths, i = lengths[rows], np.arange(len(numbers))
     if operation == "add":
         numbers = 2 * numbers - 1
     numbers *= np.arange(width) < lengths[:, None]
-    first = rng.integers(1, 10, len(lengths))
-    second = rng.integers(1, lengths // 2 - 2)
-    second += second >= first  # uniform over the steps other than the first
     markers = np.zeros_like(numbers)
-    markers[rows, 0] = markers[rows, lengths - 1] = -1
-    markers[rows, first] = markers[rows, second] = 1
-    x1, x2 = numbers[rows, first], numbers[rows, second]
+    markers[i, 0] = markers[i, lengths - 1] = -1
+    markers[i, first] = markers[i, second] = 1
+    x1, x2 = numbers[i, first], numbers[i, second]
     target = 0.5 + (x1 + x2) / 4 if operation == "add" else x1 * x2
     return {"inputs": np.stack([numbers, markers], -1), "target": target}
 
 
 def masked_sequences(
-    operation: str, rng: np.random.Generator, lengths: np.ndarray, width: int
+    operation: str,
+    rng: np.random.Generator,
+    lengths: np.ndarray,
+    width: int,
+    rows: Rows = ALL,
 ) -> Batch:
     """Draws sequences with a mask of their padding; see `sequences`."""
-    mask = np.arange(width) < lengths[:, None]
-    return sequences(operation, rng, lengths, width) | {"mask": mask}
+    mask = np.arange(width) < lengths[rows, None]
+    return sequences(operation, rng, lengths, width, rows) | {"mask": mask}
 
 
 def batches(
@@ -110,7 +119,7 @@ def batches(
     if protocol == "fixed":
         width = padded_length(length)
         return bucketing.Batches(
-            lambda rng, lengths, _: sequences(operation, rng, lengths, width),
+            lambda rng, sizes, _, rows: sequences(operation, rng, sizes, width, rows),
             min_size=length,
             max_size=width - 1,
             buckets=1,

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from data import bucketing
-from data.endless import Batch
+from data.endless import ALL, Batch, Rows
 from data.splits import held_out_rng
 from errors import UserError, parse_number
 
@@ -118,7 +118,7 @@ def held_out(kind: str, split: str, size: int | tuple[int, int], count: int) -> 
             held_out_rng(split, list(KINDS).index(kind), size, *repeats, index),
             np.full(1, size),
             size,
-            *repeats,
+            repeats=repeats[0] if repeats else None,
         )
         for index in range(count)
     ]
@@ -158,6 +158,8 @@ def sequences(
     rng: np.random.Generator,
     sizes: np.ndarray,
     width: int,
+    rows: Rows = ALL,
+    *,
     repeats: int | None = None,
 ) -> Batch:
     """Draws sequences.
@@ -167,11 +169,12 @@ def sequences(
         rng: random generator.
         sizes: [B] size of each sequence; see the module's docstring.
         width: S, at least the maximum of `sizes`.
+        rows: sequences to return.
         repeats: number of copies in `repeat_copy`; by default drawn from 1..10 for
             each sequence.
 
     Returns:
-        A batch; see the module's docstring.
+        A batch, or its `rows`; see the module's docstring.
 
     Raises:
         ValueError: if `width` is too small, or `repeats` is given for another kind.
@@ -180,21 +183,22 @@ def sequences(
         raise ValueError(f"sequences: size {max(sizes)} does not fit width {width}")
     if repeats is not None and kind != "repeat_copy":
         raise ValueError(f"{kind} has no repeats")
+    shape = len(sizes), width
     if kind == "recall":
-        shape = len(sizes), width, ITEM_VECTORS, ITEM_BITS
-        items = rng.integers(0, 2, shape, np.int8)
+        items = rng.integers(0, 2, (*shape, ITEM_VECTORS, ITEM_BITS), np.int8)
         # Any item but the last can be queried: the answer is the next one.
-        return _recall(items, sizes, rng.integers(0, sizes - 1))
+        queried = rng.integers(0, sizes - 1)
+        return _recall(items[rows], sizes[rows], queried[rows])
     if kind == "ngrams":
-        return _ngrams(_random_ngrams(rng, len(sizes), width), sizes)
-    vectors = rng.integers(0, 2, (len(sizes), width, BITS), np.int8)
+        return _ngrams(_random_ngrams(rng, *shape, rows), sizes[rows])
+    vectors = rng.integers(0, 2, (*shape, BITS), np.int8)[rows]
     if kind == "copy":
-        return _copy(vectors, sizes)
+        return _copy(vectors, sizes[rows])
     if kind == "sort":
-        return _sort(vectors, rng.uniform(-1, 1, vectors.shape[:2]), sizes)
+        return _sort(vectors, rng.uniform(-1, 1, shape)[rows], sizes[rows])
     max_repeats = repeats or MAX_REPEATS
-    counts = rng.integers(repeats or 1, max_repeats + 1, len(sizes))
-    return _repeat_copy(vectors, sizes, counts, max_repeats)
+    counts = rng.integers(repeats or 1, max_repeats + 1, len(sizes))[rows]
+    return _repeat_copy(vectors, sizes[rows], counts, max_repeats)
 
 
 def parse(kind: str, text: str) -> Batch:
@@ -405,13 +409,14 @@ def _contexts(bits):
         yield t, bits[:, t - CONTEXT : t] @ (1 << np.arange(CONTEXT))
 
 
-def _random_ngrams(rng, batch_size, width):
+def _random_ngrams(rng, batch_size, width, rows):
     """Bits [B, S], each sequence drawn from its own random 6-gram table."""
-    table = rng.beta(0.5, 0.5, (batch_size, 2**CONTEXT))  # probability of a 1
-    bits = rng.integers(0, 2, (batch_size, width))
-    uniform = rng.random(bits.shape)
+    # Probabilities of a 1.
+    table = rng.beta(0.5, 0.5, (batch_size, 2**CONTEXT))[rows]
+    bits = rng.integers(0, 2, (batch_size, width))[rows]
+    uniform = rng.random((batch_size, width))[rows]
     for t, context in _contexts(bits):
-        bits[:, t] = uniform[:, t] < table[np.arange(batch_size), context]
+        bits[:, t] = uniform[:, t] < table[np.arange(len(bits)), context]
     return bits
 
 

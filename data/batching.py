@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from data.endless import Batch, take
+from data.endless import Batch, rows_of
 from data.vocabulary import PAD, Segmentations
 
 
@@ -223,14 +223,14 @@ class Batches:
         shape, members = plan[1][position]
         height, *widths = self.shapes[shape]
         rng = np.random.default_rng((self._seed, epoch, position))
-        rows = [self._rows[shape][r] for r in members]
-        batch = {
-            name: _fill(side, rows, height, width, rng)
+        sentences = [self._rows[shape][r] for r in members]
+        rows = rows_of(pieces, count, height)
+        return {
+            name: _fill(side, sentences, rows, width, rng)
             for name, side, width in zip(
                 ("source", "target"), self._sides, widths, strict=True
             )
         }
-        return take(batch, pieces, count)
 
     def _order(self, epoch: int) -> list[tuple[int, np.ndarray]]:
         """The batches of an epoch, each a shape's index and the indices of its rows."""
@@ -277,16 +277,28 @@ def _merge_remainders(
 
 def _fill(
     side: Segmentations,
-    rows: list[list[int]],
-    height: int,
+    sentences: list[list[int]],
+    rows: np.ndarray,
     width: int,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Ids int32 [height, width] of rows, one drawn segmentation per sentence."""
-    ids = np.full((height, width), PAD, np.int32)
-    drawn = iter(side.draw(np.concatenate(rows), rng))
-    for r, row in enumerate(rows):
-        chosen = [next(drawn) for _ in row]
+    """Ids int32 [rows, width], one drawn segmentation per sentence.
+
+    Args:
+        side: sentences of one side.
+        sentences: numbers of the sentences of each row of the batch, without filler.
+        rows: rows to fill.
+        width: width of a row.
+        rng: random generator.
+    """
+    ids = np.full((len(rows), width), PAD, np.int32)
+    drawn = side.draw(np.concatenate(sentences), rng)
+    ends = np.cumsum([len(row) for row in sentences])
+    for r, number in enumerate(rows):
+        if number >= len(sentences):
+            continue
+        row = sentences[number]
+        chosen = [*drawn[ends[number] - len(row) : ends[number]]]
         overflow = sum(side.lengths[c] for c in chosen) - width
         if overflow > 0:
             best = side.first[row]

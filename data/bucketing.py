@@ -20,7 +20,7 @@ class Batches(EndlessBatches):
     Axes: B batch.
 
     Args:
-        make: function (rng, sizes [B] int, width) -> batch.
+        make: function (rng, sizes [B] int, width, rows) -> rows of the batch.
         min_size: minimum size.
         max_size: maximum size.
         buckets: maximum number of shapes.
@@ -33,7 +33,7 @@ class Batches(EndlessBatches):
 
     def __init__(
         self,
-        make: Callable[[np.random.Generator, np.ndarray, int], Batch],
+        make: Callable[[np.random.Generator, np.ndarray, int, np.ndarray], Batch],
         *,
         min_size: int,
         max_size: int,
@@ -53,9 +53,10 @@ class Batches(EndlessBatches):
         sizes = np.arange(min_size, max_size + 1)
         self._buckets = np.array_split(sizes, min(buckets, len(sizes)))
         self._shares = [len(bucket) / len(sizes) for bucket in self._buckets]
-        super().__init__(seed)
-        self._make, self._batch_size = make, batch_size
+        super().__init__(seed, batch_size)
+        self._make = make
 
-    def _batch(self, rng: np.random.Generator, index: int) -> Batch:
+    def _rows(self, rng: np.random.Generator, index: int, rows: np.ndarray) -> Batch:
         bucket = self._buckets[rng.choice(len(self._buckets), p=self._shares)]
-        return self._make(rng, rng.choice(bucket, self._batch_size), int(bucket[-1]))
+        sizes = rng.choice(bucket, self._batch_size)
+        return self._make(rng, sizes, int(bucket[-1]), rows)

@@ -28,7 +28,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 import storage
-from data.endless import Batch, EndlessBatches, rows_of
+from data.endless import Batch, EndlessBatches
 from data.scenes import Scene, Scenes
 from data.vocabulary import EOS, PAD, Vocabulary
 from errors import UserError
@@ -266,13 +266,11 @@ class Batches(EndlessBatches):
         max_length: int,
         seed: int,
     ):
-        super().__init__(seed)
-        self._pick, self._vocabulary, self._batch_size = pick, vocabulary, batch_size
+        super().__init__(seed, batch_size)
+        self._pick, self._vocabulary = pick, vocabulary
         self._max_length = max_length
 
-    def _part(
-        self, rng: np.random.Generator, index: int, pieces: Sequence[int], count: int
-    ) -> Batch:
+    def _rows(self, rng: np.random.Generator, index: int, rows: np.ndarray) -> Batch:
         examples, targets = [], []
         for row in range(self._batch_size):
             example = self._pick(rng, index * self._batch_size + row)
@@ -282,7 +280,6 @@ class Batches(EndlessBatches):
             if len(ids) > self._max_length:
                 ids = [*ids[: self._max_length - 1], EOS]
             targets.append(ids)
-        rows = rows_of(pieces, count, self._batch_size)
         images = read_images([examples[row] for row in rows])
         # The longest target of the whole batch determines the width of every part.
         return {"source": np.stack(images), "target": pad(targets)[rows]}

@@ -3,6 +3,7 @@
 A part is what one of several hosts needs: some of equally many pieces of the rows.
 """
 
+import abc
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,6 +11,8 @@ import numpy as np
 from errors import UserError
 
 Batch = dict[str, np.ndarray]
+Rows = np.ndarray | slice  # numbers of rows
+ALL = slice(None)
 
 
 def rows_of(pieces: Sequence[int], count: int, size: int) -> np.ndarray:
@@ -32,24 +35,23 @@ def rows_of(pieces: Sequence[int], count: int, size: int) -> np.ndarray:
     return np.arange(size).reshape(count, -1)[list(pieces)].ravel()
 
 
-def take(batch: Batch, pieces: Sequence[int], count: int) -> Batch:
-    """Returns a part of a batch; see `rows_of`."""
-    if count == 1:
-        return batch
-    return {name: x[rows_of(pieces, count, len(x))] for name, x in batch.items()}
+def take(batch: Batch, rows: np.ndarray) -> Batch:
+    """Returns rows of a batch, or of the random numbers for one."""
+    return {name: x[rows] for name, x in batch.items()}
 
 
-class EndlessBatches:
+class EndlessBatches(abc.ABC):
     """Training batches; batch i depends on (seed, i) only.
 
-    A subclass defines `_batch`, or `_part`.
+    A subclass defines `_rows`.
 
     Args:
         seed: seed of the random generators.
+        batch_size: B.
     """
 
-    def __init__(self, seed: int):
-        self._seed = seed
+    def __init__(self, seed: int, batch_size: int):
+        self._seed, self._batch_size = seed, batch_size
 
     def __getitem__(self, index: int) -> Batch:
         """Returns the batch of step `index`, for any index from 0.
@@ -68,17 +70,11 @@ class EndlessBatches:
         if index < 0:
             raise IndexError(index)
         rng = np.random.default_rng((self._seed, index))
-        return self._part(rng, index, pieces, count)
+        return self._rows(rng, index, rows_of(pieces, count, self._batch_size))
 
-    def _part(
-        self, rng: np.random.Generator, index: int, pieces: Sequence[int], count: int
-    ) -> Batch:
-        """Returns a part; overridden where a row costs more than its random numbers.
+    @abc.abstractmethod
+    def _rows(self, rng: np.random.Generator, index: int, rows: np.ndarray) -> Batch:
+        """Returns rows of the batch of step `index`.
 
-        Every part draws the random numbers of the whole batch.
+        Draws the random numbers of the whole batch, and makes only these rows of them.
         """
-        return take(self._batch(rng, index), pieces, count)
-
-    def _batch(self, rng: np.random.Generator, index: int) -> Batch:
-        """Returns the batch of step `index`; defined by a subclass without `_part`."""
-        raise NotImplementedError

@@ -20,7 +20,7 @@ import numpy as np
 
 from data import drawings
 from data.captions import Photo, read_images
-from data.endless import Batch, EndlessBatches, rows_of
+from data.endless import ALL, Batch, EndlessBatches, Rows
 from errors import FieldError, UserError
 
 SOURCES = ("openmoji", "corners", "folder")
@@ -193,19 +193,23 @@ def _say(line: str) -> None:
     print(line, file=sys.stderr)
 
 
-def corners(rng: np.random.Generator, count: int, size: int) -> np.ndarray:
+def corners(
+    rng: np.random.Generator, count: int, size: int, rows: Rows = ALL
+) -> np.ndarray:
     """Draws images whose top left and bottom right corner have the same colour.
 
     Args:
         rng: random generator.
         count: B.
         size: I, a multiple of 8.
+        rows: images to return.
 
     Returns:
-        uint8 [B, I, I, 3].
+        uint8 [B, I, I, 3], or its `rows`.
     """
-    values = np.repeat(rng.integers(96, 160, (count, 8, 8, 1)), 3, axis=-1)
-    red = rng.integers(0, 256, (count, 1, 1))
+    greys = rng.integers(96, 160, (count, 8, 8, 1))[rows]
+    red = rng.integers(0, 256, (count, 1, 1))[rows]
+    values = np.repeat(greys, 3, axis=-1)
     colours = np.stack([red, np.full_like(red, 40), 255 - red], -1)
     values[:, :2, :2] = values[:, -2:, -2:] = colours
     return values.repeat(size // 8, 1).repeat(size // 8, 2).astype(np.uint8)
@@ -226,16 +230,12 @@ class Batches(EndlessBatches):
     def __init__(
         self, images: LabelledImages | None, size: int, batch_size: int, seed: int
     ):
-        super().__init__(seed)
+        super().__init__(seed, batch_size)
         self._images, self._size = images, size
-        self._batch_size = batch_size
 
-    def _part(
-        self, rng: np.random.Generator, index: int, pieces: Sequence[int], count: int
-    ) -> Batch:
-        rows = rows_of(pieces, count, self._batch_size)
+    def _rows(self, rng: np.random.Generator, index: int, rows: np.ndarray) -> Batch:
         if self._images is None:
-            values = corners(rng, self._batch_size, self._size)[rows]
+            values = corners(rng, self._batch_size, self._size, rows)
             return {"image": values, "label": np.zeros(len(rows), np.int32)}
         chosen = rng.integers(0, len(self._images.labels), self._batch_size)
         values = self._images.values[chosen[rows]]

@@ -35,7 +35,7 @@ import numpy as np
 from scipy.spatial import QhullError
 
 from data import bucketing
-from data.endless import Batch
+from data.endless import ALL, Batch, Rows
 from data.geometry import convex_hulls, gift_wrapping, triangulations
 from data.splits import held_out_rng
 from data.tours import MAX_EXACT, shortest_tours
@@ -110,6 +110,7 @@ def instances(
     rng: np.random.Generator,
     sizes: np.ndarray,
     width: int,
+    rows: Rows = ALL,
     *,
     fast: bool = True,
 ) -> Batch:
@@ -120,10 +121,11 @@ def instances(
         rng: random generator of the inputs.
         sizes: [B] number of inputs of each instance.
         width: S, at least the maximum of `sizes`.
+        rows: instances to return.
         fast: see `answers`.
 
     Returns:
-        A batch; see the module's docstring.
+        A batch, or its `rows`; see the module's docstring.
 
     Raises:
         UserError: if the kind is unknown or needs more inputs.
@@ -134,7 +136,7 @@ def instances(
     if sizes.max() > width:
         raise ValueError(f"instances: {sizes.max()} inputs do not fit width {width}")
     shape = len(sizes), width, features(kind)
-    inputs = rng.random(shape, np.float32)
+    inputs, sizes = rng.random(shape, np.float32)[rows], sizes[rows]
     inputs[np.arange(width) >= sizes[:, None]] = 0
     target = answers(kind, inputs, sizes, fast=fast)
     return {"inputs": inputs, "lengths": sizes.astype(np.int32), "target": target}

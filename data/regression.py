@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from data.endless import Batch, EndlessBatches
+from data.endless import Batch, EndlessBatches, take
 from data.splits import check_split
 from errors import UserError, parse_number
 
@@ -62,11 +62,11 @@ class FullBatch(EndlessBatches):
     """Training batches, each the whole training set."""
 
     def __init__(self, batch: Batch):
-        super().__init__(seed=0)
+        super().__init__(seed=0, batch_size=len(batch["x"]))
         self._whole = batch
 
-    def _batch(self, rng: np.random.Generator, index: int) -> Batch:
-        return self._whole
+    def _rows(self, rng: np.random.Generator, index: int, rows: np.ndarray) -> Batch:
+        return take(self._whole, rows)
 
 
 def parse(text: str, name: str) -> float:

@@ -17,10 +17,11 @@ Axes: I, J rows and columns of a canvas; N drawings of a scene.
 """
 
 import collections
+import dataclasses
 import functools
 import math
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -47,11 +48,12 @@ _MIN_SCALE = 0.8  # minimum side of a drawing relative to its cell's
 _MIN_BACKGROUND = 200  # minimum brightness of the background
 
 
-class Scene(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Scene:
     """An image of N drawings, and its captions.
 
     Attributes:
-        image: uint8 [I, J, 3].
+        compose: returns the image, uint8 [I, J, 3].
         names: names of the drawings.
         cells: their cells, in `CELLS`.
         boxes: int [N, 4], in pixels: top row, left column, bottom row + 1, right
@@ -59,11 +61,16 @@ class Scene(NamedTuple):
         captions: reference captions, which differ in the order of the drawings.
     """
 
-    image: np.ndarray
+    compose: Callable[[], np.ndarray]
     names: tuple[str, ...]
     cells: tuple[str, ...]
     boxes: np.ndarray
     captions: tuple[str, ...]
+
+    @functools.cached_property
+    def image(self) -> np.ndarray:
+        """The image, composed on first use."""
+        return self.compose()
 
     def identity(self) -> bytes:
         """Returns a cache key of the image."""
@@ -139,21 +146,17 @@ class Scenes:
         rng = np.random.default_rng(key)
         drawings = self._draw(rng)
         cells = rng.permutation(len(CELLS))[: len(drawings)]
-        image = np.empty((self._size, self._size, 3), np.uint8)
-        image[:] = rng.integers(_MIN_BACKGROUND, 256, 3)
-        boxes = np.zeros((len(drawings), 4), int)
+        background = rng.integers(_MIN_BACKGROUND, 256, 3)
+        boxes, sprites = np.zeros((len(drawings), 4), int), []
         for drawing, cell, box in zip(drawings, cells, boxes, strict=True):
             side = int(rng.choice(self._sizes))
             margin = self._size // 3 - side
             corner = np.array(divmod(int(cell), 3)) * (self._size // 3)
             top, left = corner + rng.integers(0, margin + 1, 2)
             box[:] = top, left, top + side, left + side
-            sprite = _sprites(self._drawings, side)[drawing].astype(np.float32)
-            region = image[top : top + side, left : left + side]
-            blend = region + sprite[..., 3:] / 255 * (sprite[..., :3] - region)
-            region[:] = blend.round()
+            sprites.append(_sprites(self._drawings, side)[drawing])
         return Scene(
-            image,
+            functools.partial(_compose, self._size, background, sprites, boxes),
             tuple(drawing.name for drawing in drawings),
             tuple(CELLS[cell] for cell in cells),
             boxes,
@@ -244,6 +247,16 @@ def novel(drawings: Sequence[Drawing]) -> set[Drawing]:
             selected.add(drawing)
             count.subtract(words)
     return selected
+
+
+def _compose(size, background, sprites, boxes) -> np.ndarray:
+    image = np.empty((size, size, 3), np.uint8)
+    image[:] = background
+    for sprite, (top, left, bottom, right) in zip(sprites, boxes, strict=True):
+        colours, alpha = np.split(sprite.astype(np.float32), [3], -1)
+        region = image[top:bottom, left:right]
+        region[:] = (region + alpha / 255 * (colours - region)).round()
+    return image
 
 
 @functools.lru_cache(16)

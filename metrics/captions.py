@@ -34,8 +34,8 @@ def split_scores(
     """
     references = [[plain(text) for text in example.captions] for example in examples]
     scores, signatures = caption_scores([" ".join(c) for c in captions], references)
-    if isinstance(examples[0], Scene):
-        scores |= scene_scores(examples, captions, maps)
+    if scenes := [x for x in examples if isinstance(x, Scene)]:
+        scores |= scene_scores(scenes, captions, maps)
     return CorpusScores(scores, signatures)
 
 

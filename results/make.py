@@ -213,6 +213,7 @@ def collect(run: Run, seed: int, workdir: Path) -> Record:
             name: [round(row[name], 4) for row in evaluations]
             for name in _curve_metrics(run)
         },
+        "training_loss": _training_loss(run, rows),
         "perfect_after": None,
     }
     if metric == "accuracy":  # in percent
@@ -291,6 +292,22 @@ def _curve_metrics(run: Run) -> list[str]:
         source.partition(":") for figure in figures for source in figure.lines.values()
     )
     return [metric for name, _, metric in sources if name == run.name and metric]
+
+
+def _training_loss(
+    run: Run, rows: Sequence[Mapping[str, Any]]
+) -> list[tuple[int, float]]:
+    """Returns steps and losses of the log for the figure that shows the run's loss."""
+    every = [
+        figure.loss_every
+        for figure in FIGURES
+        if isinstance(figure, Curves) and run.name in figure.lines.values()
+    ]
+    return [
+        (row["step"], round(row["loss"], 4))
+        for row in rows
+        if any(every) and row["split"] == "train" and row["step"] % max(every) == 0
+    ]
 
 
 def _trained(run: Run) -> Run:

@@ -107,19 +107,22 @@ class Figure:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Curves:
-    """A chart of a validation metric by examples seen, one line per run; its table.
+    """A chart of a metric during training, one line per run, and its table.
 
     Attributes:
         file: path of the PNG from the root; its stem is the name of the table.
         title: title of the chart.
         value_title: title of the vertical axis.
         lines: names of runs by label; "NAME:METRIC" for a metric other than the first.
+        loss_every: number of steps from one point to the next, for the training loss by
+            steps; 0 for the validation metric by examples seen.
     """
 
     file: str
     title: str
     value_title: str
     lines: Mapping[str, str]
+    loss_every: int = 0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -122,7 +122,7 @@ def draw(folder: Path = RESULTS, root: Path = ROOT) -> list[Path]:
     for figure in FIGURES:
         if isinstance(figure, Curves):
             series = _curve_series(figure, records)
-            titles = {"axis_title": _EXAMPLES, "value_title": figure.value_title}
+            titles = {"axis_title": _axis(figure), "value_title": figure.value_title}
         else:
             series, sentences = _length_series(figure, records)
             titles = {"axis_title": "words in the source", "value_title": "BLEU"}
@@ -199,18 +199,27 @@ def _by_length(figure: Figure, records: list[Record]) -> str:
 def _curve_series(
     figure: Curves, records: list[Record]
 ) -> dict[str, dict[str, list[float]]]:
-    """The metric of each recorded line, by thousands of examples."""
+    """The metric of each recorded line, by steps or thousands of examples."""
     series = {}
     for label, source in figure.lines.items():
         name, _, metric = source.partition(":")
         for record in records:
-            if record["system"] == OURS and record["name"] == name:
-                line = series.setdefault(label, defaultdict(list))
-                values = [value for _, value in record["curve"]]
-                values = record["curves"][metric] if metric else values
-                for count, value in zip(record["examples"], values, strict=True):
-                    line[f"{count / 1e3:.3g}"].append(value)
+            if record["system"] != OURS or record["name"] != name:
+                continue
+            line = series.setdefault(label, defaultdict(list))
+            if figure.loss_every:
+                for step, value in record["training_loss"]:
+                    line[str(step)].append(value)
+                continue
+            values = [value for _, value in record["curve"]]
+            values = record["curves"][metric] if metric else values
+            for count, value in zip(record["examples"], values, strict=True):
+                line[f"{count / 1e3:.3g}"].append(value)
     return series
+
+
+def _axis(figure: Curves) -> str:
+    return "steps" if figure.loss_every else _EXAMPLES
 
 
 def _by_examples(figure: Curves, records: list[Record]) -> str:
@@ -229,7 +238,7 @@ def _by_examples(figure: Curves, records: list[Record]) -> str:
         ]
         for label, line in series.items()
     ]
-    return markdown.table([f"{figure.value_title} by {_EXAMPLES}", *groups], lines)
+    return markdown.table([f"{figure.value_title} by {_axis(figure)}", *groups], lines)
 
 
 def _rows(table: Table, records: list[Record]) -> list[Row]:

@@ -10,20 +10,24 @@ import os
 import runpy
 import signal
 import sys
+import threading
 import time
 
 import jax
 import toy
 
+import spread
 from errors import UserError
-from training import configuration, loop, manifest
+from training import configuration, loop, manifest, memory
 from training.checkpoints import Checkpoints
+from training.task import Task
 
 place, number, *sys.argv = sys.argv[1:]
 
 
 def here():
-    return f"--process_id={number}" in sys.argv
+    alone = not any(flag.startswith("--process_id=") for flag in sys.argv)
+    return alone or f"--process_id={number}" in sys.argv
 
 
 def prefetch(get, start, stop, original=loop.prefetch):
@@ -62,7 +66,7 @@ def wait(self, original=Checkpoints.wait):
     """The process is told to stop after the last step."""
     if here():
         os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(5)  # jax looks once a second
+        time.sleep(5)  # a thread looks once a second
     original(self)
 
 
@@ -72,6 +76,35 @@ def evaluate(self, *arguments, original=toy.Toy.evaluate):
         os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(5)
     return original(self, *arguments)
+
+
+def hang(*arguments, **keywords):
+    """The process is told to stop, in what takes longer than a test waits."""
+    if here():
+        os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(300)
+
+
+def validate(self, state):
+    """The process is told to stop in an evaluation that takes as long."""
+
+    def part(item):
+        if here() and item < 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(1)
+
+    spread.each(part, range(600))
+
+
+def stick(self, *arguments):
+    """The process is alive but stuck in an evaluation or in figures."""
+
+    def part(item):
+        if here():
+            threading.Event().wait()
+
+    spread.each(part, range(4))
+    return []
 
 
 def tables(self, evaluation, folder):
@@ -86,16 +119,22 @@ def initialize(*arguments, original=jax.distributed.initialize, **keywords):
 
 
 PLACES = {
-    "batch": (loop, prefetch),
-    "disk": (manifest, write),
-    "last step": (Checkpoints, wait),
-    "tables": (toy.Toy, tables),
-    "evaluation": (toy.Toy, evaluate),
-    "late": (loop, create),
-    "seed": (configuration, check),
+    "batch": (loop, "prefetch", prefetch),
+    "disk": (manifest, "write", write),
+    "last step": (Checkpoints, "wait", wait),
+    "tables": (toy.Toy, "tables", tables),
+    "evaluation": (toy.Toy, "evaluate", evaluate),
+    "late": (loop, "create", create),
+    "seed": (configuration, "check", check),
+    "stopped assets": (loop, "create", hang),
+    "stopped compilation": (memory, "check", hang),
+    "stopped evaluation": (Task, "validate", validate),
+    "stopped figures": (loop._Run, "draw", hang),
+    "stuck validation": (Task, "validate", stick),
+    "stuck evaluation": (toy.Toy, "evaluate", stick),
+    "stuck figures": (loop._Run, "draw", stick),
 }
 
 jax.distributed.initialize = initialize
-module, function = PLACES[place]
-setattr(module, function.__name__, function)
+setattr(*PLACES[place])
 runpy.run_path(sys.argv[0], run_name="__main__")

@@ -5,10 +5,16 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-FLAGS = ("--tune_memory=false", "--heartbeat_timeout=10", "--join_timeout=120")
+HEARTBEAT = 10  # seconds
+FLAGS = (
+    "--tune_memory=false",
+    f"--heartbeat_timeout={HEARTBEAT}",
+    "--join_timeout=120",
+)
 
 
 def free_port():
@@ -54,9 +60,14 @@ def start(*command, processes, devices, logs):
 
 
 def finish(started, timeout=300):
-    """Waits for the processes of a job; returns their exit statuses."""
+    """Waits for the processes of a job; returns their exit statuses.
+
+    Raises:
+        subprocess.TimeoutExpired: if one of them runs for longer; all are then killed.
+    """
+    end = time.monotonic() + timeout
     try:
-        return [process.wait(timeout) for process in started]
+        return [process.wait(max(0, end - time.monotonic())) for process in started]
     finally:
         for process in started:
             if process.poll() is None:

@@ -409,7 +409,7 @@ def scene(names, cells, boxes):
     parts = [f"{name} {cell}" for name, cell in zip(names, cells, strict=True)]
     captions_ = (f"{', '.join(parts[:-1])} and {parts[-1]}",)
     image = np.zeros((12, 12, 3), np.uint8)
-    return Scene(image, names, cells, np.array(boxes), captions_)
+    return Scene(lambda: image, names, cells, np.array(boxes), captions_)
 
 
 SCENE = scene(

@@ -15,13 +15,19 @@ class Store:
 
     def __init__(self, processes):
         self._changed = threading.Condition()
-        self._values = {}
+        self._values, self._arrived = {}, {}
         self._processes = processes
 
     def key_value_set(self, key, value):
         with self._changed:
             self._values[key] = value
             self._changed.notify_all()
+
+    def key_value_try_get(self, key):
+        return self._values[key]
+
+    def key_value_dir_get(self, prefix):
+        return [(k, v) for k, v in self._values.items() if k.startswith(prefix)]
 
     def blocking_key_value_get(self, key, milliseconds):
         with self._changed:
@@ -30,11 +36,11 @@ class Store:
 
     def wait_at_barrier(self, name, milliseconds):
         with self._changed:
-            count = self._values[name] = self._values.get(name, 0) + 1
+            count = self._arrived[name] = self._arrived.get(name, 0) + 1
             self._changed.notify_all()
             if count < self._processes:
                 arrived = self._changed.wait_for(
-                    lambda: self._values[name] == self._processes, 0.5
+                    lambda: self._arrived[name] == self._processes, 0.5
                 )
                 if not arrived:
                     raise RuntimeError(f"DEADLINE_EXCEEDED: {name}")
@@ -118,6 +124,11 @@ def test_a_difference_is_named_and_no_process_goes_on(three):
     )
     for error in (first, second):
         assert isinstance(error, RuntimeError)
+
+
+def test_processes_that_stop_know_the_maximum_of_their_calls(three):
+    assert three(lambda number: job.last_call(5 - number)) == [5, 5, 5]
+    assert three(lambda number: job.is_stopping()) == [True] * 3
 
 
 def test_a_process_on_its_own_neither_waits_nor_disagrees():

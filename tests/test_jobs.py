@@ -14,7 +14,9 @@ from absl import flags
 from absl.testing import flagsaver
 
 from errors import UserError
-from training import hosts, loop, trained, watchdog
+from training import hosts, loop, trained
+from training.checkpoints import Checkpoints
+from training.job import FAULT
 from training.lock import Lock
 from training.log import read_rows
 
@@ -176,7 +178,7 @@ def test_gpus_that_cannot_be_shared_equally_are_refused():
 
 @pytest.mark.parametrize(
     ("error", "status"),
-    [(RuntimeError("DEADLINE_EXCEEDED"), watchdog.FAULT), (ValueError("no port"), 1)],
+    [(RuntimeError("DEADLINE_EXCEEDED"), FAULT), (ValueError("no port"), 1)],
 )
 def test_a_process_that_does_not_arrive_is_a_fault(
     no_variables, monkeypatch, capsys, error, status
@@ -239,14 +241,21 @@ def train(config, workdir, *extra, processes, devices):
     return parameters(workdir)
 
 
-def test_two_processes_train_the_parameters_of_one(tmp_path):
-    workdirs = [tmp_path / f"{n}" for n in (1, 2)]
-    check_equal(
-        *(
-            train("pointer_sorting", workdir, processes=n, devices=2 // n)
-            for n, workdir in enumerate(workdirs, 1)
-        )
-    )
+EIGHT = ("--config.data.batch_size=8",)  # rows, one for each of eight devices
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """The run of one process with eight devices."""
+    workdir = tmp_path_factory.mktemp("alone") / "run"
+    train("pointer_sorting", workdir, *EIGHT, processes=1, devices=8)
+    return workdir
+
+
+def test_two_processes_train_the_parameters_of_one(alone, tmp_path):
+    workdirs = alone, tmp_path / "shared"
+    shared = train("pointer_sorting", workdirs[1], *EIGHT, processes=2, devices=4)
+    check_equal(parameters(alone), shared)
     for pattern in ("*.png", "*.jsonl"):  # one process writes
         alone, shared = (
             sorted(x.relative_to(workdir) for x in workdir.rglob(pattern))
@@ -255,6 +264,20 @@ def test_two_processes_train_the_parameters_of_one(tmp_path):
         assert alone == shared
     alone, shared = (read_rows(workdir / "metrics.jsonl") for workdir in workdirs)
     assert [row["step"] for row in alone] == [row["step"] for row in shared]
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_with_half_the_devices_in_two_processes(alone, tmp_path):
+    for steps, processes, devices in [(3, 1, 8), (6, 2, 2)]:
+        flags = *EIGHT, f"--config.train_steps={steps}"
+        moved = train(
+            "pointer_sorting",
+            tmp_path / "moved",
+            *flags,
+            processes=processes,
+            devices=devices,
+        )
+    check_equal(parameters(alone), moved)
 
 
 @pytest.mark.jobs
@@ -334,18 +357,44 @@ def test_a_signal_after_the_last_step_stops_all_before_the_figures(tmp_path):
     flags = f"--workdir={workdir}", "--config.train_steps=3"
     started = jobs.start(*command, *flags, processes=2, devices=1, logs=logs)
     assert jobs.finish(started, timeout=100) == [143, 143]
-    line = "stopped: the same command draws the missing figures"
-    assert line in jobs.output(logs)[0]
+    assert "stopped, saved at step 3: " in jobs.output(logs)[0]
     assert not (workdir / "figures").exists()
 
 
-def start_evaluation(place, number, folder):
+@pytest.mark.slow
+@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize(
+    ("place", "line"),
+    [
+        ("assets", "stopped before a step: the same command goes on"),
+        ("compilation", "stopped at step 0: the same command goes on"),
+        ("evaluation", "stopped, saved at step 3: the same command resumes"),
+        ("figures", "stopped: the same command draws the missing figures"),
+    ],
+)
+def test_a_signal_ends_what_would_take_minutes(tmp_path, processes, place, line):
+    logs, workdir = tmp_path / "logs", tmp_path / "run"
+    number = 0 if place == "assets" else processes - 1  # process 0 makes the assets
+    command = "tests/failing.py", f"stopped {place}", str(number), "train.py", *TOY
+    flags = f"--workdir={workdir}", "--config.train_steps=3"
+    started = jobs.start(*command, *flags, processes=processes, devices=1, logs=logs)
+    assert jobs.finish(started, timeout=100) == [143] * processes, jobs.output(logs)
+    assert line in jobs.output(logs)[0]
+    assert not (workdir / "lock").exists()
+    with Checkpoints(workdir) as saved:
+        expected = [3] if place in ("evaluation", "figures") else []
+        assert saved.steps() == expected
+        assert [saved.damage(step) for step in expected] == [""] * len(expected)
+        assert saved.planned() == expected * (place == "figures")
+
+
+def start_evaluation(place, number, folder, *flags):
     """Starts the evaluation of a toy run by two processes, one of which has a fault."""
     config, workdir = toy.get_config(), folder / "run"
     config.train_steps = 3
     loop.train(config, workdir)
     command = "tests/failing.py", place, str(number), "eval.py"
-    flags = f"--workdir={workdir}", "--split=test"
+    flags = f"--workdir={workdir}", "--split=test", *flags
     return jobs.start(*command, *flags, processes=2, devices=1, logs=folder / "logs")
 
 
@@ -375,29 +424,72 @@ def wait_for(condition, started, timeout=120):
 
 # Faults
 
+NO_PROGRESS = "no step, part of an evaluation or figure has finished for "
+# Seconds after the time of the watchdog: a quarter of it between two looks, two for the
+# other processes to notice, four for them to read the reason, and a slow machine.
+_STUCK = 20
+
 
 def test_a_stuck_run_ends_with_its_stacks_and_the_status_of_a_fault(tmp_path):
     toy = "--config=tests/toy.py", f"--workdir={tmp_path}/run"
-    halting = "tests/halting.py", "batch", "7", f"{tmp_path}/halted"
-    command = *halting, *toy, "--watchdog=2"
+    halted = tmp_path / "halted"
+    command = "tests/halting.py", "batch", "7", f"{halted}", *toy, "--watchdog=2"
     started = jobs.start(*command, processes=1, devices=1, logs=tmp_path / "logs")
-    assert jobs.finish(started) == [watchdog.FAULT]
+    wait_for(halted.exists, started)
+    assert jobs.finish(started, timeout=_STUCK + 2) == [FAULT]
     (text,) = jobs.output(tmp_path / "logs")
-    assert "error: no step has finished for " in text.splitlines()[-1]
+    assert text.splitlines()[-1].startswith(f"error: {NO_PROGRESS}")
     assert "in result" in text  # the main thread waits for the batch
     jobs.run("train.py", *toy, processes=1, devices=1, logs=tmp_path / "again")
     assert (tmp_path / "run" / "checkpoints" / "12").is_dir()
 
 
 @pytest.mark.slow
-def test_a_dead_process_ends_the_others(tmp_path):
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_stuck_process_ends_all_within_the_time_of_the_watchdog(tmp_path, number):
+    halted, logs = tmp_path / "halted", tmp_path / "logs"
+    command = "tests/halting.py", "batch", f"7@{number}", f"{halted}", *TOY
+    flags = f"--workdir={tmp_path}/run", "--watchdog=4"
+    started = jobs.start(*command, *flags, processes=2, devices=1, logs=logs)
+    wait_for(halted.exists, started)
+    assert jobs.finish(started, timeout=_STUCK + 4) == [FAULT] * 2
+    assert any("most recent call first" in text for text in jobs.output(logs))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", ["validation", "figures"])
+def test_a_process_that_is_stuck_between_steps_ends_all(tmp_path, place):
+    logs = tmp_path / "logs"
+    command = "tests/failing.py", f"stuck {place}", "0", "train.py", *TOY
+    flags = f"--workdir={tmp_path}/run", "--config.train_steps=3", "--watchdog=4"
+    started = jobs.start(*command, *flags, processes=2, devices=1, logs=logs)
+    check_stuck(started, logs)
+
+
+@pytest.mark.slow
+def test_a_process_that_is_stuck_in_eval_ends_all(tmp_path):
+    started = start_evaluation("stuck evaluation", 1, tmp_path, "--watchdog=4")
+    check_stuck(started, tmp_path / "logs")
+
+
+def check_stuck(started, logs):
+    """Checks that a job ends with stacks and the status of a fault."""
+    assert jobs.finish(started, timeout=100) == [FAULT] * 2, jobs.output(logs)
+    texts = jobs.output(logs)
+    assert all(NO_PROGRESS in text for text in texts)
+    assert any("most recent call first" in text for text in texts)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_dead_process_ends_the_others(tmp_path, number):
     workdir, logs = tmp_path / "run", tmp_path / "logs"
     command = endless(workdir, "--config.save_every=10")
     started = jobs.start(*command, processes=2, devices=1, logs=logs)
     wait_for(lambda: (workdir / "checkpoints" / "20").is_dir(), started)
-    started[1].kill()
-    statuses = jobs.finish(started, timeout=30 + 20)  # three heartbeats, and 20 s
-    assert statuses[1] == -signal.SIGKILL and statuses[0] not in (0, 1)
+    started[number].kill()
+    statuses = jobs.finish(started, timeout=jobs.HEARTBEAT + 20)
+    assert statuses[number] == -signal.SIGKILL and statuses[1 - number] not in (0, 1)
 
 
 # The toy task with a single program.

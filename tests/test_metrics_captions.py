@@ -15,7 +15,7 @@ from metrics.captions import (
 )
 
 SCENE = Scene(
-    image=np.zeros((12, 12, 3), np.uint8),
+    compose=lambda: np.zeros((12, 12, 3), np.uint8),
     names=("cat face", "dog"),
     cells=("on the left", "at the top"),
     boxes=np.array([(4, 0, 8, 4), (0, 4, 4, 8)]),

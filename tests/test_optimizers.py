@@ -239,6 +239,45 @@ def test_adafactor_equals_optax():
     equal(descend(make_optimizer(make_config(group))), descend(expected))
 
 
+def test_muon_orthogonalises_the_momentum_of_a_matrix():
+    group = _optimizer.muon(0.01, beta=0.9, iterations=7)
+    optimizer = make_optimizer(make_config(group))
+    momentum, params = np.zeros((3, 5)), TARGET
+    state = optimizer.init(params)
+    for step in range(1, 4):
+        gradient = np.random.default_rng(step).normal(size=(3, 5))
+        gradients = {"matrix": jnp.asarray(gradient), "vector": TARGET["vector"]}
+        updates, state = optimizer.update(gradients, state, params)
+        momentum = 0.9 * momentum + 0.1 * gradient
+        left, _, right = np.linalg.svd(0.9 * momentum + 0.1 * gradient)  # Nesterov
+        orthogonal = left @ right[:3]
+        # The iteration ends near 1 for every singular value, not at 1.
+        direction = -np.asarray(updates["matrix"]) / (0.01 * 0.2 * 5**0.5)
+        values = np.linalg.svd(direction, compute_uv=False)
+        assert (values > 0.6).all() and (values < 1.3).all()
+        cosine = (direction * orthogonal).sum() / np.linalg.norm(direction) / 3**0.5
+        assert cosine > 0.97
+
+
+def test_muon_leaves_vectors_and_tables_to_adam():
+    params = {
+        "embedding": jnp.ones((7, 3)),
+        "source_positions": jnp.ones((5, 3)),
+        "layer": {"output": jnp.ones((7, 3)), "relative_key": jnp.ones((2, 5, 3))},
+        "bias": jnp.ones(4),
+    }
+    gradients = jax.tree.map(
+        lambda p: jnp.linspace(-1, 2, p.size).reshape(p.shape), params
+    )
+    muon = make_optimizer(make_config(_optimizer.muon(0.01)))
+    adam = optax.nadam(0.01)  # with Nesterov momentum
+    ours, _ = muon.update(gradients, muon.init(params), params)
+    expected, _ = adam.update(gradients, adam.init(params), params)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), ours, expected
+    )
+
+
 @pytest.mark.parametrize("clip", [0.0, 0.5])
 @pytest.mark.parametrize("decay", [0.0, 0.1])
 def test_the_state_of_adam_has_the_structure_of_older_checkpoints(clip, decay):
@@ -261,6 +300,7 @@ GROUPS_BY_NAME = {
     "rmsprop": lambda: _optimizer.rmsprop(0.003),
     "adadelta": lambda: _optimizer.adadelta(scale=30.0),
     "adafactor": lambda: _optimizer.adafactor(0.05),
+    "muon": lambda: _optimizer.muon(0.02),
 }
 
 
@@ -442,7 +482,7 @@ def test_the_table_of_optimizers_has_a_function_for_each():
         (
             {"name": "adm"},
             "^config.optimizer.name is 'adm': must be one of adam, adamw, sgd, "
-            "rmsprop, adadelta, adafactor$",
+            "rmsprop, adadelta, adafactor, muon$",
         ),
         (
             {"clip_by": "norms"},

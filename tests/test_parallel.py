@@ -78,17 +78,23 @@ def layout_and_task(name):
 
 
 def run_steps(name, count):
-    """Returns the parameters after 0 to `count` steps, the metrics and the state."""
+    """Returns the parameters after 0 to `count` steps, the metrics and the state.
+
+    With several devices, the program that is reported sums gradients.
+    """
     layout, task = layout_and_task(name)
     rng = jax.random.key(0)
     like = layout.abstract(task.objective.init, rng)
     state = layout.init(task.objective.init, rng, like)
-    step, source = layout.compile(task.objective.step, like), task.train_data()
+    programs, source = [], task.train_data()
+    step = layout.compile(task.objective.step, like, programs.append)
     params, sums = [jax.tree.map(np.array, state.params)], []
     for i in range(count):
         state, metrics = step(state, layout.put(source[i]), rng)
         params.append(jax.tree.map(np.array, state.params))
         sums.append(jax.tree.map(np.array, metrics))
+    reductions = [sharding_table.collectives(x)["all-reduce"][0] for x in programs]
+    assert len(reductions) == (name != "one") and all(reductions)
     return params, sums, state
 
 

@@ -5,33 +5,62 @@ import importlib
 import jax
 import numpy as np
 import pytest
+from smoke import ROOT
 
-from data import captions, images
+from data import adding, algorithmic, captions, images, pointing, regression
+from data.babi.encoding import Questions
+from data.vocabulary import Segmentations
 from errors import UserError
 from training.task import create
 
-CONFIGS = (
-    "transformer_nmt",
-    "luong_nmt",
-    pytest.param("captioning", marks=pytest.mark.network),
-    "pointer_sorting",
-    "pointer_tsp",
-    "ntm_copy",
-    "ntm_ngrams",
-    "sagan",
-    "ff_attention",
-    "kernel_regression",
-    "memory_network_qa",
-)
-# Of four pieces: those of two hosts, in order and interleaved, and of four.
-SHARES = [[(0, 1), (2, 3)], [(0, 3), (1, 2)], [(0,), (1,), (2,), (3,)]]
+CONFIGS = [
+    pytest.param(path.stem, marks=[pytest.mark.network] * (path.stem == "captioning"))
+    for path in sorted((ROOT / "configs").glob("[!_]*.py"))
+]
+# Of four pieces: those of one host; of two, in order and interleaved; and of four.
+SHARES = [
+    [(0, 1, 2, 3)],
+    [(0, 1), (2, 3)],
+    [(0, 3), (1, 2)],
+    [(0,), (1,), (2,), (3,)],
+]
+# Functions that make the examples of a batch, and the number of those in a result.
+MAKERS = {
+    (adding, "sequences"): lambda batch: len(batch["target"]),
+    (algorithmic, "_batch"): lambda batch: len(batch["inputs"]),
+    (captions, "read_images"): len,
+    (images, "corners"): len,
+    (images, "_shift"): lambda image: 1,
+    (pointing, "answers"): len,
+    (Questions, "batch"): lambda batch: batch["answer"].size,
+    (regression, "take"): lambda batch: len(batch["x"]),
+    (Segmentations, "ids"): lambda sentence: 1,
+}
+
+
+def part(source, index, pieces):
+    """Returns a part of a batch, and how many examples were made for it."""
+    made = []
+
+    def counted(function, count):
+        def call(*arguments, **keywords):
+            result = function(*arguments, **keywords)
+            made.append(count(result))
+            return result
+
+        return call
+
+    with pytest.MonkeyPatch.context() as patch:
+        for (owner, name), count in MAKERS.items():
+            patch.setattr(owner, name, counted(getattr(owner, name), count))
+        return source.part(index, pieces, 4), sum(made)
 
 
 def check_parts(source):
     for index in (0, 3):
         whole = source[index]
         for shares in SHARES:
-            parts = [source.part(index, pieces, 4) for pieces in shares]
+            parts, made = zip(*(part(source, index, x) for x in shares), strict=True)
             order = np.concatenate(shares)
 
             def check(expected, *rows, order=order):
@@ -41,15 +70,30 @@ def check_parts(source):
                 )
 
             jax.tree.map(check, whole, *parts)
+            if len(shares) == 1:
+                (all_made,) = made
+            assert sum(made) == all_made  # no host makes the rows of another one
+            assert len(shares) == 1 or 0 < max(made) < all_made
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_parts_of_a_batch_are_the_rows_of_the_whole(name, tmp_path):
+def test_the_parts_of_a_batch_are_the_whole_and_made_alone(name, tmp_path):
     config = importlib.import_module(f"configs.{name}").get_config("smoke")
     for field in ("batch_size", "batch_size_multiple", "points"):
         if field in config.data:
             config.data[field] = 8
     check_parts(create(config, tmp_path, training=True).train_data())
+
+
+@pytest.mark.parametrize("kind", pointing.KINDS)
+def test_solvers_give_the_same_answers_in_every_part(kind):
+    sizes = {"min_size": 5, "max_size": 17, "buckets": 2}
+    check_parts(pointing.Batches(kind, **sizes, batch_size=24, seed=3))
+
+
+def test_masked_sequences_are_the_same_in_every_part():
+    sizes = {"length": 47, "min_length": 23, "buckets": 3, "batch_size": 8}
+    check_parts(adding.batches("multiply", "variable", **sizes, seed=3))
 
 
 def test_images_that_are_shifted_at_random_are_the_same_in_every_part():

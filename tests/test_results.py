@@ -284,6 +284,31 @@ def test_curves_are_drawn_and_tabulated_by_the_examples_seen(tmp_path, monkeypat
     assert lines == ["| with | 7 | 0.25 |", "| without | 6 |  |", "| wrong | 8 | 1 |"]
 
 
+def test_the_training_loss_is_drawn_and_tabulated_by_steps(tmp_path, monkeypatch):
+    figure = Curves(
+        file="docs/y.png",
+        title="",
+        value_title="loss",
+        lines={"A": "a"},
+        loss_every=200,
+    )
+    monkeypatch.setattr(tables, "FIGURES", (figure,))
+    drawn = []
+    monkeypatch.setattr(canvas, "available", lambda: True)
+    monkeypatch.setattr(charts, "lines", lambda *args, **of: drawn.append((args, of)))
+    put(
+        tmp_path,
+        a=record(name="a", training_loss=[[200, 5.0], [400, 3.0]]),
+        a1=record(name="a", training_loss=[[200, 6.0], [400, 3.5]]),
+    )
+    assert len(tables.draw(tmp_path, tmp_path)) == 1
+    (((series, _, _), of),) = drawn
+    assert series == {"A": {"200": [5.0, 6.0], "400": [3.0, 3.5]}}
+    assert of["axis_title"] == "steps"
+    head, _, *lines = show(tmp_path, "y").splitlines()
+    assert (head, lines) == ("| loss by steps | 200 | 400 |", ["| A | 5.5 | 3.25 |"])
+
+
 def put_claim(folder, monkeypatch, scores, *, metric="bleu", floor=None, **fields):
     """Records of runs a, b and c, and a table that claims that A is best."""
     runs = tuple(Run(name=x, config="transformer_nmt", label=x.upper()) for x in "abc")
@@ -763,14 +788,17 @@ def test_a_record_of_generated_data_counts_examples_and_waiting(tmp_path, monkey
         value_title="%",
         lines={"a": "x:wrong", "b": "y:other"},
     )
-    monkeypatch.setattr(make, "FIGURES", (figure,))
+    loss = Curves(
+        file="docs/l.png", title="", value_title="", lines={"a": "x"}, loss_every=20
+    )
+    monkeypatch.setattr(make, "FIGURES", (figure, loss))
     path = str(make.ROOT / "configs/ntm_copy.py")
     config = configuration.read(path, ["data.batch_size=7"])
     configuration.record(config, tmp_path)
     rows = [
-        {"step": 10, "split": "train", "seconds": 1.0, "waiting": 0.01},
-        {"step": 20, "split": "train", "seconds": 2.0, "waiting": 0.03},
-        {"step": 30, "split": "train", "seconds": 3.0, "waiting": 0.5},
+        {"step": 10, "split": "train", "seconds": 1.0, "loss": 4.0, "waiting": 0.01},
+        {"step": 20, "split": "train", "seconds": 2.0, "loss": 3.0, "waiting": 0.03},
+        {"step": 30, "split": "train", "seconds": 3.0, "loss": 2.0, "waiting": 0.5},
         {"step": 30, "split": "validation", "seconds": 4.0, "bits": 1.5},
     ]
     rows[-1]["wrong"] = 0.12345
@@ -785,6 +813,7 @@ def test_a_record_of_generated_data_counts_examples_and_waiting(tmp_path, monkey
     assert (saved["examples"], saved["waiting"]) == ([210], 0.03)  # the median
     assert saved["curve"] == [[0.07, 1.5]]
     assert saved["curves"] == {"wrong": [0.1235]}
+    assert saved["training_loss"] == [(20, 3.0)]
 
 
 def test_a_record_has_the_examples_until_the_first_perfect_evaluation(tmp_path):

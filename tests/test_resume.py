@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 import toy
 
+import spread
 from configs import luong_nmt, memory_network_qa, sagan, transformer_nmt
 from tasks.adversarial import Adversarial
 from tasks.question_answering import QuestionAnswering
 from tasks.translation import Translation
 from training import checkpoints, loop
-from training.task import create
+from training.task import Evaluation, create
 
 ROOT = Path(__file__).parent.parent
 
@@ -87,6 +88,69 @@ def test_a_signal_saves_the_step_and_the_same_command_resumes(tmp_path, capsys):
     rows = faults.untimed_rows(tmp_path / "stopped")
     assert [r["step"] for r in rows if r["split"] == "train"] == [5, 10, 12]
     assert rows == faults.untimed_rows(tmp_path / "straight")
+
+
+class Interrupted(toy.Toy):
+    """A task that gets a stop signal in the second part of an evaluation."""
+
+    at = None  # number of the evaluation
+
+    def evaluate(self, state, split, options):
+        type(self).at -= 1
+
+        def part(number):
+            assert type(self).at > 0 or number < 2
+            if type(self).at == 0 and number == 1:
+                os.kill(os.getpid(), signal.SIGTERM)
+            return float(
+                super(Interrupted, self).evaluate(state, split, None)[1]["error"]
+            )
+
+        parts = spread.each(part, range(3))
+        return Evaluation(split, {"error": parts[0]})
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])  # the last one is after the last step
+def test_a_signal_ends_an_evaluation_and_saves_the_state(number, tmp_path, monkeypatch):
+    straight, stopped = tmp_path / "straight", tmp_path / "stopped"
+    config = toy.get_config()
+    loop.train(config, straight)
+    config.task = Interrupted
+    monkeypatch.setattr(Interrupted, "at", number)
+    assert loop.train(config, stopped) == 128 + signal.SIGTERM
+    step = number * config.eval_every
+    assert checkpoints.find(stopped, "last") == step
+    with checkpoints.Checkpoints(stopped) as saved:
+        assert saved.damage(step) == "" and step not in saved.planned()
+    monkeypatch.setattr(Interrupted, "at", 10)
+    assert loop.train(config, stopped) == 0
+    assert_equal(last_state(stopped, config), last_state(straight, config))
+    assert faults.untimed_rows(stopped) == faults.untimed_rows(straight)
+    with (
+        checkpoints.Checkpoints(straight) as expected,
+        checkpoints.Checkpoints(stopped) as actual,
+    ):
+        assert actual.planned() == actual.steps() == expected.steps()
+        assert actual.best() == expected.best()
+    assert not [*(stopped / "checkpoints").glob(".*")]
+
+
+@pytest.mark.parametrize("complete", [False, True])
+def test_a_kill_while_a_checkpoint_is_replaced_keeps_it(tmp_path, complete):
+    config = toy.get_config()
+    state = toy.Toy(config).objective.init(jax.random.key(0))
+    with checkpoints.Checkpoints(tmp_path, keep=3) as saved:
+        saved.save(7, state, planned=False)
+    folder, replaced = (tmp_path / "checkpoints" / n for n in ("7", ".replaced_7"))
+    shutil.copytree(folder, replaced)
+    if not complete:
+        (folder / "SHA256SUMS").unlink()
+    with checkpoints.Checkpoints(tmp_path, keep=3) as saved:
+        assert saved.steps() == [7] and saved.damage(7) == ""
+        saved.save(7, state)
+        saved.wait()
+        assert saved.planned() == [7]
+    assert not replaced.exists()
 
 
 def test_a_stop_does_not_change_the_mean_of_the_last_checkpoints(tmp_path):

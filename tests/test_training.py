@@ -4,7 +4,6 @@ import math
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import threading
@@ -15,7 +14,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import toy
-from jax.experimental import multihost_utils
 
 from errors import UserError
 from training import checkpoints, loop, runtime, state
@@ -666,49 +664,6 @@ def test_memory_is_tuned_once_and_only_if_enabled(monkeypatch, capsys):
     monkeypatch.setenv("JAX_PLATFORMS", "cuda")
     runtime.tune_memory(True)
     assert len(calls) == 1
-
-
-@pytest.fixture
-def interruptible():
-    """Python's handler, even if a background shell ignores the signal."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("interruptible")
-def test_a_signal_is_recorded_and_a_second_one_acts():
-    with runtime.StopSignal() as stop:
-        assert stop.received is None
-        os.kill(os.getpid(), signal.SIGINT)
-        assert stop.received == signal.SIGINT
-        with pytest.raises(KeyboardInterrupt):
-            os.kill(os.getpid(), signal.SIGINT)
-
-
-@pytest.mark.usefixtures("interruptible")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_process_of_a_job_passes_its_signal_on_and_keeps_its_number(
-    number, monkeypatch
-):
-    calls, passed_on = [], []
-
-    def reached(call):
-        calls.append(call)
-        return bool(passed_on)
-
-    monkeypatch.setattr(jax, "process_count", lambda: 2)
-    monkeypatch.setattr(multihost_utils, "reached_preemption_sync_point", reached)
-    before = signal.signal(signal.SIGTERM, lambda *_: passed_on.append(1))  # of jax
-    try:
-        with runtime.StopSignal() as stop:
-            assert not stop.reached() and not stop.reached()
-            os.kill(os.getpid(), number)
-            assert stop.reached() and stop.received == number
-            assert stop.reached()
-    finally:
-        signal.signal(signal.SIGTERM, before)
-    assert calls == [1, 2, 3]  # all processes count alike
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
-from data.endless import take
+from data.endless import rows_of, take
 from training.objective import Supervised
 from training.optimizers import make_optimizer
 from training.task import Evaluation, Prediction, Task
@@ -65,7 +65,8 @@ class Source:
         return {"x": x, "y": np.sin(x.sum(1)), "weight": weight}
 
     def part(self, index, pieces, count):
-        return take(self[index], pieces, count)
+        batch = self[index]
+        return take(batch, rows_of(pieces, count, len(batch["x"])))
 
 
 class Toy(Task):

@@ -22,6 +22,7 @@ UNPLANNED = "unplanned"  # marks a checkpoint saved because of a stop signal
 SUMS = "sums"  # of training metrics since the last row of the log
 _METRICS = "metrics/metrics"  # file of a checkpoint
 _REMOVED = ".removed_"  # prefix of folders that are being removed
+REPLACED = ".replaced_"  # prefix of checkpoints that are being replaced
 
 
 class CheckpointFolder:
@@ -191,6 +192,13 @@ class CheckpointFolder:
         """Moves what is newer than the newest intact checkpoint to `damaged/`."""
         for path in self.path.glob(f"{_REMOVED}*"):
             shutil.rmtree(path, ignore_errors=True)
+        for path in self.path.glob(f"{REPLACED}*"):
+            step = int(path.name.removeprefix(REPLACED))
+            if self._has_manifest(step):
+                shutil.rmtree(path)
+            else:  # killed before the new one was complete
+                shutil.rmtree(self.path / str(step), ignore_errors=True)
+                path.replace(self.path / str(step))
         steps = self._all_steps()
         if not steps:
             return
@@ -247,6 +255,8 @@ class CheckpointFolder:
             removed = self.path / f"{_REMOVED}{step}"
             (self.path / str(step)).replace(removed)  # at once, for readers
             shutil.rmtree(removed)
+        for path in self.path.glob(f"{REPLACED}*"):
+            shutil.rmtree(path)
 
 
 def _score(metrics: Mapping[str, Any] | None) -> float:

@@ -27,7 +27,13 @@ import orbax.checkpoint as ocp
 
 from errors import UserError
 from training import job, manifest
-from training.checkpoint_folder import SCORE, SUMS, UNPLANNED, CheckpointFolder
+from training.checkpoint_folder import (
+    REPLACED,
+    SCORE,
+    SUMS,
+    UNPLANNED,
+    CheckpointFolder,
+)
 
 _OLD_NAMES = {"variables": "kept"}  # of entries of `TrainState.extra`
 _ATTEMPTS = 5  # at reading while a run in progress removes old checkpoints
@@ -100,7 +106,8 @@ class Checkpoints(CheckpointFolder):
         """Copies the state and writes the checkpoint in the background.
 
         The call waits for the previous save, and for the copy of the state. A thread
-        writes, hashes and removes files; the checkpoint counts when it is done.
+        writes, hashes and removes files; the checkpoint counts when it is done, and
+        replaces an earlier one of the same step.
 
         Args:
             step: number of steps done; also the name of the checkpoint.
@@ -120,6 +127,8 @@ class Checkpoints(CheckpointFolder):
         if sums:
             metrics[SUMS] = dict(sums)
         self._finish_save()
+        if step in self._all_steps():
+            self._set_aside(step)
         try:
             self._manager.save(
                 step, args=ocp.args.StandardSave(state), metrics=metrics, force=True
@@ -173,6 +182,13 @@ class Checkpoints(CheckpointFolder):
         if extra:
             extra = {name: flat[_OLD_NAMES.get(name, name)] for name in extra}
         return like.replace(**fields, extra=extra)
+
+    def _set_aside(self, step: int) -> None:
+        """Moves a checkpoint that is about to be replaced."""
+        if jax.process_index() == 0:
+            (self.path / str(step)).replace(self.path / f"{REPLACED}{step}")
+        job.wait("a checkpoint is replaced")
+        self._manager.reload()
 
     def _complete(self, step: int) -> None:
         """Waits for a save, writes its manifest and removes old checkpoints."""

@@ -10,6 +10,7 @@ import glob
 import ipaddress
 import itertools
 import os
+import signal
 import socket
 import sys
 from collections.abc import Mapping
@@ -20,7 +21,7 @@ from absl import flags
 
 from errors import UserError
 from training import job
-from training.watchdog import FAULT
+from training.job import FAULT
 
 flags.disclaim_key_flags()  # the flags are those of the entry point that defines them
 
@@ -34,7 +35,16 @@ _NO_GPU = ("", "-1", "NoDevFiles")  # in CUDA_VISIBLE_DEVICES
 
 
 def define_flags() -> None:
-    """Defines the flags that join a job; for an entry point."""
+    """Defines the flags of a process of a job; for an entry point."""
+    flags.DEFINE_integer(
+        "watchdog",
+        600,
+        "Seconds without a finished step, part of an evaluation or figure (or ten "
+        "times the median step, if that is longer) after which the process prints its "
+        "stacks and exits with status 75; 0 for no limit.",
+        lower_bound=0,
+        upper_bound=_MAX,
+    )
     flags.DEFINE_enum(
         "join",
         "auto",
@@ -100,6 +110,7 @@ def join() -> None:
     if not arguments:
         return
     timeout = values.join_timeout
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
         jax.distributed.initialize(
             **arguments,
@@ -116,6 +127,8 @@ def join() -> None:
             raise UserError(line) from error
         print(f"error: {line}", file=sys.stderr)  # others have not arrived: a fault
         sys.exit(FAULT)
+    finally:
+        signal.signal(signal.SIGTERM, before)  # jax has installed a handler
     job.watch(timeout)
 
 

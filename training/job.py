@@ -9,6 +9,7 @@ import contextlib
 import itertools
 import json
 import os
+import signal
 import sys
 import threading
 import time
@@ -17,9 +18,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from errors import UserError, one_line
-from training.watchdog import FAULT
 
+FAULT = 75  # exit status: the same command may succeed (EX_TEMPFAIL of sysexits.h)
 _FAILURE = "attention/failure"  # key of the first failure of the job
+_STOP = "attention/stop"  # prefix of the keys of a stop signal
+_CALLS = f"{_STOP}/calls/"
+_STOPPED = 128 + signal.SIGINT, 128 + signal.SIGTERM
 _MAX_DIFFERENCES = 3  # named if processes disagree
 _POLL = 1.0  # seconds between two looks at the key
 _numbers = itertools.count()  # of barriers and agreements, the same in all processes
@@ -69,9 +73,41 @@ def end(error: Exception, line: str | None, status: int = 1) -> None:
         print(f"error: {line}", file=sys.stderr)
     else:
         traceback.print_exception(error)
-    if number == 0:  # it has the store, which the others read
-        time.sleep(4 * _POLL)
-    _exit(first[0])
+    _exit(first[0], number)
+
+
+def leave(status: int) -> None:
+    """Ends this process, and the others with it, because of a stop signal.
+
+    Args:
+        status: exit status.
+    """
+    client, number = _service()
+    if client is not None:
+        _ending.set()
+        with contextlib.suppress(RuntimeError):  # another process was first
+            client.key_value_set(_FAILURE, f"{status} {number} stopped")
+    _exit(status, number if client else None)
+
+
+def is_stopping() -> bool:
+    """Returns whether a process of the job has called `last_call`."""
+    with contextlib.suppress(RuntimeError, AttributeError):  # none, or jax has ended
+        return bool(_service()[0].key_value_try_get(_STOP))
+    return False
+
+
+def last_call(call: int) -> int:
+    """Returns the maximum of a number over the processes of the job.
+
+    Called once, because of a stop signal.
+    """
+    client, number = _service()
+    with contextlib.suppress(RuntimeError):  # another process was first
+        client.key_value_set(_STOP, str(number))
+    client.key_value_set(f"{_CALLS}{number}", str(call))
+    client.wait_at_barrier(_STOP, int(1000 * _timeout))
+    return max(int(text) for _, text in client.key_value_dir_get(_CALLS))
 
 
 def wait(name: str) -> None:
@@ -166,11 +202,17 @@ def _failure() -> tuple[int, int, str] | None:
 
 
 def _print(failure: tuple[int, int, str]) -> None:
-    _, number, reason = failure
-    print(f"error: process {number} of the job has failed: {reason}", file=sys.stderr)
+    status, number, reason = failure
+    line = f"error: process {number} of the job has failed: {reason}"
+    if status in _STOPPED:
+        line = f"stopped with process {number} of the job"
+    print(line, file=sys.stderr)
 
 
-def _exit(status: int) -> None:
+def _exit(status: int, number: int | None = None) -> None:
+    """Ends this process; process 0 waits, since it has the store that others read."""
+    if number == 0:
+        time.sleep(4 * _POLL)
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()

@@ -92,6 +92,10 @@ class Lock:
         return True
 
     def __exit__(self, *_: Any) -> None:
+        """Gives the lock back."""
+        self.release()
+
+    def release(self) -> None:
         """Gives the lock back, unless another process has taken it over."""
         if not self._enabled:
             return

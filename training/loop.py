@@ -35,7 +35,8 @@ from training.checkpoints import Checkpoints
 from training.lock import Lock
 from training.log import Log
 from training.parallel import Layout
-from training.state import TrainState, skip_non_finite
+from training.state import Scores, TrainState, skip_non_finite
+from training.stop import StopSignal
 from training.task import Evaluation, Task, create
 from training.watchdog import Watchdog
 
@@ -48,8 +49,8 @@ def train(config: ConfigDict, workdir: Path, watchdog: float = 0.0) -> int:
     Args:
         config: a config, as in `configs/`.
         workdir: the run directory, new or of a run with the same config.
-        watchdog: seconds without a step that end the process, see `Watchdog`; 0 for no
-            limit.
+        watchdog: seconds without progress that end the process, see `Watchdog`; 0 for
+            no limit.
 
     Returns:
         0 if the last step is done, or 128 plus the number of the stop signal; the state
@@ -65,12 +66,15 @@ def train(config: ConfigDict, workdir: Path, watchdog: float = 0.0) -> int:
     layout = Layout(config.mesh, config.parallel)
     configuration.prepare(config, workdir)
     try:
-        with Lock(workdir, enabled=jax.process_index() == 0) as lock:
+        with (
+            Lock(workdir, enabled=jax.process_index() == 0) as lock,
+            StopSignal() as stop,
+        ):
             if jax.process_count() > 1:
                 # The others write nothing before process 0 has the lock.
                 fields = encoding.leaves(encoding.encode(config), "config.")
                 job.agree(dict(fields) | {"the commit": runtime.commit()})
-            return _train(config, workdir, layout, lock, Watchdog(watchdog))
+            return _train(config, workdir, layout, lock, stop, Watchdog(watchdog))
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -81,18 +85,21 @@ def train(config: ConfigDict, workdir: Path, watchdog: float = 0.0) -> int:
 
 
 def _train(
-    config: ConfigDict, workdir: Path, layout: Layout, lock: Lock, watchdog: Watchdog
+    config: ConfigDict,
+    workdir: Path,
+    layout: Layout,
+    lock: Lock,
+    stop: StopSignal,
+    watchdog: Watchdog,
 ) -> int:
+    stop.at_once(_leave(lock, "stopped before a step: the same command goes on"))
     with job.first_alone("the assets are written"):
         if jax.process_index() == 0:
             configuration.record(config, workdir)
         task = create(config, workdir, training=True, axis_name=layout.axis_name)
     for line in config.task.warnings(config):
         print(f"warning: {line}", file=sys.stderr)
-    with (
-        runtime.StopSignal() as stop,
-        Checkpoints(workdir, config.checkpoints.keep) as checkpoints,
-    ):
+    with Checkpoints(workdir, config.checkpoints.keep) as checkpoints:
         start = max(checkpoints.steps(), default=0)
         job.agree({"the last checkpoint": start})
         every = {"evaluating": config.eval_every, "saving": config.save_every}
@@ -111,6 +118,13 @@ def _train(
             try:
                 with watchdog:
                     run.steps(start)
+                    with watchdog.off():
+                        checkpoints.wait()
+                    if not stop.reached():
+                        run.figures()
+                        with watchdog.off():
+                            job.wait("the figures are drawn")  # jax waits for 300 s
+                        return 0
             except FloatingPointError as error:
                 checkpoints.wait()
                 steps = checkpoints.steps()
@@ -120,12 +134,24 @@ def _train(
                     "rate or clipping may help, in another --workdir; "
                     "--config.non_finite=skip skips such updates"
                 ) from error
-            checkpoints.wait()
-            if stop.received:
-                step = checkpoints.steps()[-1]
-                log.say(f"stopped, saved at step {step}: the same command resumes")
-                return 128 + stop.received
-            return 0 if run.figures() else 128 + (stop.received or 0)
+            step = checkpoints.steps()[-1]
+            log.say(f"stopped, saved at step {step}: the same command resumes")
+            return 128 + (stop.received or 0)
+
+
+def _leave(lock: Lock, line: str, log: Log | None = None) -> Callable[[int], None]:
+    """Returns a function that ends the process, for `StopSignal.at_once`."""
+
+    def leave(number: int) -> None:
+        if log:
+            log.say(line)
+            log.close()
+        elif jax.process_index() == 0:
+            print(line, file=sys.stderr)
+        lock.release()
+        job.leave(128 + number)
+
+    return leave
 
 
 @dataclasses.dataclass
@@ -138,7 +164,7 @@ class _Run:
     layout: Layout
     checkpoints: Checkpoints
     log: Log
-    stop: runtime.StopSignal
+    stop: StopSignal
     lock: Lock
     watchdog: Watchdog
     described: bool = False
@@ -158,12 +184,16 @@ class _Run:
     def steps(self, start: int) -> None:
         """Runs the steps after `start`, up to the last one or a stop signal."""
         config, log, total = self.config, self.log, self.config.train_steps
-        if start >= total:
+        # A signal ended the evaluation of the checkpoint.
+        pending = self.evaluates(start) and start not in self.checkpoints.planned()
+        if start >= total and not pending:
             log.say(f"nothing to train: step {start} of {total} is done")
             return
         runtime.report_memory()
         if start:
             log.say(f"resuming from step {start} of {total}")
+        line = f"stopped at step {start}: the same command goes on"
+        self.stop.at_once(_leave(self.lock, line, log))
         with self.paused("restoring" if start else "starting"):
             if jax.process_index() == 0:
                 runtime.record_environment(self.workdir)
@@ -179,6 +209,11 @@ class _Run:
         self.describe()
         train_step = self.layout.compile(update, self.like, self.describe_program)
         compiled = set()
+        if pending:
+            self.stop.at_step()
+            state = self.save(start, state)
+            if self.stop.reached():
+                return
         batches = prefetch(lambda i: self.layout.get(source, i), start, total)
         with contextlib.closing(batches):
             for step, batch in enumerate(log.awaited(batches), start + 1):
@@ -193,16 +228,21 @@ class _Run:
                         memory.check(needed)
                         state, metrics = train_step(state, batch, self.rng)
                     compiled.add(shape)
+                    self.stop.at_step()
                 log.add(step, metrics)
                 self.watchdog.step()
                 if step % config.log_every == 0 or step == total:
                     log.train_row(step)
-                evaluates = step % config.eval_every == 0 or step == total
-                stops = self.stop.reached()
-                if evaluates or stops or step % config.save_every == 0:
-                    state = self.save(step, state, evaluates)
-                if stops:
-                    return
+                saves = self.evaluates(step) or step % config.save_every == 0
+                if self.stop.reached() or saves:
+                    state = self.save(step, state)
+                    if self.stop.reached():
+                        return
+
+    def evaluates(self, step: int) -> bool:
+        """Returns whether the state after a step is evaluated."""
+        every, total = self.config.eval_every, self.config.train_steps
+        return step > 0 and (step % every == 0 or step == total)
 
     def describe(self) -> None:
         """Prints the sharding of the state, unless there is one device."""
@@ -217,8 +257,11 @@ class _Run:
             self.log.say(sharding_table.communication(program))
             self.described = True
 
-    def save(self, step: int, state: TrainState, evaluates: bool) -> TrainState:
-        """Saves the state after a step; evaluates it first if `evaluates`.
+    def save(self, step: int, state: TrainState) -> TrainState:
+        """Saves the state after a step; evaluates it first if that is due.
+
+        A signal ends the evaluation; the state is saved without it, and it is begun
+        again when the run resumes.
 
         Returns:
             The saved state, to continue from.
@@ -226,17 +269,14 @@ class _Run:
         Raises:
             FloatingPointError: if a parameter is not finite.
         """
-        score, scores = None, {}
-        with self.paused("evaluating" if evaluates else "saving"):
-            if not _all_finite(state.params):  # not implied by a finite loss
-                raise FloatingPointError(
-                    f"parameters are not finite after step {step}, on batch {step - 1}"
-                )
-            if evaluates:
-                evaluated = spread.local(dataclasses.replace(state, opt_state=None))
-                with spread.over_processes():
-                    scores = self.task.validate(evaluated)
-        if evaluates:
+        self.log.wait()
+        if not _all_finite(state.params):  # not implied by a finite loss
+            raise FloatingPointError(
+                f"parameters are not finite after step {step}, on batch {step - 1}"
+            )
+        score, evaluates = None, self.evaluates(step)
+        scores = self.evaluate(state) if evaluates else None
+        if scores is not None:
             self.log.evaluation(step, "validation", scores)
             name, direction = self.task.metric
             score = scores[name] if direction == "max" else -scores[name]
@@ -245,7 +285,10 @@ class _Run:
             if step % self.config.eval_every == 0:
                 state = self.objective.after_evaluation(state, scores)
                 state = self.layout.place(state, self.like)
-        planned = evaluates or step % self.config.save_every == 0
+        stopped = evaluates and scores is None
+        if stopped and step in self.checkpoints.steps():  # of a run that resumed here
+            return state
+        planned = not stopped and (evaluates or step % self.config.save_every == 0)
         with self.paused("saving"):
             self.lock.check()
             self.checkpoints.save(
@@ -253,18 +296,30 @@ class _Run:
             )
         return state
 
-    def figures(self) -> bool:
-        """Draws missing figures of the last and the best checkpoint.
+    def evaluate(self, state: TrainState) -> Scores | None:
+        """Returns the validation scores of a state; None after a stop signal."""
 
-        Returns:
-            False if a stop signal came before the last of them.
-        """
+        def stops() -> bool:
+            self.watchdog.progress()
+            return self.stop.reached()
+
+        with self.log.paused("evaluating"):
+            evaluated = spread.local(dataclasses.replace(state, opt_state=None))
+            try:
+                with spread.over_processes(stops):
+                    return self.task.validate(evaluated)
+            except spread.Stopped:
+                return None
+            finally:
+                self.watchdog.progress()
+
+    def figures(self) -> None:
+        """Draws missing figures of the last and the best checkpoint."""
         last, best = self.checkpoints.steps()[-1], self.checkpoints.best()
+        line = "stopped: the same command draws the missing figures"
         if canvas.available():
+            self.stop.at_once(_leave(self.lock, line, self.log))
             for step in {last} if best is None else {last, best}:
-                if self.stop.reached():
-                    self.log.say("stopped: the same command draws the missing figures")
-                    return False
                 self.draw(step)
         else:
             self.log.say("no figures: matplotlib is not installed")
@@ -272,7 +327,6 @@ class _Run:
         self.log.say(
             f"done: step {last}, best {metric} at step {best}, in {self.workdir}"
         )
-        return True
 
     def draw(self, step: int) -> None:
         """Draws the figures of a checkpoint, unless their folder exists.
@@ -286,7 +340,8 @@ class _Run:
         unfinished = folder.with_name(f".{folder.name}" + f".{host}" * bool(host))
         unfinished.mkdir(parents=True, exist_ok=True)
         with self.log.paused("drawing"):
-            state = self.checkpoints.restore(step, self.like)
+            with self.watchdog.off():
+                state = self.checkpoints.restore(step, self.like)
             paths = self.task.figures(state, Evaluation("validation"), unfinished)
         if host or not paths:
             shutil.rmtree(unfinished)

@@ -24,6 +24,7 @@ from typing import Annotated, Any
 import jax
 import jax.numpy as jnp
 import optax
+import optax.contrib
 from ml_collections import ConfigDict
 
 import ranges
@@ -31,6 +32,7 @@ from errors import FieldError, UserError
 from ranges import FRACTION, POSITIVE, STEPS, WEIGHT, Kind, Range
 
 _FACTOR = Range(0, 1, open_min=True)
+_TABLES = ("embedding", "positions", "output")  # matrices with one row per symbol
 _UPDATES = dataclasses.replace(STEPS, min=0)  # numbers of steps, 0 for none
 
 Transformations = list[optax.GradientTransformation]
@@ -170,6 +172,45 @@ def _adafactor(
     return [adafactor]
 
 
+def _muon(
+    rate: optax.Schedule,
+    *,
+    beta: Annotated[float, FRACTION],
+    iterations: Annotated[int, STEPS],
+    b1: Annotated[float, FRACTION],
+    b2: Annotated[float, FRACTION],
+    eps: Annotated[float, POSITIVE],
+) -> Transformations:
+    """Muon, Jordan et al. (2024), scaled as in Liu et al. (2025), section 2.2.
+
+    The step is the momentum of each matrix, orthogonalised by Newton-Schulz iterations.
+    Adam with Nesterov momentum (Dozat, 2016) updates the rest: vectors, arrays of three
+    axes, tables of embeddings.
+    """
+    muon = optax.contrib.muon(
+        rate,
+        ns_steps=iterations,
+        beta=beta,
+        eps=eps,
+        adam_b1=b1,
+        adam_b2=b2,
+        muon_weight_dimension_numbers=_orthogonal,
+        consistent_rms=0.2,  # as large as Adam's updates
+    )
+    return [muon]
+
+
+def _orthogonal(params: Any) -> Any:
+    """Marks the parameters that Muon orthogonalises; None for the others."""
+
+    def mark(path, parameter):
+        name = jax.tree_util.keystr(path, simple=True, separator="/")
+        matrix = parameter.ndim == 2 and not any(table in name for table in _TABLES)
+        return optax.contrib.MuonDimensionNumbers() if matrix else None
+
+    return jax.tree_util.tree_map_with_path(mark, params)
+
+
 def _clip_by_matrix_norm(bound: float) -> optax.GradientTransformation:
     """Clips the gradient of each parameter to norm `bound`, as in memory networks."""
 
@@ -198,6 +239,7 @@ OPTIMIZERS: dict[str, Callable[..., Transformations]] = {
     "rmsprop": _rmsprop,
     "adadelta": _adadelta,
     "adafactor": _adafactor,
+    "muon": _muon,
 }
 CLIPPING: dict[str, Callable[[float], optax.GradientTransformation]] = {
     "norm": optax.clip_by_global_norm,

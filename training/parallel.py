@@ -250,7 +250,7 @@ class Layout:
             step: `step` of an objective.
             like: shapes and shardings of the state, from `abstract`.
             report: called with the text of each program that is compiled for several
-                devices, except by `pmap`.
+                devices.
         """
         whole_step = self._whole(step)
 
@@ -258,12 +258,10 @@ class Layout:
             rng = jax.random.fold_in(rng, jax.lax.axis_index(DATA))
             return whole_step(state, batch, rng)
 
-        several = jax.process_count() > 1
+        mapped: Any
         if not self.pmap:
-            jitted = self.jitted(step, like)
-            return _compiled(jitted, report) if self.mesh.size > 1 else jitted
-        mapped: Callable[..., Any]
-        if several:  # jax's pmap takes the devices of one process
+            mapped = self.jitted(step, like)
+        elif jax.process_count() > 1:  # jax's pmap takes the devices of one process
             replicated, rows = PartitionSpec(), PartitionSpec(DATA)
             shards = jax.shard_map(
                 device_step,
@@ -272,7 +270,7 @@ class Layout:
                 out_specs=replicated,
                 check_vma=False,
             )
-            mapped = _compiled(jax.jit(shards, donate_argnums=0), report)
+            mapped = jax.jit(shards, donate_argnums=0)
         else:
             mapped = jax.pmap(
                 device_step,
@@ -282,7 +280,9 @@ class Layout:
                 donate_argnums=0,
                 devices=list(self._devices.devices),
             )
-        if not self._cores:
+        if self.mesh.size > 1:
+            mapped = _compiled(mapped, report)
+        if not (self.pmap and self._cores):
             return mapped
         # XLA has one thread per CPU device: if the next step started early, its sum
         # could block a thread that this step needs, a deadlock.

@@ -161,64 +161,6 @@ def _fail(error: Exception | str) -> int:
     return 1
 
 
-class StopSignal:
-    """Records SIGTERM and SIGINT, so that a loop can stop at the end of a step.
-
-    A second signal has its usual effect. In a job of several processes, a signal to one
-    of them stops all at the same step.
-
-    Attributes:
-        received: number of the signal; None before it arrives.
-    """
-
-    def __init__(self):
-        """Creates the handler, not yet installed."""
-        self.received: int | None = None
-        self._shared = False
-        self._calls = 0
-        self._sent: int | None = None  # the signal that is passed on as SIGTERM
-        self._before: dict[int, Any] = {}
-
-    def __enter__(self) -> "StopSignal":
-        """Installs the handler; only the main thread receives signals."""
-        import jax
-
-        self._shared = jax.process_count() > 1
-        handlers = {signal.SIGTERM: self._note, signal.SIGINT: self._note}
-        if self._shared:  # jax's preemption service handles SIGTERM
-            handlers = {signal.SIGINT: self._terminate}
-        try:
-            for number, handler in handlers.items():
-                self._before[number] = signal.signal(number, handler)
-        except ValueError:
-            pass
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        """Restores the previous handlers."""
-        while self._before:
-            signal.signal(*self._before.popitem())
-
-    def reached(self) -> bool:
-        """Returns whether to stop; all processes of a job call it equally often."""
-        if self._shared and self.received is None:
-            from jax.experimental import multihost_utils
-
-            self._calls += 1  # all stop at the same call
-            if multihost_utils.reached_preemption_sync_point(self._calls):
-                self.received = self._sent or signal.SIGTERM
-        return self.received is not None
-
-    def _note(self, number: int, _frame: Any) -> None:
-        self.received = number
-        self.__exit__()
-
-    def _terminate(self, number: int, _frame: Any) -> None:
-        self._sent = number
-        self.__exit__()
-        os.kill(os.getpid(), signal.SIGTERM)
-
-
 def tune_memory(enabled: bool) -> None:
     """Restarts Python with malloc settings that keep large buffers.
 

@@ -11,7 +11,7 @@ Example:
 import codecs
 import dataclasses
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,16 +42,22 @@ class Run:
     state: TrainState = dataclasses.field(repr=False)
     checkpoint: str
 
-    def evaluate(self, split: str = "test", options: Any = None) -> Evaluation:
+    def evaluate(
+        self,
+        split: str = "test",
+        options: Any = None,
+        progress: Callable[[], None] = lambda: None,
+    ) -> Evaluation:
         """Evaluates a whole split, spread over the processes of the job.
 
         Args:
             split: "validation" or "test".
             options: an instance of the task's `EvaluationOptions`; None for the
                 defaults.
+            progress: called before each part of the evaluation.
         """
         options = self.task.EvaluationOptions() if options is None else options
-        with spread.over_processes():
+        with spread.over_processes(progress):
             return self.task.evaluate(self.state, split, options)
 
     def predict(

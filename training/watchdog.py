@@ -1,4 +1,4 @@
-"""Watchdog that ends a process whose steps no longer finish.
+"""Watchdog that ends a process, and its job, if it makes no progress.
 
 In a job of several processes, one that is alive but stuck would block all others for
 ever, and a scheduler would see nothing wrong.
@@ -14,15 +14,18 @@ import time
 from collections import deque
 from collections.abc import Iterator
 
-FAULT = 75  # exit status: the same command may succeed (EX_TEMPFAIL of sysexits.h)
+from training import job
+from training.job import FAULT
+
 _SLOW = 10  # times the median step
 
 
 class Watchdog:
-    """Ends the process if no step finishes for a long time.
+    """Ends the process if nothing finishes for a long time.
 
-    The time is the maximum of `seconds` and ten times the median of the last steps.
-    Compiling, saving, evaluating and drawing do not count.
+    That is a step, a part of an evaluation, or the figures of a checkpoint. The time is
+    the maximum of `seconds` and ten times the median of the last steps. Starting,
+    compiling and saving do not count.
     """
 
     def __init__(self, seconds: float):
@@ -33,7 +36,7 @@ class Watchdog:
         """
         self._seconds = seconds
         self._steps: deque[float] = deque(maxlen=101)  # seconds per step
-        self._last: float | None = None  # time of the last step; None while off
+        self._last: float | None = None  # time of the last progress; None while off
         self._closed = threading.Event()
 
     def __enter__(self) -> "Watchdog":
@@ -53,6 +56,10 @@ class Watchdog:
             self._steps.append(now - self._last)
         self._last = now
 
+    def progress(self) -> None:
+        """Notes progress other than a step, and watches from now on."""
+        self._last = time.monotonic()
+
     @contextlib.contextmanager
     def off(self) -> Iterator[None]:
         """Does not watch during the block."""
@@ -60,7 +67,7 @@ class Watchdog:
         try:
             yield
         finally:
-            self._last = time.monotonic()
+            self.progress()
 
     def _limit(self) -> float:
         median = statistics.median(self._steps) if self._steps else 0.0
@@ -72,10 +79,10 @@ class Watchdog:
             if last is None or time.monotonic() - last <= limit:
                 continue
             faulthandler.dump_traceback(all_threads=True)
-            print(
-                f"error: no step has finished for {limit:.0f} s (--watchdog); the same "
-                "command resumes from the last checkpoint",
-                file=sys.stderr,
-                flush=True,
+            line = (
+                "no step, part of an evaluation or figure has finished for "
+                f"{limit:.0f} s (--watchdog); start the same command again"
             )
+            job.end(TimeoutError(line), line, FAULT)
+            print(f"error: {line}", file=sys.stderr, flush=True)
             os._exit(FAULT)

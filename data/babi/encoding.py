@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from data.babi.story import Lines, words
-from data.endless import Batch, EndlessBatches, take
+from data.endless import ALL, Batch, EndlessBatches, Rows
 from errors import UserError
 
 
@@ -93,6 +93,7 @@ class Questions:
         memory: int,
         rng: np.random.Generator | None = None,
         noise: float = 0.0,
+        rows: Rows = ALL,
     ) -> Batch:
         """Returns questions with the latest statements of their stories.
 
@@ -107,6 +108,7 @@ class Questions:
             memory: maximum time index; greater ones are replaced by it.
             rng: random generator of the noise.
             noise: maximum share of left out indices.
+            rows: elements to return, on the first axis of `index`.
 
         Returns:
             int32 `sentences` [..., M, J], `times` [..., M] with 0 at padding,
@@ -116,14 +118,16 @@ class Questions:
         stop = self.stop[index]
         first = np.maximum(self.start[index], stop - slots)
         count = (stop - first)[..., None]  # [..., 1]
-        slot = np.arange(slots)
-        valid = slot < count
-        rows = np.where(valid, first[..., None] + slot, 0)
-        sentences = self.statements[rows] * valid[..., None]
-        times = np.where(valid, count - slot, 0)
         if noise:
             blank = rng.integers(0, np.ceil(noise * count).astype(int) + 1)
-            positions = _positions(rng, count, count + blank, slots)
+            positions = _positions(rng, count, count + blank, slots, rows)
+        index, first, count = index[rows], first[rows], count[rows]
+        slot = np.arange(slots)
+        valid = slot < count
+        numbers = np.where(valid, first[..., None] + slot, 0)
+        sentences = self.statements[numbers] * valid[..., None]
+        times = np.where(valid, count - slot, 0)
+        if noise:
             times = np.take_along_axis(positions, np.maximum(times - 1, 0), -1) * valid
         facts = self.facts[index] - first[..., None]
         return {
@@ -135,10 +139,12 @@ class Questions:
         }
 
 
-def _positions(rng, count, total, slots) -> np.ndarray:
+def _positions(rng, count, total, slots, rows) -> np.ndarray:
     """Sorted random subsets of 1..total, with `count` elements each, padded to M."""
     numbers = np.arange(int(total.max(initial=slots)))
-    keys = np.where(numbers < total, rng.random((*count.shape[:-1], len(numbers))), 2.0)
+    keys = rng.random((*count.shape[:-1], len(numbers)))[rows]
+    count, total = count[rows], total[rows]
+    keys = np.where(numbers < total, keys, 2.0)
     bound = np.take_along_axis(np.sort(keys, -1), count - 1, -1)
     return np.sort(np.where(keys <= bound, numbers + 1, 10**6), -1)[..., :slots]
 
@@ -245,31 +251,32 @@ class Batches(EndlessBatches):
         noise: float,
         seed: int,
     ):
-        super().__init__(seed)
+        super().__init__(seed, batch_size)
         self._groups = {slots: _same_widths(x) for slots, x in groups.items()}
         self._shape = batch_size, repeats
         self._memory, self._noise = memory, noise
 
-    def _part(
-        self, rng: np.random.Generator, index: int, pieces: Sequence[int], count: int
+    def _rows(
+        self, rng: np.random.Generator, index: int, rows: np.ndarray
     ) -> dict[str, Batch]:
         batch = {}
         for slots, tasks in self._groups.items():
-            parts = [self._draw(rng, questions, slots) for questions in tasks]
-            group = {
+            parts = [
+                questions.batch(
+                    rng.integers(len(questions), size=self._shape),
+                    slots,
+                    memory=self._memory,
+                    rng=rng,
+                    noise=self._noise,
+                    rows=rows,
+                )
+                for questions in tasks
+            ]
+            batch[str(slots)] = {
                 name: np.concatenate([part[name] for part in parts], 1)
                 for name in parts[0]
             }
-            batch[str(slots)] = take(group, pieces, count)
         return batch
-
-    def _draw(
-        self, rng: np.random.Generator, questions: Questions, slots: int
-    ) -> Batch:
-        index = rng.integers(len(questions), size=self._shape)
-        return questions.batch(
-            index, slots, memory=self._memory, rng=rng, noise=self._noise
-        )
 
 
 def _same_widths(parts: Sequence[Questions]) -> list[Questions]:

@@ -28,6 +28,7 @@ TABLES: dict[str, Table] = {
 }
 FIGURES: tuple[Figure | Curves, ...] = (
     *translation.FIGURES,
+    *britz.FIGURES,
     *memory.FIGURES,
     *gan.FIGURES,
 )

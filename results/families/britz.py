@@ -6,7 +6,7 @@ numbers are BLEU on newstest2013, English to German, with widths four times as l
 """
 
 from results.records import RESULTS
-from results.schema import Claim, Run, Table
+from results.schema import Claim, Curves, Run, Table
 from sweeps import plan, space
 
 _SWEEP = plan.read_file(str(RESULTS.parent / "configs" / "sweeps" / "britz.py"))
@@ -192,3 +192,17 @@ TABLES = {
         ),
     ),
 }
+
+FIGURES = (
+    Curves(
+        file="docs/figures/key_widths.png",
+        title="Scores of keys of width 8, 32 and 512",
+        value_title="training loss",
+        loss_every=200,
+        lines={
+            f"{score}, {width}": _BASELINE + f"_{score}_{width}"
+            for score in ("multiplicative", "scaled", "additive")
+            for width in (8, 32, 512)
+        },
+    ),
+)

@@ -8,7 +8,7 @@ import numpy as np
 import optax
 from flax import linen as nn
 
-from data.endless import EndlessBatches
+from data.endless import EndlessBatches, take
 from data.splits import held_out_rng
 from figures.charts import bars
 from options import Options, option
@@ -29,11 +29,11 @@ class Classifier(nn.Module):  # logistic regression on bags minus the mean bag
 
 class Batches(EndlessBatches):
     def __init__(self, data, seed):
-        super().__init__(seed)
+        super().__init__(seed, data.batch_size)
         self.data = data
 
-    def _batch(self, rng, index):
-        return sample(rng, self.data.words, self.data.batch_size)
+    def _rows(self, rng, index, rows):  # of the batch of a step
+        return take(sample(rng, self.data.words, self.data.batch_size), rows)
 
 
 def sample(rng, words, count):
