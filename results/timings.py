@@ -70,6 +70,16 @@ BENCHMARKS: dict[str, Benchmark] = {
             "peak memory, MB": "peak_mb",
         },
     ),
+    "lstmn_step": Benchmark(
+        title="Training step: LSTMN, states of 300, 32 sentences of 48 words",
+        columns={
+            "ms/step": "median_ms",
+            "steps/s": "rate",
+            "share of matmul rate": "share",
+            "compilation, s": "compile_s",
+            "peak memory, MB": "peak_mb",
+        },
+    ),
     "pointer_step": Benchmark(
         title="Training step: pointer network, states of 256, 128 sets of 10 points",
         columns={

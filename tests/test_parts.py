@@ -7,8 +7,19 @@ import numpy as np
 import pytest
 from smoke import ROOT
 
-from data import adding, algorithmic, captions, images, pointing, regression
+from data import (
+    adding,
+    agreement,
+    algorithmic,
+    captions,
+    images,
+    pointing,
+    regression,
+    running_text,
+    sentences,
+)
 from data.babi.encoding import Questions
+from data.speech.utterances import Mixing
 from data.vocabulary import Segmentations
 from errors import UserError
 from training.task import create
@@ -27,6 +38,7 @@ SHARES = [
 # Functions that make the examples of a batch, and the number of those in a result.
 MAKERS = {
     (adding, "sequences"): lambda batch: len(batch["target"]),
+    (agreement, "draw"): lambda sentence: 1,
     (algorithmic, "_batch"): lambda batch: len(batch["inputs"]),
     (captions, "read_images"): len,
     (images, "corners"): len,
@@ -34,6 +46,9 @@ MAKERS = {
     (pointing, "answers"): len,
     (Questions, "batch"): lambda batch: batch["answer"].size,
     (regression, "take"): lambda batch: len(batch["x"]),
+    (running_text, "_take"): len,
+    (sentences, "take"): lambda batch: len(batch["label"]),
+    (Mixing, "spectrogram"): lambda spectrogram: 1,
     (Segmentations, "ids"): lambda sentence: 1,
 }
 

@@ -9,8 +9,8 @@ Axes: B utterances; T frames; T' characters; M mel bands; C cepstra.
 
 import dataclasses
 import itertools
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -104,23 +104,33 @@ class Mixing:
             rng: a random generator.
             distort: whether to change voice and speed, as in training.
         """
-        warp, speed = 1 + np.array([self.warp, self.speed]) * rng.uniform(-1, 1, 2)
-        if not distort:
-            warp = speed = 1.0
-        pieces = [self._pause(rng)]
-        for part in parts:
+        warp, steps, pauses = self._timing(parts, rng, distort)
+        silences = [np.full((frames, self.bands), _SILENCE) for frames in pauses]
+        pieces = [silences[0]]
+        for part, read, silence in zip(parts, steps, silences[1:], strict=True):
             decibels = features.envelope(part[:, : self.cepstra], self.bands, warp)
             decibels -= decibels.mean(1).max() + rng.uniform(0, 6)  # loudness
-            steps = np.arange(0, len(part) - 0.5, speed).astype(int)
-            pieces += [decibels[steps], self._pause(rng)]
+            pieces += [decibels[read], silence]
         clean = np.concatenate(pieces)
         slope = rng.normal(0, 5) * np.linspace(-1, 1, self.bands)  # coloured noise
         noise = slope - rng.uniform(*self.noise) + rng.normal(0, 2, clean.shape)
         return 10 * np.log10(10 ** (clean / 10) + 10 ** (noise / 10))
 
-    def _pause(self, rng: np.random.Generator) -> np.ndarray:
-        frames = round(rng.uniform(0, self.pause) / features.SECONDS)
-        return np.full((frames, self.bands), _SILENCE)
+    def frames(
+        self, parts: Sequence[np.ndarray], rng: np.random.Generator, *, distort: bool
+    ) -> int:
+        """Returns the number of frames T of the spectrogram with an equal `rng`."""
+        _, steps, pauses = self._timing(parts, rng, distort)
+        return sum(map(len, steps)) + int(pauses.sum())
+
+    def _timing(self, parts, rng, distort):
+        """Change of the mel axis, frames read of each part, frames of each pause."""
+        warp, speed = 1 + np.array([self.warp, self.speed]) * rng.uniform(-1, 1, 2)
+        if not distort:
+            warp = speed = 1.0
+        steps = [np.arange(0, len(part) - 0.5, speed).astype(int) for part in parts]
+        pauses = rng.uniform(0, self.pause, len(parts) + 1) / features.SECONDS
+        return warp, steps, pauses.round().astype(int)
 
 
 class Characters:
@@ -145,26 +155,33 @@ class Characters:
 
 
 def padded(
-    spectrograms: Sequence[np.ndarray], texts: Sequence[Sequence[int]] | None = None
+    spectrograms: Sequence[np.ndarray],
+    texts: Sequence[Sequence[int]] | None = None,
+    *,
+    frames: int = 0,
+    characters: int = 0,
 ) -> Batch:
     """Returns a batch of normalised spectrograms and transcripts.
 
     Args:
         spectrograms: [T, M] each, in dB.
         texts: ids of each transcript, with EOS; None for none.
+        frames: minimum T.
+        characters: minimum T'.
 
     Returns:
         `frames` float32 [B, T, M], `lengths` int32 [B] and, with texts, `target` int32
         [B, T'].
     """
     lengths = np.array([len(x) for x in spectrograms], np.int32)
-    width = -(-lengths.max() // _FRAMES) * _FRAMES
+    width = -(-max(lengths.max(), frames) // _FRAMES) * _FRAMES
     shape = (len(lengths), width, spectrograms[0].shape[1])
     batch = {"frames": np.zeros(shape, np.float32), "lengths": lengths}
     for row, x in zip(batch["frames"], spectrograms, strict=True):
         row[: len(x)] = features.normalised(x)
     if texts is not None:
-        width = -(-max(map(len, texts)) // _CHARACTERS) * _CHARACTERS
+        longest = max(characters, *map(len, texts))
+        width = -(-longest // _CHARACTERS) * _CHARACTERS
         batch["target"] = np.full((len(texts), width), PAD, np.int32)
         for row, ids in zip(batch["target"], texts, strict=True):
             row[: len(ids)] = ids
@@ -195,19 +212,29 @@ class Batches(EndlessBatches):
         batch_size: int,
         seed: int,
     ):
-        super().__init__(seed)
+        super().__init__(seed, batch_size)
         self._source, self._mixing, self._characters = source, mixing, characters
-        self._words, self._batch_size = words, batch_size
+        self._words = words
 
-    def _batch(self, rng: np.random.Generator, index: int) -> Batch:
+    def _rows(self, rng: np.random.Generator, index: int, rows: np.ndarray) -> Batch:
+        # The longest of all utterances gives the widths.
         words = int(rng.integers(self._words[0], self._words[1] + 1))
         drawn = [
             self._source.sample(rng, "train", words) for _ in range(self._batch_size)
         ]
-        spectrograms = [
-            self._mixing.spectrogram(x.parts, rng, distort=True) for x in drawn
-        ]
-        return padded(spectrograms, [self._characters.encode(x.text) for x in drawn])
+        texts = [self._characters.encode(x.text) for x in drawn]
+        seeds = rng.integers(2**63, size=self._batch_size)
+
+        def make(function: Callable[..., Any], row: int) -> Any:
+            generator = np.random.default_rng(seeds[row])
+            return function(drawn[row].parts, generator, distort=True)
+
+        return padded(
+            [make(self._mixing.spectrogram, row) for row in rows],
+            [texts[row] for row in rows],
+            frames=max(make(self._mixing.frames, row) for row in range(len(drawn))),
+            characters=max(map(len, texts)),
+        )
 
 
 def clean_spectrogram(mixing: Mixing, parts: Sequence[np.ndarray]) -> np.ndarray:

@@ -1,0 +1,122 @@
+"""The tape of an LSTMN: a memory slot for each of the previous tokens.
+
+Cheng, Dong and Lapata (2016), section 3.1. Token t attends to the hidden states h_i and
+memory cells c_i of the tokens before it. The scores are `additive_scores` of the query
+[x_t; h~_{t-1}] and the keys h_i, the weights s^t their softmax, and
+
+    [h~_t; c~_t] = sum_i s_i^t [h_i; c_i]
+
+takes the place of the previous state in an LSTM. The tape has a fixed number of slots,
+the last one for the previous token: an array of constant shape can pass through
+`jax.lax.scan`. With as many slots as a text has tokens, it is the paper's tape, which
+grows by a slot with each token; with fewer, attention is limited to a window.
+
+Axes: ... any batch; B batch; K slots; T tokens; E width of a key; V width of a value.
+
+Differs from the paper: before the first token, h~ and c~ are 0.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from .core import Attention, attend
+
+
+class Tape(NamedTuple):
+    """Memory slots of the previous tokens, the oldest first.
+
+    Attributes:
+        key: [..., K, E], what scores compare: h_i or its projection W_h h_i.
+        value: [..., K, V], what is read: h_i and c_i side by side.
+        valid: [..., K] bool, False at slots without a token.
+    """
+
+    key: jax.Array
+    value: jax.Array
+    valid: jax.Array
+
+
+def empty_tape(*batch: int, slots: int, key: int, value: int) -> Tape:
+    """Tape without tokens.
+
+    Args:
+        *batch: sizes of the batch axes.
+        slots: K, the number of tokens that the tape can hold.
+        key: E.
+        value: V.
+
+    Returns:
+        A tape of zeros, not valid anywhere.
+    """
+    shape = (*batch, slots)
+    zeros = jnp.zeros((*shape, key)), jnp.zeros((*shape, value))
+    return Tape(*zeros, jnp.zeros(shape, bool))
+
+
+def append(
+    tape: Tape, key: jax.Array, value: jax.Array, valid: jax.Array | bool = True
+) -> Tape:
+    """Tape after one more token, which drops the oldest slot.
+
+    Args:
+        tape: the tape before the token.
+        key: [..., E] key of the token.
+        value: [..., V] value of the token.
+        valid: [...] bool, False at padding.
+
+    Returns:
+        A tape with as many slots.
+    """
+    new = Tape(key, value, jnp.broadcast_to(valid, key.shape[:-1]))
+    axis = tape.valid.ndim - 1
+
+    def push(slots: jax.Array, entry: jax.Array) -> jax.Array:
+        entry = jnp.expand_dims(entry, axis)
+        rest = jax.lax.slice_in_dim(slots, 1, None, axis=axis)
+        return jnp.concatenate([rest, entry], axis)
+
+    return jax.tree.map(push, tape, new)
+
+
+def read_tape(scores: jax.Array, tape: Tape) -> Attention:
+    """Read vector [h~_t; c~_t] = sum_i s_i^t [h_i; c_i]: Cheng et al. (2016), eq. 6.
+
+    Args:
+        scores: [..., K] unnormalised, of the current token with each slot.
+        tape: the tape before the current token.
+
+    Returns:
+        Attention(context [..., V], weights [..., K]); 0 for a tape without tokens.
+
+    Raises:
+        TypeError: if `scores` is not floating.
+        ValueError: if `scores` and `tape` have different numbers of slots.
+    """
+    context, weights = attend(
+        scores[..., None, :], tape.value, mask=tape.valid[..., None, :]
+    )
+    return Attention(context[..., 0, :], weights[..., 0, :])
+
+
+def token_weights(weights: jax.Array) -> jax.Array:
+    """Weights of a tape's slots as weights of the tokens of a text.
+
+    Args:
+        weights: [..., T, K] of each token over the slots before it; the last slot of
+            token t is token t - 1.
+
+    Returns:
+        [..., T, T] weights of each token over the tokens; those of slots before the
+        first token are left out.
+    """
+    tokens, slots = weights.shape[-2:]
+    # Slot k of token t is token t - K + k.
+    token, query = jnp.arange(tokens), jnp.arange(tokens)[:, None]
+    slot = token - query + slots
+    inside = (slot >= 0) & (slot < slots)
+    index = jnp.broadcast_to(
+        jnp.clip(slot, 0, slots - 1), (*weights.shape[:-1], tokens)
+    )
+    return jnp.where(inside, jnp.take_along_axis(weights, index, -1), 0)

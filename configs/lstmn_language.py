@@ -1,0 +1,118 @@
+"""LSTMN as a language model of sentences with agreement (Cheng et al. 2016).
+
+    python train.py --config=configs/lstmn_language.py --workdir=runs/lstmn_language
+
+Generated sentences in which a verb agrees with a subject many words before it, and in
+the variants `brackets*` nested brackets of eight types. The evaluation has the exact
+accuracy by distance, and how often attention is on the controller. The three models
+have about as many parameters; see docs/results/language.md.
+
+Variants:
+
+*   `lstm`: a plain LSTM.
+*   `transformer`: a causal Transformer.
+*   `deep`: the LSTMN with the paper's three layers.
+*   `brackets`, `brackets_lstm`, `brackets_transformer`: nested brackets.
+*   `smoke`: a few steps.
+"""
+
+from ml_collections import ConfigDict
+
+from configs._optimizer import adam
+from configs._variants import apply
+from models.language import (
+    LSTMLanguageModel,
+    LSTMNLanguageModel,
+    TransformerLanguageModel,
+)
+from tasks.agreement import Agreement
+
+# As many parameters as the LSTMN, 50,000.
+_LSTM = {
+    "architecture": LSTMLanguageModel,
+    "model": ConfigDict(
+        {"embedding": 32, "hidden": 89, "layers": 1, "skip": True, "dropout": 0.0}
+    ),
+}
+_TRANSFORMER = {
+    "architecture": TransformerLanguageModel,
+    "model": ConfigDict(
+        {
+            "d_model": 40,
+            "heads": 4,
+            "layers": 2,
+            "d_ff": 130,
+            "memory": 64,
+            "positions": "relative",
+            "max_distance": 32,
+            "dropout": 0.0,
+        }
+    ),
+}
+_BRACKETS = {"data.language": "brackets", "data.size": 20, "evaluation.sizes": (40,)}
+# Changed fields by variant.
+VARIANTS = {
+    "": {},
+    "lstm": _LSTM,
+    "transformer": _TRANSFORMER,
+    "deep": {"model.layers": 3, "model.hidden": 33, "model.score_hidden": 33},
+    "brackets": _BRACKETS,
+    "brackets_lstm": _LSTM | _BRACKETS,
+    "brackets_transformer": _TRANSFORMER | _BRACKETS,
+    "smoke": {
+        "model.embedding": 5,
+        "model.hidden": 7,
+        "model.score_hidden": 3,
+        "model.layers": 2,
+        "model.memory": 8,
+        "data.size": 1,
+        "data.batch_size": 4,
+        "evaluation.sizes": (2,),
+        "evaluation.sentences": 6,
+        "train_steps": 4,
+        "eval_every": 2,
+        "save_every": 2,
+        "log_every": 2,
+    },
+}
+
+
+def get_config(variant: str = "") -> ConfigDict:
+    """Returns the config of a variant; "" is the default."""
+    config = ConfigDict()
+    config.task = Agreement
+    config.architecture = LSTMNLanguageModel
+
+    config.model = ConfigDict()
+    config.model.embedding = 32
+    config.model.hidden = 80
+    config.model.layers = 1  # 1 or 3 in the paper
+    config.model.skip = True
+    config.model.memory = 64  # longer than a sentence
+    config.model.score = "additive"  # or "multiplicative", "scaled_multiplicative"
+    config.model.score_hidden = 40
+    config.model.dropout = 0.0
+
+    config.optimizer = adam(3e-3, clip=1.0)
+
+    config.data = ConfigDict()
+    config.data.language = "agreement"  # or "brackets"
+    config.data.size = 4  # attractors of a noun, or pairs of brackets, at most
+    config.data.batch_size = 32
+
+    config.evaluation = ConfigDict()
+    config.evaluation.sizes = (8,)  # besides that of training
+    config.evaluation.sentences = 500  # per size
+    config.evaluation.checkpoint = "best"
+    config.evaluation.average = 1
+
+    config.seed = 0
+    config.train_steps = 3000
+    config.eval_every = 300
+    config.save_every = 300
+    config.log_every = 50
+    config.checkpoints = ConfigDict({"keep": 1})
+    config.mesh = ConfigDict({"data": -1, "fsdp": 1, "tensor": 1})
+    config.parallel = "jit"  # or "cores", "pmap"
+    config.non_finite = "stop"  # or "skip": leave out updates that are not finite
+    return apply(config, VARIANTS, variant)

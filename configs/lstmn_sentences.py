@@ -1,0 +1,111 @@
+"""LSTMN as a classifier of sentences and pairs (Cheng et al. 2016, sections 5.2, 5.3).
+
+    python train.py --config=configs/lstmn_sentences.py --workdir=runs/lstmn_sentences
+
+Snippets of film reviews, positive or negative; variants `entailment*` have generated
+pairs with exact labels. Own sentences: `--config.data.source=files` and
+`--config.data.files.train=FILE`, lines "LABEL<tab>TEXT" or JSON lines in the format of
+SNLI. The paper: 86.3 % on the binary Stanford Sentiment Treebank with one layer, 86.3 %
+on SNLI with deep fusion, with word vectors trained beforehand. See
+docs/results/language.md.
+
+Variants:
+
+*   `lstm`: a plain LSTM.
+*   `mean`: the mean of embeddings.
+*   `entailment`: pairs, with deep fusion.
+*   `entailment_shallow`, `entailment_none`: shallow fusion, and none.
+*   `entailment_lstm`: an LSTM without fusion.
+*   `entailment_mean`: the mean of embeddings.
+*   `smoke`: a few steps of `entailment`.
+"""
+
+from ml_collections import ConfigDict
+
+from configs._optimizer import adam
+from configs._variants import apply, steps
+from models.sentences import SentenceClassifier
+from tasks.sentence_classification import SentenceClassification
+
+_LSTM = {"model.encoder": "lstm"}
+_MEAN = {"model.encoder": "mean"}
+_ENTAILMENT = steps(6000) | {
+    "data.source": "entailment",
+    "data.vocab_size": 50,  # all words
+    "data.max_length": 8,
+    "data.examples": 20_000,
+    "data.batch_size": 64,
+    "model.embedding": 32,
+    "model.hidden": 64,
+    "model.score_hidden": 64,
+    "model.classifier": 64,
+    "model.fusion": "deep",
+    "model.dropout": 0.0,
+    "optimizer.learning_rate": 2e-3,
+}
+_NO_FUSION = _ENTAILMENT | {"model.fusion": "none"}
+# Changed fields by variant.
+VARIANTS = {
+    "": {},
+    "lstm": _LSTM,
+    "mean": _MEAN,
+    "entailment": _ENTAILMENT,
+    "entailment_shallow": _ENTAILMENT | {"model.fusion": "shallow"},
+    "entailment_none": _NO_FUSION,
+    "entailment_lstm": _NO_FUSION | _LSTM,
+    "entailment_mean": _NO_FUSION | _MEAN,
+    "smoke": _ENTAILMENT
+    | {
+        "model.embedding": 5,
+        "model.hidden": 7,
+        "model.score_hidden": 3,
+        "model.classifier": 5,
+        "data.examples": 30,
+        "data.batch_size": 4,
+        "train_steps": 4,
+        "eval_every": 2,
+        "save_every": 2,
+        "log_every": 2,
+    },
+}
+
+
+def get_config(variant: str = "") -> ConfigDict:
+    """Returns the config of a variant; "" is the default."""
+    config = ConfigDict()
+    config.task = SentenceClassification
+    config.architecture = SentenceClassifier
+
+    config.model = ConfigDict()
+    config.model.encoder = "lstmn"  # or "lstm", "mean"
+    config.model.fusion = "none"  # or "shallow", "deep", for pairs
+    config.model.embedding = 64  # 300 in the paper
+    config.model.hidden = 64  # 300 in the paper
+    config.model.layers = 1  # 1 or 2 in the paper
+    config.model.score = "additive"  # or "multiplicative", "scaled_multiplicative"
+    config.model.score_hidden = 64
+    config.model.classifier = 64
+    config.model.dropout = 0.5  # the paper's
+
+    config.optimizer = adam(1e-3, clip=5.0)  # the paper's for SNLI; 2e-3 for sentiment
+
+    config.data = ConfigDict()
+    config.data.source = "reviews"  # or "entailment", "files"
+    config.data.files = ConfigDict({"train": "", "validation": "", "test": ""})
+    config.data.examples = 10_000  # for training, at most
+    config.data.vocab_size = 5000
+    config.data.max_length = 48  # words; longer texts are cut
+    config.data.batch_size = 32
+
+    config.evaluation = ConfigDict({"checkpoint": "best", "average": 1})
+
+    config.seed = 0
+    config.train_steps = 1500  # 6 epochs
+    config.eval_every = 150
+    config.save_every = 150
+    config.log_every = 50
+    config.checkpoints = ConfigDict({"keep": 1})
+    config.mesh = ConfigDict({"data": -1, "fsdp": 1, "tensor": 1})
+    config.parallel = "jit"  # or "cores", "pmap"
+    config.non_finite = "stop"  # or "skip": leave out updates that are not finite
+    return apply(config, VARIANTS, variant)

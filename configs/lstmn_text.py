@@ -1,0 +1,120 @@
+"""LSTMN as a language model of real text (Cheng et al. 2016, section 5.1).
+
+    python train.py --config=configs/lstmn_text.py --workdir=runs/lstmn_text
+
+The State of the Union speeches, or your own text with `--config.data.source=files` and
+`--config.data.files.train=FILE`. The state is carried from batch to batch. The paper
+has one layer of width 300 and embeddings of width 150 on the Penn Treebank (perplexity
+108; LSTM 115). See docs/results/language.md.
+
+Variants:
+
+*   `lstm`: a plain LSTM with as many parameters.
+*   `transformer`: a causal Transformer with as many parameters.
+*   `deep`: the LSTMN with the paper's three layers.
+*   `pieces`, `pieces_lstm`, `pieces_transformer`: a vocabulary of subwords.
+*   `smoke`: a few steps.
+"""
+
+from ml_collections import ConfigDict
+
+from configs._optimizer import adam
+from configs._variants import apply
+from models.language import (
+    LSTMLanguageModel,
+    LSTMNLanguageModel,
+    TransformerLanguageModel,
+)
+from tasks.text_modeling import TextModeling
+
+_LSTM = {
+    "architecture": LSTMLanguageModel,
+    "model": ConfigDict(
+        {"embedding": 64, "hidden": 131, "layers": 1, "skip": True, "dropout": 0.2}
+    ),
+}
+_TRANSFORMER = {
+    "architecture": TransformerLanguageModel,
+    "model": ConfigDict(
+        {
+            "d_model": 92,
+            "heads": 4,
+            "layers": 2,
+            "d_ff": 180,
+            "memory": 32,
+            "positions": "relative",
+            "max_distance": 32,
+            "dropout": 0.1,
+        }
+    ),
+}
+_PIECES = {"data.pieces": "unigram", "data.vocab_size": 2000}
+# Changed fields by variant.
+VARIANTS = {
+    "": {},
+    "lstm": _LSTM,
+    "transformer": _TRANSFORMER,
+    "deep": {"model.layers": 3, "model.hidden": 92, "model.score_hidden": 46},
+    "pieces": _PIECES,
+    "pieces_lstm": _LSTM | _PIECES,
+    "pieces_transformer": _TRANSFORMER | _PIECES,
+    "smoke": {
+        "model.layers": 2,
+        "model.embedding": 5,
+        "model.hidden": 7,
+        "model.score_hidden": 3,
+        "model.memory": 6,
+        "data.source": "generated",
+        "data.vocab_size": 100,
+        "data.tokens": 5,
+        "data.batch_size": 4,
+        "train_steps": 4,
+        "eval_every": 2,
+        "save_every": 2,
+        "log_every": 2,
+    },
+}
+
+
+def get_config(variant: str = "") -> ConfigDict:
+    """Returns the config of a variant; "" is the default."""
+    config = ConfigDict()
+    config.task = TextModeling
+    config.architecture = LSTMNLanguageModel
+
+    config.model = ConfigDict()
+    config.model.embedding = 64  # 150 in the paper
+    config.model.hidden = 128  # 300 in the paper
+    config.model.layers = 1  # 1 or 3 in the paper
+    config.model.skip = True
+    config.model.memory = 32  # words; the paper's tape has all of them
+    config.model.score = "additive"  # or "multiplicative", "scaled_multiplicative"
+    config.model.score_hidden = 64
+    config.model.dropout = 0.2
+
+    config.optimizer = adam(2e-3, clip=5.0)  # the paper: SGD, 0.65 with decay, clip 5
+
+    config.data = ConfigDict()
+    config.data.source = "speeches"  # or "files", "generated"
+    config.data.files = ConfigDict({"train": "", "validation": "", "test": ""})
+    config.data.train_words = 400_000  # the latest
+    config.data.pieces = "word"  # or "unigram"
+    config.data.vocab_size = 5000  # 10,000 in the paper
+    config.data.tokens = 32  # of each row of a batch
+    config.data.batch_size = 40  # the paper's
+
+    config.evaluation = ConfigDict()
+    config.evaluation.batch_size = 20  # parts of the text, read side by side
+    config.evaluation.checkpoint = "best"
+    config.evaluation.average = 1
+
+    config.seed = 0
+    config.train_steps = 2000
+    config.eval_every = 200
+    config.save_every = 200
+    config.log_every = 50
+    config.checkpoints = ConfigDict({"keep": 1})
+    config.mesh = ConfigDict({"data": -1, "fsdp": 1, "tensor": 1})
+    config.parallel = "jit"
+    config.non_finite = "stop"  # or "skip": leave out updates that are not finite
+    return apply(config, VARIANTS, variant)

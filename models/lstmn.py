@@ -1,0 +1,296 @@
+"""Long short-term memory-network (LSTMN) of Cheng, Dong and Lapata (2016).
+
+An LSTM without a previous state: each token attends to the states of all tokens before
+it, on a tape (`attention.tape`), and the weighted sum takes the place of the state.
+
+    a_i^t = v tanh(W_h h_i + W_x x_t + W_h~ h~_{t-1}),  s^t = softmax(a^t)      (4), (5)
+    [h~_t; c~_t] = sum_i s_i^t [h_i; c_i]                                            (6)
+    i, f, o, c^ = W [h~_t; x_t] + b                                                  (7)
+    c_t = sigmoid(f) c~_t + sigmoid(i) tanh(c^),  h_t = sigmoid(o) tanh(c_t)    (8), (9)
+
+Deep fusion (section 4.2) also attends to the tape of another text, with states gamma_j
+and alpha_j, by b_j^t = u tanh(W_g gamma_j + W_x x_t + W_g~ gamma~_{t-1}), and adds the
+read memory alpha~_t through a gate r_t = sigmoid(W_r [gamma~_t; x_t] + b_r):
+
+    c_t = r_t alpha~_t + sigmoid(f) c~_t + sigmoid(i) tanh(c^)
+
+Axes: B batch; T tokens; S tokens of the other text; K slots of the tape; C width of an
+input; D width of a state; A hidden width of a score.
+
+Differs from the paper: biases; no attention beyond the last K tokens.
+"""
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from attention.tape import Tape, empty_tape, token_weights
+from models.attention import Aligned, glorot_uniform
+from models.layers import Dense
+from models.recurrent import STANDARD, Gates, StateWeights
+from ops.softmax import attend
+from ops.tape import tape_scan
+
+
+def _additive(query: jax.Array, key: jax.Array, v: jax.Array) -> jax.Array:
+    return jnp.tanh(query[:, None] + key) @ v
+
+
+def _multiplicative(query: jax.Array, key: jax.Array, v: jax.Array) -> jax.Array:
+    return jnp.einsum("ba,bka->bk", query, key)
+
+
+def _scaled(query: jax.Array, key: jax.Array, v: jax.Array) -> jax.Array:
+    return _multiplicative(query * query.shape[-1] ** -0.5, key, v)
+
+
+# Scores [B, K] of projected queries [B, A] and keys [B, K, A], by the name in
+# `attention.scores` of the score of [x_t; h~_{t-1}] and h_i.
+SCORES = {
+    "additive": _additive,
+    "multiplicative": _multiplicative,
+    "scaled_multiplicative": _scaled,
+}
+
+
+class TapeWeights(NamedTuple):
+    """Parameters of the attention to a tape."""
+
+    key: jax.Array  # [D, A], W_h
+    summary: jax.Array  # [D, A], W_h~
+    v: jax.Array  # [A]
+
+
+class Source(NamedTuple):
+    """The other text of deep fusion, with the parameters of the attention to it."""
+
+    key: jax.Array  # [B, S, A], W_g gamma_j
+    value: jax.Array  # [B, S, 2 D], gamma_j and alpha_j side by side
+    present: jax.Array  # [B, S], 1 at tokens, 0 at padding
+    inter: TapeWeights
+    gate: jax.Array  # [D, D], the part of W_r for gamma~_t
+
+
+class Weights(NamedTuple):
+    """Parameters of a step; `source` for deep fusion."""
+
+    gates: jax.Array  # [D, 4 D], for i, f, o and c^ side by side
+    intra: TapeWeights
+    source: Source | None = None
+
+
+class StepInput(NamedTuple):
+    """Contributions of the token x_t, computed for all steps at once."""
+
+    gates: jax.Array  # [B, 4 D], W x_t + b
+    query: jax.Array  # [B, A], W_x x_t
+    source_query: jax.Array | None = None  # [B, A], W_x x_t of the inter-attention
+    gate: jax.Array | None = None  # [B, D], W_r x_t + b_r
+
+
+class State(NamedTuple):
+    """What a layer carries from one part of a text to the next.
+
+    Attributes:
+        value: [B, K, 2 D], the tape: h_i and c_i side by side.
+        valid: [B, K] bool, slots with a token.
+        summary: [B, D], h~ of the last token.
+    """
+
+    value: jax.Array
+    valid: jax.Array
+    summary: jax.Array
+
+    @classmethod
+    def start(cls, batch: int, slots: int, features: int) -> "State":
+        """Returns the state before the first token of B texts."""
+        tape = empty_tape(batch, slots=slots, key=0, value=2 * features)
+        return cls(tape.value, tape.valid, jnp.zeros((batch, features)))
+
+
+def read(
+    score: str,
+    query: jax.Array,
+    summary: jax.Array,
+    key: jax.Array,
+    value: jax.Array,
+    valid: jax.Array,
+    w: TapeWeights,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Intra-attention of one token to a tape: Cheng et al. (2016), eqs. 4 to 6.
+
+    Args:
+        score: a key of `SCORES`.
+        query: [B, A], W_x x_t.
+        summary: [B, D], h~_{t-1}.
+        key: [B, K, A], W_h h_i.
+        value: [B, K, 2 D], h_i and c_i.
+        valid: [B, K] bool.
+        w: parameters.
+
+    Returns:
+        h~_t [B, D], c~_t [B, D] and the weights s^t [B, K].
+    """
+    scores = SCORES[score](query + summary @ w.summary, key, w.v)
+    context, weights = attend(scores[:, None], value, mask=valid[:, None])
+    hidden, cell = jnp.split(context[:, 0], 2, -1)
+    return hidden, cell, weights[:, 0]
+
+
+def lstmn(
+    w: Weights,
+    tape: tuple[jax.Array, jax.Array],
+    valid: jax.Array,
+    carry: tuple[jax.Array, ...],
+    x: StepInput,
+    score: str = "additive",
+) -> tuple[tuple[jax.Array, ...], tuple[jax.Array, jax.Array], tuple[jax.Array, ...]]:
+    """One step of an LSTMN: Cheng et al. (2016), eqs. 4 to 9; a step of `tape_scan`.
+
+    Args:
+        w: parameters.
+        tape: keys [B, K, A] and values [B, K, 2 D] of the K previous tokens.
+        valid: [B, K] bool, slots with a token.
+        carry: h~_{t-1} [B, D], with deep fusion also gamma~_{t-1} [B, D].
+        x: contributions of the token.
+        score: a key of `SCORES`.
+
+    Returns:
+        The next carry; key and value of the token on the tape; h_t [B, D] and the
+        weights [B, K], with deep fusion also those of the other text [B, S].
+    """
+    summary, previous, weights = read(score, x.query, carry[0], *tape, valid, w.intra)
+    gates = x.gates + summary @ w.gates
+    input_, forget, output, candidate = jnp.split(gates, 4, axis=-1)
+    cell = nn.sigmoid(forget) * previous + nn.sigmoid(input_) * nn.tanh(candidate)
+    carry, weights = (summary, *carry[1:]), (weights,)
+    if w.source is not None:
+        key, value, present, inter, gate = w.source
+        gamma, alpha, other = read(
+            score, x.source_query, carry[1], key, value, present > 0, inter
+        )
+        cell = nn.sigmoid(x.gate + gamma @ gate) * alpha + cell
+        carry, weights = (summary, gamma), (*weights, other)
+    hidden = nn.sigmoid(output) * nn.tanh(cell)
+    entry = hidden @ w.intra.key, jnp.concatenate([hidden, cell], -1)
+    return carry, entry, (hidden, *weights)
+
+
+class TapeAttention(nn.Module):
+    """Parameters of the attention to a tape.
+
+    Attributes:
+        features: D.
+        hidden: A.
+        additive: whether the score is additive and has a vector v.
+    """
+
+    features: int
+    hidden: int
+    additive: bool
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> tuple[jax.Array, TapeWeights]:
+        """Returns the query W_x x [..., A] of [..., C], and the parameters."""
+        init = STANDARD.kernel
+        shape = self.features, self.hidden
+        query = Dense(self.hidden, use_bias=False, name="query")(x)
+        v = jnp.zeros(0)
+        if self.additive:
+            v = self.param("v", partial(glorot_uniform, fan=self.hidden), shape[1:])
+        key, summary = (self.param(name, init, shape) for name in ("key", "summary"))
+        return query, TapeWeights(key, summary, v)
+
+
+class LSTMNLayer(nn.Module):
+    """A layer of LSTMN over whole texts; equal to its steps.
+
+    Sows an `AttentionRecord` [B, 1, T, T] of the intra-attention, kind "intra", and
+    with deep fusion one of the inter-attention, kind "cross" [B, 1, T, S].
+
+    Attributes:
+        features: D.
+        memory: K, the number of slots of the tape.
+        score: a key of `SCORES`.
+        score_hidden: A.
+        layer: number of the layer, for the record.
+    """
+
+    features: int
+    memory: int
+    score: str
+    score_hidden: int
+    layer: int = 0
+
+    @nn.compact
+    def __call__(
+        self,
+        x: jax.Array,
+        state: State,
+        mask: jax.Array | None = None,
+        source: Tape | None = None,
+    ) -> tuple[Tape, State]:
+        """Reads texts.
+
+        Args:
+            x: [B, T, C] embedded tokens, or the outputs of a lower layer.
+            state: `State.start`, or of the preceding part of the texts.
+            mask: bool [B, T], False at padding after the last token.
+            source: tape of another text, for deep fusion.
+
+        Returns:
+            The tape of the T tokens, with h_t as keys [B, T, D] and h_t and c_t as
+            values [B, T, 2 D]; and the state after them.
+        """
+        batch, steps, _ = x.shape
+        n, slots = self.features, self.memory
+        mask = jnp.ones((batch, steps), bool) if mask is None else mask
+        attention = partial(
+            TapeAttention, n, self.score_hidden, self.score == "additive"
+        )
+        gates = Gates("lstm", n, STANDARD, name="input")(x)
+        recurrent = StateWeights("lstm", n, STANDARD, name="state")()
+        query, intra = attention(name="intra")(x)
+        weights, inputs = Weights(recurrent.gates, intra), StepInput(gates, query)
+        carry = (state.summary,)
+        if source is not None:
+            query, inter = attention(name="inter")(x)
+            gate = self.param("gate", STANDARD.kernel, (n, n))
+            fusion = Source(
+                source.key @ inter.key,
+                source.value,
+                source.valid.astype(x.dtype),
+                inter,
+                gate,
+            )
+            weights = weights._replace(source=fusion)
+            inputs = inputs._replace(
+                source_query=query, gate=Dense(n, name="input_gate")(x)
+            )
+            carry = (state.summary, jnp.zeros_like(state.summary))
+        valid = jnp.concatenate([state.valid, mask], 1)
+        key = state.value[..., :n] @ intra.key
+        tape, carry, (hidden, *attended) = tape_scan(
+            partial(lstmn, score=self.score),
+            weights,
+            (key, state.value),
+            valid,
+            carry,
+            jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), inputs),
+        )
+        hidden, *attended = (jnp.swapaxes(leaf, 0, 1) for leaf in (hidden, *attended))
+        self._record(attended)
+        value = tape[1]
+        state = State(value[:, -slots:], valid[:, -slots:], carry[0])
+        return Tape(hidden, value[:, slots:], mask), state
+
+    def _record(self, attended) -> None:
+        names = {"layer": self.layer, "queries": "tokens"}
+        intra = token_weights(attended[0])[:, None]
+        Aligned(intra).record(self, kind="intra", keys="tokens", **names)
+        if len(attended) > 1:
+            inter = attended[1][:, None]
+            Aligned(inter).record(self, kind="cross", keys="source", **names)

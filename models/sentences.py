@@ -1,0 +1,159 @@
+"""Classifiers of sentences and of pairs of sentences: LSTMN, LSTM, mean of embeddings.
+
+Cheng, Dong and Lapata (2016), sections 4, 5.2 and 5.3. A sentence is represented by the
+mean of its hidden states; a pair by both means, side by side, before two ReLU layers.
+A pair is fused in one of three ways:
+
+*   "none": both sentences are read alone;
+*   "shallow": the states h_t of the second sentence attend to those of the first,
+    tanh(W [h_t; sum_j p_j^t gamma_j]);
+*   "deep": the second sentence is read with the tape of the first, see `models.lstmn`.
+
+Axes: B batch; S, T tokens of the first and the second sentence; C width of an
+embedding; D width of a state.
+
+Differs from the paper: embeddings are not trained beforehand.
+"""
+
+from typing import Annotated
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from attention.masks import padding_mask
+from attention.tape import Tape
+from errors import FieldError
+from models.attention import Aligned, Score
+from models.layers import PAD, Dense, Dropout, check_fields
+from models.lstmn import SCORES, LSTMNLayer, State
+from models.recurrent import STANDARD, Recurrence
+from ops.softmax import attend
+from ranges import FRACTION, LAYERS, SIZE
+
+CHOICES = {
+    "encoder": ("lstmn", "lstm", "mean"),
+    "fusion": ("none", "shallow", "deep"),
+    "score": tuple(SCORES),
+}
+
+
+class SentenceClassifier(nn.Module):
+    """Classifier of sentences or pairs; see the module docstring.
+
+    Attributes:
+        vocab_size: number of words, with the special ones.
+        classes: number of labels.
+        memory: number of slots of the tape: the maximum number of tokens.
+        encoder: "lstmn", "lstm", or "mean" for the mean of embeddings.
+        fusion: "none", "shallow" or "deep", for pairs; "deep" needs an LSTMN.
+        embedding: C; 300 in the paper.
+        hidden: D; 300 or 450 in the paper.
+        layers: number of layers of the encoder.
+        score: a key of `models.lstmn.SCORES`, of the intra-attention.
+        score_hidden: hidden width of the scores.
+        classifier: width of the ReLU layers.
+        dropout: dropout rate of embeddings and of the ReLU layers.
+
+    Raises:
+        FieldError: at the first call, for a field that is out of range.
+    """
+
+    vocab_size: Annotated[int, SIZE]
+    classes: Annotated[int, SIZE]
+    memory: Annotated[int, SIZE] = 64
+    encoder: str = "lstmn"
+    fusion: str = "none"
+    embedding: Annotated[int, SIZE] = 300
+    hidden: Annotated[int, SIZE] = 300
+    layers: Annotated[int, LAYERS] = 1
+    score: str = "additive"
+    score_hidden: Annotated[int, SIZE] = 300
+    classifier: Annotated[int, SIZE] = 300
+    dropout: Annotated[float, FRACTION] = 0.5
+
+    def setup(self):
+        check_fields(self, CHOICES)
+        if self.fusion == "deep" and self.encoder != "lstmn":
+            raise FieldError("encoder", self.encoder, "lstmn, as fusion is deep")
+        shape = self.vocab_size, self.embedding
+        self.table = self.param("table", nn.initializers.normal(0.1), shape)
+        self.drop = Dropout(self.dropout)
+        self.first = self.stack() if self.encoder != "mean" else []
+        # Layers with deep fusion have more parameters; others read both sentences.
+        self.second = self.stack() if self.fusion == "deep" else self.first
+        self.dense = [Dense(self.classifier) for _ in range(2)]
+        self.output = Dense(self.classes)
+        if self.fusion == "shallow":
+            self.inter = Score("additive", hidden=self.score_hidden)
+            self.fuse = Dense(self.hidden)
+
+    def stack(self) -> list[nn.Module]:
+        """Returns the layers of an encoder."""
+        fields = self.hidden, self.memory, self.score, self.score_hidden
+        return [
+            LSTMNLayer(*fields, layer=number)
+            if self.encoder == "lstmn"
+            else Recurrence("lstm", self.hidden, STANDARD)
+            for number in range(self.layers)
+        ]
+
+    def __call__(self, batch: dict[str, jax.Array], *, train: bool) -> jax.Array:
+        """Classifies sentences or pairs.
+
+        Sows an `AttentionRecord` of each attention: kind "intra" of the last sentence
+        that is read, and "cross" of the second sentence to the first.
+
+        Args:
+            batch: int `first` [B, S], for pairs also `second` [B, T].
+            train: whether dropout is on (RNG stream "dropout").
+
+        Returns:
+            [B, classes] logits.
+        """
+        tapes, features = self.read(self.first, batch["first"], None, train=train)
+        if "second" in batch:
+            source = tapes if self.fusion == "deep" else None
+            others, means = self.read(self.second, batch["second"], source, train=train)
+            if self.fusion == "shallow" and tapes:
+                means = self.shallow(others[-1], tapes[-1])
+            features = jnp.concatenate([features, means], -1)
+        for dense in self.dense:
+            features = self.drop(nn.relu(dense(features)), train=train)
+        return self.output(features)
+
+    def read(
+        self, stack: list, tokens: jax.Array, source: list[Tape] | None, *, train: bool
+    ) -> tuple[list[Tape], jax.Array]:
+        """Reads sentences; returns the tape of each layer and the mean state [B, D]."""
+        mask = tokens != PAD
+        embedded = self.drop(self.table[tokens], train=train)
+        x, tapes = embedded, []
+        for number, layer in enumerate(stack):
+            if number:  # skip connection
+                x = jnp.concatenate([x, embedded], -1)
+            if self.encoder == "lstmn":
+                state = State.start(len(tokens), self.memory, self.hidden)
+                other = source[number] if source else None
+                tape, _ = layer(x, state, mask, other)
+            else:
+                x, _ = layer(x, mask)
+                tape = Tape(x, x, mask)
+            x = tape.key
+            tapes.append(tape)
+        return tapes, _mean(x, mask)
+
+    def shallow(self, tape: Tape, source: Tape) -> jax.Array:
+        """Mean [B, D] of the second sentence's states, fused with the first's."""
+        scores = self.inter(tape.key, source.key)
+        context, weights = attend(scores, source.key, mask=padding_mask(source.valid))
+        names = {"kind": "cross", "layer": 0, "queries": "tokens", "keys": "source"}
+        Aligned(weights[:, None]).record(self, **names)
+        fused = nn.tanh(self.fuse(jnp.concatenate([tape.key, context], -1)))
+        return _mean(fused, tape.valid)
+
+
+def _mean(x: jax.Array, mask: jax.Array) -> jax.Array:
+    """Mean [B, D] of x [B, T, D] where the mask [B, T] is True."""
+    mask = mask[..., None]
+    return jnp.sum(x * mask, 1) / jnp.maximum(mask.sum(1), 1)

@@ -1,0 +1,172 @@
+"""LSTMN (Cheng et al. 2016), LSTM and Transformer on text, sentences and pairs.
+
+The paper's numbers are perplexities on the Penn Treebank, and accuracies on the binary
+Stanford Sentiment Treebank and on SNLI; those of its baselines are quoted from memory.
+"""
+
+from results.schema import Claim, Run, Table
+
+_SEEDS = (0, 1, 2)
+_PAPER = "Cheng et al. 2016, section 5.1"
+_MODELS = {"": "LSTMN, 1 layer", "lstm": "LSTM, 1 layer", "transformer": "Transformer"}
+_PENN = {
+    "": "108 (Penn Treebank, from memory)",
+    "lstm": "115 (Penn Treebank, from memory)",
+    "deep": "102 (Penn Treebank)",
+}
+
+
+def _run(name: str, config: str, variant: str, label: str, paper: str = "–") -> Run:
+    """A row of three seeds."""
+    return Run(
+        name=name + f"_{variant}" * bool(variant),
+        config=config + f":{variant}" * bool(variant),
+        seeds=_SEEDS,
+        label=label,
+        paper=paper,
+    )
+
+
+def _agreement(language: str) -> tuple[Run, ...]:
+    """The models of equal size on a generated language."""
+    prefix = "" if language == "agreement" else f"{language}_"
+    runs = [
+        _run("language", "lstmn_language", f"{prefix}{name}".strip("_"), label)
+        for name, label in _MODELS.items()
+    ]
+    if language == "agreement":
+        runs.append(_run("language", "lstmn_language", "deep", "LSTMN, 3 layers"))
+    return tuple(runs)
+
+
+def _metrics(size: int, largest: int) -> dict[str, str]:
+    """Metrics of a generated language, with those at a larger size."""
+    groups = [2**k for k in range(1, 10) if 2**k <= largest]
+    return {
+        "perplexity": "perplexity",
+        "of the source": "optimum",
+        "% correct": "accuracy",
+        **{
+            f"distance {group // 2 + 1} to {group}" if group > 2 else "1 or 2": (
+                f"accuracy_{group}"
+            )
+            for group in groups
+        },
+        "% on the controller": "controller",
+        f"perplexity, size {size}": f"perplexity_size_{size}",
+        f"% correct, size {size}": f"accuracy_size_{size}",
+    }
+
+
+_TEXT = (
+    *(
+        _run("text", "lstmn_text", name, f"{label}, words", _PENN.get(name, "–"))
+        for name, label in _MODELS.items()
+    ),
+    _run("text", "lstmn_text", "deep", "LSTMN, 3 layers, words", _PENN["deep"]),
+    *(
+        _run("text", "lstmn_text", f"pieces_{name}".strip("_"), f"{label}, subwords")
+        for name, label in _MODELS.items()
+    ),
+)
+
+TABLES = {
+    "language_agreement": Table(
+        curves=False,
+        metrics=_metrics(8, 32),
+        digits=2,
+        lower=True,
+        runs=_agreement("agreement"),
+        claims=(
+            Claim(
+                text="an LSTMN has a lower perplexity than an LSTM on agreement",
+                paper=_PAPER,
+                better="language",
+                than=("language_lstm",),
+            ),
+        ),
+    ),
+    "language_brackets": Table(
+        curves=False,
+        metrics=_metrics(40, 32),
+        digits=2,
+        lower=True,
+        runs=_agreement("brackets"),
+        claims=(
+            Claim(
+                text="an LSTMN has a lower perplexity than an LSTM on nested brackets",
+                paper=_PAPER,
+                better="language_brackets",
+                than=("language_brackets_lstm",),
+            ),
+        ),
+    ),
+    "language_text": Table(
+        metrics={
+            "perplexity by word": "word_perplexity",
+            "perplexity by token": "perplexity",
+            "% unknown": "unknown",
+        },
+        lower=True,
+        runs=_TEXT,
+        claims=(
+            Claim(
+                text="an LSTMN has a lower perplexity than an LSTM on real text",
+                paper=_PAPER,
+                better="text",
+                than=("text_lstm",),
+            ),
+            Claim(
+                text="three layers of LSTMN have a lower perplexity than one",
+                paper=_PAPER,
+                better="text_deep",
+                than=("text",),
+            ),
+        ),
+    ),
+    "sentences_reviews": Table(
+        curves=False,
+        metrics={"% correct": "accuracy", "TF-IDF, logistic regression": "tfidf"},
+        runs=(
+            _run("reviews", "lstmn_sentences", "", "LSTMN", "86.3 % (treebank)"),
+            _run("reviews", "lstmn_sentences", "lstm", "LSTM"),
+            _run("reviews", "lstmn_sentences", "mean", "mean of embeddings"),
+        ),
+        claims=(
+            Claim(
+                text="an LSTMN classifies reviews better than an LSTM",
+                paper="Cheng et al. 2016, section 5.2",
+                better="reviews",
+                than=("reviews_lstm",),
+            ),
+        ),
+    ),
+    "sentences_entailment": Table(
+        curves=False,
+        metrics={
+            "% correct": "accuracy",
+            "entailment": "accuracy_entailment",
+            "contradiction": "accuracy_contradiction",
+            "neutral": "accuracy_neutral",
+            "TF-IDF, logistic regression": "tfidf",
+        },
+        runs=tuple(
+            _run("pairs", "lstmn_sentences", f"entailment{variant}", label, paper)
+            for variant, label, paper in (
+                ("", "LSTMN, deep fusion", "86.3 % (SNLI)"),
+                ("_shallow", "LSTMN, shallow fusion", "–"),
+                ("_none", "LSTMN, no fusion", "–"),
+                ("_lstm", "LSTM, no fusion", "–"),
+                ("_mean", "mean of embeddings", "–"),
+            )
+        ),
+        claims=(
+            Claim(
+                text="deep fusion is better than shallow fusion",
+                paper="Cheng et al. 2016, section 5.3",
+                better="pairs_entailment",
+                than=("pairs_entailment_shallow",),
+            ),
+        ),
+    ),
+}

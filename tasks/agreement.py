@@ -1,0 +1,224 @@
+"""Language modelling of generated sentences with agreement over a distance.
+
+`data.agreement` draws the sentences. The loss is the cross-entropy of the words. The
+evaluation is exact: the perplexity of the source itself is known, each verb or closing
+bracket has one correct form, and its controller one position, with which the position
+of the maximum attention weight is compared.
+
+Works with the models of `models.language`.
+
+Axes: B batch; T tokens; W vocabulary.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from ml_collections import ConfigDict
+
+import spread
+from data import agreement
+from data.vocabulary import BOS, PAD
+from figures import charts
+from metrics.agreement import by_distance
+from models.records import AttentionRecord, collect
+from ranges import BATCH, EXAMPLES, TEXT, Range
+from tasks.language_samples import (
+    Continuations,
+    LanguageOptions,
+    draw_text,
+    previous,
+    token_nats,
+)
+from training import checks
+from training.objective import Supervised
+from training.optimizers import make_optimizer
+from training.state import Batch, LossResult, TrainState
+from training.task import Evaluation, Lines, NoOptions, Prediction, Task
+
+_SIZE = Range(1, 200, whole=True)
+_BATCH = 50  # sentences evaluated at a time
+_FIGURES = 3
+
+
+class Agreement(Task):
+    """Language modelling with exact agreement; see the module docstring."""
+
+    metric = ("perplexity", "min")
+    ranges = {
+        **checks.SUPERVISED,
+        "data.language": TEXT,
+        "data.size": _SIZE,
+        "data.batch_size": BATCH,
+        "evaluation.sizes": _SIZE.each(),
+        "evaluation.sentences": EXAMPLES,
+    }
+    arrays = {  # the states of a tape, and the hidden layer of the additive score
+        ("data.batch_size", "data.size", "model.hidden"): 24,
+        ("data.batch_size", "model.memory", "model.score_hidden"): 4,
+    }
+    model_methods = ("start",)
+    Options = LanguageOptions
+
+    @classmethod
+    def check_rules(cls, config: ConfigDict) -> None:
+        """Checks the language; see `Task`."""
+        checks.choice("data.language", config.data.language, agreement.LANGUAGES)
+
+    def __init__(
+        self, config: ConfigDict, assets: None = None, *, axis_name: str | None = None
+    ):
+        """Builds the model and the objective; see `Task`."""
+        self.config, self.language = config, config.data.language
+        self.words = agreement.vocabulary(self.language)
+        self.model = checks.build_model(
+            config.architecture, config.model, vocab_size=self.words.size
+        )
+        sizes = config.data.size, *config.evaluation.sizes
+        self.sizes = list(dict.fromkeys(sizes))
+        self.answer = jax.jit(self._answer)
+        self.continuations = Continuations(self.model, self.words)
+        tokens = jnp.ones((1, 2), jnp.int32)
+        self.objective = Supervised(
+            lambda rng: self.model.init(rng, tokens, train=False)["params"],
+            self.loss,
+            make_optimizer(config),
+            axis_name=axis_name,
+        )
+
+    def train_data(self) -> agreement.Batches:
+        """Returns the training batches; see `data.agreement`."""
+        data = self.config.data
+        return agreement.Batches(
+            self.language,
+            data.size,
+            batch_size=data.batch_size,
+            seed=self.config.seed,
+        )
+
+    def loss(
+        self, params: dict, batch: Batch, rng: jax.Array, state: TrainState
+    ) -> LossResult:
+        """Returns the cross-entropy of the words."""
+        tokens = batch["tokens"]
+        logits, _ = self.model.apply(
+            {"params": params}, previous(tokens), train=True, rngs={"dropout": rng}
+        )
+        count = (tokens != PAD).sum(dtype=jnp.float32)
+        return token_nats(logits, tokens).sum(), (count, {"tokens": (count, count)})
+
+    def _answer(self, params, tokens):
+        """Sum of the nats; the best dependent word [B, T]; the top steps by layer."""
+        (logits, _), sown = self.model.apply(
+            {"params": params}, previous(tokens), train=False, mutable=["attention"]
+        )
+        dependent = jnp.array(self.words.dependent)
+        best = dependent[logits[..., dependent].argmax(-1)]
+        records = collect(sown, AttentionRecord)
+        top = [record.weights.mean(1).argmax(-1) for record in records]  # [B, T]
+        return token_nats(logits, tokens).sum(), best, top
+
+    def evaluate(self, state: TrainState, split: str, options: NoOptions) -> Evaluation:
+        """Evaluates sentences of each size; see `Task`.
+
+        Returns:
+            Scores of the training size: `perplexity`, that of the source itself
+            (`optimum`), `accuracy` of dependent words in per cent, also by distance,
+            see `metrics.agreement`, and `controller`, how often the maximum weight is
+            on the controller, in the layer where this is most frequent; of another
+            size S, the same with `size_S` at the end.
+        """
+        scores = {}
+        for size in self.sizes:
+            ending = "" if size == self.config.data.size else f"_size_{size}"
+            for name, score in self._evaluate(state.params, split, size).items():
+                scores[name + ending] = score
+        return Evaluation(split, scores)
+
+    def _evaluate(self, params, split, size) -> dict[str, float]:
+        count = self.config.evaluation.sentences
+        batch, optimum = agreement.held_out(self.language, split, size, count)
+        tokens, controllers = batch["tokens"], batch["controllers"]
+
+        def part(start: int):
+            answer = self.answer(params, tokens[start : start + _BATCH])
+            return jax.device_get(answer)
+
+        nats, best, top = zip(*spread.each(part, range(0, count, _BATCH)), strict=True)
+        words = (tokens != PAD).sum()
+        row, position = np.nonzero(controllers >= 0)
+        controller = controllers[row, position]
+        correct = np.concatenate(best)[row, position] == tokens[row, position]
+        scores = {
+            "perplexity": float(np.exp(sum(nats) / words)),
+            "optimum": float(np.exp(optimum / words)),
+            **by_distance(correct, position - controller),
+        }
+        # The word at position c is read in step c + 1, after BOS. The word before a
+        # dependent word is not on the tape yet when that one is predicted.
+        far = position - controller > 1
+        hits = [
+            np.concatenate(layer)[row, position][far] == controller[far] + 1
+            for layer in zip(*top, strict=True)
+        ]
+        if hits and far.any():
+            scores["controller"] = 100 * max(float(each.mean()) for each in hits)
+        return scores
+
+    def can_draw(self) -> bool:
+        """Returns whether the model has attention."""
+        return self.model.attends
+
+    def figures(
+        self, state: TrainState, evaluation: Evaluation, folder: Path
+    ) -> list[Path]:
+        """Draws accuracies by distance, and the attention of sentences; see `Task`."""
+        split, paths = evaluation.split, []
+        groups = {
+            name.removeprefix("accuracy_"): score
+            for name, score in evaluation.scores.items()
+            if name.removeprefix("accuracy_").isdigit()
+        }
+        if groups:
+            path = folder / f"accuracy_{split}.png"
+            title = f"Accuracy by distance to the controller ({split} split)"
+            names = {"axis_title": "maximum distance", "value_title": "% correct"}
+            paths.append(charts.bars(groups, title, path, maximum=100, **names))
+        if self.can_draw():
+            size = self.config.data.size
+            batch, _ = agreement.held_out(self.language, split, size, _FIGURES)
+            for number, row in enumerate(batch["tokens"], 1):
+                ids = [BOS, *self.words.encode(self.words.decode(row))[:-1]]
+                maps = self.continuations.attention(state.params, ids)
+                title = f"{self.language}, sentence {number} ({split} split)"
+                path = folder / f"{self.language}_{number}_{split}.png"
+                paths.append(draw_text(maps, title, path))
+        return paths
+
+    def predict(
+        self,
+        state: TrainState,
+        lines: Lines,
+        options: LanguageOptions,
+        attention: bool,
+    ) -> Iterable[Prediction]:
+        """Yields each line with a sampled continuation; see `Task`.
+
+        Lines have the words of `data.agreement`, separated by spaces; others are
+        unknown to the model. The score is the log-probability of the continuation.
+        """
+        rng = jax.random.key(options.seed)
+        for number, text in lines.items():
+            yield self.continuations.predict(
+                state.params,
+                self.words.encode(text)[:-1],
+                options,
+                rng=jax.random.fold_in(rng, number),
+                attention=attention,
+            )
+
+    def draw(self, prediction: Prediction, title: str, path: Path) -> Path:
+        """Draws the attention of a text; see `Task`."""
+        return draw_text(prediction.attention, f"{title}: {self.language}", path)

@@ -1,0 +1,165 @@
+"""Losses, continuations and attention figures of language models, shared by tasks.
+
+Axes: B batch; T tokens; W vocabulary.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from data.vocabulary import BOS, EOS, PAD, UNK
+from figures.attention import AttentionMap, attention_map
+from figures.heatmaps import attention_heatmaps
+from generation.sampling import sample
+from generation.search import Search
+from models.records import AttentionRecord, collect
+from options import Options, option
+from ranges import SEED, Range, declared
+from training.task import Prediction
+
+_RANGES = declared(Search)
+_LENGTH = Range(1, 1000, whole=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class LanguageOptions(Options):
+    """Flags of predict.py for language models."""
+
+    length: int = option(50, "Maximum number of tokens after the line.", _LENGTH)
+    temperature: float = option(
+        1.0,
+        "Sampling temperature; 0 takes the most probable token.",
+        _RANGES["temperature"],
+    )
+    top_k: int = option(
+        0, "Sample only from the k most probable tokens; 0 for all.", _RANGES["top_k"]
+    )
+    top_p: float = option(
+        1.0,
+        "Sample only from the most probable tokens with this total probability.",
+        _RANGES["top_p"],
+    )
+    seed: int = option(0, "Random seed of sampling.", SEED)
+
+
+class Vocabulary(Protocol):
+    """What a language is written in; see `data.vocabulary.Vocabulary`."""
+
+    def decode(self, ids: Any) -> str:
+        """Returns the text of ids."""
+
+    def pieces(self, ids: Any) -> list[str]:
+        """Returns the pieces of ids."""
+
+
+def previous(tokens: Any) -> jax.Array:
+    """Returns what is read before each token [B, T]: BOS, then the tokens."""
+    return jnp.pad(tokens[:, :-1], ((0, 0), (1, 0)), constant_values=BOS)
+
+
+def token_nats(logits: jax.Array, tokens: Any) -> jax.Array:
+    """Returns the cross-entropy [B, T] of tokens, 0 at padding."""
+    nats = optax.softmax_cross_entropy_with_integer_labels(logits, tokens)
+    return jnp.where(tokens == PAD, 0, nats)
+
+
+class Continuations:
+    """Continuations of texts by a language model, and its attention."""
+
+    def __init__(self, model: Any, vocabulary: Vocabulary):
+        """Stores the arguments.
+
+        Args:
+            model: a model of `models.language`.
+            vocabulary: its vocabulary.
+        """
+        self.model, self.vocabulary = model, vocabulary
+        self.read = jax.jit(functools.partial(model.apply, train=False))
+        self._sample = jax.jit(self._continue, static_argnames="options")
+        self._attend = jax.jit(
+            functools.partial(model.apply, train=False, mutable=["attention"])
+        )
+
+    def _continue(self, params, carry, token, rng, *, options):
+        def step(carry, token):
+            logits, carry = self.model.apply(params, token, carry, train=False)
+            return carry, logits.at[..., jnp.array([PAD, BOS, UNK])].set(-1e9), None
+
+        temperature = options.temperature or 1.0
+        return sample(
+            step,
+            carry,
+            rng,
+            batch=1,
+            max_length=options.length + 1,
+            temperature=temperature,
+            top_k=options.top_k if options.temperature else 1,
+            top_p=options.top_p,
+            bos=token,
+            eos=EOS,
+            pad=PAD,
+        )
+
+    def predict(
+        self,
+        params: Any,
+        ids: Sequence[int],
+        options: LanguageOptions,
+        *,
+        rng: jax.Array,
+        attention: bool,
+    ) -> Prediction:
+        """Returns a text with its continuation, and the log-probability of the latter.
+
+        Args:
+            params: parameters of the model.
+            ids: ids of the text, without BOS and EOS.
+            options: options of sampling.
+            rng: a PRNG key.
+            attention: whether to return attention maps of the whole text.
+        """
+        variables, read = {"params": params}, [BOS, *ids]
+        carry = self.model.start(1)
+        if ids:
+            _, carry = self.read(variables, jnp.array([read[:-1]]), carry)
+        decoded = self._sample(variables, carry, read[-1], rng, options=options)
+        new = np.asarray(decoded.tokens[0, 0]).tolist()
+        maps = ()
+        if attention:
+            text = [*read, *new[: new.index(EOS)]]
+            maps = self.attention(params, text)
+        text = self.vocabulary.decode([*ids, *new])
+        return Prediction(text, float(decoded.log_probs[0, 0]), maps)
+
+    def attention(self, params: Any, ids: Sequence[int]) -> tuple[AttentionMap, ...]:
+        """Returns the attention maps of a text that begins with BOS, by layer."""
+        _, sown = self._attend({"params": params}, jnp.array([ids]))
+        labels = ["<s>", *self.vocabulary.pieces(ids)]
+        records = collect(sown, AttentionRecord)
+        return tuple(attention_map(record, labels, labels) for record in records)
+
+
+def draw_text(maps: Sequence[AttentionMap], title: str, path: Path) -> Path:
+    """Draws who looks at whom, as in figure 1 of Cheng et al. (2016); returns `path`.
+
+    A row is the word that is read; its cells are the weights of the words before it,
+    in means over heads, with a map for each layer.
+    """
+    several = len(maps) > 1
+    return attention_heatmaps(
+        np.stack([each.weights.mean(0) for each in maps]),
+        rows=maps[0].queries,
+        columns=maps[0].keys,
+        title=title,
+        path=path,
+        panels=[f"layer {each.layer + 1}" if several else "" for each in maps],
+        row_title="word that is read",
+        column_title="earlier word",
+    )

@@ -1,0 +1,146 @@
+"""The tape of an LSTMN as pure functions, and the scan over it."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from attention.tape import Tape, append, empty_tape, read_tape, token_weights
+from ops.tape import tape_scan
+
+B, K, T, E, V = 2, 5, 7, 3, 11
+
+
+def filled(draw, tokens, slots=K):
+    tape = empty_tape(B, slots=slots, key=E, value=V)
+    entries = draw(tokens, B, E), draw(tokens, B, V)
+    for key, value in zip(*entries, strict=True):
+        tape = append(tape, key, value)
+    return tape, entries
+
+
+def test_a_tape_holds_the_last_tokens_in_order(draw):
+    tape, (keys, values) = filled(draw, T)
+    np.testing.assert_array_equal(tape.key, jnp.swapaxes(keys[-K:], 0, 1))
+    np.testing.assert_array_equal(tape.value, jnp.swapaxes(values[-K:], 0, 1))
+    assert tape.valid.all()
+    tape, _ = filled(draw, 2)
+    np.testing.assert_array_equal(tape.valid, [[False] * 3 + [True] * 2] * B)
+
+
+def test_padding_is_not_stored(draw):
+    tape = append(empty_tape(B, slots=K, key=E, value=V), draw(B, E), draw(B, V))
+    valid = jnp.array([True, False])
+    tape = append(tape, draw(B, E), draw(B, V), valid)
+    np.testing.assert_array_equal(tape.valid[:, -2:], [[True, True], [True, False]])
+
+
+def test_reading_equals_a_python_loop(draw):
+    tape, _ = filled(draw, 3)
+    scores = draw(B, K)
+    context, weights = read_tape(scores, tape)
+    for b in range(B):
+        exps = [float(jnp.exp(scores[b, k])) for k in range(K) if tape.valid[b, k]]
+        expected = [0] * (K - len(exps)) + [e / sum(exps) for e in exps]
+        np.testing.assert_allclose(weights[b], expected, rtol=1e-5)
+        total = sum(w * tape.value[b, k] for k, w in enumerate(expected))
+        np.testing.assert_allclose(context[b], total, rtol=1e-5, atol=1e-6)
+
+
+def test_an_empty_tape_reads_zeros_with_finite_gradients(draw):
+    tape = empty_tape(B, slots=K, key=E, value=V)
+
+    def loss(scores, value):
+        return read_tape(scores, tape._replace(value=value)).context.sum()
+
+    scores, value = draw(B, K), draw(B, K, V)
+    assert loss(scores, value) == 0
+    for gradient in jax.grad(loss, (0, 1))(scores, value):
+        np.testing.assert_array_equal(gradient, 0)
+
+
+def test_a_slot_without_a_token_has_no_effect(draw):
+    tape, _ = filled(draw, 3)
+    scores = draw(B, K)
+    empty = ~tape.valid[..., None]
+    junk = tape._replace(value=jnp.where(empty, 1e9, tape.value))
+    for x, y in zip(read_tape(scores, tape), read_tape(scores, junk), strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
+def test_batched_equals_vmapped_and_jitted(draw):
+    tape, _ = filled(draw, 3)
+    scores, key, value = draw(B, K), draw(B, E), draw(B, V)
+
+    def step(scores, tape, key, value):
+        return read_tape(scores, tape), append(tape, key, value)
+
+    batched = step(scores, tape, key, value)
+    for other in (jax.vmap(step), jax.jit(step)):
+        result = other(scores, tape, key, value)
+        jax.tree.map(
+            lambda x, y: np.testing.assert_allclose(x, y, 1e-6), batched, result
+        )
+
+
+@pytest.mark.parametrize("slots", [2, T, T + 3])
+def test_weights_of_slots_are_weights_of_tokens(draw, slots):
+    weights = draw(B, T, slots)
+    tokens = token_weights(weights)
+    expected = np.zeros((B, T, T))
+    for t in range(T):
+        for k in range(slots):
+            if t - slots + k >= 0:
+                expected[:, t, t - slots + k] = weights[:, t, k]
+    np.testing.assert_array_equal(tokens, expected.astype(np.float32))
+
+
+def scan_of_append(step, weights, tape, valid, carry, inputs):
+    """The same as `tape_scan`, with the tape in the carry of a Python loop."""
+    key, value = tape
+    entries = [(key[:, k], value[:, k]) for k in range(key.shape[1])]
+    slots, outputs = len(entries), []
+    for t in range(len(inputs)):
+        stacked = zip(*entries[t : t + slots], strict=True)
+        window = tuple(jnp.stack(x, 1) for x in stacked)
+        carry, entry, y = step(
+            weights, window, valid[:, t : t + slots], carry, inputs[t]
+        )
+        entries.append(entry)
+        outputs.append(y)
+    tape = tuple(jnp.stack(x, 1) for x in zip(*entries, strict=True))
+    return tape, carry, jnp.stack(outputs)
+
+
+def small_step(weights, window, valid, carry, x):
+    key, value = window
+    scores = jnp.tanh(key + (carry + x)[:, None] @ weights).sum(-1)
+    context, w = read_tape(scores, Tape(key, value, valid))
+    new = jnp.tanh(context @ weights[:, :1] + x)
+    return new, (new @ weights, context * 0.5 + new.sum()), context + w.sum()
+
+
+def test_the_scan_equals_a_loop_in_value_and_gradient(draw, x64):
+    weights = draw(E, E)
+    tape = draw(B, K, E), draw(B, K, E)
+    valid = jnp.arange(K + T) >= jnp.array([[2], [0]])
+    valid = valid.at[1, K + 4].set(False)
+    carry, inputs = draw(B, E), draw(T, B, E)
+
+    def loss(run, *args):
+        result = run(small_step, *args[:2], valid, *args[2:])
+        return sum((jnp.sin(x) * x).sum() for x in jax.tree.leaves(result))
+
+    args = weights, tape, carry, inputs
+    for x, y in zip(
+        jax.tree.leaves(tape_scan(small_step, weights, tape, valid, carry, inputs)),
+        jax.tree.leaves(
+            scan_of_append(small_step, weights, tape, valid, carry, inputs)
+        ),
+        strict=True,
+    ):
+        np.testing.assert_allclose(x, y, atol=1e-12)
+    every = (1, 2, 3, 4)
+    fast = jax.jit(jax.grad(loss, every), static_argnums=0)(tape_scan, *args)
+    slow = jax.grad(loss, every)(scan_of_append, *args)
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-11), fast, slow)
