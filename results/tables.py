@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from errors import UserError
 from figures import canvas, charts
-from results import cells, claim_tables, markdown, pages, timings
+from results import cells, claim_tables, curves, markdown, pages, timings
 from results.families import FIGURES, HEADLINES, TABLES
 from results.pages import ROOT
 from results.records import (
@@ -32,7 +32,6 @@ from results.schema import Curves, Figure, Run, Table
 
 _MAX_COLUMNS = 8  # maximum number of columns of the learning curves
 _EMPTY = "Not measured yet."
-_EXAMPLES = "thousand examples seen"
 
 Floors = Mapping[str, Mapping[str, float]]  # metrics by name of the floor
 
@@ -76,7 +75,7 @@ def tables(
                 _claims, name, table, rows, floors, folder
             )
     for figure in FIGURES:
-        numbers = _by_examples if isinstance(figure, Curves) else _by_length
+        numbers = _by_training if isinstance(figure, Curves) else _by_length
         name = Path(figure.file).stem
         shows[name] = functools.partial(
             _whole, name, lambda f=figure, n=numbers: n(f, records)
@@ -121,8 +120,9 @@ def draw(folder: Path = RESULTS, root: Path = ROOT) -> list[Path]:
     records, paths = read_runs(folder), []
     for figure in FIGURES:
         if isinstance(figure, Curves):
-            series = _curve_series(figure, records)
-            titles = {"axis_title": _axis(figure), "value_title": figure.value_title}
+            series = curves.series_of(figure, records)
+            titles = {"axis_title": curves.axis_title(figure)}
+            titles |= {"value_title": figure.value_title}
         else:
             series, sentences = _length_series(figure, records)
             titles = {"axis_title": "words in the source", "value_title": "BLEU"}
@@ -196,49 +196,8 @@ def _by_length(figure: Figure, records: list[Record]) -> str:
     return markdown.table(["BLEU by words in the source (sentences)", *groups], lines)
 
 
-def _curve_series(
-    figure: Curves, records: list[Record]
-) -> dict[str, dict[str, list[float]]]:
-    """The metric of each recorded line, by steps or thousands of examples."""
-    series = {}
-    for label, source in figure.lines.items():
-        name, _, metric = source.partition(":")
-        for record in records:
-            if record["system"] != OURS or record["name"] != name:
-                continue
-            line = series.setdefault(label, defaultdict(list))
-            if figure.loss_every:
-                for step, value in record["training_loss"]:
-                    line[str(step)].append(value)
-                continue
-            values = [value for _, value in record["curve"]]
-            values = record["curves"][metric] if metric else values
-            for count, value in zip(record["examples"], values, strict=True):
-                line[f"{count / 1e3:.3g}"].append(value)
-    return series
-
-
-def _axis(figure: Curves) -> str:
-    return "steps" if figure.loss_every else _EXAMPLES
-
-
-def _by_examples(figure: Curves, records: list[Record]) -> str:
-    """The table of a figure of curves."""
-    series = _curve_series(figure, records)
-    if not series:
-        return _EMPTY
-    groups = sorted({group for line in series.values() for group in line}, key=float)
-    lines = [
-        [
-            label,
-            *(
-                f"{statistics.mean(line[group]):.3g}" if group in line else ""
-                for group in groups
-            ),
-        ]
-        for label, line in series.items()
-    ]
-    return markdown.table([f"{figure.value_title} by {_axis(figure)}", *groups], lines)
+def _by_training(figure: Curves, records: list[Record]) -> str:
+    return curves.table(figure, records) or _EMPTY
 
 
 def _rows(table: Table, records: list[Record]) -> list[Row]:

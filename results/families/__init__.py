@@ -2,6 +2,7 @@
 
 from results.families import (
     adding,
+    alignments,
     britz,
     captioning,
     gan,
@@ -17,6 +18,7 @@ from results.schema import Curves, Figure, Headline, Table
 
 TABLES: dict[str, Table] = {
     **translation.TABLES,
+    **alignments.TABLES,
     **britz.TABLES,
     **memory.TABLES,
     **memory_networks.TABLES,
