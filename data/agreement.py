@@ -211,11 +211,13 @@ class Batches(EndlessBatches):
     """
 
     def __init__(self, language: str, size: int, *, batch_size: int, seed: int):
-        super().__init__(seed)
-        self._language, self._size, self._rows = language, size, batch_size
+        super().__init__(seed, batch_size)
+        self._language, self._size = language, size
 
-    def _batch(self, rng: np.random.Generator, index: int) -> Batch:
-        sentences = [draw(self._language, rng, self._size) for _ in range(self._rows)]
+    def _rows(self, rng: np.random.Generator, index: int, rows: np.ndarray) -> Batch:
+        seeds = rng.integers(2**62, size=self._batch_size)[rows]
+        rngs = map(np.random.default_rng, seeds)
+        sentences = [draw(self._language, each, self._size) for each in rngs]
         return encode(self._language, sentences, max_length(self._language, self._size))
 
 

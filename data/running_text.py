@@ -198,8 +198,8 @@ class Batches(EndlessBatches):
     """
 
     def __init__(self, ids: np.ndarray, *, batch_size: int, tokens: int, seed: int):
-        super().__init__(seed)
-        self._ids, self._rows, self._tokens = ids, batch_size, tokens
+        super().__init__(seed, batch_size)
+        self._ids, self._tokens = ids, tokens
         self.parts = len(ids) // (batch_size * tokens)  # of an epoch
         if not self.parts:
             raise UserError(
@@ -207,18 +207,18 @@ class Batches(EndlessBatches):
                 f"{batch_size * tokens}, config.data.batch_size x config.data.tokens"
             )
 
-    def _batch(self, rng: np.random.Generator, index: int) -> Batch:
+    def _rows(self, rng: np.random.Generator, index: int, rows: np.ndarray) -> Batch:
         epoch, part = divmod(index, self.parts)
         epoch_rng = np.random.default_rng((self._seed, epoch, 1))
         start = int(epoch_rng.integers(len(self._ids)))
-        row = np.arange(self._rows)[:, None] * self.parts * self._tokens
-        position = start + row + part * self._tokens + np.arange(self._tokens)
+        first = rows[:, None] * self.parts * self._tokens
+        position = start + first + part * self._tokens + np.arange(self._tokens)
         tokens = self._ids.take(position, mode="wrap")
         before = self._ids.take(position - 1, mode="wrap")
         return {
             "tokens": tokens,
             "before": before,
-            "first": np.full(self._rows, part == 0),
+            "first": np.full(len(rows), part == 0),
         }
 
 

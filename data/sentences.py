@@ -26,7 +26,7 @@ import numpy as np
 import storage
 from data import entailment
 from data.agreement import Words
-from data.endless import Batch, EndlessBatches
+from data.endless import Batch, EndlessBatches, take
 from data.packages import fetch_source
 from data.running_text import normal_lines
 from data.splits import EVALUATION_SPLITS, SPLITS, check_split
@@ -270,19 +270,18 @@ class Batches(EndlessBatches):
     def __init__(
         self, sentences: Sentences, *, batch_size: int, length: int, seed: int
     ):
-        super().__init__(seed)
+        super().__init__(seed, batch_size)
         self._data = sentences.encode(sentences.examples("train"), length)
-        self._rows = batch_size
 
-    def _batch(self, rng: np.random.Generator, index: int) -> Batch:
+    def _rows(self, rng: np.random.Generator, index: int, rows: np.ndarray) -> Batch:
         count = len(self._data["label"])
-        numbers = np.arange(index * self._rows, (index + 1) * self._rows)
-        rows = np.empty(self._rows, int)
+        numbers = index * self._batch_size + rows
+        examples = np.empty(len(rows), int)
         for epoch in np.unique(numbers // count):
             order = np.random.default_rng((self._seed, epoch, 1)).permutation(count)
             chosen = numbers // count == epoch
-            rows[chosen] = order[numbers[chosen] % count]
-        return {name: x[rows] for name, x in self._data.items()}
+            examples[chosen] = order[numbers[chosen] % count]
+        return take(self._data, examples)
 
 
 def tfidf_accuracy(sentences: Sentences, split: str, *, steps: int = 300) -> float:
