@@ -213,13 +213,13 @@ class Batches(EndlessBatches):
         start = int(epoch_rng.integers(len(self._ids)))
         first = rows[:, None] * self.parts * self._tokens
         position = start + first + part * self._tokens + np.arange(self._tokens)
-        tokens = self._ids.take(position, mode="wrap")
-        before = self._ids.take(position - 1, mode="wrap")
-        return {
-            "tokens": tokens,
-            "before": before,
-            "first": np.full(len(rows), part == 0),
-        }
+        return _at(self._ids, position) | {"first": np.full(len(rows), part == 0)}
+
+
+def _at(ids: np.ndarray, position: np.ndarray) -> Batch:
+    """The tokens at positions [B, T] of a text that repeats, and those before them."""
+    tokens, before = (ids.take(each, mode="wrap") for each in (position, position - 1))
+    return {"tokens": tokens, "before": before}
 
 
 def in_parts(ids: np.ndarray, rows: int, tokens: int) -> list[Batch]:

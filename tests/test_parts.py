@@ -7,7 +7,17 @@ import numpy as np
 import pytest
 from smoke import ROOT
 
-from data import adding, algorithmic, captions, images, pointing, regression
+from data import (
+    adding,
+    agreement,
+    algorithmic,
+    captions,
+    images,
+    pointing,
+    regression,
+    running_text,
+    sentences,
+)
 from data.babi.encoding import Questions
 from data.vocabulary import Segmentations
 from errors import UserError
@@ -27,6 +37,7 @@ SHARES = [
 # Functions that make the examples of a batch, and the number of those in a result.
 MAKERS = {
     (adding, "sequences"): lambda batch: len(batch["target"]),
+    (agreement, "encode"): lambda batch: len(batch["tokens"]),
     (algorithmic, "_batch"): lambda batch: len(batch["inputs"]),
     (captions, "read_images"): len,
     (images, "corners"): len,
@@ -34,7 +45,9 @@ MAKERS = {
     (pointing, "answers"): len,
     (Questions, "batch"): lambda batch: batch["answer"].size,
     (regression, "take"): lambda batch: len(batch["x"]),
+    (running_text, "_at"): lambda batch: len(batch["tokens"]),
     (Segmentations, "ids"): lambda sentence: 1,
+    (sentences, "take"): lambda batch: len(batch["label"]),
 }
 
 
