@@ -5,7 +5,6 @@ import math
 import jax
 import numpy as np
 import pytest
-from test_parts import check_parts
 
 from configs import lstmn_language
 from data import agreement
@@ -91,7 +90,6 @@ def test_a_batch_depends_on_seed_and_index_alone():
 
     for name, x in source(3)[5].items():
         np.testing.assert_array_equal(x, source(3)[5][name])
-    check_parts(source(3))
     assert (source(3)[5]["tokens"] != source(4)[5]["tokens"]).any()
     assert (source(3)[5]["tokens"] != source(3)[6]["tokens"]).any()
 

@@ -50,6 +50,7 @@ MAKERS = {
     (sentences, "take"): lambda batch: len(batch["label"]),
     (Mixing, "spectrogram"): lambda spectrogram: 1,
     (Segmentations, "ids"): lambda sentence: 1,
+    (sentences, "take"): lambda batch: len(batch["label"]),
 }
 
 
