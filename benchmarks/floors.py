@@ -345,8 +345,10 @@ def labels(flag: str) -> Floors:
     """The most frequent label of the training examples."""
     config = _config(flag)
     with tempfile.TemporaryDirectory() as folder:
-        made = config.task.prepare(config, Path(folder), training=True)
-    train, test = ([x[0] for x in made.examples(split)] for split in ("train", "test"))
+        examples = config.task.prepare(config, Path(folder), training=True)
+    train, test = (
+        [x[0] for x in examples.examples(split)] for split in ("train", "test")
+    )
     ((frequent, _),) = collections.Counter(train).most_common(1)
     accuracy = 100 * test.count(frequent) / len(test)
     return {"most frequent label": {"accuracy": accuracy}}

@@ -86,7 +86,7 @@ _OPPOSITE = {"all": "not all", "not all": "all", "some": "no", "no": "some"}
 
 
 def _possible(*sentences: Sentence) -> bool:
-    """Whether some world makes all sentences true.
+    """Returns whether some world makes all sentences true.
 
     A sentence excludes a set of individuals from the world, or needs one of a set. The
     world with all individuals that are not excluded is the best.

@@ -178,7 +178,7 @@ class Sentences(NamedTuple):
 
     @property
     def paired(self) -> bool:
-        """Whether an example has two texts."""
+        """True if an example has two texts."""
         return len(self.splits["train"][0]) == 3
 
     def examples(self, split: str) -> Sequence[Example]:

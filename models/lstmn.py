@@ -92,7 +92,7 @@ class StepInput(NamedTuple):
 
 
 class State(NamedTuple):
-    """What a layer carries from one part of a text to the next.
+    """State that a layer carries from one part of a text to the next.
 
     Attributes:
         value: [B, K, 2 D], the tape: h_i and c_i side by side.

@@ -50,7 +50,7 @@ class LanguageOptions(Options):
 
 
 class Vocabulary(Protocol):
-    """What a language is written in; see `data.vocabulary.Vocabulary`."""
+    """Vocabulary of a language; see `data.vocabulary.Vocabulary`."""
 
     def decode(self, ids: Any) -> str:
         """Returns the text of ids."""

@@ -127,13 +127,13 @@ def test_an_unreadable_config_is_reported(flag, message):
         (
             "configs/transformer_nmt.py:bgi",
             "--config=configs/transformer_nmt.py:bgi: bgi is unknown: the variants are "
-            "base, big, sinusoidal, short, smoke; did you mean "
+            "base, big, adam, sinusoidal, short, smoke; did you mean "
             "--config=configs/transformer_nmt.py:big?",
         ),
         (
             "configs/transformer_nmt.py:7",
             "--config=configs/transformer_nmt.py:7: 7 is unknown: the variants are "
-            "base, big, sinusoidal, short, smoke",
+            "base, big, adam, sinusoidal, short, smoke",
         ),
     ],
 )
@@ -319,7 +319,7 @@ def test_a_recorded_config_reads_back_equal(tmp_path):
 
 
 def test_a_run_older_than_a_field_gets_its_former_behaviour(tmp_path):
-    config = transformer_nmt.get_config("smoke")
+    config = transformer_nmt.get_config("short")
     old = configuration.encode(config)
     for field in ("name", "scale", "clip_by"):
         del old["optimizer"][field]

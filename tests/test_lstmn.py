@@ -123,8 +123,8 @@ def test_a_layer_equals_its_steps(draw, slots, score):
     whole, last = read(variables, x, state)
     for t in range(T):
         step, state = read(variables, x[:, t : t + 1], state)
-        for all_steps, one in zip(whole, step, strict=True):
-            np.testing.assert_allclose(all_steps[:, t], one[:, 0], atol=2e-6)
+        for all_steps, single in zip(whole, step, strict=True):
+            np.testing.assert_allclose(all_steps[:, t], single[:, 0], atol=2e-6)
     for x, y in zip(last, state, strict=True):
         np.testing.assert_allclose(x, y, atol=2e-6)
 

@@ -47,7 +47,6 @@ MAKERS = {
     (Questions, "batch"): lambda batch: batch["answer"].size,
     (regression, "take"): lambda batch: len(batch["x"]),
     (running_text, "_take"): len,
-    (sentences, "take"): lambda batch: len(batch["label"]),
     (Mixing, "spectrogram"): lambda spectrogram: 1,
     (Segmentations, "ids"): lambda sentence: 1,
     (sentences, "take"): lambda batch: len(batch["label"]),
@@ -56,12 +55,12 @@ MAKERS = {
 
 def part(source, index, pieces):
     """Returns a part of a batch, and how many examples were made for it."""
-    made = []
+    counts = []
 
     def counted(function, count):
         def call(*arguments, **keywords):
             result = function(*arguments, **keywords)
-            made.append(count(result))
+            counts.append(count(result))
             return result
 
         return call
@@ -69,14 +68,14 @@ def part(source, index, pieces):
     with pytest.MonkeyPatch.context() as patch:
         for (owner, name), count in MAKERS.items():
             patch.setattr(owner, name, counted(getattr(owner, name), count))
-        return source.part(index, pieces, 4), sum(made)
+        return source.part(index, pieces, 4), sum(counts)
 
 
 def check_parts(source):
     for index in (0, 3):
         whole = source[index]
         for shares in SHARES:
-            parts, made = zip(*(part(source, index, x) for x in shares), strict=True)
+            parts, counts = zip(*(part(source, index, x) for x in shares), strict=True)
             order = np.concatenate(shares)
 
             def check(expected, *rows, order=order):
@@ -87,9 +86,9 @@ def check_parts(source):
 
             jax.tree.map(check, whole, *parts)
             if len(shares) == 1:
-                (all_made,) = made
-            assert sum(made) == all_made  # no host makes the rows of another one
-            assert len(shares) == 1 or 0 < max(made) < all_made
+                (whole_count,) = counts
+            assert sum(counts) == whole_count  # no host makes the rows of another one
+            assert len(shares) == 1 or 0 < max(counts) < whole_count
 
 
 @pytest.mark.parametrize("name", CONFIGS)

@@ -12,11 +12,14 @@ CHECK = """
 import json
 from benchmarks import scaling
 from configs import transformer_nmt
+from configs._optimizer import adam
 
 chip = scaling.Chip("a chip", flops=1000.0, ici=10.0)
 sums = scaling.Step(operations=6000, reduced=20, gathered=0, scatters=False)
 parts = scaling.Step(operations=6000, reduced=20, gathered=40, scatters=True)
 config = transformer_nmt.get_config("smoke")
+config.optimizer = adam(0.003)
+config.optimizer.accumulate = 1
 steps = [scaling.compile_step(mesh, 3, config) for mesh in scaling.MESHES]
 print(json.dumps({
     "times": [sums.computation(chip), sums.communication(4, chip)],

@@ -20,7 +20,7 @@ from training.task import create
 B, S, T, W = 2, 5, 7, 19
 
 
-def said(text):
+def sentence_of(text):
     """The sentence of a text."""
     words = text.replace("not all", "not_all").replace("do not", "do_not").split()
     quantifier, *rest = words
@@ -52,8 +52,8 @@ def said(text):
     ],
 )
 def test_labels_follow_logic(premise, hypothesis, expected):
-    assert str(said(premise)) == premise
-    assert label(said(premise), said(hypothesis)) == expected
+    assert str(sentence_of(premise)) == premise
+    assert label(sentence_of(premise), sentence_of(hypothesis)) == expected
 
 
 def worlds():
@@ -89,9 +89,9 @@ def test_no_world_is_against_a_label():
     drawn, possible = pairs("train", 240), list(worlds())
     for name, premise, hypothesis in drawn:
         outcomes = {
-            is_true(said(hypothesis), world)
+            is_true(sentence_of(hypothesis), world)
             for world in possible
-            if is_true(said(premise), world)
+            if is_true(sentence_of(premise), world)
         }
         if name == "entailment":
             assert False not in outcomes, (premise, hypothesis)
@@ -107,14 +107,14 @@ def test_labels_are_balanced_and_combinations_held_out():
         assert {names.count(name) for name in entailment.LABELS} == {100}
         keys[split] = set()
         for _, *texts in drawn:
-            premise, hypothesis = map(said, texts)
+            premise, hypothesis = map(sentence_of, texts)
             assert split_of(premise, hypothesis) == split
             keys[split].add(
                 (premise.quantifier, hypothesis.quantifier)
                 + (premise.noun, hypothesis.noun)
             )
-    for one, other in itertools.combinations(keys.values(), 2):
-        assert not one & other
+    for keys_of_split, other in itertools.combinations(keys.values(), 2):
+        assert not keys_of_split & other
 
 
 def batch(paired=True):

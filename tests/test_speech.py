@@ -237,7 +237,7 @@ def test_espeak_speaks_with_the_voices_of_the_split(monkeypatch, tmp_path):
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     source = espeak.Phrases(cepstra=11, rate=8000)
-    said = {}
+    voices = {}
     for split in ("train", "validation", "test"):
         utterance = source.sample(np.random.default_rng(0), split, 3)
         assert utterance.parts[0].shape[1] == 11
@@ -245,8 +245,8 @@ def test_espeak_speaks_with_the_voices_of_the_split(monkeypatch, tmp_path):
         assert set(utterance.text) <= set(source.characters)
         line = log.read_text().splitlines()[-1]
         assert line.endswith(f"--stdout {utterance.text}")
-        said[split] = line.split()[1].split("+")[1]
-    assert len(set(said.values())) == 3
+        voices[split] = line.split()[1].split("+")[1]
+    assert len(set(voices.values())) == 3
 
 
 def test_voices_are_found_by_their_statistics():

@@ -5,14 +5,13 @@ import dataclasses
 import jax
 import numpy as np
 import pytest
-from test_resume import assert_equal, last_state
 
 from configs import lstmn_text
 from data import running_text
 from data.vocabulary import BOS, PAD, UNK
 from errors import UserError
 from tasks.text_modeling import TextModeling
-from training import loop
+from training import checkpoints, loop
 from training.task import create
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -25,6 +24,16 @@ def smoke(**fields):
     config.model.dropout = 0.0  # steps are compared with evaluation
     config.update_from_flattened_dict(fields)
     return config
+
+
+def last_state(workdir, config):
+    task = create(config, workdir, training=False)
+    like = jax.eval_shape(task.objective.init, jax.random.key(0))
+    return checkpoints.restore(workdir, "last", like)
+
+
+def assert_equal(left, right):
+    jax.tree.map(np.testing.assert_array_equal, left, right)
 
 
 def test_lines_are_sentences_of_tokens():

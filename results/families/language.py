@@ -39,9 +39,9 @@ def _agreement(language: str) -> tuple[Run, ...]:
     return tuple(runs)
 
 
-def _metrics(size: int, largest: int) -> dict[str, str]:
+def _metrics(size: int, max_size: int) -> dict[str, str]:
     """Metrics of a generated language, with those at a larger size."""
-    groups = [2**k for k in range(1, 10) if 2**k <= largest]
+    groups = [2**k for k in range(1, 10) if 2**k <= max_size]
     return {
         "perplexity": "perplexity",
         "of the source": "optimum",
