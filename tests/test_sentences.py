@@ -203,10 +203,10 @@ def test_own_sentences_are_read_and_pairs_without_agreement_left_out(tmp_path):
     splits = sentences.read("files", files, 1000)
     assert [len(splits[x]) for x in ("train", "validation", "test")] == [17, 2, 1]
     folder = tmp_path / "assets"
-    made = sentences.create(splits, folder, vocab_size=100)
+    prepared = sentences.create(splits, folder, vocab_size=100)
     loaded = sentences.load(folder)
-    assert loaded.labels == made.labels == ("a", "b") and loaded.paired
-    assert loaded.words.names == made.words.names
+    assert loaded.labels == prepared.labels == ("a", "b") and loaded.paired
+    assert loaded.words.names == prepared.words.names
     (tmp_path / "test").write_text("good\tone\n")
     with pytest.raises(UserError, match="sentences and pairs: must be the same$"):
         sentences.read("files", files | {"test": str(tmp_path / "test")}, 1000)
@@ -215,8 +215,8 @@ def test_own_sentences_are_read_and_pairs_without_agreement_left_out(tmp_path):
 def test_an_epoch_has_each_example_once(tmp_path):
     splits = {s: [("a", "x y"), ("b", "y"), ("a", "z")] for s in ("train", "test")}
     splits["validation"] = splits["test"]
-    made = sentences.create(splits, tmp_path, vocab_size=10)
-    source = sentences.Batches(made, batch_size=2, length=4, seed=0)
+    prepared = sentences.create(splits, tmp_path, vocab_size=10)
+    source = sentences.Batches(prepared, batch_size=2, length=4, seed=0)
     texts = np.concatenate([source[i]["first"] for i in range(3)])
     for epoch in np.split(texts, 2):
         assert len(np.unique(epoch, axis=0)) == 3
@@ -231,10 +231,10 @@ def test_logistic_regression_separates_words_that_tell_the_label(tmp_path):
             yield ("good", f"{noise} fine") if i % 2 else ("bad", f"dull {noise}")
 
     splits = {"train": [*drawn(80)], "validation": [*drawn(20)], "test": [*drawn(20)]}
-    made = sentences.create(splits, tmp_path, vocab_size=30)
-    assert sentences.tfidf_accuracy(made, "test") == 100
+    prepared = sentences.create(splits, tmp_path, vocab_size=30)
+    assert sentences.tfidf_accuracy(prepared, "test") == 100
     shuffled = splits | {"test": [("good", text) for _, text in splits["test"]]}
-    assert sentences.tfidf_accuracy(made._replace(splits=shuffled), "test") == 50
+    assert sentences.tfidf_accuracy(prepared._replace(splits=shuffled), "test") == 50
 
 
 def test_a_pair_in_predictions_has_a_tab(tmp_path):
@@ -255,5 +255,5 @@ def test_a_source_that_is_unknown_is_an_error():
 def test_the_reviews_are_10_000_and_logistic_regression_has_four_fifths(tmp_path):
     splits = sentences.read("reviews", {}, 10_000)
     assert sum(map(len, splits.values())) > 10_000
-    made = sentences.create(splits, tmp_path, vocab_size=5000)
-    assert 74 < sentences.tfidf_accuracy(made, "test") < 82
+    prepared = sentences.create(splits, tmp_path, vocab_size=5000)
+    assert 74 < sentences.tfidf_accuracy(prepared, "test") < 82
