@@ -66,6 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(text)
 
 
+@functools.cache
 def translation(flag: str) -> Floors:
     """Copying the source, and the target of the most similar training source."""
     data = _config(flag).data
@@ -291,6 +292,7 @@ def questions() -> Floors:
     return {"most frequent answer": {"best": mean, "error": mean, **scores}}
 
 
+@functools.cache
 def spoken_digits() -> Floors:
     """Random digits, as many as are spoken."""
     config, scores = _config("las_digits"), {}

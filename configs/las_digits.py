@@ -45,7 +45,7 @@ VARIANTS = {
 
 
 def get_config(variant: str = "") -> ConfigDict:
-    """Returns the config of a variant; `` is the default."""
+    """Returns the config of a variant; "" is the default."""
     config = ConfigDict()
     config.task = Listening
     config.architecture = ListenAttendSpell

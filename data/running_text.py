@@ -27,7 +27,7 @@ from typing import NamedTuple
 import numpy as np
 
 import storage
-from data import agreement
+from data import agreement, own_files
 from data.endless import Batch, EndlessBatches
 from data.packages import fetch_npm
 from data.splits import EVALUATION_SPLITS, SPLITS, check_split
@@ -91,22 +91,7 @@ def _files(files: Mapping[str, str]) -> dict[str, Lines]:
         raise UserError(
             "config.data.files.train is missing: must be the path of a text file"
         )
-    splits = {}
-    for split in SPLITS:
-        if files[split]:
-            try:
-                content = storage.read_regular(Path(files[split])).decode("utf-8-sig")
-            except (OSError, UnicodeDecodeError) as error:
-                reason = getattr(error, "strerror", None) or "not text in UTF-8"
-                raise UserError(
-                    f"config.data.files.{split}: {files[split]}: {reason}"
-                ) from None
-            splits[split] = normal_lines(content)
-    for split in EVALUATION_SPLITS:
-        if split not in splits:
-            count = max(1, len(splits["train"]) // 10)
-            splits[split] = splits["train"][-count:]
-            splits["train"] = splits["train"][:-count]
+    splits = own_files.read(files, lambda text, _: normal_lines(text))
     for split, lines in splits.items():
         if not lines:
             raise UserError(

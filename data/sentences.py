@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 import storage
-from data import entailment
+from data import entailment, own_files
 from data.agreement import Words
 from data.endless import Batch, EndlessBatches, take
 from data.packages import fetch_source
@@ -99,16 +99,7 @@ def _files(files: Mapping[str, str]) -> dict[str, list[Example]]:
             "config.data.files.train is missing: must be the path of lines "
             "LABEL<tab>TEXT, or of JSON lines in the format of SNLI"
         )
-    splits = {}
-    for split in SPLITS:
-        if files[split]:
-            name = f"config.data.files.{split}: {files[split]}"
-            splits[split] = _read_file(Path(files[split]), name)
-    for split in EVALUATION_SPLITS:
-        if split not in splits:
-            count = max(1, len(splits["train"]) // 10)
-            splits[split] = splits["train"][-count:]
-            splits["train"] = splits["train"][:-count]
+    splits = own_files.read(files, _parse_file)
     if not splits["train"]:
         raise UserError(f"config.data.files.train: {files['train']} has too few lines")
     kinds = {len(example) for part in splits.values() for example in part}
@@ -117,14 +108,9 @@ def _files(files: Mapping[str, str]) -> dict[str, list[Example]]:
     return splits
 
 
-def _read_file(path: Path, name: str) -> list[Example]:
-    try:
-        lines = storage.read_regular(path).decode("utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not text in UTF-8"
-        raise UserError(f"{name}: {reason}") from None
+def _parse_file(text: str, name: str) -> list[Example]:
     examples = []
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(text.splitlines(), 1):
         if line.strip():
             example = parse(line, f"{name}, line {number}")
             if example[0] != "-":  # SNLI: the annotators do not agree

@@ -63,14 +63,9 @@ class TranslationOptions(BeamOptions):
 
 
 @dataclasses.dataclass(frozen=True)
-class SamplingOptions(NBestOptions, TranslationOptions):
-    """Flags of predict.py for beam search or sampling."""
+class DrawOptions(Options):
+    """Flags of predict.py for the distribution that tokens are sampled from."""
 
-    temperature: float = option(
-        0.0,
-        "Sampling temperature; 0 for beam search, 1 for the model's distribution.",
-        _RANGES["temperature"],
-    )
     top_k: int = option(
         0,
         "Sample only from the k most probable tokens; 0 for all.",
@@ -82,3 +77,14 @@ class SamplingOptions(NBestOptions, TranslationOptions):
         _RANGES["top_p"],
     )
     seed: int = option(0, "Random seed of sampling.", SEED)
+
+
+@dataclasses.dataclass(frozen=True)
+class SamplingOptions(NBestOptions, TranslationOptions, DrawOptions):
+    """Flags of predict.py for beam search or sampling."""
+
+    temperature: float = option(
+        0.0,
+        "Sampling temperature; 0 for beam search, 1 for the model's distribution.",
+        _RANGES["temperature"],
+    )

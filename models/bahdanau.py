@@ -22,18 +22,10 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from models.cells import CELLS, CellWeights
-from models.encoder_decoder import (
-    ATTENTION_CHOICES,
-    Carry,
-    EncoderDecoder,
-    Memory,
-    Source,
-    SourceAttention,
-    Step,
-    StepInput,
-)
+from models.encoder_decoder import Carry, EncoderDecoder, Step, StepInput
 from models.layers import PAD, Dense, check_fields, logits
 from models.recurrent import Encoder, Init, Maxout, Stack, orthogonal
+from models.source_attention import ATTENTION_CHOICES, Memory, Source
 from ops.scan import Matrix
 from ranges import LAYERS, SCALE, SIZE
 
@@ -118,17 +110,7 @@ class Bahdanau(EncoderDecoder):
             inits=inits,
         )
         self.bridge = Dense(cell.states * n, kernel_init=inits.kernel)
-        self.cross_attention = SourceAttention(
-            score=self.score,
-            alignment=self.alignment,
-            width=n,
-            hidden=self.score_hidden,
-            max_length=self.max_length,
-            window=self.window,
-            temperature=self.temperature,
-            inits=inits,
-            score_gradient=self.score_gradient,
-        )
+        self.cross_attention = self.source_attention()
         self.stack = Stack(
             cell=self.cell, features=n, layers=1, dropout=self.dropout, inits=inits
         )

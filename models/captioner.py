@@ -27,18 +27,10 @@ from flax import linen as nn
 
 from errors import FieldError
 from models.cells import CELLS, CellWeights
-from models.encoder_decoder import (
-    ATTENTION_CHOICES,
-    Carry,
-    EncoderDecoder,
-    Memory,
-    Source,
-    SourceAttention,
-    Step,
-    StepInput,
-)
+from models.encoder_decoder import Carry, EncoderDecoder, Step, StepInput
 from models.layers import Dense, Dropout, LayerNorm, check_fields, logits
 from models.recurrent import Init, Stack, uniform_init
+from models.source_attention import ATTENTION_CHOICES, Memory, Source
 from ops.convolution import blocks
 from ops.scan import Matrix
 from ranges import PROBABILITY, SCALE, SIZE
@@ -159,17 +151,7 @@ class ShowAttendTell(EncoderDecoder):
         _check_channels(self.channels)
         n, cell, inits = self.hidden, CELLS[self.cell], self.inits
         _, self.target_table = self.tables(share=True)
-        self.cross_attention = SourceAttention(
-            score=self.score,
-            alignment=self.alignment,
-            width=n,
-            hidden=self.score_hidden,
-            max_length=self.max_length,
-            window=self.window,
-            temperature=self.temperature,
-            inits=inits,
-            keys="positions",
-        )
+        self.cross_attention = self.source_attention(keys="positions")
         self.annotate = ImageEncoder(self.encoder, self.channels, self.dropout)
         self.bridge = Dense(cell.states * n, kernel_init=inits.kernel)
         self.stack = Stack(

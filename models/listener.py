@@ -25,18 +25,10 @@ from flax import linen as nn
 
 from errors import FieldError
 from models.cells import CELLS
-from models.encoder_decoder import (
-    ATTENTION_CHOICES,
-    Carry,
-    EncoderDecoder,
-    Memory,
-    Source,
-    SourceAttention,
-    Step,
-    StepInput,
-)
+from models.encoder_decoder import Carry, EncoderDecoder, Step, StepInput
 from models.layers import Dense, Dropout, check_fields, logits
 from models.recurrent import Encoder, Init, Stack, StackWeights, uniform_init
+from models.source_attention import ATTENTION_CHOICES, Memory, Source
 from ops.scan import Matrix
 from ranges import DEPTH, LAYERS, PROBABILITY, SCALE, SIZE
 
@@ -179,19 +171,7 @@ class ListenAttendSpell(EncoderDecoder):
             dropout=self.dropout,
             inits=inits,
         )
-        self.cross_attention = SourceAttention(
-            score=self.score,
-            alignment=self.alignment,
-            width=n,
-            hidden=self.score_hidden,
-            max_length=self.max_length,
-            window=self.window,
-            temperature=self.temperature,
-            inits=inits,
-            keys="frames",
-            filters=self.filters,
-            filter_width=self.filter_width,
-        )
+        self.cross_attention = self.source_attention(keys="frames")
         self.stack = Stack(
             cell=self.cell,
             features=n,

@@ -23,16 +23,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from models.cells import CELLS
-from models.encoder_decoder import (
-    ATTENTION_CHOICES,
-    Carry,
-    EncoderDecoder,
-    Memory,
-    Source,
-    SourceAttention,
-    Step,
-    StepInput,
-)
+from models.encoder_decoder import Carry, EncoderDecoder, Step, StepInput
 from models.layers import PAD, Dense, check_fields, logits
 from models.recurrent import (
     RESIDUALS,
@@ -42,6 +33,7 @@ from models.recurrent import (
     StackWeights,
     uniform_init,
 )
+from models.source_attention import ATTENTION_CHOICES, Memory, Source
 from ops.scan import Matrix
 from ranges import DEPTH, LAYERS, SCALE, SIZE
 
@@ -138,17 +130,7 @@ class Luong(EncoderDecoder):
                 Dense(cell.states * n, kernel_init=inits.kernel)
                 for _ in range(self.depth)
             ]
-        self.cross_attention = SourceAttention(
-            score=self.score,
-            alignment=self.alignment,
-            width=n,
-            hidden=self.score_hidden,
-            max_length=self.max_length,
-            window=self.window,
-            temperature=self.temperature,
-            inits=inits,
-            score_gradient=self.score_gradient,
-        )
+        self.cross_attention = self.source_attention()
         self.stack = Stack(
             cell=self.cell,
             features=n,

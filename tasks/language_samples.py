@@ -17,36 +17,27 @@ import optax
 from data.vocabulary import BOS, EOS, PAD, UNK
 from figures.attention import AttentionMap, attention_map
 from figures.heatmaps import attention_heatmaps
+from generation.options import DrawOptions
 from generation.sampling import sample
 from generation.search import Search
 from models.records import AttentionRecord, collect
-from options import Options, option
-from ranges import SEED, Range, declared
+from options import option
+from ranges import Range, declared
 from training.task import Prediction
 
-_RANGES = declared(Search)
 _LENGTH = Range(1, 1000, whole=True)
 
 
 @dataclasses.dataclass(frozen=True)
-class LanguageOptions(Options):
+class LanguageOptions(DrawOptions):
     """Flags of predict.py for language models."""
 
     length: int = option(50, "Maximum number of tokens after the line.", _LENGTH)
     temperature: float = option(
         1.0,
         "Sampling temperature; 0 takes the most probable token.",
-        _RANGES["temperature"],
+        declared(Search)["temperature"],
     )
-    top_k: int = option(
-        0, "Sample only from the k most probable tokens; 0 for all.", _RANGES["top_k"]
-    )
-    top_p: float = option(
-        1.0,
-        "Sample only from the most probable tokens with this total probability.",
-        _RANGES["top_p"],
-    )
-    seed: int = option(0, "Random seed of sampling.", SEED)
 
 
 class Vocabulary(Protocol):

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import faults
 import jax
-import numpy as np
 import pytest
 import toy
+from states import assert_equal, last_state
 
 import spread
 from configs import luong_nmt, memory_network_qa, sagan, transformer_nmt
@@ -17,23 +17,11 @@ from tasks.adversarial import Adversarial
 from tasks.question_answering import QuestionAnswering
 from tasks.translation import Translation
 from training import checkpoints, loop
-from training.task import Evaluation, create
+from training.task import Evaluation
 
 ROOT = Path(__file__).parent.parent
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
-
-
-def last_state(workdir, config):
-    task = create(config, workdir, training=False)
-    like = jax.eval_shape(task.objective.init, jax.random.key(0))
-    state = checkpoints.restore(workdir, "last", like)
-    assert int(state.step) == config.train_steps
-    return state
-
-
-def assert_equal(left, right):
-    jax.tree.map(np.testing.assert_array_equal, left, right)
 
 
 def test_stopping_at_any_step_leaves_parameters_bit_identical(tmp_path):

@@ -5,13 +5,14 @@ import dataclasses
 import jax
 import numpy as np
 import pytest
+from states import assert_equal, last_state
 
 from configs import lstmn_text
 from data import running_text
 from data.vocabulary import BOS, PAD, UNK
 from errors import UserError
 from tasks.text_modeling import TextModeling
-from training import checkpoints, loop
+from training import loop
 from training.task import create
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -24,16 +25,6 @@ def smoke(**fields):
     config.model.dropout = 0.0  # steps are compared with evaluation
     config.update_from_flattened_dict(fields)
     return config
-
-
-def last_state(workdir, config):
-    task = create(config, workdir, training=False)
-    like = jax.eval_shape(task.objective.init, jax.random.key(0))
-    return checkpoints.restore(workdir, "last", like)
-
-
-def assert_equal(left, right):
-    jax.tree.map(np.testing.assert_array_equal, left, right)
 
 
 def test_lines_are_sentences_of_tokens():
@@ -157,8 +148,8 @@ def test_continuations_begin_with_the_line_and_never_have_unknown_words(trained)
     again = next(iter(task.predict(state, lines, options, False)))
     assert again.text == first.text and not again.attention
     greedy = [
-        next(iter(task.predict(state, lines, task.Options(6, 0.0, seed=s), False))).text
-        for s in (1, 2)
+        next(iter(task.predict(state, lines, drawn, False))).text
+        for drawn in (task.Options(length=6, temperature=0.0, seed=s) for s in (1, 2))
     ]
     assert greedy[0] == greedy[1]
     assert task.texts.vocabulary.encode("qqq")[0] == UNK

@@ -1,0 +1,33 @@
+"""Models that are compared with an LSTMN, as variants of its configs."""
+
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from models.language import LSTMLanguageModel, TransformerLanguageModel
+
+
+def lstm(*, embedding: int, hidden: int, dropout: float) -> dict[str, Any]:
+    """Returns the fields of a plain LSTM; see `LSTMLanguageModel`."""
+    sizes = {"embedding": embedding, "hidden": hidden, "layers": 1, "skip": True}
+    model = ConfigDict(sizes | {"dropout": dropout})
+    return {"architecture": LSTMLanguageModel, "model": model}
+
+
+def transformer(
+    *, d_model: int, d_ff: int, memory: int, dropout: float
+) -> dict[str, Any]:
+    """Returns the fields of a causal Transformer; see `TransformerLanguageModel`."""
+    model = ConfigDict(
+        {
+            "d_model": d_model,
+            "heads": 4,
+            "layers": 2,
+            "d_ff": d_ff,
+            "memory": memory,
+            "positions": "relative",
+            "max_distance": 32,
+            "dropout": dropout,
+        }
+    )
+    return {"architecture": TransformerLanguageModel, "model": model}

@@ -1,0 +1,42 @@
+"""A user's text files, one per split."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+import storage
+from data.splits import EVALUATION_SPLITS, SPLITS
+from errors import UserError
+
+_Example = TypeVar("_Example")
+
+
+def read(
+    files: Mapping[str, str], parse: Callable[[str, str], list[_Example]]
+) -> dict[str, list[_Example]]:
+    """Returns the examples of each split.
+
+    Args:
+        files: path of each split's file, "" for none. Without a file, an evaluation
+            split has the last tenth of the training examples before it.
+        parse: `parse(text, name)` returns the examples of a file; `name` is for errors.
+
+    Raises:
+        UserError: for a file that cannot be read.
+    """
+    splits = {}
+    for split in SPLITS:
+        if files[split]:
+            name = f"config.data.files.{split}: {files[split]}"
+            try:
+                text = storage.read_regular(Path(files[split])).decode("utf-8-sig")
+            except (OSError, UnicodeDecodeError) as error:
+                reason = getattr(error, "strerror", None) or "not text in UTF-8"
+                raise UserError(f"{name}: {reason}") from None
+            splits[split] = parse(text, name)
+    for split in EVALUATION_SPLITS:
+        if split not in splits:
+            count = max(1, len(splits["train"]) // 10)
+            splits[split] = splits["train"][-count:]
+            splits["train"] = splits["train"][:-count]
+    return splits

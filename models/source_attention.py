@@ -1,0 +1,190 @@
+"""A recurrent decoder's attention to the source, with any score and any alignment.
+
+Axes: as in `models.encoder_decoder`.
+"""
+
+from typing import NamedTuple
+
+import flax
+import jax
+from flax import linen as nn
+
+from attention.alignments import ALIGNMENTS
+from attention.stepwise import STEPWISE_SCORES
+from models.attention import DRAWN, STEP_SCORES, Aligned, Alignment, Score
+from models.layers import Dense
+from models.recurrent import Init
+
+# Accepted values of the fields that choose an attention, for `check_fields`.
+ATTENTION_CHOICES = {"score": tuple(STEP_SCORES), "alignment": tuple(ALIGNMENTS)}
+
+
+class Memory(NamedTuple):
+    """An encoded source to attend to, projected once for all steps."""
+
+    annotations: jax.Array  # [B, S, E], h_j
+    mask: jax.Array  # [B, S] bool, False at padding
+    keys: jax.Array  # [B, S, F]
+    values: jax.Array  # [B, S, any], annotations times the context's weight matrix
+    start: tuple[jax.Array, ...]  # [B, states D] per layer, the first carry
+
+
+@flax.struct.dataclass
+class Source:
+    """Keys of a source with the parameters of score and alignment; loop-invariant.
+
+    Attributes:
+        keys: [B, S, F].
+        mask: [B, S] bool, False at padding.
+        score_parameters: parameters of the score function, by name.
+        align_parameters: parameters of the alignment, by name.
+        soft: bool scalar; see `models.attention.Alignment.weigh`.
+        score_function: a key of `STEP_SCORES`.
+        alignment: settings of the alignment.
+    """
+
+    keys: jax.Array
+    mask: jax.Array
+    score_parameters: dict[str, jax.Array]
+    align_parameters: dict[str, jax.Array]
+    soft: jax.Array | None
+    score_function: str = flax.struct.field(pytree_node=False)
+    alignment: Alignment = flax.struct.field(pytree_node=False)
+
+    def score(self, query: jax.Array, previous: jax.Array | None) -> jax.Array:
+        """Returns scores [B, R, S] of queries [B, R, D], given `Carry.weights`."""
+        compare, parameters = STEP_SCORES[self.score_function].compare, {}
+        if self.score_function in STEPWISE_SCORES:
+            parameters = {"previous": previous}
+        return compare(query, self.keys, **self.score_parameters, **parameters)
+
+    def keep(self, aligned: Aligned) -> jax.Array | None:
+        """Returns the next `Carry.weights`: the weights, if the score needs them."""
+        return aligned.weights if self.score_function in STEPWISE_SCORES else None
+
+    def align(
+        self,
+        scores: jax.Array,
+        query: jax.Array,
+        time: jax.Array,
+        rng: jax.Array | None = None,
+    ) -> Aligned:
+        """Computes attention weights from scores.
+
+        Args:
+            scores: [B, R, S] from `score`.
+            query: [B, R, D], from which local-p predicts its position.
+            time: int scalar, the step, from 0.
+            rng: PRNG key of a random alignment; None for the most probable key.
+
+        Returns:
+            Weights [B, R, S] and the alignment's other results [B, R].
+        """
+        return self.alignment.weigh(
+            self.align_parameters,
+            scores,
+            query=query,
+            time=time,
+            mask=self.mask[:, None],
+            rng=rng,
+            soft=self.soft,
+        )
+
+
+class SourceAttention(nn.Module):
+    """A decoder's attention to the source, with any score and any alignment.
+
+    If the score needs keys of the query's width, annotations of another width (from a
+    bidirectional encoder, for example) are projected to it by a matrix [E, D].
+
+    Attributes:
+        score: a key of `models.attention.STEP_SCORES`.
+        alignment: a key of `attention.alignments.ALIGNMENTS`.
+        width: width of a query, D.
+        score_hidden: A, for the additive score and the position of local-p.
+        max_length: maximum source length, for the location score.
+        window: half-width of a local alignment's window in positions.
+        temperature: temperature of the Gumbel alignment.
+        inits: initializers.
+        score_gradient: whether the scores' gradient reaches the annotations; False
+            leaves the encoder only the gradient of the contexts.
+        keys: meaning of the keys' axis; see `models.records.AttentionRecord`.
+        filters: number of filters of the location-aware score.
+        filter_width: width of these filters in positions.
+    """
+
+    score: str
+    alignment: str
+    width: int
+    score_hidden: int
+    max_length: int
+    window: int
+    temperature: float
+    inits: Init
+    score_gradient: bool = True
+    keys: str = "source"
+    filters: int = 10
+    filter_width: int = 15
+
+    def setup(self):
+        self.scores = Score(
+            self.score,
+            hidden=self.score_hidden,
+            max_length=self.max_length,
+            filters=self.filters,
+            filter_width=self.filter_width,
+            matrix_init=self.inits.score,
+            vector_init=self.inits.score_vector,
+        )
+        self.align = Alignment(
+            self.alignment, hidden=self.score_hidden, params_init=self.inits.score
+        )
+        if STEP_SCORES[self.score].same_width:
+            self.narrow = Dense(
+                self.width, kernel_init=self.inits.kernel, use_bias=False
+            )
+
+    @property
+    def draws(self) -> bool:
+        """True if the alignment samples a key when it gets an rng."""
+        return self.alignment in DRAWN
+
+    def project(self, annotations: jax.Array) -> jax.Array:
+        """Projects annotations [B, S, E] to keys [B, S, F], once per source."""
+        score = STEP_SCORES[self.score]
+        if not self.score_gradient:
+            annotations = jax.lax.stop_gradient(annotations)
+        if score.same_width and annotations.shape[-1] != self.width:
+            annotations = self.narrow(annotations)
+        parameters = self.scores.parameters(self.width, annotations.shape[-1])
+        return score.project(annotations, **parameters)
+
+    def source(self, memory: Memory, soft: jax.Array | None = None) -> Source:
+        """Returns the source for the decoder's steps.
+
+        Args:
+            memory: an encoded source with keys from `project`.
+            soft: see `Source`.
+        """
+        same_width = STEP_SCORES[self.score].same_width
+        width = self.width if same_width else memory.annotations.shape[-1]
+        return Source(
+            keys=memory.keys,
+            mask=memory.mask,
+            score_parameters=self.scores.parameters(self.width, width),
+            align_parameters=self.align.parameters(self.width),
+            soft=soft,
+            score_function=self.score,
+            alignment=Alignment(
+                self.alignment,
+                window=self.window,
+                temperature=self.temperature,
+                parent=None,
+            ),
+        )
+
+    def record(self, aligned: Aligned) -> None:
+        """Sows the alignments [B, T, ...] of all steps as one head, [B, 1, T, ...]."""
+        jax.tree.map(lambda x: x[:, None], aligned).record(
+            self, kind="cross", layer=0, queries="target", keys=self.keys
+        )
