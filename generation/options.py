@@ -66,6 +66,11 @@ class TranslationOptions(BeamOptions):
 class DrawOptions(Options):
     """Flags of predict.py for the distribution that tokens are sampled from."""
 
+    temperature: float = option(
+        0.0,
+        "Sampling temperature; 0 for beam search, 1 for the model's distribution.",
+        _RANGES["temperature"],
+    )
     top_k: int = option(
         0,
         "Sample only from the k most probable tokens; 0 for all.",
@@ -80,11 +85,5 @@ class DrawOptions(Options):
 
 
 @dataclasses.dataclass(frozen=True)
-class SamplingOptions(NBestOptions, TranslationOptions, DrawOptions):
+class SamplingOptions(DrawOptions, NBestOptions, TranslationOptions):
     """Flags of predict.py for beam search or sampling."""
-
-    temperature: float = option(
-        0.0,
-        "Sampling temperature; 0 for beam search, 1 for the model's distribution.",
-        _RANGES["temperature"],
-    )
