@@ -3,7 +3,8 @@
     python train.py --config=configs/las_digits.py --workdir=runs/las_digits
 
 Two to seven digits, spelled out. The voices of training, validation and test differ.
-No full training has been measured yet. See docs/results/speech.md.
+One training ended with 16.1 % wrong digits of the voice for testing. See
+docs/results/speech.md.
 
 Variants:
 

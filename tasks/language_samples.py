@@ -5,7 +5,7 @@ Axes: B batch; T tokens; W vocabulary.
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -137,17 +137,22 @@ class Continuations:
         return tuple(attention_map(record, labels, labels) for record in records)
 
 
-def draw_text(maps: Sequence[AttentionMap], title: str, path: Path) -> Path:
+def draw_text(
+    maps: Sequence[AttentionMap],
+    title: str,
+    path: Path,
+    labels: Callable[[Sequence[str]], Sequence[str]] = list,
+) -> Path:
     """Draws who looks at whom, as in figure 1 of Cheng et al. (2016); returns `path`.
 
     A row is the word that is read; its cells are the weights of the words before it,
-    in means over heads, with a map for each layer.
+    in means over heads, with a map for each layer. `labels` makes pieces readable.
     """
     several = len(maps) > 1
     return attention_heatmaps(
         np.stack([each.weights.mean(0) for each in maps]),
-        rows=maps[0].queries,
-        columns=maps[0].keys,
+        rows=labels(maps[0].queries),
+        columns=labels(maps[0].keys),
         title=title,
         path=path,
         panels=[f"layer {each.layer + 1}" if several else "" for each in maps],

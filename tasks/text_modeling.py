@@ -26,6 +26,7 @@ from data.running_text import Texts
 from data.splits import SPLITS
 from data.vocabulary import BOS, UNK
 from errors import FieldError
+from figures.attention import piece_labels
 from ranges import BATCH, SIZE, TEXT, VOCABULARY, Range
 from tasks.language_samples import (
     Continuations,
@@ -220,7 +221,8 @@ class TextModeling(Task):
         for number, ids in enumerate(legible, 1):
             maps = self.continuations.attention(state.params, [BOS, *ids[:-1]])
             path = folder / f"line_{number}_{split}.png"
-            paths.append(draw_text(maps, f"Line {number} ({split} split)", path))
+            title = f"Line {number} ({split} split)"
+            paths.append(draw_text(maps, title, path, piece_labels))
         return paths
 
     def predict(
@@ -247,4 +249,4 @@ class TextModeling(Task):
 
     def draw(self, prediction: Prediction, title: str, path: Path) -> Path:
         """Draws the attention of a text; see `Task`."""
-        return draw_text(prediction.attention, title, path)
+        return draw_text(prediction.attention, title, path, piece_labels)
