@@ -93,7 +93,11 @@ class Plan:
         self.config, self.flag = configuration.read(flag, overrides), flag or ""
         self.workdir, self._overrides = workdir, tuple(overrides)
         metric, goal = self.config.task.metric
-        goal = sweep.goal or (goal if sweep.metric in ("", metric) else "max")
+        if sweep.metric not in ("", metric) and not sweep.goal:
+            raise UserError(
+                f"sweep.goal is missing: the metric {sweep.metric} needs 'min' or 'max'"
+            )
+        goal = sweep.goal or goal
         self.sweep = dataclasses.replace(
             sweep, metric=sweep.metric or metric, goal=goal
         )

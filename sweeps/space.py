@@ -168,7 +168,7 @@ class Sweep:
         seeds: values of `config.seed`; a trial has one run per seed, and its value is
             their mean.
         metric: a metric of the evaluation; "" for the one that selects checkpoints.
-        goal: "max" or "min"; "" for that of the task.
+        goal: "max" or "min"; "" for that of the task, with its own metric.
         split: split of the final evaluation, "validation" or "test".
         prune: stops trials early; None trains all of them to the end.
         random_seed: seed of the method.

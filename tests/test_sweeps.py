@@ -447,12 +447,19 @@ def test_a_trial_is_pruned_by_its_mean_over_seeds(tmp_path):
 
 
 def test_a_metric_that_the_task_lacks_is_refused_with_its_metrics(tmp_path):
-    plan = Plan(grid(metric="bleu"), FLAG, (), tmp_path)
+    plan = Plan(grid(metric="bleu", goal="max"), FLAG, (), tmp_path)
     run = plan.runs()[0]
     put(plan, run)
     (run.folder / "eval_validation.json").write_text('{"step": 6, "mse": 7.0}')
     with pytest.raises(UserError, match="^sweep.metric is bleu: must be one of mse$"):
         Scheduler(plan).next()
+
+
+def test_a_metric_that_does_not_select_checkpoints_needs_a_goal(tmp_path):
+    with pytest.raises(UserError, match="^sweep.goal is missing: the metric bleu"):
+        Plan(grid(metric="bleu"), FLAG, (), tmp_path)
+    named = Plan(grid(metric="mse"), FLAG, (), tmp_path)
+    assert named.sweep.goal == "min"
 
 
 # Suggestions

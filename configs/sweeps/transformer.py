@@ -44,5 +44,6 @@ def get_sweep() -> Sweep:
         },
         method="tpe",
         metric="perplexity",
+        goal="min",
         trials=14,
     )
