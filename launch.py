@@ -27,7 +27,10 @@ _HOSTS = flags.DEFINE_integer(
     "hosts", None, "Number of hosts, or of workers of a sweep; the default is 1."
 )
 _RESTARTS = flags.DEFINE_integer(
-    "restarts", None, "Maximum number of restarts after faults; the default is 20."
+    "restarts",
+    None,
+    "Maximum number of restarts after faults and crashes (kubernetes: of all "
+    "restarts); the default is 20.",
 )
 _ACCELERATOR = flags.DEFINE_string(
     "accelerator",
@@ -50,7 +53,9 @@ _STORAGE = flags.DEFINE_string(
     "PersistentVolumeClaim (kubernetes), gs://BUCKET or s3://BUCKET (skypilot).",
 )
 _OUT = flags.DEFINE_string("out", None, "New file to write, instead of printing it.")
-_SUBMIT = flags.DEFINE_bool("submit", False, "Submit the file --out, after asking.")
+_SUBMIT = flags.DEFINE_bool(
+    "submit", False, "Submit the file written to --out, after asking."
+)
 _YES = flags.DEFINE_bool("yes", False, "Submit without asking.")
 
 _FIELDS = (

@@ -20,9 +20,11 @@ from training.command_line import Arguments
 
 _CONFIG = flags.DEFINE_string("config", None, "Config file, as for train.py.")
 _WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the sweep.")
-_SWEEP = flags.DEFINE_string("sweep", None, "Sweep file, as configs/sweeps/NAME.py.")
+_SWEEP = flags.DEFINE_string(
+    "sweep", None, "Sweep file, such as configs/sweeps/NAME.py."
+)
 _GRID = flags.DEFINE_multi_string(
-    "grid", [], "FIELD=VALUE,VALUE,...: a field of a grid; seed=0,1 are replicates"
+    "grid", [], "FIELD=VALUE,VALUE,...: values of a field; seed=0,1 adds replicates."
 )
 _WORKERS = flags.DEFINE_integer(
     "workers", 1, "Number of runs at a time, each on its share of the cores or a GPU."
@@ -39,7 +41,9 @@ _FAIL_FAST = flags.DEFINE_bool("fail_fast", False, "Stop as soon as a run has fa
 def main(arguments: Arguments) -> int:
     """Runs the sweep; returns the exit status."""
     if not _WORKDIR.value:
-        raise UserError("--workdir is missing: name a folder, as --workdir=sweeps/NAME")
+        raise UserError(
+            "--workdir is missing: name a folder, such as --workdir=sweeps/NAME"
+        )
     if bool(_SWEEP.value) == bool(_GRID.value):
         raise UserError("must have either --sweep=FILE or --grid FIELD=VALUE,VALUE")
     from sweeps import main as sweeps  # slow to import: not for --help

@@ -63,8 +63,8 @@ def rotary(x: jax.Array, position: jax.Array) -> jax.Array:
     """Rotates queries or keys by their positions: Su et al. (2021), eqs. 14 and 15.
 
     Channels 2i and 2i + 1 are a vector in a plane, turned by the angle
-    position / 10000^(2i/D). The dot product of a rotated query and a rotated key
-    therefore depends on their positions only through the distance.
+    position / 10000^(2i/D). Positions therefore enter the dot product of a rotated
+    query and a rotated key only through their offset.
 
     Args:
         x: [..., T, D]; D is even.

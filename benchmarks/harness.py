@@ -164,7 +164,7 @@ def report_training(
     args: argparse.Namespace,
     systems: Sequence[System],
     *,
-    rate: str = "tokens/s",
+    rate: str = "target tokens/s",
     **goals: float,
 ) -> None:
     """Measures training steps, and the rate of matrix products of the machine.

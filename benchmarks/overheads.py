@@ -2,7 +2,7 @@
 
     python -m benchmarks.overheads
 
-Each comparison takes turns on the same cores.
+The two sides of each comparison alternate on the same cores.
 
 *   The stall of a save: 200 steps with an asynchronous save after the first of them,
     and the same 200 steps without, in one process that waits for each step.
@@ -72,7 +72,7 @@ def main() -> None:
             "seconds": round(statistics.median(resumed), 1),
             "rounds": resumed,
         },
-        "two processes of one core, instead of one of two cores": {
+        "two processes with one core each, relative to one with two": {
             "overhead": round(statistics.median(slower), 4),
             "rounds": [rates[1], rates[2]],
         },

@@ -43,7 +43,9 @@ def run(
     chosen = plans.read_file(sweep) if sweep else plans.read_grid(grid)
     plan = Plan(chosen, config, overrides, workdir)
     if joins and plan.sweep.method == "tpe":
-        raise UserError("--worker: the method tpe chooses its trials on one machine")
+        raise UserError(
+            "--worker: a sweep with the method tpe runs on one machine only"
+        )
     if joins and not (workdir / "sweep.json").exists():
         raise UserError(f"--worker: {workdir} has no sweep.json: start the sweep first")
     shares = _shares(workers)
@@ -71,7 +73,9 @@ def run(
     if status:
         runs = plan.runs()
         done = sum(state.progress(plan, run).score is not None for run in runs)
-        line = f"stopped: {done} of {len(runs)} runs are done; the same command goes on"
+        line = (
+            f"stopped: {done} of {len(runs)} runs are done; the same command continues"
+        )
         print(line, file=sys.stderr)
     return status
 
@@ -90,7 +94,7 @@ def _list(plan: Plan, shares: Sequence[workers.Share]) -> None:
         count = sum(x.size for x in jax.tree.leaves(state.params))
         print(f"{trial.number:03}  {plans.describe(trial.point)}  {count:,} parameters")
     if not plan.trials:
-        print(f"{plan.sweep.trials} trials, chosen one after the other")
+        print(f"{plan.sweep.trials} trials, chosen during the sweep")
     count = (plan.sweep.trials if plan.sweep.method == "tpe" else len(trials)) or 1
     runs = count * len(plan.sweep.seeds)
     seconds = _seconds_per_step(plan, plan.run(trials[0], plan.sweep.seeds[0]), shares)

@@ -229,10 +229,11 @@ def _check_domain(key: str | tuple[str, ...], domain: Any, sweep: Sweep) -> None
     earlier = [x for k in itertools.takewhile(lambda k: k != key, sweep.space)
                for x in fields(k)]  # fmt: skip
     if domain.condition and sweep.method == "one_at_a_time":
-        raise UserError(f"{name} has a condition: it is never swept with another field")
+        raise UserError(f"{name} has a condition, but one_at_a_time changes one field")
     if domain.condition and domain.condition[0] not in earlier:
         raise UserError(
-            f"{name} depends on {domain.condition[0]}, which must stand before it"
+            f"{name} depends on {domain.condition[0]}, which must come before it in "
+            "the space"
         )
     if isinstance(domain, Choice):
         if not domain.values:

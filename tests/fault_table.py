@@ -39,25 +39,26 @@ _HEAD = """\
 <!-- Written by tests/fault_table.py. -->
 # Faults
 
-`{command}` makes each fault on runs of a toy task ([`tests/toy.py`](../tests/toy.py)), \
+`{command}` injects each fault into runs of a toy task ([`tests/toy.py`](../tests/toy.py)), \
 starts the same command again, and compares the run directory at the end with that of \
 an undisturbed run: every number of the last checkpoint bit for bit, the steps of all \
-checkpoints, and the rows of `metrics.jsonl` without times. The table shows the tries \
-really made. [Running](running.md#damage) says what a run does in each case.
+checkpoints, and the rows of `metrics.jsonl` without times. The row of the sweep trains \
+[`kernel_regression:smoke`](../configs/kernel_regression.py), and compares the names of the runs and `table.csv`. The table counts the attempts \
+actually made. [Running](running.md#damage) says what a run does in each case.
 
-| fault | tries | lost |
+| fault | attempts | lost |
 |---|---:|---|
 """  # noqa: E501
 _TAIL = """
-Runs with kills again and again have {many} steps, those with SIGTERM or a dead process \
-{some}, the eight trials of the sweep 6, the others {few}; they save every {every} steps, on CPU devices. A storm of \
-kills goes on with a new run when one is done. Random moments lie between the start of \
-a process and {seconds} s after it, so kills hit the start, the restoring, steps, saves \
-and evaluations. Those of the sweep hit in turn a run, the coordinator, and a run that is \
+Runs that are killed repeatedly have {many} steps, those with SIGTERM or a dead process \
+{some}, the others {few}, all with a checkpoint every {every} steps, on CPU devices; the sweep has eight trials of \
+6 steps. When a run completes, the next kills hit a new one. A kill comes at a random time up to {seconds} s \
+(in the sweep, {sweep_seconds} s) after the start of a process, so kills hit the start, the restoring, steps, saves \
+and evaluations. In the sweep they hit in turn a run, the coordinator, and a run that is \
 saving. Jobs of two processes are on one machine and have a heartbeat timeout \
-of {heartbeat} s. `make faults ARGS='--only=TEXT --minutes=M'` makes the rows with a text \
-again. No try begins after M minutes ({minutes} by default), so a row may have fewer \
-tries than planned.
+of {heartbeat} s. `make faults ARGS='--only=TEXT --minutes=M'` repeats the rows that contain \
+TEXT. No attempt begins after M minutes ({minutes} by default), so a row may have fewer \
+attempts than planned.
 
 [All documentation](index.md)
 """  # noqa: E501
@@ -187,7 +188,7 @@ class Table:
             time.sleep(0.01)
 
     def storm(self, processes, number):
-        """kill -9 of all processes, again and again; a finished run begins anew."""
+        """Repeated kill -9 of all processes; a finished run begins anew."""
         reference, kills, losses = self.reference(_MANY, processes), 0, []
         workdir = self.workdir()
         for _ in self.tries(number):
@@ -347,13 +348,13 @@ class Table:
         return sum(kills.values()), [loss]
 
 
-_KILL = "`kill -9` at a random moment, again and again,"
+_KILL = "repeated `kill -9` at random times:"
 _NEWEST = "of the newest checkpoint"
 # A method of `Table` and its arguments, the last one the number of tries.
 FAULTS = {
-    f"{_KILL} of one process": (Table.storm, 1, 50),
-    f"{_KILL} of two processes": (Table.storm, 2, 50),
-    f"{_KILL} of a sweep or its runs": (Table.sweep, 20),
+    f"{_KILL} one process": (Table.storm, 1, 50),
+    f"{_KILL} two processes": (Table.storm, 2, 50),
+    f"{_KILL} a sweep or its runs": (Table.sweep, 20),
     f"a flipped bit in a random file {_NEWEST}": (Table.damage, "bit", 20),
     f"a truncated file {_NEWEST}": (Table.damage, "truncated", 20),
     f"a deleted file {_NEWEST}": (Table.damage, "deleted", 20),
@@ -393,6 +394,7 @@ def page(lines, *, short=False):
         few=_FEW,
         every=_EVERY,
         seconds=f"{_SECONDS:g}",
+        sweep_seconds=f"{sweep_storm.SECONDS:g}",
         heartbeat=_HEARTBEAT,
         minutes=_MINUTES,
     )

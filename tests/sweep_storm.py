@@ -33,7 +33,10 @@ def saving(workdir):
     return any(workdir.glob("trials/*/checkpoints/*tmp*"))
 
 
-def storm(workdir, flags, number, rng, seconds=6.0):
+SECONDS = 6.0  # latest moment of a kill after the start of a process
+
+
+def storm(workdir, flags, number, rng, seconds=SECONDS):
     """Kills processes of a sweep as they start, and starts the sweep again.
 
     In turn a run, the coordinator, and a run that is writing a checkpoint (or any run,
@@ -75,7 +78,7 @@ def storm(workdir, flags, number, rng, seconds=6.0):
                 kills[kind] += process.poll() is None
                 process.kill()
                 process.wait()
-                break  # the same command goes on
+                break  # the same command continues
             alive = [pid for pid in processes(workdir) if state.is_alive(pid)]
             kills[kind] += bool(alive)
             for pid in alive:

@@ -366,8 +366,8 @@ def test_a_signal_after_the_last_step_stops_all_before_the_figures(tmp_path):
 @pytest.mark.parametrize(
     ("place", "line"),
     [
-        ("assets", "stopped before a step: the same command goes on"),
-        ("compilation", "stopped at step 0: the same command goes on"),
+        ("assets", "stopped before a step: the same command continues"),
+        ("compilation", "stopped at step 0: the same command continues"),
         ("evaluation", "stopped, saved at step 3: the same command resumes"),
         ("figures", "stopped: the same command draws the missing figures"),
     ],

@@ -97,7 +97,8 @@ def test_a_lock_of_another_machine_is_void_when_it_is_stale(
     edit(tmp_path, host=host, machine=f"{host} other", pid=2**22 + 1)
     take(tmp_path)  # after it has waited, which the line says
     (line,) = capsys.readouterr().err.splitlines()
-    assert f"was in use: process {2**22 + 1} on host {host} trained in it; wait" in line
+    name = f"process {2**22 + 1} on host {host}"
+    assert f"is locked by {name}, which may be dead; waiting" in line
     holder.kill()
     take(tmp_path)
     assert capsys.readouterr().err == ""

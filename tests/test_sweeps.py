@@ -124,13 +124,13 @@ def test_a_quasi_random_sequence_spreads_more_evenly_than_chance():
                 space={"a": choice(1), "b": choice(2).only_if("a", 1)},
                 method="one_at_a_time",
             ),
-            "has a condition: it is never swept with another field",
+            "has a condition, but one_at_a_time changes one field",
         ),
         (Sweep(space={"seed": choice(0, 1)}), "list them in sweep.seeds"),
         (Sweep(space={("a", "b"): choice(1, 2)}), "must be a tuple of 2 values"),
         (
             Sweep(space={"a": choice(1).only_if("b", 2), "b": choice(2)}),
-            "depends on b, which must stand before it",
+            "depends on b, which must come before it in the space",
         ),
         (Sweep(space={"a": choice(1)}, method="bayes"), "sweep.method is 'bayes'"),
         (Sweep(space={"a": choice(1)}, goal="high"), "sweep.goal is 'high'"),
@@ -661,7 +661,7 @@ def test_a_stopped_sweep_says_how_to_go_on(tmp_path):
     process.send_signal(signal.SIGINT)
     _, output = process.communicate()
     assert process.returncode == 130
-    line = "stopped: 0 of 4 runs are done; the same command goes on"
+    line = "stopped: 0 of 4 runs are done; the same command continues"
     assert output.splitlines()[-1] == line
 
 

@@ -111,7 +111,7 @@ def last_call(call: int) -> int:
 
 
 def wait(name: str) -> None:
-    """Waits until all processes of the job have called this; they may differ by hours.
+    """Waits until all processes of the job have called this, up to `--join_timeout`.
 
     Collective operations on CPUs fail if some processes arrive 30 seconds after others.
     """

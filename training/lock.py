@@ -79,8 +79,8 @@ class Lock:
                     raise UserError(self._refusal(holder))
                 if self._seen is None:
                     print(
-                        f"{self._workdir} was in use: {_name(holder)} trained in it; "
-                        f"waiting up to {STALE:.0f} seconds for a sign of life",
+                        f"{self._workdir} is locked by {_name(holder)}, which may be "
+                        f"dead; waiting up to {STALE:.0f} seconds for a sign of life",
                         file=sys.stderr,
                         flush=True,
                     )
@@ -109,7 +109,7 @@ class Lock:
         """Checks that no other process has taken the lock over.
 
         Raises:
-            UserError: if one has, because this process stood still for too long.
+            UserError: if one has, because this process was suspended for too long.
         """
         try:
             holder = _parse(self._path.read_text(errors="replace"))

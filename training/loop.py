@@ -92,7 +92,7 @@ def _train(
     stop: StopSignal,
     watchdog: Watchdog,
 ) -> int:
-    stop.at_once(_leave(lock, "stopped before a step: the same command goes on"))
+    stop.at_once(_leave(lock, "stopped before a step: the same command continues"))
     with job.first_alone("the assets are written"):
         if jax.process_index() == 0:
             configuration.record(config, workdir)
@@ -192,7 +192,7 @@ class _Run:
         runtime.report_memory()
         if start:
             log.say(f"resuming from step {start} of {total}")
-        line = f"stopped at step {start}: the same command goes on"
+        line = f"stopped at step {start}: the same command continues"
         self.stop.at_once(_leave(self.lock, line, log))
         with self.paused("restoring" if start else "starting"):
             if jax.process_index() == 0:

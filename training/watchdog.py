@@ -21,18 +21,17 @@ _SLOW = 10  # times the median step
 
 
 class Watchdog:
-    """Ends the process if nothing finishes for a long time.
+    """Ends the process if no step, evaluation batch or figure finishes within a limit.
 
-    That is a step, a part of an evaluation, or the figures of a checkpoint. The time is
-    the maximum of `seconds` and ten times the median of the last steps. Starting,
-    compiling and saving do not count.
+    The limit is the maximum of `seconds` and ten times the median of the last steps.
+    Starting, compiling and saving do not count.
     """
 
     def __init__(self, seconds: float):
         """Creates the watchdog, not yet active.
 
         Args:
-            seconds: minimum of the time; 0 for no watchdog.
+            seconds: minimum of the limit; 0 for no watchdog.
         """
         self._seconds = seconds
         self._steps: deque[float] = deque(maxlen=101)  # seconds per step
@@ -40,13 +39,13 @@ class Watchdog:
         self._closed = threading.Event()
 
     def __enter__(self) -> "Watchdog":
-        """Starts to watch in a thread."""
+        """Starts watching, in a thread."""
         if self._seconds:
             threading.Thread(target=self._watch, daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stops to watch."""
+        """Stops watching."""
         self._closed.set()
 
     def step(self) -> None:
