@@ -13,8 +13,9 @@ from sweeps import plan as plans
 from sweeps import report, state, workers
 from sweeps.display import Display
 from sweeps.plan import Plan, Trial
-from sweeps.runner import ROOT, Runner
+from sweeps.runner import ROOT, Runner, last_line
 from training import configuration
+from training.lock import Lock
 from training.log import read_rows
 
 _TIMED_STEPS = 20
@@ -41,7 +42,7 @@ def run(
         UserError: for a mistake in the flags, the sweep or a config, or failed runs.
     """
     chosen = plans.read_file(sweep) if sweep else plans.read_grid(grid)
-    plan = Plan(chosen, config, overrides, workdir)
+    plan = Plan(chosen, config, overrides, workdir, joins=joins)
     if joins and plan.sweep.method == "tpe":
         raise UserError(
             "--worker: a sweep with the method tpe runs on one machine only"
@@ -54,18 +55,9 @@ def run(
         _list(plan, shares)
         return 0
     runner = Runner(plan, fail_fast=fail_fast)
-    plan.save()
-    display = Display()
-    try:
-        status = runner.run(shares, display)
-    finally:
-        display.close()
-    if not joins:
-        try:
-            report.write(plan)
-        except OSError as error:
-            reason = f"{error.filename or workdir}: {error.strerror}"
-            raise UserError(f"the tables cannot be written: {reason}") from error
+    plan.make_folder()
+    with Lock(workdir, enabled=not joins):
+        status = _run(plan, runner, shares, joins)
     runner.check_failures()
     if not status and not joins:
         print((workdir / "table.md").read_text("utf-8"), end="")
@@ -77,6 +69,26 @@ def run(
             f"stopped: {done} of {len(runs)} runs are done; the same command continues"
         )
         print(line, file=sys.stderr)
+    return status
+
+
+def _run(
+    plan: Plan, runner: Runner, shares: Sequence[workers.Share], joins: bool
+) -> int:
+    """Runs the trials, and writes the tables; returns the exit status."""
+    if not joins:
+        plan.save()
+    display = Display()
+    try:
+        status = runner.run(shares, display)
+    finally:
+        display.close()
+    if not joins:
+        try:
+            report.write(plan)
+        except OSError as error:
+            reason = f"{error.filename or plan.workdir}: {error.strerror}"
+            raise UserError(f"the tables cannot be written: {reason}") from error
     return status
 
 
@@ -103,7 +115,8 @@ def _list(plan: Plan, shares: Sequence[workers.Share]) -> None:
     length = " to ".join(f"{x:,}" for x in sorted({min(lengths), max(lengths)}))
     print(
         f"{runs} runs of {length} steps: about {hours:.1f} hours with {len(shares)} "
-        "workers, without compilation, evaluation and pruning"
+        "workers at the speed of the first trial, without compilation, evaluation and "
+        "pruning"
     )
 
 
@@ -117,9 +130,9 @@ def _seconds_per_step(
     with tempfile.TemporaryDirectory() as folder:
         log, workdir = Path(folder) / "log.txt", Path(folder) / "run"
         command = ["train.py", f"--config={plan.flag}", f"--workdir={workdir}", *fields]
-        workers.Processes().call(command, shares[0], folder=ROOT, log=log)
+        status = workers.Processes().call(command, shares[0], folder=ROOT, log=log)
         rows = read_rows(workdir / "metrics.jsonl")
         rates = [row["steps_per_second"] for row in rows if "steps_per_second" in row]
         if not rates:
-            raise UserError(f"the timing failed: {log.read_text().splitlines()[-1]}")
+            raise UserError(f"the timing failed: {last_line(log, status)}")
     return 1 / rates[-1]

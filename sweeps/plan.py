@@ -11,9 +11,11 @@ The folder of a sweep is its only state:
 A run belongs to the trial that has its config, whatever its number.
 """
 
+import contextlib
 import dataclasses
 import itertools
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -28,7 +30,11 @@ from sweeps.space import Choice, Point, Sweep
 from training import configuration
 
 _NAME = re.compile(r"(\d+)\.seed(\d+)")
+_INNER = 0.37  # share of an interval at which a value between the ends is checked
 _GROWING = ("space", "trials", "seeds")  # may be widened when a sweep goes on
+
+
+_Key = str | tuple[str, ...]  # of a search space
 
 
 class Trial(NamedTuple):
@@ -76,7 +82,13 @@ class Plan:
     """
 
     def __init__(
-        self, sweep: Sweep, flag: str | None, overrides: Sequence[str], workdir: Path
+        self,
+        sweep: Sweep,
+        flag: str | None,
+        overrides: Sequence[str],
+        workdir: Path,
+        *,
+        joins: bool = False,
     ):
         """Reads the config and the trials that exist.
 
@@ -85,11 +97,13 @@ class Plan:
             flag: the config file, as in `--config`.
             overrides: overrides that all trials share.
             workdir: folder of the sweep; it is not changed.
+            joins: whether the sweep of the folder must be this one, not a narrower one.
 
         Raises:
             UserError: for an invalid sweep or config, or the folder of another sweep.
         """
         space.check(sweep)
+        _check_common(sweep, overrides)
         self.config, self.flag = configuration.read(flag, overrides), flag or ""
         self.workdir, self._overrides = workdir, tuple(overrides)
         metric, goal = self.config.task.metric
@@ -101,7 +115,8 @@ class Plan:
         self.sweep = dataclasses.replace(
             sweep, metric=sweep.metric or metric, goal=goal
         )
-        self._compare()
+        self._journal: str | None = None  # the text of sweep.json
+        self._compare(joins)
         self.trials = self._number([] if sweep.method == "tpe" else space.points(sweep))
 
     def run(self, trial: Trial, seed: int) -> Run:
@@ -153,6 +168,35 @@ class Plan:
                 configuration.read(self.flag, [*self._overrides, f"seed={seed}"])
             )
 
+    def verify(self, run: Run) -> None:
+        """Checks before a run starts that it is still one of this sweep.
+
+        Raises:
+            UserError: if another process has changed the sweep, or if the folder of
+                the run has another config.
+        """
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            text = (self.workdir / "sweep.json").read_text("utf-8")
+            if self._journal not in (None, text):
+                raise UserError(
+                    f"{self.workdir} has been given another sweep: start again with it"
+                )
+        if (run.folder / "config.json").exists():
+            config = configuration.load(run.folder)
+            if self._settings(config) != self._key(run.trial.point):
+                raise UserError(self._foreign(run.folder, config))
+
+    def make_folder(self) -> None:
+        """Makes the folder of the sweep.
+
+        Raises:
+            UserError: if it cannot be made.
+        """
+        try:
+            (self.workdir / "trials").mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"--workdir={self.workdir}: {error.strerror}") from error
+
     def save(self) -> None:
         """Writes sweep.json.
 
@@ -160,9 +204,8 @@ class Plan:
             UserError: if it cannot be written.
         """
         try:
-            (self.workdir / "trials").mkdir(parents=True, exist_ok=True)
-            text = json.dumps(self._encoded(), indent=2)
-            storage.write(self.workdir / "sweep.json", text + "\n")
+            self._journal = json.dumps(self._encoded(), indent=2) + "\n"
+            storage.write(self.workdir / "sweep.json", self._journal)
         except OSError as error:
             raise UserError(f"--workdir={self.workdir}: {error.strerror}") from error
 
@@ -170,7 +213,7 @@ class Plan:
         """The sweep as it is written."""
         encoded = dataclasses.asdict(self.sweep)
         encoded["space"] = {
-            ",".join(space.fields(key)): repr(domain)
+            ",".join(space.fields(key)): _encoded_domain(domain)
             for key, domain in self.sweep.space.items()
         }
         return {
@@ -178,29 +221,40 @@ class Plan:
             "config": configuration.encode(self.config),
         }
 
-    def _compare(self) -> None:
-        """Refuses the folder of another sweep; accepts a narrower one."""
+    def _compare(self, joins: bool) -> None:
+        """Refuses the folder of another sweep; accepts a narrower one to widen."""
         path = self.workdir / "sweep.json"
         if storage.is_file(self.workdir, f"--workdir={self.workdir}"):
             raise UserError(f"--workdir={self.workdir} is a file: must be a folder")
+        if (self.workdir / "config.json").exists():
+            raise UserError(
+                f"--workdir={self.workdir} is a run directory: take another folder"
+            )
         if not path.exists():
             return
+        now = self._encoded()
         try:
-            old = json.loads(path.read_text("utf-8"))
+            self._journal = path.read_text("utf-8")
+            old = json.loads(self._journal)
             before, config = old["sweep"], old["config"]
-        except (ValueError, KeyError, TypeError) as error:
+            lost = _lost(before, now["sweep"])
+            old_fields, fields = (
+                dict(configuration.leaves(x)) for x in (config, now["config"])
+            )
+        except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
             raise UserError(
                 f"{path} is damaged: delete it, and it is rebuilt from the runs"
             ) from error
-        now = self._encoded()
+        if lost:
+            raise UserError(
+                f"{self.workdir} has another sweep: {lost}; restore it, or take "
+                "another --workdir"
+            )
         pairs = {
             f"sweep.{name}": (before.get(name), value)
             for name, value in now["sweep"].items()
-            if name not in _GROWING
+            if joins or name not in _GROWING
         }
-        old_fields, fields = (
-            dict(configuration.leaves(x)) for x in (config, now["config"])
-        )
         pairs |= {
             f"config.{name}": (old_fields.get(name), fields.get(name))
             for name in {**old_fields, **fields}
@@ -220,7 +274,14 @@ class Plan:
         Raises:
             UserError: for a run that belongs to no point.
         """
-        keys = {self._key(point): point for point in points}
+        keys: dict[str, Point] = {}
+        for point in points:
+            same = keys.setdefault(self._key(point), point)
+            if same is not point and self.sweep.method == "grid":
+                raise UserError(
+                    f"{describe(point)} is the same config as {describe(same)}: must "
+                    "be given once"
+                )
         numbers: dict[str, int] = {}
         for folder in sorted((self.workdir / "trials").glob("*")):
             match = _NAME.fullmatch(folder.name)
@@ -292,22 +353,80 @@ class Plan:
 
 
 def _corners(sweep: Sweep) -> list[Point]:
-    """Points with each value of each choice, and each end of each interval."""
+    """Points with each value of each choice, and ends and middle of each interval.
+
+    Each is tried with the first and with the last values of the other fields.
+    """
+    values = {
+        key: domain.values
+        if isinstance(domain, Choice)
+        else (domain.low, domain.high, domain.at(_INNER))  # type: ignore[attr-defined]
+        for key, domain in sweep.space.items()
+    }
     points: dict[str, Point] = {}
-    widths = [
-        len(domain.values) if isinstance(domain, Choice) else 2
-        for domain in sweep.space.values()
-    ]
-    for index in range(max(widths, default=1)):
-
-        def value_at(_: Any, domain: Any, index: int = index) -> Any:
-            if isinstance(domain, Choice):
-                return domain.values[index % len(domain.values)]
-            return (domain.low, domain.high)[index % 2]
-
-        point = space.assign(sweep, value_at)
-        points.setdefault(repr(point), point)
+    for others in (0, 1):
+        for key, value in [(k, value) for k, row in values.items() for value in row]:
+            chosen = {k: x[-others] for k, x in values.items()}
+            chosen |= _fixed(sweep, key, value)
+            point = space.assign(sweep, lambda k, _, chosen=chosen: chosen[k])
+            points.setdefault(repr(point), point)
     return list(points.values())
+
+
+def _fixed(sweep: Sweep, key: _Key, value: Any) -> dict[_Key, Any]:
+    """Values of a key and of the keys that its condition depends on."""
+    fixed = {key: value}
+    while condition := sweep.space[key].condition:
+        field, accepted = condition
+        key = next(k for k in sweep.space if field in space.fields(k))
+        fixed[key] = space.value_with(sweep, key, field, accepted[0])
+    return fixed
+
+
+def _check_common(sweep: Sweep, overrides: Sequence[str]) -> None:
+    """Refuses common overrides of fields that the sweep sets itself."""
+    for override in overrides:
+        name = override.partition("=")[0]
+        if name == "seed":
+            raise UserError("--config.seed: seeds are replicates: use sweep.seeds or "
+                            "--grid=seed=0,1")  # fmt: skip
+        if name in space.swept(sweep) and sweep.method != "one_at_a_time":
+            raise UserError(f"--config.{name}: the sweep sets this field itself")
+
+
+def _encoded_domain(domain: space.Domain) -> dict[str, Any]:
+    """A domain as it is written, with the values of a choice as texts."""
+    encoded = dataclasses.asdict(domain)
+    if isinstance(domain, Choice):
+        encoded["values"] = [space.text(value) for value in domain.values]
+    return encoded | {"condition": repr(domain.condition)}
+
+
+def _lost(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """Says what an earlier sweep has that this one lacks; "" for nothing."""
+    for name, old in before["space"].items():
+        new = now["space"].get(name)
+        if new is None:
+            return f"sweep.space lacks {name}"
+        if "values" in old and "values" in new:
+            values = [x for x in old["values"] if x not in new["values"]]
+            if values:
+                return f"sweep.space[{name!r}] lacks {values[0]}"
+        elif (
+            old.keys() != new.keys()
+            or new["low"] > old["low"]
+            or (new["high"] < old["high"])
+        ):
+            return f"sweep.space[{name!r}] must contain {old}"
+        shape = ("condition", "log", "whole")
+        if [old.get(x) for x in shape] != [new.get(x) for x in shape]:
+            return f"sweep.space[{name!r}] must be of the kind {old}"
+    seeds = [x for x in before["seeds"] if x not in now["seeds"]]
+    if seeds:
+        return f"sweep.seeds lacks {seeds[0]}"
+    if now["trials"] is not None and (before["trials"] or math.inf) > now["trials"]:
+        return f"sweep.trials is {now['trials']}: must be at least {before['trials']}"
+    return ""
 
 
 def read_file(path: str) -> Sweep:
@@ -334,11 +453,15 @@ def read_grid(texts: Sequence[str]) -> Sweep:
     """
     domains: dict[str | tuple[str, ...], space.Domain] = {}
     seeds: tuple[int, ...] = (0,)
+    given: set[str] = set()
     for text in texts:
         field, equals, values = text.partition("=")
-        parts = [part for part in values.split(",") if part]
-        if not (field and equals and parts):
+        parts = values.split(",")
+        if not (field and equals and all(parts)):
             raise UserError(f"--grid={text}: must be FIELD=VALUE,VALUE,...")
+        if field in given:
+            raise UserError(f"--grid={text}: {field} must be given once")
+        given.add(field)
         if field == "seed":
             if not all(part.isdecimal() for part in parts):
                 raise UserError(f"--grid={text}: seeds must be whole numbers")

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import math
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
@@ -46,9 +47,11 @@ def rows(plan: Plan) -> list[Row]:
     ]
     sign = -1 if plan.sweep.goal == "max" else 1
 
-    def order(row: Row) -> tuple[bool, float, int]:
+    def order(row: Row) -> tuple[bool, bool, float, int]:
         mean = row.mean
-        return mean is None, 0.0 if mean is None else sign * mean, row.trial.number
+        finite = mean is not None and math.isfinite(mean)
+        value = sign * mean if finite else 0.0  # type: ignore[operator]
+        return mean is None, not finite, value, row.trial.number
 
     return sorted(given, key=order)
 
@@ -72,7 +75,7 @@ def _write_csv(plan: Plan, table: Sequence[Row]) -> Path:
     for row in table:
         scores = ["" if run.score is None else repr(run.score) for run in row.runs]
         mean = "" if row.mean is None else repr(row.mean)
-        spread = repr(statistics.stdev(row.scores)) if len(row.scores) > 1 else ""
+        spread = repr(_spread(row.scores)) if len(row.scores) > 1 else ""
         values = [row.trial.point.get(field, "") for field in fields]
         steps = min(run.step for run in row.runs)
         writer.writerow([row.trial.number, *values, mean, spread, *scores, steps])
@@ -88,15 +91,23 @@ def _write_markdown(plan: Plan, table: Sequence[Row]) -> Path:
         scores = row.scores
         cell = f"{statistics.mean(scores):.4g}" if scores else "–"
         if len(scores) > 1:
-            cell += f" ± {statistics.stdev(scores):.2g}"
+            cell += f" ± {_spread(scores):.2g}"
         if len(scores) < len(row.runs):
             cell += f" ({len(scores)} of {len(row.runs)} seeds)"
         steps = min(run.step for run in row.runs)
         note = "" if steps >= total else f"{steps} of {total} steps"
+        last = [run.values[max(run.values)] for run in row.runs if run.values]
+        if note and len(last) == len(row.runs):
+            note += f": {statistics.mean(last):.4g}"
         values = [str(row.trial.point.get(field, "–")) for field in fields]
         lines.append([str(row.trial.number), *values, cell, note])
     header = ["trial", *fields, f"{metric} ({plan.sweep.split})", "stopped at"]
     return storage.write_markdown(plan.workdir / "table.md", header, lines)
+
+
+def _spread(scores: Sequence[float]) -> float:
+    """The standard deviation; not a number if a score is not finite."""
+    return statistics.stdev(scores) if all(map(math.isfinite, scores)) else math.nan
 
 
 def _fields(plan: Plan) -> list[str]:
@@ -113,7 +124,7 @@ def _plots(plan: Plan, table: Sequence[Row]) -> list[Path]:
         for run in row.runs:
             for step, value in run.values.items():
                 line.setdefault(f"{step}", []).append(value)
-        if line:
+        if any(math.isfinite(sum(values)) for values in line.values()):
             name = f"{row.trial.number}: {plans.describe(row.trial.point)}"
             curves[name] = line
     paths = []
@@ -122,7 +133,7 @@ def _plots(plan: Plan, table: Sequence[Row]) -> list[Path]:
         titles = {"axis_title": "steps", "value_title": plan.sweep.metric}
         path = folder / "learning_curves.png"
         paths.append(charts.lines(curves, title, path, **titles))
-    scored = [row for row in table if row.mean is not None]
+    scored = [row for row in table if row.mean is not None and math.isfinite(row.mean)]
     scored.sort(key=lambda row: row.trial.number)
     if len(scored) > 1 and plan.sweep.space:
         paths += _search_plots(plan, scored, folder)

@@ -14,7 +14,7 @@ from sweeps.scheduler import Job, Scheduler
 from sweeps.workers import Processes, Share, stopping
 
 ROOT = Path(__file__).parent.parent
-_WAIT = 0.5  # seconds between two looks for work
+_WAIT = 0.5  # polling interval, in seconds
 
 
 class Runner:
@@ -119,12 +119,12 @@ class Runner:
             if self._processes.stopped:
                 return
             if status:
-                state.add_death(plan, run, _last_line(log, status))
+                state.add_death(plan, run, last_line(log, status))
                 return
 
 
-def _last_line(log: Path, status: int) -> str:
-    """The last line of a run's output, and its exit status."""
+def last_line(log: Path, status: int) -> str:
+    """Returns the last line of a run's output, and its exit status."""
     with log.open("rb") as file:
         file.seek(max(0, log.stat().st_size - 4096))
         lines = file.read().decode("utf-8", "replace").splitlines()

@@ -49,8 +49,13 @@ class Scheduler:
                 claim = Claim(self.plan, run)
                 if not claim.acquire():
                     continue
-                if self._is_open(run, rung):  # it may have changed before the claim
-                    return self._job(run, rung, claim)
+                try:
+                    self.plan.verify(run)
+                    if self._is_open(run, rung):  # it may have changed before the claim
+                        return self._job(run, rung, claim)
+                except UserError:
+                    claim.release()
+                    raise
                 claim.release()
             if self.plan.sweep.method != "tpe":
                 return None
@@ -143,7 +148,37 @@ class Scheduler:
             steps = self._steps(trial)
             started = [i for i, step in enumerate(steps) if step <= max(begun)]
             allowed[trial.number] = max([rung, *started])
+        self._finish_one(allowed, values)
         return allowed
+
+    def _finish_one(
+        self, allowed: dict[int, int], values: dict[int, dict[int, float]]
+    ) -> None:
+        """Lets the best trial go on if all have stopped before the last step.
+
+        With few trials the best 1 / factor of those at a rung may be none.
+        """
+        if max(allowed.values(), default=0) == len(self.rungs) or any(
+            self._is_open(self.plan.run(trial, seed), allowed[trial.number])
+            for trial in self.plan.trials
+            for seed in self.plan.sweep.seeds
+        ):
+            return
+        if self.plan.sweep.method == "tpe" and len(self.plan.trials) < (
+            self.plan.sweep.trials or 0
+        ):
+            return
+        rung = max(allowed.values(), default=0)
+        step = self.rungs[rung]
+        there = {n: x[step] for n, x in values.items() if step in x}
+        if there:
+            allowed[min(there, key=lambda n: self._order(there[n], n))] = rung + 1
+
+    def _order(self, value: float, number: int) -> tuple[bool, float, int]:
+        """Sorting key of a trial: the best first, values that are not finite last."""
+        sign = -1 if self.plan.sweep.goal == "max" else 1
+        finite = math.isfinite(value)
+        return not finite, sign * value if finite else 0.0, number
 
     def _goes_on(
         self, trial: Trial, step: int, values: dict[int, dict[int, float]]
@@ -152,8 +187,7 @@ class Scheduler:
         reached = {number: x[step] for number, x in values.items() if step in x}
         if trial.number not in reached or self.plan.sweep.prune is None:
             return False
-        sign = -1 if self.plan.sweep.goal == "max" else 1
-        order = sorted(reached, key=lambda number: (sign * reached[number], number))
+        order = sorted(reached, key=lambda n: self._order(reached[n], n))
         return trial.number in order[: len(reached) // self.plan.sweep.prune.factor]
 
 

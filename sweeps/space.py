@@ -109,7 +109,7 @@ class Interval(Domain):
 
     def contains(self, value: Any) -> bool:
         """See `Domain`."""
-        return self.low <= value <= self.high
+        return isinstance(value, int | float) and self.low <= value <= self.high
 
 
 def rounded(value: float) -> float:
@@ -191,6 +191,7 @@ def check(sweep: Sweep) -> None:
     Raises:
         UserError: for a value that is not accepted.
     """
+    _check_kinds(sweep)
     for name, accepted in {
         "method": METHODS,
         "goal": ("max", "min", ""),
@@ -201,10 +202,12 @@ def check(sweep: Sweep) -> None:
             raise FieldError(f"sweep.{name}", getattr(sweep, name), f"one of {names}")
     if not sweep.space and len(sweep.seeds) < 2:
         raise UserError("the sweep has nothing to vary: must have a field or two seeds")
-    if not sweep.seeds or len(set(sweep.seeds)) < len(sweep.seeds):
-        raise FieldError("sweep.seeds", sweep.seeds, "different whole numbers")
     for key, domain in sweep.space.items():
         _check_domain(key, domain, sweep)
+    names = [name for key in sweep.space for name in fields(key)]
+    repeated = [name for name in names if names.count(name) > 1]
+    if repeated and sweep.method != "one_at_a_time":
+        raise UserError(f"sweep.space has {repeated[0]} twice: must have it once")
     if sweep.trials is None and sweep.method not in _LISTED:
         raise UserError(f"sweep.trials is missing: the method {sweep.method} needs it")
     if sweep.trials is not None and not 1 <= sweep.trials <= _MAX_TRIALS:
@@ -220,8 +223,43 @@ def check(sweep: Sweep) -> None:
             )
 
 
+def _check_kinds(sweep: Sweep) -> None:
+    """Checks the Python types of the fields of a sweep."""
+
+    def is_whole(value: Any) -> bool:
+        return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+    seeds, prune = sweep.seeds, sweep.prune
+    kinds = {
+        "space": (isinstance(sweep.space, Mapping), "a dict of domains by field"),
+        "seeds": (
+            isinstance(seeds, tuple | list)
+            and all(map(is_whole, seeds))
+            and 0 < len(set(seeds)) == len(seeds),
+            "a tuple of different whole numbers from 0",
+        ),
+        "trials": (sweep.trials is None or is_whole(sweep.trials), "a whole number"),
+        "random_seed": (is_whole(sweep.random_seed), "a whole number from 0"),
+        "metric": (isinstance(sweep.metric, str), "the name of a metric"),
+        "prune": (
+            prune is None
+            or isinstance(prune, Prune)
+            and is_whole(prune.after)
+            and is_whole(prune.factor),
+            "Prune(after=..., factor=...) with whole numbers",
+        ),
+    }
+    for name, (accepted, wording) in kinds.items():
+        if not accepted:
+            raise FieldError(f"sweep.{name}", getattr(sweep, name), wording)
+
+
 def _check_domain(key: str | tuple[str, ...], domain: Any, sweep: Sweep) -> None:
     name = f"sweep.space[{key!r}]"
+    if not fields(key) or not all(isinstance(x, str) and x for x in fields(key)):
+        raise UserError(f"{name}: must be the name of a field, or a tuple of names")
+    if len(set(fields(key))) < len(fields(key)):
+        raise UserError(f"{name} has a field twice: must have it once")
     if not isinstance(domain, Domain):
         raise FieldError(name, domain, "choice(...), uniform(...) or another domain")
     if "seed" in fields(key):
@@ -235,6 +273,8 @@ def _check_domain(key: str | tuple[str, ...], domain: Any, sweep: Sweep) -> None
             f"{name} depends on {domain.condition[0]}, which must come before it in "
             "the space"
         )
+    if domain.condition:
+        _check_condition(name, domain.condition, sweep)
     if isinstance(domain, Choice):
         if not domain.values:
             raise UserError(f"{name} is empty: must have a value")
@@ -244,17 +284,54 @@ def _check_domain(key: str | tuple[str, ...], domain: Any, sweep: Sweep) -> None
         if isinstance(key, tuple) and sizes != {len(key)}:
             raise UserError(f"{name}: every value must be a tuple of {len(key)} values")
         return
-    low = domain.low  # type: ignore[attr-defined]
+    assert isinstance(domain, Interval)
+    kinds = int if domain.whole else int | float
+    bounds = domain.low, domain.high
+    if not all(isinstance(x, kinds) and not isinstance(x, bool) for x in bounds):
+        wording = "two whole numbers" if domain.whole else "two numbers"
+        raise FieldError(name, bounds, wording)
     if isinstance(key, tuple):
         raise UserError(f"{name}: several fields take choice(...) of tuples")
     if sweep.method in _LISTED:
         raise UserError(
             f"{name} is an interval: the method {sweep.method} takes choice(...)"
         )
-    if not (math.isfinite(low) and low < domain.high < math.inf):  # type: ignore[attr-defined]
+    if not (math.isfinite(domain.low) and domain.low < domain.high < math.inf):
         raise FieldError(name, domain, "an interval with low < high")
-    if domain.log and low <= 0:  # type: ignore[attr-defined]
+    if domain.log and domain.low <= 0:
         raise FieldError(name, domain, "an interval above 0, for its logarithm")
+
+
+def _check_condition(
+    name: str, condition: tuple[str, tuple[Any, ...]], sweep: Sweep
+) -> None:
+    """Checks that the field of a condition can have each of its values."""
+    field, values = condition
+    if not values:
+        raise UserError(f"{name}: only_if({field!r}) has no value")
+    key = next(key for key in sweep.space if field in fields(key))
+    for value in values:
+        if value_with(sweep, key, field, value) is None:
+            raise UserError(
+                f"{name} depends on {field} = {value!r}, which is not swept"
+            )
+
+
+def value_with(sweep: Sweep, key: str | tuple[str, ...], field: str, value: Any) -> Any:
+    """Returns a value of a domain that gives a field a value; None if none does.
+
+    Args:
+        sweep: the sweep.
+        key: a key of its space.
+        field: a field of the key.
+        value: the value of the field.
+    """
+    domain = sweep.space[key]
+    if not isinstance(key, tuple):
+        return value if domain.contains(value) else None
+    place = key.index(field)
+    rows = domain.values if isinstance(domain, Choice) else ()
+    return next((row for row in rows if row[place] == value), None)
 
 
 def fields(key: str | tuple[str, ...]) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from sweeps.plan import Plan, Run
 from training.checkpoint_folder import CheckpointFolder
-from training.lock import is_alive
+from training.lock import is_alive, started
 from training.log import read_rows
 
 _REFRESH = 30.0  # seconds between two refreshes of a claim
@@ -72,15 +72,19 @@ def _version(path: Path) -> tuple[int, int] | None:
 def _progress(plan: Plan, run: Run, log: Path, report: Path) -> Progress:
     rows = read_rows(log)
     metric, values = plan.sweep.metric, {}
+    needs_values = plan.sweep.prune or plan.sweep.method == "tpe"
     for row in rows:
         if row["split"] == "validation" and metric in row:
             values[row["step"]] = row[metric]
+        elif row["split"] == "validation" and needs_values:
+            raise KeyError(", ".join(_numbers(row)))
     rates = [row["steps_per_second"] for row in rows if "steps_per_second" in row]
     score = None
     with contextlib.suppress(OSError, ValueError):
         scores = json.loads(report.read_text())
-        if scores["step"] == plan.steps(run.trial):
-            if metric not in scores:
+        # A damaged file counts as none: the run is evaluated again.
+        if isinstance(scores, dict) and scores.get("step") == plan.steps(run.trial):
+            if metric not in _numbers(scores):
                 raise KeyError(", ".join(_numbers(scores)))
             score = scores[metric]
     return Progress(
@@ -94,14 +98,14 @@ def _progress(plan: Plan, run: Run, log: Path, report: Path) -> Progress:
 
 def _numbers(report: dict) -> list[str]:
     names = [name for name, value in report.items() if isinstance(value, int | float)]
-    return [name for name in names if name != "step"]
+    return [name for name in names if name not in ("step", "seconds")]
 
 
 def target(run: Run) -> int:
     """Returns the step that a run was last started to train to; 0 if never started."""
     try:
         return json.loads((run.folder / "config.json").read_text())["train_steps"]
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, LookupError, TypeError):
         return 0
 
 
@@ -155,15 +159,14 @@ class Claim:
             self._folder.mkdir()
         except FileExistsError:
             return False
-        owner = f"{socket.gethostname()} {os.getpid()}"
-        (self._folder / "owner").write_text(owner)
+        _write_process(self._folder / "owner", os.getpid())
         self._thread = threading.Thread(target=self._refresh, daemon=True)
         self._thread.start()
         return True
 
     def started(self, pid: int) -> None:
         """Records the process of the run, for whoever takes over the claim."""
-        (self._folder / "process").write_text(str(pid))
+        _write_process(self._folder / "process", pid)
 
     def release(self) -> None:
         """Releases the claim."""
@@ -178,10 +181,8 @@ class Claim:
                 os.utime(self._folder)
 
     def _is_void(self) -> bool:
-        with contextlib.suppress(OSError, ValueError):
-            host, pid = (self._folder / "owner").read_text().split()
-            if host == socket.gethostname() and not is_alive(int(pid)):
-                return True
+        if _runs_here(self._folder / "owner") is False:
+            return True
         try:
             return time.time() - self._folder.stat().st_mtime > _STALE
         except FileNotFoundError:
@@ -198,15 +199,28 @@ class Claim:
             self._folder.rename(grave)
         except OSError:
             return
-        if wait:
-            with contextlib.suppress(OSError, ValueError):
-                host = (grave / "owner").read_text().split()[0]
-                pid = int((grave / "process").read_text())
-                while host == socket.gethostname() and is_alive(pid):
-                    time.sleep(0.1)
+        while wait and _runs_here(grave / "process"):
+            time.sleep(0.1)
         for path in grave.iterdir():
             path.unlink()
         grave.rmdir()
+
+
+def _write_process(path: Path, pid: int) -> None:
+    """Writes the host, the number and the start of a process."""
+    path.write_text(f"{socket.gethostname()} {pid} {started(pid)}")
+
+
+def _runs_here(path: Path) -> bool | None:
+    """Returns whether a written process runs; None on another host, or if unknown."""
+    try:
+        host, pid, *start = path.read_text().split()
+        if host != socket.gethostname():
+            return None
+        # Another process may have its number, such as after a reboot.
+        return is_alive(int(pid)) and start in ([], [started(int(pid))])
+    except (OSError, ValueError):
+        return None
 
 
 def claimed(plan: Plan) -> Iterator[str]:

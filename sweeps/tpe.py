@@ -4,6 +4,7 @@ The study is rebuilt from the runs for every suggestion: there is no journal. Wi
 worker, the suggestions are a function of the sweep's `random_seed` and its results.
 """
 
+import math
 import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -76,11 +77,14 @@ def study(plan: Plan, values: Mapping[int, Mapping[int, float]]) -> "Study":
                 params[name_of(key)] = _param(key, domain, trial)
                 distributions[name_of(key)] = _distribution(domain)
         reached = dict(values.get(trial.number, {}))
-        state = states.COMPLETE if reached else states.RUNNING
+        value = reached[max(reached)] if reached else None
+        state = states.RUNNING if value is None else states.COMPLETE
+        if value is not None and not math.isfinite(value):
+            state, value, reached = states.FAIL, None, {}
         created.add_trial(
             optuna.trial.create_trial(
                 state=state,
-                value=reached[max(reached)] if reached else None,
+                value=value,
                 params=params,
                 distributions=distributions,
                 intermediate_values=reached,

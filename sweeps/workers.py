@@ -27,11 +27,11 @@ class Share:
 
     Attributes:
         cores: numbers of the cores; empty for all.
-        gpu: number of the GPU; None for no restriction.
+        gpu: number or identifier of the GPU; None for no restriction.
     """
 
     cores: tuple[int, ...] = ()
-    gpu: int | None = None
+    gpu: str | None = None
 
 
 def shares(count: int, flag: str) -> list[Share]:
@@ -45,19 +45,24 @@ def shares(count: int, flag: str) -> list[Share]:
         UserError: if `count` is below 1 or above the number of cores or GPUs.
     """
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_setaffinity") else []
-    gpus = _gpu_count()
-    maximum = gpus or max(len(cores), 1)
+    gpus = _gpus()
+    maximum = len(gpus) or max(len(cores), 1)
     if not 1 <= count <= maximum:
         raise UserError(f"{flag} is {count}: must be at least 1 and at most {maximum}")
     parts = [tuple(cores[i::count]) for i in range(count)]
-    return [Share(part, i if gpus else None) for i, part in enumerate(parts)]
+    return [Share(part, gpus[i] if gpus else None) for i, part in enumerate(parts)]
 
 
-def _gpu_count() -> int:
+def _gpus() -> list[str]:
+    """The GPUs that this process may use."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return [part.strip() for part in visible.split(",") if part.strip()]
     if not shutil.which("nvidia-smi"):
-        return 0
+        return []
     listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True)
-    return listed.stdout.count("GPU ") if listed.returncode == 0 else 0
+    count = listed.stdout.count("GPU ") if listed.returncode == 0 else 0
+    return list(map(str, range(count)))
 
 
 class Processes:
@@ -90,7 +95,7 @@ class Processes:
         launch = [sys.executable, str(_LAUNCH), str(os.getpid()), cores]
         environment = os.environ.copy()
         if share.gpu is not None:
-            environment["CUDA_VISIBLE_DEVICES"] = str(share.gpu)
+            environment["CUDA_VISIBLE_DEVICES"] = share.gpu
         with contextlib.ExitStack() as stack:
             output = stack.enter_context(log.open("ab")) if log else None
             with self._lock:

@@ -23,8 +23,8 @@ def processes(workdir):
     """Numbers of the processes that work on runs."""
     pids = set()
     for path in (workdir / "claims").glob("[0-9]*/process"):
-        with contextlib.suppress(OSError, ValueError):  # just removed or made
-            pids.add(int(path.read_text()))
+        with contextlib.suppress(OSError, IndexError):  # just removed or made
+            pids.add(int(path.read_text().split()[1]))  # host, number, start
     return pids
 
 

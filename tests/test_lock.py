@@ -50,7 +50,7 @@ def take(workdir):
 
 def test_a_second_process_is_refused_and_told_who_holds_the_lock(holder, tmp_path):
     text = (tmp_path / NAME).read_text()
-    message = f"process {holder.pid} on host {re.escape(socket.gethostname())} trains"
+    message = f"process {holder.pid} on host {re.escape(socket.gethostname())} works"
     for _ in range(2):
         with pytest.raises(UserError, match=message):
             take(tmp_path)
@@ -117,7 +117,7 @@ def test_a_lock_that_is_refreshed_on_another_machine_is_refused(
     edit(tmp_path, age=STALE - 30, host="elsewhere", machine="other", pid=2**22 + 1)
     refresh = threading.Timer(0.5, os.utime, [tmp_path / NAME])
     refresh.start()
-    with pytest.raises(UserError, match=f"process {2**22 + 1} on host elsewhere train"):
+    with pytest.raises(UserError, match=f"process {2**22 + 1} on host elsewhere works"):
         take(tmp_path)
     refresh.join()
 
@@ -136,7 +136,7 @@ def test_a_damaged_lock_needs_no_hand(content, tmp_path):
     if content:
         refresh = threading.Timer(0.5, os.utime, [path])
         refresh.start()
-        with pytest.raises(UserError, match="in use: another process trains in it"):
+        with pytest.raises(UserError, match="in use: another process works in it"):
             take(tmp_path)
         refresh.join()
     take(tmp_path)
@@ -146,7 +146,7 @@ def test_a_process_that_has_lost_its_lock_is_told(tmp_path):
     with Lock(tmp_path) as lock:
         lock.check()
         edit(tmp_path, pid=7, host="elsewhere")
-        with pytest.raises(UserError, match="process 7 on host elsewhere trains"):
+        with pytest.raises(UserError, match="process 7 on host elsewhere works"):
             lock.check()
     assert json.loads((tmp_path / NAME).read_text())["pid"] == 7
 

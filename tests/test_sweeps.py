@@ -4,8 +4,10 @@ import csv
 import dataclasses
 import itertools
 import json
+import math
 import os
 import re
+import shutil
 import signal
 import socket
 import statistics
@@ -147,6 +149,39 @@ def test_a_quasi_random_sequence_spreads_more_evenly_than_chance():
             "an interval above 0",
         ),
         (Sweep(space={"a": choice(1)}, prune=Prune(factor=1)), "sweep.prune"),
+        (Sweep(space=[1]), r"sweep.space is \[1\]: must be a dict"),
+        (Sweep(space={"a": choice(1)}, seeds=3), "sweep.seeds is 3: must be a tuple"),
+        (Sweep(space={"a": choice(1)}, seeds=(-1,)), "must be a tuple of different"),
+        (Sweep(space={"a": choice(1)}, trials="5"), "sweep.trials is '?5'?: must be a"),
+        (Sweep(space={"a": choice(1)}, prune=True), "sweep.prune is True: must be Pru"),
+        (Sweep(space={"a": choice(1)}, prune=Prune(after=1.5)), "with whole numbers"),
+        (Sweep(space={"a": choice(1)}, random_seed="a"), "sweep.random_seed is"),
+        (Sweep(space={(): choice(())}), "must be the name of a field, or a tuple"),
+        (Sweep(space={("a", "a"): choice((1, 2))}), "has a field twice"),
+        (
+            Sweep(space={"a": choice(1), ("a", "b"): choice((1, 2))}),
+            "sweep.space has a twice",
+        ),
+        (
+            Sweep(space={"a": uniform("x", "y")}, method="tpe", trials=2),
+            "must be two numbers",
+        ),
+        (
+            Sweep(space={"a": integers(8.5, 10)}, method="tpe", trials=2),
+            "must be two whole numbers",
+        ),
+        (
+            Sweep(space={"a": choice(1), "b": choice(2).only_if("a")}),
+            "has no value",
+        ),
+        (
+            Sweep(space={"a": choice("x"), "b": choice(2).only_if("a", ["x"])}),
+            r"depends on a = \['x'\], which is not swept",
+        ),
+        (
+            Sweep(space={("a", "c"): choice((1, 5)), "b": choice(2).only_if("c", 1)}),
+            "depends on c = 1, which is not swept",
+        ),
         (
             Sweep(space={"train_steps": choice(3, 6)}, prune=Prune()),
             "all trials must be evaluated at the same steps",
@@ -229,6 +264,8 @@ def test_another_sweep_is_refused_with_the_difference(tmp_path, journal):
     domains = {"model.kernel": choice("gaussian"), "model.width": choice(0.5, 0.7)}
     narrow = Sweep(space=domains)
     message = r"003.seed0 is not a run of this sweep \(config.model.kernel is triang"
+    if journal:
+        message = r"has another sweep: sweep.space\['model.kernel'\] lacks triangular"
     with pytest.raises(UserError, match=message):
         Plan(narrow, FLAG, (), tmp_path)
     with pytest.raises(UserError, match="config.data.points"):
@@ -236,9 +273,107 @@ def test_another_sweep_is_refused_with_the_difference(tmp_path, journal):
     if journal:
         with pytest.raises(UserError, match="sweep.split is test: must be validation"):
             Plan(grid(split="test"), FLAG, (), tmp_path)
-    (tmp_path / "sweep.json").write_text("{")
-    with pytest.raises(UserError, match="is damaged: delete it, and it is rebuilt"):
-        Plan(grid(), FLAG, (), tmp_path)
+    for text in ("{", '{"sweep": [], "config": {}}', '{"sweep": {"space": 3}}', "7"):
+        (tmp_path / "sweep.json").write_text(text)
+        with pytest.raises(UserError, match="is damaged: delete it, and it is rebuil"):
+            Plan(grid(), FLAG, (), tmp_path)
+
+
+def test_a_narrower_sweep_is_refused_with_what_it_lacks(tmp_path):
+    domains = {"model.width": log_uniform(0.5, 0.8), "model.kernel": choice(*KERNELS)}
+    sweep = Sweep(space=domains, method="tpe", trials=9, seeds=(0, 1))
+    Plan(sweep, FLAG, (), tmp_path).make_folder()
+    Plan(sweep, FLAG, (), tmp_path).save()
+    wide = {"model.width": log_uniform(0.3, 0.8), "model.kernel": choice(*KERNELS)}
+    Plan(dataclasses.replace(sweep, space=wide, trials=10), FLAG, (), tmp_path)
+    for fields, message in (
+        ({"trials": 8}, "sweep.trials is 8: must be at least 9"),
+        ({"seeds": (0, 2)}, "sweep.seeds lacks 1"),
+        ({"space": domains | {"model.kernel": choice(*KERNELS[1:])}}, "lacks gaussian"),
+        (
+            {"space": domains | {"model.width": uniform(0.5, 0.8)}},
+            "must be of the kind",
+        ),
+        ({"space": domains | {"model.width": log_uniform(0.6, 0.8)}}, "must contain"),
+        ({"space": {"model.width": domains["model.width"]}}, "lacks model.kernel"),
+    ):
+        with pytest.raises(UserError, match=f"has another sweep: .*{message}"):
+            Plan(dataclasses.replace(sweep, **fields), FLAG, (), tmp_path)
+    joined = dataclasses.replace(sweep, trials=10)
+    with pytest.raises(UserError, match="sweep.trials is 10: must be 9"):
+        Plan(joined, FLAG, (), tmp_path, joins=True)
+
+
+def test_a_run_is_verified_before_it_starts(tmp_path):
+    plan, scheduler = (plan := Plan(grid(), FLAG, (), tmp_path)), Scheduler(plan)
+    plan.make_folder()
+    plan.save()
+    other = Plan(grid(), FLAG, (), tmp_path).runs()[1]
+    put(plan, plan.runs()[0]._replace(overrides=other.overrides))
+    with pytest.raises(UserError, match="000.seed0 is not a run of this sweep"):
+        scheduler.next()
+    assert list(state.claimed(plan)) == []
+    shutil.rmtree(tmp_path / "trials/000.seed0")
+    (job,) = jobs(scheduler, 1)
+    assert job.run.name == "000.seed0"
+    Plan(grid(seeds=(0, 1)), FLAG, (), tmp_path).save()
+    with pytest.raises(UserError, match="has been given another sweep: start again"):
+        scheduler.next()
+
+
+def test_the_folder_of_a_sweep_is_neither_a_run_nor_in_use(tmp_path, monkeypatch):
+    configuration.record(configuration.read(FLAG, ()), tmp_path / "run")
+    with pytest.raises(UserError, match="run is a run directory: take another folder"):
+        Plan(grid(), FLAG, (), tmp_path / "run")
+    command = sweep_command(tmp_path / "s")
+    first = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL)
+    while not sweep_storm.processes(tmp_path / "s"):
+        assert first.poll() is None
+        time.sleep(0.1)
+    second = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    first.send_signal(signal.SIGINT)
+    assert first.wait() == 130
+    assert second.returncode == 1 and second.stderr.count("\n") == 1
+    assert f"s is in use: process {first.pid} on host" in second.stderr
+
+
+@pytest.mark.parametrize(
+    ("overrides", "flags", "message"),
+    [
+        (["seed=5"], ["model.kernel=gaussian"], "--config.seed: seeds are replicates"),
+        (
+            ["model.width=0.5"],
+            ["model.width=0.7,0.9"],
+            "--config.model.width: the sweep sets this field itself",
+        ),
+        ([], ["model.width=0.5,,0.7"], "must be FIELD=VALUE,VALUE"),
+        ([], ["seed=0", "seed=1"], "seed must be given once"),
+        ([], ["model.kernel=a", "model.kernel=b"], "model.kernel must be given once"),
+        ([], ["model.width=0.5,0.50"], "model.width=0.50 is the same config as"),
+    ],
+)
+def test_a_flag_that_would_be_ignored_is_refused(overrides, flags, message, tmp_path):
+    with pytest.raises(UserError, match=message):
+        Plan(plans.read_grid(flags), FLAG, overrides, tmp_path)
+
+
+def test_suggestions_are_checked_by_value_and_condition(tmp_path):
+    widths = {"model.width": choice(0.5, -1.0).only_if("model.kernel", "gaussian")}
+    for domains, message in (
+        ({"model.kernel": choice("boxcar", "gaussian")} | widths, "model.width is -1"),
+        ({"data.points": uniform(11, 20)}, "data.points is '14.33': must be a whole"),
+        (
+            {
+                "model.kernel": choice("gaussian", "boxcar"),
+                "model.learned": choice(True, False),
+            },
+            "model.kernel=boxcar model.learned=true",
+        ),
+    ):
+        sweep = Sweep(space=domains, method="tpe", trials=3)
+        given = ["model.learned=False"] if widths.items() <= domains.items() else []
+        with pytest.raises(UserError, match=message):
+            Plan(sweep, FLAG, given, tmp_path).check()
 
 
 # States
@@ -339,6 +474,11 @@ def test_taking_a_claim_over_waits_for_its_process(tmp_path):
     assert state.Claim(plan, run).acquire()
     assert not state.is_alive(saving.pid)
     assert saving.wait() == 0
+    # Another process with the number of a dead one, such as after a reboot.
+    for name in ("owner", "process"):
+        path = tmp_path / "claims" / run.name / name
+        path.write_text(f"{socket.gethostname()} {os.getpid()} 1")
+    assert state.Claim(plan, run).acquire()
 
 
 # Schedules
@@ -425,6 +565,49 @@ def test_the_best_third_goes_on_and_the_others_can_follow(tmp_path):
     put(plan, runs[4], [2.0, 1.9, 1.8], steps=9)
     (job,) = jobs(scheduler)
     assert job.run == runs[4] and job.steps == 27
+
+
+def test_one_of_a_few_trials_is_trained_to_the_end(tmp_path):
+    sweep = Sweep(space={"model.width": choice(0.5, 0.7)}, prune=Prune(after=1))
+    plan = Plan(sweep, FLAG, (), tmp_path)
+    first, second = plan.runs()
+    put(plan, first, [2.0], steps=3)
+    assert [job.run for job in jobs(Scheduler(plan))] == [second]
+    put(plan, second, [1.0], steps=3)  # no third of two: the best goes on
+    (job,) = jobs(Scheduler(plan))
+    assert (job.run, job.steps, job.final) == (second, 6, True)
+    put(plan, second, [1.0, 0.9], score=0.9)
+    assert Scheduler(plan).is_done()
+    table, row = report.write(plan)[1].read_text(), "| 0 | 0.5 | – (0 of 1 seeds)"
+    assert f"{row} | 3 of 6 steps: 2 |" in table
+
+
+def test_values_that_are_not_finite_are_last(tmp_path):
+    sweep = Sweep(space={"model.width": choice(0.5, 0.7, 0.9)}, seeds=(0, 1))
+    plan = Plan(sweep, FLAG, (), tmp_path)
+    scores = (math.nan, 1.0, 2.0, 2.0, math.inf, 1.0)
+    for run, score in zip(plan.runs(), scores, strict=True):
+        put(plan, run, [score, score], score=score)
+    report.write(plan)
+    assert [row.trial.number for row in report.rows(plan)] == [1, 0, 2]
+    assert Scheduler(plan).is_done()
+    study = tpe.study(plan, {0: {6: math.nan}, 1: {6: 2.0}, 2: {6: math.inf}})
+    assert [trial.value for trial in study.trials] == [None, 2.0, None]
+
+
+def test_pruning_and_suggestions_need_a_metric_of_the_evaluation(tmp_path):
+    for fields in ({"prune": Prune()}, {"method": "tpe", "trials": 2}):
+        sweep = grid(metric="bleu", goal="max", **fields)
+        plan = Plan(sweep, FLAG, (), tmp_path / fields.get("method", "grid"))
+        run = plan.run(plan.trials[0] if plan.trials else plan.add(space.points(
+            grid())[0]), 0)  # fmt: skip
+        put(plan, run, [1.0], steps=3)
+        log = run.folder / "metrics.jsonl"
+        log.write_text(log.read_text().replace("bleu", "mse"))
+        with pytest.raises(
+            UserError, match="^sweep.metric is bleu: must be one of mse"
+        ):
+            Scheduler(plan).next()
 
 
 def test_a_trial_is_pruned_by_its_mean_over_seeds(tmp_path):
@@ -545,7 +728,8 @@ def test_the_tables_have_the_mean_and_spread_over_seeds(tmp_path):
 
 
 def test_workers_share_the_cores_evenly_or_have_a_gpu_each(monkeypatch):
-    monkeypatch.setattr(workers, "_gpu_count", lambda: 0)
+    monkeypatch.setattr(workers.shutil, "which", lambda _: None)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setattr(workers.os, "sched_getaffinity", lambda _: {3, 5, 7, 9, 11})
     (single,) = workers.shares(1, "--workers")
     assert single == workers.Share((3, 5, 7, 9, 11))
@@ -555,8 +739,8 @@ def test_workers_share_the_cores_evenly_or_have_a_gpu_each(monkeypatch):
         message = f"^--workers is {count}: must be at least 1 and at most 5$"
         with pytest.raises(UserError, match=message):
             workers.shares(count, "--workers")
-    monkeypatch.setattr(workers, "_gpu_count", lambda: 2)
-    assert [part.gpu for part in workers.shares(2, "--workers")] == [0, 1]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,GPU-7")
+    assert [part.gpu for part in workers.shares(2, "--workers")] == ["2", "GPU-7"]
     with pytest.raises(UserError, match="at most 2"):
         workers.shares(3, "--workers")
 

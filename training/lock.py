@@ -1,4 +1,4 @@
-"""The lock of a run directory: one process at a time trains in it.
+"""The lock of a folder: one process at a time trains in a run directory or sweeps.
 
 The file `lock` names its holder: host, process, and the start of the process, so that
 another process with the same number is not taken for it. The holder refreshes the file.
@@ -24,18 +24,18 @@ from errors import UserError
 
 NAME = "lock"
 _REFRESH = 20.0  # seconds between two refreshes
-_POLL = 1.0  # seconds between two looks at the lock of another machine
+_POLL = 1.0  # polling interval for the lock of another machine, in seconds
 STALE = 120.0  # seconds without a refresh after which a lock is void
 
 
 class Lock:
-    """The right to train in a run directory; a context manager."""
+    """The right to train in a run directory, or to sweep; a context manager."""
 
     def __init__(self, workdir: Path, *, enabled: bool = True):
         """Prepares the lock.
 
         Args:
-            workdir: the run directory, which exists.
+            workdir: the run directory or the folder of a sweep, which exists.
             enabled: False to take no lock, on hosts other than the first of a run.
         """
         self._enabled = enabled
@@ -120,7 +120,7 @@ class Lock:
 
     def _refusal(self, holder: dict[str, Any]) -> str:
         return (
-            f"{self._workdir} is in use: {_name(holder)} trains in it; stop it first, "
+            f"{self._workdir} is in use: {_name(holder)} works in it; stop it first, "
             "or take another --workdir (a lock without a sign of life for "
             f"{STALE:.0f} seconds is void)"
         )
@@ -129,7 +129,7 @@ class Lock:
         if holder and holder["machine"] == self._owner["machine"]:
             if not is_alive(holder["pid"]):
                 return True
-            return holder["started"] != _started(holder["pid"])
+            return holder["started"] != started(holder["pid"])
         if not holder and self._path.stat().st_size == 0:
             return True  # new, or its holder died before it wrote its name
         # Both times are those of the file system: clocks of hosts may differ.
@@ -201,10 +201,10 @@ def _owner(pid: int) -> dict[str, Any]:
         parts.append(Path("/proc/sys/kernel/random/boot_id").read_text().strip())
         parts.append(os.readlink("/proc/self/ns/pid"))
     machine = " ".join(parts)
-    return {"host": host, "pid": pid, "started": _started(pid), "machine": machine}
+    return {"host": host, "pid": pid, "started": started(pid), "machine": machine}
 
 
-def _started(pid: int) -> str:
+def started(pid: int) -> str:
     """Returns when a process started, in ticks since the boot; "" if unknown."""
     status = _status(pid)
     return status[19] if len(status) > 19 else ""

@@ -16,8 +16,8 @@ from typing import Any
 from training import job
 
 _NUMBERS = (signal.SIGTERM, signal.SIGINT)
-_POLL = 1.0  # seconds between two looks at the announcements of other processes
-_AT_ONCE = 0.1  # seconds between two looks for something that `at_once` has set
+_POLL = 1.0  # polling interval for announcements of other processes, in seconds
+_AT_ONCE = 0.1  # polling interval for what `at_once` has set, in seconds
 
 
 class StopSignal:
