@@ -4,9 +4,11 @@
     python -m results.make translation   # the named tables
 
 A missing run is trained and evaluated; a stopped one is resumed, a trained one only
-evaluated. To repeat a run, delete its record and its folder under `runs/`.
+evaluated, also where a sweep under `sweeps/` has trained it. To repeat a run, delete
+its record and its folder under `runs/`.
 """
 
+import contextlib
 import json
 import statistics
 import sys
@@ -122,8 +124,8 @@ def make(run: Run, seed: int, share: Share, processes: Processes) -> None:
         processes: the running processes.
     """
     trained = _trained(run)
-    workdir = ROOT / "runs" / _label(trained, seed)
-    train, evaluate = commands(run, seed)
+    workdir = _folder(trained, seed)
+    train, evaluate = commands(run, seed, workdir.relative_to(ROOT))
     # Runs that share a training have one directory.
     with _locks.setdefault(workdir, threading.Lock()):
         if not _is_done(trained, seed, workdir):
@@ -137,15 +139,35 @@ def make(run: Run, seed: int, share: Share, processes: Processes) -> None:
             _keep_translations(run.name, path, test_set=run.translations)
 
 
-def commands(run: Run, seed: int) -> list[str]:
-    """Returns the commands that train and evaluate a run."""
+def _folder(run: Run, seed: int) -> Path:
+    """The run directory of a training: one under runs/, or that of a finished sweep."""
+    own = ROOT / "runs" / _label(run, seed)
+    if own.exists():
+        return own
+    for path in sorted(ROOT.glob("sweeps/*/trials/*/config.json")):
+        with contextlib.suppress(UserError):  # damaged
+            config = configuration.encode(configuration.load(path.parent))
+            is_same = records.identity(config) == _identity(run, seed)
+            if is_same and _is_done(run, seed, path.parent):
+                return path.parent
+    return own
+
+
+def commands(run: Run, seed: int, workdir: Path | None = None) -> list[str]:
+    """Returns the commands that train and evaluate a run.
+
+    Args:
+        run: the run.
+        seed: its seed.
+        workdir: the run directory; None for its folder under runs/.
+    """
     trained = _trained(run)
     name, _, variant = run.config.partition(":")
     config = f"configs/{name}.py" + f":{variant}" * bool(variant)
-    workdir = f"--workdir=runs/{_label(trained, seed)}"
-    train = ["python train.py", f"--config={config}", workdir]
+    flag = f"--workdir={workdir or f'runs/{_label(trained, seed)}'}"
+    train = ["python train.py", f"--config={config}", flag]
     train += [f"--config.{override}" for override in _overrides(trained, seed)]
-    evaluate = [f"python eval.py {workdir} --split=test"]
+    evaluate = [f"python eval.py {flag} --split=test"]
     if run.trained:
         evaluate += [f"--config.{x}" for x in run.overrides[len(trained.overrides) :]]
     return [" ".join(train), " ".join(evaluate)]
