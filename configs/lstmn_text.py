@@ -5,20 +5,22 @@
 The State of the Union speeches, or your own text with `--config.data.source=files` and
 `--config.data.files.train=FILE`. The state is carried from batch to batch. The paper
 has one layer of width 300 and embeddings of width 150 on the Penn Treebank (perplexity
-108; LSTM 115). See docs/results/language.md.
+108; LSTM 115). See docs/results/language.md. Sukhbaatar et al. (2015) train the memory
+network by gradient descent, without dropout (perplexity 111).
 
 Variants:
 
 *   `lstm`: a plain LSTM with as many parameters.
 *   `transformer`: a causal Transformer with as many parameters.
+*   `memory_network`: an end-to-end memory network with as many parameters.
 *   `deep`: the LSTMN with the paper's three layers.
 *   `pieces`, `pieces_lstm`, `pieces_transformer`: a vocabulary of subwords.
-*   `smoke`: a few steps.
+*   `smoke`, `smoke_memory_network`: a few steps.
 """
 
 from ml_collections import ConfigDict
 
-from configs._language import lstm, transformer
+from configs._language import lstm, memory_network, transformer
 from configs._optimizer import adam
 from configs._variants import apply
 from models.language import LSTMNLanguageModel
@@ -26,12 +28,28 @@ from tasks.text_modeling import TextModeling
 
 _LSTM = lstm(embedding=64, hidden=131, dropout=0.2)
 _TRANSFORMER = transformer(d_model=92, d_ff=180, memory=32, dropout=0.1)
+# The hops and the memory are those of Sukhbaatar et al. (2015), section 5.
+_MEMORY_NETWORK = {
+    **memory_network(width=70, hops=6, memory=100, dropout=0.2),
+    "optimizer.learning_rate": 5e-3,  # after 300 steps ahead of 2e-3
+}
 _PIECES = {"data.pieces": "unigram", "data.vocab_size": 2000}
+_SMOKE = {
+    "data.source": "generated",
+    "data.vocab_size": 100,
+    "data.tokens": 5,
+    "data.batch_size": 4,
+    "train_steps": 4,
+    "eval_every": 2,
+    "save_every": 2,
+    "log_every": 2,
+}
 # Changed fields by variant.
 VARIANTS = {
     "": {},
     "lstm": _LSTM,
     "transformer": _TRANSFORMER,
+    "memory_network": _MEMORY_NETWORK,
     "deep": {"model.layers": 3, "model.hidden": 92, "model.score_hidden": 46},
     "pieces": _PIECES,
     "pieces_lstm": _LSTM | _PIECES,
@@ -42,14 +60,11 @@ VARIANTS = {
         "model.hidden": 7,
         "model.score_hidden": 3,
         "model.memory": 6,
-        "data.source": "generated",
-        "data.vocab_size": 100,
-        "data.tokens": 5,
-        "data.batch_size": 4,
-        "train_steps": 4,
-        "eval_every": 2,
-        "save_every": 2,
-        "log_every": 2,
+        **_SMOKE,
+    },
+    "smoke_memory_network": {
+        **memory_network(width=7, hops=2, memory=6, dropout=0.2),
+        **_SMOKE,
     },
 }
 

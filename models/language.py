@@ -1,4 +1,4 @@
-"""Language models: LSTMN, LSTM and causal Transformer, with one interface.
+"""Language models with one interface: LSTMN, LSTM, Transformer, memory network.
 
 `model(tokens, carry, train=...)` returns the logits of each token's successor, and what
 the model carries to the next part of the text; `model.start(batch)` is the carry at the
@@ -8,27 +8,37 @@ LSTMN: Cheng, Dong and Lapata (2016), sections 3 and 5.1. Skip connections feed 
 embedded token to every layer, besides the output of the layer below (Graves 2013). The
 LSTM has the same skip connections. The Transformer is the decoder of Vaswani et al.
 (2017) without a source, with pre-norm and relative or other positions; it carries the
-previous `memory` tokens, and encodes them again.
+previous `memory` tokens, and encodes them again. The memory network is that of
+Sukhbaatar et al. (2015), section 5; it also carries previous tokens.
 
 Axes: B batch; T tokens; P carried tokens; C width of an embedding; D width of a state;
-W vocabulary.
+N words of a memory; W vocabulary.
 """
 
+from collections.abc import Callable
 from typing import Annotated, Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from attention.masks import causal_mask, padding_mask
+from attention.core import Attention
+from attention.masks import causal_mask, padding_mask, window_mask
 from attention.positions import sinusoids
+from attention.scores import dot_scores
 from errors import FieldError
+from models.attention import Aligned
 from models.cells import CELLS, run_cell, time_first
 from models.layers import PAD, Dropout, LayerNorm, check_fields, logits
 from models.lstmn import SCORES, LSTMNLayer, State
+from models.memory_network import hop
 from models.recurrent import STANDARD, Gates, StateWeights
 from models.transformer import EncoderLayer
-from ranges import FRACTION, LAYERS, SIZE
+from ops.relative import relative_scores, relative_values
+from ops.softmax import attend
+from ranges import FRACTION, LAYERS, POSITIVE, SIZE
+
+_QUERY = 0.1  # u^1 of a memory network, the same number for each unit
 
 
 class LSTMLayer(nn.Module):
@@ -257,3 +267,120 @@ class TransformerLanguageModel(nn.Module):
         x = self.norm(x[:, past.shape[1] :])
         every = jnp.concatenate([self.start(len(tokens)), every], 1)
         return logits(x, self.output), every[:, -self.memory :]
+
+
+class MemoryNetworkLanguageModel(nn.Module):
+    """End-to-end memory network on text: Sukhbaatar et al. (2015), section 5.
+
+    The memory of token t is the N tokens up to t, itself included, with a temporal
+    encoding of their distance, from 0 to N - 1:
+
+        m_i = A x_i + T_A(t - i),  c_i = C x_i + T_C(t - i),  u^1 = (0.1, ..., 0.1)
+        p^k = softmax(u^k m),  u^(k+1) = f(H u^k + sum_i p_i^k c_i)
+        next token = softmax(W u^(K+1))
+
+    f is ReLU on the second half of the units and the identity on the others. All hops
+    have the same A, C and H (layer-wise tying). The defaults are the paper's.
+
+    The terms of T_A and T_C are those of relative position representations (Shaw et al.
+    2018), so that all tokens attend at once, without a copy of the memory for each.
+
+    Sows an `AttentionRecord` [B, 1, T, T] of each hop, kind "memory".
+
+    Differs from the paper: memories at the beginning of a text have fewer than N words;
+    optional dropout.
+
+    Attributes:
+        vocab_size: W.
+        width: D.
+        hops: K.
+        memory: N.
+        init_scale: standard deviation of the initial parameters.
+        dropout: dropout rate of A x, C x and u^(K+1).
+
+    Raises:
+        FieldError: at the first call, for a field that is out of range.
+    """
+
+    vocab_size: Annotated[int, SIZE]
+    width: Annotated[int, SIZE] = 150
+    hops: Annotated[int, LAYERS] = 6
+    memory: Annotated[int, SIZE] = 100
+    init_scale: Annotated[float, POSITIVE] = 0.05
+    dropout: Annotated[float, FRACTION] = 0.0
+
+    attends: ClassVar[bool] = True
+
+    def setup(self):
+        check_fields(self)
+        init = nn.initializers.normal(self.init_scale)
+        words, times = (self.vocab_size, self.width), (self.memory, self.width)
+        self.memory_embedding = self.param("memory_embedding", init, words)  # A
+        self.output_embedding = self.param("output_embedding", init, words)  # C
+        self.memory_times = self.param("memory_times", init, times)  # T_A
+        self.output_times = self.param("output_times", init, times)  # T_C
+        self.state_kernel = self.param("state_kernel", init, (self.width,) * 2)  # H
+        self.output = self.param("output", init, words)  # W
+        self.drop = Dropout(self.dropout)
+
+    @nn.nowrap
+    def start(self, batch: int) -> jax.Array:
+        """Returns the carry before the first token of B texts: no tokens [B, N - 1]."""
+        return jnp.full((batch, self.memory - 1), PAD, jnp.int32)
+
+    def __call__(
+        self, tokens: jax.Array, carry: jax.Array | None = None, *, train: bool
+    ) -> tuple[jax.Array, jax.Array]:
+        """Reads a part of each text; see `RecurrentLanguageModel`."""
+        batch, length = tokens.shape
+        past = tokens[:, :0] if carry is None else carry
+        every = jnp.concatenate([past, tokens], 1)  # [B, P + T]
+        read = self._memories(every, past.shape[1], train)
+        state = jnp.full((batch, length, self.width), _QUERY)
+        linear = jnp.arange(self.width) < self.width // 2
+        for number in range(self.hops):
+            state, weights = hop(state, read, self.state_kernel)
+            state = jnp.where(linear, state, nn.relu(state))
+            names = dict(kind="memory", queries="tokens", keys="tokens")
+            weights = weights[:, None, :, past.shape[1] :]
+            Aligned(weights).record(self, layer=number, **names)
+        state = self.drop(state, train=train)
+        every = jnp.concatenate([self.start(batch), every], 1)
+        carry = every[:, every.shape[1] - self.memory + 1 :]
+        return logits(state, self.output), carry
+
+    def _memories(
+        self, every: jax.Array, first: int, train: bool
+    ) -> Callable[[jax.Array], Attention]:
+        """Attention of the states of tokens from `first` on to their memories.
+
+        Args:
+            every: int [B, P + T] tokens.
+            first: P, number of tokens that only are in memories.
+            train: whether dropout is on.
+
+        Returns:
+            u^k [B, T, D] -> o^k [B, T, D] and weights [B, T, P + T].
+        """
+        length = every.shape[1]
+        tables = (self.memory_embedding, self.output_embedding)
+        key, value = (self.drop(table[every], train=train) for table in tables)
+        position = jnp.arange(first, length)
+        mask = causal_mask(length - first, length, first)
+        mask &= window_mask(position, length, self.memory - 1)
+        mask &= padding_mask(every != PAD)  # [B, T, P + T]
+        # Rows of the tables of relative positions, an odd number, are the distances of
+        # the memory from its middle, k words before the token.
+        k = self.memory // 2
+        extra = [(2 * k + 1 - self.memory, 0), (0, 0)]
+        times = (self.memory_times, self.output_times)
+        key_times, value_times = (jnp.pad(table[::-1], extra) for table in times)
+
+        def read(state: jax.Array) -> Attention:
+            scores = dot_scores(state, key)
+            scores += relative_scores(state, key_times, length, first - k)
+            context, weights = attend(scores, value, mask=mask)
+            context += relative_values(weights, value_times, first - k)
+            return Attention(context, weights)
+
+        return read

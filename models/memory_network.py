@@ -23,15 +23,18 @@ Differs from the authors' code: J is the number of words of the sentence, as in 
 paper, while the code has the maximum, j - 1/2 in the place of j and k - 1/2 in that of
 k; the code weighs time indices by their position, the last; time indices are no
 possible answers here.
+
+The language model of section 5 is in `models.language`.
 """
 
+from collections.abc import Callable
 from typing import Annotated
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from attention.core import attend
+from attention.core import Attention, attend
 from models.attention import SCORES, Alignment, Score
 from models.layers import check_fields
 from ranges import LAYERS, POSITIVE, SIZE
@@ -58,6 +61,25 @@ def position_weights(lengths: jax.Array, words: int) -> tuple[jax.Array, jax.Arr
     share = number / jnp.maximum(lengths, 1)[..., None]
     valid = number <= lengths[..., None]
     return jnp.where(valid, 1 - share, 0), jnp.where(valid, 1 - 2 * share, 0)
+
+
+def hop(
+    state: jax.Array,
+    read: Callable[[jax.Array], Attention],
+    kernel: jax.Array | None = None,
+) -> tuple[jax.Array, jax.Array]:
+    """One hop u^(k+1) = H u^k + o^k: Sukhbaatar et al. (2015), section 2.2.
+
+    Args:
+        state: [..., Q, D], u^k.
+        read: attention of u^k to the memories, with o^k as context [..., Q, D].
+        kernel: [D, D], H of layer-wise tying; None for the identity.
+
+    Returns:
+        u^(k+1) [..., Q, D], and the weights p^k of `read`.
+    """
+    context, weights = read(state)
+    return (state if kernel is None else state @ kernel) + context, weights
 
 
 class MemoryNetwork(nn.Module):
@@ -155,8 +177,8 @@ class MemoryNetwork(nn.Module):
         table = self.tables[0 if adjacent else 2]
         state = self._embed(batch["question"], None, table)[:, None]  # [B, 1, D]
         records = []
-        for hop in range(self.hops):
-            layer = hop if adjacent else 0
+        for number in range(self.hops):
+            layer = number if adjacent else 0
             key, value = memories[layer : layer + 2]
 
             def align(scores, mask, layer=layer, state=state):
@@ -170,9 +192,11 @@ class MemoryNetwork(nn.Module):
                 )
                 return records[-1].weights
 
-            scores = self.scores[layer](state, key)
-            context, _ = attend(scores, value, mask=mask, align=align)
-            state = (state if adjacent else state @ self.state_kernel) + context
+            def read(state, layer=layer, key=key, value=value, align=align):
+                scores = self.scores[layer](state, key)
+                return attend(scores, value, mask=mask, align=align)
+
+            state, _ = hop(state, read, None if adjacent else self.state_kernel)
         self._record(records)
         answers = self.tables[-1].T if adjacent else self.answer_kernel
         logits = (state @ answers)[:, 0, : self.vocab_size]

@@ -146,16 +146,18 @@ def draw_text(
     """Draws who looks at whom, as in figure 1 of Cheng et al. (2016); returns `path`.
 
     A row is the word that is read; its cells are the weights of the words before it,
-    in means over heads, with a map for each layer. `labels` makes pieces readable.
+    in means over heads, with a map for each layer, or for each hop of a memory network.
+    `labels` makes pieces readable.
     """
     several = len(maps) > 1
+    part = "hop" if maps[0].name == "memory" else "layer"
     return attention_heatmaps(
         np.stack([each.weights.mean(0) for each in maps]),
         rows=labels(maps[0].queries),
         columns=labels(maps[0].keys),
         title=title,
         path=path,
-        panels=[f"layer {each.layer + 1}" if several else "" for each in maps],
+        panels=[f"{part} {each.layer + 1}" if several else "" for each in maps],
         row_title="word that is read",
         column_title="earlier word",
     )

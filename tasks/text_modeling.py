@@ -78,11 +78,13 @@ class TextModeling(Task):
         "data.batch_size": BATCH,
         "evaluation.batch_size": BATCH,
     }
-    arrays = {  # logits, the states of a tape, the hidden layer of the additive score
+    # Logits, the states of a tape, the hidden layer of the additive score, weights.
+    arrays = {
         ("data.batch_size", "data.tokens", "data.vocab_size"): 8,
         ("data.batch_size", "data.tokens", "model.hidden"): 24,
         ("data.batch_size", "model.memory", "model.hidden"): 8,
         ("data.batch_size", "model.memory", "model.score_hidden"): 4,
+        ("data.batch_size", "data.tokens", "model.memory", "model.hops"): 8,
         ("evaluation.batch_size", "data.tokens", "data.vocab_size"): 4,
     }
     model_methods = ("start",)

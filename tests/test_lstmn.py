@@ -13,6 +13,7 @@ from models.cells import LSTMWeights, lstm
 from models.language import (
     LSTMLanguageModel,
     LSTMNLanguageModel,
+    MemoryNetworkLanguageModel,
     TransformerLanguageModel,
 )
 from models.lstmn import LSTMNLayer, State, StepInput, TapeWeights, Weights
@@ -145,6 +146,8 @@ def models():
         "transformer": TransformerLanguageModel(
             **sizes, d_model=12, heads=2, d_ff=D, max_distance=K
         ),
+        "memory_network": MemoryNetworkLanguageModel(W, D, 3, K, init_scale=0.5),
+        "short_memory": MemoryNetworkLanguageModel(W, D, 3, 4, init_scale=0.5),
     }
 
 

@@ -156,7 +156,9 @@ def test_continuations_begin_with_the_line_and_never_have_unknown_words(trained)
     assert second.score < 0
 
 
-@pytest.mark.parametrize("variant", ["", "lstm", "transformer", "deep"])
+@pytest.mark.parametrize(
+    "variant", ["", "lstm", "transformer", "memory_network", "deep"]
+)
 def test_the_models_have_as_many_parameters(variant):
     task = TextModeling(lstmn_text.get_config(variant))
     state = jax.eval_shape(task.objective.init, jax.random.key(0))
