@@ -103,6 +103,8 @@ def get_config(variant: str = "") -> ConfigDict:
     config.evaluation.beam = 8  # 32 in the paper
     config.evaluation.alpha = 1.0  # with offset = 0, divides by the length (the paper)
     config.evaluation.offset = 0.0
+    config.evaluation.language_model = ""  # a run of lstmn_text:digits, or none
+    config.evaluation.language_model_weight = 0.008  # lambda of the paper
     config.evaluation.checkpoint = "best"
     config.evaluation.average = 1
 

@@ -27,6 +27,8 @@ ADDED: dict[str, Any] = {
     "Luong: model.residual": "none",
     "Luong: model.score_gradient": True,
     "Bahdanau: model.score_gradient": True,
+    "Listening: evaluation.language_model": "",
+    "Listening: evaluation.language_model_weight": 0.008,
 }
 
 # Old to new names of fields or of whole groups; one line for each group, without "|".
