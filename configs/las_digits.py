@@ -26,6 +26,11 @@ VARIANTS = {
         "data.source": "tones",
         "data.max_words": 3,
         "data.bands": 7,
+        "data.resampling": 0.1,
+        "data.equalizer": 3.0,
+        "data.time_masks": 1,
+        "data.frequency_masks": 1,
+        "data.frequency_mask": 2,
         "data.batch_size": 8,
         "model.embedding": 5,
         "model.hidden": 11,
@@ -92,8 +97,17 @@ def get_config(variant: str = "") -> ConfigDict:
     config.data.pause = 0.3  # seconds
     config.data.min_snr = 10.0  # dB
     config.data.max_snr = 40.0
-    config.data.warp = 0.1
+    config.data.one_voice = True  # False: each digit of a string by any voice
+    # Changes of training, with their maxima; 0 for none.
+    config.data.warp = 0.1  # of the mel axis: the vocal tract's length
     config.data.speed = 0.2
+    config.data.resampling = 0.0  # of speed and frequencies together
+    config.data.equalizer = 0.0  # dB, deviation of a smooth filter
+    config.data.gain = 6.0  # dB, range of the loudness of a digit
+    config.data.time_masks = 0  # SpecAugment (Park et al. 2019)
+    config.data.time_mask = 0.1  # seconds
+    config.data.frequency_masks = 0
+    config.data.frequency_mask = 6  # bands
     config.data.batch_size = 32
 
     config.evaluation = ConfigDict()

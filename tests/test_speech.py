@@ -18,7 +18,7 @@ MIXING = Mixing(bands=7, cepstra=11, pause=0.2, noise=(10, 20), warp=0.1, speed=
 
 @pytest.fixture(scope="module")
 def strings():
-    return DigitStrings(digits.tones())
+    return DigitStrings(digits.tones(), one_voice=True)
 
 
 def batches(source, *, seed=0, words=(2, 4)):
@@ -125,13 +125,25 @@ def test_a_batch_has_padded_spectrograms_and_transcripts(strings):
 def test_voices_of_the_splits_differ(strings):
     bank = digits.tones()
     whole = {
-        split: {x.tobytes() for recordings in bank[split] for x in recordings}
+        split: {x.cepstra.tobytes() for digit in bank[split] for x in digit}
         for split in bank
     }
     assert (
         not whole["train"] & whole["test"] and not whole["train"] & whole["validation"]
     )
     assert not whole["test"] & whole["validation"]
+
+
+def test_a_string_has_one_voice_or_all_of_them():
+    bank, used = digits.tones(), {}
+    voices = {x.cepstra.tobytes(): x.voice for digit in bank["train"] for x in digit}
+    for one_voice in (True, False):
+        source = DigitStrings(bank, one_voice=one_voice)
+        drawn = [source.sample(np.random.default_rng(i), "train", 9) for i in range(20)]
+        used[one_voice] = [{voices[x.tobytes()] for x in each.parts} for each in drawn]
+    assert all(len(each) == 1 for each in used[True])
+    assert set.union(*used[True]) == {0, 1, 2}
+    assert sum(len(each) == 3 for each in used[False]) > 10
 
 
 def test_held_out_utterance_i_does_not_depend_on_their_number(strings):
