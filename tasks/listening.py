@@ -109,6 +109,7 @@ class Listening(Task):
         self.transcriber = SpeechSearch(
             self.model,
             bands=config.data.bands,
+            normalisation=config.data.normalisation,
             batch_size=config.evaluation.batch_size,
         )
         self.rescoring = None

@@ -6,7 +6,7 @@ from pathlib import Path
 from ml_collections import ConfigDict
 
 import storage
-from data.speech import audio, digits, utterances
+from data.speech import audio, digits, features, utterances
 from data.speech.espeak import Phrases
 from data.speech.utterances import Characters, HeldOut, Mixing, Source
 from data.splits import check_split
@@ -41,6 +41,7 @@ RANGES: checks.Ranges = {
     "data.frequency_masks": DEPTH,
     "data.frequency_mask": COUNT,
     "data.one_voice": FLAG,
+    "data.normalisation": TEXT,
     "data.batch_size": BATCH,
 }
 
@@ -53,6 +54,7 @@ def check(config: ConfigDict) -> None:
     """
     data = config.data
     checks.choice("data.source", data.source, SOURCES)
+    checks.choice("data.normalisation", data.normalisation, features.NORMALISATIONS)
     checks.ordered(config, "data.min_words", "data.max_words")
     checks.ordered(config, "data.min_snr", "data.max_snr")
     checks.ordered(config, "data.frequency_mask", "data.bands")
@@ -123,6 +125,7 @@ class Speech:
             self.source,
             self.mixing,
             self.characters,
+            normalisation=data.normalisation,
             words=(data.min_words, data.max_words),
             batch_size=data.batch_size,
             seed=self.config.seed,

@@ -44,11 +44,15 @@ class SpeechSearch:
     Args:
         model: the model.
         bands: M.
+        normalisation: see `data.speech.features.normalised`.
         batch_size: number of utterances that are decoded together.
     """
 
-    def __init__(self, model: nn.Module, *, bands: int, batch_size: int):
+    def __init__(
+        self, model: nn.Module, *, bands: int, normalisation: str, batch_size: int
+    ):
         self._model, self._bands, self._batch_size = model, bands, batch_size
+        self._normalisation = normalisation
         self._generator = Generator(model, forbidden=(PAD, BOS, UNK))
 
     def transcripts(
@@ -101,7 +105,8 @@ class SpeechSearch:
         for start in range(0, len(order), max(size, 1)):
             indices = order[start : start + size]
             filled = indices + indices[-1:] * (size - len(indices))
-            source = utterances.padded([examples[i].spectrogram for i in filled])
+            spectrograms = [examples[i].spectrogram for i in filled]
+            source = utterances.padded(spectrograms, normalisation=self._normalisation)
             # A character takes two frames or more.
             limit = source["lengths"] // 2 + 1
             length = source["frames"].shape[1] // 2 + 1

@@ -58,6 +58,7 @@ def test_a_row_of_a_batch_does_not_depend_on_the_other_rows():
         source,
         dataclasses.replace(PLAIN, **strengths),
         Characters(source.characters),
+        normalisation="mean_variance",
         words=(2, 4),
         batch_size=6,
         seed=5,
@@ -126,7 +127,9 @@ def test_masked_values_are_0_after_normalisation():
     masked = augmentation.mask(decibels, np.random.default_rng(0), **options)
     bands = np.flatnonzero((masked != decibels).any(0))
     assert 0 < len(bands) < M
-    np.testing.assert_allclose(features.normalised(masked)[:, bands], 0, atol=1e-9)
+    np.testing.assert_allclose(
+        features.normalised(masked, "mean")[:, bands], 0, atol=1e-9
+    )
 
 
 def test_no_masks_change_nothing_and_large_ones_fit():

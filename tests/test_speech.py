@@ -23,7 +23,8 @@ def strings():
 
 def batches(source, *, seed=0, words=(2, 4)):
     characters = Characters(source.characters)
-    return Batches(source, MIXING, characters, words=words, batch_size=6, seed=seed)
+    options = dict(normalisation="mean", words=words, batch_size=6, seed=seed)
+    return Batches(source, MIXING, characters, **options)
 
 
 def test_log_mel_equals_the_formulas_of_its_parts():
@@ -93,10 +94,29 @@ def test_audio_above_half_the_rate_is_removed():
 
 
 def test_normalised_bands_have_mean_0_and_deviation_1():
-    x = features.normalised(np.random.default_rng(0).normal(3, 7, (50, 5)))
+    decibels = np.random.default_rng(0).normal(3, 7, (50, 5))
+    x = features.normalised(decibels, "mean_variance")
     np.testing.assert_allclose(x.mean(0), 0, atol=1e-6)
     np.testing.assert_allclose(x.std(0), 1, atol=1e-6)
-    constant = features.normalised(np.full((4, 2), 7.0))
+
+
+def test_bands_of_which_only_the_mean_is_normalised_keep_their_proportions():
+    decibels = np.random.default_rng(0).normal(3, 7, (50, 5)) * np.arange(1, 6)
+    x = features.normalised(decibels, "mean")
+    np.testing.assert_allclose(x.mean(0), 0, atol=1e-6)
+    assert x.std() == pytest.approx(1, rel=1e-5)
+    ratios = x.std(0) / decibels.std(0)
+    np.testing.assert_allclose(ratios, ratios[0], rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", features.NORMALISATIONS)
+def test_normalisation_removes_a_filter_and_keeps_a_constant_finite(kind):
+    decibels = np.random.default_rng(0).normal(3, 7, (50, 5))
+    x, filtered = (
+        features.normalised(decibels + change, kind) for change in (0, np.arange(5))
+    )
+    np.testing.assert_allclose(x, filtered, atol=1e-5)
+    constant = features.normalised(np.full((4, 2), 7.0), kind)
     np.testing.assert_array_equal(constant, 0)
 
 

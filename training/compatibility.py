@@ -35,6 +35,7 @@ ADDED: dict[str, Any] = {
     "Listening: data.frequency_masks": 0,
     "Listening: data.frequency_mask": 6,
     "Listening: data.one_voice": False,
+    "Listening: data.normalisation": "mean_variance",
     "Listening: evaluation.language_model": "",
     "Listening: evaluation.language_model_weight": 0.008,
 }

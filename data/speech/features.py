@@ -17,6 +17,7 @@ from scipy import signal
 
 SECONDS = 0.025  # of a frame
 _BANDS = 128
+NORMALISATIONS = ("mean_variance", "mean")
 _RANGE = 80.0  # dB below the maximum of a recording
 
 
@@ -120,7 +121,17 @@ def envelope(
     return cepstra @ _cosines(cepstra.shape[1], np.minimum(points, 1))
 
 
-def normalised(decibels: np.ndarray) -> np.ndarray:
-    """Returns a spectrogram [T, M] with mean 0 and deviation 1 in each band."""
-    deviation = np.maximum(decibels.std(0), 1e-3)
-    return ((decibels - decibels.mean(0)) / deviation).astype(np.float32)
+def normalised(decibels: np.ndarray, kind: str) -> np.ndarray:
+    """Returns a spectrogram with mean 0 in each band, without a constant filter.
+
+    Args:
+        decibels: [T, M] in dB.
+        kind: "mean_variance" divides each band by its deviation, so that quiet bands
+            with noise count as much as others; "mean" divides all by one deviation.
+
+    Returns:
+        float32 [T, M].
+    """
+    centred = decibels - decibels.mean(0)
+    deviation = decibels.std(0) if kind == "mean_variance" else centred.std()
+    return (centred / np.maximum(deviation, 1e-3)).astype(np.float32)

@@ -229,6 +229,7 @@ def padded(
     spectrograms: Sequence[np.ndarray],
     texts: Sequence[Sequence[int]] | None = None,
     *,
+    normalisation: str,
     frames: int = 0,
     characters: int = 0,
 ) -> Batch:
@@ -237,6 +238,7 @@ def padded(
     Args:
         spectrograms: [T, M] each, in dB.
         texts: ids of each transcript, with EOS; None for none.
+        normalisation: see `features.normalised`.
         frames: minimum T.
         characters: minimum T'.
 
@@ -249,7 +251,7 @@ def padded(
     shape = (len(lengths), width, spectrograms[0].shape[1])
     batch = {"frames": np.zeros(shape, np.float32), "lengths": lengths}
     for row, x in zip(batch["frames"], spectrograms, strict=True):
-        row[: len(x)] = features.normalised(x)
+        row[: len(x)] = features.normalised(x, normalisation)
     if texts is not None:
         longest = max(characters, *map(len, texts))
         width = -(-longest // _CHARACTERS) * _CHARACTERS
@@ -268,6 +270,7 @@ class Batches(EndlessBatches):
         source: the source.
         mixing: makes spectrograms.
         characters: ids of characters.
+        normalisation: see `features.normalised`.
         words: minimum and maximum number of words.
         batch_size: B.
         seed: seed of the random generators.
@@ -279,13 +282,14 @@ class Batches(EndlessBatches):
         mixing: Mixing,
         characters: Characters,
         *,
+        normalisation: str,
         words: Sequence[int],
         batch_size: int,
         seed: int,
     ):
         super().__init__(seed, batch_size)
         self._source, self._mixing, self._characters = source, mixing, characters
-        self._words = words
+        self._normalisation, self._words = normalisation, words
 
     def _rows(self, rng: np.random.Generator, index: int, rows: np.ndarray) -> Batch:
         # The longest of all utterances gives the widths.
@@ -303,6 +307,7 @@ class Batches(EndlessBatches):
         return padded(
             [make(self._mixing.spectrogram, row) for row in rows],
             [texts[row] for row in rows],
+            normalisation=self._normalisation,
             frames=max(make(self._mixing.frames, row) for row in range(len(drawn))),
             characters=max(map(len, texts)),
         )
