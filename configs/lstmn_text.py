@@ -15,6 +15,8 @@ Variants:
 *   `memory_network`: an end-to-end memory network with as many parameters.
 *   `deep`: the LSTMN with the paper's three layers.
 *   `pieces`, `pieces_lstm`, `pieces_transformer`: a vocabulary of subwords.
+*   `digits`: an LSTM of the characters of spelled digits, for the beam search of
+    configs/las_digits.py.
 *   `smoke`, `smoke_memory_network`: a few steps.
 """
 
@@ -54,6 +56,15 @@ VARIANTS = {
     "pieces": _PIECES,
     "pieces_lstm": _LSTM | _PIECES,
     "pieces_transformer": _TRANSFORMER | _PIECES,
+    "digits": lstm(embedding=16, hidden=64, dropout=0.0)
+    | {
+        "data.source": "digits",
+        "data.pieces": "char",
+        "data.vocab_size": 100,
+        "train_steps": 500,
+        "eval_every": 100,
+        "save_every": 100,
+    },
     "smoke": {
         "model.layers": 2,
         "model.embedding": 5,
@@ -88,10 +99,10 @@ def get_config(variant: str = "") -> ConfigDict:
     config.optimizer = adam(2e-3, clip=5.0)  # the paper: SGD, 0.65 with decay, clip 5
 
     config.data = ConfigDict()
-    config.data.source = "speeches"  # or "files", "generated"
+    config.data.source = "speeches"  # or "files", "digits", "generated"
     config.data.files = ConfigDict({"train": "", "validation": "", "test": ""})
     config.data.train_words = 400_000  # the latest
-    config.data.pieces = "word"  # or "unigram"
+    config.data.pieces = "word"  # or "unigram", "char"
     config.data.vocab_size = 5000  # 10,000 in the paper
     config.data.tokens = 32  # of each row of a batch
     config.data.batch_size = 40  # the paper's

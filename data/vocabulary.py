@@ -1,10 +1,10 @@
-"""Vocabularies of subwords or words, and segmentations drawn at random.
+"""Vocabularies of subwords, words or characters, and random segmentations.
 
 A vocabulary is a sentencepiece model (Kudo & Richardson 2018), trained on the texts of
-the training split only. Its pieces are subwords, shared by both languages, or words.
-The ids 0 to 3 are always PAD, BOS, EOS and UNK; an encoded sentence ends in EOS and has
-no BOS. UNK replaces characters or words that are rare in the training split or not in
-it; models never generate it.
+the training split only. Its pieces are subwords, shared by both languages, words, or
+characters, with "▁" for a space. The ids 0 to 3 are always PAD, BOS, EOS and UNK; an
+encoded sentence ends in EOS and has no BOS. UNK replaces characters or words that are
+rare in the training split or not in it; models never generate it.
 
 Subword regularisation (Kudo 2018, section 3.3): a sentence's segmentation is drawn
 from its n best, with probability proportional to P(x)^alpha. sentencepiece draws from a
@@ -46,7 +46,8 @@ def train_vocabulary(
         size: maximum number of pieces, including the four special ones; a small corpus
             yields fewer, see `Vocabulary.size`.
         path: path of the model.
-        pieces: "unigram" for subwords, "word" for words separated by spaces.
+        pieces: "unigram" for subwords, "word" for words separated by spaces, "char" for
+            characters.
         fixed: refuse other texts, or another vocabulary, than those of an existing
             model; a damaged file is written again.
 

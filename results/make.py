@@ -25,7 +25,7 @@ from ml_collections import ConfigDict
 
 import storage
 from errors import UserError
-from results import records, tables
+from results import records, step_memory, tables
 from results.arguments import Parser, whole
 from results.families import FIGURES, TABLES
 from results.records import Record
@@ -132,6 +132,8 @@ def make(run: Run, seed: int, share: Share, processes: Processes) -> None:
             _call(train, share, processes)
         _call(evaluate, share, processes)
         record = collect(run, seed, workdir) | work(workdir)
+        if _shows(run, step_memory.FIELD):
+            record[step_memory.FIELD] = step_memory.megabytes(workdir)
         text = json.dumps(record, indent=2, ensure_ascii=False)
         storage.write(record_path(run, seed), text + "\n")
         if run.translations and seed == run.seeds[0]:
@@ -230,6 +232,7 @@ def collect(run: Run, seed: int, workdir: Path) -> Record:
         },
         "steps_per_second": _median(rows, "steps_per_second", digits=3),
         "waiting": _median(rows, "waiting", digits=4),
+        "audio_per_second": _audio_per_second(config, rows),
         "examples": examples,
         "curves": {
             name: [round(row[name], 4) for row in evaluations]
@@ -305,6 +308,28 @@ def _median(
     """Returns the median of a field of the log, or None if no row has it."""
     values = [row[field] for row in rows if field in row]
     return round(statistics.median(values), digits) if values else None
+
+
+def _audio_per_second(
+    config: ConfigDict, rows: Sequence[Mapping[str, Any]]
+) -> float | None:
+    """Returns the median seconds of audio per second of training; None without."""
+    heard = [
+        {"rate": row["audio_seconds"] * row["steps_per_second"]}
+        for row in rows
+        if "audio_seconds" in row
+    ]
+    rate = _median(heard, "rate", digits=6)
+    return None if rate is None else round(rate * config.data.batch_size, 1)
+
+
+def _shows(run: Run, field: str) -> bool:
+    """Returns whether a table of the run has a column with this field."""
+    return any(
+        field in table.columns.values()
+        for table in TABLES.values()
+        if run in table.runs
+    )
 
 
 def _curve_metrics(run: Run) -> list[str]:

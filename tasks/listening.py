@@ -3,7 +3,8 @@
 The loss is the cross-entropy of the characters. `wer` is the word error rate, which is
 the digit error rate for strings of digits, and `cer` the character error rate
 (`metrics.speech`). `validate` decodes greedily, `evaluate` by beam search, in which the
-log-probability is divided by a power of the length (eq. 14, without a language model).
+log-probability is divided by a power of the length. With a language model,
+`evaluation.language_model`, the beam is then rescored (eq. 14; `tasks.rescoring`).
 
 Works with any model that has the methods required by `tasks.translation` and takes a
 dict of `frames` [B, T, M] and `lengths` [B] as `source`, such as
@@ -27,13 +28,14 @@ from data.speech.utterances import HeldOut
 from data.vocabulary import PAD
 from errors import FieldError, UserError
 from figures.spectrogram import aligned_spectrogram
-from generation.options import SamplingOptions, TranslationOptions
+from generation.options import TranslationOptions
 from generation.search import OFFSET, Search
 from generation.search import RANGES as SEARCH_RANGES
 from metrics import speech
 from ops.cross_entropy import smoothed_cross_entropy
 from ranges import BATCH, FRACTION
-from tasks import speech_data
+from tasks import rescoring, speech_data
+from tasks.rescoring import TranscriptOptions
 from tasks.speech_data import Speech
 from tasks.speech_search import SpeechSearch
 from training import checks
@@ -55,6 +57,7 @@ class Listening(Task):
         **checks.SUPERVISED,
         **SEARCH_RANGES,
         **speech_data.RANGES,
+        **rescoring.RANGES,
         "evaluation.offset": OFFSET,
         "evaluation.batch_size": BATCH,
         "loss.smoothing": FRACTION,
@@ -62,7 +65,7 @@ class Listening(Task):
     arrays = {("data.batch_size", "data.max_words", "data.bands"): 64}
     model_methods = ("draws", "encode", "start", "step")
     EvaluationOptions = TranslationOptions
-    Options = SamplingOptions
+    Options = TranscriptOptions
     figure_name = "alignment"
 
     @classmethod
@@ -106,8 +109,13 @@ class Listening(Task):
         self.transcriber = SpeechSearch(
             self.model,
             bands=config.data.bands,
+            normalisation=config.data.normalisation,
             batch_size=config.evaluation.batch_size,
         )
+        self.rescoring = None
+        if assets:
+            known = assets.characters.characters
+            self.rescoring = rescoring.configured(config.evaluation, known)
 
     def train_data(self) -> utterances.Batches:
         """Returns the training batches."""
@@ -140,14 +148,15 @@ class Listening(Task):
     def _transcripts(
         self, params: Any, examples: Sequence[HeldOut], search: Search, **options: Any
     ) -> list[Prediction]:
+        options = {"rescoring": self.rescoring} | options
         return self.transcriber.transcripts(
             params, examples, self.data.characters, search, **options
         )
 
     def _scores(
-        self, params: Any, examples: Sequence[HeldOut], search: Search
+        self, params: Any, examples: Sequence[HeldOut], search: Search, **options: Any
     ) -> tuple[Scores, list[Prediction]]:
-        predictions = self._transcripts(params, examples, search)
+        predictions = self._transcripts(params, examples, search, **options)
         texts, references = [x.text for x in predictions], [x.text for x in examples]
         scores = speech.error_rates(texts, references)
         alignments = [x.details.weights for x in predictions]
@@ -156,7 +165,7 @@ class Listening(Task):
     def validate(self, state: TrainState) -> Scores:
         """Returns the scores of greedy transcripts of the validation split."""
         examples = self.data.held_out("validation")
-        return self._scores(state.params, examples, Search())[0]
+        return self._scores(state.params, examples, Search(), rescoring=None)[0]
 
     def evaluate(
         self, state: TrainState, split: str, options: TranslationOptions
@@ -166,8 +175,8 @@ class Listening(Task):
         Scores, in per cent: those of `metrics.speech.error_rates` and `monotony`; for
         each N of `evaluation.words`, `wer_N`, `cer_N` and `monotony_N` on strings of N
         words, unless the utterances are files; and the settings: the number of
-        `utterances`, the `beam` size and `alpha`. Outputs are the utterances and their
-        predictions.
+        `utterances`, the `beam` size, `alpha` and, with a language model,
+        `language_model_weight`. Outputs are the utterances and their predictions.
         """
         params, search = state.params, options.search(self.search)
         examples = self.data.held_out(split)
@@ -179,6 +188,8 @@ class Listening(Task):
             scores |= {f"{name}_{words}": part[name] for name in names}
         scores |= {"utterances": len(examples), "beam": search.beam}
         scores |= {"alpha": search.alpha}
+        if self.rescoring:
+            scores |= {"language_model_weight": self.rescoring.weight}
         return Evaluation(split, scores, list(zip(examples, predictions, strict=True)))
 
     def tables(self, evaluation: Evaluation, folder: Path) -> list[Path]:
@@ -206,17 +217,28 @@ class Listening(Task):
         ]
 
     def predict(
-        self, state: TrainState, lines: Lines, options: SamplingOptions, attention: bool
+        self,
+        state: TrainState,
+        lines: Lines,
+        options: TranscriptOptions,
+        attention: bool,
     ) -> Iterable[Prediction]:
         """Returns the transcripts of audio files, one path per line; see `Task`."""
         search, examples = options.search(self.search), []
+        known = self.data.characters.characters
+        chosen = options.rescoring(self.rescoring, self.config.evaluation, known)
         for line, text in lines.items():
             try:
                 examples.append(self.data.recording(Path(text.strip())))
             except UserError as error:
                 raise UserError(f"line {line}: {error}") from None
         return self._transcripts(
-            state.params, examples, search, seed=options.seed, attention=attention
+            state.params,
+            examples,
+            search,
+            seed=options.seed,
+            attention=attention,
+            rescoring=chosen,
         )
 
     def draw(self, prediction: Prediction, title: str, path: Path) -> Path:

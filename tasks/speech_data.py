@@ -6,12 +6,12 @@ from pathlib import Path
 from ml_collections import ConfigDict
 
 import storage
-from data.speech import audio, digits, utterances
+from data.speech import audio, digits, features, utterances
 from data.speech.espeak import Phrases
 from data.speech.utterances import Characters, HeldOut, Mixing, Source
 from data.splits import check_split
 from errors import WRITTEN_AGAIN, FieldError, UserError
-from ranges import BATCH, EXAMPLES, SIZE, TEXT, Range
+from ranges import BATCH, COUNT, DEPTH, EXAMPLES, FLAG, SIZE, TEXT, Range
 from training import checks
 
 SOURCES = ("digits", "tones", "espeak", "files")
@@ -33,6 +33,15 @@ RANGES: checks.Ranges = {
     "data.max_snr": _SNR,
     "data.warp": Range(0, 0.5),
     "data.speed": Range(0, 0.5),
+    "data.resampling": Range(0, 0.5),
+    "data.equalizer": Range(0, 40),
+    "data.gain": Range(0, 80),
+    "data.time_masks": DEPTH,
+    "data.time_mask": Range(0, 60),
+    "data.frequency_masks": DEPTH,
+    "data.frequency_mask": COUNT,
+    "data.one_voice": FLAG,
+    "data.normalisation": TEXT,
     "data.batch_size": BATCH,
 }
 
@@ -45,8 +54,10 @@ def check(config: ConfigDict) -> None:
     """
     data = config.data
     checks.choice("data.source", data.source, SOURCES)
+    checks.choice("data.normalisation", data.normalisation, features.NORMALISATIONS)
     checks.ordered(config, "data.min_words", "data.max_words")
     checks.ordered(config, "data.min_snr", "data.max_snr")
+    checks.ordered(config, "data.frequency_mask", "data.bands")
     if data.source != "files":
         checks.unread_files(config, "data.files", "data.source=files")
     given = f"with config.data.source={data.source}"
@@ -77,6 +88,14 @@ class Speech:
             noise=(data.min_snr, data.max_snr),
             warp=data.warp,
             speed=data.speed,
+            resampling=data.resampling,
+            rate=data.rate,
+            equalizer=data.equalizer,
+            gain=data.gain,
+            time_masks=data.time_masks,
+            time_mask=data.time_mask,
+            frequency_masks=data.frequency_masks,
+            frequency_mask=data.frequency_mask,
         )
         self._characters = characters
         self._drawn = functools.cache(self._draw)
@@ -91,7 +110,8 @@ class Speech:
         if data.source == "espeak":
             return Phrases(**options)
         spoken = data.source == "digits"
-        return utterances.DigitStrings(digits.spoken() if spoken else digits.tones())
+        bank = digits.spoken() if spoken else digits.tones()
+        return utterances.DigitStrings(bank, one_voice=data.one_voice)
 
     @functools.cached_property
     def characters(self) -> Characters:
@@ -105,6 +125,7 @@ class Speech:
             self.source,
             self.mixing,
             self.characters,
+            normalisation=data.normalisation,
             words=(data.min_words, data.max_words),
             batch_size=data.batch_size,
             seed=self.config.seed,

@@ -3,6 +3,7 @@
 Axes: T frames; M mel bands; S positions of the attention; Q characters.
 """
 
+import dataclasses
 import functools
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ from data.speech.utterances import Characters, HeldOut
 from data.vocabulary import BOS, PAD, UNK
 from figures.attention import AttentionMap
 from generation.search import Batch, Generator, Hypothesis, Search
+from tasks.rescoring import Rescoring
 from training.task import Prediction
 
 _FRAMES = 1024
@@ -42,11 +44,15 @@ class SpeechSearch:
     Args:
         model: the model.
         bands: M.
+        normalisation: see `data.speech.features.normalised`.
         batch_size: number of utterances that are decoded together.
     """
 
-    def __init__(self, model: nn.Module, *, bands: int, batch_size: int):
+    def __init__(
+        self, model: nn.Module, *, bands: int, normalisation: str, batch_size: int
+    ):
         self._model, self._bands, self._batch_size = model, bands, batch_size
+        self._normalisation = normalisation
         self._generator = Generator(model, forbidden=(PAD, BOS, UNK))
 
     def transcripts(
@@ -58,6 +64,7 @@ class SpeechSearch:
         *,
         seed: int = 0,
         attention: bool = True,
+        rescoring: Rescoring | None = None,
     ) -> list[Prediction]:
         """Returns the best transcript of each utterance; its `others` are the next.
 
@@ -68,18 +75,25 @@ class SpeechSearch:
             search: checked options.
             seed: seed of sampling.
             attention: whether predictions include attention maps.
+            rescoring: ranks the beam of a search; not used for samples.
 
         Returns:
             Predictions with `Details`.
         """
+        n_best, samples = search.n_best, search.temperature > 0
+        ranks = rescoring is not None and not samples
+        if ranks:
+            search = dataclasses.replace(search, n_best=search.beam)
         ranked = self._generator.generate(
             params, self._batches(examples), search, seed=seed, keep_weights=True
         )
+        if ranks:
+            ranked = rescoring.rank(ranked, characters.decode)
         frames, predictions = self._frames(params), []
         for example, hypotheses in zip(examples, ranked, strict=True):
             best, *others = [
                 _prediction(example, x, characters, frames, attention)
-                for x in hypotheses
+                for x in hypotheses[:n_best]
             ]
             predictions.append(best._replace(others=tuple(others)))
         return predictions
@@ -91,7 +105,8 @@ class SpeechSearch:
         for start in range(0, len(order), max(size, 1)):
             indices = order[start : start + size]
             filled = indices + indices[-1:] * (size - len(indices))
-            source = utterances.padded([examples[i].spectrogram for i in filled])
+            spectrograms = [examples[i].spectrogram for i in filled]
+            source = utterances.padded(spectrograms, normalisation=self._normalisation)
             # A character takes two frames or more.
             limit = source["lengths"] // 2 + 1
             length = source["frames"].shape[1] // 2 + 1

@@ -40,7 +40,7 @@ from training.optimizers import make_optimizer
 from training.state import Batch, LossResult, Metrics, TrainState
 from training.task import Evaluation, Lines, NoOptions, Prediction, Task
 
-_PIECES = ("word", "unigram")
+_PIECES = ("word", "unigram", "char")
 _LEGIBLE = range(5, 25)  # tokens of a line in a figure
 _FIGURES = 3
 

@@ -18,12 +18,13 @@ MIXING = Mixing(bands=7, cepstra=11, pause=0.2, noise=(10, 20), warp=0.1, speed=
 
 @pytest.fixture(scope="module")
 def strings():
-    return DigitStrings(digits.tones())
+    return DigitStrings(digits.tones(), one_voice=True)
 
 
 def batches(source, *, seed=0, words=(2, 4)):
     characters = Characters(source.characters)
-    return Batches(source, MIXING, characters, words=words, batch_size=6, seed=seed)
+    options = dict(normalisation="mean", words=words, batch_size=6, seed=seed)
+    return Batches(source, MIXING, characters, **options)
 
 
 def test_log_mel_equals_the_formulas_of_its_parts():
@@ -93,10 +94,29 @@ def test_audio_above_half_the_rate_is_removed():
 
 
 def test_normalised_bands_have_mean_0_and_deviation_1():
-    x = features.normalised(np.random.default_rng(0).normal(3, 7, (50, 5)))
+    decibels = np.random.default_rng(0).normal(3, 7, (50, 5))
+    x = features.normalised(decibels, "mean_variance")
     np.testing.assert_allclose(x.mean(0), 0, atol=1e-6)
     np.testing.assert_allclose(x.std(0), 1, atol=1e-6)
-    constant = features.normalised(np.full((4, 2), 7.0))
+
+
+def test_bands_of_which_only_the_mean_is_normalised_keep_their_proportions():
+    decibels = np.random.default_rng(0).normal(3, 7, (50, 5)) * np.arange(1, 6)
+    x = features.normalised(decibels, "mean")
+    np.testing.assert_allclose(x.mean(0), 0, atol=1e-6)
+    assert x.std() == pytest.approx(1, rel=1e-5)
+    ratios = x.std(0) / decibels.std(0)
+    np.testing.assert_allclose(ratios, ratios[0], rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", features.NORMALISATIONS)
+def test_normalisation_removes_a_filter_and_keeps_a_constant_finite(kind):
+    decibels = np.random.default_rng(0).normal(3, 7, (50, 5))
+    x, filtered = (
+        features.normalised(decibels + change, kind) for change in (0, np.arange(5))
+    )
+    np.testing.assert_allclose(x, filtered, atol=1e-5)
+    constant = features.normalised(np.full((4, 2), 7.0), kind)
     np.testing.assert_array_equal(constant, 0)
 
 
@@ -125,13 +145,25 @@ def test_a_batch_has_padded_spectrograms_and_transcripts(strings):
 def test_voices_of_the_splits_differ(strings):
     bank = digits.tones()
     whole = {
-        split: {x.tobytes() for recordings in bank[split] for x in recordings}
+        split: {x.cepstra.tobytes() for digit in bank[split] for x in digit}
         for split in bank
     }
     assert (
         not whole["train"] & whole["test"] and not whole["train"] & whole["validation"]
     )
     assert not whole["test"] & whole["validation"]
+
+
+def test_a_string_has_one_voice_or_all_of_them():
+    bank, used = digits.tones(), {}
+    voices = {x.cepstra.tobytes(): x.voice for digit in bank["train"] for x in digit}
+    for one_voice in (True, False):
+        source = DigitStrings(bank, one_voice=one_voice)
+        drawn = [source.sample(np.random.default_rng(i), "train", 9) for i in range(20)]
+        used[one_voice] = [{voices[x.tobytes()] for x in each.parts} for each in drawn]
+    assert all(len(each) == 1 for each in used[True])
+    assert set.union(*used[True]) == {0, 1, 2}
+    assert sum(len(each) == 3 for each in used[False]) > 10
 
 
 def test_held_out_utterance_i_does_not_depend_on_their_number(strings):

@@ -27,6 +27,17 @@ ADDED: dict[str, Any] = {
     "Luong: model.residual": "none",
     "Luong: model.score_gradient": True,
     "Bahdanau: model.score_gradient": True,
+    "Listening: data.resampling": 0.0,
+    "Listening: data.equalizer": 0.0,
+    "Listening: data.gain": 6.0,
+    "Listening: data.time_masks": 0,
+    "Listening: data.time_mask": 0.1,
+    "Listening: data.frequency_masks": 0,
+    "Listening: data.frequency_mask": 6,
+    "Listening: data.one_voice": False,
+    "Listening: data.normalisation": "mean_variance",
+    "Listening: evaluation.language_model": "",
+    "Listening: evaluation.language_model_weight": 0.008,
 }
 
 # Old to new names of fields or of whole groups; one line for each group, without "|".

@@ -28,8 +28,16 @@ _MAX_FRAMES = 45  # 1 s; few recordings are longer, with silence
 _HASH = "83fdabebe0be8d48649e3cde283dd81791e35c7c2fe1ffe7abde2b796da626ad"
 _KEYPAD = [(941, 1336), *((a, b) for a in (697, 770, 852) for b in (1209, 1336, 1477))]
 
-# The recordings [T, C] of each digit, by split.
-Bank = dict[str, list[list[np.ndarray]]]
+
+class Recording(NamedTuple):
+    """A recording of a digit: its cepstra [T, C], and the number of its voice."""
+
+    cepstra: np.ndarray
+    voice: int
+
+
+# The recordings of each digit, by split.
+Bank = dict[str, list[list[Recording]]]
 
 
 class Recordings(NamedTuple):
@@ -106,7 +114,7 @@ def spoken() -> Bank:
     groups = voices(recordings)
     for x, digit, voice in zip(*recordings, groups, strict=True):
         if len(x) <= _MAX_FRAMES:
-            bank[split_of[voice]][digit].append(x)
+            bank[split_of[voice]][digit].append(Recording(x, int(voice)))
     return bank
 
 
@@ -125,10 +133,13 @@ def tones() -> Bank:
     return {
         split: [
             [
-                features.cepstra(
-                    tone(digit, seconds, pitch), RATE, count=CEPSTRA, new_rate=RATE
+                Recording(
+                    features.cepstra(
+                        tone(digit, seconds, pitch), RATE, count=CEPSTRA, new_rate=RATE
+                    ),
+                    voice,
                 )
-                for pitch in pitches[split]
+                for voice, pitch in enumerate(pitches[split])
                 for seconds in (0.2, 0.3, 0.4)
             ]
             for digit in range(10)

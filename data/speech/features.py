@@ -10,23 +10,34 @@ Axes: N samples; T frames; M mel bands; C cepstra.
 """
 
 import functools
+from typing import Any
 
 import numpy as np
 from scipy import signal
 
 SECONDS = 0.025  # of a frame
 _BANDS = 128
+NORMALISATIONS = ("mean_variance", "mean")
 _RANGE = 80.0  # dB below the maximum of a recording
+
+
+def mel(hertz: Any) -> Any:
+    """Returns frequencies in mel."""
+    return 2595 * np.log10(1 + hertz / 700)
+
+
+def hertz(mel: Any) -> Any:
+    """Returns frequencies in Hz, the inverse of `mel`."""
+    return 700 * (10 ** (mel / 2595) - 1)
 
 
 @functools.cache
 def mel_filters(rate: int) -> np.ndarray:
     """Returns triangular filters with maximum 1, [M, frequencies]."""
-    top = 2595 * np.log10(1 + rate / 2 / 700)
-    edges = 700 * (10 ** (np.linspace(0, top, _BANDS + 2) / 2595) - 1)[:, None]
-    hertz = np.fft.rfftfreq(rate // 20, 1 / rate)
-    rise = (hertz - edges[:-2]) / (edges[1:-1] - edges[:-2])
-    fall = (edges[2:] - hertz) / (edges[2:] - edges[1:-1])
+    edges = hertz(np.linspace(0, mel(rate / 2), _BANDS + 2))[:, None]
+    frequencies = np.fft.rfftfreq(rate // 20, 1 / rate)
+    rise = (frequencies - edges[:-2]) / (edges[1:-1] - edges[:-2])
+    fall = (edges[2:] - frequencies) / (edges[2:] - edges[1:-1])
     return np.maximum(0, np.minimum(rise, fall))
 
 
@@ -78,7 +89,14 @@ def cepstra(samples: np.ndarray, rate: int, count: int, new_rate: int) -> np.nda
     return (log_mel(samples, new_rate) @ basis.T).astype(np.float32)
 
 
-def envelope(cepstra: np.ndarray, bands: int, warp: float = 1.0) -> np.ndarray:
+def envelope(
+    cepstra: np.ndarray,
+    bands: int,
+    warp: float = 1.0,
+    *,
+    frequency_scale: float = 1.0,
+    rate: int = 8000,
+) -> np.ndarray:
     """Smooth log-mel spectrogram with the given cepstra; others are 0.
 
     With C = M = 128 it is the inverse of the DCT, the spectrogram itself.
@@ -87,16 +105,33 @@ def envelope(cepstra: np.ndarray, bands: int, warp: float = 1.0) -> np.ndarray:
         cepstra: [T, C].
         bands: M.
         warp: factor of the mel axis, 1 for none: above 1 the spectrum is compressed
-            towards 0, as in the voice of a longer vocal tract.
+            towards 0, as in the voice of a longer vocal tract (Jaitly and Hinton 2013,
+            on another axis).
+        frequency_scale: factor of all frequencies, 1 for none: 2 is an octave higher,
+            as of samples that are played at twice their rate.
+        rate: sampling rate in Hz, for `frequency_scale`.
 
     Returns:
         [T, M] in dB.
     """
-    points = np.minimum(_centres(bands) * warp, 1)
-    return cepstra @ _cosines(cepstra.shape[1], points)
+    points = _centres(bands) * warp
+    if frequency_scale != 1:
+        top = mel(rate / 2)
+        points = mel(hertz(points * top) / frequency_scale) / top
+    return cepstra @ _cosines(cepstra.shape[1], np.minimum(points, 1))
 
 
-def normalised(decibels: np.ndarray) -> np.ndarray:
-    """Returns a spectrogram [T, M] with mean 0 and deviation 1 in each band."""
-    deviation = np.maximum(decibels.std(0), 1e-3)
-    return ((decibels - decibels.mean(0)) / deviation).astype(np.float32)
+def normalised(decibels: np.ndarray, kind: str) -> np.ndarray:
+    """Returns a spectrogram with mean 0 in each band, without a constant filter.
+
+    Args:
+        decibels: [T, M] in dB.
+        kind: "mean_variance" divides each band by its deviation, so that quiet bands
+            with noise count as much as others; "mean" divides all by one deviation.
+
+    Returns:
+        float32 [T, M].
+    """
+    centred = decibels - decibels.mean(0)
+    deviation = decibels.std(0) if kind == "mean_variance" else centred.std()
+    return (centred / np.maximum(deviation, 1e-3)).astype(np.float32)

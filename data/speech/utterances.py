@@ -15,13 +15,14 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from data.endless import Batch, EndlessBatches
-from data.speech import features
-from data.speech.digits import NAMES, Bank
+from data.speech import augmentation, features
+from data.speech.digits import NAMES, Bank, Recording
 from data.splits import held_out_rng
 from data.vocabulary import EOS, PAD, UNK
 
 _SPECIAL = 4  # ids of padding, start, end and unknown character
 _SILENCE = -80.0  # dB
+_GAIN = 6.0  # dB, the range of the loudness of held-out parts
 _FRAMES, _CHARACTERS = 128, 24  # a batch has multiples: few shapes to compile
 
 
@@ -51,21 +52,27 @@ class Source(Protocol):
 
 
 class DigitStrings:
-    """Strings of digits, each string by one voice.
+    """Strings of digits.
 
     Args:
         bank: the recordings.
+        one_voice: whether a voice speaks a whole string of a split with several voices,
+            or each digit has any voice.
     """
 
     characters = "".join(sorted(set(" ".join(NAMES))))
     listed = False
 
-    def __init__(self, bank: Bank):
-        self._bank = bank
+    def __init__(self, bank: Bank, *, one_voice: bool):
+        self._voices = {
+            split: _by_voice(digits) if one_voice else [_cepstra(digits)]
+            for split, digits in bank.items()
+        }
 
     def sample(self, rng: np.random.Generator, split: str, words: int) -> Utterance:
-        """Draws digits, and a recording of each."""
-        digits, bank = rng.integers(0, 10, words), self._bank[split]
+        """Draws digits, a voice, and a recording of each digit."""
+        digits, voices = rng.integers(0, 10, words), self._voices[split]
+        bank = voices[rng.integers(len(voices))] if len(voices) > 1 else voices[0]
         parts = [bank[digit][rng.integers(len(bank[digit]))] for digit in digits]
         return Utterance(parts, " ".join(NAMES[digit] for digit in digits))
 
@@ -74,17 +81,43 @@ class DigitStrings:
         return []
 
 
+def _cepstra(digits: Sequence[Sequence[Recording]]) -> list[list[np.ndarray]]:
+    return [[recording.cepstra for recording in each] for each in digits]
+
+
+def _by_voice(
+    digits: Sequence[Sequence[Recording]],
+) -> list[list[list[np.ndarray]]]:
+    """The cepstra of each digit by each voice."""
+    voices = sorted({recording.voice for each in digits for recording in each})
+    return [
+        _cepstra([[x for x in each if x.voice == voice] for each in digits])
+        for voice in voices
+    ]
+
+
 @dataclasses.dataclass(frozen=True)
 class Mixing:
     """Turns the parts of an utterance into a spectrogram: pauses, noise, distortion.
+
+    The fields from `warp` on are for training alone: strengths of random changes.
 
     Attributes:
         bands: M.
         cepstra: number of cepstra that are used, C at most.
         pause: maximum pause before and after each part, in seconds.
         noise: minimum and maximum ratio of the loudest frame to the noise, in dB.
-        warp: maximum relative change of the mel axis, in training.
-        speed: maximum relative change of the speed, in training.
+        warp: maximum relative change of the mel axis, as of the vocal tract's length.
+        speed: maximum relative change of the speed.
+        resampling: maximum relative change of the sampling rate, which changes the
+            speed and all frequencies by one factor (Ko et al. 2015).
+        rate: the sampling rate in Hz, for `resampling`.
+        equalizer: standard deviation of a smooth random filter of an utterance, in dB.
+        gain: range of the loudness of each part, in dB.
+        time_masks: number of masks of frames.
+        time_mask: maximum duration of a mask, in seconds.
+        frequency_masks: number of masks of bands.
+        frequency_mask: maximum number of bands of a mask.
     """
 
     bands: int
@@ -93,6 +126,14 @@ class Mixing:
     noise: Sequence[float]
     warp: float
     speed: float
+    resampling: float = 0.0
+    rate: int = 8000
+    equalizer: float = 0.0
+    gain: float = _GAIN
+    time_masks: int = 0
+    time_mask: float = 0.0
+    frequency_masks: int = 0
+    frequency_mask: int = 0
 
     def spectrogram(
         self, parts: Sequence[np.ndarray], rng: np.random.Generator, *, distort: bool
@@ -102,35 +143,65 @@ class Mixing:
         Args:
             parts: cepstra [T, C] of its parts.
             rng: a random generator.
-            distort: whether to change voice and speed, as in training.
+            distort: whether to change voice, speed and channel and to mask, as in
+                training.
         """
-        warp, steps, pauses = self._timing(parts, rng, distort)
+        changes = rng.spawn(1)[0] if distort else None
+        warp, scale, steps, pauses = self._timing(parts, rng, changes)
+        change = np.zeros(self.bands)
+        if changes is not None:
+            change = augmentation.random_filter(changes, self.bands, self.equalizer)
+        gain = self.gain if distort else _GAIN
         silences = [np.full((frames, self.bands), _SILENCE) for frames in pauses]
         pieces = [silences[0]]
         for part, read, silence in zip(parts, steps, silences[1:], strict=True):
-            decibels = features.envelope(part[:, : self.cepstra], self.bands, warp)
-            decibels -= decibels.mean(1).max() + rng.uniform(0, 6)  # loudness
-            pieces += [decibels[read], silence]
+            few = part[:, : self.cepstra]
+            decibels = features.envelope(
+                few, self.bands, warp, frequency_scale=scale, rate=self.rate
+            )
+            decibels -= decibels.mean(1).max() + rng.uniform(0, gain)  # loudness
+            pieces += [decibels[read] + change, silence]
         clean = np.concatenate(pieces)
         slope = rng.normal(0, 5) * np.linspace(-1, 1, self.bands)  # coloured noise
         noise = slope - rng.uniform(*self.noise) + rng.normal(0, 2, clean.shape)
-        return 10 * np.log10(10 ** (clean / 10) + 10 ** (noise / 10))
+        mixed = 10 * np.log10(10 ** (clean / 10) + 10 ** (noise / 10))
+        if changes is None:
+            return mixed
+        return augmentation.mask(
+            mixed,
+            changes,
+            time_masks=self.time_masks,
+            max_frames=round(self.time_mask / features.SECONDS),
+            frequency_masks=self.frequency_masks,
+            max_bands=self.frequency_mask,
+        )
 
     def frames(
         self, parts: Sequence[np.ndarray], rng: np.random.Generator, *, distort: bool
     ) -> int:
         """Returns the number of frames T of the spectrogram with an equal `rng`."""
-        _, steps, pauses = self._timing(parts, rng, distort)
+        changes = rng.spawn(1)[0] if distort else None
+        *_, steps, pauses = self._timing(parts, rng, changes)
         return sum(map(len, steps)) + int(pauses.sum())
 
-    def _timing(self, parts, rng, distort):
-        """Change of the mel axis, frames read of each part, frames of each pause."""
+    def _timing(self, parts, rng, changes):
+        """Changes of the mel axis and of frequencies, frames of parts and pauses.
+
+        Args:
+            parts: cepstra [T, C] of the parts.
+            rng: a random generator.
+            changes: another one, for changes of training alone; None for none of them.
+        """
         warp, speed = 1 + np.array([self.warp, self.speed]) * rng.uniform(-1, 1, 2)
-        if not distort:
+        scale = 1.0
+        if changes is None:
             warp = speed = 1.0
+        else:
+            scale += self.resampling * changes.uniform(-1, 1)
+            speed *= scale
         steps = [np.arange(0, len(part) - 0.5, speed).astype(int) for part in parts]
         pauses = rng.uniform(0, self.pause, len(parts) + 1) / features.SECONDS
-        return warp, steps, pauses.round().astype(int)
+        return warp, scale, steps, pauses.round().astype(int)
 
 
 class Characters:
@@ -158,6 +229,7 @@ def padded(
     spectrograms: Sequence[np.ndarray],
     texts: Sequence[Sequence[int]] | None = None,
     *,
+    normalisation: str,
     frames: int = 0,
     characters: int = 0,
 ) -> Batch:
@@ -166,6 +238,7 @@ def padded(
     Args:
         spectrograms: [T, M] each, in dB.
         texts: ids of each transcript, with EOS; None for none.
+        normalisation: see `features.normalised`.
         frames: minimum T.
         characters: minimum T'.
 
@@ -178,7 +251,7 @@ def padded(
     shape = (len(lengths), width, spectrograms[0].shape[1])
     batch = {"frames": np.zeros(shape, np.float32), "lengths": lengths}
     for row, x in zip(batch["frames"], spectrograms, strict=True):
-        row[: len(x)] = features.normalised(x)
+        row[: len(x)] = features.normalised(x, normalisation)
     if texts is not None:
         longest = max(characters, *map(len, texts))
         width = -(-longest // _CHARACTERS) * _CHARACTERS
@@ -197,6 +270,7 @@ class Batches(EndlessBatches):
         source: the source.
         mixing: makes spectrograms.
         characters: ids of characters.
+        normalisation: see `features.normalised`.
         words: minimum and maximum number of words.
         batch_size: B.
         seed: seed of the random generators.
@@ -208,13 +282,14 @@ class Batches(EndlessBatches):
         mixing: Mixing,
         characters: Characters,
         *,
+        normalisation: str,
         words: Sequence[int],
         batch_size: int,
         seed: int,
     ):
         super().__init__(seed, batch_size)
         self._source, self._mixing, self._characters = source, mixing, characters
-        self._words = words
+        self._normalisation, self._words = normalisation, words
 
     def _rows(self, rng: np.random.Generator, index: int, rows: np.ndarray) -> Batch:
         # The longest of all utterances gives the widths.
@@ -232,6 +307,7 @@ class Batches(EndlessBatches):
         return padded(
             [make(self._mixing.spectrogram, row) for row in rows],
             [texts[row] for row in rows],
+            normalisation=self._normalisation,
             frames=max(make(self._mixing.frames, row) for row in range(len(drawn))),
             characters=max(map(len, texts)),
         )

@@ -53,7 +53,12 @@ TABLES = {
             "% correct strings": "correct",
             "% monotonic": "monotony",
         },
-        columns={"steps/s": "steps_per_second", "waiting for data": "waiting"},
+        columns={
+            "steps/s": "steps_per_second",
+            "audio, s/s": "audio_per_second",
+            "step memory, MB": "step_mb",
+            "waiting for data": "waiting",
+        },
         lower=True,
         runs=(_DEFAULT, _FLAT, _CONTENT, _GIVEN, _GREEDY),
         claims=(
