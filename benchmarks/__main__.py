@@ -21,6 +21,7 @@ BENCHMARKS = (
     "caption_step",
     "sagan_step",
     "overheads",
+    "sweep_trials",
 )
 
 

@@ -114,6 +114,10 @@ BENCHMARKS: dict[str, Benchmark] = {
         title="Overheads of training the default translator",
         columns={"time added": "overhead", "seconds": "seconds"},
     ),
+    "sweep_trials": Benchmark(
+        title="Eight equal runs of a small translator by sweep.py",
+        columns={"seconds": "seconds"},
+    ),
 }
 
 # Facts listed below the table of a benchmark, by field of its record.
@@ -128,6 +132,7 @@ FACTS: dict[str, str] = {
     ),
     "ratio_luong": "Luong: {:.2f} times JoeyNMT's rate",
     "ratio_same_malloc_luong": "Luong: {:.2f} times with the same malloc",
+    "ratio_half_sum": "{:.2f} times half of the sum of eight single times",
     "ratio_rows_1": "batch 1: {:.2f} times PyTorch's rate",
     "ratio_same_malloc_rows_1": "batch 1: {:.2f} times with the same malloc",
     "ratio_rows_32": "batch 32: {:.2f} times PyTorch's rate",
