@@ -556,3 +556,10 @@ def test_processes_may_start_more_than_thirty_seconds_apart(tmp_path):
     command = "tests/failing.py", "late", "1", "train.py", *TOY
     workdir = f"--workdir={tmp_path}/run"
     jobs.run(*command, workdir, processes=2, devices=1, logs=tmp_path / "logs")
+
+
+def test_a_late_process_takes_part_in_the_replacement_of_a_checkpoint(tmp_path):
+    command = "tests/replacing.py", f"{tmp_path}/run"
+    logs = tmp_path / "logs"
+    texts = jobs.run(*command, processes=2, devices=1, logs=logs)
+    assert [text.splitlines()[-1] for text in texts] == ["55", "55"]

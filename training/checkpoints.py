@@ -127,8 +127,7 @@ class Checkpoints(CheckpointFolder):
         if sums:
             metrics[SUMS] = dict(sums)
         self._finish_save()
-        if step in self._all_steps():
-            self._set_aside(step)
+        self._set_aside(step)
         try:
             self._manager.save(
                 step, args=ocp.args.StandardSave(state), metrics=metrics, force=True
@@ -184,11 +183,16 @@ class Checkpoints(CheckpointFolder):
         return like.replace(**fields, extra=extra)
 
     def _set_aside(self, step: int) -> None:
-        """Moves a checkpoint that is about to be replaced."""
-        if jax.process_index() == 0:
+        """Moves a checkpoint that is about to be replaced, if there is one.
+
+        Process 0 alone looks: a later process would no longer see the checkpoint. The
+        others wait in any case.
+        """
+        if jax.process_index() == 0 and step in self._all_steps():
             (self.path / str(step)).replace(self.path / f"{REPLACED}{step}")
-        job.wait("a checkpoint is replaced")
-        self._manager.reload()
+        job.wait("a checkpoint is set aside")
+        if step in self._manager.all_steps():  # as it knows them, in each process
+            self._manager.reload()
 
     def _complete(self, step: int) -> None:
         """Waits for a save, writes its manifest and removes old checkpoints."""
