@@ -36,6 +36,10 @@ from training.checkpoint_folder import (
 )
 
 _OLD_NAMES = {"variables": "kept"}  # of entries of `TrainState.extra`
+_IN_TEXT = [
+    *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES),
+    *(errno.EIO, errno.ESTALE, errno.ETIMEDOUT),
+]
 _ATTEMPTS = 5  # at reading while a run in progress removes old checkpoints
 
 
@@ -133,7 +137,7 @@ class Checkpoints(CheckpointFolder):
                 step, args=ocp.args.StandardSave(state), metrics=metrics, force=True
             )
         except Exception as error:
-            raise self._failure(step, error) from error
+            raise self._failure(step, error) from _system_error(error) or error
         self._saving = _Saving(self, step)
 
     def wait(self) -> None:
@@ -175,7 +179,7 @@ class Checkpoints(CheckpointFolder):
             raise UserError(
                 f"{self.name}/{step} cannot be read: {_reason(error)}; remove it to "
                 "use an earlier checkpoint"
-            ) from error
+            ) from _system_error(error) or error
         fields = {name: flat[name] for name in ("step", "params", "opt_state")}
         extra = like.extra
         if extra:
@@ -206,7 +210,8 @@ class Checkpoints(CheckpointFolder):
         if saving is not None:
             saving.join()
             if saving.error is not None:
-                raise self._failure(saving.step, saving.error) from saving.error
+                cause = _system_error(saving.error) or saving.error
+                raise self._failure(saving.step, saving.error) from cause
 
     def _failure(self, step: int, error: BaseException) -> UserError:
         steps = [s for s in self.steps() if s != step]
@@ -372,17 +377,26 @@ def _open(workdir: Path) -> Checkpoints:
 
 
 def _reason(error: BaseException) -> str:
-    """Returns the reason for an error in one line, of the first error in its chain."""
-    text = " ".join(str(error).split())
+    """Returns the reason for an error in one line."""
+    system = _system_error(error)
+    return system.strerror if system else " ".join(str(error).split())[:200]
+
+
+def _system_error(error: BaseException) -> OSError | None:
+    """Returns the first error of the operating system that led to an error, if any.
+
+    Errors of tensorstore only state it in their text.
+    """
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, OSError) and cause.strerror:
-            return cause.strerror
+            return cause
         cause = cause.__cause__ or cause.__context__
-    for number in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO):
-        if os.strerror(number) in text:  # of tensorstore
-            return os.strerror(number)
-    return text[:200]
+    text = " ".join(str(error).split())
+    for number in _IN_TEXT:
+        if os.strerror(number) in text:
+            return OSError(number, os.strerror(number))
+    return None
 
 
 def _silence_orbax() -> None:
