@@ -4,7 +4,8 @@ A checkpoint gets its final name only when it is complete, and then a manifest (
 `training.manifest`) with the SHA-256 of each of its files. Only then are older ones
 removed. So if the process is killed at any point, the previous checkpoint is intact,
 and a checkpoint newer than one with a manifest that has none is an unfinished save,
-which does not count. Runs older than manifests have none: their checkpoints count, but
+which does not count. Nor does a checkpoint without one whose metrics announce it, such
+as the first of a run. Checkpoints older than manifests have neither: they count, but
 cannot be verified.
 
 A checkpoint is verified before it is used. A damaged one is named on standard error and
@@ -28,6 +29,7 @@ import orbax.checkpoint as ocp
 from errors import UserError
 from training import job, manifest
 from training.checkpoint_folder import (
+    MANIFEST,
     REPLACED,
     SCORE,
     SUMS,
@@ -123,7 +125,7 @@ class Checkpoints(CheckpointFolder):
         Raises:
             UserError: if this save or the previous one cannot be written.
         """
-        metrics: dict[str, Any] = {}
+        metrics: dict[str, Any] = {MANIFEST: 1.0}
         if score is not None and not math.isnan(score):
             metrics[SCORE] = score
         if not planned:
