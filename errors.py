@@ -1,6 +1,7 @@
 """Exceptions for a user's mistakes, and numbers as a user types them."""
 
 import contextlib
+import errno
 import os
 import traceback
 from collections.abc import Callable
@@ -11,13 +12,22 @@ from typing import Any
 WRITTEN_AGAIN = (
     "restore it from a copy, or run the command of the training again, which writes it"
 )
+# Errors of the operating system that the same command meets again.
+_LASTING = {
+    getattr(errno, name)
+    for name in (
+        "E2BIG EACCES EBADF ECHILD EDQUOT EEXIST EFBIG EINVAL EISDIR ELOOP EMLINK "
+        "ENAMETOOLONG ENOENT ENOEXEC ENOSPC ENOSYS ENOTDIR ENOTEMPTY ENOTSUP ENOTTY "
+        "EPERM EPIPE EROFS ESPIPE ESRCH EXDEV"
+    ).split()
+}
 
 
 class UserError(Exception):
     """A user's mistake in one line: the name, its value and the accepted values.
 
     Entry points print it as `error: <text>` and exit with status 1, without a
-    traceback.
+    traceback; with the status of a fault if `is_fault` holds.
     """
 
 
@@ -33,6 +43,19 @@ class FieldError(UserError, ValueError):
     def __init__(self, name: str, value: Any, accepted: str):
         super().__init__(f"{name} is {one_line(value)}: must be {accepted}")
         self.name, self.value, self.accepted = name, value, accepted
+
+
+def is_fault(error: BaseException | None) -> bool:
+    """Returns whether a fault of a device or a network, such as EIO, led to an error.
+
+    Not a full disk or a missing permission, which the same command would meet again.
+    """
+    while error is not None:
+        number = error.errno if isinstance(error, OSError) else None
+        if number and number > 0 and number not in _LASTING:  # resolvers have negative
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def parse_number(text: str, kind: Callable[[str], Any] = float) -> Any:

@@ -17,7 +17,7 @@ from absl import flags
 
 import storage
 from errors import UserError
-from training import command_line, hosts, job, runtime
+from training import command_line, hosts, job, run_directory, runtime
 from training.command_line import Arguments
 from training.watchdog import Watchdog
 
@@ -51,8 +51,9 @@ def main(arguments: Arguments) -> None:
     settings = options.parse(
         run.task, "EvaluationOptions", arguments.options, command_line.flag_names()
     )
+    run_directory.check_evaluation(workdir, split)
     runtime.report_memory()
-    job.wait("the run is loaded")
+    job.agree({"the checkpoint": int(run.state.step)})
     with Watchdog(flags.FLAGS.watchdog) as watchdog:
         with options.as_flags(settings):
             evaluation = run.evaluate(split, settings, watchdog.progress)

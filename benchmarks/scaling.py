@@ -18,7 +18,10 @@ writes an all-reduce, which counts as a reduce-scatter here. A computation below
 peak rate takes longer and hides more communication; latency, stragglers and links
 that do not reach their peak are left out.
 
-Writes the table into docs/scaling.md.
+Writes the table into docs/scaling.md, and one of the bytes of a device: those that a
+run prints at its start.
+
+    python -m benchmarks.scaling --only=state  # compiles nothing
 """
 
 import argparse
@@ -41,15 +44,12 @@ from results import markdown  # noqa: E402
 from training import parallel, sharding, sharding_table  # noqa: E402
 
 PAGE = Path(__file__).parent.parent / "docs/scaling.md"
-BLOCK = re.compile(
-    r"(?<=<!-- scaling:begin -->\n).*(?=<!-- scaling:end -->)", re.DOTALL
-)
 CHIPS = (8, 64, 512, 4096)
 LENGTH = 32  # tokens of a source, and of a target
-MESHES = {  # axes of `DEVICES` devices
-    "data": {"data": DEVICES, "fsdp": 1, "tensor": 1},
-    "fsdp": {"data": 1, "fsdp": DEVICES, "tensor": 1},
-}
+ALONE = {"data": 1, "fsdp": 1, "tensor": 1}
+MESHES = {axis: ALONE | {axis: DEVICES} for axis in ("data", "fsdp")}
+STATES = {"one device": ALONE}
+STATES |= {f"`{axis}`, 8 devices": ALONE | {axis: DEVICES} for axis in ALONE}
 
 
 class Chip(NamedTuple):
@@ -149,14 +149,42 @@ def table() -> str:
     return markdown.table(titles, rows)
 
 
+def state_table(config: ConfigDict) -> str:
+    """Returns a table of parameters and moments: a row for each mesh.
+
+    Args:
+        config: config of a Transformer.
+    """
+    objective, rng = config.task(config).objective, jax.random.key(0)
+    state, rules = jax.eval_shape(objective.init, rng), sharding.rules_of(config)
+    rows = []
+    for name, mesh in STATES.items():
+        *_, total = sharding_table.table(state, rules, mesh)
+        _, arrays, size, unit = total.split()  # as a run prints it
+        rows.append([name, arrays, f"{size} {unit}"])
+    return markdown.table(["mesh", "arrays", "per device"], rows)
+
+
+def write(page: Path, name: str, content: str) -> None:
+    """Writes a table between the marks NAME:begin and NAME:end of a page."""
+    block = rf"(?<=<!-- {name}:begin -->\n).*(?=<!-- {name}:end -->)"
+    text = page.read_text("utf-8")
+    text = re.sub(block, lambda _: f"\n{content}\n\n", text, flags=re.DOTALL)
+    page.write_text(text, "utf-8")
+    print(content)
+
+
 def main() -> None:
-    """Writes the table into the page."""
+    """Writes the tables into the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--page", type=Path, default=PAGE, help="page with the marks")
-    page = parser.parse_args().page
-    content = f"\n{table()}\n\n"
-    page.write_text(BLOCK.sub(content, page.read_text("utf-8")), "utf-8")
-    print(content)
+    parser.add_argument("--only", choices=["state", "scaling"], help="write one table")
+    arguments = parser.parse_args()
+    if arguments.only != "scaling":
+        config = transformer_nmt.get_config("big")
+        write(arguments.page, "state", state_table(config))
+    if arguments.only != "state":
+        write(arguments.page, "scaling", table())
 
 
 if __name__ == "__main__":

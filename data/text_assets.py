@@ -40,16 +40,16 @@ class TextAssets(NamedTuple):
             UserError: if the split is unknown, missing or empty.
         """
         check_split(split)
+        path = self.folder / f"{split}.json"
         try:
-            pairs = json.loads((self.folder / f"{split}.json").read_text("utf-8"))
-        except (OSError, ValueError) as error:
+            pairs = _parse(path.read_bytes())
+        except OSError as error:
             raise UserError(f"{self.folder} lacks the {split} split: {error}") from None
+        if pairs is None:
+            raise _damaged_pairs(path)
         if not pairs:
             raise UserError(f"the {split} split in {self.folder} is empty")
-        try:
-            sources, references = zip(*pairs, strict=True)
-        except (TypeError, ValueError):
-            raise _damaged(self.folder / f"{split}.json") from None
+        sources, references = zip(*pairs, strict=True)
         return list(sources), list(references)
 
     def near_duplicates(self, split: str) -> list[int] | None:
@@ -94,6 +94,25 @@ def _damaged(path: Path) -> UserError:
     return UserError(f"{path} is damaged: {WRITTEN_AGAIN}")
 
 
+def _damaged_pairs(path: Path) -> UserError:
+    return UserError(
+        f"{path} is damaged: restore it from a copy; or remove it, and run the command "
+        "of the training again, which writes it"
+    )
+
+
+def _parse(content: bytes) -> list[list[str]] | None:
+    """Returns the pairs of a file, each of two texts; None if it is damaged."""
+    try:
+        pairs = json.loads(content)
+        kinds = [list(map(type, pair)) for pair in pairs]
+        if isinstance(pairs, list) and kinds == [[str, str]] * len(pairs):
+            return pairs
+    except (ValueError, TypeError, RecursionError):
+        pass
+    return None
+
+
 def write_assets(
     corpus: Corpus,
     folder: Path,
@@ -131,10 +150,13 @@ def write_assets(
         pairs = getattr(corpus, split)
         text = json.dumps(pairs, ensure_ascii=False, indent=0)
         path = folder / f"{split}.json"
-        if fixed and path.exists() and path.read_bytes() != text.encode():
+        old = path.read_bytes() if fixed and path.is_file() else text.encode()
+        if old != text.encode():
+            if _parse(old) is None:
+                raise _damaged_pairs(path)
             raise UserError(
-                f"the {split} pairs are not those of {path}: restore the data to "
-                "resume the run, or name another --workdir"
+                f"the {split} pairs are not those of {path}: restore the data, or the "
+                "file if it is damaged, to resume the run; or name another --workdir"
             )
         storage.write(path, text)
     storage.write(folder / _NEAR_DUPLICATES, json.dumps(corpus.near_duplicates))

@@ -73,10 +73,13 @@ def train_vocabulary(
     if old and before:
         if before == {**settings, "model": storage.sha256(old)}:
             return Vocabulary(path)
-        if fixed and before.get("texts", settings["texts"]) != settings["texts"]:
+        digest = str(before.get("texts"))
+        is_digest = re.fullmatch("[0-9a-f]{64}", digest)  # else it is damaged
+        if fixed and is_digest and digest != settings["texts"]:
             raise UserError(
                 f"the training texts are not those that {path} was trained on: restore "
-                "the data to resume the run, or name another --workdir"
+                f"the data, or {record.name} if it is damaged, to resume the run; or "
+                "name another --workdir"
             )
     model = io.BytesIO()
     try:

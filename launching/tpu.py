@@ -51,6 +51,7 @@ def check(job: Job) -> None:
     accepted = "the ID of a project: 6 to 30 lower-case letters, digits and hyphens"
     jobs.match("project", job.project, _PROJECT, accepted)
     jobs.check_copied_paths(job)
+    jobs.refuse_buckets(job)
     if job.sweep and number > _SINGLE_HOST:
         accepted = "a slice of one host for each worker of a sweep, such as v4-8"
         raise FieldError("--accelerator", job.accelerator, accepted)

@@ -67,6 +67,51 @@ def test_steps_are_the_complete_checkpoints_and_those_older_than_manifests(folde
     assert folder.has_steps()
 
 
+def test_a_checkpoint_that_announces_a_manifest_counts_only_with_it(folder, capsys):
+    save(folder, 2, complete=False)
+    save(folder, 3, complete=False, manifest=1.0)
+    save(folder, 5, manifest=1.0)
+    assert folder.steps() == [2, 5]
+    assert folder.damage(3) == "is an unfinished save: SHA256SUMS is missing"
+    assert folder.damage(2) == folder.damage(5) == ""
+    (folder.path / "5" / manifest.NAME).unlink()
+    (folder.path / "2" / METRICS).write_text("{")  # may be older than manifests
+    folder = CheckpointFolder(folder.path.parent)
+    assert folder.steps() == [2]
+    assert folder.damage(5) == "is an unfinished save: SHA256SUMS is missing"
+
+
+def test_a_run_whose_only_checkpoint_is_unfinished_begins_again(folder, capsys):
+    save(folder, 3, complete=False, manifest=1.0)
+    with pytest.raises(UserError, match="3 is an unfinished save: SHA256SUMS is miss"):
+        folder.newest()
+    folder.set_damaged_aside()
+    aside = folder.path.parent / "damaged"
+    assert not folder.has_steps() and (aside / "3" / "state").exists()
+    assert capsys.readouterr().err == (
+        f"warning: {folder.name}/3 is an unfinished save: SHA256SUMS is missing: moved "
+        f"to {aside}, begun again\n"
+    )
+    for step in (5, 7):
+        save(folder, step, complete=False, manifest=1.0)
+    with pytest.raises(UserError, match="no intact checkpoint"):
+        folder.set_damaged_aside()
+    assert left(folder) == [5, 7]
+
+
+def test_only_names_of_steps_are_checkpoints_that_were_being_replaced(folder):
+    save(folder, 7)
+    names = [".replaced_x", ".replaced_", ".replaced_-3", ".replaced_5.tmp"]
+    for name in names:
+        (folder.path / name).mkdir()
+    save(folder, 5)
+    (folder.path / "5").replace(folder.path / ".replaced_5")
+    folder.set_damaged_aside()
+    assert folder.steps() == [5, 7]
+    folder.remove_old(1)
+    assert {path.name for path in folder.path.iterdir()} == {*names, "5", "7"}
+
+
 def test_only_incomplete_checkpoints_are_also_checkpoints(folder):
     save(folder, 7, complete=False)
     assert folder.has_steps()

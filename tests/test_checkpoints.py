@@ -111,6 +111,26 @@ def test_stops_and_scores_that_are_not_numbers_are_recorded_as_such(tmp_path):
         assert (saved.sums(1), saved.sums(2)) == ({}, {"loss": [3.0, 2.0]})
 
 
+def test_a_checkpoint_without_its_manifest_is_not_used(tmp_path, workdir, capsys):
+    for step in (3, 4, 5):
+        (workdir / f"checkpoints/{step}/SHA256SUMS").unlink()
+        with Checkpoints(workdir) as saved:
+            assert step not in saved.steps()
+            assert saved.damage(step).startswith("is an unfinished save: SHA256SUMS")
+    with pytest.raises(UserError, match="has no intact checkpoint"):
+        checkpoints.find(workdir, "last")
+    with Checkpoints(tmp_path / "first", keep=7) as saved:
+        saved.save(3, state_at(3))
+    (tmp_path / "first/checkpoints/3/SHA256SUMS").unlink()
+    with Checkpoints(tmp_path / "first", keep=7) as saved:
+        assert saved.steps() == []
+        saved.save(3, state_at(7))
+        saved.wait()
+        assert_equal(saved.restore(3, like(state_at(0))), state_at(7))
+    assert "3 is an unfinished save" in capsys.readouterr().err
+    assert (tmp_path / "first/damaged/3").is_dir()
+
+
 FULL = os.strerror(errno.ENOSPC)
 
 

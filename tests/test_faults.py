@@ -149,8 +149,13 @@ def test_a_newer_checkpoint_without_a_manifest_is_an_unfinished_save(
     assert "12 is an unfinished save: SHA256SUMS is missing" in capsys.readouterr().err
     with Checkpoints(workdir) as saved:
         assert saved.steps() == [9]
-    # Without any manifest, the run is older than they are.
     (folder / "9" / manifest.NAME).unlink()
+    with pytest.raises(UserError, match="has no intact checkpoint .* 9 is an unfin"):
+        restored(workdir, like)
+    # Without the announcement of a manifest, the run is older than they are.
+    for step in (9, 12):
+        path = folder / str(step) / "metrics/metrics"
+        path.write_text(path.read_text().replace('"manifest"', '"other"'))
     assert restored(workdir, like) == 12
     assert not capsys.readouterr().err
 
@@ -325,6 +330,10 @@ def test_a_torn_last_row_of_the_log_is_dropped_and_other_damage_is_named(workdir
         b"{}",
         b'{"step": "3"}',
         b"[" * 9**5,
+        *(
+            b'{"step": 1, "split": "train", "seconds": 1.5, "loss": %s}' % value
+            for value in (b"null", b'"a"', b"[1]", b"{}")
+        ),
     ):
         path.write_bytes(garbage + b"\n" + content)
         line = one_line(train(workdir))
@@ -386,6 +395,49 @@ def test_a_file_in_the_place_of_a_folder_is_named(name, kind, workdir):
     path.unlink() if kind == "file" else path.rmdir()
     (workdir / "moved").rename(path)
     assert train(workdir).status == 0
+
+
+ABSENT = object()
+
+
+@pytest.mark.parametrize("value", [None, [], "x", -1, {}, ABSENT])
+@pytest.mark.parametrize("name", ["evaluation", "checkpoints", "mesh"])
+def test_a_config_without_a_group_is_refused(name, value, workdir):
+    path = workdir / "config.json"
+    config = json.loads(path.read_text()) | {name: value}
+    if value is ABSENT:
+        del config[name]
+    path.write_text(json.dumps(config))
+    for flags in ((), ("--checkpoint=last",)):
+        line = one_line(run("eval.py", workdir, *flags))
+        assert line.startswith(f"error: config.{name}.") and "is missing: must" in line
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("eval_test.json", "folder"),
+        ("answers_test.tsv", "folder"),
+        ("figures/test", "file"),
+        ("figures/test/map.png", "folder"),
+    ],
+)
+def test_what_an_evaluation_cannot_replace_is_named_before_it(
+    name, kind, workdir, monkeypatch
+):
+    def evaluate(*_):
+        raise AssertionError("evaluated")
+
+    monkeypatch.setattr(toy.Toy, "evaluate", evaluate)
+    path = workdir / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if kind == "folder":
+        path.mkdir()
+    else:
+        path.write_text("")
+    other = "file" if kind == "folder" else "folder"
+    expected = f"error: {path} is a {kind}: must be a {other}; move it away\n"
+    assert one_line(run("eval.py", workdir)) == expected
 
 
 def test_a_damaged_environment_is_written_again(workdir):

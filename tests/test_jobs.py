@@ -3,6 +3,8 @@
 import os
 import re
 import signal
+import subprocess
+import sys
 import time
 
 import jax
@@ -28,6 +30,10 @@ SLURM = {
     "SLURM_LOCALID": "1",
     "SLURM_STEP_NUM_TASKS": "4",
     "SLURM_STEP_TASKS_PER_NODE": "2(x2)",
+}
+OPEN_MPI = {
+    "OMPI_COMM_WORLD_SIZE": "2",
+    "OMPI_MCA_orte_hnp_uri": "1531576320.0;tcp://10.96.0.1,10.148.0.1:34911",
 }
 # A leaf of 32 x 65,536 float32 is larger than 4 MiB: some sums of gloo go wrong there.
 LARGE = "--config.model.d_ff=65536"
@@ -141,9 +147,7 @@ def test_the_environment_of_a_cluster_is_detected(monkeypatch):
     batch_script = {k: v for k, v in SLURM.items() if "STEP" not in k}
     assert hosts.detected(batch_script) is None
     assert hosts.detected({"OMPI_COMM_WORLD_SIZE": "1"}) is None
-    assert hosts.detected({"OMPI_COMM_WORLD_SIZE": "2"}) == {
-        "cluster_detection_method": "ompi"
-    }
+    assert hosts.detected(OPEN_MPI) == {"cluster_detection_method": "ompi"}
     pod = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
     assert hosts.detected(pod) is None
     monkeypatch.setattr(hosts.util, "find_spec", lambda name: None)
@@ -165,6 +169,21 @@ def test_the_environment_of_a_cluster_is_detected(monkeypatch):
         ({"SLURM_STEP_TASKS_PER_NODE": "1(x2)", "SLURM_LOCALID": "0"}, 3, [0, 1, 2]),
         ({"SLURM_GPUS_PER_TASK": "1"}, 1, [0]),
         ({}, 1, [0]),  # bound by --gpu-bind or --tres-per-task
+        # The second node of two has three tasks, the fourth of four has one.
+        (
+            {"SLURM_STEP_TASKS_PER_NODE": "4,3", "SLURM_NODEID": "1"},
+            6,
+            [2, 3],
+        ),
+        (
+            {
+                "SLURM_STEP_TASKS_PER_NODE": "2(x3),1",
+                "SLURM_NODEID": "3",
+                "SLURM_LOCALID": "0",
+            },
+            3,
+            [0, 1, 2],
+        ),
     ],
 )
 def test_the_tasks_of_a_slurm_node_share_its_gpus(changes, visible, expected):
@@ -176,9 +195,107 @@ def test_gpus_that_cannot_be_shared_equally_are_refused():
         hosts.slurm_devices(SLURM, 3)
 
 
+@pytest.mark.parametrize("visible", [0, 4])
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"SLURM_LOCALID": "x"}, "SLURM_LOCALID is 'x': must be a whole number"),
+        ({"SLURM_LOCALID": ""}, "SLURM_LOCALID is '': must be a whole number"),
+        ({"SLURM_PROCID": "-1"}, "SLURM_PROCID is '-1': must be a whole number"),
+        ({"SLURM_NTASKS": "1.5"}, "SLURM_NTASKS is '1.5': must be a whole number"),
+        ({"SLURM_JOB_ID": "7_3"}, "SLURM_JOB_ID is '7_3': must be a whole number"),
+        ({"SLURM_NODEID": "y"}, "SLURM_NODEID is 'y': must be a whole number"),
+        (
+            {"SLURM_NODEID": "2"},
+            "SLURM_NODEID is 2: must be below 2, the number of nodes in "
+            "SLURM_STEP_TASKS_PER_NODE=2(x2)",
+        ),
+        *[
+            (
+                {"SLURM_STEP_TASKS_PER_NODE": text},
+                f"SLURM_STEP_TASKS_PER_NODE is {text!r}: must be numbers, such as "
+                "4(x2),3",
+            )
+            for text in ("", "x", "2(x)", "2(x2", "2,,1", "0", "2(2)")
+        ],
+    ],
+)
+def test_a_malformed_variable_of_slurm_is_named(monkeypatch, changes, message, visible):
+    monkeypatch.setattr(hosts, "gpus", lambda: visible)
+    with pytest.raises(UserError, match=f"^{re.escape(message)}$"):
+        hosts.detected(SLURM | changes)
+
+
+def test_a_missing_variable_of_slurm_is_named():
+    missing = {k: v for k, v in SLURM.items() if k != "SLURM_NTASKS"}
+    with pytest.raises(UserError, match="^SLURM_NTASKS is '': must be a whole number"):
+        hosts.detected(missing)
+
+
+@pytest.mark.parametrize("address", [None, "", "x", "7.0;tcp", "prte-7@0;x"])
+def test_open_mpi_without_an_address_is_told_what_to_give(address):
+    given = {} if address is None else {"OMPI_MCA_orte_hnp_uri": address}
+    message = (
+        f"OMPI_MCA_orte_hnp_uri is {address!r}: under mpirun of Open MPI 5 jax does "
+        "not find the other processes; give --coordinator, --num_processes and "
+        "--process_id, or --join=none to run alone"
+    )
+    with pytest.raises(UserError, match=f"^{re.escape(message)}$"):
+        hosts.detected({"OMPI_COMM_WORLD_SIZE": "2"} | given)
+
+
+def test_a_process_alone_ignores_the_environment_and_takes_no_address(
+    no_variables, monkeypatch
+):
+    def initialize(**_):
+        raise AssertionError
+
+    monkeypatch.setattr(jax.distributed, "initialize", initialize)
+    no_variables.setenv("JAX_COORDINATOR_ADDRESS", "10.0.0.1:8476")
+    no_variables.setenv("JAX_NUM_PROCESSES", "three")
+    no_variables.setenv("OMPI_COMM_WORLD_SIZE", "x")
+    with flagsaver.flagsaver(join="none"):
+        hosts.join()
+    for name, value in (
+        ("coordinator", "10.0.0.1:1"),
+        ("num_processes", 2),
+        ("process_id", 0),
+    ):
+        message = f"^--{name} joins a job, and --join=none runs alone: give one of them"
+        with (
+            flagsaver.flagsaver(join="none", **{name: value}),
+            pytest.raises(UserError, match=message),
+        ):
+            hosts.join()
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_process_whose_peers_do_not_arrive_ends_with_one_line(tmp_path, number):
+    address = f"127.0.0.1:{jobs.free_port()}"
+    toy = "--config=tests/toy.py", f"--workdir={tmp_path}/run"
+    job = f"--coordinator={address}", "--num_processes=2", f"--process_id={number}"
+    done = subprocess.run(
+        [sys.executable, "train.py", *toy, *job, "--join_timeout=3"],
+        cwd=jobs.ROOT,
+        env=jobs.environment(1),
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert (done.returncode, done.stderr) == (
+        FAULT,
+        "error: this process cannot join its job within --join_timeout=3 s "
+        "(--join=none runs alone): others have not arrived\n",
+    )
+
+
 @pytest.mark.parametrize(
     ("error", "status"),
-    [(RuntimeError("DEADLINE_EXCEEDED"), FAULT), (ValueError("no port"), 1)],
+    [
+        (RuntimeError("DEADLINE_EXCEEDED"), FAULT),
+        (ValueError("no port"), 1),
+        (KeyError("HOST"), 1),
+    ],
 )
 def test_a_process_that_does_not_arrive_is_a_fault(
     no_variables, monkeypatch, capsys, error, status
@@ -556,3 +673,10 @@ def test_processes_may_start_more_than_thirty_seconds_apart(tmp_path):
     command = "tests/failing.py", "late", "1", "train.py", *TOY
     workdir = f"--workdir={tmp_path}/run"
     jobs.run(*command, workdir, processes=2, devices=1, logs=tmp_path / "logs")
+
+
+def test_a_late_process_takes_part_in_the_replacement_of_a_checkpoint(tmp_path):
+    command = "tests/replacing.py", f"{tmp_path}/run"
+    logs = tmp_path / "logs"
+    texts = jobs.run(*command, processes=2, devices=1, logs=logs)
+    assert [text.splitlines()[-1] for text in texts] == ["55", "55"]

@@ -446,8 +446,10 @@ def verbs():
         ([1], 20, 1, 1, 0),
         ([75, 0], 20, 0, 2, 0),
         ([139, 75, 0], 20, 0, 3, 0),
+        ([70, 0], 20, 0, 2, 0),
         ([75, 75, 75, 75], 2, 202, 3, 0),
         ([134], 0, 201, 1, 0),
+        ([70], 0, 201, 1, 0),
         ([75, 143], 20, 143, 2, 1),
         ([130], 20, 130, 1, 1),
     ],
@@ -482,6 +484,7 @@ def test_an_error_of_the_user_on_one_slurm_task_outranks_the_others(machine):
         "143 1 143": 1,
         "75 143": 202,
         "139 143": 201,
+        "70 143": 201,
         "0 0": 0,
         "75 1 137": 1,
     }.items():
@@ -517,7 +520,7 @@ def test_runs_of_a_slurm_sweep_do_not_join_a_job(machine, monkeypatch):
         ([0], 0, 1),
         ([1], 1, 1),
         ([143], 143, 1),
-        ([75, 139, 0], 0, 3),
+        ([75, 70, 0], 0, 3),
         ([75] * 9, 75, 3),
     ],
 )
@@ -596,7 +599,7 @@ def launch_tpu(statuses, *arguments, **fields):
 
 
 def test_a_slice_is_created_used_and_deleted(cloud):
-    process = launch_tpu([75, 143, 139, 0])
+    process = launch_tpu([75, 143, 70, 0])
     assert process.returncode == 0, process.stderr
     calls = records()
     assert [words[4] for words in calls] == (

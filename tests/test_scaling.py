@@ -10,6 +10,8 @@ from product import ROOT
 
 CHECK = """
 import json
+import sys
+from pathlib import Path
 from benchmarks import scaling
 from configs import transformer_nmt
 from configs._optimizer import adam
@@ -21,7 +23,11 @@ config = transformer_nmt.get_config("smoke")
 config.optimizer = adam(0.003)
 config.optimizer.accumulate = 1
 steps = [scaling.compile_step(mesh, 3, config) for mesh in scaling.MESHES]
+page = Path(sys.argv[1])
+page.write_text("a\\n<!-- state:begin -->\\nold\\n<!-- state:end -->\\nb\\n")
+scaling.write(page, "state", scaling.state_table(config))
 print(json.dumps({
+    "page": page.read_text(),
     "times": [sums.computation(chip), sums.communication(4, chip)],
     "parts": parts.communication(4, chip),
     "efficiency": sums.efficiency(4, chip),
@@ -31,10 +37,10 @@ print(json.dumps({
 
 
 @pytest.fixture(scope="module")
-def result():
+def result(tmp_path_factory):
     """Output of `CHECK`, in a process of its own: it sets the number of devices."""
     done = subprocess.run(
-        [sys.executable, "-c", CHECK],
+        [sys.executable, "-c", CHECK, tmp_path_factory.mktemp("page") / "page.md"],
         cwd=ROOT,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
@@ -56,3 +62,14 @@ def test_only_fsdp_gathers_parameters(result):
     assert fsdp["gathered"] > 0 and fsdp["scatters"]
     assert data["reduced"] >= fsdp["gathered"]  # all gradients, as float32
     assert data["operations"] == pytest.approx(fsdp["operations"], rel=0.02)
+
+
+def test_a_page_gets_the_bytes_of_a_device_for_each_mesh(result):
+    first, *table, last = result["page"].splitlines()
+    assert (first, last) == ("a", "b")
+    cells = [line.strip("| ").split(" | ") for line in table if line.startswith("| ")]
+    sizes = {name: float(size.split()[0]) for name, _, size in cells[2:]}
+    assert sizes["one device"] == sizes["`data`, 8 devices"]
+    for axis in ("fsdp", "tensor"):
+        assert 1 / 8 <= sizes[f"`{axis}`, 8 devices"] / sizes["one device"] < 1
+    assert "old" not in result["page"]

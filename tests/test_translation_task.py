@@ -521,6 +521,26 @@ def test_a_run_with_checkpoints_keeps_its_texts(tmp_path):
     config = make(tmp_path / "run", **fields).config
     (tmp_path / "run" / "checkpoints" / "7").mkdir(parents=True)
     create(config, tmp_path / "run", training=True)
+    path = tmp_path / "run/assets/test.json"
+    content = path.read_bytes()
+    for damaged in (
+        content[:-9],
+        b"",
+        b"null",
+        b"{}",
+        b'[["a"]]',
+        b'[["a", 7]]',
+        b"\xff",
+    ):
+        path.write_bytes(damaged)
+        message = f"^{path} is damaged: restore it from a copy; or remove it, and run"
+        with pytest.raises(UserError, match=message):
+            create(config, tmp_path / "run", training=True)
+        with pytest.raises(UserError, match=message):
+            create(config, tmp_path / "run", training=False).assets.pairs("test")
+    path.unlink()
+    create(config, tmp_path / "run", training=True)
+    assert path.read_bytes() == content
     for split, message in (
         ("test", "^the test pairs are not those of .*test.json: restore the data"),
         ("train", "^the training texts are not those that .*vocabulary.model was"),

@@ -71,7 +71,7 @@ def test_the_texts_of_a_fixed_vocabulary_may_not_change(tmp_path):
     path.write_bytes(b"broken")
     train_vocabulary(TEXTS, 101, path, fixed=True)
     assert path.read_bytes() == content
-    for record in ("{", "[]", "7", "null"):
+    for record in ("{", "[]", "7", "null", '{"texts": null}', '{"texts": "3f"}'):
         (tmp_path / "v.model.json").write_text(record)
         train_vocabulary(TEXTS, 101, path, fixed=True)
         assert path.read_bytes() == content

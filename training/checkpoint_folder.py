@@ -18,6 +18,7 @@ from training import manifest
 from training.manifest import DamageError
 
 SCORE = "score"  # selection metric, higher is better
+MANIFEST = "manifest"  # marks a checkpoint that is complete only with a manifest
 UNPLANNED = "unplanned"  # marks a checkpoint saved because of a stop signal
 SUMS = "sums"  # of training metrics since the last row of the log
 _METRICS = "metrics/metrics"  # file of a checkpoint
@@ -51,7 +52,11 @@ class CheckpointFolder:
         """
         steps = self._all_steps()
         first = min(filter(self._has_manifest, steps), default=math.inf)
-        return [s for s in steps if s < first or self._has_manifest(s)]
+        return [
+            step
+            for step in steps
+            if self._has_manifest(step) or (step < first and self._is_old(step))
+        ]
 
     def has_steps(self) -> bool:
         """Returns whether there are checkpoints, also damaged ones."""
@@ -131,6 +136,12 @@ class CheckpointFolder:
     def _has_manifest(self, step: int) -> bool:
         return os.path.lexists(self.path / str(step) / manifest.NAME)
 
+    def _is_old(self, step: int) -> bool:
+        """Returns whether a checkpoint without a manifest is older than manifests."""
+        with contextlib.suppress(OSError, ValueError):
+            return MANIFEST not in self._metrics(step)
+        return True
+
     def damage(self, step: int) -> str:
         """Returns what is wrong with a checkpoint, such as "is damaged: ..."; or "".
 
@@ -189,11 +200,14 @@ class CheckpointFolder:
         return UserError(f"{self.name} has no intact checkpoint ({texts}): {advice}")
 
     def set_damaged_aside(self) -> None:
-        """Moves what is newer than the newest intact checkpoint to `damaged/`."""
+        """Moves what is newer than the newest intact checkpoint to `damaged/`.
+
+        A single checkpoint that is an unfinished save is the first one of a run, which
+        begins again; if one of several should be intact and is not, nothing is moved.
+        """
         for path in self.path.glob(f"{_REMOVED}*"):
             shutil.rmtree(path, ignore_errors=True)
-        for path in self.path.glob(f"{REPLACED}*"):
-            step = int(path.name.removeprefix(REPLACED))
+        for step, path in self._replaced():
             if self._has_manifest(step):
                 shutil.rmtree(path)
             else:  # killed before the new one was complete
@@ -203,13 +217,24 @@ class CheckpointFolder:
         if not steps:
             return
         folder = self._workdir / "damaged"
-        newest = self._first_intact(reversed(steps), f"moved to {folder}, ")
-        for step in steps[steps.index(newest) + 1 :]:
+        if len(steps) == 1 and not self.steps():
+            damage = self.damage(steps[0])
+            _warn(f"{self.name}/{steps[0]} {damage}: moved to {folder}, begun again")
+        else:
+            newest = self._first_intact(reversed(steps), f"moved to {folder}, ")
+            steps = steps[steps.index(newest) + 1 :]
+        for step in steps:
             folder.mkdir(exist_ok=True)
             target = folder / str(step)
             if target.is_dir():
                 shutil.rmtree(target)
             (self.path / str(step)).replace(target)
+
+    def _replaced(self) -> list[tuple[int, Path]]:
+        """Returns step and folder of the checkpoints that were being replaced."""
+        paths = self.path.glob(f"{REPLACED}*")
+        named = [(path.name.removeprefix(REPLACED), path) for path in paths]
+        return [(int(name), path) for name, path in named if name.isdecimal()]
 
     def _all_metrics(self, steps: Iterable[int]) -> dict[int, dict[str, Any]]:
         """Returns the metrics of checkpoints, without those that are damaged."""
@@ -255,7 +280,7 @@ class CheckpointFolder:
             removed = self.path / f"{_REMOVED}{step}"
             (self.path / str(step)).replace(removed)  # at once, for readers
             shutil.rmtree(removed)
-        for path in self.path.glob(f"{REPLACED}*"):
+        for _, path in self._replaced():
             shutil.rmtree(path)
 
 

@@ -4,7 +4,8 @@ A checkpoint gets its final name only when it is complete, and then a manifest (
 `training.manifest`) with the SHA-256 of each of its files. Only then are older ones
 removed. So if the process is killed at any point, the previous checkpoint is intact,
 and a checkpoint newer than one with a manifest that has none is an unfinished save,
-which does not count. Runs older than manifests have none: their checkpoints count, but
+which does not count. Nor does a checkpoint without one whose metrics announce it, such
+as the first of a run. Checkpoints older than manifests have neither: they count, but
 cannot be verified.
 
 A checkpoint is verified before it is used. A damaged one is named on standard error and
@@ -28,6 +29,7 @@ import orbax.checkpoint as ocp
 from errors import UserError
 from training import job, manifest
 from training.checkpoint_folder import (
+    MANIFEST,
     REPLACED,
     SCORE,
     SUMS,
@@ -36,6 +38,10 @@ from training.checkpoint_folder import (
 )
 
 _OLD_NAMES = {"variables": "kept"}  # of entries of `TrainState.extra`
+_IN_TEXT = [
+    *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES),
+    *(errno.EIO, errno.ESTALE, errno.ETIMEDOUT),
+]
 _ATTEMPTS = 5  # at reading while a run in progress removes old checkpoints
 
 
@@ -119,7 +125,7 @@ class Checkpoints(CheckpointFolder):
         Raises:
             UserError: if this save or the previous one cannot be written.
         """
-        metrics: dict[str, Any] = {}
+        metrics: dict[str, Any] = {MANIFEST: 1.0}
         if score is not None and not math.isnan(score):
             metrics[SCORE] = score
         if not planned:
@@ -127,14 +133,13 @@ class Checkpoints(CheckpointFolder):
         if sums:
             metrics[SUMS] = dict(sums)
         self._finish_save()
-        if step in self._all_steps():
-            self._set_aside(step)
+        self._set_aside(step)
         try:
             self._manager.save(
                 step, args=ocp.args.StandardSave(state), metrics=metrics, force=True
             )
         except Exception as error:
-            raise self._failure(step, error) from error
+            raise self._failure(step, error) from _system_error(error) or error
         self._saving = _Saving(self, step)
 
     def wait(self) -> None:
@@ -176,7 +181,7 @@ class Checkpoints(CheckpointFolder):
             raise UserError(
                 f"{self.name}/{step} cannot be read: {_reason(error)}; remove it to "
                 "use an earlier checkpoint"
-            ) from error
+            ) from _system_error(error) or error
         fields = {name: flat[name] for name in ("step", "params", "opt_state")}
         extra = like.extra
         if extra:
@@ -184,11 +189,16 @@ class Checkpoints(CheckpointFolder):
         return like.replace(**fields, extra=extra)
 
     def _set_aside(self, step: int) -> None:
-        """Moves a checkpoint that is about to be replaced."""
-        if jax.process_index() == 0:
+        """Moves a checkpoint that is about to be replaced, if there is one.
+
+        Process 0 alone looks: a later process would no longer see the checkpoint. The
+        others wait in any case.
+        """
+        if jax.process_index() == 0 and step in self._all_steps():
             (self.path / str(step)).replace(self.path / f"{REPLACED}{step}")
-        job.wait("a checkpoint is replaced")
-        self._manager.reload()
+        job.wait("a checkpoint is set aside")
+        if step in self._manager.all_steps():  # as it knows them, in each process
+            self._manager.reload()
 
     def _complete(self, step: int) -> None:
         """Waits for a save, writes its manifest and removes old checkpoints."""
@@ -202,7 +212,8 @@ class Checkpoints(CheckpointFolder):
         if saving is not None:
             saving.join()
             if saving.error is not None:
-                raise self._failure(saving.step, saving.error) from saving.error
+                cause = _system_error(saving.error) or saving.error
+                raise self._failure(saving.step, saving.error) from cause
 
     def _failure(self, step: int, error: BaseException) -> UserError:
         steps = [s for s in self.steps() if s != step]
@@ -368,17 +379,26 @@ def _open(workdir: Path) -> Checkpoints:
 
 
 def _reason(error: BaseException) -> str:
-    """Returns the reason for an error in one line, of the first error in its chain."""
-    text = " ".join(str(error).split())
+    """Returns the reason for an error in one line."""
+    system = _system_error(error)
+    return system.strerror if system else " ".join(str(error).split())[:200]
+
+
+def _system_error(error: BaseException) -> OSError | None:
+    """Returns the first error of the operating system that led to an error, if any.
+
+    Errors of tensorstore only state it in their text.
+    """
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, OSError) and cause.strerror:
-            return cause.strerror
+            return cause
         cause = cause.__cause__ or cause.__context__
-    for number in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO):
-        if os.strerror(number) in text:  # of tensorstore
-            return os.strerror(number)
-    return text[:200]
+    text = " ".join(str(error).split())
+    for number in _IN_TEXT:
+        if os.strerror(number) in text:
+            return OSError(number, os.strerror(number))
+    return None
 
 
 def _silence_orbax() -> None:

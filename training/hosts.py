@@ -10,9 +10,11 @@ import glob
 import ipaddress
 import itertools
 import os
+import re
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Mapping
 from importlib import util
 from typing import Any
@@ -31,6 +33,11 @@ _VARIABLES = {
     "num_processes": "JAX_NUM_PROCESSES",
     "process_id": "JAX_PROCESS_ID",
 }
+_LATER = 10  # seconds that jax waits after `--join_timeout`
+_BY_HAND = (
+    "give --coordinator, --num_processes and --process_id, or --join=none to run alone"
+)
+_OPEN_MPI = "OMPI_MCA_orte_hnp_uri"  # where jax finds the coordinator's address
 _NO_GPU = ("", "-1", "NoDevFiles")  # in CUDA_VISIBLE_DEVICES
 
 
@@ -106,30 +113,56 @@ def join() -> None:
     values = flags.FLAGS
     if "coordinator" not in values:
         return
-    arguments = explicit() or (detected(os.environ) if values.join == "auto" else None)
+    if values.join == "none":
+        _check_alone()
+        return
+    arguments = explicit() or detected(os.environ)
     if not arguments:
         return
     timeout = values.join_timeout
+    line = (
+        f"this process cannot join its job within --join_timeout={timeout} s "
+        "(--join=none runs alone)"
+    )
     before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    timer = threading.Timer(timeout, _give_up, [line])
+    timer.daemon = True
+    timer.start()
     try:
         jax.distributed.initialize(
             **arguments,
-            initialization_timeout=timeout,
+            initialization_timeout=timeout + _LATER,
             heartbeat_timeout_seconds=values.heartbeat_timeout,
         )
-    except (RuntimeError, ValueError) as error:
-        reason = " ".join(str(error).split())[:200]
-        line = (
-            f"this process cannot join its job within --join_timeout={timeout} s "
-            f"(--join=none runs alone): {reason}"
-        )
-        if isinstance(error, ValueError):
+    except (RuntimeError, OSError, ValueError, KeyError, TypeError) as error:
+        line = f"{line}: {' '.join(str(error).split())[:200]}"
+        if isinstance(error, ValueError | KeyError | TypeError):
             raise UserError(line) from error
         print(f"error: {line}", file=sys.stderr)  # others have not arrived: a fault
         sys.exit(FAULT)
     finally:
+        timer.cancel()
         signal.signal(signal.SIGTERM, before)  # jax has installed a handler
     job.watch(timeout)
+
+
+def _give_up(line: str) -> None:
+    """Ends the process; at its own timeout, jax would abort it with its stacks."""
+    print(f"error: {line}: others have not arrived", file=sys.stderr, flush=True)
+    os._exit(FAULT)
+
+
+def _check_alone() -> None:
+    """Checks that no flag describes a job; variables of the environment do not count.
+
+    Raises:
+        UserError: for the first flag that does.
+    """
+    for name in _VARIABLES:
+        if flags.FLAGS[name].value is not None:
+            raise UserError(
+                f"--{name} joins a job, and --join=none runs alone: give one of them"
+            )
 
 
 def explicit() -> dict[str, Any]:
@@ -216,13 +249,20 @@ def detected(environ: Mapping[str, str]) -> dict[str, Any] | None:
         for a process on its own, such as an interactive shell in a Slurm job.
 
     Raises:
-        UserError: for Kubernetes without the package that jax needs.
+        UserError: for Kubernetes without the package that jax needs, Open MPI without
+            the address that jax needs, or a malformed variable.
     """
     if _in_slurm_step(environ):
         devices = slurm_devices(environ, gpus())
         method = {"cluster_detection_method": "slurm"}
         return method | ({"local_device_ids": devices} if devices else {})
     if _whole(environ, "OMPI_COMM_WORLD_SIZE") > 1:
+        address = environ.get(_OPEN_MPI)
+        if not re.search(r"^\d+\..*tcp6?://", address or ""):
+            raise UserError(
+                f"{_OPEN_MPI} is {address!r}: under mpirun of Open MPI 5 jax does not "
+                f"find the other processes; {_BY_HAND}"
+            )
         return {"cluster_detection_method": "ompi"}
     indexed = "JOB_COMPLETION_INDEX" in environ or "JOBSET_NAME" in environ
     if "KUBERNETES_SERVICE_HOST" in environ and indexed and not _on_tpu():
@@ -242,12 +282,16 @@ def _in_slurm_step(environ: Mapping[str, str]) -> bool:
     needed = "SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURM_PROCID", "SLURM_LOCALID"
     # SLURM_NTASKS may be that of the whole job, also in an interactive shell.
     tasks = _whole(environ, "SLURM_STEP_NUM_TASKS")
-    return all(name in environ for name in needed) and tasks > 1
+    if tasks <= 1 or not all(name in environ for name in needed):
+        return False
+    for name in ("SLURM_JOB_ID", "SLURM_NTASKS", "SLURM_PROCID"):  # jax reads them
+        _whole(environ, name, "")
+    return True
 
 
-def _whole(environ: Mapping[str, str], name: str) -> int:
-    """Returns the whole number of a variable; 1 if it is not set."""
-    text = environ.get(name, "1")
+def _whole(environ: Mapping[str, str], name: str, default: str = "1") -> int:
+    """Returns the whole number of a variable; `default` if it is not set."""
+    text = environ.get(name, default)
     if not text.isdecimal():
         raise UserError(f"{name} is {text!r}: must be a whole number")
     return int(text)
@@ -263,14 +307,14 @@ def slurm_devices(environ: Mapping[str, str], visible: int) -> list[int]:
         visible: number of GPUs that this process sees.
 
     Raises:
-        UserError: if the tasks of a node cannot share its GPUs equally.
+        UserError: if the tasks of a node cannot share its GPUs equally, or a variable
+            is malformed.
     """
+    tasks, task = _tasks_of_node(environ), _whole(environ, "SLURM_LOCALID", "")
     if not visible:
         return []
     if "SLURM_GPUS_PER_TASK" in environ:
         return list(range(visible))
-    text = environ.get("SLURM_STEP_TASKS_PER_NODE", "1")  # such as "4(x2)" or "4,3"
-    tasks, task = int(text.split("(")[0].split(",")[0]), int(environ["SLURM_LOCALID"])
     if visible < tasks:  # bound, by --gpu-bind or --tres-per-task
         return list(range(visible))
     if visible % tasks or task >= tasks:
@@ -280,6 +324,24 @@ def slurm_devices(environ: Mapping[str, str], visible: int) -> list[int]:
         )
     each = visible // tasks
     return list(range(task * each, (task + 1) * each))
+
+
+def _tasks_of_node(environ: Mapping[str, str]) -> int:
+    """Returns the number of tasks of this node in a Slurm step."""
+    name = "SLURM_STEP_TASKS_PER_NODE"
+    text, counts = environ.get(name, "1"), []
+    for part in text.split(","):
+        match = re.fullmatch(r"([1-9]\d{0,5})(?:\(x([1-9]\d{0,5})\))?", part)
+        if not match:
+            raise UserError(f"{name} is {text!r}: must be numbers, such as 4(x2),3")
+        counts += [int(match[1])] * int(match[2] or 1)
+    node = _whole(environ, "SLURM_NODEID", "0")
+    if node >= len(counts):
+        raise UserError(
+            f"SLURM_NODEID is {node}: must be below {len(counts)}, the number of nodes "
+            f"in {name}={text}"
+        )
+    return counts[node]
 
 
 def gpus() -> int:

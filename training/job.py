@@ -17,9 +17,11 @@ import traceback
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from errors import UserError, one_line
+from errors import UserError, is_fault, one_line
 
-FAULT = 75  # exit status: the same command may succeed (EX_TEMPFAIL of sysexits.h)
+# Exit statuses, with their numbers in sysexits.h.
+FAULT = 75  # the same command may succeed (EX_TEMPFAIL)
+CRASH = 70  # an unexpected error, with a traceback (EX_SOFTWARE)
 _FAILURE = "attention/failure"  # key of the first failure of the job
 _STOP = "attention/stop"  # prefix of the keys of a stop signal
 _CALLS = f"{_STOP}/calls/"
@@ -44,7 +46,25 @@ def watch(timeout: float) -> None:
     threading.Thread(target=_watch, daemon=True).start()
 
 
-def end(error: Exception, line: str | None, status: int = 1) -> None:
+def status_of(error: Exception, line: str | None) -> int:
+    """Returns the exit status for an error.
+
+    Args:
+        error: the error.
+        line: the error in one line; None for an unexpected error.
+
+    Returns:
+        `FAULT` for a fault of a device or a network, or an error of jax's runtime, as
+        at the death of another process; otherwise 1 for an error with a line, and
+        `CRASH` without one.
+    """
+    by_jax = _is_by_jax(error, line) and (line is None or _joined.is_set())
+    if by_jax or is_fault(error):
+        return FAULT
+    return CRASH if line is None else 1
+
+
+def end(error: Exception, line: str | None, status: int) -> None:
     """Ends this process after an error, and the others with it; returns if it is alone.
 
     The error is printed, unless jax raised it because another process has failed: then
@@ -53,15 +73,12 @@ def end(error: Exception, line: str | None, status: int = 1) -> None:
     Args:
         error: the error.
         line: the error in one line; None to print a traceback.
-        status: exit status; an error of jax, as at the death of another process, is a
-            fault in its place.
+        status: exit status, such as `status_of(error, line)`.
     """
     if not _joined.is_set():
         return
     _ending.set()
-    # A line about jax's own error is about memory: a user's mistake.
-    by_jax = _is_by_jax(error.__cause__ or error.__context__ if line else error)
-    status = FAULT if by_jax else status
+    by_jax = _is_by_jax(error, line)
     client, number = _service()
     reason = " ".join((line or f"{type(error).__name__}: {error}").split())
     with contextlib.suppress(RuntimeError):  # another process was first, or is dead
@@ -163,10 +180,17 @@ def agree(values: Mapping[str, Any]) -> None:
     wait(key)
 
 
-def _is_by_jax(error: BaseException | None) -> bool:
-    """Returns whether an error, or one that led to it, is of jax's runtime."""
+def _is_by_jax(error: BaseException | None, line: str | None = None) -> bool:
+    """Returns whether an error, or one that led to it, is of jax's runtime.
+
+    With a line, only one that led to it: a line about jax's own error is about memory,
+    a user's mistake.
+    """
+    if "jax" not in sys.modules:
+        return False
     import jax
 
+    error = error and (error.__cause__ or error.__context__) if line else error
     while error:
         # A failed collective operation on CPUs may be a ValueError.
         if isinstance(error, jax.errors.JaxRuntimeError) or "Gloo" in str(error):

@@ -319,7 +319,10 @@ class _Run:
         line = "stopped: the same command draws the missing figures"
         if canvas.available():
             self.stop.at_once(_leave(self.lock, line, self.log))
-            for step in {last} if best is None else {last, best}:
+            steps = {last} if best is None else {last, best}
+            missing = [s for s in sorted(steps) if not self._folder(s).exists()]
+            job.wait("all processes know the missing figures")
+            for step in missing:
                 self.draw(step)
         else:
             self.log.say("no figures: matplotlib is not installed")
@@ -328,14 +331,15 @@ class _Run:
             f"done: step {last}, best {metric} at step {best}, in {self.workdir}"
         )
 
+    def _folder(self, step: int) -> Path:
+        return self.workdir / "figures" / f"step_{step}"
+
     def draw(self, step: int) -> None:
-        """Draws the figures of a checkpoint, unless their folder exists.
+        """Draws the figures of a checkpoint.
 
         All hosts take part in the computation; the first one keeps the files.
         """
-        folder = self.workdir / "figures" / f"step_{step}"
-        if folder.exists():
-            return
+        folder = self._folder(step)
         host = jax.process_index()
         unfinished = folder.with_name(f".{folder.name}" + f".{host}" * bool(host))
         unfinished.mkdir(parents=True, exist_ok=True)

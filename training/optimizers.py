@@ -368,7 +368,7 @@ def _fields(make: Callable[..., Any]) -> tuple[str, ...]:
 
 
 def _choose(table: Mapping[str, Any], kind: str, field: str) -> Any:
-    if kind not in table:
+    if kind not in list(table):  # a damaged config may have a group here
         raise UserError(f"{field} is {kind!r}: must be one of {', '.join(table)}")
     return table[kind]
 

@@ -19,12 +19,27 @@ def check(workdir: Path) -> None:
     if is_file or (workdir.exists() and not workdir.is_dir()):
         raise UserError(f"--workdir={workdir} is a file: must be a folder")
     for name in (*_FILES, *_FOLDERS):
-        path, is_folder = workdir / name, name in _FOLDERS
-        if path.exists() and path.is_dir() != is_folder:
-            kinds = ("file", "folder") if is_folder else ("folder", "file")
-            raise UserError(
-                "{} is a {}: must be a {}; move it away".format(path, *kinds)
-            )
+        _check_kind(workdir / name, name in _FOLDERS)
+
+
+def check_evaluation(workdir: Path, split: str) -> None:
+    """Checks that nothing is in the place of a file or a folder of an evaluation.
+
+    Raises:
+        UserError: for the first file in the place of a folder, or the other way round.
+    """
+    for path in sorted(workdir.glob(f"*_{split}.*")):  # metrics and tables
+        _check_kind(path, is_folder=False)
+    figures = workdir / "figures" / split
+    _check_kind(figures, is_folder=True)
+    for path in sorted(figures.glob("*.png")):
+        _check_kind(path, is_folder=False)
+
+
+def _check_kind(path: Path, is_folder: bool) -> None:
+    if path.exists() and path.is_dir() != is_folder:
+        kinds = ("file", "folder") if is_folder else ("folder", "file")
+        raise UserError("{} is a {}: must be a {}; move it away".format(path, *kinds))
 
 
 def create(workdir: Path) -> None:

@@ -4,6 +4,7 @@ jax is imported as late as possible: `--help` and errors in flags are immediate,
 `tune_memory` restarts Python before slow imports.
 """
 
+import errno
 import glob
 import json
 import os
@@ -11,6 +12,7 @@ import platform
 import signal
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
@@ -19,7 +21,7 @@ from typing import Any
 from absl import app, flags, logging
 
 import storage
-from errors import UserError
+from errors import UserError, is_fault
 from training import command_line, hosts, job
 from training.command_line import Arguments
 
@@ -39,6 +41,7 @@ _MALLOC = {
 }
 # Names of packages that differ from the names of their modules.
 _PACKAGES = {"PIL": "pillow", "absl": "absl-py", "orbax": "orbax-checkpoint"}
+_NOT_WRITTEN = (errno.EACCES, errno.EDQUOT, errno.ENOSPC, errno.EROFS)
 _RESTARTED = "ATTENTION_MEMORY_TUNED"  # set for the restarted process
 
 
@@ -49,6 +52,9 @@ def run(
     options: str | None = None,
 ) -> None:
     """Runs an entry point; a user's mistake prints one line and exits with status 1.
+
+    A fault exits with `job.FAULT`. Other exceptions print a traceback and exit with
+    `job.CRASH`, or with `job.FAULT` if jax's runtime has failed.
 
     Args:
         main: called with the flags that are not absl's; returns the exit status.
@@ -95,10 +101,12 @@ def run(
             return status
         except Exception as error:
             line = _line(error)
-            job.end(error, line)
+            status = job.status_of(error, line)
+            job.end(error, line, status)
             if line is None:
-                raise
-            return _fail(line)
+                traceback.print_exception(error)
+                return status
+            return _fail(line, status)
 
     app.run(guarded, flags_parser=parse)
 
@@ -118,6 +126,9 @@ def _line(error: Exception) -> str | None:
         return f"out of memory, reduce the sizes: {reason}"
     if isinstance(error, RuntimeError) and "RESOURCE_EXHAUSTED" in reason:  # of jax
         return f"out of memory, reduce the sizes: {reason[:200]}"
+    if isinstance(error, OSError) and (is_fault(error) or error.errno in _NOT_WRITTEN):
+        name = "" if error.filename is None else f"{error.filename}: "
+        return f"{name}{error.strerror}"
     return None
 
 
@@ -156,9 +167,9 @@ def _interrupted(*_: Any) -> None:
     os._exit(128 + signal.SIGINT)
 
 
-def _fail(error: Exception | str) -> int:
+def _fail(error: Exception | str, status: int = 1) -> int:
     print(f"error: {error}", file=sys.stderr)
-    return 1
+    return status
 
 
 def tune_memory(enabled: bool) -> None:

@@ -128,9 +128,9 @@ def load(
     workdir = Path(workdir)
     config = configuration.load(workdir, overrides)
     run_directory.check(workdir)
-    which = config.evaluation.checkpoint if checkpoint is None else checkpoint
     checkpoints.require(workdir)  # reports a missing checkpoint first
     configuration.check(config)
+    which = config.evaluation.checkpoint if checkpoint is None else checkpoint
     config.task.check(config)
     task = create(config, workdir, training=False)
     like = jax.eval_shape(task.objective.init, jax.random.key(config.seed))
