@@ -15,7 +15,6 @@ import contextlib
 import dataclasses
 import itertools
 import json
-import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -25,7 +24,7 @@ from ml_collections import ConfigDict
 
 import storage
 from errors import UserError
-from sweeps import space
+from sweeps import space, widening
 from sweeps.space import Choice, Point, Sweep
 from training import configuration
 
@@ -213,7 +212,7 @@ class Plan:
         """The sweep as it is written."""
         encoded = dataclasses.asdict(self.sweep)
         encoded["space"] = {
-            ",".join(space.fields(key)): _encoded_domain(domain)
+            ",".join(space.fields(key)): widening.encoded(domain)
             for key, domain in self.sweep.space.items()
         }
         return {
@@ -237,7 +236,7 @@ class Plan:
             self._journal = path.read_text("utf-8")
             old = json.loads(self._journal)
             before, config = old["sweep"], old["config"]
-            lost = _lost(before, now["sweep"])
+            lost = widening.lost(before, now["sweep"])
             old_fields, fields = (
                 dict(configuration.leaves(x)) for x in (config, now["config"])
             )
@@ -392,41 +391,6 @@ def _check_common(sweep: Sweep, overrides: Sequence[str]) -> None:
                             "--grid=seed=0,1")  # fmt: skip
         if name in space.swept(sweep) and sweep.method != "one_at_a_time":
             raise UserError(f"--config.{name}: the sweep sets this field itself")
-
-
-def _encoded_domain(domain: space.Domain) -> dict[str, Any]:
-    """A domain as it is written, with the values of a choice as texts."""
-    encoded = dataclasses.asdict(domain)
-    if isinstance(domain, Choice):
-        encoded["values"] = [space.text(value) for value in domain.values]
-    return encoded | {"condition": repr(domain.condition)}
-
-
-def _lost(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """Says what an earlier sweep has that this one lacks; "" for nothing."""
-    for name, old in before["space"].items():
-        new = now["space"].get(name)
-        if new is None:
-            return f"sweep.space lacks {name}"
-        if "values" in old and "values" in new:
-            values = [x for x in old["values"] if x not in new["values"]]
-            if values:
-                return f"sweep.space[{name!r}] lacks {values[0]}"
-        elif (
-            old.keys() != new.keys()
-            or new["low"] > old["low"]
-            or (new["high"] < old["high"])
-        ):
-            return f"sweep.space[{name!r}] must contain {old}"
-        shape = ("condition", "log", "whole")
-        if [old.get(x) for x in shape] != [new.get(x) for x in shape]:
-            return f"sweep.space[{name!r}] must be of the kind {old}"
-    seeds = [x for x in before["seeds"] if x not in now["seeds"]]
-    if seeds:
-        return f"sweep.seeds lacks {seeds[0]}"
-    if now["trials"] is not None and (before["trials"] or math.inf) > now["trials"]:
-        return f"sweep.trials is {now['trials']}: must be at least {before['trials']}"
-    return ""
 
 
 def read_file(path: str) -> Sweep:
