@@ -32,6 +32,22 @@ _POSITIONS = (
     ("none", 3590, ""),  # 8.47
 )
 
+# The two best sizes of configs/sweeps/transformer.py, for four times as many steps.
+_SIZES = {
+    "width 128, 3 + 3 layers": (
+        "sizes_narrow",
+        5656,
+        ("model.d_model=128", "model.d_ff=512", "model.dropout=0.04"),
+        0.0077,
+    ),
+    "width 192, 2 + 2 layers": (
+        "sizes_two_layers",
+        4260,
+        ("model.encoder_layers=2", "model.decoder_layers=2", "model.dropout=0.1"),
+        0.007,
+    ),
+}
+
 TABLES = {
     "translation": Table(
         metrics=METRICS,
@@ -166,6 +182,27 @@ TABLES = {
                 better="positions_sinusoidal",
                 than=("positions_none",),
             ),
+        ),
+    ),
+    "sizes": Table(
+        metrics=METRICS,
+        columns={"parameters": "parameters", "tokens": "tokens"},
+        curves=False,
+        runs=tuple(
+            Run(
+                name=name,
+                config="transformer_nmt",
+                overrides=(
+                    *fields,
+                    f"optimizer.learning_rate={rate}",
+                    f"train_steps={steps}",
+                    f"optimizer.decay_steps={steps}",
+                    f"eval_every={steps // 2}",
+                ),
+                label=label,
+                translations="full",
+            )
+            for label, (name, steps, fields, rate) in _SIZES.items()
         ),
     ),
 }
