@@ -331,21 +331,26 @@ class Table:
         widths = ",".join(f"0.{n}" for n in range(1, trials + 1))
         workers = min(2, len(os.sched_getaffinity(0)))
         flags = [f"--grid=model.width={widths}", f"--workers={workers}"]
-        calm, disturbed = self.workdir(), self.workdir()
+        calm, total, losses = self.workdir(), 0, []
         command = sweep_storm.command(calm, *flags)
         subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
         rng = np.random.default_rng(self.random.randrange(2**32))
         number = max(1, round(number * self.scale))
-        status, kills = sweep_storm.storm(disturbed, flags, number, rng)
         names = [f"{n:03}.seed0" for n in range(trials)]
-        loss = ""
-        if status:
-            loss = f"ends with {status}"
-        elif sorted(x.name for x in (disturbed / "trials").iterdir()) != names:
-            loss = "other runs"
-        elif len({(x / "table.csv").read_text() for x in (calm, disturbed)}) > 1:
-            loss = "the table differs"
-        return sum(kills.values()), [loss]
+        end = time.monotonic() + 60 * self.minutes
+        while total < number and (not losses or time.monotonic() < end):
+            disturbed = self.workdir()  # another sweep if one has ended before
+            status, kills = sweep_storm.storm(disturbed, flags, number - total, rng)
+            total += sum(kills.values())
+            if status:
+                losses.append(f"ends with {status}")
+            elif sorted(x.name for x in (disturbed / "trials").iterdir()) != names:
+                losses.append("other runs")
+            elif len({(x / "table.csv").read_text() for x in (calm, disturbed)}) > 1:
+                losses.append("the table differs")
+            else:
+                losses.append("")
+        return total, losses
 
 
 _KILL = "repeated `kill -9` at random times:"

@@ -33,7 +33,7 @@ def saving(workdir):
     return any(workdir.glob("trials/*/checkpoints/*tmp*"))
 
 
-SECONDS = 6.0  # latest moment of a kill after the start of a process
+SECONDS = 3.0  # latest moment of a kill after the start of a process
 
 
 def storm(workdir, flags, number, rng, seconds=SECONDS):
