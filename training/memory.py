@@ -239,8 +239,10 @@ def _cuts(operation: _Operation, aval: Any) -> Cuts:
             if value.shape[axis] == shape[target]:
                 cuts[target] = value.cuts[axis]
         return tuple(cuts)
-    if name in _REDUCTIONS:
-        axes = params["axes"]
+    if name == "stack":
+        return (*value.cuts[: params["axis"]], 1, *value.cuts[params["axis"] :])
+    if name in _REDUCTIONS or name in ("squeeze", "unstack"):
+        axes = params.get("axes") or params.get("dimensions") or (params["axis"],)
         return tuple(n for i, n in enumerate(value.cuts) if i not in axes)
     if value.shape == shape:
         same = [x.cuts for x in cut if x.shape == shape]
@@ -252,18 +254,32 @@ def _cuts(operation: _Operation, aval: Any) -> Cuts:
 
 
 def _reshaped(old: tuple[int, ...], cuts: Cuts, new: tuple[int, ...]) -> Cuts:
-    """Returns the cuts after a reshape: those of the first axis of each group."""
-    result, before = [1] * len(new), 1
-    starts: dict[int, int] = {}
-    for axis, length in enumerate(new):
-        if length > 1:
-            starts.setdefault(before, axis)
-        before *= length
-    before = 1
-    for length, pieces in zip(old, cuts, strict=True):
-        if pieces > 1 and before in starts and not new[starts[before]] % pieces:
-            result[starts[before]] = pieces
-        before *= length
+    """Returns the cuts after a reshape, within each group of axes of equal size.
+
+    In a group, pieces are contiguous: an axis is cut only if those before are in pieces
+    of length 1.
+    """
+    result, axes = [1] * len(new), iter(range(len(new)))
+    if 0 in old:
+        return tuple(result)
+    pairs = iter(zip(old, cuts, strict=True))
+    for length, pieces in pairs:
+        group, size, whole = [], 1, length != pieces
+        while size != length:  # of the group of axes
+            if size < length:
+                axis = next(axes)
+                group.append(axis)
+                size *= new[axis]
+            else:
+                following, more = next(pairs)
+                length *= following
+                pieces *= 1 if whole else more
+                whole = whole or following != more
+        for axis in group:
+            result[axis] = math.gcd(pieces, new[axis])
+            pieces //= result[axis]
+            if result[axis] != new[axis]:
+                break
     return tuple(result)
 
 
@@ -337,11 +353,22 @@ def _fuse(operations: list[_Operation]) -> None:
         direct = any(value not in user.reshaped for user in others) or value.fixed
         value.kernels = direct + reshaped + sum(x.results[0].kernels for x in fused)
         large = sum(_source(x) >= value.bytes() for x in set(operation.operands))
-        repeatable = operation.name in _ELEMENTWISE and large <= 1
-        if (value.kernels > 1 and not repeatable) or direct:
+        repeatable = _is_cheap(operation) and large <= 1
+        if (value.kernels > 1 or direct) and not repeatable:
             value.kernels = 1
         else:
-            value.is_recomputed, value.is_written = True, reshaped
+            value.is_recomputed, value.is_written = True, reshaped or direct
+
+
+def _is_cheap(operation: _Operation) -> bool:
+    """Returns whether XLA repeats an operation where its result is read.
+
+    A division by a broadcast is a product with the reciprocal.
+    """
+    if operation.name == "div":
+        divisor = operation.operands[1]
+        return _source(divisor) < operation.results[0].bytes()
+    return operation.name in _ELEMENTWISE
 
 
 def _source(value: _Value) -> int:
