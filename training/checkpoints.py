@@ -381,7 +381,8 @@ def _open(workdir: Path) -> Checkpoints:
 def _reason(error: BaseException) -> str:
     """Returns the reason for an error in one line."""
     system = _system_error(error)
-    return system.strerror if system else " ".join(str(error).split())[:200]
+    reason = system.strerror if system else None
+    return reason or " ".join(str(error).split())[:200]
 
 
 def _system_error(error: BaseException) -> OSError | None:

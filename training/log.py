@@ -268,8 +268,8 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     for number, line in enumerate(lines, 1):
         try:
             row = dict(json.loads(line))
-            kinds = {"step": int, "split": str, "seconds": int | float}
-            kinds = dict.fromkeys(row, int | float) | kinds  # metrics are numbers
+            kinds: dict[str, Any] = dict.fromkeys(row, int | float)  # of metrics
+            kinds |= {"step": int, "split": str, "seconds": int | float}
             if not all(isinstance(row[name], kinds[name]) for name in kinds):
                 raise ValueError
         except (ValueError, TypeError, KeyError, RecursionError):
