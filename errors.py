@@ -4,7 +4,7 @@ import contextlib
 import errno
 import os
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -50,12 +50,20 @@ def is_fault(error: BaseException | None) -> bool:
 
     Not a full disk or a missing permission, which the same command would meet again.
     """
-    while error is not None:
-        number = error.errno if isinstance(error, OSError) else None
+    for cause in chain(error):
+        number = cause.errno if isinstance(cause, OSError) else None
         if number and number > 0 and number not in _LASTING:  # resolvers have negative
             return True
-        error = error.__cause__ or error.__context__
     return False
+
+
+def chain(error: BaseException | None) -> Iterator[BaseException]:
+    """Yields an error and those that led to it, each once: chains can be circular."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 def parse_number(text: str, kind: Callable[[str], Any] = float) -> Any:

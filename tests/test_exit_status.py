@@ -9,7 +9,7 @@ import jax
 import pytest
 import toy
 
-from errors import UserError
+from errors import UserError, chain
 from training import checkpoints, job, log, loop, manifest, runtime
 from training.job import CRASH, FAULT
 
@@ -87,3 +87,11 @@ def test_training_ends_with_the_status_of_the_error_of_its_disk(
     with pytest.raises(UserError, match=os.strerror(number)) as caught:
         loop.train(toy.get_config(), tmp_path)
     assert job.status_of(caught.value, str(caught.value)) == status
+
+
+def test_a_circular_chain_of_errors_ends():
+    first, second = of_system(errno.ENOSPC), UserError("the disk is full")
+    first.__cause__, second.__cause__ = second, first
+    assert list(chain(second)) == [second, first]
+    assert job.status_of(second, "the disk is full") == 1
+    assert "No space left" in checkpoints._reason(second)

@@ -26,7 +26,7 @@ from typing import Any
 import jax
 import orbax.checkpoint as ocp
 
-from errors import UserError
+from errors import UserError, chain
 from training import job, manifest
 from training.checkpoint_folder import (
     MANIFEST,
@@ -390,11 +390,9 @@ def _system_error(error: BaseException) -> OSError | None:
 
     Errors of tensorstore only state it in their text.
     """
-    cause: BaseException | None = error
-    while cause is not None:
+    for cause in chain(error):
         if isinstance(cause, OSError) and cause.strerror:
             return cause
-        cause = cause.__cause__ or cause.__context__
     text = " ".join(str(error).split())
     for number in _IN_TEXT:
         if os.strerror(number) in text:

@@ -17,7 +17,7 @@ import traceback
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from errors import UserError, is_fault, one_line
+from errors import UserError, chain, is_fault, one_line
 
 # Exit statuses, with their numbers in sysexits.h.
 FAULT = 75  # the same command may succeed (EX_TEMPFAIL)
@@ -190,13 +190,11 @@ def _is_by_jax(error: BaseException | None, line: str | None = None) -> bool:
         return False
     import jax
 
-    error = error and (error.__cause__ or error.__context__) if line else error
-    while error:
-        # A failed collective operation on CPUs may be a ValueError.
-        if isinstance(error, jax.errors.JaxRuntimeError) or "Gloo" in str(error):
-            return True
-        error = error.__cause__ or error.__context__
-    return False
+    causes = itertools.islice(chain(error), 1 if line else 0, None)
+    # A failed collective operation on CPUs may be a ValueError.
+    return any(
+        isinstance(x, jax.errors.JaxRuntimeError) or "Gloo" in str(x) for x in causes
+    )
 
 
 def _watch() -> None:
