@@ -59,9 +59,9 @@ def is_fault(error: BaseException | None) -> bool:
 
 def chain(error: BaseException | None) -> Iterator[BaseException]:
     """Yields an error and those that led to it, each once: chains can be circular."""
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
+    visited: set[int] = set()
+    while error is not None and id(error) not in visited:
+        visited.add(id(error))
         yield error
         error = error.__cause__ or error.__context__
 

@@ -39,15 +39,15 @@ def main() -> None:
             alone.append(single(folder / f"before_{i}", flags, cores))
             together.append(sweep(folder / f"sweep_{i}", flags, cores))
             alone.append(single(folder / f"after_{i}", flags, cores))
-    one, all_runs = statistics.median(alone), statistics.median(together)
+    single_run, all_runs = statistics.median(alone), statistics.median(together)
     systems = {
-        "a run alone on one core": {"seconds": round(one, 1), "rounds": alone},
+        "a run alone on one core": {"seconds": round(single_run, 1), "rounds": alone},
         f"a sweep of {_RUNS} runs on two cores, two at a time": {
             "seconds": round(all_runs, 1),
             "rounds": together,
         },
     }
-    ratio = round(all_runs / (_RUNS / 2 * one), 3)
+    ratio = round(all_runs / (_RUNS / 2 * single_run), 3)
     columns = {"seconds": "seconds"}
     harness.report("sweep_trials", args, systems, columns, ratio_half_sum=ratio)
 

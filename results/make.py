@@ -143,16 +143,16 @@ def make(run: Run, seed: int, share: Share, processes: Processes) -> None:
 
 def _folder(run: Run, seed: int) -> Path:
     """The run directory of a training: one under runs/, or that of a finished sweep."""
-    own = ROOT / "runs" / _label(run, seed)
-    if own.exists():
-        return own
+    folder = ROOT / "runs" / _label(run, seed)
+    if folder.exists():
+        return folder
     for path in sorted(ROOT.glob("sweeps/*/trials/*/config.json")):
         with contextlib.suppress(UserError):  # damaged
             config = configuration.encode(configuration.load(path.parent))
             is_same = records.identity(config) == _identity(run, seed)
             if is_same and _is_done(run, seed, path.parent):
                 return path.parent
-    return own
+    return folder
 
 
 def commands(run: Run, seed: int, workdir: Path | None = None) -> list[str]:

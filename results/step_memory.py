@@ -27,11 +27,11 @@ def megabytes(workdir: Path) -> float:
     assets = config.task.prepare(config, workdir, training=True)
     task = config.task(config, assets)
     batches = task.train_data()
-    largest = max((batches[i] for i in range(_BATCHES)), key=_bytes)
+    batch = max((batches[i] for i in range(_BATCHES)), key=_bytes)
     layout = parallel.Layout(ConfigDict({"data": 1, "fsdp": 1, "tensor": 1}), "jit")
     rng = jax.random.key(0)
     like = layout.abstract(task.objective.init, rng)
-    batch = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), largest)
+    batch = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), batch)
     step = layout.compile(task.objective.step, like).lower(like, batch, rng).compile()
     analysis = step.memory_analysis()
     total = analysis.argument_size_in_bytes + analysis.output_size_in_bytes

@@ -170,9 +170,9 @@ class Scheduler:
             return
         rung = max(allowed.values(), default=0)
         step = self.rungs[rung]
-        there = {n: x[step] for n, x in values.items() if step in x}
-        if there:
-            allowed[min(there, key=lambda n: self._order(there[n], n))] = rung + 1
+        reached = {n: x[step] for n, x in values.items() if step in x}
+        if reached:
+            allowed[min(reached, key=lambda n: self._order(reached[n], n))] = rung + 1
 
     def _order(self, value: float, number: int) -> tuple[bool, float, int]:
         """Sorting key of a trial: the best first, values that are not finite last."""

@@ -114,8 +114,8 @@ class Listening(Task):
         )
         self.rescoring = None
         if assets:
-            known = assets.characters.characters
-            self.rescoring = rescoring.configured(config.evaluation, known)
+            characters = assets.characters.characters
+            self.rescoring = rescoring.configured(config.evaluation, characters)
 
     def train_data(self) -> utterances.Batches:
         """Returns the training batches."""
@@ -225,8 +225,8 @@ class Listening(Task):
     ) -> Iterable[Prediction]:
         """Returns the transcripts of audio files, one path per line; see `Task`."""
         search, examples = options.search(self.search), []
-        known = self.data.characters.characters
-        chosen = options.rescoring(self.rescoring, self.config.evaluation, known)
+        characters = self.data.characters.characters
+        chosen = options.rescoring(self.rescoring, self.config.evaluation, characters)
         for line, text in lines.items():
             try:
                 examples.append(self.data.recording(Path(text.strip())))

@@ -79,8 +79,8 @@ class CharacterLanguageModel:
         except UserError as error:
             raise UserError(f"{field} is {folder!r}: {error}") from error
         if not isinstance(run.task, TextModeling):
-            found = f"{_ACCEPTED}, not of {type(run.task).__name__}"
-            raise FieldError(field, folder, found)
+            accepted = f"{_ACCEPTED}, not of {type(run.task).__name__}"
+            raise FieldError(field, folder, accepted)
         if (pieces := run.config.data.pieces) != "char":
             raise FieldError(field, folder, f"{_ACCEPTED}, not {pieces}")
         vocabulary = run.task.texts.vocabulary

@@ -883,13 +883,13 @@ def test_a_run_that_a_sweep_has_trained_is_only_evaluated(tmp_path, monkeypatch)
     folder = tmp_path / "sweeps/kernels/trials/003.seed1"
     configuration.record(make._config(run, 1), folder)
     (folder / "metrics.jsonl").write_text('{"step": 6, "split": "train", "seconds": 1}')
-    own = [tmp_path / f"runs/{make._label(run, seed)}" for seed in (0, 1)]
-    assert [make._folder(run, seed) for seed in (0, 1)] == [own[0], folder]
+    folders = [tmp_path / f"runs/{make._label(run, seed)}" for seed in (0, 1)]
+    assert [make._folder(run, seed) for seed in (0, 1)] == [folders[0], folder]
     evaluate = make.commands(run, 1, folder.relative_to(tmp_path))[1]
     assert "--workdir=sweeps/kernels/trials/003.seed1 --split=test" in evaluate
-    assert f"--workdir=runs/{own[1].name}" in make.commands(run, 1)[0]
-    own[1].mkdir(parents=True)
-    assert make._folder(run, 1) == own[1]
+    assert f"--workdir=runs/{folders[1].name}" in make.commands(run, 1)[0]
+    folders[1].mkdir(parents=True)
+    assert make._folder(run, 1) == folders[1]
 
 
 def test_a_complete_set_of_records_is_reported(monkeypatch, capsys):
