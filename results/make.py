@@ -146,10 +146,11 @@ def _folder(run: Run, seed: int) -> Path:
     folder = ROOT / "runs" / _label(run, seed)
     if folder.exists():
         return folder
+    identity = _identity(run, seed)
     for path in sorted(ROOT.glob("sweeps/*/trials/*/config.json")):
         with contextlib.suppress(UserError):  # damaged
             config = configuration.encode(configuration.load(path.parent))
-            is_same = records.identity(config) == _identity(run, seed)
+            is_same = records.identity(config) == identity
             if is_same and _is_done(run, seed, path.parent):
                 return path.parent
     return folder

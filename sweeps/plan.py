@@ -15,6 +15,7 @@ import contextlib
 import dataclasses
 import itertools
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -132,6 +133,12 @@ class Plan:
     def steps(self, trial: Trial) -> int:
         """Returns the number of steps of a complete run of a trial."""
         return int(trial.point.get("train_steps", self.config.train_steps))
+
+    def order(self, value: float, number: int) -> tuple[bool, float, int]:
+        """Returns the sorting key of a trial: best first, values not finite last."""
+        sign = -1 if self.sweep.goal == "max" else 1
+        finite = math.isfinite(value)
+        return not finite, sign * value if finite else 0.0, number
 
     def add(self, point: Point) -> Trial:
         """Adds a trial to a sweep whose method chooses trials one by one."""

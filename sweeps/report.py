@@ -45,13 +45,10 @@ def rows(plan: Plan) -> list[Row]:
         )
         for trial in plan.trials
     ]
-    sign = -1 if plan.sweep.goal == "max" else 1
 
-    def order(row: Row) -> tuple[bool, bool, float, int]:
-        mean = row.mean
-        finite = mean is not None and math.isfinite(mean)
-        value = sign * mean if finite else 0.0  # type: ignore[operator]
-        return mean is None, not finite, value, row.trial.number
+    def order(row: Row) -> tuple[bool, tuple[bool, float, int]]:
+        mean = math.nan if row.mean is None else row.mean
+        return row.mean is None, plan.order(mean, row.trial.number)
 
     return sorted(given, key=order)
 

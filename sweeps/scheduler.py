@@ -172,13 +172,9 @@ class Scheduler:
         step = self.rungs[rung]
         reached = {n: x[step] for n, x in values.items() if step in x}
         if reached:
-            allowed[min(reached, key=lambda n: self._order(reached[n], n))] = rung + 1
-
-    def _order(self, value: float, number: int) -> tuple[bool, float, int]:
-        """Sorting key of a trial: the best first, values that are not finite last."""
-        sign = -1 if self.plan.sweep.goal == "max" else 1
-        finite = math.isfinite(value)
-        return not finite, sign * value if finite else 0.0, number
+            allowed[min(reached, key=lambda n: self.plan.order(reached[n], n))] = (
+                rung + 1
+            )
 
     def _goes_on(
         self, trial: Trial, step: int, values: dict[int, dict[int, float]]
@@ -187,7 +183,7 @@ class Scheduler:
         reached = {number: x[step] for number, x in values.items() if step in x}
         if trial.number not in reached or self.plan.sweep.prune is None:
             return False
-        order = sorted(reached, key=lambda n: self._order(reached[n], n))
+        order = sorted(reached, key=lambda n: self.plan.order(reached[n], n))
         return trial.number in order[: len(reached) // self.plan.sweep.prune.factor]
 
 
