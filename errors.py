@@ -31,6 +31,14 @@ class UserError(Exception):
     """
 
 
+class OtherProcessError(UserError):
+    """An error in one process of a job, as another one raises it.
+
+    The exit status is that of the process with the error; it is a fault if that
+    process does not report it.
+    """
+
+
 class FieldError(UserError, ValueError):
     """A field or an option that is out of range.
 

@@ -23,7 +23,7 @@ from flax import serialization
 from jax.experimental import multihost_utils
 from jax.sharding import NamedSharding, PartitionSpec
 
-from errors import UserError
+from errors import OtherProcessError
 
 _Item = TypeVar("_Item")
 
@@ -31,10 +31,6 @@ _PART = 2**24  # maximum number of bytes of a process that are gathered at a tim
 _MIN_PART = 2**10
 _spreads: ContextVar[bool] = ContextVar("spreads", default=False)
 _stops: ContextVar[Callable[[], Any] | None] = ContextVar("stops", default=None)
-
-
-class _OtherFailed(UserError):
-    """Another process has failed."""
 
 
 class Stopped(BaseException):
@@ -51,7 +47,7 @@ def over_processes(stops: Callable[[], Any] = lambda: False) -> Iterator[None]:
             which it returns the same. A true result ends the block.
 
     Raises:
-        UserError: if another process has failed in the block.
+        OtherProcessError: if another process has failed in the block.
         Stopped: if `stops` has returned a true value.
     """
     tokens = _spreads.set(jax.process_count() > 1), _stops.set(stops)
@@ -60,11 +56,11 @@ def over_processes(stops: Callable[[], Any] = lambda: False) -> Iterator[None]:
         yield
         if _spreads.get():  # the others may have failed after the last call of `each`
             _gather([])
-    except _OtherFailed:
+    except OtherProcessError:
         raise
     except Exception as error:
         if _spreads.get():
-            with contextlib.suppress(_OtherFailed):
+            with contextlib.suppress(OtherProcessError):
                 _gather([], f"{type(error).__name__}: {error}")
         raise
     finally:
@@ -131,7 +127,7 @@ def _gather(share: list[Any], failure: str = "") -> list[Any]:
     """Returns the shares of all processes as one list; all call it at the same time.
 
     Raises:
-        UserError: if another process gave a `failure`, its reason.
+        OtherProcessError: if another process gave a `failure`, its reason.
     """
     content = serialization.msgpack_serialize([failure, share])
     size = np.frombuffer(len(content).to_bytes(8), np.uint8)
@@ -150,6 +146,6 @@ def _gather(share: list[Any], failure: str = "") -> list[Any]:
     for number, (whole, length) in enumerate(zip(contents, sizes, strict=True)):
         reason, others = serialization.msgpack_restore(bytes(whole[:length]))
         if reason and number != jax.process_index():
-            raise _OtherFailed(f"process {number} of the job has failed: {reason}")
+            raise OtherProcessError(f"process {number} of the job has failed: {reason}")
         results += others
     return results

@@ -1,12 +1,13 @@
 """Tests of the order in which the processes of a job write and read."""
 
 import threading
+import time
 
 import jax
 import pytest
 
 import storage
-from errors import UserError
+from errors import OtherProcessError, UserError
 from training import job
 
 
@@ -20,11 +21,16 @@ class Store:
 
     def key_value_set(self, key, value):
         with self._changed:
+            if key in self._values:
+                raise RuntimeError(f"ALREADY_EXISTS: {key}")
             self._values[key] = value
             self._changed.notify_all()
 
     def key_value_try_get(self, key):
-        return self._values[key]
+        with self._changed:
+            if key not in self._values:
+                raise RuntimeError(f"NOT_FOUND: {key}")
+            return self._values[key]
 
     def key_value_dir_get(self, prefix):
         return [(k, v) for k, v in self._values.items() if k.startswith(prefix)]
@@ -129,6 +135,50 @@ def test_a_difference_is_named_and_no_process_goes_on(three):
 def test_processes_that_stop_know_the_maximum_of_their_calls(three):
     assert three(lambda number: job.last_call(5 - number)) == [5, 5, 5]
     assert three(lambda number: job.is_stopping()) == [True] * 3
+
+
+class Ended(Exception):
+    """Stands for the end of a process."""
+
+
+@pytest.fixture
+def ends(three, monkeypatch):
+    """Replaces the end of a process by `Ended`, with its status; returns `three`."""
+
+    def ended(status, number=None):
+        raise Ended(status)
+
+    monkeypatch.setattr(job, "_exit", ended)
+    monkeypatch.setattr(job._joined, "is_set", lambda: True)
+    yield three
+    job._ending.clear()
+
+
+def test_the_status_is_that_of_the_process_with_the_error(ends, capsys):
+    def work(number):
+        if number == 1:
+            time.sleep(0.5)  # the others report first
+            error, line = ValueError("this item"), None
+        else:
+            line = "process 1 of the job has failed: ValueError: this item"
+            error = OtherProcessError(line)
+        job.end(error, line, job.status_of(error, line))
+
+    assert [error.args for error in ends(work)] == 3 * [(job.CRASH,)]
+    text = capsys.readouterr().err
+    message = "error: process 1 of the job has failed: ValueError: this item"
+    assert text.splitlines().count(message) == 2
+    assert text.count("ValueError: this item") == 3
+
+
+def test_an_error_that_its_process_does_not_report_is_a_fault(ends, monkeypatch):
+    monkeypatch.setattr(job, "_PATIENCE", 0.2)
+
+    def work(number):
+        error = OtherProcessError("process 7 of the job has failed")
+        job.end(error, str(error), job.status_of(error, str(error)))
+
+    assert [error.args for error in ends(work)] == 3 * [(job.FAULT,)]
 
 
 def test_a_process_on_its_own_neither_waits_nor_disagrees():

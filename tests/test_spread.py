@@ -11,6 +11,7 @@ import smoke
 
 import spread
 from training import trained
+from training.job import CRASH
 from training.log import read_rows
 
 # Overrides with which an evaluation has several batches.
@@ -80,15 +81,16 @@ def test_two_processes_evaluate_as_one_does_each_its_share(config, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_failure_of_one_process_ends_the_evaluation_of_all(tmp_path):
+@pytest.mark.parametrize("failing", [0, 1])
+def test_a_failure_of_one_process_ends_the_evaluation_of_all(tmp_path, failing):
     workdir = tmp_path / "run"
-    started = evaluate("pointer_sorting", workdir, processes=2, failing="1")
-    assert jobs.finish(started, timeout=100) == [1, 1]
-    first, second = jobs.output(workdir.with_suffix(".logs"))
-    reason = "process 1 of the job has failed: ValueError: this item fails"
-    assert first.splitlines()[-1] == f"error: {reason}"
-    assert "Traceback" not in first
-    assert "ValueError: this item fails" in second
+    started = evaluate("pointer_sorting", workdir, processes=2, failing=str(failing))
+    assert jobs.finish(started, timeout=100) == [CRASH, CRASH]
+    texts = jobs.output(workdir.with_suffix(".logs"))
+    reason = f"process {failing} of the job has failed: ValueError: this item fails"
+    assert texts[1 - failing].splitlines()[-1] == f"error: {reason}"
+    assert "Traceback" not in texts[1 - failing]
+    assert "ValueError: this item fails" in texts[failing]
     assert not (workdir / "eval_test.json").exists()
 
 

@@ -17,7 +17,7 @@ import traceback
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from errors import UserError, chain, is_fault, one_line
+from errors import OtherProcessError, UserError, chain, is_fault, one_line
 
 # Exit statuses, with their numbers in sysexits.h.
 FAULT = 75  # the same command may succeed (EX_TEMPFAIL)
@@ -28,6 +28,7 @@ _CALLS = f"{_STOP}/calls/"
 _STOPPED = 128 + signal.SIGINT, 128 + signal.SIGTERM
 _MAX_DIFFERENCES = 3  # named if processes disagree
 _POLL = 1.0  # polling interval for the key, in seconds
+_PATIENCE = 10.0  # seconds in which another process reports the error that it shared
 _numbers = itertools.count()  # of barriers and agreements, the same in all processes
 _ending = threading.Event()  # this process reports an error of its own
 _joined = threading.Event()
@@ -54,12 +55,12 @@ def status_of(error: Exception, line: str | None) -> int:
         line: the error in one line; None for an unexpected error.
 
     Returns:
-        `FAULT` for a fault of a device or a network, or an error of jax's runtime, as
-        at the death of another process; otherwise 1 for an error with a line, and
-        `CRASH` without one.
+        `FAULT` for a fault of a device or a network, an error of another process, or an
+        error of jax's runtime, as at the death of another process; otherwise 1 for an
+        error with a line, and `CRASH` without one.
     """
     by_jax = _is_by_jax(error, line) and (line is None or _joined.is_set())
-    if by_jax or is_fault(error):
+    if by_jax or is_fault(error) or isinstance(error, OtherProcessError):
         return FAULT
     return CRASH if line is None else 1
 
@@ -67,7 +68,7 @@ def status_of(error: Exception, line: str | None) -> int:
 def end(error: Exception, line: str | None, status: int) -> None:
     """Ends this process after an error, and the others with it; returns if it is alone.
 
-    The error is printed, unless jax raised it because another process has failed: then
+    The error is printed, unless it was raised because another process has failed: then
     that process is named. The status is that of the first failure of the job.
 
     Args:
@@ -78,13 +79,15 @@ def end(error: Exception, line: str | None, status: int) -> None:
     if not _joined.is_set():
         return
     _ending.set()
-    by_jax = _is_by_jax(error, line)
+    by_other = isinstance(error, OtherProcessError)
+    if by_other:  # the other process reports its error at the same time
+        _await_failure()
     client, number = _service()
     reason = " ".join((line or f"{type(error).__name__}: {error}").split())
     with contextlib.suppress(RuntimeError):  # another process was first, or is dead
         client.key_value_set(_FAILURE, f"{status} {number} {reason}")
     first = _failure() or (status, number, reason)
-    if by_jax and first[1] != number:
+    if (by_other or _is_by_jax(error, line)) and first[1] != number:
         _print(first)
     elif line:
         print(f"error: {line}", file=sys.stderr)
@@ -213,6 +216,13 @@ def _service() -> tuple[Any, int]:
 
     state = distributed.global_state
     return state.client, state.process_id
+
+
+def _await_failure() -> None:
+    """Waits until a process of the job has reported an error, for a few seconds."""
+    deadline = time.monotonic() + _PATIENCE
+    while not _failure() and time.monotonic() < deadline:
+        time.sleep(_POLL / 10)
 
 
 def _failure() -> tuple[int, int, str] | None:
