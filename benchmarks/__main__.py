@@ -17,6 +17,7 @@ BENCHMARKS = (
     "recurrent_decoding",
     "ntm_step",
     "lstmn_step",
+    "memory_network_step",
     "pointer_step",
     "caption_step",
     "sagan_step",

@@ -132,7 +132,9 @@ class Benchmark:
     Attributes:
         title: heading of the table.
         columns: fields of the record by column title.
+        page: name of the page in docs/ that has the table.
     """
 
     title: str
     columns: Mapping[str, str]
+    page: str = "benchmarks"

@@ -84,9 +84,10 @@ def tables(
         _whole, "claims", lambda: _all_claims(records, all_floors, homes, folder)
     )
     benchmarks = read_benchmarks(folder)
-    shows["benchmarks"] = functools.partial(
-        _whole, "benchmarks", lambda: timings.render(benchmarks) or _EMPTY
-    )
+    for name in ("benchmarks", "scaling"):
+        shows[name] = functools.partial(
+            _whole, name, lambda n=name: timings.render(benchmarks, n) or _EMPTY
+        )
     entropies = read_initial_entropy(folder)
     shows["initial_entropy"] = functools.partial(
         _whole, "initial_entropy", lambda: _initial_entropy(entropies)

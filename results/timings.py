@@ -80,6 +80,16 @@ BENCHMARKS: dict[str, Benchmark] = {
             "peak memory, MB": "peak_mb",
         },
     ),
+    "memory_network_step": Benchmark(
+        title="Training step: memory networks of width 20, 3 hops, 50 sentences",
+        columns={
+            "ms/step": "median_ms",
+            "questions/s": "rate",
+            "share of matmul rate": "share",
+            "compilation, s": "compile_s",
+            "peak memory, MB": "peak_mb",
+        },
+    ),
     "pointer_step": Benchmark(
         title="Training step: pointer network, states of 256, 128 sets of 10 points",
         columns={
@@ -113,6 +123,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "overheads": Benchmark(
         title="Overheads of training the default translator",
         columns={"time added": "overhead", "seconds": "seconds"},
+        page="scaling",
     ),
     "sweep_trials": Benchmark(
         title="Eight equal runs of a small translator by sweep.py",
@@ -137,6 +148,8 @@ FACTS: dict[str, str] = {
     "ratio_same_malloc_rows_1": "batch 1: {:.2f} times with the same malloc",
     "ratio_rows_32": "batch 32: {:.2f} times PyTorch's rate",
     "ratio_same_malloc_rows_32": "batch 32: {:.2f} times with the same malloc",
+    "ratio_one_model": "one model: {:.2f} times the rate",
+    "ratio_same_malloc_one_model": "one model: {:.2f} times with the same malloc",
     "product_gflop_a_second": "matrix products alone: {:.0f} GFLOP/s",
 }
 
@@ -147,13 +160,18 @@ LABELS: dict[str, str] = {
 }
 
 
-def render(benchmarks: list[Record]) -> str:
-    """Returns the tables of benchmarks as Markdown, in the order of `BENCHMARKS`."""
+def render(benchmarks: list[Record], page: str) -> str:
+    """Returns the tables of a page as Markdown, in the order of `BENCHMARKS`.
+
+    Args:
+        benchmarks: the records.
+        page: a value of `Benchmark.page`.
+    """
     by_question = {record["question"]: record for record in benchmarks}
     return "\n\n".join(
         _render(by_question[question])
-        for question in BENCHMARKS
-        if question in by_question
+        for question, benchmark in BENCHMARKS.items()
+        if question in by_question and benchmark.page == page
     )
 
 

@@ -169,7 +169,8 @@ def test_columns_of_the_records_follow_the_metrics(tmp_path, monkeypatch):
     assert lines[2].startswith(f"| {title} | 21.0 ± 0.0 | 5.24 | 1,700 |")
     assert lines[3].startswith("| Other | 21.0 | – | 1,700 |")
     figures = {Path(figure.file).stem for figure in FIGURES}
-    blocks = {"benchmarks", "claims", "headline", "initial_entropy"}
+    blocks = {"benchmarks", "claims", "headline", "initial_entropy", "scaling"}
+    assert {benchmark.page for benchmark in timings.BENCHMARKS.values()} <= blocks
     generated = blocks | {"t"} | figures  # no t_curves
     assert set(tables.names()) == generated
 

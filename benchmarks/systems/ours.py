@@ -9,6 +9,7 @@ one training step of a captioner on random maps and words.
 import importlib
 import itertools
 import math
+import tempfile
 import time
 from pathlib import Path
 
@@ -40,17 +41,16 @@ def make_config(spec: dict):
     return config
 
 
-def training(config, folder: Path | None = None):
+def training(config, assets=None):
     """Returns a task, its training step, and its number of parameters.
 
     The step takes a batch and waits until the update is computed.
 
     Args:
         config: config of the task.
-        folder: folder of the assets; None if the task needs only its config.
+        assets: assets of the task; None if it needs only its config.
     """
     layout, rng = Layout(config.mesh, config.parallel), jax.random.key(0)
-    assets = config.task.prepare(config, folder, training=True) if folder else None
     task = config.task(config, assets, axis_name=layout.axis_name)
     abstract_state = layout.abstract(task.objective.init, rng)
     step = layout.compile(task.objective.step, abstract_state)
@@ -151,7 +151,8 @@ def main() -> None:
     if mode == "tokens":
         config.data.tokens = spec["tokens"]
         config.data.segmentations = 1  # the best segmentation, as in JoeyNMT
-        task, run, info["parameters"] = training(config, Path(spec["folder"]))
+        assets = config.task.prepare(config, Path(spec["folder"]), training=True)
+        task, run, info["parameters"] = training(config, assets)
         batches = task.train_data()
         info["padding"] = round(batches.padding(), 3)
         shapes = {sizes(batches[i]): i for i in range(len(batches))}
@@ -164,16 +165,20 @@ def main() -> None:
             return int(np.count_nonzero(batch["target"]))
 
     elif mode in ("generated", "captions"):
-        task, run, info["parameters"] = training(config)
+        assets = None
+        if spec.get("prepares"):
+            with tempfile.TemporaryDirectory() as folder:
+                assets = config.task.prepare(config, Path(folder), training=True)
+        task, run, info["parameters"] = training(config, assets)
         if mode == "generated":
             batch = task.train_data()[0]
         else:
             shape = spec["batch_size"], *task.data.blank().shape[1:]
             maps = np.random.default_rng(0).random(shape, np.float32)
             batch = {"source": maps, "target": random_ids(spec, spec["target"])}
-        like = jax.eval_shape(config.task(config).objective.init, jax.random.key(0))
-        step = config.task(config).objective.step  # of a single device
-        info["gflop"] = round(gflop(step, like, batch, jax.random.key(0)), 2)
+        single = config.task(config, assets).objective  # of a single device
+        like = jax.eval_shape(single.init, jax.random.key(0))
+        info["gflop"] = round(gflop(single.step, like, batch, jax.random.key(0)), 2)
 
         def step() -> float:
             run(batch)

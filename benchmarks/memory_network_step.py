@@ -1,0 +1,58 @@
+"""Training-step time of memory networks on bAbI, against MemN2N-pytorch.
+
+    python -m benchmarks.memory_network_step
+
+Sukhbaatar et al. (2015): width 20, three hops, 50 sentences, position encoding, batches
+of 32 questions, float32, two threads. MemN2N-pytorch is not a package; its stand-in is
+`benchmarks/systems/pytorch_memory_network.py`. It trains one model at a time.
+
+This project runs `configs/memory_network_qa.py`, which trains ten models for each of
+the twenty tasks side by side, as one array per parameter; "one model" trains one, of
+task 1. Its compilation time is the column "compilation s"; PyTorch compiles nothing.
+`train.py` makes glibc's malloc keep large buffers: "same malloc" gives PyTorch this
+setting, "malloc as it is" removes it here.
+"""
+
+from benchmarks import harness
+
+BATCH_SIZE = 32
+MODELS = 20 * 10
+OURS = {
+    "config": "configs/memory_network_qa.py",
+    "overrides": ["data.repeats=10"],
+    "prepares": True,
+    "units": BATCH_SIZE * MODELS,
+}
+ONE = {
+    "config": "configs/memory_network_qa.py",
+    "overrides": ["data.tasks=(1,)"],
+    "prepares": True,
+    "units": BATCH_SIZE,
+    "key": "one_model",  # a field of the record
+}
+PEER = {
+    "batch_size": BATCH_SIZE,
+    "hops": 3,
+    "memory": 50,
+    "width": 20,
+    "words": 7,  # of a sentence of task 1, with the time index
+    "vocab_size": 72,  # of task 1: words, nil and 50 time indices
+}
+SYSTEMS = [
+    *harness.against("MemN2N-pytorch style", "pytorch_memory_network", OURS, PEER),
+    harness.System(
+        f"{harness.OURS}, one model", "ours", "generated", ONE | harness.TUNED
+    ),
+]
+
+
+def main() -> None:
+    """Measures, prints the table and writes results/bench_memory_network_step.json."""
+    args = harness.parser(__doc__, rounds=6, steps=20).parse_args()
+    harness.report_training(
+        "memory_network_step", args, SYSTEMS, rate="questions/s", goal=20.0
+    )
+
+
+if __name__ == "__main__":
+    main()
