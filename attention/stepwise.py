@@ -1,4 +1,4 @@
-"""Score functions that also read the weights of the previous step.
+"""Score functions that also depend on the weights of the previous step.
 
 | name | score(query, key, previous) | source |
 |---|---|---|
@@ -6,7 +6,7 @@
 
 Recurrent decoders can use them, since they have these weights.
 
-Axes: as in `attention.scores`; C filters over previous weights, each R keys wide.
+Axes: as in `attention.scores`; C filters over the previous weights, each R keys wide.
 """
 
 import jax
@@ -62,7 +62,7 @@ def location_aware_scores(
     """Location-aware scores: Chorowski et al. (2015), section 2.2, eqs. 8 and 9.
 
     v tanh(W query + V key + U f) with f = F * previous, a convolution over the weights
-    of the previous step. With previous weights of 0, such as before the first step,
+    of the previous step. With previous weights of 0, as before the first step,
     these are additive scores. There is no bias inside the tanh, as in
     `additive_scores`; the paper has one. As in most libraries, the filters are not
     reversed.
@@ -83,7 +83,7 @@ def location_aware_scores(
 
     Raises:
         ValueError: if the widths of the parameters do not match each other, or do not
-            match `query` and `key`, or `previous` has another number of keys.
+            match `query` and `key`, or `previous` has a different number of keys.
     """
     return _location_aware_compare(
         query,

@@ -6,10 +6,10 @@ memory cells c_i of the tokens before it. The scores are `additive_scores` of th
 
     [h~_t; c~_t] = sum_i s_i^t [h_i; c_i]
 
-takes the place of the previous state in an LSTM. The tape has a fixed number of slots,
-the last one for the previous token: an array of constant shape can pass through
-`jax.lax.scan`. With as many slots as a text has tokens, it is the paper's tape, which
-grows by a slot with each token; with fewer, attention is limited to a window.
+replaces the previous state of an LSTM. The tape has a fixed number of slots, so that it
+can be carried by `jax.lax.scan`; the last slot holds the previous token. With as many
+slots as a text has tokens, it is equivalent to the paper's tape, which grows by a slot
+with each token; with fewer, attention is limited to a window.
 
 Axes: ... any batch; B batch; K slots; T tokens; E width of a key; V width of a value.
 
@@ -28,8 +28,8 @@ class Tape(NamedTuple):
     """Memory slots of the previous tokens, the oldest first.
 
     Attributes:
-        key: [..., K, E], what scores compare: h_i or its projection W_h h_i.
-        value: [..., K, V], what is read: h_i and c_i side by side.
+        key: [..., K, E], h_i or its projection W_h h_i, for the scores.
+        value: [..., K, V], [h_i; c_i], for the read vector.
         valid: [..., K] bool, False at slots without a token.
     """
 
@@ -44,11 +44,11 @@ def empty_tape(*batch: int, slots: int, key: int, value: int) -> Tape:
     Args:
         *batch: sizes of the batch axes.
         slots: K, the number of tokens that the tape can hold.
-        key: E.
-        value: V.
+        key: E, width of a key.
+        value: V, width of a value.
 
     Returns:
-        A tape of zeros, not valid anywhere.
+        A tape of zeros without valid slots.
     """
     shape = (*batch, slots)
     zeros = jnp.zeros((*shape, key)), jnp.zeros((*shape, value))
@@ -58,7 +58,7 @@ def empty_tape(*batch: int, slots: int, key: int, value: int) -> Tape:
 def append(
     tape: Tape, key: jax.Array, value: jax.Array, valid: jax.Array | bool = True
 ) -> Tape:
-    """Tape after one more token, which drops the oldest slot.
+    """Tape with a token appended and the oldest slot dropped.
 
     Args:
         tape: the tape before the token.
@@ -67,7 +67,7 @@ def append(
         valid: [...] bool, False at padding.
 
     Returns:
-        A tape with as many slots.
+        A tape with the same number of slots.
     """
     new = Tape(key, value, jnp.broadcast_to(valid, key.shape[:-1]))
     axis = tape.valid.ndim - 1
@@ -88,7 +88,7 @@ def read_tape(scores: jax.Array, tape: Tape) -> Attention:
         tape: the tape before the current token.
 
     Returns:
-        Attention(context [..., V], weights [..., K]); 0 for a tape without tokens.
+        Attention(context [..., V], weights [..., K]), both 0 for a tape without tokens.
 
     Raises:
         TypeError: if `scores` is not floating.
@@ -101,18 +101,18 @@ def read_tape(scores: jax.Array, tape: Tape) -> Attention:
 
 
 def token_weights(weights: jax.Array) -> jax.Array:
-    """Weights of a tape's slots as weights of the tokens of a text.
+    """Weights over the tokens of a text from weights over the slots of a tape.
 
     Args:
-        weights: [..., T, K] of each token over the slots before it; the last slot of
-            token t is token t - 1.
+        weights: [..., T, K] of each token over the slots of its tape; the last slot of
+            token t holds token t - 1.
 
     Returns:
-        [..., T, T] weights of each token over the tokens; those of slots before the
-        first token are left out.
+        [..., T, T] weights of each token over all tokens; weights on slots before the
+        first token are dropped.
     """
     tokens, slots = weights.shape[-2:]
-    # Slot k of token t is token t - K + k.
+    # Slot k of token t holds token t - K + k.
     token, query = jnp.arange(tokens), jnp.arange(tokens)[:, None]
     slot = token - query + slots
     inside = (slot >= 0) & (slot < slots)

@@ -5,11 +5,12 @@
 A language model with the widths of Cheng et al. (2016): embeddings of 150, one layer of
 300, on 32 generated sentences of up to 48 words; Adam, float32, two threads. The other
 system is `benchmarks/systems/pytorch_lstmn.py`: a list of states that is stacked at
-each step, as in straightforward code; there is no published one to run.
+each step, as straightforward code does; there is no published one to run.
 
 This project runs `configs/lstmn_language.py`. Its compilation time is the column
 "compilation s"; PyTorch compiles nothing. `train.py` makes glibc's malloc keep large
-buffers: "same malloc" gives PyTorch this setting, "malloc as it is" removes it here.
+buffers: "same malloc" gives PyTorch this setting, "malloc as it is" removes it
+here.
 """
 
 from benchmarks import harness

@@ -3,12 +3,12 @@
     python train.py --config=configs/las_digits.py --workdir=runs/las_digits
 
 Two to seven digits, spelled out. The voices of training, validation and test differ.
-One training with `data.one_voice=false` ended with 16.1 % wrong digits of the voice for
-testing. See docs/results/speech.md.
+One run with `data.one_voice=false` ended with 16.1 % wrong digits on the test voice.
+See docs/results/speech.md.
 
 Variants:
 
-*   `content`: the paper's score, which does not read the previous weights.
+*   `content`: the paper's score, which does not depend on the previous weights.
 *   `smoke`: a few steps with telephone tones.
 """
 
@@ -60,7 +60,7 @@ def get_config(variant: str = "") -> ConfigDict:
     config.model.cell = "lstm"  # the paper's
     config.model.embedding = 32
     config.model.hidden = 128  # of the speller; 512 in the paper
-    config.model.dropout = 0.2  # the paper has none, and 2,000 hours
+    config.model.dropout = 0.2  # none in the paper, which has 2,000 hours
     config.model.init_scheme = "standard"  # or "paper"
     config.model.listener = 64  # per direction; 256 in the paper
     config.model.listener_layers = 3  # 4 in the paper
@@ -92,18 +92,18 @@ def get_config(variant: str = "") -> ConfigDict:
     config.data.min_words = 2
     config.data.max_words = 7
     config.data.bands = 40  # the paper's
-    config.data.cepstra = 13  # of the package; up to 128 for other sources
+    config.data.cepstra = 13  # in the package; up to 128 for espeak and files
     config.data.rate = 8000  # Hz; that of the digits
     config.data.normalisation = "mean_variance"  # of each band, or "mean"
     config.data.pause = 0.3  # seconds
     config.data.min_snr = 10.0  # dB
     config.data.max_snr = 40.0
     config.data.one_voice = True  # False: each digit of a string by any voice
-    # Changes of training, with their maxima; 0 for none.
-    config.data.warp = 0.1  # of the mel axis: the vocal tract's length
-    config.data.speed = 0.2
-    config.data.resampling = 0.0  # of speed and frequencies together
-    config.data.equalizer = 0.0  # dB, deviation of a smooth filter
+    # Augmentation in training; 0 for none.
+    config.data.warp = 0.1  # maximum change of the mel axis (vocal tract length)
+    config.data.speed = 0.2  # maximum change
+    config.data.resampling = 0.0  # maximum change of speed and frequencies together
+    config.data.equalizer = 0.0  # dB, standard deviation of a smooth filter
     config.data.gain = 6.0  # dB, range of the loudness of a digit
     config.data.time_masks = 0  # SpecAugment (Park et al. 2019)
     config.data.time_mask = 0.1  # seconds

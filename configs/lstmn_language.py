@@ -2,10 +2,10 @@
 
     python train.py --config=configs/lstmn_language.py --workdir=runs/lstmn_language
 
-Generated sentences in which a verb agrees with a subject many words before it, and in
-the variants `brackets*` nested brackets of eight types. The evaluation has the exact
-accuracy by distance, and how often attention is on the controller. The three models
-have about as many parameters; see docs/results/language.md.
+Generated sentences in which a verb agrees with a subject many words before it; the
+variants `brackets*` have nested brackets of eight types. The evaluation reports the
+exact accuracy by distance, and how often attention is on the controller. The three
+models have about the same number of parameters; see docs/results/language.md.
 
 Variants:
 
@@ -66,7 +66,7 @@ def get_config(variant: str = "") -> ConfigDict:
     config.model.hidden = 80
     config.model.layers = 1  # 1 or 3 in the paper
     config.model.skip = True
-    config.model.memory = 64  # longer than a sentence
+    config.model.memory = 64  # longer than a training sentence
     config.model.score = "additive"  # or "multiplicative", "scaled_multiplicative"
     config.model.score_hidden = 40
     config.model.dropout = 0.0

@@ -3,10 +3,10 @@
     python train.py --config=configs/lstmn_sentences.py --workdir=runs/lstmn_sentences
 
 Snippets of film reviews, positive or negative; variants `entailment*` have generated
-pairs with exact labels. Own sentences: `--config.data.source=files` and
+pairs with exact labels. Your own sentences: `--config.data.source=files` and
 `--config.data.files.train=FILE`, lines "LABEL<tab>TEXT" or JSON lines in the format of
 SNLI. The paper: 86.3 % on the binary Stanford Sentiment Treebank with one layer, 86.3 %
-on SNLI with deep fusion, with word vectors trained beforehand. See
+on SNLI with deep fusion, with pre-trained word vectors. See
 docs/results/language.md.
 
 Variants:
@@ -92,9 +92,9 @@ def get_config(variant: str = "") -> ConfigDict:
     config.data = ConfigDict()
     config.data.source = "reviews"  # or "entailment", "files"
     config.data.files = ConfigDict({"train": "", "validation": "", "test": ""})
-    config.data.examples = 10_000  # for training, at most
+    config.data.examples = 10_000  # for training, maximum
     config.data.vocab_size = 5000
-    config.data.max_length = 48  # words; longer texts are cut
+    config.data.max_length = 48  # words; longer texts are truncated
     config.data.batch_size = 32
 
     config.evaluation = ConfigDict({"checkpoint": "best", "average": 1})

@@ -6,7 +6,7 @@ The State of the Union speeches, or your own text with `--config.data.source=fil
 `--config.data.files.train=FILE`. The state is carried from batch to batch. The paper
 has one layer of width 300 and embeddings of width 150 on the Penn Treebank (perplexity
 108; LSTM 115). See docs/results/language.md. Sukhbaatar et al. (2015) train the memory
-network by gradient descent, without dropout (perplexity 111).
+network with SGD, without dropout (perplexity 111).
 
 Variants:
 
@@ -15,7 +15,7 @@ Variants:
 *   `memory_network`: an end-to-end memory network with as many parameters.
 *   `deep`: the LSTMN with the paper's three layers.
 *   `pieces`, `pieces_lstm`, `pieces_transformer`: a vocabulary of subwords.
-*   `digits`: an LSTM of the characters of spelled digits, for the beam search of
+*   `digits`: an LSTM over the characters of spelled-out digits, to rescore the beam of
     configs/las_digits.py.
 *   `smoke`, `smoke_memory_network`: a few steps.
 """
@@ -33,7 +33,7 @@ _TRANSFORMER = transformer(d_model=92, d_ff=180, memory=32, dropout=0.1)
 # The hops and the memory are those of Sukhbaatar et al. (2015), section 5.
 _MEMORY_NETWORK = {
     **memory_network(width=70, hops=6, memory=100, dropout=0.2),
-    "optimizer.learning_rate": 5e-3,  # after 300 steps ahead of 2e-3
+    "optimizer.learning_rate": 5e-3,  # better than 2e-3 after 300 steps
 }
 _PIECES = {"data.pieces": "unigram", "data.vocab_size": 2000}
 _SMOKE = {
@@ -91,7 +91,7 @@ def get_config(variant: str = "") -> ConfigDict:
     config.model.hidden = 128  # 300 in the paper
     config.model.layers = 1  # 1 or 3 in the paper
     config.model.skip = True
-    config.model.memory = 32  # words; the paper's tape has all of them
+    config.model.memory = 32  # words; the paper's tape holds all of them
     config.model.score = "additive"  # or "multiplicative", "scaled_multiplicative"
     config.model.score_hidden = 64
     config.model.dropout = 0.2
@@ -101,14 +101,14 @@ def get_config(variant: str = "") -> ConfigDict:
     config.data = ConfigDict()
     config.data.source = "speeches"  # or "files", "digits", "generated"
     config.data.files = ConfigDict({"train": "", "validation": "", "test": ""})
-    config.data.train_words = 400_000  # the latest
+    config.data.train_words = 400_000  # the last ones
     config.data.pieces = "word"  # or "unigram", "char"
     config.data.vocab_size = 5000  # 10,000 in the paper
-    config.data.tokens = 32  # of each row of a batch
+    config.data.tokens = 32  # per row of a batch
     config.data.batch_size = 40  # the paper's
 
     config.evaluation = ConfigDict()
-    config.evaluation.batch_size = 20  # parts of the text, read side by side
+    config.evaluation.batch_size = 20  # parts of the text, read in parallel
     config.evaluation.checkpoint = "best"
     config.evaluation.average = 1
 

@@ -7,7 +7,7 @@ A model for each of the twenty tasks, all trained side by side. For some tasks o
 task, as in the paper; the evaluation reports their mean and the best.
 
 With ten models for each task, training takes 16 minutes on a shared core. The best of
-ten average 16.6 % errors (all models 17.8 %; the paper 13.9 %, on the published
+ten have a mean error of 16.6 % (all models 17.8 %; the paper 13.9 %, on the published
 stories). See docs/results/questions.md.
 
 Variants:
@@ -16,7 +16,7 @@ Variants:
 *   `no_linear_start`: also without the linear start (PE).
 *   `bag`: also without the position encoding (BoW).
 *   `supervised`: `no_linear_start` with the attention trained on the supporting facts.
-*   `joint`: one model of width 50 for all tasks, with 60 epochs.
+*   `joint`: one model of width 50 for all tasks; 60 epochs after the linear start.
 *   `layerwise`: `joint` with layer-wise tying.
 *   `smoke`: a few steps.
 """
@@ -92,10 +92,10 @@ def get_config(variant: str = "") -> ConfigDict:
 
     config.loss = ConfigDict()
     config.loss.linear_steps = 20 * _EPOCH  # at most, as in the authors' code
-    config.loss.supervision = 0.0  # weight of the loss of the attention
+    config.loss.supervision = 0.0  # weight of the attention loss
 
     config.optimizer = sgd(
-        0.005,  # the paper's with a linear start; the first phase and the second
+        0.005,  # the paper's with a linear start, in both phases
         schedule="step_decay",
         decay_begin=25 * _EPOCH,  # the paper's, from the end of the linear start
         decay_every=25 * _EPOCH,
@@ -111,8 +111,8 @@ def get_config(variant: str = "") -> ConfigDict:
     config.data.training = "single"  # or "joint"
     config.data.questions = 1000  # for training and validation, or 10,000
     config.data.repeats = 1  # models for each task; 10 in the paper
-    config.data.memory = 50  # statements, the latest of a story
-    config.data.time_noise = 0.1  # share of time indices that are left out
+    config.data.memory = 50  # statements, the last ones of a story
+    config.data.time_noise = 0.1  # maximum share of skipped time indices
     config.data.batch_size = 32
     config.data.files = ConfigDict({"train": "", "validation": "", "test": ""})
 

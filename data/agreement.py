@@ -1,4 +1,4 @@
-"""Sentences of artificial languages whose words agree over a distance, generated.
+"""Generated sentences of artificial languages with long-distance agreement.
 
 | language | sentence | dependent word | controller |
 |---|---|---|---|
@@ -6,12 +6,13 @@
 | brackets | ( [ ] { ( ) } ) | closing bracket | the bracket that it closes |
 
 Agreement: a clause is a subject, up to S prepositional phrases with a noun each (the
-attractors), perhaps a relative clause of the same form, and a verb. Nouns have one of
-four classes and a number; a verb has a form for each class and number, and agrees with
-its subject. Clauses nest up to `DEPTH` deep. Brackets: 1 to S pairs of eight types.
+attractors), optionally a relative clause of the same form, and a verb. Nouns have one
+of four classes and a number; a verb has a form for each class and number, and agrees
+with its subject. Clauses nest up to `DEPTH` deep. Brackets: 1 to S pairs of eight
+types.
 
 Sentences are drawn word by word, with known probabilities, so that the perplexity of
-the X
+the source itself is known.
 
 Axes: B batch; T words; S size.
 """
@@ -37,7 +38,7 @@ _CLASSES = {  # verb, and nouns by class
 _NUMBERS = ("", "s")  # singular and plural noun; the verb has the other ending
 _PREPOSITIONS = ("near", "behind", "beside", "above")
 _PAIRS = ("()", "[]", "{}", "<>", "/\\", "«»", "bd", "pq")
-_ATTRACTOR, _RELATIVE = 0.6, 0.5  # probabilities of one more of each
+_ATTRACTOR, _RELATIVE = 0.6, 0.5  # probabilities of another one
 
 
 class Sentence(NamedTuple):
@@ -46,7 +47,7 @@ class Sentence(NamedTuple):
     Attributes:
         words: the words.
         controllers: position of the controller of each word, -1 for none.
-        nats: -log p of the sentence, with its end.
+        nats: -log p of the sentence, including its end.
     """
 
     words: list[str]
@@ -67,7 +68,7 @@ class _Writer:
         self.controllers.append(controller)
 
     def choose(self, options: Sequence) -> int:
-        """One of equally probable options."""
+        """Index of one of several equally probable options."""
         self.nats += math.log(len(options))
         return int(self.rng.integers(len(options)))
 
@@ -228,7 +229,7 @@ def held_out(language: str, split: str, size: int, count: int) -> tuple[Batch, f
     """Returns the first `count` sentences of a split, always the same.
 
     Returns:
-        A batch, and the nats of its sentences under the source itself.
+        A batch, and -log p of its sentences under the source itself, in nats.
     """
     rng = held_out_rng(split, list(LANGUAGES).index(language), size)
     sentences = [draw(language, rng, size) for _ in range(count)]

@@ -1,11 +1,11 @@
 """Generated pairs of sentences with exact labels of entailment.
 
-A sentence is a quantifier, perhaps an adjective, a noun and a verb, perhaps negated:
-"not all small dogs do not run". Nouns and verbs have hypernyms. A pair is labelled by
-logic: an individual has a leaf noun, is small or not, and does any of the basic verbs;
-there is at least one individual of each leaf noun. The premise entails the hypothesis
-if no world makes the premise true and the hypothesis false; it contradicts it if no
-world makes both true; otherwise the label is neutral.
+A sentence is a quantifier, an optional adjective, a noun and a verb, which may be
+negated: "not all small dogs do not run". Nouns and verbs have hypernyms. Labels follow
+from logic. In a world, each individual has one leaf noun, is small or not, and does any
+subset of the basic verbs; each leaf noun has at least one individual. The premise
+entails the hypothesis if no world makes the premise true and the hypothesis false; it
+contradicts it if no world makes both true; otherwise the label is neutral.
 
 Combinations of both quantifiers and both nouns are held out: those of the validation
 and test pairs are in no training pair.
@@ -42,7 +42,7 @@ _VERBS = {  # basic verbs by verb
 }
 # An individual: its leaf noun, whether it is small, whether it does each basic verb.
 _KINDS = list(itertools.product(_LEAVES, (True, False), *[(True, False)] * len(_BASIC)))
-_CHANGES = 0.4  # probability that the hypothesis has another word in each place
+_CHANGES = 0.4  # probability, in each place, that the hypothesis has a new word
 
 
 class Sentence(NamedTuple):
@@ -61,7 +61,7 @@ class Sentence(NamedTuple):
 
 @functools.cache
 def _kinds(small: bool, noun: str) -> int:
-    """The set of individuals that a subject is about, as bits."""
+    """The set of individuals that a subject denotes, as bits."""
     leaves = _NOUNS[noun].split()
     return sum(
         1 << i
@@ -88,8 +88,8 @@ _OPPOSITE = {"all": "not all", "not all": "all", "some": "no", "no": "some"}
 def _possible(*sentences: Sentence) -> bool:
     """Returns whether some world makes all sentences true.
 
-    A sentence excludes a set of individuals from the world, or needs one of a set. The
-    world with all individuals that are not excluded is the best.
+    A sentence either excludes a set of individuals from the world, or needs at least
+    one of a set. It is enough to check the world of all individuals not excluded.
     """
     excluded, needed = 0, list(_EACH_LEAF)
     for sentence in sentences:

@@ -1,19 +1,19 @@
-"""Running text for language models: speeches of a package, or a user's files.
+"""Running text for language models: speeches from a package, or a user's files.
 
 | source | text |
 |---|---|
 | speeches | the State of the Union speeches of 1790 to 2021, 1.8 million words |
 | files | text files of a user, in UTF-8 |
-| digits | spelled strings of 2 to 7 random digits, the transcripts of `las_digits` |
+| digits | spelled-out strings of 2 to 7 random digits, as in `las_digits` |
 | generated | sentences of `data.agreement`, a toy source |
 
-Text is lower-case, with spaces around punctuation marks, a sentence a line, as in the
-Penn Treebank of language models. Every twentieth speech is for validation, and every
-twentieth, ten after it, for testing.
+Text is lower-case, with spaces around punctuation marks and one sentence per line, as
+in the Penn Treebank for language models. Every twentieth speech is for validation, and
+the tenth after each of these for testing.
 
 The stream of all tokens is cut into B rows of equal length, each read T tokens at a
 time. A batch is a dict of int32 `tokens` [B, T] and `before` [B, T], the token before
-each, and bool `first` [B], True where the text before the batch is another one.
+each, and bool `first` [B], True where a row does not continue that of the last batch.
 
 Axes: B batch; T tokens.
 """
@@ -59,8 +59,8 @@ def read(source: str, files: Mapping[str, str]) -> dict[str, Lines]:
 
     Args:
         source: one of `SOURCES`.
-        files: path of each split's file for "files"; "" for none. Without a file, a
-            split has the last tenth of the training lines before it.
+        files: path of each split's file for "files"; "" for none. A split
+            without a file takes the last tenth of the remaining training lines.
 
     Raises:
         UserError: if the package cannot be downloaded, or a file cannot be read.
@@ -117,7 +117,7 @@ class Texts(NamedTuple):
 
     Attributes:
         vocabulary: of words, subwords or characters.
-        folder: folder of the evaluation splits, a file of lines each.
+        folder: folder of the evaluation splits, one file of lines each.
         train: ids of the training text; None unless training.
     """
 
@@ -160,7 +160,7 @@ def create(
         words: maximum number of training words, the last ones.
         vocab_size: maximum number of pieces.
         pieces: "word", "unigram" or "char".
-        fixed: refuse other texts than those of an existing vocabulary.
+        fixed: reject texts other than those of an existing vocabulary.
     """
     lengths = np.cumsum([len(line.split()) + 1 for line in splits["train"][::-1]])
     count = max(1, int((lengths <= words).sum()))
@@ -221,7 +221,7 @@ def _take(ids: np.ndarray, position: np.ndarray) -> np.ndarray:
 
 
 def in_parts(ids: np.ndarray, rows: int, tokens: int) -> list[Batch]:
-    """Returns a whole text in rows that are read side by side, each token once.
+    """Returns a whole text as batches of rows read in parallel, each token once.
 
     Args:
         ids: the text.

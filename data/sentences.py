@@ -6,9 +6,9 @@
 | entailment | generated pairs, see `data.entailment` | three |
 | files | a user's lines "LABEL<tab>TEXT", or JSON lines in the format of SNLI | any |
 
-Reviews have a mean rating of at least 0.5 or at most -0.5 by twenty readers, on a scale
-from -4 to 4. A batch is a dict of int32 `first` [B, S], for pairs also `second` [B, T],
-padded with PAD, and `label` [B].
+The reviews are those with a mean rating, by twenty readers on a scale from -4 to 4, of
+at least 0.5 or at most -0.5. A batch is a dict of int32 `first` [B, S], for pairs also
+`second` [B, T], padded with PAD, and `label` [B].
 
 Axes: B batch; S, T tokens.
 """
@@ -54,8 +54,8 @@ def read(source: str, files: Mapping[str, str], examples: int) -> dict[str, list
 
     Args:
         source: one of `SOURCES`.
-        files: path of each split's file for "files"; "" for none. Without a file, a
-            split has the last tenth of the training examples before it.
+        files: path of each split's file for "files"; "" for none. A split
+            without a file takes the last tenth of the remaining training examples.
         examples: maximum number of training examples.
 
     Raises:
@@ -126,10 +126,10 @@ def parse(line: str, name: str) -> Example:
     Args:
         line: "LABEL<tab>TEXT", or a JSON object with the fields `gold_label`,
             `sentence1` and `sentence2` of SNLI (Bowman et al. 2015).
-        name: beginning of an error.
+        name: beginning of error messages.
 
     Raises:
-        UserError: for another line.
+        UserError: for a line in neither format.
     """
     if line.lstrip().startswith("{"):
         try:
@@ -189,7 +189,7 @@ class Sentences(NamedTuple):
         return batch | {"label": np.array(numbers, np.int32)}
 
     def ids(self, text: str, length: int) -> list[int]:
-        """Returns the ids of a text, without its end; the end alone if it is empty."""
+        """Returns the ids of a text without EOS, or EOS alone if it is empty."""
         return self.words.encode(text)[:-1][:length] or [EOS]
 
 
@@ -202,7 +202,7 @@ def create(splits: Splits, folder: Path, *, vocab_size: int) -> Sentences:
         vocab_size: maximum number of words, the most frequent ones of training.
 
     Raises:
-        UserError: if a label is in an evaluation split alone.
+        UserError: if a label is only in an evaluation split.
     """
     labels = tuple(sorted({example[0] for example in splits["train"]}))
     for split in EVALUATION_SPLITS:
@@ -244,13 +244,13 @@ def load(folder: Path) -> Sentences:
 
 
 class Batches(EndlessBatches):
-    """Endless batches of examples, drawn at random in each epoch's own order.
+    """Endless batches of examples, shuffled anew in each epoch.
 
     Args:
         sentences: the examples.
         batch_size: B.
         length: maximum number of tokens of a text.
-        seed: seed of the orders.
+        seed: seed of the shuffling.
     """
 
     def __init__(
@@ -273,8 +273,8 @@ class Batches(EndlessBatches):
 def tfidf_accuracy(sentences: Sentences, split: str, *, steps: int = 300) -> float:
     """Accuracy of a logistic regression on TF-IDF vectors, in per cent.
 
-    A bag of words: of two texts, the bags are side by side. Vectors have norm 1; the
-    penalty is |w|^2 / 2 per training set, as in scikit-learn with C = 1.
+    The bags of words of two texts are concatenated. Vectors have norm 1; the penalty
+    |w|^2 / 2 is added to the summed training loss, as in scikit-learn with C = 1.
 
     Args:
         sentences: the examples.

@@ -1,15 +1,16 @@
 """Language models with one interface: LSTMN, LSTM, Transformer, memory network.
 
-`model(tokens, carry, train=...)` returns the logits of each token's successor, and what
-the model carries to the next part of the text; `model.start(batch)` is the carry at the
-beginning of a text. Reading a text token by token equals reading it whole.
+`model(tokens, carry, train=...)` returns the logits of the next token at each token,
+and the carry for the next part of the text; `model.start(batch)` is the carry at the
+beginning of a text. Reading a text token by token gives the same logits as reading it
+whole.
 
 LSTMN: Cheng, Dong and Lapata (2016), sections 3 and 5.1. Skip connections feed the
-embedded token to every layer, besides the output of the layer below (Graves 2013). The
-LSTM has the same skip connections. The Transformer is the decoder of Vaswani et al.
-(2017) without a source, with pre-norm and relative or other positions; it carries the
-previous `memory` tokens, and encodes them again. The memory network is that of
-Sukhbaatar et al. (2015), section 5; it also carries previous tokens.
+embedded token to every layer, in addition to the output of the layer below (Graves
+2013). The LSTM has the same skip connections. The Transformer is the decoder of Vaswani
+et al. (2017) without a source, with pre-norm and relative or other positions; it
+carries the previous `memory` tokens, and encodes them again. The memory network is that
+of Sukhbaatar et al. (2015), section 5; it also carries previous tokens.
 
 Axes: B batch; T tokens; P carried tokens; C width of an embedding; D width of a state;
 N words of a memory; W vocabulary.
@@ -38,11 +39,11 @@ from ops.relative import relative_scores, relative_values
 from ops.softmax import attend
 from ranges import FRACTION, LAYERS, POSITIVE, SIZE
 
-_QUERY = 0.1  # u^1 of a memory network, the same number for each unit
+_QUERY = 0.1  # u^1 of a memory network, the same for every unit
 
 
 class LSTMLayer(nn.Module):
-    """A layer of LSTM with the interface of `LSTMNLayer`.
+    """LSTM layer with the interface of `LSTMNLayer`.
 
     Attributes:
         features: D.
@@ -84,7 +85,7 @@ class RecurrentLanguageModel(nn.Module):
 
     @nn.nowrap
     def layer(self, number: int) -> Any:
-        """Returns layer `number`, from 0."""
+        """Returns layer `number`, counted from 0."""
         raise NotImplementedError
 
     @nn.nowrap
@@ -115,7 +116,7 @@ class RecurrentLanguageModel(nn.Module):
 
         Args:
             tokens: int [B, T].
-            carry: of the preceding part; None at the beginning of the texts.
+            carry: that of the preceding part; None at the beginning of the texts.
             train: whether dropout is on (RNG stream "dropout").
 
         Returns:
@@ -356,7 +357,7 @@ class MemoryNetworkLanguageModel(nn.Module):
 
         Args:
             every: int [B, P + T] tokens.
-            first: P, number of tokens that only are in memories.
+            first: P, number of carried tokens, which are memories only.
             train: whether dropout is on.
 
         Returns:
@@ -369,8 +370,8 @@ class MemoryNetworkLanguageModel(nn.Module):
         mask = causal_mask(length - first, length, first)
         mask &= window_mask(position, length, self.memory - 1)
         mask &= padding_mask(every != PAD)  # [B, T, P + T]
-        # Rows of the tables of relative positions, an odd number, are the distances of
-        # the memory from its middle, k words before the token.
+        # Tables of relative positions have an odd number of rows: distances from the
+        # middle of the memory, which is k words before the token.
         k = self.memory // 2
         extra = [(2 * k + 1 - self.memory, 0), (0, 0)]
         times = (self.memory_times, self.output_times)

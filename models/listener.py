@@ -3,18 +3,18 @@
 The listener is a pyramid of bidirectional LSTMs: each layer after the first reads pairs
 of outputs of the layer below, so that n such layers divide the number of frames by 2^n
 (eq. 5). The speller is a recurrent decoder that attends to the listener's outputs with
-its new state s_i, and reads the previous context c_{i-1} and character (eqs. 6 to 8).
-In training, each previous character is replaced by one that the model samples with a
-probability of `sampling` (section 3.3).
+its new state s_i, and takes the previous context c_{i-1} and character as input (eqs. 6
+to 8). In training, each previous character is replaced, with probability `sampling`, by
+one that is sampled from the model (section 3.3).
 
-Differs from the paper: phi and psi of the score are matrices, not networks
-("multiplicative"; the score is a field); the distribution over characters is a network
+Differs from the paper: phi and psi of the score "multiplicative" are matrices, not
+networks, and other scores can be chosen; the distribution over characters is a network
 with one hidden layer; the initial state is 0; sampled characters are all drawn at once
-from a teacher-forced pass, so that they do not depend on other sampled ones (Mihaylova
-and Martins, 2019).
+from a teacher-forced pass, so that they do not depend on each other (Mihaylova and
+Martins, 2019).
 
-Axes: as in `models.recurrent`; T frames here, and characters in the decoder; M mel
-bands; S positions, T divided by 2^n; E 2 D of the listener.
+Axes: as in `models.recurrent`; T frames, in the decoder characters; M mel bands; S
+positions, T divided by 2^n; E = 2 D, width of the listener's outputs.
 """
 
 from typing import Annotated, ClassVar, NamedTuple
@@ -55,7 +55,7 @@ class Listener(nn.Module):
         cell: a key of `models.cells.CELLS`.
         features: D, per direction.
         layers: number of layers.
-        halvings: n, number of layers, the last ones, that halve the number of frames.
+        halvings: n; the last n layers halve the number of frames.
         dropout: dropout rate at the inputs of the layers after the first.
         inits: initializers.
     """
@@ -106,7 +106,7 @@ class Shared(NamedTuple):
 
 
 class ListenAttendSpell(EncoderDecoder):
-    """Listen, Attend and Spell; see the module's docstring.
+    """Listen, Attend and Spell; see the module docstring.
 
     A batch is a dict of `source`, itself a dict of float32 `frames` [B, T, M] and int32
     `lengths` [B], and int32 `target` [B, characters]; ids 0 = padding, 1 = start, 2 =
@@ -114,14 +114,14 @@ class ListenAttendSpell(EncoderDecoder):
 
     Attributes:
         listener: D of the listener, per direction.
-        listener_layers: number of layers of the listener, the first without a pyramid.
+        listener_layers: number of layers of the listener; the first keeps all frames.
         halvings: n, number of layers that halve the number of frames; fewer than
             `listener_layers`. 0 is the paper's baseline without a pyramid.
         layers: number of layers of the speller.
         sampling: probability that a previous character is sampled, in training.
         score: a key of `models.attention.STEP_SCORES`.
         alignment: a key of `attention.alignments.ALIGNMENTS`.
-        score_hidden: A, for the scores with a hidden layer and the position of local-p.
+        score_hidden: A, for scores with a hidden layer and for the position of local-p.
         max_length: maximum number of positions S, for the location score.
         window: half-width of a local alignment's window in positions.
         temperature: temperature of the Gumbel alignment.
@@ -129,8 +129,8 @@ class ListenAttendSpell(EncoderDecoder):
         filter_width: width of these filters in positions.
 
     The other fields are inherited from `EncoderDecoder`. Defaults are the paper's
-    (section 4), except those that it does not have: `max_length` and later ones,
-    `embedding` and `score_hidden`.
+    (section 4), except for fields that it does not specify: `embedding`,
+    `score_hidden`, and those from `max_length` on.
     """
 
     cell: str = "lstm"
@@ -185,7 +185,7 @@ class ListenAttendSpell(EncoderDecoder):
         self.output = self.param("output", inits.embedding, (self.vocab_size, n))
 
     def encode(self, source: dict[str, jax.Array], *, train: bool = False) -> Memory:
-        """Listens to spectrograms: eq. 3."""
+        """Encodes spectrograms: eq. 3."""
         frames = source["frames"]
         mask = jnp.arange(frames.shape[1]) < source["lengths"][:, None]
         annotations, mask = self.listen(frames, mask, train=train)
@@ -209,13 +209,13 @@ class ListenAttendSpell(EncoderDecoder):
         return Weights(memory.annotations, self.context, self.stack.weights())
 
     def shared(self, memory: Memory) -> Shared:
-        """Returns the source with the parameters of its attention, and biases."""
+        """Returns the source with the parameters of its attention, and the biases."""
         return Shared(self.cross_attention.source(memory), self.stack.biases())
 
     def previous(self, target: jax.Array, memory: Memory, *, train: bool) -> jax.Array:
         """Returns the previous characters, some of them sampled in training.
 
-        The RNG stream is "sampling"; without it none is sampled.
+        Sampling uses the RNG stream "sampling"; without it, no character is sampled.
         """
         given = super().previous(target, memory, train=train)
         if not (train and self.sampling and self.has_rng("sampling")):

@@ -1,16 +1,17 @@
 """Long short-term memory-network (LSTMN) of Cheng, Dong and Lapata (2016).
 
-An LSTM without a previous state: each token attends to the states of all tokens before
-it, on a tape (`attention.tape`), and the weighted sum takes the place of the state.
+Each token attends to the states of all tokens before it, kept on a tape
+(`attention.tape`), and their weighted sum replaces the previous state of an LSTM.
 
     a_i^t = v tanh(W_h h_i + W_x x_t + W_h~ h~_{t-1}),  s^t = softmax(a^t)      (4), (5)
     [h~_t; c~_t] = sum_i s_i^t [h_i; c_i]                                            (6)
     i, f, o, c^ = W [h~_t; x_t] + b                                                  (7)
     c_t = sigmoid(f) c~_t + sigmoid(i) tanh(c^),  h_t = sigmoid(o) tanh(c_t)    (8), (9)
 
-Deep fusion (section 4.2) also attends to the tape of another text, with states gamma_j
-and alpha_j, by b_j^t = u tanh(W_g gamma_j + W_x x_t + W_g~ gamma~_{t-1}), and adds the
-read memory alpha~_t through a gate r_t = sigmoid(W_r [gamma~_t; x_t] + b_r):
+Deep fusion (section 4.2) also attends to the tape of another text, with hidden states
+gamma_j and cells alpha_j, by the scores b_j^t = u tanh(W_g gamma_j + W_x x_t + W_g~
+gamma~_{t-1}), and adds the read cell alpha~_t through a gate r_t = sigmoid(W_r
+[gamma~_t; x_t] + b_r):
 
     c_t = r_t alpha~_t + sigmoid(f) c~_t + sigmoid(i) tanh(c^)
 
@@ -47,8 +48,8 @@ def _scaled(query: jax.Array, key: jax.Array, v: jax.Array) -> jax.Array:
     return _multiplicative(query * query.shape[-1] ** -0.5, key, v)
 
 
-# Scores [B, K] of projected queries [B, A] and keys [B, K, A], by the name in
-# `attention.scores` of the score of [x_t; h~_{t-1}] and h_i.
+# Scores [B, K] of projected queries [B, A] and keys [B, K, A], under the names that the
+# scores of [x_t; h~_{t-1}] and h_i have in `attention.scores`.
 SCORES = {
     "additive": _additive,
     "multiplicative": _multiplicative,
@@ -68,7 +69,7 @@ class Source(NamedTuple):
     """The other text of deep fusion, with the parameters of the attention to it."""
 
     key: jax.Array  # [B, S, A], W_g gamma_j
-    value: jax.Array  # [B, S, 2 D], gamma_j and alpha_j side by side
+    value: jax.Array  # [B, S, 2 D], [gamma_j; alpha_j]
     present: jax.Array  # [B, S], 1 at tokens, 0 at padding
     inter: TapeWeights
     gate: jax.Array  # [D, D], the part of W_r for gamma~_t
@@ -95,7 +96,7 @@ class State(NamedTuple):
     """State that a layer carries from one part of a text to the next.
 
     Attributes:
-        value: [B, K, 2 D], the tape: h_i and c_i side by side.
+        value: [B, K, 2 D], the tape: [h_i; c_i].
         valid: [B, K] bool, slots with a token.
         summary: [B, D], h~ of the last token.
     """
@@ -120,14 +121,14 @@ def read(
     valid: jax.Array,
     w: TapeWeights,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Intra-attention of one token to a tape: Cheng et al. (2016), eqs. 4 to 6.
+    """Attention of one token to a tape: Cheng et al. (2016), eqs. 4 to 6.
 
     Args:
         score: a key of `SCORES`.
         query: [B, A], W_x x_t.
         summary: [B, D], h~_{t-1}.
         key: [B, K, A], W_h h_i.
-        value: [B, K, 2 D], h_i and c_i.
+        value: [B, K, 2 D], [h_i; c_i].
         valid: [B, K] bool.
         w: parameters.
 
@@ -148,7 +149,7 @@ def lstmn(
     x: StepInput,
     score: str = "additive",
 ) -> tuple[tuple[jax.Array, ...], tuple[jax.Array, jax.Array], tuple[jax.Array, ...]]:
-    """One step of an LSTMN: Cheng et al. (2016), eqs. 4 to 9; a step of `tape_scan`.
+    """One step of an LSTMN: Cheng et al. (2016), eqs. 4 to 9, for `tape_scan`.
 
     Args:
         w: parameters.
@@ -194,7 +195,7 @@ class TapeAttention(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> tuple[jax.Array, TapeWeights]:
-        """Returns the query W_x x [..., A] of [..., C], and the parameters."""
+        """Returns the query W_x x [..., A] of x [..., C], and the parameters."""
         init = STANDARD.kernel
         shape = self.features, self.hidden
         query = Dense(self.hidden, use_bias=False, name="query")(x)
@@ -206,7 +207,7 @@ class TapeAttention(nn.Module):
 
 
 class LSTMNLayer(nn.Module):
-    """A layer of LSTMN over whole texts; equal to its steps.
+    """LSTMN layer over whole texts, equal to evaluating it step by step.
 
     Sows an `AttentionRecord` [B, 1, T, T] of the intra-attention, kind "intra", and
     with deep fusion one of the inter-attention, kind "cross" [B, 1, T, S].
@@ -237,12 +238,12 @@ class LSTMNLayer(nn.Module):
 
         Args:
             x: [B, T, C] embedded tokens, or the outputs of a lower layer.
-            state: `State.start`, or of the preceding part of the texts.
+            state: `State.start`, or the state after the preceding part of the texts.
             mask: bool [B, T], False at padding after the last token.
             source: tape of another text, for deep fusion.
 
         Returns:
-            The tape of the T tokens, with h_t as keys [B, T, D] and h_t and c_t as
+            The tape of the T tokens, with h_t as keys [B, T, D] and [h_t; c_t] as
             values [B, T, 2 D]; and the state after them.
         """
         batch, steps, _ = x.shape

@@ -6,23 +6,23 @@
 
 The weights l are 1 (bag of words) or those of the position encoding, l_kj = 2 [(1 -
 j/J) - (k/D) (1 - 2j/J)]. Every sentence has one more word, its time index, with l = 1;
-time indices have their own rows at the end of each embedding. Id 0, nil, has the
-embedding 0 and no gradient. Slots without a sentence take part in the softmax, with the
-score and the value of a zero vector, so that a hop can attend to nothing.
+time indices have their own rows at the end of each embedding. Id 0, nil, has a
+zero embedding and no gradient. Empty slots take part in the softmax, with the score and
+the value of a zero vector, so that a hop can attend to nothing.
 
 Tying: "adjacent" has A^(k+1) = C^k, B = A^1 and W = C^K; "layerwise" has the same A and
 C in each hop, and u^(k+1) = H u^k + o^k.
 
-Axes: B batch; M memory slots; J words of a sentence; K hops; D width; W words with nil;
+Axes: B batch; M memory slots; J words of a sentence; K hops; D width; W words and nil;
 T time indices; V = W + T rows of an embedding.
 
-Follows the authors' code, and not the paper's text, in the factor 2 of l, with which
-the mean of l is about 1 as in a bag of words, and in the empty slots.
+Follows the authors' code rather than the paper's text in the empty slots, and in the
+factor 2 of l, which makes the mean of l about 1, as in a bag of words.
 
 Differs from the authors' code: J is the number of words of the sentence, as in the
-paper, while the code has the maximum, j - 1/2 in the place of j and k - 1/2 in that of
-k; the code weighs time indices by their position, the last; time indices are no
-possible answers here.
+paper, where the code uses the maximum; j and k replace the code's j - 1/2 and k - 1/2;
+a time index has l = 1, where the code weights it as the last word; time indices are not
+possible answers.
 
 The language model of section 5 is in `models.language`.
 """
@@ -47,12 +47,12 @@ ALIGNMENTS = ("global", "local_p", "gumbel")
 def position_weights(lengths: jax.Array, words: int) -> tuple[jax.Array, jax.Array]:
     """The two parts of the paper's position encoding: l_kj = first_j - (k/D) second_j.
 
-    Sukhbaatar et al. (2015), section 4.1. The sum over words then needs two bags of
-    words, whatever D.
+    Sukhbaatar et al. (2015), section 4.1. With them, the sum over words needs only two
+    bags of words, for any D.
 
     Args:
         lengths: int [...], J of each sentence.
-        words: number of words with padding.
+        words: number of words, including padding.
 
     Returns:
         1 - j/J and 1 - 2j/J, for j from 1, each [..., words], and 0 at padding.
@@ -86,10 +86,10 @@ class MemoryNetwork(nn.Module):
     """End-to-end memory network; see the module docstring.
 
     Attributes:
-        vocab_size: W, with nil.
-        memory: T, maximum time index; 0 is no index.
+        vocab_size: W, including nil.
+        memory: T, maximum time index; 0 stands for no index.
         hops: K.
-        width: D, 50 in joint training.
+        width: D; 50 in the paper's joint training.
         encoding: "position" or "bag".
         position_scale: factor of the position encoding, 1 in the paper's text.
         tying: "adjacent" or "layerwise".
@@ -160,13 +160,12 @@ class MemoryNetwork(nn.Module):
         Args:
             batch: int `sentences` [B, M, J], `times` [B, M] and `question` [B, J], see
                 `data.babi.encoding`; a slot without words is empty.
-            train: whether an alignment of `DRAWN` samples, from the RNG stream
-                "alignment".
+            train: whether the alignment "gumbel" samples (RNG stream "alignment").
             linear: bool scalar; True replaces the weights by the scores (the linear
                 start, section 4.2).
 
         Returns:
-            [B, W] logits of the answer; nil is no answer.
+            [B, W] logits of the answer; nil is never the answer.
         """
         sentences, times = batch["sentences"], batch["times"]
         mask = self.empty_slots | (sentences > 0).any(-1)[:, None]  # [B, 1, M]
@@ -231,7 +230,7 @@ class MemoryNetwork(nn.Module):
         Args:
             ids: int [..., J] words.
             times: int [...] time indices; None for questions.
-            table: [V, n D], one embedding or several side by side.
+            table: [V, n D], n embeddings, concatenated.
 
         Returns:
             [..., n D].
@@ -242,7 +241,7 @@ class MemoryNetwork(nn.Module):
         if self.encoding == "position":
             weights = position_weights((ids > 0).sum(-1), words)
             parts = [self.position_scale * part for part in weights]
-        # One word at a time: the one-hot words [..., J, V] are never in memory.
+        # One word at a time: the one-hot words [..., J, V] are never materialised.
         bags = [
             sum(part[..., j, None] * (ids[..., j, None] == rows) for j in range(words))
             for part in parts

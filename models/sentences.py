@@ -1,18 +1,19 @@
 """Classifiers of sentences and of pairs of sentences: LSTMN, LSTM, mean of embeddings.
 
 Cheng, Dong and Lapata (2016), sections 4, 5.2 and 5.3. A sentence is represented by the
-mean of its hidden states; a pair by both means, side by side, before two ReLU layers.
+mean of its hidden states; a pair by both means, concatenated. Two ReLU layers follow.
 A pair is fused in one of three ways:
 
-*   "none": both sentences are read alone;
+*   "none": the sentences are read independently;
 *   "shallow": the states h_t of the second sentence attend to those of the first,
     tanh(W [h_t; sum_j p_j^t gamma_j]);
-*   "deep": the second sentence is read with the tape of the first, see `models.lstmn`.
+*   "deep": the second sentence also attends to the tape of the first as it is read; see
+    `models.lstmn`.
 
 Axes: B batch; S, T tokens of the first and the second sentence; C width of an
 embedding; D width of a state.
 
-Differs from the paper: embeddings are not trained beforehand.
+Differs from the paper: embeddings are not pre-trained.
 """
 
 from typing import Annotated
@@ -42,7 +43,7 @@ class SentenceClassifier(nn.Module):
     """Classifier of sentences or pairs; see the module docstring.
 
     Attributes:
-        vocab_size: number of words, with the special ones.
+        vocab_size: number of words, including the special ones.
         classes: number of labels.
         memory: number of slots of the tape: the maximum number of tokens.
         encoder: "lstmn", "lstm", or "mean" for the mean of embeddings.
@@ -50,7 +51,7 @@ class SentenceClassifier(nn.Module):
         embedding: C; 300 in the paper.
         hidden: D; 300 or 450 in the paper.
         layers: number of layers of the encoder.
-        score: a key of `models.lstmn.SCORES`, of the intra-attention.
+        score: score of the intra-attention, a key of `models.lstmn.SCORES`.
         score_hidden: hidden width of the scores.
         classifier: width of the ReLU layers.
         dropout: dropout rate of embeddings and of the ReLU layers.
@@ -80,7 +81,7 @@ class SentenceClassifier(nn.Module):
         self.table = self.param("table", nn.initializers.normal(0.1), shape)
         self.drop = Dropout(self.dropout)
         self.first = self.stack() if self.encoder != "mean" else []
-        # Layers with deep fusion have more parameters; others read both sentences.
+        # Layers with deep fusion have more parameters; without it, layers are shared.
         self.second = self.stack() if self.fusion == "deep" else self.first
         self.dense = [Dense(self.classifier) for _ in range(2)]
         self.output = Dense(self.classes)

@@ -1,8 +1,9 @@
 """Scan over steps that attend to a tape of the previous steps.
 
-`jax.lax.scan` with a tape in its carry saves the whole tape for each step, for the
-backward pass. A slot is written once, so that the last tape contains all earlier ones.
-Here the backward pass reads its steps' windows from it, and computes each step again.
+Differentiating `jax.lax.scan` with a tape in its carry saves the whole tape at every
+step. But each slot is written only once, so the final tape contains all earlier ones.
+Here the backward pass reads the window of each step from the final tape, and recomputes
+the step.
 
 Axes: B batch; K slots of the window; T steps.
 """
@@ -36,7 +37,7 @@ def tape_scan(
         inputs: pytree of [T, ...] floating arrays, one slice per step.
 
     Returns:
-        The K + T entries, the last carry, and the y of all steps as [T, ...].
+        The K + T entries, the final carry, and the y of all steps as [T, ...].
     """
     slots = jax.tree.leaves(tape)[0].shape[1]
     steps = len(jax.tree.leaves(inputs)[0])

@@ -17,8 +17,8 @@ _BATCHES = 20  # of which the largest is compiled
 def megabytes(workdir: Path) -> float:
     """Returns the memory of a training step of a run on one device, in 10^6 bytes.
 
-    Parameters, optimizer state and batch, results and temporary arrays, such as
-    activations, for the largest of the first batches.
+    This includes the parameters, optimizer state, batch, results, and temporary arrays
+    such as activations, for the largest of the first batches.
 
     Args:
         workdir: the run directory.

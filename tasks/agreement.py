@@ -2,8 +2,8 @@
 
 `data.agreement` draws the sentences. The loss is the cross-entropy of the words. The
 evaluation is exact: the perplexity of the source itself is known, each verb or closing
-bracket has one correct form, and its controller one position, with which the position
-of the maximum attention weight is compared.
+bracket has one correct form, and its controller one position, which is compared with
+that of the maximum attention weight.
 
 Works with the models of `models.language`.
 
@@ -110,7 +110,7 @@ class Agreement(Task):
         return token_nats(logits, tokens).sum(), (count, {"tokens": (count, count)})
 
     def _answer(self, params, tokens):
-        """Sum of the nats; the best dependent word [B, T]; the top steps by layer."""
+        """Sum of the nats; the best dependent word [B, T]; the top step by layer."""
         (logits, _), sown = self.model.apply(
             {"params": params}, previous(tokens), train=False, mutable=["attention"]
         )
@@ -128,7 +128,7 @@ class Agreement(Task):
             (`optimum`), `accuracy` of dependent words in per cent, also by distance,
             see `metrics.agreement`, and `controller`, how often the maximum weight is
             on the controller, in the layer where this is most frequent; of another
-            size S, the same with `size_S` at the end.
+            size S, the same with the ending `_size_S`.
         """
         scores = {}
         for size in self.sizes:
@@ -156,8 +156,8 @@ class Agreement(Task):
             "optimum": float(np.exp(optimum / words)),
             **by_distance(correct, position - controller),
         }
-        # The word at position c is read in step c + 1, after BOS. The word before a
-        # dependent word is not on the tape yet when that one is predicted.
+        # The word at position c is read in step c + 1, after BOS. When a
+        # dependent word is predicted, the word before it is not on the tape yet.
         far = position - controller > 1
         hits = [
             np.concatenate(layer)[row, position][far] == controller[far] + 1

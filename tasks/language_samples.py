@@ -51,7 +51,7 @@ class Vocabulary(Protocol):
 
 
 def previous(tokens: Any) -> jax.Array:
-    """Returns what is read before each token [B, T]: BOS, then the tokens."""
+    """Returns the input of each step [B, T]: BOS, then the previous tokens."""
     return jnp.pad(tokens[:, :-1], ((0, 0), (1, 0)), constant_values=BOS)
 
 
@@ -143,11 +143,11 @@ def draw_text(
     path: Path,
     labels: Callable[[Sequence[str]], Sequence[str]] = list,
 ) -> Path:
-    """Draws who looks at whom, as in figure 1 of Cheng et al. (2016); returns `path`.
+    """Draws attention between words, as in figure 1 of Cheng et al. (2016).
 
-    A row is the word that is read; its cells are the weights of the words before it,
-    in means over heads, with a map for each layer, or for each hop of a memory network.
-    `labels` makes pieces readable.
+    A row is the word being read; its cells are the weights of the words before it,
+    averaged over heads. Each layer, or hop of a memory network, has a map. `labels`
+    makes pieces readable. Returns `path`.
     """
     several = len(maps) > 1
     part = "hop" if maps[0].name == "memory" else "layer"

@@ -1,8 +1,8 @@
 """Training of several models side by side, with a linear start.
 
 Sukhbaatar et al. (2015), section 4.2: the softmax of each hop is left out at first.
-When the validation loss stops decreasing, the softmax is put back and training starts
-again with the initial learning rate.
+When the validation loss stops decreasing, the softmax is restored and training goes on
+with a new optimizer state, at the initial learning rate.
 
 Axes: N models, the first axis of every parameter.
 """
@@ -66,7 +66,7 @@ class LinearStart(Supervised):
         )
 
     def after_evaluation(self, state: TrainState, scores: Scores) -> TrainState:
-        """Puts back the softmax of the models whose linear start has ended."""
+        """Restores the softmax of the models whose linear start has ended."""
         linear, best = state.extra["linear"], state.extra["best"]
         if not linear.any():
             return state

@@ -1,4 +1,4 @@
-"""Speech recognition by characters: Chan et al. (2016).
+"""Speech recognition with characters as output: Chan et al. (2016).
 
 The loss is the cross-entropy of the characters. `wer` is the word error rate, which is
 the digit error rate for strings of digits, and `cer` the character error rate
@@ -45,12 +45,12 @@ from training.state import LossResult, TrainState
 from training.task import Evaluation, Lines, Prediction, Scores, Task
 
 _FIGURES = 3  # utterances of a split that are drawn
-_PLACEHOLDER = 32  # characters of a vocabulary that is not known yet
+_PLACEHOLDER = 32  # size of a vocabulary that is not known yet
 _ALIGNMENTS = ("global", "local_m", "local_p", "gumbel")
 
 
 class Listening(Task):
-    """Training, evaluation and figures of a speech recogniser; see the docstring."""
+    """Training, evaluation and figures of a speech recogniser."""
 
     metric = ("wer", "min")
     ranges = {

@@ -45,7 +45,7 @@ TRAININGS = ("single", "joint")
 _SOURCES = ("generated", "files")
 _TASK = Range(1, 20, whole=True)
 _FIGURES = 3  # questions of each task in a figure folder
-_PLACEHOLDER = 200  # words of a vocabulary that is not known yet
+_PLACEHOLDER = 200  # size of a vocabulary that is not known yet
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,7 +152,7 @@ class QuestionAnswering(Task):
         )
 
     def _by_model(self, parts: dict[int, Questions]) -> list[Questions]:
-        """The questions of each model, without its repeats."""
+        """The questions of each model, once for all its repeats."""
         models = list(parts.values())
         return [joined(models)] if self.joint else models
 
@@ -221,7 +221,7 @@ class QuestionAnswering(Task):
         return Evaluation(split, scores, (errors, hits))
 
     def validate(self, state: TrainState) -> Scores:
-        """Returns the mean validation `error` and the models in linear start."""
+        """Returns the mean validation `error`, and how many models are `linear`."""
         outputs = self._outputs(state, "validation").values()
         error = float(np.mean([_errors(part).mean() for part, _ in outputs]))
         return {"error": error, "linear": float(state.extra["linear"].sum())}
@@ -321,6 +321,6 @@ def _errors(outputs: Outputs) -> np.ndarray:
 
 
 def _label(text: str) -> str:
-    """A statement in at most 20 characters, its beginning and its end."""
+    """A statement shortened to 20 characters: its beginning and its end."""
     text = text.removesuffix(".").replace(" the ", " ")
     return text if len(text) <= 20 else f"{text[:9]}…{text[-10:]}"

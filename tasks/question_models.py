@@ -1,4 +1,4 @@
-"""Models of questions, trained and evaluated side by side.
+"""Question-answering models, trained and evaluated side by side.
 
 The parameters of N models are arrays with N as the first axis. Models whose memories
 have the same number of slots form a group: one array of questions, one call.
@@ -135,7 +135,7 @@ class QuestionModels:
 
 
 def select(state: TrainState, members: slice) -> tuple[Any, jax.Array]:
-    """Returns the parameters and the linear start of some models."""
+    """Returns the parameters and the linear-start flags of some models."""
     every = state.params, state.extra["linear"]
     return jax.tree.map(lambda x: x[members], every)
 
@@ -144,15 +144,15 @@ def fact_losses(weights: jax.Array, facts: jax.Array) -> jax.Array:
     """Cross-entropy of the attention with the supporting facts.
 
     The target of hop k is the k-th fact. The last hop has all facts from the K-th on as
-    targets; hops beyond the last fact have that fact.
+    targets; hops after the last fact repeat it.
 
     Args:
         weights: [B, K, M].
         facts: int [B, F] slots, -1 at padding and for facts outside of the memory.
 
     Returns:
-        [B], sums over hops of -log of the weight of the targets; 0 for a hop without a
-        target in memory.
+        [B], sums over hops of -log of the total weight of the targets; 0 for a hop
+        without a target in memory.
     """
     hops, slots = weights.shape[1:]
     number = jnp.arange(facts.shape[-1])  # [F]

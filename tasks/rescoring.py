@@ -33,7 +33,7 @@ RANGES = {
 }
 _FIELD = "config.evaluation.language_model"
 _ACCEPTED = "the folder of a run of TextModeling with config.data.pieces=char"
-_NAMED = 8  # missing characters that an error lists
+_NAMED = 8  # missing characters that an error lists, at most
 
 
 class LanguageModel(Protocol):
@@ -44,7 +44,7 @@ class LanguageModel(Protocol):
 
 
 class CharacterLanguageModel:
-    """A trained language model of characters.
+    """A trained character language model.
 
     Args:
         task: the task of its run.
@@ -97,7 +97,7 @@ class CharacterLanguageModel:
     def log_probs(self, texts: Sequence[str]) -> np.ndarray:
         """Returns the log-probabilities of texts as whole lines.
 
-        A text is normalised as the training text, and follows the end of another line.
+        Texts are normalised like the training text, and follow the end of a line.
 
         Args:
             texts: the texts.
@@ -116,7 +116,7 @@ class CharacterLanguageModel:
         return np.array([values[lines[text]] for text in texts])
 
     def _batches(self, lines: Sequence[str]) -> Iterator[dict[str, np.ndarray]]:
-        """Batches of equal size; the last one has rows without characters."""
+        """Batches of equal size; the last one is filled up with empty rows."""
         size = self._batch_size
         for start in range(0, len(lines), size):
             rows = [self._vocabulary.encode(x) for x in lines[start : start + size]]
@@ -194,7 +194,7 @@ class TranscriptOptions(SamplingOptions):
     """Flags of predict.py for speech recognisers."""
 
     language_model: str | None = option(
-        None, "Run directory of a language model of characters, which ranks the beam."
+        None, "Run directory of a character language model, which rescores the beam."
     )
     language_model_weight: float | None = option(
         None, "Weight of the language model.", WEIGHT

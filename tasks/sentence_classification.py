@@ -2,7 +2,7 @@
 
 `data.sentences` reads film reviews or a user's sentences, and generates pairs with
 exact labels of entailment. The loss is the cross-entropy of the labels. The evaluation
-also has the accuracy of a logistic regression on TF-IDF vectors of the same texts.
+also reports the accuracy of a logistic regression on TF-IDF vectors of the same texts.
 
 Works with `models.sentences.SentenceClassifier`, and any model with the fields
 `vocab_size`, `classes` and `memory` and `model.apply(variables, batch, train=...) ->

@@ -168,7 +168,7 @@ def prepare(config: ConfigDict, folder: Path, *, training: bool) -> Speech:
 
     Args:
         config: a config that `check` accepts.
-        folder: folder of the file of characters.
+        folder: folder that holds the file of characters.
         training: read the utterances; otherwise read only `folder`.
 
     Raises:

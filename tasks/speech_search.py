@@ -30,7 +30,7 @@ class Details(NamedTuple):
     Attributes:
         spectrogram: [T, M] in dB.
         weights: [Q, S].
-        frames: number of frames that a position stands for.
+        frames: number of frames per position of the attention.
     """
 
     spectrogram: np.ndarray
@@ -66,7 +66,7 @@ class SpeechSearch:
         attention: bool = True,
         rescoring: Rescoring | None = None,
     ) -> list[Prediction]:
-        """Returns the best transcript of each utterance; its `others` are the next.
+        """Returns the best transcript of each utterance; `others` are the next best.
 
         Args:
             params: the model's parameters.
@@ -75,7 +75,7 @@ class SpeechSearch:
             search: checked options.
             seed: seed of sampling.
             attention: whether predictions include attention maps.
-            rescoring: ranks the beam of a search; not used for samples.
+            rescoring: rescores the beam of a search; not used for samples.
 
         Returns:
             Predictions with `Details`.
@@ -99,7 +99,7 @@ class SpeechSearch:
         return predictions
 
     def _batches(self, examples: Sequence[HeldOut]) -> Iterator[Batch]:
-        """Batches of utterances of similar length, filled up to equal sizes."""
+        """Batches of utterances of similar length, all filled up to one batch size."""
         size = min(self._batch_size, len(examples))
         order = sorted(range(len(examples)), key=lambda i: len(examples[i].spectrogram))
         for start in range(0, len(order), max(size, 1)):
@@ -107,13 +107,13 @@ class SpeechSearch:
             filled = indices + indices[-1:] * (size - len(indices))
             spectrograms = [examples[i].spectrogram for i in filled]
             source = utterances.padded(spectrograms, normalisation=self._normalisation)
-            # A character takes two frames or more.
+            # A character takes at least two frames.
             limit = source["lengths"] // 2 + 1
             length = source["frames"].shape[1] // 2 + 1
             yield Batch(indices, functools.partial(dict, source), length, limit)
 
     def _frames(self, params: Any) -> int:
-        """Number of frames that a position of the attention stands for."""
+        """Number of frames per position of the attention."""
         frames = jnp.zeros((1, _FRAMES, self._bands))
         source = {"frames": frames, "lengths": jnp.full(1, _FRAMES, jnp.int32)}
         memory = jax.eval_shape(

@@ -2,8 +2,8 @@
 
 `data.running_text` reads the text. The state after a batch is carried to the next one,
 in `TrainState.extra`, without its gradient (Mikolov et al. 2010). Perplexity is exact
-over the whole split: `perplexity` for each token of the vocabulary, `word_perplexity`
-for each word, which compares vocabularies of words and of subwords.
+over the whole split: `perplexity` is per token of the vocabulary, `word_perplexity`
+per word, which makes vocabularies of words and of subwords comparable.
 
 Works with the models of `models.language`.
 
@@ -51,7 +51,7 @@ class Truncated(Supervised):
     def step(
         self, state: TrainState, batch: Batch, rng: jax.Array
     ) -> tuple[TrainState, Metrics]:
-        """Takes one step; rows that begin a text have the initial state."""
+        """Takes one step; rows that begin a text start from the initial state."""
 
         def begin(carried: jax.Array, start: jax.Array) -> jax.Array:
             first = batch["first"].reshape(-1, *[1] * (carried.ndim - 1))

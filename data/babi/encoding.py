@@ -20,7 +20,7 @@ class Vocabulary:
     """Word ids.
 
     Args:
-        names: the words; the id of a word is its place in this list, from 1.
+        names: the words; the id of a word is its position in this list, from 1.
     """
 
     def __init__(self, names: Sequence[str]):
@@ -97,17 +97,17 @@ class Questions:
     ) -> Batch:
         """Returns questions with the latest statements of their stories.
 
-        Slots are in the order of the story and end with padding. Time indices count
-        back from the question, which comes after index 1. With `noise`, up to
-        ceil(noise n) indices are left out at random places (Sukhbaatar et al., 2015,
-        section 4.1): the order remains, the distances grow.
+        Slots follow the order of the story, with padding at the end. Time indices count
+        back from the question; the last statement before it has index 1. With `noise`,
+        up to ceil(noise n) indices, for n statements, are skipped at random (Sukhbaatar
+        et al., 2015, section 4.1): the order is kept, the distances grow.
 
         Args:
             index: int [...] numbers of questions.
             slots: M, at most `memory`.
-            memory: maximum time index; greater ones are replaced by it.
+            memory: maximum time index; greater ones are clipped to it.
             rng: random generator of the noise.
-            noise: maximum share of left out indices.
+            noise: maximum number of skipped indices, as a share of the statements.
             rows: elements to return, on the first axis of `index`.
 
         Returns:
@@ -155,7 +155,7 @@ def encode(
     """Returns the questions of stories as arrays.
 
     Args:
-        stories: at least one question.
+        stories: the stories, with at least one question in all.
         vocabulary: has all their words; an answer "?" needs no id.
         name: name of the stories in errors.
 
@@ -196,7 +196,7 @@ def _padded(lists: Sequence[Sequence[int]], fill: int = 0) -> np.ndarray:
 
 
 def joined(parts: Sequence[Questions]) -> Questions:
-    """Returns all questions of several sets."""
+    """Returns all questions of several sets as one."""
     rows = np.cumsum([0, *(len(part.statements) for part in parts)])[:-1]
     return Questions(
         _stack([part.statements for part in parts]),
@@ -215,7 +215,7 @@ def joined(parts: Sequence[Questions]) -> Questions:
 
 
 def _stack(arrays: Sequence[np.ndarray], fill: int = 0) -> np.ndarray:
-    """Arrays [..., J] of different J, one below the other."""
+    """Arrays [..., J] of different J, padded and concatenated."""
     width = max(x.shape[-1] for x in arrays)
     return np.concatenate([widened(x, width, fill) for x in arrays])
 
@@ -229,12 +229,12 @@ def widened(array: np.ndarray, width: int, fill: int = 0) -> np.ndarray:
 class Batches(EndlessBatches):
     """Training batches of several models, drawn with replacement.
 
-    A batch has a group for each number of slots, by its name "M": arrays [B, N, ...]
-    of `Questions.batch` for the models of that group, in order.
+    A batch has an entry for each number of slots M, named str(M): arrays [B, N, ...] of
+    `Questions.batch` for the models with so many slots, in order.
 
     Args:
         groups: by number of slots, the questions of each task.
-        repeats: models for each task, each with its own questions of a batch.
+        repeats: models for each task, each with questions of its own in a batch.
         batch_size: B, questions for each model.
         memory: maximum time index.
         noise: see `Questions.batch`.

@@ -1,10 +1,9 @@
 """Stories of the twenty tasks, by number and split.
 
-The facts of a story decide its split, so that no two splits share a story. Stories may
-repeat within a split: task 4 has only 480 different ones.
+A hash of its statements decides the split of a story, so no two splits share a story.
+Stories may repeat within a split: task 4 has only 480 different ones.
 
-Differs from the published files: the stories are new, and no split shares one with
-another.
+Differs from the published files: the stories are new, and no two splits share one.
 """
 
 import functools
@@ -45,7 +44,7 @@ _ENDS = {"train": 60, "validation": 70, "test": 100}
 
 @functools.lru_cache(maxsize=128)
 def stories(task: int, split: str, count: int) -> tuple[Lines, ...]:
-    """Returns stories with a number of questions, always the same.
+    """Returns stories with a given number of questions in all, always the same ones.
 
     Args:
         task: a key of `TASKS`.
@@ -78,7 +77,8 @@ def all_splits(task: int, questions: int) -> dict[str, Iterable[Lines]]:
 
     Args:
         task: a key of `TASKS`.
-        questions: number of questions for training, of which a tenth is for validation.
+        questions: number of questions, of which a tenth is for validation, the rest for
+            training.
     """
     validation = max(1, questions // 10)
     return {

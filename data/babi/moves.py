@@ -1,11 +1,11 @@
 """Tasks about people who move and carry objects: 1, 2, 3, 5, 6, 7 and 8.
 
 People and objects start at random places that the reader does not know. A valid action
-is drawn at each step: a person moves to another place, gets or drops an object at the
-place of both, or gives an object to a person at the same place.
+is drawn at each step: a person moves to another place, gets an object that is at the
+same place, drops an object, or gives one to a person at the same place.
 
-Differs from the rules of Weston et al. (2016): an object that was dropped may be asked
-about in task 2, with the fact that it was dropped as support; statements of task 5 are
+Differs from the rules of Weston et al. (2016): task 2 may ask about an object that was
+dropped, with the statement of the drop as a supporting fact; statements of task 5 are
 in the order of the events; task 6 has objects, as in the published stories.
 """
 
@@ -28,12 +28,12 @@ def go(actor: str, place: str) -> list[str]:
 
 
 class Visit(NamedTuple):
-    """A known stay of an object.
+    """A stay of an object at a place, as known to the reader.
 
     Attributes:
         place: the place.
-        arrival: numbers of the facts that the stay is first known from.
-        support: the same, for the latest facts.
+        arrival: numbers of the statements from which the stay is first known.
+        support: numbers of the latest statements from which it is known.
     """
 
     place: str
@@ -56,7 +56,7 @@ class World:
     Attributes:
         places: place of each person and object.
         holders: person who holds each object, if any.
-        moved: number of each person's last move, if any.
+        moved: number of the statement of each person's last move, if any.
         carried: for each object, the number of the statement on its current holder, or
             on the person who dropped it.
         visits: known places of each object, latest last.
@@ -144,7 +144,7 @@ class World:
         return line
 
     def _visit(self, thing: str, carried: int, moved: int) -> None:
-        """Adds a known place, or the latest facts on a stay."""
+        """Adds a known place, or updates the support of the current stay."""
         visits, place, support = (
             self.visits[thing],
             self.places[thing],
@@ -157,7 +157,7 @@ class World:
 
 
 def _places(rng: random.Random, ask, *actions: str) -> Lines:
-    """A story in which `ask(world, story)` adds five questions, each with p = 1/2."""
+    """A story with five questions, which `ask(world, story)` adds at random steps."""
     story = Story(rng)
     world = World(story)
     while story.questions < 5:

@@ -1,9 +1,9 @@
 """Tasks about the places of people: 9 to 14.
 
-Differs from the rules of Weston et al. (2016): in task 10, a person who is "either" at
-one of two places has moved there unnoticed; a question names a place that the statement
-names half of the time. A negation in task 9 is drawn for people at known and at unknown
-places alike.
+Differs from the rules of Weston et al. (2016): in task 10, a person who is "either" in
+one of two places has moved there without a statement that says so; half of the
+questions are about a place that the latest statement names. Negations in task 9 are
+about people at known and at unknown places alike.
 """
 
 import random
@@ -136,7 +136,7 @@ def compound_coreference(rng: random.Random) -> Lines:
 
 
 def time(rng: random.Random) -> Lines:
-    """Task 14: the place before another place, where each move has a time of day."""
+    """Task 14: the place before another place; each move has a time of day."""
     story = Story(rng)
     visits: dict[str, dict[int, tuple[str, int]]] = {actor: {} for actor in ACTORS}
     chosen = rng.choice(list(ACTORS))  # makes at least two of the first four moves

@@ -37,7 +37,7 @@ _PEOPLE = ("Jason", "Antoine", "Sumit", "Yann")
 
 
 def two_arguments(rng: random.Random) -> Lines:
-    """Task 4: the place at one side of another."""
+    """Task 4: the place on one side of another."""
     story = Story(rng)
     first, middle, last = rng.sample(PLACES, 3)
     side = rng.choice(("north", "east"))
@@ -100,7 +100,7 @@ def induction(rng: random.Random) -> Lines:
 
 
 def positions(rng: random.Random) -> Lines:
-    """Task 17: whether a shape is at one side of another."""
+    """Task 17: whether a shape is on one side of another."""
     story, shapes = Story(rng), []
     while len(shapes) < 3:
         tint, shape = rng.choice(_TINTS), rng.choice(_SHAPES)
@@ -181,7 +181,7 @@ def _two_steps(pairs: list[tuple[int, int]]) -> list[tuple[int, int, int]]:
 
 
 def paths(rng: random.Random) -> Lines:
-    """Task 19: the directions of a path of two steps, the only path."""
+    """Task 19: the directions of the only path between two places, of two steps."""
     while True:
         names = rng.sample(PLACES, 5)
         grid = {names[0]: (0, 0)}

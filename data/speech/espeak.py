@@ -1,4 +1,4 @@
-"""Synthetic phrases by the program espeak-ng, if it is installed.
+"""Synthetic phrases spoken by the program espeak-ng, if it is installed.
 
 Each split has its own voices. Models that are trained on synthetic speech alone do
 poorly on real speech.
@@ -54,7 +54,7 @@ def speak(text: str, voice: str, speed: int, pitch: int) -> tuple[np.ndarray, in
     import soundfile
 
     try:
-        # The length in the header is that of a stream, unknown.
+        # The header is that of a stream, without the true length.
         samples, rate = soundfile.read(io.BytesIO(process.stdout))
     except soundfile.SoundFileError:
         lines = process.stderr.decode(errors="replace").split("\n")
@@ -67,7 +67,7 @@ class Phrases:
 
     Args:
         cepstra: number of cepstra.
-        rate: sampling rate that audio is converted to, in Hz.
+        rate: sampling rate that audio is resampled to, in Hz.
     """
 
     characters = "".join(sorted(set(" ".join(WORDS))))
@@ -77,7 +77,7 @@ class Phrases:
         self._options = {"count": cepstra, "new_rate": rate}
 
     def sample(self, rng: np.random.Generator, split: str, words: int) -> Utterance:
-        """Draws a phrase and a voice of the split, its accent, speed and pitch."""
+        """Draws a phrase, and a voice of the split with accent, speed and pitch."""
         text = " ".join(rng.choice(WORDS, words))
         voice = f"{rng.choice(_ACCENTS)}+{rng.choice(_VOICES[split])}"
         speed, pitch = rng.integers(120, 200), rng.integers(30, 70)

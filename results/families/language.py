@@ -1,4 +1,4 @@
-"""LSTMN (Cheng et al. 2016) and its rivals on text, sentences and pairs.
+"""LSTMN (Cheng et al. 2016) and other models on text, sentences and pairs.
 
 The paper's numbers are perplexities on the Penn Treebank, and accuracies on the binary
 Stanford Sentiment Treebank and on SNLI; those of its baselines, and of the memory
@@ -30,7 +30,7 @@ def _run(name: str, config: str, variant: str, label: str, paper: str = "–") -
 
 
 def _agreement(language: str) -> tuple[Run, ...]:
-    """The models of equal size on a generated language."""
+    """The models of about equal size on a generated language."""
     prefix = "" if language == "agreement" else f"{language}_"
     runs = [
         _run("language", "lstmn_language", f"{prefix}{name}".strip("_"), label)

@@ -1,8 +1,8 @@
 """End-to-end memory networks (Sukhbaatar et al. 2015) on the twenty bAbI tasks.
 
 The paper's numbers are mean errors on the published stories, with 1,000 questions per
-task for training: the best of ten trainings by training error. They are quoted from
-memory; the authors' code, rerun by others, has 13.8 and 12.4 %.
+task for training: the best of ten runs by training error. They are quoted from memory;
+the authors' code, rerun by others, has 13.8 %, and 12.4 % with joint training.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ _ROWS = {  # variant: name of the run, label, the paper's number with 3 hops
 
 
 def _run(variant: str, hops: int) -> Run:
-    """The ten trainings of a row."""
+    """A run of ten models for each task."""
     name, label, paper = _ROWS[variant]
     return Run(
         name=f"memory_network_{name}_{hops}",
@@ -31,7 +31,7 @@ def _run(variant: str, hops: int) -> Run:
 
 
 def _ablation(name: str, override: str, label: str) -> Run:
-    """Ten trainings with RN and 3 hops, and one field changed."""
+    """The run with RN and 3 hops, and one field changed."""
     run = _run("", 3)
     return dataclasses.replace(
         run,
@@ -43,7 +43,7 @@ def _ablation(name: str, override: str, label: str) -> Run:
 
 
 def _by_task(hops: int) -> Run:
-    """The same trainings with RN, for the table by task."""
+    """The same run with RN, for the table by task."""
     run = _run("", hops)
     name = f"memory_network_tasks_{hops}"
     return dataclasses.replace(run, name=name, trained=run.name, paper="")
@@ -79,13 +79,13 @@ TABLES = {
             Run(
                 name="memory_network_joint",
                 config="memory_network_qa:joint",
-                label="PE, LS, RN, 3 hops, joint, one training",
+                label="PE, LS, RN, 3 hops, joint, one model",
                 paper="12.4 %",
             ),
             Run(
                 name="memory_network_layerwise",
                 config="memory_network_qa:layerwise",
-                label="PE, LS, RN, 3 hops, joint, layer-wise, one training",
+                label="PE, LS, RN, 3 hops, joint, layer-wise, one model",
                 paper="–",
             ),
         ),

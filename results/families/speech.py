@@ -1,6 +1,6 @@
 """Listen, Attend and Spell (Chan et al. 2016) on strings of spoken digits.
 
-The paper's numbers are word error rates of voice search, without a language model,
+The paper's numbers are word error rates on voice search, without a language model,
 after 2,000 hours of speech.
 """
 
@@ -19,7 +19,7 @@ _DEFAULT = Run(
 
 
 def _changed(name: str, override: str, label: str, paper: str = "–") -> Run:
-    """A training with one field changed."""
+    """A run with one field changed."""
     return Run(
         name=name,
         config="las_digits",
@@ -34,14 +34,14 @@ _FLAT = _changed(
     "las_flat", "model.halvings=0", "no pyramid", "no convergence in a month"
 )
 _CONTENT = _changed("las_content", "model.score=multiplicative", "content attention")
-_GIVEN = _changed("las_given", "model.sampling=0.0", "none sampled", "16.2 %")
+_GIVEN = _changed("las_given", "model.sampling=0.0", "no sampled characters", "16.2 %")
 _GREEDY = dataclasses.replace(
     _changed("las_greedy", "evaluation.beam=1", "beam of 1"), trained="las_digits"
 )
 
 
 def _long(run: Run) -> Run:
-    """The same training, for the table of longer strings."""
+    """The same run, for the table of longer strings."""
     return dataclasses.replace(run, name=f"{run.name}_long", trained=run.name, paper="")
 
 
@@ -63,7 +63,7 @@ TABLES = {
         runs=(_DEFAULT, _FLAT, _CONTENT, _GIVEN, _GREEDY),
         claims=(
             Claim(
-                text="a pyramid beats none of equal depth",
+                text="a pyramid beats a flat encoder of equal depth",
                 paper="Chan et al. (2016), section 3.1",
                 better="las_digits",
                 than=("las_flat",),
