@@ -97,11 +97,17 @@ def _files(files: Mapping[str, str]) -> dict[str, list[Example]]:
     if not files["train"]:
         raise UserError(
             "config.data.files.train is missing: must be the path of lines "
-            "LABEL<tab>TEXT, or of JSON lines in the format of SNLI"
+            "LABEL<tab>TEXT, of LABEL<tab>TEXT<tab>TEXT, or of JSON lines in the "
+            "format of SNLI"
         )
-    splits = own_files.read(files, _parse_file)
+    splits = own_files.read(files, _parse_file, shuffle=True)
     if not splits["train"]:
         raise UserError(f"config.data.files.train: {files['train']} has too few lines")
+    if len({label for label, *_ in splits["train"]}) < 2:
+        raise UserError(
+            f"config.data.files.train: {files['train']} has a single label: must have "
+            "two or more"
+        )
     kinds = {len(example) for part in splits.values() for example in part}
     if len(kinds) > 1:
         raise UserError("config.data.files have sentences and pairs: must be the same")
@@ -113,7 +119,8 @@ def _parse_file(text: str, name: str) -> list[Example]:
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip():
             example = parse(line, f"{name}, line {number}")
-            if example[0] != "-":  # SNLI: the annotators do not agree
+            undecided = _is_json(line) and example[0] == "-"  # SNLI: no majority
+            if not undecided:
                 examples.append(example)
     if not examples:
         raise UserError(f"{name}: must have at least one example")
@@ -124,14 +131,15 @@ def parse(line: str, name: str) -> Example:
     """Returns the example of a line.
 
     Args:
-        line: "LABEL<tab>TEXT", or a JSON object with the fields `gold_label`,
-            `sentence1` and `sentence2` of SNLI (Bowman et al. 2015).
+        line: "LABEL<tab>TEXT", "LABEL<tab>TEXT<tab>TEXT", or a JSON object with the
+            fields `gold_label`, `sentence1` and `sentence2` of SNLI (Bowman et al.
+            2015).
         name: beginning of error messages.
 
     Raises:
         UserError: for a line in neither format.
     """
-    if line.lstrip().startswith("{"):
+    if _is_json(line):
         try:
             fields = json.loads(line)
             label, *texts = (
@@ -143,10 +151,17 @@ def parse(line: str, name: str) -> Example:
                 f"{name}: must be a JSON object with texts gold_label, sentence1 and "
                 "sentence2"
             ) from None
-    label, tab, text = line.partition("\t")
-    if not (label.strip() and tab and text.strip()):
-        raise UserError(f"{name}: must be LABEL<tab>TEXT, or JSON in SNLI's format")
-    return label.strip(), normal(text)
+    label, *texts = (part.strip() for part in line.split("\t"))
+    if not label or len(texts) not in (1, 2) or not all(texts):
+        raise UserError(
+            f"{name}: must be LABEL<tab>TEXT, LABEL<tab>TEXT<tab>TEXT, or JSON in "
+            "SNLI's format"
+        )
+    return (label, *map(normal, texts))
+
+
+def _is_json(line: str) -> bool:
+    return line.lstrip().startswith("{")
 
 
 class Sentences(NamedTuple):

@@ -25,16 +25,19 @@ def summary(
 
     Returns:
         `error`, the mean over tasks and repeats; `deviation`, the standard deviation of
-        the mean over tasks, if there are several repeats; `best`, the mean error of the
-        best repeats; `failed`, the number of tasks whose best repeat has an error above
-        5 %; `best_T`, the error of the best repeat of each task T.
+        the mean over tasks, and `repeat_N`, that mean of the N-th repeat, if there are
+        several repeats; `best`, the mean error of the best repeats; `failed`, the
+        number of tasks whose best repeat has an error above 5 %; `best_T`, the error of
+        the best repeat of each task T.
     """
     table = np.array(list(errors.values()))  # [tasks, R]
     choice = np.argmin(np.array([training_errors[task] for task in errors]), 1)
     best = np.take_along_axis(table, choice[:, None], 1)[:, 0]
     scores = {"error": float(table.mean())}
     if table.shape[1] > 1:
-        scores["deviation"] = float(table.mean(0).std(ddof=1))
+        means = table.mean(0)
+        scores["deviation"] = float(means.std(ddof=1))
+        scores |= {f"repeat_{n}": float(mean) for n, mean in enumerate(means, 1)}
     scores |= {"best": float(best.mean()), "failed": float((best > FAILED).sum())}
     names = zip(errors, best, strict=True)
     return scores | {f"best_{task}": float(error) for task, error in names}

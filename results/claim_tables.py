@@ -51,7 +51,6 @@ def tested(
         floor: metric of the table's floor.
         folder: folder of the records.
     """
-    _, metric = _first_metric(table)
     labels = {
         run.name: run.label or " ".join([run.config, *run.overrides])
         for run in table.runs
@@ -60,10 +59,7 @@ def tested(
         names = {claim.better, *claim.than}
         if not names <= set(records):
             continue
-        values = {
-            name: [record["metrics"][metric] for record in records[name]]
-            for name in names
-        }
+        values = {name: _values(table, records[name]) for name in names}
         single = any(len(x) == 1 for x in values.values())
         if single:  # compared by their first seeds
             values = {name: x[:1] for name, x in values.items()}
@@ -76,7 +72,8 @@ def tested(
         )
         pair = claim.better, verdict.rival
         counts = sorted({len(values[name]) for name in pair})
-        test = f"Welch, {' and '.join(map(str, counts))} seeds"
+        unit = "models" if table.repeats else "seeds"
+        test = f"Welch, {' and '.join(map(str, counts))} {unit}"
         if single:
             test = "paired bootstrap"
         if math.isnan(verdict.p):
@@ -92,7 +89,7 @@ def tested(
 
 def of_table(table: Table, rows: Sequence[Tested]) -> str:
     """Returns the claims of one table as Markdown."""
-    title, metric = _first_metric(table)
+    title, metric = _tested_metric(table)
     lines = [
         [
             row.claim.text,
@@ -122,7 +119,7 @@ def of_all(
     """
     lines = []
     for name, (table, rows) in groups.items():
-        title, metric = _first_metric(table)
+        title, metric = _tested_metric(table)
         floor = floors.get(name)
         for row in rows:
             text, home = row.claim.text, homes.get(name)
@@ -150,8 +147,21 @@ def _both(texts: Sequence[str]) -> str:
     return " / ".join(dict.fromkeys(texts))
 
 
-def _first_metric(table: Table) -> tuple[str, str]:
-    return next(iter(table.metrics.items()))
+def _tested_metric(table: Table) -> tuple[str, str]:
+    """Title and field of the metric of a table's claims."""
+    items = table.metrics.items()
+    return next(x for x in items if not table.tested or x[1] == table.tested)
+
+
+def _values(table: Table, records: Sequence[Record]) -> list[float]:
+    """The metric of each record, or of each model of the records."""
+    _, metric = _tested_metric(table)
+    return [
+        value
+        for record in records
+        for name, value in record["metrics"].items()
+        if (name.startswith(table.repeats) if table.repeats else name == metric)
+    ]
 
 
 @functools.cache

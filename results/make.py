@@ -259,8 +259,9 @@ def work(workdir: Path) -> dict[str, int]:
     """Returns the size of a trained model and the number of tokens it was trained on.
 
     Returns:
-        `parameters`, the number of learned parameters; for translators also `tokens`,
-        the number of target tokens in all training batches, without padding.
+        `parameters`, the number of learned parameters; for translators and language
+        models also `tokens`, the number of target tokens, or tokens of the text, in all
+        training batches, without padding.
     """
     config = configuration.load(workdir)
     assets = config.task.prepare(config, workdir, training=True)
@@ -269,9 +270,9 @@ def work(workdir: Path) -> dict[str, int]:
     counts = {"parameters": sum(x.size for x in jax.tree.leaves(state.params))}
     if "tokens" in config.data:
         batches = task.train_data()
+        name = "target" if "target" in batches[0] else "tokens"
         counts["tokens"] = sum(
-            int(np.count_nonzero(batches[i]["target"]))
-            for i in range(config.train_steps)
+            int(np.count_nonzero(batches[i][name])) for i in range(config.train_steps)
         )
     return counts
 

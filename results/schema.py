@@ -62,6 +62,9 @@ class Table:
         curves: whether to add a table of learning curves by minutes.
         digits: decimals of the metrics.
         lower: whether a lower value of the first metric is better.
+        tested: metric of the claims; the first one by default.
+        repeats: prefix of the fields with the values of that metric, one per model, if
+            a run trains several; "" if each record has one value.
     """
 
     metrics: Mapping[str, str]
@@ -71,6 +74,8 @@ class Table:
     curves: bool = True
     digits: int = 1
     lower: bool = False
+    tested: str = ""
+    repeats: str = ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

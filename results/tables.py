@@ -306,8 +306,8 @@ def _initial_entropy(entropies: Mapping[str, Mapping[str, list[float]]]) -> str:
 
 
 def _floor(table: Table, floors: Floors) -> float | None:
-    """The first metric of a table's first floor."""
-    metric = next(iter(table.metrics.values()))
+    """The tested metric of a table's first floor."""
+    metric = table.tested or next(iter(table.metrics.values()))
     return next(iter(floors.values()), {}).get(metric)
 
 

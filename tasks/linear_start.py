@@ -66,7 +66,11 @@ class LinearStart(Supervised):
         )
 
     def after_evaluation(self, state: TrainState, scores: Scores) -> TrainState:
-        """Restores the softmax of the models whose linear start has ended."""
+        """Restores the softmax of the models whose linear start has ended.
+
+        During the linear start, the optimizer state is new after each evaluation, so
+        that the learning rate does not decay.
+        """
         linear, best = state.extra["linear"], state.extra["best"]
         if not linear.any():
             return state
@@ -75,7 +79,7 @@ class LinearStart(Supervised):
         initial = self.optimizer.init(state.params)
 
         def restart(new, old):
-            return jnp.where(end.reshape(-1, *[1] * (old.ndim - 1)), new, old)
+            return jnp.where(linear.reshape(-1, *[1] * (old.ndim - 1)), new, old)
 
         extra = {"linear": linear & ~end, "best": jnp.minimum(best, losses)}
         opt_state = jax.tree.map(restart, initial, state.opt_state)

@@ -115,15 +115,14 @@ def test_the_softmax_comes_back_where_the_validation_loss_rises():
         validation_losses=lambda state: np.array(next(losses)),
     )
     state = objective.init(jax.random.key(0))
-    counted = jax.tree.map(lambda x: x + 7, state.opt_state)
-    state = state.replace(opt_state=counted)
-    expected = [
-        ([True, True, True], [7, 7, 7]),
-        ([True, False, True], [7, 0, 7]),
-        ([True, False, False], [7, 0, 0]),
+    expected = [  # updates that the schedule counts: none before the softmax
+        ([True, True, True], [0, 0, 0]),
+        ([True, False, True], [0, 0, 0]),
+        ([True, False, False], [0, 7, 0]),
     ]
     for linear, count in expected:
-        state = objective.after_evaluation(state, {})
+        counted = jax.tree.map(lambda x: x + 7, state.opt_state)
+        state = objective.after_evaluation(state.replace(opt_state=counted), {})
         np.testing.assert_array_equal(state.extra["linear"], linear)
         (counts,) = jax.tree.leaves(state.opt_state)
         np.testing.assert_array_equal(counts, count)
@@ -213,7 +212,9 @@ def test_the_best_repeat_has_the_lowest_training_error():
     assert scores["best"] == 5.0 and scores["failed"] == 1
     assert scores["error"] == pytest.approx(35 / 6)
     assert scores["deviation"] == pytest.approx(np.std([7.5, 6.0, 4.0], ddof=1))
-    assert "deviation" not in answers.summary({1: [9.0]}, {1: [3.0]})
+    assert [scores[f"repeat_{n}"] for n in (1, 2, 3)] == [7.5, 6.0, 4.0]
+    alone = answers.summary({1: [9.0]}, {1: [3.0]})
+    assert alone.keys() == {"error", "best", "failed", "best_1"}
 
 
 def test_attention_on_facts_counts_questions_with_a_fact_in_memory():

@@ -329,6 +329,20 @@ def put_claim(folder, monkeypatch, scores, *, metric="bleu", floor=None, **field
     return show(folder, "t_claims").splitlines()[-1]
 
 
+def test_the_models_of_a_run_are_the_values_of_a_claim(tmp_path, monkeypatch):
+    fields = {"metrics": {"best": "best", "mean": "error"}, "tested": "error"}
+    fields |= {"repeats": "repeat_", "lower": True}
+    put_claim(tmp_path, monkeypatch, {}, **fields)
+    for name, errors in {"a": (1, 2, 3), "b": (7, 8, 9), "c": (11, 12, 13)}.items():
+        metrics = {f"repeat_{n}": float(error) for n, error in enumerate(errors)}
+        metrics |= {"error": float(errors[1]), "best": 50.0 - errors[0]}
+        put(tmp_path, **{name: record(name=name, metrics=metrics)})
+    line = show(tmp_path, "t_claims").splitlines()[-1]
+    assert "A: 2.0 | B: 8.0" in line and line.endswith("| holds |")
+    cells = show(tmp_path, "claims").splitlines()[-1].split(" | ")
+    assert cells[2] == "mean" and "Welch, 3 models" in cells
+
+
 @pytest.mark.parametrize(
     ("scores", "rival", "verdict"),
     [
@@ -429,6 +443,14 @@ def test_the_work_of_a_run_is_its_parameters_and_real_tokens(tmp_path, monkeypat
     tokens = sum((assets.batches[i]["target"] > 0).sum() for i in range(7))
     padded = sum(assets.batches[i]["target"].size for i in range(7))
     assert work == {"parameters": params, "tokens": tokens} and tokens < padded
+
+
+def test_the_work_of_a_language_model_is_the_tokens_of_its_text(tmp_path):
+    path = str(make.ROOT / "configs/lstmn_text.py:digits")
+    config = configuration.read(path, ["train_steps=3", "data.tokens=7"])
+    config.data.batch_size = 5
+    configuration.record(config, tmp_path)
+    assert make.work(tmp_path)["tokens"] == 3 * 5 * 7
 
 
 def test_translations_are_kept_with_their_references(tmp_path, monkeypatch):

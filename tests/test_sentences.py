@@ -183,6 +183,7 @@ SNLI = {"gold_label": "neutral", "sentence1": "A man.", "sentence2": "He sings!"
 
 def test_lines_have_a_label_or_the_format_of_snli():
     assert sentences.parse("good\tA film.", "x") == ("good", "a film .")
+    assert sentences.parse("-\tA man.\tHe sings!", "x")[1:] == ("a man .", "he sings !")
     assert sentences.parse(json.dumps(SNLI), "x") == (
         "neutral",
         "a man .",
@@ -190,7 +191,9 @@ def test_lines_have_a_label_or_the_format_of_snli():
     )
 
 
-@pytest.mark.parametrize("line", ["good film", "\tfilm", "good\t ", '{"a": 1}', "{"])
+@pytest.mark.parametrize(
+    "line", ["good film", "\tfilm", "good\t ", "a\tb\t", "a\tb\tc\td", '{"a": 1}', "{"]
+)
 def test_another_line_is_an_error(line):
     with pytest.raises(UserError, match="^x: must be"):
         sentences.parse(line, "x")
@@ -210,6 +213,27 @@ def test_own_sentences_are_read_and_pairs_without_agreement_left_out(tmp_path):
     (tmp_path / "test").write_text("good\tone\n")
     with pytest.raises(UserError, match="sentences and pairs: must be the same$"):
         sentences.read("files", files | {"test": str(tmp_path / "test")}, 1000)
+
+
+def read_lines(tmp_path, lines):
+    (tmp_path / "train").write_text("".join(f"{line}\n" for line in lines))
+    files = {"train": str(tmp_path / "train"), "validation": "", "test": ""}
+    return sentences.read("files", files, 1000)
+
+
+def test_a_sorted_file_has_all_labels_in_each_split(tmp_path):
+    lines = [f"{label}\ttext {i}" for label in "+-" for i in range(100)]
+    splits = read_lines(tmp_path, lines)
+    assert {label for label, _ in splits["train"]} == {"+", "-"}
+    for split in ("validation", "test"):
+        assert {label for label, _ in splits[split]} == {"+", "-"}
+    texts = [example for part in splits.values() for example in part]
+    assert len(set(texts)) == len(texts) == 200
+
+
+def test_a_single_label_is_an_error(tmp_path):
+    with pytest.raises(UserError, match="train has a single label: must have two or"):
+        read_lines(tmp_path, ["good\ta film", "good\tthe film"] * 10)
 
 
 def test_an_epoch_has_each_example_once(tmp_path):

@@ -212,10 +212,13 @@ def test_wav_and_flac_files_have_the_same_samples(tmp_path):
 def test_audio_that_cannot_be_read_is_named(tmp_path):
     (tmp_path / "text.wav").write_text("no audio")
     soundfile.write(tmp_path / "short.wav", np.zeros(80), 8000)
+    broken = np.where(np.arange(800) == 7, np.nan, 0.1)
+    soundfile.write(tmp_path / "broken.wav", broken, 8000, subtype="FLOAT")
     for name, reason in {
         "none.wav": "cannot be read: no such file or directory",
         "text.wav": "cannot be read: not a WAV, FLAC or Ogg file",
         "short.wav": "has 0.01 seconds: must have 0.05 to 60",
+        "broken.wav": "has samples that are not finite numbers",
     }.items():
         with pytest.raises(UserError) as error:
             audio.read(tmp_path / name)
@@ -226,7 +229,7 @@ def test_a_list_of_files_gives_their_utterances(tmp_path):
     recordings.write(tmp_path / "a.wav", 1)
     recordings.write(tmp_path / "b.flac", 2, 4)
     path = tmp_path / "list.tsv"
-    path.write_text("a.wav\tOne\n\nb.flac\t two  four\n")
+    path.write_text("\ufeffa.wav\tOne\n\nb.flac\t two  four\n", "utf-8")
     lists = dict.fromkeys(("train", "validation", "test"), str(path))
     source = audio.Files(lists, cepstra=11, rate=8000)
     assert source.characters == " efnortuw"
@@ -242,10 +245,15 @@ def test_a_list_of_files_gives_their_utterances(tmp_path):
     [
         ("", "no lines"),
         ("a.wav one\n", "line 1: must be a path, a tab and a text"),
+        ("a.wav\tone\ttwo\n", "line 1: must be a path, a tab and a text"),
         ("\nb.wav\tone\n", "line 2: no file "),
+        ("short.wav\tone\n", "short.wav has 0.01 seconds: must have 0.05 to 60"),
+        ("text.wav\tone\n", "text.wav cannot be read: not a WAV, FLAC or Ogg file"),
     ],
 )
 def test_a_faulty_line_of_a_list_is_named(tmp_path, content, reason):
+    (tmp_path / "text.wav").write_text("no audio")
+    soundfile.write(tmp_path / "short.wav", np.zeros(80), 8000)
     path = tmp_path / "list.tsv"
     path.write_text(content)
     with pytest.raises(UserError, match=reason):
@@ -279,6 +287,8 @@ def test_espeak_speaks_with_the_voices_of_the_split(monkeypatch, tmp_path):
         assert line.endswith(f"--stdout {utterance.text}")
         voices[split] = line.split()[1].split("+")[1]
     assert len(set(voices.values())) == 3
+    every = [voice for split in espeak._VOICES.values() for voice in split]
+    assert len(set(every)) == len(every)
 
 
 def test_voices_are_found_by_their_statistics():
@@ -292,6 +302,27 @@ def test_voices_are_found_by_their_statistics():
     groups = digits.voices(digits.Recordings(cepstra, digit))
     pairs = set(zip(voice.tolist(), groups.tolist(), strict=True))
     assert len(pairs) == 6
+
+
+def test_the_splits_of_the_spoken_digits_share_no_voice(monkeypatch):
+    rng = np.random.default_rng(0)
+    voice = np.tile(np.arange(6), 70)
+    digit = rng.integers(0, 10, len(voice))
+    cepstra = [np.full((9, 13), float(v)) for v in voice]
+    cepstra[3] = np.zeros((46, 13))  # longer than a second: left out
+    monkeypatch.setattr(digits, "read", lambda: digits.Recordings(cepstra, digit))
+    monkeypatch.setattr(digits, "voices", lambda recordings: voice)
+    bank = digits.spoken.__wrapped__()
+    of = {
+        split: {(r.voice, r.cepstra[0, 0]) for each in bank[split] for r in each}
+        for split in bank
+    }
+    assert of["test"] == {(0, 0.0)} and of["validation"] == {(1, 1.0)}
+    assert of["train"] == {(v, v) for v in (2, 3, 4, 5)}
+    counts = {split: sum(map(len, bank[split])) for split in bank}
+    assert counts == {"train": 279, "validation": 70, "test": 70}
+    for number in range(10):
+        assert len(bank["test"][number]) == ((voice == 0) & (digit == number)).sum()
 
 
 @pytest.mark.network

@@ -45,13 +45,34 @@ def read(path: Path) -> tuple[np.ndarray, int]:
         raise UserError(
             f"audio {path} cannot be read: not a WAV, FLAC or Ogg file"
         ) from None
-    seconds = len(samples) / rate
+    if not np.isfinite(samples).all():
+        raise UserError(f"audio {path} has samples that are not finite numbers")
+    _check_length(path, len(samples) / rate)
+    return samples.mean(1), rate
+
+
+def check(path: Path) -> None:
+    """Checks the header of an audio file, without reading its samples.
+
+    Raises:
+        UserError: see `read`.
+    """
+    import soundfile
+
+    try:
+        _check_length(path, soundfile.info(str(path)).duration)
+    except soundfile.SoundFileError:
+        raise UserError(
+            f"audio {path} cannot be read: not a WAV, FLAC or Ogg file"
+        ) from None
+
+
+def _check_length(path: Path, seconds: float) -> None:
     if not _MIN_SECONDS <= seconds <= _MAX_SECONDS:
         raise UserError(
             f"audio {path} has {seconds:.3g} seconds: must have {_MIN_SECONDS} to "
             f"{_MAX_SECONDS}"
         )
-    return samples.mean(1), rate
 
 
 @functools.lru_cache(maxsize=10_000)
@@ -76,7 +97,7 @@ def read_list(path: Path) -> list[tuple[Path, str]]:
         UserError: for a file that is missing, or a line without path and transcript.
     """
     try:
-        lines = storage.read_regular(path).decode("utf-8").splitlines()
+        lines = storage.read_regular(path).decode("utf-8-sig").splitlines()
     except OSError as error:
         raise UserError(f"transcripts {path}: {error.strerror.lower()}") from None
     except UnicodeDecodeError:
@@ -86,13 +107,14 @@ def read_list(path: Path) -> list[tuple[Path, str]]:
         if not line.strip():
             continue
         name, _, text = line.partition("\t")
-        if not (name.strip() and text.strip()):
+        if not (name.strip() and text.strip()) or "\t" in text:
             raise UserError(
                 f"transcripts {path}, line {number}: must be a path, a tab and a text"
             )
         audio = path.parent / name.strip()
         if not storage.is_file(audio, str(audio)):
             raise UserError(f"transcripts {path}, line {number}: no file {audio}")
+        check(audio)
         entries.append((audio, plain(text)))
     if not entries:
         raise UserError(f"transcripts {path}: no lines")

@@ -7,8 +7,9 @@ the authors' code, rerun by others, has 13.8 %, and 12.4 % with joint training.
 
 import dataclasses
 
-from results.schema import Run, Table
+from results.schema import Claim, Run, Table
 
+_PAPER = "Sukhbaatar et al. 2015, table 1"
 _HOPS = {1: "1 hop", 2: "2 hops", 3: "3 hops"}
 _ROWS = {  # variant: name of the run, label, the paper's number with 3 hops
     "bag": ("bag", "bag of words", "25.1 %"),
@@ -42,6 +43,16 @@ def _ablation(name: str, override: str, label: str) -> Run:
     )
 
 
+def _claim(text: str, better: str, rival: str) -> Claim:
+    """A claim about two rows with 3 hops."""
+    return Claim(
+        text=text,
+        paper=_PAPER,
+        better=f"memory_network_{better}_3",
+        than=(f"memory_network_{rival}_3",),
+    )
+
+
 def _by_task(hops: int) -> Run:
     """The same run with RN, for the table by task."""
     run = _run("", hops)
@@ -63,6 +74,21 @@ TABLES = {
         columns={"steps/s": "steps_per_second"},
         curves=False,
         lower=True,
+        tested="error",
+        repeats="repeat_",
+        claims=(
+            _claim(
+                "position encoding is better than a bag of words", "position", "bag"
+            ),
+            _claim("the linear start helps", "linear_start", "position"),
+            _claim("random noise in the time indices helps", "noise", "linear_start"),
+            Claim(
+                text="three hops are better than two and one",
+                paper=_PAPER,
+                better="memory_network_noise_3",
+                than=("memory_network_noise_2", "memory_network_noise_1"),
+            ),
+        ),
         runs=(
             *(_run(variant, hops) for variant in _ROWS for hops in _HOPS),
             _ablation(
