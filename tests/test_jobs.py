@@ -436,6 +436,7 @@ def test_eight_devices_of_one_two_and_four_processes_train_equally(
 @pytest.mark.parametrize("layout", ["data", "fsdp"])
 def test_a_run_goes_on_with_other_numbers_of_processes_and_devices(tmp_path, layout):
     flags = ["--config.data.batch_size=8", "--config.eval_every=100"]
+    flags += ["--config.parallel=jit"]
     whole = train("pointer_sorting", tmp_path / "whole", *flags, processes=1, devices=8)
     moved = None
     for steps, processes, devices in [(1, 1, 8), (2, 2, 2), (4, 1, 1), (6, 4, 1)]:

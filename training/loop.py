@@ -304,7 +304,7 @@ class _Run:
             return self.stop.reached()
 
         with self.log.paused("evaluating"):
-            evaluated = spread.local(dataclasses.replace(state, opt_state=None))
+            evaluated = _evaluated(state)
             try:
                 with spread.over_processes(stops):
                     return self.task.validate(evaluated)
@@ -346,7 +346,8 @@ class _Run:
         with self.log.paused("drawing"):
             with self.watchdog.off():
                 state = self.checkpoints.restore(step, self.like)
-            paths = self.task.figures(state, Evaluation("validation"), unfinished)
+            evaluated, evaluation = _evaluated(state), Evaluation("validation")
+            paths = self.task.figures(evaluated, evaluation, unfinished)
         if host or not paths:
             shutil.rmtree(unfinished)
         if not paths:
@@ -355,6 +356,11 @@ class _Run:
             unfinished.rename(folder)
             paths = [folder / path.relative_to(unfinished) for path in paths]
             self.log.images(step, paths)
+
+
+def _evaluated(state: TrainState) -> TrainState:
+    """Returns whole arrays of this process, without optimizer state."""
+    return spread.local(dataclasses.replace(state, opt_state=None))
 
 
 @jax.jit
