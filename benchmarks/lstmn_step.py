@@ -9,8 +9,7 @@ each step, as straightforward code does; there is no published one to run.
 
 This project runs `configs/lstmn_language.py`. Its compilation time is the column
 "compilation s"; PyTorch compiles nothing. `train.py` makes glibc's malloc keep large
-buffers: "same malloc" gives PyTorch this setting, "malloc as it is" removes it
-here.
+buffers: "same malloc" gives PyTorch this setting, "malloc as it is" removes it here.
 """
 
 from benchmarks import harness

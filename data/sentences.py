@@ -4,7 +4,7 @@
 |---|---|---|
 | reviews | 10,043 snippets of film reviews (Hutto and Gilbert 2014) | two |
 | entailment | generated pairs, see `data.entailment` | three |
-| files | a user's lines "LABEL<tab>TEXT", or JSON lines in the format of SNLI | any |
+| files | a user's lines, with tabs or in SNLI's JSON format, see `parse` | any |
 
 The reviews are those with a mean rating, by twenty readers on a scale from -4 to 4, of
 at least 0.5 or at most -0.5. A batch is a dict of int32 `first` [B, S], for pairs also
@@ -55,7 +55,8 @@ def read(source: str, files: Mapping[str, str], examples: int) -> dict[str, list
     Args:
         source: one of `SOURCES`.
         files: path of each split's file for "files"; "" for none. A split
-            without a file takes the last tenth of the remaining training examples.
+            without a file takes the last tenth of the remaining training examples,
+            which are shuffled first.
         examples: maximum number of training examples.
 
     Raises:

@@ -89,7 +89,7 @@ def tested(
 
 def of_table(table: Table, rows: Sequence[Tested]) -> str:
     """Returns the claims of one table as Markdown."""
-    title, metric = _tested_metric(table)
+    title, metric = table.tested_metric
     lines = [
         [
             row.claim.text,
@@ -119,7 +119,7 @@ def of_all(
     """
     lines = []
     for name, (table, rows) in groups.items():
-        title, metric = _tested_metric(table)
+        title, metric = table.tested_metric
         floor = floors.get(name)
         for row in rows:
             text, home = row.claim.text, homes.get(name)
@@ -147,15 +147,9 @@ def _both(texts: Sequence[str]) -> str:
     return " / ".join(dict.fromkeys(texts))
 
 
-def _tested_metric(table: Table) -> tuple[str, str]:
-    """Title and field of the metric of a table's claims."""
-    items = table.metrics.items()
-    return next(x for x in items if not table.tested or x[1] == table.tested)
-
-
 def _values(table: Table, records: Sequence[Record]) -> list[float]:
     """The metric of each record, or of each model of the records."""
-    _, metric = _tested_metric(table)
+    _, metric = table.tested_metric
     return [
         value
         for record in records

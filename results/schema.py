@@ -77,6 +77,12 @@ class Table:
     tested: str = ""
     repeats: str = ""
 
+    @property
+    def tested_metric(self) -> tuple[str, str]:
+        """Title and field of the metric of the claims."""
+        items = self.metrics.items()
+        return next(x for x in items if not self.tested or x[1] == self.tested)
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Headline:

@@ -84,7 +84,7 @@ def tables(
         _whole, "claims", lambda: _all_claims(records, all_floors, homes, folder)
     )
     benchmarks = read_benchmarks(folder)
-    for name in ("benchmarks", "scaling"):
+    for name in dict.fromkeys(each.page for each in timings.BENCHMARKS.values()):
         shows[name] = functools.partial(
             _whole, name, lambda n=name: timings.render(benchmarks, n) or _EMPTY
         )
@@ -290,7 +290,8 @@ def _tested(
 ) -> list[claim_tables.Tested]:
     """The recorded claims of a table, tested."""
     records = {run.name: records for run, records in rows if run}
-    return [*claim_tables.tested(table, records, _floor(table, floors), folder)]
+    _, metric = table.tested_metric
+    return [*claim_tables.tested(table, records, _floor(metric, floors), folder)]
 
 
 def _initial_entropy(entropies: Mapping[str, Mapping[str, list[float]]]) -> str:
@@ -305,9 +306,8 @@ def _initial_entropy(entropies: Mapping[str, Mapping[str, list[float]]]) -> str:
     return markdown.table(["score", *(f"width {w}" for w in widths)], lines)
 
 
-def _floor(table: Table, floors: Floors) -> float | None:
-    """The tested metric of a table's first floor."""
-    metric = table.tested or next(iter(table.metrics.values()))
+def _floor(metric: str, floors: Floors) -> float | None:
+    """A metric of the first floor of a table."""
     return next(iter(floors.values()), {}).get(metric)
 
 
@@ -340,7 +340,8 @@ def _all_claims(
     for name, table in TABLES.items():
         given = all_floors.get(name, {})
         rows = _tested(table, _rows(table, records), given, folder)
-        groups[name], floors[name] = (table, rows), _floor(table, given)
+        _, metric = table.tested_metric
+        groups[name], floors[name] = (table, rows), _floor(metric, given)
     return claim_tables.of_all(groups, floors, homes)
 
 
@@ -360,7 +361,7 @@ def _headline(
         if not rows:
             continue
         title, metric = next(iter(table.metrics.items()))
-        home, floor = homes.get(name), _floor(table, all_floors.get(name, {}))
+        home, floor = homes.get(name), _floor(metric, all_floors.get(name, {}))
         lines.append(
             [
                 headline.system,

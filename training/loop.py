@@ -337,7 +337,7 @@ class _Run:
     def draw(self, step: int) -> None:
         """Draws the figures of a checkpoint.
 
-        All hosts take part in the computation; the first one keeps the files.
+        All hosts gather the state and draw; the first one keeps the files.
         """
         folder = self._folder(step)
         host = jax.process_index()

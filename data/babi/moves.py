@@ -123,8 +123,11 @@ class World:
         if not pairs:
             return False
         actor, thing = self.rng.choice(pairs)
-        verbs = _DROP if thing in self.holders else _GET
-        if self.holders.pop(thing, None) is None:
+        if thing in self.holders:
+            verbs = _DROP
+            del self.holders[thing]
+        else:
+            verbs = _GET
             self.holders[thing] = actor
         texts = [f"{actor} {verb} the {thing}" for verb in verbs]
         self._state(

@@ -4,8 +4,9 @@ A list is a text file with a path and a transcript on each line, separated by a 
 relative paths start from the folder of the list. Transcripts are lower-cased.
 """
 
+import contextlib
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -35,16 +36,9 @@ def read(path: Path) -> tuple[np.ndarray, int]:
 
     import soundfile
 
-    try:
+    with _readable(path):
         content = io.BytesIO(storage.read_regular(path))
         samples, rate = soundfile.read(content, always_2d=True)
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise UserError(f"audio {path} cannot be read: {reason}") from None
-    except soundfile.SoundFileError:
-        raise UserError(
-            f"audio {path} cannot be read: not a WAV, FLAC or Ogg file"
-        ) from None
     if not np.isfinite(samples).all():
         raise UserError(f"audio {path} has samples that are not finite numbers")
     _check_length(path, len(samples) / rate)
@@ -59,8 +53,21 @@ def check(path: Path) -> None:
     """
     import soundfile
 
+    with _readable(path):
+        seconds = soundfile.info(str(path)).duration
+    _check_length(path, seconds)
+
+
+@contextlib.contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Raises a `UserError` if the block cannot read a file."""
+    import soundfile
+
     try:
-        _check_length(path, soundfile.info(str(path)).duration)
+        yield
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise UserError(f"audio {path} cannot be read: {reason}") from None
     except soundfile.SoundFileError:
         raise UserError(
             f"audio {path} cannot be read: not a WAV, FLAC or Ogg file"
