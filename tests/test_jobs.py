@@ -573,6 +573,21 @@ def test_the_others_wait_while_the_first_process_writes_an_evaluation(tmp_path):
     assert (tmp_path / "run" / "figures" / "test" / "step.png").exists()
 
 
+POLLING = """
+import sys
+from absl import flags
+from training import hosts, job
+hosts.define_flags()
+flags.FLAGS(sys.argv, known_only=True)
+job._POLL = 1e-5
+hosts.join()
+"""
+
+
+def test_processes_that_watch_each_other_at_the_end_exit_normally(tmp_path):
+    jobs.run("-c", POLLING, processes=4, devices=1, logs=tmp_path / "logs")
+
+
 def wait_for(condition, started, timeout=120):
     """Waits for a condition while all processes of a job run."""
     for _ in range(10 * timeout):

@@ -5,6 +5,7 @@ process with an error tells the others by the key-value store of jax's coordinat
 service, and all of them end at once with its exit status.
 """
 
+import atexit
 import contextlib
 import itertools
 import json
@@ -44,7 +45,9 @@ def watch(timeout: float) -> None:
     global _timeout
     _timeout = timeout
     _joined.set()
-    threading.Thread(target=_watch, daemon=True).start()
+    watcher = threading.Thread(target=_watch, daemon=True)
+    watcher.start()
+    atexit.register(_finish, watcher)
 
 
 def status_of(error: Exception, line: str | None) -> int:
@@ -198,6 +201,21 @@ def _is_by_jax(error: BaseException | None, line: str | None = None) -> bool:
     return any(
         isinstance(x, jax.errors.JaxRuntimeError) or "Gloo" in str(x) for x in causes
     )
+
+
+def _finish(watcher: threading.Thread) -> None:
+    """Waits for the other processes at exit, and then for the thread that watches them.
+
+    Python would abort with the status 134 if it ended while the thread is in jax's
+    client.
+    """
+    import jax
+
+    try:
+        jax.distributed.shutdown()
+    finally:
+        _ending.set()
+        watcher.join()
 
 
 def _watch() -> None:
