@@ -19,21 +19,17 @@ import functools
 from collections.abc import Iterable
 from pathlib import Path
 
-import jax
 import numpy as np
 from ml_collections import ConfigDict
 
-import storage
 from data.babi import sources, text
 from data.babi.encoding import Batches, Questions, encode, joined
 from data.babi.sources import Source
 from errors import FieldError, UserError
-from figures import charts
-from figures.attention import attention_map
-from figures.heatmaps import attention_heatmaps
 from metrics import answers
 from options import Options, option
 from ranges import BATCH, COUNT, EXAMPLES, FRACTION, SIZE, TEXT, WEIGHT, Range
+from tasks import question_answers
 from tasks.linear_start import LinearStart
 from tasks.question_models import Outputs, QuestionModels, select
 from training import checks
@@ -122,7 +118,7 @@ class QuestionAnswering(Task):
         self.tasks = [sources.OWN_STORIES]
         if data.source == "generated":
             self.tasks = list(data.tasks)
-        self.joint, self.hops = data.training == "joint", config.model.hops
+        self.joint = data.training == "joint"
         self.model = checks.build_model(
             config.architecture,
             config.model,
@@ -228,15 +224,8 @@ class QuestionAnswering(Task):
 
     def tables(self, evaluation: Evaluation, folder: Path) -> list[Path]:
         """Writes the error and the attention on facts of each task and repeat."""
-        errors, hits = evaluation.outputs
-        rows = [
-            (task, repeat, f"{error:.1f}", *(f"{x:.1f}" for x in hits[task][repeat]))
-            for task in errors
-            for repeat, error in enumerate(errors[task])
-        ]
-        hops = (f"fact_{k}" for k in range(1, self.hops + 1))
         path = folder / f"tasks_{evaluation.split}.tsv"
-        return [storage.write_tsv(path, ("task", "repeat", "error", *hops), rows)]
+        return [question_answers.write(*evaluation.outputs, path)]
 
     def figures(
         self, state: TrainState, evaluation: Evaluation, folder: Path
@@ -246,14 +235,15 @@ class QuestionAnswering(Task):
         if evaluation.scores:
             errors, _ = evaluation.outputs
             title = f"Error by task ({split} split)"
-            path = folder / f"errors_{split}.png"
-            heights = {str(task): float(each.mean()) for task, each in errors.items()}
-            names = {"axis_title": "task", "value_title": "% wrong"}
-            paths.append(charts.bars(heights, title, path, **names))
+            paths.append(
+                question_answers.draw_errors(
+                    errors, title, folder / f"errors_{split}.png"
+                )
+            )
         for task, splits in self.source.stories.items():
             for number, lines in enumerate(splits[split][:_FIGURES], 1):
                 last = max(n for n, line in enumerate(lines, 1) if line.answer)
-                (prediction,) = self._predict(state, task, [lines[:last]], "a story")
+                prediction = self._answer(state, task, lines[:last], "a story")
                 title = f"Task {task} ({split} split)"
                 path = folder / f"task_{task}_{number}_{split}.png"
                 paths.append(self.draw(prediction, title, path))
@@ -277,50 +267,24 @@ class QuestionAnswering(Task):
             raise UserError(f"--task is {task}: must be one of {accepted}")
         stories = {n: text.parse(x, f"line {n}") for n, x in lines.items()}
         for number, story in stories.items():
-            yield from self._predict(state, task, [story], f"line {number}")
+            yield self._answer(state, task, story, f"line {number}")
 
-    def _predict(self, state, task, stories, name) -> Iterable[Prediction]:
-        """Answers to the last questions of stories."""
+    def _answer(self, state, task, story, name) -> Prediction:
+        """The answer to the last question of a story."""
         vocabulary = self.source.vocabularies[task]
+        questions = encode([story], vocabulary, name)
+        index, slots = np.array([len(questions) - 1]), self.slots[task]
+        batch = questions.batch(index, slots, memory=self.config.data.memory)
         model = select(state, self._members(task))
-        for story in stories:
-            questions = encode([story], vocabulary, name)
-            index, slots = np.array([len(questions) - 1]), self.slots[task]
-            batch = questions.batch(index, slots, memory=self.config.data.memory)
-            logits, record = jax.tree.map(
-                lambda x: np.asarray(x[0]), self.models.answer(*model, batch)
-            )
-            statements = [_label(line.text) for line in story if not line.answer]
-            hops = [f"hop {k}" for k in range(1, self.hops + 1)]
-            best = int(logits[0].argmax())
-            yield Prediction(
-                vocabulary.word(best),
-                float(jax.nn.log_softmax(logits[0])[best]),
-                (attention_map(record, hops, statements[-slots:]),),
-                details=story[-1].text,
-            )
+        return question_answers.predicted(
+            *self.models.answer(*model, batch), vocabulary, story
+        )
 
     def draw(self, prediction: Prediction, title: str, path: Path) -> Path:
         """Draws the weight of each statement in each hop; see `Task`."""
-        (weights,) = prediction.attention
-        return attention_heatmaps(
-            weights.weights.transpose(0, 2, 1),
-            rows=weights.keys,
-            columns=weights.queries,
-            title=f"{title}: {prediction.details} {prediction.text}",
-            path=path,
-            panels=[""],
-            row_title="",
-            column_title="",
-        )
+        return question_answers.draw(prediction, title, path)
 
 
 def _errors(outputs: Outputs) -> np.ndarray:
     """Errors [R] in per cent."""
     return 100 - 100 * outputs.correct.mean(1)
-
-
-def _label(text: str) -> str:
-    """A statement shortened to 20 characters: its beginning and its end."""
-    text = text.removesuffix(".").replace(" the ", " ")
-    return text if len(text) <= 20 else f"{text[:9]}…{text[-10:]}"
