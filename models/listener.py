@@ -48,6 +48,28 @@ def halve(x: jax.Array, mask: jax.Array) -> tuple[jax.Array, jax.Array]:
     return x.reshape(len(x), -1, 2 * x.shape[2]), mask[:, ::2]
 
 
+def mix_samples(
+    rng: jax.Array, given: jax.Array, logits: jax.Array, rate: float
+) -> jax.Array:
+    """Replaces previous characters by samples from the model: section 3.3.
+
+    Args:
+        rng: PRNG key.
+        given: [B, T] previous character of each step; the first is never replaced.
+        logits: [B, T, W] given these; there is no gradient. Those of step t - 1 are for
+            the previous character of step t.
+        rate: probability of a replacement.
+
+    Returns:
+        [B, T] previous characters.
+    """
+    draw, choose = jax.random.split(rng)
+    drawn = jax.random.categorical(draw, jax.lax.stop_gradient(logits))
+    sampled = jax.random.bernoulli(choose, rate, given.shape)
+    mixed = jnp.where(sampled[:, 1:], drawn[:, :-1], given[:, 1:])
+    return jnp.concatenate([given[:, :1], mixed], axis=1)
+
+
 class Listener(nn.Module):
     """Pyramidal bidirectional encoder: eqs. 3 to 5.
 
@@ -221,11 +243,7 @@ class ListenAttendSpell(EncoderDecoder):
         if not (train and self.sampling and self.has_rng("sampling")):
             return given
         scores, _ = self.decode(given, memory, train=False)
-        draw, choose = jax.random.split(self.make_rng("sampling"))
-        drawn = jax.random.categorical(draw, jax.lax.stop_gradient(scores))
-        drawn = super().previous(drawn, memory, train=train)
-        sampled = jax.random.bernoulli(choose, self.sampling, given.shape)
-        return jnp.where(sampled.at[:, 0].set(False), drawn, given)
+        return mix_samples(self.make_rng("sampling"), given, scores, self.sampling)
 
     @nn.nowrap
     def advance(
