@@ -32,6 +32,8 @@ from models.source_attention import ATTENTION_CHOICES, Memory, Source
 from ops.scan import Matrix
 from ranges import DEPTH, LAYERS, PROBABILITY, SCALE, SIZE
 
+ALIGNMENTS = ("global", "local_m", "local_p", "gumbel")  # none that needs REINFORCE
+
 
 def halve(x: jax.Array, mask: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Concatenates pairs of frames: [h_2i; h_2i+1] of eq. 5.
@@ -142,7 +144,7 @@ class ListenAttendSpell(EncoderDecoder):
         layers: number of layers of the speller.
         sampling: probability that a previous character is sampled, in training.
         score: a key of `models.attention.STEP_SCORES`.
-        alignment: a key of `attention.alignments.ALIGNMENTS`.
+        alignment: one of `ALIGNMENTS`.
         score_hidden: A, for scores with a hidden layer and for the position of local-p.
         max_length: maximum number of positions S, for the location score.
         window: half-width of a local alignment's window in positions.
@@ -179,7 +181,7 @@ class ListenAttendSpell(EncoderDecoder):
     def setup(self):
         """Checks the fields and creates the submodules."""
         super().setup()
-        check_fields(self, ATTENTION_CHOICES)
+        check_fields(self, ATTENTION_CHOICES | {"alignment": ALIGNMENTS})
         if self.halvings >= self.listener_layers:
             accepted = f"less than listener_layers={self.listener_layers}"
             raise FieldError("halvings", self.halvings, accepted)

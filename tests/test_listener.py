@@ -208,6 +208,18 @@ def test_evaluation_and_a_model_without_the_stream_sample_nothing(batch):
         np.testing.assert_array_equal(previous, expected)
 
 
-def test_a_pyramid_of_all_layers_is_refused(batch):
-    with pytest.raises(FieldError, match="halvings is 3: must be less than listener_l"):
-        build(batch, halvings=3)
+@pytest.mark.parametrize(
+    ("field", "value", "line"),
+    [
+        ("halvings", 3, "halvings is 3: must be less than listener_layers=3"),
+        (
+            "alignment",  # needs REINFORCE
+            "hard",
+            "alignment is 'hard': must be one of global, local_m, local_p, gumbel",
+        ),
+    ],
+)
+def test_a_field_that_does_not_fit_is_refused(batch, field, value, line):
+    with pytest.raises(FieldError) as error:
+        build(batch, **{field: value})
+    assert str(error.value) == line
