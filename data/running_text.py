@@ -119,11 +119,13 @@ class Texts(NamedTuple):
         vocabulary: of words, subwords or characters.
         folder: folder of the evaluation splits, one file of lines each.
         train: ids of the training text; None unless training.
+        left_out: number of training lines that were left out, the first ones.
     """
 
     vocabulary: Vocabulary
     folder: Path
     train: np.ndarray | None = None
+    left_out: int = 0
 
     def lines(self, split: str) -> Lines:
         """Returns the lines of an evaluation split.
@@ -170,7 +172,8 @@ def create(
     for split in EVALUATION_SPLITS:
         text = "".join(f"{line}\n" for line in splits[split])
         storage.write(folder / f"{split}.txt", text)
-    return Texts(vocabulary, folder, stream(vocabulary, train))
+    left_out = len(splits["train"]) - count
+    return Texts(vocabulary, folder, stream(vocabulary, train), left_out)
 
 
 def load(folder: Path) -> Texts:

@@ -57,7 +57,7 @@ def read(source: str, files: Mapping[str, str], examples: int) -> dict[str, list
         files: path of each split's file for "files"; "" for none. A split
             without a file takes the last tenth of the remaining training examples,
             which are shuffled first.
-        examples: maximum number of training examples.
+        examples: number of training pairs of "entailment".
 
     Raises:
         UserError: if the package cannot be downloaded, or a file cannot be read.
@@ -66,8 +66,7 @@ def read(source: str, files: Mapping[str, str], examples: int) -> dict[str, list
         counts = dict.fromkeys(EVALUATION_SPLITS, min(examples, _HELD_OUT))
         counts |= {"train": examples}
         return {split: entailment.pairs(split, counts[split]) for split in SPLITS}
-    splits = _reviews() if source == "reviews" else _files(files)
-    return splits | {"train": splits["train"][:examples]}
+    return _reviews() if source == "reviews" else _files(files)
 
 
 def _reviews() -> dict[str, list[Example]]:

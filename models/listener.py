@@ -32,6 +32,8 @@ from models.source_attention import ATTENTION_CHOICES, Memory, Source
 from ops.scan import Matrix
 from ranges import DEPTH, LAYERS, PROBABILITY, SCALE, SIZE
 
+ALIGNMENTS = ("global", "local_m", "local_p", "gumbel")  # none that needs REINFORCE
+
 
 def halve(x: jax.Array, mask: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Concatenates pairs of frames: [h_2i; h_2i+1] of eq. 5.
@@ -46,6 +48,28 @@ def halve(x: jax.Array, mask: jax.Array) -> tuple[jax.Array, jax.Array]:
     x, odd = jnp.where(mask[..., None], x, 0), x.shape[1] % 2
     x = jnp.pad(x, ((0, 0), (0, odd), (0, 0)))
     return x.reshape(len(x), -1, 2 * x.shape[2]), mask[:, ::2]
+
+
+def mix_samples(
+    rng: jax.Array, given: jax.Array, logits: jax.Array, rate: float
+) -> jax.Array:
+    """Replaces previous characters by samples from the model: section 3.3.
+
+    Args:
+        rng: PRNG key.
+        given: [B, T] previous character of each step; the first is never replaced.
+        logits: [B, T, W] given these; there is no gradient. Those of step t - 1 are for
+            the previous character of step t.
+        rate: probability of a replacement.
+
+    Returns:
+        [B, T] previous characters.
+    """
+    draw, choose = jax.random.split(rng)
+    drawn = jax.random.categorical(draw, jax.lax.stop_gradient(logits))
+    sampled = jax.random.bernoulli(choose, rate, given.shape)
+    mixed = jnp.where(sampled[:, 1:], drawn[:, :-1], given[:, 1:])
+    return jnp.concatenate([given[:, :1], mixed], axis=1)
 
 
 class Listener(nn.Module):
@@ -120,7 +144,7 @@ class ListenAttendSpell(EncoderDecoder):
         layers: number of layers of the speller.
         sampling: probability that a previous character is sampled, in training.
         score: a key of `models.attention.STEP_SCORES`.
-        alignment: a key of `attention.alignments.ALIGNMENTS`.
+        alignment: one of `ALIGNMENTS`.
         score_hidden: A, for scores with a hidden layer and for the position of local-p.
         max_length: maximum number of positions S, for the location score.
         window: half-width of a local alignment's window in positions.
@@ -157,7 +181,7 @@ class ListenAttendSpell(EncoderDecoder):
     def setup(self):
         """Checks the fields and creates the submodules."""
         super().setup()
-        check_fields(self, ATTENTION_CHOICES)
+        check_fields(self, ATTENTION_CHOICES | {"alignment": ALIGNMENTS})
         if self.halvings >= self.listener_layers:
             accepted = f"less than listener_layers={self.listener_layers}"
             raise FieldError("halvings", self.halvings, accepted)
@@ -221,11 +245,7 @@ class ListenAttendSpell(EncoderDecoder):
         if not (train and self.sampling and self.has_rng("sampling")):
             return given
         scores, _ = self.decode(given, memory, train=False)
-        draw, choose = jax.random.split(self.make_rng("sampling"))
-        drawn = jax.random.categorical(draw, jax.lax.stop_gradient(scores))
-        drawn = super().previous(drawn, memory, train=train)
-        sampled = jax.random.bernoulli(choose, self.sampling, given.shape)
-        return jnp.where(sampled.at[:, 0].set(False), drawn, given)
+        return mix_samples(self.make_rng("sampling"), given, scores, self.sampling)
 
     @nn.nowrap
     def advance(

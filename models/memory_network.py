@@ -22,7 +22,7 @@ factor 2 of l, which makes the mean of l about 1, as in a bag of words.
 Differs from the authors' code: J is the number of words of the sentence, as in the
 paper, where the code uses the maximum; j and k replace the code's j - 1/2 and k - 1/2;
 a time index has l = 1, where the code weights it as the last word; time indices are not
-possible answers.
+possible answers; T is the same for all tasks, where the code has T = M.
 
 The language model of section 5 is in `models.language`.
 """

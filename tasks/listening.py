@@ -26,7 +26,7 @@ from data.endless import Batch
 from data.speech import features, utterances
 from data.speech.utterances import HeldOut
 from data.vocabulary import PAD
-from errors import FieldError, UserError
+from errors import UserError
 from figures.spectrogram import aligned_spectrogram
 from generation.options import TranslationOptions
 from generation.search import OFFSET, Search
@@ -46,7 +46,6 @@ from training.task import Evaluation, Lines, Prediction, Scores, Task
 
 _FIGURES = 3  # utterances of a split that are drawn
 _PLACEHOLDER = 32  # size of a vocabulary that is not known yet
-_ALIGNMENTS = ("global", "local_m", "local_p", "gumbel")
 
 
 class Listening(Task):
@@ -70,11 +69,8 @@ class Listening(Task):
 
     @classmethod
     def check_rules(cls, config: ConfigDict) -> None:
-        """Checks `config.data` and the alignment; see `Task`."""
+        """Checks `config.data`; see `Task`."""
         speech_data.check(config)
-        if (alignment := config.model.get("alignment", "global")) not in _ALIGNMENTS:
-            accepted = f"one of {', '.join(_ALIGNMENTS)} in this task"
-            raise FieldError("config.model.alignment", alignment, accepted)
 
     @classmethod
     def prepare(cls, config: ConfigDict, workdir: Path, *, training: bool) -> Speech:

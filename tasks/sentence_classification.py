@@ -11,6 +11,7 @@ logits`, which may sow attention of the kinds "intra" and "cross".
 Axes: B batch; S, T tokens.
 """
 
+import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,14 @@ class SentenceClassification(Task):
         if not training:
             return sentences.load(folder)
         splits = sentences.read(data.source, data.files.to_dict(), data.examples)
+        left_out = len(splits["train"]) - data.examples
+        if left_out > 0 and jax.process_index() == 0:
+            print(
+                f"data: {left_out:,} training examples over "
+                f"config.data.examples={data.examples} left out",
+                file=sys.stderr,
+            )
+        splits["train"] = splits["train"][: data.examples]
         return sentences.create(splits, folder, vocab_size=data.vocab_size)
 
     def __init__(

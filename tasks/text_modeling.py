@@ -118,11 +118,16 @@ class TextModeling(Task):
             fixed=any((workdir / "checkpoints").glob("[0-9]*")),
         )
         if jax.process_index() == 0:
-            print(
+            line = (
                 f"data: {len(texts.train):,} training tokens, "
-                f"{texts.vocabulary.size} pieces",
-                file=sys.stderr,
+                f"{texts.vocabulary.size} pieces"
             )
+            if texts.left_out:
+                line += (
+                    f"; left out: the first {texts.left_out:,} lines, over "
+                    f"config.data.train_words={data.train_words}"
+                )
+            print(line, file=sys.stderr)
         return texts
 
     def __init__(

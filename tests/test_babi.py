@@ -101,6 +101,9 @@ def test_a_typed_question_is_a_story():
     *statements, question = text.parse("A b c. D e. Where is b?", "line 1")
     assert statements == [Line("A b c."), Line("D e.")]
     assert question == Line("Where is b?", "?")
+    numbers = text.parse(" Mary has 3.5 euro.  Is it 1?2 now. Where is Mary? ", "x")
+    sentences = "Mary has 3.5 euro.", "Is it 1?2 now.", "Where is Mary?"
+    assert tuple(line.text for line in numbers) == sentences
     for wrong in ("A b.", "Where is b?", "A b? C d?", "", "A b. C"):
         with pytest.raises(UserError, match="line 1 is"):
             text.parse(wrong, "line 1")

@@ -8,7 +8,7 @@ from translators import normal_like, quick_jit
 
 from errors import FieldError
 from models.layers import BOS
-from models.listener import ListenAttendSpell, halve
+from models.listener import ListenAttendSpell, halve, mix_samples
 from models.records import AttentionRecord, collect
 
 B, T, M, W, STEPS = 3, 11, 5, 13, 4
@@ -159,6 +159,67 @@ def test_a_certain_model_samples_its_most_probable_character(batch):
     np.testing.assert_array_equal(previous, [[BOS] + [6] * (STEPS - 1)] * B)
 
 
-def test_a_pyramid_of_all_layers_is_refused(batch):
-    with pytest.raises(FieldError, match="halvings is 3: must be less than listener_l"):
-        build(batch, halvings=3)
+def inputs(size, steps, rate, logits):
+    """Given characters, all below 0, and the same with samples among them."""
+    given = -1 - jnp.arange(size * steps).reshape(size, steps)
+    return given, mix_samples(jax.random.key(0), given, logits, rate)
+
+
+def test_the_rate_is_the_share_of_inputs_that_are_sampled():
+    size, steps, rate = 41, 503, 0.1
+    peaks = (jnp.arange(steps) + 3 * jnp.arange(size)[:, None]) % W
+    given, mixed = inputs(size, steps, rate, 1e4 * jax.nn.one_hot(peaks, W))
+    sampled = np.asarray(mixed >= 0)
+    np.testing.assert_array_equal(mixed[:, 0], given[:, 0])
+    np.testing.assert_array_equal(mixed[~sampled], given[~sampled])
+    # A certain output is its own sample, which is the input of the next step.
+    np.testing.assert_array_equal(
+        mixed[:, 1:][sampled[:, 1:]], peaks[:, :-1][sampled[:, 1:]]
+    )
+    deviation = (rate * (1 - rate) / (size * (steps - 1))) ** 0.5
+    assert abs(sampled[:, 1:].mean() - rate) < 4 * deviation
+    # Each step and each sequence is sampled as often.
+    assert (
+        abs(sampled[:, 1:].mean(0) - rate).max() < 5 * (rate * (1 - rate) / size) ** 0.5
+    )
+    assert (
+        abs(sampled[:, 1:].mean(1) - rate).max()
+        < 5 * (rate * (1 - rate) / steps) ** 0.5
+    )
+
+
+def test_samples_have_the_probabilities_of_the_output():
+    size, steps = 41, 503
+    probabilities = np.array([0.07, 0.63, 0.3])
+    logits = jnp.broadcast_to(np.log(probabilities), (size, steps, 3))
+    _, mixed = inputs(size, steps, 1.0, logits)
+    for character, p in enumerate(probabilities):
+        deviation = (p * (1 - p) / (size * (steps - 1))) ** 0.5
+        assert abs(np.mean(mixed[:, 1:] == character) - p) < 4 * deviation
+
+
+def test_evaluation_and_a_model_without_the_stream_sample_nothing(batch):
+    model, variables = build(batch, sampling=0.9)
+    rngs = {"sampling": jax.random.key(0)}
+    expected = np.insert(np.asarray(batch["target"])[:, :-1], 0, BOS, axis=1)
+    for train, streams in ((False, rngs), (True, None)):
+        options = dict(train=train, rngs=streams, method="previous")
+        previous = model.apply(variables, batch["target"], None, **options)
+        np.testing.assert_array_equal(previous, expected)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "line"),
+    [
+        ("halvings", 3, "halvings is 3: must be less than listener_layers=3"),
+        (
+            "alignment",  # needs REINFORCE
+            "hard",
+            "alignment is 'hard': must be one of global, local_m, local_p, gumbel",
+        ),
+    ],
+)
+def test_a_field_that_does_not_fit_is_refused(batch, field, value, line):
+    with pytest.raises(FieldError) as error:
+        build(batch, **{field: value})
+    assert str(error.value) == line

@@ -231,6 +231,21 @@ def test_a_sorted_file_has_all_labels_in_each_split(tmp_path):
     assert len(set(texts)) == len(texts) == 200
 
 
+def test_examples_over_the_maximum_are_left_out_and_reported(tmp_path, capsys):
+    (tmp_path / "train").write_text("".join(f"{i % 2}\ttext {i}\n" for i in range(23)))
+    config = lstmn_sentences.get_config("smoke")
+    config.data.source, config.data.files.train = "files", str(tmp_path / "train")
+    for examples, line in (
+        (19, ""),
+        (7, "data: 12 training examples over config.data.examples=7 left out\n"),
+    ):
+        config.data.examples = examples
+        splits = SentenceClassification.prepare(config, tmp_path, training=True).splits
+        assert capsys.readouterr().err == line
+        counts = [len(splits[x]) for x in ("train", "validation", "test")]
+        assert counts == [examples, 2, 2]
+
+
 def test_a_single_label_is_an_error(tmp_path):
     with pytest.raises(UserError, match="train has a single label: must have two or"):
         read_lines(tmp_path, ["good\ta film", "good\tthe film"] * 10)

@@ -27,27 +27,57 @@ def batches(source, *, seed=0, words=(2, 4)):
     return Batches(source, MIXING, characters, **options)
 
 
-def test_log_mel_equals_the_formulas_of_its_parts():
-    samples = np.random.default_rng(0).standard_normal(1500)
-    actual = features.log_mel(samples, 8000)
-    assert actual.shape == (1 + 1500 // 200, 128)
-    t, band = 3, 90
-    n = np.arange(400)
-    frame = samples[t * 200 - 200 + n] * np.sin(np.pi * n / 400) ** 2
+def spectrogram(samples, rate):
+    """The log-mel spectrogram in dB [T, 128], by explicit sums and loops."""
+    length, size = rate // 20, len(samples)  # 50 ms
+    position = np.arange(0, size + 1, rate // 40)[:, None] - length // 2
+    position = np.abs(position + np.arange(length))  # [T, N], reflected at the ends
+    position = size - 1 - np.abs(size - 1 - position)
+    window = np.sin(np.pi * np.arange(length) / length) ** 2
+    bins = np.arange(length // 2 + 1)
+    waves = np.exp(-2j * np.pi * np.outer(np.arange(length), bins) / length)
+    power = np.abs((samples[position] * window) @ waves) ** 2
+    top, filters = 2595 * np.log10(1 + rate / 2 / 700), np.zeros((128, len(bins)))
+    for band, k in np.ndindex(filters.shape):
+        mels = (top * (band + i) / 129 for i in range(3))
+        left, centre, right = (700 * (10 ** (mel / 2595) - 1) for mel in mels)
+        f = k * rate / length
+        if left < f <= centre:
+            filters[band, k] = (f - left) / (centre - left)
+        elif centre < f < right:
+            filters[band, k] = (right - f) / (right - centre)
+    energy = np.einsum("tk,mk->tm", power, filters)
+    decibels = 10 * np.log10(np.where(energy > 1e-10, energy, 1e-10))
+    return np.where(decibels < decibels.max() - 80, decibels.max() - 80, decibels)
 
-    def hertz(mel):
-        return 700 * (10 ** (mel / 2595) - 1)
 
-    top = 2595 * np.log10(1 + 4000 / 700)
-    left, centre, right = (hertz(top * (band + i) / 129) for i in range(3))
-    power = 0.0
-    for k in range(201):
-        f = k * 8000 / 400
-        weight = min((f - left) / (centre - left), (right - f) / (right - centre))
-        if weight > 0:
-            value = np.sum(frame * np.exp(-2j * np.pi * k * n / 400))
-            power += weight * abs(value) ** 2
-    np.testing.assert_allclose(actual[t, band], 10 * np.log10(power), rtol=1e-9)
+@pytest.mark.parametrize("rate", [8000, 16000])
+def test_log_mel_equals_the_formulas_of_its_parts(rate):
+    samples = np.random.default_rng(0).standard_normal(1511)
+    samples[700:] *= 1e-5  # the floor is reached
+    actual = features.log_mel(samples, rate)
+    expected = spectrogram(samples, rate)
+    assert actual.shape == expected.shape == (1 + 1511 // (rate // 40), 128)
+    floor = expected == expected.min()
+    assert 0.05 < floor.mean() < 0.9
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("rate", [8000, 16000])
+@pytest.mark.parametrize("bands", [7, 40])
+def test_the_envelope_is_the_cosine_series_of_the_spectrogram(rate, bands):
+    samples = np.random.default_rng(0).standard_normal(1511)
+    decibels, count = spectrogram(samples, rate), 13
+    series = np.zeros((len(decibels), bands))
+    for t, m in np.ndindex(series.shape):
+        for k in range(count):
+            angles = np.pi * k * (np.arange(128) + 0.5) / 128
+            coefficient = np.mean(decibels[t] * np.cos(angles)) * (1 + (k > 0))
+            series[t, m] += coefficient * np.cos(np.pi * k * (m + 0.5) / bands)
+    cepstra = features.cepstra(samples, rate, count, rate)
+    actual = features.envelope(cepstra, bands)
+    # Cepstra are rounded to float32.
+    np.testing.assert_allclose(actual, series, rtol=0, atol=1e-3)
 
 
 def test_filters_rise_and_sum_to_1_between_them():

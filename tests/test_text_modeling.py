@@ -203,6 +203,25 @@ def test_own_text_is_split_in_order(tmp_path):
     assert splits["validation"][-1] == "line 99 ."
 
 
+def test_lines_over_the_maximum_of_words_are_left_out_and_reported(tmp_path, capsys):
+    path = tmp_path / "text"
+    path.write_text("\n".join(f"line {i}." for i in range(100)))
+    config = smoke(**{"data.source": "files", "data.files.train": str(path)})
+    for words, line in (
+        (4 * 81, ""),  # with EOS
+        (
+            4 * 11,
+            "; left out: the first 70 lines, over config.data.train_words=44",
+        ),
+    ):
+        config.data.train_words = words
+        texts = TextModeling.prepare(config, tmp_path / str(words), training=True)
+        size = texts.vocabulary.size
+        expected = f"data: {words:,} training tokens, {size} pieces{line}\n"
+        assert capsys.readouterr().err == expected
+        assert len(texts.train) == words
+
+
 @pytest.mark.network
 def test_the_speeches_have_1_8_million_words():
     splits = running_text.read("speeches", {})

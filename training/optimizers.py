@@ -212,7 +212,10 @@ def _orthogonal(params: Any) -> Any:
 
 
 def _clip_by_matrix_norm(bound: float) -> optax.GradientTransformation:
-    """Clips the gradient of each parameter to norm `bound`, as in memory networks."""
+    """Clips the gradient of each parameter to a Frobenius norm of `bound`.
+
+    For memory networks, whose authors' code clips the spectral norm of each matrix.
+    """
 
     def clip(gradient, _):
         norm = jnp.linalg.norm(gradient.ravel())

@@ -2,6 +2,9 @@
 
 Id 0 is nil, the padding of sentences and memories; words have the ids from 1.
 
+Differs from the authors' code (Sukhbaatar et al., 2015): time indices are clipped to
+one maximum for all tasks, where the code clips them to the number of slots of the task.
+
 Axes: ... any batch; B batch; N models; S statements of all stories; M memory slots; J
 words of a sentence, padded; F supporting facts, padded.
 """

@@ -9,7 +9,8 @@ separated by tabs:
     3 Where is Mary?<TAB>bathroom<TAB>1
 
 A typed question is a story and a question on one line: "Mary moved to the bathroom.
-John went to the hallway. Where is Mary?"
+John went to the hallway. Where is Mary?" A mark that ends a sentence has white space
+after it, so that "Mary has 3.5 euro." is one statement.
 """
 
 import re
@@ -20,7 +21,7 @@ import storage
 from data.babi.story import Line, Lines, words
 from errors import UserError
 
-_SENTENCE = re.compile(r"[^.?!]*[.?!]?")
+_BETWEEN_SENTENCES = re.compile(r"(?<=[.?!])\s+")
 
 
 def write(stories: Iterable[Lines]) -> str:
@@ -129,7 +130,7 @@ def parse(text: str, name: str) -> Lines:
     Raises:
         UserError: for text without a statement, or that does not end with a question.
     """
-    sentences = [x.strip() for x in _SENTENCE.findall(text) if words(x)]
+    sentences = [x for x in _BETWEEN_SENTENCES.split(text.strip()) if words(x)]
     if not sentences or not sentences[-1].endswith("?"):
         raise UserError(f"{name} is {text[:40]!r}: must end with a question and ?")
     *statements, question = sentences
