@@ -50,7 +50,8 @@ _STORAGE = flags.DEFINE_string(
     "storage",
     None,
     "Shared storage, mounted at /mnt/shared: SERVER:/PATH of an NFS share (tpu), a "
-    "PersistentVolumeClaim (kubernetes), gs://BUCKET or s3://BUCKET (skypilot).",
+    "PersistentVolumeClaim (kubernetes); gs://BUCKET, s3://BUCKET or, for several "
+    "hosts, a volume (skypilot).",
 )
 _OUT = flags.DEFINE_string("out", None, "New file to write, instead of printing it.")
 _SUBMIT = flags.DEFINE_bool(

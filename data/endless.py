@@ -28,9 +28,9 @@ def rows_of(pieces: Sequence[int], count: int, size: int) -> np.ndarray:
     """
     if size % count:
         raise UserError(
-            f"the batch size is {size}: must be a multiple of the {count} devices; "
-            "change config.data.batch_size (config.data.batch_size_multiple for a "
-            "translator)"
+            f"the batch size is {size}: must be a multiple of the {count} devices of "
+            "all processes; start fewer processes, or a new run with another "
+            "config.data.batch_size (config.data.batch_size_multiple for a translator)"
         )
     return np.arange(size).reshape(count, -1)[list(pieces)].ravel()
 

@@ -128,7 +128,7 @@ def check_copied_paths(job: Job) -> None:
     for flag, text in paths.items():
         path = PurePosixPath(text)
         if path.is_absolute() or ".." in path.parts:
-            accepted = "a path inside the current folder, which is copied to the hosts"
+            accepted = "a path inside the current folder, which the hosts have, too"
             raise FieldError(f"--{flag}", text, accepted)
 
 

@@ -28,10 +28,14 @@ def check(job: Job) -> None:
     """Checks a job for Kubernetes."""
     pod = f"-{job.hosts - 1}-abcde"  # the index, and five random characters
     jobs.check_label(job.name, pod if job.sweep else f"-host-0{pod}")
-    jobs.match("image", job.image, _IMAGE, "the name of a container image")
+    jobs.match(
+        "image", job.image, _IMAGE, "the name of a container image, in lower case"
+    )
     accepted = "the name of a namespace: lower-case letters, digits and hyphens"
     jobs.match("namespace", job.namespace, _NAMESPACE, accepted)
-    accepted = "the name of a PersistentVolumeClaim that all pods can mount"
+    accepted = (
+        "the name of a PersistentVolumeClaim that all pods can mount, in lower case"
+    )
     jobs.match("storage", job.storage, _CLAIM, accepted)
     _devices(job)
     jobs.check_copied_paths(job)

@@ -7,7 +7,7 @@ from launching import job as jobs
 from launching import quoting
 from launching.job import Job, Target
 
-_BUCKET = r"(gs|s3)://[a-z0-9][-._a-z0-9]{1,61}[a-z0-9]"
+_STORAGE = r"(gs|s3)://[a-z0-9][-._a-z0-9]{1,61}[a-z0-9]|[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _GPUS = r"([A-Za-z][-.\w]*):([1-9]\d?)"
 # jax has no rule for SkyPilot, which tells each node its number and the addresses.
 _ADDRESSES = """\
@@ -22,17 +22,31 @@ def check(job: Job) -> None:
     jobs.check_label(job.name)
     if job.sweep:
         raise UserError(
-            "--sweep: --target=skypilot mounts a bucket, which has no locks for the "
-            "workers; must be --target=tpu, slurm or kubernetes"
+            "--sweep: --target=skypilot does not start the workers of a sweep; must be "
+            "--target=tpu, slurm or kubernetes"
         )
     accepted = "the GPUs of a node, as TYPE:NUMBER, such as H100:8"
     result = jobs.match("accelerator", job.accelerator, _GPUS, accepted)
     if result[1].lower().startswith("tpu"):
         accepted += "; --target=tpu is for TPUs"
         raise FieldError("--accelerator", job.accelerator, accepted)
-    jobs.match("storage", job.storage, _BUCKET, "gs://BUCKET or s3://BUCKET")
+    accepted = "gs://BUCKET, s3://BUCKET or the name of a volume, in lower case"
+    storage = jobs.match("storage", job.storage, _STORAGE, accepted)
+    if storage[1] and job.hosts > 1:
+        accepted = "a volume: the nodes of a job do not see each other's files in a "
+        raise FieldError("--storage", job.storage, accepted + "bucket at once")
     jobs.check_copied_paths(job)
     jobs.check_shared_workdir(job)
+
+
+def _mount(storage: str) -> str:
+    if "://" not in storage:
+        return f"volumes:\n  {jobs.SHARED}: {quoting.yaml(storage)}"
+    # In the mode MOUNT, files can be neither appended to nor written at random places.
+    return (
+        f"file_mounts:\n  {jobs.SHARED}:\n    source: {quoting.yaml(storage)}\n"
+        "    mode: MOUNT_CACHED"
+    )
 
 
 def render(job: Job) -> str:
@@ -44,8 +58,7 @@ def render(job: Job) -> str:
         hosts=job.hosts,
         accelerators=quoting.yaml(job.accelerator or ""),
         spot=str(job.spot).lower(),
-        shared=jobs.SHARED,
-        source=quoting.yaml(job.storage or ""),
+        mount=_mount(job.storage or ""),
         addresses=_ADDRESSES if job.hosts > 1 else "",
         command=shlex.join(job.command(".venv/bin/python")),
         restarts=job.restarts,

@@ -22,7 +22,10 @@ def _gpus(job: Job) -> int:
 
 def check(job: Job) -> None:
     """Checks a job for Slurm."""
-    accepted = "at most 64 letters, digits, dots, hyphens and underscores"
+    accepted = (
+        "at most 64 letters, digits, dots, hyphens and underscores, beginning with a "
+        "letter or digit"
+    )
     jobs.match("name", job.name, _NAME, accepted)
     if job.partition:
         accepted = "names of partitions, as NAME or NAME,NAME"

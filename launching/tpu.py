@@ -111,6 +111,7 @@ def render(job: Job) -> str:
         "--requirement=requirements.txt 'jax[tpu]'",
         *mount,
     ]
+    files = [job.config.partition(":")[0], *([job.sweep] if job.sweep else [])]
     pack = f"cd code && tar -czf ~/run.tar.gz -C {shlex.quote(job.workdir)} ."
     return quoting.fill(
         "tpu.sh",
@@ -121,6 +122,7 @@ def render(job: Job) -> str:
         spot=" --spot" * job.spot,
         name=job.name,
         slices=quoting.array(slices),
+        files=quoting.array(files),
         commands=quoting.array([first, *[join] * (len(slices) - 1)]),
         restarts=job.restarts,
         install=shlex.quote(" && ".join(install)),

@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -130,6 +131,30 @@ def test_a_variable_that_is_no_number_is_refused(no_variables):
         flagsaver.flagsaver(coordinator="10.0.0.1:1", process_id=0),
         pytest.raises(UserError, match="^JAX_NUM_PROCESSES is 'two': must be a whole"),
     ):
+        hosts.explicit()
+
+
+def test_a_port_that_another_program_has_is_refused(no_variables, monkeypatch):
+    monkeypatch.setattr(hosts, "_CLOSING", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        given = {"coordinator": f"127.0.0.1:{port}", "num_processes": 2}
+        message = f"^--coordinator is 127.0.0.1:{port}: port {port} cannot be opened"
+        with (
+            flagsaver.flagsaver(**given, process_id=0),
+            pytest.raises(UserError, match=message),
+        ):
+            hosts.explicit()
+        with flagsaver.flagsaver(**given, process_id=1):  # not its own port
+            assert hosts.explicit()["process_id"] == 1
+    with flagsaver.flagsaver(**given, process_id=0):
+        assert hosts.explicit()["process_id"] == 0
+
+
+def test_variables_without_an_address_are_refused(no_variables):
+    no_variables.setenv("JAX_NUM_PROCESSES", "2")
+    no_variables.setenv("JAX_PROCESS_ID", "1")
+    with pytest.raises(UserError, match=r"^--coordinator \(or JAX_COORDINATOR_ADDR"):
         hosts.explicit()
 
 
@@ -571,6 +596,40 @@ def test_the_others_wait_while_the_first_process_writes_an_evaluation(tmp_path):
     started = start_evaluation("tables", 0, tmp_path)
     assert jobs.finish(started, timeout=100) == [0, 0], jobs.output(tmp_path / "logs")
     assert (tmp_path / "run" / "figures" / "test" / "step.png").exists()
+
+
+def test_a_run_directory_that_is_not_shared_is_refused(tmp_path, monkeypatch):
+    address = f"--coordinator=127.0.0.1:{jobs.free_port()}"
+    script = """
+import runpy, sys
+from training import lock
+lock._VISIBLE = 3.0
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+    started = []
+    for number in range(2):
+        flags = f"--workdir={tmp_path}/{number}", address, "--num_processes=2"
+        command = "-c", script, "train.py", "--config=tests/toy.py", *flags
+        started += jobs.start(
+            *command,
+            f"--process_id={number}",
+            processes=1,
+            devices=1,
+            logs=tmp_path / f"logs_{number}",
+        )
+    assert jobs.finish(started, timeout=100) == [1, 1]
+    line = (
+        f"--workdir={tmp_path}/1 is another folder here than in process 0: all "
+        "processes of a job must have the same run directory, in a folder that their "
+        "hosts share\n"
+    )
+    (first,) = jobs.output(tmp_path / "logs_0")
+    (second,) = jobs.output(tmp_path / "logs_1")
+    assert first == f"error: process 1 of the job has failed: {line}"
+    assert second == f"error: {line}"
+    for number in range(2):
+        assert not list((tmp_path / f"{number}").glob("c*"))  # nothing is written
 
 
 POLLING = """

@@ -45,7 +45,7 @@ COMMANDS = {
     "kubernetes_sweep.yaml": f"--target=kubernetes {SWEEP} {IMAGE} "
     "--accelerator=nvidia.com/gpu:2",
     "skypilot.yaml": f"--target=skypilot {RUN} --hosts=2 --accelerator=H100:8 --spot "
-    "--storage=gs://bucket",
+    "--storage=nmt-volume",
 }
 
 
@@ -161,8 +161,21 @@ def test_skypilot_recovers_from_signals():
     resources = task["resources"]
     assert resources["accelerators"] == "H100:8" and resources["use_spot"] is True
     assert resources["job_recovery"] == {"recover_on_exit_codes": [130, 143]}
-    mounted = {"source": "gs://bucket", "mode": "MOUNT"}
-    assert task["file_mounts"] == {"/mnt/shared": mounted}
+    assert (
+        task["volumes"] == {"/mnt/shared": "nmt-volume"} and "file_mounts" not in task
+    )
+
+
+def test_skypilot_mounts_a_bucket_for_one_node_only():
+    job = valid_job("skypilot")
+    task = yaml.safe_load(launching.TARGETS["skypilot"].render(job))
+    mounted = {"source": "gs://bucket", "mode": "MOUNT_CACHED"}
+    assert task["file_mounts"] == {"/mnt/shared": mounted} and "volumes" not in task
+    with pytest.raises(UserError, match="^--storage is 'gs://bucket': must be a vol"):
+        launching.TARGETS["skypilot"].check(dataclasses.replace(job, hosts=2))
+    launching.TARGETS["skypilot"].check(
+        dataclasses.replace(job, hosts=2, storage="a-volume")
+    )
 
 
 # Quoting.
@@ -585,7 +598,11 @@ def cloud(machine):
     machine("python3", "true")
     machine("flock", 'shift; exec "$@"')
     machine(".venv/bin/python", TRAIN)
-    subprocess.run("git init -q && git add .venv", shell=True, check=True)
+    Path("configs").mkdir()
+    for path in (Path("configs/a.py"), Path("s.py")):
+        path.touch()
+    command = "git init -q && git add .venv configs s.py"
+    subprocess.run(command, shell=True, check=True)
     author = "-c user.name=Tester -c user.email=tester@example.com"
     subprocess.run(f"git {author} commit -qm Start", shell=True, check=True)
     Path("states").write_text("READY\n")
@@ -644,6 +661,21 @@ def test_a_slice_whose_state_is_not_known_is_not_deleted(cloud):
     cloud("gcloud", f"{RECORDING}\nexit 1")  # for example, without a network
     assert launch_tpu([], "run").returncode == 1
     assert verbs() == ["ssh", "describe"]
+
+
+@pytest.mark.parametrize("step", [[], ["create"]])
+@pytest.mark.parametrize(
+    "fields", [{"config": "configs/it's.py:smoke"}, {"sweep": "new.py"}]
+)
+def test_a_file_that_the_hosts_would_not_get_is_refused(cloud, fields, step):
+    Path("configs/it's.py").touch()
+    Path("new.py").touch()
+    process = launch_tpu([], *step, **fields)
+    assert process.returncode == 1 and not records()
+    path = fields.get("sweep", "configs/it's.py")
+    assert process.stderr == (
+        f"error: {path} is not in the last commit, which the hosts get\n"
+    )
 
 
 def test_an_unknown_step_is_refused(cloud):

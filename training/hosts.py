@@ -15,6 +15,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Mapping
 from importlib import util
 from typing import Any
@@ -33,6 +34,7 @@ _VARIABLES = {
     "num_processes": "JAX_NUM_PROCESSES",
     "process_id": "JAX_PROCESS_ID",
 }
+_CLOSING = 10.0  # seconds in which the port of a job that has ended is free again
 _LATER = 10  # seconds that jax waits after `--join_timeout`
 _BY_HAND = (
     "give --coordinator, --num_processes and --process_id, or --join=none to run alone"
@@ -176,7 +178,7 @@ def explicit() -> dict[str, Any]:
         name: os.environ.get(_VARIABLES[name]) if value is None else value
         for name, value in flagged.items()
     }
-    if given["coordinator"] is None and set(flagged.values()) == {None}:
+    if set(given.values()) == {None}:
         return {}
     for name, variable in _VARIABLES.items():
         if given[name] is None:
@@ -195,6 +197,8 @@ def explicit() -> dict[str, Any]:
             f"--process_id is {number}: must be below --num_processes, {count}"
         )
     check_address(given["coordinator"], count)
+    if number == 0:
+        _check_port(given["coordinator"])
     return {
         "coordinator_address": given["coordinator"],
         "num_processes": count,
@@ -228,6 +232,28 @@ def check_address(address: str, processes: int) -> None:
             f"--coordinator is {address}: {host} is {resolved} on this host, which "
             "other hosts cannot reach; name its address in the network"
         )
+
+
+def _check_port(address: str) -> None:
+    """Checks that no other program, such as process 0 of another job, has the port.
+
+    jax would share the port with the other job, and both would fail.
+    """
+    port, end = int(address.rpartition(":")[2]), time.monotonic() + _CLOSING
+    dual = socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if dual else socket.AF_INET
+    while True:
+        try:
+            socket.create_server(("", port), family=family, dualstack_ipv6=dual).close()
+            return
+        except OSError as error:
+            if time.monotonic() > end:
+                raise UserError(
+                    f"--coordinator is {address}: port {port} cannot be opened here "
+                    f"({error.strerror}); each job needs a free port of its own, on "
+                    "the host of process 0"
+                ) from error
+        time.sleep(1)
 
 
 def _is_literal(host: str) -> bool:

@@ -166,12 +166,9 @@ def agree(values: Mapping[str, Any]) -> None:
     client, number = _service()
     if client is None:
         return
-    key = f"attention/agree/{next(_numbers)}"
-    if number == 0:
-        client.key_value_set(key, json.dumps(values))
-    else:
-        first = json.loads(client.blocking_key_value_get(key, int(1000 * _timeout)))
-        values = json.loads(json.dumps(values))
+    text = json.dumps(values)
+    first, values = json.loads(of_first(text)), json.loads(text)
+    if number > 0:
         differing = [
             f"{name} is {one_line(values.get(name))} in process {number} and "
             f"{one_line(first.get(name))} in process 0"
@@ -183,7 +180,19 @@ def agree(values: Mapping[str, Any]) -> None:
                 f"{'; '.join(differing[:_MAX_DIFFERENCES])}: all processes of a job "
                 "must have the same command, code and run directory"
             )
-    wait(key)
+    wait("agree")
+
+
+def of_first(text: str) -> str:
+    """Returns the text of process 0, which all processes of the job call this with."""
+    client, number = _service()
+    if client is None:
+        return text
+    key = f"attention/first/{next(_numbers)}"
+    if number > 0:
+        return client.blocking_key_value_get(key, int(1000 * _timeout))
+    client.key_value_set(key, text)
+    return text
 
 
 def _is_by_jax(error: BaseException | None, line: str | None = None) -> bool:

@@ -21,10 +21,12 @@ from pathlib import Path
 from typing import Any
 
 from errors import UserError
+from training import job
 
 NAME = "lock"
 _REFRESH = 20.0  # seconds between two refreshes
 _POLL = 1.0  # polling interval for the lock of another machine, in seconds
+_VISIBLE = 60.0  # seconds until all hosts see a file: NFS keeps listings for so long
 STALE = 120.0  # seconds without a refresh after which a lock is void
 
 
@@ -111,12 +113,32 @@ class Lock:
         Raises:
             UserError: if one has, because this process was suspended for too long.
         """
-        try:
-            holder = _parse(self._path.read_text(errors="replace"))
-        except OSError:
-            return
+        holder = self._read()
         if self._enabled and holder and holder != self._owner:
             raise UserError(self._refusal(holder))
+
+    def check_shared(self) -> None:
+        """Checks that all processes of the job see the lock that process 0 has taken.
+
+        Raises:
+            UserError: in a process whose run directory is another folder.
+        """
+        holder = json.loads(job.of_first(json.dumps(self._owner)))
+        end = time.monotonic() + _VISIBLE
+        while not self._enabled and self._read() != holder:
+            if time.monotonic() > end:
+                raise UserError(
+                    f"--workdir={self._workdir} is another folder here than in process "
+                    "0: all processes of a job must have the same run directory, in a "
+                    "folder that their hosts share"
+                )
+            time.sleep(_POLL)
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            return _parse(self._path.read_text(errors="replace"))
+        except OSError:
+            return {}
 
     def _refusal(self, holder: dict[str, Any]) -> str:
         return (
@@ -140,8 +162,7 @@ class Lock:
     def _refresh(self) -> None:
         while not self._over.wait(_REFRESH):
             with contextlib.suppress(OSError):
-                text = self._path.read_text(errors="replace")
-                if _parse(text) == self._owner:
+                if self._read() == self._owner:
                     os.utime(self._path)
 
 

@@ -63,6 +63,7 @@ class Log:
             workdir / "tensorboard", start + 1, self._board_errors
         )
         self._display = open_display(total) if self._writes else Silent()
+        self._display.move(start)
         self._start, self._total = start, total
         self._pending: deque[tuple[int, Metrics]] = deque()
         self._sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])

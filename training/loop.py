@@ -72,6 +72,7 @@ def train(config: ConfigDict, workdir: Path, watchdog: float = 0.0) -> int:
         ):
             if jax.process_count() > 1:
                 # The others write nothing before process 0 has the lock.
+                lock.check_shared()
                 fields = encoding.leaves(encoding.encode(config), "config.")
                 job.agree(dict(fields) | {"the commit": runtime.commit()})
             return _train(config, workdir, layout, lock, stop, Watchdog(watchdog))

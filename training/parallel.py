@@ -182,8 +182,9 @@ class Layout:
                 fewer = "config.parallel=jit" if self._cores else "fewer devices"
                 raise UserError(
                     f"the batch size is {len(leaf)}: must be a multiple of the "
-                    f"{devices} devices; change config.data.batch_size (config.data."
-                    f"batch_size_multiple for a translator), or take {fewer}"
+                    f"{devices} devices; take {fewer}, or start a new run with another "
+                    "config.data.batch_size (config.data.batch_size_multiple for a "
+                    "translator)"
                 )
         if self.pmap:
             batch = jax.tree.map(lambda x: x.reshape(devices, -1, *x.shape[1:]), batch)

@@ -17,6 +17,10 @@
 #SBATCH --open-mode=append
 #SBATCH --signal=TERM@120
 set -uo pipefail
+# Since Slurm 22.05, srun does not take --cpus-per-task from the job by itself.
+if [ -n "${SLURM_CPUS_PER_TASK:-}" ]; then
+  export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK
+fi
 
 command=(
   .venv/bin/python

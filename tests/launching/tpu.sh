@@ -22,6 +22,21 @@ commands=(
   'cd code && exec flock .lock .venv/bin/python train.py --config=configs/transformer_nmt.py:smoke --workdir=/mnt/shared/nmt'
 )
 
+# Files that the hosts need.
+files=(
+  configs/transformer_nmt.py
+)
+
+check() {
+  local file
+  for file in "${files[@]}"; do
+    if ! git cat-file -e "HEAD:./$file" 2>/dev/null; then
+      echo "error: $file is not in the last commit, which the hosts get" >&2
+      exit 1
+    fi
+  done
+}
+
 tpu() {
   gcloud compute tpus tpu-vm "$@" --project="$project" --zone="$zone"
 }
@@ -105,9 +120,14 @@ each() {
 
 trap 'exit 130' INT TERM
 case "${1:-all}" in
-  create | install | run | delete) each "$1" ;;
+  create)
+    check
+    each create
+    ;;
+  install | run | delete) each "$1" ;;
   fetch) fetch ;;
   all)
+    check
     trap 'echo "nmt may cost money: bash $0 run resumes, bash $0 delete ends it" >&2' EXIT
     each create
     each install

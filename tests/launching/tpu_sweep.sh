@@ -26,6 +26,22 @@ commands=(
   'cd code && { for _ in {1..360}; do [ -e /mnt/shared/nmt/sweep.json ] && break; sleep 5; done; } && exec flock .lock .venv/bin/python sweep.py --config=configs/luong_nmt.py:short --workdir=/mnt/shared/nmt --sweep=configs/sweeps/alignments.py --workers=1 --worker'
 )
 
+# Files that the hosts need.
+files=(
+  configs/luong_nmt.py
+  configs/sweeps/alignments.py
+)
+
+check() {
+  local file
+  for file in "${files[@]}"; do
+    if ! git cat-file -e "HEAD:./$file" 2>/dev/null; then
+      echo "error: $file is not in the last commit, which the hosts get" >&2
+      exit 1
+    fi
+  done
+}
+
 tpu() {
   gcloud compute tpus tpu-vm "$@" --project="$project" --zone="$zone"
 }
@@ -109,9 +125,14 @@ each() {
 
 trap 'exit 130' INT TERM
 case "${1:-all}" in
-  create | install | run | delete) each "$1" ;;
+  create)
+    check
+    each create
+    ;;
+  install | run | delete) each "$1" ;;
   fetch) fetch ;;
   all)
+    check
     trap 'echo "nmt may cost money: bash $0 run resumes, bash $0 delete ends it" >&2' EXIT
     each create
     each install
