@@ -159,7 +159,9 @@ class MemoryNetwork(nn.Module):
 
         Args:
             batch: int `sentences` [B, M, J], `times` [B, M] and `question` [B, J], see
-                `data.babi.encoding`; a slot without words is empty.
+                `data.babi.encoding`; a slot without words is empty. Or, with `slots`
+                [B, M], `sentences` [S, J]: slots hold rows of these S sentences, each
+                of which is embedded once.
             train: whether the alignment "gumbel" samples (RNG stream "alignment").
             linear: bool scalar; True replaces the weights by the scores (the linear
                 start, section 4.2).
@@ -168,13 +170,20 @@ class MemoryNetwork(nn.Module):
             [B, W] logits of the answer; nil is never the answer.
         """
         sentences, times = batch["sentences"], batch["times"]
-        mask = self.empty_slots | (sentences > 0).any(-1)[:, None]  # [B, 1, M]
         adjacent = self.tying == "adjacent"
         tables = self.tables if adjacent else self.tables[:2]
-        memories = self._embed(sentences, times, jnp.concatenate(tables, -1))
-        memories = jnp.split(memories, len(tables), -1)  # each [B, M, D]
+        filled = (sentences > 0).any(-1)
+        embedded = self._embed(sentences, jnp.concatenate(tables, -1))
+        memories = jnp.split(embedded, len(tables), -1)  # each [B, M, D] or [S, D]
+        if "slots" in batch:
+            filled = filled[batch["slots"]]
+            memories = [memory[batch["slots"]] for memory in memories]
+        mask = self.empty_slots | filled[:, None]  # [B, 1, M]
+        for n, table in enumerate(tables):
+            time = table[self.vocab_size - 1 + times]
+            memories[n] += jnp.where(times[..., None] > 0, time, 0)
         table = self.tables[0 if adjacent else 2]
-        state = self._embed(batch["question"], None, table)[:, None]  # [B, 1, D]
+        state = self._embed(batch["question"], table)[:, None]  # [B, 1, D]
         records = []
         for number in range(self.hops):
             layer = number if adjacent else 0
@@ -222,37 +231,29 @@ class MemoryNetwork(nn.Module):
         aligned = records[0]._replace(weights=weights, position=position)
         aligned.record(self, kind="memory", layer=0, queries="hops", keys="sentences")
 
-    def _embed(
-        self, ids: jax.Array, times: jax.Array | None, table: jax.Array
-    ) -> jax.Array:
-        """Embeds sentences.
+    def _embed(self, ids: jax.Array, table: jax.Array) -> jax.Array:
+        """Embeds words of sentences, without their time index.
 
         Args:
             ids: int [..., J] words.
-            times: int [...] time indices; None for questions.
             table: [V, n D], n embeddings, concatenated.
 
         Returns:
             [..., n D].
         """
         words = ids.shape[-1]
-        rows = jnp.arange(len(table))
         parts = [jnp.ones(ids.shape)]
+        table = table[: self.vocab_size]
         if self.encoding == "position":
             weights = position_weights((ids > 0).sum(-1), words)
             parts = [self.position_scale * part for part in weights]
-        # One word at a time: the one-hot words [..., J, V] are never materialised.
+            share = jnp.arange(1, self.width + 1) / self.width  # k/D
+            share = jnp.tile(share, table.shape[1] // self.width)
+            table = jnp.concatenate([table, -share * table])
+        # One word at a time: the one-hot words [..., J, W] are never materialised.
+        rows = jnp.arange(self.vocab_size)
         bags = [
             sum(part[..., j, None] * (ids[..., j, None] == rows) for j in range(words))
             for part in parts
         ]
-        if times is not None:
-            index = self.vocab_size - 1 + times[..., None]
-            bags[0] += (times[..., None] > 0) * (index == rows)
-        embedded = bags[0] @ table
-        if self.encoding == "position":
-            share = jnp.arange(1, self.width + 1) / self.width  # k/D
-            embedded -= (bags[1] @ table) * jnp.tile(
-                share, table.shape[1] // self.width
-            )
-        return embedded
+        return jnp.concatenate(bags, -1) @ table

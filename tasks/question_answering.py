@@ -23,7 +23,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from data.babi import sources, text
-from data.babi.encoding import Batches, Questions, encode, joined
+from data.babi.encoding import Batches, Questions, encode, joined, numbered
 from data.babi.sources import Source
 from errors import FieldError, UserError
 from metrics import answers
@@ -126,8 +126,8 @@ class QuestionAnswering(Task):
             memory=data.memory,
         )
         slots = [data.memory] * (1 if self.joint else len(self.tasks))
+        train = self._by_model(self.questions("train")) if assets else []
         if assets:  # as many as the longest training story has statements
-            train = self._by_model(self.questions("train"))
             slots = [min(each.longest, data.memory) for each in train]
         by_task = slots * len(self.tasks) if self.joint else slots
         self.slots = dict(zip(self.tasks, by_task, strict=True))
@@ -137,6 +137,13 @@ class QuestionAnswering(Task):
             memory=data.memory,
             supervision=config.loss.supervision,
         )
+        self.training = {}  # by number of slots
+        for size, group in self.models.groups.items() if assets else ():
+            questions = [train[n] for n in group[:: data.repeats] // data.repeats]
+            most = data.batch_size * size // 2  # otherwise there is little to gain
+            self.training[size], texts = numbered(questions, most)
+            if texts is not None:
+                self.models.texts[size] = texts.repeat(data.repeats, 0)
         self.objective = LinearStart(
             self.models.init,
             self.models.loss,
@@ -155,12 +162,8 @@ class QuestionAnswering(Task):
     def train_data(self) -> Batches:
         """Returns the training batches; see `data.babi.encoding.Batches`."""
         data = self.config.data
-        models = self._by_model(self.questions("train"))
         return Batches(
-            {
-                size: [models[n] for n in group[:: data.repeats] // data.repeats]
-                for size, group in self.models.groups.items()
-            },
+            self.training,
             repeats=data.repeats,
             batch_size=data.batch_size,
             memory=data.memory,

@@ -43,6 +43,8 @@ class QuestionModels:
 
     Attributes:
         groups: numbers of the models of each group, by number of slots.
+        texts: word ids [N, D, J] of the statements whose numbers are the sentences of
+            training batches, by number of slots; other groups have words in batches.
 
     Args:
         model: a model such as `models.memory_network.MemoryNetwork`.
@@ -58,6 +60,7 @@ class QuestionModels:
         self.groups = {
             size: np.flatnonzero(np.array(slots) == size) for size in sorted(set(slots))
         }
+        self.texts: dict[int, np.ndarray] = {}
         self.count = len(slots)
         self.answer = jax.jit(jax.vmap(self._answer, in_axes=(0, 0, None)))
 
@@ -76,16 +79,22 @@ class QuestionModels:
             part = batch[str(size)]
             members = jax.tree.map(lambda x, group=group: x[group], params)
             rngs = jax.random.split(jax.random.fold_in(rng, number), len(group))
-            losses, correct = jax.vmap(self._losses, in_axes=(0, 0, 1, 0))(
-                members, state.extra["linear"][group], part, rngs
+            texts = self.texts.get(size)
+            mapped = jax.vmap(
+                self._losses, in_axes=(0, 0, 1, None if texts is None else 0, 0)
             )
+            linear = state.extra["linear"][group]
+            losses, correct = mapped(members, linear, part, texts, rngs)
             total += losses.sum()
             wrong += (~correct).sum(dtype=jnp.float32)
         count = jnp.asarray(len(part["answer"]), jnp.float32)
         return total, (count, {"training_error": (100 * wrong / self.count, count)})
 
-    def _losses(self, params, linear, batch, rng):
+    def _losses(self, params, linear, batch, texts, rng):
         """Losses [B] and correctness [B] of one model in training."""
+        if texts is not None:
+            slots = batch["sentences"][..., 0]
+            batch = batch | {"sentences": texts, "slots": slots}
         logits, sown = self.model.apply(
             {"params": params},
             batch,

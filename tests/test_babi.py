@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from data.babi import generator, text
-from data.babi.encoding import Batches, Vocabulary, encode, joined
+from data.babi.encoding import Batches, Vocabulary, encode, joined, numbered
 from data.babi.story import Line, facts, words
 from data.splits import SPLITS
 from errors import UserError
@@ -166,6 +166,26 @@ def test_joined_questions_are_those_of_the_parts():
             np.testing.assert_array_equal(actual[name][..., array.shape[-1] :], pad)
             actual[name] = actual[name][..., : array.shape[-1]]
         np.testing.assert_array_equal(actual[name], array)
+
+
+def test_numbers_stand_for_the_same_statements():
+    parts = [encoded(task)[1] for task in (1, 2)]
+    counts = [len(np.unique(part.statements, axis=0)) for part in parts]
+    few, texts = numbered(parts, max(counts))
+    assert texts.shape[:2] == (2, 1 + max(counts)) and not texts[:, 0].any()
+    assert max(counts) < len(parts[1].statements)  # some are repeated
+    index = np.arange(50)
+    for part, numbers, rows in zip(parts, few, texts, strict=True):
+        expected = part.batch(index, 17, memory=17)
+        actual = numbers.batch(index, 17, memory=17)
+        sentences = rows[actual.pop("sentences")[..., 0]]
+        width = part.statements.shape[1]
+        np.testing.assert_array_equal(sentences[..., :width], expected.pop("sentences"))
+        assert not sentences[..., width:].any()
+        assert (expected["times"] == 0).any()  # empty slots, with number 0
+        for name, array in expected.items():
+            np.testing.assert_array_equal(actual[name], array)
+    assert numbered(parts, max(counts) - 1) == (parts, None)
 
 
 def test_a_batch_depends_on_seed_and_step_and_has_parts():

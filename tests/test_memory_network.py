@@ -82,6 +82,22 @@ def reference(params, batch, row, *, encoding, tying, empty_slots, linear=False)
     return (u @ answers)[1:W], np.array(weights)
 
 
+@pytest.mark.parametrize("tying", ["adjacent", "layerwise"])
+@pytest.mark.parametrize("empty_slots", [True, False])
+def test_slots_of_numbered_sentences_are_the_sentences(batch, tying, empty_slots):
+    model, variables = build(batch, tying=tying, empty_slots=empty_slots)
+    texts = np.concatenate([np.zeros((1, J), np.int32), *batch["sentences"]])
+    slots = 1 + np.arange(B * M).reshape(B, M)
+    slots[batch["times"] == 0] = 0
+    numbers = batch | {"sentences": texts, "slots": slots}
+    for expected, actual in zip(
+        outputs(model, variables, batch),
+        outputs(model, variables, numbers),
+        strict=True,
+    ):
+        np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("linear", [False, True])
 @pytest.mark.parametrize("tying", ["adjacent", "layerwise"])
 @pytest.mark.parametrize("encoding", ["position", "bag"])

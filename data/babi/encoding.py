@@ -229,6 +229,35 @@ def widened(array: np.ndarray, width: int, fill: int = 0) -> np.ndarray:
     return np.pad(array, pad, constant_values=fill)
 
 
+def numbered(
+    parts: Sequence[Questions], most: int
+) -> tuple[list[Questions], np.ndarray | None]:
+    """Replaces statements by numbers of distinct statements, if these are few.
+
+    A model then embeds each distinct statement once, and not once for each slot.
+
+    Args:
+        parts: questions of N tasks.
+        most: maximum number of distinct statements of a task.
+
+    Returns:
+        Questions whose `statements` [S, 1] are numbers, with 0 for none; and the word
+        ids [N, D, J] of all numbers. `parts` and None if a task has more than `most`.
+    """
+    found = [np.unique(x.statements, axis=0, return_inverse=True) for x in parts]
+    count, width = (max(x.shape[axis] for x, _ in found) for axis in (0, 1))
+    if count > most:
+        return list(parts), None
+    texts = np.zeros((len(parts), count + 1, width), np.int32)
+    for text, (distinct, _) in zip(texts, found, strict=True):
+        text[1 : 1 + len(distinct), : distinct.shape[1]] = distinct
+    numbers = [number.reshape(-1, 1).astype(np.int32) + 1 for _, number in found]
+    return [
+        dataclasses.replace(part, statements=number)
+        for part, number in zip(parts, numbers, strict=True)
+    ], texts
+
+
 class Batches(EndlessBatches):
     """Training batches of several models, drawn with replacement.
 
