@@ -46,11 +46,6 @@ HEADLINES = (
         system="Luong, general score, global alignment", task=_NMT, run="luong_nmt"
     ),
     Headline(
-        system="Luong, general score, local-p alignment",
-        task=_NMT,
-        run="luong_nmt_local_p",
-    ),
-    Headline(
         system="Transformer, sinusoids as in the paper",
         task=_NMT,
         run="transformer_nmt_sinusoidal_equal",
@@ -78,6 +73,13 @@ HEADLINES = (
         run="memory_network_noise_3",
         paper="13.9 % (published stories)",
     ),
+    Headline(system="LSTMN", task="number agreement over a distance", run="language"),
+    Headline(
+        system="Listen, Attend and Spell",
+        task="spoken digits of a new voice",
+        run="las_digits",
+        paper="14.1 % of words (voice search)",
+    ),
     Headline(
         system="Pointer network, set encoder",
         task="sorting 10 numbers",
@@ -101,7 +103,6 @@ HEADLINES = (
         run="captioning_hard",
     ),
     Headline(system="SAGAN", task="drawings of 32 pixels", run="sagan_attention"),
-    Headline(system="SAGAN", task="matching corners", run="sagan_corners"),
     Headline(
         system="Feed-forward attention",
         task="addition over 1,000 steps",
