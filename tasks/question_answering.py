@@ -140,8 +140,8 @@ class QuestionAnswering(Task):
         self.training = {}  # by number of slots
         for size, group in self.models.groups.items() if assets else ():
             questions = [train[n] for n in group[:: data.repeats] // data.repeats]
-            most = data.batch_size * size // 2  # otherwise there is little to gain
-            self.training[size], texts = numbered(questions, most)
+            limit = data.batch_size * size // 2  # otherwise there is little to gain
+            self.training[size], texts = numbered(questions, limit)
             if texts is not None:
                 self.models.texts[size] = texts.repeat(data.repeats, 0)
         self.objective = LinearStart(

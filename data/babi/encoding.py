@@ -230,7 +230,7 @@ def widened(array: np.ndarray, width: int, fill: int = 0) -> np.ndarray:
 
 
 def numbered(
-    parts: Sequence[Questions], most: int
+    parts: Sequence[Questions], limit: int
 ) -> tuple[list[Questions], np.ndarray | None]:
     """Replaces statements by numbers of distinct statements, if these are few.
 
@@ -238,20 +238,20 @@ def numbered(
 
     Args:
         parts: questions of N tasks.
-        most: maximum number of distinct statements of a task.
+        limit: maximum number of distinct statements of a task.
 
     Returns:
         Questions whose `statements` [S, 1] are numbers, with 0 for none; and the word
-        ids [N, D, J] of all numbers. `parts` and None if a task has more than `most`.
+        ids [N, D, J] of all numbers. `parts` and None if a task has more.
     """
-    found = [np.unique(x.statements, axis=0, return_inverse=True) for x in parts]
-    count, width = (max(x.shape[axis] for x, _ in found) for axis in (0, 1))
-    if count > most:
+    tables = [np.unique(x.statements, axis=0, return_inverse=True) for x in parts]
+    count, width = (max(x.shape[axis] for x, _ in tables) for axis in (0, 1))
+    if count > limit:
         return list(parts), None
     texts = np.zeros((len(parts), count + 1, width), np.int32)
-    for text, (distinct, _) in zip(texts, found, strict=True):
+    for text, (distinct, _) in zip(texts, tables, strict=True):
         text[1 : 1 + len(distinct), : distinct.shape[1]] = distinct
-    numbers = [number.reshape(-1, 1).astype(np.int32) + 1 for _, number in found]
+    numbers = [number.reshape(-1, 1).astype(np.int32) + 1 for _, number in tables]
     return [
         dataclasses.replace(part, statements=number)
         for part, number in zip(parts, numbers, strict=True)
