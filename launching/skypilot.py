@@ -33,8 +33,11 @@ def check(job: Job) -> None:
     accepted = "gs://BUCKET, s3://BUCKET or the name of a volume, in lower case"
     storage = jobs.match("storage", job.storage, _STORAGE, accepted)
     if storage[1] and job.hosts > 1:
-        accepted = "a volume: the nodes of a job do not see each other's files in a "
-        raise FieldError("--storage", job.storage, accepted + "bucket at once")
+        accepted = (
+            "a volume: the nodes of a job do not see each other's files in a bucket at "
+            "once"
+        )
+        raise FieldError("--storage", job.storage, accepted)
     jobs.check_copied_paths(job)
     jobs.check_shared_workdir(job)
 

@@ -32,7 +32,8 @@ from models.source_attention import ATTENTION_CHOICES, Memory, Source
 from ops.scan import Matrix
 from ranges import DEPTH, LAYERS, PROBABILITY, SCALE, SIZE
 
-ALIGNMENTS = ("global", "local_m", "local_p", "gumbel")  # none that needs REINFORCE
+# Without the one that needs REINFORCE.
+ALIGNMENTS = tuple(x for x in ATTENTION_CHOICES["alignment"] if x != "hard")
 
 
 def halve(x: jax.Array, mask: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -34,7 +34,7 @@ from tasks.linear_start import LinearStart
 from tasks.question_models import Outputs, QuestionModels, select
 from training import checks
 from training.optimizers import make_optimizer
-from training.state import Scores, TrainState
+from training.state import LossResult, Scores, TrainState
 from training.task import Evaluation, Lines, NoOptions, Prediction, Task
 
 TRAININGS = ("single", "joint")
@@ -126,8 +126,8 @@ class QuestionAnswering(Task):
             memory=data.memory,
         )
         slots = [data.memory] * (1 if self.joint else len(self.tasks))
-        train = self._by_model(self.questions("train")) if assets else []
         if assets:  # as many as the longest training story has statements
+            train = self._by_model(self.questions("train"))
             slots = [min(each.longest, data.memory) for each in train]
         by_task = slots * len(self.tasks) if self.joint else slots
         self.slots = dict(zip(self.tasks, by_task, strict=True))
@@ -137,16 +137,9 @@ class QuestionAnswering(Task):
             memory=data.memory,
             supervision=config.loss.supervision,
         )
-        self.training = {}  # by number of slots
-        for size, group in self.models.groups.items() if assets else ():
-            questions = [train[n] for n in group[:: data.repeats] // data.repeats]
-            limit = data.batch_size * size // 2  # otherwise there is little to gain
-            self.training[size], texts = numbered(questions, limit)
-            if texts is not None:
-                self.models.texts[size] = texts.repeat(data.repeats, 0)
         self.objective = LinearStart(
             self.models.init,
-            self.models.loss,
+            self.loss,
             make_optimizer(config),
             models=self.models.count,
             linear_steps=config.loss.linear_steps,
@@ -159,11 +152,29 @@ class QuestionAnswering(Task):
         models = list(parts.values())
         return [joined(models)] if self.joint else models
 
+    @functools.cached_property
+    def training(self) -> dict[int, tuple[list[Questions], np.ndarray | None]]:
+        """The result of `numbered` for the training questions, by number of slots."""
+        data = self.config.data
+        models = self._by_model(self.questions("train"))
+        return {
+            size: numbered(
+                [models[n] for n in group[:: data.repeats] // data.repeats],
+                data.batch_size * size // 2,  # of more, few are repeated in a batch
+            )
+            for size, group in self.models.groups.items()
+        }
+
+    def loss(self, params, batch, rng, state) -> LossResult:
+        """Returns the loss of all models; see `QuestionModels.loss`."""
+        texts = {size: texts for size, (_, texts) in self.training.items()}
+        return self.models.loss(params, batch, rng, state, texts)
+
     def train_data(self) -> Batches:
         """Returns the training batches; see `data.babi.encoding.Batches`."""
         data = self.config.data
         return Batches(
-            self.training,
+            {size: questions for size, (questions, _) in self.training.items()},
             repeats=data.repeats,
             batch_size=data.batch_size,
             memory=data.memory,
@@ -238,11 +249,8 @@ class QuestionAnswering(Task):
         if evaluation.scores:
             errors, _ = evaluation.outputs
             title = f"Error by task ({split} split)"
-            paths.append(
-                question_answers.draw_errors(
-                    errors, title, folder / f"errors_{split}.png"
-                )
-            )
+            path = folder / f"errors_{split}.png"
+            paths.append(question_answers.draw_errors(errors, title, path))
         for task, splits in self.source.stories.items():
             for number, lines in enumerate(splits[split][:_FIGURES], 1):
                 last = max(n for n, line in enumerate(lines, 1) if line.answer)

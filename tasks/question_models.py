@@ -43,8 +43,6 @@ class QuestionModels:
 
     Attributes:
         groups: numbers of the models of each group, by number of slots.
-        texts: word ids [N, D, J] of the statements whose numbers are the sentences of
-            training batches, by number of slots; other groups have words in batches.
 
     Args:
         model: a model such as `models.memory_network.MemoryNetwork`.
@@ -60,7 +58,6 @@ class QuestionModels:
         self.groups = {
             size: np.flatnonzero(np.array(slots) == size) for size in sorted(set(slots))
         }
-        self.texts: dict[int, np.ndarray] = {}
         self.count = len(slots)
         self.answer = jax.jit(jax.vmap(self._answer, in_axes=(0, 0, None)))
 
@@ -71,20 +68,35 @@ class QuestionModels:
         return self.model.init(rng, batch, train=False)["params"]
 
     def loss(
-        self, params: Any, batch: Mapping[str, Batch], rng: jax.Array, state: TrainState
+        self,
+        params: Any,
+        batch: Mapping[str, Batch],
+        rng: jax.Array,
+        state: TrainState,
+        texts: Mapping[int, np.ndarray | None],
     ) -> LossResult:
-        """Returns the sum of the losses of all models; the count is that of one."""
+        """Returns the sum of the losses of all models; the count is that of one.
+
+        Args:
+            params: parameters of the N models.
+            batch: a batch of `data.babi.encoding.Batches`.
+            rng: PRNG key.
+            state: the training state.
+            texts: by number of slots, the word ids of each task's statements whose
+                numbers are in the batch; None where the batch has words.
+        """
         total, wrong = jnp.zeros(()), jnp.zeros(())
         for number, (size, group) in enumerate(self.groups.items()):
             part = batch[str(size)]
             members = jax.tree.map(lambda x, group=group: x[group], params)
             rngs = jax.random.split(jax.random.fold_in(rng, number), len(group))
-            texts = self.texts.get(size)
-            mapped = jax.vmap(
-                self._losses, in_axes=(0, 0, 1, None if texts is None else 0, 0)
-            )
+            rows = texts[size]
+            if rows is not None:  # for each repeat
+                rows = rows.repeat(len(group) // len(rows), 0)
             linear = state.extra["linear"][group]
-            losses, correct = mapped(members, linear, part, texts, rngs)
+            losses, correct = jax.vmap(self._losses, in_axes=(0, 0, 1, 0, 0))(
+                members, linear, part, rows, rngs
+            )
             total += losses.sum()
             wrong += (~correct).sum(dtype=jnp.float32)
         count = jnp.asarray(len(part["answer"]), jnp.float32)

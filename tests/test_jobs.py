@@ -598,7 +598,7 @@ def test_the_others_wait_while_the_first_process_writes_an_evaluation(tmp_path):
     assert (tmp_path / "run" / "figures" / "test" / "step.png").exists()
 
 
-def test_a_run_directory_that_is_not_shared_is_refused(tmp_path, monkeypatch):
+def test_a_run_directory_that_is_not_shared_is_refused(tmp_path):
     address = f"--coordinator=127.0.0.1:{jobs.free_port()}"
     script = """
 import runpy, sys

@@ -58,9 +58,10 @@ def test_models_side_by_side_train_as_if_alone(tmp_path):
     for n, (slots, i) in zip(order, places, strict=True):
         params = jax.tree.map(lambda x, n=n: x[n], state.params)
         part = {name: x[:, i] for name, x in batch[str(slots)].items()}
-        if slots in task.models.texts:  # numbers of statements
+        _, texts = task.training[slots]
+        if texts is not None:  # numbers of statements
             numbers = part["sentences"][..., 0]
-            part["sentences"] = task.models.texts[slots][i][numbers]
+            part["sentences"] = texts[i // task.config.data.repeats][numbers]
 
         def loss(params, part=part):
             logits = task.model.apply({"params": params}, part, train=True, linear=True)

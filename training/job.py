@@ -184,7 +184,7 @@ def agree(values: Mapping[str, Any]) -> None:
 
 
 def of_first(text: str) -> str:
-    """Returns the text of process 0, which all processes of the job call this with."""
+    """Returns the text that process 0 passes; all processes of the job call this."""
     client, number = _service()
     if client is None:
         return text
