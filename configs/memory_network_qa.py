@@ -96,7 +96,7 @@ def get_config(variant: str = "") -> ConfigDict:
     config.model.init_scale = 0.1  # the paper's
 
     config.loss = ConfigDict()
-    config.loss.linear_steps = 20 * _EPOCH  # at most; always in the authors' code
+    config.loss.linear_steps = 20 * _EPOCH  # at most; exactly, in the authors' code
     config.loss.supervision = 0.0  # weight of the attention loss
 
     config.optimizer = sgd(

@@ -128,7 +128,7 @@ def check_copied_paths(job: Job) -> None:
     for flag, text in paths.items():
         path = PurePosixPath(text)
         if path.is_absolute() or ".." in path.parts:
-            accepted = "a path inside the current folder, which the hosts have, too"
+            accepted = "a path inside the current folder, of which each host gets a copy"
             raise FieldError(f"--{flag}", text, accepted)
 
 

@@ -34,8 +34,7 @@ def check(job: Job) -> None:
     storage = jobs.match("storage", job.storage, _STORAGE, accepted)
     if storage[1] and job.hosts > 1:
         accepted = (
-            "a volume: the nodes of a job do not see each other's files in a bucket at "
-            "once"
+            "a volume: in a bucket, the nodes of a job see each other's files too late"
         )
         raise FieldError("--storage", job.storage, accepted)
     jobs.check_copied_paths(job)

@@ -159,9 +159,9 @@ class MemoryNetwork(nn.Module):
 
         Args:
             batch: int `sentences` [B, M, J], `times` [B, M] and `question` [B, J], see
-                `data.babi.encoding`; a slot without words is empty. Or, with `slots`
-                [B, M], `sentences` [S, J]: slots hold rows of these S sentences, each
-                of which is embedded once.
+                `data.babi.encoding`; a slot without words is empty. If there are int
+                `slots` [B, M], these are rows of `sentences` [S, J], each of which is
+                embedded once.
             train: whether the alignment "gumbel" samples (RNG stream "alignment").
             linear: bool scalar; True replaces the weights by the scores (the linear
                 start, section 4.2).

@@ -212,7 +212,7 @@ def _orthogonal(params: Any) -> Any:
 
 
 def _clip_by_matrix_norm(bound: float) -> optax.GradientTransformation:
-    """Clips the gradient of each parameter to a Frobenius norm of `bound`.
+    """Clips the gradient of each parameter to a Frobenius norm of at most `bound`.
 
     For memory networks, whose authors' code clips the spectral norm of each matrix.
     """

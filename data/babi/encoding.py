@@ -6,7 +6,7 @@ Differs from the authors' code (Sukhbaatar et al., 2015): time indices are clipp
 one maximum for all tasks, where the code clips them to the number of slots of the task.
 
 Axes: ... any batch; B batch; N models; S statements of all stories; M memory slots; J
-words of a sentence, padded; F supporting facts, padded.
+words of a sentence, padded; F supporting facts, padded; D distinct statements, padded.
 """
 
 import dataclasses

@@ -112,8 +112,8 @@ TABLES = {
     ),
     "language_text": Table(
         metrics={
-            "perplexity by word": "word_perplexity",
             "perplexity by token": "perplexity",
+            "perplexity by word": "word_perplexity",
             "% unknown": "unknown",
         },
         lower=True,
