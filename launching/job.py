@@ -128,7 +128,7 @@ def check_copied_paths(job: Job) -> None:
     for flag, text in paths.items():
         path = PurePosixPath(text)
         if path.is_absolute() or ".." in path.parts:
-            accepted = "a path inside the current folder, of which each host gets a copy"
+            accepted = "a path inside the current folder, which is copied to each host"
             raise FieldError(f"--{flag}", text, accepted)
 
 
