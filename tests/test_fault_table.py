@@ -37,7 +37,7 @@ def test_the_page_has_each_fault():
         assert int(tries) > 0 and re.fullmatch(allowed(start), losses)
 
 
-@pytest.mark.slow
+@pytest.mark.jobs
 def test_a_few_tries_of_each_fault_lose_nothing(tmp_path):
     page = tmp_path / "faults.md"
     fault_table.main(["--short", f"--page={page}"])

@@ -75,14 +75,21 @@ def test_the_estimate_is_within_a_tenth_of_the_compilers(name, quick_compilation
     check(name, (1, 1, 1))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("number", range(len(MESHES)))
+def meshes_and_sizes():
+    """Meshes, with one size each in CI and the other sizes in `make test-jobs`."""
+    for mesh, name in zip(MESHES, SIZES, strict=True):
+        label, others = "_".join(map(str, mesh)), [x for x in SIZES if x != name]
+        yield pytest.param(mesh, [name], id=f"{label}_{name}", marks=pytest.mark.slow)
+        yield pytest.param(mesh, others, id=f"{label}_others", marks=pytest.mark.jobs)
+
+
+@pytest.mark.parametrize(("mesh", "names"), list(meshes_and_sizes()))
 def test_on_eight_devices_too_it_is_near_that_of_the_compiler(
-    number, request, quick_compilation
+    mesh, names, request, quick_compilation
 ):
     if jax.device_count() == 8:
-        for name in SIZES:
-            check(name, MESHES[number])
+        for name in names:
+            check(name, mesh)
         return
     flags = "--xla_force_host_platform_device_count=8"
     process = subprocess.run(
