@@ -52,8 +52,12 @@ class LSTMLayer(nn.Module):
     features: int
 
     @nn.compact
-    def __call__(self, x: jax.Array, state: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def __call__(
+        self, x: jax.Array, state: jax.Array | None
+    ) -> tuple[jax.Array, jax.Array]:
         """Returns the outputs [B, T, D] of x [B, T, C], and the state [B, 2 D]."""
+        if state is None:
+            state = jnp.zeros((len(x), 2 * self.features), x.dtype)
         gates = Gates("lstm", self.features, STANDARD, name="input")(x)
         u = StateWeights("lstm", self.features, STANDARD, name="state")()
         return run_cell(CELLS["lstm"], time_first(gates), state, u)
@@ -122,7 +126,7 @@ class RecurrentLanguageModel(nn.Module):
         Returns:
             [B, T, W] logits of the next tokens, and the carry.
         """
-        carry = self.start(len(tokens)) if carry is None else carry
+        carry = (None,) * self.layers if carry is None else carry
         embedded = self.drop(self.table[tokens], train=train)
         x, states = embedded, []
         for number, (layer, state) in enumerate(zip(self.stack, carry, strict=True)):

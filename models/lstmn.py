@@ -32,6 +32,7 @@ from attention.tape import Tape, empty_tape, token_weights
 from models.attention import Aligned, glorot_uniform
 from models.layers import Dense
 from models.recurrent import STANDARD, Gates, StateWeights
+from ops.scan import Matrix
 from ops.softmax import attend
 from ops.tape import tape_scan
 
@@ -58,28 +59,34 @@ SCORES = {
 
 
 class TapeWeights(NamedTuple):
-    """Parameters of the attention to a tape."""
+    """Weight matrices of the attention to a tape."""
 
-    key: jax.Array  # [D, A], W_h
-    summary: jax.Array  # [D, A], W_h~
-    v: jax.Array  # [A]
+    key: Matrix  # [D, A], W_h
+    summary: Matrix  # [D, A], W_h~
+
+
+class Weights(NamedTuple):
+    """Weight matrices of a step; the last two are for deep fusion."""
+
+    gates: Matrix  # [D, 4 D], for i, f, o and c^ side by side
+    intra: TapeWeights
+    inter: TapeWeights | None = None
+    gate: Matrix | None = None  # [D, D], the part of W_r for gamma~_t
 
 
 class Source(NamedTuple):
-    """The other text of deep fusion, with the parameters of the attention to it."""
+    """The other text of deep fusion."""
 
     key: jax.Array  # [B, S, A], W_g gamma_j
     value: jax.Array  # [B, S, 2 D], [gamma_j; alpha_j]
     present: jax.Array  # [B, S], 1 at tokens, 0 at padding
-    inter: TapeWeights
-    gate: jax.Array  # [D, D], the part of W_r for gamma~_t
+    v: jax.Array  # [A], u
 
 
-class Weights(NamedTuple):
-    """Parameters of a step; `source` for deep fusion."""
+class Shared(NamedTuple):
+    """Other arrays that every step reads; `source` for deep fusion."""
 
-    gates: jax.Array  # [D, 4 D], for i, f, o and c^ side by side
-    intra: TapeWeights
+    v: jax.Array  # [A]
     source: Source | None = None
 
 
@@ -120,6 +127,7 @@ def read(
     value: jax.Array,
     valid: jax.Array,
     w: TapeWeights,
+    v: jax.Array,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Attention of one token to a tape: Cheng et al. (2016), eqs. 4 to 6.
 
@@ -130,12 +138,13 @@ def read(
         key: [B, K, A], W_h h_i.
         value: [B, K, 2 D], [h_i; c_i].
         valid: [B, K] bool.
-        w: parameters.
+        w: weight matrices.
+        v: [A].
 
     Returns:
         h~_t [B, D], c~_t [B, D] and the weights s^t [B, K].
     """
-    scores = SCORES[score](query + summary @ w.summary, key, w.v)
+    scores = SCORES[score](query + summary @ w.summary, key, v)
     context, weights = attend(scores[:, None], value, mask=valid[:, None])
     hidden, cell = jnp.split(context[:, 0], 2, -1)
     return hidden, cell, weights[:, 0]
@@ -143,16 +152,23 @@ def read(
 
 def lstmn(
     w: Weights,
+    shared: Shared,
     tape: tuple[jax.Array, jax.Array],
     valid: jax.Array,
     carry: tuple[jax.Array, ...],
     x: StepInput,
     score: str = "additive",
-) -> tuple[tuple[jax.Array, ...], tuple[jax.Array, jax.Array], tuple[jax.Array, ...]]:
+) -> tuple[
+    tuple[jax.Array, ...],
+    tuple[jax.Array, jax.Array],
+    tuple[jax.Array, ...],
+    jax.Array,
+]:
     """One step of an LSTMN: Cheng et al. (2016), eqs. 4 to 9, for `tape_scan`.
 
     Args:
-        w: parameters.
+        w: weight matrices.
+        shared: vectors of the scores, and the other text of deep fusion.
         tape: keys [B, K, A] and values [B, K, 2 D] of the K previous tokens.
         valid: [B, K] bool, slots with a token.
         carry: h~_{t-1} [B, D], with deep fusion also gamma~_{t-1} [B, D].
@@ -160,24 +176,26 @@ def lstmn(
         score: a key of `SCORES`.
 
     Returns:
-        The next carry; key and value of the token on the tape; h_t [B, D] and the
-        weights [B, K], with deep fusion also those of the other text [B, S].
+        The next carry; key and value of the token on the tape; h_t [B, D], with deep
+        fusion also the weights of the other text [B, S]; and the weights s^t [B, K].
     """
-    summary, previous, weights = read(score, x.query, carry[0], *tape, valid, w.intra)
+    summary, previous, weights = read(
+        score, x.query, carry[0], *tape, valid, w.intra, shared.v
+    )
     gates = x.gates + summary @ w.gates
     input_, forget, output, candidate = jnp.split(gates, 4, axis=-1)
     cell = nn.sigmoid(forget) * previous + nn.sigmoid(input_) * nn.tanh(candidate)
-    carry, weights = (summary, *carry[1:]), (weights,)
-    if w.source is not None:
-        key, value, present, inter, gate = w.source
+    carry, others = (summary, *carry[1:]), ()
+    if shared.source is not None:
+        key, value, present, u = shared.source
         gamma, alpha, other = read(
-            score, x.source_query, carry[1], key, value, present > 0, inter
+            score, x.source_query, carry[1], key, value, present > 0, w.inter, u
         )
-        cell = nn.sigmoid(x.gate + gamma @ gate) * alpha + cell
-        carry, weights = (summary, gamma), (*weights, other)
+        cell = nn.sigmoid(x.gate + gamma @ w.gate) * alpha + cell
+        carry, others = (summary, gamma), (other,)
     hidden = nn.sigmoid(output) * nn.tanh(cell)
     entry = hidden @ w.intra.key, jnp.concatenate([hidden, cell], -1)
-    return carry, entry, (hidden, *weights)
+    return carry, entry, (hidden, *others), weights
 
 
 class TapeAttention(nn.Module):
@@ -194,8 +212,8 @@ class TapeAttention(nn.Module):
     additive: bool
 
     @nn.compact
-    def __call__(self, x: jax.Array) -> tuple[jax.Array, TapeWeights]:
-        """Returns the query W_x x [..., A] of x [..., C], and the parameters."""
+    def __call__(self, x: jax.Array) -> tuple[jax.Array, TapeWeights, jax.Array]:
+        """Returns the query W_x x [..., A] of x [..., C], the matrices, and v [A]."""
         init = STANDARD.kernel
         shape = self.features, self.hidden
         query = Dense(self.hidden, use_bias=False, name="query")(x)
@@ -203,7 +221,7 @@ class TapeAttention(nn.Module):
         if self.additive:
             v = self.param("v", partial(glorot_uniform, fan=self.hidden), shape[1:])
         key, summary = (self.param(name, init, shape) for name in ("key", "summary"))
-        return query, TapeWeights(key, summary, v)
+        return query, TapeWeights(key, summary), v
 
 
 class LSTMNLayer(nn.Module):
@@ -230,7 +248,7 @@ class LSTMNLayer(nn.Module):
     def __call__(
         self,
         x: jax.Array,
-        state: State,
+        state: State | None = None,
         mask: jax.Array | None = None,
         source: Tape | None = None,
     ) -> tuple[Tape, State]:
@@ -238,7 +256,8 @@ class LSTMNLayer(nn.Module):
 
         Args:
             x: [B, T, C] embedded tokens, or the outputs of a lower layer.
-            state: `State.start`, or the state after the preceding part of the texts.
+            state: the state after the preceding part of the texts; None at their
+                beginning, which costs less than `State.start`.
             mask: bool [B, T], False at padding after the last token.
             source: tape of another text, for deep fusion.
 
@@ -248,45 +267,47 @@ class LSTMNLayer(nn.Module):
         """
         batch, steps, _ = x.shape
         n, slots = self.features, self.memory
+        empty = state is None
+        state = State.start(batch, slots, n) if state is None else state
         mask = jnp.ones((batch, steps), bool) if mask is None else mask
         attention = partial(
             TapeAttention, n, self.score_hidden, self.score == "additive"
         )
         gates = Gates("lstm", n, STANDARD, name="input")(x)
         recurrent = StateWeights("lstm", n, STANDARD, name="state")()
-        query, intra = attention(name="intra")(x)
-        weights, inputs = Weights(recurrent.gates, intra), StepInput(gates, query)
-        carry = (state.summary,)
+        query, intra, v = attention(name="intra")(x)
+        weights, shared = Weights(recurrent.gates, intra), Shared(v)
+        inputs, carry = StepInput(gates, query), (state.summary,)
         if source is not None:
-            query, inter = attention(name="inter")(x)
+            query, inter, u = attention(name="inter")(x)
             gate = self.param("gate", STANDARD.kernel, (n, n))
-            fusion = Source(
-                source.key @ inter.key,
-                source.value,
-                source.valid.astype(x.dtype),
-                inter,
-                gate,
-            )
-            weights = weights._replace(source=fusion)
+            weights = weights._replace(inter=inter, gate=gate)
+            present = source.valid.astype(x.dtype)
+            fusion = Source(source.key @ inter.key, source.value, present, u)
+            shared = shared._replace(source=fusion)
             inputs = inputs._replace(
                 source_query=query, gate=Dense(n, name="input_gate")(x)
             )
             carry = (state.summary, jnp.zeros_like(state.summary))
         valid = jnp.concatenate([state.valid, mask], 1)
         key = state.value[..., :n] @ intra.key
-        tape, carry, (hidden, *attended) = tape_scan(
+        (_, value), carry, (hidden, *others), attended = tape_scan(
             partial(lstmn, score=self.score),
             weights,
+            shared,
             (key, state.value),
             valid,
             carry,
             jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), inputs),
+            empty=empty,
         )
-        hidden, *attended = (jnp.swapaxes(leaf, 0, 1) for leaf in (hidden, *attended))
+        value, hidden, *attended = (
+            jnp.swapaxes(leaf, 0, 1) for leaf in (value, hidden, attended, *others)
+        )
         self._record(attended)
-        value = tape[1]
-        state = State(value[:, -slots:], valid[:, -slots:], carry[0])
-        return Tape(hidden, value[:, slots:], mask), state
+        every = jnp.concatenate([state.value, value], 1)
+        state = State(every[:, -slots:], valid[:, -slots:], carry[0])
+        return Tape(hidden, value, mask), state
 
     def _record(self, attended) -> None:
         names = {"layer": self.layer, "queries": "tokens"}

@@ -11,7 +11,7 @@ width of a matrix; S, V input and output width of a matrix per batch element.
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
 import jax
@@ -69,7 +69,7 @@ def scan(
     def loop(arrays, transposed, shared, carry, inputs, deltas):
         def body(carry, x):
             x, deltas = x
-            handles = list(map(_Handle, arrays, transposed, deltas))
+            handles = list(map(Handle, arrays, transposed, deltas))
             carry, y = step(jax.tree.unflatten(treedef, handles), shared, carry, x)
             return carry, (y, [handle.factors for handle in handles])
 
@@ -105,57 +105,79 @@ def scan(
         carry, y = gradients
         zeros = jax.tree.map(jnp.zeros_like, factors)
         *others, deltas = back((carry, (y, zeros)))
-        return list(map(_weight_gradient, arrays, factors, deltas)), *others
+        return list(map(weight_gradient, arrays, factors, deltas)), *others
 
     run.defvjp(forward, backward)
     return run(arrays, shared, carry, inputs)
 
 
-class _Handle:
-    """A weight inside the loop, which keeps the left factor of each product.
+class Handle:
+    """A weight inside a loop, which keeps the factors and values of its products.
 
     Attributes:
-        factors: [B, R, D] each, in the order of the products.
+        factors: the left factors x [B, ..., D], in the order of the products.
+        products: x W [B, ..., F].
     """
 
     def __init__(
         self,
         array: jax.Array,
-        transposed: jax.Array | None,
-        deltas: list[jax.Array] | None,
+        transposed: jax.Array | None = None,
+        deltas: Sequence[jax.Array] | None = None,
+        products: Sequence[jax.Array] | None = None,
     ):
-        self._array, self._transposed, self._deltas = array, transposed, deltas
+        """Creates a handle.
+
+        Args:
+            array: W [D, F], or [B, D, F].
+            transposed: W^T for the gradient, if it has been formed before.
+            deltas: zeros like `products`, which receive the gradients of the products.
+            products: the products if they are given: they are not computed again.
+        """
+        self._array, self._transposed = array, transposed
+        self._deltas, self._known = deltas, products
         self.factors: list[jax.Array] = []
+        self.products: list[jax.Array] = []
 
     def __rmatmul__(self, x: jax.Array) -> jax.Array:
-        delta = None if self._deltas is None else self._deltas[len(self.factors)]
+        number = len(self.factors)
+        delta = None if self._deltas is None else self._deltas[number]
+        given = None if self._known is None else self._known[number]
+        product = _product(x, self._array, self._transposed, delta, given)
         self.factors.append(x)
-        return _product(x, self._array, self._transposed, delta)
+        self.products.append(product)
+        return product
 
 
 @jax.custom_vjp
-def _product(x, weight, transposed, delta):
+def _product(x, weight, transposed, delta, given):
     """Product x W; `delta` has no effect, but receives the gradient of the product."""
-    return x @ weight
+    return x @ weight if given is None else given
+
+
+def _product_forward(x, weight, transposed, delta, given):
+    return _product(x, weight, transposed, delta, given), (weight, transposed)
 
 
 def _product_backward(residuals, gradient):
     weight, transposed = residuals
     back = jnp.swapaxes(weight, -1, -2) if transposed is None else transposed
-    return gradient @ back, None, None, gradient
+    return gradient @ back, None, None, gradient, None
 
 
-_product.defvjp(lambda x, w, wt, _: (x @ w, (w, wt)), _product_backward)
+_product.defvjp(_product_forward, _product_backward)
 
 
-def _weight_gradient(
+def weight_gradient(
     weight: jax.Array, factors: list[jax.Array], deltas: list[jax.Array]
 ) -> jax.Array:
     """Sum of x^T g over all steps and products of a weight; 0 without products."""
-    axes = "tbrn,tbrm->nm" if weight.ndim == 2 else "tbrs,tbrv->bsv"
     if not factors:
         return jnp.zeros_like(weight)
     products = [
-        jnp.einsum(axes, x, delta) for x, delta in zip(factors, deltas, strict=True)
+        jnp.einsum("tbrs,tbrv->bsv", x, delta)
+        if weight.ndim == 3
+        else jnp.tensordot(x, delta, 2 * [list(range(x.ndim - 1))])
+        for x, delta in zip(factors, deltas, strict=True)
     ]
     return functools.reduce(jnp.add, products)

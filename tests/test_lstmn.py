@@ -16,16 +16,11 @@ from models.language import (
     MemoryNetworkLanguageModel,
     TransformerLanguageModel,
 )
-from models.lstmn import LSTMNLayer, State, StepInput, TapeWeights, Weights
+from models.lstmn import LSTMNLayer, Shared, State, StepInput, TapeWeights, Weights
 from models.records import AttentionRecord, collect
 from ops.softmax import attend
 
 B, T, S, K, C, D, A, W = 2, 7, 5, 11, 3, 13, 17, 19
-
-
-def weights_of(draw, source=None):
-    intra = TapeWeights(draw(D, A), draw(D, A), draw(A))
-    return Weights(draw(D, 4 * D), intra, source)
 
 
 def layer(**fields):
@@ -44,12 +39,13 @@ def as_drawn(params, x):
 
 
 def test_a_step_equals_its_equations_in_a_python_loop(draw, x64):
-    w = weights_of(draw)
+    w = Weights(draw(D, 4 * D), TapeWeights(draw(D, A), draw(D, A)))
+    v = draw(A)
     x = StepInput(draw(B, 4 * D), draw(B, A))
     key, value, summary = draw(B, K, A), draw(B, K, 2 * D), draw(B, D)
     valid = jnp.arange(K) >= jnp.array([[0], [4]])
-    (new_summary,), entry, (hidden, weights) = lstmn.lstmn(
-        w, (key, value), valid, (summary,), x
+    (new_summary,), entry, (hidden,), weights = lstmn.lstmn(
+        w, Shared(v), (key, value), valid, (summary,), x
     )
 
     def sigmoid(z):
@@ -57,7 +53,7 @@ def test_a_step_equals_its_equations_in_a_python_loop(draw, x64):
 
     for b in range(B):
         scores = [
-            np.tanh(key[b, k] + x.query[b] + summary[b] @ w.intra.summary) @ w.intra.v
+            np.tanh(key[b, k] + x.query[b] + summary[b] @ w.intra.summary) @ v
             if valid[b, k]
             else -np.inf
             for k in range(K)
@@ -81,7 +77,8 @@ def test_weights_on_the_last_token_alone_make_it_an_lstm_to_the_last_bit(
     """The trap: all else in the cell must be an LSTM's."""
 
     def last(scores, mask):
-        return jax.nn.one_hot(jnp.full(scores.shape[:-1], K - 1), K) * mask
+        slots = scores.shape[-1]
+        return jax.nn.one_hot(mask.sum(-1) - 1, slots) * mask
 
     forced = functools.partial(attend, align=last)
     monkeypatch.setattr(lstmn, "attend", lambda *a, mask: forced(*a, mask=mask))

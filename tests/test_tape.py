@@ -1,5 +1,7 @@
 """The tape of an LSTMN as pure functions, and the scan over it."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -95,52 +97,56 @@ def test_weights_of_slots_are_weights_of_tokens(draw, slots):
     np.testing.assert_array_equal(tokens, expected.astype(np.float32))
 
 
-def scan_of_append(step, weights, tape, valid, carry, inputs):
-    """The same as `tape_scan`, with the tape in the carry of a Python loop."""
+def scan_of_append(step, weights, shared, tape, valid, carry, inputs):
+    """The same as `tape_scan`, with a Python list as the tape."""
     key, value = tape
     entries = [(key[:, k], value[:, k]) for k in range(key.shape[1])]
     slots, outputs = len(entries), []
     for t in range(len(inputs)):
         stacked = zip(*entries[t : t + slots], strict=True)
         window = tuple(jnp.stack(x, 1) for x in stacked)
-        carry, entry, y = step(
-            weights, window, valid[:, t : t + slots], carry, inputs[t]
-        )
+        inside = valid[:, t : t + slots]
+        carry, entry, y, s = step(weights, shared, window, inside, carry, inputs[t])
         entries.append(entry)
-        outputs.append(y)
-    tape = tuple(jnp.stack(x, 1) for x in zip(*entries, strict=True))
-    return tape, carry, jnp.stack(outputs)
+        outputs.append((y, s))
+    written = tuple(jnp.stack(x) for x in zip(*entries[slots:], strict=True))
+    return written, carry, *(jnp.stack(x) for x in zip(*outputs, strict=True))
 
 
-def small_step(weights, window, valid, carry, x):
-    key, value = window
-    scores = jnp.tanh(key + (carry + x)[:, None] @ weights).sum(-1)
-    context, w = read_tape(scores, Tape(key, value, valid))
-    new = jnp.tanh(context @ weights[:, :1] + x)
-    return new, (new @ weights, context * 0.5 + new.sum()), context + w.sum()
+def small_step(weights, shared, tape, valid, carry, x):
+    key, value = tape
+    scores = jnp.tanh(key + ((carry + x) @ weights["w"])[:, None]) @ shared
+    context, s = read_tape(scores, Tape(key, value, valid))
+    new = jnp.tanh(context @ weights["u"] + carry @ weights["w"] + x)
+    return new, (new @ weights["w"], context * 0.5 + new.sum()), context + s.sum(), s
 
 
-def test_the_scan_equals_a_loop_in_value_and_gradient(draw, x64):
-    weights = draw(E, E)
-    tape = draw(B, K, E), draw(B, K, E)
-    valid = jnp.arange(K + T) >= jnp.array([[2], [0]])
-    valid = valid.at[1, K + 4].set(False)
-    carry, inputs = draw(B, E), draw(T, B, E)
+@pytest.mark.parametrize("slots", [2, T - 1, T + 3])
+@pytest.mark.parametrize("empty", [False, True])
+def test_the_scan_equals_a_loop_in_value_and_gradient(draw, x64, slots, empty):
+    weights = {"w": draw(E, E), "u": draw(E, E), "unused": draw(E, E)}
+    tape = draw(B, slots, E), draw(B, slots, E)
+    first = jnp.array([[slots if empty else 1], [slots if empty else 0]])
+    valid = (jnp.arange(slots + T) >= first).at[1, slots + 4].set(False)
+    args = weights, draw(E), tape, draw(B, E), draw(T, B, E)
 
     def loss(run, *args):
-        result = run(small_step, *args[:2], valid, *args[2:])
-        return sum((jnp.sin(x) * x).sum() for x in jax.tree.leaves(result))
+        result = run(small_step, *args[:3], valid, *args[3:])
+        return sum(
+            (jnp.sin(x + n) * x).sum() for n, x in enumerate(jax.tree.leaves(result))
+        )
 
-    args = weights, tape, carry, inputs
-    for x, y in zip(
-        jax.tree.leaves(tape_scan(small_step, weights, tape, valid, carry, inputs)),
-        jax.tree.leaves(
-            scan_of_append(small_step, weights, tape, valid, carry, inputs)
-        ),
+    fast = functools.partial(tape_scan, empty=empty)
+    pairs = zip(
+        jax.tree.leaves(fast(small_step, *args[:3], valid, *args[3:])),
+        jax.tree.leaves(scan_of_append(small_step, *args[:3], valid, *args[3:])),
         strict=True,
-    ):
+    )
+    for x, y in pairs:
         np.testing.assert_allclose(x, y, atol=1e-12)
-    every = (1, 2, 3, 4)
-    fast = jax.jit(jax.grad(loss, every), static_argnums=0)(tape_scan, *args)
-    slow = jax.grad(loss, every)(scan_of_append, *args)
-    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-11), fast, slow)
+    every = (1, 2, 3, 4, 5)
+    gradient = jax.jit(jax.grad(loss, every), static_argnums=0)(fast, *args)
+    expected = jax.grad(loss, every)(scan_of_append, *args)
+    jax.tree.map(
+        lambda x, y: np.testing.assert_allclose(x, y, atol=1e-11), gradient, expected
+    )
