@@ -69,7 +69,7 @@ TABLES = {
         runs=(_DEFAULT, _FLAT, _CONTENT, _GIVEN, _GREEDY),
         claims=(
             Claim(
-                text="in as many minutes, a pyramid beats a flat encoder of equal depth",
+                text="in equal minutes, a pyramid beats a flat encoder of equal depth",
                 paper="Chan et al. (2016), section 3.1",
                 better="las_digits",
                 than=("las_flat",),
