@@ -51,7 +51,7 @@ test-network: env ## run the tests that download data packages to the user's cac
 test-slow: env ## run the tests that train for more than ten seconds
 	$(TESTS) -m "slow and not network" $(ARGS)
 
-test-jobs: env ## run the tests that train with eight devices in several processes
+test-jobs: env ## run the longest tests: eight devices, several processes, each fault
 	$(TESTS) -m jobs $(ARGS)
 
 faults: env ## make faults many times, and write what they cost into docs/faults.md

@@ -55,7 +55,10 @@ class LSTMLayer(nn.Module):
     def __call__(
         self, x: jax.Array, state: jax.Array | None
     ) -> tuple[jax.Array, jax.Array]:
-        """Returns the outputs [B, T, D] of x [B, T, C], and the state [B, 2 D]."""
+        """Returns the outputs [B, T, D] of x [B, T, C], and the state [B, 2 D].
+
+        A state of None is that at the beginning of the texts.
+        """
         if state is None:
             state = jnp.zeros((len(x), 2 * self.features), x.dtype)
         gates = Gates("lstm", self.features, STANDARD, name="input")(x)

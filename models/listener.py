@@ -59,8 +59,8 @@ def mix_samples(
     Args:
         rng: PRNG key.
         given: [B, T] previous character of each step; the first is never replaced.
-        logits: [B, T, W] computed from `given`, without a gradient. Those of step t - 1
-            replace the previous character of step t.
+        logits: [B, T, W] computed from `given`, without a gradient. The previous
+            character of step t is replaced by a sample from those of step t - 1.
         rate: probability of a replacement.
 
     Returns:

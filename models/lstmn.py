@@ -86,7 +86,7 @@ class Source(NamedTuple):
 class Shared(NamedTuple):
     """Other arrays that every step reads; `source` for deep fusion."""
 
-    v: jax.Array  # [A]
+    v: jax.Array  # [A], v
     source: Source | None = None
 
 
@@ -169,7 +169,7 @@ def lstmn(
     Args:
         w: weight matrices.
         shared: vectors of the scores, and the other text of deep fusion.
-        tape: keys [B, K, A] and values [B, K, 2 D] of the K previous tokens.
+        tape: keys [B, K, A] and values [B, K, 2 D] of previous tokens, in any order.
         valid: [B, K] bool, slots with a token.
         carry: h~_{t-1} [B, D], with deep fusion also gamma~_{t-1} [B, D].
         x: contributions of the token.
@@ -257,7 +257,7 @@ class LSTMNLayer(nn.Module):
         Args:
             x: [B, T, C] embedded tokens, or the outputs of a lower layer.
             state: the state after the preceding part of the texts; None at their
-                beginning, which costs less than `State.start`.
+                beginning, equal to `State.start` but faster.
             mask: bool [B, T], False at padding after the last token.
             source: tape of another text, for deep fusion.
 
@@ -275,8 +275,8 @@ class LSTMNLayer(nn.Module):
         )
         gates = Gates("lstm", n, STANDARD, name="input")(x)
         recurrent = StateWeights("lstm", n, STANDARD, name="state")()
-        query, intra, v = attention(name="intra")(x)
-        weights, shared = Weights(recurrent.gates, intra), Shared(v)
+        query, matrices, v = attention(name="intra")(x)
+        weights, shared = Weights(recurrent.gates, matrices), Shared(v)
         inputs, carry = StepInput(gates, query), (state.summary,)
         if source is not None:
             query, inter, u = attention(name="inter")(x)
@@ -290,7 +290,9 @@ class LSTMNLayer(nn.Module):
             )
             carry = (state.summary, jnp.zeros_like(state.summary))
         valid = jnp.concatenate([state.valid, mask], 1)
-        key = state.value[..., :n] @ intra.key
+        key = jnp.zeros((batch, slots, self.score_hidden), x.dtype)
+        if not empty:
+            key = state.value[..., :n] @ matrices.key
         (_, value), carry, (hidden, *others), attended = tape_scan(
             partial(lstmn, score=self.score),
             weights,
@@ -304,15 +306,15 @@ class LSTMNLayer(nn.Module):
         value, hidden, *attended = (
             jnp.swapaxes(leaf, 0, 1) for leaf in (value, hidden, attended, *others)
         )
-        self._record(attended)
+        self._record(*attended)
         every = jnp.concatenate([state.value, value], 1)
         state = State(every[:, -slots:], valid[:, -slots:], carry[0])
         return Tape(hidden, value, mask), state
 
-    def _record(self, attended) -> None:
+    def _record(self, intra: jax.Array, inter: jax.Array | None = None) -> None:
         names = {"layer": self.layer, "queries": "tokens"}
-        intra = token_weights(attended[0])[:, None]
-        Aligned(intra).record(self, kind="intra", keys="tokens", **names)
-        if len(attended) > 1:
-            inter = attended[1][:, None]
-            Aligned(inter).record(self, kind="cross", keys="source", **names)
+        weights = token_weights(intra)[:, None]
+        Aligned(weights).record(self, kind="intra", keys="tokens", **names)
+        if inter is not None:
+            weights = inter[:, None]
+            Aligned(weights).record(self, kind="cross", keys="source", **names)

@@ -27,7 +27,7 @@ from attention.tape import Tape
 from errors import FieldError
 from models.attention import Aligned, Score
 from models.layers import PAD, Dense, Dropout, check_fields
-from models.lstmn import SCORES, LSTMNLayer, State
+from models.lstmn import SCORES, LSTMNLayer
 from models.recurrent import STANDARD, Recurrence
 from ops.softmax import attend
 from ranges import FRACTION, LAYERS, SIZE
@@ -134,9 +134,8 @@ class SentenceClassifier(nn.Module):
             if number:  # skip connection
                 x = jnp.concatenate([x, embedded], -1)
             if self.encoder == "lstmn":
-                state = State.start(len(tokens), self.memory, self.hidden)
                 other = source[number] if source else None
-                tape, _ = layer(x, state, mask, other)
+                tape, _ = layer(x, None, mask, other)
             else:
                 x, _ = layer(x, mask)
                 tape = Tape(x, x, mask)

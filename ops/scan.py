@@ -23,7 +23,7 @@ Carry = TypeVar("Carry")
 
 
 class Matrix(Protocol):
-    """A weight of a step: an array, or a handle inside `scan`; `x @ matrix` is valid.
+    """A weight of a step: an array, or a handle in a scan; `x @ matrix` is valid.
 
     A step annotated with this type runs both inside `scan` and as a single decoding
     step.
@@ -124,7 +124,7 @@ class Handle:
         array: jax.Array,
         transposed: jax.Array | None = None,
         deltas: Sequence[jax.Array] | None = None,
-        products: Sequence[jax.Array] | None = None,
+        saved: Sequence[jax.Array] | None = None,
     ):
         """Creates a handle.
 
@@ -132,31 +132,31 @@ class Handle:
             array: W [D, F], or [B, D, F].
             transposed: W^T for the gradient, if it has been formed before.
             deltas: zeros like `products`, which receive the gradients of the products.
-            products: the products if they are given: they are not computed again.
+            saved: products of an earlier pass, returned instead of computed again.
         """
         self._array, self._transposed = array, transposed
-        self._deltas, self._known = deltas, products
+        self._deltas, self._saved = deltas, saved
         self.factors: list[jax.Array] = []
         self.products: list[jax.Array] = []
 
     def __rmatmul__(self, x: jax.Array) -> jax.Array:
         number = len(self.factors)
         delta = None if self._deltas is None else self._deltas[number]
-        given = None if self._known is None else self._known[number]
-        product = _product(x, self._array, self._transposed, delta, given)
+        saved = None if self._saved is None else self._saved[number]
+        product = _product(x, self._array, self._transposed, delta, saved)
         self.factors.append(x)
         self.products.append(product)
         return product
 
 
 @jax.custom_vjp
-def _product(x, weight, transposed, delta, given):
+def _product(x, weight, transposed, delta, saved):
     """Product x W; `delta` has no effect, but receives the gradient of the product."""
-    return x @ weight if given is None else given
+    return x @ weight if saved is None else saved
 
 
-def _product_forward(x, weight, transposed, delta, given):
-    return _product(x, weight, transposed, delta, given), (weight, transposed)
+def _product_forward(x, weight, transposed, delta, saved):
+    return _product(x, weight, transposed, delta, saved), (weight, transposed)
 
 
 def _product_backward(residuals, gradient):

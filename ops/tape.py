@@ -1,15 +1,17 @@
 """Scan over steps that attend to a tape of the previous steps.
 
 `attention.tape.append` shifts the tape, and differentiating `jax.lax.scan` with a tape
-in its carry saves the whole tape at every step. Here an entry takes the place of the
-oldest one, so that nothing moves; the backward pass puts the oldest entry back, and
-recomputes the step. Gradients of weight matrices are deferred as in `ops.scan`. If the
-tape is empty at first, it grows in a few parts of the steps.
+in its carry saves the whole tape at every step. Here an entry overwrites the oldest
+one, so that nothing moves. The backward pass restores the overwritten entry and
+recomputes the step, except its products with weight matrices, which are saved. The
+gradients of these matrices are deferred as in `ops.scan`. A tape that is empty at first
+grows between parts of the steps.
 
 Axes: B batch; K slots; T steps; D, F input and output width of a matrix.
 """
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import jax
@@ -20,7 +22,7 @@ from ops.scan import Handle, weight_gradient
 
 Step = Callable[[Any, Any, Any, jax.Array, Any, Any], tuple[Any, Any, Any, jax.Array]]
 
-PARTS = 2  # of the steps from an empty tape; more take longer to compile
+PARTS = 2  # of a scan from an empty tape; more save work, but take longer to compile
 
 
 def tape_scan(
@@ -45,15 +47,16 @@ def tape_scan(
             pure function. Each leaf of its `weights` is a `Matrix` as in `ops.scan`;
             `tape` is a pytree of [B, K, ...] entries in any order, `valid` is [B, K],
             `entry` is a pytree of [B, ...], and s [B, K] has a value for each slot.
-            K may be smaller while only slots without an entry are left out.
+            The result must not depend on invalid entries.
         weights: pytree of matrices [D, F].
-        shared: pytree of other arrays that every step reads.
+        shared: pytree of other floating arrays that every step reads.
         tape: pytree of [B, K, ...] floating arrays, the entries before the first step,
             the oldest first.
         valid: [B, K + T] bool, whether an entry, of the tape or of a step, is valid.
         carry: pytree of floating arrays passed from step to step.
         inputs: pytree of [T, ...] floating arrays, one slice per step.
-        empty: whether all entries of `tape` are invalid.
+        empty: whether all entries of `tape` are invalid, which is not checked. Early
+            steps then get fewer than K slots, and s is 0 at those left out.
 
     Returns:
         The entries of all steps as a pytree of [T, B, ...], the final carry, the y of
@@ -63,11 +66,14 @@ def tape_scan(
     steps = len(jax.tree.leaves(inputs)[0])
     arrays, treedef = jax.tree.flatten(weights)
     parts = _parts(steps, slots) if empty else [(0, steps, slots)]
-    time, slot = np.arange(steps), np.arange(slots)
+    times, slot_numbers = np.arange(steps), np.arange(slots)
 
     def entry_at(time: int | np.ndarray) -> np.ndarray:
-        """[..., K] numbers of the entries before a step, counted from the oldest."""
-        return time - 1 - (time - 1 - slot) % slots + slots
+        """Number of the entry in each slot before a step, as [..., K].
+
+        Entry n is in slot n % K, so step t overwrites entry t by entry K + t.
+        """
+        return time + (slot_numbers - time) % slots
 
     def call(handles, shared, ring, inside, carry, x):
         return step(
@@ -83,10 +89,9 @@ def tape_scan(
             products = [handle.products for handle in handles]
             return (_put(ring, entry, slot), new), (entry, y, s, carry, products)
 
-        ring = jax.tree.map(lambda leaf: leaf[:, : 0 if empty else slots], tape)
-        outputs = []
+        ring, outputs = tape, []
         for start, stop, size in parts:
-            x = _cut((time % slots, inside[..., :size], inputs), start, stop)
+            x = _cut((times % slots, inside[..., :size], inputs), start, stop)
             ring = _resized(ring, size)
             (ring, carry), (entry, y, s, *saved) = jax.lax.scan(body, (ring, carry), x)
             outputs.append((entry, y, _resized(s, slots, axis=2), *saved))
@@ -136,7 +141,7 @@ def tape_scan(
         d_shared = jax.tree.map(jnp.zeros_like, shared)
         outputs: list[Any] = []
         for start, stop, size in reversed(parts):
-            x = time % slots, inside[..., :size], carries, products, inputs, *every
+            x = times % slots, inside[..., :size], carries, products, inputs, *every
             x = _cut((*x, d_y, d_s[..., :size]), start, stop)
             ring, d_ring = _resized((ring, d_ring), size)
             state, output = jax.lax.scan(
@@ -149,20 +154,16 @@ def tape_scan(
         return d_arrays, d_shared, _resized(d_ring, slots), None, d_carry, d_inputs
 
     run.defvjp(forward, backward)
-    inside = jnp.swapaxes(valid[:, entry_at(time[:, None])], 0, 1)
+    inside = jnp.swapaxes(valid[:, entry_at(times[:, None])], 0, 1)
     entries, carry, y, s = run(arrays, shared, tape, inside, carry, inputs)
-    order = (time[:, None] + slot) % slots
+    order = (times[:, None] + slot_numbers) % slots
     return entries, carry, y, jnp.take_along_axis(s, order[:, None], axis=2)
 
 
 def _parts(steps: int, slots: int) -> list[tuple[int, int, int]]:
-    """First step, last step + 1 and slots of each part of a scan from an empty tape."""
-    length = -(-steps // PARTS)
-    stops = [min(start + length, steps) for start in range(0, steps, length)]
-    return [
-        (start, stop, min(stop, slots))
-        for start, stop in zip([0, *stops[:-1]], stops, strict=True)
-    ]
+    """Start, stop and number of slots of each part of a scan from an empty tape."""
+    bounds = [*range(0, steps, -(-steps // PARTS)), steps]
+    return [(start, stop, min(stop, slots)) for start, stop in pairwise(bounds)]
 
 
 def _put(ring: Any, entry: Any, slot: jax.Array) -> Any:

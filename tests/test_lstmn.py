@@ -77,7 +77,7 @@ def test_weights_on_the_last_token_alone_make_it_an_lstm_to_the_last_bit(
     """The trap: all else in the cell must be an LSTM's."""
 
     def last(scores, mask):
-        slots = scores.shape[-1]
+        slots = scores.shape[-1]  # token t is in slot t, as there are K > T slots
         return jax.nn.one_hot(mask.sum(-1) - 1, slots) * mask
 
     forced = functools.partial(attend, align=last)
@@ -213,6 +213,33 @@ def read_source(draw):
     source, variables, state = build(draw, draw(B, S, C))
     mask = jnp.arange(S) < jnp.array([[S], [2]])
     return source.apply(variables, draw(B, S, C), state, mask)[0]
+
+
+@pytest.mark.parametrize("slots", [3, T, K])
+def test_no_state_is_the_state_at_the_beginning(draw, slots):
+    x, source = draw(B, T, C), read_source(draw)
+    module = layer(score_hidden=A, memory=slots)
+    state = State.start(B, slots, D)
+    init = jax.jit(module.init)
+    params = init(jax.random.key(0), x, state, None, source)["params"]
+    mask = jnp.arange(T) < jnp.array([[T], [4]])
+
+    @functools.partial(jax.value_and_grad, has_aux=True)
+    def read(params, state):
+        (tape, last), sown = module.apply(
+            {"params": params}, x, state, mask, source, mutable=["attention"]
+        )
+        loss = jnp.sin(3 * tape.value).sum() + last.summary.sum()
+        weights = [r.weights for r in collect(sown, AttentionRecord)]
+        valid = last.valid[..., None]
+        return loss, (tape, last.valid, last.value * valid, last.summary, weights)
+
+    actual, expected = (jax.jit(read)(params, start) for start in (None, state))
+    jax.tree.map(
+        lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-4, atol=2e-5),
+        actual,
+        expected,
+    )
 
 
 def test_padding_of_the_other_text_has_no_effect(draw):

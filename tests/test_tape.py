@@ -10,7 +10,7 @@ import pytest
 from attention.tape import Tape, append, empty_tape, read_tape, token_weights
 from ops.tape import tape_scan
 
-B, K, T, E, V = 2, 5, 7, 3, 11
+B, K, T, D, E, V = 2, 5, 7, 13, 3, 11
 
 
 def filled(draw, tokens, slots=K):
@@ -115,20 +115,22 @@ def scan_of_append(step, weights, shared, tape, valid, carry, inputs):
 
 def small_step(weights, shared, tape, valid, carry, x):
     key, value = tape
-    scores = jnp.tanh(key + ((carry + x) @ weights["w"])[:, None]) @ shared
+    scores = jnp.tanh(key + (carry @ weights["w"])[:, None] + x[:, None]) @ shared
     context, s = read_tape(scores, Tape(key, value, valid))
-    new = jnp.tanh(context @ weights["u"] + carry @ weights["w"] + x)
-    return new, (new @ weights["w"], context * 0.5 + new.sum()), context + s.sum(), s
+    new = jnp.tanh(context @ weights["u"] + x @ weights["x"])
+    entry = new @ weights["w"], context * 0.5 + new.sum()
+    return new, entry, context + (carry @ weights["w"]).sum(), s
 
 
-@pytest.mark.parametrize("slots", [2, T - 1, T + 3])
+@pytest.mark.parametrize(("steps", "slots"), [(T, 1), (T, 2), (T, T), (T, 10), (1, 3)])
 @pytest.mark.parametrize("empty", [False, True])
-def test_the_scan_equals_a_loop_in_value_and_gradient(draw, x64, slots, empty):
-    weights = {"w": draw(E, E), "u": draw(E, E), "unused": draw(E, E)}
-    tape = draw(B, slots, E), draw(B, slots, E)
+def test_the_scan_equals_a_loop_in_value_and_gradient(draw, x64, steps, slots, empty):
+    weights = {"w": draw(D, E), "u": draw(V, D), "x": draw(E, D), "unused": draw(D, V)}
+    tape = draw(B, slots, E), draw(B, slots, V)
     first = jnp.array([[slots if empty else 1], [slots if empty else 0]])
-    valid = (jnp.arange(slots + T) >= first).at[1, slots + 4].set(False)
-    args = weights, draw(E), tape, draw(B, E), draw(T, B, E)
+    valid = jnp.arange(slots + steps) >= first
+    valid = valid.at[1, slots + steps // 2].set(False)
+    args = weights, draw(E), tape, draw(B, D), draw(steps, B, E)
 
     def loss(run, *args):
         result = run(small_step, *args[:3], valid, *args[3:])
@@ -150,3 +152,34 @@ def test_the_scan_equals_a_loop_in_value_and_gradient(draw, x64, slots, empty):
     jax.tree.map(
         lambda x, y: np.testing.assert_allclose(x, y, atol=1e-11), gradient, expected
     )
+
+
+def test_the_backward_pass_repeats_no_product_and_saves_no_tape(draw):
+    weights = {"w": draw(D, E), "u": draw(V, D), "x": draw(E, D)}
+    tape = draw(B, K, E), draw(B, K, V)
+    valid = jnp.ones((B, K + T), bool)
+
+    def loss(weights, inputs):
+        result = tape_scan(
+            small_step, weights, draw(E), tape, valid, draw(B, D), inputs
+        )
+        return sum(x.sum() for x in jax.tree.leaves(result))
+
+    jaxpr = jax.make_jaxpr(jax.grad(loss))(weights, draw(T, B, E)).jaxpr
+    forward, backward = (e for e in jaxpr.eqns if e.primitive.name == "scan")
+    assert matrix_products(forward.params["jaxpr"]) == 5
+    assert matrix_products(backward.params["jaxpr"]) == 5  # of the gradients
+    for variable in forward.outvars:
+        assert variable.aval.shape[:3] != (T, B, K) or variable.aval.ndim == 3
+
+
+def matrix_products(jaxpr):
+    """Number of products with a matrix in a jaxpr."""
+    count = 0
+    for equation in jaxpr.eqns:
+        if equation.primitive.name == "dot_general":
+            count += equation.invars[1].aval.ndim == 2
+        for inner in jax.tree.leaves(list(equation.params.values())):
+            inner = getattr(inner, "jaxpr", inner)
+            count += matrix_products(inner) if hasattr(inner, "eqns") else 0
+    return count

@@ -55,10 +55,31 @@ def _claim(text: str, better: str, rival: str) -> Claim:
     )
 
 
-def _by_task(hops: int) -> Run:
-    """The same run with RN, for the table by task."""
-    run = _run("", hops)
-    name = f"memory_network_tasks_{hops}"
+_POSITION = _run("no_linear_start", 3)
+_SUPERVISED = Run(
+    name="memory_network_supervised",
+    config="memory_network_qa:supervised",
+    overrides=("data.repeats=10",),
+    label="PE, attention trained on the facts, 3 hops",
+    paper="6.7 % (Weston et al. 2015, from memory)",
+)
+_JOINT = Run(
+    name="memory_network_joint",
+    config="memory_network_qa:joint",
+    label="PE, LS, RN, 3 hops, joint, one model",
+    paper="12.4 % (authors' code, rerun by others)",
+)
+_LAYERWISE = Run(
+    name="memory_network_layerwise",
+    config="memory_network_qa:layerwise",
+    label="PE, LS, RN, 3 hops, joint, layer-wise, one model",
+    paper="–",
+)
+
+
+def _by_task(name: str, run: Run) -> Run:
+    """The same run, for the table by task."""
+    name = f"memory_network_tasks_{name}"
     return dataclasses.replace(run, name=name, trained=run.name, paper="")
 
 
@@ -97,31 +118,21 @@ TABLES = {
                 "printed", "model.position_scale=1.0", "PE as printed in the paper"
             ),
             _ablation("masked", "model.empty_slots=false", "no empty slots"),
-            Run(
-                name="memory_network_supervised",
-                config="memory_network_qa:supervised",
-                overrides=("data.repeats=10",),
-                label="PE, attention trained on the facts, 3 hops",
-                paper="6.7 % (Weston et al. 2015, from memory)",
-            ),
-            Run(
-                name="memory_network_joint",
-                config="memory_network_qa:joint",
-                label="PE, LS, RN, 3 hops, joint, one model",
-                paper="12.4 % (authors' code, rerun by others)",
-            ),
-            Run(
-                name="memory_network_layerwise",
-                config="memory_network_qa:layerwise",
-                label="PE, LS, RN, 3 hops, joint, layer-wise, one model",
-                paper="–",
-            ),
+            _SUPERVISED,
+            _JOINT,
+            _LAYERWISE,
         ),
     ),
     "memory_networks_tasks": Table(
         metrics={f"task {task}": f"best_{task}" for task in range(1, 21)},
         curves=False,
         lower=True,
-        runs=tuple(_by_task(hops) for hops in _HOPS),
+        runs=(
+            *(_by_task(str(hops), _run("", hops)) for hops in _HOPS),
+            _by_task("position", _POSITION),
+            _by_task("supervised", _SUPERVISED),
+            _by_task("joint", _JOINT),
+            _by_task("layerwise", _LAYERWISE),
+        ),
     ),
 }
