@@ -268,7 +268,7 @@ class LSTMNLayer(nn.Module):
         batch, steps, _ = x.shape
         n, slots = self.features, self.memory
         empty = state is None
-        state = State.start(batch, slots, n) if state is None else state
+        state = State.start(batch, slots, n) if empty else state
         mask = jnp.ones((batch, steps), bool) if mask is None else mask
         attention = partial(
             TapeAttention, n, self.score_hidden, self.score == "additive"
@@ -290,8 +290,9 @@ class LSTMNLayer(nn.Module):
             )
             carry = (state.summary, jnp.zeros_like(state.summary))
         valid = jnp.concatenate([state.valid, mask], 1)
-        key = jnp.zeros((batch, slots, self.score_hidden), x.dtype)
-        if not empty:
+        if empty:
+            key = jnp.zeros((batch, slots, self.score_hidden), x.dtype)
+        else:
             key = state.value[..., :n] @ matrices.key
         (_, value), carry, (hidden, *others), attended = tape_scan(
             partial(lstmn, score=self.score),

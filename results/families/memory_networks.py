@@ -55,7 +55,6 @@ def _claim(text: str, better: str, rival: str) -> Claim:
     )
 
 
-_POSITION = _run("no_linear_start", 3)
 _SUPERVISED = Run(
     name="memory_network_supervised",
     config="memory_network_qa:supervised",
@@ -129,7 +128,7 @@ TABLES = {
         lower=True,
         runs=(
             *(_by_task(str(hops), _run("", hops)) for hops in _HOPS),
-            _by_task("position", _POSITION),
+            _by_task("position", _run("no_linear_start", 3)),
             _by_task("supervised", _SUPERVISED),
             _by_task("joint", _JOINT),
             _by_task("layerwise", _LAYERWISE),
