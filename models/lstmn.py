@@ -123,9 +123,7 @@ def read(
     score: str,
     query: jax.Array,
     summary: jax.Array,
-    key: jax.Array,
-    value: jax.Array,
-    valid: jax.Array,
+    tape: Tape,
     w: TapeWeights,
     v: jax.Array,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -135,17 +133,15 @@ def read(
         score: a key of `SCORES`.
         query: [B, A], W_x x_t.
         summary: [B, D], h~_{t-1}.
-        key: [B, K, A], W_h h_i.
-        value: [B, K, 2 D], [h_i; c_i].
-        valid: [B, K] bool.
+        tape: keys W_h h_i [B, K, A] and values [h_i; c_i] [B, K, 2 D].
         w: weight matrices.
         v: [A].
 
     Returns:
         h~_t [B, D], c~_t [B, D] and the weights s^t [B, K].
     """
-    scores = SCORES[score](query + summary @ w.summary, key, v)
-    context, weights = attend(scores[:, None], value, mask=valid[:, None])
+    scores = SCORES[score](query + summary @ w.summary, tape.key, v)
+    context, weights = attend(scores[:, None], tape.value, mask=tape.valid[:, None])
     hidden, cell = jnp.split(context[:, 0], 2, -1)
     return hidden, cell, weights[:, 0]
 
@@ -180,7 +176,7 @@ def lstmn(
         fusion also the weights of the other text [B, S]; and the weights s^t [B, K].
     """
     summary, previous, weights = read(
-        score, x.query, carry[0], *tape, valid, w.intra, shared.v
+        score, x.query, carry[0], Tape(*tape, valid), w.intra, shared.v
     )
     gates = x.gates + summary @ w.gates
     input_, forget, output, candidate = jnp.split(gates, 4, axis=-1)
@@ -188,11 +184,12 @@ def lstmn(
     carry, others = (summary, *carry[1:]), ()
     if shared.source is not None:
         key, value, present, u = shared.source
-        gamma, alpha, other = read(
-            score, x.source_query, carry[1], key, value, present > 0, w.inter, u
+        other = Tape(key, value, present > 0)
+        gamma, alpha, attended = read(
+            score, x.source_query, carry[1], other, w.inter, u
         )
         cell = nn.sigmoid(x.gate + gamma @ w.gate) * alpha + cell
-        carry, others = (summary, gamma), (other,)
+        carry, others = (summary, gamma), (attended,)
     hidden = nn.sigmoid(output) * nn.tanh(cell)
     entry = hidden @ w.intra.key, jnp.concatenate([hidden, cell], -1)
     return carry, entry, (hidden, *others), weights
