@@ -4,7 +4,7 @@
 |---|---|---|
 | location_aware | v tanh(W query + V key + U F * previous) | Chorowski et al. (2015) |
 
-Recurrent decoders can use them, since they have these weights.
+Only models that decode step by step, such as recurrent decoders, have these weights.
 
 Axes: as in `attention.scores`; C filters over the previous weights, each R keys wide.
 """
@@ -63,9 +63,9 @@ def location_aware_scores(
 
     v tanh(W query + V key + U f) with f = F * previous, a convolution over the weights
     of the previous step. With previous weights of 0, as before the first step,
-    these are additive scores. There is no bias inside the tanh, as in
-    `additive_scores`; the paper has one. As in most libraries, the filters are not
-    reversed.
+    these are additive scores. Unlike in the paper, and like in `additive_scores`, there
+    is no bias inside the tanh. As in most libraries, the convolution is a
+    cross-correlation: the filters are not flipped.
 
     Args:
         query: [..., Q, D].

@@ -1,6 +1,6 @@
 """The tape of an LSTMN: a memory slot for each of the previous tokens.
 
-Cheng, Dong and Lapata (2016), section 3.1. Token t attends to the hidden states h_i and
+Cheng, Dong and Lapata (2016), section 3.2. Token t attends to the hidden states h_i and
 memory cells c_i of the tokens before it. The scores are `additive_scores` of the query
 [x_t; h~_{t-1}] and the keys h_i, the weights s^t their softmax, and
 

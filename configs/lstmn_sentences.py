@@ -3,11 +3,13 @@
     python train.py --config=configs/lstmn_sentences.py --workdir=runs/lstmn_sentences
 
 Snippets of film reviews, positive or negative; variants `entailment*` have generated
-pairs with exact labels. Your own sentences: `--config.data.source=files` and
-`--config.data.files.train=FILE`, lines "LABEL<tab>TEXT" or JSON lines in the format of
-SNLI. The paper: 86.3 % on the binary Stanford Sentiment Treebank with one layer, 86.3 %
-on SNLI with deep fusion, with pre-trained word vectors. See
-docs/results/language.md.
+pairs with exact labels. Your own sentences or pairs: `--config.data.source=files` and
+`--config.data.files.train=FILE`, lines "LABEL<tab>TEXT", "LABEL<tab>TEXT<tab>TEXT", or
+JSON lines in SNLI's format.
+
+Half a minute on one core: 77.3 ± 0.2 % on reviews; a minute for `entailment`: 94.6 ±
+1.4 %. The paper, with pre-trained word vectors: 86.3 % on the binary Stanford Sentiment
+Treebank with one layer, 86.3 % on SNLI with deep fusion. See docs/results/language.md.
 
 Variants:
 
@@ -87,12 +89,13 @@ def get_config(variant: str = "") -> ConfigDict:
     config.model.classifier = 64
     config.model.dropout = 0.5  # the paper's
 
-    config.optimizer = adam(1e-3, clip=5.0)  # the paper's for SNLI; 2e-3 for sentiment
+    # The paper's learning rates: 1e-3 for SNLI, 2e-3 for sentiment.
+    config.optimizer = adam(1e-3, clip=5.0)
 
     config.data = ConfigDict()
     config.data.source = "reviews"  # or "entailment", "files"
     config.data.files = ConfigDict({"train": "", "validation": "", "test": ""})
-    config.data.examples = 10_000  # for training, maximum
+    config.data.examples = 10_000  # maximum for training; the reviews have 8,043
     config.data.vocab_size = 5000
     config.data.max_length = 48  # words; longer texts are truncated
     config.data.batch_size = 32

@@ -12,8 +12,9 @@ stories. See docs/results/questions.md.
 
 Differs from the authors' code: the learning rate is first halved after 25 epochs, where
 the code halves it at the start of epoch 25; a gradient is clipped by its Frobenius norm
-without the row of nil, where the code clips by the spectral norm with that row; a
-linear start may end before its last epoch.
+without the row of nil, where the code clips by the spectral norm with that row; the
+linear start ends when the validation loss stops decreasing, where the code always runs
+all its epochs.
 
 Variants:
 

@@ -38,7 +38,7 @@ _CLASSES = {  # verb, and nouns by class
 _NUMBERS = ("", "s")  # singular and plural noun; the verb has the other ending
 _PREPOSITIONS = ("near", "behind", "beside", "above")
 _PAIRS = ("()", "[]", "{}", "<>", "/\\", "«»", "bd", "pq")
-_ATTRACTOR, _RELATIVE = 0.6, 0.5  # probabilities of another one
+_ATTRACTOR, _RELATIVE = 0.6, 0.5  # probabilities of one more, of a relative clause
 
 
 class Sentence(NamedTuple):

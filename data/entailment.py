@@ -1,11 +1,11 @@
-"""Generated pairs of sentences with exact labels of entailment.
+"""Generated pairs of sentences with exact entailment labels.
 
 A sentence is a quantifier, an optional adjective, a noun and a verb, which may be
 negated: "not all small dogs do not run". Nouns and verbs have hypernyms. Labels follow
 from logic. In a world, each individual has one leaf noun, is small or not, and does any
-subset of the basic verbs; each leaf noun has at least one individual. The premise
-entails the hypothesis if no world makes the premise true and the hypothesis false; it
-contradicts it if no world makes both true; otherwise the label is neutral.
+subset of the basic verbs; each leaf noun has at least one individual. The label is
+"entailment" if no world makes the premise true and the hypothesis false,
+"contradiction" if no world makes both true, and "neutral" otherwise.
 
 Combinations of both quantifiers and both nouns are held out: those of the validation
 and test pairs are in no training pair.
@@ -42,7 +42,7 @@ _VERBS = {  # basic verbs by verb
 }
 # An individual: its leaf noun, whether it is small, whether it does each basic verb.
 _KINDS = list(itertools.product(_LEAVES, (True, False), *[(True, False)] * len(_BASIC)))
-_CHANGES = 0.4  # probability, in each place, that the hypothesis has a new word
+_CHANGES = 0.4  # probability that a field of the hypothesis is drawn anew
 
 
 class Sentence(NamedTuple):

@@ -13,7 +13,7 @@ the tenth after each of these for testing.
 
 The stream of all tokens is cut into B rows of equal length, each read T tokens at a
 time. A batch is a dict of int32 `tokens` [B, T] and `before` [B, T], the token before
-each, and bool `first` [B], True where a row does not continue that of the last batch.
+each, and bool `first` [B], True where a row does not continue the previous batch.
 
 Axes: B batch; T tokens.
 """

@@ -225,7 +225,7 @@ def create(splits: Splits, folder: Path, *, vocab_size: int) -> Sentences:
             if example[0] not in labels:
                 raise UserError(
                     f"the {split} split has the label {example[0]!r}: must be one of "
-                    f"those of training, {', '.join(labels)}"
+                    f"the training labels, {', '.join(labels)}"
                 )
     counts: dict[str, int] = {}
     for _, *texts in splits["train"]:

@@ -27,7 +27,7 @@ def aligned_spectrogram(
     Args:
         spectrogram: [T, M].
         weights: [Q, S] in [0, 1].
-        frames: number of frames that a position stands for.
+        frames: number of frames per position of the attention.
         characters: Q labels.
         seconds: duration of a frame.
         title: title of the figure.

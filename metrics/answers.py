@@ -1,6 +1,6 @@
-"""Errors of answers by task, over repeated trainings.
+"""Errors of answers by task, over the repeats of a model.
 
-Axes: R repeated trainings.
+Axes: Q questions; R repeats of a model; K hops; F supporting facts.
 """
 
 from collections.abc import Mapping, Sequence

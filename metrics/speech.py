@@ -47,7 +47,7 @@ def monotony(weights: Sequence[np.ndarray]) -> float:
         weights: [Q, K] of each text; a single character has no previous one.
 
     Returns:
-        Over all characters but the first ones; 100 if there are none.
+        Over all characters except the first of each text; 100 if there are none.
     """
     moves = np.concatenate([np.diff(x.argmax(-1)) for x in weights])
     return 100 * float((moves >= 0).mean()) if len(moves) else 100.0

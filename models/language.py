@@ -1,6 +1,6 @@
 """Language models with one interface: LSTMN, LSTM, Transformer, memory network.
 
-`model(tokens, carry, train=...)` returns the logits of the next token at each token,
+`model(tokens, carry, train=...)` returns the logits of the next token at each position,
 and the carry for the next part of the text; `model.start(batch)` is the carry at the
 beginning of a text. Reading a text token by token gives the same logits as reading it
 whole.
@@ -13,7 +13,7 @@ carries the previous `memory` tokens, and encodes them again. The memory network
 of Sukhbaatar et al. (2015), section 5; it also carries previous tokens.
 
 Axes: B batch; T tokens; P carried tokens; C width of an embedding; D width of a state;
-N words of a memory; W vocabulary.
+N memory slots; W vocabulary.
 """
 
 from collections.abc import Callable
@@ -57,7 +57,7 @@ class LSTMLayer(nn.Module):
     ) -> tuple[jax.Array, jax.Array]:
         """Returns the outputs [B, T, D] of x [B, T, C], and the state [B, 2 D].
 
-        A state of None is that at the beginning of the texts.
+        None is the state at the beginning of the texts.
         """
         if state is None:
             state = jnp.zeros((len(x), 2 * self.features), x.dtype)
@@ -264,8 +264,8 @@ class TransformerLanguageModel(nn.Module):
         past = tokens[:, :0] if carry is None else carry
         every = jnp.concatenate([past, tokens], 1)  # [B, P + T]
         length = every.shape[1]
-        read = jnp.concatenate([past != PAD, jnp.ones(tokens.shape, bool)], 1)
-        mask = causal_mask(length, length) & padding_mask(read)
+        valid = jnp.concatenate([past != PAD, jnp.ones(tokens.shape, bool)], 1)
+        mask = causal_mask(length, length) & padding_mask(valid)
         x = self.table[every] * self.d_model**0.5
         if self.positions == "sinusoidal":
             x += sinusoids(length, self.d_model)
@@ -290,13 +290,13 @@ class MemoryNetworkLanguageModel(nn.Module):
     f is ReLU on the second half of the units and the identity on the others. All hops
     have the same A, C and H (layer-wise tying). The defaults are the paper's.
 
-    The terms of T_A and T_C are those of relative position representations (Shaw et al.
-    2018), so that all tokens attend at once, without a copy of the memory for each.
+    T_A and T_C are implemented as relative position representations (Shaw et al. 2018),
+    so that all tokens attend at once, without a copy of the memory for each token.
 
     Sows an `AttentionRecord` [B, 1, T, T] of each hop, kind "memory".
 
-    Differs from the paper: memories at the beginning of a text have fewer than N words;
-    optional dropout.
+    Differs from the paper: memories at the beginning of a text have fewer than N
+    tokens; dropout is optional.
 
     Attributes:
         vocab_size: W.
@@ -377,8 +377,8 @@ class MemoryNetworkLanguageModel(nn.Module):
         mask = causal_mask(length - first, length, first)
         mask &= window_mask(position, length, self.memory - 1)
         mask &= padding_mask(every != PAD)  # [B, T, P + T]
-        # Tables of relative positions have an odd number of rows: distances from the
-        # middle of the memory, which is k words before the token.
+        # A table of relative positions has an odd number of rows, for distances from
+        # its centre: here the middle of the memory, k tokens before the current one.
         k = self.memory // 2
         extra = [(2 * k + 1 - self.memory, 0), (0, 0)]
         times = (self.memory_times, self.output_times)

@@ -32,7 +32,7 @@ from models.source_attention import ATTENTION_CHOICES, Memory, Source
 from ops.scan import Matrix
 from ranges import DEPTH, LAYERS, PROBABILITY, SCALE, SIZE
 
-# Without the one that needs REINFORCE.
+# All but hard alignment, which needs REINFORCE.
 ALIGNMENTS = tuple(x for x in ATTENTION_CHOICES["alignment"] if x != "hard")
 
 

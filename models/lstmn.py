@@ -8,7 +8,7 @@ Each token attends to the states of all tokens before it, kept on a tape
     i, f, o, c^ = W [h~_t; x_t] + b                                                  (7)
     c_t = sigmoid(f) c~_t + sigmoid(i) tanh(c^),  h_t = sigmoid(o) tanh(c_t)    (8), (9)
 
-Deep fusion (section 4.2) also attends to the tape of another text, with hidden states
+Deep fusion (section 4) also attends to the tape of another text, with hidden states
 gamma_j and cells alpha_j, by the scores b_j^t = u tanh(W_g gamma_j + W_x x_t + W_g~
 gamma~_{t-1}), and adds the read cell alpha~_t through a gate r_t = sigmoid(W_r
 [gamma~_t; x_t] + b_r):
@@ -49,8 +49,8 @@ def _scaled(query: jax.Array, key: jax.Array, v: jax.Array) -> jax.Array:
     return _multiplicative(query * query.shape[-1] ** -0.5, key, v)
 
 
-# Scores [B, K] of projected queries [B, A] and keys [B, K, A], under the names that the
-# scores of [x_t; h~_{t-1}] and h_i have in `attention.scores`.
+# Scores [B, K] of projected queries [B, A] and keys [B, K, A], by the names of the same
+# functions of [x_t; h~_{t-1}] and h_i in `attention.scores`.
 SCORES = {
     "additive": _additive,
     "multiplicative": _multiplicative,
@@ -66,7 +66,7 @@ class TapeWeights(NamedTuple):
 
 
 class Weights(NamedTuple):
-    """Weight matrices of a step; the last two are for deep fusion."""
+    """Weight matrices used inside the step; the last two are for deep fusion."""
 
     gates: Matrix  # [D, 4 D], for i, f, o and c^ side by side
     intra: TapeWeights
@@ -84,7 +84,7 @@ class Source(NamedTuple):
 
 
 class Shared(NamedTuple):
-    """Other arrays that every step reads; `source` for deep fusion."""
+    """Other arrays used inside the step; `source` is for deep fusion."""
 
     v: jax.Array  # [A], v
     source: Source | None = None
@@ -222,7 +222,7 @@ class TapeAttention(nn.Module):
 
 
 class LSTMNLayer(nn.Module):
-    """LSTMN layer over whole texts, equal to evaluating it step by step.
+    """LSTMN layer over whole texts; its outputs equal those of single steps.
 
     Sows an `AttentionRecord` [B, 1, T, T] of the intra-attention, kind "intra", and
     with deep fusion one of the inter-attention, kind "cross" [B, 1, T, S].
@@ -254,7 +254,7 @@ class LSTMNLayer(nn.Module):
         Args:
             x: [B, T, C] embedded tokens, or the outputs of a lower layer.
             state: the state after the preceding part of the texts; None at their
-                beginning, equal to `State.start` but faster.
+                beginning, with the same result as `State.start`, but faster.
             mask: bool [B, T], False at padding after the last token.
             source: tape of another text, for deep fusion.
 

@@ -13,16 +13,16 @@ the value of a zero vector, so that a hop can attend to nothing.
 Tying: "adjacent" has A^(k+1) = C^k, B = A^1 and W = C^K; "layerwise" has the same A and
 C in each hop, and u^(k+1) = H u^k + o^k.
 
-Axes: B batch; M memory slots; J words of a sentence; K hops; D width; W words and nil;
-T time indices; V = W + T rows of an embedding.
+Axes: B batch; N memory slots; J words of a sentence; K hops; D width; W words and nil;
+T time indices; S distinct sentences; V = W + T rows of an embedding.
 
-Follows the authors' code rather than the paper's text in the empty slots, and in the
+Follows the authors' code, not the paper's text, in two points: empty slots, and the
 factor 2 of l, which makes the mean of l about 1, as in a bag of words.
 
 Differs from the authors' code: J is the number of words of the sentence, as in the
 paper, where the code uses the maximum; j and k replace the code's j - 1/2 and k - 1/2;
 a time index has l = 1, where the code weights it as the last word; time indices are not
-possible answers; T is the same for all tasks, where the code has T = M.
+possible answers; T is the same for all tasks, where the code has T = N.
 
 The language model of section 5 is in `models.language`.
 """
@@ -87,7 +87,7 @@ class MemoryNetwork(nn.Module):
 
     Attributes:
         vocab_size: W, including nil.
-        memory: T, maximum time index; 0 stands for no index.
+        memory: T, maximum time index; a time of 0 means no index.
         hops: K.
         width: D; 50 in the paper's joint training.
         encoding: "position" or "bag".
@@ -155,13 +155,13 @@ class MemoryNetwork(nn.Module):
         train: bool,
         linear: bool | jax.Array = False,
     ) -> jax.Array:
-        """Answers questions; sows an `AttentionRecord` [B, 1, K, M].
+        """Answers questions; sows an `AttentionRecord` [B, 1, K, N].
 
         Args:
-            batch: int `sentences` [B, M, J], `times` [B, M] and `question` [B, J], see
-                `data.babi.encoding`; a slot without words is empty. If there are int
-                `slots` [B, M], these are rows of `sentences` [S, J], each of which is
-                embedded once.
+            batch: int `sentences` [B, N, J], `times` [B, N] and `question` [B, J], see
+                `data.babi.encoding`; a slot without words is empty. With int `slots`
+                [B, N], `sentences` is [S, J]: distinct sentences, each embedded once;
+                `slots` has the row of each slot's sentence.
             train: whether the alignment "gumbel" samples (RNG stream "alignment").
             linear: bool scalar; True replaces the weights by the scores (the linear
                 start, section 4.2).
@@ -174,11 +174,11 @@ class MemoryNetwork(nn.Module):
         tables = self.tables if adjacent else self.tables[:2]
         filled = (sentences > 0).any(-1)
         embedded = self._embed(sentences, jnp.concatenate(tables, -1))
-        memories = jnp.split(embedded, len(tables), -1)  # each [B, M, D] or [S, D]
+        memories = jnp.split(embedded, len(tables), -1)  # each [B, N, D] or [S, D]
         if "slots" in batch:
             filled = filled[batch["slots"]]
             memories = [memory[batch["slots"]] for memory in memories]
-        mask = self.empty_slots | filled[:, None]  # [B, 1, M]
+        mask = self.empty_slots | filled[:, None]  # [B, 1, N]
         for n, table in enumerate(tables):
             time = table[self.vocab_size - 1 + times]
             memories[n] += jnp.where(times[..., None] > 0, time, 0)

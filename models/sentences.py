@@ -47,7 +47,8 @@ class SentenceClassifier(nn.Module):
         classes: number of labels.
         memory: number of slots of the tape: the maximum number of tokens.
         encoder: "lstmn", "lstm", or "mean" for the mean of embeddings.
-        fusion: "none", "shallow" or "deep", for pairs; "deep" needs an LSTMN.
+        fusion: "none", "shallow" or "deep", for pairs; "shallow" needs an LSTM or
+            LSTMN, "deep" an LSTMN.
         embedding: C; 300 in the paper.
         hidden: D; 300 or 450 in the paper.
         layers: number of layers of the encoder.
@@ -77,6 +78,9 @@ class SentenceClassifier(nn.Module):
         check_fields(self, CHOICES)
         if self.fusion == "deep" and self.encoder != "lstmn":
             raise FieldError("encoder", self.encoder, "lstmn, as fusion is deep")
+        if self.fusion == "shallow" and self.encoder == "mean":
+            accepted = "lstmn or lstm, as fusion is shallow"
+            raise FieldError("encoder", self.encoder, accepted)
         shape = self.vocab_size, self.embedding
         self.table = self.param("table", nn.initializers.normal(0.1), shape)
         self.drop = Dropout(self.dropout)

@@ -23,7 +23,7 @@ Carry = TypeVar("Carry")
 
 
 class Matrix(Protocol):
-    """A weight of a step: an array, or a handle in a scan; `x @ matrix` is valid.
+    """Weight matrix of a step: an array, or a handle in a scan; supports `x @ matrix`.
 
     A step annotated with this type runs both inside `scan` and as a single decoding
     step.

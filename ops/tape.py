@@ -4,8 +4,8 @@
 in its carry saves the whole tape at every step. Here an entry overwrites the oldest
 one, so that nothing moves. The backward pass restores the overwritten entry and
 recomputes the step, except its products with weight matrices, which are saved. The
-gradients of these matrices are deferred as in `ops.scan`. A tape that is empty at first
-grows between parts of the steps.
+gradients of these matrices are deferred as in `ops.scan`. A scan from an empty tape
+runs in parts, each with a larger tape than the part before.
 
 Axes: B batch; K slots; T steps; D, F input and output width of a matrix.
 """
@@ -22,7 +22,7 @@ from ops.scan import Handle, weight_gradient
 
 Step = Callable[[Any, Any, Any, jax.Array, Any, Any], tuple[Any, Any, Any, jax.Array]]
 
-PARTS = 2  # of a scan from an empty tape; more save work, but take longer to compile
+PARTS = 2  # of a scan from an empty tape; more parts run faster but compile slower
 
 
 def tape_scan(

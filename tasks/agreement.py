@@ -1,9 +1,9 @@
 """Language modelling of generated sentences with agreement over a distance.
 
 `data.agreement` draws the sentences. The loss is the cross-entropy of the words. The
-evaluation is exact: the perplexity of the source itself is known, each verb or closing
-bracket has one correct form, and its controller one position, which is compared with
-that of the maximum attention weight.
+evaluation is exact: the perplexity of the source is known, and each verb or closing
+bracket has one correct form and one controller, whose position is compared with that of
+the maximum attention weight.
 
 Works with the models of `models.language`.
 
@@ -110,7 +110,7 @@ class Agreement(Task):
         return token_nats(logits, tokens).sum(), (count, {"tokens": (count, count)})
 
     def _answer(self, params, tokens):
-        """Sum of the nats; the best dependent word [B, T]; the top step by layer."""
+        """Sum of nats; top dependent words; by layer, steps of the maximum weight."""
         (logits, _), sown = self.model.apply(
             {"params": params}, previous(tokens), train=False, mutable=["attention"]
         )
@@ -124,11 +124,11 @@ class Agreement(Task):
         """Evaluates sentences of each size; see `Task`.
 
         Returns:
-            Scores of the training size: `perplexity`, that of the source itself
-            (`optimum`), `accuracy` of dependent words in per cent, also by distance,
-            see `metrics.agreement`, and `controller`, how often the maximum weight is
-            on the controller, in the layer where this is most frequent; of another
-            size S, the same with the ending `_size_S`.
+            Scores of the training size: `perplexity`; `optimum`, the perplexity of the
+            source; the accuracies of `metrics.agreement.by_distance`; `controller`, the
+            percentage of dependent words whose maximum weight is on the controller, in
+            the layer with the highest percentage (words that directly follow their
+            controller are left out). Those of another size S end in `_size_S`.
         """
         scores = {}
         for size in self.sizes:

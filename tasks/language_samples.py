@@ -145,7 +145,7 @@ def draw_text(
 ) -> Path:
     """Draws attention between words, as in figure 1 of Cheng et al. (2016).
 
-    A row is the word being read; its cells are the weights of the words before it,
+    A row is the word being read; its cells are the weights of the words it attends to,
     averaged over heads. Each layer, or hop of a memory network, has a map. `labels`
     makes pieces readable. Returns `path`.
     """

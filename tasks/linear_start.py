@@ -4,7 +4,7 @@ Sukhbaatar et al. (2015), section 4.2: the softmax of each hop is left out at fi
 When the validation loss stops decreasing, the softmax is restored and training goes on
 with a new optimizer state, at the initial learning rate.
 
-Axes: N models, the first axis of every parameter.
+Axes: P models, the first axis of every parameter.
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ from training.state import Scores, TrainState
 
 
 class LinearStart(Supervised):
-    """Minimisation of the losses of N models, each with its own clipping.
+    """Minimisation of the losses of P models, each with its own clipping.
 
     `TrainState.extra` has, for each model, `linear` (whether its softmax is left out)
     and `best` (the minimum validation loss so far).
@@ -44,10 +44,10 @@ class LinearStart(Supervised):
             loss: sum of the losses of all models, see `Supervised`; the count is that
                 of one model.
             optimizer: optimizer of one model.
-            models: N.
+            models: P.
             linear_steps: maximum number of steps without the softmax; 0 for no linear
                 start.
-            validation_losses: `validation_losses(state) -> losses [N]`.
+            validation_losses: `validation_losses(state) -> losses [P]`.
             axis_name: see `training.parallel.total`.
         """
         self.linear_steps, self.validation_losses = linear_steps, validation_losses

@@ -168,11 +168,12 @@ class Listening(Task):
     ) -> Evaluation:
         """Evaluates a split; see `Task`.
 
-        Scores, in per cent: those of `metrics.speech.error_rates` and `monotony`; for
-        each N of `evaluation.words`, `wer_N`, `cer_N` and `monotony_N` on strings of N
-        words, unless the utterances are files; and the settings: the number of
-        `utterances`, the `beam` size, `alpha` and, with a language model,
-        `language_model_weight`. Outputs are the utterances and their predictions.
+        Returns:
+            Scores in per cent: those of `metrics.speech.error_rates` and `monotony`;
+            for each N of `evaluation.words`, unless the utterances are files, `wer_N`,
+            `cer_N` and `monotony_N` on strings of N words. Settings: the number of
+            `utterances`, the `beam` size, `alpha` and, with a language model,
+            `language_model_weight`. Outputs: the utterances and their predictions.
         """
         params, search = state.params, options.search(self.search)
         examples = self.data.held_out(split)

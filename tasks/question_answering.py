@@ -7,11 +7,11 @@ In joint training one model learns all tasks. The loss is the cross-entropy of t
 answers; with `loss.supervision` also that of the attention: hop k is trained on the
 k-th supporting fact, and the last hop on all remaining facts.
 
-Works with any model with a field `vocab_size` for W, a field `memory`, and
-`model.apply(variables, batch, train=..., linear=...) -> logits [B, W]`, which sows an
-`AttentionRecord` with weights [B, 1, K, M].
+Works with any model that has the fields `vocab_size` (W) and `memory`, returns logits
+[B, W] from `model.apply(variables, batch, train=..., linear=...)`, and sows an
+`AttentionRecord` with weights [B, 1, K, N].
 
-Axes: B batch; N models; R repeats; K hops; M memory slots; W vocabulary.
+Axes: B batch; P models; R repeats; K hops; N memory slots; W vocabulary.
 """
 
 import dataclasses
@@ -46,7 +46,7 @@ _PLACEHOLDER = 200  # size of a vocabulary that is not known yet
 
 @dataclasses.dataclass(frozen=True)
 class QuestionOptions(Options):
-    """Options of predictions."""
+    """Flags of predict.py for question answering."""
 
     task: int | None = option(
         None, "Task whose model answers; the first by default.", _TASK
@@ -89,7 +89,8 @@ class QuestionAnswering(Task):
         if data.source != "files":
             checks.unread_files(config, "data.files", "data.source=files")
         if not data.tasks or len(set(data.tasks)) < len(data.tasks):
-            raise FieldError("config.data.tasks", data.tasks, "a list without repeats")
+            accepted = "a list of at least one task, without repeats"
+            raise FieldError("config.data.tasks", data.tasks, accepted)
 
     @classmethod
     def prepare(cls, config: ConfigDict, workdir: Path, *, training: bool) -> Source:
@@ -126,7 +127,7 @@ class QuestionAnswering(Task):
             memory=data.memory,
         )
         slots = [data.memory] * (1 if self.joint else len(self.tasks))
-        if assets:  # as many as the longest training story has statements
+        if assets:  # maximum number of statements before a training question
             train = self._by_model(self.questions("train"))
             slots = [min(each.longest, data.memory) for each in train]
         by_task = slots * len(self.tasks) if self.joint else slots
@@ -160,7 +161,7 @@ class QuestionAnswering(Task):
         return {
             size: numbered(
                 [models[n] for n in group[:: data.repeats] // data.repeats],
-                data.batch_size * size // 2,  # of more, few are repeated in a batch
+                data.batch_size * size // 2,  # with more, a batch repeats few of them
             )
             for size, group in self.models.groups.items()
         }
@@ -200,7 +201,7 @@ class QuestionAnswering(Task):
         return slice(start, start + repeats)
 
     def validation_losses(self, state: TrainState) -> np.ndarray:
-        """Returns the mean validation loss [N] of each model."""
+        """Returns the mean validation loss [P] of each model."""
         outputs = self._outputs(state, "validation").values()
         losses = [part.losses.mean(1) for part, _ in outputs]
         return np.mean(losses, 0) if self.joint else np.concatenate(losses)

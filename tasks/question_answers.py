@@ -1,6 +1,6 @@
 """Answers to questions, as predictions, tables and figures.
 
-Axes: R repeats of a model; K hops; M memory slots; W vocabulary.
+Axes: R repeats of a model; K hops; N memory slots; W vocabulary.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ def predicted(
 
     Args:
         logits: [R, 1, W].
-        record: attention, with weights [R, 1, 1, K, M].
+        record: attention, with weights [R, 1, 1, K, N].
         vocabulary: the words of the answers.
         story: statements and questions.
 

@@ -1,10 +1,10 @@
 """Question-answering models, trained and evaluated side by side.
 
-The parameters of N models are arrays with N as the first axis. Models whose memories
+The parameters of P models are arrays with P as the first axis. Models whose memories
 have the same number of slots form a group: one array of questions, one call.
 
-Axes: B batch; N models; R repeats of a model; K hops; M memory slots; F supporting
-facts; W vocabulary.
+Axes: B batch; Q questions; P models; R repeats of a model; K hops; N memory slots; F
+supporting facts; W vocabulary.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,14 +39,14 @@ class Outputs(NamedTuple):
 
 
 class QuestionModels:
-    """Losses and outputs of N models.
+    """Losses and outputs of P models.
 
     Attributes:
         groups: numbers of the models of each group, by number of slots.
 
     Args:
         model: a model such as `models.memory_network.MemoryNetwork`.
-        slots: number of memory slots of each of the N models.
+        slots: number of memory slots of each of the P models.
         memory: maximum time index.
         supervision: weight of the loss of the attention.
     """
@@ -75,10 +75,10 @@ class QuestionModels:
         state: TrainState,
         texts: Mapping[int, np.ndarray | None],
     ) -> LossResult:
-        """Returns the sum of the losses of all models; the count is that of one.
+        """Returns the sum of the losses of all models, and the batch size of one model.
 
         Args:
-            params: parameters of the N models.
+            params: parameters of the P models.
             batch: a batch of `data.babi.encoding.Batches`.
             rng: PRNG key.
             state: the training state.
@@ -139,7 +139,7 @@ class QuestionModels:
             state: a training state.
             members: range of the R models.
             questions: Q questions.
-            slots: M.
+            slots: N.
         """
 
         def part(start: int) -> list[np.ndarray]:
@@ -168,7 +168,7 @@ def fact_losses(weights: jax.Array, facts: jax.Array) -> jax.Array:
     targets; hops after the last fact repeat it.
 
     Args:
-        weights: [B, K, M].
+        weights: [B, K, N].
         facts: int [B, F] slots, -1 at padding and for facts outside of the memory.
 
     Returns:
@@ -181,8 +181,8 @@ def fact_losses(weights: jax.Array, facts: jax.Array) -> jax.Array:
     hop = jnp.minimum(jnp.arange(hops), count[:, None] - 1)[..., None]  # [B, K, 1]
     last = jnp.arange(hops)[:, None] == hops - 1
     target = (number == hop) | (last & (number >= hop))  # [B, K, F]
-    chosen = facts[:, None, :, None] == jnp.arange(slots)  # [B, 1, F, M]
-    marks = (target[..., None] & chosen).any(-2)  # [B, K, M]
+    chosen = facts[:, None, :, None] == jnp.arange(slots)  # [B, 1, F, N]
+    marks = (target[..., None] & chosen).any(-2)  # [B, K, N]
     mass = jnp.sum(weights * marks, -1)
     return jnp.where(marks.any(-1), -jnp.log(jnp.maximum(mass, 1e-9)), 0).sum(-1)
 

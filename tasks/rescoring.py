@@ -1,4 +1,4 @@
-"""Rescoring of a beam with a character language model: Chan et al. (2016), section 3.3.
+"""Rescoring of a beam with a character language model: Chan et al. (2016), section 3.4.
 
 The hypotheses y of an utterance x are ranked by log P(y|x) / |y| + lambda log P_LM(y),
 eq. 14. The language model is a run of `tasks.text_modeling` with `data.pieces=char`.
@@ -97,7 +97,7 @@ class CharacterLanguageModel:
     def log_probs(self, texts: Sequence[str]) -> np.ndarray:
         """Returns the log-probabilities of texts as whole lines.
 
-        Texts are normalised like the training text, and follow the end of a line.
+        Texts are normalised like the training text, and read after an end of line.
 
         Args:
             texts: the texts.
@@ -224,7 +224,7 @@ class TranscriptOptions(SamplingOptions):
         if self.language_model_weight is None:
             return default
         if default is None:
-            accepted = "absent without a language model, which --language_model names"
+            accepted = "left out without a language model; --language_model adds one"
             raise FieldError(
                 "language_model_weight", self.language_model_weight, accepted
             )

@@ -268,7 +268,7 @@ class SentenceClassification(Task):
 
 
 def _map(record: AttentionRecord, words: Sequence[Sequence[str]]) -> AttentionMap:
-    """Attention map of the first example, from the last text it reads."""
+    """Attention map of the first example; "intra" is that of the last text read."""
     if record.kind == "cross":
         return attention_map(record, words[1], words[0])
     length = record.weights.shape[2]

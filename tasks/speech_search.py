@@ -99,7 +99,7 @@ class SpeechSearch:
         return predictions
 
     def _batches(self, examples: Sequence[HeldOut]) -> Iterator[Batch]:
-        """Batches of utterances of similar length, all filled up to one batch size."""
+        """Batches of utterances of similar length, all padded to one batch size."""
         size = min(self._batch_size, len(examples))
         order = sorted(range(len(examples)), key=lambda i: len(examples[i].spectrogram))
         for start in range(0, len(order), max(size, 1)):

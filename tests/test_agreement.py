@@ -23,7 +23,7 @@ def sentences(language, size, count=300):
 
 
 def verb_of(noun):
-    """The verb of a noun, by a rule that is written anew."""
+    """The verb of a noun, by an independent rule."""
     singular = noun.removesuffix("s")
     (verb,) = (v for v, nouns in VERBS.items() if singular in nouns.split())
     return verb if noun != singular else f"{verb}s"

@@ -178,7 +178,7 @@ def test_the_rate_is_the_share_of_inputs_that_are_sampled():
     )
     deviation = (rate * (1 - rate) / (size * (steps - 1))) ** 0.5
     assert abs(sampled[:, 1:].mean() - rate) < 4 * deviation
-    # Each step and each sequence is sampled as often.
+    # All steps, and all sequences, are sampled equally often.
     assert (
         abs(sampled[:, 1:].mean(0) - rate).max() < 5 * (rate * (1 - rate) / size) ** 0.5
     )

@@ -111,8 +111,8 @@ class Clock(NamedTuple):
 
 @pytest.mark.parametrize(("offset", "length"), [(0.0, 4), (1000.0, 1)])
 def test_beam_search_divides_by_the_length(offset, length):
-    # log p is -1.2 if the first token is the end, and -1.97 if the fourth one is: less
-    # in all, more per token.
+    # log p is -1.2 if the first token is the end, and -1.97 if the fourth is: a lower
+    # total, but higher per token.
     first, middle, last = np.log([[1e-9, 1e-9, p, 1 - p] for p in (0.3, 1e-9, 0.2)])
 
     def step(carry, token):

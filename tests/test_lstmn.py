@@ -74,7 +74,7 @@ def test_a_step_equals_its_equations_in_a_python_loop(draw, x64):
 def test_weights_on_the_last_token_alone_make_it_an_lstm_to_the_last_bit(
     draw, monkeypatch
 ):
-    """The trap: all else in the cell must be an LSTM's."""
+    """Everything in the cell except the attention must equal an LSTM."""
 
     def last(scores, mask):
         slots = scores.shape[-1]  # token t is in slot t, as there are K > T slots

@@ -10,16 +10,16 @@ from models.attention import SCORES
 from models.memory_network import ALIGNMENTS, MemoryNetwork, position_weights
 from models.records import AttentionRecord, collect
 
-B, M, J, W, T, D, K = 3, 7, 5, 13, 11, 4, 2
+B, N, J, W, T, D, K = 3, 7, 5, 13, 11, 4, 2
 LENGTHS = [7, 5, 1]  # statements of each story
 
 
 @pytest.fixture
 def batch():
     rng = np.random.default_rng(0)
-    sentences = rng.integers(1, W, (B, M, J)).astype(np.int32)
+    sentences = rng.integers(1, W, (B, N, J)).astype(np.int32)
     sentences[:, ::2, 3:] = 0
-    times = np.zeros((B, M), np.int32)
+    times = np.zeros((B, N), np.int32)
     for row, n in enumerate(LENGTHS):
         sentences[row, n:] = 0
         times[row, :n] = np.arange(n, 0, -1)
@@ -70,7 +70,7 @@ def reference(params, batch, row, *, encoding, tying, empty_slots, linear=False)
     for hop in range(K):
         if tying == "adjacent":
             a, c = tables[hop], tables[hop + 1]
-        valid = range(M if empty_slots else LENGTHS[row])
+        valid = range(N if empty_slots else LENGTHS[row])
         entries = [(batch["sentences"][row, i], batch["times"][row, i]) for i in valid]
         scores = np.array([u @ sentence(a, *x, encoding) for x in entries])
         p_i = scores if linear else np.exp(scores) / np.exp(scores).sum()
@@ -78,7 +78,7 @@ def reference(params, batch, row, *, encoding, tying, empty_slots, linear=False)
             w * sentence(c, *x, encoding) for w, x in zip(p_i, entries, strict=True)
         )
         u = (u if tying == "adjacent" else u @ p["state_kernel"]) + o
-        weights.append(np.pad(p_i, (0, M - len(p_i))))
+        weights.append(np.pad(p_i, (0, N - len(p_i))))
     return (u @ answers)[1:W], np.array(weights)
 
 
@@ -87,7 +87,7 @@ def reference(params, batch, row, *, encoding, tying, empty_slots, linear=False)
 def test_slots_of_numbered_sentences_are_the_sentences(batch, tying, empty_slots):
     model, variables = build(batch, tying=tying, empty_slots=empty_slots)
     texts = np.concatenate([np.zeros((1, J), np.int32), *batch["sentences"]])
-    slots = 1 + np.arange(B * M).reshape(B, M)
+    slots = 1 + np.arange(B * N).reshape(B, N)
     slots[batch["times"] == 0] = 0
     numbers = batch | {"sentences": texts, "slots": slots}
     for expected, actual in zip(
@@ -106,7 +106,7 @@ def test_equals_a_loop(batch, empty_slots, encoding, tying, linear):
     fields = {"encoding": encoding, "tying": tying, "empty_slots": empty_slots}
     model, variables = build(batch, **fields)
     logits, weights = outputs(model, variables, batch, linear=linear)
-    assert weights.shape == (B, 1, K, M)
+    assert weights.shape == (B, 1, K, N)
     for row in range(B):
         expected, hops = reference(
             variables["params"],
@@ -200,8 +200,8 @@ def test_empty_slots_take_weight_and_add_nothing(batch):
         expected = share * masked[1][row, 0, 0, :n]
         np.testing.assert_allclose(whole[1][row, 0, 0, :n], expected, rtol=1e-4)
         np.testing.assert_allclose(whole[1][row].sum(), 1, atol=1e-5)
-        assert (share < 0.999) == (n < M)
-    # Nothing but empty slots leaves the query as it is.
+        assert (share < 0.999) == (n < N)
+    # A memory with only empty slots leaves the query unchanged.
     empty = batch | {name: 0 * batch[name] for name in ("sentences", "times")}
     model = build(batch, empty_slots=True)[0]
     _, variables = build(batch)
@@ -216,7 +216,7 @@ def test_empty_slots_take_weight_and_add_nothing(batch):
 def test_a_permutation_of_slots_and_padding_changes_nothing(batch, linear):
     model, variables = build(batch, empty_slots=False)
     logits, weights = outputs(model, variables, batch, linear=linear)
-    order = np.random.default_rng(2).permutation(M + 4)
+    order = np.random.default_rng(2).permutation(N + 4)
     padded = dict(batch)
     for name in ("sentences", "times"):
         widths = [(0, 0), (0, 4)] + [(0, 2)] * (batch[name].ndim - 2)

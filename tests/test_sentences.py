@@ -178,6 +178,11 @@ def test_deep_fusion_needs_an_lstmn():
         apply(model(encoder="lstm", fusion="deep"), batch())
 
 
+def test_shallow_fusion_needs_states():
+    with pytest.raises(FieldError, match="^encoder is 'mean': must be lstmn or lstm"):
+        apply(model(encoder="mean", fusion="shallow"), batch())
+
+
 SNLI = {"gold_label": "neutral", "sentence1": "A man.", "sentence2": "He sings!"}
 
 

@@ -5,8 +5,9 @@ Id 0 is nil, the padding of sentences and memories; words have the ids from 1.
 Differs from the authors' code (Sukhbaatar et al., 2015): time indices are clipped to
 one maximum for all tasks, where the code clips them to the number of slots of the task.
 
-Axes: ... any batch; B batch; N models; S statements of all stories; M memory slots; J
-words of a sentence, padded; F supporting facts, padded; D distinct statements, padded.
+Axes: ... any batch; B batch; P models; Q questions; S statements of all stories; N
+memory slots; J words of a sentence, padded; F supporting facts, padded; D distinct
+statements, padded.
 """
 
 import dataclasses
@@ -56,7 +57,7 @@ class Vocabulary:
         except KeyError as error:
             raise UserError(
                 f"{place} has the word {error.args[0][:40]!r}, which is not in the "
-                "stories of the training"
+                "vocabulary of the run"
             ) from None
 
 
@@ -67,7 +68,7 @@ class Questions:
     Attributes:
         statements: int32 [S, J] word ids of the statements of all stories, in order.
         start: int32 [Q], row of the first statement of each question's story.
-        stop: int32 [Q], number of rows up to the question.
+        stop: int32 [Q], row after the last statement before each question.
         question: int32 [Q, J] word ids.
         answer: int32 [Q] word ids; 0 for an answer without an id.
         facts: int32 [Q, F] rows of the supporting facts, -1 at padding.
@@ -107,14 +108,14 @@ class Questions:
 
         Args:
             index: int [...] numbers of questions.
-            slots: M, at most `memory`.
+            slots: N, at most `memory`.
             memory: maximum time index; greater ones are clipped to it.
             rng: random generator of the noise.
             noise: maximum number of skipped indices, as a share of the statements.
             rows: elements to return, on the first axis of `index`.
 
         Returns:
-            int32 `sentences` [..., M, J], `times` [..., M] with 0 at padding,
+            int32 `sentences` [..., N, J], `times` [..., N] with 0 at padding,
             `question` [..., J], `answer` [...], and `facts` [..., F], slots of the
             supporting facts, -1 for facts outside of the memory.
         """
@@ -143,7 +144,7 @@ class Questions:
 
 
 def _positions(rng, count, total, slots, rows) -> np.ndarray:
-    """Sorted random subsets of 1..total, with `count` elements each, padded to M."""
+    """Sorted random subsets of 1..total, with `count` elements each, padded to N."""
     numbers = np.arange(int(total.max(initial=slots)))
     keys = rng.random((*count.shape[:-1], len(numbers)))[rows]
     count, total = count[rows], total[rows]
@@ -237,12 +238,12 @@ def numbered(
     A model then embeds each distinct statement once, and not once for each slot.
 
     Args:
-        parts: questions of N tasks.
+        parts: questions of P tasks.
         limit: maximum number of distinct statements of a task.
 
     Returns:
         Questions whose `statements` [S, 1] are numbers, with 0 for none; and the word
-        ids [N, D, J] of all numbers. `parts` and None if a task has more.
+        ids [P, D, J] of all numbers. `parts` and None if a task has more.
     """
     tables = [np.unique(x.statements, axis=0, return_inverse=True) for x in parts]
     count, width = (max(x.shape[axis] for x, _ in tables) for axis in (0, 1))
@@ -261,8 +262,8 @@ def numbered(
 class Batches(EndlessBatches):
     """Training batches of several models, drawn with replacement.
 
-    A batch has an entry for each number of slots M, named str(M): arrays [B, N, ...] of
-    `Questions.batch` for the models with so many slots, in order.
+    A batch has an entry for each number of slots N, named str(N): arrays [B, P, ...] of
+    `Questions.batch` for the models with N slots, in order.
 
     Args:
         groups: by number of slots, the questions of each task.

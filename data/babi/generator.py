@@ -1,6 +1,6 @@
 """Stories of the twenty tasks, by number and split.
 
-A hash of its statements decides the split of a story, so no two splits share a story.
+The split of a story depends on a hash of its statements, so no two splits share one.
 Stories may repeat within a split: task 4 has only 480 different ones.
 
 Differs from the published files: the stories are new, and no two splits share one.
@@ -38,7 +38,7 @@ TASKS: dict[int, Callable[[random.Random], Lines]] = {
     20: puzzles.motives,
 }
 TEST_QUESTIONS = 1000  # the published number
-# Ends of the ranges of 100 hash values that belong to each split.
+# Hash modulo 100: each split has the values below its end, from the end before it.
 _ENDS = {"train": 60, "validation": 70, "test": 100}
 
 

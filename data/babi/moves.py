@@ -4,12 +4,12 @@ People and objects start at random places that the reader does not know. A valid
 is drawn at each step: a person moves to another place, gets an object that is at the
 same place, drops an object, or gives one to a person at the same place.
 
-Differs from the rules of Weston et al. (2016), in the authors' second implementation:
-the statements of task 5 are in the order of the events, and others may follow the gift
-that a question is about; task 6 has objects, as in the published stories; in tasks 7
-and 8, a person who has only received objects may be asked about, and gifts to a person
-are supporting facts. The published stories, which are of the first implementation, also
-ask in task 2 about objects that were dropped.
+Differs from the rules of Weston et al. (2016) as their authors' second generator has
+them: the statements of task 5 are in the order of the events, and more statements may
+follow the gift that a question is about; task 6 has objects, as in the published
+stories; in tasks 7 and 8, a person who has only received objects may be asked about,
+and gifts to a person are supporting facts. The published stories, which come from the
+first generator, also ask about dropped objects in task 2.
 """
 
 import random
@@ -62,7 +62,7 @@ class World:
         moved: number of the statement of each person's last move, if any.
         carried: for each object, the number of the statement on its current holder, or
             on the person who dropped it.
-        visits: known places of each object, latest last.
+        visits: stays of each object at known places, the latest last.
         handled: numbers of the statements on each person's objects.
         gifts: gifts so far.
     """
@@ -119,7 +119,7 @@ class World:
         return [(actor, thing) for thing, actor in self.holders.items()]
 
     def _transfer(self, pairs: list[tuple[str, str]]) -> bool:
-        """One of the (person, object) gets the object, or drops it if they hold it."""
+        """Draws a (person, object): the person gets the object, or drops it if held."""
         if not pairs:
             return False
         actor, thing = self.rng.choice(pairs)
@@ -198,7 +198,7 @@ def single_fact(rng: random.Random) -> Lines:
 
 
 def two_facts(rng: random.Random) -> Lines:
-    """Task 2: the place of a held object, from its receipt and a move."""
+    """Task 2: the place of a held object, from its last transfer and a move."""
 
     def ask(world, story):
         things = [x for x, holder in world.holders.items() if holder in world.moved]

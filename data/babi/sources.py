@@ -43,7 +43,7 @@ class Source:
 
         Raises:
             UserError: if the user's stories lack the split, or for a word that is not
-                in the stories of the training.
+                in the vocabulary.
         """
         parts = {}
         for task, splits in self.stories.items():

@@ -132,7 +132,7 @@ def parse(text: str, name: str) -> Lines:
     """
     sentences = [x for x in _BETWEEN_SENTENCES.split(text.strip()) if words(x)]
     if not sentences or not sentences[-1].endswith("?"):
-        raise UserError(f"{name} is {text[:40]!r}: must end with a question and ?")
+        raise UserError(f"{name} is {text[:40]!r}: must end with a question mark")
     *statements, question = sentences
     if not statements or any(x.endswith("?") for x in statements):
         raise UserError(

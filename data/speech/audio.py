@@ -108,7 +108,7 @@ def read_list(path: Path) -> list[tuple[Path, str]]:
     except OSError as error:
         raise UserError(f"transcripts {path}: {error.strerror.lower()}") from None
     except UnicodeDecodeError:
-        raise UserError(f"transcripts {path}: not a text in UTF-8") from None
+        raise UserError(f"transcripts {path}: not text in UTF-8") from None
     entries = []
     for number, line in enumerate(lines, 1):
         if not line.strip():

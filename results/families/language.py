@@ -46,10 +46,10 @@ def _metrics(size: int, max_size: int) -> dict[str, str]:
     groups = [2**k for k in range(1, 10) if 2**k <= max_size]
     return {
         "perplexity": "perplexity",
-        "of the source": "optimum",
+        "perplexity of the source": "optimum",
         "% correct": "accuracy",
         **{
-            f"distance {group // 2 + 1} to {group}" if group > 2 else "1 or 2": (
+            f"distance {group // 2 + 1 if group > 2 else 1} to {group}": (
                 f"accuracy_{group}"
             )
             for group in groups

@@ -92,10 +92,10 @@ TABLES = {
     "speech_long": Table(
         metrics={
             "% wrong digits, 15 digits": "wer_15",
-            "10 digits": "wer_10",
-            "2 to 7 digits": "wer",
+            "% wrong digits, 10 digits": "wer_10",
+            "% wrong digits, 2 to 7 digits": "wer",
             "% monotonic, 15 digits": "monotony_15",
-            "monotonic, 10 digits": "monotony_10",
+            "% monotonic, 10 digits": "monotony_10",
         },
         curves=False,
         lower=True,
