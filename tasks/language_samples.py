@@ -158,6 +158,6 @@ def draw_text(
         title=title,
         path=path,
         panels=[f"{part} {each.layer + 1}" if several else "" for each in maps],
-        row_title="word that is read",
-        column_title="earlier word",
+        row_title="word being read",
+        column_title="attended word",
     )

@@ -28,11 +28,9 @@ from data import sentences
 from data.sentences import Example, Sentences
 from data.splits import SPLITS
 from errors import UserError
-from figures import charts
-from figures.attention import AttentionMap, attention_map
-from figures.heatmaps import attention_heatmaps
 from models.records import AttentionRecord, collect
 from ranges import BATCH, SIZE, TEXT, VOCABULARY, Range
+from tasks import sentence_answers
 from training import checks
 from training.objective import Supervised
 from training.optimizers import make_optimizer
@@ -200,15 +198,10 @@ class SentenceClassification(Task):
         """Draws accuracies by label, and the attention of examples; see `Task`."""
         split, paths = evaluation.split, []
         if evaluation.scores:
-            names = {"axis_title": "label", "value_title": "% correct"}
-            heights = {
-                label: evaluation.scores[f"accuracy_{label}"]
-                for label in self.sentences.labels
-                if f"accuracy_{label}" in evaluation.scores
-            }
             path = folder / f"accuracy_{split}.png"
             title = f"Accuracy by label ({split} split)"
-            paths.append(charts.bars(heights, title, path, maximum=100, **names))
+            scores, labels = evaluation.scores, self.sentences.labels
+            paths.append(sentence_answers.draw_scores(scores, labels, title, path))
         if self.can_draw():
             examples = self.sentences.examples(split)[:_FIGURES]
             for number, example in enumerate(examples, 1):
@@ -241,39 +234,12 @@ class SentenceClassification(Task):
         length = self.config.data.max_length
         batch = self.sentences.encode([example], length)
         (logits,), records = self.answer(state.params, batch)
-        best = int(logits.argmax())
-        words = [text.split()[:length] or ["</s>"] for text in example[1:]]
-        return Prediction(
-            self.sentences.labels[best],
-            float(jax.nn.log_softmax(logits)[best]),
-            tuple(_map(record, words) for record in records),
-            details=" / ".join(example[1:]),
-        )
+        labels, texts = self.sentences.labels, example[1:]
+        return sentence_answers.predicted(logits, records, labels, texts, length)
 
     def draw(self, prediction: Prediction, title: str, path: Path) -> Path:
         """Draws the attention between the texts, or within one; see `Task`."""
-        kinds = [each.name for each in prediction.attention]
-        kind = "cross" if "cross" in kinds else "intra"
-        maps = [each for each in prediction.attention if each.name == kind]
-        return attention_heatmaps(
-            maps[-1].weights,
-            rows=maps[-1].queries,
-            columns=maps[-1].keys,
-            title=f"{title}: {prediction.text}",
-            path=path,
-            panels=[""],
-            row_title="word that is read",
-            column_title="first text" if kind == "cross" else "earlier word",
-        )
-
-
-def _map(record: AttentionRecord, words: Sequence[Sequence[str]]) -> AttentionMap:
-    """Attention map of the first example; "intra" is that of the last text read."""
-    if record.kind == "cross":
-        return attention_map(record, words[1], words[0])
-    length = record.weights.shape[2]
-    read = words[-1] if len(words) == 1 else words[1]
-    return attention_map(record, read[:length], read[:length])
+        return sentence_answers.draw(prediction, title, path)
 
 
 def _accuracies(
