@@ -129,7 +129,7 @@ def draw(language: str, rng: np.random.Generator, size: int) -> Sentence:
 
 
 def max_length(language: str, size: int) -> int:
-    """Returns the maximum number of words, EOS included."""
+    """Returns the maximum number of words of a sentence, EOS included."""
     if language == "agreement":
         return DEPTH * (3 + 3 * size) + DEPTH - 1 + 1
     return 2 * size + 1
@@ -190,7 +190,17 @@ vocabulary = functools.cache(lambda language: LANGUAGES[language]())
 
 
 def encode(language: str, sentences: Sequence[Sentence], width: int) -> Batch:
-    """Returns sentences as a batch of T = `width` tokens."""
+    """Returns sentences as a batch of token ids and controllers.
+
+    Args:
+        language: a key of `LANGUAGES`.
+        sentences: B sentences of at most `width` words, EOS included.
+        width: T.
+
+    Returns:
+        int32 `tokens` [B, T], and `controllers` [B, T]: the position of the controller
+        of a dependent word, -1 elsewhere.
+    """
     words = vocabulary(language)
     tokens = np.full((len(sentences), width), PAD, np.int32)
     controllers = np.full((len(sentences), width), -1, np.int32)
@@ -227,6 +237,12 @@ class Batches(EndlessBatches):
 @functools.lru_cache(maxsize=16)
 def held_out(language: str, split: str, size: int, count: int) -> tuple[Batch, float]:
     """Returns the first `count` sentences of a split, always the same.
+
+    Args:
+        language: a key of `LANGUAGES`.
+        split: "validation" or "test".
+        size: maximum number of attractors, or of pairs of brackets.
+        count: number of sentences.
 
     Returns:
         A batch, and -log p of its sentences under the source itself, in nats.

@@ -115,7 +115,7 @@ def label(premise: Sentence, hypothesis: Sentence) -> str:
 
 
 def split_of(premise: Sentence, hypothesis: Sentence) -> str:
-    """Returns the split of a pair, by its quantifiers and nouns."""
+    """Returns the split of a pair: a hash of its quantifiers and nouns decides."""
     key = "|".join([p[i] for i in (0, 2) for p in (premise, hypothesis)])
     number = zlib.crc32(key.encode()) % 10
     return {0: "validation", 1: "test"}.get(number, "train")

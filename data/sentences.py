@@ -193,7 +193,15 @@ class Sentences(NamedTuple):
         return self.splits[split]
 
     def encode(self, examples: Sequence[Example], length: int) -> Batch:
-        """Returns examples as a batch of texts of at most `length` tokens."""
+        """Returns examples as a batch.
+
+        Args:
+            examples: B examples.
+            length: S and T, maximum number of tokens; longer texts are cut.
+
+        Returns:
+            int32 `first` [B, S], for pairs also `second` [B, T], and `label` [B].
+        """
         batch = {}
         for field, index in (("first", 1), ("second", 2))[: 1 + self.paired]:
             batch[field] = np.full((len(examples), length), PAD, np.int32)

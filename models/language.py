@@ -16,7 +16,7 @@ Axes: B batch; T tokens; P carried tokens; C width of an embedding; D width of a
 N memory slots; W vocabulary.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, ClassVar
 
 import jax
@@ -89,6 +89,7 @@ class RecurrentLanguageModel(nn.Module):
     dropout: Annotated[float, FRACTION] = 0.0
 
     attends: ClassVar[bool] = False
+    choices: ClassVar[Mapping[str, tuple[str, ...]]] = {}  # values of text fields
 
     @nn.nowrap
     def layer(self, number: int) -> Any:
@@ -101,7 +102,7 @@ class RecurrentLanguageModel(nn.Module):
         raise NotImplementedError
 
     def setup(self):
-        check_fields(self, {"score": tuple(SCORES)} if hasattr(self, "score") else {})
+        check_fields(self, self.choices)
         init = STANDARD.embedding
         self.table = self.param(
             "embedding_table", init, (self.vocab_size, self.embedding)
@@ -175,12 +176,17 @@ class LSTMNLanguageModel(RecurrentLanguageModel):
     score_hidden: Annotated[int, SIZE] = 300
 
     attends: ClassVar[bool] = True
+    choices: ClassVar[Mapping[str, tuple[str, ...]]] = {"score": tuple(SCORES)}
 
     @nn.nowrap
     def layer(self, number: int) -> LSTMNLayer:
         """Returns layer `number`."""
         return LSTMNLayer(
-            self.hidden, self.memory, self.score, self.score_hidden, number
+            features=self.hidden,
+            memory=self.memory,
+            score=self.score,
+            score_hidden=self.score_hidden,
+            layer=number,
         )
 
     @nn.nowrap

@@ -48,7 +48,7 @@ class SentenceClassifier(nn.Module):
         memory: number of slots of the tape: the maximum number of tokens.
         encoder: "lstmn", "lstm", or "mean" for the mean of embeddings.
         fusion: "none", "shallow" or "deep", for pairs; "shallow" needs an LSTM or
-            LSTMN, "deep" an LSTMN.
+            LSTMN and has an additive score, "deep" needs an LSTMN.
         embedding: C; 300 in the paper.
         hidden: D; 300 or 450 in the paper.
         layers: number of layers of the encoder.

@@ -146,8 +146,16 @@ def draw_text(
     """Draws attention between words, as in figure 1 of Cheng et al. (2016).
 
     A row is the word being read; its cells are the weights of the words it attends to,
-    averaged over heads. Each layer, or hop of a memory network, has a map. `labels`
-    makes pieces readable. Returns `path`.
+    averaged over heads.
+
+    Args:
+        maps: one per layer, or per hop of a memory network.
+        title: the title.
+        path: the file.
+        labels: makes pieces readable.
+
+    Returns:
+        `path`.
     """
     several = len(maps) > 1
     part = "hop" if maps[0].name == "memory" else "layer"

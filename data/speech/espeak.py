@@ -1,7 +1,6 @@
 """Synthetic phrases spoken by the program espeak-ng, if it is installed.
 
-Each split has its own voices. Models that are trained on synthetic speech alone do
-poorly on real speech.
+Each split has its own voices.
 """
 
 import io

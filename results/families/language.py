@@ -5,6 +5,8 @@ Stanford Sentiment Treebank and on SNLI; those of its baselines, and of the memo
 network (Sukhbaatar et al. 2015), are quoted from memory.
 """
 
+import dataclasses
+
 from results.schema import Claim, Run, Table
 
 _SEEDS = (0, 1, 2)
@@ -39,6 +41,16 @@ def _agreement(language: str) -> tuple[Run, ...]:
     if language == "agreement":
         runs.append(_run("language", "lstmn_language", "deep", "LSTMN, 3 layers"))
     return tuple(runs)
+
+
+def _distant(run: Run) -> Run:
+    """The same run on ten times as many sentences, for the table of long distances."""
+    return dataclasses.replace(
+        run,
+        name=f"{run.name}_distant",
+        overrides=(*run.overrides, "evaluation.sentences=5000"),
+        trained=run.name,
+    )
 
 
 def _metrics(size: int, max_size: int) -> dict[str, str]:
@@ -92,6 +104,25 @@ TABLES = {
                 paper=_PAPER,
                 better="language",
                 than=("language_lstm",),
+            ),
+        ),
+    ),
+    "language_distance": Table(
+        curves=False,
+        metrics={
+            "% correct, 17 to 32 words": "accuracy_32",
+            "% correct, 33 to 64 words": "accuracy_64",
+            "% correct, 17 to 32 words, size 8": "accuracy_32_size_8",
+            "% correct, 33 to 64 words, size 8": "accuracy_64_size_8",
+        },
+        digits=2,
+        runs=tuple(map(_distant, _agreement("agreement"))),
+        claims=(
+            Claim(
+                text="an LSTMN is more accurate than an LSTM at long distances",
+                paper=_PAPER,
+                better="language_distant",
+                than=("language_lstm_distant",),
             ),
         ),
     ),
