@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _BASE = "DejaVu Sans"
 _BOX = "\u25a1"
-MAX_LABEL = 24  # characters
+MAX_LABEL = 34  # characters
 _MAX_TITLE = 400  # characters
 # Scripts of Chinese, Japanese and Korean, by the first word of a character's name.
 _CJK = set(

@@ -20,7 +20,8 @@ from ml_collections import ConfigDict
 
 import spread
 from data import agreement
-from data.vocabulary import BOS, PAD
+from data.vocabulary import BOS, PAD, UNK
+from errors import UserError
 from figures import charts
 from metrics.agreement import by_distance
 from models.records import AttentionRecord, collect
@@ -35,12 +36,13 @@ from tasks.language_samples import (
 from training import checks
 from training.objective import Supervised
 from training.optimizers import make_optimizer
-from training.state import Batch, LossResult, TrainState
+from training.state import Batch, LossResult, Scores, TrainState
 from training.task import Evaluation, Lines, NoOptions, Prediction, Task
 
 _SIZE = Range(1, 200, whole=True)
 _BATCH = 50  # sentences evaluated at a time
 _FIGURES = 3
+_VALIDATED = ("perplexity", "optimum", "accuracy", "controller")
 
 
 class Agreement(Task):
@@ -137,6 +139,11 @@ class Agreement(Task):
                 scores[name + ending] = score
         return Evaluation(split, scores)
 
+    def validate(self, state: TrainState) -> Scores:
+        """Returns the scores of the training size, without those by distance."""
+        scores = self._evaluate(state.params, "validation", self.config.data.size)
+        return {name: x for name, x in scores.items() if name in _VALIDATED}
+
     def _evaluate(self, params, split, size) -> dict[str, float]:
         count = self.config.evaluation.sentences
         batch, optimum = agreement.held_out(self.language, split, size, count)
@@ -176,15 +183,15 @@ class Agreement(Task):
     ) -> list[Path]:
         """Draws accuracies by distance, and the attention of sentences; see `Task`."""
         split, paths = evaluation.split, []
-        groups = {
-            name.removeprefix("accuracy_"): score
-            for name, score in evaluation.scores.items()
-            if name.removeprefix("accuracy_").isdigit()
-        }
+        groups = {}
+        for name, score in evaluation.scores.items():
+            if (last := name.removeprefix("accuracy_")).isdigit():
+                first = int(last) // 2 + 1 if last != "2" else 1
+                groups[f"{first} to {last}"] = score
         if groups:
             path = folder / f"accuracy_{split}.png"
             title = f"Accuracy by distance to the controller ({split} split)"
-            names = {"axis_title": "maximum distance", "value_title": "% correct"}
+            names = {"axis_title": "distance in words", "value_title": "% correct"}
             paths.append(charts.bars(groups, title, path, maximum=100, **names))
         if self.can_draw():
             size = self.config.data.size
@@ -206,18 +213,30 @@ class Agreement(Task):
     ) -> Iterable[Prediction]:
         """Yields each line with a sampled continuation; see `Task`.
 
-        Lines have the words of `data.agreement`, separated by spaces; others are
-        unknown to the model. The score is the log-probability of the continuation.
+        Lines have words of `data.agreement`, separated by spaces. The score is the
+        log-probability of the continuation.
         """
         rng = jax.random.key(options.seed)
-        for number, text in lines.items():
+        encoded = {number: self._encode(x, number) for number, x in lines.items()}
+        for number, ids in encoded.items():
             yield self.continuations.predict(
                 state.params,
-                self.words.encode(text)[:-1],
+                ids,
                 options,
                 rng=jax.random.fold_in(rng, number),
                 attention=attention,
             )
+
+    def _encode(self, text: str, number: int) -> list[int]:
+        """Ids of the words of a line, without EOS."""
+        ids = self.words.encode(text.lower())[:-1]
+        if UNK in ids:
+            word = text.split()[ids.index(UNK)]
+            raise UserError(
+                f"line {number} has the word {word[:40]!r}, which is not in the "
+                f"vocabulary of {self.language}"
+            )
+        return ids
 
     def draw(self, prediction: Prediction, title: str, path: Path) -> Path:
         """Draws the attention of a text; see `Task`."""

@@ -16,14 +16,15 @@ import jax.numpy as jnp
 import optax
 
 from training.objective import Loss, Supervised
-from training.state import Scores, TrainState
+from training.state import Batch, Metrics, Scores, TrainState
 
 
 class LinearStart(Supervised):
     """Minimisation of the losses of P models, each with its own clipping.
 
-    `TrainState.extra` has, for each model, `linear` (whether its softmax is left out)
-    and `best` (the minimum validation loss so far).
+    `TrainState.extra` has, for each model, `linear` (whether its softmax is left out),
+    `ends` (whether it is restored in the next step) and `best` (the minimum validation
+    loss so far).
     """
 
     def __init__(
@@ -60,13 +61,22 @@ class LinearStart(Supervised):
             side_by_side,
             extra={
                 "linear": jnp.full(models, linear_steps > 0),
+                "ends": jnp.full(models, False),
                 "best": jnp.full(models, jnp.inf),
             },
             axis_name=axis_name,
         )
 
+    def step(
+        self, state: TrainState, batch: Batch, rng: jax.Array
+    ) -> tuple[TrainState, Metrics]:
+        """Takes one step, with the softmax of the models whose linear start ends."""
+        linear = state.extra["linear"] & ~state.extra["ends"]
+        extra = state.extra | {"linear": linear}
+        return super().step(dataclasses.replace(state, extra=extra), batch, rng)
+
     def after_evaluation(self, state: TrainState, scores: Scores) -> TrainState:
-        """Restores the softmax of the models whose linear start has ended.
+        """Decides which models get their softmax back in the next step.
 
         During the linear start, the optimizer state is new after each evaluation, so
         that the learning rate does not decay.
@@ -75,12 +85,12 @@ class LinearStart(Supervised):
         if not linear.any():
             return state
         losses = jnp.asarray(self.validation_losses(state))
-        end = linear & ((losses >= best) | (state.step >= self.linear_steps))
+        ends = linear & ((losses >= best) | (state.step >= self.linear_steps))
         initial = self.optimizer.init(state.params)
 
         def restart(new, old):
             return jnp.where(linear.reshape(-1, *[1] * (old.ndim - 1)), new, old)
 
-        extra = {"linear": linear & ~end, "best": jnp.minimum(best, losses)}
+        extra = {"linear": linear, "ends": ends, "best": jnp.minimum(best, losses)}
         opt_state = jax.tree.map(restart, initial, state.opt_state)
         return dataclasses.replace(state, opt_state=opt_state, extra=extra)

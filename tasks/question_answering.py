@@ -40,6 +40,7 @@ from training.task import Evaluation, Lines, NoOptions, Prediction, Task
 TRAININGS = ("single", "joint")
 _SOURCES = ("generated", "files")
 _TASK = Range(1, 20, whole=True)
+_REPEATS = Range(1, 1000, whole=True)
 _FIGURES = 3  # questions of each task in a figure folder
 _PLACEHOLDER = 200  # size of a vocabulary that is not known yet
 
@@ -50,6 +51,9 @@ class QuestionOptions(Options):
 
     task: int | None = option(
         None, "Task whose model answers; the first by default.", _TASK
+    )
+    repeat: int = option(
+        1, "Number of the model that answers, of config.data.repeats.", _REPEATS
     )
 
 
@@ -63,7 +67,7 @@ class QuestionAnswering(Task):
         "data.tasks": _TASK.each(),
         "data.training": TEXT,
         "data.questions": dataclasses.replace(EXAMPLES, min=10),
-        "data.repeats": Range(1, 1000, whole=True),
+        "data.repeats": _REPEATS,
         "data.memory": SIZE,
         "data.time_noise": FRACTION,
         "data.batch_size": BATCH,
@@ -91,6 +95,17 @@ class QuestionAnswering(Task):
         if not data.tasks or len(set(data.tasks)) < len(data.tasks):
             accepted = "a list of at least one task, without repeats"
             raise FieldError("config.data.tasks", data.tasks, accepted)
+
+    @classmethod
+    def warnings(cls, config: ConfigDict) -> list[str]:
+        """Adds a line if the linear start may last until the end; see `Task`."""
+        lines, linear, steps = [], config.loss.linear_steps, config.train_steps
+        if linear >= steps:
+            lines.append(
+                f"config.loss.linear_steps is {linear}, which is not less than "
+                f"config.train_steps={steps}: models may be trained without a softmax"
+            )
+        return super().warnings(config) + lines
 
     @classmethod
     def prepare(cls, config: ConfigDict, workdir: Path, *, training: bool) -> Source:
@@ -253,11 +268,12 @@ class QuestionAnswering(Task):
             path = folder / f"errors_{split}.png"
             paths.append(question_answers.draw_errors(errors, title, path))
         for task, splits in self.source.stories.items():
+            name = "own_stories" if task == sources.OWN_STORIES else f"task_{task}"
             for number, lines in enumerate(splits[split][:_FIGURES], 1):
                 last = max(n for n, line in enumerate(lines, 1) if line.answer)
-                prediction = self._answer(state, task, lines[:last], "a story")
-                title = f"Task {task} ({split} split)"
-                path = folder / f"task_{task}_{number}_{split}.png"
+                prediction = self._answer(state, task, 1, lines[:last], "a story")
+                title = f"{name.replace('_', ' ').capitalize()} ({split} split)"
+                path = folder / f"{name}_{number}_{split}.png"
                 paths.append(self.draw(prediction, title, path))
         return paths
 
@@ -271,25 +287,30 @@ class QuestionAnswering(Task):
         """Yields the answer to the story and question on each line; see `Task`.
 
         The format is that of `data.babi.text.parse`, the score the log-probability of
-        the answer, in nats. The first repeat answers.
+        the answer, in nats.
         """
         task = options.task or self.tasks[0]
         if task not in self.tasks:
             accepted = ", ".join(map(str, self.tasks))
             raise UserError(f"--task is {task}: must be one of {accepted}")
+        repeats = self.config.data.repeats
+        if options.repeat > repeats:
+            raise UserError(f"--repeat is {options.repeat}: must be at most {repeats}")
         stories = {n: text.parse(x, f"line {n}") for n, x in lines.items()}
         for number, story in stories.items():
-            yield self._answer(state, task, story, f"line {number}")
+            yield self._answer(state, task, options.repeat, story, f"line {number}")
 
-    def _answer(self, state, task, story, name) -> Prediction:
-        """The answer to the last question of a story."""
+    def _answer(self, state, task, repeat, story, name) -> Prediction:
+        """The answer of one model to the last question of a story."""
         vocabulary = self.source.vocabularies[task]
         questions = encode([story], vocabulary, name)
         index, slots = np.array([len(questions) - 1]), self.slots[task]
         batch = questions.batch(index, slots, memory=self.config.data.memory)
-        model = select(state, self._members(task))
+        member = self._members(task).start + repeat - 1
+        params, linear = select(state, slice(member, member + 1))
+        logits, record = self.models.answer(params, linear, batch)
         return question_answers.predicted(
-            *self.models.answer(*model, batch), vocabulary, story
+            logits, record, vocabulary, story, linear=bool(linear[0])
         )
 
     def draw(self, prediction: Prediction, title: str, path: Path) -> Path:

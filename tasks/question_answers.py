@@ -18,41 +18,65 @@ from figures.heatmaps import attention_heatmaps
 from models.records import AttentionRecord
 from training.task import Prediction
 
+_FACT = "• supporting fact"
+
 
 def predicted(
     logits: jax.Array,
     record: AttentionRecord,
     vocabulary: Vocabulary,
     story: Sequence[Line],
+    *,
+    linear: bool,
 ) -> Prediction:
-    """Returns the answer of the first repeat to the question that ends a story.
+    """Returns the answer of a model to the question that ends a story.
 
     Args:
-        logits: [R, 1, W].
-        record: attention, with weights [R, 1, 1, K, N].
+        logits: [1, 1, W].
+        record: attention, with weights [1, 1, 1, K, N].
         vocabulary: the words of the answers.
         story: statements and questions.
+        linear: whether the model is in its linear start, in which the weights are the
+            scores.
 
     Returns:
-        The answer; its score is the log-probability, in nats.
+        The answer; its score is the log-probability, in nats. The attention has a key
+        for each statement in memory and, unless their weight is 0, for the empty slots.
     """
     logits, record = jax.tree.map(lambda x: np.asarray(x[0]), (logits, record))
     hops, slots = record.weights.shape[-2:]
-    statements = [_label(line.text) for line in story if not line.answer]
+    question = story[-1]
+    statements = [
+        _label(line.text, number in question.support)
+        for number, line in enumerate(story, 1)
+        if not line.answer
+    ][-slots:]
     best = int(logits[0].argmax())
-    names = [f"hop {k}" for k in range(1, hops + 1)]
+    names = [f"hop {k}" + " (scores)" * linear for k in range(1, hops + 1)]
+    attention = attention_map(record, names, statements)
+    empty = record.weights[0, :, :, len(statements) :].sum(-1, keepdims=True)
+    if not linear and empty.any():
+        attention = attention._replace(
+            weights=np.concatenate([attention.weights, empty], -1),
+            keys=[*statements, "(empty slots)"],
+        )
+    word = vocabulary.word(best)
+    correct = (
+        f" (correct: {question.answer})" if question.answer not in (word, "?") else ""
+    )
     return Prediction(
-        vocabulary.word(best),
+        word,
         float(jax.nn.log_softmax(logits[0])[best]),
-        (attention_map(record, names, statements[-slots:]),),
-        details=story[-1].text,
+        (attention,),
+        details=f"{question.text} {word}{correct}",
     )
 
 
-def _label(text: str) -> str:
-    """A statement shortened to 20 characters: its beginning and its end."""
+def _label(text: str, is_fact: bool) -> str:
+    """A statement shortened to 32 characters, with a dot before a supporting fact."""
     text = text.removesuffix(".").replace(" the ", " ")
-    return text if len(text) <= 20 else f"{text[:9]}…{text[-10:]}"
+    text = text if len(text) <= 32 else f"{text[:15]}…{text[-16:]}"
+    return "• " * is_fact + text
 
 
 def draw(prediction: Prediction, title: str, path: Path) -> Path:
@@ -60,7 +84,8 @@ def draw(prediction: Prediction, title: str, path: Path) -> Path:
 
     Args:
         prediction: a result of `predicted`.
-        title: beginning of the title, which ends in the question and its answer.
+        title: beginning of the title, which ends in the question, the answer and, if
+            that is wrong, the correct one.
         path: the file.
     """
     (weights,) = prediction.attention
@@ -68,10 +93,10 @@ def draw(prediction: Prediction, title: str, path: Path) -> Path:
         weights.weights.transpose(0, 2, 1),
         rows=weights.keys,
         columns=weights.queries,
-        title=f"{title}: {prediction.details} {prediction.text}",
+        title=f"{title}: {prediction.details}",
         path=path,
         panels=[""],
-        row_title="",
+        row_title=_FACT if any(x.startswith("•") for x in weights.keys) else "",
         column_title="",
     )
 

@@ -62,7 +62,7 @@ def draw(prediction: Prediction, title: str, path: Path) -> Path:
         title=f"{title}: {prediction.text}",
         path=path,
         panels=[""],
-        row_title="word being read",
+        row_title="second text" if kind == "cross" else "word being read",
         column_title="first text" if kind == "cross" else "attended word",
     )
 

@@ -222,9 +222,9 @@ class SentenceClassification(Task):
         parsed = {number: line.split("\t") for number, line in lines.items()}
         for number, texts in parsed.items():
             if len(texts) != count:
-                expected = "two texts separated by a tab" if count == 2 else "one text"
+                expected = _texts(count) + " separated by a tab" * (count == 2)
                 raise UserError(
-                    f"line {number} has {len(texts)} texts: must be {expected}"
+                    f"line {number} has {_texts(len(texts))}: must be {expected}"
                 )
         for texts in parsed.values():
             example = (self.sentences.labels[0], *map(sentences.normal, texts))
@@ -240,6 +240,10 @@ class SentenceClassification(Task):
     def draw(self, prediction: Prediction, title: str, path: Path) -> Path:
         """Draws the attention between the texts, or within one; see `Task`."""
         return sentence_answers.draw(prediction, title, path)
+
+
+def _texts(count: int) -> str:
+    return {1: "one text", 2: "two texts"}.get(count, f"{count} texts")
 
 
 def _accuracies(

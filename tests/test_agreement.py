@@ -12,6 +12,7 @@ from data.vocabulary import EOS, PAD, UNK
 from errors import UserError
 from metrics.agreement import by_distance, group
 from tasks.agreement import Agreement
+from tasks.language_samples import LanguageOptions
 
 VERBS = {"speak": "girl king doctor uncle", "run": "dog horse cat goat"}
 VERBS |= {"grow": "tree rose fern vine", "fall": "stone door cup hat"}
@@ -139,3 +140,13 @@ def test_the_models_have_as_many_parameters(variant):
     state = jax.eval_shape(task.objective.init, jax.random.key(0))
     count = sum(math.prod(x.shape) for x in jax.tree.leaves(state.params))
     assert abs(count - 49_500) < 1500, count
+
+
+def test_a_word_outside_of_the_language_is_an_error():
+    task = Agreement(lstmn_language.get_config("smoke"))
+    with pytest.raises(UserError, match="^line 7 has the word 'Zebra', which is not"):
+        list(
+            task.predict(
+                None, {3: "The dogs", 7: "the Zebra"}, LanguageOptions(), False
+            )
+        )

@@ -106,6 +106,7 @@ INPUTS = {
     "ff_attention": "0.5,-1 0.25,1 0.1,0 0.75,1 0.2,-1\n0.5,-1 0.3,1 0.1,1 0.2,-1\n",
     "memory_network_qa": "Mary went to the office. Where is Mary?\n"
     "John moved to the garden. Mary moved to the office. Where is John?\n",
+    "lstmn_language": "the dogs\nThe girl\n",
     "lstmn_sentences": "all dogs walk\tsome dogs move\nno cats sing\tall cats sing\n",
     "pointer_sorting": "0.5 0.25 0.75\n1 0\n",
     "pointer_hull": _POINTS,

@@ -509,8 +509,8 @@ def test_labels_have_one_line_and_a_maximum_length():
         r"\ud800",
         "abc",
     ]
-    (label,) = fonts.shorten(["word " * 7])
-    assert label == "word word word word wor…" and len(label) == 24
+    (label,) = fonts.shorten(["word " * 9])
+    assert label == "word word word word word word wor…" and len(label) == 34
 
 
 @pytest.mark.parametrize("text", ["caption word " * 41, "x" * 997, "two\nlines"])

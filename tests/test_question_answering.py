@@ -127,12 +127,24 @@ def test_the_softmax_comes_back_where_the_validation_loss_rises():
     for linear, count in expected:
         counted = jax.tree.map(lambda x: x + 7, state.opt_state)
         state = objective.after_evaluation(state.replace(opt_state=counted), {})
-        np.testing.assert_array_equal(state.extra["linear"], linear)
+        remaining = state.extra["linear"] & ~state.extra["ends"]  # in the next step
+        np.testing.assert_array_equal(remaining, linear)
+        state = state.replace(extra=state.extra | {"linear": remaining})
         (counts,) = jax.tree.leaves(state.opt_state)
         np.testing.assert_array_equal(counts, count)
     ended = objective.after_evaluation(state.replace(step=jnp.array(100)), {})
-    assert not ended.extra["linear"].any()
-    assert objective.after_evaluation(ended, {}) is ended
+    assert not (ended.extra["linear"] & ~ended.extra["ends"]).any()
+
+
+def test_the_softmax_comes_back_in_the_step_after_the_evaluation(tmp_path):
+    task, state, data = trained(tmp_path, 3, loss__linear_steps=2)
+    scores = task.validate(state)
+    ended = task.objective.after_evaluation(state, scores)
+    assert scores["linear"] == 4 and ended.extra["ends"].all()
+    assert task.validate(ended) == scores  # those that are saved with the state
+    following, _ = task.objective.step(ended, data[3], jax.random.key(3))
+    assert not following.extra["linear"].any()
+    assert task.objective.after_evaluation(following, {}) is following
 
 
 def test_without_linear_steps_the_softmax_is_there_from_the_start(tmp_path):
@@ -152,10 +164,10 @@ def test_the_linear_start_has_weights_outside_of_0_to_1_and_softmax_has_not(tmp_
         (each,) = prediction.attention
         assert len(each.keys) == task.slots[1]
         assert np.allclose(each.weights.sum(-1), 1, atol=1e-5) == normalised
-    # The rest of the weight is on empty slots.
     (prediction,) = task.predict(soft, short, QuestionOptions(), True)
     (each,) = prediction.attention
-    assert len(each.keys) == 2 and (each.weights.sum(-1) < 0.999).all()
+    assert len(each.keys) == 3 and each.keys[2] == "(empty slots)"
+    np.testing.assert_allclose(each.weights.sum(-1), 1, atol=1e-5)
 
 
 def test_a_memory_has_as_many_slots_as_the_longest_training_story(tmp_path):

@@ -284,7 +284,7 @@ def test_logistic_regression_separates_words_that_tell_the_label(tmp_path):
 def test_a_pair_in_predictions_has_a_tab(tmp_path):
     config = lstmn_sentences.get_config("smoke")
     task = create(config, tmp_path, training=True)
-    with pytest.raises(UserError, match="^line 2 has 1 texts: must be two texts sep"):
+    with pytest.raises(UserError, match="^line 2 has one text: must be two texts sep"):
         list(task.predict(None, {2: "all dogs walk"}, None, False))
 
 

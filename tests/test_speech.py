@@ -268,6 +268,11 @@ def test_a_list_of_files_gives_their_utterances(tmp_path):
     assert drawn == {"one", "two four"}
     held = utterances.held_out(source, MIXING, "test", words=(1, 1), count=1)
     assert [x.text for x in held] == ["one", "two four"]
+    (tmp_path / "b.flac").write_text("no audio")
+    audio.cepstra.cache_clear()
+    with pytest.raises(UserError) as error:
+        source.utterances("test")
+    assert str(error.value).startswith(f"transcripts {path}: audio {tmp_path}/b.flac")
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,10 @@ class Objective(abc.ABC):
         """
 
     def after_evaluation(self, state: TrainState, scores: Scores) -> TrainState:
-        """Returns the state to continue from, given its validation scores."""
+        """Returns the state to continue from, given its validation scores.
+
+        It is saved with these scores, so evaluating it must give them again.
+        """
         return state
 
 

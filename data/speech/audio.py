@@ -149,6 +149,7 @@ class Files:
                     f"config.data.files.{split} is missing: must be the path of a list "
                     "of audio files and transcripts"
                 )
+        self._paths = lists
         self._lists = {split: read_list(Path(path)) for split, path in lists.items()}
         self._options = cepstra, rate
         texts = (text for _, text in self._lists["train"])
@@ -157,11 +158,14 @@ class Files:
     def sample(self, rng: np.random.Generator, split: str, words: int) -> Utterance:
         """Draws a file; `words` has no effect."""
         entries = self._lists[split]
-        return self._utterance(*entries[rng.integers(len(entries))])
+        return self._utterance(split, *entries[rng.integers(len(entries))])
 
     def utterances(self, split: str) -> Sequence[Utterance]:
         """Returns all files of a split."""
-        return [self._utterance(*entry) for entry in self._lists[split]]
+        return [self._utterance(split, *entry) for entry in self._lists[split]]
 
-    def _utterance(self, path: Path, text: str) -> Utterance:
-        return Utterance([cepstra(path, *self._options)], text)
+    def _utterance(self, split: str, path: Path, text: str) -> Utterance:
+        try:
+            return Utterance([cepstra(path, *self._options)], text)
+        except UserError as error:
+            raise UserError(f"transcripts {self._paths[split]}: {error}") from None
