@@ -369,6 +369,9 @@ STORIES = {
     "support.txt": "1 Mary went home.\n2 Where is Mary?\thome\t3\n",
     "first.txt": "1 Where is Mary?\thome\t1\n",
     "story.txt": "1 Mary went home.\n2 Where is Mary?\thome\t1\n",
+    "one_question.txt": (
+        "1 Mary went home.\n2 Where is Mary?\thome\t1\n1 John moved.\n2 John sat.\n"
+    ),
     "latin1.txt": "1 Zoë went home.\n".encode("latin-1"),
 }
 LINES = {
