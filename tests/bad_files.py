@@ -382,6 +382,30 @@ LINES = {
 }
 
 
+def snli(**fields):
+    """Returns a line in the format of SNLI."""
+    pair = {"gold_label": "neutral", "sentence1": "A man.", "sentence2": "He sings."}
+    return json.dumps(pair | fields) + "\n"
+
+
+PAIRS = {
+    "truncated.jsonl": snli() + snli()[:40] + "\n",
+    "no_sentence2.jsonl": '{"gold_label": "neutral", "sentence1": "A man."}\n',
+    "number.jsonl": snli(sentence1=3),
+    "empty_label.jsonl": snli(gold_label=""),
+    "empty_sentence.jsonl": snli(sentence1=" "),
+    "half_character.jsonl": snli(sentence1="\ud800"),
+    "deep.jsonl": '{"a": ' * 100_000 + "\n",
+    "undecided.jsonl": snli(gold_label="-"),
+    "one_label.jsonl": snli() * 20,
+    "empty_label.tsv": "\tA film.\n",
+    "empty_text.tsv": "good\t \n",
+    "no_tab.tsv": "good A film.\n",
+    "latin1.tsv": "good\tZoë\n".encode("latin-1"),
+    "empty.tsv": "",
+}
+
+
 # Changes of `config.json` in copies of the run of ff_attention.
 EDITS = {
     "edited_number": lambda config: config["data"].update(length=3),
@@ -435,6 +459,7 @@ def write(folder):
         "images": IMAGES,
         "classes": CLASSES,
         "stories": STORIES,
+        "pairs": PAIRS,
         ".": LINES,
     }
     for group, files in groups.items():

@@ -196,9 +196,11 @@ def test_lines_have_a_label_or_the_format_of_snli():
     )
 
 
-@pytest.mark.parametrize(
-    "line", ["good film", "\tfilm", "good\t ", "a\tb\t", "a\tb\tc\td", '{"a": 1}', "{"]
-)
+TABS = ["good film", "\tfilm", "good\t ", "a\tb\t", "a\tb\tc\td"]
+BLANKS = [json.dumps(SNLI | {field: " "}) for field in SNLI]
+
+
+@pytest.mark.parametrize("line", [*TABS, *BLANKS, '{"a": 1}', "{"])
 def test_another_line_is_an_error(line):
     with pytest.raises(UserError, match="^x: must be"):
         sentences.parse(line, "x")
