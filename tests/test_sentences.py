@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from attention.tape import Tape
 from configs import lstmn_sentences
 from data import entailment, sentences
 from data.entailment import Sentence, label, pairs, split_of
@@ -166,6 +167,29 @@ def test_the_second_sentence_attends_to_the_first(fusion):
     assert cross.weights.shape == (B, 1, T, S)
     np.testing.assert_allclose(cross.weights.sum(-1), 1, atol=1e-5)
     np.testing.assert_array_equal(cross.weights[1, ..., 3:], 0)
+
+
+def test_shallow_fusion_equals_its_equations_in_a_loop(draw):
+    lengths, others = [S, 3], [T, 4]
+    h, gamma = draw(B, T, 11), draw(B, S, 11)
+    tape = Tape(h, h, jnp.arange(T) < jnp.array(others)[:, None])
+    source = Tape(gamma, gamma, jnp.arange(S) < jnp.array(lengths)[:, None])
+    classifier = model(encoder="lstm", fusion="shallow")
+    params, *_ = apply(classifier, batch())
+    fused = classifier.apply({"params": params}, tape, source, method="shallow")
+    fuse, inter = (jax.tree.map(np.asarray, params[x]) for x in ("fuse", "inter"))
+    for b in range(B):
+        states = []
+        for t in range(others[b]):
+            hidden = [
+                np.tanh(h[b, t] @ inter["w_query"] + gamma[b, j] @ inter["w_key"])
+                for j in range(lengths[b])
+            ]
+            p = np.exp([z @ inter["v"] for z in hidden])
+            context = sum(w * g for w, g in zip(p / p.sum(), gamma[b], strict=False))
+            pair = np.concatenate([h[b, t], context])
+            states.append(np.tanh(pair @ fuse["kernel"] + fuse["bias"]))
+        np.testing.assert_allclose(fused[b], np.mean(states, 0), atol=1e-5)
 
 
 def test_a_single_sentence_needs_no_pair():
