@@ -3,8 +3,9 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
-from translators import affine, lstm, normal_like, quick_jit
+from translators import affine, descend, lstm, normal_like, quick_jit
 
 from errors import FieldError
 from models.layers import BOS
@@ -135,6 +136,19 @@ def test_the_speller_equals_its_equations_in_a_loop(batch):
             expected = params["output"] @ units  # eq. 8
             np.testing.assert_allclose(weights[b, 0, i, : len(h)], alpha, atol=1e-5)
             np.testing.assert_allclose(logits[b, i], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("score", ["multiplicative", "location_aware"])
+def test_it_overfits_one_batch(batch, score):
+    model, variables = build(batch, score=score, layers=1)
+    batch["target"] = target = batch["target"].at[:, 0].set(jnp.array([4, 5, 6]))
+
+    def loss(params):
+        logits = model.apply({"params": params}, batch, train=True)
+        return optax.softmax_cross_entropy_with_integer_labels(logits, target).mean()
+
+    losses = descend(loss, variables["params"], 0.02, 200)
+    assert losses[0] > 1.5 and losses[-1] < 0.05
 
 
 def test_the_previous_context_enters_the_next_step(batch):

@@ -5,7 +5,9 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
+from translators import descend
 
 from attention.scores import SCORES
 from errors import FieldError
@@ -222,6 +224,22 @@ def test_a_text_in_parts_equals_the_whole(name):
         part_logits, carry = read_part(variables, part, carry)
         parts.append(part_logits)
     np.testing.assert_allclose(jnp.concatenate(parts, 1), whole, atol=2e-5)
+
+
+@pytest.mark.parametrize("name", ["lstmn", "memory_network"])
+def test_it_overfits_one_batch(name):
+    model = models()[name].clone(layers=1) if name == "lstmn" else models()[name]
+    tokens = jax.random.randint(jax.random.key(1), (B, T), 4, W)
+    assert len(set(tokens[:, 0].tolist())) == B  # tells the texts apart
+
+    def loss(params):
+        logits, _ = model.apply({"params": params}, tokens[:, :-1], train=True)
+        return optax.softmax_cross_entropy_with_integer_labels(
+            logits, tokens[:, 1:]
+        ).mean()
+
+    losses = descend(loss, initial(model, tokens)["params"], 0.02, 200)
+    assert losses[0] > 1.5 and losses[-1] < 0.05
 
 
 def test_padding_is_not_stored(draw):

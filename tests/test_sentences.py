@@ -6,7 +6,9 @@ import json
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
+from translators import descend
 
 from attention.tape import Tape
 from configs import lstmn_sentences
@@ -190,6 +192,22 @@ def test_shallow_fusion_equals_its_equations_in_a_loop(draw):
             pair = np.concatenate([h[b, t], context])
             states.append(np.tanh(pair @ fuse["kernel"] + fuse["bias"]))
         np.testing.assert_allclose(fused[b], np.mean(states, 0), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("encoder", "fusion"), [("lstmn", "deep"), ("lstm", "shallow")]
+)
+def test_it_overfits_one_batch(encoder, fusion):
+    classifier, inputs = model(encoder=encoder, fusion=fusion), batch()
+    params, *_ = apply(classifier, inputs)
+    labels = jnp.array([2, 0])
+
+    def loss(params):
+        logits = classifier.apply({"params": params}, inputs, train=True)
+        return optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean()
+
+    losses = descend(loss, params, 0.02, 200)
+    assert losses[0] > 0.5 and losses[-1] < 0.05
 
 
 def test_a_single_sentence_needs_no_pair():
