@@ -369,6 +369,9 @@ STORIES = {
     "support.txt": "1 Mary went home.\n2 Where is Mary?\thome\t3\n",
     "first.txt": "1 Where is Mary?\thome\t1\n",
     "story.txt": "1 Mary went home.\n2 Where is Mary?\thome\t1\n",
+    "one_question.txt": (
+        "1 Mary went home.\n2 Where is Mary?\thome\t1\n1 John moved.\n2 John sat.\n"
+    ),
     "latin1.txt": "1 Zoë went home.\n".encode("latin-1"),
 }
 LINES = {
@@ -376,6 +379,30 @@ LINES = {
     "second_latin1.txt": "0.1 0.2\nZürich\n".encode("latin-1"),
     "second.txt": "0.1 0.2 0.3 0.4\n0.3 x\n",
     "README.md": "# Notes\n",
+}
+
+
+def snli(**fields):
+    """Returns a line in the format of SNLI."""
+    pair = {"gold_label": "neutral", "sentence1": "A man.", "sentence2": "He sings."}
+    return json.dumps(pair | fields) + "\n"
+
+
+PAIRS = {
+    "truncated.jsonl": snli() + snli()[:40] + "\n",
+    "no_sentence2.jsonl": '{"gold_label": "neutral", "sentence1": "A man."}\n',
+    "number.jsonl": snli(sentence1=3),
+    "empty_label.jsonl": snli(gold_label=""),
+    "empty_sentence.jsonl": snli(sentence1=" "),
+    "half_character.jsonl": snli(sentence1="\ud800"),
+    "deep.jsonl": '{"a": ' * 100_000 + "\n",
+    "undecided.jsonl": snli(gold_label="-"),
+    "one_label.jsonl": snli() * 20,
+    "empty_label.tsv": "\tA film.\n",
+    "empty_text.tsv": "good\t \n",
+    "no_tab.tsv": "good A film.\n",
+    "latin1.tsv": "good\tZoë\n".encode("latin-1"),
+    "empty.tsv": "",
 }
 
 
@@ -432,6 +459,7 @@ def write(folder):
         "images": IMAGES,
         "classes": CLASSES,
         "stories": STORIES,
+        "pairs": PAIRS,
         ".": LINES,
     }
     for group, files in groups.items():

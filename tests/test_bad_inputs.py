@@ -36,6 +36,7 @@ def here(folder, monkeypatch):
     """The folder as the working directory of commands in this process."""
     monkeypatch.chdir(folder)
     monkeypatch.setenv("JAX_NUM_CPU_DEVICES", "1")  # too late to create more
+    monkeypatch.setenv("PATH", "")  # without espeak-ng
     monkeypatch.setattr(runtime, "tune_memory", lambda enabled: None)
     load = functools.cache(trained.load)
     monkeypatch.setattr(

@@ -3,8 +3,9 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
-from translators import normal_like, quick_jit
+from translators import affine, descend, lstm, normal_like, quick_jit
 
 from errors import FieldError
 from models.layers import BOS
@@ -112,6 +113,42 @@ def test_decoding_step_by_step_equals_the_full_pass(batch, score, layers):
         np.testing.assert_allclose(attention.weights[:, 0], weights[:, 0, t], atol=1e-5)
         np.testing.assert_allclose(carry.feed, attention.context, atol=1e-5)
         token = batch["target"][:, t : t + 1]
+
+
+def test_the_speller_equals_its_equations_in_a_loop(batch):
+    model, variables = build(batch, score="multiplicative", layers=1)
+    logits, weights = forward(model, variables, batch)
+    memory = model.apply(variables, batch["source"], method="encode")
+    params = jax.tree.map(np.asarray, variables["params"])
+    score, cell = params["cross_attention"]["scores"], params["stack"]["states_0"]
+    for b in range(B):
+        h = np.asarray(memory.annotations[b])[memory.mask[b]]
+        carry, c = np.zeros(2 * 11), np.zeros(6)
+        for i, character in enumerate([BOS, *batch["target"][b, :-1]]):
+            y = params["embedding_table"][character]
+            gates = affine(y, params["gates"]) + c @ params["context"]
+            carry = lstm(gates, carry, cell)  # eq. 6
+            s = carry[:11]
+            e = [(s @ score["w_query"]) @ (h_u @ score["w_key"]) for h_u in h]
+            alpha = np.exp(e) / np.exp(e).sum()
+            c = sum(a * h_u for a, h_u in zip(alpha, h, strict=True))  # eq. 7
+            units = np.tanh(affine(np.concatenate([s, c]), params["character"]))
+            expected = params["output"] @ units  # eq. 8
+            np.testing.assert_allclose(weights[b, 0, i, : len(h)], alpha, atol=1e-5)
+            np.testing.assert_allclose(logits[b, i], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("score", ["multiplicative", "location_aware"])
+def test_it_overfits_one_batch(batch, score):
+    model, variables = build(batch, score=score, layers=1)
+    batch["target"] = target = batch["target"].at[:, 0].set(jnp.array([4, 5, 6]))
+
+    def loss(params):
+        logits = model.apply({"params": params}, batch, train=True)
+        return optax.softmax_cross_entropy_with_integer_labels(logits, target).mean()
+
+    losses = descend(loss, variables["params"], 0.02, 200)
+    assert losses[0] > 1.5 and losses[-1] < 0.05
 
 
 def test_the_previous_context_enters_the_next_step(batch):

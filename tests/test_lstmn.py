@@ -5,8 +5,11 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
+from translators import descend
 
+from attention.scores import SCORES
 from errors import FieldError
 from models import lstmn
 from models.cells import LSTMWeights, lstm
@@ -16,7 +19,15 @@ from models.language import (
     MemoryNetworkLanguageModel,
     TransformerLanguageModel,
 )
-from models.lstmn import LSTMNLayer, Shared, State, StepInput, TapeWeights, Weights
+from models.lstmn import (
+    LSTMNLayer,
+    Shared,
+    Source,
+    State,
+    StepInput,
+    TapeWeights,
+    Weights,
+)
 from models.records import AttentionRecord, collect
 from ops.softmax import attend
 
@@ -38,37 +49,77 @@ def as_drawn(params, x):
     return jax.tree.map(lambda leaf: leaf.astype(x.dtype), params)
 
 
-def test_a_step_equals_its_equations_in_a_python_loop(draw, x64):
-    w = Weights(draw(D, 4 * D), TapeWeights(draw(D, A), draw(D, A)))
-    v = draw(A)
-    x = StepInput(draw(B, 4 * D), draw(B, A))
-    key, value, summary = draw(B, K, A), draw(B, K, 2 * D), draw(B, D)
+def sigmoid(z):
+    return 1 / (1 + np.exp(-z))
+
+
+def read_in_a_loop(query, summary, key, value, valid, *, w, v):
+    """The read vectors and the weights of one token, by eqs. 4 to 6."""
+    scores = [
+        np.tanh(k + query + summary @ w.summary) @ v if inside else -np.inf
+        for k, inside in zip(key, valid, strict=True)
+    ]
+    s = np.exp(scores) / np.exp(scores).sum()
+    context = sum(p * np.asarray(x) for p, x in zip(s, value, strict=True))
+    return *np.split(context, 2), s
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_a_step_equals_its_equations_in_a_python_loop(draw, x64, deep):
+    def tape_weights():
+        return TapeWeights(draw(D, A), draw(D, A))
+
+    w, shared = Weights(draw(D, 4 * D), tape_weights()), Shared(draw(A))
+    x, carry = StepInput(draw(B, 4 * D), draw(B, A)), (draw(B, D),)
+    key, value = draw(B, K, A), draw(B, K, 2 * D)
     valid = jnp.arange(K) >= jnp.array([[0], [4]])
-    (new_summary,), entry, (hidden,), weights = lstmn.lstmn(
-        w, Shared(v), (key, value), valid, (summary,), x
+    if deep:
+        w = w._replace(inter=tape_weights(), gate=draw(D, D))
+        present = (jnp.arange(S) < jnp.array([[S], [2]])).astype(jnp.float64)
+        other = Source(draw(B, S, A), draw(B, S, 2 * D), present, draw(A))
+        shared = shared._replace(source=other)
+        x = x._replace(source_query=draw(B, A), gate=draw(B, D))
+        carry += (draw(B, D),)
+    following, entry, (hidden, *cross), weights = lstmn.lstmn(
+        w, shared, (key, value), valid, carry, x
     )
-
-    def sigmoid(z):
-        return 1 / (1 + np.exp(-z))
-
     for b in range(B):
-        scores = [
-            np.tanh(key[b, k] + x.query[b] + summary[b] @ w.intra.summary) @ v
-            if valid[b, k]
-            else -np.inf
-            for k in range(K)
-        ]
-        s = np.exp(scores) / np.exp(scores).sum()
-        read = sum(s[k] * np.asarray(value[b, k]) for k in range(K))
-        gates = np.asarray(x.gates[b] + read[:D] @ w.gates)
+        summary, previous, s = read_in_a_loop(
+            x.query[b], carry[0][b], key[b], value[b], valid[b], w=w.intra, v=shared.v
+        )
+        gates = np.asarray(x.gates[b] + summary @ w.gates)
         i, f, o, g = gates.reshape(4, D)
-        c = sigmoid(f) * read[D:] + sigmoid(i) * np.tanh(g)
+        c = sigmoid(f) * previous + sigmoid(i) * np.tanh(g)
+        if deep:
+            gamma, alpha, p = read_in_a_loop(
+                x.source_query[b],
+                carry[1][b],
+                other.key[b],
+                other.value[b],
+                other.present[b],
+                w=w.inter,
+                v=other.v,
+            )
+            c += sigmoid(np.asarray(x.gate[b] + gamma @ w.gate)) * alpha
+            np.testing.assert_allclose(cross[0][b], p, atol=1e-12)
+            np.testing.assert_allclose(following[1][b], gamma, atol=1e-12)
         h = sigmoid(o) * np.tanh(c)
         np.testing.assert_allclose(weights[b], s, atol=1e-12)
-        np.testing.assert_allclose(new_summary[b], read[:D], atol=1e-12)
+        np.testing.assert_allclose(following[0][b], summary, atol=1e-12)
         np.testing.assert_allclose(hidden[b], h, atol=1e-12)
         np.testing.assert_allclose(entry[0][b], h @ w.intra.key, atol=1e-12)
         np.testing.assert_allclose(entry[1][b], np.concatenate([h, c]), atol=1e-12)
+
+
+@pytest.mark.parametrize("name", lstmn.SCORES)
+def test_a_score_is_that_of_token_and_summary_as_one_query(draw, x64, name):
+    x, summary, h = draw(B, C), draw(B, D), draw(B, K, D)
+    w_x, w_summary, w_h, v = draw(C, A), draw(D, A), draw(D, A), draw(A)
+    actual = lstmn.SCORES[name](x @ w_x + summary @ w_summary, h @ w_h, v)
+    query, matrix = jnp.concatenate([x, summary], -1), jnp.concatenate([w_x, w_summary])
+    parameters = (matrix, w_h, v) if name == "additive" else (matrix, w_h)
+    expected = SCORES[name](query[:, None], h, *parameters)
+    np.testing.assert_allclose(actual, expected[:, 0], atol=1e-12)
 
 
 def test_weights_on_the_last_token_alone_make_it_an_lstm_to_the_last_bit(
@@ -173,6 +224,22 @@ def test_a_text_in_parts_equals_the_whole(name):
         part_logits, carry = read_part(variables, part, carry)
         parts.append(part_logits)
     np.testing.assert_allclose(jnp.concatenate(parts, 1), whole, atol=2e-5)
+
+
+@pytest.mark.parametrize("name", ["lstmn", "memory_network"])
+def test_it_overfits_one_batch(name):
+    model = models()[name].clone(layers=1) if name == "lstmn" else models()[name]
+    tokens = jax.random.randint(jax.random.key(1), (B, T), 4, W)
+    assert len(set(tokens[:, 0].tolist())) == B  # tells the texts apart
+
+    def loss(params):
+        logits, _ = model.apply({"params": params}, tokens[:, :-1], train=True)
+        return optax.softmax_cross_entropy_with_integer_labels(
+            logits, tokens[:, 1:]
+        ).mean()
+
+    losses = descend(loss, initial(model, tokens)["params"], 0.02, 200)
+    assert losses[0] > 1.5 and losses[-1] < 0.05
 
 
 def test_padding_is_not_stored(draw):

@@ -3,7 +3,9 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
+from translators import descend
 
 from errors import FieldError
 from models.attention import SCORES
@@ -279,3 +281,16 @@ def test_a_wrong_field_is_rejected(batch, fields, message):
     with pytest.raises(FieldError, match="must be") as error:
         build(batch, **fields)
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize("tying", ["adjacent", "layerwise"])
+def test_it_overfits_one_batch(batch, tying):
+    model, variables = build(batch, tying=tying)
+    answer = jnp.array([2, 11, 7])
+
+    def loss(params):
+        logits = model.apply({"params": params}, batch, train=True)
+        return optax.softmax_cross_entropy_with_integer_labels(logits, answer).mean()
+
+    losses = descend(loss, variables["params"], 0.02, 200)
+    assert losses[0] > 1.5 and losses[-1] < 0.05

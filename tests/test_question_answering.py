@@ -10,7 +10,7 @@ import pytest
 
 from configs import memory_network_qa
 from data.babi import generator, sources, text
-from data.babi.encoding import Vocabulary
+from data.babi.encoding import Vocabulary, encode
 from errors import UserError
 from metrics import answers
 from tasks.linear_start import LinearStart
@@ -311,11 +311,23 @@ def test_wrong_files_are_rejected(files, change, complaint):
     assert complaint in str(error.value)
 
 
-def test_a_single_story_cannot_be_split(tmp_path, files):
-    (tmp_path / "one.txt").write_text("1 A b.\n2 C?\td\t1\n")
+@pytest.mark.parametrize("others", [0, 1, 11])
+def test_a_single_story_with_a_question_cannot_be_split(tmp_path, files, others):
+    (tmp_path / "one.txt").write_text("1 A b.\n2 C?\td\t1\n" + "1 A.\n" * others)
     change = {"train": str(tmp_path / "one.txt"), "validation": ""}
-    with pytest.raises(UserError, match="has 1 story: must have at least 2"):
+    with pytest.raises(UserError, match="has 1 story with a question: must have at"):
         sources.from_files(files | change)
+
+
+def test_each_part_of_a_split_file_has_a_question(tmp_path, files):
+    story, statement = "1 A b.\n2 C?\td\t1\n", "1 A.\n"
+    for count, content in ((2, story * 2 + statement), (3, statement * 7 + story * 3)):
+        (tmp_path / "few.txt").write_text(content)
+        change = {"train": str(tmp_path / "few.txt"), "validation": ""}
+        splits = sources.from_files(files | change)[0]
+        assert [len(splits[x]) for x in ("train", "validation")] == [count - 1, 1]
+        for split in ("train", "validation"):
+            assert encode(splits[split], Vocabulary(list("abcd"))).longest == 1
 
 
 def test_a_split_without_a_file_has_no_evaluation():

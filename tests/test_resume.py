@@ -12,9 +12,20 @@ import toy
 from states import assert_equal, last_state
 
 import spread
-from configs import luong_nmt, memory_network_qa, sagan, transformer_nmt
+from configs import (
+    las_digits,
+    lstmn_language,
+    lstmn_sentences,
+    luong_nmt,
+    memory_network_qa,
+    sagan,
+    transformer_nmt,
+)
 from tasks.adversarial import Adversarial
+from tasks.agreement import Agreement
+from tasks.listening import Listening
 from tasks.question_answering import QuestionAnswering
+from tasks.sentence_classification import SentenceClassification
 from tasks.translation import Translation
 from training import checkpoints, loop
 from training.task import Evaluation
@@ -192,6 +203,18 @@ class Answers(Trains, QuestionAnswering):
     pass
 
 
+class Agrees(Trains, Agreement):
+    pass
+
+
+class Classifies(Trains, SentenceClassification):
+    pass
+
+
+class Listens(Trains, Listening):
+    pass
+
+
 def last_states(config, folder, removed, resumed):
     """Returns the last states of a run, and of its copy resumed from a step."""
     straight, parts = folder / "straight", folder / "parts"
@@ -242,6 +265,24 @@ def test_a_stopped_translator_ends_with_the_same_state(module, tmp_path):
         config.model.alignment = "hard"  # has draws and a baseline
         config.data.max_shapes = 1
     assert_equal(*last_states(config, tmp_path, removed=[11, 8], resumed=4))
+
+
+@pytest.mark.parametrize(
+    ("module", "task"),
+    [
+        (las_digits, Listens),  # also samples characters
+        (lstmn_language, Agrees),
+        (lstmn_sentences, Classifies),
+    ],
+)
+def test_a_run_with_dropout_stopped_early_ends_with_the_same_state(
+    module, task, tmp_path
+):
+    config = module.get_config("smoke")
+    config.task, config.model.dropout = task, 0.5
+    config.train_steps = config.eval_every = 5
+    config.save_every, config.checkpoints.keep = 3, 2
+    assert_equal(*last_states(config, tmp_path, removed=[5], resumed=3))
 
 
 STEPS = 71

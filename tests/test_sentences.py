@@ -6,8 +6,11 @@ import json
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
+from translators import descend
 
+from attention.tape import Tape
 from configs import lstmn_sentences
 from data import entailment, sentences
 from data.entailment import Sentence, label, pairs, split_of
@@ -168,6 +171,45 @@ def test_the_second_sentence_attends_to_the_first(fusion):
     np.testing.assert_array_equal(cross.weights[1, ..., 3:], 0)
 
 
+def test_shallow_fusion_equals_its_equations_in_a_loop(draw):
+    lengths, others = [S, 3], [T, 4]
+    h, gamma = draw(B, T, 11), draw(B, S, 11)
+    tape = Tape(h, h, jnp.arange(T) < jnp.array(others)[:, None])
+    source = Tape(gamma, gamma, jnp.arange(S) < jnp.array(lengths)[:, None])
+    classifier = model(encoder="lstm", fusion="shallow")
+    params, *_ = apply(classifier, batch())
+    fused = classifier.apply({"params": params}, tape, source, method="shallow")
+    fuse, inter = (jax.tree.map(np.asarray, params[x]) for x in ("fuse", "inter"))
+    for b in range(B):
+        states = []
+        for t in range(others[b]):
+            hidden = [
+                np.tanh(h[b, t] @ inter["w_query"] + gamma[b, j] @ inter["w_key"])
+                for j in range(lengths[b])
+            ]
+            p = np.exp([z @ inter["v"] for z in hidden])
+            context = sum(w * g for w, g in zip(p / p.sum(), gamma[b], strict=False))
+            pair = np.concatenate([h[b, t], context])
+            states.append(np.tanh(pair @ fuse["kernel"] + fuse["bias"]))
+        np.testing.assert_allclose(fused[b], np.mean(states, 0), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("encoder", "fusion"), [("lstmn", "deep"), ("lstm", "shallow")]
+)
+def test_it_overfits_one_batch(encoder, fusion):
+    classifier, inputs = model(encoder=encoder, fusion=fusion), batch()
+    params, *_ = apply(classifier, inputs)
+    labels = jnp.array([2, 0])
+
+    def loss(params):
+        logits = classifier.apply({"params": params}, inputs, train=True)
+        return optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean()
+
+    losses = descend(loss, params, 0.02, 200)
+    assert losses[0] > 0.5 and losses[-1] < 0.05
+
+
 def test_a_single_sentence_needs_no_pair():
     params, logits, _ = apply(model(), batch(paired=False))
     assert logits.shape == (B, 3) and "inter" not in params
@@ -196,9 +238,11 @@ def test_lines_have_a_label_or_the_format_of_snli():
     )
 
 
-@pytest.mark.parametrize(
-    "line", ["good film", "\tfilm", "good\t ", "a\tb\t", "a\tb\tc\td", '{"a": 1}', "{"]
-)
+TABS = ["good film", "\tfilm", "good\t ", "a\tb\t", "a\tb\tc\td"]
+BLANKS = [json.dumps(SNLI | {field: " "}) for field in SNLI]
+
+
+@pytest.mark.parametrize("line", [*TABS, *BLANKS, '{"a": 1}', "{"])
 def test_another_line_is_an_error(line):
     with pytest.raises(UserError, match="^x: must be"):
         sentences.parse(line, "x")

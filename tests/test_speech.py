@@ -1,7 +1,9 @@
 """Speech features, sources of utterances and their batches."""
 
 import dataclasses
+import itertools
 import os
+import shutil
 import stat
 
 import numpy as np
@@ -299,9 +301,8 @@ def test_a_faulty_line_of_a_list_is_named(tmp_path, content, reason):
 
 def test_without_espeak_its_source_is_refused_in_one_line(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
-    source = espeak.Phrases(cepstra=11, rate=8000)
     with pytest.raises(UserError, match="needs the program espeak-ng") as error:
-        source.sample(np.random.default_rng(0), "train", 3)
+        espeak.Phrases(cepstra=11, rate=8000)
     assert "\n" not in str(error.value)
 
 
@@ -324,6 +325,18 @@ def test_espeak_speaks_with_the_voices_of_the_split(monkeypatch, tmp_path):
     assert len(set(voices.values())) == 3
     every = [voice for split in espeak._VOICES.values() for voice in split]
     assert len(set(every)) == len(every)
+
+
+@pytest.mark.skipif(not shutil.which("espeak-ng"), reason="needs espeak-ng")
+def test_each_voice_of_espeak_speaks_with_each_accent():
+    every = [voice for split in espeak._VOICES.values() for voice in split]
+    spoken = set()
+    for accent, voice in itertools.product(espeak._ACCENTS, every):
+        samples, rate = espeak.speak("good morning", f"{accent}+{voice}", 150, 50)
+        assert 0.3 * rate < len(samples) < 3 * rate, (accent, voice)
+        assert np.abs(samples).max() > 0.01, (accent, voice)
+        spoken.add(samples.tobytes())
+    assert len(spoken) == len(espeak._ACCENTS) * len(every)
 
 
 def test_voices_are_found_by_their_statistics():

@@ -67,7 +67,8 @@ def from_files(files: Mapping[str, str]) -> Splits:
 
     Args:
         files: path of each split; "" for none. Without a validation file, the last
-            tenth of the training stories is for validation.
+            tenth of the training stories with a question is for validation, and the
+            stories without one are left out.
 
     Raises:
         UserError: for a file that is missing or not in the format of `text`.
@@ -85,12 +86,12 @@ def from_files(files: Mapping[str, str]) -> Splits:
             except UserError as error:
                 raise UserError(f"config.data.files.{split}: {error}") from None
     if "validation" not in splits:
-        stories = splits["train"]
+        stories = [x for x in splits["train"] if any(line.answer for line in x)]
         count = max(1, len(stories) // 10)
         if count == len(stories):
             raise UserError(
-                f"config.data.files.train: {files['train']} has 1 story: must have at "
-                "least 2 without config.data.files.validation"
+                f"config.data.files.train: {files['train']} has 1 story with a "
+                "question: must have at least 2 without config.data.files.validation"
             )
         splits["train"], splits["validation"] = stories[:-count], stories[-count:]
     return {OWN_STORIES: splits}

@@ -4,6 +4,7 @@ Each split has its own voices.
 """
 
 import io
+import shutil
 import subprocess
 from collections.abc import Sequence
 
@@ -13,7 +14,8 @@ from data.speech import features
 from data.speech.utterances import Utterance
 from errors import UserError
 
-_ACCENTS = ("en-us", "en-gb", "en-gb-scotland", "en-gb-x-rp")
+# espeak-ng ignores a voice after "en-gb", the language of its file "en".
+_ACCENTS = ("en-us", "en", "en-gb-scotland", "en-gb-x-rp")
 _VOICES = {
     "train": ("m1", "m2", "m3", "m5", "m7", "f1", "f2", "f5"),
     "validation": ("m4", "f3"),
@@ -42,15 +44,10 @@ def speak(text: str, voice: str, speed: int, pitch: int) -> tuple[np.ndarray, in
     Raises:
         UserError: if espeak-ng is not installed, or fails.
     """
-    command = ["espeak-ng", "-v", voice, "-s", str(speed), "-p", str(pitch)]
-    try:
-        process = subprocess.run([*command, "--stdout", text], capture_output=True)
-    except OSError:
-        raise UserError(
-            "config.data.source is 'espeak': needs the program espeak-ng, which is not "
-            "installed; config.data.source=digits needs no program"
-        ) from None
     import soundfile
+
+    command = [_program(), "-v", voice, "-s", str(speed), "-p", str(pitch)]
+    process = subprocess.run([*command, "--stdout", text], capture_output=True)
 
     try:
         # The header is that of a stream, without the true length.
@@ -61,18 +58,33 @@ def speak(text: str, voice: str, speed: int, pitch: int) -> tuple[np.ndarray, in
     return samples, rate
 
 
+def _program() -> str:
+    """Path of espeak-ng."""
+    path = shutil.which("espeak-ng")
+    if path is None:
+        raise UserError(
+            "config.data.source is 'espeak': needs the program espeak-ng, which is not "
+            "installed; config.data.source=digits needs no program"
+        )
+    return path
+
+
 class Phrases:
     """Random words, spoken by random voices of a split.
 
     Args:
         cepstra: number of cepstra.
         rate: sampling rate that audio is resampled to, in Hz.
+
+    Raises:
+        UserError: if espeak-ng is not installed.
     """
 
     characters = "".join(sorted(set(" ".join(WORDS))))
     listed = False
 
     def __init__(self, *, cepstra: int, rate: int):
+        _program()
         self._options = {"count": cepstra, "new_rate": rate}
 
     def sample(self, rng: np.random.Generator, split: str, words: int) -> Utterance:
