@@ -23,7 +23,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from data.babi import sources, text
-from data.babi.encoding import Batches, Questions, encode, joined, numbered
+from data.babi.encoding import Batches, Questions, encode
 from data.babi.sources import Source
 from errors import FieldError, UserError
 from metrics import answers
@@ -31,6 +31,7 @@ from options import Options, option
 from ranges import BATCH, COUNT, EXAMPLES, FRACTION, SIZE, TEXT, WEIGHT, Range
 from tasks import question_answers
 from tasks.linear_start import LinearStart
+from tasks.question_data import QuestionData, Training
 from tasks.question_models import Outputs, QuestionModels, select
 from training import checks
 from training.optimizers import make_optimizer
@@ -128,29 +129,17 @@ class QuestionAnswering(Task):
     ):
         """Builds the models and the objective; see `Task`."""
         self.config, self.source = config, assets
-        if assets:
-            self.questions = functools.cache(assets.questions)  # encoded once
-        data = config.data
-        self.tasks = [sources.OWN_STORIES]
-        if data.source == "generated":
-            self.tasks = list(data.tasks)
-        self.joint = data.training == "joint"
+        self.data = QuestionData(config, assets)
         self.model = checks.build_model(
             config.architecture,
             config.model,
             vocab_size=assets.vocab_size if assets else _PLACEHOLDER,
-            memory=data.memory,
+            memory=config.data.memory,
         )
-        slots = [data.memory] * (1 if self.joint else len(self.tasks))
-        if assets:  # maximum number of statements before a training question
-            train = self._by_model(self.questions("train"))
-            slots = [min(each.longest, data.memory) for each in train]
-        by_task = slots * len(self.tasks) if self.joint else slots
-        self.slots = dict(zip(self.tasks, by_task, strict=True))
         self.models = QuestionModels(
             self.model,
-            np.repeat(slots, data.repeats).tolist(),
-            memory=data.memory,
+            self.data.model_slots,
+            memory=config.data.memory,
             supervision=config.loss.supervision,
         )
         self.objective = LinearStart(
@@ -163,23 +152,10 @@ class QuestionAnswering(Task):
             axis_name=axis_name,
         )
 
-    def _by_model(self, parts: dict[int, Questions]) -> list[Questions]:
-        """The questions of each model, once for all its repeats."""
-        models = list(parts.values())
-        return [joined(models)] if self.joint else models
-
     @functools.cached_property
-    def training(self) -> dict[int, tuple[list[Questions], np.ndarray | None]]:
-        """The result of `numbered` for the training questions, by number of slots."""
-        data = self.config.data
-        models = self._by_model(self.questions("train"))
-        return {
-            size: numbered(
-                [models[n] for n in group[:: data.repeats] // data.repeats],
-                data.batch_size * size // 2,  # with more, a batch repeats few of them
-            )
-            for size, group in self.models.groups.items()
-        }
+    def training(self) -> Training:
+        """The training questions by number of slots; see `QuestionData.training`."""
+        return self.data.training(self.models.groups)
 
     def loss(self, params, batch, rng, state) -> LossResult:
         """Returns the loss of all models; see `QuestionModels.loss`."""
@@ -188,38 +164,24 @@ class QuestionAnswering(Task):
 
     def train_data(self) -> Batches:
         """Returns the training batches; see `data.babi.encoding.Batches`."""
-        data = self.config.data
-        return Batches(
-            {size: questions for size, (questions, _) in self.training.items()},
-            repeats=data.repeats,
-            batch_size=data.batch_size,
-            memory=data.memory,
-            noise=data.time_noise,
-            seed=self.config.seed,
-        )
+        return self.data.batches(self.training)
 
     def _outputs(
         self, state: TrainState, split: str
     ) -> dict[int, tuple[Outputs, Questions]]:
         """Outputs of the models of each task for a split."""
         outputs = {}
-        for task, questions in self.questions(split).items():
-            members = self._members(task)
-            part = self.models.outputs(state, members, questions, self.slots[task])
+        for task, questions in self.data.questions(split).items():
+            members, slots = self.data.members(task), self.data.slots[task]
+            part = self.models.outputs(state, members, questions, slots)
             outputs[task] = part, questions
         return outputs
-
-    def _members(self, task: int) -> slice:
-        """The models of a task, one for each repeat."""
-        repeats = self.config.data.repeats
-        start = 0 if self.joint else self.tasks.index(task) * repeats
-        return slice(start, start + repeats)
 
     def validation_losses(self, state: TrainState) -> np.ndarray:
         """Returns the mean validation loss [P] of each model."""
         outputs = self._outputs(state, "validation").values()
         losses = [part.losses.mean(1) for part, _ in outputs]
-        return np.mean(losses, 0) if self.joint else np.concatenate(losses)
+        return np.mean(losses, 0) if self.data.joint else np.concatenate(losses)
 
     def evaluate(self, state: TrainState, split: str, options: NoOptions) -> Evaluation:
         """Evaluates a split; see `Task`.
@@ -237,7 +199,7 @@ class QuestionAnswering(Task):
         errors, hits = {}, {}
         for task, (part, questions) in self._outputs(state, split).items():
             errors[task] = _errors(part)
-            slots, index = self.slots[task], np.arange(len(questions))
+            slots, index = self.data.slots[task], np.arange(len(questions))
             facts = questions.batch(index, slots, memory=slots)["facts"]
             hits[task] = answers.attention_on_facts(part.top, facts)
         scores = answers.summary(errors, training)
@@ -289,9 +251,9 @@ class QuestionAnswering(Task):
         The format is that of `data.babi.text.parse`, the score the log-probability of
         the answer, in nats.
         """
-        task = options.task or self.tasks[0]
-        if task not in self.tasks:
-            accepted = ", ".join(map(str, self.tasks))
+        task = options.task or self.data.tasks[0]
+        if task not in self.data.tasks:
+            accepted = ", ".join(map(str, self.data.tasks))
             raise UserError(f"--task is {task}: must be one of {accepted}")
         repeats = self.config.data.repeats
         if options.repeat > repeats:
@@ -304,9 +266,9 @@ class QuestionAnswering(Task):
         """The answer of one model to the last question of a story."""
         vocabulary = self.source.vocabularies[task]
         questions = encode([story], vocabulary, name)
-        index, slots = np.array([len(questions) - 1]), self.slots[task]
+        index, slots = np.array([len(questions) - 1]), self.data.slots[task]
         batch = questions.batch(index, slots, memory=self.config.data.memory)
-        member = self._members(task).start + repeat - 1
+        member = self.data.members(task).start + repeat - 1
         params, linear = select(state, slice(member, member + 1))
         logits, record = self.models.answer(params, linear, batch)
         return question_answers.predicted(

@@ -157,12 +157,12 @@ def test_the_linear_start_has_weights_outside_of_0_to_1_and_softmax_has_not(tmp_
     task, state, _ = trained(tmp_path, 0, model__init_scale=0.3)
     soft = state.replace(extra=state.extra | {"linear": jnp.zeros(4, bool)})
     story = "Mary moved to the office. John went to the garden. "
-    long = story * task.slots[1] + "Where is John?"
+    long = story * task.data.slots[1] + "Where is John?"
     short = {1: story + "Where is John?"}
     for each_state, normalised in [(state, False), (soft, True)]:
         (prediction,) = task.predict(each_state, {1: long}, QuestionOptions(), True)
         (each,) = prediction.attention
-        assert len(each.keys) == task.slots[1]
+        assert len(each.keys) == task.data.slots[1]
         assert np.allclose(each.weights.sum(-1), 1, atol=1e-5) == normalised
     (prediction,) = task.predict(soft, short, QuestionOptions(), True)
     (each,) = prediction.attention
@@ -183,7 +183,7 @@ def test_a_memory_has_as_many_slots_as_the_longest_training_story(tmp_path):
         for number in (1, 4)
     }
     assert counts[1] > 7 and counts[4] == 2
-    assert task.slots == {1: 7, 4: 2} and set(data[0]) == {"7", "2"}
+    assert task.data.slots == {1: 7, 4: 2} and set(data[0]) == {"7", "2"}
 
 
 def test_fact_losses_equal_a_loop(draw):
@@ -245,7 +245,12 @@ def test_joint_training_has_one_model_for_all_tasks(tmp_path):
     task, state, data = trained(tmp_path, 2, data__training="joint", data__repeats=1)
     assert all(len(table) == 1 for table in jax.tree.leaves(state.params))
     longest = max(x.longest for x in task.source.questions("train").values())
-    assert [*data[0]] == [str(longest)] == [str(task.slots[1])] == [str(task.slots[4])]
+    assert (
+        [*data[0]]
+        == [str(longest)]
+        == [str(task.data.slots[1])]
+        == [str(task.data.slots[4])]
+    )
     assert task.source.vocabularies[1].names == task.source.vocabularies[4].names
     scores = task.evaluate(state, "test", None).scores
     assert {"best_1", "best_4", "fact_1", "fact_2"} <= set(scores)
