@@ -24,6 +24,7 @@ Variants:
 *   `supervised`: `no_linear_start` with the attention trained on the supporting facts.
 *   `joint`: one model of width 50 for all tasks; 60 epochs after the linear start.
 *   `layerwise`: `joint` with layer-wise tying.
+*   `10k`: 10,000 questions per task instead of 1,000.
 *   `smoke`: a few steps.
 """
 
@@ -54,6 +55,16 @@ _JOINT = {
     "eval_every": 2 * _JOINT_EPOCH,
     "save_every": 2 * _JOINT_EPOCH,
 }
+_LARGE_EPOCH = 282  # batches of 32 in 9,000 questions
+_LARGE = {
+    "data.questions": 10_000,
+    "optimizer.decay_begin": 25 * _LARGE_EPOCH,
+    "optimizer.decay_every": 25 * _LARGE_EPOCH,
+    "loss.linear_steps": 20 * _LARGE_EPOCH,
+    "train_steps": 120 * _LARGE_EPOCH,
+    "eval_every": 4 * _LARGE_EPOCH,
+    "save_every": 4 * _LARGE_EPOCH,
+}
 # Changed fields by variant.
 VARIANTS = {
     "": {},
@@ -63,6 +74,7 @@ VARIANTS = {
     "supervised": _NO_LINEAR_START | {"loss.supervision": 1.0},
     "joint": _JOINT,
     "layerwise": _JOINT | {"model.tying": "layerwise"},
+    "10k": _LARGE,
     "smoke": {
         "model.hops": 2,
         "model.width": 7,
