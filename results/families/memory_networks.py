@@ -59,7 +59,7 @@ _SUPERVISED = Run(
     name="memory_network_supervised",
     config="memory_network_qa:supervised",
     overrides=("data.repeats=10",),
-    label="PE, attention trained on the facts, 3 hops",
+    label="PE, RN, attention trained on the facts, 3 hops",
     paper="6.7 % (Weston et al. 2015, from memory)",
 )
 _JOINT = Run(
