@@ -21,9 +21,11 @@ Variants:
 *   `no_noise`: without random time indices (the paper's PE LS).
 *   `no_linear_start`: also without the linear start (PE).
 *   `bag`: also without the position encoding (BoW).
-*   `supervised`: `no_linear_start` with the attention trained on the supporting facts.
+*   `supervised`: the attention is trained on the supporting facts, without a linear
+    start.
 *   `joint`: one model of width 50 for all tasks; 60 epochs after the linear start.
 *   `layerwise`: `joint` with layer-wise tying.
+*   `10k`: 10,000 questions per task instead of 1,000.
 *   `smoke`: a few steps.
 """
 
@@ -54,15 +56,27 @@ _JOINT = {
     "eval_every": 2 * _JOINT_EPOCH,
     "save_every": 2 * _JOINT_EPOCH,
 }
+_LARGE_EPOCH = 282  # batches of 32 in 9,000 questions
+_LARGE = {
+    "data.questions": 10_000,
+    "optimizer.decay_begin": 25 * _LARGE_EPOCH,
+    "optimizer.decay_every": 25 * _LARGE_EPOCH,
+    "loss.linear_steps": 20 * _LARGE_EPOCH,
+    "train_steps": 120 * _LARGE_EPOCH,
+    "eval_every": 4 * _LARGE_EPOCH,
+    "save_every": 4 * _LARGE_EPOCH,
+}
 # Changed fields by variant.
 VARIANTS = {
     "": {},
     "no_noise": _NO_NOISE,
     "no_linear_start": _NO_LINEAR_START,
     "bag": _NO_LINEAR_START | {"model.encoding": "bag"},
-    "supervised": _NO_LINEAR_START | {"loss.supervision": 1.0},
+    "supervised": _NO_LINEAR_START
+    | {"data.time_noise": 0.1, "loss.supervision": 0.02},  # better than 0.1 and 1
     "joint": _JOINT,
     "layerwise": _JOINT | {"model.tying": "layerwise"},
+    "10k": _LARGE,
     "smoke": {
         "model.hops": 2,
         "model.width": 7,

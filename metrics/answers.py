@@ -24,20 +24,24 @@ def summary(
         training_errors: the same on the training questions.
 
     Returns:
-        `error`, the mean over tasks and repeats; `deviation`, the standard deviation of
-        the mean over tasks, and `repeat_N`, that mean of the N-th repeat, if there are
-        several repeats; `best`, the mean error of the best repeats; `failed`, the
-        number of tasks whose best repeat has an error above 5 %; `best_T`, the error of
-        the best repeat of each task T.
+        `error`, the mean over tasks and repeats, and `error_T`, that of task T; their
+        standard deviations over the repeats, `error_deviation` (of the mean over tasks)
+        and `error_T_deviation`, and `repeat_N`, the mean over tasks of the N-th repeat,
+        if there are several repeats; `best`, the mean error of the best repeats, and
+        `best_T`, that of task T; `failed`, the number of tasks whose best repeat has an
+        error above 5 %.
     """
     table = np.array(list(errors.values()))  # [tasks, R]
     choice = np.argmin(np.array([training_errors[task] for task in errors]), 1)
     best = np.take_along_axis(table, choice[:, None], 1)[:, 0]
-    scores = {"error": float(table.mean())}
+    groups = {"error": table.mean(0)}  # by name, the values [R] of the repeats
+    groups |= {f"error_{task}": row for task, row in zip(errors, table, strict=True)}
+    scores = {name: float(values.mean()) for name, values in groups.items()}
     if table.shape[1] > 1:
-        means = table.mean(0)
-        scores["deviation"] = float(means.std(ddof=1))
-        scores |= {f"repeat_{n}": float(mean) for n, mean in enumerate(means, 1)}
+        for name, values in groups.items():
+            scores[f"{name}_deviation"] = float(values.std(ddof=1))
+        for n, mean in enumerate(groups["error"], 1):
+            scores[f"repeat_{n}"] = float(mean)
     scores |= {"best": float(best.mean()), "failed": float((best > FAILED).sum())}
     names = zip(errors, best, strict=True)
     return scores | {f"best_{task}": float(error) for task, error in names}

@@ -11,7 +11,8 @@ from training import compatibility
 def mean(records: Sequence[Record], metric: str, digits: int) -> str:
     """Returns the mean of a metric over seeds, with its standard deviation.
 
-    A single run has its confidence interval instead, if the record has one.
+    A single run has instead, if its record has one, the standard deviation over its
+    models or its confidence interval.
     """
     scores = [r["metrics"] for r in records if metric in r["metrics"]]
     if not scores:
@@ -19,6 +20,8 @@ def mean(records: Sequence[Record], metric: str, digits: int) -> str:
     values, spread = [x[metric] for x in scores], ""
     if len(values) > 1:
         spread = f" ± {statistics.stdev(values):.{digits}f}"
+    elif f"{metric}_deviation" in scores[0]:
+        spread = f" ± {scores[0][f'{metric}_deviation']:.{digits}f}"
     elif f"{metric}_low" in scores[0]:
         low, high = (scores[0][f"{metric}_{end}"] for end in ("low", "high"))
         spread = f" [{low:.{digits}f}, {high:.{digits}f}]"

@@ -65,6 +65,7 @@ class Table:
         tested: metric of the claims; the first one by default.
         repeats: prefix of the fields with the values of that metric, one per model, if
             a run trains several; "" if each record has one value.
+        cited: metrics that others report, by title of the row.
     """
 
     metrics: Mapping[str, str]
@@ -76,6 +77,7 @@ class Table:
     lower: bool = False
     tested: str = ""
     repeats: str = ""
+    cited: Mapping[str, Mapping[str, float]] = dataclasses.field(default_factory=dict)
 
     @property
     def tested_metric(self) -> tuple[str, str]:

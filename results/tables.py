@@ -265,7 +265,7 @@ def _results(
                 run.paper if run else "",
             ]
         )
-    for title, scores in floors.items():
+    for title, scores in (floors | table.cited).items():
         metrics = [
             f"{scores[metric]:.{table.digits}f}" if metric in scores else "–"
             for metric in table.metrics.values()

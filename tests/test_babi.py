@@ -33,9 +33,9 @@ def test_an_independent_solver_agrees_with_every_answer(task):
         assert answer == question.answer, (statements, question)
 
 
-@pytest.mark.parametrize("task", sorted(generator.TASKS.keys() - {3, 5, 7, 8, 9}))
+@pytest.mark.parametrize("task", sorted(generator.TASKS.keys() - {3, 5, 7, 8}))
 def test_the_supporting_facts_are_enough(task):
-    # Counts, histories and gifts depend on all facts, denials on known places.
+    # Counts, histories and gifts depend on all facts.
     for statements, question in questions(SMALL[task]["test"]):
         support = [statements[number] for number in sorted(question.support)]
         answer = babi_solver.solve(task, support, question.text)
@@ -54,7 +54,16 @@ def test_splits_share_no_story_and_have_their_numbers_of_questions(task):
 @pytest.mark.parametrize("task", generator.TASKS)
 def test_answers_are_balanced_enough_for_errors_to_mean_something(task):
     answers = [question.answer for _, question in questions(SMALL[task]["test"])]
-    assert max(map(answers.count, answers)) < 0.62 * len(answers)
+    share = 5 / 8 if task == 9 else 0.58  # three in eight statements are answered yes
+    assert max(map(answers.count, answers)) < (share + 0.04) * len(answers)
+
+
+@pytest.mark.parametrize("task", [11, 12, 13])
+def test_a_question_is_about_the_two_latest_statements(task):
+    for lines in SMALL[task]["test"]:
+        for number, line in enumerate(lines, 1):
+            if line.answer:
+                assert set(line.support) <= {number - 2, number - 1}
 
 
 def test_stories_are_the_same_each_time():

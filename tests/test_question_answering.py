@@ -227,10 +227,13 @@ def test_the_best_repeat_has_the_lowest_training_error():
     assert scores["best_1"] == 4.0 and scores["best_2"] == 6.0
     assert scores["best"] == 5.0 and scores["failed"] == 1
     assert scores["error"] == pytest.approx(35 / 6)
-    assert scores["deviation"] == pytest.approx(np.std([7.5, 6.0, 4.0], ddof=1))
+    assert scores["error_deviation"] == pytest.approx(np.std([7.5, 6.0, 4.0], ddof=1))
     assert [scores[f"repeat_{n}"] for n in (1, 2, 3)] == [7.5, 6.0, 4.0]
+    assert scores["error_1"] == pytest.approx(14 / 3)
+    deviation = np.std([6.0, 8.0, 7.0], ddof=1)
+    assert scores["error_2_deviation"] == pytest.approx(deviation)
     alone = answers.summary({1: [9.0]}, {1: [3.0]})
-    assert alone.keys() == {"error", "best", "failed", "best_1"}
+    assert alone.keys() == {"error", "error_1", "best", "failed", "best_1"}
 
 
 def test_attention_on_facts_counts_questions_with_a_fact_in_memory():

@@ -8,8 +8,9 @@ Differs from the rules of Weston et al. (2016) as their authors' second generato
 them: the statements of task 5 are in the order of the events, and more statements may
 follow the gift that a question is about; task 6 has objects, as in the published
 stories; in tasks 7 and 8, a person who has only received objects may be asked about,
-and gifts to a person are supporting facts. The published stories, which come from the
-first generator, also ask about dropped objects in task 2.
+and gifts to a person are supporting facts; the answers of task 8 are in the order of
+receipt, as in the published stories, not in one order for all questions. The published
+stories, which come from the first generator, also ask about dropped objects in task 2.
 """
 
 import random

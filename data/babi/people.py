@@ -1,9 +1,8 @@
 """Tasks about the places of people: 9 to 14.
 
 Differs from the rules of Weston et al. (2016): in task 10, a person who is "either" in
-one of two places has moved there without a statement that says so; half of the
-questions are about a place that the latest statement names. Negations in task 9 are
-about people at known and at unknown places alike.
+one of two places has moved there without a statement that says so, and half of the
+questions are about a place that the latest statement names.
 """
 
 import random
@@ -21,35 +20,30 @@ def _other(rng: random.Random, *places: str) -> str:
 
 
 def negation(rng: random.Random) -> Lines:
-    """Task 9: whether a person is at a place; statements may deny it."""
+    """Task 9: whether a person is at a place; the latest statement may deny it."""
     story = Story(rng)
     places = {actor: rng.choice(PLACES) for actor in ACTORS}
-    present: dict[str, int] = {}  # number of the statement on the current place
-    absent: dict[str, dict[str, int]] = {}  # the same by person and place
+    # Latest statement on each person: its place, whether they are there, its number.
+    latest: dict[str, tuple[str, bool, int]] = {}
     for _ in range(5):
         for _ in range(2):
-            actor = rng.choice(list(ACTORS))
+            actor, present = rng.choice(list(ACTORS)), True
             if rng.random() < 0.5:
-                places[actor] = _other(rng, places[actor])
-                present[actor] = story.state(*go(actor, places[actor]))
-                absent[actor] = {}
+                place = places[actor] = _other(rng, places[actor])
+                line = story.state(*go(actor, place))
             elif rng.random() < 0.5:
-                present[actor] = story.state(f"{actor} is in the {places[actor]}.")
+                place = places[actor]
+                line = story.state(f"{actor} is in the {place}.")
             else:
-                place = _other(rng, places[actor])
-                line = story.state(
-                    f"{actor} is not in the {place}.",
-                    f"{actor} is no longer in the {place}.",
-                )
-                absent.setdefault(actor, {})[place] = line
-        actor = rng.choice(sorted({*present, *absent}))
-        if actor in present:
-            place, line = places[actor], present[actor]
-            if rng.random() < 0.5:
-                place = _other(rng, place)
-        else:
-            place, line = rng.choice(list(absent[actor].items()))
-        answer = "yes" if actor in present and place == places[actor] else "no"
+                place, present = _other(rng, places[actor]), False
+                denials = ("is not", "is no longer")
+                line = story.state(*(f"{actor} {x} in the {place}." for x in denials))
+            latest[actor] = place, present, line
+        actor = rng.choice(list(latest))
+        place, present, line = latest[actor]
+        if present and rng.random() < 0.5:
+            place, present = _other(rng, place), False
+        answer = "yes" if present else "no"
         story.ask(f"Is {actor} in the {place}?", answer, [line])
     return tuple(story.lines)
 
@@ -89,35 +83,32 @@ def indefinite(rng: random.Random) -> Lines:
 def coreference(rng: random.Random) -> Lines:
     """Task 11: the place of a person whom the last move calls "he" or "she"."""
     story = Story(rng)
-    visits: dict[str, tuple[str, tuple[int, int]]] = {}
+    places: dict[str, str] = {}
     for _ in range(5):
-        actor, (first, second) = rng.choice(list(ACTORS)), rng.sample(PLACES, 2)
+        actor = rng.choice(list(ACTORS))
+        first = _other(rng, places.get(actor, ""))
         who = story.state(*go(actor, first))
-        moves = go(ACTORS[actor], second)
+        places[actor] = _other(rng, first)
+        moves = go(ACTORS[actor], places[actor])
         where = story.state(*(f"{then} {move}" for then in _THEN for move in moves))
-        visits[actor] = second, (who, where)
-        actor = rng.choice(list(visits))
-        story.ask(f"Where is {actor}?", *visits[actor])
+        story.ask(f"Where is {actor}?", places[actor], (who, where))
     return tuple(story.lines)
 
 
 def conjunction(rng: random.Random) -> Lines:
     """Task 12: the place of one of two people who move together."""
     story = Story(rng)
-    visits: dict[str, tuple[str, list[int]]] = {}
     for _ in range(5):
-        for _ in range(2):
-            _together(story, visits)
-        actor = rng.choice(list(visits))
+        visits: dict[str, tuple[str, list[int]]] = {}
+        actors = []
+        for place in rng.sample(PLACES, 2):
+            pair = rng.sample(list(ACTORS), 2)
+            line = story.state(*go(" and ".join(pair), place))
+            visits.update((actor, (place, [line])) for actor in pair)
+            actors += pair
+        actor = rng.choice(actors)
         story.ask(f"Where is {actor}?", *visits[actor])
     return tuple(story.lines)
-
-
-def _together(story: Story, visits: dict[str, tuple[str, list[int]]]) -> None:
-    pair = story.rng.sample(list(ACTORS), 2)
-    place = _other(story.rng, *(visits[x][0] for x in pair if x in visits))
-    line = story.state(*go(" and ".join(pair), place))
-    visits.update((actor, (place, [line])) for actor in pair)
 
 
 def compound_coreference(rng: random.Random) -> Lines:
