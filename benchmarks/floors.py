@@ -30,6 +30,7 @@ from data.images import Batches, read
 from data.scenes import CELLS, Scene
 from data.speech.digits import NAMES
 from data.vocabulary import PAD
+from metrics.agreement import by_distance
 from metrics.captions import caption_scores, scene_scores
 from metrics.corners import OTHERS
 from metrics.estimates import accuracy
@@ -288,7 +289,11 @@ def questions() -> Floors:
         ((frequent, _),) = collections.Counter(train).most_common(1)
         errors[task] = 100 * (1 - test.count(frequent) / len(test))
     mean = statistics.mean(errors.values())
-    scores = {f"best_{task}": error for task, error in errors.items()}
+    scores = {
+        f"{name}_{task}": error
+        for name in ("best", "error")
+        for task, error in errors.items()
+    }
     return {"most frequent answer": {"best": mean, "error": mean, **scores}}
 
 
@@ -308,22 +313,32 @@ def spoken_digits() -> Floors:
     return {"random digits": scores}
 
 
-def agreements(flag: str) -> Floors:
-    """Words by their frequency in training, whatever was read."""
+def agreements(flag: str, sentences: int | None = None) -> Floors:
+    """Words by their frequency in training, whatever was read.
+
+    Args:
+        flag: the config.
+        sentences: number of sentences of each size; that of the config by default.
+    """
     config = _config(flag)
     language, size = config.data.language, config.data.size
+    sentences = sentences or config.evaluation.sentences
     words = agreement.vocabulary(language)
     source = agreement.Batches(language, size, batch_size=100, seed=0)
     train = np.concatenate([source[i]["tokens"] for i in range(30)]).ravel()
-    batch, _ = agreement.held_out(language, "test", size, config.evaluation.sentences)
     counts = np.bincount(train[train != PAD], minlength=words.size) + 1.0
-    test = batch["tokens"][batch["tokens"] != PAD]
-    answers = batch["tokens"][batch["controllers"] >= 0]
     frequent = max(words.dependent, key=lambda i: counts[i])
-    scores = {
-        "perplexity": _unigram_perplexity(counts, test),
-        "accuracy": 100 * float((answers == frequent).mean()),
-    }
+    scores = {}
+    for each in (size, *config.evaluation.sizes):
+        ending = "" if each == size else f"_size_{each}"
+        batch, _ = agreement.held_out(language, "test", each, sentences)
+        tokens, controllers = batch["tokens"], batch["controllers"]
+        row, position = np.nonzero(controllers >= 0)
+        values = by_distance(
+            tokens[row, position] == frequent, position - controllers[row, position]
+        )
+        values["perplexity"] = _unigram_perplexity(counts, tokens[tokens != PAD])
+        scores |= {name + ending: value for name, value in values.items()}
     return {"frequency of words": scores}
 
 
@@ -383,9 +398,13 @@ FLOORS: Mapping[str, Callable[[], Floors]] = {
     "britz": functools.partial(translation, "luong_nmt:britz"),
     "memory_networks": questions,
     "memory_networks_tasks": questions,
+    "memory_networks_means": questions,
     "speech": spoken_digits,
     "speech_long": spoken_digits,
     "language_agreement": functools.partial(agreements, "lstmn_language"),
+    "language_distance": functools.partial(
+        agreements, "lstmn_language", sentences=5000
+    ),
     "language_brackets": functools.partial(agreements, "lstmn_language:brackets"),
     "language_text": frequencies,
     "sentences_reviews": functools.partial(labels, "lstmn_sentences"),

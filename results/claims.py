@@ -93,7 +93,10 @@ def welch(a: Sequence[float], b: Sequence[float]) -> float:
         return math.nan
     if statistics.variance(a) == statistics.variance(b) == 0:
         return float(a[0] == b[0])
-    return float(stats.ttest_ind(a, b, equal_var=False).pvalue)
+    # From the statistics, as scipy warns of samples whose values are nearly the same.
+    moments = [(statistics.mean(x), statistics.stdev(x), len(x)) for x in (a, b)]
+    test = stats.ttest_ind_from_stats(*moments[0], *moments[1], equal_var=False)
+    return float(test.pvalue)
 
 
 def paired_bootstrap(

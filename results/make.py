@@ -59,9 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if name not in TABLES:
             raise UserError(f"table {name}: must be one of {', '.join(TABLES)}")
     shares = workers.shares(args.jobs, "--jobs")
-    trainings = [
-        (run, seed) for name in names for run in TABLES[name].runs for seed in run.seeds
-    ]
+    runs = dict.fromkeys(run for name in names for run in TABLES[name].runs)
+    trainings = [(run, seed) for run in runs for seed in run.seeds]
     missing = [training for training in trainings if not is_current(*training)]
     if missing:
         _make_all(missing, shares)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Run:
-    """A reported experiment, one row of a table.
+    """A reported experiment, one row of a table or of several.
 
     Attributes:
         name: name of its record and of its folder under `runs/`.

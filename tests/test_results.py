@@ -23,7 +23,7 @@ from results.schema import Claim, Curves, Figure, Run, Table
 from sweeps import workers
 from training import compatibility, configuration
 
-RUNS = [run for table in TABLES.values() for run in table.runs]
+RUNS = [*dict.fromkeys(run for table in TABLES.values() for run in table.runs)]
 
 
 def record(name="transformer_nmt", system=records.OURS, **fields):

@@ -135,6 +135,12 @@ TABLES = {
                 better="memory_network_noise_3",
                 than=("memory_network_noise_2", "memory_network_noise_1"),
             ),
+            Claim(
+                text="training the attention on the facts helps",
+                paper=_PAPER,
+                better="memory_network_supervised",
+                than=("memory_network_noise_3",),
+            ),
         ),
         runs=_RUNS,
     ),
