@@ -6,7 +6,7 @@ A model for each of the twenty tasks, all trained side by side. For some tasks o
 `--config.data.tasks='(1, 2)'`. `--config.data.repeats=10` trains ten models for each
 task, as in the paper; the evaluation reports their mean and the best.
 
-With ten models per task, training takes 7 minutes on one core. The best of ten have
+With ten models per task, training takes 8 minutes on one core. The best of ten have
 14.8 % errors on average, all models 15.7 %; the paper reports 13.9 %, on the published
 stories. See docs/results/questions.md.
 

@@ -154,7 +154,7 @@ def test_the_flags_of_predict_choose_the_language_model(folder):
     assert chosen(language_model=str(folder)).weight == 0.008
     both = chosen(language_model=str(folder), language_model_weight=0.5)
     assert both.weight == 0.5
-    with pytest.raises(UserError, match="^language_model_weight is 0.5: must be abs"):
+    with pytest.raises(UserError, match="^language_model_weight is 0.5: must be left"):
         chosen(language_model_weight=0.5)
     with pytest.raises(UserError, match="^language_model is 'nowhere': must be the"):
         chosen(language_model="nowhere")
