@@ -338,6 +338,24 @@ def test_each_part_of_a_split_file_has_a_question(tmp_path, files):
             assert encode(splits[split], Vocabulary(list("abcd"))).longest == 1
 
 
+def test_held_out_stories_without_a_question_are_left_out(tmp_path, files):
+    (tmp_path / "held.txt").write_text("1 A.\n1 A b.\n2 C?\td\t1\n1 A.\n")
+    splits = sources.from_files(files | {"validation": str(tmp_path / "held.txt")})[0]
+    assert [[line.answer for line in x] for x in splits["validation"]] == [["", "d"]]
+
+
+def test_a_linear_start_until_the_end_gives_a_warning():
+    changed = config(loss__linear_steps=4)
+    changed.train_steps = 4
+    (line,) = QuestionAnswering.warnings(changed)
+    assert line == (
+        "config.loss.linear_steps is 4, which is not less than config.train_steps=4: "
+        "models may be trained without a softmax"
+    )
+    changed.train_steps = 5
+    assert not QuestionAnswering.warnings(changed)
+
+
 def test_a_split_without_a_file_has_no_evaluation():
     story = (("1 A.", "", ()),)
     source = sources.Source({0: {"train": story}}, {0: Vocabulary(["a"])})

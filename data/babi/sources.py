@@ -67,8 +67,8 @@ def from_files(files: Mapping[str, str]) -> Splits:
 
     Args:
         files: path of each split; "" for none. Without a validation file, the last
-            tenth of the training stories with a question is for validation, and the
-            stories without one are left out.
+            tenth of the training stories is for validation. Stories without a
+            question are left out.
 
     Raises:
         UserError: for a file that is missing or not in the format of `text`.
@@ -82,11 +82,12 @@ def from_files(files: Mapping[str, str]) -> Splits:
     for split in SPLITS:
         if files[split]:
             try:
-                splits[split] = text.read_file(Path(files[split]))
+                stories = text.read_file(Path(files[split]))
             except UserError as error:
                 raise UserError(f"config.data.files.{split}: {error}") from None
+            splits[split] = [x for x in stories if any(line.answer for line in x)]
     if "validation" not in splits:
-        stories = [x for x in splits["train"] if any(line.answer for line in x)]
+        stories = splits["train"]
         count = max(1, len(stories) // 10)
         if count == len(stories):
             raise UserError(
