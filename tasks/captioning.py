@@ -82,13 +82,11 @@ class Captioning(Task):
     @classmethod
     def warnings(cls, config: ConfigDict) -> list[str]:
         """Adds a line if sampling begins after the last step; see `Task`."""
-        lines, soft, steps = [], config.loss.soft_steps, config.train_steps
-        if config.model.get("alignment") == "hard" and soft >= steps:
-            lines.append(
-                f"config.loss.soft_steps is {soft}, which is not less than "
-                f"config.train_steps={steps}: only soft attention is trained"
-            )
-        return super().warnings(config) + lines
+        lines = super().warnings(config)
+        if config.model.get("alignment") == "hard":
+            effect = "only soft attention is trained"
+            lines += checks.unfinished_phase(config, "soft_steps", effect)
+        return lines
 
     @classmethod
     def prepare(

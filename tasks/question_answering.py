@@ -100,12 +100,8 @@ class QuestionAnswering(Task):
     @classmethod
     def warnings(cls, config: ConfigDict) -> list[str]:
         """Adds a line if the linear start may last until the end; see `Task`."""
-        lines, linear, steps = [], config.loss.linear_steps, config.train_steps
-        if linear >= steps:
-            lines.append(
-                f"config.loss.linear_steps is {linear}, which is not less than "
-                f"config.train_steps={steps}: models may be trained without a softmax"
-            )
+        effect = "models may be trained without a softmax"
+        lines = checks.unfinished_phase(config, "linear_steps", effect)
         return super().warnings(config) + lines
 
     @classmethod

@@ -308,6 +308,23 @@ def ordered(config: ConfigDict, minimum: str, maximum: str) -> None:
         raise FieldError(f"config.{maximum}", fields[maximum], accepted)
 
 
+def unfinished_phase(config: ConfigDict, field: str, effect: str) -> list[str]:
+    """Returns a line if the phase of `config.loss.FIELD` steps lasts until the end.
+
+    Args:
+        config: the config.
+        field: name of the number of steps in `config.loss`.
+        effect: the end of the line.
+    """
+    phase, steps = config.loss[field], config.train_steps
+    if phase < steps:
+        return []
+    return [
+        f"config.loss.{field} is {phase}, which is not less than "
+        f"config.train_steps={steps}: {effect}"
+    ]
+
+
 def warn_out_of_range(line: int, size: int, minimum: int, maximum: int, unit: str):
     """Warns on standard error about an input size outside the training range.
 
