@@ -31,6 +31,11 @@ def _run(name: str, config: str, variant: str, label: str, paper: str = "–") -
     )
 
 
+def _claim(text: str, better: str, rival: str) -> Claim:
+    """A claim of section 5.1 about two runs."""
+    return Claim(text=text, paper=_PAPER, better=better, than=(rival,))
+
+
 def _agreement(language: str) -> tuple[Run, ...]:
     """The models of about equal size on a generated language."""
     prefix = "" if language == "agreement" else f"{language}_"
@@ -99,11 +104,10 @@ TABLES = {
         lower=True,
         runs=_agreement("agreement"),
         claims=(
-            Claim(
-                text="an LSTMN has a lower perplexity than an LSTM on agreement",
-                paper=_PAPER,
-                better="language",
-                than=("language_lstm",),
+            _claim(
+                "an LSTMN has a lower perplexity than an LSTM on agreement",
+                "language",
+                "language_lstm",
             ),
         ),
     ),
@@ -118,11 +122,10 @@ TABLES = {
         digits=2,
         runs=tuple(map(_distant, _agreement("agreement"))),
         claims=(
-            Claim(
-                text="an LSTMN is more accurate than an LSTM at long distances",
-                paper=_PAPER,
-                better="language_distant",
-                than=("language_lstm_distant",),
+            _claim(
+                "an LSTMN is more accurate than an LSTM at long distances",
+                "language_distant",
+                "language_lstm_distant",
             ),
         ),
     ),
@@ -133,11 +136,10 @@ TABLES = {
         lower=True,
         runs=_agreement("brackets"),
         claims=(
-            Claim(
-                text="an LSTMN has a lower perplexity than an LSTM on nested brackets",
-                paper=_PAPER,
-                better="language_brackets",
-                than=("language_brackets_lstm",),
+            _claim(
+                "an LSTMN has a lower perplexity than an LSTM on nested brackets",
+                "language_brackets",
+                "language_brackets_lstm",
             ),
         ),
     ),
@@ -150,17 +152,15 @@ TABLES = {
         lower=True,
         runs=_TEXT,
         claims=(
-            Claim(
-                text="an LSTMN has a lower perplexity than an LSTM on real text",
-                paper=_PAPER,
-                better="text",
-                than=("text_lstm",),
+            _claim(
+                "an LSTMN has a lower perplexity than an LSTM on real text",
+                "text",
+                "text_lstm",
             ),
-            Claim(
-                text="three layers of LSTMN have a lower perplexity than one",
-                paper=_PAPER,
-                better="text_deep",
-                than=("text",),
+            _claim(
+                "three layers of LSTMN have a lower perplexity than one",
+                "text_deep",
+                "text",
             ),
             Claim(
                 text="a memory network has a lower perplexity than an LSTM",
