@@ -18,7 +18,7 @@ import toy
 
 import spread
 from errors import UserError
-from training import configuration, loop, manifest, memory
+from training import configuration, loop, manifest, memory, runtime
 from training.checkpoints import Checkpoints
 from training.task import Task
 
@@ -53,6 +53,11 @@ def check(config, original=configuration.check):
     if here():
         config.seed = 7
     original(config)
+
+
+def changes():
+    """Other lines are changed in the code of the process."""
+    return b"diff --git a/train.py b/train.py\n+" + (b"1" if here() else b"2")
 
 
 def create(*arguments, original=loop.create, **keywords):
@@ -126,6 +131,7 @@ PLACES = {
     "evaluation": (toy.Toy, "evaluate", evaluate),
     "late": (loop, "create", create),
     "seed": (configuration, "check", check),
+    "code": (runtime, "changes", changes),
     "stopped assets": (loop, "create", hang),
     "stopped compilation": (memory, "check", hang),
     "stopped evaluation": (Task, "validate", validate),

@@ -755,17 +755,23 @@ def test_an_error_of_one_process_ends_all_with_its_status(
 
 
 @pytest.mark.slow
-def test_processes_with_different_configs_are_refused(tmp_path):
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ("seed", "config.seed is 7 in process 1 and 0 in process 0: "),
+        ("code", "the hash of the changes is 'f1dc997e4d' in process 1 and "),
+    ],
+)
+def test_processes_with_different_configs_or_code_are_refused(tmp_path, place, message):
     logs, workdir = tmp_path / "logs", tmp_path / "run"
-    command = "tests/failing.py", "seed", "1", "train.py", *TOY
+    command = "tests/failing.py", place, "1", "train.py", *TOY
     started = jobs.start(
         *command, f"--workdir={workdir}", processes=2, devices=1, logs=logs
     )
     assert jobs.finish(started, timeout=100) == [1, 1]
-    message = "config.seed is 7 in process 1 and 0 in process 0: all processes of a job"
     for text in jobs.output(logs):
         (line,) = [x for x in text.splitlines() if x.startswith("error:")]
-        assert message in line
+        assert message in line and ": all processes of a job must have the same" in line
     assert not (workdir / "config.json").exists()
 
 

@@ -20,6 +20,7 @@ import jax.numpy as jnp
 from ml_collections import ConfigDict
 
 import spread
+import storage
 from errors import UserError
 from figures import canvas
 from training import (
@@ -74,7 +75,9 @@ def train(config: ConfigDict, workdir: Path, watchdog: float = 0.0) -> int:
                 # The others write nothing before process 0 has the lock.
                 lock.check_shared()
                 fields = encoding.leaves(encoding.encode(config), "config.")
-                job.agree(dict(fields) | {"the commit": runtime.commit()})
+                code = {"the commit": runtime.commit()}
+                code["the hash of the changes"] = storage.sha256(runtime.changes())[:10]
+                job.agree(dict(fields) | code)
             return _train(config, workdir, layout, lock, stop, Watchdog(watchdog))
     except BrokenPipeError:
         raise

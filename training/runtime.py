@@ -9,6 +9,7 @@ import glob
 import json
 import os
 import platform
+import re
 import signal
 import subprocess
 import sys
@@ -43,6 +44,13 @@ _MALLOC = {
 _PACKAGES = {"PIL": "pillow", "absl": "absl-py", "orbax": "orbax-checkpoint"}
 _NOT_WRITTEN = (errno.EACCES, errno.EDQUOT, errno.ENOSPC, errno.EROFS)
 _RESTARTED = "ATTENTION_MEMORY_TUNED"  # set for the restarted process
+_ROOT = Path(__file__).parents[1]  # of the code
+_MAX_CHANGES = 2**20  # bytes of `changes.diff`
+# A patch that does not depend on the user's settings of git.
+_DIFF = (
+    "diff --no-color --no-ext-diff --no-textconv --no-renames --full-index "
+    "--unified=3 --src-prefix=a/ --dst-prefix=b/"
+).split()
 
 
 def run(
@@ -156,8 +164,7 @@ def _discard_output() -> None:
 def _package(module: str | None) -> str | None:
     """Returns the name of the package with a module; None for this project's."""
     name = (module or "").partition(".")[0]
-    root = Path(__file__).parents[1]
-    if not name or (root / name).is_dir() or (root / f"{name}.py").exists():
+    if not name or (_ROOT / name).is_dir() or (_ROOT / f"{name}.py").exists():
         return None
     return _PACKAGES.get(name, name)
 
@@ -266,23 +273,48 @@ def _cpus() -> int:
 
 
 def commit() -> str:
-    """Returns the commit of this code, with "+changes" if files are modified."""
-    changes = _git("status", "--porcelain", "--untracked-files=no", "--", "*.py")
-    return _git("rev-parse", "HEAD")[:10] + "+changes" * bool(changes)
+    """Returns the commit of this code, with "+changes" if `changes` finds any."""
+    return _git("rev-parse", "HEAD").decode()[:10] + "+changes" * bool(changes())
+
+
+def changes() -> bytes:
+    """Returns how the Python files differ from those of the commit, as a patch.
+
+    Untracked files at the root and in folders with tracked ones are additions; files
+    that git ignores are left out. Empty without git.
+    """
+    tracked = _git("ls-files", "-z", "--", "*.py").split(b"\0")
+    folders = {name.partition(b"/")[0] for name in tracked}
+    patch = _git(*_DIFF, "HEAD", "--", "*.py")
+    others = _git("ls-files", "-z", "--others", "--exclude-standard", "--", "*.py")
+    for name in filter(None, others.split(b"\0")):
+        folder, separator, _ = name.partition(b"/")
+        if folder in folders or not separator:
+            patch += _git(*_DIFF, "--no-index", "--", os.devnull, os.fsdecode(name))
+    # Staged and untracked files are in one order.
+    return b"".join(sorted(re.split(rb"^(?=diff --git )", patch, flags=re.MULTILINE)))
 
 
 def record_environment(workdir: Path) -> None:
-    """Writes `environment.json` into a run directory."""
-    text = json.dumps(environment(), indent=2)
+    """Writes `environment.json`, and `changes.diff` if there are changes."""
+    text, patch = json.dumps(environment(), indent=2), changes()
+    if patch:
+        if len(patch) > _MAX_CHANGES:
+            end = f"\ncut here, {_MAX_CHANGES:,} of {len(patch):,} bytes\n"
+            patch = patch[:_MAX_CHANGES] + end.encode()
+        storage.write(workdir / "changes.diff", patch)
+    else:
+        (workdir / "changes.diff").unlink(missing_ok=True)
     storage.write(workdir / "environment.json", text + "\n")
 
 
-def _git(*command: str) -> str:
-    folder = Path(__file__).parent
+def _git(*command: str) -> bytes:
+    """Returns the output of a git command at the root of the code; b"" if it fails."""
     try:
         process = subprocess.run(
-            ["git", *command], cwd=folder, capture_output=True, text=True, timeout=10
+            ["git", *command], cwd=_ROOT, capture_output=True, timeout=10
         )
     except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return process.stdout.strip() if process.returncode == 0 else ""
+        return b""
+    differs = "--no-index" in command and process.returncode == 1
+    return process.stdout if process.returncode == 0 or differs else b""
