@@ -195,6 +195,11 @@ def collect(run: Run, seed: int, workdir: Path) -> Record:
             f"a JSON file of {workdir} is damaged ({error}): train and evaluate again"
         ) from None
     config = configuration.load(workdir)
+    if "extended" in config:
+        raise UserError(
+            f"{workdir} was planned shorter, up to step {config.extended[-1].step}: a "
+            "record needs a run with one schedule; delete the folder and train again"
+        )
     metric, _ = config.task.metric
     rows = read_rows(workdir / "metrics.jsonl")
     evaluations = [row for row in rows if row["split"] == "validation"]

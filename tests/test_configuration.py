@@ -1,6 +1,7 @@
 """Tests of configs: overrides, errors, and the config of a run directory."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -373,6 +374,79 @@ def test_a_run_may_be_extended(tmp_path):
     longer.train_steps = 50
     configuration.record(longer, tmp_path)
     assert json.loads((tmp_path / "config.json").read_text())["train_steps"] == 50
+
+
+def cosine(steps, *, ends, kind="warmup_cosine"):
+    """A config with two optimizers, whose schedules end at these steps."""
+    others = {"name": "adam", "scale": 1.0, "clip_by": "norm"}
+    groups = {
+        name: {"schedule": kind, "decay_steps": end, **others}
+        for name, end in zip(("generator", "discriminator"), ends, strict=True)
+    }
+    return ConfigDict({"train_steps": steps, "non_finite": "stop", **groups})
+
+
+def finished(folder, config, step):
+    """A run directory of a config with a complete checkpoint."""
+    configuration.record(config, folder)
+    (folder / "checkpoints" / f"{step}").mkdir(parents=True)
+    (folder / "checkpoints" / f"{step}" / "SHA256SUMS").touch()
+
+
+def test_the_end_of_a_schedule_may_grow_with_the_run_which_is_recorded(tmp_path):
+    finished(tmp_path, cosine(7, ends=(7, 11)), 5)
+    configuration.record(cosine(9, ends=(9, 11)), tmp_path)
+    finished(tmp_path, cosine(9, ends=(9, 11)), 9)  # the same again
+    configuration.record(cosine(13, ends=(13, 17)), tmp_path)
+    settings = json.loads((tmp_path / "config.json").read_text())
+    assert settings.pop("extended") == [
+        {"step": 5, "before": ["train_steps=7", "generator.decay_steps=7"]},
+        {
+            "step": 9,
+            "before": [
+                "train_steps=9",
+                "discriminator.decay_steps=11",
+                "generator.decay_steps=9",
+            ],
+        },
+    ]
+    assert settings == cosine(13, ends=(13, 17)).to_dict()
+
+
+def test_a_longer_run_with_the_schedule_of_before_is_not_marked(tmp_path):
+    finished(tmp_path, cosine(7, ends=(11, 11)), 7)
+    configuration.record(cosine(11, ends=(11, 11)), tmp_path)
+    assert "extended" not in json.loads((tmp_path / "config.json").read_text())
+
+
+@pytest.mark.parametrize(
+    ("other", "field"),
+    [
+        (cosine(9, ends=(9, 6)), "discriminator.decay_steps: 7 there, 6 now"),
+        (cosine(6, ends=(6, 6)), "generator.decay_steps: 7 there, 6 now"),
+        (
+            cosine(7, ends=(9, 7)),
+            "generator.decay_steps: 7 there, 9 now, which needs a larger "
+            "config.train_steps",
+        ),
+        (
+            cosine(9, ends=(9, 9), kind="constant"),
+            'generator.schedule: "warmup_cosine" there, "constant" now',
+        ),
+    ],
+)
+def test_another_change_of_a_schedule_is_refused(tmp_path, other, field):
+    finished(tmp_path, cosine(7, ends=(7, 7)), 7)
+    before = (tmp_path / "config.json").read_text()
+    with pytest.raises(UserError, match=re.escape(field)):
+        configuration.record(other, tmp_path)
+    assert (tmp_path / "config.json").read_text() == before
+
+
+def test_a_field_that_the_schedule_does_not_read_may_not_grow(tmp_path):
+    finished(tmp_path, cosine(7, ends=(7, 7), kind="constant"), 7)
+    with pytest.raises(UserError, match="generator.decay_steps: 7 there, 9 now"):
+        configuration.record(cosine(9, ends=(9, 7), kind="constant"), tmp_path)
 
 
 def test_a_folder_without_a_run_is_reported(tmp_path):

@@ -477,7 +477,8 @@ def test_the_table_of_optimizers_has_a_function_for_each():
         (
             {"schedule": "warmup_cosine", "decay_steps": 28},
             "^config.optimizer.decay_steps is 28, where the learning rate reaches 0: "
-            "must be at least config.train_steps=29$",
+            "must be at least config.train_steps=29; give --config.train_steps=29 "
+            "--config.optimizer.decay_steps=29 together$",
         ),
         (
             {"name": "adm"},
@@ -524,17 +525,25 @@ def test_an_invalid_optimizer_is_rejected(changes, message):
         make_optimizer(make_config(**changes), width=11)
 
 
-def test_the_schedule_of_each_group_must_last_for_all_steps():
+@pytest.mark.parametrize("discriminator", ["constant", "warmup_cosine"])
+def test_the_schedule_of_each_group_must_last_for_all_steps(discriminator):
     sagan = importlib.import_module("configs.sagan").get_config()
     sagan.generator.schedule = "warmup_cosine"
-    sagan.generator.decay_steps = 5000
+    sagan.discriminator.schedule = discriminator
+    sagan.generator.decay_steps = sagan.discriminator.decay_steps = 5000
+    flags = "--config.generator.decay_steps=6000 "
+    if discriminator == "warmup_cosine":
+        flags = f"--config.discriminator.decay_steps=6000 {flags}"
     message = (
         "^config.generator.decay_steps is 5000, where the learning rate reaches 0: "
-        "must be at least config.train_steps=6000$"
+        "must be at least config.train_steps=6000; give --config.train_steps=6000 "
+        f"{flags}together$"
     )
     with pytest.raises(UserError, match=message):
         make_optimizer(sagan, name="generator")
-    make_optimizer(sagan, name="discriminator")
+    sagan.generator.decay_steps = 6000
+    if discriminator == "constant":
+        make_optimizer(sagan, name="discriminator")
 
 
 @pytest.mark.parametrize(

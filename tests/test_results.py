@@ -804,6 +804,14 @@ def test_a_record_is_collected_from_the_run_directory(workdir):
         make.collect(RUNS[0], 0, workdir)
 
 
+def test_a_run_that_was_planned_shorter_is_no_record(workdir):
+    settings = json.loads((workdir / "config.json").read_text())
+    settings["extended"] = [{"step": 7, "train_steps": 11}, {"step": 13}]
+    (workdir / "config.json").write_text(json.dumps(settings))
+    with pytest.raises(UserError, match="was planned shorter, up to step 13: a record"):
+        make.collect(RUNS[0], 0, workdir)
+
+
 def test_a_record_of_generated_data_counts_examples_and_waiting(tmp_path, monkeypatch):
     figure = Curves(
         file="docs/z.png",

@@ -1,5 +1,6 @@
 """Tests that a run stopped at any point ends with the same parameters."""
 
+import json
 import os
 import shutil
 import signal
@@ -7,6 +8,8 @@ from pathlib import Path
 
 import faults
 import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 import toy
 from states import assert_equal, last_state
@@ -21,13 +24,15 @@ from configs import (
     sagan,
     transformer_nmt,
 )
+from errors import UserError
 from tasks.adversarial import Adversarial
 from tasks.agreement import Agreement
 from tasks.listening import Listening
 from tasks.question_answering import QuestionAnswering
 from tasks.sentence_classification import SentenceClassification
 from tasks.translation import Translation
-from training import checkpoints, loop
+from training import checkpoints, configuration, loop
+from training.optimizers import SCHEDULES, make_schedule
 from training.task import Evaluation
 
 ROOT = Path(__file__).parent.parent
@@ -46,6 +51,59 @@ def test_stopping_at_any_step_leaves_parameters_bit_identical(tmp_path):
         last_state(tmp_path / "parts", straight),
         last_state(tmp_path / "straight", straight),
     )
+
+
+def test_a_longer_schedule_counts_from_the_step_at_which_the_run_goes_on(tmp_path):
+    def config(steps):
+        config = toy.get_config()
+        config.optimizer.schedule = "warmup_cosine"
+        config.train_steps = config.optimizer.decay_steps = steps
+        return config
+
+    def rates(config):
+        return [float(make_schedule(config)(step)) for step in range(18)]
+
+    parts = tmp_path / "parts"
+    loop.train(config(12), parts)
+    assert loop.train(config(18), parts) == 0
+    assert len(configuration.load(parts).extended) == 1
+    # The same run, with both schedules in one.
+    both = [*rates(config(12))[:12], *rates(config(18))[12:]]
+    assert both[11] == 0 < both[12]
+    straight = config(18)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(
+            SCHEDULES,
+            "warmup_cosine",
+            lambda rate, *, warmup, decay_steps: lambda count: jnp.array(both)[count],
+        )
+        loop.train(straight, tmp_path / "straight")
+    # The compiler rounds a rate that it computes differently from a constant.
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7),
+        last_state(parts, straight).params,
+        last_state(tmp_path / "straight", straight).params,
+    )
+    with pytest.raises(UserError, match="optimizer.decay_steps: 18 there, 12 now"):
+        loop.train(config(12), parts)
+
+
+@pytest.mark.slow
+def test_a_gan_with_two_schedules_is_trained_longer(tmp_path):
+    def config(steps):
+        config = sagan.get_config("smoke")
+        config.task, config.train_steps = Plays, steps
+        config.save_every = config.eval_every = 2
+        for group in (config.generator, config.discriminator):
+            group.schedule, group.decay_steps = "warmup_cosine", steps
+        return config
+
+    loop.train(config(2), tmp_path)
+    assert loop.train(config(4), tmp_path) == 0
+    last_state(tmp_path, config(4))
+    (before,) = json.loads((tmp_path / "config.json").read_text())["extended"]
+    ends = "discriminator.decay_steps=2", "generator.decay_steps=2"
+    assert before == {"step": 2, "before": ["train_steps=2", *ends]}
 
 
 class Stopped(toy.Toy):

@@ -3,6 +3,10 @@
 An override is parsed as the type of the value that it replaces. A run directory has a
 copy of its config in `config.json`, with classes as "module:Name", so evaluation and
 prediction need no config file. Loading it imports only modules in `tasks` and `models`.
+
+A run may be made longer together with its schedule. Since the run then is not the one
+that its config describes, `extended` in config.json lists the former ends, and the
+steps up to which they counted.
 """
 
 import ast
@@ -24,6 +28,7 @@ import storage
 from errors import FieldError, UserError, fault, one_line, parse_number
 from ranges import SEED, SIZE, STEPS, Range
 from training import encoding, run_directory
+from training.checkpoint_folder import CheckpointFolder
 from training.compatibility import new_names, upgrade
 from training.encoding import encode, leaves
 
@@ -47,8 +52,10 @@ _REQUIRED = {
 }
 # Fields that may change when a run is resumed.
 CHANGEABLE = (
-    "train_steps eval_every save_every log_every mesh parallel checkpoints non_finite"
+    "train_steps eval_every save_every log_every mesh parallel checkpoints non_finite "
+    "extended"
 ).split()
+_ENDS = {"warmup_cosine": "decay_steps"}  # fields that end a schedule
 _MAX_DIFFERENCES = 6  # fields listed if a run has another config
 _NAMES = {
     bool: "true or false",
@@ -329,8 +336,17 @@ def record(config: ConfigDict, workdir: Path) -> None:
         UserError: see `prepare`; or if the file cannot be written.
     """
     prepare(config, workdir)
+    settings = encode(config)
+    if steps := CheckpointFolder(workdir).steps():
+        old = upgrade(encoding.read_json(workdir))
+        fields, extended = dict(leaves(old)), old.get("extended", [])
+        names = _extended(fields, dict(leaves(settings)))
+        if len(names) > 1:
+            before = [f"{name}={fields[name]}" for name in names]
+            extended = [*extended, {"step": steps[-1], "before": before}]
+        settings |= {"extended": extended} if extended else {}
     try:
-        text = json.dumps(encode(config), indent=2)
+        text = json.dumps(settings, indent=2)
         storage.write(workdir / "config.json", text)
     except OSError as error:
         raise UserError(f"--workdir={workdir}: {error.strerror}") from error
@@ -352,10 +368,14 @@ def compare(config: ConfigDict, workdir: Path) -> None:
         )
     old = dict(leaves(upgrade(encoding.read_json(workdir))))
     new = dict(leaves(encode(config)))
+    longer = _extended(old, new)
+    changeable = {*CHANGEABLE, *(longer if "train_steps" in longer else ())}
     fields = [
         f"config.{name}: {_show(old, name)} there, {_show(new, name)} now"
+        + ", which needs a larger config.train_steps" * (name in longer)
         for name in {**old, **new}
-        if _show(old, name) != _show(new, name) and name.split(".")[0] not in CHANGEABLE
+        if _show(old, name) != _show(new, name)
+        and not {name, name.split(".")[0]} & changeable
     ]
     if fields:
         others = len(fields) - _MAX_DIFFERENCES
@@ -364,6 +384,20 @@ def compare(config: ConfigDict, workdir: Path) -> None:
             f"{workdir} has a run of another config: take another --workdir, or the "
             f"same config ({'; '.join(fields)})"
         )
+
+
+def _extended(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """Returns the ends of schedules that grow, and `train_steps` if it grows, too."""
+
+    def grows(name: str) -> bool:
+        a, b = old.get(name), new.get(name)
+        return isinstance(a, int) and isinstance(b, int) and a < b
+
+    names = ["train_steps"]
+    for kind, end in _ENDS.items():
+        schedules = [n for n in new if n.endswith(".schedule") and new[n] == kind]
+        names += [name.removesuffix("schedule") + end for name in schedules]
+    return [name for name in names if grows(name)]
 
 
 def _show(fields: dict[str, Any], name: str) -> str:

@@ -324,10 +324,15 @@ def make_schedule(
                 f"config.{name}.decay_steps is {end}: must be greater than "
                 f"config.{name}.warmup={optimizer.warmup}"
             )
-        if end < config.train_steps:
+        if end < (steps := config.train_steps):
+            flags = [f"--config.train_steps={steps}"]
+            for other, group in groups(config):
+                if group.schedule == kind and group.get("decay_steps", steps) < steps:
+                    flags.append(f"--config.{other}.decay_steps={steps}")
             raise UserError(
                 f"config.{name}.decay_steps is {end}, where the learning rate reaches "
-                f"0: must be at least config.train_steps={config.train_steps}"
+                f"0: must be at least config.train_steps={steps}; give "
+                f"{' '.join(flags)} together"
             )
     return make(peak, **values)
 
