@@ -1,6 +1,7 @@
 """Tests that damage to a run directory is noticed, named and survived."""
 
 import asyncio
+import contextlib
 import errno
 import gc
 import json
@@ -15,11 +16,12 @@ import numpy as np
 import pytest
 import toy
 from in_process import call
+from tensorboardX import record_writer
 
 from errors import UserError
 from training import checkpoints, loop, manifest
 from training.checkpoints import Checkpoints
-from training.log import read_rows
+from training.log import Log, read_rows
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -313,6 +315,26 @@ def test_a_full_disk_ends_in_one_line_and_the_run_resumes(kib, tmp_path):
         assert "is an unfinished save" in resumed.pop(0)
     assert resumed[0].startswith("resuming from step ")
     assert resumed[-1].startswith("done: step 60")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+@pytest.mark.parametrize("rows", [0, 1, 30])
+def test_events_on_a_full_disk_end_in_one_error_and_none_at_the_exit(
+    rows, tmp_path, monkeypatch
+):
+    def full(path, original=record_writer.open_file):
+        original(path).close()
+        return open("/dev/full", "wb")
+
+    monkeypatch.setattr(record_writer, "open_file", full)
+    log = Log(tmp_path, start=0, total=rows)
+    at_exit = log._board.file_writer.event_writer.close
+    with pytest.raises(OSError, match="No space left on device"):
+        with contextlib.closing(log):
+            for step in range(rows):
+                log.row(step, "train", {"loss": 0.5})
+    at_exit()
+    assert len(read_rows(tmp_path / "metrics.jsonl")) <= rows
 
 
 # --- metadata

@@ -253,6 +253,8 @@ class Log:
         self._display.close()
         if self._board:
             self._board.close()
+        if self._board_errors:
+            raise self._board_errors[0]
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
@@ -291,7 +293,8 @@ def _format(values: Mapping[str, float]) -> str:
 def _open_board(folder: Path, purge_step: int, errors: list[OSError]) -> Any:
     """Returns a writer of TensorBoard events, whose errors go to `errors`.
 
-    Raised in its thread they would end it, and the next calls would wait for ever.
+    Raised in its thread they would end it, and the next calls would wait for ever;
+    raised as it closes, they would come again at the exit of Python, with a traceback.
     """
     try:
         from tensorboardX import SummaryWriter
@@ -309,6 +312,6 @@ def _open_board(folder: Path, purge_step: int, errors: list[OSError]) -> Any:
 
     board = SummaryWriter(str(folder), purge_step=purge_step)
     events = board.file_writer.event_writer._ev_writer
-    for name in ("write_event", "flush"):
+    for name in ("write_event", "flush", "close"):
         setattr(events, name, guarded(getattr(events, name)))
     return board

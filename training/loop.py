@@ -149,7 +149,8 @@ def _leave(lock: Lock, line: str, log: Log | None = None) -> Callable[[int], Non
     def leave(number: int) -> None:
         if log:
             log.say(line)
-            log.close()
+            with contextlib.suppress(OSError):
+                log.close()
         elif jax.process_index() == 0:
             print(line, file=sys.stderr)
         lock.release()
