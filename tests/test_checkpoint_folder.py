@@ -1,7 +1,9 @@
 """Which checkpoints of a folder count, are intact and are the best."""
 
+import errno
 import json
 import os
+from pathlib import Path
 
 import faults
 import pytest
@@ -97,6 +99,89 @@ def test_a_run_whose_only_checkpoint_is_unfinished_begins_again(folder, capsys):
     with pytest.raises(UserError, match="no intact checkpoint"):
         folder.set_damaged_aside()
     assert left(folder) == [5, 7]
+
+
+@pytest.fixture
+def refusing(monkeypatch):
+    """Makes a call of the operating system fail for some paths."""
+
+    def refuse(call, number, folder):
+        original = getattr(Path, call)
+
+        def fail(path, *arguments, **keywords):
+            paths = [path, *(x for x in arguments if isinstance(x, Path))]
+            if any(x.is_relative_to(folder) for x in paths):
+                raise OSError(number, os.strerror(number), str(path))
+            return original(path, *arguments, **keywords)
+
+        monkeypatch.setattr(Path, call, fail)
+
+    return refuse
+
+
+@pytest.mark.parametrize(
+    ("call", "number"),
+    [
+        ("replace", errno.EXDEV),  # another file system
+        ("replace", errno.EACCES),  # of another user
+        ("replace", errno.ENOTEMPTY),
+        ("mkdir", errno.ENOSPC),
+        ("mkdir", errno.EROFS),
+    ],
+)
+def test_a_damaged_checkpoint_that_cannot_leave_the_folder_is_renamed(
+    call, number, folder, refusing, capsys
+):
+    for step in (3, 5, 7):
+        save(folder, step)
+    for step in (5, 7):
+        damage(folder, step)
+    aside = folder.path.parent / "damaged"
+    refusing(call, number, aside)
+    folder.set_damaged_aside()
+    assert capsys.readouterr().err.splitlines() == [
+        f"warning: {folder.name}/{step} is damaged: state differs from SHA256SUMS: "
+        f"renamed to .damaged_{step} ({aside}: {os.strerror(number)}), step 3 is used "
+        "instead"
+        for step in (7, 5)
+    ]
+    assert folder.steps() == [3] and folder.newest() == 3
+    for step in (5, 7):  # damaged again
+        assert (folder.path / f".damaged_{step}" / "state").read_text() == "damaged"
+        save(folder, step)
+        damage(folder, step, METRICS)
+    folder = CheckpointFolder(folder.path.parent)
+    folder.set_damaged_aside()
+    assert folder.steps() == [3]
+    assert (folder.path / ".damaged_5" / "state").read_text() == "state 5"
+
+
+def test_an_unfinished_checkpoint_that_cannot_leave_the_folder_is_renamed(
+    folder, refusing, capsys
+):
+    save(folder, 3, complete=False, manifest=1.0)
+    refusing("replace", errno.EPERM, folder.path.parent / "damaged")
+    folder.set_damaged_aside()
+    assert not folder.has_steps()
+    line = capsys.readouterr().err
+    assert "renamed to .damaged_3 (" in line and line.endswith("), begun again\n")
+
+
+def test_a_damaged_checkpoint_that_cannot_be_renamed_is_named_without_a_promise(
+    folder, refusing, capsys
+):
+    for step in (3, 5):
+        save(folder, step)
+    damage(folder, 5)
+    refusing("replace", errno.EPERM, folder.path.parent)
+    message = (
+        "5 is not intact and cannot be moved: Operation not permitted; move it away to "
+        "use an earlier checkpoint$"
+    )
+    with pytest.raises(UserError, match=message):
+        folder.set_damaged_aside()
+    assert not capsys.readouterr().err
+    assert left(folder) == [3, 5]
 
 
 def test_only_names_of_steps_are_checkpoints_that_were_being_replaced(folder):

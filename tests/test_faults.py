@@ -182,6 +182,26 @@ def test_training_moves_a_damaged_checkpoint_and_repeats_its_steps(
         )
 
 
+@pytest.mark.slow
+def test_training_goes_on_if_damaged_is_another_file_system(workdir):
+    if not faults.can_mount():
+        pytest.skip("no permission to mount a disk")
+    faults.damage("bit", workdir / "checkpoints/12/default/manifest.ocdbt")
+    (workdir / "damaged").mkdir()
+    command = [sys.executable, "train.py", "--config=tests/toy.py"]
+    command += [f"--workdir={workdir}", "--tune_memory=false"]
+    states, output = faults.on_small_disk(workdir / "damaged", 500, command)
+    assert states == [0], output
+    warning, resumed = output[:2]
+    assert warning.endswith(
+        f": renamed to .damaged_12 ({workdir}/damaged: Invalid cross-device link), "
+        "step 9 is used instead"
+    )
+    assert resumed == "resuming from step 9 of 12"
+    with Checkpoints(workdir) as saved:
+        assert saved.steps() == [9, 12] and saved.damage(12) == ""
+
+
 def test_without_an_intact_checkpoint_nothing_is_lost(workdir):
     for step in (9, 12):
         faults.damage("bit", workdir / f"checkpoints/{step}/default/_METADATA")

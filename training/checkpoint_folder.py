@@ -9,7 +9,7 @@ import math
 import os
 import shutil
 import sys
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ SUMS = "sums"  # of training metrics since the last row of the log
 _METRICS = "metrics/metrics"  # file of a checkpoint
 _REMOVED = ".removed_"  # prefix of folders that are being removed
 REPLACED = ".replaced_"  # prefix of checkpoints that are being replaced
+_DAMAGED = ".damaged_"  # prefix of damaged checkpoints that cannot leave the folder
 
 
 class CheckpointFolder:
@@ -166,12 +167,15 @@ class CheckpointFolder:
         self._intact.add(step)
         return ""
 
-    def _first_intact(self, steps: Iterable[int], done: str = "") -> int:
+    def _first_intact(
+        self, steps: Iterable[int], handle: Callable[[int], str] = lambda step: ""
+    ) -> int:
         """Returns the first intact step; names the damaged ones before it.
 
         Args:
             steps: steps of checkpoints; a later one is used if the earlier are damaged.
-            done: what is done with a damaged checkpoint.
+            handle: called with each damaged step if there is an intact one; returns
+                what was done with it, such as "removed, ".
 
         Raises:
             UserError: if none is intact.
@@ -181,7 +185,7 @@ class CheckpointFolder:
             text = self.damage(step)
             if not text:
                 for other, text in damage.items():
-                    use = f"{done}step {step} is used instead"
+                    use = f"{handle(other)}step {step} is used instead"
                     _warn(f"{self.name}/{other} {text}: {use}")
                 return step
             damage[step] = text
@@ -214,21 +218,36 @@ class CheckpointFolder:
                 shutil.rmtree(self.path / str(step), ignore_errors=True)
                 path.replace(self.path / str(step))
         steps = self._all_steps()
-        if not steps:
-            return
-        folder = self._workdir / "damaged"
         if len(steps) == 1 and not self.steps():
-            damage = self.damage(steps[0])
-            _warn(f"{self.name}/{steps[0]} {damage}: moved to {folder}, begun again")
-        else:
-            newest = self._first_intact(reversed(steps), f"moved to {folder}, ")
-            steps = steps[steps.index(newest) + 1 :]
-        for step in steps:
-            folder.mkdir(exist_ok=True)
-            target = folder / str(step)
-            if target.is_dir():
-                shutil.rmtree(target)
-            (self.path / str(step)).replace(target)
+            (step,), damage = steps, self.damage(steps[0])
+            _warn(f"{self.name}/{step} {damage}: {self._move(step)}begun again")
+        elif steps:
+            self._first_intact(reversed(steps), self._move)
+
+    def _move(self, step: int) -> str:
+        """Moves a checkpoint to `damaged/`; returns what was done.
+
+        Where that is impossible, for example on another file system, the checkpoint is
+        renamed in its folder, so that it no longer counts.
+
+        Raises:
+            UserError: if neither is possible.
+        """
+        source, folder = self.path / str(step), self._workdir / "damaged"
+        renamed = f"{_DAMAGED}{step}"
+        try:
+            try:
+                folder.mkdir(exist_ok=True)
+                _replace_folder(source, folder / str(step))
+                return f"moved to {folder}, "
+            except OSError as error:
+                _replace_folder(source, self.path / renamed)
+                return f"renamed to {renamed} ({folder}: {error.strerror}), "
+        except OSError as error:
+            raise UserError(
+                f"{self.name}/{step} is not intact and cannot be moved: "
+                f"{error.strerror}; move it away to use an earlier checkpoint"
+            ) from error
 
     def _replaced(self) -> list[tuple[int, Path]]:
         """Returns step and folder of the checkpoints that were being replaced."""
@@ -282,6 +301,13 @@ class CheckpointFolder:
             shutil.rmtree(removed)
         for _, path in self._replaced():
             shutil.rmtree(path)
+
+
+def _replace_folder(source: Path, target: Path) -> None:
+    """Moves a folder to `target`, in the place of a folder there."""
+    if target.is_dir():
+        shutil.rmtree(target)
+    source.replace(target)
 
 
 def _score(metrics: Mapping[str, Any] | None) -> float:
