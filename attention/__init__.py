@@ -71,6 +71,7 @@ from .relative import (
 )
 from .scores import (
     SCORES,
+    Scalar,
     Score,
     Scoring,
     additive_scores,
@@ -111,6 +112,7 @@ __all__ = [
     "NON_LOCAL",
     "SCORES",
     "STEPWISE_SCORES",
+    "Scalar",
     "Score",
     "Scoring",
     "Tape",

@@ -22,6 +22,7 @@ from flax import linen as nn
 from attention.alignments import ALIGNMENTS as PLAIN_ALIGNMENTS
 from attention.alignments import entropy, log_probability, predicted_position
 from attention.scores import SCORES as PLAIN_SCORES
+from attention.scores import Scalar
 from attention.stepwise import STEPWISE_SCORES
 from models.records import AttentionRecord, DrawRecord
 from ops.additive import additive_scores
@@ -36,8 +37,7 @@ STEP_SCORES = SCORES | STEPWISE_SCORES  # of a decoder with the weights of its l
 class Score(nn.Module):
     """A score function with learned parameters.
 
-    A scalar parameter (the strength of the cosine score) is the softplus of a learned
-    number.
+    A `Scalar` has the shape of `heads`, and the transform that it declares.
 
     Attributes:
         function: a key of `SCORES`; of `STEP_SCORES` for `parameters` alone.
@@ -72,16 +72,16 @@ class Score(nn.Module):
         sizes |= dict(C=self.filters, R=self.filter_width)
         parameters = {}
         for name, axes in STEP_SCORES[self.function].parameters.items():
+            if isinstance(axes, Scalar):
+                start = axes.start(query_width) if callable(axes.start) else axes.start
+                transform, inverse = axes.transform
+                init = nn.initializers.constant(inverse(start))
+                parameters[name] = transform(self.param(name, init, tuple(self.heads)))
+                continue
             shape = [sizes[axis] for axis in axes]
-            if axes:
-                init = self.matrix_init if len(shape) > 1 else self.vector_init
-                init = init or partial(glorot_uniform, fan=sum(shape[-2:]))
-                parameters[name] = self.param(name, init, (*self.heads, *shape))
-            else:  # strength sqrt(D): cosines spread like scaled dot products
-                inverse_softplus = math.log(math.expm1(math.sqrt(query_width)))
-                init = nn.initializers.constant(inverse_softplus)
-                raw = self.param(name, init, tuple(self.heads))
-                parameters[name] = nn.softplus(raw)
+            init = self.matrix_init if len(shape) > 1 else self.vector_init
+            init = init or partial(glorot_uniform, fan=sum(shape[-2:]))
+            parameters[name] = self.param(name, init, (*self.heads, *shape))
         return parameters
 
 

@@ -1,8 +1,12 @@
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from attention.scores import Scalar, score_function
+from models import attention
 from models.attention import Score
 from models.layers import LayerNorm
 from ops.dropout import dropout
@@ -74,6 +78,32 @@ def test_the_cosine_strength_is_positive_and_initially_the_root_of_the_width():
     for raw, expected in ((params["strength"], 7**0.5), (jnp.full(3, -5.0), 0.0067)):
         scores = score.apply({"params": {"strength": raw}}, query, key)
         np.testing.assert_allclose(scores, query * expected, rtol=2e-2)
+
+
+@pytest.mark.parametrize(
+    ("scalar", "raw", "value"),
+    [
+        (Scalar(), math.log(math.e - 1), 1.0),
+        (Scalar(start=0.3), math.log(math.exp(0.3) - 1), 0.3),
+        (Scalar(start=lambda width: width / 2), math.log(math.exp(3.5) - 1), 3.5),
+        (Scalar(start=2.0, transform=(jnp.exp, math.log)), math.log(2), 2.0),
+        (Scalar(start=-3.0, transform=(jnp.negative, lambda x: -x)), 3.0, -3.0),
+    ],
+)
+@pytest.mark.parametrize("heads", [(), (5,)])
+def test_a_scalar_starts_at_its_declared_value(scalar, raw, value, heads, monkeypatch):
+    @score_function(factor=scalar)
+    def scores(query, key, factor):
+        return factor * query @ jnp.swapaxes(key, -1, -2)
+
+    monkeypatch.setitem(attention.SCORES, "scores", scores)
+    monkeypatch.setitem(attention.STEP_SCORES, "scores", scores)
+    x = jnp.broadcast_to(jnp.eye(7), (*heads, 7, 7))
+    score = Score("scores", heads=heads)
+    product, variables = score.init_with_output(jax.random.key(0), x, x)
+    assert variables["params"]["factor"].shape == heads
+    np.testing.assert_allclose(variables["params"]["factor"], raw, rtol=1e-6)
+    np.testing.assert_allclose(product, value * x, rtol=1e-6)
 
 
 @pytest.mark.parametrize("function, name", [("additive", "v"), ("general", "w")])

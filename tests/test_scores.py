@@ -1,4 +1,5 @@
 import math
+import re
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +9,7 @@ from jax.test_util import check_grads
 
 from attention import scores
 from attention.core import attend
-from attention.scores import SCORES
+from attention.scores import SCORES, Scalar, score_function
 
 B, H, Q, K, D, E, A, L, V = 2, 3, 5, 7, 11, 13, 17, 19, 23
 NAMES = sorted(SCORES.keys() - {"concat"})  # another name of "additive"
@@ -26,7 +27,9 @@ def inputs(draw):
         key = draw(B, H, K, D if same_width(name) else E)
         sizes = {"D": D, "E": E, "A": A, "L": L}
         parameters = {
-            parameter: draw(*heads, *(sizes[axis] for axis in axes))
+            parameter: 1 + jnp.abs(draw(*heads))
+            if isinstance(axes, Scalar)
+            else draw(*heads, *(sizes[axis] for axis in axes))
             for parameter, axes in SCORES[name].parameters.items()
         }
         return draw(B, H, Q, D), key, parameters
@@ -53,7 +56,7 @@ def loop_score(name, q, k, position, p):
     if name == "cosine":
         norms = math.sqrt(sum(a * a for a in q) * sum(b * b for b in k))
         return p["strength"] * sum(a * b for a, b in zip(q, k, strict=True)) / norms
-    raise AssertionError(f"no loop for {name}")
+    raise AssertionError(f"add a branch for {name} to loop_score in {__file__}")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -253,6 +256,60 @@ def test_parameters_that_disagree_or_lack_an_axis_are_refused(inputs):
         scores.general_scores(query, key, w=jnp.ones(D))
 
 
+@score_function(same_width=True, width=Scalar(), shift=Scalar())
+def shifted_scores(query, key, width, shift):
+    """Scores whose body divides keys, queries and scores by a learned number."""
+    return (query * shift) @ jnp.swapaxes(key / width, -1, -2) + shift
+
+
+@pytest.mark.parametrize("heads", [(), (H,), (B, H), (B, 1)])
+def test_a_scalar_is_one_number_per_batch_element(x64, draw, heads):
+    query, key = draw(B, H, Q, D), draw(B, H, H, D)  # as many keys as heads
+    width, shift = 1 + jnp.abs(draw(*heads)), draw(*heads)
+    actual = shifted_scores(query, key, width, shift=shift)
+    compared = shifted_scores.compare(query, key, width=width, shift=shift)
+    for b, h in np.ndindex(B, H):
+        w, s = (np.broadcast_to(x, (B, H))[b, h] for x in (width, shift))
+        expected = s * (query[b, h] @ key[b, h].T) / w + s
+        np.testing.assert_allclose(actual[b, h], expected, atol=1e-12)
+        np.testing.assert_allclose(compared[b, h], expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(K,), (Q,), (H, 1, 1), (1, B, H), (H, B)])
+@pytest.mark.parametrize("way", ["call", "compare"])
+def test_a_scalar_of_another_shape_is_refused(draw, shape, way):
+    query, key = draw(B, H, Q, D), draw(B, H, K, D)
+    score = shifted_scores if way == "call" else shifted_scores.compare
+    message = (
+        rf"^shifted_scores: width {re.escape(str(shape))} does not broadcast with the "
+        rf"batch axes \({B}, {H}\) and \({B}, {H}\)$"
+    )
+    with pytest.raises(ValueError, match=message):
+        score(query, key, width=jnp.ones(shape), shift=jnp.ones(H))
+
+
+@pytest.mark.parametrize("heads", [(Q,), (B,), (K, H)])
+def test_parameters_per_head_of_another_number_of_heads_are_refused(inputs, heads):
+    query, key, _ = inputs("additive")
+    _, _, parameters = inputs("additive", heads=heads)
+    shape = re.escape(str((*heads, D, A)))
+    message = rf"^additive_scores: w_query {shape} does not broadcast with the batch"
+    with pytest.raises(ValueError, match=message):
+        scores.additive_scores(query, key, **parameters)
+    with pytest.raises(ValueError, match=message):
+        scores.additive_scores.project(key, **parameters)
+
+
+@pytest.mark.parametrize("parameters", [{"widht": Scalar()}, {"width": ()}])
+def test_a_declaration_without_argument_or_axes_is_refused(parameters):
+    (name,) = parameters
+    with pytest.raises(ValueError, match=f"^score: {name} must be an argument with"):
+
+        @score_function(**parameters)
+        def score(query, key, width):
+            return query
+
+
 def test_parameters_name_their_axes():
     assert SCORES["concat"] is SCORES["additive"]
     assert SCORES["dot"].__name__ == "dot_scores"
@@ -264,6 +321,6 @@ def test_parameters_name_their_axes():
         "scaled_multiplicative": {"w_query": ("D", "A"), "w_key": ("E", "A")},
         "additive": {"w_query": ("D", "A"), "w_key": ("E", "A"), "v": ("A",)},
         "location": {"w": ("D", "L")},
-        "cosine": {"strength": ()},
+        "cosine": {"strength": Scalar(start=math.sqrt)},
     }
     assert set(filter(same_width, NAMES)) == {"dot", "scaled_dot", "cosine"}
