@@ -372,7 +372,8 @@ def run_tests(folder, files, chosen=""):
 
 def test_the_worked_changes_pass_their_tests(project):
     run_tests(project, "tests/test_query_pooling.py")
-    run_tests(project, "tests/test_scores.py", "distance or axes")
+    run_tests(project, "tests/test_scores.py", "gaussian or axes")
+    run_tests(project, "tests/test_scalar_scores.py", "gaussian")
     call(project, f"{sys.executable} docs/make_api.py")
     run_tests(project, "tests/test_package.py tests/test_mechanisms.py")
 

@@ -10,7 +10,6 @@ from training.task import create
 
 FIELDS = {
     "bahdanau_nmt": ["score"],
-    "luong_nmt": ["score"],
     "transformer_nmt": ["encoder_score", "decoder_score", "cross_score"],
     "pointer_sorting": ["score"],
     "memory_network_qa": ["score"],
