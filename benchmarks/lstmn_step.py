@@ -25,6 +25,11 @@ OURS = {
         f"model.hidden={HIDDEN}",
         f"model.score_hidden={HIDDEN}",
         f"model.memory={max_length('agreement', SIZE)}",
+        "model.layers=1",
+        "model.score=additive",
+        "model.dropout=0.0",
+        "optimizer.name=adam",
+        "optimizer.clip=1.0",
     ],
     "units": 1,
 }

@@ -20,7 +20,17 @@ BATCH_SIZE = 32
 MODELS = 10
 ONE = {
     "config": "configs/memory_network_qa.py",
-    "overrides": ["data.tasks=(2,)"],
+    "overrides": [
+        "data.tasks=(2,)",
+        f"data.batch_size={BATCH_SIZE}",
+        "data.memory=50",
+        "model.hops=3",
+        "model.width=20",
+        "model.encoding=position",
+        "model.tying=adjacent",
+        "optimizer.name=sgd",
+        "optimizer.clip=40.0",
+    ],
     "prepares": True,
     "units": BATCH_SIZE,
 }

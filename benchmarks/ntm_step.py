@@ -29,6 +29,12 @@ def our_spec(batch_size: int) -> dict:
             f"data.min_size={LENGTH}",
             f"data.max_size={LENGTH}",
             "data.buckets=1",
+            "model.controller=lstm",
+            "model.hidden=100",
+            "model.slots=128",
+            "model.width=20",
+            "model.shifts=3",
+            "optimizer.name=adam",
             *(["parallel=jit"] if batch_size == 1 else []),  # nothing to split
         ],
         "units": batch_size,

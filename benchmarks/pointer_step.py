@@ -27,6 +27,11 @@ OUR_SPEC = {
         f"model.hidden={HIDDEN}",
         f"model.score_hidden={HIDDEN}",
         f"model.embedding={EMBEDDING}",
+        "model.encoder=recurrent",
+        "model.cell=lstm",
+        "model.score=additive",
+        "model.glimpses=0",
+        "optimizer.name=adam",
     ],
     "units": 1,
 }

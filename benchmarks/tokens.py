@@ -36,6 +36,7 @@ def main() -> None:
         "share_embeddings": model.share_embeddings,
         "dropout": model.dropout,
         "smoothing": config.loss.smoothing,
+        "clip": 1.0,  # as JoeyNMT's trainer here
         "max_length": config.data.max_length,
         "learning_rate": 1e-3,
         "warmup": 200,

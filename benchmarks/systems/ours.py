@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.systems import worker
+from configs._optimizer import adam
 from generation import Generator, Search
 from training import configuration, runtime
 from training.parallel import Layout
@@ -25,20 +26,44 @@ from training.parallel import Layout
 EOS = 2
 
 
+# Fields that make a model the one of the other libraries, whatever this project's
+# defaults are.
+PINNED = {
+    "transformer": {"positions": "sinusoidal", "norm": "pre", "dtype": "float32"}
+    | dict.fromkeys(("encoder_score", "decoder_score", "cross_score"), "scaled_dot")
+    | {"cross_alignment": "global"},
+    "bahdanau": {"alignment": "global"},
+    "luong": {"alignment": "global", "input_feeding": True},
+}
+
+
 def make_config(spec: dict):
-    """Returns the default config of a model with the sizes of `spec`."""
+    """Returns the config of a translator with the sizes of `spec`, trained by Adam.
+
+    `clip` of `spec` bounds the norm of the gradients; by default there is no bound.
+    """
     model = spec.get("model", "transformer")
     config = importlib.import_module(f"configs.{model}_nmt").get_config()
     with config.unlocked():
         config.data.vocab_size = spec["vocab_size"]
         config.loss.smoothing = spec["smoothing"]
-        config.optimizer.clip = 0.0  # the other libraries do not clip
+        clip = spec.get("clip", 0.0)
+        config.optimizer = adam(1e-4, b2=0.98, eps=1e-9, clip=clip)
+        config.optimizer.accumulate = 1
+        config.model.update(PINNED[model])
         for name in config.model:
             # The encoder and the decoder have the same number of layers.
             field = "layers" if name.endswith("layers") else name
             if field in spec:
                 config.model[name] = spec[field]
     return config
+
+
+def read_config(mode: str, spec: dict):
+    """Returns the config that a mode runs."""
+    if mode in ("generated", "captions"):
+        return configuration.read(spec["config"], spec["overrides"])
+    return make_config(spec)
 
 
 def training(config, assets=None):
@@ -140,10 +165,7 @@ def decoding(task, spec: dict):
 def main() -> None:
     """Serves steps of the mode."""
     mode, spec = worker.arguments()
-    if mode in ("generated", "captions"):
-        config = configuration.read(spec["config"], spec["overrides"])
-    else:
-        config = make_config(spec)
+    config = read_config(mode, spec)
     runtime.start(cores=config.parallel == "cores")
     jax.config.update("jax_enable_compilation_cache", False)  # compilation is timed
     info = {"versions": runtime.environment()["versions"]}
