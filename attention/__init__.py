@@ -28,6 +28,12 @@ from .core import (
     masked_scores,
     masked_softmax,
 )
+from .declaration import (
+    Scalar,
+    Score,
+    Scoring,
+    score_function,
+)
 from .feedforward import (
     feedforward_attention,
 )
@@ -71,9 +77,6 @@ from .relative import (
 )
 from .scores import (
     SCORES,
-    Scalar,
-    Score,
-    Scoring,
     additive_scores,
     cosine_scores,
     dot_scores,
@@ -82,7 +85,6 @@ from .scores import (
     multiplicative_scores,
     scaled_dot_scores,
     scaled_multiplicative_scores,
-    score_function,
 )
 from .spatial import (
     NON_LOCAL,

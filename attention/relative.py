@@ -16,8 +16,9 @@ import jax.numpy as jnp
 
 from ._checks import check_table
 from .core import Attention, attend
+from .declaration import Scoring
 from .masks import distances
-from .scores import Scoring, scaled_dot_scores
+from .scores import scaled_dot_scores
 
 
 def relative_scores(

@@ -12,7 +12,8 @@ Axes: as in `attention.scores`; C filters over the previous weights, each R keys
 import jax
 import jax.numpy as jnp
 
-from .scores import Score, additive_scores, score_function
+from .declaration import Score, score_function
+from .scores import additive_scores
 
 
 def _location_aware_compare(

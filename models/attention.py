@@ -21,8 +21,8 @@ from flax import linen as nn
 
 from attention.alignments import ALIGNMENTS as PLAIN_ALIGNMENTS
 from attention.alignments import entropy, log_probability, predicted_position
+from attention.declaration import Scalar
 from attention.scores import SCORES as PLAIN_SCORES
-from attention.scores import Scalar
 from attention.stepwise import STEPWISE_SCORES
 from models.records import AttentionRecord, DrawRecord
 from ops.additive import additive_scores

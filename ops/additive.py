@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from attention import scores
-from attention.scores import score_function
+from attention.declaration import score_function
 
 
 def _compare(

@@ -22,8 +22,9 @@ import jax.numpy as jnp
 
 from attention._checks import check_table
 from attention.core import Attention
+from attention.declaration import Scoring
 from attention.masks import distances
-from attention.scores import Scoring, scaled_dot_scores
+from attention.scores import scaled_dot_scores
 from ops.softmax import attend
 
 

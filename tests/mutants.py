@@ -35,6 +35,7 @@ ROOT = Path(__file__).parent.parent
 TESTS = {
     "attention/alignments.py": "alignments",
     "attention/core.py": "core",
+    "attention/declaration.py": "scores layers",
     "attention/feedforward.py": "feedforward",
     "attention/kernels.py": "kernels",
     "attention/masks.py": "masks",

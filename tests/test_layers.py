@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from attention.scores import Scalar, score_function
+from attention.declaration import Scalar, score_function
 from models import attention
 from models.attention import Score
 from models.layers import LayerNorm

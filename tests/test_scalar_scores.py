@@ -4,7 +4,8 @@ import jax
 import numpy as np
 import pytest
 
-from attention.scores import SCORES, Scalar
+from attention.declaration import Scalar
+from attention.scores import SCORES
 from training import configuration
 from training.task import create
 

@@ -9,7 +9,8 @@ from jax.test_util import check_grads
 
 from attention import scores
 from attention.core import attend
-from attention.scores import SCORES, Scalar, score_function
+from attention.declaration import Scalar, score_function
+from attention.scores import SCORES
 
 B, H, Q, K, D, E, A, L, V = 2, 3, 5, 7, 11, 13, 17, 19, 23
 NAMES = sorted(SCORES.keys() - {"concat"})  # another name of "additive"

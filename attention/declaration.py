@@ -1,0 +1,165 @@
+"""Declaration of score functions: their parameters, and checks of their shapes.
+
+Axes: ... any batch; Q queries; K keys; D query width; E key width; A hidden width of a
+score; L maximum number of keys with a location score.
+"""
+
+import dataclasses
+import functools
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, cast
+
+import jax
+import jax.numpy as jnp
+
+Scoring = Callable[..., jax.Array]
+"""A function `score(query, key)` -> [..., Q, K] unnormalised scores."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Scalar:
+    """A learned number of a score function, of shape [...]: one per head, for example.
+
+    The score function gets it as [..., 1, 1], which broadcasts against queries, keys
+    and scores.
+
+    Attributes:
+        start: initial value, or a function of D that returns it.
+        transform: function from the learned number, of any sign, to the value, and the
+            inverse of that function; by default softplus, for positive values.
+    """
+
+    start: float | Callable[[int], float] = 1.0
+    transform: tuple[Callable[..., jax.Array], Callable[[float], float]] = (
+        jax.nn.softplus,
+        lambda value: math.log(math.expm1(value)),
+    )
+
+
+class Score(Protocol):
+    """A score function with a description of its parameters.
+
+    Attributes:
+        parameters: a `Scalar`, or the axis letters of an array as in `("D", "E")`, for
+            each parameter by name. D and E are the widths of query and key; the model
+            chooses A and L.
+        same_width: True if D must equal E.
+        project: `project(key, **parameters)` -> projected key; the identity for a score
+            that compares the keys as they are.
+        compare: `compare(query, projected_key, **parameters)` -> scores.
+    """
+
+    parameters: dict[str, tuple[str, ...] | Scalar]
+    same_width: bool
+    project: Scoring
+    compare: Scoring
+
+    def __call__(
+        self, query: jax.Array, key: jax.Array, /, *args: Any, **kwargs: Any
+    ) -> jax.Array:
+        """Returns the scores [..., Q, K] of query [..., Q, D] and key [..., K, E]."""
+
+
+def score_function(
+    *,
+    same_width: bool = False,
+    project: Scoring | None = None,
+    compare: Scoring | None = None,
+    **parameters: tuple[str, ...] | Scalar,
+) -> Callable[[Scoring], Score]:
+    """Decorator for score functions: declares the parameters and checks their shapes.
+
+    Args:
+        same_width: True if D must equal E.
+        project: `project(key, **parameters)` -> projected key; by default the identity.
+        compare: `compare(query, projected_key, **parameters)` -> scores; by default the
+            decorated function.
+        **parameters: axis letters of each parameter, as in `w=("D", "E")`, or a
+            `Scalar`, which all three functions get as [..., 1, 1].
+
+    Returns:
+        A decorator that returns a `Score`. Calling the score raises a ValueError if the
+        widths of its arguments do not match, or if the leading axes of a parameter do
+        not broadcast with those of query and key.
+    """
+
+    def declare(function: Scoring) -> Score:
+        signature = inspect.signature(function)
+        for name, axes in parameters.items():
+            if name not in signature.parameters or axes == ():
+                raise ValueError(
+                    f"{function.__name__}: {name} must be an argument with axes, "
+                    "or a Scalar"
+                )
+        fit = functools.partial(_fit, function.__name__, parameters)
+
+        @functools.wraps(function)
+        def checked(query: jax.Array, key: jax.Array, *args, **kwargs) -> jax.Array:
+            if same_width and query.shape[-1] != key.shape[-1]:
+                raise ValueError(
+                    f"{function.__name__}: query {query.shape} and key {key.shape} "
+                    "differ in width"
+                )
+            bound = signature.bind(query, key, *args, **kwargs)
+            bound.arguments |= fit(bound.arguments, D=query, E=key)
+            return function(*bound.args, **bound.kwargs)
+
+        def checked_project(key: jax.Array, **kwargs) -> jax.Array:
+            return project(key, **fit(kwargs, E=key)) if project else key
+
+        def checked_compare(query: jax.Array, key: jax.Array, **kwargs) -> jax.Array:
+            fitted = fit(kwargs, D=query, projected=key)
+            return (compare or function)(query, key, **fitted)
+
+        score = cast(Score, checked)
+        score.parameters = parameters
+        score.same_width = same_width
+        score.project = checked_project
+        score.compare = checked_compare
+        return score
+
+    return declare
+
+
+def _fit(
+    function: str,
+    declared: Mapping[str, tuple[str, ...] | Scalar],
+    arguments: Mapping[str, Any],
+    **arrays: jax.Array,
+) -> dict[str, Any]:
+    """Checks the shapes of a function's parameters; scalars become [..., 1, 1].
+
+    `arrays` are query and key, each under the letter of its width.
+    """
+    sizes = {axis: array.shape[-1] for axis, array in arrays.items()}
+    batches = [array.shape[:-2] for array in arrays.values()]
+    fitted = dict(arguments)
+    for name, axes in declared.items():
+        if name not in arguments:
+            continue
+        shape = batch = jnp.shape(arguments[name])
+        depth = len(shape)
+        if isinstance(axes, Scalar):
+            fitted[name] = jnp.asarray(arguments[name])[..., None, None]
+            depth = max(map(len, batches))  # more axes would be axes of the scores
+        else:
+            batch, last = shape[: -len(axes)], shape[-len(axes) :]
+            fits = tuple(map(sizes.setdefault, axes, last)) == last
+            if len(last) < len(axes) or not fits:
+                wanted = ", ".join(f"{axis}={sizes.get(axis, 'any')}" for axis in axes)
+                raise ValueError(
+                    f"{function}: {name} {shape} must end in the axes [{wanted}]"
+                )
+        try:
+            jnp.broadcast_shapes(batch, *batches)
+            fits = len(batch) <= depth
+        except ValueError:
+            fits = False
+        if not fits:
+            raise ValueError(
+                f"{function}: {name} {shape} does not broadcast with the batch axes "
+                f"{' and '.join(map(str, batches))}"
+            )
+    return fitted
