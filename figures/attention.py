@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from figures.heatmaps import attention_heatmaps
+from figures.heatmaps import attention_heatmaps, legible
 
 _POSITION = "line: predicted position"
 # Part of the model and name of each kind of attention.
@@ -106,7 +106,8 @@ def _alignment(
 
     Args:
         layers: [H, Q, K] weights of each layer; means over heads are drawn, and with
-            several layers also the mean over layers.
+            several layers also the mean over layers, or that mean alone if all maps are
+            too large for one figure.
         target: Q labels.
         source: K labels.
         title: start of the title, such as "Line 1".
@@ -120,11 +121,14 @@ def _alignment(
     several_heads = any(len(layer) > 1 for layer in layers)
     title, marks = f"{title}: alignment", None
     if len(panels) > 1:
-        panels = {"all layers": np.mean(list(panels.values()), 0), **panels}
+        every = {"all layers": np.mean(list(panels.values()), 0)}
+        fits = legible(len(panels) + 1, target, source)
+        panels = every | panels if fits else every
     elif position is not None and not several_heads:
         title, marks = f"{title} ({_POSITION})", position
-    if several_heads:
-        title = f"{title}, mean over heads"
+    means = ["layers"] * (len(panels) < len(layers)) + ["heads"] * several_heads
+    if means:
+        title = f"{title}, mean over {' and '.join(means)}"
     return attention_heatmaps(
         np.stack(list(panels.values())),
         rows=target,
@@ -157,6 +161,8 @@ def draw_heads(
 ) -> list[Path]:
     """Draws all heads of all attention maps, one file per map.
 
+    If the maps of all heads are too large for one figure, there is a file per head.
+
     Args:
         sentences: attention maps of each sentence, by its title; file names start with
             the number of the sentence in this mapping, from 1.
@@ -173,21 +179,25 @@ def draw_heads(
         title = f"{name}: {part} layer {each.layer + 1}, {kind}"
         if each.position is not None:
             title += f" ({_POSITION})"
-        file = f"{number}_{part}_{each.layer + 1}_{kind.replace('-', '_')}.png"
-        cross = each.name == "cross"
-        paths.append(
-            attention_heatmaps(
-                each.weights,
-                rows=each.queries,
-                columns=each.keys,
-                title=title,
-                path=folder / file,
-                panels=None if len(each.weights) > 1 else [""],
-                row_title="target" if cross else "query",
-                column_title="source" if cross else "key",
-                marks=each.position,
+        file = f"{number}_{part}_{each.layer + 1}_{kind.replace('-', '_')}"
+        cross, heads = each.name == "cross", len(each.weights)
+        pages = {"": slice(None)}
+        if heads > 1 and not legible(heads, each.queries, each.keys):
+            pages = {f"head {n + 1}": slice(n, n + 1) for n in range(heads)}
+        for page, chosen in pages.items():
+            paths.append(
+                attention_heatmaps(
+                    each.weights[chosen],
+                    rows=each.queries,
+                    columns=each.keys,
+                    title=f"{title}, {page}" if page else title,
+                    path=folder / f"{'_'.join([file, *page.split()])}.png",
+                    panels=[""] if page or heads == 1 else None,
+                    row_title="target" if cross else "query",
+                    column_title="source" if cross else "key",
+                    marks=None if each.position is None else each.position[chosen],
+                )
             )
-        )
     return paths
 
 

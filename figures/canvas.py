@@ -20,7 +20,7 @@ from figures import fonts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.colors import LinearSegmentedColormap
+    from matplotlib.colors import LinearSegmentedColormap, PowerNorm
     from matplotlib.figure import Figure
     from matplotlib.image import AxesImage
 
@@ -157,7 +157,7 @@ def heatmap(
         weights: [Q, K] in [0, scale].
         rows: Q labels; empty for none.
         columns: K labels, drawn above the map.
-        scale: weight of the darkest colour.
+        scale: weight of the darkest colour, see `weight_norm`.
         rotation: rotation of the column labels in degrees.
 
     Returns:
@@ -169,8 +169,7 @@ def heatmap(
     image = panel.imshow(
         pool(weights, down, across),
         cmap=colour_map(),
-        vmin=0,
-        vmax=scale,
+        norm=weight_norm(scale),
         aspect="auto",
         interpolation="nearest",
         extent=extent(weights.shape, down, across),
@@ -206,6 +205,7 @@ def colour_bar(
     height: float,
     *,
     name: str = "",
+    uniform: float = 0.0,
 ) -> None:
     """Draws the colour scale of an image, from its top left corner at (x, y).
 
@@ -216,15 +216,23 @@ def colour_bar(
         y: position in inches, see `axes`.
         height: height in inches.
         name: title of the scale, drawn at its right.
+        uniform: weight of each key if all have the same, 1 / K, which is marked; 0 for
+            no mark.
     """
     bar = canvas.colorbar(image, cax=axes(canvas, x=x, y=y, width=0.12, height=height))
     bar.outline.set_visible(False)
     bar.ax.tick_params(labelsize=FONT, length=2, colors=INK)
-    low, high = image.get_clim()
-    if low == 0 and high < 1:  # the scale ends at the maximum, not at 1
-        ticks = [x for x in bar.get_ticks() if 0 <= x < 0.93 * high]
-        labels = [*(f"{x:g}" for x in ticks), f"max {high:.2g}"]
-        bar.set_ticks([*ticks, high], labels=labels)
+    if 0 < uniform < 1 and image.norm.vmax == 1:
+        at = height * image.norm(uniform)
+        marked = {
+            x: f"{x:g}"
+            for x in (0, 0.1, 0.25, 0.5, 1)
+            if abs(height * image.norm(x) - at) > LABEL
+        }
+        marked[uniform] = f"1/{1 / uniform:.0f} uniform"
+        bar.set_ticks(list(marked), labels=list(marked.values()))
+        bar.ax.get_yticklabels()[-1].set_color(MARK)
+        bar.ax.axhline(uniform, color=MARK, linewidth=1.5)
     if name:
         bar.set_label(fonts.readable(name), fontsize=FONT, color=GREY, labelpad=4)
 
@@ -253,9 +261,39 @@ def footnote(canvas: "Figure", text: str) -> None:
 
 
 def weight_scale(weights: np.ndarray) -> float:
-    """Returns the weight of the darkest colour: 1, or a maximum below 0.5."""
-    maximum = float(weights.max(initial=0.0))
-    return maximum if 0 < maximum < 0.5 else max(maximum, 1.0)
+    """Returns the weight of the darkest colour: 1, or a maximum above 1."""
+    return max(float(weights.max(initial=0.0)), 1.0)
+
+
+def weight_norm(scale: float = 1.0) -> "PowerNorm":
+    """Returns the colour scale of weights: the same colour, the same weight.
+
+    Dark is strong in every figure: the scale ends at 1, not at the maximum. It is
+    linear in the square root, so that weights of 0.01 and 0.1 are visible.
+    """
+    from matplotlib.colors import PowerNorm
+
+    return PowerNorm(0.5, vmin=0, vmax=scale)
+
+
+def share_titles(panels: Sequence["Axes"], x_title: str, y_title: str) -> None:
+    """Writes titles of the axes that all panels share, each once.
+
+    They are at the figure's bottom, centred below the panels, and at its left. Call it
+    when all panels have their places.
+    """
+    canvas = panels[0].figure
+    width, height = canvas.get_size_inches()
+    places = [panel.get_position() for panel in panels]
+    left, right = min(x.x0 for x in places), max(x.x1 for x in places)
+    room = (fonts.width(x_title, 10) / 2 + 0.1) / width
+    x = max((left + right) / 2, room)
+    y = (min(x.y0 for x in places) + max(x.y1 for x in places)) / 2
+    style = {"fontsize": 10, "color": GREY}
+    panels[0].set_xlabel(x_title, va="bottom", **style)
+    panels[0].xaxis.set_label_coords(x, 0.08 / height, transform=canvas.transFigure)
+    panels[0].set_ylabel(y_title, va="top", **style)
+    panels[0].yaxis.set_label_coords(0.1 / width, y, transform=canvas.transFigure)
 
 
 def text_width(

@@ -12,6 +12,7 @@ import numpy as np
 
 from figures import canvas
 
+_BAR = 1.3  # width of the colour scale with its labels, in inches
 _MAX_NUMBERS = 100  # maximum number of points that are numbered
 
 if TYPE_CHECKING:
@@ -66,14 +67,14 @@ def pointing(
                 f"got {weights.shape}"
             )
         x, y = 0.45 + canvas.text_width(rows), head  # top left corner of the heat map
-        map_width = min(canvas.CELL * (count + 1), width - x - 0.85)
+        map_width = min(canvas.CELL * (count + 1), width - x - _BAR)
         map_height = min(canvas.CELL * len(rows), 2 * side)
         if map_width > side:  # below the panels
             y = height + 0.6
             height = y + map_height + foot
         else:
             x += width - 0.2
-            width, height = x + map_width + 0.85, max(height, y + map_height + foot)
+            width, height = x + map_width + _BAR, max(height, y + map_height + foot)
         title += canvas.blocks_note(
             *canvas.blocks(weights.shape, map_width, map_height)
         )
@@ -108,9 +109,8 @@ def pointing(
         )
         axes.set_title("weights", fontsize=10, color=canvas.INK, pad=5)
         axes.set_ylabel("step", fontsize=10, color=canvas.GREY, labelpad=6)
-        canvas.colour_bar(
-            figure, image, x=x + map_width + 0.15, y=y, height=min(map_height, 3.0)
-        )
+        bar = {"x": x + map_width + 0.15, "y": y, "height": min(map_height, 3.0)}
+        canvas.colour_bar(figure, image, **bar, uniform=1 / (count + 1))
     return canvas.save(figure, path)
 
 

@@ -19,8 +19,9 @@ _HEAD, _HEAD_MAX, _NAME, _GAP, _FOOT, _BETWEEN, _BAR = (
     0.2,
     0.3,
     0.25,
-    1.05,
+    1.3,
 )
+_PAGE = 12.0  # side of a figure in inches; larger ones are illegible on a slide
 _MIN_MAP = 1.0  # minimum width and height of a map whose cells are smaller than CELL
 
 
@@ -35,6 +36,8 @@ def attention_heatmaps(
     row_title: str = "query",
     column_title: str = "key",
     marks: np.ndarray | None = None,
+    uniform: float | None = None,
+    note: str = "",
 ) -> Path:
     """Draws attention weights as one heat map per head, on one colour scale.
 
@@ -52,6 +55,8 @@ def attention_heatmaps(
         column_title: title of the key axis.
         marks: [H, Q] positions to draw over the maps as dots on a line, in units of
             keys, with 0 at the centre of the first cell; NaN leaves a gap.
+        uniform: weight to mark on the colour scale, 1 / K by default; 0 for none.
+        note: explanation of the labels, below the maps.
 
     Returns:
         `path`.
@@ -79,13 +84,12 @@ def attention_heatmaps(
     down, pitch = -(-len(weights) // across), name_room + top + height + _GAP
     total_width = left + across * width + (across - 1) * _BETWEEN + _BAR
     bar_y, bar_height = _HEAD + name_room + top, float(np.clip(height, 0.8, 3.0))
-    total_height = _HEAD + down * pitch - _GAP + _FOOT
-    total_height = max(total_height, bar_y + bar_height + 0.15)
+    total_height = max(_HEAD + down * pitch - _GAP, bar_y + bar_height) + _FOOT
     total_width = max(total_width, canvas.title_width(title))
-    note = canvas.blocks_note(*canvas.blocks((queries, keys), width, height))
+    title += canvas.blocks_note(*canvas.blocks((queries, keys), width, height))
 
-    figure = canvas.figure(total_width, total_height, title + note)
-    scale, image = canvas.weight_scale(weights), None
+    figure = canvas.figure(total_width, total_height, title)
+    scale, image, maps = canvas.weight_scale(weights), None, []
     for number, (panel, name) in enumerate(zip(weights, panels, strict=True)):
         row, column = divmod(number, across)
         x = left + column * (width + _BETWEEN)
@@ -108,12 +112,30 @@ def attention_heatmaps(
                 scalex=False,
                 scaley=False,
             )
-        if column == 0:
-            axes.set_ylabel(row_title, fontsize=10, color=canvas.GREY, labelpad=6)
-        axes.set_xlabel(column_title, fontsize=10, color=canvas.GREY, labelpad=4)
+        maps.append(axes)
     x = left + across * width + (across - 1) * _BETWEEN + 0.15
-    canvas.colour_bar(figure, image, x=x, y=bar_y, height=bar_height)
+    uniform = 1 / keys if uniform is None else uniform
+    canvas.colour_bar(figure, image, x=x, y=bar_y, height=bar_height, uniform=uniform)
+    canvas.share_titles(maps, column_title, row_title)
+    if note:
+        canvas.footnote(figure, note)
     return canvas.save(figure, path)
+
+
+def legible(heads: int, rows: Sequence[str], columns: Sequence[str]) -> bool:
+    """Returns True if the labels of as many maps in one figure can be read on a page.
+
+    Args:
+        heads: number of maps.
+        rows: Q labels.
+        columns: K labels.
+    """
+    layout = _layout((heads, len(rows), len(columns)), rows, columns, _NAME)
+    if layout is None:
+        return False
+    across, width, height, left, top = layout
+    sides = left + across * (width + _BETWEEN), -(-heads // across) * (height + top)
+    return max(sides) <= _PAGE
 
 
 def pointers(

@@ -41,9 +41,11 @@ def aligned_spectrogram(
     """
     if weights.shape[0] != len(characters):
         raise ValueError(f"{len(characters)} characters for weights {weights.shape}")
+    if not len(characters):
+        characters, weights = ["(empty)"], np.zeros((1, weights.shape[1]))
     width = float(np.clip(0.06 * len(spectrogram), 4.0, 12.0))
     height = float(np.clip(0.2 * len(characters), 1.0, 10.0))
-    total_width = max(_LEFT + width + 1.05, canvas.title_width(title))
+    total_width = max(_LEFT + width + 1.3, canvas.title_width(title))
     head = 0.55
     below = head + _SPECTROGRAM + _BETWEEN
     figure = canvas.figure(total_width, below + height + _FOOT, title)
@@ -67,8 +69,7 @@ def aligned_spectrogram(
         stretched,
         aspect="auto",
         cmap=canvas.colour_map(),
-        vmin=0,
-        vmax=canvas.weight_scale(weights),
+        norm=canvas.weight_norm(),
         interpolation="nearest",
         extent=(0, end, len(characters) - 0.5, -0.5),
     )
@@ -76,7 +77,6 @@ def aligned_spectrogram(
     lower.set_xlabel("seconds", fontsize=10, color=canvas.GREY)
     lower.set_ylabel("character", fontsize=10, color=canvas.GREY)
     lower.tick_params(length=2, labelsize=canvas.FONT, colors=canvas.GREY)
-    canvas.colour_bar(
-        figure, image, x=_LEFT + width + 0.15, y=below, height=min(height, 2.0)
-    )
+    bar = {"x": _LEFT + width + 0.15, "y": below, "height": min(height, 2.0)}
+    canvas.colour_bar(figure, image, **bar, uniform=1 / weights.shape[1])
     return canvas.save(figure, path)

@@ -13,7 +13,7 @@ import numpy as np
 from figures import canvas, fonts
 
 _PANELS = 8  # maximum number of panels side by side
-_MAX_LINES = 15  # maximum number of panels one below the other
+_MAX_LINES = 3  # maximum number of rows of panels of a caption
 _MAX_SIDE = 400  # maximum rows and columns of an image that are drawn
 
 
@@ -35,7 +35,12 @@ class Strip(NamedTuple):
 
 
 def caption_strips(
-    image: np.ndarray, strips: Sequence[Strip], title: str, path: Path
+    image: np.ndarray,
+    strips: Sequence[Strip],
+    title: str,
+    path: Path,
+    *,
+    references: Sequence[str] = (),
 ) -> Path:
     """Draws an image and, for each word, the part of the image that it attends to.
 
@@ -47,6 +52,8 @@ def caption_strips(
         strips: captions of the image, drawn one below the other.
         title: title of the figure, followed by captions without maps.
         path: PNG file to write; its folder is created.
+        references: captions by people, in the words of `strips`. The first is shown;
+            words that are in none of them have another colour.
 
     Returns:
         `path`.
@@ -54,9 +61,10 @@ def caption_strips(
     Raises:
         ValueError: if the numbers of maps and words differ.
     """
-    lines, limit = [], _MAX_LINES // len(strips) * _PANELS
+    right = {word for reference in references for word in reference.split()}
+    lines, limit = [], _MAX_LINES * _PANELS
     for words, maps, boxes, label in strips:
-        panels = [(label, None, None)]
+        panels, wrong = [(label, None, None, False)], []
         if maps is None:
             title = f"{title}: {' '.join(words)}"
         else:
@@ -64,7 +72,9 @@ def caption_strips(
                 raise ValueError(
                     f"maps must have shape ({len(words)} words, I, J), got {maps.shape}"
                 )
-            panels += zip(words, maps, boxes or [None] * len(words), strict=True)
+            wrong = [bool(right) and word not in right for word in words]
+            boxes = boxes or [None] * len(words)
+            panels += zip(words, maps, boxes, wrong, strict=True)
         if len(panels) > limit:
             title += f" (the first {limit - 1} of {len(words)} words)"
             panels = panels[:limit]
@@ -73,6 +83,9 @@ def caption_strips(
     pitch = word_room + side + 0.14 + between
     width = 0.3 + max(map(len, lines)) * (side + between)
     width = max(width, canvas.title_width(title))
+    below = [f"reference: {references[0]}"] if references else []
+    below = [x for text in below for x in fonts.wrap(text, width - 0.4, canvas.FONT)]
+    foot += canvas.LABEL * len(below)
     figure = canvas.figure(width, head + len(lines) * pitch + foot, title)
     # Not more pixels than are drawn.
     rows, columns = image.shape[:2]
@@ -82,7 +95,7 @@ def caption_strips(
         for row, line in enumerate(lines)
         for column, panel in enumerate(line)
     ]
-    for row, column, word, weights, box in cells:
+    for row, column, word, weights, box, is_wrong in cells:
         x, y = 0.2 + column * (side + between), head + row * pitch + word_room
         axes = canvas.axes(figure, x=x, y=y, width=side, height=side)
         shaded = image
@@ -101,7 +114,8 @@ def caption_strips(
             )
         axes.imshow(shaded, extent=(-0.5, columns - 0.5, rows - 0.5, -0.5))
         (name,) = fonts.wrap(word, side, canvas.FONT, lines=1)
-        axes.set_title(name, fontsize=canvas.FONT, color=canvas.INK, pad=3)
+        colour = canvas.MARK if is_wrong else canvas.INK
+        axes.set_title(name, fontsize=canvas.FONT, color=colour, pad=3)
         if box is not None:
             top, left, bottom, right = box
             corners = [left, right, right, left, left], [top, top, bottom, bottom, top]
@@ -109,8 +123,13 @@ def caption_strips(
             axes.plot(*outline, color=canvas.MARK, linewidth=1)
         axes.set(xticks=[], yticks=[])
         axes.set_axis_off()
-    if any(weights is not None for *_, weights, _ in cells):
-        canvas.footnote(figure, "brightness: weight / maximum weight of the panel")
+    notes = below
+    if any(weights is not None for *_, weights, _, _ in cells):
+        notes += ["brightness: weight / maximum weight of the panel"]
+        if any(is_wrong for *_, is_wrong in cells):
+            notes[-1] += "; orange: a word that is in no reference"
+    if notes:
+        canvas.footnote(figure, "\n".join(notes))
     return canvas.save(figure, path)
 
 

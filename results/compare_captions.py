@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import storage
+from data.captions import plain
 from errors import UserError
 from figures import canvas
 from figures.strips import Strip, caption_strips
@@ -37,7 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> list[Path]:
     captions = [_captions(run, args.images) for run in args.runs]
     paths = []
     for number, *row in zip(args.images, *captions, strict=True):
-        images, strips = zip(*row, strict=True)
+        examples, strips = zip(*row, strict=True)
+        images = [example.image for example in examples]
         for run, image, strip in zip(args.runs, images, strips, strict=True):
             if strip.maps is None:
                 raise UserError(f"{run}: must be a captioner with attention")
@@ -46,12 +48,13 @@ def main(arguments: Sequence[str] | None = None) -> list[Path]:
                     f"{run}: must have the same test images as {args.runs[0]}"
                 )
         path, title = args.to / f"captions_{number}.png", f"Test image {number}"
-        paths.append(caption_strips(images[0], strips, title, path))
+        given = {"references": [*map(plain, examples[0].captions)]}
+        paths.append(caption_strips(images[0], strips, title, path, **given))
     return paths
 
 
 def _captions(folder: Path, numbers: Sequence[int]) -> list[tuple[Any, Strip]]:
-    """Test images by number, with the captions of a run."""
+    """Test examples by number, with the captions of a run."""
     run = trained.load(folder)
     captioner = getattr(run.task, "captioner", None)
     if captioner is None:
@@ -63,9 +66,7 @@ def _captions(folder: Path, numbers: Sequence[int]) -> list[tuple[Any, Strip]]:
     selected = [examples[number - 1] for number in numbers]
     predictions = captioner.captions(run.state.params, selected, run.task.search)
     details = [prediction.details for prediction in predictions]
-    return [
-        (example.image, strip._replace(label=folder.name)) for example, strip in details
-    ]
+    return [(example, strip._replace(label=folder.name)) for example, strip in details]
 
 
 if __name__ == "__main__":

@@ -230,11 +230,15 @@ class Adversarial(Task):
         paths = [image_grid(rows, names, title=title, path=path)]
         average = self.objective.average(state)
         fake, records = self.generator.attention(average, labels, seed)
-        # Query positions: inside the corners, or on the object in the middle.
-        margin = 1 / 8 if self.images is None else 1 / 4
         suffixes = {f"{split}_{i}": x for i, x in enumerate(names[:_ATTENTIONS], 1)}
+        margin = self._margin
         maps = map_attention(fake, records, suffixes, margin=margin, folder=folder)
         return paths + maps
+
+    @property
+    def _margin(self) -> float:
+        """Margin of the queries: in the corners, or on the object in the middle."""
+        return 1 / 8 if self.config.data.source == "corners" else 1 / 4
 
     def predict(
         self, state: TrainState, lines: Lines, options: SeedOptions, attention: bool
@@ -247,14 +251,21 @@ class Adversarial(Task):
                 raise UserError(f"line {line} is {name!r}: must be one of {choices}")
         for line, name in names.items():
             labels = np.full(_PER_CLASS**2, accepted.index(name), np.int32)
-            fake = self.generate(state, labels, options.seed + line)
+            seed, average = options.seed + line, self.objective.average(state)
+            fake = self.generate(state, labels, seed)
             grid = fake.reshape(_PER_CLASS, _PER_CLASS, *fake.shape[1:])
-            yield Prediction("", 0.0, details=(name, grid))
+            attended = self.generator.attention(average, labels, seed)
+            yield Prediction("", 0.0, details=(name, grid, *attended))
 
     def draw(self, prediction: Prediction, title: str, path: Path) -> Path:
-        """Draws the grid of a prediction; see `Task`."""
-        name, grid = prediction.details
+        """Draws the grid of a prediction, and the attention of an image; see `Task`.
+
+        The attention of each layer is beside `path`, in attention_<size>_<name>.
+        """
+        name, grid, images, records = prediction.details
         title = f"{title}: {name}"
+        where = {"margin": self._margin, "folder": path.parent}
+        map_attention(images, records, {path.stem: title}, **where)
         return image_grid(grid, [""] * _PER_CLASS, title=title, path=path)
 
 

@@ -237,6 +237,7 @@ class Captioning(Task):
     def draw(self, prediction: Prediction, title: str, path: Path) -> Path:
         """Draws an image and the attention map of each word; see `Task`."""
         example, strip = prediction.details
-        if strip.maps is not None:  # otherwise `caption_strips` adds the caption
-            title = f"{title}: {prediction.text}"
-        return caption_strips(example.image, [strip], title=title, path=path)
+        references = [*map(captions.plain, example.captions)]
+        return caption_strips(
+            example.image, [strip], title=title, path=path, references=references
+        )

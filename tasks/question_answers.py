@@ -18,7 +18,7 @@ from figures.heatmaps import attention_heatmaps
 from models.records import AttentionRecord
 from training.task import Prediction
 
-_FACT = "• supporting fact"
+_FACT, _EMPTY = "• ", "(empty slots)"
 
 
 def predicted(
@@ -47,7 +47,7 @@ def predicted(
     hops, slots = record.weights.shape[-2:]
     question = story[-1]
     statements = [
-        _label(line.text, number in question.support)
+        _FACT * (number in question.support) + _shortened(line.text)
         for number, line in enumerate(story, 1)
         if not line.answer
     ][-slots:]
@@ -58,7 +58,7 @@ def predicted(
     if not linear and empty.any():
         attention = attention._replace(
             weights=np.concatenate([attention.weights, empty], -1),
-            keys=[*statements, "(empty slots)"],
+            keys=[*statements, _EMPTY],
         )
     word = vocabulary.word(best)
     correct = (
@@ -68,15 +68,13 @@ def predicted(
         word,
         float(jax.nn.log_softmax(logits[0])[best]),
         (attention,),
-        details=f"{question.text} {word}{correct}",
+        details=f"{question.text} Answer: {word}{correct}",
     )
 
 
-def _label(text: str, is_fact: bool) -> str:
-    """A statement shortened to 32 characters, with a dot before a supporting fact."""
-    text = text.removesuffix(".").replace(" the ", " ")
-    text = text if len(text) <= 32 else f"{text[:15]}…{text[-16:]}"
-    return "• " * is_fact + text
+def _shortened(text: str) -> str:
+    """At most 32 characters: the beginning and the end, which differ."""
+    return text if len(text) <= 32 else f"{text[:15]}…{text[-16:]}"
 
 
 def draw(prediction: Prediction, title: str, path: Path) -> Path:
@@ -89,6 +87,7 @@ def draw(prediction: Prediction, title: str, path: Path) -> Path:
         path: the file.
     """
     (weights,) = prediction.attention
+    has_facts = any(x.startswith(_FACT) for x in weights.keys)
     return attention_heatmaps(
         weights.weights.transpose(0, 2, 1),
         rows=weights.keys,
@@ -96,8 +95,10 @@ def draw(prediction: Prediction, title: str, path: Path) -> Path:
         title=f"{title}: {prediction.details}",
         path=path,
         panels=[""],
-        row_title=_FACT if any(x.startswith("•") for x in weights.keys) else "",
+        row_title="statement",
         column_title="",
+        uniform=0 if _EMPTY in weights.keys else 1 / len(weights.keys),
+        note=f"{_FACT}supporting fact" if has_facts else "",
     )
 
 

@@ -501,18 +501,19 @@ def test_the_table_has_an_image_a_caption_and_references_per_row(tmp_path):
         assert texts == [captions.plain(text) for text in example.captions]
 
 
-def test_a_figure_is_titled_by_its_line_and_caption(monkeypatch, tmp_path):
+def test_a_figure_has_its_line_and_the_references(monkeypatch, tmp_path):
     titles = []
 
-    def draw(image, strips, title, path):
+    def draw(image, strips, title, path, *, references):
         titles.append(title)
+        assert references == list(map(captions.plain, SCENE.captions))
 
     monkeypatch.setattr(captioning, "caption_strips", draw)
     task = Captioning(get_config("smoke"))
     for maps in (np.ones((2, 3, 3)), None):
         details = Details(SCENE, Strip(["a", "fox"], maps))
         task.draw(Prediction("a fox", 0.0, details=details), "Line 7", tmp_path)
-    assert titles == ["Line 7: a fox", "Line 7"]  # `caption_strips` adds the other one
+    assert titles == ["Line 7", "Line 7"]
 
 
 def test_a_line_without_an_image_file_is_reported(tmp_path):

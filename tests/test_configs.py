@@ -126,7 +126,8 @@ def test_the_smoke_variant_predicts_and_draws_attention(name):
         assert "seq2seq has no attention to draw" in process.stderr.lower()
         process = call("predict.py", f"--workdir={run(name)}", stdin="one\ntwo\n")
     else:
-        assert len(figures) == 2
+        # A generator's attention is drawn beside its images.
+        assert len(figures) == (4 if name == "sagan" else 2)
     assert process.returncode == 0, process.stderr
     assert process.stdout.count("\n") == 2
 

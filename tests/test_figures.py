@@ -19,6 +19,7 @@ from figures import (
     sequences,
     strips,
 )
+from figures.spectrogram import aligned_spectrogram
 
 SERIES = {
     "with attention": {"1-5": [30.0, 34.0, 35.0], "6-10": [20.0, 21.0, 25.0]},
@@ -367,7 +368,7 @@ def test_the_words_of_a_strip_do_not_overlap(count, figures, tmp_path):
     captions = [strips.Strip(words, maps), strips.Strip(words, maps, label="soft")]
     strips.caption_strips(image, captions, "title", tmp_path / "x.png")
     boxes = [axes.get_tightbbox() for axes in figures[0].axes]
-    assert len(boxes) == 2 * (count + 1)
+    assert len(boxes) == 2 * min(count + 1, 24)
     assert apart(boxes)
     width, height = figures[0].get_size_inches() * figures[0].dpi
     assert all(0 <= box.x0 and box.x1 <= width for box in boxes)
@@ -603,17 +604,119 @@ def test_many_points_are_drawn_without_numbers(figures, tmp_path):
     assert not axes[0].texts and len(axes[0].collections[-1].get_offsets()) == 101
 
 
-@pytest.mark.parametrize(("maximum", "end"), [(0.3, 0.3), (0.7, 1.0), (1.0, 1.0)])
-def test_the_scale_of_weights_ends_at_1_or_states_the_maximum(
-    maximum, end, figures, tmp_path
-):
-    weights = np.full((1, 3, 5), 0.1)
-    weights[0, 1, 2] = maximum
-    heatmaps.attention_heatmaps(weights, "abc", "ABCDE", "t", tmp_path / "a.png")
+@pytest.mark.parametrize("keys", [2, 7, 211])
+@pytest.mark.parametrize("kind", ["heat map", "pointer", "spectrogram"])
+def test_a_colour_is_the_same_weight_in_every_figure(kind, keys, figures, tmp_path):
+    weights, path = np.full((3, keys), 1 / keys), tmp_path / "a.png"
+    weights[1] = np.eye(keys)[1]
+    if kind == "heat map":
+        columns = list(map(str, range(keys)))
+        heatmaps.attention_heatmaps(weights[None], "abc", columns, "t", path)
+    elif kind == "pointer":
+        geometry.pointing(np.eye(keys - 1, 2), [], [], "t", path, weights=weights)
+    else:
+        given = {"frames": 1, "seconds": 1.0, "characters": "abc"}
+        image = np.zeros((keys, 5))
+        aligned_spectrogram(image, weights, **given, title="t", path=path)
+    panel, bar = figures[0].axes[-2:]
+    (image,) = panel.images
+    one, uniform = (image.cmap(image.norm(x)) for x in (1.0, 1 / keys))
+    assert colors.same_color(one, canvas.colour_map()(1.0))
+    assert sum(uniform[:3]) > sum(one[:3]) + 0.5  # uniform attention is never dark
+    half = image.cmap(image.norm(0.5))
+    assert colors.same_color(half, canvas.colour_map()(0.5**0.5))
+    labels = {text.get_text(): text.get_color() for text in bar.get_yticklabels()}
+    assert labels[f"1/{keys} uniform"] == canvas.MARK and "1" in labels
+    (mark,) = [x for x in bar.lines if x.get_color() == canvas.MARK]
+    assert set(mark.get_ydata()) == {1 / keys}
+    assert apart(boxes(bar.get_yticklabels()))
+
+
+def test_the_scale_of_scores_ends_at_their_maximum(figures, tmp_path):
+    scores = np.array([[[-3.0, 5.0, 0.5]]])
+    heatmaps.attention_heatmaps(scores, "a", "ABC", "t", tmp_path / "a.png")
     panel, bar = figures[0].axes
-    assert panel.images[0].get_clim() == pytest.approx((0, end))
-    labels = [text.get_text() for text in bar.get_yticklabels()]
-    assert (labels[-1] == "max 0.3") == (end < 1)
+    assert panel.images[0].get_clim() == (0, 5)
+    assert not any("uniform" in x.get_text() for x in bar.get_yticklabels())
+
+
+@pytest.mark.parametrize("heads", [1, 2, 5])
+@pytest.mark.parametrize("size", [1, 3, 11])
+def test_the_titles_of_axes_are_written_once_without_overlap(
+    size, heads, figures, tmp_path
+):
+    labels = [f"w{i}" for i in range(size)]
+    titles = {"row_title": "attending word", "column_title": "a rather long title"}
+    weights = np.full((heads, size, size), 1 / size)
+    heatmaps.attention_heatmaps(
+        weights, labels, labels, "t", tmp_path / "a.png", **titles
+    )
+    (figure,) = figures
+    *maps, bar = figure.axes
+    assert [x.get_xlabel() for x in maps] == [titles["column_title"]] + [""] * (
+        heads - 1
+    )
+    assert [x.get_ylabel() for x in maps] == [titles["row_title"]] + [""] * (heads - 1)
+    names = [maps[0].xaxis.label, maps[0].yaxis.label]
+    others = [bar.get_tightbbox(), *(x.get_window_extent() for x in maps)]
+    others += boxes(label for x in maps for label in x.get_yticklabels())
+    others += boxes(label for x in maps for label in x.get_xticklabels())
+    for name in boxes(names):
+        assert not any(name.overlaps(other) for other in others)
+        assert 0 <= name.x0 and name.x1 <= figure.bbox.x1
+        assert 0 <= name.y0 and name.y1 <= figure.bbox.y1
+
+
+@pytest.mark.parametrize(("tokens", "files"), [(7, 1), (47, 5), (61, 5)])
+def test_maps_that_are_too_large_for_one_figure_have_a_file_per_head(
+    tokens, files, figures, tmp_path
+):
+    rng, words = np.random.default_rng(0), [f"word {i}" for i in range(tokens)]
+    weights = rng.dirichlet(np.ones(tokens), (5, tokens))
+    each = attention.AttentionMap("decoder", weights, words, words)
+    paths = attention.draw_heads({"Sentence 1": [each]}, tmp_path)
+    assert len(set(paths)) == files and all(path.exists() for path in paths)
+    drawn = [x.images[0].get_array() for f in figures for x in f.axes if x.get_title()]
+    if files > 1:
+        drawn = [f.axes[0].images[0].get_array() for f in figures]
+        titles = ["".join(x.get_text() for x in f.texts) for f in figures]
+        assert [title[-8:] for title in titles] == [f", head {n + 1}" for n in range(5)]
+    np.testing.assert_allclose(drawn, weights, rtol=1e-6)
+    for axes in (figure.axes[0] for figure in figures):  # all labels are drawn
+        assert len(axes.get_xticklabels()) == len(axes.get_yticklabels()) == tokens
+
+
+@pytest.mark.parametrize(("tokens", "maps"), [(7, 4), (47, 1)])
+def test_an_alignment_of_many_tokens_is_the_mean_over_layers(
+    tokens, maps, figures, tmp_path
+):
+    rng, words = np.random.default_rng(0), [f"word {i}" for i in range(tokens)]
+    layers = [
+        attention.AttentionMap("cross", x, words, words, layer=n)
+        for n, x in enumerate(rng.dirichlet(np.ones(tokens), (3, 2, tokens)))
+    ]
+    attention.draw_alignment(layers, "Line 1", tmp_path / "a.png")
+    *drawn, _ = figures[0].axes
+    assert len(drawn) == maps
+    expected = np.mean([x.weights for x in layers], (0, 1))
+    np.testing.assert_allclose(drawn[0].images[0].get_array(), expected, rtol=1e-5)
+    title = "".join(text.get_text() for text in figures[0].texts)
+    means = "heads" if maps > 1 else "layers and heads"
+    assert title == f"Line 1: alignment, mean over {means}"
+
+
+def test_words_outside_of_the_references_have_another_colour(figures, tmp_path):
+    image, maps = np.zeros((9, 9, 3), np.uint8), np.ones((3, 3, 3))
+    given = {"references": ["a red fox", "one fox sits"]}
+    words = strips.Strip(["one", "blue", "fox"], maps)
+    strips.caption_strips(image, [words], "t", tmp_path / "a.png", **given)
+    strips.caption_strips(image, [words], "t", tmp_path / "a.png")
+    found = [[x.title.get_color() for x in f.axes[1:]] for f in figures]
+    ink, mark = canvas.INK, canvas.MARK
+    assert found == [[ink, mark, ink], [ink] * 3]
+    with_references, without = (f.texts[-1].get_text() for f in figures)
+    assert "reference: a red fox" in with_references and "orange" in with_references
+    assert "reference" not in without
 
 
 def test_padding_is_not_drawn(figures, tmp_path):

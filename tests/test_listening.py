@@ -1,5 +1,6 @@
 """The task of speech recognition, its figure, and the paper's length normalisation."""
 
+import warnings
 from typing import NamedTuple
 
 import jax
@@ -137,6 +138,8 @@ def test_the_figure_has_a_label_for_each_character(tmp_path):
     options = dict(seconds=0.02, title="A title", path=tmp_path / "a.png", frames=4)
     path = aligned_spectrogram(spectrogram, weights, characters="one", **options)
     assert path.stat().st_size > 1000
-    aligned_spectrogram(spectrogram, weights[:0], characters="", **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        aligned_spectrogram(spectrogram, weights[:0], characters="", **options)
     with pytest.raises(ValueError, match="2 characters for weights"):
         aligned_spectrogram(spectrogram, weights, characters="on", **options)

@@ -11,8 +11,10 @@ import pytest
 from configs import memory_network_qa
 from data.babi import generator, sources, text
 from data.babi.encoding import Vocabulary, encode
+from data.babi.story import Line
 from errors import UserError
 from metrics import answers
+from tasks import question_answers
 from tasks.linear_start import LinearStart
 from tasks.question_answering import QuestionAnswering, QuestionOptions
 from tasks.question_models import fact_losses
@@ -168,6 +170,30 @@ def test_the_linear_start_has_weights_outside_of_0_to_1_and_softmax_has_not(tmp_
     (each,) = prediction.attention
     assert len(each.keys) == 3 and each.keys[2] == "(empty slots)"
     np.testing.assert_allclose(each.weights.sum(-1), 1, atol=1e-5)
+
+
+def test_a_figure_shows_the_statements_as_typed_and_explains_its_marks(
+    monkeypatch, tmp_path
+):
+    drawn = []
+    monkeypatch.setattr(
+        question_answers, "attention_heatmaps", lambda *_, **given: drawn.append(given)
+    )
+    task, state, _ = trained(tmp_path, 0)
+    typed = "Mary moved to the office. John went to the garden. Where is John?"
+    facts = (Line("Mary moved to the office."), Line("Where is Mary?", "office", (1,)))
+    (prediction,) = task.predict(state, {1: typed}, QuestionOptions(), True)
+    task.draw(prediction, "Line 1", tmp_path)
+    task.draw(task._answer(state, 1, 1, facts, "a story"), "Task 1", tmp_path)
+    first, second = drawn
+    assert first["rows"][:2] == [
+        "Mary moved to the office.",
+        "John went to the garden.",
+    ]
+    assert first["title"] == f"Line 1: Where is John? Answer: {prediction.text}"
+    assert second["rows"][0] == "• Mary moved to the office."
+    assert (first["note"], second["note"]) == ("", "• supporting fact")
+    assert {first["row_title"], second["row_title"]} == {"statement"}
 
 
 def test_a_memory_has_as_many_slots_as_the_longest_training_story(tmp_path):
