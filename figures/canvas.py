@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from errors import UserError
-from figures import fonts
+from figures import drawings, fonts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -326,5 +326,8 @@ def save(canvas: "Figure", path: Path) -> Path:
         text.set(parse_math=False, fontfamily=fonts.families())
     fonts.report()
     side = max(canvas.get_size_inches())
-    canvas.savefig(path, dpi=min(DPI, MAX_PIXELS / side))
+    dpi = min(DPI, MAX_PIXELS / side)
+    canvas.savefig(path, dpi=dpi)
+    if metadata := drawings.metadata(canvas):  # the labels of ticks are known now
+        canvas.savefig(path, dpi=dpi, metadata=metadata)
     return path

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from figures import canvas, fonts
+from figures.drawings import drawing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -112,6 +113,7 @@ def bleu_by_length(
     )
 
 
+@drawing
 def fit(
     points: Mapping[str, tuple[Sequence[float], Sequence[float]]],
     curves: Mapping[str, tuple[Sequence[float], Sequence[float]]],
@@ -214,6 +216,7 @@ def sequence_weights(
     )
 
 
+@drawing
 def lines(
     series: Mapping[str, Mapping[str, Sequence[float]]],
     title: str,
@@ -246,12 +249,9 @@ def lines(
     """
     notes, intervals = notes or {}, intervals or {}
     groups = list(dict.fromkeys(name for values in series.values() for name in values))
-    positions = _numbers(groups)
-    numeric = positions is not None
-    if not numeric:
-        positions = np.arange(len(groups), dtype=float)
-    # In inches.
-    width = 5.2 if numeric else np.clip(0.95 * len(groups), 3.6, 18)
+    numbers, places = _numbers(groups), np.arange(len(groups), dtype=float)
+    numeric, positions = numbers is not None, places if numbers is None else numbers
+    width = 5.2 if numeric else np.clip(0.95 * len(groups), 3.6, 18)  # inches
     height = np.clip(1.1 * _NAME * len(series), 3.2 if numeric else 2.6, 20)
     left, right = 0.8, 0.3 + canvas.text_width(series, 9, _MAX_NAME)
     head, foot = 0.5, 0.75

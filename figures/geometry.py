@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from figures import canvas
+from figures.drawings import drawing
 
 _BAR = 1.3  # width of the colour scale with its labels, in inches
 _MAX_NUMBERS = 100  # maximum number of points that are numbered
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+@drawing
 def pointing(
     points: np.ndarray,
     truth: Sequence[Sequence[int]],

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from figures import canvas, fonts
+from figures.drawings import drawing
 
 # In inches: space above the maps, also if the title is wrapped; of a map's name; below
 # a map; below the maps; between maps; of the colour scale.
@@ -25,6 +26,7 @@ _PAGE = 12.0  # side of a figure in inches; larger ones are illegible on a slide
 _MIN_MAP = 1.0  # minimum width and height of a map whose cells are smaller than CELL
 
 
+@drawing
 def attention_heatmaps(
     weights: np.ndarray,
     rows: Sequence[str],

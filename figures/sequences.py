@@ -9,10 +9,12 @@ from pathlib import Path
 import numpy as np
 
 from figures import canvas, fonts
+from figures.drawings import drawing
 
 _MAX_MAPS = 40  # maximum number of maps in a figure
 
 
+@drawing
 def sequence_maps(
     panels: Mapping[str, np.ndarray],
     title: str,

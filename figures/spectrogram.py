@@ -9,10 +9,12 @@ from pathlib import Path
 import numpy as np
 
 from figures import canvas, fonts
+from figures.drawings import drawing
 
 _LEFT, _SPECTROGRAM, _BETWEEN, _FOOT = 0.8, 1.4, 0.15, 0.5  # inches
 
 
+@drawing
 def aligned_spectrogram(
     spectrogram: np.ndarray,
     weights: np.ndarray,

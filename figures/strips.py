@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from figures import canvas, fonts
+from figures.drawings import drawing
 
 _PANELS = 8  # maximum number of panels side by side
 _MAX_LINES = 3  # maximum number of rows of panels of a caption
@@ -34,6 +35,7 @@ class Strip(NamedTuple):
     label: str = ""
 
 
+@drawing
 def caption_strips(
     image: np.ndarray,
     strips: Sequence[Strip],
@@ -198,6 +200,7 @@ def map_attention(
     return paths
 
 
+@drawing
 def image_grid(
     images: np.ndarray, names: Sequence[str], title: str, path: Path
 ) -> Path:

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import storage
-from data.captions import plain
 from errors import UserError
 from figures import canvas
-from figures.strips import Strip, caption_strips
+from figures.strips import caption_strips
 from results.arguments import Parser, whole
 from training import trained
 
@@ -38,8 +37,11 @@ def main(arguments: Sequence[str] | None = None) -> list[Path]:
     captions = [_captions(run, args.images) for run in args.runs]
     paths = []
     for number, *row in zip(args.images, *captions, strict=True):
-        examples, strips = zip(*row, strict=True)
-        images = [example.image for example in examples]
+        images = [details.example.image for details in row]
+        strips = [
+            details.strip._replace(label=run.name)
+            for run, details in zip(args.runs, row, strict=True)
+        ]
         for run, image, strip in zip(args.runs, images, strips, strict=True):
             if strip.maps is None:
                 raise UserError(f"{run}: must be a captioner with attention")
@@ -48,13 +50,13 @@ def main(arguments: Sequence[str] | None = None) -> list[Path]:
                     f"{run}: must have the same test images as {args.runs[0]}"
                 )
         path, title = args.to / f"captions_{number}.png", f"Test image {number}"
-        given = {"references": [*map(plain, examples[0].captions)]}
+        given = {"references": row[0].references}
         paths.append(caption_strips(images[0], strips, title, path, **given))
     return paths
 
 
-def _captions(folder: Path, numbers: Sequence[int]) -> list[tuple[Any, Strip]]:
-    """Test examples by number, with the captions of a run."""
+def _captions(folder: Path, numbers: Sequence[int]) -> list[Any]:
+    """Details of a run's captions of test images by number."""
     run = trained.load(folder)
     captioner = getattr(run.task, "captioner", None)
     if captioner is None:
@@ -65,8 +67,7 @@ def _captions(folder: Path, numbers: Sequence[int]) -> list[tuple[Any, Strip]]:
             raise UserError(f"image {number}: must be in 1..{len(examples)}")
     selected = [examples[number - 1] for number in numbers]
     predictions = captioner.captions(run.state.params, selected, run.task.search)
-    details = [prediction.details for prediction in predictions]
-    return [(example, strip._replace(label=folder.name)) for example, strip in details]
+    return [prediction.details for prediction in predictions]
 
 
 if __name__ == "__main__":

@@ -15,8 +15,8 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from errors import UserError
-from figures import canvas, charts
-from results import cells, claim_tables, curves, markdown, pages, timings
+from figures import canvas, charts, drawings
+from results import cells, claim_tables, curves, figures, markdown, pages, timings
 from results.families import FIGURES, HEADLINES, TABLES
 from results.pages import ROOT
 from results.records import (
@@ -111,13 +111,22 @@ def filled(root: Path = ROOT) -> dict[str, str]:
 
 
 def draw(folder: Path = RESULTS, root: Path = ROOT) -> list[Path]:
-    """Draws the figures whose runs all have records; none without matplotlib.
+    """Draws the figures of docs/; none without matplotlib.
+
+    Those of results need the records of all their runs, the others their arrays, see
+    `results.figures`.
 
     Raises:
         UserError: if a figure's runs were not evaluated on the same sentences.
     """
     if not canvas.available():
         return []
+    with drawings.recorded():
+        return _draw_results(folder, root) + figures.redraw(root)
+
+
+def _draw_results(folder: Path, root: Path) -> list[Path]:
+    """Draws the figures of results."""
     records, paths = read_runs(folder), []
     for figure in FIGURES:
         if isinstance(figure, Curves):

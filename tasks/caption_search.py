@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from flax import linen as nn
 
-from data.captions import Captioned
+from data.captions import Captioned, plain
 from data.vocabulary import BOS, PAD, UNK
 from figures.attention import AttentionMap
 from figures.strips import Strip
@@ -26,6 +26,11 @@ class Details(NamedTuple):
 
     example: Captioned
     strip: Strip
+
+    @property
+    def references(self) -> list[str]:
+        """The references, in the words of captions."""
+        return [*map(plain, self.example.captions)]
 
 
 class CaptionSearch:

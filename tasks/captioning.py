@@ -236,8 +236,11 @@ class Captioning(Task):
 
     def draw(self, prediction: Prediction, title: str, path: Path) -> Path:
         """Draws an image and the attention map of each word; see `Task`."""
-        example, strip = prediction.details
-        references = [*map(captions.plain, example.captions)]
+        details = prediction.details
         return caption_strips(
-            example.image, [strip], title=title, path=path, references=references
+            details.example.image,
+            [details.strip],
+            title=title,
+            path=path,
+            references=details.references,
         )

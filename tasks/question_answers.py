@@ -14,6 +14,7 @@ from data.babi.encoding import Vocabulary
 from data.babi.story import Line
 from figures import charts
 from figures.attention import attention_map
+from figures.fonts import MAX_LABEL
 from figures.heatmaps import attention_heatmaps
 from models.records import AttentionRecord
 from training.task import Prediction
@@ -47,7 +48,7 @@ def predicted(
     hops, slots = record.weights.shape[-2:]
     question = story[-1]
     statements = [
-        _FACT * (number in question.support) + _shortened(line.text)
+        _label(line.text, _FACT * (number in question.support))
         for number, line in enumerate(story, 1)
         if not line.answer
     ][-slots:]
@@ -72,9 +73,11 @@ def predicted(
     )
 
 
-def _shortened(text: str) -> str:
-    """At most 32 characters: the beginning and the end, which differ."""
-    return text if len(text) <= 32 else f"{text[:15]}…{text[-16:]}"
+def _label(text: str, mark: str) -> str:
+    """A statement with its mark; of a long one, the beginning and the end."""
+    room = MAX_LABEL - len(mark)
+    long = len(text) > room
+    return mark + (f"{text[: room - 17]}…{text[-16:]}" if long else text)
 
 
 def draw(prediction: Prediction, title: str, path: Path) -> Path:
