@@ -81,7 +81,11 @@ class DrawOptions(Options):
         "Sample only from the most probable tokens with this total probability.",
         _RANGES["top_p"],
     )
-    seed: int = option(0, "Random seed of sampling.", SEED)
+    seed: int = option(
+        0,
+        "Random seed; the sample of a line depends on it and on the line alone.",
+        SEED,
+    )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,9 +6,12 @@ Top-k: Fan et al. (2018), section 5; nucleus (top-p): Holtzman et al. (2020), se
 Axes: as in `generation.types`.
 """
 
+import hashlib
+
 import jax
 import jax.numpy as jnp
 
+from errors import FieldError
 from generation.rollout import rollout
 from generation.types import Carry, Decoded, Step
 from ops.categorical import categorical
@@ -16,10 +19,24 @@ from ops.nucleus import nucleus
 from ops.top_k import top
 
 
+def line_seed(seed: int, line: str) -> int:
+    """Returns the seed of a line's samples, which do not depend on other lines.
+
+    Args:
+        seed: seed of all lines.
+        line: text of the line; spaces around it have no effect.
+
+    Returns:
+        A whole number below 2^32.
+    """
+    text = f"{seed} {line.strip()}".encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.sha256(text).digest()[:4])
+
+
 def sample(
     step: Step,
     carry: Carry,
-    rng: jax.Array,
+    seeds: jax.Array,
     *,
     batch: int,
     max_length: int,
@@ -41,7 +58,7 @@ def sample(
     Args:
         step: see `generation.types.Step`.
         carry: the state before the first token, with R = `samples` equal rows.
-        rng: a PRNG key.
+        seeds: uint32 [B], one for each sentence: its samples depend on no other's.
         batch: number of sentences, B.
         max_length: L, the maximum number of tokens, EOS included; the last is always
             EOS.
@@ -61,6 +78,7 @@ def sample(
         without temperature and truncation.
 
     Raises:
+        FieldError: if `top_k` is above the size of the vocabulary.
         ValueError: if an option is out of its range or `limit` is not [B].
     """
     if temperature <= 0:
@@ -72,14 +90,23 @@ def sample(
     if samples < 1:
         raise ValueError(f"samples is {samples}: must be at least 1")
 
+    rngs = jax.vmap(jax.random.key)(seeds)
+    fold_in = jax.vmap(jax.vmap(jax.random.fold_in, (None, 0)), (0, None))
+    rngs = fold_in(rngs, jnp.arange(samples))  # [B, N]
+
     def choose(logits, t):
-        step_rng = jax.random.fold_in(rng, t)
         logits = logits / temperature
+        if top_k > logits.shape[-1]:
+            accepted = f"at most {logits.shape[-1]}, the size of the vocabulary"
+            raise FieldError("top_k", top_k, accepted)
         if top_k:
-            logits, tokens = top(logits, min(top_k, logits.shape[-1]))
+            logits, tokens = top(logits, top_k)
         if top_p < 1:
             logits = nucleus(logits, top_p)
-        token = categorical(step_rng, logits)
+        step_rngs = jax.vmap(jax.vmap(jax.random.fold_in, (0, None)), (0, None))(
+            rngs, t
+        )
+        token = jax.vmap(jax.vmap(categorical))(step_rngs, logits)
         if top_k:
             token = jnp.take_along_axis(tokens, token[..., None], -1)[..., 0]
         return token

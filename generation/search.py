@@ -186,7 +186,7 @@ class Generator:
         batches: Iterable[Batch],
         search: Search,
         *,
-        seed: int = 0,
+        seeds: Sequence[int] = (),
         keep_weights: bool = False,
         progress: Callable[[int], None] | None = None,
     ) -> list[list[Hypothesis]]:
@@ -196,7 +196,8 @@ class Generator:
             params: the model's parameters.
             batches: together their indices are 0, 1, ..., each once, in any order.
             search: checked options.
-            seed: seed of sampling; the index of each batch is folded in.
+            seeds: for sampling only: the seed of each input; see
+                `generation.sampling.line_seed`.
             keep_weights: whether to return attention weights.
             progress: called after each batch with the number of inputs up to it.
 
@@ -206,24 +207,27 @@ class Generator:
         Raises:
             ValueError: if attention is requested and the model has none.
         """
-        rng, done = jax.random.key(seed), 0
+        done = 0
 
-        def numbered() -> Iterator[tuple[int, Batch]]:
+        def counted() -> Iterator[Batch]:
             nonlocal done
-            for number, batch in enumerate(batches):
+            for batch in batches:
                 done += len(batch.indices)
-                yield number, batch
+                yield batch
 
-        def decode(item: tuple[int, Batch]) -> list[tuple[int, list[Hypothesis]]]:
-            number, batch = item
+        def decode(batch: Batch) -> list[tuple[int, list[Hypothesis]]]:
+            source, sampled = batch.source(), None
+            if search.temperature > 0:
+                sampled = np.zeros(_batch_size(source), np.uint32)  # filler: any
+                sampled[: len(batch.indices)] = [seeds[i] for i in batch.indices]
             decoded = jax.device_get(
                 self.decode(
                     params,
-                    batch.source(),
+                    source,
                     search,
                     length=batch.length,
                     limit=batch.limit,
-                    rng=jax.random.fold_in(rng, number),
+                    seeds=sampled,
                     keep_weights=keep_weights,
                 )
             )
@@ -233,7 +237,7 @@ class Generator:
             return [(index, _hypotheses(decoded, row)) for row, index in rows]
 
         results: dict[int, list[Hypothesis]] = {}
-        for part in spread.each(decode, numbered()):
+        for part in spread.each(decode, counted()):
             for index, hypotheses in part:
                 results[index] = [Hypothesis(*x) for x in hypotheses]
         return [results[index] for index in range(len(results))]
@@ -246,7 +250,7 @@ class Generator:
         *,
         length: int,
         limit: jax.Array | np.ndarray | None = None,
-        rng: jax.Array | None = None,
+        seeds: jax.Array | np.ndarray | None = None,
         keep_weights: bool = False,
     ) -> Decoded:
         """Decodes one batch, jitted.
@@ -257,7 +261,7 @@ class Generator:
             search: checked options; static.
             length: L; static.
             limit: [B] maximum number of tokens of each input; None for L.
-            rng: a PRNG key; required for sampling only.
+            seeds: uint32 [B]; for sampling only.
             keep_weights: whether to return attention weights; static.
 
         Returns:
@@ -270,7 +274,7 @@ class Generator:
             params,
             source,
             limit,
-            rng,
+            seeds,
             search=search,
             length=length,
             keep_weights=keep_weights,
@@ -291,7 +295,7 @@ class Generator:
         return jax.eval_shape(weights, params, source) is not None
 
     def _decode(
-        self, params, source, limit, rng, *, search, length, keep_weights
+        self, params, source, limit, seeds, *, search, length, keep_weights
     ) -> Decoded:
         sampled = search.temperature > 0
         rows = search.n_best if sampled else search.beam
@@ -307,7 +311,7 @@ class Generator:
             return sample(
                 step,
                 carry,
-                rng,
+                seeds,
                 temperature=search.temperature,
                 top_k=search.top_k,
                 top_p=search.top_p,

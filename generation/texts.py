@@ -48,7 +48,7 @@ class TextSearch:
         sources: Sequence[Sequence[int]],
         search: Search,
         *,
-        seed: int = 0,
+        seeds: Sequence[int] = (),
         progress: bool = False,
     ) -> list[list[Text]]:
         """Returns the texts of each source, best first: at most `search.n_best`.
@@ -59,7 +59,7 @@ class TextSearch:
             params: the model's parameters.
             sources: ids of each source, EOS included.
             search: checked options.
-            seed: seed of sampling.
+            seeds: for sampling only: the seed of each source; see `Generator.generate`.
             progress: whether to print the number of decoded sentences after each batch,
                 on standard error; a single batch prints nothing.
         """
@@ -70,7 +70,7 @@ class TextSearch:
             params,
             sequence_batches(sources, self._batch_size, **self._lengths),
             search,
-            seed=seed,
+            seeds=seeds,
             progress=self._progress(len(sources)) if progress else None,
         )
         return [self._texts(ranked, distinct)[:n_best] for ranked in hypotheses]

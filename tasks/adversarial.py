@@ -34,6 +34,7 @@ from errors import WRITTEN_AGAIN, UserError
 from figures.strips import image_grid, map_attention
 from generation.images import ImageGenerator
 from generation.options import SeedOptions
+from generation.sampling import line_seed
 from metrics import corners
 from metrics.frechet import frechet_distance, inception_score
 from models import efficientnet
@@ -249,9 +250,10 @@ class Adversarial(Task):
             if name not in accepted:
                 choices = ", ".join(accepted)
                 raise UserError(f"line {line} is {name!r}: must be one of {choices}")
-        for line, name in names.items():
+        for name in names.values():
             labels = np.full(_PER_CLASS**2, accepted.index(name), np.int32)
-            seed, average = options.seed + line, self.objective.average(state)
+            seed = line_seed(options.seed, name)
+            average = self.objective.average(state)
             fake = self.generate(state, labels, seed)
             grid = fake.reshape(_PER_CLASS, _PER_CLASS, *fake.shape[1:])
             attended = self.generator.attention(average, labels, seed)

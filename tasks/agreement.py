@@ -23,6 +23,7 @@ from data import agreement
 from data.vocabulary import BOS, PAD, UNK
 from errors import UserError
 from figures import charts
+from generation.sampling import line_seed
 from metrics.agreement import by_distance
 from models.records import AttentionRecord, collect
 from ranges import BATCH, EXAMPLES, TEXT, Range
@@ -216,14 +217,13 @@ class Agreement(Task):
         Lines have words of `data.agreement`, separated by spaces. The score is the
         log-probability of the continuation.
         """
-        rng = jax.random.key(options.seed)
         encoded = {number: self._encode(x, number) for number, x in lines.items()}
         for number, ids in encoded.items():
             yield self.continuations.predict(
                 state.params,
                 ids,
                 options,
-                rng=jax.random.fold_in(rng, number),
+                seed=line_seed(options.seed, lines[number]),
                 attention=attention,
             )
 

@@ -78,7 +78,7 @@ class Continuations:
             functools.partial(model.apply, train=False, mutable=["attention"])
         )
 
-    def _continue(self, params, carry, token, rng, *, options):
+    def _continue(self, params, carry, token, seeds, *, options):
         def step(carry, token):
             logits, carry = self.model.apply(params, token, carry, train=False)
             return carry, logits.at[..., jnp.array([PAD, BOS, UNK])].set(-1e9), None
@@ -87,7 +87,7 @@ class Continuations:
         return sample(
             step,
             carry,
-            rng,
+            seeds,
             batch=1,
             max_length=options.length + 1,
             temperature=temperature,
@@ -104,7 +104,7 @@ class Continuations:
         ids: Sequence[int],
         options: LanguageOptions,
         *,
-        rng: jax.Array,
+        seed: int,
         attention: bool,
     ) -> Prediction:
         """Returns a text with its continuation, and the log-probability of the latter.
@@ -113,14 +113,15 @@ class Continuations:
             params: parameters of the model.
             ids: ids of the text, without BOS and EOS.
             options: options of sampling.
-            rng: a PRNG key.
+            seed: seed of sampling; see `generation.sampling.line_seed`.
             attention: whether to return attention maps of the whole text.
         """
         variables, read = {"params": params}, [BOS, *ids]
         carry = self.model.start(1)
         if ids:
             _, carry = self.read(variables, jnp.array([read[:-1]]), carry)
-        decoded = self._sample(variables, carry, read[-1], rng, options=options)
+        seeds = np.array([seed], np.uint32)
+        decoded = self._sample(variables, carry, read[-1], seeds, options=options)
         new = np.asarray(decoded.tokens[0, 0]).tolist()
         maps = ()
         if attention:

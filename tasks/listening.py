@@ -29,6 +29,7 @@ from data.vocabulary import PAD
 from errors import UserError
 from figures.spectrogram import aligned_spectrogram
 from generation.options import TranslationOptions
+from generation.sampling import line_seed
 from generation.search import OFFSET, Search
 from generation.search import RANGES as SEARCH_RANGES
 from metrics import speech
@@ -233,7 +234,7 @@ class Listening(Task):
             state.params,
             examples,
             search,
-            seed=options.seed,
+            seeds=[line_seed(options.seed, x) for x in lines.values()],
             attention=attention,
             rescoring=chosen,
         )

@@ -62,7 +62,7 @@ class SpeechSearch:
         characters: Characters,
         search: Search,
         *,
-        seed: int = 0,
+        seeds: Sequence[int] = (),
         attention: bool = True,
         rescoring: Rescoring | None = None,
     ) -> list[Prediction]:
@@ -73,7 +73,8 @@ class SpeechSearch:
             examples: utterances; their texts are not used.
             characters: ids of characters.
             search: checked options.
-            seed: seed of sampling.
+            seeds: for sampling only: the seed of each utterance; see
+                `Generator.generate`.
             attention: whether predictions include attention maps.
             rescoring: rescores the beam of a search; not used for samples.
 
@@ -85,7 +86,7 @@ class SpeechSearch:
         if ranks:
             search = dataclasses.replace(search, n_best=search.beam)
         ranked = self._generator.generate(
-            params, self._batches(examples), search, seed=seed, keep_weights=True
+            params, self._batches(examples), search, seeds=seeds, keep_weights=True
         )
         if ranks:
             ranked = rescoring.rank(ranked, characters.decode)

@@ -27,6 +27,7 @@ from data.splits import SPLITS
 from data.vocabulary import BOS, UNK
 from errors import FieldError
 from figures.attention import piece_labels
+from generation.sampling import line_seed
 from ranges import BATCH, SIZE, TEXT, VOCABULARY, Range
 from tasks.language_samples import (
     Continuations,
@@ -243,14 +244,13 @@ class TextModeling(Task):
 
         The score is the log-probability of the continuation, in nats.
         """
-        rng = jax.random.key(options.seed)
-        for number, line in lines.items():
+        for line in lines.values():
             text = " ".join(running_text.normal_lines(line))
             yield self.continuations.predict(
                 state.params,
                 self.texts.vocabulary.encode(text)[:-1],
                 options,
-                rng=jax.random.fold_in(rng, number),
+                seed=line_seed(options.seed, line),
                 attention=attention,
             )
 

@@ -33,6 +33,7 @@ from figures.attention import AttentionMap, draw_alignment, draw_heads, text_map
 from generation.attention import AttentionReader
 from generation.likelihood import Likelihood
 from generation.options import SamplingOptions, TranslationOptions
+from generation.sampling import line_seed
 from generation.search import RANGES as SEARCH_RANGES
 from generation.search import Search
 from generation.texts import TextSearch
@@ -221,8 +222,9 @@ class Translation(Task):
         """Yields the translation of each line; see `Task` and `TextSearch.texts`."""
         search, max_length = options.search(self.search), self.config.data.max_length
         sources = [self.assets.encode_line(x, i, max_length) for i, x in lines.items()]
+        seeds = [line_seed(options.seed, x) for x in lines.values()]
         texts = self.translator.texts(
-            state.params, sources, search, seed=options.seed, progress=True
+            state.params, sources, search, seeds=seeds, progress=True
         )
         for source, ranked in zip(sources, texts, strict=True):
             best, *others = [Prediction(each.text, each.score) for each in ranked]

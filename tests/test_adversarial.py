@@ -321,6 +321,20 @@ def test_an_unknown_class_is_named(tmp_path):
         )
 
 
+def test_the_images_of_a_line_depend_on_its_class_and_the_seed_alone(tmp_path):
+    corners = create(config(), tmp_path, training=True)
+
+    def drawn(seed, *lines):
+        options = SeedOptions(seed=seed)
+        predictions = corners.predict(
+            state(), dict.fromkeys(lines, "corners"), options, False
+        )
+        return [prediction.details[1].tobytes() for prediction in predictions]
+
+    (alone,) = drawn(3, 1)
+    assert drawn(3, 2, 5) == [alone, alone] != drawn(4, 2, 5)
+
+
 def test_a_step_updates_the_estimates_and_statistics_of_both_networks():
     """Each network makes one power iteration, and the generator averages one batch."""
     new, _ = stepped()

@@ -1,5 +1,6 @@
 """Decoding against enumeration and plain loops, on a small recurrent model."""
 
+import functools
 import itertools
 from typing import NamedTuple
 
@@ -92,10 +93,14 @@ def plain_beam(model, b, beam, limit, alpha):
     return sorted(done, reverse=True)
 
 
+def seeds(batch, first=0):
+    return np.arange(first, first + batch, dtype=np.uint32)
+
+
 METHODS = {
     "greedy": lambda model, **options: greedy(model.step, model.start(1), **options),
     "sample": lambda model, **options: sample(
-        model.step, model.start(5), jax.random.key(0), samples=5, **options
+        model.step, model.start(5), seeds(options["batch"]), samples=5, **options
     ),
     "beam": lambda model, beam=5, **options: beam_search(
         model.step, model.start(beam), beam=beam, **options
@@ -311,12 +316,11 @@ def test_bfloat16_logits_are_scored_in_float32(method):
 
 def test_samples_have_the_frequencies_of_the_model():
     model, count = Model(seed=8, sharpness=0.7), 4001
-    rng = jax.random.key(1)
     decoded = jax.jit(
         lambda: sample(
             model.step,
             model.start(count),
-            rng,
+            seeds(BATCH, 1),
             batch=BATCH,
             max_length=4,
             samples=count,
@@ -330,16 +334,35 @@ def test_samples_have_the_frequencies_of_the_model():
             assert abs(rows.count(tokens) / count - prob) < 4.5 * deviation
 
 
-def test_samples_depend_on_the_rng():
+def test_samples_depend_on_the_seed_of_their_sentence_alone():
     model = Model(sharpness=0.5, batch=13)
 
-    @jax.jit
-    def draw(rng):
-        return sample(model.step, model.start(1), rng, batch=13, max_length=7).tokens
+    @functools.partial(jax.jit, static_argnums=1)
+    def draw(seeds, samples):
+        return sample(
+            model.step,
+            model.start(samples),
+            seeds,
+            batch=13,
+            max_length=7,
+            samples=samples,
+        ).tokens
 
-    first, repeated, other = (draw(jax.random.key(seed)) for seed in (0, 0, 1))
+    first, repeated, other = (draw(seeds(13, seed), 1) for seed in (0, 0, 13))
     assert np.all(first == repeated)
     assert np.any(first != other)
+    mixed = np.where(np.arange(13) % 3, seeds(13), seeds(13, 13))
+    expected = jnp.where((np.arange(13) % 3 > 0)[:, None, None], first, other)
+    np.testing.assert_array_equal(draw(mixed, 1), expected)
+    # The first of five samples is drawn as a single one; they are sorted afterwards.
+    five = draw(seeds(13), 5)
+    assert np.all(jnp.any(jnp.all(five == first, -1), -1))
+
+
+def test_the_samples_of_a_sentence_differ():
+    model = Model(sharpness=0.3, batch=13)
+    for rows in texts(run("sample", model, max_length=7, batch=13)):
+        assert len(set(rows)) > 1
 
 
 @pytest.mark.parametrize(
@@ -359,9 +382,8 @@ def test_top_k_and_top_p_sample_exactly_their_support():
         return carry, jnp.broadcast_to(jnp.log(probs), (1, 997, 6)), None
 
     def draw(**option):
-        rng = jax.random.key(2)
         return sample(
-            step, (), rng, batch=1, max_length=2, samples=997, eos=5, **option
+            step, (), seeds(1, 2), batch=1, max_length=2, samples=997, eos=5, **option
         ).tokens
 
     for option, support in [
@@ -370,7 +392,7 @@ def test_top_k_and_top_p_sample_exactly_their_support():
         ({"top_p": 0.69}, {1, 3}),
         ({"top_k": 3, "top_p": 0.76}, {1, 3}),  # renormalised: 4/9, 3/9, 2/9
         ({"top_k": 3, "top_p": 0.79}, {1, 3, 5}),
-        ({"top_k": 99}, set(range(6))),
+        ({"top_k": 6}, set(range(6))),
     ]:
         tokens = jax.jit(lambda option=option: draw(**option))()
         assert set(tokens[0, :, 0].tolist()) == support
@@ -398,15 +420,19 @@ def test_invalid_options_of_beam_search_are_named(options, message):
     [
         ({"temperature": 0.0}, "temperature is 0.0: must be above 0"),
         ({"top_k": -1}, "top_k is -1: must be at least 0"),
+        (
+            {"top_k": VOCAB + 1},
+            f"top_k is {VOCAB + 1}: must be at most {VOCAB}, the siz",
+        ),
         ({"top_p": 1.5}, r"top_p is 1.5: must be in \(0, 1\]"),
         ({"top_p": 0}, r"top_p is 0: must be in \(0, 1\]"),
         ({"samples": 0}, "samples is 0: must be at least 1"),
     ],
 )
 def test_invalid_options_of_sample_are_named(options, message):
-    model, rng = Model(), jax.random.key(0)
+    model = Model()
     with pytest.raises(ValueError, match=message):
-        sample(model.step, model.start(1), rng, batch=3, max_length=5, **options)
+        sample(model.step, model.start(1), seeds(3), batch=3, max_length=5, **options)
 
 
 def test_weights_cannot_be_kept_if_the_step_has_none():

@@ -20,6 +20,7 @@ from generation import (
     sample,
     sequence_batches,
 )
+from generation.sampling import line_seed
 from generation.search import padded_width
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
@@ -280,26 +281,37 @@ def test_a_model_attends_if_its_step_has_weights(attends):
             generate(keep_weights=True)
 
 
-def test_samples_depend_on_the_seed_and_the_batch_index():
-    model, inputs = Translator(offset=-1), sequences([4] * 3)
+def test_samples_depend_on_the_text_of_the_line_and_the_seed_alone():
+    """Whatever the other lines are, their number, order, lengths and batches."""
+    model = Translator(offset=-1)
+    inputs = sequences([4, 9, 4, 17, 5])
+    lines = [" ".join(map(str, ids)) for ids in inputs]
     search = Search(temperature=0.9, top_k=7, top_p=0.9, n_best=2)
     generator = Generator(model, forbidden=FORBIDDEN)
 
-    def draw(seed, inputs=inputs):
-        ranked = generator.generate(PARAMS, batches_of(inputs, 1), search, seed=seed)
+    def draw(seed, order, batch_size=5):
+        ranked = generator.generate(
+            PARAMS,
+            batches_of([inputs[i] for i in order], batch_size),
+            search,
+            seeds=[line_seed(seed, lines[i]) for i in order],
+        )
         return [[h.ids for h in hypotheses] for hypotheses in ranked]
 
-    assert draw(5) == draw(5) != draw(6)
-    same = draw(5, [inputs[0]] * 2)
-    assert same[0] != same[1]
+    together = draw(5, range(5))
+    assert together == draw(5, range(5)) != draw(6, range(5))
+    assert all(first != second for first, second in together)
+    assert together[0] != together[2]
+    for order, size in ([4, 2, 0, 3, 1], 5), ([0], 5), ([3, 0, 3, 1], 2), ([1, 2], 1):
+        assert draw(5, order, size) == [together[i] for i in order]
 
     @quick_jit
-    def expected(source, rng):
+    def expected(source, seeds):
         memory = model.encode(PARAMS, source)
         return sample(
             forbidding(model.step, PARAMS, memory),
             model.start(PARAMS, memory, 2, 7),
-            rng,
+            seeds,
             batch=1,
             max_length=7,
             temperature=0.9,
@@ -308,14 +320,22 @@ def test_samples_depend_on_the_seed_and_the_batch_index():
             samples=2,
         )
 
-    for number, source in enumerate(inputs):
-        rng = jax.random.fold_in(jax.random.key(5), number)
-        decoded = expected(np.array([source]), rng)
+    for number in (0, 2):
+        seeds = np.array([line_seed(5, lines[number])], np.uint32)
+        decoded = expected(np.array([inputs[number]]), seeds)
         ids = [
             row[:n].tolist()
             for row, n in zip(decoded.tokens[0], decoded.lengths[0], strict=True)
         ]
-        assert draw(5)[number] == ids
+        assert together[number] == ids
+
+
+def test_the_seed_of_a_line_is_of_its_text_and_the_seed():
+    lines = ["the dogs", "the dogs ", "the  dogs", "dogs the", "1 the dogs", ""]
+    seeds = [line_seed(3, line) for line in lines]
+    assert seeds[0] == seeds[1] and len({*seeds}) == len(lines) - 1
+    assert line_seed(31, "the dogs") != line_seed(3, "1 the dogs")
+    assert all(0 <= seed < 2**32 for seed in seeds)
 
 
 def test_progress_counts_the_decoded_inputs():

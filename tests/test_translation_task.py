@@ -4,6 +4,7 @@ import functools
 import importlib.util
 import math
 from types import SimpleNamespace
+from unittest.mock import ANY
 
 import jax
 import jax.numpy as jnp
@@ -158,11 +159,15 @@ def test_n_best_are_distinct_and_sorted(fitted):
         assert [p.score for p in ranked] == sorted(p.score for p in ranked)[::-1]
 
 
-def test_samples_depend_on_the_seed_only(task, state):
-    def draw(seed):
-        return predict(task, state, ["one", "two"], temperature=1.0, seed=seed)
+def test_samples_depend_on_the_line_and_the_seed_only(task, state):
+    def draw(seed, *lines):
+        drawn = predict(task, state, lines, temperature=1.0, n_best=2, seed=seed)
+        return [[best.text, best.others[0].text] for best in drawn]
 
-    assert draw(3) == draw(3) != draw(4)
+    first, second = drawn = draw(3, "one", "two " * 13)
+    assert drawn == draw(3, "one", "two " * 13) != draw(4, "one", "two " * 13)
+    assert first[0] != first[1]  # the samples of one line
+    assert draw(3, "three", "two " * 13, "one", "one") == [ANY, second, first, first]
 
 
 def test_a_long_line_is_truncated_with_a_warning(task, state, capsys):
