@@ -196,8 +196,7 @@ class Generator:
             params: the model's parameters.
             batches: together their indices are 0, 1, ..., each once, in any order.
             search: checked options.
-            seeds: for sampling only: the seed of each input; see
-                `generation.sampling.line_seed`.
+            seeds: of each input, for sampling; see `generation.sampling.line_seed`.
             keep_weights: whether to return attention weights.
             progress: called after each batch with the number of inputs up to it.
 
@@ -216,21 +215,18 @@ class Generator:
                 yield batch
 
         def decode(batch: Batch) -> list[tuple[int, list[Hypothesis]]]:
-            source, sampled = batch.source(), None
-            if search.temperature > 0:
-                sampled = np.zeros(_batch_size(source), np.uint32)  # filler: any
-                sampled[: len(batch.indices)] = [seeds[i] for i in batch.indices]
-            decoded = jax.device_get(
-                self.decode(
-                    params,
-                    source,
-                    search,
-                    length=batch.length,
-                    limit=batch.limit,
-                    seeds=sampled,
-                    keep_weights=keep_weights,
-                )
+            source = batch.source()
+            drawn = [seeds[i] for i in batch.indices] if seeds else [0]
+            decoded = self.decode(
+                params,
+                source,
+                search,
+                length=batch.length,
+                limit=batch.limit,
+                seeds=np.resize(np.array(drawn, np.uint32), _batch_size(source)),
+                keep_weights=keep_weights,
             )
+            decoded = jax.device_get(decoded)
             if progress is not None:
                 progress(done)
             rows = enumerate(batch.indices)
