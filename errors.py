@@ -1,7 +1,10 @@
-"""Exceptions for a user's mistakes, and numbers as a user types them."""
+"""Exceptions for a user's mistakes; numbers, literals and JSON of a user's texts."""
 
+import ast
 import contextlib
 import errno
+import functools
+import json
 import os
 import traceback
 from collections.abc import Callable, Iterator
@@ -12,6 +15,8 @@ from typing import Any
 WRITTEN_AGAIN = (
     "restore it from a copy, or run the command of the training again, which writes it"
 )
+_MAX_NUMBER = 300  # characters of a number, which then fits a float
+_MAX_DEPTH = 100  # of lists and objects inside each other
 # Errors of the operating system that the same command meets again.
 _LASTING = {
     getattr(errno, name)
@@ -82,16 +87,79 @@ def parse_number(text: str, kind: Callable[[str], Any] = float) -> Any:
         kind: int or float.
 
     Raises:
-        ValueError: if it is not a number.
+        ValueError: if it is not a number, or has more than 300 characters.
     """
-    if "_" in text:
-        raise ValueError(f"{text!r} is not a number")
+    if "_" in text or len(text) > _MAX_NUMBER:
+        raise ValueError(f"{one_line(text)} is not a number")
     return kind(text)
+
+
+def parse_whole(text: str) -> int:
+    """Returns the number that a text of digits states.
+
+    Raises:
+        ValueError: if it is not digits, or has more than 300.
+    """
+    if not text.isdecimal():
+        raise ValueError(f"{one_line(text)} is not a whole number")
+    return parse_number(text, int)
+
+
+def parse_json(text: str | bytes, **options: Any) -> Any:
+    """Returns the value of a JSON text.
+
+    Args:
+        text: the text.
+        **options: of `json.loads`.
+
+    Raises:
+        ValueError: if it is not JSON, is nested too deeply for functions that walk
+            through it, or has a whole number that does not fit a float.
+    """
+    whole = functools.partial(parse_number, kind=int)
+    try:
+        return _shallow(json.loads(text, parse_int=whole, **options))
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def parse_literal(text: str) -> Any:
+    """Returns the value of a Python literal, such as (1, "a").
+
+    Raises:
+        ValueError: if it is not a literal, such as 1+1, is nested too deeply, or has a
+            number that cannot be printed.
+    """
+    try:
+        value = ast.literal_eval(text)
+        repr(value)  # not of 0xfff... with thousands of digits
+    except (SyntaxError, TypeError, RecursionError, MemoryError) as error:
+        raise ValueError(f"{shorten(text)} is not a literal") from error
+    return _shallow(value)
+
+
+def _shallow(value: Any) -> Any:
+    """Returns a value; raises a ValueError if it is nested too deeply."""
+    level = [value]
+    for _ in range(_MAX_DEPTH):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, dict | list | tuple)
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+        if not level:
+            return value
+    raise ValueError("nested too deeply")
 
 
 def one_line(value: Any) -> str:
     """Returns the text of a value in one line of at most 80 characters."""
-    text = " ".join(repr(value).split())
+    return shorten(" ".join(repr(value).split()))
+
+
+def shorten(text: str) -> str:
+    """Returns at most 80 characters of a text."""
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 

@@ -31,7 +31,7 @@ import storage
 from data.endless import Batch, EndlessBatches
 from data.scenes import Scene, Scenes
 from data.vocabulary import EOS, PAD, Vocabulary
-from errors import UserError
+from errors import UserError, parse_json
 
 _WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
 _KARPATHY = {"train": ("train", "restval"), "validation": ("val",), "test": ("test",)}
@@ -159,7 +159,7 @@ def read_files(captions: Path, folder: Path, size: int, split: str) -> PhotoSet:
     field = f"config.data.files.{split}.captions is {str(captions)!r}"
     try:
         text = storage.read_regular(captions).decode("utf-8-sig")
-        content = json.loads(text, parse_constant=_refuse)
+        content = parse_json(text, parse_constant=_refuse)
         texts_by_image = _captions(content, split)
         has_splits = _has_splits(content)
     except OSError as error:
@@ -168,8 +168,6 @@ def read_files(captions: Path, folder: Path, size: int, split: str) -> PhotoSet:
         raise UserError(f"{field}: byte {error.start + 1} is not UTF-8") from None
     except json.JSONDecodeError as error:
         raise UserError(f"{field}: not JSON: {error}") from None
-    except RecursionError:
-        raise UserError(f"{field}: nested too deeply") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         reason = "a value has another type"
         if isinstance(error, ValueError | KeyError):

@@ -32,7 +32,7 @@ from data.packages import fetch_source
 from data.running_text import normal_lines
 from data.splits import EVALUATION_SPLITS, SPLITS, check_split
 from data.vocabulary import EOS, PAD
-from errors import WRITTEN_AGAIN, UserError
+from errors import WRITTEN_AGAIN, UserError, parse_json
 
 SOURCES = ("reviews", "entailment", "files")
 _PACKAGE, _VERSION = "vaderSentiment", "0.5"
@@ -147,7 +147,7 @@ def parse(line: str, name: str) -> Example:
         if not label or len(texts) not in (1, 2) or not all(texts):
             raise ValueError("an empty field, or another number of fields")
         return (label, *map(normal, texts))
-    except (ValueError, KeyError, AttributeError, RecursionError):
+    except (ValueError, KeyError, AttributeError):
         accepted = (
             "a JSON object with texts gold_label, sentence1 and sentence2, not empty"
             if is_json
@@ -157,7 +157,7 @@ def parse(line: str, name: str) -> Example:
 
 
 def _snli_fields(line: str) -> list[str]:
-    values = json.loads(line)
+    values = parse_json(line)
     fields = [values[name] for name in ("gold_label", "sentence1", "sentence2")]
     for field in fields:
         field.encode("utf-8")  # fails for half of a character, which JSON can escape
@@ -259,7 +259,7 @@ def load(folder: Path) -> Sentences:
     """
     path = folder / "sentences.json"
     try:
-        assets = json.loads(path.read_text("utf-8"))
+        assets = parse_json(path.read_text("utf-8"))
         splits = {
             split: [tuple(example) for example in assets["splits"][split]]
             for split in SPLITS

@@ -15,7 +15,7 @@ from data.batching import Batches
 from data.parallel_text import Corpus
 from data.splits import EVALUATION_SPLITS, check_split
 from data.vocabulary import EOS, UNK, Segmentations, Vocabulary, train_vocabulary
-from errors import WRITTEN_AGAIN, FieldError, UserError
+from errors import WRITTEN_AGAIN, FieldError, UserError, parse_json
 
 _NEAR_DUPLICATES = "near_duplicates.json"
 
@@ -61,7 +61,7 @@ class TextAssets(NamedTuple):
         if not path.exists():
             return None
         try:
-            return json.loads(path.read_text())[split]
+            return parse_json(path.read_text())[split]
         except (OSError, ValueError, TypeError, KeyError):
             raise _damaged(path) from None
 
@@ -104,11 +104,11 @@ def _damaged_pairs(path: Path) -> UserError:
 def _parse(content: bytes) -> list[list[str]] | None:
     """Returns the pairs of a file, each of two texts; None if it is damaged."""
     try:
-        pairs = json.loads(content)
+        pairs = parse_json(content)
         kinds = [list(map(type, pair)) for pair in pairs]
         if isinstance(pairs, list) and kinds == [[str, str]] * len(pairs):
             return pairs
-    except (ValueError, TypeError, RecursionError):
+    except (ValueError, TypeError):
         pass
     return None
 

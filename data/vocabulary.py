@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 import storage
-from errors import WRITTEN_AGAIN, UserError
+from errors import WRITTEN_AGAIN, UserError, parse_json
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
 _COVERAGE = 0.9999  # fraction of the characters that have a piece; the rest are UNK
@@ -257,7 +257,7 @@ class Segmentations:
 def _parse(content: bytes) -> dict:
     """Returns the dictionary in a JSON text; {} for anything else."""
     try:
-        value = json.loads(content)
+        value = parse_json(content)
     except ValueError:
         return {}
     return value if isinstance(value, dict) else {}

@@ -24,7 +24,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 import storage
-from errors import UserError
+from errors import UserError, parse_json
 from results import records, step_memory, tables
 from results.arguments import Parser, whole
 from results.families import FIGURES, TABLES
@@ -109,7 +109,7 @@ def is_current(run: Run, seed: int) -> bool:
     path = record_path(run, seed)
     if not path.exists():
         return False
-    record = json.loads(path.read_text("utf-8"))
+    record = parse_json(path.read_text("utf-8"))
     return records.identity(record["settings"]) == _identity(run, seed)
 
 
@@ -183,7 +183,7 @@ def collect(run: Run, seed: int, workdir: Path) -> Record:
     """
     try:
         scores, environment = (
-            json.loads((workdir / name).read_text("utf-8"))
+            parse_json((workdir / name).read_text("utf-8"))
             for name in ("eval_test.json", "environment.json")
         )
     except FileNotFoundError as error:

@@ -1,10 +1,10 @@
 """Records of results: one small JSON file per run or benchmark, in this folder."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from errors import parse_json
 from training import compatibility
 
 RESULTS = Path(__file__).parent
@@ -44,13 +44,13 @@ def read_benchmarks(folder: Path = RESULTS) -> list[Record]:
 def read_floors(folder: Path = RESULTS) -> dict[str, dict[str, dict[str, float]]]:
     """Returns the floors of each table: metrics by name of the floor."""
     path = folder / FLOORS.name
-    return json.loads(path.read_text("utf-8")) if path.exists() else {}
+    return parse_json(path.read_text("utf-8")) if path.exists() else {}
 
 
 def read_initial_entropy(folder: Path = RESULTS) -> dict[str, dict[str, list[float]]]:
     """Returns the entropies of untrained attention, of all seeds by score and width."""
     path = folder / INITIAL_ENTROPY.name
-    return json.loads(path.read_text("utf-8")) if path.exists() else {}
+    return parse_json(path.read_text("utf-8")) if path.exists() else {}
 
 
 def read_translations(
@@ -100,7 +100,7 @@ def identity(settings: Mapping[str, Any]) -> dict[str, Any]:
 def _read(folder: Path) -> list[Record]:
     others = FLOORS.name, INITIAL_ENTROPY.name
     paths = sorted(path for path in folder.glob("*.json") if path.name not in others)
-    return [json.loads(path.read_text("utf-8")) for path in paths]
+    return [parse_json(path.read_text("utf-8")) for path in paths]
 
 
 def _remove(settings: dict[str, Any], names: list[str]) -> None:

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import jax
 
-from errors import UserError
+from errors import UserError, parse_whole, shorten
 from sweeps import plan as plans
-from sweeps import report, state, workers
+from sweeps import report, space, state, workers
 from sweeps.display import Display
 from sweeps.plan import Plan, Trial
 from sweeps.runner import ROOT, Runner, last_line
+from sweeps.space import Sweep
 from training import configuration
 from training.lock import Lock
 from training.log import read_rows
@@ -41,7 +42,7 @@ def run(
     Raises:
         UserError: for a mistake in the flags, the sweep or a config, or failed runs.
     """
-    chosen = plans.read_file(sweep) if sweep else plans.read_grid(grid)
+    chosen = plans.read_file(sweep) if sweep else read_grid(grid)
     plan = Plan(chosen, config, overrides, workdir, joins=joins)
     if joins and plan.sweep.method == "tpe":
         raise UserError(
@@ -136,3 +137,45 @@ def _seconds_per_step(
         if not rates:
             raise UserError(f"the timing failed: {last_line(log, status)}")
     return 1 / rates[-1]
+
+
+def read_grid(texts: Sequence[str]) -> Sweep:
+    """Returns the sweep of flags such as "model.score=dot,general" and "seed=0,1".
+
+    A value that begins with a bracket ends with it: "data.tasks=(1,2),(3,)".
+
+    Raises:
+        UserError: for a text of another form.
+    """
+    domains: dict[str | tuple[str, ...], space.Domain] = {}
+    seeds: tuple[int, ...] = (0,)
+    given: set[str] = set()
+    for text in texts:
+        field, equals, values = text.partition("=")
+        parts, shown = _split(values), f"--grid={shorten(text)}"
+        if not (field and equals and all(parts)):
+            raise UserError(f"{shown}: must be FIELD=VALUE,VALUE,...")
+        if field in given:
+            raise UserError(f"{shown}: {field} must be given once")
+        given.add(field)
+        if field == "seed":
+            try:
+                seeds = tuple(map(parse_whole, parts))
+            except ValueError:
+                raise UserError(f"{shown}: seeds must be whole numbers") from None
+        else:
+            domains[field] = space.choice(*parts)
+    return Sweep(space=domains, seeds=seeds)
+
+
+def _split(values: str) -> list[str]:
+    """Splits values at the commas outside of lists in brackets."""
+    parts, depth = [""], 0
+    for character in values:
+        if character == "," and not depth:
+            parts.append("")
+            continue
+        if depth or not parts[-1]:  # a bracket inside of a text is of the text
+            depth += (character in "([") - (character in ")]")
+        parts[-1] += character
+    return parts

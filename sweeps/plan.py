@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 from ml_collections import ConfigDict
 
 import storage
-from errors import UserError
+from errors import UserError, parse_json
 from sweeps import space, widening
 from sweeps.space import Choice, Point, Sweep
 from training import configuration
@@ -223,7 +223,7 @@ class Plan:
             for key, domain in self.sweep.space.items()
         }
         return {
-            "sweep": json.loads(json.dumps(encoded)),
+            "sweep": parse_json(json.dumps(encoded)),
             "config": configuration.encode(self.config),
         }
 
@@ -241,7 +241,7 @@ class Plan:
         now = self._encoded()
         try:
             self._journal = path.read_text("utf-8")
-            old = json.loads(self._journal)
+            old = parse_json(self._journal)
             before, config = old["sweep"], old["config"]
             lost = widening.lost(before, now["sweep"])
             old_fields, fields = (
@@ -414,32 +414,6 @@ def read_file(path: str) -> Sweep:
     if not isinstance(sweep, Sweep):
         raise UserError(f"{path}: get_sweep must return a sweeps.space.Sweep")
     return sweep
-
-
-def read_grid(texts: Sequence[str]) -> Sweep:
-    """Returns the sweep of flags such as "model.score=dot,general" and "seed=0,1".
-
-    Raises:
-        UserError: for a text of another form.
-    """
-    domains: dict[str | tuple[str, ...], space.Domain] = {}
-    seeds: tuple[int, ...] = (0,)
-    given: set[str] = set()
-    for text in texts:
-        field, equals, values = text.partition("=")
-        parts = values.split(",")
-        if not (field and equals and all(parts)):
-            raise UserError(f"--grid={text}: must be FIELD=VALUE,VALUE,...")
-        if field in given:
-            raise UserError(f"--grid={text}: {field} must be given once")
-        given.add(field)
-        if field == "seed":
-            if not all(part.isdecimal() for part in parts):
-                raise UserError(f"--grid={text}: seeds must be whole numbers")
-            seeds = tuple(map(int, parts))
-        else:
-            domains[field] = space.choice(*parts)
-    return Sweep(space=domains, seeds=seeds)
 
 
 def describe(point: Mapping[str, Any]) -> str:

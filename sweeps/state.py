@@ -1,7 +1,6 @@
 """The state of a run of a sweep, read from its folder, and claims on runs."""
 
 import contextlib
-import json
 import os
 import socket
 import threading
@@ -10,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from errors import parse_json
 from sweeps.plan import Plan, Run
 from training.checkpoint_folder import CheckpointFolder
 from training.lock import is_alive, started
@@ -81,7 +81,7 @@ def _progress(plan: Plan, run: Run, log: Path, report: Path) -> Progress:
     rates = [row["steps_per_second"] for row in rows if "steps_per_second" in row]
     score = None
     with contextlib.suppress(OSError, ValueError):
-        scores = json.loads(report.read_text())
+        scores = parse_json(report.read_text())
         # A damaged file counts as none: the run is evaluated again.
         if isinstance(scores, dict) and scores.get("step") == plan.steps(run.trial):
             if metric not in _numbers(scores):
@@ -104,7 +104,7 @@ def _numbers(report: dict) -> list[str]:
 def target(run: Run) -> int:
     """Returns the step that a run was last started to train to; 0 if never started."""
     try:
-        return json.loads((run.folder / "config.json").read_text())["train_steps"]
+        return parse_json((run.folder / "config.json").read_text())["train_steps"]
     except (OSError, ValueError, LookupError, TypeError):
         return 0
 

@@ -199,6 +199,26 @@ def test_a_mistake_gets_one_line(workdir, command, flags, message, monkeypatch):
     assert result.errors.count("\n") == 1
 
 
+@pytest.mark.parametrize("command", ["train", "eval", "predict", "sweep", "launch"])
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("x", "'x': must be a whole number"),
+        ("", "'': must be a whole number"),
+        ("1.5", "'1.5': must be a whole number"),
+        ("-1", "'-1': must be a whole number"),
+        ("0", "0: must be at least 1 and at most 1024"),
+        ("100000", "100000: must be at least 1 and at most 1024"),
+    ],
+)
+def test_the_number_of_cpu_devices_is_checked(command, value, message, monkeypatch):
+    """Before jax reads it."""
+    monkeypatch.setenv("JAX_NUM_CPU_DEVICES", value)
+    result = in_process.call(f"{command}.py", "--workdir=/nonsense")
+    assert result.status == 1 and not result.output
+    assert result.errors == f"error: JAX_NUM_CPU_DEVICES is {message}\n"
+
+
 @pytest.mark.parametrize(
     ("command", "flag", "message"),
     [

@@ -21,14 +21,14 @@ import sweep_storm
 from smoke import ROOT
 
 from errors import UserError
-from sweeps import plan as plans
-from sweeps import report, runner, space, state, tpe, workers
+from sweeps import main, report, runner, space, state, tpe, workers
 from sweeps.plan import Plan
 from sweeps.scheduler import Scheduler, rungs
 from sweeps.space import Prune, Sweep, choice, integers, log_uniform, uniform
 from training import configuration
 
 FLAG = sweep_storm.CONFIG
+LISTS = str(ROOT / "configs/pointer_sorting.py") + ":smoke"
 KERNELS = ("gaussian", "triangular", "epanechnikov")
 
 
@@ -195,13 +195,44 @@ def test_a_faulty_sweep_is_refused_in_one_line(sweep, message):
 
 
 def test_flags_are_a_grid_with_seeds_as_replicates():
-    sweep = plans.read_grid(["model.kernel=gaussian,boxcar", "seed=2,5"])
+    sweep = main.read_grid(["model.kernel=gaussian,boxcar", "seed=2,5"])
     assert sweep == Sweep(
         space={"model.kernel": choice("gaussian", "boxcar")}, seeds=(2, 5)
     )
-    for text in ("model.kernel", "model.kernel=", "=a", "seed=x"):
-        with pytest.raises(UserError, match=f"^--grid={text}: "):
-            plans.read_grid([text])
+    for text in ("model.kernel", "model.kernel=", "=a", "seed=x", "seed=(0,1),(2,)"):
+        with pytest.raises(UserError, match=f"^--grid={re.escape(text)}: "):
+            main.read_grid([text])
+
+
+def test_a_value_of_a_grid_may_be_a_list(tmp_path):
+    def values(text):
+        (domain,) = main.read_grid([f"field={text}"]).space.values()
+        return domain.values
+
+    assert values("(5,),(7,11)") == ("(5,)", "(7,11)")
+    assert values("[5,7],(5, 7, [11]),13") == ("[5,7]", "(5, 7, [11])", "13")
+    assert values("((3,5),7),(3x5,7)") == ("((3,5),7)", "(3x5,7)")
+    # A bracket inside of a text is of the text.
+    assert values("a(5,7),b)") == ("a(5", "7)", "b)")
+    for faulty in ("(5,7", "(5,),", ",(5,)"):
+        with pytest.raises(UserError, match="must be"):
+            plan = Plan(
+                main.read_grid([f"evaluation.sizes={faulty}"]), LISTS, (), tmp_path
+            )
+            plan.check()
+    plan = Plan(main.read_grid(["evaluation.sizes=(5,),(5,6)"]), LISTS, (), tmp_path)
+    plan.check()
+    sizes = [
+        configuration.read(LISTS, run.overrides).evaluation.sizes for run in plan.runs()
+    ]
+    assert sizes == [(5,), (5, 6)]
+
+
+@pytest.mark.parametrize("text", ["7" * 5003, "0," + "7" * 301])
+def test_a_seed_of_many_digits_is_refused_in_one_line(text):
+    with pytest.raises(UserError, match="seeds must be whole numbers$") as error:
+        main.read_grid([f"seed={text}"])
+    assert len(str(error.value)) < 200
 
 
 # Plans
@@ -273,7 +304,9 @@ def test_another_sweep_is_refused_with_the_difference(tmp_path, journal):
     if journal:
         with pytest.raises(UserError, match="sweep.split is test: must be validation"):
             Plan(grid(split="test"), FLAG, (), tmp_path)
-    for text in ("{", '{"sweep": [], "config": {}}', '{"sweep": {"space": 3}}', "7"):
+    deep, digits = "[" * 100_003, '{"sweep": ' + "7" * 5003 + "}"
+    objects = '{"sweep": [], "config": {}}', '{"sweep": {"space": 3}}'
+    for text in ("{", *objects, "7", deep, digits, "[" * 701 + "]" * 701):
         (tmp_path / "sweep.json").write_text(text)
         with pytest.raises(UserError, match="is damaged: delete it, and it is rebuil"):
             Plan(grid(), FLAG, (), tmp_path)
@@ -354,7 +387,7 @@ def test_the_folder_of_a_sweep_is_neither_a_run_nor_in_use(tmp_path, monkeypatch
 )
 def test_a_flag_that_would_be_ignored_is_refused(overrides, flags, message, tmp_path):
     with pytest.raises(UserError, match=message):
-        Plan(plans.read_grid(flags), FLAG, overrides, tmp_path)
+        Plan(main.read_grid(flags), FLAG, overrides, tmp_path)
 
 
 def test_suggestions_are_checked_by_value_and_condition(tmp_path):

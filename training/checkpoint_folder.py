@@ -4,7 +4,6 @@ See `training.checkpoints`, which writes and reads them.
 """
 
 import contextlib
-import json
 import math
 import os
 import shutil
@@ -13,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from errors import UserError
+from errors import UserError, parse_json
 from training import manifest
 from training.manifest import DamageError
 
@@ -270,7 +269,7 @@ class CheckpointFolder:
                 manifest.check(folder, [_METRICS])
         elif not (folder / _METRICS).exists():
             return {}
-        metrics = json.loads((folder / _METRICS).read_text())
+        metrics = parse_json((folder / _METRICS).read_text())
         if not isinstance(metrics, dict):
             raise ValueError(f"{_METRICS} is not an object")
         return metrics

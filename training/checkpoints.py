@@ -26,7 +26,7 @@ from typing import Any
 import jax
 import orbax.checkpoint as ocp
 
-from errors import UserError, chain
+from errors import UserError, chain, parse_whole, shorten
 from training import job, manifest
 from training.checkpoint_folder import (
     MANIFEST,
@@ -270,12 +270,13 @@ def _find(checkpoints: Checkpoints, workdir: Path, which: str | int) -> int:
                 f"{workdir} has no evaluated checkpoint: take last, or one of {steps}"
             )
         return best
-    if not str(which).isdecimal() or int(which) not in steps:
-        raise UserError(
-            f"{workdir} has no checkpoint {which}: take last, best, average, or one of "
-            f"{steps}"
-        )
-    return int(which)
+    with contextlib.suppress(ValueError):
+        if (step := parse_whole(str(which))) in steps:
+            return step
+    raise UserError(
+        f"{workdir} has no checkpoint {shorten(str(which))}: take last, best, average, "
+        f"or one of {steps}"
+    )
 
 
 def require(workdir: Path) -> None:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from absl import flags
 
-from errors import UserError
+from errors import UserError, one_line
 
 
 class Arguments(NamedTuple):
@@ -88,7 +88,7 @@ def check_numbers(argv: Sequence[str]) -> None:
     for name in flag_names():
         value = _value_of(f"--{name}", argv) or ""
         if isinstance(flags.FLAGS[name].parser, flags.IntegerParser) and "_" in value:
-            raise UserError(f"--{name} is {value!r}: must be a whole number")
+            raise UserError(f"--{name} is {one_line(value)}: must be a whole number")
 
 
 def flag_error(error: flags.Error, argv: Sequence[str]) -> str:
@@ -114,7 +114,7 @@ def flag_error(error: flags.Error, argv: Sequence[str]) -> str:
             text = "a whole number" + f", at least {low}" * (low is not None)
             accepted = [text + f" and at most {high}" * (high is not None)]
         if accepted:
-            return f"--{name} is {value!r}: must be {' or '.join(accepted)}"
+            return f"--{name} is {one_line(value)}: must be {' or '.join(accepted)}"
     if match := re.match(r"Missing value for flag --?(\w+)", str(error)):
         return f"--{match[1]} needs a value: --{match[1]}=VALUE"
     return str(error)

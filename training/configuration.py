@@ -9,7 +9,6 @@ that its config describes, `extended` in config.json lists the former ends, and 
 steps up to which they counted.
 """
 
-import ast
 import contextlib
 import difflib
 import importlib
@@ -25,7 +24,15 @@ from ml_collections import ConfigDict
 
 import ranges
 import storage
-from errors import FieldError, UserError, fault, one_line, parse_number
+from errors import (
+    FieldError,
+    UserError,
+    fault,
+    one_line,
+    parse_literal,
+    parse_number,
+    shorten,
+)
 from ranges import SEED, SIZE, STEPS, Range
 from training import encoding, run_directory
 from training.checkpoint_folder import CheckpointFolder
@@ -200,7 +207,7 @@ def _override(config: ConfigDict, name: str, text: str, group: str) -> None:
         parent[last] = _parse(text, kind, old)
     except UserError as error:
         raise UserError(f"config.{name}: {error}") from error
-    except (ValueError, TypeError, KeyError, SyntaxError) as error:
+    except (ValueError, TypeError, KeyError) as error:
         accepted = _NAMES.get(kind, kind.__name__)
         if kind is tuple:
             kinds = {_NAMES.get(type(x), type(x).__name__) for x in old or ()}
@@ -208,7 +215,9 @@ def _override(config: ConfigDict, name: str, text: str, group: str) -> None:
         if isinstance(old, type):
             folder = "tasks" if name == "task" else "models"
             accepted = f"a class of {folder}/, such as {encode(old)}"
-        raise UserError(f"config.{name} is '{text}': must be {accepted}") from error
+        raise UserError(
+            f"config.{name} is '{shorten(text)}': must be {accepted}"
+        ) from error
 
 
 def similar_fields(config: ConfigDict, name: str) -> list[str]:
@@ -265,7 +274,7 @@ def _parse_tuple(text: str, kinds: set[type]) -> tuple[Any, ...]:
 def _item(text: str) -> Any:
     """Parses a list element of unknown type: 5 is a number, 10x5 a tuple."""
     if re.fullmatch(r"\d+(x\d+)+", text):
-        return tuple(map(int, text.split("x")))
+        return tuple(parse_number(part, int) for part in text.split("x"))
     for kind in (int, float):
         with contextlib.suppress(ValueError):
             return parse_number(text, kind)
@@ -274,7 +283,7 @@ def _item(text: str) -> Any:
 
 def _literal(text: str) -> Any:
     """Parses a Python literal; numbers with underscores are refused."""
-    value = ast.literal_eval(text)
+    value = parse_literal(text)
     if "_" in text and ranges.has_number(value):
         raise ValueError(text)
     return value

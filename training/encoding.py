@@ -4,7 +4,6 @@ Decoding imports only modules in `tasks` and `models`.
 """
 
 import importlib
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from errors import UserError, fault, one_line
+from errors import UserError, fault, one_line, parse_json
 
 # The JSON form of a class that a run may name.
 CLASS = re.compile(r"((?:tasks|models)(?:\.\w+)+):(\w+)")
@@ -27,10 +26,10 @@ def read_json(workdir: Path) -> dict[str, Any]:
     """
     path = workdir / "config.json"
     try:
-        settings = json.loads(path.read_text("utf-8"))
+        settings = parse_json(path.read_text("utf-8"))
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise UserError(f"{path} is damaged ({error}): {RESTORE}") from error
     if not isinstance(settings, dict):
         raise UserError(f"{path} is {one_line(settings)}: must be an object; {RESTORE}")

@@ -22,7 +22,8 @@ from typing import Any
 
 from absl import flags
 
-from errors import UserError
+from errors import FieldError, UserError, parse_whole, shorten
+from ranges import Range
 from training import job
 from training.job import FAULT
 
@@ -34,6 +35,7 @@ _VARIABLES = {
     "num_processes": "JAX_NUM_PROCESSES",
     "process_id": "JAX_PROCESS_ID",
 }
+_COUNT, _JOB = Range(0, _MAX, whole=True), Range(0, 2**32 - 1, whole=True)
 _CLOSING = 10.0  # seconds in which the port of a job that has ended is free again
 _LATER = 10  # seconds that jax waits after `--join_timeout`
 _BY_HAND = (
@@ -187,11 +189,9 @@ def explicit() -> dict[str, Any]:
                 "needs --coordinator, --num_processes and --process_id"
             )
     for name in ("num_processes", "process_id"):
-        if not str(given[name]).isdecimal():
-            raise UserError(
-                f"{_VARIABLES[name]} is {given[name]!r}: must be a whole number"
-            )
-    count, number = int(given["num_processes"]), int(given["process_id"])
+        if flagged[name] is None:
+            given[name] = whole(os.environ, _VARIABLES[name])
+    count, number = given["num_processes"], given["process_id"]
     if number >= count:
         raise UserError(
             f"--process_id is {number}: must be below --num_processes, {count}"
@@ -219,8 +219,8 @@ def check_address(address: str, processes: int) -> None:
             this host resolves to itself, so that the others would wait in vain.
     """
     host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
-        raise UserError(f"--coordinator is {address}: must be HOST:PORT")
+    if not host or not (port.isdecimal() and len(port) < 6 and 0 < int(port) < 2**16):
+        raise UserError(f"--coordinator is {shorten(address)}: must be HOST:PORT")
     if host.strip("[]") == "localhost" or _is_literal(host) or processes == 1:
         return
     try:
@@ -282,7 +282,7 @@ def detected(environ: Mapping[str, str]) -> dict[str, Any] | None:
         devices = slurm_devices(environ, gpus())
         method = {"cluster_detection_method": "slurm"}
         return method | ({"local_device_ids": devices} if devices else {})
-    if _whole(environ, "OMPI_COMM_WORLD_SIZE") > 1:
+    if whole(environ, "OMPI_COMM_WORLD_SIZE") > 1:
         address = environ.get(_OPEN_MPI)
         if not re.search(r"^\d+\..*tcp6?://", address or ""):
             raise UserError(
@@ -307,20 +307,34 @@ def _in_slurm_step(environ: Mapping[str, str]) -> bool:
     """Returns whether `srun` has started this process as one of several of a step."""
     needed = "SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURM_PROCID", "SLURM_LOCALID"
     # SLURM_NTASKS may be that of the whole job, also in an interactive shell.
-    tasks = _whole(environ, "SLURM_STEP_NUM_TASKS")
+    tasks = whole(environ, "SLURM_STEP_NUM_TASKS")
     if tasks <= 1 or not all(name in environ for name in needed):
         return False
-    for name in ("SLURM_JOB_ID", "SLURM_NTASKS", "SLURM_PROCID"):  # jax reads them
-        _whole(environ, name, "")
+    # jax reads them.
+    whole(environ, "SLURM_JOB_ID", "", _JOB)
+    for name in ("SLURM_NTASKS", "SLURM_PROCID"):
+        whole(environ, name, "")
     return True
 
 
-def _whole(environ: Mapping[str, str], name: str, default: str = "1") -> int:
-    """Returns the whole number of a variable; `default` if it is not set."""
+def whole(
+    environ: Mapping[str, str],
+    name: str,
+    default: str = "1",
+    accepted: Range = _COUNT,
+) -> int:
+    """Returns the whole number of a variable; `default` if it is not set.
+
+    Raises:
+        FieldError: for another text, or a number out of range.
+    """
     text = environ.get(name, default)
-    if not text.isdecimal():
-        raise UserError(f"{name} is {text!r}: must be a whole number")
-    return int(text)
+    try:
+        number = parse_whole(text)
+    except ValueError:
+        raise FieldError(name, text, "a whole number") from None
+    accepted.check(name, number)
+    return number
 
 
 def slurm_devices(environ: Mapping[str, str], visible: int) -> list[int]:
@@ -336,7 +350,7 @@ def slurm_devices(environ: Mapping[str, str], visible: int) -> list[int]:
         UserError: if the tasks of a node cannot share its GPUs equally, or a variable
             is malformed.
     """
-    tasks, task = _tasks_of_node(environ), _whole(environ, "SLURM_LOCALID", "")
+    tasks, task = _tasks_of_node(environ), whole(environ, "SLURM_LOCALID", "")
     if not visible:
         return []
     if "SLURM_GPUS_PER_TASK" in environ:
@@ -361,7 +375,7 @@ def _tasks_of_node(environ: Mapping[str, str]) -> int:
         if not match:
             raise UserError(f"{name} is {text!r}: must be numbers, such as 4(x2),3")
         counts += [int(match[1])] * int(match[2] or 1)
-    node = _whole(environ, "SLURM_NODEID", "0")
+    node = whole(environ, "SLURM_NODEID", "0")
     if node >= len(counts):
         raise UserError(
             f"SLURM_NODEID is {node}: must be below {len(counts)}, the number of nodes "

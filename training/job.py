@@ -18,7 +18,7 @@ import traceback
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from errors import OtherProcessError, UserError, chain, is_fault, one_line
+from errors import OtherProcessError, UserError, chain, is_fault, one_line, parse_json
 
 # Exit statuses, with their numbers in sysexits.h.
 FAULT = 75  # the same command may succeed (EX_TEMPFAIL)
@@ -167,7 +167,7 @@ def agree(values: Mapping[str, Any]) -> None:
     if client is None:
         return
     text = json.dumps(values)
-    first, values = json.loads(of_first(text)), json.loads(text)
+    first, values = parse_json(of_first(text)), parse_json(text)
     if number > 0:
         differing = [
             f"{name} is {one_line(values.get(name))} in process {number} and "

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from errors import UserError
+from errors import UserError, parse_json
 from training import job
 
 NAME = "lock"
@@ -123,7 +123,7 @@ class Lock:
         Raises:
             UserError: in a process whose run directory is another folder.
         """
-        holder = json.loads(job.of_first(json.dumps(self._owner)))
+        holder = parse_json(job.of_first(json.dumps(self._owner)))
         end = time.monotonic() + _VISIBLE
         while not self._enabled and self._read() != holder:
             if time.monotonic() > end:
@@ -200,8 +200,8 @@ def _opened(path: Path) -> Iterator[Any]:
 
 def _parse(text: str) -> dict[str, Any]:
     """Returns the holder that a lock names; {} if it is damaged."""
-    with contextlib.suppress(ValueError, AttributeError, RecursionError):
-        holder = json.loads(text)
+    with contextlib.suppress(ValueError, AttributeError):
+        holder = parse_json(text)
         kinds = {"host": str, "pid": int, "started": str, "machine": str}
         if {name: type(value) for name, value in holder.items()} == kinds:
             return holder

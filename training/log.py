@@ -13,7 +13,7 @@ from typing import Any
 import jax
 
 import storage
-from errors import UserError
+from errors import UserError, parse_json
 from training.display import Silent, duration, open_display
 from training.state import SKIPPED, Metrics
 
@@ -270,12 +270,12 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     rows = []
     for number, line in enumerate(lines, 1):
         try:
-            row = dict(json.loads(line))
+            row = dict(parse_json(line))
             kinds: dict[str, Any] = dict.fromkeys(row, int | float)  # of metrics
             kinds |= {"step": int, "split": str, "seconds": int | float}
             if not all(isinstance(row[name], kinds[name]) for name in kinds):
                 raise ValueError
-        except (ValueError, TypeError, KeyError, RecursionError):
+        except (ValueError, TypeError, KeyError):
             if number == len(lines):  # torn as the process was killed
                 break
             raise UserError(

@@ -23,10 +23,12 @@ from absl import app, flags, logging
 
 import storage
 from errors import UserError, is_fault
+from ranges import Range
 from training import command_line, hosts, job
 from training.command_line import Arguments
 
 _MAX_CPU_DEVICES = 8
+_CPU_DEVICES = Range(1, 1024, whole=True)  # of JAX_NUM_CPU_DEVICES
 _FORCED = "xla_force_host_platform_device_count"
 # On a CPU, some convolutions and most of their kernel gradients take two to four times
 # as long with XLA's newer library as with its older one.
@@ -73,6 +75,8 @@ def run(
 
     def parse(argv: list[str]) -> Arguments:
         try:
+            # jax would read it at its import.
+            hosts.whole(os.environ, "JAX_NUM_CPU_DEVICES", accepted=_CPU_DEVICES)
             if any(arg in _HELP for arg in argv[1:]):
                 print(command_line.help_text(argv, options))
                 sys.exit(0)

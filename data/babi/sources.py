@@ -13,7 +13,7 @@ from data.babi import generator, text
 from data.babi.encoding import Questions, Vocabulary, encode
 from data.babi.story import Lines
 from data.splits import SPLITS
-from errors import WRITTEN_AGAIN, UserError
+from errors import WRITTEN_AGAIN, UserError, parse_json
 
 _FILE = "vocabularies.json"
 OWN_STORIES = 0  # task number of a user's stories
@@ -135,7 +135,7 @@ def load(stories: Splits | None, workdir: Path) -> Source:
     """
     folder = workdir / "assets"
     try:
-        names = json.loads((folder / _FILE).read_text("utf-8"))
+        names = parse_json((folder / _FILE).read_text("utf-8"))
         vocabularies = {int(task): Vocabulary(each) for task, each in names.items()}
     except (OSError, ValueError, AttributeError, TypeError) as error:
         raise UserError(
