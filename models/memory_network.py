@@ -39,6 +39,8 @@ from models.attention import SCORES, Alignment, Score
 from models.layers import check_fields
 from ranges import LAYERS, POSITIVE, SIZE
 
+_UNROLLED = 64  # words of a sentence; the loop over more would compile for minutes
+
 ENCODINGS = ("position", "bag")
 TYINGS = ("adjacent", "layerwise")
 ALIGNMENTS = ("global", "local_p", "gumbel")
@@ -241,7 +243,7 @@ class MemoryNetwork(nn.Module):
         Returns:
             [..., n D].
         """
-        words = ids.shape[-1]
+        ids, words = jnp.asarray(ids), ids.shape[-1]
         parts = [jnp.ones(ids.shape)]
         table = table[: self.vocab_size]
         if self.encoding == "position":
@@ -252,8 +254,14 @@ class MemoryNetwork(nn.Module):
             table = jnp.concatenate([table, -share * table])
         # One word at a time: the one-hot words [..., J, W] are never materialised.
         rows = jnp.arange(self.vocab_size)
-        bags = [
-            sum(part[..., j, None] * (ids[..., j, None] == rows) for j in range(words))
-            for part in parts
-        ]
-        return jnp.concatenate(bags, -1) @ table
+
+        def bag(part: jax.Array) -> jax.Array:
+            def word(j):
+                return part[..., j, None] * (ids[..., j, None] == rows)
+
+            if words <= _UNROLLED:
+                return sum(word(j) for j in range(words))
+            first = jnp.zeros((*ids.shape[:-1], self.vocab_size))
+            return jax.lax.fori_loop(0, words, lambda j, x: x + word(j), first)
+
+        return jnp.concatenate([*map(bag, parts)], -1) @ table

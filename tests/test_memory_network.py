@@ -294,3 +294,50 @@ def test_it_overfits_one_batch(batch, tying):
 
     losses = descend(loss, variables["params"], 0.02, 200)
     assert losses[0] > 1.5 and losses[-1] < 0.05
+
+
+def widened(batch, words):
+    pad = [(0, 0), (0, 0), (0, words - J)]
+    return batch | {
+        "sentences": np.pad(batch["sentences"], pad),
+        "question": np.pad(batch["question"], pad[1:]),
+    }
+
+
+@pytest.mark.parametrize("encoding", ["position", "bag"])
+def test_long_sentences_are_embedded_as_short_ones_are(batch, encoding):
+    """A loop over the words takes the place of a sum of many terms."""
+    model, variables = build(batch, encoding=encoding)
+
+    def loss(variables, batch):
+        return jnp.square(outputs(model, variables, batch)[0]).sum()
+
+    short, wide = (widened(batch, words) for words in (61, 67))
+    for values in zip(
+        *(outputs(model, variables, x) for x in (short, wide)), strict=True
+    ):
+        np.testing.assert_allclose(*values, rtol=1e-5)
+    gradients = (jax.jit(jax.grad(loss))(variables, x) for x in (short, wide))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4), *gradients)
+    ordered = widened(batch, 67)  # every word counts, at its place
+    ordered["question"] = np.tile(np.arange(1, 68) % (W - 1) + 1, (B, 1)).astype(
+        np.int32
+    )
+    for row in range(B):
+        options = dict(encoding=encoding, tying="adjacent", empty_slots=True)
+        expected = reference(variables["params"], ordered, row, **options)[0]
+        actual = outputs(model, variables, ordered)[0][row]
+        np.testing.assert_allclose(actual[1:], expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("field", ["sentences", "question"])
+def test_the_program_of_a_long_sentence_is_no_longer(batch, field):
+    model, variables = build(batch)
+
+    def equations(words):
+        longer = batch | {field: widened(batch, words)[field]}
+        return str(
+            jax.make_jaxpr(lambda x: outputs(model, variables, x)[0])(longer)
+        ).count("\n")
+
+    assert equations(101) == equations(10_007) < 3 * equations(J)
