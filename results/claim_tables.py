@@ -2,14 +2,19 @@
 
 import functools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import re
+import statistics
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from results import cells, claims, markdown
 from results.claims import Verdict
 from results.records import Record, read_translations
-from results.schema import Claim, Table
+from results.schema import SEEDS, Claim, Run, Table
+
+_WORDS = ("", "One", "Two", "Three", "Four")
+_NUMBER = re.compile(r"\d+")  # of cores or devices
 
 
 class Tested(NamedTuple):
@@ -17,24 +22,50 @@ class Tested(NamedTuple):
 
     Attributes:
         claim: the claim.
-        verdict: the result of its test.
+        verdict: the result of its test, corrected for the number of claims.
+        p: the p-value before this correction.
         records: records of the expected winner and of its strongest rival.
         labels: labels of the two runs.
         test: name of the test; a dash if single runs cannot be compared.
+        rate: learning rates of the two runs, and how they were chosen.
+        ahead: number of seeds of the expected winner that are ahead of every seed of
+            every rival.
+        seeds: number of seeds with a record, and of those planned, of the run that
+            lacks most.
     """
 
     claim: Claim
     verdict: Verdict
+    p: float
     records: tuple[Sequence[Record], Sequence[Record]]
     labels: tuple[str, str]
     test: str
+    rate: str
+    ahead: int
+    seeds: tuple[int, int]
+
+    @property
+    def is_provisional(self) -> bool:
+        """Whether a run lacks seeds."""
+        return self.seeds[0] < self.seeds[1]
+
+    @property
+    def verdict_text(self) -> str:
+        """The verdict, with the number of seeds if some are missing."""
+        if not self.is_provisional:
+            return self.verdict.text
+        return "{}; provisional, {} of {} seeds".format(self.verdict.text, *self.seeds)
 
     def scores(self, metric: str, digits: int) -> list[str]:
         """Returns the cells of the two runs, each a label and a mean."""
-        return [
+        winner, rival = (
             f"{label}: {cells.mean(records, metric, digits)}"
             for label, records in zip(self.labels, self.records, strict=True)
-        ]
+        )
+        if self.claim.ranked:
+            count = len(self.records[0])
+            winner += f" ({self.ahead} of {count} seeds ahead of every rival's)"
+        return [winner, rival]
 
 
 def tested(
@@ -42,7 +73,7 @@ def tested(
     records: Mapping[str, Sequence[Record]],
     floor: float | None,
     folder: Path,
-) -> Iterator[Tested]:
+) -> list[Tested]:
     """Tests the claims of a table whose runs all have records.
 
     Args:
@@ -51,58 +82,165 @@ def tested(
         floor: metric of the table's floor.
         folder: folder of the records.
     """
-    labels = {
-        run.name: run.label or " ".join([run.config, *run.overrides])
-        for run in table.runs
-    }
+    runs = {run.name: run for run in table.runs}
+    rows = []
     for claim in table.claims:
-        names = {claim.better, *claim.than}
-        if not names <= set(records):
+        names = claim.runs
+        if not set(names) <= set(records):
             continue
         values = {name: _values(table, records[name]) for name in names}
         single = any(len(x) == 1 for x in values.values())
         if single:  # compared by their first seeds
             values = {name: x[:1] for name, x in values.items()}
+        compare = _Comparison(table, claim, values, records, single, folder)
         verdict = claims.test(
-            claim,
-            values,
-            lower=table.lower,
-            floor=floor,
-            compare=functools.partial(_bootstrap, folder) if single else None,
+            claim, values, lower=table.lower, floor=floor, compare=compare
         )
         pair = claim.better, verdict.rival
-        counts = sorted({len(values[name]) for name in pair})
-        unit = "models" if table.repeats else "seeds"
-        test = f"Welch, {' and '.join(map(str, counts))} {unit}"
-        if single:
-            test = "paired bootstrap"
-        if math.isnan(verdict.p):
-            test = "–"
-        yield Tested(
-            claim,
-            verdict,
-            (records[pair[0]], records[pair[1]]),
-            (labels[pair[0]], labels[pair[1]]),
-            test,
+        sign = -1 if table.lower else 1
+        best = max(sign * x for name in claim.than for x in values[name])
+        seeds = min(
+            ((len(records[name]), len(runs[name].seeds)) for name in names),
+            key=lambda counts: counts[0] - counts[1],
         )
+        rates = _both([_rate(records[name][0]) for name in pair])
+        note = claim.rate or table.rate
+        rows.append(
+            Tested(
+                claim,
+                verdict,
+                verdict.p,
+                (records[pair[0]], records[pair[1]]),
+                tuple(runs[x].label or _default_label(runs[x]) for x in pair),
+                "–" if math.isnan(verdict.p) else compare.label(*pair),
+                rates + f" ({note})" * bool(note),
+                sum(sign * x > best for x in values[claim.better]),
+                seeds,
+            )
+        )
+    corrected = claims.holm([row.verdict for row in rows])
+    return [row._replace(verdict=x) for row, x in zip(rows, corrected, strict=True)]
 
 
-def of_table(table: Table, rows: Sequence[Tested]) -> str:
-    """Returns the claims of one table as Markdown."""
+class _Comparison(NamedTuple):
+    """The test of two runs of a claim: maps their names to a p-value."""
+
+    table: Table
+    claim: Claim
+    values: Mapping[str, Sequence[float]]
+    records: Mapping[str, Sequence[Record]]
+    single: bool
+    folder: Path
+
+    def __call__(self, a: str, b: str) -> float:
+        if self.single:
+            return _bootstrap(self.folder, a, b)
+        if self._is_paired(a, b):
+            return claims.paired_t(self._by_seed(a), self._by_seed(b))
+        test = claims.mann_whitney if self.claim.ranked else claims.welch
+        return test(self.values[a], self.values[b])
+
+    def label(self, a: str, b: str) -> str:
+        """Returns the name of the test, and the number of seeds or models."""
+        if self.single:
+            return "paired bootstrap"
+        name = "rank test" if self.claim.ranked else "Welch"
+        name = "paired t" if self._is_paired(a, b) else name
+        counts = sorted({len(self.values[x]) for x in (a, b)})
+        unit = "models" if self.table.repeats else "seeds"
+        return f"{name}, {' and '.join(map(str, counts))} {unit}"
+
+    def _is_paired(self, a: str, b: str) -> bool:
+        """Whether two runs evaluate the same trained models."""
+        trained = {run.name: run.trained or run.name for run in self.table.runs}
+        return trained[a] == trained[b]
+
+    def _by_seed(self, name: str) -> dict[int, float]:
+        records = self.records[name]
+        values = (_values(self.table, [record])[0] for record in records)
+        return dict(zip((record["seed"] for record in records), values, strict=True))
+
+
+def of_table(table: Table, rows: Sequence[Tested], records: Sequence[Record]) -> str:
+    """Returns the claims of one table as Markdown.
+
+    Args:
+        table: the table.
+        rows: its tested claims.
+        records: the records of all runs.
+    """
     title, metric = table.tested_metric
     lines = [
         [
             row.claim.text,
             row.claim.paper,
             *row.scores(metric, table.digits),
-            row.verdict.p_text,
-            row.verdict.text,
+            claims.p_text(row.verdict.p),
+            row.verdict_text,
         ]
         for row in rows
     ]
     titles = ["claim", "paper", f"expected winner: {title}"]
-    titles += [f"strongest rival: {title}", "p", "verdict"]
-    return markdown.table(titles, lines, right_aligned=0)
+    titles += [f"strongest rival: {title}", "corrected p", "verdict"]
+    text = markdown.table(titles, lines, right_aligned=0)
+    if table.repeats or table.seeds >= SEEDS:
+        return text
+    _, hours = _price(table, records, SEEDS)
+    count = f"{_WORDS[table.seeds]} seed{'s' * (table.seeds > 1)}"
+    return (
+        f"{text}\n\n{count}, as planned: five would take {hours:.1f} core-hours more."
+    )
+
+
+def seeds(
+    tables: Mapping[str, Table], records: Sequence[Record], homes: Mapping[str, str]
+) -> str:
+    """Returns the planned seeds of the tables with claims, and their price.
+
+    Args:
+        tables: the tables by name.
+        records: the records of all runs.
+        homes: page of each table.
+    """
+    lines = []
+    for name, table in tables.items():
+        if not table.claims:
+            continue
+        missing, hours = _price(table, records, table.seeds)
+        _, more = _price(table, records, SEEDS)
+        is_less = table.seeds < SEEDS and not table.repeats
+        lines.append(
+            [
+                f"[{name}]({homes[name]})" if name in homes else name,
+                str(len(table.claims)),
+                "one, of several models" if table.repeats else str(table.seeds),
+                str(missing),
+                f"{hours:.1f}" if missing else "–",
+                f"{more:.1f}" if is_less else "–",
+            ]
+        )
+    titles = ["table", "claims", "planned seeds", "missing trainings"]
+    titles += ["their core-hours", "core-hours of five seeds"]
+    return markdown.table(titles, lines)
+
+
+def _price(table: Table, records: Sequence[Record], seeds: int) -> tuple[int, float]:
+    """Number and core-hours of the trainings that a number of seeds still needs.
+
+    A run takes the mean time of its records; a run without a record is not priced.
+    """
+    trained = {run.name: run.trained or run.name for run in table.runs}
+    missing, minutes = 0, 0.0
+    for name in {trained[x] for claim in table.claims for x in claim.runs}:
+        times = [
+            record["minutes"] * int(_NUMBER.findall(record["device"])[0])
+            for record in records
+            if record["name"] == name
+        ]
+        count = max(seeds - len(times), 0)
+        missing += count
+        minutes += count * statistics.mean(times or [0])
+    return missing, minutes / 60
 
 
 def of_all(
@@ -132,14 +270,46 @@ def of_all(
                     "–" if floor is None else f"{floor:.{table.digits}f}",
                     _both([cells.trained_on(x) for x in row.records]),
                     _both([cells.mean_field(x, "parameters") for x in row.records]),
+                    row.rate,
                     row.test,
-                    row.verdict.p_text,
-                    row.verdict.text,
+                    claims.p_text(row.p),
+                    claims.p_text(row.verdict.p),
+                    row.verdict_text,
                 ]
             )
     titles = ["claim", "paper", "metric", "expected winner", "strongest rival"]
-    titles += ["floor", "trained on", "parameters", "test", "p", "verdict"]
-    return markdown.table(titles, lines, right_aligned=0)
+    titles += ["floor", "trained on", "parameters", "learning rate", "test", "p"]
+    titles += ["corrected p", "verdict"]
+    counts = _counts([row for _, rows in groups.values() for row in rows])
+    return f"{counts}\n\n{markdown.table(titles, lines, right_aligned=0)}"
+
+
+def _counts(rows: Sequence[Tested]) -> str:
+    """The numbers of claims by verdict, as a sentence."""
+    texts = [row.verdict.text for row in rows]
+    holds, against = (texts.count(x) for x in (claims.HOLDS, claims.RIVAL_BELOW))
+    parts = [
+        f"{holds + against} hold ({against} against a rival below the floor)",
+        f"{texts.count(claims.FAILS)} do not hold here",
+        f"{texts.count(claims.INCONCLUSIVE)} are inconclusive",
+        f"{texts.count(claims.BELOW)} are below the floor",
+    ]
+    text = f"{len(rows)} claims: {', '.join(parts)}."
+    if provisional := sum(row.is_provisional for row in rows):
+        text += f" {provisional} are provisional, since planned seeds are missing."
+    return text
+
+
+def _default_label(run: Run) -> str:
+    return " ".join([run.config, *run.overrides])
+
+
+def _rate(record: Record) -> str:
+    """The learning rate of a run; of a GAN, that of its generator."""
+    settings = record["settings"]
+    group = settings.get("optimizer") or settings.get("generator") or {}
+    rate = group.get("learning_rate")
+    return "–" if rate is None else f"{rate:g}"
 
 
 def _both(texts: Sequence[str]) -> str:

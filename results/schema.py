@@ -3,6 +3,8 @@
 import dataclasses
 from collections.abc import Mapping
 
+SEEDS = 5  # of each run that a claim compares, if its table plans no other number
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Run:
@@ -12,7 +14,8 @@ class Run:
         name: name of its record and of its folder under `runs/`.
         config: "NAME" or "NAME:VARIANT" in `configs/`.
         overrides: "FIELD=VALUE" of the config.
-        seeds: one training per seed; the row shows the mean and standard deviation.
+        seeds: one training per seed; the row shows the mean and standard deviation. A
+            run that a claim compares has as many as its table plans.
         label: title of the row; by default the config and its overrides.
         paper: the number in the paper, with its data set.
         trained: name of the run that is evaluated, if this one differs from it only in
@@ -41,12 +44,22 @@ class Claim:
         paper: its source.
         better: name of the preferred run.
         than: names of its rivals; the best of them is compared.
+        ranked: whether ranks are compared instead of means: for runs of which some
+            seeds learn the task and others do not.
+        rate: how the learning rates were chosen, if not as in the rest of the table.
     """
 
     text: str
     paper: str
     better: str
     than: tuple[str, ...]
+    ranked: bool = False
+    rate: str = ""
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        """Names of the compared runs."""
+        return self.better, *self.than
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -66,6 +79,10 @@ class Table:
         repeats: prefix of the fields with the values of that metric, one per model, if
             a run trains several; "" if each record has one value.
         cited: metrics that others report, by title of the row.
+        seeds: number of seeds of each run that a claim compares, fixed before training;
+            fewer than `SEEDS` if those would take more than ten core-hours, or if
+            single runs are compared by sentence.
+        rate: how the learning rates of runs that claims compare were chosen.
     """
 
     metrics: Mapping[str, str]
@@ -78,6 +95,8 @@ class Table:
     tested: str = ""
     repeats: str = ""
     cited: Mapping[str, Mapping[str, float]] = dataclasses.field(default_factory=dict)
+    seeds: int = SEEDS
+    rate: str = ""
 
     @property
     def tested_metric(self) -> tuple[str, str]:

@@ -72,7 +72,7 @@ def tables(
             )
         if table.claims:
             shows[f"{name}_claims"] = functools.partial(
-                _claims, name, table, rows, floors, folder
+                _claims, name, table, rows, floors, folder, records
             )
     for figure in FIGURES:
         numbers = _by_training if isinstance(figure, Curves) else _by_length
@@ -82,6 +82,9 @@ def tables(
         )
     shows["claims"] = functools.partial(
         _whole, "claims", lambda: _all_claims(records, all_floors, homes, folder)
+    )
+    shows["seeds"] = functools.partial(
+        _whole, "seeds", lambda: claim_tables.seeds(TABLES, records, homes)
     )
     benchmarks = read_benchmarks(folder)
     for name in dict.fromkeys(each.page for each in timings.BENCHMARKS.values()):
@@ -261,7 +264,7 @@ def _results(
                 signatures += [f"{title} `{signature}`"] if signature else []
         lines.append(
             [
-                _title(run, records),
+                _title(run, records) + _seeds(run, records),
                 *(
                     cells.mean(records, metric, table.digits)
                     for metric in table.metrics.values()
@@ -290,8 +293,14 @@ def _title(run: Run | None, records: list[Record]) -> str:
     file = run.config.partition(":")[0]
     parts = [f"[{run.label or f'`{run.config}`'}](configs/{file}.py)"]
     parts += [f"`{override}`" for override in run.overrides if not run.label]
-    parts += [f"({len(records)} seeds)"] if len(records) > 1 else []
     return " ".join(parts)
+
+
+def _seeds(run: Run | None, records: list[Record]) -> str:
+    """The number of seeds of a row, and of those planned if some have no record."""
+    if run and len(records) < len(run.seeds):
+        return f" ({len(records)} of {len(run.seeds)} seeds)"
+    return f" ({len(records)} seeds)" if run and len(records) > 1 else ""
 
 
 def _tested(
@@ -300,7 +309,7 @@ def _tested(
     """The recorded claims of a table, tested."""
     records = {run.name: records for run, records in rows if run}
     _, metric = table.tested_metric
-    return [*claim_tables.tested(table, records, _floor(metric, floors), folder)]
+    return claim_tables.tested(table, records, _floor(metric, floors), folder)
 
 
 def _initial_entropy(entropies: Mapping[str, Mapping[str, list[float]]]) -> str:
@@ -326,6 +335,7 @@ def _claims(
     rows: list[Row],
     floors: Floors,
     folder: Path,
+    records: list[Record],
     runs: Sequence[str],
 ) -> str:
     """Tests the recorded claims; with `runs`, only claims that compare one of them."""
@@ -335,7 +345,7 @@ def _claims(
         for row in _tested(table, rows, floors, folder)
         if not runs or not {row.claim.better, row.verdict.rival}.isdisjoint(runs)
     ]
-    return claim_tables.of_table(table, lines) if lines else _EMPTY
+    return claim_tables.of_table(table, lines, records) if lines else _EMPTY
 
 
 def _all_claims(
@@ -380,12 +390,10 @@ def _headline(
                 "–" if floor is None else f"{floor:.{table.digits}f}",
                 headline.paper or run.paper or "–",
                 cells.trained_on(rows[0]),
-                cells.minutes(rows[0]),
             ]
         )
     titles = ["system", "task", "metric", "here", "floor", "paper", "trained on"]
-    titles += ["minutes"]
-    return markdown.table(titles, lines, right_aligned=5) if lines else _EMPTY
+    return markdown.table(titles, lines, right_aligned=4) if lines else _EMPTY
 
 
 def _learning_curves(
@@ -399,7 +407,7 @@ def _learning_curves(
     minutes = _minutes(max(records[0]["curve"][-1][0] for _, records in rows))
     lines = [
         [
-            _title(run, records[:1]),
+            _title(run, records),
             *(_reached(records[0]["curve"], m, minutes.step) for m in minutes),
         ]
         for run, records in rows

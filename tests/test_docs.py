@@ -198,7 +198,8 @@ def verdicts(text):
     tables = {}
     for line in re.findall(r"^\| (.+) \|$", text, re.MULTILINE):
         cells = line.split(" | ")
-        tables.setdefault(cells[0].lower(), set()).add(cells[-1])
+        verdict = re.split(r"; | \(", cells[-1])[0]  # without what qualifies it
+        tables.setdefault(cells[0].lower(), set()).add(verdict)
     stated = []
     for sentence in re.split(r"(?<=[.:;]) |\n", re.sub(r"^\|.*", "", text, flags=re.M)):
         claims = [claim.lower() for claim in re.findall(r'"([^"]+)"', sentence)]
@@ -215,10 +216,13 @@ def test_the_prose_of_a_page_states_the_verdicts_of_its_tables():
 
 
 def test_a_verdict_of_the_prose_is_compared_with_the_table():
-    table = "| claim | verdict |\n| --- | --- |\n| a beats b | inconclusive |\n\n"
-    assert verdicts(table + 'As in the paper, "A beats b" holds.') == [
-        ("a beats b", {"inconclusive"}, "holds")
-    ]
+    for cell in ("inconclusive", "inconclusive; provisional, 3 of 5 seeds"):
+        table = f"| claim | verdict |\n| --- | --- |\n| a beats b | {cell} |\n\n"
+        assert verdicts(table + 'As in the paper, "A beats b" holds.') == [
+            ("a beats b", {"inconclusive"}, "holds")
+        ]
+    table = table.replace(cell, "holds (rival below the floor)")
+    assert verdicts(table + '"A beats b" holds.') == [("a beats b", {"holds"}, "holds")]
 
 
 def links(page):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib
+import itertools
 import json
 import math
 import os
@@ -17,7 +18,16 @@ from benchmarks import floors, harness
 from benchmarks.__main__ import BENCHMARKS
 from errors import UserError
 from figures import canvas, charts
-from results import claim_tables, claims, make, pages, records, tables, timings
+from results import (
+    claim_tables,
+    claims,
+    families,
+    make,
+    pages,
+    records,
+    tables,
+    timings,
+)
 from results.families import FIGURES, HEADLINES, TABLES
 from results.schema import Claim, Curves, Figure, Run, Table
 from sweeps import workers
@@ -169,7 +179,7 @@ def test_columns_of_the_records_follow_the_metrics(tmp_path, monkeypatch):
     assert lines[2].startswith(f"| {title} | 21.0 ± 0.0 | 5.24 | 1,700 |")
     assert lines[3].startswith("| Other | 21.0 | – | 1,700 |")
     figures = {Path(figure.file).stem for figure in FIGURES}
-    blocks = {"benchmarks", "claims", "headline", "initial_entropy", "scaling"}
+    blocks = {"benchmarks", "claims", "headline", "initial_entropy", "scaling", "seeds"}
     assert {benchmark.page for benchmark in timings.BENCHMARKS.values()} <= blocks
     generated = blocks | {"t"} | figures  # no t_curves
     assert set(tables.names()) == generated
@@ -405,17 +415,19 @@ def test_the_table_of_all_claims_shows_test_floor_and_work(tmp_path, monkeypatch
     put_claim(tmp_path, monkeypatch, scores, floor=14.1)
     line = show(tmp_path, "claims").splitlines()[-1]
     names = "A: 30.5 ± 0.5 | B: 20.5 ± 0.7"
-    work = "1,700 steps | – | Welch, 2 and 3 seeds"
+    work = "1,700 steps | – | – | Welch, 2 and 3 seeds"
     assert line.startswith(f"| A is best | Doe (2015) | M | {names} | 14.1 | {work} |")
     assert line.endswith("| holds |")
-    more = {"metrics": {"bleu": 25.0}, "settings": {"data": {"rows": 7}}}
+    settings = {"data": {"rows": 7}, "optimizer": {"learning_rate": 0.003}}
+    more = {"metrics": {"bleu": 25.0}, "settings": settings}
     for name, value in {"a": 5_000_000, "b": 5_010_000, "c": 0}.items():
         fields = more | {"tokens": value} if value else more
         for seed in range(3):
             saved = record(name=name, seed=seed, parameters=seed * 10**6, **fields)
             put(tmp_path, **{f"{name}{seed}": saved})
     cells = show(tmp_path, "claims").splitlines()[-1].split(" | ")
-    assert cells[6:9] == ["5M tokens / 5.01M tokens", "1M", "Welch, 3 seeds"]
+    expected = ["5M tokens / 5.01M tokens", "1M", "0.003", "Welch, 3 seeds"]
+    assert cells[6:10] == expected
     claim = Claim(text="A beats C", paper="", better="a", than=("c",))
     table = dataclasses.replace(tables.TABLES["t"], claims=(claim,))
     monkeypatch.setitem(tables.TABLES, "t", table)
@@ -486,7 +498,8 @@ def test_a_claim_compares_with_the_lowest_if_lower_is_better(tmp_path, monkeypat
 @pytest.mark.parametrize(
     ("floor", "lower", "verdict"),
     [
-        (30.4, False, "holds"),  # only the rivals are below the floor
+        (19.5, False, "holds"),  # only the weaker rival is below the floor
+        (30.4, False, "holds (rival below the floor)"),
         (30.6, False, "below the floor"),
         (30.6, True, "does not hold here"),
         (30.4, True, "below the floor"),  # though its rival is above it
@@ -519,6 +532,156 @@ def test_welch_is_the_formula_of_the_paper():
     assert math.isnan(claims.welch(a, (6.0,)))
     assert claims.welch((2.0, 2.0), (2.0, 2.0)) == 1.0
     assert claims.welch((2.0, 2.0), (3.0, 3.0)) == 0.0
+
+
+def test_the_paired_test_is_that_of_the_differences_of_shared_seeds():
+    a = {0: 27.2, 1: 28.1, 2: 26.9, 7: 90.0}
+    b = {2: 25.3, 0: 25.6, 1: 26.4, 5: 10.0}
+    differences = np.array([1.6, 1.7, 1.6])
+    t = differences.mean() / (differences.std(ddof=1) / np.sqrt(3))
+    # Student's t with two degrees of freedom has a closed form.
+    p = 1 - t / np.sqrt(t * t + 2)
+    assert claims.paired_t(a, b) == pytest.approx(p, rel=1e-6)
+    assert claims.paired_t(a, b) < claims.welch(tuple(a.values()), tuple(b.values()))
+    assert math.isnan(claims.paired_t({0: 1.0, 1: 2.0}, {0: 3.0, 2: 4.0}))
+    assert claims.paired_t({0: 1.0, 1: 4.0}, {0: 1.0, 1: 4.0}) == 1.0
+    assert claims.paired_t({0: 1.0, 1: 4.0}, {0: 1.5, 1: 4.5}) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ((5.0, 6.0, 7.0), (1.0, 2.0)),
+        ((1.0, 7.0, 8.0), (2.0, 3.0, 4.0)),
+        ((2.0, 2.0), (2.0, 2.0, 2.0)),
+        ((9.0, 9.0, 9.0, 1.0), (2.0, 3.0, 4.0, 5.0)),
+    ],
+)
+def test_the_rank_test_counts_all_choices_of_the_values(a, b):
+    values = [*a, *b]
+
+    def wins(chosen):  # Mann-Whitney's U, a tie counts one half
+        rest = [i for i in range(len(values)) if i not in chosen]
+        pairs = itertools.product(chosen, rest)
+        return sum(
+            (values[i] > values[j]) + (values[i] == values[j]) / 2 for i, j in pairs
+        )
+
+    middle = len(a) * len(b) / 2
+    choices = list(itertools.combinations(range(len(values)), len(a)))
+    observed = abs(wins(tuple(range(len(a)))) - middle)
+    extreme = sum(abs(wins(chosen) - middle) >= observed for chosen in choices)
+    assert claims.mann_whitney(a, b) == pytest.approx(extreme / len(choices))
+    assert claims.mann_whitney(b, a) == pytest.approx(extreme / len(choices))
+
+
+def test_a_ranked_claim_counts_the_seeds_that_are_ahead(tmp_path, monkeypatch):
+    scores = {
+        "a": (90.0, 0.5, 80, 70, 60),
+        "b": (1, 2, 3, 4, 5),
+        "c": (0, 0, 0, 0, 0.1),
+    }
+    line = put_claim(tmp_path, monkeypatch, scores)
+    assert "seeds ahead" not in line
+    ranked = Claim(text="", paper="", better="a", than=("b", "c"), ranked=True)
+    table = dataclasses.replace(tables.TABLES["t"], claims=(ranked,))
+    monkeypatch.setitem(tables.TABLES, "t", table)
+    line = show(tmp_path, "t_claims").splitlines()[-1]
+    assert "(4 of 5 seeds ahead of every rival's)" in line
+    p = claims.mann_whitney(scores["a"], scores["b"])
+    assert line.endswith(f"| {p:.2g} | inconclusive |")
+    assert "| rank test, 5 seeds |" in show(tmp_path, "claims")
+
+
+def test_rows_that_evaluate_the_same_models_are_paired(tmp_path, monkeypatch):
+    scores = {"a": (27.2, 28.1, 26.9), "b": (26.6, 27.6, 26.35), "c": (1, 2, 3)}
+    put_claim(tmp_path, monkeypatch, scores)
+    assert "| inconclusive |" in show(tmp_path, "t_claims")
+    table = tables.TABLES["t"]
+    a, b, c = table.runs
+    runs = a, dataclasses.replace(b, trained="a"), c
+    claim = Claim(text="", paper="", better="b", than=("a",))
+    table = dataclasses.replace(table, runs=runs, claims=(claim,))
+    monkeypatch.setitem(tables.TABLES, "t", table)
+    by_seed = (dict(enumerate(scores[name])) for name in "ba")
+    p = claims.p_text(claims.paired_t(*by_seed))
+    assert show(tmp_path, "t_claims").endswith(f"| {p} | does not hold here |")
+    assert "| paired t, 3 seeds |" in show(tmp_path, "claims")
+
+
+def test_p_values_are_corrected_for_the_claims_of_their_table():
+    p = (0.02, 0.001, math.nan, 0.04, 0.013)
+    texts = (
+        claims.HOLDS,
+        claims.FAILS,
+        claims.INCONCLUSIVE,
+        claims.BELOW,
+        claims.HOLDS,
+    )
+    verdicts = [claims.Verdict("x", *of) for of in zip(p, texts, strict=True)]
+    corrected = claims.holm(verdicts)
+    values = [x.p for x in corrected]
+    assert values == pytest.approx([0.04, 0.004, math.nan, 0.04, 0.039], nan_ok=True)
+    assert [x.text for x in corrected] == list(texts)
+    corrected = claims.holm([*verdicts, claims.Verdict("x", 0.045, claims.HOLDS)])
+    assert [x.text for x in corrected] == [
+        claims.INCONCLUSIVE,  # 3 x 0.02
+        claims.FAILS,
+        claims.INCONCLUSIVE,
+        claims.BELOW,  # is no verdict on the claim
+        claims.INCONCLUSIVE,  # 4 x 0.013
+        claims.INCONCLUSIVE,
+    ]
+    assert claims.holm([]) == []
+
+
+def test_a_claim_with_missing_seeds_is_provisional(tmp_path, monkeypatch):
+    scores = {"a": (30.0, 30.5, 31.0), "b": (20, 21), "c": (19, 20, 21)}
+    put_claim(tmp_path, monkeypatch, scores)
+    claim = tables.TABLES["t"].claims[0]
+    table = dataclasses.replace(tables.TABLES["t"], claims=(claim,))
+    plan = families.planned({"t": table})
+    monkeypatch.setattr(tables, "TABLES", plan)
+    assert [run.seeds for run in plan["t"].runs] == [(0, 1, 2, 3, 4)] * 3
+    line = show(tmp_path, "t_claims").splitlines()[-1]
+    assert line.endswith("| holds; provisional, 2 of 5 seeds |")
+    assert "(2 of 5 seeds) | 20.5 ± 0.7 |" in show(tmp_path, "t")
+    assert "1 claims: 1 hold" in show(tmp_path, "claims")
+    assert "1 are provisional" in show(tmp_path, "claims")
+    # Seven trainings of 13 minutes on two cores.
+    cells = show(tmp_path, "seeds").splitlines()[-1].split(" | ")
+    assert cells[1:] == ["1", "5", "7", f"{7 * 26 / 60:.1f}", "– |"]
+
+
+def test_a_table_can_plan_fewer_seeds_at_a_price(tmp_path, monkeypatch):
+    scores = {"a": (30.0, 30.5, 31.0), "b": (20, 21, 22), "c": (19, 20, 21)}
+    put_claim(tmp_path, monkeypatch, scores)
+    claim = tables.TABLES["t"].claims[0]
+    table = dataclasses.replace(tables.TABLES["t"], claims=(claim,), seeds=3)
+    monkeypatch.setattr(tables, "TABLES", families.planned({"t": table}))
+    table, _, note = show(tmp_path, "t_claims").rpartition("\n\n")
+    assert table.endswith("| holds |")
+    hours = 6 * 26 / 60
+    assert (
+        note == f"Three seeds, as planned: five would take {hours:.1f} core-hours more."
+    )
+    assert show(tmp_path, "seeds").endswith(f"| 3 | 0 | – | {hours:.1f} |")
+
+
+def test_runs_of_one_training_have_the_seeds_of_its_claims():
+    first, other, alone = (
+        Run(name=x, config="luong_nmt", seeds=(0, 1)) for x in ("x", "y", "z")
+    )
+    beam, wide = (
+        dataclasses.replace(first, name=x, trained="x") for x in ("beam", "wide")
+    )
+    claim = Claim(text="", paper="", better="beam", than=("y",))
+    table = Table(
+        metrics={}, runs=(first, other, alone, beam, wide), claims=(claim,), seeds=3
+    )
+    (planned,) = families.planned({"t": table}).values()
+    counts = {run.name: len(run.seeds) for run in planned.runs}
+    assert counts == {"x": 3, "y": 3, "z": 2, "beam": 3, "wide": 3}
 
 
 def test_floors_are_the_last_rows_of_a_table(tmp_path):
@@ -742,14 +905,12 @@ def test_a_headline_is_the_first_metric_of_a_run_with_a_link(tmp_path, monkeypat
     floors = {"pointer_sorting": {"random": {"accuracy": 0.25}}}
     (tmp_path / "floors.json").write_text(json.dumps(floors))
     lines = tables.tables(tmp_path, homes)["headline"](()).splitlines()
-    assert lines[0] == (
-        "| system | task | metric | here | floor | paper | trained on | minutes |"
-    )
+    assert lines[0] == "| system | task | metric | here | floor | paper | trained on |"
     trained_on = tables.cells.trained_on([saved])
     assert lines[2:] == [
         "| Pointer network, set encoder | "
         "[sorting 10 numbers](docs/results/pointing.md) | % exact | 91.0 ± 1.4 | "
-        f"0.2 | 57 % | {trained_on} | 13.0 |"
+        f"0.2 | 57 % | {trained_on} |"
     ]
 
 

@@ -1,5 +1,8 @@
 """Reported runs, one file per family of systems, in the order of the pages."""
 
+import dataclasses
+from collections.abc import Mapping
+
 from results.families import (
     adding,
     alignments,
@@ -14,9 +17,37 @@ from results.families import (
     speech,
     translation,
 )
-from results.schema import Curves, Figure, Headline, Table
+from results.schema import Curves, Figure, Headline, Run, Table
 
-TABLES: dict[str, Table] = {
+
+def planned(tables: Mapping[str, Table]) -> dict[str, Table]:
+    """Gives runs that claims compare the seeds that their table plans.
+
+    Runs that evaluate the same training have the same seeds.
+    """
+    trained = {
+        run.name: run.trained or run.name
+        for table in tables.values()
+        for run in table.runs
+    }
+    counts = {
+        trained[name]: table.seeds
+        for table in tables.values()
+        for claim in table.claims
+        for name in claim.runs
+    }
+
+    def with_seeds(run: Run) -> Run:
+        count = counts.get(trained[run.name], len(run.seeds))
+        return dataclasses.replace(run, seeds=tuple(range(count)))
+
+    return {
+        name: dataclasses.replace(table, runs=tuple(map(with_seeds, table.runs)))
+        for name, table in tables.items()
+    }
+
+
+_TABLES: dict[str, Table] = {
     **translation.TABLES,
     **alignments.TABLES,
     **britz.TABLES,
@@ -30,6 +61,7 @@ TABLES: dict[str, Table] = {
     **adding.TABLES,
     **kernels.TABLES,
 }
+TABLES = planned(_TABLES)
 FIGURES: tuple[Figure | Curves, ...] = (
     *translation.FIGURES,
     *britz.FIGURES,

@@ -20,7 +20,6 @@ TABLES = {
             Run(
                 name="ntm_copy",
                 config="ntm_copy",
-                seeds=(0, 1, 2),
                 label="NTM, LSTM controller",
                 paper="≈ 0 bits",
             ),
@@ -34,7 +33,6 @@ TABLES = {
             Run(
                 name="ntm_copy_lstm",
                 config="ntm_copy:lstm",
-                seeds=(0, 1, 2),
                 label="LSTM, 3 × 128",
                 paper="≈ 0.5 bits after 1M sequences (3 × 256)",
             ),
@@ -64,21 +62,18 @@ TABLES = {
             Run(
                 name="ntm_recall",
                 config="ntm_recall",
-                seeds=(0, 1, 2, 3, 4),
                 label="NTM, LSTM controller",
                 paper="≈ 0 bits",
             ),
             Run(
                 name="ntm_recall_feedforward",
                 config="ntm_recall:feedforward",
-                seeds=(0, 1, 2, 3, 4),
                 label="NTM, feed-forward controller",
                 paper="≈ 0 bits",
             ),
             Run(
                 name="ntm_recall_lstm",
                 config="ntm_recall:lstm",
-                seeds=(0, 1, 2),
                 label="LSTM, 3 × 128",
                 paper="not learned after 1M sequences (3 × 256)",
             ),
@@ -101,7 +96,6 @@ TABLES = {
             Run(
                 name="ntm_ngrams",
                 config="ntm_ngrams",
-                seeds=(0, 1, 2, 3, 4),
                 label="NTM, LSTM controller",
                 paper="between the LSTM and the optimal predictor",
             ),
@@ -115,7 +109,6 @@ TABLES = {
             Run(
                 name="ntm_ngrams_lstm",
                 config="ntm_ngrams:lstm",
-                seeds=(0, 1, 2, 3, 4),
                 label="LSTM, 3 × 128",
                 paper="≈ 136 bits (3 × 128)",
             ),

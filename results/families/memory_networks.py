@@ -123,6 +123,7 @@ TABLES = {
         lower=True,
         tested="error",
         repeats="repeat_",
+        seeds=1,
         claims=(
             _claim(
                 "position encoding is better than a bag of words", "position", "bag"

@@ -51,6 +51,7 @@ _SIZES = {
 TABLES = {
     "translation": Table(
         metrics=METRICS,
+        seeds=1,
         columns={"parameters": "parameters", "tokens": "tokens"},
         runs=(
             Run(
@@ -140,6 +141,7 @@ TABLES = {
     ),
     "positions": Table(
         metrics=METRICS,
+        seeds=1,
         columns={"parameters": "parameters", "tokens": "tokens"},
         curves=False,
         runs=tuple(
