@@ -1,11 +1,13 @@
-"""Floors: what systems that learn nothing score, to read the tables against.
+"""Floors: scores of simple systems that a model must beat, to read the tables against.
 
     python -m benchmarks.floors             # of every table
     python -m benchmarks.floors translation # of the named tables
 
 Computes floors on the test split of their table and writes `results/floors.json`:
 table, then name of the floor, then its metrics. The first floor of a table is its
-threshold: a run that is not above it decides no claim that it should win.
+threshold, and uses no input or a part of it that does not suffice: a run that is not
+above it decides no claim that it should win. A "bound" has information that no model is
+given.
 """
 
 import argparse
@@ -14,16 +16,26 @@ import functools
 import json
 import statistics
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from ml_collections import ConfigDict
 from scipy import sparse
 
 import storage
-from data import adding, agreement, algorithmic, pointing, regression, running_text
+from data import (
+    adding,
+    agreement,
+    algorithmic,
+    entailment,
+    pointing,
+    regression,
+    running_text,
+)
 from data.babi import generator
+from data.babi.story import Line
 from data.captions import plain
 from data.corpora.records import Pair
 from data.images import Batches, read
@@ -189,7 +201,7 @@ def _nearest_city(rng: np.random.Generator, inputs: np.ndarray) -> np.ndarray:
 
 
 def captions() -> Floors:
-    """Random names in the cells of the drawings, and captions of other scenes."""
+    """Captions with random names and positions, and bounds with one of them true."""
     config = _config("captioning:soft")
     data = caption_data.CaptionData(config)
     scenes: list[Scene] = data.splits.examples("test")
@@ -213,9 +225,9 @@ def captions() -> Floors:
     share = len(scenes) / sum(len(scene.names) for scene in scenes)
     pointing = {"pointing": 100 * share}
     return {
-        "true positions, random names": _caption_scores(scenes, named),
-        "random positions, true names": _caption_scores(scenes, placed),
         "random positions, random names": _caption_scores(scenes, other),
+        "bound: true positions, random names": _caption_scores(scenes, named),
+        "bound: random positions, true names": _caption_scores(scenes, placed),
         "attention to a random drawing of the scene": pointing,
     }
 
@@ -278,23 +290,48 @@ def curves() -> Floors:
 
 @functools.cache
 def questions() -> Floors:
-    """The most frequent answer to the training questions of each task."""
-    errors = {}
+    """Answers by the question alone, and the most frequent answer, of each task."""
+    by_key: dict[str, Callable[[Line], Any]] = {
+        "by the question alone": lambda line: line.text,
+        "most frequent answer": lambda line: None,
+    }
+    floors: Floors = {name: {} for name in by_key}
     for task in generator.TASKS:
         splits = generator.all_splits(task, _config("memory_network_qa").data.questions)
         train, test = (
-            [line.answer for lines in splits[split] for line in lines if line.answer]
+            [line for lines in splits[split] for line in lines if line.answer]
             for split in ("train", "test")
         )
-        ((frequent, _),) = collections.Counter(train).most_common(1)
-        errors[task] = 100 * (1 - test.count(frequent) / len(test))
-    mean = statistics.mean(errors.values())
-    scores = {
-        f"{name}_{task}": error
-        for name in ("best", "error")
-        for task, error in errors.items()
-    }
-    return {"most frequent answer": {"best": mean, "error": mean, **scores}}
+        for name, key in by_key.items():
+            pairs = ([(key(x), x.answer) for x in lines] for lines in (train, test))
+            error = 100 - looked_up(*pairs)
+            floors[name] |= {f"best_{task}": error, f"error_{task}": error}
+    for scores in floors.values():
+        mean = statistics.mean(scores.values())
+        scores |= {"best": mean, "error": mean}
+    return floors
+
+
+def looked_up(
+    train: Sequence[tuple[Hashable, str]], test: Sequence[tuple[Hashable, str]]
+) -> float:
+    """Returns the percentage of answers that a look-up by key gets right.
+
+    The answer to a key is the most frequent one in training; to a key that is not in
+    training, the most frequent one of all.
+
+    Args:
+        train: pairs of a key and an answer.
+        test: pairs of a key and an answer.
+    """
+    counts = collections.defaultdict(collections.Counter)
+    for key, answer in train:
+        counts[key][answer] += 1
+    every = sum(counts.values(), collections.Counter())
+    right = [
+        counts.get(key, every).most_common(1)[0][0] == answer for key, answer in test
+    ]
+    return 100 * statistics.mean(right)
 
 
 @functools.cache
@@ -359,16 +396,26 @@ def _unigram_perplexity(counts: np.ndarray, ids: np.ndarray) -> float:
 
 
 def labels(flag: str) -> Floors:
-    """The most frequent label of the training examples."""
+    """The most frequent label; for pairs, also by parts of the sentences."""
     config = _config(flag)
     with tempfile.TemporaryDirectory() as folder:
         examples = config.task.prepare(config, Path(folder), training=True)
-    train, test = (
-        [x[0] for x in examples.examples(split)] for split in ("train", "test")
-    )
-    ((frequent, _),) = collections.Counter(train).most_common(1)
-    accuracy = 100 * test.count(frequent) / len(test)
-    return {"most frequent label": {"accuracy": accuracy}}
+    by_key: dict[str, Callable[..., Any]] = {"most frequent label": lambda *texts: None}
+    if config.data.source == "entailment":
+        by_key = {
+            "by quantifiers and negations alone": lambda *texts: [
+                (x.quantifier, x.negated) for x in map(entailment.parse, texts)
+            ],
+            **by_key,
+        }
+    floors: Floors = {}
+    for name, key in by_key.items():
+        train, test = (
+            [(str(key(*texts)), label) for label, *texts in examples.examples(split)]
+            for split in ("train", "test")
+        )
+        floors[name] = {"accuracy": looked_up(train, test)}
+    return floors
 
 
 def _config(flag: str) -> ConfigDict:

@@ -59,6 +59,15 @@ class Sentence(NamedTuple):
         return " ".join(filter(None, (*words, "do not" * self.negated, self.verb)))
 
 
+def parse(text: str) -> Sentence:
+    """Returns the sentence of a text that `str` has written."""
+    quantifier = next(x for x in QUANTIFIERS if text.startswith(f"{x} "))
+    *subject, verb = text.removeprefix(quantifier).split()
+    negated = "not" in subject
+    small, noun = "small" in subject, subject[-3 if negated else -1]
+    return Sentence(quantifier, small, noun, negated, verb)
+
+
 @functools.cache
 def _kinds(small: bool, noun: str) -> int:
     """The set of individuals that a subject denotes, as bits."""

@@ -10,7 +10,7 @@ from training import compatibility
 RESULTS = Path(__file__).parent
 HYPOTHESES = "hypotheses"  # folder of translations, by test set and run
 REFERENCES = "references.txt"  # the references of a test set
-FLOORS = RESULTS / "floors.json"  # metrics of systems that learn nothing
+FLOORS = RESULTS / "floors.json"  # metrics of simple systems
 INITIAL_ENTROPY = RESULTS / "initial_entropy.json"  # of attention before training
 OURS = "this project"  # the system of our own records
 

@@ -700,7 +700,15 @@ def test_floors_have_tables_and_their_first_metrics():
 
 
 @pytest.mark.parametrize(
-    "name", ["ntm_recall", "pointer_tsp", "ff_attention", "kernels", "memory_networks"]
+    "name",
+    [
+        "ntm_recall",
+        "pointer_tsp",
+        "ff_attention",
+        "kernels",
+        "memory_networks",
+        "sentences_entailment",
+    ],
 )
 def test_recorded_floors_are_those_that_the_code_computes(name):
     computed = floors.FLOORS[name]()
@@ -708,11 +716,45 @@ def test_recorded_floors_are_those_that_the_code_computes(name):
         assert computed[title] == pytest.approx(scores, abs=1e-3)
 
 
+def test_a_look_up_answers_unknown_keys_by_the_most_frequent_answer():
+    train = [("a", "x"), ("a", "x"), ("a", "y"), ("b", "y"), ("c", "y")]
+    test = [("a", "x"), ("a", "y"), ("b", "y"), ("d", "y"), ("d", "x")]
+    assert floors.looked_up(train, test) == pytest.approx(60)
+    without_keys = ([(None, answer) for _, answer in pairs] for pairs in (train, test))
+    assert floors.looked_up(*without_keys) == pytest.approx(60)  # always "y"
+
+
+def test_no_bound_is_the_threshold_of_a_table():
+    for values in records.read_floors().values():
+        assert not next(iter(values)).startswith("bound")
+
+
 def test_the_nearest_training_pair_shares_the_most_trigrams():
     pairs = [("Turn on the light", "a"), ("Restart the server", "b"), ("Lights", "c")]
     texts = ["turn on the lights", "the server restarts", "Lightning", "xyz"]
     nearest = floors.nearest_pairs(texts, pairs)
     assert [target for _, target in nearest][:3] == ["a", "b", "c"]
+
+
+def test_every_claim_says_how_its_learning_rates_were_chosen():
+    for table in TABLES.values():
+        assert all(claim.rate or table.rate for claim in table.claims)
+
+
+def test_the_rates_of_a_claim_are_shown_with_how_they_were_chosen(
+    tmp_path, monkeypatch
+):
+    fields = {"rate": "one for all rows"}
+    put_claim(tmp_path, monkeypatch, {}, **fields)
+    for name, rate in {"a": 0.01, "b": 0.005, "c": 0.005}.items():
+        settings = {"optimizer": {"learning_rate": rate}}
+        put(tmp_path, **{name: record(name=name, settings=settings)})
+    assert "| 0.01 / 0.005 (one for all rows) |" in show(tmp_path, "claims")
+    claim = tables.TABLES["t"].claims[0]
+    claim = dataclasses.replace(claim, rate="searched for A")
+    table = dataclasses.replace(tables.TABLES["t"], claims=(claim,))
+    monkeypatch.setitem(tables.TABLES, "t", table)
+    assert "| 0.01 / 0.005 (searched for A) |" in show(tmp_path, "claims")
 
 
 def test_the_runs_of_claims_are_in_their_table():

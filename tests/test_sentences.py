@@ -13,7 +13,7 @@ from translators import descend
 from attention.tape import Tape
 from configs import lstmn_sentences
 from data import entailment, sentences
-from data.entailment import Sentence, label, pairs, split_of
+from data.entailment import Sentence, label, pairs, parse, split_of
 from errors import FieldError, UserError
 from models.records import AttentionRecord, collect
 from models.sentences import SentenceClassifier
@@ -21,17 +21,6 @@ from tasks.sentence_classification import SentenceClassification
 from training.task import create
 
 B, S, T, W = 2, 5, 7, 19
-
-
-def sentence_of(text):
-    """The sentence of a text."""
-    words = text.replace("not all", "not_all").replace("do not", "do_not").split()
-    quantifier, *rest = words
-    small = rest[0] == "small"
-    noun, *rest = rest[small:]
-    return Sentence(
-        quantifier.replace("_", " "), small, noun, rest[0] == "do_not", rest[-1]
-    )
 
 
 @pytest.mark.parametrize(
@@ -55,8 +44,14 @@ def sentence_of(text):
     ],
 )
 def test_labels_follow_logic(premise, hypothesis, expected):
-    assert str(sentence_of(premise)) == premise
-    assert label(sentence_of(premise), sentence_of(hypothesis)) == expected
+    assert str(parse(premise)) == premise
+    assert label(parse(premise), parse(hypothesis)) == expected
+
+
+def test_a_sentence_is_parsed_back_from_its_text():
+    fields = ("all", "some", "no", "not all"), (False, True), ("dogs", "women")
+    for values in itertools.product(*fields, (False, True), ("move", "sing")):
+        assert parse(str(Sentence(*values))) == Sentence(*values)
 
 
 def worlds():
@@ -92,9 +87,9 @@ def test_no_world_is_against_a_label():
     drawn, possible = pairs("train", 240), list(worlds())
     for name, premise, hypothesis in drawn:
         outcomes = {
-            is_true(sentence_of(hypothesis), world)
+            is_true(parse(hypothesis), world)
             for world in possible
-            if is_true(sentence_of(premise), world)
+            if is_true(parse(premise), world)
         }
         if name == "entailment":
             assert False not in outcomes, (premise, hypothesis)
@@ -110,7 +105,7 @@ def test_labels_are_balanced_and_combinations_held_out():
         assert {names.count(name) for name in entailment.LABELS} == {100}
         keys[split] = set()
         for _, *texts in drawn:
-            premise, hypothesis = map(sentence_of, texts)
+            premise, hypothesis = map(parse, texts)
             assert split_of(premise, hypothesis) == split
             keys[split].add(
                 (premise.quantifier, hypothesis.quantifier)

@@ -10,6 +10,7 @@ from results.schema import Claim, Run, Table
 TABLES = {
     "alignments": Table(
         metrics=METRICS,
+        rate="the best of three for its kind of model",
         columns={
             "parameters": "parameters",
             "tokens": "tokens",

@@ -54,6 +54,7 @@ _SEARCHES = (
 
 TABLES = {
     "britz": Table(
+        rate="the baseline's for every row",
         metrics={"BLEU": "bleu", "BLEU, new": "bleu_new", "perplexity": "perplexity"},
         columns={"parameters": "parameters", "steps/s": "steps_per_second"},
         curves=False,

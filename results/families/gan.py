@@ -4,6 +4,7 @@ from results.schema import Claim, Curves, Run, Table
 
 TABLES = {
     "sagan": Table(
+        rate="the paper's",
         metrics={
             "Frechet distance": "frechet",
             "Frechet distance of real images": "frechet_real",
@@ -45,6 +46,7 @@ TABLES = {
         ),
     ),
     "corners": Table(
+        rate="one for both rows, higher than the paper's",
         metrics={
             "% consistent": "consistent",
             "colour spread": "spread",

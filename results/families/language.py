@@ -98,6 +98,7 @@ _TEXT = (
 
 TABLES = {
     "language_agreement": Table(
+        rate="one for all rows, not searched",
         curves=False,
         metrics=_metrics(8, 32),
         digits=2,
@@ -112,6 +113,7 @@ TABLES = {
         ),
     ),
     "language_distance": Table(
+        rate="one for all rows, not searched",
         curves=False,
         metrics={
             "% correct, 17 to 32 words": "accuracy_32",
@@ -130,6 +132,7 @@ TABLES = {
         ),
     ),
     "language_brackets": Table(
+        rate="one for all rows, not searched",
         curves=False,
         metrics=_metrics(40, 32),
         digits=2,
@@ -144,6 +147,7 @@ TABLES = {
         ),
     ),
     "language_text": Table(
+        rate="one for all rows, not searched",
         metrics={
             "perplexity by token": "perplexity",
             "perplexity by word": "word_perplexity",
@@ -167,10 +171,12 @@ TABLES = {
                 paper="Sukhbaatar et al. 2015, section 5",
                 better="text_memory_network",
                 than=("text_lstm",),
+                rate="the better of two for the first, not searched for the rival",
             ),
         ),
     ),
     "sentences_reviews": Table(
+        rate="one for all rows, not searched",
         curves=False,
         metrics={"% correct": "accuracy", "TF-IDF, logistic regression": "tfidf"},
         runs=(
@@ -188,6 +194,7 @@ TABLES = {
         ),
     ),
     "sentences_entailment": Table(
+        rate="one for all rows, not searched",
         curves=False,
         metrics={
             "% correct": "accuracy",

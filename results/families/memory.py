@@ -4,6 +4,7 @@ from results.schema import Claim, Curves, Run, Table
 
 TABLES = {
     "ntm_copy": Table(
+        rate="chosen for the NTM",
         metrics={
             "bits at 20": "bits",
             "bits at 10": "bits_10",
@@ -47,6 +48,7 @@ TABLES = {
         ),
     ),
     "ntm_recall": Table(
+        rate="one for all rows, chosen for the NTM",
         metrics={
             "bits at 6": "bits",
             "bits at 8": "bits_8",
@@ -88,6 +90,7 @@ TABLES = {
         ),
     ),
     "ntm_ngrams": Table(
+        rate="chosen for the NTM",
         metrics={"bits": "bits", "bits of the optimal predictor": "optimum"},
         columns={"steps/s": "steps_per_second", "waiting for data": "waiting"},
         curves=False,

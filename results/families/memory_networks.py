@@ -123,6 +123,7 @@ TABLES = {
         lower=True,
         tested="error",
         repeats="repeat_",
+        rate="the paper's, lower with a linear start",
         seeds=1,
         claims=(
             _claim(

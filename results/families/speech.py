@@ -54,6 +54,7 @@ def _long(run: Run) -> Run:
 
 TABLES = {
     "speech": Table(
+        rate="the default's for every row",
         metrics={
             "% wrong digits": "wer",
             "% wrong characters": "cer",
@@ -90,6 +91,7 @@ TABLES = {
         ),
     ),
     "speech_long": Table(
+        rate="the default's for every row",
         metrics={
             "% wrong digits, 15 digits": "wer_15",
             "% wrong digits, 10 digits": "wer_10",
