@@ -104,6 +104,7 @@ def get_config(variant: str = "") -> ConfigDict:
     config.model.width = 20  # the paper's for single tasks
     config.model.encoding = "position"  # or "bag"
     config.model.position_scale = 2.0  # as in the authors' code, not in the paper
+    config.model.position_length = 0  # J of the authors' code; 0 for the paper's
     config.model.tying = "adjacent"  # or "layerwise"
     config.model.score = "dot"
     config.model.alignment = "global"

@@ -20,9 +20,10 @@ Follows the authors' code, not the paper's text, in two points: empty slots, and
 factor 2 of l, which makes the mean of l about 1, as in a bag of words.
 
 Differs from the authors' code: J is the number of words of the sentence, as in the
-paper, where the code uses the maximum; j and k replace the code's j - 1/2 and k - 1/2;
-a time index has l = 1, where the code weights it as the last word; time indices are not
-possible answers; T is the same for all tasks, where the code has T = N.
+paper, where the code uses the maximum, and j - 1/2 and k - 1/2 in place of j and k
+(`position_length` gives this encoding); a time index has l = 1, where the code weights
+it as the last word; time indices are not possible answers; T is the same for all tasks,
+where the code has T = N.
 
 The language model of section 5 is in `models.language`.
 """
@@ -37,7 +38,7 @@ from flax import linen as nn
 from attention.core import Attention, attend
 from models.attention import SCORES, Alignment, Score
 from models.layers import check_fields
-from ranges import LAYERS, POSITIVE, SIZE
+from ranges import COUNT, LAYERS, POSITIVE, SIZE
 
 _UNROLLED = 64  # words of a sentence; the loop over more would compile for minutes
 
@@ -46,7 +47,9 @@ TYINGS = ("adjacent", "layerwise")
 ALIGNMENTS = ("global", "local_p", "gumbel")
 
 
-def position_weights(lengths: jax.Array, words: int) -> tuple[jax.Array, jax.Array]:
+def position_weights(
+    lengths: jax.Array, words: int, *, max_length: int = 0
+) -> tuple[jax.Array, jax.Array]:
     """The two parts of the paper's position encoding: l_kj = first_j - (k/D) second_j.
 
     Sukhbaatar et al. (2015), section 4.1. With them, the sum over words needs only two
@@ -55,12 +58,15 @@ def position_weights(lengths: jax.Array, words: int) -> tuple[jax.Array, jax.Arr
     Args:
         lengths: int [...], J of each sentence.
         words: number of words, including padding.
+        max_length: J of all sentences of up to as many words, as in the authors' code;
+            j is then counted from 1/2, and so must k be. 0 for the paper's.
 
     Returns:
         1 - j/J and 1 - 2j/J, for j from 1, each [..., words], and 0 at padding.
     """
     number = jnp.arange(1, words + 1)
-    share = number / jnp.maximum(lengths, 1)[..., None]
+    place = number - 0.5 if max_length else number
+    share = place / jnp.maximum(lengths, max(max_length, 1))[..., None]
     valid = number <= lengths[..., None]
     return jnp.where(valid, 1 - share, 0), jnp.where(valid, 1 - 2 * share, 0)
 
@@ -94,6 +100,9 @@ class MemoryNetwork(nn.Module):
         width: D; 50 in the paper's joint training.
         encoding: "position" or "bag".
         position_scale: factor of the position encoding, 1 in the paper's text.
+        position_length: J of the position encoding as in the authors' code, l_kj =
+            1 + 4 (k - (D + 1)/2) (j - (J + 1)/2) / (D J); a longer sentence has its own
+            J. 0 for the encoding of the paper.
         tying: "adjacent" or "layerwise".
         score: a key of `SCORES`; "dot" in the paper.
         alignment: "global" in the paper; "local_p" or "gumbel", which samples a
@@ -111,6 +120,7 @@ class MemoryNetwork(nn.Module):
     width: Annotated[int, SIZE] = 20
     encoding: str = "position"
     position_scale: Annotated[float, POSITIVE] = 2.0
+    position_length: Annotated[int, COUNT] = 0
     tying: str = "adjacent"
     score: str = "dot"
     alignment: str = "global"
@@ -247,9 +257,11 @@ class MemoryNetwork(nn.Module):
         parts = [jnp.ones(ids.shape)]
         table = table[: self.vocab_size]
         if self.encoding == "position":
-            weights = position_weights((ids > 0).sum(-1), words)
+            longest = self.position_length
+            weights = position_weights((ids > 0).sum(-1), words, max_length=longest)
             parts = [self.position_scale * part for part in weights]
-            share = jnp.arange(1, self.width + 1) / self.width  # k/D
+            place = jnp.arange(1, self.width + 1) - (0.5 if longest else 0)
+            share = place / self.width  # k/D
             share = jnp.tile(share, table.shape[1] // self.width)
             table = jnp.concatenate([table, -share * table])
         # One word at a time: the one-hot words [..., J, W] are never materialised.

@@ -134,6 +134,39 @@ def test_position_weights_are_those_of_the_paper():
                 assert actual == pytest.approx(expected, abs=1e-6)
 
 
+@pytest.mark.parametrize("maximum", [5, 7])
+def test_position_weights_can_be_those_of_the_authors_code(maximum, batch):
+    def weight(j, k):
+        return 1 + 4 * (k - (D + 1) / 2) * (j - (maximum + 1) / 2) / (D * maximum)
+
+    fields = {"position_length": maximum, "position_scale": 2.0, "hops": 1}
+    model, variables = build(batch, **fields)
+    embed = model.apply(
+        variables,
+        batch["sentences"][0],
+        variables["params"]["embedding_0"],
+        method="_embed",
+    )
+    table = np.array(variables["params"]["embedding_0"], float)
+    for row, ids in enumerate(batch["sentences"][0]):
+        expected = np.zeros(D)
+        for j, word in enumerate(ids[ids > 0], 1):
+            for k in range(1, D + 1):
+                expected[k - 1] += weight(j, k) * table[word, k - 1]
+        np.testing.assert_allclose(embed[row], expected, rtol=1e-5, atol=1e-5)
+    mean = np.mean(
+        [weight(j, k) for j in range(1, maximum + 1) for k in range(1, D + 1)]
+    )
+    assert mean == pytest.approx(1)  # as in a bag of words
+
+
+def test_a_sentence_longer_than_the_fixed_length_has_its_own():
+    lengths = np.array([J, 2])
+    fixed, own = (position_weights(lengths, J, max_length=n) for n in (3, J))
+    np.testing.assert_allclose(fixed[0][0], own[0][0])
+    assert not np.allclose(fixed[0][1, :2], own[0][1, :2])
+
+
 def test_word_order_counts_only_with_the_position_encoding(batch):
     turned = batch | {"sentences": batch["sentences"].copy()}
     turned["sentences"][:, 1::2] = batch["sentences"][:, 1::2, ::-1]
