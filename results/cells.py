@@ -29,7 +29,13 @@ def mean(records: Sequence[Record], metric: str, digits: int) -> str:
 
 
 def mean_field(records: Sequence[Record], field: str) -> str:
-    """Returns the mean of a field over seeds; a dash unless every seed has it."""
+    """Returns the mean of a field over seeds; a dash unless every seed has it.
+
+    "min_validation" is the minimum of the validation metric in training.
+    """
+    if field == "min_validation":
+        minima = [min(value for _, value in record["curve"]) for record in records]
+        return markdown.number({field: statistics.mean(minima)}, field)
     values = [record[field] for record in records if field in record]
     complete = len(values) == len(records)  # a mean over some seeds is biased
     return markdown.number({field: statistics.mean(values)} if complete else {}, field)

@@ -25,6 +25,7 @@ RANGES: checks.Ranges = {
     "data.files.test": TEXT,
     "data.min_words": _WORDS,
     "data.max_words": _WORDS,
+    "data.test_voice": Range(0, digits.SEPARATE - 1, whole=True),
     "data.bands": SIZE,
     "data.cepstra": Range(2, 128, whole=True),
     "data.rate": Range(8000, 48_000, whole=True),
@@ -64,6 +65,8 @@ def check(config: ConfigDict) -> None:
     if data.source in ("digits", "tones") and data.cepstra > digits.CEPSTRA:
         accepted = f"at most {digits.CEPSTRA} {given}"
         raise FieldError("config.data.cepstra", data.cepstra, accepted)
+    if data.source != "digits" and data.test_voice:
+        raise FieldError("config.data.test_voice", data.test_voice, f"0 {given}")
     if data.source in ("digits", "tones") and data.rate != digits.RATE:
         raise FieldError("config.data.rate", data.rate, f"{digits.RATE} {given}")
 
@@ -110,7 +113,7 @@ class Speech:
         if data.source == "espeak":
             return Phrases(**options)
         spoken = data.source == "digits"
-        bank = digits.spoken() if spoken else digits.tones()
+        bank = digits.spoken(data.test_voice) if spoken else digits.tones()
         return utterances.DigitStrings(bank, one_voice=data.one_voice)
 
     @functools.cached_property

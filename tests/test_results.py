@@ -185,6 +185,17 @@ def test_columns_of_the_records_follow_the_metrics(tmp_path, monkeypatch):
     assert set(tables.names()) == generated
 
 
+def test_a_table_can_show_the_minimum_of_the_validation_metric(tmp_path, monkeypatch):
+    run = Run(name="x", config="transformer_nmt")
+    columns = {"on validation": "min_validation"}
+    table = Table(metrics={"B": "bleu"}, runs=(run,), columns=columns, curves=False)
+    monkeypatch.setattr(tables, "TABLES", {"t": table})
+    for seed, values in enumerate(((9.0, 4.5, 7.0), (5.5, 8.0))):
+        curve = [[float(i), value] for i, value in enumerate(values)]
+        put(tmp_path, **{f"x{seed}": record(name="x", seed=seed, curve=curve)})
+    assert "| 21.0 ± 0.0 | 5 | 1,700 |" in show(tmp_path, "t")
+
+
 def test_a_label_replaces_config_and_overrides():
     run = Run(name="x", config="transformer_nmt:base", overrides=("model.heads=2",))
     link = "(configs/transformer_nmt.py)"

@@ -11,9 +11,11 @@ import pytest
 import recordings
 import soundfile
 
+from configs import las_digits
 from data.speech import audio, digits, espeak, features, utterances
 from data.speech.utterances import Batches, Characters, DigitStrings, Mixing
 from errors import UserError
+from tasks import speech_data
 
 MIXING = Mixing(bands=7, cepstra=11, pause=0.2, noise=(10, 20), warp=0.1, speed=0.2)
 
@@ -360,17 +362,33 @@ def test_the_splits_of_the_spoken_digits_share_no_voice(monkeypatch):
     cepstra[3] = np.zeros((46, 13))  # longer than a second: left out
     monkeypatch.setattr(digits, "read", lambda: digits.Recordings(cepstra, digit))
     monkeypatch.setattr(digits, "voices", lambda recordings: voice)
+
+    def voices(bank):
+        return {
+            split: {(r.voice, r.cepstra[0, 0]) for each in bank[split] for r in each}
+            for split in bank
+        }
+
+    for test, validation in enumerate((1, 2, 3, 0)):
+        of = voices(digits.spoken.__wrapped__(test))
+        assert of["test"] == {(test, test)}
+        assert of["validation"] == {(validation, validation)}
+        assert of["train"] == {(v, v) for v in set(range(6)) - {test, validation}}
     bank = digits.spoken.__wrapped__()
-    of = {
-        split: {(r.voice, r.cepstra[0, 0]) for each in bank[split] for r in each}
-        for split in bank
-    }
-    assert of["test"] == {(0, 0.0)} and of["validation"] == {(1, 1.0)}
-    assert of["train"] == {(v, v) for v in (2, 3, 4, 5)}
+    assert voices(bank) == voices(digits.spoken.__wrapped__(0))
     counts = {split: sum(map(len, bank[split])) for split in bank}
     assert counts == {"train": 279, "validation": 70, "test": 70}
     for number in range(10):
         assert len(bank["test"][number]) == ((voice == 0) & (digit == number)).sum()
+
+
+@pytest.mark.parametrize("voice", [0, 3])
+def test_the_test_voice_is_that_of_the_config(voice, monkeypatch):
+    monkeypatch.setattr(digits, "spoken", lambda number: (number, digits.tones()))
+    monkeypatch.setattr(speech_data.utterances, "DigitStrings", lambda bank, **_: bank)
+    config = las_digits.get_config()
+    config.data.test_voice = voice
+    assert speech_data.Speech(config).source[0] == voice
 
 
 @pytest.mark.network

@@ -28,6 +28,7 @@ ADDED: dict[str, Any] = {
     "Luong: model.score_gradient": True,
     "Bahdanau: model.score_gradient": True,
     "MemoryNetwork: model.position_length": 0,
+    "Listening: data.test_voice": 0,
     "Listening: data.resampling": 0.0,
     "Listening: data.equalizer": 0.0,
     "Listening: data.gain": 6.0,

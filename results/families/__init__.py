@@ -108,7 +108,7 @@ HEADLINES = (
     Headline(system="LSTMN", task="number agreement over a distance", run="language"),
     Headline(
         system="Listen, Attend and Spell",
-        task="spoken digits of a new voice",
+        task="spoken digits of one new voice",
         run="las_digits",
         paper="14.1 % of words (voice search)",
     ),

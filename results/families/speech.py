@@ -47,6 +47,18 @@ _GREEDY = dataclasses.replace(
 )
 
 
+# Of the voices that can be held out, those that other runs than the default test on.
+_VOICES = (1, 2, 3)
+_HELD_OUT = tuple(
+    _changed(
+        f"las_digits_voice_{voice}",
+        f"the same, tested on voice {voice}",
+        f"data.test_voice={voice}",
+    )
+    for voice in _VOICES
+)
+
+
 def _long(run: Run) -> Run:
     """The same run, for the table of longer strings."""
     return dataclasses.replace(run, name=f"{run.name}_long", trained=run.name, paper="")
@@ -89,6 +101,16 @@ TABLES = {
                 than=("las_greedy",),
             ),
         ),
+    ),
+    "speech_voices": Table(
+        metrics={
+            "% wrong digits, test voice": "wer",
+            "% correct strings, test voice": "correct",
+        },
+        columns={"% wrong digits, validation voice": "min_validation"},
+        curves=False,
+        lower=True,
+        runs=(_DEFAULT, *_HELD_OUT),
     ),
     "speech_long": Table(
         rate="the default's for every row",
