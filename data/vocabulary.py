@@ -21,6 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
+import asset_files
 import storage
 from errors import WRITTEN_AGAIN, UserError, parse_json
 
@@ -33,8 +34,6 @@ def train_vocabulary(
     size: int,
     path: str | Path,
     pieces: str = "unigram",
-    *,
-    fixed: bool = False,
 ) -> "Vocabulary":
     """Trains a sentencepiece model, or reads it if it exists already.
 
@@ -48,20 +47,15 @@ def train_vocabulary(
         path: path of the model.
         pieces: "unigram" for subwords, "word" for words separated by spaces, "char" for
             characters.
-        fixed: refuse other texts, or another vocabulary, than those of an existing
-            model; a damaged file is written again.
 
     Returns:
         The vocabulary.
 
     Raises:
-        UserError: if a vocabulary of this size cannot be trained on the texts, or
-            `fixed` and the texts or the vocabulary have changed.
+        UserError: if a vocabulary of this size cannot be trained on the texts; see also
+            `asset_files.write`, which writes both files.
     """
-    import sentencepiece
-
     path = Path(path)
-    old = path.read_bytes() if path.is_file() else b""
     texts = [_normal(text) for text in texts]
     settings = {
         "size": size,
@@ -70,17 +64,19 @@ def train_vocabulary(
     } | ({} if pieces == "unigram" else {"pieces": pieces})
     record = path.with_name(path.name + ".json")
     before = _parse(record.read_bytes()) if record.is_file() else {}
-    if old and before:
-        if before == {**settings, "model": storage.sha256(old)}:
-            return Vocabulary(path)
-        digest = str(before.get("texts"))
-        is_digest = re.fullmatch("[0-9a-f]{64}", digest)  # else it is damaged
-        if fixed and is_digest and digest != settings["texts"]:
-            raise UserError(
-                f"the training texts are not those that {path} was trained on: restore "
-                f"the data, or {record.name} if it is damaged, to resume the run; or "
-                "name another --workdir"
-            )
+    model = path.read_bytes() if path.is_file() else b""
+    if before != settings | {"model": storage.sha256(model)}:
+        model = _train(texts, size, pieces)
+    settings["model"] = storage.sha256(model)
+    asset_files.write(path, model)
+    asset_files.write(record, json.dumps(settings, indent=2) + "\n")
+    return Vocabulary(path)
+
+
+def _train(texts: Sequence[str], size: int, pieces: str) -> bytes:
+    """Returns a sentencepiece model; see `train_vocabulary`."""
+    import sentencepiece
+
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
@@ -111,16 +107,7 @@ def train_vocabulary(
             f"a vocabulary of {size} pieces cannot be trained on "
             f"{len(texts)} sentences: {reason}"
         ) from None
-    path.parent.mkdir(parents=True, exist_ok=True)
-    settings["model"] = storage.sha256(model.getvalue())
-    if fixed and settings["model"] not in (storage.sha256(old), before.get("model")):
-        raise UserError(
-            f"{path} is missing or damaged and cannot be made again as it was: restore "
-            "it from a copy, or name another --workdir"
-        )
-    storage.write(path, model.getvalue())
-    storage.write(record, json.dumps(settings, indent=2) + "\n")
-    return Vocabulary(path)
+    return model.getvalue()
 
 
 class Vocabulary:

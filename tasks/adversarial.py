@@ -27,7 +27,7 @@ from typing import NamedTuple
 import numpy as np
 from ml_collections import ConfigDict
 
-import storage
+import asset_files
 from data.images import Batches, LabelledImages, check_source, read
 from data.splits import EVALUATION_SPLITS, check_split
 from errors import WRITTEN_AGAIN, UserError
@@ -106,8 +106,7 @@ class Adversarial(Task):
             if images is not None:  # a download, which evaluation needs
                 frozen.parameters()
             names = images.names if images else Assets().classes
-            path.parent.mkdir(parents=True, exist_ok=True)
-            storage.write(path, "\n".join(names) + "\n")
+            asset_files.write(path, "\n".join(names) + "\n")
         try:
             return Assets(tuple(path.read_text("utf-8").splitlines()))
         except (OSError, UnicodeDecodeError):

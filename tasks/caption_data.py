@@ -133,10 +133,7 @@ def prepare(config: ConfigDict, folder: Path, *, training: bool) -> CaptionData:
     import sacrebleu  # noqa: F401  # if it is missing, say so before training
 
     texts, fields = data.splits.training_texts(), config.data
-    fixed = any((folder.parent / "checkpoints").glob("[0-9]*"))
-    vocabulary = train_vocabulary(
-        texts, fields.vocab_size, path, pieces="word", fixed=fixed
-    )
+    vocabulary = train_vocabulary(texts, fields.vocab_size, path, pieces="word")
     lines = data.splits.report()
     cut = sum(len(text.split()) >= fields.max_length for text in texts)  # EOS is one
     if lines and cut:

@@ -151,13 +151,7 @@ def prepare(config: ConfigDict, folder: Path, *, training: bool) -> TextAssets:
         return TextAssets(Vocabulary(folder / "vocabulary.model"), folder)
     require_tokenizer(data.target_language)
     corpus, size, max_length = read(data), data.vocab_size, data.max_length
-    vocabulary = write_assets(
-        corpus,
-        folder,
-        vocab_size=size,
-        max_length=max_length,
-        fixed=any((folder.parent / "checkpoints").glob("[0-9]*")),
-    )
+    vocabulary = write_assets(corpus, folder, vocab_size=size, max_length=max_length)
     source, target = encode_training(
         corpus,
         vocabulary,

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from ml_collections import ConfigDict
 
+import asset_files
 import storage
 from data.speech import audio, digits, features, utterances
 from data.speech.espeak import Phrases
@@ -180,8 +181,7 @@ def prepare(config: ConfigDict, folder: Path, *, training: bool) -> Speech:
     path = folder / "characters.txt"
     if training:
         speech = Speech(config)
-        storage.make_folder(folder, str(folder))
-        storage.write(path, speech.characters.characters)
+        asset_files.write(path, speech.characters.characters)
         return speech
     try:
         text = storage.read_regular(path).decode("utf-8")

@@ -109,14 +109,12 @@ class TextModeling(Task):
         if not training:
             return running_text.load(folder)
         splits = running_text.read(data.source, data.files.to_dict())
-        folder.mkdir(parents=True, exist_ok=True)
         texts = running_text.create(
             splits,
             folder,
             words=data.train_words,
             vocab_size=data.vocab_size,
             pieces=data.pieces,
-            fixed=any((workdir / "checkpoints").glob("[0-9]*")),
         )
         if jax.process_index() == 0:
             line = (

@@ -16,9 +16,10 @@ import time
 import jax
 import toy
 
+import manifest
 import spread
 from errors import UserError
-from training import configuration, loop, manifest, memory, runtime
+from training import configuration, loop, memory, runtime
 from training.checkpoints import Checkpoints
 from training.task import Task
 

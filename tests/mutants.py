@@ -63,7 +63,7 @@ TESTS = {
     "training/adversarial.py": "adversarial",
     "training/checkpoint_folder.py": "checkpoint_folder",
     "training/checkpoints.py": "checkpoints",
-    "training/manifest.py": "checkpoint_folder faults",
+    "manifest.py": "checkpoint_folder faults",
     "training/reinforce.py": "reinforce",
 }
 # Imported before the first fork. None of them starts threads of XLA, which a forked

@@ -230,16 +230,6 @@ def test_splits_with_the_same_images_are_refused(tmp_path):
             create(config, tmp_path / "run", training=True)
 
 
-def test_a_run_with_checkpoints_keeps_its_captions(tmp_path):
-    config = files(tmp_path)
-    create(config, tmp_path / "run", training=True)
-    (tmp_path / "run" / "checkpoints" / "7").mkdir(parents=True)
-    create(config, tmp_path / "run", training=True)
-    written(tmp_path, {0: "0.png"}, [(0, "other words")], name="train.json")
-    with pytest.raises(UserError, match="^the training texts are not those that"):
-        create(config, tmp_path / "run", training=True)
-
-
 class Example:
     def __init__(self, number):
         self.image = np.full((2, 2, 3), number, np.uint8)

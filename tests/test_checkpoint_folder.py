@@ -8,8 +8,8 @@ from pathlib import Path
 import faults
 import pytest
 
+import manifest
 from errors import UserError
-from training import manifest
 from training.checkpoint_folder import CheckpointFolder
 
 METRICS = "metrics/metrics"

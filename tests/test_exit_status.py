@@ -9,8 +9,9 @@ import jax
 import pytest
 import toy
 
+import manifest
 from errors import UserError, chain
-from training import checkpoints, job, log, loop, manifest, runtime
+from training import checkpoints, job, log, loop, runtime
 from training.job import CRASH, FAULT
 
 

@@ -18,8 +18,9 @@ import toy
 from in_process import call
 from tensorboardX import record_writer
 
+import manifest
 from errors import UserError
-from training import checkpoints, loop, manifest
+from training import checkpoints, loop
 from training.checkpoints import Checkpoints
 from training.log import Log, read_rows
 

@@ -30,9 +30,11 @@ ALLOWED = {
     },
     "metrics": {"metrics", "data", "errors"},
     "figures": {"figures", "errors"},
-    "data": {"data", "errors", "storage"},
+    "data": {"data", "asset_files", "errors", "storage"},
     "training": {
         "training",
+        "asset_files",
+        "manifest",
         "attention",
         "figures",
         "options",
@@ -51,6 +53,7 @@ ALLOWED = {
         "figures",
         "training",
         "tasks",
+        "asset_files",
         "options",
         "ranges",
         "errors",
@@ -73,7 +76,15 @@ ALLOWED = {
     },
 }
 FORBIDDEN = {"tasks": {"training.loop"}}
-ROOT_MODULES = {"errors", "options", "ranges", "spread", "storage"}
+ROOT_MODULES = {
+    "asset_files",
+    "errors",
+    "manifest",
+    "options",
+    "ranges",
+    "spread",
+    "storage",
+}
 OTHERS = {"benchmarks", "tests"}
 OURS = set(ALLOWED) - {"entry points"} | ROOT_MODULES | OTHERS
 

@@ -72,7 +72,7 @@ def test_the_characters_of_a_run_are_those_of_its_training_transcripts(tmp_path)
     assert loaded.data.characters.characters == " 7adnñú"
     assert loaded.model == trained.model
     (tmp_path / "assets" / "characters.txt").unlink()
-    with pytest.raises(UserError, match="characters.txt cannot be read: restore it"):
+    with pytest.raises(UserError, match=r"assets is damaged \(characters.txt is mis"):
         create(settings, tmp_path, training=False)
 
 

@@ -327,7 +327,7 @@ def test_own_stories_are_kept_in_the_run_directory(tmp_path, files):
     assert again.evaluate(state, "test", None).scores == scores
     assert len(again.source.stories[0]["validation"]) == 1
     (workdir / "assets" / "vocabularies.json").write_text("{")
-    with pytest.raises(UserError, match="vocabularies.json cannot be read"):
+    with pytest.raises(UserError, match=r"damaged \(vocabularies.json differs"):
         create(smoke, workdir, training=False)
 
 

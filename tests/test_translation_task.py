@@ -12,12 +12,11 @@ import numpy as np
 import optax
 import pytest
 import sacrebleu
-from ml_collections import ConfigDict
 
 from attention.alignments import update_baseline
 from configs import bahdanau_nmt, luong_nmt, seq2seq_nmt
 from configs.transformer_nmt import get_config
-from data.corpora.numbers import english_number, german_number
+from data.text_assets import TextAssets
 from data.vocabulary import EOS, UNK
 from errors import UserError
 from generation import Generator, Search
@@ -516,42 +515,8 @@ def test_a_missing_tokenizer_is_reported_before_data_is_read(
         japanese.evaluate(state, "test", TranslationOptions())
 
 
-def test_a_run_with_checkpoints_keeps_its_texts(tmp_path):
-    for split, count in (("train", 211), ("test", 7)):
-        for language, number in (("en", english_number), ("de", german_number)):
-            text = "".join(f"{number(7919 * n)}\n" for n in range(1, count))
-            (tmp_path / f"{split}.{language}").write_text(text)
-    files = {split: str(tmp_path / split) for split in ("train", "test")}
-    fields = {"data__corpus": "files", "data__files": ConfigDict(files)}
-    config = make(tmp_path / "run", **fields).config
-    (tmp_path / "run" / "checkpoints" / "7").mkdir(parents=True)
-    create(config, tmp_path / "run", training=True)
-    path = tmp_path / "run/assets/test.json"
-    content = path.read_bytes()
-    for damaged in (
-        content[:-9],
-        b"",
-        b"null",
-        b"{}",
-        b'[["a"]]',
-        b'[["a", 7]]',
-        b"\xff",
-    ):
-        path.write_bytes(damaged)
-        message = f"^{path} is damaged: restore it from a copy; or remove it, and run"
-        with pytest.raises(UserError, match=message):
-            create(config, tmp_path / "run", training=True)
-        with pytest.raises(UserError, match=message):
-            create(config, tmp_path / "run", training=False).assets.pairs("test")
-    path.unlink()
-    create(config, tmp_path / "run", training=True)
-    assert path.read_bytes() == content
-    for split, message in (
-        ("test", "^the test pairs are not those of .*test.json: restore the data"),
-        ("train", "^the training texts are not those that .*vocabulary.model was"),
-    ):
-        for language in ("en", "de"):
-            with (tmp_path / f"{split}.{language}").open("a") as file:
-                file.write("one more\n")
-        with pytest.raises(UserError, match=message):
-            create(config, tmp_path / "run", training=True)
+@pytest.mark.parametrize("damaged", [b"", b"null", b"{}", b'[["a"]]', b'[["a", 7]]'])
+def test_damaged_pairs_of_a_run_without_a_manifest_are_refused(tmp_path, damaged):
+    (tmp_path / "test.json").write_bytes(damaged)
+    with pytest.raises(UserError, match="^.*test.json is damaged: restore it from a c"):
+        TextAssets(None, tmp_path).pairs("test")

@@ -7,6 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+import asset_files
 from data.corpora.numbers import english_number, german_number
 from data.vocabulary import EOS, UNK, Segmentations, Vocabulary, train_vocabulary
 from errors import UserError
@@ -61,25 +62,22 @@ def test_an_existing_vocabulary_is_read_unless_its_inputs_differ(tmp_path):
     assert train_vocabulary(TEXTS[2:], 103, path).size == 103
 
 
-def test_the_texts_of_a_fixed_vocabulary_may_not_change(tmp_path):
-    path = tmp_path / "v.model"
+def test_the_texts_of_the_vocabulary_of_a_trained_run_may_not_change(tmp_path):
+    path = tmp_path / "assets" / "v.model"
     train_vocabulary(TEXTS, 101, path)
+    asset_files.seal(path.parent)
+    (tmp_path / "checkpoints" / "7").mkdir(parents=True)
     content = path.read_bytes()
-    with pytest.raises(UserError, match="the training texts are not those that .*v.mo"):
-        train_vocabulary(TEXTS[2:], 101, path, fixed=True)
+    with pytest.raises(UserError, match="^the data are not those that .*v.model was"):
+        train_vocabulary(TEXTS[2:], 101, path)
     assert path.read_bytes() == content
     path.write_bytes(b"broken")
-    train_vocabulary(TEXTS, 101, path, fixed=True)
+    train_vocabulary(TEXTS, 101, path)
     assert path.read_bytes() == content
     for record in ("{", "[]", "7", "null", '{"texts": null}', '{"texts": "3f"}'):
-        (tmp_path / "v.model.json").write_text(record)
-        train_vocabulary(TEXTS, 101, path, fixed=True)
-        assert path.read_bytes() == content
-    path.write_bytes(content[:-1])
-    (tmp_path / "v.model.json").unlink()
-    with pytest.raises(UserError, match="v.model is missing or damaged and cannot be"):
-        train_vocabulary(TEXTS, 101, path, fixed=True)
-    assert path.read_bytes() == content[:-1]
+        (tmp_path / "assets" / "v.model.json").write_text(record)
+        train_vocabulary(TEXTS, 101, path)
+        asset_files.verify(path.parent)
 
 
 def test_a_damaged_vocabulary_is_not_read(tmp_path):

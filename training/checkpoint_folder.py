@@ -12,9 +12,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import manifest
 from errors import UserError, parse_json
-from training import manifest
-from training.manifest import DamageError
+from manifest import DamageError
 
 SCORE = "score"  # selection metric, higher is better
 MANIFEST = "manifest"  # marks a checkpoint that is complete only with a manifest

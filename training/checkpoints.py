@@ -1,7 +1,7 @@
 """Checkpoints of a run: the last few and the best, written in the background.
 
 A checkpoint gets its final name only when it is complete, and then a manifest (see
-`training.manifest`) with the SHA-256 of each of its files. Only then are older ones
+`manifest`) with the SHA-256 of each of its files. Only then are older ones
 removed. So if the process is killed at any point, the previous checkpoint is intact,
 and a checkpoint newer than one with a manifest that has none is an unfinished save,
 which does not count. Nor does a checkpoint without one whose metrics announce it, such
@@ -26,8 +26,9 @@ from typing import Any
 import jax
 import orbax.checkpoint as ocp
 
+import manifest
 from errors import UserError, chain, parse_whole, shorten
-from training import job, manifest
+from training import job
 from training.checkpoint_folder import (
     MANIFEST,
     REPLACED,

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 from ml_collections import ConfigDict
 
+import asset_files
 from errors import UserError
 from figures.attention import AttentionMap
 from options import Options
@@ -152,8 +153,8 @@ class Task(abc.ABC):
         Args:
             config: a config that `check` accepts.
             workdir: the run directory, with the assets in `assets/`.
-            training: True to create missing assets and read the training data; False to
-                read only the run directory.
+            training: True to read the training data and write the assets, by
+                `asset_files.write`; False to read only the run directory.
 
         Raises:
             UserError: for data that cannot be read.
@@ -266,7 +267,13 @@ def create(
         axis_name: see `Task`.
 
     Raises:
-        UserError: for data that cannot be read.
+        UserError: for data that cannot be read or are not those of the checkpoints of
+            the run, or an asset that is damaged.
     """
+    folder = Path(workdir) / "assets"
+    if not training:
+        asset_files.verify(folder)
     assets = config.task.prepare(config, workdir, training=training)
+    if training:
+        asset_files.seal(folder)
     return config.task(config, assets, axis_name=axis_name)

@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+import asset_files
 import storage
 from data.babi import generator, text
 from data.babi.encoding import Questions, Vocabulary, encode
@@ -116,10 +117,9 @@ def create(stories: Splits, workdir: Path, *, joint: bool) -> Source:
     vocabularies = {task: Vocabulary.of(part) for task, part in by_task.items()}
     names = {str(task): each.names for task, each in vocabularies.items()}
     folder = workdir / "assets"
-    folder.mkdir(parents=True, exist_ok=True)
     for split, part in stories.get(OWN_STORIES, {}).items():
-        storage.write(folder / f"{split}.txt", text.write(part))
-    storage.write(folder / _FILE, json.dumps(names) + "\n")
+        asset_files.write(folder / f"{split}.txt", text.write(part))
+    asset_files.write(folder / _FILE, json.dumps(names) + "\n")
     return Source(stories, vocabularies)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import optax
 from flax import linen as nn
 
+import asset_files
 from data.endless import EndlessBatches, take
 from data.splits import held_out_rng
 from figures.charts import bars
@@ -70,8 +71,7 @@ class BagOfWords(Task):
     def prepare(cls, config, workdir, *, training):
         path = workdir / "assets" / "words.txt"
         if training:
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(" ".join(f"w{i}" for i in range(config.data.words)))
+            asset_files.write(path, " ".join(f"w{i}" for i in range(config.data.words)))
         return path.read_text().split()
 
     def __init__(self, config, assets=None, *, axis_name=None):

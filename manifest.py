@@ -54,7 +54,7 @@ def check(folder: Path, names: Iterable[str] | None = None) -> None:
         DamageError: for the first file that is damaged.
         OSError: for a file that cannot be read for another reason.
     """
-    digests = _read(folder)
+    digests = read(folder)
     for name in digests if names is None else names:
         if name not in digests:
             raise DamageError(f"{name} is not in {NAME}")
@@ -66,8 +66,13 @@ def check(folder: Path, names: Iterable[str] | None = None) -> None:
             raise DamageError(f"{name} differs from {NAME}")
 
 
-def _read(folder: Path) -> dict[str, str]:
-    """Returns the SHA-256 of each file, by name."""
+def read(folder: Path) -> dict[str, str]:
+    """Returns the SHA-256 of each file, by name.
+
+    Raises:
+        DamageError: if the manifest is missing or damaged.
+        OSError: if it cannot be read for another reason.
+    """
     try:
         head, _, lines = (folder / NAME).read_bytes().decode().partition("\n")
     except OSError as error:
