@@ -204,6 +204,7 @@ class Generator:
             The hypotheses of each input, best score first: at most `search.n_best`.
 
         Raises:
+            UserError: for an input without a hypothesis of a finite score.
             ValueError: if attention is requested and the model has none.
         """
         done = 0
@@ -214,7 +215,7 @@ class Generator:
                 done += len(batch.indices)
                 yield batch
 
-        def decode(batch: Batch) -> list[tuple[int, list[Hypothesis]]]:
+        def decode(batch: Batch) -> list[tuple[int, list[tuple]]]:
             source = batch.source()
             drawn = [seeds[i] for i in batch.indices] if seeds else [0]
             decoded = self.decode(
@@ -230,7 +231,7 @@ class Generator:
             if progress is not None:
                 progress(done)
             rows = enumerate(batch.indices)
-            return [(index, _hypotheses(decoded, row)) for row, index in rows]
+            return [(index, decoded.hypotheses(row)) for row, index in rows]
 
         results: dict[int, list[Hypothesis]] = {}
         for part in spread.each(decode, counted()):
@@ -351,19 +352,6 @@ class Generator:
 
 def _batch_size(source: Any) -> int:
     return jax.tree.leaves(source)[0].shape[0]
-
-
-def _hypotheses(decoded: Decoded, row: int) -> list[Hypothesis]:
-    """The hypotheses of a row of numpy arrays, best first."""
-    hypotheses = []
-    for n, length in enumerate(decoded.lengths[row]):
-        if not length:  # fewer than n + 1 hypotheses
-            continue
-        attention = decoded.weights
-        weights = None if attention is None else np.asarray(attention[row, n, :length])
-        ids = decoded.tokens[row, n, :length].tolist()
-        hypotheses.append(Hypothesis(ids, float(decoded.scores[row, n]), weights))
-    return hypotheses
 
 
 def array_batches(

@@ -4,10 +4,14 @@ Axes: B sentences; R rows, the hypotheses of a sentence that are decoded in para
 returned hypotheses; L positions of the output; S source positions; W vocabulary.
 """
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple, Protocol, Self
 
 import jax
+import numpy as np
+
+from errors import UserError
 
 
 class Carry(Protocol):
@@ -40,3 +44,28 @@ class Decoded(NamedTuple):
     log_probs: jax.Array
     lengths: jax.Array
     weights: jax.Array | None
+
+    def hypotheses(self, row: int) -> list[tuple[list[int], float, np.ndarray | None]]:
+        """Returns the ids, score and weights [T, S] of a sentence's hypotheses.
+
+        Args:
+            row: number of the sentence.
+
+        Raises:
+            UserError: if none has a finite score.
+        """
+        hypotheses: list[tuple[list[int], float, np.ndarray | None]] = []
+        for n, length in enumerate(self.lengths[row]):
+            if not length:  # fewer than n + 1 hypotheses
+                continue
+            weights = None
+            if self.weights is not None:
+                weights = np.asarray(self.weights[row, n, :length])
+            ids = self.tokens[row, n, :length].tolist()
+            hypotheses.append((ids, float(self.scores[row, n]), weights))
+        if not any(math.isfinite(score) for _, score, _ in hypotheses):
+            raise UserError(
+                "the search finds no hypothesis with a finite score, as outputs of the "
+                "model are not finite"
+            )
+        return hypotheses

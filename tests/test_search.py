@@ -260,6 +260,19 @@ def test_missing_hypotheses_are_left_out():
     assert [[h.ids for h in hypotheses] for hypotheses in ranked] == [[[EOS]]] * 2
 
 
+@pytest.mark.parametrize("offset", [np.nan, -np.inf])
+@pytest.mark.parametrize(
+    "search", [Search(), Search(3, n_best=2), Search(temperature=1.0)]
+)
+def test_a_search_without_a_finite_hypothesis_is_refused_in_one_line(search, offset):
+    model = Translator()
+    model.offset = np.full(VOCAB, offset)
+    generator = Generator(model)
+    batches = batches_of(sequences([3, 5]), extra=1, max_length=7)
+    with pytest.raises(UserError, match="^the search finds no hypothesis w"):
+        generator.generate(PARAMS, batches, search)
+
+
 def test_weights_are_returned_only_if_requested():
     generator, batches = Generator(Translator()), batches_of(sequences([3]))
     ((hypothesis,),) = generator.generate(PARAMS, batches, Search())
