@@ -6,7 +6,8 @@
 
 Needs only the run directory; the last command lists the options of its task. A blank
 input line gives an empty output line. With --n_best above 1, each prediction is a line
-with the number of the input line, the score and the text, separated by tabs.
+with the number of the input line, the score and the text, separated by tabs; a text
+with a quote is quoted as in CSV files.
 """
 
 import sys
@@ -60,8 +61,8 @@ def main(arguments: Arguments) -> None:
             runtime.write_line(best.text)
             continue
         for prediction in (best, *best.others):
-            score = f"{prediction.score:.4f}"
-            runtime.write_line(f"{number}\t{score}\t{prediction.text}")
+            cells = number, f"{prediction.score:.4f}", prediction.text
+            runtime.write_line(storage.tsv_row(cells))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
 """The cache folder, safe reads and atomic writes of files, and tables as text."""
 
 import contextlib
+import csv
 import errno
 import hashlib
 import os
+import re
 import secrets
 import stat
 import tempfile
@@ -12,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from errors import UserError
+
+_QUOTED = re.compile(r'["\t\n\r]')
 
 
 def cache_folder() -> Path:
@@ -122,14 +126,28 @@ def filling(folder: Path, root: Path) -> Iterator[Path]:
 
 
 def write_tsv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> Path:
-    """Writes rows as tab-separated text; returns `path`.
+    """Writes rows as tab-separated text; see `tsv_row`. Returns `path`."""
+    return _write_lines(path, [tsv_row(row) for row in [header, *rows]])
 
-    Whitespace within a cell becomes a single space.
+
+def tsv_row(cells: Sequence[Any]) -> str:
+    """Returns a row of a TSV file, without the end of the line.
+
+    A cell with a quote, a tab or an end of line is quoted as in CSV files, so that
+    `csv.reader` and, with `keep_default_na=False`, `pandas.read_csv` read the cells
+    that were written.
     """
-    lines = [
-        "\t".join(" ".join(str(x).split()) for x in row) for row in [header, *rows]
-    ]
-    return _write_lines(path, lines)
+    row = "\t".join(
+        '"{}"'.format(text.replace('"', '""')) if _QUOTED.search(text) else text
+        for text in map(str, cells)
+    )
+    return row or '""'  # not a blank line, which readers skip
+
+
+def read_tsv(path: Path) -> list[list[str]]:
+    """Returns the rows of a file of `write_tsv`, the header included."""
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.reader(file, delimiter="\t"))
 
 
 def write_markdown(

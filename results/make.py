@@ -287,8 +287,7 @@ def _keep_translations(name: str, path: Path, *, test_set: str) -> None:
     Raises:
         UserError: if its references are not those of the other runs.
     """
-    lines = path.read_text("utf-8").removesuffix("\n").split("\n")[1:]
-    _, references, hypotheses = zip(*(line.split("\t") for line in lines), strict=True)
+    _, references, hypotheses = zip(*storage.read_tsv(path)[1:], strict=True)
     folder = records.RESULTS / records.HYPOTHESES / test_set
     shared = folder / records.REFERENCES
     text = "".join(f"{x}\n" for x in references)

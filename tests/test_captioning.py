@@ -12,6 +12,7 @@ from photos import files, written
 from PIL import Image
 from translators import quick_jit
 
+import storage
 from attention.alignments import ALIGNMENTS
 from attention.scores import SCORES
 from configs.captioning import get_config
@@ -484,10 +485,10 @@ def test_the_table_has_an_image_a_caption_and_references_per_row(tmp_path):
         caption = Prediction("a fox", 0.0, details=details)
         (path,) = task.tables(Evaluation("test", {}, [caption]), tmp_path)
         assert path == tmp_path / "captions_test.tsv"
-        first, second = path.read_text("utf-8").splitlines()
-        assert first.split("\t") == ["image", "caption", "references"]
-        assert second.split("\t")[:2] == [name, "a fox"]
-        texts = second.split("\t")[2].split(" | ")
+        first, second = storage.read_tsv(path)
+        assert first == ["image", "caption", "references"]
+        assert second[:2] == [name, "a fox"]
+        texts = second[2].split(" | ")
         assert texts == [captions.plain(text) for text in example.captions]
 
 

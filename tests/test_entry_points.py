@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 from smoke import ROOT, call, run
 
+import storage
 from training import runtime
 
 
@@ -47,10 +48,10 @@ def test_eval_writes_scores_translations_and_figures(workdir, bare):
     assert report["perplexity"] > 1
     assert "version:" in report["signatures"]["bleu"]
     assert "nw:0" in report["signatures"]["chrf"]
-    lines = (workdir / "translations_validation.tsv").read_text("utf-8").splitlines()
-    assert lines[0].split("\t") == ["source", "reference", "hypothesis"]
-    assert len(lines) == 1 + report["sentences"]
-    assert all(line.count("\t") == 2 for line in lines)
+    rows = storage.read_tsv(workdir / "translations_validation.tsv")
+    assert rows[0] == ["source", "reference", "hypothesis"]
+    assert len(rows) == 1 + report["sentences"]
+    assert all(len(row) == 3 for row in rows)
     images = list((workdir / "figures" / "validation").glob("*.png"))
     for layer in ("encoder_1_self", "decoder_1_self", "decoder_1_cross"):
         assert any(layer in path.name for path in images)

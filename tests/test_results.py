@@ -479,11 +479,11 @@ def test_the_work_of_a_language_model_is_the_tokens_of_its_text(tmp_path):
 def test_translations_are_kept_with_their_references(tmp_path, monkeypatch):
     monkeypatch.setattr(records, "RESULTS", tmp_path)
     path = storage.write_tsv(
-        tmp_path / "x.tsv", ("s", "r", "h"), [("a", "A", ""), ("b", "B", "b b")]
+        tmp_path / "x.tsv", ("s", "r", "h"), [("a\tb", "A", ""), ("b", '"B"', '"b" b')]
     )
     make._keep_translations("x", path, test_set="s")
     make._keep_translations("x", path, test_set="s")
-    assert records.read_translations("x", tmp_path) == (["", "b b"], ["A", "B"])
+    assert records.read_translations("x", tmp_path) == (["", '"b" b'], ["A", '"B"'])
     assert records.read_translations("y", tmp_path) is None
     path = storage.write_tsv(path, ("s", "r", "h"), [("a", "A", "a"), ("b", "C", "b")])
     message = r"x\.tsv has other references than .*references\.txt$"

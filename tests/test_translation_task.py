@@ -13,6 +13,7 @@ import optax
 import pytest
 import sacrebleu
 
+import storage
 from attention.alignments import update_baseline
 from configs import bahdanau_nmt, luong_nmt, seq2seq_nmt
 from configs.transformer_nmt import get_config
@@ -185,8 +186,8 @@ def test_tables_and_charts_show_the_evaluated_translations(fitted, tmp_path):
     written = task.tables(evaluation, tmp_path)
     assert sorted(written) == sorted(tmp_path.iterdir())
     report = evaluation.scores
-    rows = (tmp_path / "translations_test.tsv").read_text("utf-8").splitlines()[1:]
-    _, references, hypotheses = zip(*(row.split("\t") for row in rows), strict=True)
+    rows = storage.read_tsv(tmp_path / "translations_test.tsv")[1:]
+    _, references, hypotheses = zip(*rows, strict=True)
     bleu = sacrebleu.corpus_bleu(hypotheses, [references]).score
     assert report["bleu"] == pytest.approx(bleu)
     groups = report["by_length"].values()
