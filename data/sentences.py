@@ -31,6 +31,7 @@ from data.endless import Batch, EndlessBatches, take
 from data.packages import fetch_source
 from data.running_text import normal_lines
 from data.splits import EVALUATION_SPLITS, SPLITS, check_split
+from data.text import normal as normal_form
 from data.vocabulary import EOS, PAD
 from errors import WRITTEN_AGAIN, UserError, parse_json
 
@@ -77,9 +78,9 @@ def _reviews() -> dict[str, list[Example]]:
         name = f"{_PACKAGE}-{_VERSION}/additional_resources/{folder}.tar.gz"
         with tarfile.open(fileobj=io.BytesIO(package.read(name))) as archive:
             file = archive.extractfile(f"{folder}/movieReviewSnippets_GroundTruth.txt")
-            lines = file.read().decode("utf-8", "replace").splitlines()
+            text = file.read().decode("utf-8", "replace")
     examples = []
-    for line in lines:
+    for line in storage.lines(text, name):
         _, rating, text = line.split("\t")
         if abs(float(rating)) >= _RATED:
             label = "positive" if float(rating) > 0 else "negative"
@@ -117,7 +118,7 @@ def _files(files: Mapping[str, str]) -> dict[str, list[Example]]:
 
 def _parse_file(text: str, name: str) -> list[Example]:
     examples = []
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(storage.lines(text, name), 1):
         if line.strip():
             example = parse(line, f"{name}, line {number}")
             undecided = _is_json(line) and example[0] == "-"  # SNLI: no majority
@@ -143,7 +144,7 @@ def parse(line: str, name: str) -> Example:
     is_json = _is_json(line)
     try:
         fields = _snli_fields(line) if is_json else line.split("\t")
-        label, *texts = (field.strip() for field in fields)
+        label, *texts = (normal_form(field) for field in fields)
         if not label or len(texts) not in (1, 2) or not all(texts):
             raise ValueError("an empty field, or another number of fields")
         return (label, *map(normal, texts))

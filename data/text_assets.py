@@ -14,6 +14,7 @@ import asset_files
 from data.batching import Batches
 from data.parallel_text import Corpus
 from data.splits import EVALUATION_SPLITS, check_split
+from data.text import normal
 from data.vocabulary import EOS, UNK, Segmentations, Vocabulary, train_vocabulary
 from errors import WRITTEN_AGAIN, FieldError, UserError, parse_json
 
@@ -34,7 +35,7 @@ class TextAssets(NamedTuple):
     batches: Batches | None = None
 
     def pairs(self, split: str) -> tuple[list[str], list[str]]:
-        """Returns the sources and references of a split.
+        """Returns the sources and references of a split, in normal form.
 
         Raises:
             UserError: if the split is unknown, missing or empty.
@@ -50,7 +51,7 @@ class TextAssets(NamedTuple):
         if not pairs:
             raise UserError(f"the {split} split in {self.folder} is empty")
         sources, references = zip(*pairs, strict=True)
-        return list(sources), list(references)
+        return list(map(normal, sources)), list(map(normal, references))
 
     def near_duplicates(self, split: str) -> list[int] | None:
         """Returns the indices of the pairs with a similar source in training.

@@ -15,7 +15,6 @@ computed once and drawn by a numpy generator, so that a batch depends only on it
 import io
 import json
 import re
-import unicodedata
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -23,6 +22,7 @@ import numpy as np
 
 import asset_files
 import storage
+from data.text import normal
 from errors import WRITTEN_AGAIN, UserError, parse_json
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
@@ -56,7 +56,7 @@ def train_vocabulary(
             `asset_files.write`, which writes both files.
     """
     path = Path(path)
-    texts = [_normal(text) for text in texts]
+    texts = [normal(text) for text in texts]
     settings = {
         "size": size,
         "character_coverage": _COVERAGE,
@@ -144,7 +144,7 @@ class Vocabulary:
 
     def encode(self, text: str) -> list[int]:
         """Returns the ids of the best segmentation of a sentence, ending in EOS."""
-        return [*self._model.encode(_normal(text)), EOS]
+        return [*self._model.encode(normal(text)), EOS]
 
     def encode_all(
         self, texts: Sequence[str], *, nbest: int = 1, alpha: float = 0.0
@@ -160,7 +160,7 @@ class Vocabulary:
         Returns:
             The segmentations, best first, each ending in EOS.
         """
-        texts = [_normal(text) for text in texts]
+        texts = [normal(text) for text in texts]
         if nbest == 1:
             best = self._model.encode(texts)
             return Segmentations([[[*ids, EOS]] for ids in best])
@@ -174,8 +174,8 @@ class Vocabulary:
         return Segmentations(segmentations, weights)
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Returns the text of ids up to the first EOS, without PAD and BOS."""
-        return self._model.decode(_until_eos(ids)[0])
+        """Returns the text of ids up to the first EOS, in the form of `text.normal`."""
+        return normal(self._model.decode(_until_eos(ids)[0]))
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """Returns the pieces of ids through the first EOS; "▁" begins a word."""
@@ -259,7 +259,3 @@ def _until_eos(ids: Iterable[int]) -> tuple[list[int], bool]:
         if i not in (PAD, BOS):
             sentence.append(int(i))
     return sentence, False
-
-
-def _normal(text: str) -> str:
-    return " ".join(unicodedata.normalize("NFC", text).split())

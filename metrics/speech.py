@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from data.text import composed
+
 
 def edit_distance(a: Sequence, b: Sequence) -> int:
     """Returns the minimum number of insertions, deletions and substitutions."""
@@ -23,13 +25,17 @@ def error_rates(hypotheses: Sequence[str], references: Sequence[str]) -> dict:
     """Error rates in per cent of the references' words and characters.
 
     Args:
-        hypotheses: N texts.
+        hypotheses: N texts, compared in Unicode's form NFC.
         references: N texts; at least one is not empty.
 
     Returns:
         `wer` and `cer`, which can exceed 100; `correct`, the percentage of texts
         without an error.
     """
+    hypotheses, references = (
+        list(map(composed, hypotheses)),
+        list(map(composed, references)),
+    )
     pairs = list(zip(hypotheses, references, strict=True))
     words = sum(edit_distance(h.split(), r.split()) for h, r in pairs)
     characters = sum(edit_distance(h, r) for h, r in pairs)

@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from data.corpora.records import words
+from data.text import normal
 from errors import UserError
 from metrics.bootstrap import interval
 
@@ -72,12 +73,14 @@ def corpus_scores(
 
     Args:
         metrics: sacreBLEU metrics by name.
-        hypotheses: N texts.
+        hypotheses: N texts, compared in the form of `data.text.normal`.
         references: one or more references of each hypothesis; their number may differ.
 
     Returns:
         Scores in per cent and their signatures, by name.
     """
+    hypotheses = list(map(normal, hypotheses))
+    references = [list(map(normal, texts)) for texts in references]
     count = max(map(len, references))
     streams: list[list[Any]] = [
         [texts[i] if i < len(texts) else None for texts in references]

@@ -30,6 +30,7 @@ from ml_collections import ConfigDict
 import asset_files
 from data.images import Batches, LabelledImages, check_source, read
 from data.splits import EVALUATION_SPLITS, check_split
+from data.text import normal
 from errors import WRITTEN_AGAIN, UserError
 from figures.strips import image_grid, map_attention
 from generation.images import ImageGenerator
@@ -108,7 +109,7 @@ class Adversarial(Task):
             names = images.names if images else Assets().classes
             asset_files.write(path, "\n".join(names) + "\n")
         try:
-            return Assets(tuple(path.read_text("utf-8").splitlines()))
+            return Assets(tuple(storage.lines(path.read_text("utf-8"), str(path))))
         except (OSError, UnicodeDecodeError):
             raise UserError(f"{path} is missing or damaged: {WRITTEN_AGAIN}") from None
 
@@ -244,7 +245,8 @@ class Adversarial(Task):
         self, state: TrainState, lines: Lines, options: SeedOptions, attention: bool
     ) -> Iterable[Prediction]:
         """Generates a grid of images of the class named on each line; see `Task`."""
-        names, accepted = {i: x.strip() for i, x in lines.items()}, self.classes
+        names = {i: normal(x) for i, x in lines.items()}
+        accepted = list(map(normal, self.classes))
         for line, name in names.items():
             if name not in accepted:
                 choices = ", ".join(accepted)

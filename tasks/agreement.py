@@ -20,6 +20,7 @@ from ml_collections import ConfigDict
 
 import spread
 from data import agreement
+from data.text import fold
 from data.vocabulary import BOS, PAD, UNK
 from errors import UserError
 from figures import charts
@@ -229,7 +230,7 @@ class Agreement(Task):
 
     def _encode(self, text: str, number: int) -> list[int]:
         """Ids of the words of a line, without EOS."""
-        ids = self.words.encode(text.lower())[:-1]
+        ids = self.words.encode(fold(text))[:-1]
         if UNK in ids:
             word = text.split()[ids.index(UNK)]
             raise UserError(

@@ -215,7 +215,7 @@ CORPORA = {
     "spaces": ("  \n\t\n", " \n \n"),
     "longer": (ENGLISH, f"{GERMAN}noch eine\n"),
     "shorter": (f"{ENGLISH}one more\n", GERMAN),
-    "gap": (ENGLISH.replace("number 7 is here", ""), GERMAN),
+    "gaps": ("only here\n\n" * 20, "\nnur hier\n" * 20),
     "cr": (ENGLISH.replace("\n", "\r"), GERMAN.replace("\n", "\r")),
     "latin1": (ENGLISH, GERMAN.replace("Zahl 3", "Zähler").encode("latin-1")),
     "utf16": (ENGLISH.encode("utf-16"), GERMAN.encode("utf-16")),
@@ -360,6 +360,8 @@ CLASSES = {
     "postscript/cats/red.png": IMAGES["postscript.png"],
     "large/cats/red.png": IMAGES["large.png"],
     "hidden/.cats/red.png": image(),
+    "twice/caf\u00e9/red.png": image(),
+    "twice/cafe\u0301/red.png": image(),
 }
 STORIES = {
     "number.txt": "1 Mary went home.\n3 Where is Mary?\thome\t1\n",
@@ -373,6 +375,8 @@ STORIES = {
         "1 Mary went home.\n2 Where is Mary?\thome\t1\n1 John moved.\n2 John sat.\n"
     ),
     "latin1.txt": "1 Zoë went home.\n".encode("latin-1"),
+    "cr.txt": "1 Mary went home.\r2 Where is Mary?\thome\t1\r",
+    "arabic.txt": "1 ذهبت مريم إلى البيت.\n2 أين مريم؟\n",
 }
 LINES = {
     "latin1.txt": "Zürich\n".encode("latin-1"),
@@ -403,6 +407,7 @@ PAIRS = {
     "no_tab.tsv": "good A film.\n",
     "latin1.tsv": "good\tZoë\n".encode("latin-1"),
     "empty.tsv": "",
+    "cr.tsv": "good\tA film.\rbad\tA film.\r",
 }
 
 

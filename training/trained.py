@@ -19,6 +19,7 @@ import jax
 from ml_collections import ConfigDict
 
 import spread
+import storage
 from errors import UserError
 from figures import canvas
 from training import checkpoints, configuration, run_directory
@@ -151,12 +152,9 @@ def read_lines(path: str | None) -> list[str]:
         content = Path(path).read_bytes() if path else sys.stdin.buffer.read()
     except OSError as error:
         raise UserError(f"--input={path}: {error.strerror}") from error
-    lines, content = [], content.removeprefix(codecs.BOM_UTF8)
-    for number, line in enumerate(content.removesuffix(b"\n").split(b"\n"), 1):
-        try:
-            lines.append(line.decode())
-        except UnicodeDecodeError:
-            raise UserError(
-                f"{path or 'standard input'}:{number} is not UTF-8"
-            ) from None
-    return lines if content else []
+    name, content = path or "standard input", content.removeprefix(codecs.BOM_UTF8)
+    try:
+        return storage.lines(content.decode(), name)
+    except UnicodeDecodeError as error:
+        number = content.count(b"\n", 0, error.start) + 1
+        raise UserError(f"{name}:{number} is not UTF-8") from None

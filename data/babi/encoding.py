@@ -11,6 +11,7 @@ statements, padded.
 """
 
 import dataclasses
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -18,6 +19,8 @@ import numpy as np
 from data.babi.story import Lines, words
 from data.endless import ALL, Batch, EndlessBatches, Rows
 from errors import UserError
+
+_OLD_WORD = re.compile(r"[\w'-]+(?:,[\w'-]+)*")  # of older runs: no marks and symbols
 
 
 class Vocabulary:
@@ -41,6 +44,19 @@ class Vocabulary:
     def word(self, index: int) -> str:
         """Returns the word of an id; "" for nil or an id without a word."""
         return self.names[index - 1] if 0 < index <= len(self.names) else ""
+
+    def read(self, text: str, place: str) -> list[int]:
+        """Returns the ids of the words of a text; see `encode`.
+
+        A word that is not in the vocabulary, but is without its marks and symbols, is
+        read without them, as in older runs.
+        """
+        names: list[str] = []
+        for word in words(text):
+            old = _OLD_WORD.findall(word)
+            is_old = word not in self._ids and all(name in self._ids for name in old)
+            names += old if is_old else [word]
+        return self.encode(names, place)
 
     def encode(self, names: Iterable[str], place: str) -> list[int]:
         """Returns the ids of words.
@@ -171,7 +187,7 @@ def encode(
     for lines in stories:
         first, rows = len(statements), {}
         for number, line in enumerate(lines, 1):
-            ids = vocabulary.encode(words(line.text), name)
+            ids = vocabulary.read(line.text, name)
             if not line.answer:
                 rows[number] = len(statements)
                 statements.append(ids)

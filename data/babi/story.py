@@ -1,15 +1,22 @@
 """Stories: numbered statements and questions, with answers and supporting facts."""
 
+import functools
 import random
 import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
+
+from data.text import fold, normal
 
 PLACES = ("bathroom", "bedroom", "garden", "hallway", "kitchen", "office")
 OBJECTS = ("apple", "football", "milk")
 ACTORS = {"Daniel": "he", "John": "he", "Mary": "she", "Sandra": "she"}
 
-_WORD = re.compile(r"[\w'-]+(?:,[\w'-]+)*")
+# Characters of words: letters, marks, digits, symbols such as "+" and "$", and these.
+_CATEGORIES = ("L", "M", "N", "Sc", "Sm", "So")
+_OTHERS = "_'-#%&*@\u200c\u200d"
+_WORD = re.compile(r"[^\s,]+(?:,[^\s,]+)*")
 
 
 class Line(NamedTuple):
@@ -54,14 +61,28 @@ class Story:
 
     def ask(self, text: str, answer: str, support: Iterable[int]) -> None:
         """Adds a question; repeated supporting facts count once."""
-        self.lines.append(Line(text, answer.lower(), tuple(dict.fromkeys(support))))
+        facts = tuple(dict.fromkeys(support))
+        self.lines.append(Line(text, normal_answer(answer), facts))
         self.questions += 1
         self.pause = 0
 
 
 def words(text: str) -> list[str]:
-    """Returns the lower-case words of a text; "n,w" is one word."""
-    return _WORD.findall(text.lower())
+    """Returns the lower-case words of a text with their symbols; "n,w" is one word."""
+    return _WORD.findall("".join(map(_part, fold(text))))
+
+
+@functools.cache
+def _part(character: str) -> str:
+    """The character if it can be part of a word, else a space."""
+    category = unicodedata.category(character)
+    is_part = category.startswith(_CATEGORIES) or character in f"{_OTHERS},"
+    return character if is_part else " "
+
+
+def normal_answer(text: str) -> str:
+    """Returns an answer in the form in which answers are compared."""
+    return normal(fold(text))
 
 
 def facts(lines: Sequence[Line]) -> str:

@@ -9,19 +9,20 @@ separated by tabs:
     3 Where is Mary?<TAB>bathroom<TAB>1
 
 A typed question is a story and a question on one line: "Mary moved to the bathroom.
-John went to the hallway. Where is Mary?" A mark that ends a sentence has white space
-after it, so that "Mary has 3.5 euro." is one statement.
+John went to the hallway. Where is Mary?" Sentences are those of `data.text.sentences`,
+so that "Mary has 3.5 euro." is one statement.
+
+Answers are equal if their texts are equal in lower case and normal form: "C++" and "C#"
+are two answers.
 """
 
-import re
 from collections.abc import Iterable
 from pathlib import Path
 
 import storage
-from data.babi.story import Line, Lines, words
+from data.babi.story import Line, Lines, normal_answer, words
+from data.text import QUESTION_MARKS, sentences
 from errors import UserError
-
-_BETWEEN_SENTENCES = re.compile(r"(?<=[.?!])\s+")
 
 
 def write(stories: Iterable[Lines]) -> str:
@@ -65,7 +66,7 @@ def read(text: str, name: str) -> list[Lines]:
         UserError: for a line that is not in the format, or a text without questions.
     """
     stories: list[list[Line]] = []
-    for place, row in enumerate(text.splitlines(), 1):
+    for place, row in enumerate(storage.lines(text, name), 1):
         if row.strip():
             _read_line(stories, row.rstrip(), f"{name}, line {place}")
     if not any(line.answer for lines in stories for line in lines):
@@ -87,7 +88,7 @@ def _read_line(stories: list[list[Line]], row: str, name: str) -> None:
     if not words(text):
         raise UserError(f"{name} has no words after its number")
     if not fields:
-        if "?" in text:
+        if any(mark in text for mark in QUESTION_MARKS):
             raise UserError(
                 f"{name} is a question without an answer: must be QUESTION, a tab, "
                 "ANSWER, a tab, and the numbers of the supporting facts"
@@ -98,13 +99,12 @@ def _read_line(stories: list[list[Line]], row: str, name: str) -> None:
         raise UserError(f"{name} has {len(fields)} tabs: must be at most 2")
     if all(line.answer for line in story):
         raise UserError(f"{name} is a question before the first statement")
-    answer = " ".join(words(fields[0]))
-    if not answer:
+    if not words(fields[0]):
         raise UserError(f"{name} has an empty answer")
     support = tuple(
         _fact(x, story, name) for x in (fields[1].split() if fields[1:] else ())
     )
-    story.append(Line(text, answer, support))
+    story.append(Line(text, normal_answer(fields[0]), support))
 
 
 def _fact(number: str, story: list[Line], name: str) -> int:
@@ -130,11 +130,11 @@ def parse(text: str, name: str) -> Lines:
     Raises:
         UserError: for text without a statement, or that does not end with a question.
     """
-    sentences = [x for x in _BETWEEN_SENTENCES.split(text.strip()) if words(x)]
-    if not sentences or not sentences[-1].endswith("?"):
+    parts, ends = [x for x in sentences(text.strip()) if words(x)], (*QUESTION_MARKS,)
+    if not parts or not parts[-1].endswith(ends):
         raise UserError(f"{name} is {text[:40]!r}: must end with a question mark")
-    *statements, question = sentences
-    if not statements or any(x.endswith("?") for x in statements):
+    *statements, question = parts
+    if not statements or any(x.endswith(ends) for x in statements):
         raise UserError(
             f"{name} is {text[:40]!r}: must be statements, each with a period, and one "
             "question"

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import storage
-from data.corpora.records import normalise_spaces
 from data.corpora.selection import Selection
 from data.splits import SPLITS
+from data.text import normal
 from errors import UserError
 
 _MAX_RATIO = 100  # of a text to its compressed size; text takes a tenth to a third
@@ -27,7 +27,7 @@ def read_files(
         languages: source and target language.
 
     Returns:
-        The pairs by split, without lines that are empty on both sides.
+        The pairs by split, without lines that are empty on one or both sides.
 
     Raises:
         UserError: if a file cannot be read or the files are not aligned.
@@ -79,19 +79,13 @@ def _read_aligned(source: Path, target: Path) -> Selection:
             f"{source} has {len(texts)} lines and {target} has {len(translations)}: "
             f"line {short + 1} of {longer} has no translation"
         )
-    pairs = []
-    for n, (text, translation) in enumerate(zip(texts, translations, strict=True), 1):
-        if bool(text) != bool(translation):
-            empty, full = (target, source) if text else (source, target)
-            raise UserError(
-                f"line {n} of {empty} is empty and line {n} of {full} is not: "
-                "remove both, or add the translation"
-            )
-        if text:
-            pairs.append((text, translation))
+    lines = list(zip(texts, translations, strict=True))
+    pairs = [pair for pair in lines if all(pair)]
     if not pairs:
-        raise UserError(f"{source} and {target} have only empty lines")
-    return Selection(pairs, {"empty": len(texts) - len(pairs)})
+        raise UserError(f"{source} and {target} have no line with text in both")
+    empty = sum(not any(pair) for pair in lines)
+    rules = {"empty": empty, "empty on one side": len(lines) - len(pairs) - empty}
+    return Selection(pairs, rules)
 
 
 def _read_lines(path: Path) -> list[str]:
@@ -104,24 +98,23 @@ def _read_lines(path: Path) -> list[str]:
         raise UserError(f"{path} cannot be read: {reason}") from None
     if not content:
         raise UserError(f"{path} is empty")
-    if b"\r" in content and b"\n" not in content:
-        raise UserError(f"{path} has lines that end in CR: must be LF or CRLF")
-    lines = []
-    # Not splitlines, which also splits at U+2028 and U+0085, part of the text here.
-    for n, line in enumerate(content.removesuffix(b"\n").split(b"\n"), 1):
-        try:
-            text = line.decode("utf-8-sig")  # joined files may have several BOMs
-        except UnicodeDecodeError as error:
-            raise UserError(
-                f"line {n} of {path} is not UTF-8: byte 0x{line[error.start]:02x} at "
-                f"column {error.start + 1}"
-            ) from None
-        if "\0" in text:
+    try:
+        lines = storage.lines(content.decode(), str(path))
+    except UnicodeDecodeError as error:
+        start = error.start
+        line = content.count(b"\n", 0, start) + 1
+        column = start - content.rfind(b"\n", 0, start)
+        raise UserError(
+            f"line {line} of {path} is not UTF-8: byte 0x{content[start]:02x} at "
+            f"column {column}"
+        ) from None
+    for n, line in enumerate(lines, 1):
+        if "\0" in line:
             raise UserError(
                 f"line {n} of {path} is not text in UTF-8: it has a NUL byte"
             )
-        lines.append(normalise_spaces(text))
-    return lines
+    # Joined files may have several byte order marks.
+    return [normal(line.removeprefix("\ufeff")) for line in lines]
 
 
 def _decompress(path: Path) -> bytes:

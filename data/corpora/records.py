@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Iterable
 
 import storage
+from data.text import ATTACHED
 from errors import UserError
 
 Pair = tuple[str, str]
@@ -16,26 +17,25 @@ TRAINING = "+"
 
 
 # Characters of scripts without spaces between words: Chinese and Japanese, with words
-# of about two characters; Thai, Lao, Tibetan, Burmese and Khmer, of about four.
+# of about two characters; Thai, Lao, Tibetan, Burmese and Khmer, of about four. A mark,
+# such as a vowel sign, belongs to the character before it.
 _TWO = (
     "\u2e80-\u2fdf\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
 )
 _FOUR = "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\ua9e0-\ua9ff\uaa60-\uaa7f"
 _UNSPACED = re.compile(f"[{_TWO}{_FOUR}]")
-_WORD = re.compile(f"[{_TWO}]{{1,2}}|[{_FOUR}]{{1,4}}|[^\\s{_TWO}{_FOUR}]+")
-
-
-def normalise_spaces(text: str) -> str:
-    """Returns a text with single spaces between words."""
-    return " ".join(text.split())
+_WORD = re.compile(
+    f"(?:[{_TWO}]{ATTACHED}){{1,2}}|(?:[{_FOUR}]{ATTACHED}){{1,4}}|[^\\s{_TWO}{_FOUR}]+"
+)
 
 
 def words(text: str) -> list[str]:
     """Splits a text into words.
 
     Words are separated by spaces. In scripts without spaces, two characters of Chinese
-    or Japanese and four of Thai, Lao, Tibetan, Burmese or Khmer count as a word.
+    or Japanese and four of Thai, Lao, Tibetan, Burmese or Khmer count as a word, with
+    their marks.
     """
     if text.isascii() or not _UNSPACED.search(text):
         return text.split()
@@ -63,7 +63,7 @@ def cached(
     if storage.sha256(content).encode() != digest:
         first: dict[Pair, Record] = {}
         for group, source, target in convert():
-            source, target = normalise_spaces(source), normalise_spaces(target)
+            source, target = " ".join(source.split()), " ".join(target.split())
             if source and target:
                 first.setdefault((source, target), (group, source, target))
         lines = (json.dumps(r, ensure_ascii=False) for r in first.values())

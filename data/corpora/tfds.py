@@ -1,8 +1,8 @@
 """Translation data sets of TensorFlow Datasets."""
 
-from data.corpora.records import normalise_spaces
 from data.corpora.selection import Selection
 from data.splits import SPLITS
+from data.text import normal
 from errors import UserError
 
 
@@ -50,7 +50,7 @@ def read_tfds(name: str, languages: tuple[str, str]) -> dict[str, Selection]:
                     raise UserError(
                         f"tfds:{name}: example {n} of {split} is not UTF-8: {error}"
                     ) from None
-                pair = tuple(map(normalise_spaces, texts))
+                pair = tuple(map(normal, texts))
                 if all(pair):
                     pairs.append(pair)
             rules = {"with an empty side": len(sources[split]) - len(pairs)}

@@ -14,6 +14,7 @@ import numpy as np
 import storage
 from data.speech import features
 from data.speech.utterances import Utterance
+from data.text import fold, normal
 from errors import UserError
 
 _MIN_SECONDS, _MAX_SECONDS = 0.05, 60
@@ -93,8 +94,8 @@ def cepstra(path: Path, count: int, rate: int) -> np.ndarray:
 
 
 def plain(text: str) -> str:
-    """Returns a transcript in lower case, with single spaces."""
-    return " ".join(text.lower().split())
+    """Returns a transcript in lower case and normal form."""
+    return normal(fold(text))
 
 
 def read_list(path: Path) -> list[tuple[Path, str]]:
@@ -104,17 +105,17 @@ def read_list(path: Path) -> list[tuple[Path, str]]:
         UserError: for a file that is missing, or a line without path and transcript.
     """
     try:
-        lines = storage.read_regular(path).decode("utf-8-sig").splitlines()
+        text = storage.read_regular(path).decode("utf-8-sig")
     except OSError as error:
         raise UserError(f"transcripts {path}: {error.strerror.lower()}") from None
     except UnicodeDecodeError:
         raise UserError(f"transcripts {path}: not text in UTF-8") from None
     entries = []
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(storage.lines(text, f"transcripts {path}"), 1):
         if not line.strip():
             continue
         name, _, text = line.partition("\t")
-        if not (name.strip() and text.strip()) or "\t" in text:
+        if not (name.strip() and plain(text)) or "\t" in text:
             raise UserError(
                 f"transcripts {path}, line {number}: must be a path, a tab and a text"
             )
