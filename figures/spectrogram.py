@@ -66,6 +66,9 @@ def aligned_spectrogram(
         length=2, labelsize=canvas.FONT, colors=canvas.GREY, labelbottom=False
     )
     lower = canvas.axes(figure, _LEFT, below, width=width, height=height)
+    if not characters:
+        weights = np.zeros((1, weights.shape[1]))
+        lower.text(end / 2, 0, "no characters", ha="center", color=canvas.GREY)
     stretched = np.repeat(weights, frames, axis=1)[:, : len(spectrogram)]
     image = lower.imshow(
         stretched,
@@ -73,7 +76,7 @@ def aligned_spectrogram(
         cmap=canvas.colour_map(),
         norm=canvas.weight_norm(),
         interpolation="nearest",
-        extent=(0, end, len(characters) - 0.5, -0.5),
+        extent=(0, end, len(weights) - 0.5, -0.5),
     )
     lower.set_yticks(range(len(characters)), list(map(fonts.readable, characters)))
     lower.set_xlabel("seconds", fontsize=10, color=canvas.GREY)

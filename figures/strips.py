@@ -68,7 +68,7 @@ def caption_strips(
     for words, maps, boxes, label in strips:
         panels, wrong = [(label, None, None, False)], []
         if maps is None:
-            title = f"{title}: {' '.join(words)}"
+            title = f"{title}: {' '.join(words) or '(empty)'}"
         else:
             if len(maps) != len(words):
                 raise ValueError(

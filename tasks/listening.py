@@ -246,8 +246,8 @@ class Listening(Task):
             details.spectrogram,
             details.weights,
             frames=details.frames,
-            characters=["␣" if x == " " else x for x in prediction.text],
+            characters=["␣" if x == " " else x for x in details.characters],
             seconds=features.SECONDS,
-            title=f"{title}: {prediction.text}",
+            title=f"{title}: {prediction.text or '(empty)'}",
             path=path,
         )

@@ -15,6 +15,7 @@ from flax import linen as nn
 
 from data.speech import utterances
 from data.speech.utterances import Characters, HeldOut
+from data.text import composed
 from data.vocabulary import BOS, PAD, UNK
 from figures.attention import AttentionMap
 from generation.search import Batch, Generator, Hypothesis, Search
@@ -31,11 +32,13 @@ class Details(NamedTuple):
         spectrogram: [T, M] in dB.
         weights: [Q, S].
         frames: number of frames per position of the attention.
+        characters: Q characters; the text of a prediction composes them.
     """
 
     spectrogram: np.ndarray
     weights: np.ndarray
     frames: int
+    characters: str
 
 
 class SpeechSearch:
@@ -135,8 +138,8 @@ def _prediction(
     weights = np.asarray(hypothesis.weights)[: len(text), :positions]
     keys = [f"frame {frames * position}" for position in range(positions)]
     return Prediction(
-        text,
+        composed(text),
         hypothesis.score,
         (AttentionMap("cross", weights[None], list(text), keys),) if attention else (),
-        details=Details(example.spectrogram, weights, frames),
+        details=Details(example.spectrogram, weights, frames, text),
     )

@@ -3,6 +3,7 @@
 import functools
 import json
 import os
+import warnings
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +21,7 @@ from data import captions, image_maps, scenes
 from data.scenes import Scene
 from data.vocabulary import EOS, train_vocabulary
 from errors import UserError
+from figures import canvas
 from figures.strips import Strip
 from metrics.captions import split_scores
 from models.captioner import ShowAttendTell
@@ -505,6 +507,21 @@ def test_a_figure_has_its_line_and_the_references(monkeypatch, tmp_path):
         details = Details(SCENE, Strip(["a", "fox"], maps))
         task.draw(Prediction("a fox", 0.0, details=details), "Line 7", tmp_path)
     assert titles == ["Line 7", "Line 7"]
+
+
+@pytest.mark.parametrize("maps", [np.ones((0, 3, 3)), None])
+def test_the_figure_of_an_empty_caption_says_so(maps, monkeypatch, tmp_path):
+    titles, figure = [], canvas.figure
+    monkeypatch.setattr(
+        canvas,
+        "figure",
+        lambda w, h, title: titles.append(title) or figure(w, h, title),
+    )
+    prediction = Prediction("", 0.0, details=Details(SCENE, Strip([], maps)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Captioning(get_config("smoke")).draw(prediction, "Line 7", tmp_path / "a.png")
+    assert titles == ["Line 7: (empty)"]
 
 
 def test_a_line_without_an_image_file_is_reported(tmp_path):

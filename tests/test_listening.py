@@ -10,12 +10,16 @@ import pytest
 import recordings
 
 from configs.las_digits import get_config
+from data.speech.utterances import Characters, HeldOut
 from errors import UserError
+from figures import canvas
 from figures.spectrogram import aligned_spectrogram
 from generation.beam import beam_search, length_penalty
-from generation.search import Search
+from generation.search import Hypothesis, Search
+from tasks import speech_search
 from tasks.listening import Listening
-from training.task import create
+from tasks.speech_search import Details
+from training.task import Prediction, create
 
 
 def config(**fields):
@@ -138,8 +142,31 @@ def test_the_figure_has_a_label_for_each_character(tmp_path):
     options = dict(seconds=0.02, title="A title", path=tmp_path / "a.png", frames=4)
     path = aligned_spectrogram(spectrogram, weights, characters="one", **options)
     assert path.stat().st_size > 1000
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        aligned_spectrogram(spectrogram, weights[:0], characters="", **options)
     with pytest.raises(ValueError, match="2 characters for weights"):
         aligned_spectrogram(spectrogram, weights, characters="on", **options)
+
+
+@pytest.mark.parametrize("positions", [1, 13])
+def test_the_figure_of_an_empty_transcript_says_so(positions, monkeypatch, tmp_path):
+    saved, save = [], canvas.save
+    monkeypatch.setattr(canvas, "save", lambda f, p: saved.append(f) or save(f, p))
+    details = Details(np.zeros((50, 7)), np.zeros((0, positions)), 4, "")
+    prediction = Prediction("", 0.0, details=details)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Listening.draw(None, prediction, "Line 3", tmp_path / "a.png")
+    (figure,) = saved
+    assert "Line 3: (empty)" in {x.get_text() for x in figure.texts}
+    _, lower, *_ = figure.axes
+    assert [x.get_text() for x in lower.texts] == ["no characters"]
+    assert not len(lower.get_yticks()) and lower.get_ylim() == (0.5, -0.5)
+
+
+def test_a_transcript_of_letters_and_marks_is_composed_and_drawn(tmp_path):
+    characters = Characters("nru\u0308")  # "u" and the mark, but not both as one
+    ids = characters.encode("nu\u0308r")
+    hypothesis = Hypothesis(ids, -1.0, np.full((len(ids), 13), 1 / 13))
+    example = HeldOut(np.zeros((50, 7)), "")
+    prediction = speech_search._prediction(example, hypothesis, characters, 4, True)
+    assert prediction.text == "n\u00fcr"
+    assert Listening.draw(None, prediction, "Line 1", tmp_path / "a.png").exists()
