@@ -120,7 +120,7 @@ def pointing_config(
     config.evaluation.sizes = (5, 10)
     config.evaluation.instances = 1000  # per size
     config.evaluation.beam = 1  # greedy
-    config.evaluation.constrain = False  # True constrains the search to permutations
+    config.evaluation.constrain = False  # of the first metrics; True for permutations
     config.evaluation.checkpoint = "last"
     config.evaluation.average = 1
 

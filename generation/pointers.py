@@ -9,11 +9,10 @@ import itertools
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
-from generation.constraints import visit_all
+from generation.constraints import Constraint
 from generation.search import Generator, Hypothesis, Model, Search, array_batches
 from generation.types import Carry, Step
 
@@ -21,7 +20,7 @@ _END = 0
 
 
 class PointerSearch:
-    """Search for pointer sequences, optionally only permutations of the inputs."""
+    """Search for pointer sequences, optionally constrained."""
 
     def __init__(
         self,
@@ -29,6 +28,7 @@ class PointerSearch:
         *,
         batch_size: int,
         steps: Callable[[int], int],
+        constraint: Constraint,
         constrain: bool,
     ):
         """Stores the arguments; compiles on first use.
@@ -37,11 +37,17 @@ class PointerSearch:
             model: see `Model`; its `encode` takes `inputs` [B, S, F] and `lengths` [B].
             batch_size: number of instances decoded together.
             steps: (number of inputs) -> maximum number of pointers, the end included.
+            constraint: as `visit_once` or `triangles` of `generation.constraints`.
             constrain: default of the argument `constrain` of `answers`.
         """
         self._unconstrained = Generator(model, bos=_END, eos=_END, pad=_END)
+
+        def constrained(step: Step, carry: Carry, source: Any, rows: int) -> Any:
+            mask = jnp.arange(source["inputs"].shape[1]) < source["lengths"][:, None]
+            return constraint(step, carry, mask, rows)
+
         self._constrained = Generator(
-            model, constrain=_permutations, bos=_END, eos=_END, pad=_END
+            model, constrain=constrained, bos=_END, eos=_END, pad=_END
         )
         self._batch_size, self._steps = batch_size, steps
         self._constrain = constrain
@@ -61,8 +67,7 @@ class PointerSearch:
             params: the model's parameters.
             batch: `inputs` [B, S, F] and `lengths` [B]; other keys are ignored.
             search: checked options.
-            constrain: whether answers must be permutations of the inputs; None for the
-                default.
+            constrain: whether to constrain the answers; None for the default.
             keep_weights: whether to return attention weights [T, S + 1], which the
                 constraint does not change.
         """
@@ -95,10 +100,3 @@ class PointerSearch:
     def attends(self, params: Any, batch: Any) -> bool:
         """Returns True if the model has attention; see `Generator.attends`."""
         return self._unconstrained.attends(params, batch)
-
-
-def _permutations(
-    step: Step, carry: Carry, source: Mapping[str, jax.Array], rows: int
-) -> tuple[Step, Carry]:
-    mask = jnp.arange(source["inputs"].shape[1]) < source["lengths"][:, None]
-    return visit_all(step, carry, mask, rows)

@@ -3,8 +3,10 @@
 Vinyals, Fortunato and Jaitly (2015), section 3; Vinyals, Bengio and Kudlur (2016),
 section 4. `data.pointing` generates the instances: new ones in every training batch, a
 fixed set for each evaluation split. The loss is the cross-entropy of the pointers up to
-the first 0, which ends an answer. Answers are decoded by beam search, optionally
-constrained to permutations; `validate` decodes greedily.
+the first 0, which ends an answer. Answers are decoded by beam search, constrained or
+not; `validate` decodes greedily. A constrained answer keeps what the task promises: a
+permutation of the inputs (sorting, tours), a hull without a repeated point, different
+triangles of three different points.
 
 Works with any model with `model.apply(variables, batch, train=...) -> logits
 [B, T, S + 1]` and the methods of `generation.search.Model`, such as
@@ -13,6 +15,7 @@ Works with any model with `model.apply(variables, batch, train=...) -> logits
 Axes: B instances; S inputs, padded; T pointers.
 """
 
+import dataclasses
 import functools
 from collections.abc import Iterable
 from pathlib import Path
@@ -28,11 +31,13 @@ from data.pointing_text import Instance
 from errors import FieldError, UserError
 from figures import geometry, heatmaps
 from figures.attention import AttentionMap
+from generation.constraints import triangles, visit_once
 from generation.options import BeamOptions, NBestOptions
 from generation.pointers import PointerSearch
 from generation.search import BEAM, Search
 from metrics.pointing import pointing_scores
 from ops.cross_entropy import smoothed_cross_entropy
+from options import option
 from ranges import BATCH, FLAG, SHAPES, TEXT, Range
 from training import checks
 from training.objective import Supervised
@@ -41,9 +46,26 @@ from training.state import Batch, LossResult, TrainState
 from training.task import Evaluation, Lines, Prediction, Scores, Task
 
 _PERMUTED = ("sorting", "tsp")  # kinds whose answers are permutations
+# What each kind promises of an answer.
+_CONSTRAINTS: dict[str, Any] = {
+    **dict.fromkeys(_PERMUTED, visit_once),
+    "hull": functools.partial(visit_once, minimum=3),
+    "delaunay": triangles,
+}
 _INPUTS = Range(1, 1000, whole=True)
 _FIGURES = 3  # instances that are drawn
 _END = 0  # pointer that ends, starts and pads an answer
+
+
+@dataclasses.dataclass(frozen=True)
+class PointingOptions(NBestOptions):
+    """Flags of predict.py for pointer tasks."""
+
+    constrain: bool = option(
+        True,
+        "Whether answers keep what the task promises: permutations of the inputs, a "
+        "hull without a repeated point, different triangles.",
+    )
 
 
 class Pointing(Task):
@@ -52,7 +74,7 @@ class Pointing(Task):
     metric = ("accuracy", "max")  # a metric of every kind
     model_methods = ("encode", "start", "step")
     EvaluationOptions = BeamOptions
-    Options = NBestOptions
+    Options = PointingOptions
     figure_name = "pointing"
     ranges = {
         **checks.SUPERVISED,
@@ -103,6 +125,7 @@ class Pointing(Task):
             self.model,
             batch_size=config.data.batch_size,
             steps=functools.partial(pointing.steps, self.kind),
+            constraint=_CONSTRAINTS[self.kind],
             constrain=evaluation.constrain,
         )
         held_out = functools.partial(pointing.held_out, count=evaluation.instances)
@@ -139,28 +162,30 @@ class Pointing(Task):
 
         Scores are the metrics of `metrics.pointing.pointing_scores`, as `<name>` for
         `config.data.max_size` and as `<name>_<size>` for each of
-        `config.evaluation.sizes`; the number of `instances` per size and the `beam`
-        size; and, if the search is constrained to tours, `valid_free`, `length_free`
-        and `excess_free` of an unconstrained search, the last two over its valid tours.
+        `config.evaluation.sizes`; and the number of `instances` per size and the `beam`
+        size. The search is constrained if `config.evaluation.constrain` says so; the
+        metrics of the other search are `<name>_constrained`, or else `<name>_free`.
         The output is the `Search` that was used.
         """
         search, evaluation = options.search(self.search), self.config.evaluation
-        free = self.kind == "tsp" and evaluation.constrain
-        scores = self._scores(state.params, split, search, free=free)
+        scores = self._scores(state.params, split, search, both=True)
         scores |= {"instances": evaluation.instances, "beam": search.beam}
         return Evaluation(split, scores, search)
 
-    def _scores(self, params, split: str, search: Search, free: bool = False) -> Scores:
+    def _scores(self, params, split: str, search: Search, both: bool = False) -> Scores:
         scores: Scores = {}
+        constrain = not self.config.evaluation.constrain  # of the other search
+        suffix = "constrained" if constrain else "free"
         for size in self.config.evaluation.sizes:
             batch = self.held_out(split, size)
             tokens = self.pointers.tokens(params, batch, search)
             metrics = pointing_scores(self.kind, batch, tokens)
-            if free:
-                tokens = self.pointers.tokens(params, batch, search, constrain=False)
-                free_scores = pointing_scores(self.kind, batch, tokens)
-                names = [x for x in ("valid", "length", "excess") if x in free_scores]
-                metrics |= {f"{name}_free": free_scores[name] for name in names}
+            if both:
+                options = {"constrain": constrain}
+                tokens = self.pointers.tokens(params, batch, search, **options)
+                other = pointing_scores(self.kind, batch, tokens)
+                names = other.keys() - {"optimum", "reference"}  # of the labels
+                metrics |= {f"{name}_{suffix}": other[name] for name in sorted(names)}
             if size == self.config.data.max_size:
                 scores = metrics | scores
             scores |= {f"{name}_{size}": value for name, value in metrics.items()}
@@ -185,7 +210,11 @@ class Pointing(Task):
         return paths
 
     def predict(
-        self, state: TrainState, lines: Lines, options: NBestOptions, attention: bool
+        self,
+        state: TrainState,
+        lines: Lines,
+        options: PointingOptions,
+        attention: bool,
     ) -> Iterable[Prediction]:
         """Yields the answers to instances in the format of `data.pointing_text`.
 
@@ -201,7 +230,11 @@ class Pointing(Task):
             return
         try:
             answers = self._answers(
-                state.params, instances, search, attention=attention
+                state.params,
+                instances,
+                search,
+                attention=attention,
+                constrain=options.constrain,
             )
         except FieldError as error:  # a model may limit the number of inputs
             raise UserError(f"config.model.{error}") from error
@@ -209,10 +242,11 @@ class Pointing(Task):
             yield best._replace(others=tuple(others))
 
     def _answers(
-        self, params, instances: list[Instance], search: Search, *, attention: bool
+        self, params, instances: list[Instance], search, *, attention, constrain=None
     ) -> list[list[Prediction]]:
         keep, batch = attention and self._attends(), pointing_text.stack(instances)
-        answers = self.pointers.answers(params, batch, search, keep_weights=keep)
+        options = {"constrain": constrain, "keep_weights": keep}
+        answers = self.pointers.answers(params, batch, search, **options)
         pairs = zip(instances, answers, strict=True)
         return [[_prediction(x, *answer) for answer in ranked] for x, ranked in pairs]
 

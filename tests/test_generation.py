@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from generation import beam_search, greedy, sample
-from generation.constraints import forbid, visit_all
+from generation.constraints import forbid, triangles, visit_once
 
 BATCH, WIDTH, SOURCE, VOCAB, LENGTH = 3, 7, 11, 5, 4
 PAD, BOS, EOS = 0, 1, 2
@@ -443,15 +443,16 @@ def test_weights_cannot_be_kept_if_the_step_has_none():
         greedy(step, Model().start(1), batch=3, max_length=5, keep_weights=True)
 
 
+class EmptyCarry(NamedTuple):
+    def take(self, parents):
+        return self
+
+
 def test_visited_inputs_and_an_early_end_are_forbidden():
     def step(carry, token):
         return carry, jnp.zeros((1, 2, 4)), None
 
-    class EmptyCarry:
-        def take(self, parents):
-            return self
-
-    constrained, carry = visit_all(
+    constrained, carry = visit_once(
         step, EmptyCarry(), jnp.array([[True, False, True]]), 2
     )
     allowed = []
@@ -467,6 +468,56 @@ def test_visited_inputs_and_an_early_end_are_forbidden():
         [[0, 1, 0, 0], [0, 0, 0, 1]],
         [[0, 1, 0, 0], [0, 0, 0, 1]],
     ]
+
+
+@pytest.mark.parametrize("minimum", [1, 3])
+def test_an_answer_without_repetition_may_end_at_the_minimum(minimum):
+    def step(carry, token):
+        return carry, jnp.zeros((1, 1, 6)), None
+
+    mask = jnp.array([[True, True, True, True, False]])
+    constrained, carry = visit_once(step, EmptyCarry(), mask, 1, minimum)
+    tokens = [0, 4, 2, 1, 3]
+    for t, token in enumerate(tokens):
+        carry, logits, _ = constrained(carry, jnp.array([[token]]))
+        allowed = {1, 2, 3, 4} - {*tokens[: t + 1]} | ({0} if t >= minimum else set())
+        assert np.flatnonzero(np.isfinite(logits[0, 0])).tolist() == sorted(allowed)
+
+
+@pytest.mark.parametrize("n", [3, 4, 5, 7])
+def test_triangles_are_new_and_of_three_points(n):
+    """Random answers, whose next pointers are compared with an enumeration."""
+    width = n + 2  # two points are padding
+
+    def step(carry, token):
+        return carry, jnp.zeros((1, 2, width + 1)), None
+
+    mask = jnp.arange(width)[None] < n
+    constrained, carry = triangles(step, EmptyCarry(), mask, 2)
+    every = [{*triple} for triple in itertools.combinations(range(1, n + 1), 3)]
+    rng, chosen, constrained = np.random.default_rng(0), [[], []], jax.jit(constrained)
+    token = [0, 0]
+    for _ in range(3 * min(len(every), 2 * width - 5)):
+        carry, logits, _ = constrained(carry, jnp.array([token]))
+        for row, pointers in enumerate(chosen):
+            own = {*pointers[len(pointers) // 3 * 3 :]}
+            before = [{*pointers[i : i + 3]} for i in range(0, len(pointers) - 2, 3)]
+            left = [x for x in every if x not in before and own <= x]
+            expected = set().union(*left) - own | (
+                {0} if pointers and not own else set()
+            )
+            allowed = np.flatnonzero(np.isfinite(logits[0, row]))
+            assert allowed.tolist() == sorted(expected)
+            token[row] = int(rng.choice(sorted(expected - {0})))
+            pointers.append(token[row])
+        if len(chosen[0]) == 2:  # the rows change places
+            carry, token = carry.take(jnp.array([[1, 0]])), token[::-1]
+            chosen.reverse()
+    _, logits, _ = constrained(carry, jnp.array([token]))
+    ends = np.isfinite(logits[0, :, 0])
+    assert ends.all() and (
+        len(every) > 2 * width - 5 or np.isinf(logits[0, :, 1:]).all()
+    )
 
 
 def test_forbidden_ids_have_probability_zero_and_the_others_keep_their_logits():

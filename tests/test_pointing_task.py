@@ -128,8 +128,11 @@ def test_evaluation_covers_each_size_with_any_batch_size(kind):
         expected |= {f"{name}_{size}": value for name, value in scores.items()}
         expected |= scores if size == task.config.data.max_size else {}
     settings = {"instances": 20, "beam": 1}
-    constrained = {name: x for name, x in actual.items() if "_free" not in name}
-    assert constrained == expected | settings and task.metric[0] in actual
+    others = {name for name in actual if "_free" in name or "_constrained" in name}
+    own = {name: x for name, x in actual.items() if name not in others}
+    assert own == expected | settings and task.metric[0] in actual
+    suffix = "free" if task.config.evaluation.constrain else "constrained"
+    assert {f"accuracy_{suffix}", f"accuracy_{suffix}_5"} <= others
     assert task.config.data.batch_size < 20  # several batches, the last with filler
     if kind == "tsp":
         assert actual["valid"] == 100
@@ -160,6 +163,56 @@ def test_an_evaluation_has_metrics_of_an_unconstrained_search(tmp_path):
     assert sorted(tmp_path.iterdir()) == paths
     with pytest.raises(UserError, match="split is tset: must be validation or test"):
         task.evaluate(state, "tset", options)
+
+
+def promised(kind, answer, items):
+    """Whether the text of an answer keeps what the task promises."""
+    if kind == "sorting":
+        return sorted(answer.split()) == sorted(items)
+    shapes = [shape.split(",") for shape in answer.split()]
+    if kind == "delaunay":
+        distinct = all(len({*shape}) == len(shape) == 3 for shape in shapes)
+        return distinct and len({frozenset(x) for x in shapes}) == len(shapes) > 0
+    (points,) = zip(*shapes, strict=True)
+    number = {"hull": range(3, len(items) + 1), "tsp": [len(items)]}[kind]
+    return len({*points}) == len(points) and len(points) in number
+
+
+@pytest.mark.parametrize("kind", CONFIGS)
+def test_predictions_keep_what_the_task_promises(kind):
+    """Unless they are told not to; the network here is not trained."""
+    task, state = built(kind)
+    rng, lines = np.random.default_rng(7), []
+    for n in (3, 5, 4, 6, 5, 11):
+        numbers = rng.random((n, pointing.features(kind)))
+        lines.append(" ".join(",".join(f"{x:.4f}" for x in row) for row in numbers))
+
+    def kept(**options):
+        answers = predict(task, state, lines, attention=False, **options)
+        return [
+            promised(kind, each.text, line.split())
+            for line, best in zip(lines, answers, strict=True)
+            for each in (best, *best.others)
+        ]
+
+    assert all(kept()) and not all(kept(constrain=False, beam=1))
+    several = kept(beam=3, n_best=3)
+    assert len(several) > len(lines) and all(several)
+
+
+@pytest.mark.parametrize("kind", ["sorting", "hull", "delaunay"])
+def test_an_evaluation_has_metrics_of_a_constrained_search(kind):
+    task, state = built(kind, evaluation__sizes=(5,), evaluation__instances=7)
+    options = task.EvaluationOptions(beam=2)
+    scores = task.evaluate(state, "validation", options).scores
+    batch = task.held_out("validation", 5)
+    for suffix, constrain in (("", False), ("_constrained", True)):
+        tokens = task.pointers.tokens(
+            state.params, batch, options.search(task.search), constrain=constrain
+        )
+        for name, value in pointing_scores(kind, batch, tokens).items():
+            assert scores[f"{name}{suffix}"] == scores[f"{name}{suffix}_5"] == value
+    assert not any("_constrained" in name for name in task.validate(state))
 
 
 def test_figures_show_the_answers_of_the_evaluation(monkeypatch, tmp_path):
@@ -247,7 +300,8 @@ def test_predictions_are_answers_line_by_line(tmp_path):
 def test_a_prediction_has_the_weights_of_its_pointers():
     task, state = built()
     lines = ["0.5 0.25 0 1", "0.5 0.25 0 1 0.75 0.125"]
-    for text, answer in zip(lines, predict(task, state, lines), strict=True):
+    answers = predict(task, state, lines, constrain=False)
+    for text, answer in zip(lines, answers, strict=True):
         (attention,) = answer.attention
         items = text.split()
         pointed = [f"{float(item):.3f}" for item in answer.text.split()]
@@ -278,7 +332,7 @@ def test_answers_to_points_are_their_numbers(kind):
     assert max(map(len, expected)) > 3
     width = 3 if kind == "delaunay" else 1
     lines += [f"{lines[0]} {lines[1]}"]  # longer: the others are padded
-    answers = predict(task, state, lines)[:-1]
+    answers = predict(task, state, lines, constrain=False)[:-1]
     for answer, indices in zip(answers, expected, strict=True):
         shapes = [shape.split(",") for shape in answer.text.split()]
         assert all(len(shape) == width for shape in shapes[:-1])
