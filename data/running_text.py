@@ -28,6 +28,7 @@ from typing import NamedTuple
 import numpy as np
 
 import asset_files
+import storage
 from data import agreement, own_files
 from data.endless import Batch, EndlessBatches
 from data.packages import fetch_npm

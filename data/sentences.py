@@ -25,6 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 import asset_files
+import storage
 from data import entailment, own_files
 from data.agreement import Words
 from data.endless import Batch, EndlessBatches, take

@@ -28,6 +28,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 import asset_files
+import storage
 from data.images import Batches, LabelledImages, check_source, read
 from data.splits import EVALUATION_SPLITS, check_split
 from data.text import normal

@@ -237,8 +237,8 @@ class Captioning(Task):
     def draw(self, prediction: Prediction, title: str, path: Path) -> Path:
         """Draws an image and the attention map of each word; see `Task`."""
         details = prediction.details
-        if details.strip.maps is not None:  # else `caption_strips` adds the caption
-            title = f"{title}: {prediction.text or '(empty)'}"
+        if not prediction.text and details.strip.maps is not None:
+            title += ": (empty)"  # without maps, `caption_strips` adds it
         return caption_strips(
             details.example.image,
             [details.strip],

@@ -150,8 +150,8 @@ FILES = {
 }
 UNREAD = {
     "captioning": {"data.scenes"} | FILES,  # frozen maps; caption files, tested below
-    # A user's recordings, tested in test_listening.py, and the voice of downloaded ones,
-    # in test_speech.py.
+    # A user's recordings, tested in test_listening.py, and the voice of downloaded
+    # ones, in test_speech.py.
     "las_digits": {
         "data.test_voice",
         "data.files.train",
