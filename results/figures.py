@@ -81,11 +81,12 @@ SHOWN = (
     Shown(
         "pointer_sorting",
         "pointer_sorting",
-        5.8,
+        3.6,
         ("pointer_sorting",),
         "pointing_0001.png",
         line="0.3 0.9 0.1 0.7 0.5 0.2 0.8 0.4 0.6 0.0",
     ),
+    Shown("lstm_copy_30", "ntm_copy:lstm", 4.2, ("lstm",), "copy_30_test.png"),
     Shown(
         "ntm_repeat_copy",
         "ntm_repeat_copy",
@@ -93,7 +94,21 @@ SHOWN = (
         ("ntm_repeat_copy",),
         "repeat_copy_10x20_test.png",
     ),
-    Shown("lstm_copy_30", "ntm_copy:lstm", 9, ("lstm",), "copy_30_test.png"),
+    Shown(
+        "corners",
+        "sagan:corners",
+        7.2,
+        ("sagan_corners",),
+        "attention_16_test_1.png",
+    ),
+    Shown(
+        "corners_made",
+        "sagan:corners",
+        7.2,
+        ("sagan_corners",),
+        "images_0001.png",
+        line="corners",
+    ),
     Shown(
         "alignment",
         "transformer_nmt",
@@ -102,32 +117,17 @@ SHOWN = (
         line="The device is no longer available.",
     ),
     Shown("pointer_tour", "pointer_tsp", 11.2, ("pointer_tsp",), "tsp_test_1.png"),
-    Shown(
-        "corners",
-        "sagan:corners",
-        14.9,
-        ("sagan_corners",),
-        "attention_16_test_1.png",
-    ),
-    Shown(
-        "corners_made",
-        "sagan:corners",
-        14.9,
-        ("sagan_corners",),
-        "images_0001.png",
-        line="corners",
-    ),
-    Shown("las", "las_digits", 17, ("las_digits",), "alignment_1_test.png"),
+    Shown("las", "las_digits", 20.6, ("las_digits",), "alignment_1_test.png"),
     Shown("sagan", "sagan", 21.1, ("sagan",), "images_test.png"),
     Shown("sagan_attention", "sagan", 21.1, ("sagan",), "attention_16_test_1.png"),
     Shown("bahdanau", "bahdanau_nmt", 23.4, ("bahdanau_nmt",), line=_SERVER),
     Shown(
-        "local_p", f"luong_nmt {_LOCAL_P}", 24.7, ("luong_nmt_local_p",), line=_SERVER
+        "local_p", f"luong_nmt {_LOCAL_P}", 29.4, ("luong_nmt_local_p",), line=_SERVER
     ),
     Shown(
         "captions_1",
         "captioning:soft, captioning:hard",
-        39.2,
+        40.6,
         ("captioning_soft", "captioning_hard"),
         "captions_1.png",
     ),
