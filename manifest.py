@@ -1,9 +1,9 @@
 """Manifests: the SHA-256 of every file in a folder that is complete.
 
 `SHA256SUMS` is a list as `sha256sum` writes it, so `sha256sum --check SHA256SUMS` reads
-it, too. Its first line, a comment, has the SHA-256 of the others. Hidden files are left
-out. A file that is read is checked for any change: a flipped bit, a missing byte, a
-missing file, a folder in its place.
+it, too. Its first line, a comment, has the SHA-256 of the others. Hidden files and
+those of an operating system are left out. A file that is read is checked for any
+change: a flipped bit, a missing byte, a missing file, a folder in its place.
 """
 
 import errno
@@ -36,7 +36,9 @@ def write(folder: Path) -> None:
     names = sorted(
         path.as_posix()
         for path in paths
-        if path.name != NAME and not path.name.startswith(".")
+        if path.name != NAME
+        and not path.name.startswith(".")
+        and not storage.is_of_system(path)
     )
     lines = "".join(f"{_sha256(folder / name)}  {name}\n" for name in names)
     head = f"# SHA-256 of the lines below: {storage.sha256(lines.encode())}\n"

@@ -16,6 +16,7 @@ from typing import Any
 from errors import UserError
 
 _QUOTED = re.compile(r'["\t\n\r]')
+_OF_SYSTEM = (".ds_store", "thumbs.db", "desktop.ini", "__macosx")  # in lower case
 
 
 def cache_folder() -> Path:
@@ -36,6 +37,11 @@ def cache_folder() -> Path:
             "ATTENTION_DATA to another folder"
         ) from None
     return path
+
+
+def is_of_system(path: Path) -> bool:
+    """Returns whether an operating system has left a file or folder beside the data."""
+    return path.name.startswith("._") or path.name.lower() in _OF_SYSTEM
 
 
 def read_regular(path: Path) -> bytes:
@@ -66,6 +72,21 @@ def lines(text: str, name: str) -> list[str]:
         raise UserError(f"{name} has lines that end in CR: must be LF or CRLF")
     rows = text.removesuffix("\n").split("\n") if text else []
     return [row.removesuffix("\r") for row in rows]
+
+
+def read_text(path: Path) -> str:
+    """Returns the text of a regular file, without a byte order mark.
+
+    Raises:
+        OSError: see `read_regular`.
+        UnicodeDecodeError: if it is not text in UTF-8, or has a NUL byte, as a file
+            that was not written to its end.
+    """
+    content = read_regular(path)
+    text = content.decode("utf-8-sig")
+    if (start := content.find(b"\0")) >= 0:
+        raise UnicodeDecodeError("utf-8", content, start, start + 1, "NUL byte")
+    return text
 
 
 def is_file(path: Path, name: str) -> bool:

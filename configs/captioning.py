@@ -115,6 +115,7 @@ def get_config(variant: str = "") -> ConfigDict:
 
     config.data = ConfigDict()
     config.data.source = "scenes"  # or "files"
+    config.data.damaged = "refuse"  # or "leave_out": damaged files
     config.data.groups = ("animal-", "food-", "person-role")  # of OpenMoji
     config.data.size = 72  # pixels per side
     config.data.min_objects = 2  # drawings per scene

@@ -89,6 +89,7 @@ def get_config(variant: str = "") -> ConfigDict:
 
     config.data = ConfigDict()
     config.data.source = "digits"  # or "tones", "espeak", "files"
+    config.data.damaged = "refuse"  # or "leave_out": damaged files
     config.data.files = ConfigDict({"train": "", "validation": "", "test": ""})
     config.data.test_voice = 0  # of the four that can be held out, 0 to 3
     config.data.min_words = 2

@@ -128,6 +128,7 @@ def get_config(variant: str = "") -> ConfigDict:
     config.data.source = "openmoji"  # or "corners", or "folder"
     config.data.groups = ()  # of OpenMoji, one class each; empty for all
     config.data.folder = ""  # one subfolder of images per class
+    config.data.damaged = "refuse"  # or "leave_out": damaged files
     config.data.batch_size = 32  # images per batch
 
     config.evaluation = ConfigDict()

@@ -7,7 +7,7 @@ training (see `data.scenes`).
 
 import functools
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,14 +43,18 @@ def check_files(files: Any, split: str) -> None:
 class CaptionSplits:
     """Captioned images by split."""
 
-    def __init__(self, fields: Any, count: int):
+    def __init__(
+        self, fields: Any, count: int, left_out: Collection[str] | None = None
+    ):
         """Stores the arguments; data are read on access.
 
         Args:
             fields: `config.data` of a captioner; its `source` is one of `SOURCES`.
             count: maximum number of images in an evaluation split.
+            left_out: see `data.user_files.left_out`.
         """
         self.fields, self.count = fields, count
+        self.files = captions.image_files(fields.damaged, left_out)
         # Read once, for all evaluations.
         self._read = functools.cache(self._read)
         self.photos = functools.cache(self._photos)
@@ -86,6 +90,14 @@ class CaptionSplits:
         if self.fields.source == "scenes":
             return captions.all_captions(self.scenes("train"), _VOCABULARY_SCENES)
         return [text for photo in self.photos("train") for text in photo.captions]
+
+    def used(self) -> list[tuple[Path, str, tuple[str, ...]]]:
+        """Returns path, split and captions of the image files that a run uses."""
+        return [
+            (photo.path, split, photo.captions)
+            for split in self._read_all()
+            for photo in (self.photos if split == "train" else self.examples)(split)
+        ]
 
     def report(self) -> list[str]:
         """Returns lines for the log: the images of each split that were read."""
@@ -164,7 +176,7 @@ class CaptionSplits:
                 f"--split={split}"
             )
         paths = Path(files.captions), Path(files.images)
-        return captions.read_files(*paths, self.fields.size, split)
+        return captions.read_files(*paths, self.fields.size, split, self.files)
 
     def _examples(self, split: str) -> Sequence[Captioned]:
         """The images used to evaluate a split."""

@@ -19,7 +19,7 @@ import io
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -30,6 +30,7 @@ import storage
 from data.endless import Batch, EndlessBatches
 from data.scenes import Scene, Scenes
 from data.text import fold, words
+from data.user_files import REFUSE, UserFiles
 from data.vocabulary import EOS, PAD, Vocabulary
 from errors import UserError, parse_json
 
@@ -126,6 +127,17 @@ def read_image(path: Path, size: int) -> np.ndarray:
     return np.asarray(ImageOps.fit(image, (size, size)))
 
 
+def image_files(
+    damaged: str = REFUSE, left_out: Collection[str] | None = None
+) -> UserFiles:
+    """Returns image files; see `UserFiles`."""
+    return UserFiles(_decode, "image", damaged, left_out)
+
+
+def _decode(path: Path) -> None:
+    read_image(path, 8)
+
+
 class PhotoSet(NamedTuple):
     """The images of a split that have captions.
 
@@ -142,7 +154,13 @@ class PhotoSet(NamedTuple):
     has_splits: bool
 
 
-def read_files(captions: Path, folder: Path, size: int, split: str) -> PhotoSet:
+def read_files(
+    captions: Path,
+    folder: Path,
+    size: int,
+    split: str,
+    images: UserFiles | None = None,
+) -> PhotoSet:
     """Reads the captions of a split; images are read on access.
 
     Args:
@@ -150,11 +168,14 @@ def read_files(captions: Path, folder: Path, size: int, split: str) -> PhotoSet:
         folder: folder of its images.
         size: side of the images, in pixels.
         split: "train", "validation" or "test"; selects images in Karpathy's format.
+        images: those that are left out; by default none are.
 
     Raises:
-        UserError: if the file cannot be read or has another format, an image file is
-            missing or outside the folder, or there are no captions.
+        UserError: if the file cannot be read or has another format, an image file with
+            a caption is damaged, one is missing or outside the folder, or there are no
+            captions.
     """
+    images = images or image_files()
     field = f"config.data.files.{split}.captions is {str(captions)!r}"
     try:
         text = storage.read_regular(captions).decode("utf-8-sig")
@@ -179,21 +200,26 @@ def read_files(captions: Path, folder: Path, size: int, split: str) -> PhotoSet:
         raise UserError(
             f"config.data.files.{split}.images is {str(folder)!r}: must be a folder"
         )
-    photos, files, root = [], [], os.path.join(os.path.realpath(folder), "")
+    photos, without, root = [], 0, os.path.join(os.path.realpath(folder), "")
     for name, texts in texts_by_image:
         path = folder / name
         file = "" if "\0" in str(name) else os.path.realpath(path)
         inside = not name.is_absolute() and ".." not in name.parts
         if file and not (inside and file.startswith(root)):
             raise UserError(f"{field}: its image {str(name)!r} is not inside {folder}")
+        if not images.uses(path):
+            continue
         if not os.path.isfile(file):
             raise UserError(f"{field}: {folder} has no file {str(name)!r}")
         if texts := tuple(filter(None, texts)):
-            photos.append(Photo(path, texts, size))
-            files.append(file)
+            photos.append((Photo(path, texts, size), file))
+        else:
+            without += 1
+    images.check((photo.path for photo, _ in photos), field)
+    photos = [pair for pair in photos if images.uses(pair[0].path)]
     if not photos:
         raise UserError(f"{field}: it has no caption for {split}")
-    return PhotoSet(photos, files, len(texts_by_image) - len(photos), has_splits)
+    return PhotoSet(*map(list, zip(*photos, strict=True)), without, has_splits)
 
 
 def _has_splits(content: dict) -> bool:

@@ -19,10 +19,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+import storage
 from data import drawings
-from data.captions import Photo, read_images
+from data.captions import Photo, image_files, read_images
 from data.endless import ALL, Batch, EndlessBatches, Rows
 from data.text import normal
+from data.user_files import UserFiles
 from errors import FieldError, UserError
 
 SOURCES = ("openmoji", "corners", "folder")
@@ -64,12 +66,14 @@ class LabelledImages(NamedTuple):
         labels: int32 [N].
         names: names of the classes.
         augmented: whether training shifts and mirrors the images at random.
+        paths: the N files of a folder.
     """
 
     values: np.ndarray | Files
     labels: np.ndarray
     names: tuple[str, ...]
     augmented: bool = False
+    paths: tuple[Path, ...] = ()
 
 
 def check_source(source: str, path: str) -> None:
@@ -88,7 +92,11 @@ def check_source(source: str, path: str) -> None:
 
 
 def read(
-    source: str, size: int, groups: tuple[str, ...], path: str
+    source: str,
+    size: int,
+    groups: tuple[str, ...],
+    path: str,
+    files: UserFiles | None = None,
 ) -> LabelledImages | None:
     """Returns the images of a source; None for "corners", which are generated.
 
@@ -97,6 +105,7 @@ def read(
         size: I.
         groups: groups of OpenMoji; see `openmoji`.
         path: path of a folder; see `folder`.
+        files: see `folder`.
 
     Raises:
         UserError: if the images cannot be downloaded or read.
@@ -106,7 +115,7 @@ def read(
         return None
     if source == "openmoji":
         return openmoji(size, groups)
-    return folder(Path(path), size)
+    return folder(Path(path), size, files)
 
 
 def openmoji(size: int, groups: tuple[str, ...]) -> LabelledImages:
@@ -136,12 +145,15 @@ def openmoji(size: int, groups: tuple[str, ...]) -> LabelledImages:
     )
 
 
-def folder(path: Path, size: int) -> LabelledImages:
+def folder(path: Path, size: int, files: UserFiles | None = None) -> LabelledImages:
     """Reads a folder with one subfolder of images per class.
+
+    Files that an operating system leaves beside images are ignored.
 
     Args:
         path: path of the folder; the classes are named after its subfolders.
         size: I; images are scaled and cropped to a square of this side.
+        files: those that are left out; by default none are.
 
     Returns:
         The images, in memory unless they take more than 1 GiB.
@@ -151,7 +163,8 @@ def folder(path: Path, size: int) -> LabelledImages:
             be read.
     """
     try:
-        folders = {p: sorted(p.iterdir()) for p in path.iterdir() if p.is_dir()}
+        entries = _entries(path)
+        folders = {p: _entries(p) for p in entries if p.is_dir()}
     except (FileNotFoundError, NotADirectoryError):
         folders = {}
     except OSError as error:
@@ -165,17 +178,21 @@ def folder(path: Path, size: int) -> LabelledImages:
             f"config.data.folder is {str(path)!r}: must be a folder of folders of "
             "images, one per class"
         )
-    paths, labels, others = [], [], 0
+    files = files or image_files()
+    every = [(p, label) for label, x in enumerate(classes) for p in folders[x]]
+    images = [(p, x) for p, x in every if p.suffix.lower() in _SUFFIXES]
+    others = len(every) - len(images)
+    used = [p for p, _ in images if files.uses(p)]
+    files.check(used, f"config.data.folder is {str(path)!r}")
+    images = [(p, label) for p, label in images if files.uses(p)]
+    paths, labels = [p for p, _ in images], [label for _, label in images]
+    filled = set(labels)
     for label, subfolder in enumerate(classes):
-        files = [p for p in folders[subfolder] if p.suffix.lower() in _SUFFIXES]
-        if not files:
+        if label not in filled:
             raise UserError(f"{subfolder} has no images ({', '.join(_SUFFIXES)})")
-        paths += files
-        labels += [label] * len(files)
-        others += len(folders[subfolder]) - len(files)
     rules = {
         f"in class folders with another suffix than {', '.join(_SUFFIXES)}": others,
-        "not in a class folder": sum(not p.is_dir() for p in path.iterdir()),
+        "not in a class folder": sum(not p.is_dir() for p in entries),
         "hidden folders": len(folders) - len(classes),
     }
     left_out = ", ".join(f"{n:,} {rule}" for rule, n in rules.items() if n)
@@ -190,7 +207,11 @@ def folder(path: Path, size: int) -> LabelledImages:
         f"data: {len(paths):,} images in {len(classes)} classes read from {path}"
         + f"; left out: {left_out}" * bool(left_out)
     )
-    return LabelledImages(values, np.array(labels, np.int32), names)
+    return LabelledImages(values, np.array(labels, np.int32), names, paths=tuple(paths))
+
+
+def _entries(folder: Path) -> list[Path]:
+    return sorted(p for p in folder.iterdir() if not storage.is_of_system(p))
 
 
 @functools.cache  # a run reads the folder twice

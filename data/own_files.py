@@ -36,7 +36,7 @@ def read(
         if files[split]:
             name = f"config.data.files.{split}: {files[split]}"
             try:
-                text = storage.read_regular(Path(files[split])).decode("utf-8-sig")
+                text = storage.read_text(Path(files[split]))
             except (OSError, UnicodeDecodeError) as error:
                 reason = getattr(error, "strerror", None) or "not text in UTF-8"
                 raise UserError(f"{name}: {reason}") from None

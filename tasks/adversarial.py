@@ -20,7 +20,7 @@ Axes: B images; I, J rows and columns; Y classes.
 
 import dataclasses
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,9 +29,12 @@ from ml_collections import ConfigDict
 
 import asset_files
 import storage
+from data import user_files
+from data.captions import image_files
 from data.images import Batches, LabelledImages, check_source, read
 from data.splits import EVALUATION_SPLITS, check_split
 from data.text import normal
+from data.user_files import UserFiles
 from errors import WRITTEN_AGAIN, UserError
 from figures.strips import image_grid, map_attention
 from generation.images import ImageGenerator
@@ -58,9 +61,10 @@ _MAX_CLASSES = 20  # classes in a figure
 
 
 class Assets(NamedTuple):
-    """Names of the classes, in the order of their labels."""
+    """Names of the classes, in the order of their labels, and files left out."""
 
     classes: tuple[str, ...] = ("corners",)
+    left_out: Sequence[str] | None = None
 
 
 class Adversarial(Task):
@@ -71,6 +75,7 @@ class Adversarial(Task):
         **dict.fromkeys(("architecture", "discriminator_architecture"), checks.MODEL),
         **dict.fromkeys(("model", "generator", "discriminator"), checks.GROUP),
         **dict.fromkeys(("data.source", "data.folder", "loss"), TEXT),
+        "data.damaged": TEXT,
         "data.groups": TEXTS,
         "average_decay": FRACTION,
         "latent_size": SIZE,
@@ -94,6 +99,7 @@ class Adversarial(Task):
         """Checks the data source and the loss; see `Task`."""
         checks.choice("loss", config.loss, adversarial.LOSSES)
         check_source(config.data.source, config.data.folder)
+        checks.choice("data.damaged", config.data.damaged, user_files.DAMAGED)
         if config.data.source != "folder":
             checks.unread_files(config, "data.folder", "data.source=folder")
         if "size" not in config.model:
@@ -102,15 +108,22 @@ class Adversarial(Task):
     @classmethod
     def prepare(cls, config: ConfigDict, workdir: Path, *, training: bool) -> Assets:
         """Reads the class names from the data or the run directory; see `Task`."""
-        path = Path(workdir) / "assets" / "classes.txt"
+        folder = Path(workdir) / "assets"
+        path, left_out = folder / "classes.txt", user_files.left_out(folder, training)
         if training:
-            images = _read_images(config)
+            files = image_files(config.data.damaged, left_out)
+            images = _read_images(config, files)
             if images is not None:  # a download, which evaluation needs
                 frozen.parameters()
             names = images.names if images else Assets().classes
             asset_files.write(path, "\n".join(names) + "\n")
+            if images and images.paths:
+                classes = (names[label] for label in images.labels)
+                files.write(folder, zip(images.paths, classes, strict=True))
+                left_out = user_files.left_out(folder, training=False)
         try:
-            return Assets(tuple(storage.lines(path.read_text("utf-8"), str(path))))
+            names = storage.lines(path.read_text("utf-8"), str(path))
+            return Assets(tuple(names), left_out)
         except (OSError, UnicodeDecodeError):
             raise UserError(f"{path} is missing or damaged: {WRITTEN_AGAIN}") from None
 
@@ -122,7 +135,8 @@ class Adversarial(Task):
         axis_name: str | None = None,
     ):
         """Builds both networks; see `Task`."""
-        self.config, self.classes = config, (assets or Assets()).classes
+        self.config = config
+        self.classes, self.left_out = assets or Assets()
         families = dict(
             generator="architecture", discriminator="discriminator_architecture"
         )
@@ -155,7 +169,8 @@ class Adversarial(Task):
     @functools.cached_property
     def images(self) -> LabelledImages | None:
         """The real images, read on first use; None for corners, which are synthetic."""
-        return _read_images(self.config)
+        files = image_files(left_out=self.left_out)
+        return _read_images(self.config, files)
 
     def train_data(self) -> Batches:
         """Returns the training batches."""
@@ -273,6 +288,6 @@ class Adversarial(Task):
         return image_grid(grid, [""] * _PER_CLASS, title=title, path=path)
 
 
-def _read_images(config: ConfigDict) -> LabelledImages | None:
+def _read_images(config: ConfigDict, files: UserFiles) -> LabelledImages | None:
     data, size = config.data, config.model.size
-    return read(data.source, size, tuple(data.groups), data.folder)
+    return read(data.source, size, tuple(data.groups), data.folder, files)

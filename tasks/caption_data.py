@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
-from data import captions, image_maps
+from data import captions, image_maps, user_files
 from data.caption_splits import CaptionSplits
 from data.splits import SPLITS
 from data.vocabulary import Vocabulary, train_vocabulary
@@ -29,6 +29,7 @@ RANGES = {
     **checks.SUPERVISED,
     "model.encoder": TEXT,
     "data.source": TEXT,
+    "data.damaged": TEXT,
     "data.groups": TEXTS,
     **{
         f"data.files.{split}.{field}": TEXT
@@ -68,11 +69,18 @@ class CaptionData:
         self,
         config: ConfigDict,
         vocabulary: Vocabulary | None = None,
-        splits: CaptionSplits | None = None,
+        left_out: Sequence[str] | None = None,
     ):
-        """Stores the arguments; files are read on first use."""
+        """Stores the arguments; files are read on first use.
+
+        Args:
+            config: the config.
+            vocabulary: see the class.
+            left_out: see `data.user_files.left_out`.
+        """
         self.config, self.vocabulary = config, vocabulary
-        self.splits = splits or CaptionSplits(config.data, config.evaluation.images)
+        count = config.evaluation.images
+        self.splits = CaptionSplits(config.data, count, left_out)
         self.frozen = config.model.encoder == "maps"
 
     def batches(self) -> captions.Batches:
@@ -127,13 +135,17 @@ def prepare(config: ConfigDict, folder: Path, *, training: bool) -> CaptionData:
         UserError: for a file that cannot be read, or captions that have changed since
             the run began.
     """
-    path, data = folder / "vocabulary.model", CaptionData(config)
+    path = folder / "vocabulary.model"
+    data = CaptionData(config, left_out=user_files.left_out(folder, training))
     if not training:
-        return CaptionData(config, Vocabulary(path))
+        data.vocabulary = Vocabulary(path)
+        return data
     import sacrebleu  # noqa: F401  # if it is missing, say so before training
 
     texts, fields = data.splits.training_texts(), config.data
-    vocabulary = train_vocabulary(texts, fields.vocab_size, path, pieces="word")
+    data.vocabulary = train_vocabulary(texts, fields.vocab_size, path, pieces="word")
+    if fields.source == "files":
+        data.splits.files.write(folder, data.splits.used())
     lines = data.splits.report()
     cut = sum(len(text.split()) >= fields.max_length for text in texts)  # EOS is one
     if lines and cut:
@@ -143,4 +155,4 @@ def prepare(config: ConfigDict, folder: Path, *, training: bool) -> CaptionData:
         )
     if jax.process_index() == 0:
         print("".join(f"data: {line}\n" for line in lines), file=sys.stderr, end="")
-    return CaptionData(config, vocabulary, data.splits)
+    return data

@@ -30,6 +30,7 @@ import storage
 from data import captions
 from data.caption_splits import SOURCES, check_files
 from data.splits import SPLITS, check_split
+from data.user_files import DAMAGED
 from data.vocabulary import PAD
 from errors import UserError
 from figures.strips import caption_strips
@@ -72,6 +73,7 @@ class Captioning(Task):
     def check_rules(cls, config: ConfigDict) -> None:
         """Checks the data source and its objects; see `Task`."""
         checks.choice("data.source", config.data.source, SOURCES)
+        checks.choice("data.damaged", config.data.damaged, DAMAGED)
         checks.ordered(config, "data.min_objects", "data.max_objects")
         if config.data.source != "files":
             checks.unread_files(config, "data.files", "data.source=files")

@@ -1,12 +1,14 @@
 """Utterances of a speech recogniser, and the characters of their transcripts."""
 
 import functools
+from collections.abc import Sequence
 from pathlib import Path
 
 from ml_collections import ConfigDict
 
 import asset_files
 import storage
+from data import user_files
 from data.speech import audio, digits, features, utterances
 from data.speech.espeak import Phrases
 from data.speech.utterances import Characters, HeldOut, Mixing, Source
@@ -24,6 +26,7 @@ RANGES: checks.Ranges = {
     "data.files.train": TEXT,
     "data.files.validation": TEXT,
     "data.files.test": TEXT,
+    "data.damaged": TEXT,
     "data.min_words": _WORDS,
     "data.max_words": _WORDS,
     "data.test_voice": Range(0, digits.SEPARATE - 1, whole=True),
@@ -56,6 +59,7 @@ def check(config: ConfigDict) -> None:
     """
     data = config.data
     checks.choice("data.source", data.source, SOURCES)
+    checks.choice("data.damaged", data.damaged, user_files.DAMAGED)
     checks.choice("data.normalisation", data.normalisation, features.NORMALISATIONS)
     checks.ordered(config, "data.min_words", "data.max_words")
     checks.ordered(config, "data.min_snr", "data.max_snr")
@@ -78,12 +82,18 @@ class Speech:
     Args:
         config: a config that `check` accepts.
         characters: those of the run; None for those of the utterances.
+        left_out: see `data.user_files.left_out`.
 
     Raises:
         UserError: on first use, for a package, program or file that is missing.
     """
 
-    def __init__(self, config: ConfigDict, characters: Characters | None = None):
+    def __init__(
+        self,
+        config: ConfigDict,
+        characters: Characters | None = None,
+        left_out: Sequence[str] | None = None,
+    ):
         self.config, data = config, config.data
         self.mixing = Mixing(
             bands=data.bands,
@@ -101,7 +111,7 @@ class Speech:
             frequency_masks=data.frequency_masks,
             frequency_mask=data.frequency_mask,
         )
-        self._characters = characters
+        self._characters, self._left_out = characters, left_out
         self._drawn = functools.cache(self._draw)
 
     @functools.cached_property
@@ -110,6 +120,7 @@ class Speech:
         data = self.config.data
         options = {"cepstra": data.cepstra, "rate": data.rate}
         if data.source == "files":
+            options |= {"damaged": data.damaged, "left_out": self._left_out}
             return audio.Files(data.files.to_dict(), **options)
         if data.source == "espeak":
             return Phrases(**options)
@@ -179,12 +190,15 @@ def prepare(config: ConfigDict, folder: Path, *, training: bool) -> Speech:
         UserError: for a package, a program or a file that is missing.
     """
     path = folder / "characters.txt"
+    left_out = user_files.left_out(folder, training)
     if training:
-        speech = Speech(config)
+        speech = Speech(config, left_out=left_out)
         asset_files.write(path, speech.characters.characters)
+        if isinstance(speech.source, audio.Files):
+            speech.source.files.write(folder, speech.source.examples())
         return speech
     try:
         text = storage.read_regular(path).decode("utf-8")
     except (OSError, UnicodeDecodeError):
         raise UserError(f"{path} cannot be read: {WRITTEN_AGAIN}") from None
-    return Speech(config, Characters(text))
+    return Speech(config, Characters(text), left_out)

@@ -107,6 +107,8 @@ CHANGES = [
     ("translation", "validation.json", lambda x: edit(x / "validation.en", "one", "1")),
     ("translation", "test.json", lambda x: edit(x / "test.de", "und", "oder")),
     ("captions", "model", lambda x: edit(x / "train.json", "3 of 9", "three of 9")),
+    ("captions", "files", lambda x: edit(x / "test.json", "3 of 9", "three of 9")),
+    ("captions", "files", lambda x: Image.new("RGB", (40, 40)).save(x / "v3.png")),
     ("running text", "model", lambda x: edit(x / "train.txt", "a ran", "a walked")),
     ("running text", "test.txt", lambda x: edit(x / "test.txt", "c d", "d c")),
     ("sentences", "", lambda x: edit(x / "train.txt", "film 3", "film three")),
@@ -115,7 +117,19 @@ CHANGES = [
     ("stories", "train.txt", lambda x: edit(x / "train.txt", "bar", "inn")),
     ("stories", "test.txt", lambda x: edit(x / "test.txt", "the bar", "a bar")),
     ("speech", "characters", lambda x: edit(x / "train.txt", "bee", "fee")),
+    ("speech", "files", lambda x: edit(x / "test.txt", "bee", "abc")),
+    ("speech", "files", lambda x: recordings.write(x / "1.wav", 7)),
     ("images", "classes", add_class),
+    (
+        "images",
+        "files",
+        lambda x: Image.new("RGB", (16, 16)).save(x / "cats" / "0.png"),
+    ),
+    (
+        "images",
+        "files",
+        lambda x: Image.new("RGB", (16, 16)).save(x / "cats" / "9.png"),
+    ),
 ]
 
 

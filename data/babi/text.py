@@ -47,7 +47,7 @@ def read_file(path: Path) -> list[Lines]:
         UserError: if the file cannot be read or is not in the format.
     """
     try:
-        text = storage.read_regular(path).decode("utf-8-sig")
+        text = storage.read_text(path)
     except UnicodeDecodeError:
         raise UserError(f"{path} is not UTF-8 text") from None
     except OSError as error:

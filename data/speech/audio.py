@@ -4,9 +4,9 @@ A list is a text file with a path and a transcript on each line, separated by a 
 relative paths start from the folder of the list. Transcripts are lower-cased.
 """
 
-import contextlib
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+import io
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +14,13 @@ import numpy as np
 import storage
 from data.speech import features
 from data.speech.utterances import Utterance
+from data.splits import SPLITS
 from data.text import fold, normal
+from data.user_files import REFUSE, UserFiles
 from errors import UserError
 
 _MIN_SECONDS, _MAX_SECONDS = 0.05, 60
+_STREAMED = 0x7FFFF000  # a WAV file written to a pipe claims at least so many bytes
 
 
 def read(path: Path) -> tuple[np.ndarray, int]:
@@ -30,57 +33,43 @@ def read(path: Path) -> tuple[np.ndarray, int]:
         float64 samples [N] in [-1, 1], and the sampling rate in Hz.
 
     Raises:
-        UserError: if the file cannot be read, or is shorter than 0.05 seconds or longer
-            than a minute.
+        UserError: if the file cannot be read, is cut, or is shorter than 0.05 seconds
+            or longer than a minute.
     """
-    import io
-
-    import soundfile
-
-    with _readable(path):
-        content = io.BytesIO(storage.read_regular(path))
-        samples, rate = soundfile.read(content, always_2d=True)
-    if not np.isfinite(samples).all():
-        raise UserError(f"audio {path} has samples that are not finite numbers")
-    _check_length(path, len(samples) / rate)
-    return samples.mean(1), rate
-
-
-def check(path: Path) -> None:
-    """Checks the header of an audio file, without reading its samples.
-
-    Raises:
-        UserError: see `read`.
-    """
-    import soundfile
-
-    with _readable(path):
-        seconds = soundfile.info(str(path)).duration
-    _check_length(path, seconds)
-
-
-@contextlib.contextmanager
-def _readable(path: Path) -> Iterator[None]:
-    """Raises a `UserError` if the block cannot read a file."""
     import soundfile
 
     try:
-        yield
+        content = storage.read_regular(path)
+        samples, rate = soundfile.read(io.BytesIO(content), always_2d=True)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise UserError(f"audio {path} cannot be read: {reason}") from None
     except soundfile.SoundFileError:
-        raise UserError(
-            f"audio {path} cannot be read: not a WAV, FLAC or Ogg file"
-        ) from None
-
-
-def _check_length(path: Path, seconds: float) -> None:
+        damaged = content.startswith((b"RIFF", b"fLaC", b"OggS"))
+        reason = "damaged" if damaged else "not a WAV, FLAC or Ogg file"
+        raise UserError(f"audio {path} cannot be read: {reason}") from None
+    if missing := _missing_bytes(content):
+        raise UserError(f"audio {path} is cut: it lacks its last {missing:,} bytes")
+    if not np.isfinite(samples).all():
+        raise UserError(f"audio {path} has samples that are not finite numbers")
+    seconds = len(samples) / rate
     if not _MIN_SECONDS <= seconds <= _MAX_SECONDS:
         raise UserError(
             f"audio {path} has {seconds:.3g} seconds: must have {_MIN_SECONDS} to "
             f"{_MAX_SECONDS}"
         )
+    return samples.mean(1), rate
+
+
+def _missing_bytes(content: bytes) -> int:
+    """Number of bytes that a WAV file lacks at its end: soundfile reads a cut one."""
+    start = 12 if content[:4] == b"RIFF" and content[8:12] == b"WAVE" else len(content)
+    while start + 8 <= len(content):
+        size = int.from_bytes(content[start + 4 : start + 8], "little")
+        if content[start : start + 4] == b"data":
+            return 0 if size >= _STREAMED else max(0, start + 8 + size - len(content))
+        start += 8 + size + size % 2
+    return 0
 
 
 @functools.lru_cache(maxsize=10_000)
@@ -88,9 +77,13 @@ def cepstra(path: Path, count: int, rate: int) -> np.ndarray:
     """Returns the cepstra [T, count] of a file; see `data.speech.features.cepstra`.
 
     Raises:
-        UserError: see `read`.
+        UserError: see `read`; or if the samples are too large for their power.
     """
-    return features.cepstra(*read(path), count=count, new_rate=rate)
+    with np.errstate(over="ignore", invalid="ignore"):
+        cepstra = features.cepstra(*read(path), count=count, new_rate=rate)
+    if not np.isfinite(cepstra).all():
+        raise UserError(f"audio {path} has samples that are too large for their power")
+    return cepstra
 
 
 def plain(text: str) -> str:
@@ -98,14 +91,20 @@ def plain(text: str) -> str:
     return normal(fold(text))
 
 
-def read_list(path: Path) -> list[tuple[Path, str]]:
+def read_list(path: Path, files: UserFiles | None = None) -> list[tuple[Path, str]]:
     """Reads a list of audio files and transcripts; see the module docstring.
 
+    Args:
+        path: the list.
+        files: those that are left out; by default none are.
+
     Raises:
-        UserError: for a file that is missing, or a line without path and transcript.
+        UserError: for a file that is missing or damaged, or a line without path and
+            transcript.
     """
+    files = files or UserFiles(read, "audio")
     try:
-        text = storage.read_regular(path).decode("utf-8-sig")
+        text = storage.read_text(path)
     except OSError as error:
         raise UserError(f"transcripts {path}: {error.strerror.lower()}") from None
     except UnicodeDecodeError:
@@ -120,10 +119,13 @@ def read_list(path: Path) -> list[tuple[Path, str]]:
                 f"transcripts {path}, line {number}: must be a path, a tab and a text"
             )
         audio = path.parent / name.strip()
+        if not files.uses(audio):
+            continue
         if not storage.is_file(audio, str(audio)):
             raise UserError(f"transcripts {path}, line {number}: no file {audio}")
-        check(audio)
         entries.append((audio, plain(text)))
+    files.check([audio for audio, _ in entries], f"transcripts {path}")
+    entries = [entry for entry in entries if files.uses(entry[0])]
     if not entries:
         raise UserError(f"transcripts {path}: no lines")
     return entries
@@ -133,37 +135,62 @@ class Files:
     """Utterances in audio files.
 
     Args:
-        lists: path of the list of each split.
+        lists: path of the list of each split, read on first use.
         cepstra: number of cepstra.
         rate: sampling rate that audio is resampled to, in Hz.
+        damaged: what to do with damaged files; see `UserFiles`.
+        left_out: see `UserFiles`.
 
     Raises:
-        UserError: for a list that cannot be read.
+        UserError: for a list that is missing; on first use, for one that cannot be
+            read.
     """
 
     listed = True
 
-    def __init__(self, lists: Mapping[str, str], *, cepstra: int, rate: int):
+    def __init__(
+        self,
+        lists: Mapping[str, str],
+        *,
+        cepstra: int,
+        rate: int,
+        damaged: str = REFUSE,
+        left_out: Sequence[str] | None = None,
+    ):
         for split, path in lists.items():
             if not path:
                 raise UserError(
                     f"config.data.files.{split} is missing: must be the path of a list "
                     "of audio files and transcripts"
                 )
-        self._paths = lists
-        self._lists = {split: read_list(Path(path)) for split, path in lists.items()}
+        self._paths, self._read = lists, functools.cache(self._read_list)
         self._options = cepstra, rate
-        texts = (text for _, text in self._lists["train"])
-        self.characters = "".join(sorted(set().union(*texts)))
+        decode, kind = self._decode, f"audio {cepstra} {rate}"
+        self.files = UserFiles(decode, kind, damaged=damaged, left_out=left_out)
+
+    @property
+    def characters(self) -> str:
+        """The characters of the training transcripts."""
+        return "".join(sorted(set().union(*(text for _, text in self._read("train")))))
+
+    def examples(self) -> list[tuple[Path, str, str]]:
+        """Returns path, split and transcript of the files of all splits."""
+        return [(path, x, text) for x in SPLITS for path, text in self._read(x)]
 
     def sample(self, rng: np.random.Generator, split: str, words: int) -> Utterance:
         """Draws a file; `words` has no effect."""
-        entries = self._lists[split]
+        entries = self._read(split)
         return self._utterance(split, *entries[rng.integers(len(entries))])
 
     def utterances(self, split: str) -> Sequence[Utterance]:
         """Returns all files of a split."""
-        return [self._utterance(split, *entry) for entry in self._lists[split]]
+        return [self._utterance(split, *entry) for entry in self._read(split)]
+
+    def _decode(self, path: Path) -> np.ndarray:
+        return cepstra.__wrapped__(path, *self._options)  # not of an earlier content
+
+    def _read_list(self, split: str) -> list[tuple[Path, str]]:
+        return read_list(Path(self._paths[split]), self.files)
 
     def _utterance(self, split: str, path: Path, text: str) -> Utterance:
         try:
