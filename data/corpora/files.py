@@ -98,8 +98,9 @@ def _read_lines(path: Path) -> list[str]:
         raise UserError(f"{path} cannot be read: {reason}") from None
     if not content:
         raise UserError(f"{path} is empty")
+    content, nul, _ = content.partition(b"\0")
     try:
-        lines = storage.lines(content.decode(), str(path))
+        text = content.decode()
     except UnicodeDecodeError as error:
         start = error.start
         line = content.count(b"\n", 0, start) + 1
@@ -108,11 +109,12 @@ def _read_lines(path: Path) -> list[str]:
             f"line {line} of {path} is not UTF-8: byte 0x{content[start]:02x} at "
             f"column {column}"
         ) from None
-    for n, line in enumerate(lines, 1):
-        if "\0" in line:
-            raise UserError(
-                f"line {n} of {path} is not text in UTF-8: it has a NUL byte"
-            )
+    if nul:
+        line = content.count(b"\n") + 1
+        raise UserError(
+            f"line {line} of {path} is not text in UTF-8: it has a NUL byte"
+        )
+    lines = storage.lines(text, str(path))
     # Joined files may have several byte order marks.
     return [normal(line.removeprefix("\ufeff")) for line in lines]
 
