@@ -55,6 +55,13 @@ def suggest(plan: Plan, values: Mapping[int, Mapping[int, float]]) -> Trial | No
 def study(plan: Plan, values: Mapping[int, Mapping[int, float]]) -> "Study":
     """Returns an Optuna study of the trials of a plan.
 
+    A trial that has not reached its last step is pruned there: its value after a few
+    evaluations is not compared with values of complete trials.
+
+    Args:
+        plan: a plan.
+        values: see `suggest`.
+
     Raises:
         UserError: if Optuna is not installed.
     """
@@ -78,7 +85,9 @@ def study(plan: Plan, values: Mapping[int, Mapping[int, float]]) -> "Study":
                 distributions[name_of(key)] = _distribution(domain)
         reached = dict(values.get(trial.number, {}))
         value = reached[max(reached)] if reached else None
-        state = states.RUNNING if value is None else states.COMPLETE
+        state = states.RUNNING if value is None else states.PRUNED
+        if plan.steps(trial) in reached:
+            state = states.COMPLETE
         if value is not None and not math.isfinite(value):
             state, value, reached = states.FAIL, None, {}
         created.add_trial(
@@ -110,7 +119,14 @@ def importance(plan: Plan, scores: Mapping[int, float]) -> dict[str, float]:
     """
     if plan.sweep.method == "one_at_a_time":
         return {}
-    finished = study(plan, {number: {0: score} for number, score in scores.items()})
+    finished = study(
+        plan,
+        {
+            trial.number: {plan.steps(trial): scores[trial.number]}
+            for trial in plan.trials
+            if trial.number in scores
+        },
+    )
     import optuna
 
     with warnings.catch_warnings():  # of functions that Optuna calls experimental

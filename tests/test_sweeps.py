@@ -725,7 +725,7 @@ def test_a_running_trial_is_not_suggested_again(tmp_path):
     taken = [Scheduler(plan).next() for _ in range(3)]
     assert len({repr(job.run.trial.point) for job in taken}) == 3
     assert Scheduler(plan).next() is None
-    study = tpe.study(plan, {0: {3: 2.0}})
+    study = tpe.study(plan, {0: {6: 2.0}})
     assert [trial.state.name for trial in study.trials] == [
         "COMPLETE",
         "RUNNING",
@@ -733,6 +733,37 @@ def test_a_running_trial_is_not_suggested_again(tmp_path):
     ]
     for job in taken:
         job.claim.release()
+
+
+def test_a_stopped_trial_is_told_to_optuna_as_pruned_at_its_step(tmp_path):
+    sweep = tpe_sweep(trials=7, prune=Prune(after=1, factor=2))
+    plan = Plan(sweep, FLAG, (), tmp_path)
+    for _ in range(4):
+        tpe.suggest(plan, {})
+    study = tpe.study(plan, {0: {3: 2.0, 6: 1.0}, 1: {3: 0.5}, 2: {3: math.nan}})
+    assert [trial.state.name for trial in study.trials] == [
+        "COMPLETE",
+        "PRUNED",
+        "FAIL",
+        "RUNNING",
+    ]
+    assert study.trials[1].intermediate_values == {3: 0.5}
+    assert study.best_trial.number == 0  # not the early value
+
+
+def test_suggestions_rank_early_values_below_final_ones(tmp_path):
+    """Early values of trials that were stopped are lower than all final ones."""
+    sweep = tpe_sweep(trials=40, prune=Prune(after=1, factor=2))
+    plan = Plan(sweep, FLAG, (), tmp_path)
+    values = {}
+    while len(plan.trials) < 36:
+        trial = tpe.suggest(plan, values)
+        distance = abs(np.log10(trial.point["optimizer.learning_rate"]) + 2.5)
+        near = distance < 0.25  # a quarter; the others are stopped
+        values[trial.number] = {3: 0.0} | ({6: 1 + distance} if near else {})
+    late = plan.trials[12:]
+    chosen = [len(values[trial.number]) == 2 for trial in late]
+    assert np.mean(chosen) > 0.4, chosen
 
 
 # Tables
