@@ -10,6 +10,7 @@ its record and its folder under `runs/`.
 
 import contextlib
 import json
+import shlex
 import statistics
 import sys
 import threading
@@ -156,7 +157,7 @@ def _folder(run: Run, seed: int) -> Path:
 
 
 def commands(run: Run, seed: int, workdir: Path | None = None) -> list[str]:
-    """Returns the commands that train and evaluate a run.
+    """Returns the commands that train and evaluate a run, quoted for a shell.
 
     Args:
         run: the run.
@@ -167,12 +168,12 @@ def commands(run: Run, seed: int, workdir: Path | None = None) -> list[str]:
     name, _, variant = run.config.partition(":")
     config = f"configs/{name}.py" + f":{variant}" * bool(variant)
     flag = f"--workdir={workdir or f'runs/{_label(trained, seed)}'}"
-    train = ["python train.py", f"--config={config}", flag]
+    train = ["python", "train.py", f"--config={config}", flag]
     train += [f"--config.{override}" for override in _overrides(trained, seed)]
-    evaluate = [f"python eval.py {flag} --split=test"]
+    evaluate = ["python", "eval.py", flag, "--split=test"]
     if run.trained:
         evaluate += [f"--config.{x}" for x in run.overrides[len(trained.overrides) :]]
-    return [" ".join(train), " ".join(evaluate)]
+    return [shlex.join(train), shlex.join(evaluate)]
 
 
 def collect(run: Run, seed: int, workdir: Path) -> Record:
@@ -400,7 +401,7 @@ def _is_done(run: Run, seed: int, workdir: Path) -> bool:
 
 def _call(command: str, share: Share, processes: Processes) -> None:
     print(command, flush=True)
-    status = processes.call(command.split()[1:], share, folder=ROOT)
+    status = processes.call(shlex.split(command)[1:], share, folder=ROOT)
     if status:
         raise UserError(f"{command} exited with status {status}")
 

@@ -7,6 +7,8 @@ import json
 import math
 import os
 import re
+import shlex
+import subprocess
 from pathlib import Path
 
 import jax
@@ -1320,6 +1322,9 @@ def test_a_run_uses_its_share_of_the_cores(tmp_path, monkeypatch):
     processes = workers.Processes()
     make._call("python x.py", workers.Share((core,)), processes)
     assert (tmp_path / "cores").read_text().strip() == str({core})
+    (tmp_path / "z.py").write_text("import sys; open('words', 'w').write(sys.argv[1])")
+    make._call("python z.py \"--a=('b c',)\"", workers.Share(), processes)
+    assert (tmp_path / "words").read_text() == "--a=('b c',)"
     with pytest.raises(UserError, match="^python y.py exited with status 2$"):
         make._call("python y.py", workers.Share(), processes)
 
@@ -1337,6 +1342,29 @@ def test_the_commands_of_a_run_carry_what_differs():
         "python eval.py --workdir=runs/x.seed1 --split=test",
     ]
     assert make.commands(run, 0)[1] == "python eval.py --workdir=runs/x --split=test"
+
+
+@pytest.mark.parametrize(
+    "override",
+    ["model.feed=('every_step',)", "data.files.train=my files/*.txt", "model.x=$HOME"],
+)
+def test_the_commands_of_a_run_are_quoted_for_a_shell(override):
+    run = Run(name="x", config="seq2seq_nmt:smoke", overrides=(override,))
+    for command in make.commands(run, 0):
+        process = subprocess.run(
+            ["sh", "-c", command.replace("python", "printf '%s\\n'", 1)],
+            capture_output=True,
+            text=True,
+        )
+        assert process.stdout.splitlines() == shlex.split(command)[1:]
+    assert f"--config.{override}" in shlex.split(make.commands(run, 0)[0])
+
+
+def test_the_commands_of_the_records_are_quoted_for_a_shell():
+    saved = (json.loads(p.read_text("utf-8")) for p in records.RESULTS.glob("*.json"))
+    commands = [command for each in saved for command in each.get("commands", ())]
+    assert len(commands) > 500
+    assert [x for x in commands if shlex.join(shlex.split(x)) != x] == []
 
 
 def test_a_run_that_evaluates_another_shares_its_directory(monkeypatch):
