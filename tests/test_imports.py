@@ -170,12 +170,6 @@ def test_allowed_imports_have_no_cycle():
     assert "flax" not in THIRD_PARTY["attention"]
 
 
-def test_every_file_of_the_product_has_at_most_450_lines():
-    lines = {path: len(path.read_text("utf-8").splitlines()) for _, path in modules()}
-    assert lines
-    assert {str(path): count for path, count in lines.items() if count > 450} == {}
-
-
 @pytest.mark.parametrize(
     ("folder", "source", "complaint"),
     [
