@@ -19,7 +19,7 @@ from absl.testing import flagsaver
 from configs import sagan, transformer_nmt
 from errors import UserError
 from tasks import adversarial
-from training import hosts, loop, trained
+from training import hosts, loop, presence, trained
 from training.checkpoints import Checkpoints
 from training.job import FAULT
 from training.lock import Lock
@@ -344,6 +344,7 @@ def test_a_process_that_does_not_arrive_is_a_fault(
         raise error
 
     monkeypatch.setattr(jax.distributed, "initialize", initialize)
+    monkeypatch.setattr(presence, "meet", lambda address, *_: address)
     message = "this process cannot join its job within --join_timeout=7 s (--join=none"
     given = {"coordinator": "10.0.0.1:1", "num_processes": 2, "process_id": 0}
     with flagsaver.flagsaver(**given, join_timeout=7):
@@ -355,6 +356,29 @@ def test_a_process_that_does_not_arrive_is_a_fault(
             hosts.join()
     assert ended.value.code == status
     assert capsys.readouterr().err.startswith(f"error: {message}")
+
+
+def test_the_processes_of_a_cluster_meet_at_the_address_that_jax_finds(monkeypatch):
+    given, met = OPEN_MPI | {"OMPI_COMM_WORLD_RANK": "1"}, []
+    for name, value in (given | {"OMPI_COMM_WORLD_LOCAL_RANK": "0"}).items():
+        monkeypatch.setenv(name, value)
+
+    def meet(*arguments):
+        met.append(arguments)
+        return "127.0.0.1:7"
+
+    def initialize(**arguments):
+        met.append(arguments)
+        raise RuntimeError
+
+    monkeypatch.setattr(presence, "meet", meet)
+    monkeypatch.setattr(jax.distributed, "initialize", initialize)
+    with flagsaver.flagsaver(join_timeout=7), pytest.raises(SystemExit):
+        hosts.join()
+    (address, *numbers), arguments = met
+    assert address.startswith("10.96.0.1:") and numbers == [2, 1]
+    assert arguments["coordinator_address"] == "127.0.0.1:7"
+    assert arguments["local_device_ids"] == [0]
 
 
 @pytest.mark.parametrize(
@@ -713,18 +737,6 @@ def check_stuck(started, logs):
     texts = jobs.output(logs)
     assert all(NO_PROGRESS in text for text in texts)
     assert any("most recent call first" in text for text in texts)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("number", [0, 1])
-def test_a_dead_process_ends_the_others(tmp_path, number):
-    workdir, logs = tmp_path / "run", tmp_path / "logs"
-    command = endless(workdir, "--config.save_every=10")
-    started = jobs.start(*command, processes=2, devices=1, logs=logs)
-    wait_for(lambda: (workdir / "checkpoints" / "20").is_dir(), started)
-    started[number].kill()
-    statuses = jobs.finish(started, timeout=jobs.HEARTBEAT + 20)
-    assert statuses[number] == -signal.SIGKILL and statuses[1 - number] not in (0, 1)
 
 
 # The toy task with a single program.

@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from importlib import util
 from typing import Any
 
@@ -24,7 +25,7 @@ from absl import flags
 
 from errors import FieldError, UserError, parse_whole, shorten
 from ranges import Range
-from training import job
+from training import job, presence
 from training.job import FAULT
 
 flags.disclaim_key_flags()  # the flags are those of the entry point that defines them
@@ -128,16 +129,24 @@ def join() -> None:
         f"this process cannot join its job within --join_timeout={timeout} s "
         "(--join=none runs alone)"
     )
-    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    before = signal.signal(signal.SIGTERM, _stop)
     timer = threading.Timer(timeout, _give_up, [line])
     timer.daemon = True
     timer.start()
     try:
-        jax.distributed.initialize(
-            **arguments,
-            initialization_timeout=timeout + _LATER,
-            heartbeat_timeout_seconds=values.heartbeat_timeout,
-        )
+        arguments = _complete(arguments, timeout)
+        address, count, number, *_ = arguments.values()
+        if None not in (address, count, number) and count > 1:
+            arguments["coordinator_address"] = presence.meet(address, count, number)
+        # In a thread, since signals are handled when the main one leaves jax.
+        with ThreadPoolExecutor(1) as pool:
+            joining = pool.submit(
+                jax.distributed.initialize,
+                **arguments,
+                initialization_timeout=timeout + _LATER,
+                heartbeat_timeout_seconds=values.heartbeat_timeout,
+            )
+            joining.result()
     except (RuntimeError, OSError, ValueError, KeyError, TypeError) as error:
         line = f"{line}: {' '.join(str(error).split())[:200]}"
         if isinstance(error, ValueError | KeyError | TypeError):
@@ -148,6 +157,24 @@ def join() -> None:
         timer.cancel()
         signal.signal(signal.SIGTERM, before)  # jax has installed a handler
     job.watch(timeout)
+
+
+def _complete(arguments: dict[str, Any], timeout: int) -> dict[str, Any]:
+    """Returns the arguments with those that jax finds in the environment."""
+    from jax._src import clusters
+
+    names = "coordinator_address", "num_processes", "process_id", "local_device_ids"
+    values, method = map(arguments.get, names), arguments["cluster_detection_method"]
+    if method != "deactivate":
+        find: Any = clusters.ClusterEnv.auto_detect_unset_distributed_params
+        values = find(*values, method, timeout)
+    complete = dict(zip(names, values, strict=True))
+    return complete | {"cluster_detection_method": "deactivate"}
+
+
+def _stop(number: int, _frame: Any) -> None:
+    print("stopped before the job has begun", file=sys.stderr, flush=True)
+    os._exit(128 + number)
 
 
 def _give_up(line: str) -> None:
@@ -240,11 +267,9 @@ def _check_port(address: str) -> None:
     jax would share the port with the other job, and both would fail.
     """
     port, end = int(address.rpartition(":")[2]), time.monotonic() + _CLOSING
-    dual = socket.has_dualstack_ipv6()
-    family = socket.AF_INET6 if dual else socket.AF_INET
     while True:
         try:
-            socket.create_server(("", port), family=family, dualstack_ipv6=dual).close()
+            presence.listen(port).close()
             return
         except OSError as error:
             if time.monotonic() > end:

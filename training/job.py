@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from errors import OtherProcessError, UserError, chain, is_fault, one_line, parse_json
@@ -30,9 +30,13 @@ _STOPPED = 128 + signal.SIGINT, 128 + signal.SIGTERM
 _MAX_DIFFERENCES = 3  # named if processes disagree
 _POLL = 1.0  # polling interval for the key, in seconds
 _PATIENCE = 10.0  # seconds in which another process reports the error that it shared
+_NOTICED = 3.0  # seconds in which the death of another process is noticed
 _numbers = itertools.count()  # of barriers and agreements, the same in all processes
 _ending = threading.Event()  # this process reports an error of its own
 _joined = threading.Event()
+_leaving = threading.Event()  # connections close at the regular end
+_last = threading.Lock()  # of the thread that ends this process
+_GONE = "it is gone (killed, or its host has failed)"
 _timeout = 1800.0
 
 
@@ -81,22 +85,41 @@ def end(error: Exception, line: str | None, status: int) -> None:
     """
     if not _joined.is_set():
         return
-    _ending.set()
+    # Another process reports its error, or is found to be gone, at the same time.
     by_other = isinstance(error, OtherProcessError)
-    if by_other:  # the other process reports its error at the same time
-        _await_failure()
+    if by_other or _is_by_jax(error, line):
+        _await_failure(_PATIENCE if by_other else _NOTICED)
+    _ending.set()
     client, number = _service()
     reason = " ".join((line or f"{type(error).__name__}: {error}").split())
-    with contextlib.suppress(RuntimeError):  # another process was first, or is dead
-        client.key_value_set(_FAILURE, f"{status} {number} {reason}")
-    first = _failure() or (status, number, reason)
-    if (by_other or _is_by_jax(error, line)) and first[1] != number:
-        _print(first)
-    elif line:
-        print(f"error: {line}", file=sys.stderr)
-    else:
-        traceback.print_exception(error)
-    _exit(first[0], number)
+    with _last:
+        with contextlib.suppress(RuntimeError):  # another process was first, or is dead
+            client.key_value_set(_FAILURE, f"{status} {number} {reason}")
+        first = _failure() or (status, number, reason)
+        if (by_other or _is_by_jax(error, line)) and first[1] != number:
+            _print(first)
+        elif line:
+            print(f"error: {line}", file=sys.stderr)
+        else:
+            traceback.print_exception(error)
+        _exit(first[0], number)
+
+
+def gone(number: int, tell: Callable[[], None] = lambda: None) -> None:
+    """Ends this process since another one is gone, unless the job ends anyway.
+
+    Args:
+        number: the process whose connection has closed.
+        tell: tells the others.
+    """
+    _, own = _service()
+    # The watching thread reports a failure that the process has shared before.
+    if _leaving.is_set() or _ending.is_set() or (own == 0 and _failure()):
+        return
+    tell()
+    _last.acquire(timeout=_PATIENCE)
+    _print((FAULT, number, _GONE))
+    _exit(FAULT)
 
 
 def leave(status: int) -> None:
@@ -220,6 +243,7 @@ def _finish(watcher: threading.Thread) -> None:
     """
     import jax
 
+    _leaving.set()
     try:
         jax.distributed.shutdown()
     finally:
@@ -232,8 +256,9 @@ def _watch() -> None:
         if failure := _failure():
             # The main thread may be about to report an error of its own.
             if not _ending.wait(2 * _POLL):
-                _print(failure)
-                _exit(failure[0])
+                with _last:
+                    _print(failure)
+                    _exit(failure[0])
             return
 
 
@@ -245,9 +270,9 @@ def _service() -> tuple[Any, int]:
     return state.client, state.process_id
 
 
-def _await_failure() -> None:
-    """Waits until a process of the job has reported an error, for a few seconds."""
-    deadline = time.monotonic() + _PATIENCE
+def _await_failure(seconds: float) -> None:
+    """Waits until a process of the job has reported an error, for some seconds."""
+    deadline = time.monotonic() + seconds
     while not _failure() and time.monotonic() < deadline:
         time.sleep(_POLL / 10)
 
