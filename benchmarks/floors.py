@@ -376,7 +376,27 @@ def agreements(flag: str, sentences: int | None = None) -> Floors:
         )
         values["perplexity"] = _unigram_perplexity(counts, tokens[tokens != PAD])
         scores |= {name + ending: value for name, value in values.items()}
+    scores["seen"] = seen(language, size, sentences, config)
     return {"frequency of words": scores}
+
+
+def seen(language: str, size: int, sentences: int, config: ConfigDict) -> float:
+    """Returns the percentage of test sentences that are in training word for word.
+
+    Args:
+        language: the language.
+        size: maximum number of attractors, or of pairs of brackets.
+        sentences: number of test sentences.
+        config: its seed, batch size and number of steps give the training sentences.
+    """
+    source = agreement.Batches(
+        language, size, batch_size=config.data.batch_size, seed=config.seed
+    )
+    train = {
+        row.tobytes() for i in range(config.train_steps) for row in source[i]["tokens"]
+    }
+    batch, _ = agreement.held_out(language, "test", size, sentences)
+    return 100 * statistics.mean(row.tobytes() in train for row in batch["tokens"])
 
 
 def frequencies() -> Floors:

@@ -18,6 +18,7 @@ import pytest
 import storage
 from benchmarks import floors, harness
 from benchmarks.__main__ import BENCHMARKS
+from data import agreement
 from errors import UserError
 from figures import canvas, charts
 from results import (
@@ -735,6 +736,25 @@ def test_a_look_up_answers_unknown_keys_by_the_most_frequent_answer():
     assert floors.looked_up(train, test) == pytest.approx(60)
     without_keys = ([(None, answer) for _, answer in pairs] for pairs in (train, test))
     assert floors.looked_up(*without_keys) == pytest.approx(60)  # always "y"
+
+
+def test_the_page_of_languages_states_how_many_test_sentences_are_in_training():
+    text = (pages.ROOT / "docs/results/language.md").read_text("utf-8")
+    for table in ("language_agreement", "language_brackets"):
+        (scores,) = records.read_floors()[table].values()
+        assert f"{scores['seen']:.1f} %" in text
+
+
+def test_a_test_sentence_is_seen_if_it_is_in_training_word_for_word():
+    config = floors._config("lstmn_language:smoke")
+    share = floors.seen("agreement", 1, 103, config)
+    train = agreement.Batches("agreement", 1, batch_size=config.data.batch_size, seed=0)
+    rows = [tuple(x) for i in range(config.train_steps) for x in train[i]["tokens"]]
+    test, _ = agreement.held_out("agreement", "test", 1, 103)
+    count = sum(tuple(x) in rows for x in test["tokens"])
+    assert share == pytest.approx(100 * count / 103)
+    config.train_steps = 300
+    assert floors.seen("agreement", 1, 103, config) > share
 
 
 def test_no_bound_is_the_threshold_of_a_table():
