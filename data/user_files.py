@@ -19,7 +19,7 @@ from typing import Any
 
 import asset_files
 import storage
-from errors import UserError
+from errors import UserError, parse_json
 
 REFUSE, LEAVE_OUT = DAMAGED = ("refuse", "leave_out")
 _ASSET = "files.json"
@@ -39,7 +39,7 @@ def left_out(assets: Path, training: bool) -> list[str] | None:
     if training and not asset_files.are_kept(assets):
         return None
     try:
-        return json.loads((assets / _ASSET).read_bytes())["left_out"]
+        return parse_json((assets / _ASSET).read_bytes())["left_out"]
     except FileNotFoundError:
         return []
     except (ValueError, TypeError, KeyError):  # training makes it again
@@ -157,7 +157,7 @@ def _is_current(path: Path, finding: _Finding | None) -> bool:
 def _read(memory: Path) -> dict[str, _Finding]:
     """The findings by absolute path; none if the file is missing or damaged."""
     try:
-        found = json.loads(memory.read_bytes())
+        found = parse_json(memory.read_bytes())
         return {path: (a, b, c, d) for path, (a, b, c, d) in found.items()}
     except (OSError, ValueError, TypeError, AttributeError):
         return {}

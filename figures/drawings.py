@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from errors import parse_json
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -120,7 +122,7 @@ def redraw(stored: Path, path: Path) -> Path:
                 return {name: decode(each) for name, each in value.items()}
             return list(map(decode, value)) if isinstance(value, list) else value
 
-        call = json.loads(str(arrays["call"]))
+        call = parse_json(str(arrays["call"]))
         arguments = decode(call["arguments"])
     module, _, name = call["function"].partition(".")
     function = getattr(importlib.import_module(f"figures.{module}"), name)

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from product import ROOT, modules
 
-from data import sentences, text_assets, vocabulary
+from data import sentences, text_assets, user_files, vocabulary
 from data.babi import sources
 from errors import UserError, parse_json, parse_literal, parse_number, parse_whole
 from training import checkpoints, configuration, encoding, hosts
@@ -78,6 +78,7 @@ def test_a_json_file_of_a_run_is_damaged_in_one_line(content, tmp_path):
     checkpoint = CheckpointFolder(tmp_path)
     files = tmp_path / "config.json", checkpoint.path / "1" / _METRICS
     names = "sentences.json vocabularies.json near_duplicates.json".split()
+    names.append(user_files._ASSET)
     for path in (*files, *(folder / name for name in names)):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content)
@@ -98,6 +99,8 @@ def test_a_json_file_of_a_run_is_damaged_in_one_line(content, tmp_path):
         assert "\n" not in str(error.value) and len(str(error.value)) < 500
     assert vocabulary._parse(content.encode()) == {}
     assert checkpoint._all_metrics([1]) == {}
+    assert user_files.left_out(folder, training=False) is None
+    assert user_files._read(tmp_path / "config.json") == {}
 
 
 @pytest.mark.parametrize(
