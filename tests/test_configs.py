@@ -157,6 +157,7 @@ UNREAD = {
         "data.files.train",
         "data.files.validation",
         "data.files.test",
+        "data.damaged",
     },
     # A user's stories, tested in test_question_answering.py.
     "memory_network_qa": {
