@@ -337,6 +337,19 @@ def test_a_narrower_sweep_is_refused_with_what_it_lacks(tmp_path):
         Plan(joined, FLAG, (), tmp_path, joins=True)
 
 
+def test_a_run_that_was_planned_shorter_is_not_of_the_sweep(tmp_path):
+    plan = Plan(grid(), FLAG, (), tmp_path)
+    plan.make_folder()
+    plan.save()
+    run = plan.runs()[0]
+    put(plan, run)
+    path = run.folder / "config.json"
+    settings = json.loads(path.read_text())
+    path.write_text(json.dumps(settings | {"extended": [{"step": 3, "before": []}]}))
+    with pytest.raises(UserError, match=r"not a run of this sweep \(config.extended"):
+        plan.verify(run)
+
+
 def test_a_run_is_verified_before_it_starts(tmp_path):
     plan, scheduler = (plan := Plan(grid(), FLAG, (), tmp_path)), Scheduler(plan)
     plan.make_folder()

@@ -59,8 +59,7 @@ _REQUIRED = {
 }
 # Fields that may change when a run is resumed.
 CHANGEABLE = (
-    "train_steps eval_every save_every log_every mesh parallel checkpoints non_finite "
-    "extended"
+    "train_steps eval_every save_every log_every mesh parallel checkpoints non_finite"
 ).split()
 _ENDS = {"warmup_cosine": "decay_steps"}  # fields that end a schedule
 _MAX_DIFFERENCES = 6  # fields listed if a run has another config
@@ -378,7 +377,7 @@ def compare(config: ConfigDict, workdir: Path) -> None:
     old = dict(leaves(upgrade(encoding.read_json(workdir))))
     new = dict(leaves(encode(config)))
     longer = _extended(old, new)
-    changeable = {*CHANGEABLE, *(longer if "train_steps" in longer else ())}
+    changeable = {*CHANGEABLE, "extended", *(longer if "train_steps" in longer else ())}
     fields = [
         f"config.{name}: {_show(old, name)} there, {_show(new, name)} now"
         + ", which needs a larger config.train_steps" * (name in longer)
