@@ -2,9 +2,9 @@
 
     python train.py --config=configs/pointer_hull.py --workdir=runs/pointer_hull
 
-Ten points. Takes 3.2 minutes on one CPU core and reaches 72.0 % exact hulls, with
-99.6 % of the area covered. The paper, trained on 5 to 50 points: 87.0 % and 99.8 %
-(table 1).
+Ten points. Takes 3 minutes on one CPU core and reaches 71.3 % exact hulls, with
+99.6 % of the area covered (means of five seeds). The paper, trained on 5 to 50 points:
+87.0 % and 99.8 % (table 1).
 
 Variants:
 

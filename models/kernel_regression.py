@@ -11,8 +11,8 @@ query's own key in training.
 Axes: Q queries; K keys; D query and key width; V value width.
 
 Differs from the source: the learned parameter is the logarithm of the width, which
-keeps the width positive and makes its relative steps independent of the scale; kernels
-other than the Gaussian can learn their width, too.
+keeps the width positive and makes its relative steps independent of the scale; the
+kernels that fall with the distance can learn their width, not only the Gaussian.
 """
 
 import math

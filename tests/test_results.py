@@ -1387,6 +1387,37 @@ def test_the_commands_of_the_records_are_quoted_for_a_shell():
     assert [x for x in commands if shlex.join(shlex.split(x)) != x] == []
 
 
+@pytest.mark.parametrize(
+    ("config", "run", "metric", "digits"),
+    [
+        ("ntm_copy", "ntm_copy", "bits", 2),
+        ("ntm_copy", "ntm_copy", "bits_120", 2),
+        ("ntm_ngrams", "ntm_ngrams", "bits", 1),
+        ("ntm_recall", "ntm_recall", "bits", 2),
+        ("ntm_recall", "ntm_recall", "bits_15", 2),
+        ("pointer_sorting", "pointer_sorting_10_lstm_1", "accuracy", 1),
+        ("pointer_hull", "pointer_hull_10", "accuracy", 1),
+        ("captioning", "captioning_soft", "bleu_4", 1),
+        ("sagan", "sagan_attention", "frechet", 2),
+        ("kernel_regression", "kernels_learned", "mse", 2),
+        ("las_digits", "las_digits", "wer", 1),
+    ],
+)
+def test_the_docstring_of_a_config_quotes_the_mean_of_its_records(
+    config, run, metric, digits
+):
+    docstring = importlib.import_module(f"configs.{config}").__doc__
+    values = [r["metrics"][metric] for r in records.read_runs() if r["name"] == run]
+    mean = re.escape(f"{np.mean(values):.{digits}f}")
+    assert re.search(rf"(?<![\d.]){mean}(?![\d.]*\d)", docstring)
+
+
+def test_the_readme_states_the_default_without_near_duplicates():
+    (run,) = (r for r in records.read_runs() if r["name"] == "transformer_nmt")
+    readme = (pages.ROOT / "README.md").read_text("utf-8")
+    assert f"{run['metrics']['bleu_new']:.1f} BLEU" in readme
+
+
 def test_a_run_that_evaluates_another_shares_its_directory(monkeypatch):
     first = Run(name="x", config="luong_nmt:smoke", overrides=("model.layers=1",))
     beam = Run(

@@ -93,7 +93,6 @@ HEADLINES = (
         system="Transformer, relative positions, Muon (the default)",
         task=_NMT,
         run="transformer_nmt",
-        paper="26.8 BLEU (base, WMT14)",
     ),
     Headline(system="Neural Turing Machine", task="copying 20 vectors", run="ntm_copy"),
     Headline(

@@ -1,4 +1,4 @@
-"""A small bag-of-words classifier, trained in a second."""
+"""A small bag-of-words classifier, trained in seconds."""
 
 from ml_collections import ConfigDict
 from tasks.bag_of_words import BagOfWords, Classifier
