@@ -8,6 +8,7 @@ import math
 import os
 import re
 import shlex
+import statistics
 import subprocess
 from pathlib import Path
 
@@ -1408,7 +1409,7 @@ def test_the_docstring_of_a_config_quotes_the_mean_of_its_records(
 ):
     docstring = importlib.import_module(f"configs.{config}").__doc__
     values = [r["metrics"][metric] for r in records.read_runs() if r["name"] == run]
-    mean = re.escape(f"{np.mean(values):.{digits}f}")
+    mean = re.escape(f"{statistics.mean(values):.{digits}f}")
     assert re.search(rf"(?<![\d.]){mean}(?![\d.]*\d)", docstring)
 
 
