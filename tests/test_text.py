@@ -51,7 +51,7 @@ def test_texts_that_look_equal_have_one_normal_form(name):
     assert fold(first).split() == fold(second).split()
 
 
-@pytest.mark.parametrize("name", set(EQUAL) - {"spaces"})
+@pytest.mark.parametrize("name", [name for name in EQUAL if name != "spaces"])
 def test_references_and_transcripts_are_compared_in_the_normal_form(name):
     first, second = (f"{text} 2 3 5" for text in EQUAL[name])
     assert translation_scores([first], [second]).scores["bleu"] == pytest.approx(100)
