@@ -376,11 +376,13 @@ def agreements(flag: str, sentences: int | None = None) -> Floors:
         )
         values["perplexity"] = _unigram_perplexity(counts, tokens[tokens != PAD])
         scores |= {name + ending: value for name, value in values.items()}
-    scores["seen"] = seen(language, size, sentences, config)
+    scores["seen"] = seen_in_training(language, size, sentences, config)
     return {"frequency of words": scores}
 
 
-def seen(language: str, size: int, sentences: int, config: ConfigDict) -> float:
+def seen_in_training(
+    language: str, size: int, sentences: int, config: ConfigDict
+) -> float:
     """Returns the percentage of test sentences that are in training word for word.
 
     Args:

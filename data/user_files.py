@@ -116,22 +116,24 @@ class UserFiles:
     def _find(self, paths: list[Path], name: str) -> dict[Path, _Finding]:
         key = storage.sha256(f"{self._kind} {os.path.abspath(name)}".encode())[:16]
         memory = storage.cache_folder() / f"files-{key}.json"
-        known = _read(memory)
-        before = {path: known.get(os.path.abspath(path)) for path in paths}
+        findings = _read(memory)
+        before = {path: findings.get(os.path.abspath(path)) for path in paths}
         changed = [path for path in paths if not _is_current(path, before[path])]
         due = time.monotonic() + _SECONDS
         with ThreadPoolExecutor() as pool:
-            found = pool.map(self._examine, changed, map(before.get, changed))
-            for number, (path, finding) in enumerate(zip(changed, found, strict=True)):
-                known[os.path.abspath(path)] = finding
+            results = pool.map(self._examine, changed, map(before.get, changed))
+            for number, (path, finding) in enumerate(
+                zip(changed, results, strict=True)
+            ):
+                findings[os.path.abspath(path)] = finding
                 if time.monotonic() >= due:
                     progress = f"{number + 1:,} of {len(changed):,} files decoded"
                     print(f"data: {progress}: {name}", file=sys.stderr)
-                    _remember(memory, known)
+                    _remember(memory, findings)
                     due = time.monotonic() + _SECONDS
         if changed:
-            _remember(memory, known)
-        return {path: known[os.path.abspath(path)] for path in paths}
+            _remember(memory, findings)
+        return {path: findings[os.path.abspath(path)] for path in paths}
 
     def _examine(self, path: Path, before: _Finding | None) -> _Finding:
         """Decodes a file, unless it has the content that was decoded before."""
@@ -157,8 +159,8 @@ def _is_current(path: Path, finding: _Finding | None) -> bool:
 def _read(memory: Path) -> dict[str, _Finding]:
     """The findings by absolute path; none if the file is missing or damaged."""
     try:
-        found = parse_json(memory.read_bytes())
-        return {path: (a, b, c, d) for path, (a, b, c, d) in found.items()}
+        entries = parse_json(memory.read_bytes())
+        return {path: (a, b, c, d) for path, (a, b, c, d) in entries.items()}
     except (OSError, ValueError, TypeError, AttributeError):
         return {}
 

@@ -7,7 +7,6 @@ figure: titles, axes, labels.
 
 import contextlib
 import functools
-import importlib
 import inspect
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -40,6 +39,7 @@ class Call(NamedTuple):
 
 
 _calls: list[Call] | None = None
+_functions: dict[str, Callable[..., Path]] = {}
 
 
 def drawing(function: Callable[..., Path]) -> Callable[..., Path]:
@@ -57,6 +57,7 @@ def drawing(function: Callable[..., Path]) -> Callable[..., Path]:
         _calls.append(Call(name, arguments, Path(path)))
         return path
 
+    _functions[name] = draw
     return draw
 
 
@@ -112,7 +113,10 @@ def store(call: Call, path: Path) -> None:
 
 
 def redraw(stored: Path, path: Path) -> Path:
-    """Draws the figure of a stored call as a PNG; returns `path`."""
+    """Draws the figure of a stored call as a PNG; returns `path`.
+
+    The module with its function must have been imported.
+    """
     with np.load(stored) as arrays:
 
         def decode(value: Any) -> Any:
@@ -124,6 +128,4 @@ def redraw(stored: Path, path: Path) -> Path:
 
         call = parse_json(str(arrays["call"]))
         arguments = decode(call["arguments"])
-    module, _, name = call["function"].partition(".")
-    function = getattr(importlib.import_module(f"figures.{module}"), name)
-    return function(**arguments, path=path)
+    return _functions[call["function"]](**arguments, path=path)

@@ -43,8 +43,6 @@ def aligned_spectrogram(
     """
     if weights.shape[0] != len(characters):
         raise ValueError(f"{len(characters)} characters for weights {weights.shape}")
-    if not len(characters):
-        characters, weights = ["(empty)"], np.zeros((1, weights.shape[1]))
     width = float(np.clip(0.06 * len(spectrogram), 4.0, 12.0))
     height = float(np.clip(0.2 * len(characters), 1.0, 10.0))
     total_width = max(_LEFT + width + 1.3, canvas.title_width(title))

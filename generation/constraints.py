@@ -139,25 +139,26 @@ def triangles(
         # [B, R, T/3, S + 1]: whether a complete triangle has a point.
         has = (corners[..., None] == ids).any(-2)
         has &= (jnp.arange(corners.shape[2]) < number)[:, None]
-        own = jax.lax.dynamic_index_in_dim(corners, number, 2, keepdims=False)
-        own = jnp.where(jnp.arange(3) < corner, own, -1)  # [B, R, 3]
+        current = jax.lax.dynamic_index_in_dim(corners, number, 2, keepdims=False)
+        current = jnp.where(jnp.arange(3) < corner, current, -1)  # [B, R, 3]
         # Complete triangles with the corners of this one so far, and with each point.
         fits = jnp.ones(has.shape[:3], bool)
         for k in range(2):
-            chosen = jnp.take_along_axis(has, own[..., k, None, None] % len(ids), -1)
-            fits &= (own[..., k, None] < 0) | chosen[..., 0]
+            index = current[..., k, None, None] % len(ids)
+            chosen = jnp.take_along_axis(has, index, -1)
+            fits &= (current[..., k, None] < 0) | chosen[..., 0]
         used = (has & fits[..., None]).sum(-2)  # [B, R, S + 1]
         existing = [(count - 1) * (count - 2) // 2, count - 2, jnp.ones_like(count)]
         is_new = used < jnp.select([corner == k for k in range(3)], existing)
-        is_own = (own[..., None] == ids).any(-2)
+        is_current = (current[..., None] == ids).any(-2)
         allowed = jnp.where(
-            ids == 0, (corner == 0) & (t > 0), is_point & is_new & ~is_own
+            ids == 0, (corner == 0) & (t > 0), is_point & is_new & ~is_current
         )
         # Rows that have ended, or that a beam has given up, may be in any state.
         allowed |= ~allowed.any(-1, keepdims=True)
         logits = jnp.where(allowed, logits, -jnp.inf)
         return Triangles(inner, pointers, t + 1), logits, weights
 
-    most = max(2 * mask.shape[1] - 5, 1)  # triangles, and room for the last end
-    pointers = jnp.zeros((len(mask), rows, 3 * most + 3), jnp.int32)
+    limit = max(2 * mask.shape[1] - 5, 1)  # triangles, and room for the last end
+    pointers = jnp.zeros((len(mask), rows, 3 * limit + 3), jnp.int32)
     return constrained, Triangles(carry, pointers, jnp.zeros((), jnp.int32))

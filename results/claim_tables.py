@@ -46,7 +46,7 @@ class Tested(NamedTuple):
 
     @property
     def is_provisional(self) -> bool:
-        """Whether a run lacks seeds."""
+        """True if a run lacks seeds."""
         return self.seeds[0] < self.seeds[1]
 
     @property
@@ -151,7 +151,7 @@ class _Comparison(NamedTuple):
         return f"{name}, {' and '.join(map(str, counts))} {unit}"
 
     def _is_paired(self, a: str, b: str) -> bool:
-        """Whether two runs evaluate the same trained models."""
+        """True if two runs evaluate the same trained models."""
         trained = {run.name: run.trained or run.name for run in self.table.runs}
         return trained[a] == trained[b]
 

@@ -103,10 +103,10 @@ def holm(verdicts: Sequence[Verdict]) -> list[Verdict]:
         (i for i, x in enumerate(verdicts) if not math.isnan(x.p)),
         key=lambda i: verdicts[i].p,
     )
-    corrected, largest = list(verdicts), 0.0
+    corrected, maximum = list(verdicts), 0.0
     for rank, i in enumerate(order):
-        largest = max(largest, min((len(order) - rank) * verdicts[i].p, 1.0))
-        corrected[i] = _decided(verdicts[i]._replace(p=largest))
+        maximum = max(maximum, min((len(order) - rank) * verdicts[i].p, 1.0))
+        corrected[i] = _decided(verdicts[i]._replace(p=maximum))
     return corrected
 
 

@@ -15,12 +15,24 @@ from pathlib import Path
 from typing import NamedTuple
 
 from errors import UserError
-from figures import canvas, drawings
+from figures import (
+    canvas,
+    charts,
+    drawings,
+    geometry,
+    heatmaps,
+    sequences,
+    spectrogram,
+    strips,
+)
 from results import compare_captions
 from results.arguments import Parser
 from results.pages import ROOT
 from training import trained
 from training.task import Evaluation
+
+# The functions of stored figures are in these modules.
+_MODULES = charts, geometry, heatmaps, sequences, spectrogram, strips
 
 
 class Shown(NamedTuple):
@@ -142,11 +154,11 @@ def keep(runs: Sequence[Path], root: Path = ROOT) -> list[Path]:
         UserError: if no figure shows the runs.
     """
     names, paths = tuple(Path(run).name for run in runs), []
-    shown = [each for each in SHOWN if each.runs == names]
-    if not shown:
+    drawings = [each for each in SHOWN if each.runs == names]
+    if not drawings:
         choices = ", ".join(dict.fromkeys(" ".join(each.runs) for each in SHOWN))
         raise UserError(f"--from is {' '.join(names)}: must be named {choices}")
-    for each in shown:
+    for each in drawings:
         with tempfile.TemporaryDirectory() as folder, drawings.recorded() as calls:
             _draw(each, runs, Path(folder))
         drawn = {call.path.name: call for call in calls}
@@ -160,16 +172,16 @@ def keep(runs: Sequence[Path], root: Path = ROOT) -> list[Path]:
     return paths
 
 
-def _draw(shown: Shown, runs: Sequence[Path], folder: Path) -> None:
+def _draw(drawing: Shown, runs: Sequence[Path], folder: Path) -> None:
     """Draws the figures of a run into a folder."""
     if len(runs) > 1:
         compare_captions.main([*map(str, runs), "--images", "1", "--to", str(folder)])
         return
     run = trained.load(runs[0])
-    if shown.line:
-        run.predict([shown.line], figures=folder)
+    if drawing.line:
+        run.predict([drawing.line], figures=folder)
     else:
-        run.task.figures(run.state, Evaluation(shown.split), folder)
+        run.task.figures(run.state, Evaluation(drawing.split), folder)
 
 
 def redraw(root: Path = ROOT, to: Path | None = None) -> list[Path]:

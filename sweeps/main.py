@@ -152,17 +152,17 @@ def read_grid(texts: Sequence[str]) -> Sweep:
     given: set[str] = set()
     for text in texts:
         field, equals, values = text.partition("=")
-        parts, shown = _split(values), f"--grid={shorten(text)}"
+        parts, flag = _split(values), f"--grid={shorten(text)}"
         if not (field and equals and all(parts)):
-            raise UserError(f"{shown}: must be FIELD=VALUE,VALUE,...")
+            raise UserError(f"{flag}: must be FIELD=VALUE,VALUE,...")
         if field in given:
-            raise UserError(f"{shown}: {field} must be given once")
+            raise UserError(f"{flag}: {field} must be given once")
         given.add(field)
         if field == "seed":
             try:
                 seeds = tuple(map(parse_whole, parts))
             except ValueError:
-                raise UserError(f"{shown}: seeds must be whole numbers") from None
+                raise UserError(f"{flag}: seeds must be whole numbers") from None
         else:
             domains[field] = space.choice(*parts)
     return Sweep(space=domains, seeds=seeds)

@@ -114,11 +114,11 @@ def test_the_figures_of_results_have_the_texts_of_the_code(tmp_path):
 
 
 def test_every_figure_of_the_docs_has_a_source():
-    shown = [each.name for each in figures.SHOWN]
+    stored = [each.name for each in figures.SHOWN]
     results = [Path(figure.file).stem for figure in FIGURES]
-    assert len(set(shown)) == len(shown)
-    assert {*shown, *results, "scene"} == {x.stem for x in FOLDER.glob("*.png")}
-    assert set(STORED) <= set(shown)
+    assert len(set(stored)) == len(stored)
+    assert {*stored, *results, "scene"} == {x.stem for x in FOLDER.glob("*.png")}
+    assert set(STORED) <= set(stored)
     minutes = [each.minutes for each in figures.SHOWN]
     assert minutes == sorted(minutes)
 

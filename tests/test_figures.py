@@ -620,9 +620,9 @@ def test_a_colour_is_the_same_weight_in_every_figure(kind, keys, figures, tmp_pa
         aligned_spectrogram(image, weights, **given, title="t", path=path)
     panel, bar = figures[0].axes[-2:]
     (image,) = panel.images
-    one, uniform = (image.cmap(image.norm(x)) for x in (1.0, 1 / keys))
-    assert colors.same_color(one, canvas.colour_map()(1.0))
-    assert sum(uniform[:3]) > sum(one[:3]) + 0.5  # uniform attention is never dark
+    maximum, uniform = (image.cmap(image.norm(x)) for x in (1.0, 1 / keys))
+    assert colors.same_color(maximum, canvas.colour_map()(1.0))
+    assert sum(uniform[:3]) > sum(maximum[:3]) + 0.5  # uniform attention is never dark
     half = image.cmap(image.norm(0.5))
     assert colors.same_color(half, canvas.colour_map()(0.5**0.5))
     labels = {text.get_text(): text.get_color() for text in bar.get_yticklabels()}
@@ -711,9 +711,9 @@ def test_words_outside_of_the_references_have_another_colour(figures, tmp_path):
     words = strips.Strip(["one", "blue", "fox"], maps)
     strips.caption_strips(image, [words], "t", tmp_path / "a.png", **given)
     strips.caption_strips(image, [words], "t", tmp_path / "a.png")
-    found = [[x.title.get_color() for x in f.axes[1:]] for f in figures]
+    title_colors = [[x.title.get_color() for x in f.axes[1:]] for f in figures]
     ink, mark = canvas.INK, canvas.MARK
-    assert found == [[ink, mark, ink], [ink] * 3]
+    assert title_colors == [[ink, mark, ink], [ink] * 3]
     with_references, without = (f.texts[-1].get_text() for f in figures)
     assert "reference: a red fox" in with_references and "orange" in with_references
     assert "reference" not in without

@@ -500,11 +500,11 @@ def test_triangles_are_new_and_of_three_points(n):
     for _ in range(3 * min(len(every), 2 * width - 5)):
         carry, logits, _ = constrained(carry, jnp.array([token]))
         for row, pointers in enumerate(chosen):
-            own = {*pointers[len(pointers) // 3 * 3 :]}
+            current = {*pointers[len(pointers) // 3 * 3 :]}
             before = [{*pointers[i : i + 3]} for i in range(0, len(pointers) - 2, 3)]
-            left = [x for x in every if x not in before and own <= x]
-            expected = set().union(*left) - own | (
-                {0} if pointers and not own else set()
+            left = [x for x in every if x not in before and current <= x]
+            expected = set().union(*left) - current | (
+                {0} if pointers and not current else set()
             )
             allowed = np.flatnonzero(np.isfinite(logits[0, row]))
             assert allowed.tolist() == sorted(expected)

@@ -186,9 +186,9 @@ def test_an_error_that_its_process_does_not_report_is_a_fault(ends, monkeypatch)
 def test_a_process_that_is_gone_without_a_report_ends_the_first_one(
     ends, capsys, number
 ):
-    told = []
-    first, *_ = ends(lambda n: None if n else job.gone(number, lambda: told.append(7)))
-    assert first.args == (job.FAULT,) and told == [7]
+    calls = []
+    first, *_ = ends(lambda n: None if n else job.gone(number, lambda: calls.append(7)))
+    assert first.args == (job.FAULT,) and calls == [7]
     assert capsys.readouterr().err == (
         f"error: process {number} of the job has failed: it is gone (killed, or its "
         "host has failed)\n"
@@ -196,7 +196,7 @@ def test_a_process_that_is_gone_without_a_report_ends_the_first_one(
 
 
 def test_a_process_that_has_reported_why_it_ends_is_not_said_to_be_gone(ends, capsys):
-    told = []
+    calls = []
 
     def work(number):
         if number == 2:
@@ -204,11 +204,11 @@ def test_a_process_that_has_reported_why_it_ends_is_not_said_to_be_gone(ends, ca
         time.sleep(0.2)
         job._ending.clear()  # of the other process
         if number == 0:
-            job.gone(2, lambda: told.append(7))
+            job.gone(2, lambda: calls.append(7))
 
     first, _, third = ends(work)
     assert first is None and third.args == (143,)
-    assert told == [] and not capsys.readouterr().err
+    assert calls == [] and not capsys.readouterr().err
 
 
 def test_a_process_on_its_own_neither_waits_nor_disagrees():

@@ -162,9 +162,9 @@ def test_position_weights_can_be_those_of_the_authors_code(maximum, batch):
 
 def test_a_sentence_longer_than_the_fixed_length_has_its_own():
     lengths = np.array([J, 2])
-    fixed, own = (position_weights(lengths, J, max_length=n) for n in (3, J))
-    np.testing.assert_allclose(fixed[0][0], own[0][0])
-    assert not np.allclose(fixed[0][1, :2], own[0][1, :2])
+    fixed, plain = (position_weights(lengths, J, max_length=n) for n in (3, J))
+    np.testing.assert_allclose(fixed[0][0], plain[0][0])
+    assert not np.allclose(fixed[0][1, :2], plain[0][1, :2])
 
 
 def test_word_order_counts_only_with_the_position_encoding(batch):

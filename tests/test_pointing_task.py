@@ -129,8 +129,8 @@ def test_evaluation_covers_each_size_with_any_batch_size(kind):
         expected |= scores if size == task.config.data.max_size else {}
     settings = {"instances": 20, "beam": 1}
     others = {name for name in actual if "_free" in name or "_constrained" in name}
-    own = {name: x for name, x in actual.items() if name not in others}
-    assert own == expected | settings and task.metric[0] in actual
+    plain = {name: x for name, x in actual.items() if name not in others}
+    assert plain == expected | settings and task.metric[0] in actual
     suffix = "free" if task.config.evaluation.constrain else "constrained"
     assert {f"accuracy_{suffix}", f"accuracy_{suffix}_5"} <= others
     assert task.config.data.batch_size < 20  # several batches, the last with filler
@@ -166,7 +166,7 @@ def test_an_evaluation_has_metrics_of_an_unconstrained_search(tmp_path):
 
 
 def promised(kind, answer, items):
-    """Whether the text of an answer keeps what the task promises."""
+    """True if the text of an answer keeps what the task promises."""
     if kind == "sorting":
         return sorted(answer.split()) == sorted(items)
     shapes = [shape.split(",") for shape in answer.split()]
@@ -187,7 +187,7 @@ def test_predictions_keep_what_the_task_promises(kind):
         numbers = rng.random((n, pointing.features(kind)))
         lines.append(" ".join(",".join(f"{x:.4f}" for x in row) for row in numbers))
 
-    def kept(**options):
+    def all_kept(**options):
         answers = predict(task, state, lines, attention=False, **options)
         return [
             promised(kind, each.text, line.split())
@@ -195,8 +195,8 @@ def test_predictions_keep_what_the_task_promises(kind):
             for each in (best, *best.others)
         ]
 
-    assert all(kept()) and not all(kept(constrain=False, beam=1))
-    several = kept(beam=3, n_best=3)
+    assert all(all_kept()) and not all(all_kept(constrain=False, beam=1))
+    several = all_kept(beam=3, n_best=3)
     assert len(several) > len(lines) and all(several)
 
 

@@ -20,16 +20,16 @@ WAITING = "waiting for the job: "
 @pytest.fixture
 def quick(monkeypatch):
     """Reports after 0.3 s, and collects the processes that are gone."""
-    found = []
+    calls = []
     monkeypatch.setattr(presence, "_POLL", 0.05)
     monkeypatch.setattr(presence, "_REPORT", 0.3)
 
     def gone(number, tell=lambda: None):
-        found.append(number)
+        calls.append(number)
         tell()
 
     monkeypatch.setattr(job, "gone", gone)
-    return found
+    return calls
 
 
 def wait_for(condition):
@@ -66,23 +66,23 @@ def can_connect(port):
 def test_the_first_process_says_who_is_missing_until_all_have_joined(quick, capsys):
     port, results = jobs.free_port(), {}
     first = meet(port, 4, 0, results)
-    said = []
+    lines = []
 
     def says(text):
-        said.append(capsys.readouterr().err)
-        return f"{WAITING}{text}\n" in "".join(said)
+        lines.append(capsys.readouterr().err)
+        return f"{WAITING}{text}\n" in "".join(lines)
 
     wait_for(lambda: says("1 of 4 processes have joined, missing: process 1, 2, 3"))
     third = joins(port, 3)
     wait_for(lambda: says("2 of 4 processes have joined, missing: process 1, 2"))
     third.close()  # killed before all have joined
-    said.clear()
+    lines.clear()
     wait_for(lambda: says("1 of 4 processes have joined, missing: process 1, 2, 3"))
     others = [joins(port, number) for number in (7, 0, -1, "x")]  # no processes of it
     threads = [meet(port, 4, number, results) for number in (1, 3)]
     wait_for(lambda: says("3 of 4 processes have joined, missing: process 2"))
     # Also in those that have joined.
-    wait_for(lambda: says("") or "".join(said).count("missing: process 2\n") > 2)
+    wait_for(lambda: says("") or "".join(lines).count("missing: process 2\n") > 2)
     assert first.is_alive()
     threads.append(meet(port, 4, 2, results))
     for thread in (first, *threads):
@@ -136,7 +136,7 @@ def start_one(number, logs, count=2, port=None):
     return process
 
 
-def said(logs, number):
+def output_of(logs, number):
     (text,) = jobs.output(logs / f"{number}")
     return text
 
@@ -149,7 +149,7 @@ def test_a_signal_ends_the_wait_for_the_others_at_once(number, signal_, tmp_path
     wait_for_line(tmp_path, number, f"{WAITING}1 of 2 processes have joined, missing: ")
     process.send_signal(signal_)
     assert process.wait(3) == 128 + signal_
-    waiting, end = said(tmp_path, number).splitlines()
+    waiting, end = output_of(tmp_path, number).splitlines()
     assert f"missing: process {1 - number}" in waiting
     word = "interrupted" if signal_ == signal.SIGINT else "stopped before the job"
     assert end.startswith(word)
@@ -157,10 +157,10 @@ def test_a_signal_ends_the_wait_for_the_others_at_once(number, signal_, tmp_path
 
 def wait_for_line(logs, number, text):
     for _ in range(600):
-        if text in said(logs, number):
+        if text in output_of(logs, number):
             return
         time.sleep(0.1)
-    raise AssertionError(said(logs, number))
+    raise AssertionError(output_of(logs, number))
 
 
 @pytest.mark.jobs

@@ -135,7 +135,7 @@ def test_every_number_among_the_options_has_a_range(task, attribute):
     declared = getattr(task, attribute)
     for field in dataclasses.fields(declared):
         accepted = field.metadata["range"]
-        if typing.get_type_hints(declared)[field.name] in (str, str | None):
+        if typing.get_type_hints(declared)[field.name] in (str, str | None, bool):
             continue
         assert isinstance(accepted, Range)
         texts = ["nan", "inf", "-inf", "1e30", "x", "", str(10**12)]

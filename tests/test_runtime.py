@@ -135,8 +135,8 @@ def test_a_run_keeps_its_changes_of_bounded_size(root, tmp_path, monkeypatch):
     assert (tmp_path / "changes.diff").read_bytes() == runtime.changes()
     monkeypatch.setattr(runtime, "_MAX_CHANGES", 101)
     runtime.record_environment(tmp_path)
-    kept, end = (tmp_path / "changes.diff").read_bytes()[:101], b"cut here, 101 of "
-    assert kept == runtime.changes()[:101]
+    start, end = (tmp_path / "changes.diff").read_bytes()[:101], b"cut here, 101 of "
+    assert start == runtime.changes()[:101]
     assert end in (tmp_path / "changes.diff").read_bytes()[101:]
     git(root, "checkout", "--quiet", ".")
     runtime.record_environment(tmp_path)

@@ -118,7 +118,15 @@ def test_a_translation_does_not_depend_on_other_lines(fitted):
 def test_translations_exceed_their_source_by_at_most_max_extra_length(workdir):
     task = make(workdir, evaluation__max_extra_length=2)
     search = task.translator
-    search.generator = Generator(task.model, forbidden=[EOS])  # ends at the limit only
+
+    def avoid_end(step, carry, source, rows):
+        def avoiding(carry, token):
+            carry, logits, weights = step(carry, token)
+            return carry, logits.at[..., EOS].set(-1e4), weights
+
+        return avoiding, carry
+
+    search.generator = Generator(task.model, constrain=avoid_end)  # ends at the limit
     params = task.objective.init(jax.random.key(0)).params
     sources = [[*[5] * (n - 1), EOS] for n in (2, 5, 63, 11)]
     texts = search.texts(params, sources, Search())

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import soundfile
 from PIL import Image
-from test_asset_files import TASKS
+from user_data import TASKS
 
 import configs.sagan
 from data import images, user_files
@@ -32,7 +32,7 @@ def recording(path, scale=1.0, **options):
     return path
 
 
-def picture(path):
+def image(path):
     pixels = np.random.default_rng(0).integers(0, 256, (40, 40, 3), np.uint8)
     Image.fromarray(pixels).save(path)
     return path
@@ -99,7 +99,7 @@ def test_channels_whose_mean_is_infinite_are_refused(tmp_path):
 def test_a_cut_image_is_refused_at_the_start(tmp_path, name):
     for folder in ("dogs", "cats"):
         (tmp_path / folder).mkdir()
-        path = picture(tmp_path / folder / name)
+        path = image(tmp_path / folder / name)
     assert len(images.folder(tmp_path, 8).labels) == 2
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(images, "_MAX_BYTES", 0)  # images are read on access
@@ -258,7 +258,7 @@ SYSTEM = (".DS_Store", "._1.png", "._cats", "Thumbs.db", "desktop.ini", "thumbs.
 def test_files_of_operating_systems_are_no_images(tmp_path, capsys):
     for folder in ("cats", "dogs"):
         (tmp_path / folder).mkdir()
-        picture(tmp_path / folder / "1.png")
+        image(tmp_path / folder / "1.png")
     for folder in (tmp_path, tmp_path / "cats", tmp_path / "dogs"):
         for name in SYSTEM:
             (folder / name).write_text("not an image")
@@ -274,7 +274,10 @@ def test_they_do_not_change_the_data_of_a_run(tmp_path, monkeypatch):
     config = TASKS["images"](tmp_path / "data")
     create(config, tmp_path / "run", training=True)
     (tmp_path / "run" / "checkpoints" / "7").mkdir(parents=True)
+    assets = tmp_path / "run" / "assets"
+    before = {path.name: path.read_bytes() for path in assets.iterdir()}
     for name in SYSTEM:
         (tmp_path / "data" / "cats" / name).touch()
         (tmp_path / "data" / name).touch()
     create(config, tmp_path / "run", training=True)
+    assert {path.name: path.read_bytes() for path in assets.iterdir()} == before

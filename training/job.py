@@ -112,9 +112,9 @@ def gone(number: int, tell: Callable[[], None] = lambda: None) -> None:
         number: the process whose connection has closed.
         tell: tells the others.
     """
-    _, own = _service()
+    _, this = _service()
     # The watching thread reports a failure that the process has shared before.
-    if _leaving.is_set() or _ending.is_set() or (own == 0 and _failure()):
+    if _leaving.is_set() or _ending.is_set() or (this == 0 and _failure()):
         return
     tell()
     _last.acquire(timeout=_PATIENCE)
