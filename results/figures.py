@@ -154,11 +154,11 @@ def keep(runs: Sequence[Path], root: Path = ROOT) -> list[Path]:
         UserError: if no figure shows the runs.
     """
     names, paths = tuple(Path(run).name for run in runs), []
-    drawings = [each for each in SHOWN if each.runs == names]
-    if not drawings:
+    matching = [each for each in SHOWN if each.runs == names]
+    if not matching:
         choices = ", ".join(dict.fromkeys(" ".join(each.runs) for each in SHOWN))
         raise UserError(f"--from is {' '.join(names)}: must be named {choices}")
-    for each in drawings:
+    for each in matching:
         with tempfile.TemporaryDirectory() as folder, drawings.recorded() as calls:
             _draw(each, runs, Path(folder))
         drawn = {call.path.name: call for call in calls}
