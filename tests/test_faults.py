@@ -296,13 +296,16 @@ def test_a_reader_goes_on_when_training_removes_a_checkpoint(
     assert read == [12, 15] and not capsys.readouterr().err
 
 
-def test_tasks_of_a_failed_save_print_nothing_more(workdir, like, caplog):
+@pytest.mark.parametrize(
+    "start", [asyncio.ensure_future, lambda task: asyncio.gather(task)]
+)
+def test_tasks_of_a_failed_save_print_nothing_more(start, workdir, like, caplog):
     async def fail():
         raise OSError("No space left on device")
 
     async def leave_alone():
-        task = asyncio.ensure_future(fail())
-        await asyncio.sleep(0)
+        task = start(fail())
+        await asyncio.sleep(0.01)
         del task
         gc.collect()
 

@@ -429,4 +429,5 @@ def _is_not_of_orbax(record: logging.LogRecord) -> bool:
 
 def _is_not_of_a_task(record: logging.LogRecord) -> bool:
     kind, _, rest = record.msg.partition("\n")[0].partition(" ")
-    return kind not in ("Task", "Future") or rest != "exception was never retrieved"
+    is_task = kind == "Task" or kind.endswith("Future")  # also _GatheringFuture
+    return not is_task or rest != "exception was never retrieved"
