@@ -15,11 +15,12 @@ from typing import Any
 
 from absl import flags
 
-import storage
-from errors import UserError
-from training import command_line, hosts, job, run_directory, runtime
+from base import storage
+from base.errors import UserError
+from training import command_line, run_directory, runtime
+from training.cluster import hosts, job
+from training.cluster.watchdog import Watchdog
 from training.command_line import Arguments
-from training.watchdog import Watchdog
 
 _WORKDIR = flags.DEFINE_string("workdir", None, "Run directory.")
 _CHECKPOINT = flags.DEFINE_string(
@@ -42,7 +43,7 @@ def main(arguments: Arguments) -> None:
     """Evaluates the run and writes its metrics, tables and figures."""
     workdir = command_line.require_workdir(_WORKDIR.value, arguments.options)
     runtime.tune_memory(_TUNE_MEMORY.value)
-    import options
+    from base import options
     from training import trained  # slow to import: not for --help
 
     runtime.start()

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from absl import flags
 
-import storage
-from errors import UserError
+from base import storage
+from base.errors import UserError
 from training import command_line, runtime
 from training.command_line import Arguments
 
@@ -42,7 +42,7 @@ def main(arguments: Arguments) -> None:
         if folder in ("true", "false"):
             raise UserError(f"--figures={folder}: name a folder")
         storage.make_folder(Path(folder), f"--figures={folder}")
-    import options
+    from base import options
     from training import trained  # slow to import: not for --help
 
     runtime.start()

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from absl import flags
 
-from errors import UserError
+from base.errors import UserError
 from training import runtime
 from training.command_line import Arguments
 

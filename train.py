@@ -14,8 +14,9 @@ from pathlib import Path
 
 from absl import flags
 
-from errors import UserError
-from training import hosts, runtime
+from base.errors import UserError
+from training import runtime
+from training.cluster import hosts
 from training.command_line import Arguments
 
 _CONFIG = flags.DEFINE_string(

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from data.splits import SPLITS
-from data.vocabulary import Vocabulary, train_vocabulary
-from tasks import corpus as task_corpus
+from tasks.common.splits import SPLITS
+from tasks.common.vocabulary import Vocabulary, train_vocabulary
+from tasks.translation import corpus as task_corpus
 
 
 def write_corpus(config, folder: Path) -> Vocabulary:

@@ -24,36 +24,37 @@ import numpy as np
 from ml_collections import ConfigDict
 from scipy import sparse
 
-import storage
-from data import (
-    adding,
-    agreement,
-    algorithmic,
-    entailment,
-    pointing,
-    regression,
-    running_text,
-)
-from data.babi import generator
-from data.babi.story import Line
-from data.captions import plain
-from data.corpora.records import Pair
-from data.images import Batches, read
-from data.scenes import CELLS, Scene
-from data.speech.digits import NAMES
-from data.vocabulary import PAD
-from metrics.agreement import by_distance
-from metrics.captions import caption_scores, scene_scores
-from metrics.corners import OTHERS
-from metrics.estimates import accuracy
-from metrics.frechet import frechet_distance, inception_score
-from metrics.pointing import pointing_scores
-from metrics.speech import error_rates
-from metrics.text import translation_scores, word_accuracy
+from base import storage
 from models import efficientnet
 from results.records import FLOORS as FILE
 from results.records import RESULTS, read_floors
-from tasks import caption_data, corpus, frozen, speech_data
+from tasks.adding import data as adding
+from tasks.adding.metrics import accuracy
+from tasks.algorithmic import data as algorithmic
+from tasks.captioning import frozen
+from tasks.captioning import inputs as caption_data
+from tasks.captioning.captions import plain
+from tasks.captioning.metrics import caption_scores, scene_scores
+from tasks.captioning.scenes import CELLS, Scene
+from tasks.common.text_metrics import translation_scores, word_accuracy
+from tasks.common.vocabulary import PAD
+from tasks.images.corners import OTHERS
+from tasks.images.data import Batches, read
+from tasks.images.frechet import frechet_distance, inception_score
+from tasks.language import agreement_data as agreement
+from tasks.language import text_data as running_text
+from tasks.language.agreement_metrics import by_distance
+from tasks.pointing import data as pointing
+from tasks.pointing.metrics import pointing_scores
+from tasks.questions.babi import generator
+from tasks.questions.babi.story import Line
+from tasks.regression import data as regression
+from tasks.sentences import entailment
+from tasks.speech import sources as speech_data
+from tasks.speech.digits import NAMES
+from tasks.speech.metrics import error_rates
+from tasks.translation import corpus
+from tasks.translation.corpora.records import Pair
 from training import configuration
 
 Scores = dict[str, float]

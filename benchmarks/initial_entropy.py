@@ -20,15 +20,15 @@ import jax
 import jax.numpy as jnp
 from ml_collections import ConfigDict
 
-import storage
 from attention import SCORES, entropy
+from base import storage
+from base.records import AttentionRecord, collect
 from configs import luong_nmt
-from data.batching import Batch, eval_batches
-from data.text_assets import TextAssets
-from data.vocabulary import PAD
-from models.records import AttentionRecord, collect
 from results.records import INITIAL_ENTROPY
-from tasks.translation import Translation
+from tasks.common.vocabulary import PAD
+from tasks.translation.batching import Batch, eval_batches
+from tasks.translation.task import Translation
+from tasks.translation.text_assets import TextAssets
 
 TRANSLATORS = "multiplicative", "scaled_multiplicative", "additive"
 SUPPOSED = "dot", "scaled_dot"

@@ -22,8 +22,8 @@ from benchmarks import harness
 from benchmarks.corpus import write_corpus
 from benchmarks.environment import ROOT, peers_python
 from configs import transformer_nmt
-from metrics.text import bleu_interval
 from results.records import RESULTS
+from tasks.common.text_metrics import bleu_interval
 
 _OURS = "transformer_nmt_sinusoidal_equal"  # record of our run
 

@@ -13,7 +13,7 @@ buffers: "same malloc" gives PyTorch this setting, "malloc as it is" removes it 
 """
 
 from benchmarks import harness
-from data.agreement import max_length, vocabulary
+from tasks.language.agreement_data import max_length, vocabulary
 
 SIZE, BATCH_SIZE, EMBEDDING, HIDDEN = 4, 32, 150, 300
 OURS = {

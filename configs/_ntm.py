@@ -8,7 +8,7 @@ from ml_collections import ConfigDict
 from configs._optimizer import adam, rmsprop
 from configs._variants import apply, steps, update
 from models.ntm import LSTM, NeuralTuringMachine
-from tasks.algorithmic import Algorithmic
+from tasks.algorithmic.task import Algorithmic
 
 FEEDFORWARD = {"model.controller": "feedforward"}
 # The paper's baseline (table 3) has three layers, of width 128 in two tasks and 256 or
@@ -83,7 +83,7 @@ def ntm_config(
     config.optimizer = adam(1e-3, decay_steps=5000, clip=0.5)
 
     config.data = ConfigDict()
-    config.data.kind = "copy"  # a key of data.algorithmic.KINDS
+    config.data.kind = "copy"  # a key of tasks.algorithmic.data.KINDS
     config.data.min_size = 1
     config.data.max_size = 20
     config.data.buckets = 4  # a batch has sequences of 5 sizes: little padding

@@ -8,7 +8,7 @@ from ml_collections import ConfigDict
 from configs._optimizer import adam, sgd
 from configs._variants import apply, steps, update
 from models.pointer import PointerNetwork
-from tasks.pointing import Pointing
+from tasks.pointing.task import Pointing
 
 # A few steps of a small model.
 SMOKE = {
@@ -82,7 +82,7 @@ def pointing_config(
     """Returns the config of a variant.
 
     Args:
-        kind: a key of `data.pointing.KINDS`.
+        kind: a key of `tasks.pointing.data.KINDS`.
         fields: changed fields of the task.
         variants: changed fields by variant.
         variant: a key of `variants`.

@@ -3,7 +3,7 @@
 from ml_collections import ConfigDict
 
 from configs._optimizer import adam
-from tasks.translation import Translation
+from tasks.translation.task import Translation
 
 # Seconds of training on generated number words, for any model.
 SMOKE = {

@@ -24,7 +24,7 @@ from ml_collections import ConfigDict
 from configs._optimizer import adam
 from configs._variants import apply, steps
 from models.captioner import ShowAndTell, ShowAttendTell
-from tasks.captioning import Captioning
+from tasks.captioning.task import Captioning
 
 # Fields of both captioners.
 _FIELDS = {

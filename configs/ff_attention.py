@@ -22,7 +22,7 @@ from ml_collections import ConfigDict
 from configs._optimizer import adam
 from configs._variants import apply
 from models.feedforward import FeedForwardAttention
-from tasks.adding import Adding
+from tasks.adding.task import Adding
 
 _MULTIPLY = {"data.operation": "multiply"}
 _MEAN = {"model.pooling": "mean"}

@@ -25,7 +25,7 @@ from ml_collections import ConfigDict
 from configs._optimizer import adam
 from configs._variants import apply
 from models.kernel_regression import KernelRegression
-from tasks.regression import Regression
+from tasks.regression.task import Regression
 
 _FIXED = {"model.learned": False, "train_steps": 1, "eval_every": 1}  # nothing to learn
 # Changed fields by variant.

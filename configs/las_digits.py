@@ -18,7 +18,7 @@ from ml_collections import ConfigDict
 from configs._optimizer import adam
 from configs._variants import apply
 from models.listener import ListenAttendSpell
-from tasks.listening import Listening
+from tasks.speech.task import Listening
 
 VARIANTS = {
     "": {},

@@ -24,7 +24,7 @@ from configs._language import lstm, transformer
 from configs._optimizer import adam
 from configs._variants import apply
 from models.language import LSTMNLanguageModel
-from tasks.agreement import Agreement
+from tasks.language.agreement import Agreement
 
 # As many parameters as the LSTMN, 50,000.
 _LSTM = lstm(embedding=32, hidden=89, dropout=0.0)

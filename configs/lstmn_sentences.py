@@ -27,7 +27,7 @@ from ml_collections import ConfigDict
 from configs._optimizer import adam
 from configs._variants import apply, steps
 from models.sentences import SentenceClassifier
-from tasks.sentence_classification import SentenceClassification
+from tasks.sentences.task import SentenceClassification
 
 _LSTM = {"model.encoder": "lstm"}
 _MEAN = {"model.encoder": "mean"}

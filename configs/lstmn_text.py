@@ -27,7 +27,7 @@ from configs._language import lstm, memory_network, transformer
 from configs._optimizer import adam
 from configs._variants import apply
 from models.language import LSTMNLanguageModel
-from tasks.text_modeling import TextModeling
+from tasks.language.text_modeling import TextModeling
 
 _LSTM = lstm(embedding=64, hidden=131, dropout=0.2)
 _TRANSFORMER = transformer(d_model=92, d_ff=180, memory=32, dropout=0.1)

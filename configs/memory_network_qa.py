@@ -34,7 +34,7 @@ from ml_collections import ConfigDict
 from configs._optimizer import sgd
 from configs._variants import apply
 from models.memory_network import MemoryNetwork
-from tasks.question_answering import QuestionAnswering
+from tasks.questions.task import QuestionAnswering
 
 _EPOCH = 28  # batches of 32 in 900 questions
 _NO_NOISE = {"data.time_noise": 0.0}

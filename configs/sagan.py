@@ -25,7 +25,7 @@ from ml_collections import ConfigDict
 from configs._optimizer import adam
 from configs._variants import apply, steps
 from models.sagan import Discriminator, Generator
-from tasks.adversarial import Adversarial
+from tasks.images.task import Adversarial
 
 
 def _attending(*sizes: int) -> dict[str, tuple[int, ...]]:

@@ -41,7 +41,7 @@ class AttentionMap(NamedTuple):
 
 
 class Record(Protocol):
-    """Attention of one layer; see `models.records.AttentionRecord`."""
+    """Attention of one layer; see `base.records.AttentionRecord`."""
 
     weights: Any
     position: Any

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from errors import UserError
+from base.errors import UserError
 from figures import drawings, fonts
 
 if TYPE_CHECKING:

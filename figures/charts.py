@@ -95,7 +95,7 @@ def bars(
 def bleu_by_length(
     groups: Mapping[str, Mapping[str, float]], split: str, path: Path
 ) -> Path:
-    """Draws BLEU by source length as bars; see `metrics.text.bleu_by_length`."""
+    """Draws BLEU by source length as bars; see `tasks.common.text_metrics`."""
     intervals = {
         name: (group["bleu_low"], group["bleu_high"])
         for name, group in groups.items()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from errors import parse_json
+from base.errors import parse_json
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

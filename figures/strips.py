@@ -166,7 +166,7 @@ def position_strips(
 
 
 class MapRecord(Protocol):
-    """Attention of one layer over maps; see `models.records.AttentionRecord`."""
+    """Attention of one layer over maps; see `base.records.AttentionRecord`."""
 
     weights: Any
 

@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from base.records import AttentionRecord, collect
 from generation.search import padded_width
-from models.records import AttentionRecord, collect
 
 
 class Model(Protocol):
@@ -31,7 +31,7 @@ class AttentionReader:
 
         Args:
             model: `apply(variables, {"source": [1, S], "target": [1, T]},
-                train=False)` sows `models.records.AttentionRecord`s.
+                train=False)` sows `base.records.AttentionRecord`s.
         """
         self._model = model
         self._jit_records = jax.jit(self._records)

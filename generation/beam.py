@@ -21,9 +21,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from attention.fast.top_k import top
 from generation.rollout import empty_weights, limits
 from generation.types import Carry, Decoded, Step
-from ops.top_k import top
 
 
 def length_penalty(length: jax.Array, alpha: float, offset: float = 5) -> jax.Array:

@@ -5,9 +5,9 @@ Axes: as in `generation.types`.
 
 import jax
 
+from attention.fast.top_k import top
 from generation.rollout import rollout
 from generation.types import Carry, Decoded, Step
-from ops.top_k import top
 
 
 def greedy(

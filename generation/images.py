@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-import spread
-from models.records import AttentionRecord, collect
+from base import spread
+from base.records import AttentionRecord, collect
 
 
 class Model(Protocol):

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-import spread
+from base import spread
 
 
 class Model(Protocol):

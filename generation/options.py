@@ -2,9 +2,9 @@
 
 import dataclasses
 
+from base.options import Options, option
+from base.ranges import SEED, declared
 from generation.search import Search
-from options import Options, option
-from ranges import SEED, declared
 
 _RANGES = declared(Search)
 

@@ -11,12 +11,12 @@ import hashlib
 import jax
 import jax.numpy as jnp
 
-from errors import FieldError
+from attention.fast.categorical import categorical
+from attention.fast.nucleus import nucleus
+from attention.fast.top_k import top
+from base.errors import FieldError
 from generation.rollout import rollout
 from generation.types import Carry, Decoded, Step
-from ops.categorical import categorical
-from ops.nucleus import nucleus
-from ops.top_k import top
 
 
 def line_seed(seed: int, line: str) -> int:

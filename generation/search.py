@@ -21,15 +21,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-import ranges
-import spread
-from errors import FieldError
+from base import ranges, spread
+from base.errors import FieldError
+from base.ranges import COUNT, SCALE, Range
 from generation.beam import beam_search
 from generation.constraints import Constraint, forbid
 from generation.greedy import greedy
 from generation.sampling import sample
 from generation.types import Carry, Decoded, Step
-from ranges import COUNT, SCALE, Range
 
 BEAM = Range(1, 1000, whole=True)  # larger beams run out of memory
 ALPHA, OFFSET = Range(0, 10), Range(0, 1000)

@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol, Self
 import jax
 import numpy as np
 
-from errors import UserError
+from base.errors import UserError
 
 
 class Carry(Protocol):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from errors import FieldError, UserError
+from base.errors import FieldError, UserError
 
 SHARED = "/mnt/shared"  # where --storage is mounted on each host
 MAX_HOSTS = 1000

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from errors import FieldError, UserError, one_line
+from base.errors import FieldError, UserError, one_line
 from launching import job as jobs
 from launching import kubernetes, skypilot, slurm, tpu
 from launching.job import Job, Target

@@ -2,7 +2,7 @@
 
 import shlex
 
-from errors import FieldError, UserError
+from base.errors import FieldError, UserError
 from launching import job as jobs
 from launching import quoting
 from launching.job import Job, Target

@@ -7,7 +7,7 @@ slice of one host for each worker.
 import shlex
 from pathlib import PurePosixPath
 
-from errors import FieldError, UserError
+from base.errors import FieldError, UserError
 from launching import job as jobs
 from launching import quoting
 from launching.job import Job, Target

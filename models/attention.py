@@ -22,11 +22,11 @@ from flax import linen as nn
 from attention.alignments import ALIGNMENTS as PLAIN_ALIGNMENTS
 from attention.alignments import entropy, log_probability, predicted_position
 from attention.declaration import Scalar
+from attention.fast.additive import additive_scores
+from attention.fast.softmax import masked_softmax
 from attention.scores import SCORES as PLAIN_SCORES
 from attention.stepwise import STEPWISE_SCORES
-from models.records import AttentionRecord, DrawRecord
-from ops.additive import additive_scores
-from ops.softmax import masked_softmax
+from base.records import AttentionRecord, DrawRecord
 
 # Fast equivalents from `ops` replace their plain forms.
 ALIGNMENTS = PLAIN_ALIGNMENTS | {"global": masked_softmax}

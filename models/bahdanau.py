@@ -21,13 +21,13 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from attention.fast.scan import Matrix
+from base.ranges import LAYERS, SCALE, SIZE
 from models.cells import CELLS, CellWeights
 from models.encoder_decoder import Carry, EncoderDecoder, Step, StepInput
 from models.layers import PAD, Dense, check_fields, logits
 from models.recurrent import Encoder, Init, Maxout, Stack, orthogonal
 from models.source_attention import ATTENTION_CHOICES, Memory, Source
-from ops.scan import Matrix
-from ranges import LAYERS, SCALE, SIZE
 
 
 class Weights(NamedTuple):

@@ -25,15 +25,15 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from errors import FieldError
+from attention.fast.convolution import blocks
+from attention.fast.scan import Matrix
+from base.errors import FieldError
+from base.ranges import PROBABILITY, SCALE, SIZE
 from models.cells import CELLS, CellWeights
 from models.encoder_decoder import Carry, EncoderDecoder, Step, StepInput
 from models.layers import Dense, Dropout, LayerNorm, check_fields, logits
 from models.recurrent import Init, Stack, uniform_init
 from models.source_attention import ATTENTION_CHOICES, Memory, Source
-from ops.convolution import blocks
-from ops.scan import Matrix
-from ranges import PROBABILITY, SCALE, SIZE
 
 ENCODERS = ("cnn", "maps")
 

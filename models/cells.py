@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from ops.scan import Matrix, scan
+from attention.fast.scan import Matrix, scan
 
 
 class RNNWeights(NamedTuple):

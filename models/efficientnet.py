@@ -15,8 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-import spread
-from ops.convolution import depthwise
+from attention.fast.convolution import depthwise
+from base import spread
 
 SIZE = 224  # rows and columns of the training images
 # Per stage: blocks, kernel size, stride of the first block, expansion, channels.
@@ -40,7 +40,7 @@ def convert(tensors: Mapping[str, np.ndarray]) -> Params:
 
     Args:
         tensors: PyTorch name -> float32 tensor, with kernels [C', C, I, J]; see
-            `data.torch_checkpoint.efficientnet_lite0`.
+            `tasks.captioning.torch_checkpoint.efficientnet_lite0`.
 
     Returns:
         Layer name -> float32 kernel [I, J, C, C'] and bias [C'].

@@ -17,15 +17,15 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from attention.core import Attention
+from attention.fast.scan import scan
 from attention.stepwise import STEPWISE_SCORES
+from base.ranges import FRACTION, SIZE
 from models.attention import Aligned
 from models.cells import CELLS, batch_first, time_first
 from models.layers import BOS, Dropout, check_fields
 from models.recurrent import STANDARD, Gates, Init
 from models.sharding import RECURRENT
 from models.source_attention import SourceAttention
-from ops.scan import scan
-from ranges import FRACTION, SIZE
 
 
 class StepInput(NamedTuple):
@@ -134,7 +134,7 @@ class EncoderDecoder(nn.Module):
         Fields of `SourceAttention` that the model does not have keep their defaults.
 
         Args:
-            keys: meaning of the keys' axis; see `models.records.AttentionRecord`.
+            keys: meaning of the keys' axis; see `base.records.AttentionRecord`.
         """
         names = (field.name for field in dataclasses.fields(SourceAttention))
         chosen = {
@@ -157,7 +157,7 @@ class EncoderDecoder(nn.Module):
         raise NotImplementedError
 
     def weights(self, memory: Any) -> Any:
-        """Returns the weight matrices used inside the step; see `ops.scan.scan`."""
+        """Returns the weight matrices of the step; see `attention.fast.scan.scan`."""
         raise NotImplementedError
 
     def shared(self, memory: Any) -> Any:
@@ -171,7 +171,7 @@ class EncoderDecoder(nn.Module):
         """Computes one step of the decoder, a pure function of its arguments.
 
         Args:
-            w: result of `weights`, or handles to it; see `ops.scan.scan`.
+            w: result of `weights`, or handles to it; see `attention.fast.scan.scan`.
             shared: result of `shared`.
             carry: from `start` or the previous step.
             x: inputs of the step.

@@ -19,10 +19,10 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from attention.fast.pooled_attention import feedforward_context
 from attention.feedforward import feedforward_attention
+from base.ranges import SIZE
 from models.layers import check_fields
-from ops.pooled_attention import feedforward_context
-from ranges import SIZE
 
 POOLINGS = ("attention", "mean")
 FEATURES = 2  # numbers per step: a value and a marker

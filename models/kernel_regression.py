@@ -25,9 +25,9 @@ from flax import linen as nn
 
 from attention.core import Attention
 from attention.kernels import KERNELS, kernel_regression
-from errors import FieldError
+from base.errors import FieldError
+from base.ranges import SCALE
 from models.layers import check_fields
-from ranges import SCALE
 
 _FLAT = ("boxcar", "constant")  # kernels without a gradient in the width
 

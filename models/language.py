@@ -24,10 +24,13 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from attention.core import Attention
+from attention.fast.relative import relative_scores, relative_values
+from attention.fast.softmax import attend
 from attention.masks import causal_mask, padding_mask, window_mask
 from attention.positions import sinusoids
 from attention.scores import dot_scores
-from errors import FieldError
+from base.errors import FieldError
+from base.ranges import FRACTION, LAYERS, POSITIVE, SIZE
 from models.attention import Aligned
 from models.cells import CELLS, run_cell, time_first
 from models.layers import PAD, Dropout, LayerNorm, check_fields, logits
@@ -35,9 +38,6 @@ from models.lstmn import SCORES, LSTMNLayer, State
 from models.memory_network import hop
 from models.recurrent import STANDARD, Gates, StateWeights
 from models.transformer import EncoderLayer
-from ops.relative import relative_scores, relative_values
-from ops.softmax import attend
-from ranges import FRACTION, LAYERS, POSITIVE, SIZE
 
 _QUERY = 0.1  # u^1 of a memory network, the same for every unit
 

@@ -9,11 +9,11 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-import ranges
-from errors import FieldError
-from ops.dropout import dropout
-from ops.layer_norm import layer_norm
-from ops.linear import linear
+from attention.fast.dropout import dropout
+from attention.fast.layer_norm import layer_norm
+from attention.fast.linear import linear
+from base import ranges
+from base.errors import FieldError
 
 PAD, BOS, EOS = 0, 1, 2  # ids of padding, start and end of a sentence
 
@@ -41,7 +41,7 @@ def check_fields(
 
 
 class Dropout(nn.Module):
-    """Dropout layer with the RNG stream "dropout"; see `ops.dropout`."""
+    """Dropout layer with the RNG stream "dropout"; see `attention.fast.dropout`."""
 
     rate: float
 
@@ -53,7 +53,7 @@ class Dropout(nn.Module):
 
 
 class LayerNorm(nn.Module):
-    """Layer norm over C, computed and returned in float32; see `ops.layer_norm`."""
+    """Layer norm over C, in float32; see `attention.fast.layer_norm`."""
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:

@@ -23,14 +23,14 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from errors import FieldError
+from attention.fast.scan import Matrix
+from base.errors import FieldError
+from base.ranges import DEPTH, LAYERS, PROBABILITY, SCALE, SIZE
 from models.cells import CELLS
 from models.encoder_decoder import Carry, EncoderDecoder, Step, StepInput
 from models.layers import Dense, Dropout, check_fields, logits
 from models.recurrent import Encoder, Init, Stack, StackWeights, uniform_init
 from models.source_attention import ATTENTION_CHOICES, Memory, Source
-from ops.scan import Matrix
-from ranges import DEPTH, LAYERS, PROBABILITY, SCALE, SIZE
 
 # All but hard alignment, which needs REINFORCE.
 ALIGNMENTS = tuple(x for x in ATTENTION_CHOICES["alignment"] if x != "hard")

@@ -28,13 +28,13 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from attention.fast.scan import Matrix
+from attention.fast.softmax import attend
+from attention.fast.tape import tape_scan
 from attention.tape import Tape, empty_tape, token_weights
 from models.attention import Aligned, glorot_uniform
 from models.layers import Dense
 from models.recurrent import STANDARD, Gates, StateWeights
-from ops.scan import Matrix
-from ops.softmax import attend
-from ops.tape import tape_scan
 
 
 def _additive(query: jax.Array, key: jax.Array, v: jax.Array) -> jax.Array:

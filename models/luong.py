@@ -22,6 +22,8 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from attention.fast.scan import Matrix
+from base.ranges import DEPTH, LAYERS, SCALE, SIZE
 from models.cells import CELLS
 from models.encoder_decoder import Carry, EncoderDecoder, Step, StepInput
 from models.layers import PAD, Dense, check_fields, logits
@@ -34,8 +36,6 @@ from models.recurrent import (
     uniform_init,
 )
 from models.source_attention import ATTENTION_CHOICES, Memory, Source
-from ops.scan import Matrix
-from ranges import DEPTH, LAYERS, SCALE, SIZE
 
 
 class Weights(NamedTuple):

@@ -36,9 +36,9 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from attention.core import Attention, attend
+from base.ranges import COUNT, LAYERS, POSITIVE, SIZE
 from models.attention import SCORES, Alignment, Score
 from models.layers import check_fields
-from ranges import COUNT, LAYERS, POSITIVE, SIZE
 
 _UNROLLED = 64  # words of a sentence; the loop over more would compile for minutes
 
@@ -171,9 +171,9 @@ class MemoryNetwork(nn.Module):
 
         Args:
             batch: int `sentences` [B, N, J], `times` [B, N] and `question` [B, J], see
-                `data.babi.encoding`; a slot without words is empty. With int `slots`
-                [B, N], `sentences` is [S, J]: distinct sentences, each embedded once;
-                `slots` has the row of each slot's sentence.
+                `tasks.questions.babi.encoding`; a slot without words is empty. With int
+                `slots` [B, N], `sentences` is [S, J]: distinct sentences, each embedded
+                once; `slots` has the row of each slot's sentence.
             train: whether the alignment "gumbel" samples (RNG stream "alignment").
             linear: bool scalar; True replaces the weights by the scores (the linear
                 start, section 4.2).

@@ -16,11 +16,11 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from attention.core import Attention
+from attention.fast.linear import linear, merge_heads, split_heads
+from attention.fast.relative import relative_attention, relative_scores, relative_values
+from attention.fast.softmax import attend, masked_softmax
 from attention.positions import rotary
 from models.attention import DRAWN, Aligned, Alignment, Score, glorot_uniform
-from ops.linear import linear, merge_heads, split_heads
-from ops.relative import relative_attention, relative_scores, relative_values
-from ops.softmax import attend, masked_softmax
 
 _glorot = nn.initializers.xavier_uniform()
 

@@ -3,7 +3,7 @@
 Graves, Wayne and Danihelka (2014): a recurrent or feed-forward controller reads and
 writes a memory through heads. This module has the controller, which emits the head
 parameters; the heads' equations are in `attention.memory`, their fast form in
-`ops.memory`.
+`attention.fast.memory`.
 
 Axes: B batch; T steps; I inputs; O outputs; D width of the controller; G width of its
 gates; R read heads; W write heads; H = R + W; N memory slots; M memory width; J shifts;
@@ -27,15 +27,15 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from errors import FieldError
+from attention.fast.bounded_gradient import bounded_gradient
+from attention.fast.memory import Memory, address, read, write
+from attention.fast.scan import Matrix, scan
+from base.errors import FieldError
+from base.ranges import LAYERS, SIZE, Range
+from base.records import AttentionRecord
 from models.cells import LSTMWeights, batch_first, lstm, time_first
 from models.layers import Dense, check_fields
-from models.records import AttentionRecord
 from models.recurrent import STANDARD, Gates, Recurrence, StateWeights
-from ops.bounded_gradient import bounded_gradient
-from ops.memory import Memory, address, read, write
-from ops.scan import Matrix, scan
-from ranges import LAYERS, SIZE, Range
 
 _UNROLLED = Range(1, 32, whole=True)  # a step has code for each
 _SLOTS = Range(1, 10_000, whole=True)

@@ -28,16 +28,16 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from attention.core import Attention, masked_scores
-from errors import FieldError
+from attention.fast.linear import linear
+from attention.fast.scan import Matrix, scan
+from attention.fast.softmax import attend, masked_softmax
+from base.errors import FieldError
+from base.ranges import DEPTH, SIZE
+from base.records import AttentionRecord
 from models.attention import SCORES, Score
 from models.cells import CELLS, CellWeights, run_cell, time_first
 from models.layers import Dense, check_fields
-from models.records import AttentionRecord
 from models.recurrent import STANDARD, Gates, Init, StateWeights, uniform_init
-from ops.linear import linear
-from ops.scan import Matrix, scan
-from ops.softmax import attend, masked_softmax
-from ranges import DEPTH, SIZE
 
 
 class Memory(NamedTuple):

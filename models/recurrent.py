@@ -12,11 +12,11 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from attention.fast.dropout import dropout
+from attention.fast.linear import linear
+from attention.fast.scan import Matrix
 from models.cells import CELLS, CellWeights, run_cell, time_first
 from models.layers import Dense, Dropout
-from ops.dropout import dropout
-from ops.linear import linear
-from ops.scan import Matrix
 
 
 class Init(NamedTuple):

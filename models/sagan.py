@@ -30,14 +30,14 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from attention.fast.softmax import masked_softmax
 from attention.spatial import NON_LOCAL as PLAIN_NON_LOCAL
 from attention.spatial import embedded_gaussian, max_pool
-from errors import FieldError
+from base.errors import FieldError
+from base.ranges import SIZE
+from base.records import AttentionRecord
 from models.layers import check_fields
-from models.records import AttentionRecord
 from models.spectral import Layer, Normed
-from ops.softmax import masked_softmax
-from ranges import SIZE
 
 NON_LOCAL = PLAIN_NON_LOCAL | dict.fromkeys(
     ("gaussian", "embedded_gaussian"), partial(embedded_gaussian, align=masked_softmax)

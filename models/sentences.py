@@ -22,15 +22,15 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from attention.fast.softmax import attend
 from attention.masks import padding_mask
 from attention.tape import Tape
-from errors import FieldError
+from base.errors import FieldError
+from base.ranges import FRACTION, LAYERS, SIZE
 from models.attention import Aligned, Score
 from models.layers import PAD, Dense, Dropout, check_fields
 from models.lstmn import SCORES, LSTMNLayer
 from models.recurrent import STANDARD, Recurrence
-from ops.softmax import attend
-from ranges import FRACTION, LAYERS, SIZE
 
 CHOICES = {
     "encoder": ("lstmn", "lstm", "mean"),

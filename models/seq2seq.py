@@ -20,12 +20,12 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from errors import FieldError
+from base.errors import FieldError
+from base.ranges import COUNT, LAYERS
 from models.cells import CELLS
 from models.encoder_decoder import Carry, EncoderDecoder, Step, StepInput
 from models.layers import PAD, Dense, check_fields, logits
 from models.recurrent import Encoder, Init, Maxout, Stack, StackWeights, uniform_init
-from ranges import COUNT, LAYERS
 
 FEEDS = ("every_step", "first_step", "initial_state", "feed_forward")
 

@@ -108,7 +108,7 @@ class SourceAttention(nn.Module):
         inits: initializers.
         score_gradient: whether the scores' gradient reaches the annotations; False
             leaves the encoder only the gradient of the contexts.
-        keys: meaning of the keys' axis; see `models.records.AttentionRecord`.
+        keys: meaning of the keys' axis; see `base.records.AttentionRecord`.
         filters: number of filters of the location-aware score.
         filter_width: width of these filters in positions.
     """

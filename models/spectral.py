@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from ops.convolution import convolve, double, halve, widen
+from attention.fast.convolution import convolve, double, halve, widen
 
 _TINY = 1e-12
 

@@ -26,12 +26,12 @@ from attention.alignments import ALIGNMENTS
 from attention.core import Attention
 from attention.masks import causal_mask, padding_mask, segment_mask
 from attention.positions import learned_positions, sinusoids
-from errors import FieldError
+from base.errors import FieldError
+from base.ranges import COUNT, FRACTION, LAYERS, SCALE, SIZE
 from models.attention import SCORES
 from models.layers import BOS, EOS, PAD, Dense, Dropout, LayerNorm, check_fields, logits
 from models.multi_head import Cache, MultiHeadAttention
 from models.sharding import TRANSFORMER
-from ranges import COUNT, FRACTION, LAYERS, SCALE, SIZE
 
 CHOICES = {  # accepted values by name of the field
     "norm": ("post", "pre"),

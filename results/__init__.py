@@ -31,7 +31,6 @@ and, if available,
 `hypotheses/` has translations, one per line, in a folder for each test set with its
 `references.txt`.
 
-A record stays valid when a config gains a field that `training/compatibility.py` lists
-with the value that keeps the old behaviour. `benchmarks/harness.py` writes the record
-of a benchmark, bench_<name>.json: times of the `systems`, and their ratios.
+`benchmarks/harness.py` writes the record of a benchmark, bench_<name>.json: times of
+the `systems`, and their ratios.
 """

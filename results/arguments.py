@@ -4,7 +4,7 @@ import argparse
 import re
 from typing import NoReturn
 
-from errors import UserError, parse_number
+from base.errors import UserError, parse_number
 
 # Lines for errors of argparse, by their patterns.
 _ARGUMENTS = {

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 
 from results import markdown
 from results.records import Record
-from training import compatibility
 
 
 def mean(records: Sequence[Record], metric: str, digits: int) -> str:
@@ -52,7 +51,7 @@ def trained_on(records: Sequence[Record]) -> str:
     record = records[0]
     if "tokens" in record:
         return f"{mean_field(records, 'tokens')} tokens"
-    settings = compatibility.upgrade(record["settings"])
+    settings = record["settings"]
     if count := settings.get("data", {}).get("batch_size"):
         return f"{record['steps'] * count:,} examples"
     return f"{record['steps']:,} steps"

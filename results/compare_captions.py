@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import storage
-from errors import UserError
+from base import storage
+from base.errors import UserError
 from figures import canvas
 from figures.strips import caption_strips
 from results.arguments import Parser, whole

@@ -14,20 +14,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from errors import UserError
-from figures import (
-    canvas,
-    charts,
-    drawings,
-    geometry,
-    heatmaps,
-    sequences,
-    spectrogram,
-    strips,
-)
+from base.errors import UserError
+from figures import canvas, charts, drawings, heatmaps, strips
 from results import compare_captions
 from results.arguments import Parser
 from results.pages import ROOT
+from tasks.algorithmic import figures as sequences
+from tasks.pointing import figures as geometry
+from tasks.speech import figures as spectrogram
 from training import trained
 from training.task import Evaluation
 

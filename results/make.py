@@ -24,8 +24,8 @@ import jax
 import numpy as np
 from ml_collections import ConfigDict
 
-import storage
-from errors import UserError, parse_json
+from base import storage
+from base.errors import UserError, parse_json
 from results import records, step_memory, tables
 from results.arguments import Parser, whole
 from results.families import FIGURES, TABLES

@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from errors import UserError
+from base.errors import UserError
 from results.records import RESULTS
 
 ROOT = RESULTS.parent

@@ -1,11 +1,11 @@
 """Records of results: one small JSON file per run or benchmark, in this folder."""
 
+import copy
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from errors import parse_json
-from training import compatibility
+from base.errors import parse_json
 
 RESULTS = Path(__file__).parent
 HYPOTHESES = "hypotheses"  # folder of translations, by test set and run
@@ -78,9 +78,7 @@ def read_translations(
 def identity(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the settings that determine the numbers of a record.
 
-    Two configs with the same identity are the same experiment. Older settings are
-    upgraded first (see `training.compatibility`), so that an added field does not
-    change the identity if its default keeps the behaviour of older runs.
+    Two configs with the same identity are the same experiment.
 
     Args:
         settings: a config encoded by `configuration.encode`, or an identity.
@@ -88,13 +86,12 @@ def identity(settings: Mapping[str, Any]) -> dict[str, Any]:
     Returns:
         The settings without the fields that have no effect on the numbers.
     """
-    settings = compatibility.upgrade(settings)
-    left_out = _LEFT_OUT
+    identity, left_out = copy.deepcopy(dict(settings)), _LEFT_OUT
     if settings.get("evaluation", {}).get("checkpoint") != "average":
         left_out += _AVERAGED
     for name in left_out:
-        _remove(settings, name.split("."))
-    return settings
+        _remove(identity, name.split("."))
+    return identity
 
 
 def _read(folder: Path) -> list[Record]:

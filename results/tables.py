@@ -14,7 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from errors import UserError
+from base.errors import UserError
 from figures import canvas, charts, drawings
 from results import cells, claim_tables, curves, figures, markdown, pages, timings
 from results.families import FIGURES, HEADLINES, TABLES

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import jax
 
-from errors import UserError, parse_whole, shorten
+from base.errors import UserError, parse_whole, shorten
 from sweeps import plan as plans
 from sweeps import report, space, state, workers
 from sweeps.display import Display
@@ -16,7 +16,7 @@ from sweeps.plan import Plan, Trial
 from sweeps.runner import ROOT, Runner, last_line
 from sweeps.space import Sweep
 from training import configuration
-from training.lock import Lock
+from training.cluster.lock import Lock
 from training.log import read_rows
 
 _TIMED_STEPS = 20

@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict
 
-import storage
-from errors import UserError, parse_json
+from base import storage
+from base.errors import UserError, parse_json
 from sweeps import space, widening
 from sweeps.space import Choice, Point, Sweep
 from training import configuration

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import storage
-from figures import canvas, charts, search
+from base import storage
+from figures import canvas, charts
+from sweeps import figures as search
 from sweeps import plan as plans
 from sweeps import state, tpe
 from sweeps.plan import Plan, Trial

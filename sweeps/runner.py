@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from errors import UserError
+from base.errors import UserError
 from sweeps import state
 from sweeps.display import Display
 from sweeps.plan import Plan, Run

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from errors import UserError
+from base.errors import UserError
 from sweeps import tpe
 from sweeps.plan import Plan, Run, Trial
 from sweeps.state import Claim, Progress, has_failed, progress, target

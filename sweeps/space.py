@@ -24,7 +24,7 @@ from typing import Any, Self
 import numpy as np
 from scipy.stats import qmc
 
-from errors import FieldError, UserError
+from base.errors import FieldError, UserError
 
 METHODS = ("grid", "one_at_a_time", "random", "quasi_random", "tpe")
 _LISTED = ("grid", "one_at_a_time")  # methods with a fixed number of trials

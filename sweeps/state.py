@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from errors import parse_json
+from base.errors import parse_json
 from sweeps.plan import Plan, Run
 from training.checkpoint_folder import CheckpointFolder
-from training.lock import is_alive, started
+from training.cluster.lock import is_alive, started
 from training.log import read_rows
 
 _REFRESH = 30.0  # seconds between two refreshes of a claim

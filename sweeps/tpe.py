@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from errors import UserError
+from base.errors import UserError
 from sweeps import space
 from sweeps.plan import Plan, Trial
 from sweeps.space import Choice, Domain, Interval

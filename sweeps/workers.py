@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from errors import UserError
+from base.errors import UserError
 
 _LAUNCH = Path(__file__).with_name("launch.py")
 

@@ -1,1 +1,1 @@
-"""Tasks, one per module: data, objective, metrics, figures and predictions."""
+"""Tasks, a folder for each: data, objective, metrics, figures and predictions."""

@@ -16,9 +16,8 @@ import time
 import jax
 import toy
 
-import manifest
-import spread
-from errors import UserError
+from base import manifest, spread
+from base.errors import UserError
 from training import configuration, loop, memory, runtime
 from training.checkpoints import Checkpoints
 from training.task import Task

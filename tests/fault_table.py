@@ -32,7 +32,8 @@ import sweep_storm
 import toy
 from smoke import ROOT
 
-from training import checkpoints, loop, watchdog
+from training import checkpoints, loop
+from training.cluster import watchdog
 
 PAGE = ROOT / "docs/faults.md"
 _HEAD = """\

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import soundfile
 
-from data.speech import digits
+from tasks.speech import digits
 
 
 def write(path, *numbers):

@@ -11,8 +11,8 @@ import numpy as np
 from absl import flags
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from training import hosts
 from training.checkpoints import Checkpoints
+from training.cluster import hosts
 
 hosts.define_flags()
 _, workdir = flags.FLAGS(sys.argv, known_only=True)[:2]

@@ -14,7 +14,7 @@ import sys
 
 import jax
 
-import spread
+from base import spread
 
 name, failing, *sys.argv = sys.argv[1:]
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
-from data.endless import rows_of, take
+from tasks.common.batches import rows_of, take
 from training.objective import Supervised
 from training.optimizers import make_optimizer
 from training.task import Evaluation, Prediction, Task

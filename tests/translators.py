@@ -10,8 +10,8 @@ import optax
 import pytest
 from flax import errors
 
+from base.records import AttentionRecord, DrawRecord, collect
 from models import layers, recurrent
-from models.records import AttentionRecord, DrawRecord, collect
 
 BATCH, SOURCE, TARGET, VOCAB = 3, 7, 5, 23
 

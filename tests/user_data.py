@@ -12,7 +12,7 @@ from configs import (
     sagan,
     transformer_nmt,
 )
-from data.corpora.numbers import english_number, german_number
+from tasks.common.numbers import english_number, german_number
 
 
 def own_texts(config, folder, **texts):

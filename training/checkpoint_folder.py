@@ -12,9 +12,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import manifest
-from errors import UserError, parse_json
-from manifest import DamageError
+from base import manifest
+from base.errors import UserError, parse_json
+from base.manifest import DamageError
 
 SCORE = "score"  # selection metric, higher is better
 MANIFEST = "manifest"  # marks a checkpoint that is complete only with a manifest

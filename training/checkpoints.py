@@ -26,9 +26,8 @@ from typing import Any
 import jax
 import orbax.checkpoint as ocp
 
-import manifest
-from errors import UserError, chain, parse_whole, shorten
-from training import job
+from base import manifest
+from base.errors import UserError, chain, parse_whole, shorten
 from training.checkpoint_folder import (
     MANIFEST,
     REPLACED,
@@ -37,6 +36,7 @@ from training.checkpoint_folder import (
     UNPLANNED,
     CheckpointFolder,
 )
+from training.cluster import job
 
 _OLD_NAMES = {"variables": "kept"}  # of entries of `TrainState.extra`
 _IN_TEXT = [

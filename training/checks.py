@@ -13,11 +13,10 @@ import jax
 from flax import linen as nn
 from ml_collections import ConfigDict
 
-import ranges
-from errors import FieldError, UserError, one_line
-from ranges import Kind, Range
+from base import ranges
+from base.errors import FieldError, UserError, one_line
+from base.ranges import Kind, Range
 from training import configuration, optimizers
-from training.compatibility import new_names
 
 Ranges = Mapping[str, Range | Kind]  # by the name of the field, such as "data.tokens"
 GROUP = Kind("a group of fields", ConfigDict)
@@ -62,8 +61,7 @@ def check_ranges(config: ConfigDict) -> None:
     for name, value in leaves.items():
         checked = name in stated or name.rpartition(".")[0] not in groups
         if not checked and ranges.has_number(value):
-            near = [new for new in new_names(name) if new in stated]
-            near = near or difflib.get_close_matches(name, stated, n=1)
+            near = difflib.get_close_matches(name, stated, n=1)
             hint = f"did you mean config.{near[0]}?" if near else "remove it"
             raise UserError(
                 f"config.{name} is unknown: {config.task.__name__} does not declare "

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from absl import flags
 
-from errors import UserError, one_line
+from base.errors import UserError, one_line
 
 
 class Arguments(NamedTuple):
@@ -155,7 +155,7 @@ def help_text(argv: Sequence[str], options: str | None) -> str:
     if options:
         text = "  add --workdir=RUN to list them"
         if workdir := _value_of("--workdir", argv):
-            from options import describe
+            from base.options import describe
             from training import configuration
 
             task = configuration.load(Path(workdir)).task

@@ -22,9 +22,8 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-import ranges
-import storage
-from errors import (
+from base import ranges, storage
+from base.errors import (
     FieldError,
     UserError,
     fault,
@@ -33,10 +32,9 @@ from errors import (
     parse_number,
     shorten,
 )
-from ranges import SEED, SIZE, STEPS, Range
+from base.ranges import SEED, SIZE, STEPS, Range
 from training import encoding, run_directory
 from training.checkpoint_folder import CheckpointFolder
-from training.compatibility import new_names, upgrade
 from training.encoding import encode, leaves
 
 _DEVICES = Range(-1, 10**6, whole=True)
@@ -186,9 +184,6 @@ def _override(config: ConfigDict, name: str, text: str, group: str) -> None:
         if not isinstance(parent, ConfigDict):
             break
     if not isinstance(parent, ConfigDict) or last not in parent:
-        for new in new_names(name):
-            if new in dict(leaves(config)):
-                raise UserError(f"config.{name} is unknown: it is now config.{new}")
         near = [n for n in similar_fields(config, name) if n.startswith(group)]
         owner = ".".join(["config", *parents])
         hint = _near([f"config.{n}" for n in near])
@@ -346,7 +341,7 @@ def record(config: ConfigDict, workdir: Path) -> None:
     prepare(config, workdir)
     settings = encode(config)
     if steps := CheckpointFolder(workdir).steps():
-        old = upgrade(encoding.read_json(workdir))
+        old = encoding.read_json(workdir)
         fields, extended = dict(leaves(old)), old.get("extended", [])
         names = _extended(fields, dict(leaves(settings)))
         if len(names) > 1:
@@ -374,7 +369,7 @@ def compare(config: ConfigDict, workdir: Path) -> None:
             f"{workdir} has checkpoints, but config.json is missing: restore the file, "
             "or take another --workdir"
         )
-    old = dict(leaves(upgrade(encoding.read_json(workdir))))
+    old = dict(leaves(encoding.read_json(workdir)))
     new = dict(leaves(encode(config)))
     longer = _extended(old, new)
     changeable = {*CHANGEABLE, "extended", *(longer if "train_steps" in longer else ())}
@@ -437,7 +432,7 @@ def load(workdir: Path, overrides: Sequence[str] = ()) -> ConfigDict:
         run_directory.check(workdir)
         raise UserError(f"{workdir} has no run: {path} is missing")
     try:
-        config = encoding.decode(upgrade(encoding.read_json(workdir)))
+        config = encoding.decode(encoding.read_json(workdir))
     except (ValueError, TypeError, AttributeError, KeyError) as error:
         raise UserError(
             f"{path} is damaged ({one_line(error)}): {encoding.RESTORE}"

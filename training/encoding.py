@@ -11,7 +11,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from errors import UserError, fault, one_line, parse_json
+from base.errors import UserError, fault, one_line, parse_json
 
 # The JSON form of a class that a run may name.
 CLASS = re.compile(r"((?:tasks|models)(?:\.\w+)+):(\w+)")

@@ -12,8 +12,8 @@ from typing import Any
 
 import jax
 
-import storage
-from errors import UserError, parse_json
+from base import storage
+from base.errors import UserError, parse_json
 from training.display import Silent, duration, open_display
 from training.state import SKIPPED, Metrics
 

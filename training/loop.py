@@ -19,27 +19,19 @@ import jax
 import jax.numpy as jnp
 from ml_collections import ConfigDict
 
-import spread
-import storage
-from errors import UserError
+from base import spread, storage
+from base.errors import UserError
 from figures import canvas
-from training import (
-    configuration,
-    encoding,
-    job,
-    memory,
-    runtime,
-    sharding,
-    sharding_table,
-)
+from training import configuration, encoding, memory, runtime, sharding, sharding_table
 from training.checkpoints import Checkpoints
-from training.lock import Lock
+from training.cluster import job
+from training.cluster.lock import Lock
+from training.cluster.stop import StopSignal
+from training.cluster.watchdog import Watchdog
 from training.log import Log
 from training.parallel import Layout
 from training.state import Scores, TrainState, skip_non_finite
-from training.stop import StopSignal
 from training.task import Evaluation, Task, create
-from training.watchdog import Watchdog
 
 _AHEAD = 4  # batches prepared and sent to the devices in advance
 

@@ -3,7 +3,8 @@
 The estimate follows XLA's CPU compiler: elementwise operations are computed inside the
 operations that read them, unless that would repeat costly work; every other result is
 written to memory, and freed after its last use. The peak over the step is added to the
-step's arguments. tests/test_memory_estimate.py compares it with XLA's own analysis.
+step's arguments. tests/training/test_memory_estimate.py compares it with XLA's own
+analysis.
 
 A device has its part of every array: rows of the batch (the step is traced with the
 rows of one device), and the parts of parameters that `training.sharding` cuts. Cuts
@@ -18,7 +19,7 @@ from typing import Any
 import jax
 from jax.extend import core
 
-from errors import UserError
+from base.errors import UserError
 from training import checks
 
 _ELEMENTWISE = frozenset(

@@ -27,9 +27,9 @@ import optax
 import optax.contrib
 from ml_collections import ConfigDict
 
-import ranges
-from errors import FieldError, UserError
-from ranges import FRACTION, POSITIVE, STEPS, WEIGHT, Kind, Range
+from base import ranges
+from base.errors import FieldError, UserError
+from base.ranges import FRACTION, POSITIVE, STEPS, WEIGHT, Kind, Range
 
 _FACTOR = Range(0, 1, open_min=True)
 _TABLES = ("embedding", "positions", "output")  # matrices with one row per symbol

@@ -21,8 +21,9 @@ from jax.flatten_util import ravel_pytree
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from ml_collections import ConfigDict
 
-from errors import UserError
-from training import job, memory, sharding
+from base.errors import UserError
+from training import memory, sharding
+from training.cluster import job
 from training.sharding import AXES, DATA, FSDP, TENSOR
 
 

@@ -3,7 +3,7 @@
 Xu et al. (2015), section 4.1: the gradient of the expected log-likelihood is estimated
 by (reward - baseline) grad log p(draw), eq. 12. The baseline is a moving average of the
 rewards (the equation after it), and an entropy bonus is added. The task defines the
-reward; the model sows a `models.records.DrawRecord` of its draws.
+reward; the model sows a `base.records.DrawRecord` of its draws.
 
 Differs from the paper in `sentence_loss`: the reward of a draw is the log-likelihood of
 its token and of later tokens, not of the whole sentence; the baseline, a moving average
@@ -21,7 +21,7 @@ from ml_collections import ConfigDict
 
 from attention.alignments import reinforce, update_baseline
 from attention.masks import later_mask
-from ranges import WEIGHT
+from base.ranges import WEIGHT
 from training.state import Metrics
 
 # Fields of the config that the losses read.
@@ -38,7 +38,7 @@ def initial_baseline(draws: bool) -> dict[str, jax.Array] | None:
 
 
 class Draws(Protocol):
-    """Random draws of a layer, [B, ..., T]; see `models.records.DrawRecord`."""
+    """Random draws of a layer, [B, ..., T]; see `base.records.DrawRecord`."""
 
     log_probability: jax.Array
     entropy: jax.Array

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-import storage
-from errors import UserError
+from base import storage
+from base.errors import UserError
 
 _FILES = ("config.json", "environment.json", "metrics.jsonl")
 _FOLDERS = ("assets", "checkpoints", "damaged", "figures", "tensorboard")

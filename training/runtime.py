@@ -21,10 +21,11 @@ from typing import Any
 
 from absl import app, flags, logging
 
-import storage
-from errors import UserError, is_fault
-from ranges import Range
-from training import command_line, hosts, job
+from base import storage
+from base.errors import UserError, is_fault
+from base.ranges import Range
+from training import command_line
+from training.cluster import hosts, job
 from training.command_line import Arguments
 
 _MAX_CPU_DEVICES = 8

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from errors import UserError
+from base.errors import UserError
 from training import parallel, sharding
 
 # Metrics by name, and the settings they were computed with, such as signatures.

@@ -14,10 +14,10 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 from ml_collections import ConfigDict
 
-import asset_files
-from errors import UserError
+from base import asset_files
+from base.errors import UserError
+from base.options import Options
 from figures.attention import AttentionMap
-from options import Options
 from training import checks, optimizers
 from training.objective import Objective
 from training.state import Scores, TrainState

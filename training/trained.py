@@ -18,9 +18,8 @@ from typing import Any
 import jax
 from ml_collections import ConfigDict
 
-import spread
-import storage
-from errors import UserError
+from base import spread, storage
+from base.errors import UserError
 from figures import canvas
 from training import checkpoints, configuration, run_directory
 from training.state import TrainState

@@ -8,12 +8,12 @@ import numpy as np
 import optax
 from flax import linen as nn
 
-import asset_files
-from data.endless import EndlessBatches, take
-from data.splits import held_out_rng
+from base import asset_files
+from base.options import Options, option
+from base.ranges import POSITIVE, PROBABILITY, SIZE, Range
 from figures.charts import bars
-from options import Options, option
-from ranges import POSITIVE, PROBABILITY, SIZE, Range
+from tasks.common.batches import EndlessBatches, take
+from tasks.common.splits import held_out_rng
 from training import checks
 from training.objective import Supervised
 from training.optimizers import make_optimizer

@@ -1,0 +1,200 @@
+"""Memory access of the Neural Turing Machine, equal to `attention.memory` but faster.
+
+`address`, `read` and `write` take the memory as a `Memory`, whose array is transposed:
+operations on all slots then run along the longer, contiguous axis. The derivatives of
+`address` and `write` are written out: a scan stores only the memory, the weights and
+the head parameters, and its backward pass recomputes the rest.
+
+A training step of the NTM (128 slots of width 20, two CPU cores) is 3.0 times as fast
+as with `attention.memory` for 32 sequences, and 1.3 times as fast for one.
+
+Axes: ... any batch, the same for all arguments; H heads; N memory slots; M memory
+width; J shifts.
+"""
+
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from ..memory import interpolate, sharpen, shift
+from .softmax import masked_softmax
+
+_MIN_SQUARE = 1e-24  # shorter vectors count as 0: the derivative would overflow
+
+
+class Memory(NamedTuple):
+    """Memory matrix, stored transposed.
+
+    Attributes:
+        transposed: [..., M, N].
+    """
+
+    transposed: jax.Array
+
+
+def address(
+    memory: Memory,
+    previous: jax.Array,
+    *,
+    key: jax.Array,
+    strength: jax.Array,
+    gate: jax.Array,
+    shifts: jax.Array,
+    sharpening: jax.Array,
+) -> jax.Array:
+    """NTM addressing in four stages; see `attention.memory.address`.
+
+    Args:
+        memory: stores [..., M, N].
+        previous: [..., H, N] weights of the previous step.
+        key: [..., H, M].
+        strength: [..., H], positive.
+        gate: [..., H] in (0, 1).
+        shifts: [..., H, J], a distribution.
+        sharpening: [..., H], at least 1.
+
+    Returns:
+        [..., H, N] weights.
+
+    Raises:
+        ValueError: if J is even or greater than N.
+    """
+    query = key * (strength * _inverse_norm(key, axis=-1))[..., None]
+    return _address(memory.transposed, previous, query, gate, shifts, sharpening)
+
+
+def read(weights: jax.Array, memory: Memory) -> jax.Array:
+    """Read vectors; see `attention.memory.read`.
+
+    Args:
+        weights: [..., H, N].
+        memory: stores [..., M, N].
+
+    Returns:
+        [..., H, M] read vectors.
+    """
+    return _sum_over_slots(weights, memory.transposed)
+
+
+def write(
+    memory: Memory, weights: jax.Array, erase: jax.Array, add: jax.Array
+) -> Memory:
+    """Memory write by erase and add; see `attention.memory.write`.
+
+    Args:
+        memory: stores [..., M, N].
+        weights: [..., H, N].
+        erase: [..., H, M] in (0, 1).
+        add: [..., H, M].
+
+    Returns:
+        The memory after the step.
+    """
+    return Memory(_write(memory.transposed, weights, erase, add))
+
+
+def _inverse_norm(x, axis):
+    """1 / |x|; 0 for a vector of (almost) zeros, with a gradient of 0."""
+    square = jnp.sum(x * x, axis=axis)
+    positive = square > _MIN_SQUARE
+    return jnp.where(positive, jax.lax.rsqrt(jnp.where(positive, square, 1)), 0)
+
+
+def _outer(left, right):
+    """Outer products of [..., H, M] and [..., H, N], summed over heads: [..., M, N]."""
+    return jnp.einsum("...hm,...hn->...mn", left, right)
+
+
+def _sum_over_slots(weights, memory):
+    """Product of [..., H, N] and the transpose of [..., M, N]: [..., H, M]."""
+    return jnp.einsum("...hn,...mn->...hm", weights, memory)
+
+
+def _content_scores(memory, query):
+    """Scores beta K[k, M(i)], [..., H, N], and the slots' inverse norms [..., 1, N]."""
+    inverse = _inverse_norm(memory, axis=-2)[..., None, :]
+    return (query @ memory) * inverse, inverse
+
+
+def _weights(scores, previous, gate, shifts, sharpening):
+    """Content scores [..., H, N] to weights [..., H, N]."""
+    weights = interpolate(masked_softmax(scores), previous, gate)
+    return sharpen(shift(weights, shifts), sharpening)
+
+
+@jax.custom_vjp
+def _address(memory, previous, query, gate, shifts, sharpening):
+    scores, _ = _content_scores(memory, query)
+    return _weights(scores, previous, gate, shifts, sharpening)
+
+
+def _address_forward(*inputs):
+    return _address(*inputs), inputs
+
+
+def _address_backward(inputs, gradient):
+    memory, previous, query, gate, shifts, sharpening = inputs
+    scores, inverse = _content_scores(memory, query)
+    _, back = jax.vjp(_weights, scores, previous, gate, shifts, sharpening)
+    scores_gradient, previous_gradient, *others = back(gradient)
+    # scores(i) = query . M(i) / |M(i)|: through the product, and through the norm.
+    product_gradient = scores_gradient * inverse
+    radial = inverse**2 * jnp.sum(scores_gradient * scores, axis=-2, keepdims=True)
+    memory_gradient = _outer(query, product_gradient) - memory * radial
+    query_gradient = _sum_over_slots(product_gradient, memory)
+    return memory_gradient, previous_gradient, query_gradient, *others
+
+
+_address.defvjp(_address_forward, _address_backward)
+
+
+def _split_heads(weights, erase):
+    """The H weights [..., 1, N] and erase vectors [..., M, 1] of each head, as lists.
+
+    These are stored for the backward pass instead of the arrays of all heads: XLA
+    vectorizes slicing them from a scan's stacked residuals. With four heads, this takes
+    0.6 times as long.
+    """
+    heads = range(weights.shape[-2])
+    return (
+        [weights[..., h, None, :] for h in heads],
+        [erase[..., h, :, None] for h in heads],
+    )
+
+
+def _retained(weights, erase):
+    """1 - w(i) e of each head, a list of H arrays [..., M, N]."""
+    return [1 - w * e for w, e in zip(weights, erase, strict=True)]
+
+
+@jax.custom_vjp
+def _write(memory, weights, erase, add):
+    retained = math.prod(_retained(*_split_heads(weights, erase)))
+    return memory * retained + _outer(add, weights)
+
+
+def _write_forward(memory, weights, erase, add):
+    residuals = memory, *_split_heads(weights, erase), add
+    return _write(memory, weights, erase, add), residuals
+
+
+def _write_backward(residuals, gradient):
+    memory, weights, erase, add = residuals
+    retained = _retained(weights, erase)
+    product = gradient * memory
+    erase_gradient, erased = [], []
+    for h, (w, e) in enumerate(zip(weights, erase, strict=True)):
+        by_others = product * math.prod(retained[:h] + retained[h + 1 :])
+        erase_gradient.append(-_sum_over_slots(w, by_others))
+        erased.append(jnp.swapaxes(e, -1, -2) @ by_others)
+    return (
+        gradient * math.prod(retained),
+        add @ gradient - jnp.concatenate(erased, axis=-2),
+        jnp.concatenate(erase_gradient, axis=-2),
+        _sum_over_slots(jnp.concatenate(weights, axis=-2), gradient),
+    )
+
+
+_write.defvjp(_write_forward, _write_backward)

@@ -1,0 +1,1 @@
+"""What every part imports: errors, ranges, options, files, records of attention."""

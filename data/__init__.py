@@ -1,1 +1,0 @@
-"""Readers and generators of data: numpy and scipy, no jax, no config objects."""

@@ -1,0 +1,1 @@
+"""Adding and multiplication problems."""

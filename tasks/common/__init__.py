@@ -1,0 +1,1 @@
+"""What two or more tasks use: batches, vocabularies, downloads, splits, text."""

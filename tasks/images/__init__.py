@@ -1,0 +1,1 @@
+"""Generative adversarial networks of images."""

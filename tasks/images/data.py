@@ -1,0 +1,290 @@
+"""Class-labelled images for generative models.
+
+*   `openmoji`: OpenMoji's drawings on white; their classes are OpenMoji's groups. In
+    training they are mirrored and shifted by a few pixels at random.
+*   `corners`: 8 x 8 squares of random greys, except 2 x 2 squares in each of two
+    opposite corners, which share a colour between blue and red. A toy data set with a
+    long-range dependency: only the two corners show whether an image is correct.
+*   `folder`: a folder with one subfolder of image files per class.
+
+Axes: B images of a batch; N images of a data set; I = J rows and columns of an image.
+"""
+
+import functools
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from base import storage
+from base.errors import FieldError, UserError
+from tasks.captioning import drawings
+from tasks.captioning.captions import Photo, image_files, read_images
+from tasks.common.batches import ALL, Batch, EndlessBatches, Rows
+from tasks.common.text import normal
+from tasks.common.user_files import UserFiles
+
+SOURCES = ("openmoji", "corners", "folder")
+_SHIFT_PART = 16  # the maximum shift is 1/16 of a side
+_MAX_BYTES = 2**30  # larger data sets are read on access instead of kept in memory
+_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp")
+
+
+class Files:
+    """Image files, read on access.
+
+    Args:
+        paths: N image files.
+        size: I; images are scaled and cropped to a square of this side.
+    """
+
+    def __init__(self, paths: Sequence[Path], size: int):
+        self._paths, self._size = np.array(paths, object), size
+
+    def __len__(self) -> int:
+        """Number of images, N."""
+        return len(self._paths)
+
+    def __getitem__(self, indices: slice | np.ndarray) -> np.ndarray:
+        """Reads the images of a slice or of indices [B]: uint8 [B, I, I, 3].
+
+        Raises:
+            UserError: if an image cannot be read.
+        """
+        photos = [Photo(path, (), self._size) for path in self._paths[indices]]
+        return np.stack(read_images(photos))
+
+
+class LabelledImages(NamedTuple):
+    """Images with class labels.
+
+    Attributes:
+        values: uint8 [N, I, J, 3].
+        labels: int32 [N].
+        names: names of the classes.
+        augmented: whether training shifts and mirrors the images at random.
+        paths: the N files of a folder.
+    """
+
+    values: np.ndarray | Files
+    labels: np.ndarray
+    names: tuple[str, ...]
+    augmented: bool = False
+    paths: tuple[Path, ...] = ()
+
+
+def check_source(source: str, path: str) -> None:
+    """Checks the name of a source and, for "folder", that there is a path.
+
+    Raises:
+        UserError: for an unknown source, or a missing path.
+    """
+    if source not in SOURCES:
+        raise FieldError("config.data.source", source, f"one of {', '.join(SOURCES)}")
+    if source == "folder" and not path:
+        raise UserError(
+            "config.data.folder is missing: must be a folder of folders of images, one "
+            "per class"
+        )
+
+
+def read(
+    source: str,
+    size: int,
+    groups: tuple[str, ...],
+    path: str,
+    files: UserFiles | None = None,
+) -> LabelledImages | None:
+    """Returns the images of a source; None for "corners", which are generated.
+
+    Args:
+        source: one of `SOURCES`.
+        size: I.
+        groups: groups of OpenMoji; see `openmoji`.
+        path: path of a folder; see `folder`.
+        files: see `folder`.
+
+    Raises:
+        UserError: if the images cannot be downloaded or read.
+    """
+    check_source(source, path)
+    if source == "corners":
+        return None
+    if source == "openmoji":
+        return openmoji(size, groups)
+    return folder(Path(path), size, files)
+
+
+def openmoji(size: int, groups: tuple[str, ...]) -> LabelledImages:
+    """Renders OpenMoji's drawings, without variants that differ only in skin tone.
+
+    Args:
+        size: I.
+        groups: groups as in `drawings.select`, one class each; by default OpenMoji's
+            groups.
+
+    Raises:
+        UserError: if the drawings cannot be downloaded or a group is unknown.
+    """
+    groups = groups or tuple(sorted({d.group for d in drawings.select(())}))
+    chosen = [
+        (label, d) for label, g in enumerate(groups) for d in drawings.select([g])
+    ]
+    labels, selected = zip(*chosen, strict=True)
+    rgba = drawings.draw(selected, size).astype(np.float32)
+    opacity = rgba[..., 3:] / 255
+    values = opacity * rgba[..., :3] + 255 * (1 - opacity)
+    return LabelledImages(
+        values.round().astype(np.uint8),
+        np.array(labels, np.int32),
+        groups,
+        augmented=True,
+    )
+
+
+def folder(path: Path, size: int, files: UserFiles | None = None) -> LabelledImages:
+    """Reads a folder with one subfolder of images per class.
+
+    Files that an operating system leaves beside images are ignored.
+
+    Args:
+        path: path of the folder; the classes are named after its subfolders.
+        size: I; images are scaled and cropped to a square of this side.
+        files: those that are left out; by default none are.
+
+    Returns:
+        The images, in memory unless they take more than 1 GiB.
+
+    Raises:
+        UserError: if there are no classes, a class has no images, or an image cannot
+            be read.
+    """
+    try:
+        entries = _entries(path)
+        folders = {p: _entries(p) for p in entries if p.is_dir()}
+    except (FileNotFoundError, NotADirectoryError):
+        folders = {}
+    except OSError as error:
+        raise UserError(
+            f"config.data.folder is {str(path)!r}: {error.filename or path}: "
+            f"{error.strerror}"
+        ) from None
+    classes = sorted(p for p in folders if not p.name.startswith("."))
+    if not classes:
+        raise UserError(
+            f"config.data.folder is {str(path)!r}: must be a folder of folders of "
+            "images, one per class"
+        )
+    files = files or image_files()
+    every = [(p, label) for label, x in enumerate(classes) for p in folders[x]]
+    images = [(p, x) for p, x in every if p.suffix.lower() in _SUFFIXES]
+    others = len(every) - len(images)
+    used = [p for p, _ in images if files.uses(p)]
+    files.check(used, f"config.data.folder is {str(path)!r}")
+    images = [(p, label) for p, label in images if files.uses(p)]
+    paths, labels = [p for p, _ in images], [label for _, label in images]
+    filled = set(labels)
+    for label, subfolder in enumerate(classes):
+        if label not in filled:
+            raise UserError(f"{subfolder} has no images ({', '.join(_SUFFIXES)})")
+    rules = {
+        f"in class folders with another suffix than {', '.join(_SUFFIXES)}": others,
+        "not in a class folder": sum(not p.is_dir() for p in entries),
+        "hidden folders": len(folders) - len(classes),
+    }
+    left_out = ", ".join(f"{n:,} {rule}" for rule, n in rules.items() if n)
+    names = tuple(normal(subfolder.name) for subfolder in classes)
+    if len(set(names)) < len(names):
+        (name, _), *_ = Counter(names).most_common(1)
+        raise UserError(f"{path} has several folders of the class {name!r}")
+    values = Files(paths, size)
+    if 3 * size**2 * len(values) <= _MAX_BYTES:
+        values = values[:]
+    _say(
+        f"data: {len(paths):,} images in {len(classes)} classes read from {path}"
+        + f"; left out: {left_out}" * bool(left_out)
+    )
+    return LabelledImages(values, np.array(labels, np.int32), names, paths=tuple(paths))
+
+
+def _entries(folder: Path) -> list[Path]:
+    return sorted(p for p in folder.iterdir() if not storage.is_of_system(p))
+
+
+@functools.cache  # a run reads the folder twice
+def _say(line: str) -> None:
+    print(line, file=sys.stderr)
+
+
+def corners(
+    rng: np.random.Generator, count: int, size: int, rows: Rows = ALL
+) -> np.ndarray:
+    """Draws images whose top left and bottom right corner have the same colour.
+
+    Args:
+        rng: random generator.
+        count: B.
+        size: I, a multiple of 8.
+        rows: images to return.
+
+    Returns:
+        uint8 [B, I, I, 3], or its `rows`.
+    """
+    greys = rng.integers(96, 160, (count, 8, 8, 1))[rows]
+    red = rng.integers(0, 256, (count, 1, 1))[rows]
+    values = np.repeat(greys, 3, axis=-1)
+    colours = np.stack([red, np.full_like(red, 40), 255 - red], -1)
+    values[:, :2, :2] = values[:, -2:, -2:] = colours
+    return values.repeat(size // 8, 1).repeat(size // 8, 2).astype(np.uint8)
+
+
+class Batches(EndlessBatches):
+    """Endless batches {"image": uint8 [B, I, I, 3], "label": int32 [B]}.
+
+    Batch i depends on (seed, i) only.
+
+    Args:
+        images: data set; None for `corners`, which have one class.
+        size: I.
+        batch_size: B.
+        seed: seed of the random generators.
+    """
+
+    def __init__(
+        self, images: LabelledImages | None, size: int, batch_size: int, seed: int
+    ):
+        super().__init__(seed, batch_size)
+        self._images, self._size = images, size
+
+    def _rows(self, rng: np.random.Generator, index: int, rows: np.ndarray) -> Batch:
+        if self._images is None:
+            values = corners(rng, self._batch_size, self._size, rows)
+            return {"image": values, "label": np.zeros(len(rows), np.int32)}
+        chosen = rng.integers(0, len(self._images.labels), self._batch_size)
+        values = self._images.values[chosen[rows]]
+        if self._images.augmented:
+            shift = values.shape[1] // _SHIFT_PART
+            draws = [_draw_shift(rng, shift) for _ in chosen]
+            values = np.stack(
+                [_shift(values[i], shift, *draws[row]) for i, row in enumerate(rows)]
+            )
+        return {"image": values, "label": self._images.labels[chosen[rows]]}
+
+
+def _draw_shift(rng: np.random.Generator, shift: int) -> tuple[int, int, bool]:
+    """Draws an offset of at most 2 `shift` on each axis, and whether to mirror."""
+    top, left = rng.integers(0, 2 * shift + 1, 2)
+    return top, left, rng.random() < 0.5
+
+
+def _shift(
+    value: np.ndarray, shift: int, top: int, left: int, mirror: bool
+) -> np.ndarray:
+    """Shifts an image on white, and mirrors it."""
+    padding = (shift, shift), (shift, shift), (0, 0)
+    padded = np.pad(value, padding, constant_values=255)
+    shifted = padded[top : top + len(value), left : left + len(value)]
+    return shifted[:, ::-1] if mirror else shifted

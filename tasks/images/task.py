@@ -1,0 +1,292 @@
+"""Adversarial image generation: a generator, a discriminator and image metrics.
+
+The objective is `training.adversarial.Adversarial`; evaluation and figures use its
+moving average of the generator.
+
+Metrics compare `config.evaluation.images` generated images with as many real ones of
+the same classes, sampled as in training. A frozen EfficientNet-lite0
+(`models.efficientnet`) computes features and classes; the papers use Inception:
+
+*   `frechet`: Frechet distance of 1280 features (Heusel et al. 2017);
+*   `frechet_real`: the same between two samples of real images, as a reference;
+*   `score`: Inception score (Salimans et al. 2016);
+*   `gamma_<network>_<size>`: |gamma| of an attention layer; its sign is arbitrary.
+
+These values are comparable only with each other, and favour copies of training images.
+For corners, the metrics of `tasks.images.corners.consistency` replace the first three.
+
+Axes: B images; I, J rows and columns; Y classes.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from ml_collections import ConfigDict
+
+from base import asset_files, storage
+from base.errors import WRITTEN_AGAIN, UserError
+from base.ranges import BATCH, EXAMPLES, FRACTION, SIZE, TEXT, TEXTS, Range
+from figures.strips import image_grid, map_attention
+from generation.images import ImageGenerator
+from generation.options import SeedOptions
+from generation.sampling import line_seed
+from models import efficientnet
+from models.sagan import gammas, moving
+from tasks.captioning import frozen
+from tasks.captioning.captions import image_files
+from tasks.common import user_files
+from tasks.common.splits import EVALUATION_SPLITS, check_split
+from tasks.common.text import normal
+from tasks.common.user_files import UserFiles
+from tasks.images import corners
+from tasks.images.data import Batches, LabelledImages, check_source, read
+from tasks.images.frechet import frechet_distance, inception_score
+from training import adversarial, checks
+from training.optimizers import make_optimizer
+from training.state import TrainState
+from training.task import Evaluation, Lines, NoOptions, Prediction, Scores, Task
+
+_BATCH = 100  # images generated or evaluated at a time
+_SIZES = SIZE.each()
+_SPLITS = len(EVALUATION_SPLITS)
+_REAL_SEED = 2**40  # seed of the real images in evaluations
+_PER_CLASS = 8  # images per class in a figure
+_ATTENTIONS = 4  # images whose attention is drawn
+_MAX_CLASSES = 20  # classes in a figure
+
+
+class Assets(NamedTuple):
+    """Names of the classes, in the order of their labels, and files left out."""
+
+    classes: tuple[str, ...] = ("corners",)
+    left_out: Sequence[str] | None = None
+
+
+class Adversarial(Task):
+    """Training, evaluation and figures of a generator; see the module docstring."""
+
+    metric = ("quality", "max")
+    ranges = {
+        **dict.fromkeys(("architecture", "discriminator_architecture"), checks.MODEL),
+        **dict.fromkeys(("model", "generator", "discriminator"), checks.GROUP),
+        **dict.fromkeys(("data.source", "data.folder", "loss"), TEXT),
+        "data.damaged": TEXT,
+        "data.groups": TEXTS,
+        "average_decay": FRACTION,
+        "latent_size": SIZE,
+        **dict.fromkeys(("attention.generator", "attention.discriminator"), _SIZES),
+        "data.batch_size": BATCH,
+        # The corners of each image are compared with corners of other images.
+        "evaluation.images": dataclasses.replace(EXAMPLES, min=corners.OTHERS + 1),
+        "evaluation.size": Range(1, 1000, whole=True),
+    }
+    arrays = {
+        ("data.batch_size", "model.size", "model.size", "model.channels"): 4,
+        ("evaluation.images", "model.size", "model.size"): 3,
+    }
+    model_fields = {"noise": "config.latent_size", "attention": "config.attention"}
+    Options = SeedOptions
+    figure_name = "images"
+    needs_figures = True
+
+    @classmethod
+    def check_rules(cls, config: ConfigDict) -> None:
+        """Checks the data source and the loss; see `Task`."""
+        checks.choice("loss", config.loss, adversarial.LOSSES)
+        check_source(config.data.source, config.data.folder)
+        checks.choice("data.damaged", config.data.damaged, user_files.DAMAGED)
+        if config.data.source != "folder":
+            checks.unread_files(config, "data.folder", "data.source=folder")
+        if "size" not in config.model:
+            raise UserError("config.model.size is missing: must be a number of pixels")
+
+    @classmethod
+    def prepare(cls, config: ConfigDict, workdir: Path, *, training: bool) -> Assets:
+        """Reads the class names from the data or the run directory; see `Task`."""
+        folder = Path(workdir) / "assets"
+        path, left_out = folder / "classes.txt", user_files.left_out(folder, training)
+        if training:
+            files = image_files(config.data.damaged, left_out)
+            images = _read_images(config, files)
+            if images is not None:  # a download, which evaluation needs
+                frozen.parameters()
+            names = images.names if images else Assets().classes
+            asset_files.write(path, "\n".join(names) + "\n")
+            if images and images.paths:
+                classes = (names[label] for label in images.labels)
+                files.write(folder, zip(images.paths, classes, strict=True))
+                left_out = user_files.left_out(folder, training=False)
+        try:
+            names = storage.lines(path.read_text("utf-8"), str(path))
+            return Assets(tuple(names), left_out)
+        except (OSError, UnicodeDecodeError):
+            raise UserError(f"{path} is missing or damaged: {WRITTEN_AGAIN}") from None
+
+    def __init__(
+        self,
+        config: ConfigDict,
+        assets: Assets | None = None,
+        *,
+        axis_name: str | None = None,
+    ):
+        """Builds both networks; see `Task`."""
+        self.config = config
+        self.classes, self.left_out = assets or Assets()
+        families = dict(
+            generator="architecture", discriminator="discriminator_architecture"
+        )
+        self.models = {
+            name: checks.build_model(
+                config[family],
+                config.model,
+                name=family,
+                classes=len(self.classes),
+                axis_name=axis_name,
+                attention=tuple(config.attention[name]),
+            )
+            for name, family in families.items()
+        }
+        self.objective = adversarial.Adversarial(
+            self.models,
+            {name: make_optimizer(config, name=name) for name in families},
+            adversarial.LOSSES[config.loss],
+            latent_size=config.latent_size,
+            size=config.model.size,
+            average_decay=functools.partial(moving, decay=config.average_decay),
+            measure=gammas,
+            axis_name=axis_name,
+        )
+        self.generator = ImageGenerator(
+            self.models["generator"], self.objective.sample, _BATCH
+        )
+        self._real = functools.cache(self._sample_real)
+
+    @functools.cached_property
+    def images(self) -> LabelledImages | None:
+        """The real images, read on first use; None for corners, which are synthetic."""
+        files = image_files(left_out=self.left_out)
+        return _read_images(self.config, files)
+
+    def train_data(self) -> Batches:
+        """Returns the training batches."""
+        return self._batches(self.config.data.batch_size, self.config.seed)
+
+    def _batches(self, batch_size: int, seed: int) -> Batches:
+        return Batches(self.images, self.config.model.size, batch_size, seed)
+
+    def validate(self, state: TrainState) -> Scores:
+        """Returns the metrics of the validation split, without `frechet_real`."""
+        return self._scores(state, "validation")
+
+    def evaluate(self, state: TrainState, split: str, options: NoOptions) -> Evaluation:
+        """Evaluates images of the averaged generator; see `Task`.
+
+        The splits differ in noise and real images. Scores are the metrics of the module
+        docstring; `quality`, higher is better: -`frechet`, or for corners `consistent`
+        times min(`spread`, 1); and `images`, the number of evaluated images.
+        """
+        scores = self._scores(state, split)
+        if self.images is not None:
+            number = EVALUATION_SPLITS.index(split)
+            (_, other), (_, real) = map(self._real, (number + _SPLITS, number))
+            scores["frechet_real"] = frechet_distance(other, real)
+        return Evaluation(split, scores | {"images": self.config.evaluation.images})
+
+    def _scores(self, state: TrainState, split: str) -> Scores:
+        check_split(split)
+        number = EVALUATION_SPLITS.index(split)
+        labels, real = self._real(number)
+        fake = self.generate(state, labels, number)
+        if self.images is None:
+            scores = corners.consistency(fake)
+            quality = scores["consistent"] * min(scores["spread"], 1.0)
+            scores = {"quality": quality, **scores}
+        else:
+            features, classes = self._features(fake)
+            distance = frechet_distance(features, real)
+            scores = {"quality": -distance, "frechet": distance}
+            scores["score"] = inception_score(classes)
+        return scores | {name: float(x) for name, x in gammas(state.params).items()}
+
+    def _sample_real(self, number: int) -> tuple[np.ndarray, np.ndarray | None]:
+        """Classes of real images, sampled as in training, and their features."""
+        batch = self._batches(self.config.evaluation.images, _REAL_SEED)[number]
+        if self.images is None:
+            return batch["label"], None
+        return batch["label"], self._features(batch["image"])[0]
+
+    def _features(self, images: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Features float64 [B, 1280] and class probabilities float64 [B, 1000]."""
+        size = self.config.evaluation.size
+        extract = functools.partial(efficientnet.features, size=size)
+        params = frozen.parameters()
+        parts = efficientnet.in_batches(extract, params, images, batch_size=_BATCH)
+        features, classes = (x.astype(np.float64) for x in parts)
+        return features, classes
+
+    def generate(self, state: TrainState, labels: np.ndarray, seed: int) -> np.ndarray:
+        """Returns generated images, uint8 [B, I, J, 3], of the classes `labels` [B]."""
+        return self.generator.images(self.objective.average(state), labels, seed)
+
+    def figures(
+        self, state: TrainState, evaluation: Evaluation, folder: Path
+    ) -> list[Path]:
+        """Draws images of each class, and the attention of a few images; see `Task`."""
+        split = evaluation.split
+        seed, names = EVALUATION_SPLITS.index(split), self.classes[:_MAX_CLASSES]
+        labels = np.arange(len(names), dtype=np.int32)
+        fake = self.generate(state, labels.repeat(_PER_CLASS), seed)
+        rows = fake.reshape(-1, _PER_CLASS, *fake.shape[1:])
+        title = f"Generated images, step {int(state.step):,}"
+        path = folder / f"images_{split}.png"
+        paths = [image_grid(rows, names, title=title, path=path)]
+        average = self.objective.average(state)
+        fake, records = self.generator.attention(average, labels, seed)
+        suffixes = {f"{split}_{i}": x for i, x in enumerate(names[:_ATTENTIONS], 1)}
+        margin = self._margin
+        maps = map_attention(fake, records, suffixes, margin=margin, folder=folder)
+        return paths + maps
+
+    @property
+    def _margin(self) -> float:
+        """Margin of the queries: in the corners, or on the object in the middle."""
+        return 1 / 8 if self.config.data.source == "corners" else 1 / 4
+
+    def predict(
+        self, state: TrainState, lines: Lines, options: SeedOptions, attention: bool
+    ) -> Iterable[Prediction]:
+        """Generates a grid of images of the class named on each line; see `Task`."""
+        names = {i: normal(x) for i, x in lines.items()}
+        accepted = list(map(normal, self.classes))
+        for line, name in names.items():
+            if name not in accepted:
+                choices = ", ".join(accepted)
+                raise UserError(f"line {line} is {name!r}: must be one of {choices}")
+        for name in names.values():
+            labels = np.full(_PER_CLASS**2, accepted.index(name), np.int32)
+            seed = line_seed(options.seed, name)
+            average = self.objective.average(state)
+            fake = self.generate(state, labels, seed)
+            grid = fake.reshape(_PER_CLASS, _PER_CLASS, *fake.shape[1:])
+            attended = self.generator.attention(average, labels, seed)
+            yield Prediction("", 0.0, details=(name, grid, *attended))
+
+    def draw(self, prediction: Prediction, title: str, path: Path) -> Path:
+        """Draws the grid of a prediction, and the attention of an image; see `Task`.
+
+        The attention of each layer is beside `path`, in attention_<size>_<name>.
+        """
+        name, grid, images, records = prediction.details
+        title = f"{title}: {name}"
+        where = {"margin": self._margin, "folder": path.parent}
+        map_attention(images, records, {path.stem: title}, **where)
+        return image_grid(grid, [""] * _PER_CLASS, title=title, path=path)
+
+
+def _read_images(config: ConfigDict, files: UserFiles) -> LabelledImages | None:
+    data, size = config.data, config.model.size
+    return read(data.source, size, tuple(data.groups), data.folder, files)

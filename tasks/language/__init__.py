@@ -1,0 +1,1 @@
+"""Language models of generated and running text."""

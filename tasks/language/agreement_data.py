@@ -1,0 +1,253 @@
+"""Generated sentences of artificial languages with long-distance agreement.
+
+| language | sentence | dependent word | controller |
+|---|---|---|---|
+| agreement | the dog near the doors that the girls see runs | verb | its subject |
+| brackets | ( [ ] { ( ) } ) | closing bracket | the bracket that it closes |
+
+Agreement: a clause is a subject, up to S prepositional phrases with a noun each (the
+attractors), optionally a relative clause of the same form, and a verb. Nouns have one
+of four classes and a number; a verb has a form for each class and number, and agrees
+with its subject. Clauses nest up to `DEPTH` deep. Brackets: 1 to S pairs of eight
+types.
+
+Sentences are drawn word by word, with known probabilities, so that the perplexity of
+the source itself is known.
+
+Axes: B batch; T words; S size.
+"""
+
+import functools
+import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from tasks.common.batches import Batch, EndlessBatches
+from tasks.common.splits import held_out_rng
+from tasks.common.vocabulary import BOS, EOS, PAD, UNK
+
+DEPTH = 3
+_CLASSES = {  # verb, and nouns by class
+    "speak": ("girl", "king", "doctor", "uncle"),
+    "run": ("dog", "horse", "cat", "goat"),
+    "grow": ("tree", "rose", "fern", "vine"),
+    "fall": ("stone", "door", "cup", "hat"),
+}
+_NUMBERS = ("", "s")  # singular and plural noun; the verb has the other ending
+_PREPOSITIONS = ("near", "behind", "beside", "above")
+_PAIRS = ("()", "[]", "{}", "<>", "/\\", "«»", "bd", "pq")
+_ATTRACTOR, _RELATIVE = 0.6, 0.5  # probabilities of one more, of a relative clause
+
+
+class Sentence(NamedTuple):
+    """A sentence.
+
+    Attributes:
+        words: the words.
+        controllers: position of the controller of each word, -1 for none.
+        nats: -log p of the sentence, including its end.
+    """
+
+    words: list[str]
+    controllers: list[int]
+    nats: float
+
+
+class _Writer:
+    """A sentence that is being drawn."""
+
+    def __init__(self, rng: np.random.Generator):
+        self.rng, self.nats = rng, 0.0
+        self.words: list[str] = []
+        self.controllers: list[int] = []
+
+    def write(self, word: str, controller: int = -1) -> None:
+        self.words.append(word)
+        self.controllers.append(controller)
+
+    def choose(self, options: Sequence) -> int:
+        """Index of one of several equally probable options."""
+        self.nats += math.log(len(options))
+        return int(self.rng.integers(len(options)))
+
+    def decide(self, probability: float) -> bool:
+        yes = bool(self.rng.random() < probability)
+        self.nats -= math.log(probability if yes else 1 - probability)
+        return yes
+
+    def noun(self) -> tuple[int, int]:
+        """Writes "the NOUN"; returns its class and number."""
+        kind, number = self.choose(_CLASSES), self.choose(_NUMBERS)
+        nouns = list(_CLASSES.values())[kind]
+        self.write("the")
+        self.write(nouns[self.choose(nouns)] + _NUMBERS[number])
+        return kind, number
+
+    def clause(self, size: int, depth: int) -> None:
+        kind, number = self.noun()
+        subject, attractors = len(self.words) - 1, 0
+        while attractors < size and self.decide(_ATTRACTOR):
+            self.write(_PREPOSITIONS[self.choose(_PREPOSITIONS)])
+            self.noun()
+            attractors += 1
+        if depth > 1 and self.decide(_RELATIVE):
+            self.write("that")
+            self.clause(size, depth - 1)
+        self.write(list(_CLASSES)[kind] + _NUMBERS[1 - number], subject)
+
+    def brackets(self, size: int) -> None:
+        pairs = 1 + self.choose(range(size))
+        stack: list[tuple[int, int]] = []
+        opened = 0
+        while stack or opened < pairs:
+            if opened < pairs and (not stack or self.decide(0.5)):
+                kind = self.choose(_PAIRS)
+                stack.append((kind, len(self.words)))
+                self.write(_PAIRS[kind][0])
+                opened += 1
+            else:
+                kind, position = stack.pop()
+                self.write(_PAIRS[kind][1], position)
+
+
+def draw(language: str, rng: np.random.Generator, size: int) -> Sentence:
+    """Draws a sentence.
+
+    Args:
+        language: one of `LANGUAGES`.
+        rng: random generator.
+        size: S.
+    """
+    writer = _Writer(rng)
+    if language == "agreement":
+        writer.clause(size, DEPTH)
+    else:
+        writer.brackets(size)
+    return Sentence(writer.words, writer.controllers, writer.nats)
+
+
+def max_length(language: str, size: int) -> int:
+    """Returns the maximum number of words of a sentence, EOS included."""
+    if language == "agreement":
+        return DEPTH * (3 + 3 * size) + DEPTH - 1 + 1
+    return 2 * size + 1
+
+
+class Words:
+    """Vocabulary of words; the special ids are those of `tasks.common.vocabulary`.
+
+    Args:
+        words: the words.
+        dependent: those that have a controller.
+    """
+
+    def __init__(self, words: Iterable[str], dependent: Iterable[str] = ()):
+        self.names = ["<pad>", "<s>", "</s>", "<unk>", *words]
+        self._ids = {name: i for i, name in enumerate(self.names) if i > UNK}
+        self.dependent = [self._ids[word] for word in dependent]
+
+    @property
+    def size(self) -> int:
+        """Number of ids, including the special ones."""
+        return len(self.names)
+
+    def encode(self, text: str) -> list[int]:
+        """Returns the ids of words separated by spaces, ending in EOS."""
+        return [*(self._ids.get(word, UNK) for word in text.split()), EOS]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Returns the words of ids before EOS."""
+        return " ".join(self.pieces(ids))
+
+    def pieces(self, ids: Iterable[int]) -> list[str]:
+        """Returns the words of ids before EOS, without PAD and BOS."""
+        words = []
+        for i in ids:
+            if i == EOS:
+                break
+            if i not in (PAD, BOS):
+                words.append(self.names[i])
+        return words
+
+
+def _agreement_words() -> Words:
+    verbs = [verb + ending for verb in _CLASSES for ending in _NUMBERS]
+    nouns = [
+        n + ending for kind in _CLASSES.values() for n in kind for ending in _NUMBERS
+    ]
+    return Words(["the", "that", *_PREPOSITIONS, *nouns, *verbs], verbs)
+
+
+def _bracket_words() -> Words:
+    closing = [pair[1] for pair in _PAIRS]
+    return Words([*(pair[0] for pair in _PAIRS), *closing], closing)
+
+
+LANGUAGES = {"agreement": _agreement_words, "brackets": _bracket_words}
+vocabulary = functools.cache(lambda language: LANGUAGES[language]())
+
+
+def encode(language: str, sentences: Sequence[Sentence], width: int) -> Batch:
+    """Returns sentences as a batch of token ids and controllers.
+
+    Args:
+        language: a key of `LANGUAGES`.
+        sentences: B sentences of at most `width` words, EOS included.
+        width: T.
+
+    Returns:
+        int32 `tokens` [B, T], and `controllers` [B, T]: the position of the controller
+        of a dependent word, -1 elsewhere.
+    """
+    words = vocabulary(language)
+    tokens = np.full((len(sentences), width), PAD, np.int32)
+    controllers = np.full((len(sentences), width), -1, np.int32)
+    for row, sentence in enumerate(sentences):
+        ids = words.encode(" ".join(sentence.words))
+        tokens[row, : len(ids)] = ids
+        controllers[row, : len(ids) - 1] = sentence.controllers
+    return {"tokens": tokens, "controllers": controllers}
+
+
+class Batches(EndlessBatches):
+    """Endless batches of sentences.
+
+    Args:
+        language: a key of `LANGUAGES`.
+        size: S.
+        batch_size: B.
+        seed: seed of the sentences.
+    """
+
+    def __init__(self, language: str, size: int, *, batch_size: int, seed: int):
+        super().__init__(seed, batch_size)
+        self._language, self._size = language, size
+
+    def _rows(self, rng: np.random.Generator, index: int, rows: np.ndarray) -> Batch:
+        seeds = rng.integers(2**63, size=self._batch_size)[rows]
+        sentences = [
+            draw(self._language, np.random.default_rng(seed), self._size)
+            for seed in seeds
+        ]
+        return encode(self._language, sentences, max_length(self._language, self._size))
+
+
+@functools.lru_cache(maxsize=16)
+def held_out(language: str, split: str, size: int, count: int) -> tuple[Batch, float]:
+    """Returns the first `count` sentences of a split, always the same.
+
+    Args:
+        language: a key of `LANGUAGES`.
+        split: "validation" or "test".
+        size: maximum number of attractors, or of pairs of brackets.
+        count: number of sentences.
+
+    Returns:
+        A batch, and -log p of its sentences under the source itself, in nats.
+    """
+    rng = held_out_rng(split, list(LANGUAGES).index(language), size)
+    sentences = [draw(language, rng, size) for _ in range(count)]
+    batch = encode(language, sentences, max_length(language, size))
+    return batch, sum(sentence.nats for sentence in sentences)

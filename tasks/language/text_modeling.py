@@ -1,0 +1,253 @@
+"""Language modelling of running text, with truncated back-propagation through time.
+
+`tasks.language.text_data` reads the text. The state after a batch is carried to the
+next one, in `TrainState.extra`, without its gradient (Mikolov et al. 2010). Perplexity
+is exact over the whole split: `perplexity` is per token of the vocabulary,
+`word_perplexity` per word, which makes vocabularies of words and of subwords
+comparable.
+
+Works with the models of `models.language`.
+
+Axes: B batch; T tokens; W vocabulary.
+"""
+
+import dataclasses
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from ml_collections import ConfigDict
+
+from base.errors import FieldError
+from base.ranges import BATCH, SIZE, TEXT, VOCABULARY, Range
+from figures.attention import piece_labels
+from generation.sampling import line_seed
+from tasks.common.splits import SPLITS
+from tasks.common.vocabulary import BOS, UNK
+from tasks.language import text_data as running_text
+from tasks.language.samples import Continuations, LanguageOptions, draw_text, token_nats
+from tasks.language.text_data import Texts
+from training import checks
+from training.objective import Supervised
+from training.optimizers import make_optimizer
+from training.state import Batch, LossResult, Metrics, TrainState
+from training.task import Evaluation, Lines, NoOptions, Prediction, Task
+
+_PIECES = ("word", "unigram", "char")
+_LEGIBLE = range(5, 25)  # tokens of a line in a figure
+_FIGURES = 3
+
+
+class Truncated(Supervised):
+    """Objective that carries the model's state from batch to batch, in `extra`."""
+
+    def step(
+        self, state: TrainState, batch: Batch, rng: jax.Array
+    ) -> tuple[TrainState, Metrics]:
+        """Takes one step; rows that begin a text start from the initial state."""
+
+        def begin(carried: jax.Array, start: jax.Array) -> jax.Array:
+            first = batch["first"].reshape(-1, *[1] * (carried.ndim - 1))
+            return jnp.where(first, start, carried)
+
+        carry = jax.tree.map(begin, state.extra, self.extra)
+        state = dataclasses.replace(state, extra=carry)
+        state, metrics = super().step(state, batch, rng)
+        return dataclasses.replace(state, extra=metrics.pop("carry")), metrics
+
+
+class TextModeling(Task):
+    """Language modelling of running text; see the module docstring."""
+
+    metric = ("perplexity", "min")
+    ranges = {
+        **checks.SUPERVISED,
+        "data.source": TEXT,
+        **{f"data.files.{split}": TEXT for split in SPLITS},
+        "data.train_words": Range(1, 10**9, whole=True),
+        "data.pieces": TEXT,
+        "data.vocab_size": VOCABULARY,
+        "data.tokens": SIZE,
+        "data.batch_size": BATCH,
+        "evaluation.batch_size": BATCH,
+    }
+    # Logits, the states of a tape, the hidden layer of the additive score, weights.
+    arrays = {
+        ("data.batch_size", "data.tokens", "data.vocab_size"): 8,
+        ("data.batch_size", "data.tokens", "model.hidden"): 24,
+        ("data.batch_size", "model.memory", "model.hidden"): 8,
+        ("data.batch_size", "model.memory", "model.score_hidden"): 4,
+        ("data.batch_size", "data.tokens", "model.memory", "model.hops"): 8,
+        ("evaluation.batch_size", "data.tokens", "data.vocab_size"): 4,
+    }
+    model_methods = ("start",)
+    Options = LanguageOptions
+
+    @classmethod
+    def check_rules(cls, config: ConfigDict) -> None:
+        """Checks the source, the vocabulary and the layout; see `Task`."""
+        checks.choice("data.source", config.data.source, running_text.SOURCES)
+        checks.choice("data.pieces", config.data.pieces, _PIECES)
+        if config.data.source != "files":
+            checks.unread_files(config, "data.files", "data.source=files")
+        if config.parallel != "jit":
+            accepted = "jit, as the state is carried from batch to batch"
+            raise FieldError("config.parallel", config.parallel, accepted)
+
+    @classmethod
+    def prepare(cls, config: ConfigDict, workdir: Path, *, training: bool) -> Texts:
+        """Returns the vocabulary and the texts; see `Task`."""
+        data, folder = config.data, workdir / "assets"
+        if not training:
+            return running_text.load(folder)
+        splits = running_text.read(data.source, data.files.to_dict())
+        texts = running_text.create(
+            splits,
+            folder,
+            words=data.train_words,
+            vocab_size=data.vocab_size,
+            pieces=data.pieces,
+        )
+        if jax.process_index() == 0:
+            line = (
+                f"data: {len(texts.train):,} training tokens, "
+                f"{texts.vocabulary.size} pieces"
+            )
+            if texts.left_out:
+                line += (
+                    f"; left out: the first {texts.left_out:,} lines, over "
+                    f"config.data.train_words={data.train_words}"
+                )
+            print(line, file=sys.stderr)
+        return texts
+
+    def __init__(
+        self,
+        config: ConfigDict,
+        assets: Texts | None = None,
+        *,
+        axis_name: str | None = None,
+    ):
+        """Builds the model and the objective; see `Task`."""
+        self.config, self.texts = config, assets
+        size = assets.vocabulary.size if assets else config.data.vocab_size
+        self.model = checks.build_model(
+            config.architecture, config.model, vocab_size=size
+        )
+        if assets:
+            self.continuations = Continuations(self.model, assets.vocabulary)
+        self.read = jax.jit(self._read)
+        tokens = jnp.ones((1, 2), jnp.int32)
+        self.objective = Truncated(
+            lambda rng: self.model.init(rng, tokens, train=False)["params"],
+            self.loss,
+            make_optimizer(config),
+            extra=self.model.start(config.data.batch_size),
+            axis_name=axis_name,
+        )
+
+    def train_data(self) -> running_text.Batches:
+        """Returns the training batches; see `tasks.language.text_data`."""
+        data = self.config.data
+        return running_text.Batches(
+            self.texts.train,
+            batch_size=data.batch_size,
+            tokens=data.tokens,
+            seed=self.config.seed,
+        )
+
+    def loss(
+        self, params: Any, batch: Batch, rng: jax.Array, state: TrainState
+    ) -> LossResult:
+        """Returns the cross-entropy of the tokens, and the carry as a metric."""
+        logits, carry = self.model.apply(
+            {"params": params},
+            batch["before"],
+            state.extra,
+            train=True,
+            rngs={"dropout": rng},
+        )
+        count = jnp.asarray(batch["tokens"].size, jnp.float32)
+        metrics = {"tokens": (count, count), "carry": carry}
+        return token_nats(logits, batch["tokens"]).sum(), (count, metrics)
+
+    def _read(self, params, carry, batch):
+        """Sum of the nats of a part of a text, and the carry."""
+        logits, carry = self.model.apply(
+            {"params": params}, batch["before"], carry, train=False
+        )
+        return token_nats(logits, batch["tokens"]).sum(), carry
+
+    def evaluate(self, state: TrainState, split: str, options: NoOptions) -> Evaluation:
+        """Evaluates the whole split; see `Task`.
+
+        The split is read in `config.evaluation.batch_size` rows, each from an initial
+        state.
+
+        Returns:
+            Scores: `perplexity`, `word_perplexity` (ends of lines count as words), and
+            `unknown`, the tokens that are not in the vocabulary, in per cent.
+        """
+        lines = self.texts.lines(split)
+        ids = running_text.stream(self.texts.vocabulary, lines)
+        rows = min(self.config.evaluation.batch_size, len(ids))
+        carry, nats = self.model.start(rows), 0.0
+        for batch in running_text.in_parts(ids, rows, self.config.data.tokens):
+            part, carry = self.read(state.params, carry, batch)
+            nats += float(part)
+        words = sum(len(line.split()) + 1 for line in lines)
+        scores = {
+            "perplexity": float(np.exp(nats / len(ids))),
+            "word_perplexity": float(np.exp(nats / words)),
+            "unknown": 100 * float((ids == UNK).mean()),
+        }
+        return Evaluation(split, scores)
+
+    def can_draw(self) -> bool:
+        """Returns whether the model has attention."""
+        return self.model.attends
+
+    def figures(
+        self, state: TrainState, evaluation: Evaluation, folder: Path
+    ) -> list[Path]:
+        """Draws the attention of the first lines of legible length; see `Task`."""
+        if not self.can_draw():
+            return []
+        split, paths = evaluation.split, []
+        every = map(self.texts.vocabulary.encode, self.texts.lines(split))
+        legible = [ids for ids in every if len(ids) in _LEGIBLE][:_FIGURES]
+        for number, ids in enumerate(legible, 1):
+            maps = self.continuations.attention(state.params, [BOS, *ids[:-1]])
+            path = folder / f"line_{number}_{split}.png"
+            title = f"Line {number} ({split} split)"
+            paths.append(draw_text(maps, title, path, piece_labels))
+        return paths
+
+    def predict(
+        self,
+        state: TrainState,
+        lines: Lines,
+        options: LanguageOptions,
+        attention: bool,
+    ) -> Iterable[Prediction]:
+        """Yields each line with a sampled continuation; see `Task`.
+
+        The score is the log-probability of the continuation, in nats.
+        """
+        for line in lines.values():
+            text = " ".join(running_text.normal_lines(line))
+            yield self.continuations.predict(
+                state.params,
+                self.texts.vocabulary.encode(text)[:-1],
+                options,
+                seed=line_seed(options.seed, line),
+                attention=attention,
+            )
+
+    def draw(self, prediction: Prediction, title: str, path: Path) -> Path:
+        """Draws the attention of a text; see `Task`."""
+        return draw_text(prediction.attention, title, path, piece_labels)

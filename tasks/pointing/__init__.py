@@ -1,0 +1,1 @@
+"""Pointer networks: sorting and planar geometry."""

@@ -1,0 +1,346 @@
+"""Stories as arrays: word ids, memories of statements, time indices.
+
+Id 0 is nil, the padding of sentences and memories; words have the ids from 1.
+
+Differs from the authors' code (Sukhbaatar et al., 2015): time indices are clipped to
+one maximum for all tasks, where the code clips them to the number of slots of the task.
+
+Axes: ... any batch; B batch; P models; Q questions; S statements of all stories; N
+memory slots; J words of a sentence, padded; F supporting facts, padded; D distinct
+statements, padded.
+"""
+
+import dataclasses
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from base.errors import UserError
+from tasks.common.batches import ALL, Batch, EndlessBatches, Rows
+from tasks.questions.babi.story import Lines, words
+
+_OLD_WORD = re.compile(r"[\w'-]+(?:,[\w'-]+)*")  # of older runs: no marks and symbols
+
+
+class Vocabulary:
+    """Word ids.
+
+    Args:
+        names: the words; the id of a word is its position in this list, from 1.
+    """
+
+    def __init__(self, names: Sequence[str]):
+        self.names = list(names)
+        self._ids = {name: n for n, name in enumerate(self.names, 1)}
+
+    @classmethod
+    def of(cls, stories: Iterable[Lines]) -> "Vocabulary":
+        """Returns the vocabulary of the sentences and answers of stories."""
+        lines = [line for story in stories for line in story]
+        names = {word for line in lines for word in words(line.text)}
+        return cls(sorted(names | {line.answer for line in lines if line.answer}))
+
+    def word(self, index: int) -> str:
+        """Returns the word of an id; "" for nil or an id without a word."""
+        return self.names[index - 1] if 0 < index <= len(self.names) else ""
+
+    def read(self, text: str, place: str) -> list[int]:
+        """Returns the ids of the words of a text; see `encode`.
+
+        A word that is not in the vocabulary, but is without its marks and symbols, is
+        read without them, as in older runs.
+        """
+        names: list[str] = []
+        for word in words(text):
+            old = _OLD_WORD.findall(word)
+            is_old = word not in self._ids and all(name in self._ids for name in old)
+            names += old if is_old else [word]
+        return self.encode(names, place)
+
+    def encode(self, names: Iterable[str], place: str) -> list[int]:
+        """Returns the ids of words.
+
+        Args:
+            names: the words.
+            place: name of the text in errors.
+
+        Raises:
+            UserError: for a word that is not in the vocabulary.
+        """
+        try:
+            return [self._ids[name] for name in names]
+        except KeyError as error:
+            raise UserError(
+                f"{place} has the word {error.args[0][:40]!r}, which is not in the "
+                "vocabulary of the run"
+            ) from None
+
+
+@dataclasses.dataclass(frozen=True)
+class Questions:
+    """Questions about stories.
+
+    Attributes:
+        statements: int32 [S, J] word ids of the statements of all stories, in order.
+        start: int32 [Q], row of the first statement of each question's story.
+        stop: int32 [Q], row after the last statement before each question.
+        question: int32 [Q, J] word ids.
+        answer: int32 [Q] word ids; 0 for an answer without an id.
+        facts: int32 [Q, F] rows of the supporting facts, -1 at padding.
+    """
+
+    statements: np.ndarray
+    start: np.ndarray
+    stop: np.ndarray
+    question: np.ndarray
+    answer: np.ndarray
+    facts: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.answer)
+
+    @property
+    def longest(self) -> int:
+        """The maximum number of statements before a question."""
+        return int((self.stop - self.start).max())
+
+    def batch(
+        self,
+        index: np.ndarray,
+        slots: int,
+        *,
+        memory: int,
+        rng: np.random.Generator | None = None,
+        noise: float = 0.0,
+        rows: Rows = ALL,
+    ) -> Batch:
+        """Returns questions with the latest statements of their stories.
+
+        Slots follow the order of the story, with padding at the end. Time indices count
+        back from the question; the last statement before it has index 1. With `noise`,
+        up to ceil(noise n) indices, for n statements, are skipped at random (Sukhbaatar
+        et al., 2015, section 4.1): the order is kept, the distances grow.
+
+        Args:
+            index: int [...] numbers of questions.
+            slots: N, at most `memory`.
+            memory: maximum time index; greater ones are clipped to it.
+            rng: random generator of the noise.
+            noise: maximum number of skipped indices, as a share of the statements.
+            rows: elements to return, on the first axis of `index`.
+
+        Returns:
+            int32 `sentences` [..., N, J], `times` [..., N] with 0 at padding,
+            `question` [..., J], `answer` [...], and `facts` [..., F], slots of the
+            supporting facts, -1 for facts outside of the memory.
+        """
+        stop = self.stop[index]
+        first = np.maximum(self.start[index], stop - slots)
+        count = (stop - first)[..., None]  # [..., 1]
+        if noise:
+            blank = rng.integers(0, np.ceil(noise * count).astype(int) + 1)
+            positions = _positions(rng, count, count + blank, slots, rows)
+        index, first, count = index[rows], first[rows], count[rows]
+        slot = np.arange(slots)
+        valid = slot < count
+        numbers = np.where(valid, first[..., None] + slot, 0)
+        sentences = self.statements[numbers] * valid[..., None]
+        times = np.where(valid, count - slot, 0)
+        if noise:
+            times = np.take_along_axis(positions, np.maximum(times - 1, 0), -1) * valid
+        facts = self.facts[index] - first[..., None]
+        return {
+            "sentences": sentences.astype(np.int32),
+            "times": np.minimum(times, memory).astype(np.int32),
+            "question": self.question[index],
+            "answer": self.answer[index],
+            "facts": np.maximum(facts, -1).astype(np.int32),
+        }
+
+
+def _positions(rng, count, total, slots, rows) -> np.ndarray:
+    """Sorted random subsets of 1..total, with `count` elements each, padded to N."""
+    numbers = np.arange(int(total.max(initial=slots)))
+    keys = rng.random((*count.shape[:-1], len(numbers)))[rows]
+    count, total = count[rows], total[rows]
+    keys = np.where(numbers < total, keys, 2.0)
+    bound = np.take_along_axis(np.sort(keys, -1), count - 1, -1)
+    return np.sort(np.where(keys <= bound, numbers + 1, 10**6), -1)[..., :slots]
+
+
+def encode(
+    stories: Iterable[Lines], vocabulary: Vocabulary, name: str = "the story"
+) -> Questions:
+    """Returns the questions of stories as arrays.
+
+    Args:
+        stories: the stories, with at least one question in all.
+        vocabulary: has all their words; an answer "?" needs no id.
+        name: name of the stories in errors.
+
+    Raises:
+        UserError: for a word that is not in the vocabulary.
+    """
+    statements: list[list[int]] = []
+    questions, start, stop, answers, facts = [], [], [], [], []
+    for lines in stories:
+        first, rows = len(statements), {}
+        for number, line in enumerate(lines, 1):
+            ids = vocabulary.read(line.text, name)
+            if not line.answer:
+                rows[number] = len(statements)
+                statements.append(ids)
+                continue
+            questions.append(ids)
+            start.append(first)
+            stop.append(len(statements))
+            names = [line.answer] if line.answer != "?" else []
+            answers.append(vocabulary.encode(names, name) or [0])
+            facts.append([rows[n] for n in line.support])
+    return Questions(
+        _padded(statements),
+        np.array(start, np.int32),
+        np.array(stop, np.int32),
+        _padded(questions),
+        np.array(answers, np.int32)[:, 0],
+        _padded(facts, -1),
+    )
+
+
+def _padded(lists: Sequence[Sequence[int]], fill: int = 0) -> np.ndarray:
+    array = np.full((len(lists), max(1, *map(len, lists), 1)), fill, np.int32)
+    for row, values in zip(array, lists, strict=True):
+        row[: len(values)] = values
+    return array
+
+
+def joined(parts: Sequence[Questions]) -> Questions:
+    """Returns all questions of several sets as one."""
+    rows = np.cumsum([0, *(len(part.statements) for part in parts)])[:-1]
+    return Questions(
+        _stack([part.statements for part in parts]),
+        np.concatenate([x.start + n for x, n in zip(parts, rows, strict=True)]),
+        np.concatenate([x.stop + n for x, n in zip(parts, rows, strict=True)]),
+        _stack([part.question for part in parts]),
+        np.concatenate([part.answer for part in parts]),
+        _stack(
+            [
+                np.where(x.facts >= 0, x.facts + n, -1)
+                for x, n in zip(parts, rows, strict=True)
+            ],
+            -1,
+        ),
+    )
+
+
+def _stack(arrays: Sequence[np.ndarray], fill: int = 0) -> np.ndarray:
+    """Arrays [..., J] of different J, padded and concatenated."""
+    width = max(x.shape[-1] for x in arrays)
+    return np.concatenate([widened(x, width, fill) for x in arrays])
+
+
+def widened(array: np.ndarray, width: int, fill: int = 0) -> np.ndarray:
+    """Returns an array [..., J] with padding up to J = `width`."""
+    pad = [(0, 0)] * (array.ndim - 1) + [(0, width - array.shape[-1])]
+    return np.pad(array, pad, constant_values=fill)
+
+
+def numbered(
+    parts: Sequence[Questions], limit: int
+) -> tuple[list[Questions], np.ndarray | None]:
+    """Replaces statements by numbers of distinct statements, if these are few.
+
+    A model then embeds each distinct statement once, and not once for each slot.
+
+    Args:
+        parts: questions of P tasks.
+        limit: maximum number of distinct statements of a task.
+
+    Returns:
+        Questions whose `statements` [S, 1] are numbers, with 0 for none; and the word
+        ids [P, D, J] of all numbers. `parts` and None if a task has more.
+    """
+    tables = [np.unique(x.statements, axis=0, return_inverse=True) for x in parts]
+    count, width = (max(x.shape[axis] for x, _ in tables) for axis in (0, 1))
+    if count > limit:
+        return list(parts), None
+    texts = np.zeros((len(parts), count + 1, width), np.int32)
+    for text, (distinct, _) in zip(texts, tables, strict=True):
+        text[1 : 1 + len(distinct), : distinct.shape[1]] = distinct
+    numbers = [number.reshape(-1, 1).astype(np.int32) + 1 for _, number in tables]
+    return [
+        dataclasses.replace(part, statements=number)
+        for part, number in zip(parts, numbers, strict=True)
+    ], texts
+
+
+class Batches(EndlessBatches):
+    """Training batches of several models, drawn with replacement.
+
+    A batch has an entry for each number of slots N, named str(N): arrays [B, P, ...] of
+    `Questions.batch` for the models with N slots, in order.
+
+    Args:
+        groups: by number of slots, the questions of each task.
+        repeats: models for each task, each with questions of its own in a batch.
+        batch_size: B, questions for each model.
+        memory: maximum time index.
+        noise: see `Questions.batch`.
+        seed: seed of the random generators.
+    """
+
+    def __init__(
+        self,
+        groups: Mapping[int, Sequence[Questions]],
+        *,
+        repeats: int,
+        batch_size: int,
+        memory: int,
+        noise: float,
+        seed: int,
+    ):
+        super().__init__(seed, batch_size)
+        self._groups = {slots: _same_widths(x) for slots, x in groups.items()}
+        self._shape = batch_size, repeats
+        self._memory, self._noise = memory, noise
+
+    def _rows(
+        self, rng: np.random.Generator, index: int, rows: np.ndarray
+    ) -> dict[str, Batch]:
+        batch = {}
+        for slots, tasks in self._groups.items():
+            parts = [
+                questions.batch(
+                    rng.integers(len(questions), size=self._shape),
+                    slots,
+                    memory=self._memory,
+                    rng=rng,
+                    noise=self._noise,
+                    rows=rows,
+                )
+                for questions in tasks
+            ]
+            batch[str(slots)] = {
+                name: np.concatenate([part[name] for part in parts], 1)
+                for name in parts[0]
+            }
+        return batch
+
+
+def _same_widths(parts: Sequence[Questions]) -> list[Questions]:
+    """Questions whose arrays have equal numbers of words and of facts."""
+    widths = {
+        name: max(getattr(part, name).shape[-1] for part in parts)
+        for name in ("statements", "question", "facts")
+    }
+    return [
+        dataclasses.replace(
+            part,
+            **{
+                name: widened(getattr(part, name), width, -(name == "facts"))
+                for name, width in widths.items()
+            },
+        )
+        for part in parts
+    ]

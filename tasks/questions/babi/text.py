@@ -1,0 +1,142 @@
+"""Text format of the bAbI tasks, and typed questions.
+
+A file is a list of stories. Each line has a number, which starts again at 1 with each
+story; a question is followed by its answer and the numbers of its supporting facts,
+separated by tabs:
+
+    1 Mary moved to the bathroom.
+    2 John went to the hallway.
+    3 Where is Mary?<TAB>bathroom<TAB>1
+
+A typed question is a story and a question on one line: "Mary moved to the bathroom.
+John went to the hallway. Where is Mary?" Sentences are those of
+`tasks.common.text.sentences`, so that "Mary has 3.5 euro." is one statement.
+
+Answers are equal if their texts are equal in lower case and normal form: "C++" and "C#"
+are two answers.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from base import storage
+from base.errors import UserError
+from tasks.common.text import QUESTION_MARKS, sentences
+from tasks.questions.babi.story import Line, Lines, normal_answer, words
+
+
+def write(stories: Iterable[Lines]) -> str:
+    """Returns stories as text."""
+    return "".join(
+        f"{number} {_text(line)}\n"
+        for lines in stories
+        for number, line in enumerate(lines, 1)
+    )
+
+
+def _text(line: Line) -> str:
+    if not line.answer:
+        return line.text
+    return f"{line.text}\t{line.answer}\t{' '.join(map(str, line.support))}"
+
+
+def read_file(path: Path) -> list[Lines]:
+    """Reads the stories of a file.
+
+    Raises:
+        UserError: if the file cannot be read or is not in the format.
+    """
+    try:
+        text = storage.read_text(path)
+    except UnicodeDecodeError:
+        raise UserError(f"{path} is not UTF-8 text") from None
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from None
+    return read(text, str(path))
+
+
+def read(text: str, name: str) -> list[Lines]:
+    """Parses stories.
+
+    Args:
+        text: lines in the format of the module docstring; blank lines are skipped.
+        name: name of the text in errors.
+
+    Raises:
+        UserError: for a line that is not in the format, or a text without questions.
+    """
+    stories: list[list[Line]] = []
+    for place, row in enumerate(storage.lines(text, name), 1):
+        if row.strip():
+            _read_line(stories, row.rstrip(), f"{name}, line {place}")
+    if not any(line.answer for lines in stories for line in lines):
+        raise UserError(f"{name} has no questions: each needs a tab and its answer")
+    return [tuple(lines) for lines in stories]
+
+
+def _read_line(stories: list[list[Line]], row: str, name: str) -> None:
+    """Adds a line to the last of the stories, or to a new one."""
+    number, _, rest = row.lstrip().partition(" ")
+    following = len(stories[-1]) + 1 if stories else 1
+    accepted = "1" if following == 1 else f"{following}, or 1 for a new story"
+    if number not in (str(following), "1"):
+        raise UserError(f"{name} has the number {number[:40]!r}: must be {accepted}")
+    if number == "1":
+        stories.append([])
+    story = stories[-1]
+    text, *fields = (field.strip() for field in rest.split("\t"))
+    if not words(text):
+        raise UserError(f"{name} has no words after its number")
+    if not fields:
+        if any(mark in text for mark in QUESTION_MARKS):
+            raise UserError(
+                f"{name} is a question without an answer: must be QUESTION, a tab, "
+                "ANSWER, a tab, and the numbers of the supporting facts"
+            )
+        story.append(Line(text))
+        return
+    if len(fields) > 2:
+        raise UserError(f"{name} has {len(fields)} tabs: must be at most 2")
+    if all(line.answer for line in story):
+        raise UserError(f"{name} is a question before the first statement")
+    if not words(fields[0]):
+        raise UserError(f"{name} has an empty answer")
+    support = tuple(
+        _fact(x, story, name) for x in (fields[1].split() if fields[1:] else ())
+    )
+    story.append(Line(text, normal_answer(fields[0]), support))
+
+
+def _fact(number: str, story: list[Line], name: str) -> int:
+    statements = [n for n, line in enumerate(story, 1) if not line.answer]
+    if number not in map(str, statements):
+        raise UserError(
+            f"{name} has the supporting fact {number[:40]!r}: must be the number of an "
+            "earlier statement of the story"
+        )
+    return int(number)
+
+
+def parse(text: str, name: str) -> Lines:
+    """Parses a typed question.
+
+    Args:
+        text: statements that end with a period, and a question.
+        name: name of the input in errors, such as "line 3".
+
+    Returns:
+        The statements, and the question with the answer "?".
+
+    Raises:
+        UserError: for text without a statement, or that does not end with a question.
+    """
+    parts, ends = [x for x in sentences(text.strip()) if words(x)], (*QUESTION_MARKS,)
+    if not parts or not parts[-1].endswith(ends):
+        raise UserError(f"{name} is {text[:40]!r}: must end with a question mark")
+    *statements, question = parts
+    if not statements or any(x.endswith(ends) for x in statements):
+        raise UserError(
+            f"{name} is {text[:40]!r}: must be statements, each with a period, and one "
+            "question"
+        )
+    return (*map(Line, statements), Line(question, "?"))

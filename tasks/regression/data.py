@@ -1,0 +1,88 @@
+"""Noisy points of a curve: Zhang et al., Dive into Deep Learning, attention pooling.
+
+y = 2 sin(x) + x + noise, at x drawn uniformly from [0, length]. The evaluation splits
+are grids without noise; the test points lie halfway between the validation points.
+
+Axes: K training points; Q points of a grid.
+"""
+
+import math
+
+import numpy as np
+
+from base.errors import UserError, parse_number
+from tasks.common.batches import Batch, EndlessBatches, take
+from tasks.common.splits import check_split
+
+_OFFSETS = {"validation": 0.0, "test": 0.5}  # of a split's grid, in grid spacings
+
+
+def curve(x: np.ndarray) -> np.ndarray:
+    """Returns the curve without noise, 2 sin(x) + x."""
+    return 2 * np.sin(x) + x
+
+
+def training_points(
+    *, points: int, length: float, noise: float, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draws noisy points of the curve.
+
+    Args:
+        points: K.
+        length: upper end of x.
+        noise: standard deviation of the noise.
+        seed: seed of the points.
+
+    Returns:
+        float32 x [K], sorted, and y [K].
+    """
+    rng = np.random.default_rng(seed)
+    x = np.sort(rng.uniform(0, length, points))
+    y = curve(x) + rng.normal(0, noise, points)
+    return x.astype(np.float32), y.astype(np.float32)
+
+
+def grid(split: str, *, queries: int, length: float) -> np.ndarray:
+    """Returns the evenly spaced x of a split: float32 [Q].
+
+    Args:
+        split: "validation" or "test".
+        queries: Q.
+        length: upper end of x.
+
+    Raises:
+        UserError: if the split is unknown.
+    """
+    check_split(split)
+    steps = np.arange(queries) + _OFFSETS[split]
+    return (steps * length / queries).astype(np.float32)
+
+
+class FullBatch(EndlessBatches):
+    """Training batches, each the whole training set."""
+
+    def __init__(self, batch: Batch):
+        super().__init__(seed=0, batch_size=len(batch["x"]))
+        self._whole = batch
+
+    def _rows(self, rng: np.random.Generator, index: int, rows: np.ndarray) -> Batch:
+        return take(self._whole, rows)
+
+
+def parse(text: str, name: str) -> float:
+    """Parses a typed x.
+
+    Args:
+        text: text of the number.
+        name: name of the input in errors, such as "line 3".
+
+    Raises:
+        UserError: if the text is not a finite float32.
+    """
+    try:
+        number = parse_number(text)
+    except ValueError:
+        number = math.nan
+    if not abs(number) <= float(np.finfo(np.float32).max):
+        raise UserError(f"{name} is {text.strip()[:40]!r}: must be a finite number")
+    return number

@@ -1,0 +1,348 @@
+"""Labelled sentences and pairs of sentences for classification.
+
+| source | texts | labels |
+|---|---|---|
+| reviews | 10,072 snippets of film reviews (Hutto and Gilbert 2014) | two |
+| entailment | generated pairs, see `tasks.sentences.entailment` | three |
+| files | a user's lines, with tabs or in SNLI's JSON format, see `parse` | any |
+
+The reviews are those with a mean rating, by twenty readers on a scale from -4 to 4, of
+at least 0.5 or at most -0.5; the 10,043 of the authors leave out those at the bounds.
+A batch is a dict of int32 `first` [B, S], for pairs also `second` [B, T], padded with
+PAD, and `label` [B].
+
+Axes: B batch; S, T tokens.
+"""
+
+import io
+import json
+import tarfile
+import zipfile
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from base import asset_files, storage
+from base.errors import WRITTEN_AGAIN, UserError, parse_json
+from tasks.common import own_files
+from tasks.common.batches import Batch, EndlessBatches, take
+from tasks.common.packages import fetch_source
+from tasks.common.splits import EVALUATION_SPLITS, SPLITS, check_split
+from tasks.common.text import normal as normal_form
+from tasks.common.vocabulary import EOS, PAD
+from tasks.language.agreement_data import Words
+from tasks.language.text_data import normal_lines
+from tasks.sentences import entailment
+
+SOURCES = ("reviews", "entailment", "files")
+_PACKAGE, _VERSION = "vaderSentiment", "0.5"
+_SHA256 = "5d97c37f3ef6e24eef331122e055dbedafeb6a56abfce0608b326701116ea49a"
+_ALTERNATIVE = "config.data.source=files reads your own sentences"
+_RATED = 0.5  # minimum absolute rating of a review
+_HELD_OUT = 1000  # examples of validation and of test
+
+Example = tuple[str, ...]  # label and one or two texts
+Splits = Mapping[str, Sequence[Example]]
+
+
+def normal(text: str) -> str:
+    """Returns a text in lower case, with spaces between its tokens."""
+    return " ".join(normal_lines(text))
+
+
+def read(source: str, files: Mapping[str, str], examples: int) -> dict[str, list]:
+    """Returns the examples of each split.
+
+    Args:
+        source: one of `SOURCES`.
+        files: path of each split's file for "files"; "" for none. A split
+            without a file takes the last tenth of the remaining training examples,
+            which are shuffled first.
+        examples: number of training pairs of "entailment".
+
+    Raises:
+        UserError: if the package cannot be downloaded, or a file cannot be read.
+    """
+    if source == "entailment":
+        counts = dict.fromkeys(EVALUATION_SPLITS, min(examples, _HELD_OUT))
+        counts |= {"train": examples}
+        return {split: entailment.pairs(split, counts[split]) for split in SPLITS}
+    return _reviews() if source == "reviews" else _files(files)
+
+
+def _reviews() -> dict[str, list[Example]]:
+    path = fetch_source(_PACKAGE, _VERSION, sha256=_SHA256, alternative=_ALTERNATIVE)
+    folder = "hutto_ICWSM_2014"
+    with zipfile.ZipFile(path) as package:
+        name = f"{_PACKAGE}-{_VERSION}/additional_resources/{folder}.tar.gz"
+        with tarfile.open(fileobj=io.BytesIO(package.read(name))) as archive:
+            file = archive.extractfile(f"{folder}/movieReviewSnippets_GroundTruth.txt")
+            text = file.read().decode("utf-8", "replace")
+    examples = []
+    for line in storage.lines(text, name):
+        _, rating, text = line.split("\t")
+        if abs(float(rating)) >= _RATED:
+            label = "positive" if float(rating) > 0 else "negative"
+            examples.append((label, normal(text)))
+    order = np.random.default_rng(0).permutation(len(examples))
+    shuffled = [examples[i] for i in order]
+    parts = shuffled[: 2 * _HELD_OUT], shuffled[2 * _HELD_OUT :]
+    return {
+        "train": parts[1],
+        "validation": parts[0][:_HELD_OUT],
+        "test": parts[0][_HELD_OUT:],
+    }
+
+
+def _files(files: Mapping[str, str]) -> dict[str, list[Example]]:
+    if not files["train"]:
+        raise UserError(
+            "config.data.files.train is missing: must be the path of lines "
+            "LABEL<tab>TEXT, of LABEL<tab>TEXT<tab>TEXT, or of JSON lines in the "
+            "format of SNLI"
+        )
+    splits = own_files.read(files, _parse_file, shuffle=True)
+    if not splits["train"]:
+        raise UserError(f"config.data.files.train: {files['train']} has too few lines")
+    if len({label for label, *_ in splits["train"]}) < 2:
+        raise UserError(
+            f"config.data.files.train: {files['train']} has a single label: must have "
+            "two or more"
+        )
+    kinds = {len(example) for part in splits.values() for example in part}
+    if len(kinds) > 1:
+        raise UserError("config.data.files have sentences and pairs: must be the same")
+    return splits
+
+
+def _parse_file(text: str, name: str) -> list[Example]:
+    examples = []
+    for number, line in enumerate(storage.lines(text, name), 1):
+        if line.strip():
+            example = parse(line, f"{name}, line {number}")
+            undecided = _is_json(line) and example[0] == "-"  # SNLI: no majority
+            if not undecided:
+                examples.append(example)
+    if not examples:
+        raise UserError(f"{name}: must have at least one example")
+    return examples
+
+
+def parse(line: str, name: str) -> Example:
+    """Returns the example of a line.
+
+    Args:
+        line: "LABEL<tab>TEXT", "LABEL<tab>TEXT<tab>TEXT", or a JSON object with the
+            fields `gold_label`, `sentence1` and `sentence2` of SNLI (Bowman et al.
+            2015).
+        name: beginning of error messages.
+
+    Raises:
+        UserError: for a line in neither format.
+    """
+    is_json = _is_json(line)
+    try:
+        fields = _snli_fields(line) if is_json else line.split("\t")
+        label, *texts = (normal_form(field) for field in fields)
+        if not label or len(texts) not in (1, 2) or not all(texts):
+            raise ValueError("an empty field, or another number of fields")
+        return (label, *map(normal, texts))
+    except (ValueError, KeyError, AttributeError):
+        accepted = (
+            "a JSON object with texts gold_label, sentence1 and sentence2, not empty"
+            if is_json
+            else "LABEL<tab>TEXT, LABEL<tab>TEXT<tab>TEXT, or JSON in SNLI's format"
+        )
+        raise UserError(f"{name}: must be {accepted}") from None
+
+
+def _snli_fields(line: str) -> list[str]:
+    values = parse_json(line)
+    fields = [values[name] for name in ("gold_label", "sentence1", "sentence2")]
+    for field in fields:
+        field.encode("utf-8")  # fails for half of a character, which JSON can escape
+    return fields
+
+
+def _is_json(line: str) -> bool:
+    return line.lstrip().startswith("{")
+
+
+class Sentences(NamedTuple):
+    """The examples and the vocabulary of a run.
+
+    Attributes:
+        words: the vocabulary, of the training texts.
+        labels: the labels, in order of their numbers.
+        splits: examples by split.
+    """
+
+    words: Words
+    labels: tuple[str, ...]
+    splits: Splits
+
+    @property
+    def paired(self) -> bool:
+        """True if an example has two texts."""
+        return len(self.splits["train"][0]) == 3
+
+    def examples(self, split: str) -> Sequence[Example]:
+        """Returns the examples of a split.
+
+        Raises:
+            UserError: if the split is unknown.
+        """
+        if split != "train":
+            check_split(split)
+        return self.splits[split]
+
+    def encode(self, examples: Sequence[Example], length: int) -> Batch:
+        """Returns examples as a batch.
+
+        Args:
+            examples: B examples.
+            length: S and T, maximum number of tokens; longer texts are cut.
+
+        Returns:
+            int32 `first` [B, S], for pairs also `second` [B, T], and `label` [B].
+        """
+        batch = {}
+        for field, index in (("first", 1), ("second", 2))[: 1 + self.paired]:
+            batch[field] = np.full((len(examples), length), PAD, np.int32)
+            for row, example in enumerate(examples):
+                ids = self.ids(example[index], length)
+                batch[field][row, : len(ids)] = ids
+        numbers = [self.labels.index(example[0]) for example in examples]
+        return batch | {"label": np.array(numbers, np.int32)}
+
+    def ids(self, text: str, length: int) -> list[int]:
+        """Returns the ids of a text without EOS, or EOS alone if it is empty."""
+        return self.words.encode(text)[:-1][:length] or [EOS]
+
+
+def create(splits: Splits, folder: Path, *, vocab_size: int) -> Sentences:
+    """Returns the sentences of a new run, and writes its assets.
+
+    Args:
+        splits: examples by split.
+        folder: folder of the assets, created if missing.
+        vocab_size: maximum number of words, the most frequent ones of training.
+
+    Raises:
+        UserError: if a label is only in an evaluation split.
+    """
+    labels = tuple(sorted({example[0] for example in splits["train"]}))
+    for split in EVALUATION_SPLITS:
+        for example in splits[split]:
+            if example[0] not in labels:
+                raise UserError(
+                    f"the {split} split has the label {example[0]!r}: must be one of "
+                    f"the training labels, {', '.join(labels)}"
+                )
+    counts: dict[str, int] = {}
+    for _, *texts in splits["train"]:
+        for word in " ".join(texts).split():
+            counts[word] = counts.get(word, 0) + 1
+    ordered = sorted(counts, key=lambda word: (-counts[word], word))
+    names = ordered[: vocab_size - 4]
+    assets = {"words": names, "labels": labels, "splits": splits}
+    content = json.dumps(assets, ensure_ascii=False)
+    asset_files.write(folder / "sentences.json", content)
+    return Sentences(Words(names), labels, splits)
+
+
+def load(folder: Path) -> Sentences:
+    """Returns the sentences of a run from its assets.
+
+    Raises:
+        UserError: for assets that are missing or damaged.
+    """
+    path = folder / "sentences.json"
+    try:
+        assets = parse_json(path.read_text("utf-8"))
+        splits = {
+            split: [tuple(example) for example in assets["splits"][split]]
+            for split in SPLITS
+        }
+        return Sentences(Words(assets["words"]), tuple(assets["labels"]), splits)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        reason = type(error).__name__
+        raise UserError(f"{path} cannot be read ({reason}): {WRITTEN_AGAIN}") from None
+
+
+class Batches(EndlessBatches):
+    """Endless batches of examples, shuffled anew in each epoch.
+
+    Args:
+        sentences: the examples.
+        batch_size: B.
+        length: maximum number of tokens of a text.
+        seed: seed of the shuffling.
+    """
+
+    def __init__(
+        self, sentences: Sentences, *, batch_size: int, length: int, seed: int
+    ):
+        super().__init__(seed, batch_size)
+        self._data = sentences.encode(sentences.examples("train"), length)
+
+    def _rows(self, rng: np.random.Generator, index: int, rows: np.ndarray) -> Batch:
+        count = len(self._data["label"])
+        numbers = index * self._batch_size + rows
+        examples = np.empty(len(rows), int)
+        for epoch in np.unique(numbers // count):
+            order = np.random.default_rng((self._seed, epoch, 1)).permutation(count)
+            chosen = numbers // count == epoch
+            examples[chosen] = order[numbers[chosen] % count]
+        return take(self._data, examples)
+
+
+def tfidf_accuracy(sentences: Sentences, split: str, *, steps: int = 300) -> float:
+    """Accuracy of a logistic regression on TF-IDF vectors, in per cent.
+
+    The bags of words of two texts are concatenated. Vectors have norm 1; the penalty
+    |w|^2 / 2 is added to the summed training loss, as in scikit-learn with C = 1.
+
+    Args:
+        sentences: the examples.
+        split: the split to classify.
+        steps: steps of gradient descent.
+    """
+    train = _bags(sentences, sentences.examples("train"))
+    idf = np.log((1 + len(train)) / (1 + (train > 0).sum(0))) + 1
+
+    def vectors(bags):
+        weighed = bags * idf
+        return weighed / np.maximum(np.linalg.norm(weighed, axis=1), 1e-9)[:, None]
+
+    def targets(examples: Iterable[Example]) -> np.ndarray:
+        return np.array([sentences.labels.index(example[0]) for example in examples])
+
+    x = vectors(train)
+    y = np.eye(len(sentences.labels), dtype=np.float32)[
+        targets(sentences.examples("train"))
+    ]
+    w, b = np.zeros((x.shape[1], y.shape[1]), np.float32), np.zeros(y.shape[1])
+    momentum = np.zeros_like(w)
+    for _ in range(steps):
+        logits = x @ w + b
+        p = np.exp(logits - logits.max(1, keepdims=True))
+        error = p / p.sum(1, keepdims=True) - y
+        momentum = 0.9 * momentum + (x.T @ error + w) / len(x)
+        w -= 2 * momentum
+        b -= 0.5 * error.mean(0)
+    examples = sentences.examples(split)
+    answers = (vectors(_bags(sentences, examples)) @ w + b).argmax(1)
+    return 100 * float((answers == targets(examples)).mean())
+
+
+def _bags(sentences: Sentences, examples: Sequence[Example]) -> np.ndarray:
+    size = sentences.words.size
+    bags = np.zeros((len(examples), size * (1 + sentences.paired)), np.float32)
+    for row, (_, *texts) in enumerate(examples):
+        for number, text in enumerate(texts):
+            ids = np.array(sentences.ids(text, len(text) + 1))
+            np.add.at(bags[row], ids + number * size, 1)
+    return bags

@@ -1,0 +1,355 @@
+"""Utterances with transcripts: digit strings, synthetic phrases, audio files.
+
+A source has `sample(rng, split, words)`, which draws an utterance, and
+`utterances(split)`, the fixed ones of a list of files. Training utterances are drawn;
+held-out utterances are those of the files or, without files, drawn with their index as
+the seed.
+
+Axes: B utterances; T frames; T' characters; M mel bands; C cepstra.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from tasks.common.batches import Batch, EndlessBatches
+from tasks.common.splits import held_out_rng
+from tasks.common.vocabulary import EOS, PAD, UNK
+from tasks.speech import augmentation, features
+from tasks.speech.digits import NAMES, Bank, Recording
+
+_SPECIAL = 4  # ids of padding, start, end and unknown character
+_SILENCE = -80.0  # dB
+_GAIN = 6.0  # dB, the range of the loudness of held-out parts
+_FRAMES, _CHARACTERS = 128, 24  # batches are padded to multiples: few shapes
+
+
+class Utterance(NamedTuple):
+    """Spoken words: the parts [T, C] of a recording, and their transcript."""
+
+    parts: Sequence[np.ndarray]
+    text: str
+
+
+class Source(Protocol):
+    """Utterances of three splits.
+
+    Attributes:
+        characters: the characters of the transcripts.
+        listed: whether `utterances` has the utterances of the held-out splits.
+    """
+
+    characters: str
+    listed: bool
+
+    def sample(self, rng: np.random.Generator, split: str, words: int) -> Utterance:
+        """Draws an utterance of `words` words; a list of files ignores `words`."""
+
+    def utterances(self, split: str) -> list[Utterance]:
+        """Returns all utterances of a split, if they are listed."""
+
+
+class DigitStrings:
+    """Strings of digits.
+
+    Args:
+        bank: the recordings.
+        one_voice: whether one voice speaks a whole string; otherwise each digit may
+            have a different voice of the split.
+    """
+
+    characters = "".join(sorted(set(" ".join(NAMES))))
+    listed = False
+
+    def __init__(self, bank: Bank, *, one_voice: bool):
+        self._voices = {
+            split: _by_voice(digits) if one_voice else [_cepstra(digits)]
+            for split, digits in bank.items()
+        }
+
+    def sample(self, rng: np.random.Generator, split: str, words: int) -> Utterance:
+        """Draws digits, a voice, and a recording of each digit."""
+        digits, voices = rng.integers(0, 10, words), self._voices[split]
+        bank = voices[rng.integers(len(voices))] if len(voices) > 1 else voices[0]
+        parts = [bank[digit][rng.integers(len(bank[digit]))] for digit in digits]
+        return Utterance(parts, " ".join(NAMES[digit] for digit in digits))
+
+    def utterances(self, split: str) -> list[Utterance]:
+        """Returns none: digit strings are drawn."""
+        return []
+
+
+def _cepstra(digits: Sequence[Sequence[Recording]]) -> list[list[np.ndarray]]:
+    return [[recording.cepstra for recording in each] for each in digits]
+
+
+def _by_voice(
+    digits: Sequence[Sequence[Recording]],
+) -> list[list[list[np.ndarray]]]:
+    """The cepstra of each digit by each voice."""
+    voices = sorted({recording.voice for each in digits for recording in each})
+    return [
+        _cepstra([[x for x in each if x.voice == voice] for each in digits])
+        for voice in voices
+    ]
+
+
+@dataclasses.dataclass(frozen=True)
+class Mixing:
+    """Turns the parts of an utterance into a spectrogram: pauses, noise, distortion.
+
+    The fields from `warp` on are for training only: strengths of random changes.
+
+    Attributes:
+        bands: M.
+        cepstra: number of cepstra that are used, C at most.
+        pause: maximum pause before and after each part, in seconds.
+        noise: minimum and maximum ratio of the loudest frame to the noise, in dB.
+        warp: maximum relative change of the mel axis, as of the vocal tract's length.
+        speed: maximum relative change of the speed.
+        resampling: maximum relative change of the sampling rate, which changes the
+            speed and all frequencies by the same factor (Ko et al. 2015).
+        rate: the sampling rate in Hz, for `resampling`.
+        equalizer: standard deviation of a smooth random filter of an utterance, in dB.
+        gain: range of the loudness of each part, in dB.
+        time_masks: number of masks of frames.
+        time_mask: maximum duration of a mask, in seconds.
+        frequency_masks: number of masks of bands.
+        frequency_mask: maximum number of bands of a mask.
+    """
+
+    bands: int
+    cepstra: int
+    pause: float
+    noise: Sequence[float]
+    warp: float
+    speed: float
+    resampling: float = 0.0
+    rate: int = 8000
+    equalizer: float = 0.0
+    gain: float = _GAIN
+    time_masks: int = 0
+    time_mask: float = 0.0
+    frequency_masks: int = 0
+    frequency_mask: int = 0
+
+    def spectrogram(
+        self, parts: Sequence[np.ndarray], rng: np.random.Generator, *, distort: bool
+    ) -> np.ndarray:
+        """Returns the log-mel spectrogram [T, M] of an utterance with noise.
+
+        Args:
+            parts: cepstra [T, C] of its parts.
+            rng: a random generator.
+            distort: whether to change voice, speed and channel and to mask, as in
+                training.
+        """
+        changes = rng.spawn(1)[0] if distort else None
+        warp, scale, steps, pauses = self._timing(parts, rng, changes)
+        change = np.zeros(self.bands)
+        if changes is not None:
+            change = augmentation.random_filter(changes, self.bands, self.equalizer)
+        gain = self.gain if distort else _GAIN
+        silences = [np.full((frames, self.bands), _SILENCE) for frames in pauses]
+        pieces = [silences[0]]
+        for part, read, silence in zip(parts, steps, silences[1:], strict=True):
+            cepstra = part[:, : self.cepstra]
+            decibels = features.envelope(
+                cepstra, self.bands, warp, frequency_scale=scale, rate=self.rate
+            )
+            decibels -= decibels.mean(1).max() + rng.uniform(0, gain)  # loudness
+            pieces += [decibels[read] + change, silence]
+        clean = np.concatenate(pieces)
+        slope = rng.normal(0, 5) * np.linspace(-1, 1, self.bands)  # coloured noise
+        noise = slope - rng.uniform(*self.noise) + rng.normal(0, 2, clean.shape)
+        mixed = 10 * np.log10(10 ** (clean / 10) + 10 ** (noise / 10))
+        if changes is None:
+            return mixed
+        return augmentation.mask(
+            mixed,
+            changes,
+            time_masks=self.time_masks,
+            max_frames=round(self.time_mask / features.SECONDS),
+            frequency_masks=self.frequency_masks,
+            max_bands=self.frequency_mask,
+        )
+
+    def frames(
+        self, parts: Sequence[np.ndarray], rng: np.random.Generator, *, distort: bool
+    ) -> int:
+        """Returns the number of frames T of `spectrogram` with an equal `rng`."""
+        changes = rng.spawn(1)[0] if distort else None
+        *_, steps, pauses = self._timing(parts, rng, changes)
+        return sum(map(len, steps)) + int(pauses.sum())
+
+    def _timing(self, parts, rng, changes):
+        """Draws factors of mel axis and frequency, frames to read, lengths of pauses.
+
+        Args:
+            parts: cepstra [T, C] of the parts.
+            rng: a random generator.
+            changes: another generator, for random changes in training; None for none.
+        """
+        warp, speed = 1 + np.array([self.warp, self.speed]) * rng.uniform(-1, 1, 2)
+        scale = 1.0
+        if changes is None:
+            warp = speed = 1.0
+        else:
+            scale += self.resampling * changes.uniform(-1, 1)
+            speed *= scale
+        steps = [np.arange(0, len(part) - 0.5, speed).astype(int) for part in parts]
+        pauses = rng.uniform(0, self.pause, len(parts) + 1) / features.SECONDS
+        return warp, scale, steps, pauses.round().astype(int)
+
+
+class Characters:
+    """Ids of characters; 0 to 3 are padding, start, end and unknown.
+
+    Args:
+        characters: all characters, in the order of their ids.
+    """
+
+    def __init__(self, characters: str):
+        self.characters = characters
+        self.size = _SPECIAL + len(characters)
+        self._ids = {x: i for i, x in enumerate(characters, _SPECIAL)}
+
+    def encode(self, text: str) -> list[int]:
+        """Returns the ids of a text, with EOS."""
+        return [*(self._ids.get(x, UNK) for x in text), EOS]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Returns the text of ids; special ids are skipped."""
+        return "".join(self.characters[i - _SPECIAL] for i in ids if i >= _SPECIAL)
+
+
+def padded(
+    spectrograms: Sequence[np.ndarray],
+    texts: Sequence[Sequence[int]] | None = None,
+    *,
+    normalisation: str,
+    frames: int = 0,
+    characters: int = 0,
+) -> Batch:
+    """Returns a batch of normalised spectrograms and transcripts.
+
+    Args:
+        spectrograms: [T, M] each, in dB.
+        texts: ids of each transcript, with EOS; None for none.
+        normalisation: see `features.normalised`.
+        frames: minimum T.
+        characters: minimum T'.
+
+    Returns:
+        `frames` float32 [B, T, M], `lengths` int32 [B] and, with texts, `target` int32
+        [B, T'].
+    """
+    lengths = np.array([len(x) for x in spectrograms], np.int32)
+    width = -(-max(lengths.max(), frames) // _FRAMES) * _FRAMES
+    shape = (len(lengths), width, spectrograms[0].shape[1])
+    batch = {"frames": np.zeros(shape, np.float32), "lengths": lengths}
+    for row, x in zip(batch["frames"], spectrograms, strict=True):
+        row[: len(x)] = features.normalised(x, normalisation)
+    if texts is not None:
+        longest = max(characters, *map(len, texts))
+        width = -(-longest // _CHARACTERS) * _CHARACTERS
+        batch["target"] = np.full((len(texts), width), PAD, np.int32)
+        for row, ids in zip(batch["target"], texts, strict=True):
+            row[: len(ids)] = ids
+    return batch
+
+
+class Batches(EndlessBatches):
+    """Training batches; batch i depends on (seed, i) only.
+
+    All utterances of a batch have the same number of words, drawn from `words`.
+
+    Args:
+        source: the source.
+        mixing: makes spectrograms.
+        characters: ids of characters.
+        normalisation: see `features.normalised`.
+        words: minimum and maximum number of words.
+        batch_size: B.
+        seed: seed of the random generators.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        mixing: Mixing,
+        characters: Characters,
+        *,
+        normalisation: str,
+        words: Sequence[int],
+        batch_size: int,
+        seed: int,
+    ):
+        super().__init__(seed, batch_size)
+        self._source, self._mixing, self._characters = source, mixing, characters
+        self._normalisation, self._words = normalisation, words
+
+    def _rows(self, rng: np.random.Generator, index: int, rows: np.ndarray) -> Batch:
+        # The longest utterance of the whole batch gives the widths, whatever `rows` is.
+        words = int(rng.integers(self._words[0], self._words[1] + 1))
+        drawn = [
+            self._source.sample(rng, "train", words) for _ in range(self._batch_size)
+        ]
+        texts = [self._characters.encode(x.text) for x in drawn]
+        seeds = rng.integers(2**63, size=self._batch_size)
+
+        def make(function: Callable[..., Any], row: int) -> Any:
+            generator = np.random.default_rng(seeds[row])
+            return function(drawn[row].parts, generator, distort=True)
+
+        return padded(
+            [make(self._mixing.spectrogram, row) for row in rows],
+            [texts[row] for row in rows],
+            normalisation=self._normalisation,
+            frames=max(make(self._mixing.frames, row) for row in range(len(drawn))),
+            characters=max(map(len, texts)),
+        )
+
+
+def clean_spectrogram(mixing: Mixing, parts: Sequence[np.ndarray]) -> np.ndarray:
+    """Returns the spectrogram [T, M] of a recording, with almost no noise added."""
+    mixing = dataclasses.replace(mixing, pause=0.0, noise=(80.0, 80.0))
+    return mixing.spectrogram(parts, np.random.default_rng(0), distort=False)
+
+
+class HeldOut(NamedTuple):
+    """A held-out utterance: spectrogram [T, M] in dB and transcript."""
+
+    spectrogram: np.ndarray
+    text: str
+
+
+def held_out(
+    source: Source, mixing: Mixing, split: str, *, words: Sequence[int], count: int
+) -> list[HeldOut]:
+    """Returns the held-out utterances of a split.
+
+    Utterance i depends on the split, `words` and i only.
+
+    Args:
+        source: the source.
+        mixing: makes spectrograms.
+        split: "validation" or "test".
+        words: minimum and maximum number of words.
+        count: number of utterances to draw; files are all used.
+    """
+    if source.listed:
+        return [
+            HeldOut(clean_spectrogram(mixing, x.parts), x.text)
+            for x in source.utterances(split)
+        ]
+    numbers = itertools.cycle(range(words[0], words[1] + 1))
+    drawn = []
+    for i, n in zip(range(count), numbers, strict=False):
+        rng = held_out_rng(split, i, *words)
+        parts, text = source.sample(rng, split, n)
+        drawn.append(HeldOut(mixing.spectrogram(parts, rng, distort=False), text))
+    return drawn

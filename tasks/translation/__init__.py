@@ -1,0 +1,1 @@
+"""Translation of parallel text."""

@@ -1,0 +1,76 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from attention.fast.cross_entropy import smoothed_cross_entropy
+
+BATCH, STEPS, WORDS = 3, 5, 11
+
+
+@pytest.fixture
+def case():
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(BATCH, STEPS, WORDS)).astype(np.float32)
+    targets = rng.integers(0, WORDS, (BATCH, STEPS))
+    weights = (rng.random((BATCH, STEPS)) < 0.7).astype(np.float32)
+    return logits, targets, weights
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_equals_the_loop_over_smoothed_targets(case, smoothing):
+    logits, targets, weights = case
+    total = 0.0
+    for b in range(BATCH):
+        for t in range(STEPS):
+            row = logits[b, t].astype(np.float64)
+            log_probs = row - np.log(np.exp(row).sum())
+            q = np.full(WORDS, smoothing / WORDS)
+            q[targets[b, t]] += 1 - smoothing
+            np.testing.assert_allclose(q.sum(), 1)
+            total -= weights[b, t] * (q * log_probs).sum()
+    loss, count = smoothed_cross_entropy(logits, targets, smoothing, weights)
+    np.testing.assert_allclose(loss, total, rtol=1e-6)
+    assert count == weights.sum()
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_gradient_equals_that_of_log_softmax(case, smoothing):
+    logits, targets, weights = case
+
+    def plain(logits):
+        log_probs = jax.nn.log_softmax(logits)
+        one_hot = jax.nn.one_hot(targets, WORDS)
+        q = (1 - smoothing) * one_hot + smoothing / WORDS
+        return -jnp.sum(weights[..., None] * q * log_probs)
+
+    def ours(logits):
+        return smoothed_cross_entropy(logits, targets, smoothing, weights)[0]
+
+    np.testing.assert_allclose(
+        jax.grad(ours)(logits), jax.grad(plain)(logits), atol=1e-6
+    )
+
+
+def test_the_minimum_is_the_entropy_of_the_smoothed_target():
+    q = np.full(WORDS, 0.1 / WORDS)
+    q[4] += 0.9
+    targets, weights = np.array([4]), np.ones(1, np.float32)
+
+    def loss(logits):
+        return smoothed_cross_entropy(logits, targets, 0.1, weights)[0]
+
+    best = np.log(q)[None].astype(np.float32)
+    np.testing.assert_allclose(loss(best), -(q * np.log(q)).sum(), rtol=1e-5)
+    np.testing.assert_allclose(jax.grad(loss)(best), 0, atol=1e-6)
+
+
+def test_a_position_of_weight_zero_has_no_effect(case):
+    logits, targets, weights = case
+    changed = np.where(weights[..., None] == 0, 100 * logits, logits)
+
+    def loss(logits):
+        return smoothed_cross_entropy(logits, targets, 0.1, weights)[0]
+
+    assert loss(changed) == loss(logits)
+    assert not np.any(np.asarray(jax.grad(loss)(logits))[weights == 0])

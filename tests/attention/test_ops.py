@@ -1,0 +1,293 @@
+"""Fast equivalents equal their plain forms, value and gradient."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import linen as nn
+
+import attention.core
+import attention.fast.additive
+import attention.fast.relative
+import attention.relative
+import attention.scores
+from attention.fast.categorical import categorical
+from attention.fast.convolution import depthwise, double, halve, widen
+from attention.fast.dropout import dropout
+from attention.fast.layer_norm import layer_norm
+from attention.fast.linear import linear, merge_heads, split_heads
+from attention.fast.nucleus import nucleus
+from attention.fast.softmax import masked_softmax
+from attention.fast.top_k import top
+
+B, H, T, Q, K, D, E, A, V = 2, 3, 5, 5, 7, 11, 13, 17, 19
+
+
+def assert_equal(fast, plain, *arguments):
+    """Compares outputs, and gradients of a nonlinear function of the outputs."""
+
+    def value(function):
+        def scalar(arguments):
+            outputs = function(*arguments)
+            total = sum(jnp.sum(jnp.sin(x)) for x in jax.tree.leaves(outputs))
+            return total, outputs
+
+        return jax.jit(jax.grad(scalar, has_aux=True))(arguments)
+
+    results = value(fast), value(plain)
+    for a, b in zip(*map(jax.tree.leaves, results), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(D, A), (A, D)])
+def test_linear_is_the_product(x64, draw, shape):
+    assert_equal(linear, jnp.matmul, draw(B, T, shape[0]), draw(*shape))
+
+
+@pytest.mark.parametrize("heads", [(), (H,)])
+def test_additive_scores_are_the_plain_ones(x64, draw, heads):
+    arguments = draw(B, H, Q, D), draw(B, H, K, E)
+    parameters = draw(*heads, D, A), draw(*heads, E, A), draw(*heads, A)
+    plain, fast = (
+        attention.scores.additive_scores,
+        attention.fast.additive.additive_scores,
+    )
+    assert_equal(fast, plain, *arguments, *parameters)
+    assert (fast.parameters, fast.same_width) == (plain.parameters, plain.same_width)
+
+    def in_two(query, key, w_query, w_key, v):
+        parameters = dict(w_query=w_query, w_key=w_key, v=v)
+        return fast.compare(query, fast.project(key, **parameters), **parameters)
+
+    assert_equal(in_two, plain, *arguments, *parameters)
+    with pytest.raises(ValueError, match=r"v .* must end in the axes \[A=17\]"):
+        fast(*arguments, *parameters[:2], draw(A + 1))
+
+
+def test_additive_keeps_no_hidden_layer_for_the_backward_pass(draw):
+    arguments = draw(B, H, Q, D), draw(B, H, K, E), draw(D, A), draw(E, A), draw(A)
+    _, backward = jax.vjp(attention.fast.additive.additive_scores, *arguments)
+    max_size = max(x.size for x in jax.tree.leaves(backward) if hasattr(x, "size"))
+    assert max_size < B * H * Q * K * A
+
+
+@pytest.mark.parametrize("offset", [0, 3, 40, -3])
+@pytest.mark.parametrize("k", [0, 2, 17])
+def test_relative_attention_is_the_plain_one(x64, draw, k, offset):
+    mask = (draw(B, 1, Q, K) > -0.5).at[0, :, 2].set(False)
+    options = dict(mask=mask, offset=offset)
+    tables = draw(H, 2 * k + 1, D), draw(H, 2 * k + 1, V)
+    assert_equal(
+        lambda *x: attention.fast.relative.relative_attention(*x, **options),
+        lambda *x: attention.relative.relative_attention(*x, **options),
+        draw(B, H, Q, D),
+        draw(B, H, K, D),
+        draw(B, H, K, V),
+        *tables,
+    )
+
+
+@pytest.mark.parametrize("queries, keys", [(1, 1), (1, 7), (5, 1), (7, 5), (3, 3)])
+def test_relative_scores_and_values_of_any_lengths(x64, draw, queries, keys):
+    def both(module):
+        def function(query, weights, key_table, value_table):
+            scores = module.relative_scores(query, key_table, keys, 1)
+            return scores, module.relative_values(weights, value_table, 1)
+
+        return function
+
+    arguments = draw(B, queries, D), draw(B, queries, keys), draw(5, D), draw(5, V)
+    assert_equal(both(attention.fast.relative), both(attention.relative), *arguments)
+
+
+def test_relative_positions_of_traced_offsets_in_vmap_scan_and_checkpoint(x64, draw):
+    offsets = jnp.array([[4, 1], [0, 2], [9, -2]])
+
+    def rows(module):
+        def single(x, offset, tables):
+            return module.relative_attention(x, x, x, *tables, offset=offset).context
+
+        layer = jax.checkpoint(jax.vmap(single, in_axes=(0, 0, None)))
+
+        def scanned(x, *tables):
+            return jax.lax.scan(lambda x, t: (layer(x, t, tables), None), x, offsets)[0]
+
+        return scanned
+
+    arguments = draw(B, Q, D), draw(5, D), draw(5, D)
+    assert_equal(rows(attention.fast.relative), rows(attention.relative), *arguments)
+
+
+def test_relative_memory_grows_with_the_scores_and_not_with_the_width(draw):
+    length, width = 211, 101
+    arguments = [draw(length, width)] * 3 + [draw(9, width)] * 2
+
+    def loss(*arguments):
+        return attention.fast.relative.relative_attention(*arguments).context.sum()
+
+    step = jax.jit(jax.grad(loss, range(5)))
+    memory = step.lower(*arguments).compile().memory_analysis()
+    assert memory.temp_size_in_bytes < 0.2 * 4 * length * length * width
+
+
+def test_relative_tables_that_do_not_fit_are_refused(draw):
+    relative_scores = attention.fast.relative.relative_scores
+    with pytest.raises(
+        ValueError, match=r"table \(4, 11\) must have an odd number of rows, 2k \+ 1"
+    ):
+        relative_scores(draw(Q, D), draw(4, D), K)
+    with pytest.raises(
+        ValueError, match=r"table \(11,\) must have an odd number of rows, 2k \+ 1"
+    ):
+        attention.fast.relative.relative_values(draw(Q, K), draw(D))
+    with pytest.raises(ValueError, match=r"\(5, 11\) and table \(3, 19\) differ"):
+        relative_scores(draw(Q, D), draw(3, V), K)
+
+
+@pytest.mark.parametrize("stride, side", [(1, 3), (2, 3), (2, 5)])
+def test_depthwise_convolution_is_the_grouped_one(x64, draw, stride, side):
+    def plain(x, kernel):
+        return jax.lax.conv_general_dilated(
+            x,
+            kernel[:, :, None],
+            (stride, stride),
+            "SAME",
+            dimension_numbers=("NHWC", "HWIO", "NHWC"),
+            feature_group_count=x.shape[-1],
+        )
+
+    arguments = draw(B, 7, 6, 5), draw(side, side, 5)
+    assert_equal(lambda x, kernel: depthwise(x, kernel, stride), plain, *arguments)
+
+
+@pytest.mark.parametrize("top_p", [0.1, 0.5, 0.93, 1.0])
+def test_nucleus_equals_sorting(top_p):
+    logits = np.random.default_rng(0).normal(size=(3, 5, 37)).astype(np.float32) * 2
+    is_kept = np.asarray(nucleus(jnp.asarray(logits), top_p)) > -np.inf
+    for row, is_kept_row in zip(
+        logits.reshape(-1, 37), is_kept.reshape(-1, 37), strict=True
+    ):
+        order = np.argsort(-row)
+        probs = np.exp(row[order]) / np.exp(row).sum()
+        count = np.sum(np.cumsum(probs) - probs < top_p)
+        assert set(np.flatnonzero(is_kept_row)) == set(order[:count])
+
+
+@pytest.mark.parametrize("size", [2, 71])
+def test_categorical_has_the_frequencies_of_the_softmax(size):
+    logits = np.random.default_rng(0).normal(size=size).astype(np.float32) * 2
+    logits[1] = -np.inf
+    count = 20011
+    tiled = jnp.broadcast_to(jnp.asarray(logits), (count, size))
+    drawn = np.asarray(categorical(jax.random.key(0), tiled))
+    probs = np.exp(logits) / np.exp(logits).sum()
+    frequencies = np.bincount(drawn, minlength=size) / count
+    assert np.all(
+        np.abs(frequencies - probs) <= 4.5 * np.sqrt(probs * (1 - probs) / count)
+    )
+
+
+def test_a_single_draw_has_the_frequencies_of_the_softmax():
+    """With one PRNG key for block and token, the two samples would be correlated."""
+    size, count = 96, 10007  # three blocks
+    logits = np.random.default_rng(0).normal(size=size).astype(np.float32)
+    rngs = jax.random.split(jax.random.key(0), count)
+    drawn = jax.vmap(categorical, (0, None))(rngs, jnp.asarray(logits))
+    probs = np.exp(logits) / np.exp(logits).sum()
+    frequencies = np.bincount(np.asarray(drawn), minlength=size) / count
+    deviations = np.sqrt(probs * (1 - probs) / count)
+    assert np.all(np.abs(frequencies - probs) < 4.5 * deviations)
+
+
+@pytest.mark.parametrize("size", [3, 65, 701, 704])
+@pytest.mark.parametrize("k", [1, 3])
+def test_top_equals_sorting(size, k):
+    values = np.random.default_rng(size).normal(size=(5, 2, size))
+    values[0, :, 2:] = -np.inf
+    values = values.astype(np.float32)
+    top_values, indices = top(jnp.asarray(values), k)
+    np.testing.assert_array_equal(top_values, -np.sort(-values)[..., :k])
+    np.testing.assert_array_equal(top_values, np.take_along_axis(values, indices, -1))
+    assert all(len(set(row)) == k for row in indices.reshape(-1, k).tolist())
+
+
+def strided(x, kernel):
+    layout = ("NHWC", "HWIO", "NHWC")
+    return jax.lax.conv_general_dilated(
+        x, kernel, (2, 2), "SAME", dimension_numbers=layout
+    )
+
+
+def test_halve_and_double_are_the_strided_convolutions(x64, draw):
+    x, kernel = draw(B, 6, 10, 3), draw(4, 4, 3, T)
+    assert_equal(halve, strided, x, kernel)
+
+    def transposed(x, kernel):
+        return jax.lax.conv_transpose(x, kernel, (2, 2), "SAME")
+
+    assert_equal(double, transposed, x, kernel)
+
+
+def test_widen_is_the_mean_of_four_positions_of_a_convolution(x64, draw):
+    def plain(x, kernel):
+        layout = ("NHWC", "HWIO", "NHWC")
+        y = jax.lax.conv_general_dilated(
+            x, kernel, (1, 1), "SAME", dimension_numbers=layout
+        )
+        return y.reshape(B, 3, 2, 5, 2, T).mean((2, 4))
+
+    def fast(x, kernel):
+        return halve(x, widen(kernel) / 4)
+
+    assert_equal(fast, plain, draw(B, 6, 10, 3), draw(3, 3, 3, T))
+
+
+def test_dropout_is_the_product_with_its_mask(x64, draw):
+    rng, rate = jax.random.key(0), 0.25
+    mask = dropout(jnp.ones((B, T, D)), rate, rng) != 0
+
+    def plain(x):
+        return jnp.where(mask, x / (1 - rate), 0)
+
+    assert_equal(lambda x: dropout(x, rate, rng), plain, draw(B, T, D))
+
+
+def test_masked_softmax_is_the_plain_one(x64, draw):
+    scores, mask = draw(B, Q, K), draw(B, Q, K) > 0
+    mask = mask.at[0, 0].set(False)
+    for maybe_mask in (mask, None):
+
+        def fast(scores, maybe_mask=maybe_mask):
+            return masked_softmax(scores, maybe_mask)
+
+        def plain(scores, maybe_mask=maybe_mask):
+            return attention.core.masked_softmax(scores, maybe_mask)
+
+        assert_equal(fast, plain, scores)
+
+
+def test_layer_norm_is_that_of_the_library(x64, draw):
+    def plain(x, scale, bias):
+        layer = nn.LayerNorm(use_fast_variance=False)
+        return layer.apply({"params": {"scale": scale, "bias": bias}}, x)
+
+    assert_equal(layer_norm, plain, draw(B, T, D), draw(D), draw(D))
+
+
+def test_split_heads_is_a_reshape(x64, draw):
+    def plain(x):
+        parts = x.reshape(B, T, H, 2, D)
+        return tuple(jnp.moveaxis(parts, (3, 2), (0, 2)))
+
+    assert_equal(lambda x: split_heads(x, 2, H), plain, draw(B, T, 2 * H * D))
+
+
+def test_a_product_with_merged_kernels_is_that_with_each_of_them(x64, draw):
+    def merged(x, *kernels):
+        return split_heads(linear(x, merge_heads(kernels, H)), len(kernels), H)
+
+    def plain(x, *kernels):
+        products = [(x @ kernel).reshape(B, T, H, D) for kernel in kernels]
+        return tuple(jnp.swapaxes(product, 1, 2) for product in products)
+
+    assert_equal(merged, plain, draw(B, T, D), draw(D, H * D), draw(D, H * D))

@@ -1,0 +1,127 @@
+"""Chunked feed-forward attention equals the plain form, value and gradient."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from attention.fast.pooled_attention import chunked_context, feedforward_context
+from attention.feedforward import feedforward_attention
+
+B, T, D, F = 3, 7, 5, 2
+
+attention = jax.jit(feedforward_attention)  # compiles once for many tests
+
+
+@pytest.fixture
+def inputs(draw):
+    """Value, w and b."""
+    return draw(B, T, D), draw(D), draw()
+
+
+@pytest.fixture
+def mask(draw):
+    """A random mask; every step of sequence 1 is masked."""
+    return (draw(B, T) > -0.3).at[1].set(False)
+
+
+def test_feedforward_context_is_the_plain_one(x64, draw, mask):
+    x, kernel, w, b = draw(B, T, F), draw(F, D), draw(D), draw()
+    encode = encoder(kernel)
+    context = feedforward_context(encode, x, w, b, mask=mask)
+    expected = attention(encode(x), w, b, mask=mask).context
+    np.testing.assert_allclose(context, expected, atol=1e-12)
+
+
+def test_a_fully_masked_sequence_is_zero_with_zero_gradients(inputs, mask):
+    def loss(value, w, b):
+        context = chunked_context(jnp.cos, value, w, b, mask=mask, chunk=3)
+        return jnp.sum(jnp.square(context - 2)), context
+
+    gradient = jax.jit(jax.grad(loss, (0, 1, 2), has_aux=True))
+    gradients, context = gradient(*inputs)
+    assert all(np.isfinite(x).all() for x in (*gradients, context))
+    for array in (gradients[0], context):
+        np.testing.assert_array_equal(array[1], 0)
+        assert array[0].any()
+
+
+def test_arguments_that_do_not_fit_are_refused(draw, inputs):
+    _, w, b = inputs
+    x, encode = draw(B, T, F), encoder(draw(F, D))
+    with pytest.raises(ValueError, match=r"chunked_context: w \(4,\) must have"):
+        chunked_context(encode, x, w[1:], b)
+    with pytest.raises(TypeError, match="mask must be bool"):
+        chunked_context(encode, x, w, b, mask=jnp.ones((B, T)))
+    with pytest.raises(ValueError, match="mask .* does not broadcast"):
+        chunked_context(encode, x, w, b, mask=jnp.ones((B, T - 1), bool))
+
+
+def test_sums_over_chunks_are_kept_in_float32(draw):
+    x, w = jnp.ones((1, 4000, D), jnp.bfloat16), jnp.zeros(D, jnp.bfloat16)
+    context = chunked_context(lambda x: x, x, w, jnp.zeros((), jnp.bfloat16))
+    assert context.dtype == jnp.bfloat16
+    np.testing.assert_array_equal(context, jnp.ones((1, D)))  # not 256 / 4000
+
+
+def encoder(kernel):
+    return lambda x: jax.nn.leaky_relu(x @ kernel)
+
+
+@pytest.mark.parametrize(("chunk", "masked"), [(2, False), (3, True)])
+def test_chunks_change_neither_the_context_nor_the_gradients(
+    x64, draw, mask, chunk, masked
+):
+    x, kernel, w, b, direction = draw(B, T, F), draw(F, D), draw(D), draw(), draw(B, D)
+    mask = mask if masked else None
+
+    def plain(x, kernel, w, b):
+        context = attention(encoder(kernel)(x), w, b, mask=mask).context
+        return jnp.sum(context * direction), context
+
+    def chunked(x, kernel, w, b):
+        encode = encoder(kernel)
+        context = chunked_context(encode, x, w, b, mask=mask, chunk=chunk)
+        return jnp.sum(context * direction), context
+
+    actual, expected = (
+        jax.jit(jax.grad(function, (0, 1, 2, 3), has_aux=True))(x, kernel, w, b)
+        for function in (chunked, plain)
+    )
+    assert actual[1].shape == (B, D)
+    for a, b in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-12)
+
+
+def test_chunks_take_any_batch_axes(x64, draw):
+    x, kernel, w, b = draw(2, B, T, F), draw(F, D), draw(D), draw()
+    encode, mask = encoder(kernel), draw(B, T) > -1
+    expected = attention(encode(x), w, b, mask=mask).context
+    context = chunked_context(encode, x, w, b, mask=mask, chunk=3)
+    np.testing.assert_allclose(context, expected, atol=1e-12)
+    single = chunked_context(encode, x[1, 2], w, b, mask=mask[2], chunk=3)
+    np.testing.assert_allclose(single, expected[1, 2], atol=1e-12)
+
+
+def test_chunks_never_store_the_values_of_all_steps(draw):
+    steps, width = 1009, 53
+    x, kernel, w, b = draw(B, steps, F), draw(F, width), draw(width), draw()
+
+    def memory(chunk):
+        def loss(kernel):
+            context = chunked_context(encoder(kernel), x, w, b, chunk=chunk)
+            return jnp.sum(context**2)
+
+        compiled = jax.jit(jax.grad(loss)).lower(kernel).compile()
+        return compiled.memory_analysis().temp_size_in_bytes
+
+    values = 4 * B * steps * width
+    assert memory(100) < values / 2 < memory(steps)
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+def test_few_steps_of_the_minimum_score_are_averaged(draw, steps):
+    """Their sum of exponentials, steps / e, is less than 1."""
+    values = draw(B, steps, D)
+    context = chunked_context(lambda x: x, values, jnp.zeros(D), jnp.array(-50.0))
+    np.testing.assert_allclose(context, values.mean(1), rtol=1e-5)

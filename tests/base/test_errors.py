@@ -1,0 +1,163 @@
+"""Texts that become numbers, literals and JSON: in one place, and never a traceback."""
+
+import ast
+from types import SimpleNamespace
+
+import pytest
+from product import ROOT, modules
+
+from base.errors import UserError, parse_json, parse_literal, parse_number, parse_whole
+from tasks.common import user_files, vocabulary
+from tasks.questions.babi import sources
+from tasks.sentences import data as sentences
+from tasks.translation import text_assets
+from training import checkpoints, configuration, encoding
+from training.checkpoint_folder import _METRICS, CheckpointFolder
+from training.cluster import hosts
+from training.log import read_rows
+
+DIGITS = "7" * 5003
+DEEP = "[" * 701 + "]" * 701  # which json reads, but recursive functions do not
+DEEPER = '{"a": ' * 100_003 + "1" + "}" * 100_003
+# Not of users: downloaded files, whose SHA-256 is known.
+DOWNLOADED = (
+    "tasks/translation/corpora/records.py",
+    "tasks/translation/corpora/home_assistant.py",
+)
+EXEMPT = ("base/errors.py", "tasks/captioning/drawings.py", *DOWNLOADED)
+
+
+@pytest.mark.parametrize("text", [DIGITS, "-" + DIGITS, "1_000", "", "x", "1" * 301])
+@pytest.mark.parametrize("kind", [int, float])
+def test_another_text_is_no_number(text, kind):
+    with pytest.raises(ValueError) as error:
+        parse_number(text, kind)
+    assert len(str(error.value)) < 200
+    assert parse_number("1" * 300, kind) == kind("1" * 300)
+    float(parse_number("9" * 300, kind))  # no OverflowError
+
+
+@pytest.mark.parametrize("text", [DIGITS, "-1", "+1", " 1", "1.0", "", "0x1", "1e3"])
+def test_a_whole_number_is_digits(text):
+    with pytest.raises(ValueError):
+        parse_whole(text)
+    assert parse_whole("0017") == 17
+
+
+@pytest.mark.parametrize(
+    "text", [DIGITS, f'{{"a": [{DIGITS}]}}', DEEP, DEEPER, "", "{", "nan"]
+)
+def test_another_text_is_no_json(text):
+    with pytest.raises(ValueError):
+        parse_json(text)
+    assert parse_json(b'{"a": [1, 2.5, "x", null]}') == {"a": [1, 2.5, "x", None]}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"({DIGITS},)",
+        f"(0x{'f' * 5003},)",
+        f"({'1+' * 5003}1,)",
+        f"({'-' * 100_003}1,)",
+        f"({'not ' * 5003}1,)",
+        "(" * 5003,
+        "[" * 150 + "]" * 150,
+        "1+1",
+        "9**9**9",
+        "f()",
+        "{[]: 1}",
+        "(1,\0)",
+        "",
+    ],
+)
+def test_an_expression_is_no_literal(text):
+    with pytest.raises(ValueError):
+        parse_literal(text)
+    assert parse_literal("(1, 'a', (2.5,), None)") == (1, "a", (2.5,), None)
+
+
+@pytest.mark.parametrize("content", [DIGITS, DEEP, DEEPER])
+def test_a_json_file_of_a_run_is_damaged_in_one_line(content, tmp_path):
+    """Whatever it is: each file is read by the function that reads it in a run."""
+    folder = tmp_path / "assets"
+    checkpoint = CheckpointFolder(tmp_path)
+    files = tmp_path / "config.json", checkpoint.path / "1" / _METRICS
+    names = "sentences.json vocabularies.json near_duplicates.json".split()
+    names.append(user_files._ASSET)
+    for path in (*files, *(folder / name for name in names)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+    (tmp_path / "metrics.jsonl").write_text(f"{content}\n{content}\n")
+    assets = SimpleNamespace(folder=folder)
+    reads = [
+        lambda: encoding.read_json(tmp_path),
+        lambda: configuration.load(tmp_path),
+        lambda: sentences.load(folder),
+        lambda: sources.load({}, tmp_path),
+        lambda: read_rows(tmp_path / "metrics.jsonl"),
+        lambda: text_assets.TextAssets.near_duplicates(assets, "test"),
+    ]
+    for read in reads:
+        with pytest.raises(UserError) as error:
+            read()
+        assert str(error.value).startswith(str(tmp_path))
+        assert "\n" not in str(error.value) and len(str(error.value)) < 500
+    assert vocabulary._parse(content.encode()) == {}
+    assert checkpoint._all_metrics([1]) == {}
+    assert user_files.left_out(folder, training=False) is None
+    assert user_files._read(tmp_path / "config.json") == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("JAX_NUM_PROCESSES", DIGITS),
+        ("JAX_PROCESS_ID", DIGITS),
+        ("JAX_NUM_PROCESSES", "1000001"),
+    ],
+)
+def test_a_variable_of_a_job_is_checked(name, text, monkeypatch):
+    given = {"JAX_NUM_PROCESSES": "2", "JAX_PROCESS_ID": "1", name: text}
+    given["JAX_COORDINATOR_ADDRESS"] = "localhost:7003"
+    for variable, value in given.items():
+        monkeypatch.setenv(variable, value)
+    values = dict.fromkeys(("coordinator", "num_processes", "process_id"))
+    flags = {flag: SimpleNamespace(value=value) for flag, value in values.items()}
+    monkeypatch.setattr(hosts.flags, "FLAGS", flags)
+    with pytest.raises(UserError, match=f"^{name} is .*: must be (a whole|at least 0)"):
+        hosts.explicit()
+
+
+@pytest.mark.parametrize("name", ["SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE"])
+def test_a_variable_of_a_cluster_is_checked(name):
+    with pytest.raises(UserError, match=f"^{name} is '7+\\.\\.\\.: must be a whole n"):
+        hosts.detected({name: DIGITS})
+    with pytest.raises(UserError, match=r"^--coordinator is a:7+\.\.\.: must be HOST:"):
+        hosts.check_address(f"a:{DIGITS}", 2)
+
+
+def test_a_checkpoint_of_many_digits_is_unknown(tmp_path):
+    folder = SimpleNamespace(steps=lambda: [3, 7])
+    for which in (DIGITS, "٧" * 5003, "-3", "3.0"):
+        with pytest.raises(UserError, match=f"^{tmp_path} has no checkpoint ") as error:
+            checkpoints._find(folder, tmp_path, which)
+        assert len(str(error.value)) < 300
+    assert checkpoints._find(folder, tmp_path, "007") == 7
+
+
+def uses(tree):
+    """Names of functions of json and ast in code that read a text."""
+    attributes = (node for node in ast.walk(tree) if isinstance(node, ast.Attribute))
+    return {x.attr for x in attributes} & {"loads", "literal_eval", "JSONDecoder"}
+
+
+def test_a_text_becomes_json_or_a_literal_in_one_module():
+    reading = {
+        str(path.relative_to(ROOT))
+        for folder, path in modules()
+        if folder not in ("benchmarks", "docs")
+        and uses(ast.parse(path.read_text("utf-8")))
+    }
+    assert reading == {*EXEMPT}
+    assert uses(ast.parse("a = json.loads(x)")) == {"loads"}

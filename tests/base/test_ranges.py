@@ -1,0 +1,293 @@
+"""Tests of ranges: every number of every config and option has one, and is checked."""
+
+import dataclasses
+import importlib
+import math
+import types
+import typing
+from typing import Annotated
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from ml_collections import ConfigDict
+from smoke import ROOT
+
+from base import options, ranges
+from base.errors import FieldError, UserError
+from base.ranges import FLAG, FRACTION, POSITIVE, SIZE, Kind, Range
+from training import checks, configuration, optimizers
+
+CONFIGS = sorted(p.stem for p in (ROOT / "configs").glob("*.py") if p.stem[0] != "_")
+MEMORY = 2**37  # bytes
+KEY = jax.random.key(0)
+
+
+def variants():
+    """Yields the name and the config of every variant."""
+    for name in CONFIGS:
+        module = importlib.import_module(f"configs.{name}")
+        for variant in module.VARIANTS:
+            yield f"{name}:{variant}", module.get_config(variant)
+
+
+def kind(config):
+    """The classes and optimizers of a config, on which its ranges depend."""
+    names = [f"{g.name}-{g.schedule}" for _, g in optimizers.groups(config)]
+    return "-".join([config.task.__name__, config.architecture.__name__, *names])
+
+
+VARIANTS = dict(variants())
+KINDS = {kind(config): name for name, config in reversed(VARIANTS.items())}
+TASKS = sorted({c.task for c in VARIANTS.values()}, key=lambda task: task.__name__)
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_every_number_and_flag_of_a_config_has_one_range(name):
+    tables = list(checks.range_tables(VARIANTS[name]))
+    counts = {
+        field: sum(field in table for table in tables)
+        for field, value in configuration.leaves(VARIANTS[name])
+        if ranges.has_number(value)
+    }
+    assert counts
+    assert {field: count for field, count in counts.items() if count != 1} == {}
+
+
+def outside(accepted):
+    """Values that a range or a kind rejects."""
+    if isinstance(accepted, Kind):
+        values = [1, 0.0, "true", True, None, int, ("a", 3)]
+        return [value for value in values if not accepted.holds(value)]
+    step = 1 if accepted.whole else 1e-6 * (accepted.max - accepted.min)
+    below, above = accepted.min - step, accepted.max + step
+    values = [below, above, math.nan, math.inf, -math.inf, 1e30, "5"]
+    values += [accepted.min] * accepted.open_min + [accepted.max] * accepted.open_max
+    values += [accepted.min + 0.5, -(10**400), True] * accepted.whole
+    if accepted.listed:  # the first element alone is out of range
+        return [3, "5,6", *((value,) for value in values)]
+    return [*values, None, (accepted.max,)]
+
+
+def changed(config, field, value):
+    config = config.copy_and_resolve_references()
+    *groups, last = field.split(".")
+    with config.ignore_type():
+        group = config[".".join(groups)] if groups else config
+        group[last] = value
+    return config
+
+
+@pytest.mark.parametrize("name", KINDS.values(), ids=KINDS)
+def test_a_value_out_of_range_is_refused_in_one_line(name, monkeypatch):
+    config, refused = VARIANTS[name], 0
+    monkeypatch.setattr(config.task, "prepare", None)  # data are never read
+    for table in checks.range_tables(config):
+        for field, accepted in table.items():
+            for value in outside(accepted):
+                with pytest.raises(UserError) as error:
+                    config.task.check(changed(config, field, value))
+                line = str(error.value)
+                assert line.startswith(f"config.{field} is ") and ": must be " in line
+                assert "\n" not in line
+                refused += 1
+    assert refused > 100
+
+
+@pytest.mark.parametrize("name", KINDS.values(), ids=KINDS)
+def test_a_bound_is_accepted_unless_it_is_open(name):
+    for table in checks.range_tables(VARIANTS[name]):
+        for accepted in table.values():
+            if isinstance(accepted, Kind):
+                continue
+            single = dataclasses.replace(accepted, listed=False)
+            assert single.holds(accepted.min) != accepted.open_min
+            assert single.holds(accepted.max) != accepted.open_max
+
+
+@pytest.mark.parametrize("value", [7, 0.5, False, (5, 7)])
+def test_a_number_that_nothing_declares_is_refused(value):
+    config = VARIANTS["luong_nmt:"].copy_and_resolve_references()
+    config.data.batchsize = value
+    config.data.note = "text is not checked"
+    with pytest.raises(UserError) as error:
+        checks.check_ranges(config)
+    assert str(error.value) == (
+        "config.data.batchsize is unknown: Translation does not declare it in "
+        "`ranges`; did you mean config.data.batch_size_multiple?"
+    )
+
+
+@pytest.mark.parametrize("field", configuration.RANGES)
+def test_the_loop_refuses_its_fields_out_of_range(field):
+    config = VARIANTS["kernel_regression:"]
+    configuration.check(config)
+    for value in outside(configuration.RANGES[field]):
+        with pytest.raises(UserError, match=f"^config.{field} is .*: must be "):
+            configuration.check(changed(config, field, value))
+
+
+@pytest.mark.parametrize("attribute", ["Options", "EvaluationOptions"])
+@pytest.mark.parametrize("task", TASKS)
+def test_every_number_among_the_options_has_a_range(task, attribute):
+    declared = getattr(task, attribute)
+    for field in dataclasses.fields(declared):
+        accepted = field.metadata["range"]
+        if typing.get_type_hints(declared)[field.name] in (str, str | None, bool):
+            continue
+        assert isinstance(accepted, Range)
+        texts = ["nan", "inf", "-inf", "1e30", "x", "", str(10**12)]
+        texts += [str(accepted.min - 1), str(accepted.max + 1)]
+        for text in texts:
+            owner = type(task.__name__, (), {attribute: declared})()
+            with pytest.raises(UserError) as error:
+                options.parse(owner, attribute, {field.name: text})
+            line = str(error.value)
+            assert line.startswith(f"--{field.name} is ") and ": must be " in line
+        with pytest.raises(FieldError, match=f"^{field.name} is .*: must be "):
+            declared(**{field.name: accepted.max + 1})
+
+
+def test_a_task_without_ranges_accepts_finite_numbers_only():
+    task = types.SimpleNamespace(ranges={})
+    data = {"points": 7, "noise": 0.5, "sizes": (3, (5, 2)), "name": "sine"}
+    config = ConfigDict({"task": task, "data": data})
+    checks.check_ranges(config)
+    for field, value in {
+        "data.noise": math.nan,
+        "data.points": 10**400,
+        "data.sizes": (3, (math.inf, 2)),
+    }.items():
+        with pytest.raises(UserError, match=rf"^config.{field} is .*: must be finite"):
+            checks.check_ranges(changed(config, field, value))
+
+
+def test_a_missing_field_is_named():
+    config = VARIANTS["kernel_regression:"].copy_and_resolve_references()
+    del config.data.points
+    with pytest.raises(UserError, match="^config.data.points is missing: must be at"):
+        config.task.check(config)
+
+
+def test_a_subclass_keeps_the_ranges_of_its_base():
+    class Base:
+        width: Annotated[int, SIZE] = 3
+        rate: Annotated[float, FRACTION] = 0.5
+        open: bool = True
+
+    class Other(Base):
+        width: int = 5
+        rate: Annotated[float, POSITIVE] = 0.5
+
+    assert ranges.declared(Other) == {"width": SIZE, "rate": POSITIVE, "open": FLAG}
+
+
+@pytest.mark.parametrize(
+    ("accepted", "text"),
+    [
+        (SIZE, "at least 1 and at most 1000000"),
+        (FRACTION, "at least 0 and below 1"),
+        (POSITIVE, "at least 1e-30 and at most 1000000"),
+        (SIZE.each(), "a list of whole numbers, each at least 1 and at most 1000000"),
+        (ranges.SEED, "at least 0 and at most 4294967295"),
+    ],
+)
+def test_a_range_names_both_bounds(accepted, text):
+    assert accepted.accepted == text
+
+
+@pytest.mark.parametrize("seed", [0, 7, 2**31, 2**32 - 1])
+def test_numpy_and_jax_accept_every_seed(seed):
+    assert ranges.SEED.holds(seed)
+    np.random.default_rng((seed, 3))
+    data = jax.random.key_data(jax.random.key(seed))
+    assert int(data[0]) * 2**32 + int(data[1]) == seed
+
+
+# --- estimates of memory
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_the_arrays_of_every_variant_fit(name):
+    config = VARIANTS[name]
+    assert config.task.arrays
+    checks.check_arrays(config, config.task.arrays, MEMORY)
+    with pytest.raises(UserError, match="must be smaller"):
+        checks.check_arrays(config, config.task.arrays, memory=1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", VARIANTS)
+def test_every_variant_is_accepted(name):
+    config = VARIANTS[name].copy_and_resolve_references()
+    if name == "captioning:coco":  # which needs the user's files
+        for files in config.data.files.values():
+            files.captions, files.images = "captions.json", "images"
+    if name == "sagan:imagenet128":
+        config.data.folder = "images"
+    configuration.check(config)
+    config.task.check(config, MEMORY)
+    state = jax.eval_shape(config.task(config).objective.init, KEY)
+    with pytest.raises(UserError, match="^config.model needs .* of memory"):
+        checks.check_state(VARIANTS[name], state, memory=1)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_arrays_that_do_not_fit_are_refused_with_their_fields(task):
+    config = next(config for config in VARIANTS.values() if config.task is task)
+    tables = {n: x for table in checks.range_tables(config) for n, x in table.items()}
+    for names in task.arrays:
+        large = config
+        for name in names:
+            if name not in dict(configuration.leaves(config)):
+                continue
+            value = tables[name].max
+            large = changed(large, name, (value,) if tables[name].listed else value)
+        with pytest.raises(UserError) as error:
+            checks.check_arrays(large, {names: task.arrays[names]}, 2**20)
+        line = str(error.value)
+        assert any(line.startswith(f"config.{name} is ") for name in names)
+        assert all(f"config.{name}" in line for name in names if name in tables)
+        assert ": must be smaller" in line and line.endswith("the memory of 1 MiB")
+
+
+def test_the_limit_of_arrays_is_the_product_of_their_fields():
+    config = ConfigDict({"data": {"rows": 7, "sizes": (3, (5, 11))}})
+    names = ("data.rows", "data.sizes", "data.absent")
+    checks.check_arrays(config, {names: 2}, memory=2 * 7 * 55)
+    with pytest.raises(UserError, match=r"^config.data.sizes is \(3, \(5, 11\)\): "):
+        checks.check_arrays(config, {names: 2}, memory=2 * 7 * 55 - 1)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class State:
+    params: dict
+    moments: dict
+
+
+def test_a_state_that_does_not_fit_is_refused_with_its_largest_parameter():
+    params = {"in": jnp.zeros((3, 5)), "out": {"kernel": jnp.zeros((7, 44))}}
+    config = ConfigDict({"model": {"hidden": 11, "heads": 2}, "mesh": {"data": -1}})
+    config.mesh.fsdp = 1
+    parameters = 4 * (3 * 5 + 7 * 44)
+    state = State(params, params)
+    checks.check_state(config, state, memory=3 * parameters)
+    with pytest.raises(UserError) as error:
+        checks.check_state(config, state, memory=3 * parameters - 1)
+    line = str(error.value)
+    assert line.startswith("config.model needs ") and "must be at most" in line
+    assert "out/kernel (7, 44); reduce config.model.hidden=11" in line
+    config.mesh.fsdp = 3  # a third on each device
+    checks.check_state(config, state, memory=parameters)
+
+
+def test_a_model_that_does_not_fit_is_refused_before_it_is_created():
+    config = changed(VARIANTS["ff_attention:smoke"], "model.hidden", 10**6)
+    with pytest.raises(UserError, match="reduce config.model.hidden=1000000$"):
+        config.task.check(config, memory=2**40)
+
+
+def test_the_memory_of_this_machine_is_known():
+    assert 2**28 < checks.device_memory() < 2**45

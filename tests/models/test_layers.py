@@ -1,0 +1,125 @@
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from attention.declaration import Scalar, score_function
+from attention.fast.dropout import dropout
+from models import attention
+from models.attention import Score
+from models.layers import LayerNorm
+
+BATCH, STEPS, WIDTH, WIDE = 3, 5, 7, 11
+
+
+@pytest.fixture
+def draw():
+    rng = np.random.default_rng(0)
+    return lambda *shape: rng.normal(size=shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.3, 0.5])
+def test_dropout_zeroes_its_share_and_preserves_the_mean(rate):
+    x = jnp.ones((307, 1009))
+    y = np.asarray(dropout(x, rate, jax.random.key(0)))
+    share = round(256 * rate) / 256
+    deviation = 5 * np.sqrt(share * (1 - share) / x.size)  # five standard errors
+    assert abs((y == 0).mean() - share) < deviation
+    assert abs(y.mean() - 1) < deviation / (1 - share)
+    assert len(np.unique(y)) == 2
+
+
+def test_dropout_masks_are_independent_between_neighbours():
+    y = np.asarray(dropout(jnp.ones((307, 1009)), 0.5, jax.random.key(0))) > 0
+    for lag in (1, 2, 3, 4, 5):
+        together = (y[:, lag:] & y[:, :-lag]).mean()
+        assert abs(together - 0.25) < 5 * 0.5 / np.sqrt(y.size)
+
+
+def test_dropout_of_rate_zero_is_the_identity_and_of_one_an_error():
+    x = jnp.ones((BATCH, WIDTH))
+    np.testing.assert_array_equal(dropout(x, 0.0, jax.random.key(0)), x)
+    with pytest.raises(
+        ValueError, match=r"^rate is 1\.0: must be at least 0 and below 1$"
+    ):
+        dropout(x, 1.0, jax.random.key(0))
+
+
+def test_a_score_has_separate_parameters_per_head(draw):
+    query, key = draw(BATCH, 2, STEPS, WIDTH), draw(BATCH, 2, STEPS, WIDTH)
+    layer = Score("additive", heads=(2,), hidden=WIDE)
+    variables = layer.init(jax.random.key(0), query, key)
+    shapes = jax.tree.map(jnp.shape, variables["params"])
+    assert shapes == {
+        "w_query": (2, WIDTH, WIDE),
+        "w_key": (2, WIDTH, WIDE),
+        "v": (2, WIDE),
+    }
+    scores = layer.apply(variables, query, key)
+    for head in range(2):
+        head_variables = jax.tree.map(lambda x, h=head: x[h : h + 1], variables)
+        head_scores = Score("additive", heads=(1,), hidden=WIDE).apply(
+            head_variables, query[:, head : head + 1], key[:, head : head + 1]
+        )
+        np.testing.assert_allclose(scores[:, head], head_scores[:, 0], atol=1e-6)
+
+
+def initial_parameters(function, heads, width=7, hidden=11):
+    x = jnp.ones((heads, 2, width))
+    score = Score(function, heads=(heads,), hidden=hidden)
+    return score, score.init(jax.random.key(0), x, x)["params"]
+
+
+def test_the_cosine_strength_is_positive_and_initially_the_root_of_the_width():
+    score, params = initial_parameters("cosine", 3)
+    query = key = jnp.stack([jnp.eye(7)] * 3)
+    for raw, expected in ((params["strength"], 7**0.5), (jnp.full(3, -5.0), 0.0067)):
+        scores = score.apply({"params": {"strength": raw}}, query, key)
+        np.testing.assert_allclose(scores, query * expected, rtol=2e-2)
+
+
+@pytest.mark.parametrize(
+    ("scalar", "raw", "value"),
+    [
+        (Scalar(), math.log(math.e - 1), 1.0),
+        (Scalar(start=0.3), math.log(math.exp(0.3) - 1), 0.3),
+        (Scalar(start=lambda width: width / 2), math.log(math.exp(3.5) - 1), 3.5),
+        (Scalar(start=2.0, transform=(jnp.exp, math.log)), math.log(2), 2.0),
+        (Scalar(start=-3.0, transform=(jnp.negative, lambda x: -x)), 3.0, -3.0),
+    ],
+)
+@pytest.mark.parametrize("heads", [(), (5,)])
+def test_a_scalar_starts_at_its_declared_value(scalar, raw, value, heads, monkeypatch):
+    @score_function(factor=scalar)
+    def scores(query, key, factor):
+        return factor * query @ jnp.swapaxes(key, -1, -2)
+
+    monkeypatch.setitem(attention.SCORES, "scores", scores)
+    monkeypatch.setitem(attention.STEP_SCORES, "scores", scores)
+    x = jnp.broadcast_to(jnp.eye(7), (*heads, 7, 7))
+    score = Score("scores", heads=heads)
+    product, variables = score.init_with_output(jax.random.key(0), x, x)
+    assert variables["params"]["factor"].shape == heads
+    np.testing.assert_allclose(variables["params"]["factor"], raw, rtol=1e-6)
+    np.testing.assert_allclose(product, value * x, rtol=1e-6)
+
+
+@pytest.mark.parametrize("function, name", [("additive", "v"), ("general", "w")])
+def test_the_initial_range_does_not_depend_on_the_number_of_heads(function, name):
+    fan = {"v": 11, "w": 7 + 7}[name]
+    for heads in (2, 997):
+        maximum = jnp.abs(initial_parameters(function, heads)[1][name]).max()
+        assert 0.8 < maximum / np.sqrt(6 / fan) <= 1
+
+
+def test_layer_norm_equals_its_definition_in_float32(draw):
+    x = 3 + 2 * draw(BATCH, STEPS, WIDTH)
+    params = {"scale": draw(WIDTH), "bias": draw(WIDTH)}
+    std = np.sqrt(x.var(-1, keepdims=True) + 1e-6)
+    expected = params["scale"] * (x - x.mean(-1, keepdims=True)) / std + params["bias"]
+    normed = LayerNorm().apply({"params": params}, x)
+    np.testing.assert_allclose(normed, expected, atol=1e-5)
+    normed = LayerNorm().apply({"params": params}, x.astype(jnp.bfloat16))
+    assert normed.dtype == jnp.float32

@@ -1,0 +1,374 @@
+"""LSTMN: its equations, the limit that is an LSTM, causality, fusion, and its steps."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from translators import descend
+
+from attention.fast.softmax import attend
+from attention.scores import SCORES
+from base.errors import FieldError
+from base.records import AttentionRecord, collect
+from models import lstmn
+from models.cells import LSTMWeights, lstm
+from models.language import (
+    LSTMLanguageModel,
+    LSTMNLanguageModel,
+    MemoryNetworkLanguageModel,
+    TransformerLanguageModel,
+)
+from models.lstmn import (
+    LSTMNLayer,
+    Shared,
+    Source,
+    State,
+    StepInput,
+    TapeWeights,
+    Weights,
+)
+
+B, T, S, K, C, D, A, W = 2, 7, 5, 11, 3, 13, 17, 19
+
+
+def layer(**fields):
+    return LSTMNLayer(**{"features": D, "memory": K, "score": "additive"} | fields)
+
+
+def build(draw, x, **fields):
+    module = layer(score_hidden=A, **fields)
+    state = State.start(B, module.memory, D)
+    params = jax.jit(module.init)(jax.random.key(0), x, state)["params"]
+    return module, {"params": as_drawn(params, x)}, state
+
+
+def as_drawn(params, x):
+    return jax.tree.map(lambda leaf: leaf.astype(x.dtype), params)
+
+
+def sigmoid(z):
+    return 1 / (1 + np.exp(-z))
+
+
+def read_in_a_loop(query, summary, key, value, valid, *, w, v):
+    """The read vectors and the weights of one token, by eqs. 4 to 6."""
+    scores = [
+        np.tanh(k + query + summary @ w.summary) @ v if inside else -np.inf
+        for k, inside in zip(key, valid, strict=True)
+    ]
+    s = np.exp(scores) / np.exp(scores).sum()
+    context = sum(p * np.asarray(x) for p, x in zip(s, value, strict=True))
+    return *np.split(context, 2), s
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_a_step_equals_its_equations_in_a_python_loop(draw, x64, deep):
+    def tape_weights():
+        return TapeWeights(draw(D, A), draw(D, A))
+
+    w, shared = Weights(draw(D, 4 * D), tape_weights()), Shared(draw(A))
+    x, carry = StepInput(draw(B, 4 * D), draw(B, A)), (draw(B, D),)
+    key, value = draw(B, K, A), draw(B, K, 2 * D)
+    valid = jnp.arange(K) >= jnp.array([[0], [4]])
+    if deep:
+        w = w._replace(inter=tape_weights(), gate=draw(D, D))
+        present = (jnp.arange(S) < jnp.array([[S], [2]])).astype(jnp.float64)
+        other = Source(draw(B, S, A), draw(B, S, 2 * D), present, draw(A))
+        shared = shared._replace(source=other)
+        x = x._replace(source_query=draw(B, A), gate=draw(B, D))
+        carry += (draw(B, D),)
+    following, entry, (hidden, *cross), weights = lstmn.lstmn(
+        w, shared, (key, value), valid, carry, x
+    )
+    for b in range(B):
+        summary, previous, s = read_in_a_loop(
+            x.query[b], carry[0][b], key[b], value[b], valid[b], w=w.intra, v=shared.v
+        )
+        gates = np.asarray(x.gates[b] + summary @ w.gates)
+        i, f, o, g = gates.reshape(4, D)
+        c = sigmoid(f) * previous + sigmoid(i) * np.tanh(g)
+        if deep:
+            gamma, alpha, p = read_in_a_loop(
+                x.source_query[b],
+                carry[1][b],
+                other.key[b],
+                other.value[b],
+                other.present[b],
+                w=w.inter,
+                v=other.v,
+            )
+            c += sigmoid(np.asarray(x.gate[b] + gamma @ w.gate)) * alpha
+            np.testing.assert_allclose(cross[0][b], p, atol=1e-12)
+            np.testing.assert_allclose(following[1][b], gamma, atol=1e-12)
+        h = sigmoid(o) * np.tanh(c)
+        np.testing.assert_allclose(weights[b], s, atol=1e-12)
+        np.testing.assert_allclose(following[0][b], summary, atol=1e-12)
+        np.testing.assert_allclose(hidden[b], h, atol=1e-12)
+        np.testing.assert_allclose(entry[0][b], h @ w.intra.key, atol=1e-12)
+        np.testing.assert_allclose(entry[1][b], np.concatenate([h, c]), atol=1e-12)
+
+
+@pytest.mark.parametrize("name", lstmn.SCORES)
+def test_a_score_is_that_of_token_and_summary_as_one_query(draw, x64, name):
+    x, summary, h = draw(B, C), draw(B, D), draw(B, K, D)
+    w_x, w_summary, w_h, v = draw(C, A), draw(D, A), draw(D, A), draw(A)
+    actual = lstmn.SCORES[name](x @ w_x + summary @ w_summary, h @ w_h, v)
+    query, matrix = jnp.concatenate([x, summary], -1), jnp.concatenate([w_x, w_summary])
+    parameters = (matrix, w_h, v) if name == "additive" else (matrix, w_h)
+    expected = SCORES[name](query[:, None], h, *parameters)
+    np.testing.assert_allclose(actual, expected[:, 0], atol=1e-12)
+
+
+def test_weights_on_the_last_token_alone_make_it_an_lstm_to_the_last_bit(
+    draw, monkeypatch
+):
+    """Everything in the cell except the attention must equal an LSTM."""
+
+    def last(scores, mask):
+        slots = scores.shape[-1]  # token t is in slot t, as there are K > T slots
+        return jax.nn.one_hot(mask.sum(-1) - 1, slots) * mask
+
+    forced = functools.partial(attend, align=last)
+    monkeypatch.setattr(lstmn, "attend", lambda *a, mask: forced(*a, mask=mask))
+    x = draw(B, T, C)
+    module, variables, state = build(draw, x)
+    params = variables["params"]
+    tape, _ = module.apply(variables, x, state)
+    carry = jnp.zeros((B, 2 * D))
+    u = LSTMWeights(params["state"]["gates"])
+    for t in range(T):
+        gates = x[:, t] @ params["input"]["kernel"] + params["input"]["bias"]
+        carry = lstm(gates, carry, u)
+        np.testing.assert_array_equal(tape.value[:, t], carry)
+
+
+def test_a_tape_of_one_slot_is_an_lstm(draw):
+    tokens = jax.random.randint(jax.random.key(1), (B, T), 4, W)
+    sizes = {"vocab_size": W, "embedding": C, "hidden": D, "layers": 3}
+    model = LSTMNLanguageModel(**sizes, memory=1, score_hidden=A)
+    params = model.init(jax.random.key(0), tokens, train=False)["params"]
+    plain = {
+        name: {n: x for n, x in leaves.items() if n != "intra"}
+        if name.startswith("stack")
+        else leaves
+        for name, leaves in params.items()
+    }
+    actual, _ = model.apply({"params": params}, tokens, train=False)
+    expected, _ = LSTMLanguageModel(**sizes).apply(
+        {"params": plain}, tokens, train=False
+    )
+    np.testing.assert_array_equal(actual, expected)
+
+
+@pytest.mark.parametrize("score", lstmn.SCORES)
+@pytest.mark.parametrize("slots", [3, T, K])
+def test_a_layer_equals_its_steps(draw, slots, score):
+    x = draw(B, T, C)
+    module, variables, state = build(draw, x, memory=slots, score=score)
+    read = jax.jit(module.apply)
+    whole, last = read(variables, x, state)
+    for t in range(T):
+        step, state = read(variables, x[:, t : t + 1], state)
+        for all_steps, single in zip(whole, step, strict=True):
+            np.testing.assert_allclose(all_steps[:, t], single[:, 0], atol=2e-6)
+    for x, y in zip(last, state, strict=True):
+        np.testing.assert_allclose(x, y, atol=2e-6)
+
+
+def initial(model, tokens):
+    init = jax.jit(functools.partial(model.init, train=False))
+    return {"params": init(jax.random.key(0), tokens)["params"]}
+
+
+def models():
+    sizes = {"vocab_size": W, "layers": 3, "memory": K}
+    recurrent = {"embedding": C, "hidden": D}
+    lstmn_fields = sizes | recurrent | {"score_hidden": A}
+    return {
+        "lstmn": LSTMNLanguageModel(**lstmn_fields),
+        "no_skip": LSTMNLanguageModel(**lstmn_fields, skip=False),
+        "lstm": LSTMLanguageModel(W, C, D, 3),
+        "transformer": TransformerLanguageModel(
+            **sizes, d_model=12, heads=2, d_ff=D, max_distance=K
+        ),
+        "memory_network": MemoryNetworkLanguageModel(W, D, 3, K, init_scale=0.5),
+        "short_memory": MemoryNetworkLanguageModel(W, D, 3, 4, init_scale=0.5),
+    }
+
+
+@pytest.mark.parametrize("name", models())
+def test_a_later_token_changes_nothing_before_it(name):
+    model = models()[name]
+    read = jax.jit(functools.partial(model.apply, train=False))
+    tokens = jax.random.randint(jax.random.key(1), (B, T), 4, W)
+    variables = initial(model, tokens)
+    before, _ = read(variables, tokens)
+    changed = tokens.at[:, 4].set((tokens[:, 4] + 1) % W)
+    after, _ = read(variables, changed)
+    np.testing.assert_array_equal(before[:, :4], after[:, :4])
+    assert (abs(before[:, 4:] - after[:, 4:]).max(-1) > 0).all()
+
+
+@pytest.mark.parametrize("name", models())
+def test_a_text_in_parts_equals_the_whole(name):
+    model = models()[name]
+    read_part = jax.jit(functools.partial(model.apply, train=False))
+    tokens = jax.random.randint(jax.random.key(1), (B, T), 4, W)
+    variables = initial(model, tokens)
+    whole, _ = read_part(variables, tokens)
+    carry, parts = model.start(B), []
+    for part in jnp.split(tokens, [1, 5], 1):
+        part_logits, carry = read_part(variables, part, carry)
+        parts.append(part_logits)
+    np.testing.assert_allclose(jnp.concatenate(parts, 1), whole, atol=2e-5)
+
+
+@pytest.mark.parametrize("name", ["lstmn", "memory_network"])
+def test_it_overfits_one_batch(name):
+    model = models()[name].clone(layers=1) if name == "lstmn" else models()[name]
+    tokens = jax.random.randint(jax.random.key(1), (B, T), 4, W)
+    assert len(set(tokens[:, 0].tolist())) == B  # tells the texts apart
+
+    def loss(params):
+        logits, _ = model.apply({"params": params}, tokens[:, :-1], train=True)
+        return optax.softmax_cross_entropy_with_integer_labels(
+            logits, tokens[:, 1:]
+        ).mean()
+
+    losses = descend(loss, initial(model, tokens)["params"], 0.02, 200)
+    assert losses[0] > 1.5 and losses[-1] < 0.05
+
+
+def test_padding_is_not_stored(draw):
+    x = draw(B, T, C)
+    module, variables, state = build(draw, x)
+    mask = jnp.arange(T) < jnp.array([[T], [4]])
+    junk = jnp.where(mask[..., None], x, 1e3)
+    tape, state_after = module.apply(variables, junk, state, mask)
+    short, _ = module.apply(variables, x[:, :4], state)
+    np.testing.assert_array_equal(tape.key[1, :4], short.key[1])
+    np.testing.assert_array_equal(state_after.valid[1].sum(), 4)
+    np.testing.assert_array_equal(tape.valid, mask)
+
+
+def fused(draw, x, source):
+    module = layer(score_hidden=A)
+    state = State.start(B, module.memory, D)
+    params = jax.jit(module.init)(jax.random.key(0), x, state, None, source)["params"]
+    return module, {"params": as_drawn(params, x)}, state
+
+
+def test_deep_fusion_with_its_gate_at_0_is_the_shallow_cell(draw):
+    x, source = draw(B, T, C), read_source(draw)
+    module, variables, state = fused(draw, x, source)
+    params = variables["params"]
+    closed = params | {
+        "gate": jnp.zeros((D, D)),
+        "input_gate": {"kernel": jnp.zeros((C, D)), "bias": jnp.full(D, -1e4)},
+    }
+    tape, _ = module.apply({"params": closed}, x, state, None, source)
+    shallow, _ = module.apply(variables, x, state)
+    np.testing.assert_array_equal(tape.value, shallow.value)
+    opened, _ = module.apply(variables, x, state, None, source)
+    assert abs(opened.value - shallow.value).max() > 0.01
+
+
+def read_source(draw):
+    source, variables, state = build(draw, draw(B, S, C))
+    mask = jnp.arange(S) < jnp.array([[S], [2]])
+    return source.apply(variables, draw(B, S, C), state, mask)[0]
+
+
+@pytest.mark.parametrize("slots", [3, T, K])
+def test_no_state_is_the_state_at_the_beginning(draw, slots):
+    x, source = draw(B, T, C), read_source(draw)
+    module = layer(score_hidden=A, memory=slots)
+    state = State.start(B, slots, D)
+    init = jax.jit(module.init)
+    params = init(jax.random.key(0), x, state, None, source)["params"]
+    mask = jnp.arange(T) < jnp.array([[T], [4]])
+
+    @functools.partial(jax.value_and_grad, has_aux=True)
+    def read(params, state):
+        (tape, last), sown = module.apply(
+            {"params": params}, x, state, mask, source, mutable=["attention"]
+        )
+        loss = jnp.sin(3 * tape.value).sum() + last.summary.sum()
+        weights = [r.weights for r in collect(sown, AttentionRecord)]
+        valid = last.valid[..., None]
+        return loss, (tape, last.valid, last.value * valid, last.summary, weights)
+
+    actual, expected = (jax.jit(read)(params, start) for start in (None, state))
+    jax.tree.map(
+        lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-4, atol=2e-5),
+        actual,
+        expected,
+    )
+
+
+def test_padding_of_the_other_text_has_no_effect(draw):
+    x, source = draw(B, T, C), read_source(draw)
+    module, variables, state = fused(draw, x, source)
+    empty = ~source.valid[..., None]
+    junk = source._replace(
+        key=jnp.where(empty, 1e3, source.key),
+        value=jnp.where(empty, 1e3, source.value),
+    )
+    (tape, _), sown = module.apply(
+        variables, x, state, None, junk, mutable=["attention"]
+    )
+    expected, _ = module.apply(variables, x, state, None, source)
+    np.testing.assert_array_equal(tape.value, expected.value)
+    cross, intra = collect(sown, AttentionRecord)
+    assert (cross.kind, cross.weights.shape) == ("cross", (B, 1, T, S))
+    np.testing.assert_array_equal(cross.weights[1, ..., 2:], 0)
+    np.testing.assert_allclose(cross.weights.sum(-1), 1, atol=1e-6)
+    assert (intra.kind, intra.weights.shape) == ("intra", (B, 1, T, T))
+    np.testing.assert_array_equal(intra.weights, jnp.tril(intra.weights, -1))
+    np.testing.assert_allclose(intra.weights[:, :, 1:].sum(-1), 1, atol=1e-6)
+
+
+def test_the_gradient_of_a_layer_is_that_of_finite_differences(draw, x64):
+    x, source = draw(B, T, C), read_source(draw)
+    module, variables, state = fused(draw, x, source)
+
+    def loss(params, x):
+        tape, last = module.apply({"params": params}, x, state, None, source)
+        return jnp.sin(3 * tape.value).sum() + last.summary.sum()
+
+    params = variables["params"]
+    loss = jax.jit(loss)
+    gradient = jax.jit(jax.grad(loss, (0, 1)))(params, x)
+    direction = jax.tree.map(lambda leaf: draw(*leaf.shape), (params, x))
+
+    def along(step):
+        return loss(*jax.tree.map(lambda p, d: p + step * d, (params, x), direction))
+
+    slope = (along(1e-5) - along(-1e-5)) / 2e-5
+    products = jax.tree.map(lambda g, d: (g * d).sum(), gradient, direction)
+    # `Dense` layers compute in float32.
+    np.testing.assert_allclose(sum(jax.tree.leaves(products)), slope, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({"score": "dot"}, "^score is 'dot': must be one of additive, multiplicative"),
+        ({"memory": 0}, "^memory is 0: must be at least 1"),
+        ({"layers": 0}, "^layers is 0"),
+    ],
+)
+def test_a_field_out_of_range_is_an_error(fields, error):
+    tokens = jnp.ones((1, 2), jnp.int32)
+    with pytest.raises(FieldError, match=error):
+        LSTMNLanguageModel(W, **fields).init(jax.random.key(0), tokens, train=False)
+
+
+def test_the_heads_of_the_transformer_divide_its_width():
+    tokens = jnp.ones((1, 2), jnp.int32)
+    with pytest.raises(FieldError, match="^heads is 3: must be a divisor of d_model"):
+        model = TransformerLanguageModel(W, heads=3)
+        model.init(jax.random.key(0), tokens, train=False)

@@ -1,0 +1,397 @@
+"""Pages and docstrings: commands, links, code and worked changes are correct."""
+
+import ast
+import dataclasses
+import importlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from attention.alignments import ALIGNMENTS
+from attention.scores import SCORES
+from base.errors import UserError
+from results.families import TABLES
+from training import configuration, loop
+from training.task import NoOptions
+
+ROOT = Path(__file__).parents[2]
+PAGES = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"]
+PAGES += sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("docs/**/*.md"))
+TEXTS = {page: (ROOT / page).read_text("utf-8") for page in PAGES}
+SOURCES = [
+    str(path.relative_to(ROOT))
+    for folder in (".", "configs", "results", "benchmarks")
+    for path in sorted((ROOT / folder).glob("*.py"))
+]
+TARGETS = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+
+
+def declared(attribute):
+    """Names of the options that some task declares."""
+    names = {f.name for f in dataclasses.fields(NoOptions)}
+    for config in (ROOT / "configs").glob("[!_]*.py"):
+        task = importlib.import_module(f"configs.{config.stem}").get_config().task
+        names |= {field.name for field in dataclasses.fields(getattr(task, attribute))}
+    return names
+
+
+OPTIONS = {
+    "eval.py": declared("EvaluationOptions"),
+    "predict.py": declared("Options"),
+}
+
+
+def blocks(page, language):
+    """The code blocks of a page in a language."""
+    pattern = rf"^```{language}\n(.*?)^```"
+    return re.findall(pattern, TEXTS[page], re.DOTALL | re.MULTILINE)
+
+
+def commands(name):
+    """The `make` and `python` commands of a page's sh blocks, or of a docstring."""
+    if name in TEXTS:
+        text = "\n".join(blocks(name, "sh"))
+    else:
+        source = (ROOT / name).read_text("utf-8")
+        lines = (ast.get_docstring(ast.parse(source)) or "").splitlines()
+        text = "\n".join(line.strip() for line in lines if line.startswith("    "))
+    parsed = []
+    for line in re.sub(r"\\\n\s*", "", text).splitlines():
+        for part in line.split("|"):
+            if re.match(r"\s*(\S*/)?(python|make)\s", part):
+                words = shlex.split(part.partition(">")[0], comments=True)
+                parsed.append(
+                    words[1:] if words[0] == "make" else ["python", *words[1:]]
+                )
+    return parsed
+
+
+def check(words):
+    """Asserts that a command names what exists."""
+    if words[0] != "python":
+        targets = [word for word in words if "=" not in word]
+        assert set(targets) <= TARGETS, words
+        return
+    if words[1] == "-m":
+        module = ROOT / words[2].replace(".", "/")
+        assert module.with_suffix(".py").exists() or (module / "__main__.py").exists()
+        return
+    source = (ROOT / words[1]).read_text("utf-8")
+    if "hosts.define_flags()" in source:
+        source += (ROOT / "training/cluster/hosts.py").read_text("utf-8")
+    defined = set(re.findall(r'DEFINE_\w+\(\s*"(\w+)"', source)) | {"help"}
+    defined |= OPTIONS.get(words[1], set())
+    config, overrides = None, []
+    for word in filter("--".__ne__, words[2:]):
+        flag, _, value = word.removeprefix("--").partition("=")
+        if flag.startswith("config."):
+            value = value.replace("$score", "dot")  # the loop of a sweep
+            overrides.append(f"{flag.removeprefix('config.')}={value}")
+        else:
+            assert flag in defined, f"{words[1]} has no flag --{flag}"
+            config = value if flag == "config" else config
+    if config:
+        config = configuration.read(config, overrides)
+        config.task.check(config)
+
+
+@pytest.mark.parametrize("name", PAGES + SOURCES)
+def test_every_command_names_what_exists(name, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    for words in commands(name):
+        check(words)
+
+
+def test_commands_are_parsed():
+    assert ["train"] in commands("README.md")
+    assert commands("train.py")[0][:2] == ["python", "train.py"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["tarin"],
+        ["python", "trian.py"],
+        ["python", "-m", "benchmarks.nothing"],
+        ["python", "eval.py", "--wrokdir=x"],
+        ["python", "train.py", "--config=configs/nothing.py"],
+        ["python", "train.py", "--config=configs/transformer_nmt.py:nothing"],
+        ["python", "train.py", "--config=configs/sagan.py", "--config.x=1"],
+    ],
+)
+def test_a_command_that_names_nothing_is_refused(words, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    with pytest.raises((AssertionError, OSError, UserError)):
+        check(words)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_results_are_made_by_the_names_of_tables(page):
+    for quoted, plain in re.findall(
+        r'make results ARGS=(?:"([^"]*)"|(\w+))', TEXTS[page]
+    ):
+        names = [word for word in (quoted or plain).split() if word[0] != "-"]
+        assert set(names) <= set(TABLES)
+
+
+def untrained_runs(lines):
+    """Run directories that are read by commands but made by no earlier one."""
+    trained, untrained = set(), []
+    for words in lines:
+        flags = dict(word.partition("=")[::2] for word in words)
+        if words[:1] == ["train"]:  # make train
+            trained.add("runs/transformer_nmt")
+        elif words[:2] == ["python", "train.py"]:
+            trained.add(flags.get("--workdir"))
+        elif words[:2] in (["python", "eval.py"], ["python", "predict.py"]):
+            untrained += {flags.get("--workdir")} - trained
+        elif words[:3] == ["python", "-m", "results.compare_captions"]:
+            untrained += {word for word in words if word.startswith("runs/")} - trained
+    return untrained
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_shows_how_each_run_that_it_uses_is_trained(page):
+    assert untrained_runs(commands(page)) == []
+
+
+def test_a_run_must_be_trained_before_it_is_used():
+    train = ["python", "train.py", "--config=c", "--workdir=runs/a"]
+    use = ["python", "predict.py", "--workdir=runs/a"]
+    compare = ["python", "-m", "results.compare_captions", "runs/a", "runs/b"]
+    assert untrained_runs([train, use]) == []
+    assert untrained_runs([use, train]) == ["runs/a"]
+    assert untrained_runs([train, compare]) == ["runs/b"]
+
+
+def prose(page):
+    """The text of a page without its code and comments."""
+    text = re.sub(r"^```.*?^```$", "", TEXTS[page], flags=re.DOTALL | re.MULTILINE)
+    return re.sub(r"<!--.*?-->|`[^`\n]*`", "``", text, flags=re.DOTALL)
+
+
+def anchors(page):
+    """The anchors that GitHub gives to the headings of a page."""
+    text = re.sub(r"^```.*?^```$", "", TEXTS[page], flags=re.DOTALL | re.MULTILINE)
+    names = []
+    for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE):
+        name = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+        names.append(f"{name}-{names.count(name)}" if name in names else name)
+    return names
+
+
+VERDICTS = {
+    r"\bholds?\b": "holds",
+    r"\b(is|are) inconclusive\b": "inconclusive",
+    r"\bdo(es)? not hold\b": "does not hold here",
+}
+
+
+def verdicts(text):
+    """[(claim, its verdicts in the tables of a page, the verdict of its prose)]."""
+    tables = {}
+    for line in re.findall(r"^\| (.+) \|$", text, re.MULTILINE):
+        cells = line.split(" | ")
+        verdict = re.split(r"; | \(", cells[-1])[0]  # without what qualifies it
+        tables.setdefault(cells[0].lower(), set()).add(verdict)
+    stated = []
+    for sentence in re.split(r"(?<=[.:;]) |\n", re.sub(r"^\|.*", "", text, flags=re.M)):
+        claims = [claim.lower() for claim in re.findall(r'"([^"]+)"', sentence)]
+        words = {v for pattern, v in VERDICTS.items() if re.search(pattern, sentence)}
+        if len(words) == 1:
+            stated += [(c, tables[c], *words) for c in claims if c in tables]
+    return stated
+
+
+def test_the_prose_of_a_page_states_the_verdicts_of_its_tables():
+    stated = [(page, *each) for page in PAGES for each in verdicts(TEXTS[page])]
+    assert stated
+    assert [each for each in stated if each[3] not in each[2]] == []
+
+
+def test_a_verdict_of_the_prose_is_compared_with_the_table():
+    for cell in ("inconclusive", "inconclusive; provisional, 3 of 5 seeds"):
+        table = f"| claim | verdict |\n| --- | --- |\n| a beats b | {cell} |\n\n"
+        assert verdicts(table + 'As in the paper, "A beats b" holds.') == [
+            ("a beats b", {"inconclusive"}, "holds")
+        ]
+    table = table.replace(cell, "holds (rival below the floor)")
+    assert verdicts(table + '"A beats b" holds.') == [("a beats b", {"holds"}, "holds")]
+
+
+def links(page):
+    """The local links and images of a page: (path from the root, anchor)."""
+    for link in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
+        if not re.match(r"[a-z]+:", link):
+            path, _, anchor = link.partition("#")
+            target = (ROOT / page).parent / path if path else ROOT / page
+            yield os.path.relpath(target.resolve(), ROOT), anchor
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_to_files_and_headings(page):
+    for path, anchor in links(page):
+        assert (ROOT / path).exists(), path
+        assert not anchor or anchor in anchors(path), f"{path}#{anchor}"
+
+
+def test_every_page_is_reached_from_the_readme():
+    reached, waiting = set(), ["README.md"]
+    while waiting:
+        page = waiting.pop()
+        if page in TEXTS and page not in reached:
+            reached.add(page)
+            waiting += [path for path, _ in links(page)]
+    assert reached == set(PAGES)
+
+
+def test_every_page_of_docs_is_in_the_table_of_contents():
+    def direct(index):
+        return {path for path, _ in links(index) if path.endswith(".md")}
+
+    indexes = [page for page in PAGES if page.endswith("/index.md")]
+    listed = set().union(*map(direct, indexes))
+    assert {page for page in PAGES if page.startswith("docs/")} <= listed | {
+        "docs/index.md"
+    }
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_has_one_title_and_plain_words(page):
+    text = prose(page)
+    assert len(re.findall(r"^# ", text, re.MULTILINE)) == 1
+    assert not re.search(r"\bpictures?\b|\bnot told\b", text, re.IGNORECASE)
+    assert "![](" not in text  # an image needs a description
+
+
+def test_the_readme_is_short():
+    lines = TEXTS["README.md"].splitlines()
+    assert len(lines) <= 180
+    assert max(map(len, lines[:24])) <= 80  # the first screen of a terminal
+
+
+def snippets(*, api):
+    """The signatures in the pages of docs/api, or the python blocks of the others."""
+    return [
+        pytest.param(page, block, id=f"{page}-{number}")
+        for page in PAGES
+        if page.startswith("docs/api/") == api
+        for number, block in enumerate(blocks(page, "py" if api else "python"), 1)
+    ]
+
+
+@pytest.mark.parametrize(("page", "block"), snippets(api=True))
+def test_the_names_of_the_api_can_be_imported(page, block):
+    (name,) = re.findall(r"^from attention_jax import (\w+)$", block, re.MULTILINE)
+    assert page == f"docs/api/{name}.md"
+    assert hasattr(importlib.import_module("attention"), name)
+
+
+@pytest.mark.parametrize(("page", "block"), snippets(api=False))
+def test_python_blocks_run(page, block, tmp_path, monkeypatch):
+    """A block that loads a run gets one, trained by the page's command for it."""
+    monkeypatch.chdir(tmp_path)
+    for workdir in re.findall(r"load\(\"(.+?)\"\)", block):
+        (words,) = (x for x in commands(page) if f"--workdir={workdir}" in x)
+        config = words[2].removeprefix("--config=")
+        assert config.endswith(":smoke"), "a block can only load a smoke run"
+        monkeypatch.chdir(ROOT)
+        config = configuration.read(config, [])
+        monkeypatch.chdir(tmp_path)
+        assert loop.train(config, Path(workdir)) == 0
+    exec(block, {})
+
+
+def test_the_readme_names_what_its_files_define():
+    text = TEXTS["README.md"]
+    cells = re.findall(
+        r"\[((?:`\w+`(?:, )?)+)\]\(((?:attention|models)/\w+\.py)\)", text
+    )
+    assert len(cells) > 20
+    for names, path in cells:
+        module = importlib.import_module(path.removesuffix(".py").replace("/", "."))
+        for name in re.findall(r"\w+", names):
+            assert hasattr(module, name), f"{path} has no {name}"
+    for name, path in re.findall(r"\[`(\w+(?::\w+)?)`\]\((configs/\w+\.py)\)", text):
+        _, colon, variant = name.partition(":")
+        configuration.read(f"{ROOT / path}{colon}{variant}", [])
+
+
+def test_the_readme_names_every_score_and_alignment():
+    functions = [*SCORES.values(), *ALIGNMENTS.values()]
+    for name in {function.__name__ for function in functions}:
+        assert f"`{name}`" in TEXTS["README.md"], name
+
+
+def test_the_readme_shows_a_mechanism_and_a_model():
+    assert len(blocks("README.md", "python")) == 2
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    """A copy of the project with the changes of docs/adding.md."""
+    folder = tmp_path_factory.mktemp("project")
+    ignored = shutil.ignore_patterns("__pycache__", "*.json", "*.tar.gz")
+    for path in ROOT.iterdir():
+        if path.suffix in (".py", ".toml", ".md"):
+            shutil.copy(path, folder)
+        elif (path / "__init__.py").exists() or path.name in ("docs", "tests"):
+            shutil.copytree(path, folder / path.name, ignore=ignored)
+    for diff in blocks("docs/adding.md", "diff"):
+        call(folder, "git apply -", stdin=diff)
+    page = TEXTS["docs/adding.md"]
+    pattern = r"^`(\S+\.py)`[^\n]*:\n+(?:<!--[^>]*-->\n+)?```py\n(.*?)^```"
+    files = re.findall(pattern, page, re.DOTALL | re.MULTILINE)
+    assert len(files) == len(blocks("docs/adding.md", "py"))
+    for path, text in files:
+        assert not (folder / path).exists()
+        (folder / path).write_text(text)
+    return folder
+
+
+def call(folder, command, stdin=""):
+    done = subprocess.run(
+        command,
+        shell=True,
+        cwd=folder,
+        input=stdin,
+        env=os.environ | {"JAX_PLATFORMS": "cpu"},
+        capture_output=True,
+        encoding="utf-8",
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def run_tests(folder, files, chosen=""):
+    tests = f"{sys.executable} -m pytest -q -n0 -p no:cacheprovider {files}"
+    call(folder, tests + f" -k '{chosen}'" * bool(chosen))
+
+
+def test_the_worked_changes_pass_their_tests(project):
+    run_tests(project, "tests/test_query_pooling.py")
+    run_tests(project, "tests/attention/test_scores.py", "gaussian or axes")
+    run_tests(project, "tests/attention/test_scalar_scores.py", "gaussian")
+    call(project, f"{sys.executable} docs/make_api.py")
+    run_tests(
+        project, "tests/project/test_package.py tests/attention/test_mechanisms.py"
+    )
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_worked_changes_run(project):
+    lines = re.findall(
+        r"^\$ (.*)$", "".join(blocks("docs/adding.md", "console")), re.MULTILINE
+    )
+    assert len(lines) == 7
+    for line in lines:
+        if line.startswith("make test ARGS="):
+            run_tests(project, line.partition("=")[2])
+        else:
+            call(project, line.replace(".venv/bin/python", sys.executable))

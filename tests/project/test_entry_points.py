@@ -1,0 +1,316 @@
+"""Tests of the commands train.py, eval.py and predict.py."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+
+import in_process
+import pytest
+from PIL import Image
+from smoke import ROOT, call, run
+
+from base import storage
+from training import runtime
+
+
+@pytest.fixture(scope="module")
+def workdir(tmp_path_factory):
+    """A copy of the smoke run, which does not need its original folder."""
+    folder = tmp_path_factory.mktemp("moved") / "run"
+    shutil.copytree(run("transformer_nmt"), folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory):
+    """An environment with an empty cache of data and compiled programs."""
+    return os.environ | {"ATTENTION_DATA": str(tmp_path_factory.mktemp("empty"))}
+
+
+def test_eval_writes_scores_translations_and_figures(workdir, bare):
+    process = call(
+        "eval.py",
+        f"--workdir={workdir}",
+        "--split=validation",
+        "--checkpoint=last",
+        "--beam=2",
+        "--alpha=0",
+        "--tune_memory=false",
+        env=bare,
+    )
+    assert process.returncode == 0, process.stderr
+    report = json.loads((workdir / "eval_validation.json").read_text())
+    assert (report["split"], report["checkpoint"]) == ("validation", "last")
+    assert (report["beam"], report["alpha"]) == (2, 0.0)
+    assert report["perplexity"] > 1
+    assert "version:" in report["signatures"]["bleu"]
+    assert "nw:0" in report["signatures"]["chrf"]
+    rows = storage.read_tsv(workdir / "translations_validation.tsv")
+    assert rows[0] == ["source", "reference", "hypothesis"]
+    assert len(rows) == 1 + report["sentences"]
+    assert all(len(row) == 3 for row in rows)
+    images = list((workdir / "figures" / "validation").glob("*.png"))
+    for layer in ("encoder_1_self", "decoder_1_self", "decoder_1_cross"):
+        assert any(layer in path.name for path in images)
+    for path in images:
+        with Image.open(path) as image:
+            assert min(image.size) > 100
+
+
+def test_eval_follows_no_link_out_of_the_run(workdir, bare, tmp_path):
+    run_copy, outside = tmp_path / "run", tmp_path / "outside"
+    shutil.copytree(workdir, run_copy)
+    shutil.rmtree(run_copy / "figures")
+    outside.mkdir()
+    names = "eval_test.json", "translations_test.tsv", "samples_test.md", "image.png"
+    for name in names:
+        (outside / name).write_text("untouched")
+        (run_copy / name).unlink(missing_ok=True)
+        (run_copy / name).symlink_to(outside / name)
+    (run_copy / "figures" / "test").mkdir(parents=True)
+    figure = run_copy / "figures" / "test" / "bleu_by_length_test.png"
+    figure.symlink_to(outside / "image.png")
+    command = "eval.py", f"--workdir={run_copy}", "--beam=1", "--tune_memory=false"
+    process = call(*command, env=bare)
+    assert process.returncode == 0, process.stderr
+    assert figure.stat().st_size > 100 and not figure.is_symlink()
+    assert json.loads((run_copy / "eval_test.json").read_text())["beam"] == 1
+    shutil.rmtree(run_copy / "figures")
+    (run_copy / "figures").symlink_to(outside)
+    process = call(*command, env=bare)
+    assert process.returncode == 1
+    message = f"{run_copy}/figures/test is a symbolic link out of {run_copy}: remove it"
+    assert process.stderr.splitlines()[-1] == f"error: {message}"
+    assert sorted(path.name for path in outside.iterdir()) == sorted(names)
+    assert {(outside / name).read_text() for name in names} == {"untouched"}
+
+
+def test_eval_overrides_evaluation_fields_only():
+    folder = run("pointer_sorting")
+    command = "eval.py", f"--workdir={folder}", "--figures=false", "--tune_memory=false"
+    process = call(*command, "--config.evaluation.sizes=5,7")
+    assert process.returncode == 0, process.stderr
+    assert {"accuracy_5", "accuracy_7"} <= json.loads(process.stdout).keys()
+    process = call(*command, "--config.model.hidden=7")
+    assert process.returncode == 1
+    assert process.stderr.startswith("error: --config.model.hidden=7: only config.eval")
+
+
+def test_a_figures_folder_that_cannot_be_created_is_reported_first():
+    process = call("predict.py", "--workdir=nowhere", "--figures=README.md/figures")
+    assert process.returncode == 1 and not process.stdout
+    assert process.stderr == "error: --figures=README.md/figures: Not a directory\n"
+
+
+def test_predict_prints_one_line_per_input_line(workdir, bare, tmp_path):
+    lines = ["twenty-one", "", "one hundred and five", "  ", "seven"]
+    arguments = "predict.py", f"--workdir={workdir}"
+    piped = call(*arguments, stdin="\n".join(lines) + "\n", env=bare)
+    assert piped.returncode == 0, piped.stderr
+    outputs = piped.stdout.split("\n")
+    assert len(outputs) == 6 and outputs.pop() == ""
+    assert [bool(text) for text in outputs] == [bool(line.strip()) for line in lines]
+    path = tmp_path / "in.txt"
+    path.write_text("\n".join(lines))
+    from_file = call(*arguments, f"--input={path}", env=bare)
+    assert from_file.stdout == piped.stdout
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+@pytest.mark.parametrize("command", ["predict.py", "eval.py"])
+def test_an_output_that_cannot_be_written_gets_one_line(workdir, bare, command):
+    with open("/dev/full", "w") as full:
+        process = subprocess.run(
+            [sys.executable, command, f"--workdir={workdir}", "--beam=1"]
+            + ["--figures=false", "--tune_memory=false"] * (command == "eval.py"),
+            cwd=ROOT,
+            env=bare,
+            input="one\n" * 3,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert process.returncode == 1
+    message = "standard output cannot be written: No space left on device"
+    assert process.stderr.splitlines()[-1] == f"error: {message}"
+    assert "Traceback" not in process.stderr
+
+
+def test_predict_lists_the_best_and_draws(workdir, tmp_path):
+    process = call(
+        "predict.py",
+        f"--workdir={workdir}",
+        "--n_best=3",
+        f"--figures={tmp_path}",
+        stdin="five thousand and two\n\n",
+    )
+    assert process.returncode == 0, process.stderr
+    rows = [line.split("\t") for line in process.stdout.splitlines()]
+    assert {row[0] for row in rows[:-1]} == {"1"} and len(rows) <= 4
+    assert rows[-1] == ["2", "0.0000", ""]
+    scores = [float(row[1]) for row in rows[:-1]]
+    assert scores == sorted(scores, reverse=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["alignment_0001.png"]
+
+
+@pytest.mark.parametrize(
+    ("command", "flags", "message"),
+    [
+        ("eval.py", ["--workdir=/nonsense"], "/nonsense has no run"),
+        ("eval.py", [], "--workdir is missing"),
+        ("eval.py", ["--split=tset"], "split is 'tset': must be validation or test"),
+        ("eval.py", ["--figures=maybe"], "--figures is 'maybe': must be true or false"),
+        ("eval.py", ["--checkpoint=7777"], "has no checkpoint 7777"),
+        ("predict.py", ["--n_best=9"], "n_best is 9: must be at most the beam"),
+        ("predict.py", ["--top_k=3"], "unless temperature is above 0"),
+        ("predict.py", ["--figures=README.md"], "README.md is a file: name a folder"),
+        ("predict.py", ["--figures=false"], "--figures=false: name a folder"),
+        ("predict.py", ["--input=/nonsense"], "--input=/nonsense: No such file"),
+        (
+            "predict.py",
+            ["--nonsense"],
+            "--nonsense is unknown: the task Translation has the",
+        ),
+        ("predict.py", ["--bean=3"], "did you mean --beam?"),
+        ("predict.py", ["--inptu=x"], "--inptu is unknown: did you mean --input?"),
+        ("eval.py", ["--splt=x"], "--splt is unknown: did you mean --split?"),
+        ("eval.py", ["--beam=1000000"], "--beam is 1000000: must be at least 1 and at"),
+        ("eval.py", ["--alpha=inf"], "--alpha is inf: must be "),
+        ("predict.py", ["--seed=-1"], "--seed is -1: must be at least 0 and at most"),
+        ("predict.py", ["--beam=x"], "--beam is 'x': must be a whole number"),
+        ("eval.py", ["--n_best=2"], "the task Translation has the options --beam, "),
+        ("predict.py", ["A line."], "A line. is not a flag: inputs are lines of stand"),
+        ("predict.py", ["input=x"], "did you mean --input=x?"),
+        ("eval.py", ["config.evaluation.beam=3"], "mean --config.evaluation.beam=3?"),
+    ],
+)
+def test_a_mistake_gets_one_line(workdir, command, flags, message, monkeypatch):
+    monkeypatch.setenv("JAX_NUM_CPU_DEVICES", "1")  # too late to create more
+    monkeypatch.setattr(runtime, "tune_memory", lambda enabled: None)
+    monkeypatch.chdir(ROOT)
+    if flags and "--workdir=/nonsense" not in flags:
+        flags = [f"--workdir={workdir}", *flags]
+    result = in_process.call(command, *flags)
+    assert result.status == 1 and not result.output
+    assert "Traceback" not in result.errors
+    assert result.errors.startswith("error: ") and message in result.errors
+    assert result.errors.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["train", "eval", "predict", "sweep", "launch"])
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("x", "'x': must be a whole number"),
+        ("", "'': must be a whole number"),
+        ("1.5", "'1.5': must be a whole number"),
+        ("-1", "'-1': must be a whole number"),
+        ("0", "0: must be at least 1 and at most 1024"),
+        ("100000", "100000: must be at least 1 and at most 1024"),
+    ],
+)
+def test_the_number_of_cpu_devices_is_checked(command, value, message, monkeypatch):
+    """Before jax reads it."""
+    monkeypatch.setenv("JAX_NUM_CPU_DEVICES", value)
+    result = in_process.call(f"{command}.py", "--workdir=/nonsense")
+    assert result.status == 1 and not result.output
+    assert result.errors == f"error: JAX_NUM_CPU_DEVICES is {message}\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "flag", "message"),
+    [
+        ("eval.py", "--checkpoint=7777", "has no checkpoint 7777"),
+        ("predict.py", "--beam=x", "--beam is 'x': must be a whole number"),
+    ],
+)
+def test_a_shell_sees_one_line_after_the_imports(workdir, command, flag, message):
+    process = call(command, f"--workdir={workdir}", flag)
+    assert process.returncode == 1 and not process.stdout
+    assert process.stderr.startswith("error: ") and message in process.stderr
+    assert process.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["train.py", "eval.py", "predict.py", "launch.py"])
+def test_a_mistyped_workdir_is_named(command):
+    process = call(command, "--workdr=/nonsense")
+    assert process.returncode == 1
+    assert process.stderr == "error: --workdr is unknown: did you mean --workdir?\n"
+
+
+@pytest.mark.parametrize("config", ["transformer_nmt", "captioning"])
+def test_a_missing_package_of_the_evaluation_stops_before_training(config, tmp_path):
+    program = "import runpy, sys; sys.modules['sacrebleu'] = None; sys.argv.pop(0); "
+    process = call(
+        "-c",
+        program + "runpy.run_path('train.py', run_name='__main__')",
+        "train.py",
+        f"--config=configs/{config}.py:smoke",
+        f"--workdir={tmp_path / 'run'}",
+        "--tune_memory=false",
+    )
+    assert process.returncode == 1
+    last = process.stderr.splitlines()[-1]
+    assert last.startswith("error: sacrebleu is not installed: `pip install sacrebleu`")
+    assert "Traceback" not in process.stderr and "step 0" not in process.stderr
+
+
+@pytest.mark.parametrize("command", ["train.py", "eval.py", "predict.py", "launch.py"])
+def test_help_names_the_flags_and_an_example(command):
+    process = call(command, "--help")
+    assert process.returncode == 0
+    assert f"python {command} --" in process.stdout and "--workdir" in process.stdout
+
+
+def interruptible(*command):
+    return subprocess.Popen(
+        [sys.executable, *command],
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        text=True,
+        # A shell that runs the tests in the background ignores the signal.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+
+
+@pytest.mark.parametrize("module", ["jax._src.config", "orbax.checkpoint"])
+def test_interrupted_imports_print_one_line(workdir, module):
+    command = "predict.py", f"--workdir={workdir}"
+    with interruptible("-X", "importtime", *command) as process:
+        assert any(line.split()[-1] == module for line in process.stderr)
+        process.send_signal(signal.SIGINT)
+        lines = process.stderr.read().splitlines()
+    assert process.returncode == 128 + signal.SIGINT
+    last = [line for line in lines if not line.startswith("import time:")]
+    assert last == ["interrupted"]
+
+
+def test_an_interrupted_prediction_prints_one_line(workdir, tmp_path):
+    os.mkfifo(pipe := tmp_path / "lines")
+    command = "predict.py", f"--workdir={workdir}", f"--input={pipe}"
+    with interruptible(*command) as process:
+        with pipe.open("w"):  # opens once the process waits for its first line
+            process.send_signal(signal.SIGINT)
+            output = process.stderr.read()
+    assert process.returncode == 128 + signal.SIGINT
+    assert output == "interrupted\n"
+
+
+def test_a_closed_output_prints_no_traceback(workdir):
+    lines = "one\n" * 3
+    process = subprocess.Popen(
+        [sys.executable, "predict.py", f"--workdir={workdir}"],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    process.stdout.close()
+    process.stdin.write(lines)
+    process.stdin.close()
+    assert "Traceback" not in process.stderr.read()
+    assert process.wait() == 128 + signal.SIGPIPE

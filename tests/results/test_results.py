@@ -1,0 +1,1387 @@
+"""Tables of the pages, the records and the reported runs agree."""
+
+import dataclasses
+import importlib
+import itertools
+import json
+import math
+import os
+import re
+import shlex
+import statistics
+import subprocess
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from base import storage
+from base.errors import UserError
+from benchmarks import floors, harness
+from benchmarks.__main__ import BENCHMARKS
+from figures import canvas, charts
+from results import (
+    claim_tables,
+    claims,
+    families,
+    make,
+    pages,
+    records,
+    tables,
+    timings,
+)
+from results.families import FIGURES, HEADLINES, TABLES
+from results.schema import Claim, Curves, Figure, Run, Table
+from sweeps import workers
+from tasks.language import agreement_data as agreement
+from training import configuration
+
+RUNS = [*dict.fromkeys(run for table in TABLES.values() for run in table.runs)]
+
+
+def record(name="transformer_nmt", system=records.OURS, **fields):
+    return {
+        "name": name,
+        "system": system,
+        "config": "transformer_nmt",
+        "overrides": [],
+        "seed": 0,
+        "settings": {},
+        "commands": [],
+        "metrics": {"bleu": 21.04, "bleu_signature": "nrefs:1", "chrf": 43.0},
+        "steps": 1700,
+        "minutes": 13.0,
+        "curve": [[1.5, 3.0], [5.9, 11.0], [13.0, 20.0]],
+        "device": "CPU, 2 cores",
+        "versions": {"jax": "0.0.1"},
+        "commit": "abcdef",
+    } | fields
+
+
+def by_length(*scores, sentences=(7, 3)):
+    return {
+        group: {"sentences": count, "bleu": score}
+        for group, count, score in zip(("1-5", "6-10"), sentences, scores, strict=True)
+    }
+
+
+def put(folder, **records):
+    for name, value in records.items():
+        (folder / f"{name}.json").write_text(json.dumps(value))
+
+
+def show(folder, name, *runs):
+    """A table of the records in a folder, as Markdown."""
+    return tables.tables(folder)[name](runs)
+
+
+def test_the_pages_show_the_records():
+    assert tables.filled() == pages.read(), "run: python -m results.tables"
+
+
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
+def test_a_reported_run_has_a_config(run, monkeypatch):
+    monkeypatch.chdir(make.ROOT)
+    flag = make.commands(run, 0)[0].split("--config=")[1].split()[0]
+    assert configuration.read(flag, run.overrides)
+
+
+def test_the_names_of_reported_runs_are_unique():
+    assert len({run.name for run in RUNS}) == len(RUNS)
+
+
+@pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
+def test_runs_that_share_a_training_differ_only_in_their_evaluation(table):
+    runs = {run.name: run for run in RUNS}
+    for run in table.runs:
+        if not run.trained:
+            continue
+        trained = runs[run.trained]
+        assert not trained.trained and trained.seeds == run.seeds
+        assert trained.config == run.config
+        count = len(trained.overrides)
+        assert run.overrides[:count] == trained.overrides
+        for override in run.overrides[count:]:
+            assert override.startswith("evaluation.")
+
+
+def test_the_lines_of_figures_are_reported_runs():
+    lines = {line for figure in FIGURES for line in figure.lines.values()}
+    sources = {run.name for run in RUNS}
+    sources |= {  # or another metric of its table
+        f"{run.name}:{metric}"
+        for table in TABLES.values()
+        for run in table.runs
+        for metric in table.metrics.values()
+    }
+    assert lines <= sources
+
+
+def test_every_record_is_reported_and_complete():
+    wanted = {}
+    for run in RUNS:
+        for seed in run.seeds:
+            wanted[make.record_path(run, seed).name] = (run, seed)
+    configs = {run.config for run in RUNS}
+    for path in records.RESULTS.glob("*.json"):
+        saved = json.loads(path.read_text("utf-8"))
+        if path in (records.FLOORS, records.INITIAL_ENTROPY):
+            continue
+        if path.name.startswith("bench_"):
+            assert saved["question"] in timings.BENCHMARKS, path.name
+            assert path.stem == f"bench_{saved['question']}"
+        elif saved["system"] == records.OURS:
+            assert set(record()) <= set(saved), path.name
+            assert path.name in wanted, f"{path.name} belongs to no run in families/"
+            assert make.is_current(*wanted[path.name]), path.name
+        else:
+            needed = set(record()) - {"overrides", "commands"}
+            assert needed <= set(saved), path.name
+            assert saved["config"] in configs, path.name
+
+
+def test_another_system_follows_the_run_with_its_config(tmp_path):
+    put(
+        tmp_path,
+        a=record(system="Other 1.0", metrics={"bleu": 11.7}, name="other"),
+        b=record(),
+    )
+    lines = show(tmp_path, "translation").splitlines()
+    assert lines[2].startswith(
+        "| [`transformer_nmt`](configs/transformer_nmt.py) | 21.0"
+    )
+    assert lines[3].startswith("| Other 1.0 | 11.7 | – | – | – | – | – | 1,700 |")
+    assert lines[-1] == "Test split. sacreBLEU: BLEU `nrefs:1`."
+
+
+def test_a_row_shows_the_mean_and_spread_over_seeds(tmp_path):
+    for seed, bleu in enumerate((19.0, 20.0, 24.0)):
+        put(tmp_path, **{f"s{seed}": record(seed=seed, metrics={"bleu": bleu})})
+    text = show(tmp_path, "translation")
+    assert "(3 seeds) | 21.0 ± 2.6 |" in text
+
+
+def test_columns_of_the_records_follow_the_metrics(tmp_path, monkeypatch):
+    run = Run(name="x", config="transformer_nmt", label="Luong, general, local-p")
+    table = Table(
+        metrics={"BLEU": "bleu"},
+        runs=(run,),
+        columns={"steps/s": "steps_per_second"},
+        curves=False,
+    )
+    monkeypatch.setattr(tables, "TABLES", {"t": table})
+    put(
+        tmp_path,
+        x=record(name="x", steps_per_second=5.21),
+        y=record(name="x", steps_per_second=5.27),
+        other=record(system="Other"),  # without a rate
+    )
+    lines = show(tmp_path, "t").splitlines()
+    assert lines[0].startswith("| run | BLEU | steps/s | steps | minutes |")
+    title = "[Luong, general, local-p](configs/transformer_nmt.py) (2 seeds)"
+    assert lines[2].startswith(f"| {title} | 21.0 ± 0.0 | 5.24 | 1,700 |")
+    assert lines[3].startswith("| Other | 21.0 | – | 1,700 |")
+    figures = {Path(figure.file).stem for figure in FIGURES}
+    blocks = {"benchmarks", "claims", "headline", "initial_entropy", "scaling", "seeds"}
+    assert {benchmark.page for benchmark in timings.BENCHMARKS.values()} <= blocks
+    generated = blocks | {"t"} | figures  # no t_curves
+    assert set(tables.names()) == generated
+
+
+def test_a_table_can_show_the_minimum_of_the_validation_metric(tmp_path, monkeypatch):
+    run = Run(name="x", config="transformer_nmt")
+    columns = {"on validation": "min_validation"}
+    table = Table(metrics={"B": "bleu"}, runs=(run,), columns=columns, curves=False)
+    monkeypatch.setattr(tables, "TABLES", {"t": table})
+    for seed, values in enumerate(((9.0, 4.5, 7.0), (5.5, 8.0))):
+        curve = [[float(i), value] for i, value in enumerate(values)]
+        put(tmp_path, **{f"x{seed}": record(name="x", seed=seed, curve=curve)})
+    assert "| 21.0 ± 0.0 | 5 | 1,700 |" in show(tmp_path, "t")
+
+
+def test_a_label_replaces_config_and_overrides():
+    run = Run(name="x", config="transformer_nmt:base", overrides=("model.heads=2",))
+    link = "(configs/transformer_nmt.py)"
+    default = f"[`transformer_nmt:base`]{link} `model.heads=2`"
+    assert tables._title(run, [record()]) == default
+    labelled = dataclasses.replace(run, label="two")
+    assert tables._title(labelled, [record()]) == f"[two]{link}"
+
+
+@pytest.fixture
+def figure(monkeypatch):
+    """Makes a figure of two runs the only one; returns the list of drawn charts."""
+    figure = Figure(
+        file="docs/x.png",
+        title="BLEU by length",
+        lines={"with": "a", "without": "b"},
+    )
+    monkeypatch.setattr(tables, "FIGURES", (figure,))
+    drawn = []
+    monkeypatch.setattr(canvas, "available", lambda: True)
+    monkeypatch.setattr(charts, "lines", lambda *args, **of: drawn.append((args, of)))
+    return drawn
+
+
+def put_scored(folder):
+    """Records of two seeds of one run, one of another, and one of another system."""
+    put(
+        folder,
+        a=record(name="a", by_length=by_length(5.0, 3.0)),
+        a1=record(name="a", by_length=by_length(7.0, 2.0)),
+        b=record(name="b", by_length=by_length(4.0, 1.0)),
+        c=record(name="b", system="Other", by_length=by_length(9.0, 9.0)),
+    )
+
+
+def test_a_figure_has_one_line_per_run_with_the_values_of_its_seeds(tmp_path, figure):
+    put_scored(tmp_path)
+    tables.draw(tmp_path, tmp_path)
+    (((series, title, path), of),) = figure
+    assert list(series) == ["with", "without"]
+    assert series["with"] == {"1-5": [5.0, 7.0], "6-10": [3.0, 2.0]}
+    assert series["without"] == {"1-5": [4.0], "6-10": [1.0]}
+    assert (title, path) == ("BLEU by length", tmp_path / "docs/x.png")
+    assert of["notes"] == {"1-5": "n = 7", "6-10": "n = 3"}
+
+
+def test_a_line_of_a_single_run_has_its_intervals(tmp_path, figure):
+    scored = by_length(5.0, 3.0)
+    scored["1-5"] |= {"bleu_low": 4.0, "bleu_high": 6.5}
+    put_scored(tmp_path)
+    put(tmp_path, b=record(name="b", by_length=scored))
+    tables.draw(tmp_path, tmp_path)
+    ((_, of),) = figure
+    assert of["intervals"] == {"without": {"1-5": (4.0, 6.5)}}
+
+
+def test_a_figure_has_a_table_with_its_numbers(tmp_path, figure):
+    put_scored(tmp_path)
+    lines = show(tmp_path, "x").splitlines()
+    assert lines[0].endswith("| 1-5 (7) | 6-10 (3) |")
+    assert lines[2:] == ["| with | 6.0 | 2.5 |", "| without | 4.0 | 1.0 |"]
+
+
+def test_a_figure_needs_all_records_and_matplotlib(tmp_path, figure, monkeypatch):
+    scored = by_length(5.0, 3.0)
+    put(tmp_path, a=record(name="a", by_length=scored), b=record(name="b"))
+    assert tables.draw(tmp_path, tmp_path) == []
+    put(tmp_path, b=record(name="b", by_length=scored))
+    monkeypatch.setattr(canvas, "available", lambda: False)
+    assert tables.draw(tmp_path, tmp_path) == []
+    assert figure == []
+
+
+def test_all_runs_of_a_figure_use_the_same_test_split(tmp_path, figure):
+    put(
+        tmp_path,
+        a=record(name="a", by_length=by_length(5.0, 3.0)),
+        b=record(name="b", by_length=by_length(5.0, 3.0, sentences=(7, 4))),
+    )
+    with pytest.raises(UserError, match=r"docs/x\.png: b has .*'6-10': 4"):
+        tables.draw(tmp_path, tmp_path)
+
+
+def test_curves_are_drawn_and_tabulated_by_the_examples_seen(tmp_path, monkeypatch):
+    figure = Curves(
+        file="docs/y.png",
+        title="Copying",
+        value_title="bits",
+        lines={"with": "a", "without": "b", "wrong": "a:wrong"},
+    )
+    monkeypatch.setattr(tables, "FIGURES", (figure,))
+    drawn = []
+    monkeypatch.setattr(canvas, "available", lambda: True)
+    monkeypatch.setattr(charts, "lines", lambda *args, **of: drawn.append((args, of)))
+    curve = {"examples": [3200, 16_000], "curve": [[0.5, 8.0], [1.5, 0.25]]}
+    put(tmp_path, a=record(name="a", **curve, curves={"wrong": [9.0, 1.0]}))
+    assert tables.draw(tmp_path, tmp_path) == []
+    other = {"examples": [3200], "curve": [[0.5, 6.0]]}
+    more = record(name="a", **other, curves={"wrong": [7.0]})
+    put(tmp_path, a1=more, b=record(name="b", **other))
+    assert len(tables.draw(tmp_path, tmp_path)) == 1
+    (((series, title, path), of),) = drawn
+    assert series["with"] == {"3.2": [8.0, 6.0], "16": [0.25]}
+    assert (title, path) == ("Copying", tmp_path / "docs/y.png")
+    assert (of["axis_title"], of["value_title"]) == ("thousand examples seen", "bits")
+    head, _, *lines = show(tmp_path, "y").splitlines()
+    assert head == "| bits by thousand examples seen | 3.2 | 16 |"
+    assert lines == ["| with | 7 | 0.25 |", "| without | 6 |  |", "| wrong | 8 | 1 |"]
+
+
+def test_the_training_loss_is_drawn_and_tabulated_by_steps(tmp_path, monkeypatch):
+    figure = Curves(
+        file="docs/y.png",
+        title="",
+        value_title="loss",
+        lines={"A": "a"},
+        loss_every=200,
+    )
+    monkeypatch.setattr(tables, "FIGURES", (figure,))
+    drawn = []
+    monkeypatch.setattr(canvas, "available", lambda: True)
+    monkeypatch.setattr(charts, "lines", lambda *args, **of: drawn.append((args, of)))
+    put(
+        tmp_path,
+        a=record(name="a", training_loss=[[200, 5.0], [400, 3.0]]),
+        a1=record(name="a", training_loss=[[200, 6.0], [400, 3.5]]),
+    )
+    assert len(tables.draw(tmp_path, tmp_path)) == 1
+    (((series, _, _), of),) = drawn
+    assert series == {"A": {"200": [5.0, 6.0], "400": [3.0, 3.5]}}
+    assert of["axis_title"] == "steps"
+    head, _, *lines = show(tmp_path, "y").splitlines()
+    assert (head, lines) == ("| loss by steps | 200 | 400 |", ["| A | 5.5 | 3.25 |"])
+
+
+def put_claim(folder, monkeypatch, scores, *, metric="bleu", floor=None, **fields):
+    """Records of runs a, b and c, and a table that claims that A is best."""
+    runs = tuple(Run(name=x, config="transformer_nmt", label=x.upper()) for x in "abc")
+    stated = (
+        Claim(text="A is best", paper="Doe (2015)", better="a", than=("b", "c")),
+        Claim(text="A beats D", paper="", better="a", than=("d",)),  # not measured
+    )
+    table = Table(metrics={"M": metric}, runs=runs, claims=stated, curves=False)
+    table = dataclasses.replace(table, **fields)
+    monkeypatch.setattr(tables, "TABLES", {"t": table})
+    for name, values in scores.items():
+        for seed, value in enumerate(values):
+            saved = record(name=name, seed=seed, metrics={metric: value})
+            put(folder, **{f"{name}{seed}": saved})
+    if floor is not None:
+        put(folder, floors={"t": {"copy": {metric: floor}, "other": {metric: 1e9}}})
+    return show(folder, "t_claims").splitlines()[-1]
+
+
+def test_the_models_of_a_run_are_the_values_of_a_claim(tmp_path, monkeypatch):
+    fields = {"metrics": {"best": "best", "mean": "error"}, "tested": "error"}
+    fields |= {"repeats": "repeat_", "lower": True}
+    put_claim(tmp_path, monkeypatch, {}, **fields)
+    for name, errors in {"a": (1, 2, 3), "b": (7, 8, 9), "c": (11, 12, 13)}.items():
+        metrics = {f"repeat_{n}": float(error) for n, error in enumerate(errors)}
+        metrics |= {"error": float(errors[1]), "best": 50.0 - errors[0]}
+        put(tmp_path, **{name: record(name=name, metrics=metrics)})
+    line = show(tmp_path, "t_claims").splitlines()[-1]
+    assert "A: 2.0 | B: 8.0" in line and line.endswith("| holds |")
+    cells = show(tmp_path, "claims").splitlines()[-1].split(" | ")
+    assert cells[2] == "mean" and "Welch, 3 models" in cells
+
+
+@pytest.mark.parametrize(
+    ("scores", "rival", "verdict"),
+    [
+        ({"a": (30.0, 30.5, 31.0), "b": (20, 21, 22), "c": (19, 20, 21)}, "B", "holds"),
+        # Ahead of the best rival, but not surely of the other.
+        (
+            {"a": (30.0, 30.5, 31.0), "b": (20, 21, 22), "c": (1, 15, 31)},
+            "B",
+            "inconclusive",
+        ),
+        (
+            {"a": (20, 21, 22), "b": (30.0, 30.5, 31.0), "c": (1, 15, 31)},
+            "B",
+            "does not hold here",
+        ),
+        # p = 0.03 for one rival is too much for two.
+        (
+            {"a": (20, 21, 22), "b": (22.4, 23.1, 23.8), "c": (1, 15, 31)},
+            "B",
+            "inconclusive",
+        ),
+    ],
+)
+def test_a_claim_is_tested_against_all_rivals(
+    tmp_path, monkeypatch, scores, rival, verdict
+):
+    line = put_claim(tmp_path, monkeypatch, scores)
+    cells = [cell.strip() for cell in line.split("|")[1:-1]]
+    assert cells[:2] == ["A is best", "Doe (2015)"]
+    assert cells[2].startswith("A: ") and cells[3].startswith(f"{rival}: ")
+    assert cells[-1] == verdict
+    assert (float(cells[-2].removeprefix("< ")) < 0.05) == (verdict != "inconclusive")
+
+
+def test_translations_of_single_seeds_are_compared_by_sentence(tmp_path, monkeypatch):
+    references = [f"a b c d {n}" for n in range(101)]
+    texts = {
+        "references": references,  # the test set is "s"
+        "a": references[:83] + ["x"] * 18,
+        "b": references[:53] + ["x"] * 48,
+        "c": references[:81] + ["x"] * 20,  # two sentences fewer than a
+    }
+    scores = {"a": [83.0], "b": [53.0], "c": [40.0]}
+    line = put_claim(tmp_path, monkeypatch, scores)
+    assert line.endswith("| – | inconclusive |")  # no translations
+    for name, lines in texts.items():
+        text = "".join(f"{line}\n" for line in lines)
+        (tmp_path / "hypotheses" / "s").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "hypotheses" / "s" / f"{name}.txt").write_text(text)
+    claim_tables._bootstrap.cache_clear()
+    assert claim_tables._bootstrap(tmp_path, "a", "b") < 0.01
+    p = claim_tables._bootstrap(tmp_path, "a", "c")
+    assert p > 0.05
+    line = show(tmp_path, "t_claims").splitlines()[-1]
+    assert line.endswith(f"| {p:.2g} | inconclusive |")
+
+
+def test_the_table_of_all_claims_shows_test_floor_and_work(tmp_path, monkeypatch):
+    scores = {"a": (30.0, 30.5, 31.0), "b": (20.0, 21.0), "c": (19.0, 20.0)}
+    put_claim(tmp_path, monkeypatch, scores, floor=14.1)
+    line = show(tmp_path, "claims").splitlines()[-1]
+    names = "A: 30.5 ± 0.5 | B: 20.5 ± 0.7"
+    work = "1,700 steps | – | – | Welch, 2 and 3 seeds"
+    assert line.startswith(f"| A is best | Doe (2015) | M | {names} | 14.1 | {work} |")
+    assert line.endswith("| holds |")
+    settings = {"data": {"rows": 7}, "optimizer": {"learning_rate": 0.003}}
+    more = {"metrics": {"bleu": 25.0}, "settings": settings}
+    for name, value in {"a": 5_000_000, "b": 5_010_000, "c": 0}.items():
+        fields = more | {"tokens": value} if value else more
+        for seed in range(3):
+            saved = record(name=name, seed=seed, parameters=seed * 10**6, **fields)
+            put(tmp_path, **{f"{name}{seed}": saved})
+    cells = show(tmp_path, "claims").splitlines()[-1].split(" | ")
+    expected = ["5M tokens / 5.01M tokens", "1M", "0.003", "Welch, 3 seeds"]
+    assert cells[6:10] == expected
+    claim = Claim(text="A beats C", paper="", better="a", than=("c",))
+    table = dataclasses.replace(tables.TABLES["t"], claims=(claim,))
+    monkeypatch.setitem(tables.TABLES, "t", table)
+    cells = show(tmp_path, "claims").splitlines()[-1].split(" | ")
+    assert cells[6] == "5M tokens / 11,900 examples"  # 1,700 steps of 7
+
+
+def test_a_single_run_shows_its_confidence_interval(tmp_path):
+    metrics = {"bleu": 21.04, "bleu_low": 19.96, "bleu_high": 22.5}
+    put(tmp_path, a=record(metrics=metrics, parameters=2_345_678, tokens=999_900))
+    assert "| 21.0 [20.0, 22.5] | – |" in show(tmp_path, "translation")
+    assert "| 2.35M | 1M |" in show(tmp_path, "translation")
+    put(tmp_path, b=record(metrics=metrics, seed=1))
+    assert "| 21.0 ± 0.0 | – |" in show(tmp_path, "translation")
+
+
+def test_the_work_of_a_run_is_its_parameters_and_real_tokens(tmp_path, monkeypatch):
+    path = str(make.ROOT / "configs/seq2seq_nmt.py:smoke")
+    config = configuration.read(path, ["train_steps=7"])
+    configuration.record(config, tmp_path)
+    work = make.work(tmp_path)
+    assets = config.task.prepare(config, tmp_path, training=True)
+    state = config.task(config, assets).objective.init(jax.random.key(0))
+    params = sum(len(x.ravel()) for x in jax.tree.leaves(state.params))
+    tokens = sum((assets.batches[i]["target"] > 0).sum() for i in range(7))
+    padded = sum(assets.batches[i]["target"].size for i in range(7))
+    assert work == {"parameters": params, "tokens": tokens} and tokens < padded
+
+
+def test_the_work_of_a_language_model_is_the_tokens_of_its_text(tmp_path):
+    path = str(make.ROOT / "configs/lstmn_text.py:digits")
+    config = configuration.read(path, ["train_steps=3", "data.tokens=7"])
+    config.data.batch_size = 5
+    configuration.record(config, tmp_path)
+    assert make.work(tmp_path)["tokens"] == 3 * 5 * 7
+
+
+def test_translations_are_kept_with_their_references(tmp_path, monkeypatch):
+    monkeypatch.setattr(records, "RESULTS", tmp_path)
+    path = storage.write_tsv(
+        tmp_path / "x.tsv", ("s", "r", "h"), [("a\tb", "A", ""), ("b", '"B"', '"b" b')]
+    )
+    make._keep_translations("x", path, test_set="s")
+    make._keep_translations("x", path, test_set="s")
+    assert records.read_translations("x", tmp_path) == (["", '"b" b'], ["A", '"B"'])
+    assert records.read_translations("y", tmp_path) is None
+    path = storage.write_tsv(path, ("s", "r", "h"), [("a", "A", "a"), ("b", "C", "b")])
+    message = r"x\.tsv has other references than .*references\.txt$"
+    with pytest.raises(UserError, match=message):
+        make._keep_translations("y", path, test_set="s")
+    assert records.read_translations("y", tmp_path) is None
+    make._keep_translations("y", path, test_set="t")
+    assert records.read_translations("y", tmp_path) == (["a", "b"], ["A", "C"])
+    assert math.isnan(claim_tables._bootstrap(tmp_path, "x", "y"))  # other test sets
+
+
+def test_a_claim_without_repetition_is_inconclusive(tmp_path, monkeypatch):
+    line = put_claim(tmp_path, monkeypatch, {"a": (9.0,), "b": (1.0,), "c": (2.0,)})
+    assert line.endswith("| A: 9.0 | C: 2.0 | – | inconclusive |")
+
+
+def test_a_claim_compares_with_the_lowest_if_lower_is_better(tmp_path, monkeypatch):
+    scores = {"a": (1.0, 1.1, 1.2), "b": (5.0, 5.1, 5.3), "c": (7, 7.1, 7.3)}
+    line = put_claim(tmp_path, monkeypatch, scores, metric="bits", lower=True)
+    assert "| A: 1.1 ± 0.1 | B: 5.1 ± 0.2 |" in line and line.endswith("| holds |")
+
+
+@pytest.mark.parametrize(
+    ("floor", "lower", "verdict"),
+    [
+        (19.5, False, "holds"),  # only the weaker rival is below the floor
+        (30.4, False, "holds (rival below the floor)"),
+        (30.6, False, "below the floor"),
+        (30.6, True, "does not hold here"),
+        (30.4, True, "below the floor"),  # though its rival is above it
+    ],
+)
+def test_an_expected_winner_below_the_floor_decides_nothing(
+    tmp_path, monkeypatch, floor, lower, verdict
+):
+    scores = {"a": (30.0, 30.5, 31.0), "b": (20, 21, 22), "c": (40, 41, 42)}
+    if not lower:
+        scores["c"] = (19, 20, 21)
+    line = put_claim(tmp_path, monkeypatch, scores, floor=floor, lower=lower)
+    assert line.endswith(f"| {verdict} |")
+
+
+def test_welch_is_the_formula_of_the_paper():
+    a, b = (3.0, 5.0, 7.5, 4.0, 2.0), (6.0, 9.5, 8.0)
+    means = [np.mean(x) for x in (a, b)]
+    errors = [np.var(x, ddof=1) / len(x) for x in (a, b)]
+    t = abs(means[0] - means[1]) / np.sqrt(sum(errors))
+    freedom = sum(errors) ** 2 / sum(
+        e**2 / (len(x) - 1) for e, x in zip(errors, (a, b), strict=True)
+    )
+    density = np.vectorize(lambda x: (1 + x * x / freedom) ** (-(freedom + 1) / 2))
+    grid = np.linspace(0, 400, 400_001)
+    below = grid <= t
+    tail = np.trapezoid(density(grid[~below]), grid[~below])
+    p = tail / np.trapezoid(density(grid), grid)
+    assert claims.welch(a, b) == pytest.approx(p, rel=1e-3)
+    assert math.isnan(claims.welch(a, (6.0,)))
+    assert claims.welch((2.0, 2.0), (2.0, 2.0)) == 1.0
+    assert claims.welch((2.0, 2.0), (3.0, 3.0)) == 0.0
+
+
+def test_the_paired_test_is_that_of_the_differences_of_shared_seeds():
+    a = {0: 27.2, 1: 28.1, 2: 26.9, 7: 90.0}
+    b = {2: 25.3, 0: 25.6, 1: 26.4, 5: 10.0}
+    differences = np.array([1.6, 1.7, 1.6])
+    t = differences.mean() / (differences.std(ddof=1) / np.sqrt(3))
+    # Student's t with two degrees of freedom has a closed form.
+    p = 1 - t / np.sqrt(t * t + 2)
+    assert claims.paired_t(a, b) == pytest.approx(p, rel=1e-6)
+    assert claims.paired_t(a, b) < claims.welch(tuple(a.values()), tuple(b.values()))
+    assert math.isnan(claims.paired_t({0: 1.0, 1: 2.0}, {0: 3.0, 2: 4.0}))
+    assert claims.paired_t({0: 1.0, 1: 4.0}, {0: 1.0, 1: 4.0}) == 1.0
+    assert claims.paired_t({0: 1.0, 1: 4.0}, {0: 1.5, 1: 4.5}) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ((5.0, 6.0, 7.0), (1.0, 2.0)),
+        ((1.0, 7.0, 8.0), (2.0, 3.0, 4.0)),
+        ((2.0, 2.0), (2.0, 2.0, 2.0)),
+        ((9.0, 9.0, 9.0, 1.0), (2.0, 3.0, 4.0, 5.0)),
+    ],
+)
+def test_the_rank_test_counts_all_choices_of_the_values(a, b):
+    values = [*a, *b]
+
+    def wins(chosen):  # Mann-Whitney's U, a tie counts one half
+        rest = [i for i in range(len(values)) if i not in chosen]
+        pairs = itertools.product(chosen, rest)
+        return sum(
+            (values[i] > values[j]) + (values[i] == values[j]) / 2 for i, j in pairs
+        )
+
+    middle = len(a) * len(b) / 2
+    choices = list(itertools.combinations(range(len(values)), len(a)))
+    observed = abs(wins(tuple(range(len(a)))) - middle)
+    extreme = sum(abs(wins(chosen) - middle) >= observed for chosen in choices)
+    assert claims.mann_whitney(a, b) == pytest.approx(extreme / len(choices))
+    assert claims.mann_whitney(b, a) == pytest.approx(extreme / len(choices))
+
+
+def test_a_ranked_claim_counts_the_seeds_that_are_ahead(tmp_path, monkeypatch):
+    scores = {
+        "a": (90.0, 0.5, 80, 70, 60),
+        "b": (1, 2, 3, 4, 5),
+        "c": (0, 0, 0, 0, 0.1),
+    }
+    line = put_claim(tmp_path, monkeypatch, scores)
+    assert "seeds ahead" not in line
+    ranked = Claim(text="", paper="", better="a", than=("b", "c"), ranked=True)
+    table = dataclasses.replace(tables.TABLES["t"], claims=(ranked,))
+    monkeypatch.setitem(tables.TABLES, "t", table)
+    line = show(tmp_path, "t_claims").splitlines()[-1]
+    assert "(4 of 5 seeds ahead of every rival's)" in line
+    p = claims.mann_whitney(scores["a"], scores["b"])
+    assert line.endswith(f"| {p:.2g} | inconclusive |")
+    assert "| rank test, 5 seeds |" in show(tmp_path, "claims")
+
+
+def test_rows_that_evaluate_the_same_models_are_paired(tmp_path, monkeypatch):
+    scores = {"a": (27.2, 28.1, 26.9), "b": (26.6, 27.6, 26.35), "c": (1, 2, 3)}
+    put_claim(tmp_path, monkeypatch, scores)
+    assert "| inconclusive |" in show(tmp_path, "t_claims")
+    table = tables.TABLES["t"]
+    a, b, c = table.runs
+    runs = a, dataclasses.replace(b, trained="a"), c
+    claim = Claim(text="", paper="", better="b", than=("a",))
+    table = dataclasses.replace(table, runs=runs, claims=(claim,))
+    monkeypatch.setitem(tables.TABLES, "t", table)
+    by_seed = (dict(enumerate(scores[name])) for name in "ba")
+    p = claims.p_text(claims.paired_t(*by_seed))
+    assert show(tmp_path, "t_claims").endswith(f"| {p} | does not hold here |")
+    assert "| paired t, 3 seeds |" in show(tmp_path, "claims")
+
+
+def test_p_values_are_corrected_for_the_claims_of_their_table():
+    p = (0.02, 0.001, math.nan, 0.04, 0.013)
+    texts = (
+        claims.HOLDS,
+        claims.FAILS,
+        claims.INCONCLUSIVE,
+        claims.BELOW,
+        claims.HOLDS,
+    )
+    verdicts = [claims.Verdict("x", *of) for of in zip(p, texts, strict=True)]
+    corrected = claims.holm(verdicts)
+    values = [x.p for x in corrected]
+    assert values == pytest.approx([0.04, 0.004, math.nan, 0.04, 0.039], nan_ok=True)
+    assert [x.text for x in corrected] == list(texts)
+    corrected = claims.holm([*verdicts, claims.Verdict("x", 0.045, claims.HOLDS)])
+    assert [x.text for x in corrected] == [
+        claims.INCONCLUSIVE,  # 3 x 0.02
+        claims.FAILS,
+        claims.INCONCLUSIVE,
+        claims.BELOW,  # is no verdict on the claim
+        claims.INCONCLUSIVE,  # 4 x 0.013
+        claims.INCONCLUSIVE,
+    ]
+    assert claims.holm([]) == []
+
+
+def test_a_claim_with_missing_seeds_is_provisional(tmp_path, monkeypatch):
+    scores = {"a": (30.0, 30.5, 31.0), "b": (20, 21), "c": (19, 20, 21)}
+    put_claim(tmp_path, monkeypatch, scores)
+    claim = tables.TABLES["t"].claims[0]
+    table = dataclasses.replace(tables.TABLES["t"], claims=(claim,))
+    plan = families.planned({"t": table})
+    monkeypatch.setattr(tables, "TABLES", plan)
+    assert [run.seeds for run in plan["t"].runs] == [(0, 1, 2, 3, 4)] * 3
+    line = show(tmp_path, "t_claims").splitlines()[-1]
+    assert line.endswith("| holds; provisional, 2 of 5 seeds |")
+    assert "(2 of 5 seeds) | 20.5 ± 0.7 |" in show(tmp_path, "t")
+    assert "1 claims: 1 hold" in show(tmp_path, "claims")
+    assert "1 are provisional" in show(tmp_path, "claims")
+    # Seven trainings of 13 minutes on two cores.
+    cells = show(tmp_path, "seeds").splitlines()[-1].split(" | ")
+    assert cells[1:] == ["1", "5", "7", f"{7 * 26 / 60:.1f}", "– |"]
+
+
+def test_a_table_can_plan_fewer_seeds_at_a_price(tmp_path, monkeypatch):
+    scores = {"a": (30.0, 30.5, 31.0), "b": (20, 21, 22), "c": (19, 20, 21)}
+    put_claim(tmp_path, monkeypatch, scores)
+    claim = tables.TABLES["t"].claims[0]
+    table = dataclasses.replace(tables.TABLES["t"], claims=(claim,), seeds=3)
+    monkeypatch.setattr(tables, "TABLES", families.planned({"t": table}))
+    table, _, note = show(tmp_path, "t_claims").rpartition("\n\n")
+    assert table.endswith("| holds |")
+    hours = 6 * 26 / 60
+    assert (
+        note == f"Three seeds, as planned: five would take {hours:.1f} core-hours more."
+    )
+    assert show(tmp_path, "seeds").endswith(f"| 3 | 0 | – | {hours:.1f} |")
+
+
+def test_runs_of_one_training_have_the_seeds_of_its_claims():
+    first, other, alone = (
+        Run(name=x, config="luong_nmt", seeds=(0, 1)) for x in ("x", "y", "z")
+    )
+    beam, wide = (
+        dataclasses.replace(first, name=x, trained="x") for x in ("beam", "wide")
+    )
+    claim = Claim(text="", paper="", better="beam", than=("y",))
+    table = Table(
+        metrics={}, runs=(first, other, alone, beam, wide), claims=(claim,), seeds=3
+    )
+    (planned,) = families.planned({"t": table}).values()
+    counts = {run.name: len(run.seeds) for run in planned.runs}
+    assert counts == {"x": 3, "y": 3, "z": 2, "beam": 3, "wide": 3}
+
+
+def test_floors_are_the_last_rows_of_a_table(tmp_path):
+    put(tmp_path, a=record(), floors={"translation": {"copy": {"bleu": 14.079}}})
+    lines = show(tmp_path, "translation").splitlines()
+    assert lines[3].startswith("| *copy* | 14.1 | – | – |")
+    assert lines[3].count("|") == lines[2].count("|")
+
+
+def test_floors_have_tables_and_their_first_metrics():
+    saved = records.read_floors()
+    assert set(saved) == set(floors.FLOORS)
+    for name, values in saved.items():
+        first = next(iter(values.values()))
+        assert next(iter(TABLES[name].metrics.values())) in first
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ntm_recall",
+        "pointer_tsp",
+        "ff_attention",
+        "kernels",
+        "memory_networks",
+        "sentences_entailment",
+    ],
+)
+def test_recorded_floors_are_those_that_the_code_computes(name):
+    computed = floors.FLOORS[name]()
+    for title, scores in records.read_floors()[name].items():
+        assert computed[title] == pytest.approx(scores, abs=1e-3)
+
+
+def test_a_look_up_answers_unknown_keys_by_the_most_frequent_answer():
+    train = [("a", "x"), ("a", "x"), ("a", "y"), ("b", "y"), ("c", "y")]
+    test = [("a", "x"), ("a", "y"), ("b", "y"), ("d", "y"), ("d", "x")]
+    assert floors.looked_up(train, test) == pytest.approx(60)
+    without_keys = ([(None, answer) for _, answer in pairs] for pairs in (train, test))
+    assert floors.looked_up(*without_keys) == pytest.approx(60)  # always "y"
+
+
+def test_the_page_of_languages_states_how_many_test_sentences_are_in_training():
+    text = (pages.ROOT / "docs/results/language.md").read_text("utf-8")
+    for table in ("language_agreement", "language_brackets"):
+        (scores,) = records.read_floors()[table].values()
+        assert f"{scores['seen']:.1f} %" in text
+
+
+def test_a_test_sentence_is_seen_if_it_is_in_training_word_for_word():
+    config = floors._config("lstmn_language:smoke")
+    share = floors.seen_in_training("agreement", 1, 103, config)
+    train = agreement.Batches("agreement", 1, batch_size=config.data.batch_size, seed=0)
+    rows = [tuple(x) for i in range(config.train_steps) for x in train[i]["tokens"]]
+    test, _ = agreement.held_out("agreement", "test", 1, 103)
+    count = sum(tuple(x) in rows for x in test["tokens"])
+    assert share == pytest.approx(100 * count / 103)
+    config.train_steps = 300
+    assert floors.seen_in_training("agreement", 1, 103, config) > share
+
+
+def test_no_bound_is_the_threshold_of_a_table():
+    for values in records.read_floors().values():
+        assert not next(iter(values)).startswith("bound")
+
+
+def test_the_nearest_training_pair_shares_the_most_trigrams():
+    pairs = [("Turn on the light", "a"), ("Restart the server", "b"), ("Lights", "c")]
+    texts = ["turn on the lights", "the server restarts", "Lightning", "xyz"]
+    nearest = floors.nearest_pairs(texts, pairs)
+    assert [target for _, target in nearest][:3] == ["a", "b", "c"]
+
+
+def test_every_claim_says_how_its_learning_rates_were_chosen():
+    for table in TABLES.values():
+        assert all(claim.rate or table.rate for claim in table.claims)
+
+
+def test_the_rates_of_a_claim_are_shown_with_how_they_were_chosen(
+    tmp_path, monkeypatch
+):
+    fields = {"rate": "one for all rows"}
+    put_claim(tmp_path, monkeypatch, {}, **fields)
+    for name, rate in {"a": 0.01, "b": 0.005, "c": 0.005}.items():
+        settings = {"optimizer": {"learning_rate": rate}}
+        put(tmp_path, **{name: record(name=name, settings=settings)})
+    assert "| 0.01 / 0.005 (one for all rows) |" in show(tmp_path, "claims")
+    claim = tables.TABLES["t"].claims[0]
+    claim = dataclasses.replace(claim, rate="searched for A")
+    table = dataclasses.replace(tables.TABLES["t"], claims=(claim,))
+    monkeypatch.setitem(tables.TABLES, "t", table)
+    assert "| 0.01 / 0.005 (searched for A) |" in show(tmp_path, "claims")
+
+
+def test_the_runs_of_claims_are_in_their_table():
+    for table in TABLES.values():
+        names = {run.name for run in table.runs}
+        for claim in table.claims:
+            assert {claim.better, *claim.than} <= names
+            assert claim.better not in claim.than
+
+
+def test_a_curve_shows_the_last_value_by_each_minute(tmp_path):
+    put(tmp_path, a=record(), b=record(system="Other", curve=[[7.0, 5.0]]))
+    lines = show(tmp_path, "translation_curves").splitlines()
+    columns = [cell.strip() for cell in lines[0].split("|")[2:-1]]
+    assert columns == ["2", "4", "6", "8", "10", "12", "14"]
+    assert lines[2].endswith("| 3.0 | 3.0 | 11.0 | 11.0 | 11.0 | 11.0 | 20.0 |")
+    assert lines[3].endswith("| – | – | – | 5.0 |  |  |  |")  # ended after 7
+
+
+@pytest.mark.parametrize("last", [0.05, 1.0, 7.9, 8.1, 15.0, 61.0, 4321.0])
+def test_the_minutes_of_curves_are_few_and_reach_the_end(last):
+    minutes = tables._minutes(last)
+    assert (
+        len(minutes) <= tables._MAX_COLUMNS
+        and minutes[-1] >= last > minutes[-1] - (minutes[0])
+    )
+
+
+def test_a_benchmark_shows_systems_and_ratio(tmp_path):
+    systems = {
+        records.OURS: {"median_ms": 311.5, "rate": 13151.0, "peak_mb": 1900},
+        "Other": {"median_ms": 640.25, "rate": 6398.0, "share": 0.336},
+    }
+    put(
+        tmp_path,
+        bench_transformer_step={
+            "question": "transformer_step",
+            "systems": systems,
+            "ratio": 2.056,
+            "ratio_same_malloc": None,
+            "device": "some CPU, 2 threads",
+            "commit": None,
+        },
+    )
+    text = show(tmp_path, "benchmarks")
+    assert "| this project | 312 | 13,151 | – | 1,900 |" in text
+    assert "| Other | 640 | 6,398 | 34% | – |" in text
+    assert text.endswith(
+        "2.06 times the rate of the fastest other system; "
+        "some CPU, 2 threads, commit `unknown`."
+    )
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_every_benchmark_has_a_table_with_its_ratios(name):
+    assert name in timings.BENCHMARKS
+    module = importlib.import_module(f"benchmarks.{name}")
+    systems = getattr(module, "SYSTEMS", [])
+    assert len({system.name for system in systems}) == len(systems)
+    measured = {system.name: {"rate": 2.0} for system in systems}
+    ratios = harness.ratios(measured, systems) if systems else {}
+    assert set(ratios) <= set(timings.FACTS)
+    assert set(ratios.values()) <= {1.0}
+
+
+TEXT = """a
+<!-- results:begin x -->
+old
+<!-- results:end x -->
+b
+<!-- results:begin y: one two -->
+<!-- results:end y -->
+"""
+
+
+def test_tables_are_written_between_their_marks():
+    shows = {"x": lambda runs: f"| new {runs} |", "y": lambda runs: f"| {runs} |"}
+    once = pages.fill("README.md", TEXT, shows)
+    expected = TEXT.replace("old\n", "\n| new () |\n\n")
+    assert once == expected.replace(
+        "one two -->\n", "one two -->\n\n| ('one', 'two') |\n\n"
+    )
+    assert pages.fill("README.md", once, shows) == once
+
+
+def test_links_of_tables_are_relative_to_the_page():
+    shows = {"x": lambda runs: "[a](configs/a.py) [b](docs/results/b.md)"}
+    text = TEXT.partition("<!-- results:begin y")[0]
+    assert "\n[a](../../configs/a.py) [b](b.md)\n" in pages.fill(
+        "docs/results/c.md", text, shows
+    )
+    assert "\n[a](configs/a.py) [b](docs/results/b.md)\n" in pages.fill(
+        "README.md", text, shows
+    )
+
+
+@pytest.mark.parametrize(
+    ("texts", "names", "message"),
+    [
+        ({"a.md": TEXT}, ["x"], "a.md: no table is called y"),
+        (
+            {"a.md": TEXT, "b.md": TEXT},
+            ["x", "y"],
+            "b.md: the table x is on a.md already",
+        ),
+        (
+            {"a.md": TEXT},
+            ["x", "y"],
+            "no page shows the table y: put its marks on a page of docs/",
+        ),
+        (
+            {"a.md": "<!-- results:begin x -->"},
+            ["x"],
+            "a.md: the table x has no end mark",
+        ),
+        (
+            {"a.md": TEXT.replace("end y", "end x")},
+            ["x", "y"],
+            "a.md: the mark <!-- results:end x --> is misplaced or misspelt",
+        ),
+        (
+            {"a.md": TEXT.replace("begin x", "begn x")},
+            ["x", "y"],
+            "a.md: the mark <!-- results:begn x --> is misplaced or misspelt",
+        ),
+    ],
+)
+def test_a_table_is_whole_on_exactly_one_page(texts, names, message):
+    with pytest.raises(UserError, match=f"^{re.escape(message)}$"):
+        pages.homes(texts, names)
+
+
+def test_a_page_can_include_a_source_file():
+    text = "<!-- source:begin base/errors.py -->\n<!-- source:end base/errors.py -->\n"
+    included = pages.fill("docs/a.md", text, {})
+    source = (pages.ROOT / "base/errors.py").read_text("utf-8")
+    assert f"-->\n\n```py\n{source}```\n\n<!--" in included
+    assert pages.fill("docs/a.md", included, {}) == included
+    with pytest.raises(UserError, match=r"^docs/a.md: there is no file nothing\.py$"):
+        pages.fill("docs/a.md", text.replace("base/errors.py", "nothing.py"), {})
+
+
+def test_a_page_can_show_a_selection_of_rows_and_claims(tmp_path, monkeypatch):
+    runs = tuple(Run(name=x, config="transformer_nmt", label=x * 2) for x in "abcd")
+    claims = (
+        Claim(text="a is best", paper="Doe (2015)", better="a", than=("b", "c")),
+        Claim(text="c beats d", paper="Doe (2016)", better="c", than=("d",)),
+    )
+    table = Table(metrics={"BLEU": "bleu"}, runs=runs, claims=claims)
+    monkeypatch.setattr(tables, "TABLES", {"t": table})
+    for run, bleu in zip(runs, (5.0, 2.0, 3.0, 4.0), strict=True):
+        put(tmp_path, **{run.name: record(name=run.name, metrics={"bleu": bleu})})
+    put(tmp_path, other=record(system="Other", name="e"))
+
+    def first_cells(name, *selected):
+        lines = show(tmp_path, name, *selected).partition("\n\n")[0].splitlines()
+        return [line.split("|")[1].strip() for line in lines[2:]]
+
+    link = "](configs/transformer_nmt.py)"
+    assert first_cells("t", "d", "b") == [f"[bb{link}", f"[dd{link}"]
+    assert first_cells("t")[1] == "Other" and len(first_cells("t")) == 5
+    assert first_cells("t_curves", "c") == [f"[cc{link}"]
+    assert first_cells("t_claims", "a") == ["a is best"]
+    assert show(tmp_path, "t_claims", "b") == "Not measured yet."  # no best rival
+    assert first_cells("t_claims", "d") == ["c beats d"]
+    assert first_cells("t_claims", "c") == ["a is best", "c beats d"]
+    assert first_cells("t_claims") == ["a is best", "c beats d"]
+
+
+def test_a_selection_names_runs_of_its_table():
+    text = "<!-- results:begin {} -->\n<!-- results:end {} -->\n"
+    shows = tables.tables()
+    for name, message in (
+        ("alignments", "the table alignments has no run x"),
+        ("alignments_claims", "the table alignments has no run x"),
+        ("benchmarks", "the table benchmarks has no runs to select: remove x"),
+    ):
+        with pytest.raises(UserError, match=f"^docs/a.md: {message}$"):
+            pages.fill("docs/a.md", text.format(f"{name}: x", name), shows)
+
+
+def test_a_headline_is_the_first_metric_of_a_run_with_a_link(tmp_path, monkeypatch):
+    headline = next(h for h in HEADLINES if h.run == "pointer_sorting_10_5_1")
+    monkeypatch.setattr(tables, "HEADLINES", (headline, HEADLINES[0]))
+    for seed, accuracy in enumerate((90.0, 92.0)):
+        metrics = {"accuracy": accuracy, "accuracy_5": 1.0}
+        saved = record(name=headline.run, seed=seed, metrics=metrics)
+        put(tmp_path, **{f"s{seed}": saved})
+    homes = {"pointer_sorting": "docs/results/pointing.md"}
+    floors = {"pointer_sorting": {"random": {"accuracy": 0.25}}}
+    (tmp_path / "floors.json").write_text(json.dumps(floors))
+    lines = tables.tables(tmp_path, homes)["headline"](()).splitlines()
+    assert lines[0] == "| system | task | metric | here | floor | paper | trained on |"
+    trained_on = tables.cells.trained_on([saved])
+    assert lines[2:] == [
+        "| Pointer network, set encoder | "
+        "[sorting 10 numbers](docs/results/pointing.md) | % exact | 91.0 ± 1.4 | "
+        f"0.2 | 57 % | {trained_on} |"
+    ]
+
+
+def test_every_headline_is_a_reported_run():
+    names = [headline.run for headline in HEADLINES]
+    assert set(names) <= {run.name for run in RUNS}
+    assert len(set(names)) == len(names)
+
+
+@pytest.fixture
+def workdir(tmp_path):
+    """A run directory with the files that records are collected from."""
+    config = configuration.read(str(make.ROOT / "configs/transformer_nmt.py"))
+    configuration.record(config, tmp_path)
+    (tmp_path / "checkpoints" / "100").mkdir(parents=True)
+    rows = [
+        {"step": 25, "split": "train", "seconds": 5.0, "steps_per_second": 4.0},
+        {"step": 50, "split": "train", "seconds": 9.0, "steps_per_second": 6.5},
+        {"step": 75, "split": "train", "seconds": 20.0, "steps_per_second": 5.1234},
+        {"step": 100, "split": "validation", "seconds": 30.0, "bleu": 7.12345},
+        {"step": config.train_steps, "split": "validation", "seconds": 90, "bleu": 9.0},
+    ]
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    (tmp_path / "metrics.jsonl").write_text(lines)
+    environment = {
+        "versions": {"jax": "0.0.1"},
+        "backend": "cpu",
+        "devices": ["cpu"],
+        "cpus": 2,
+        "commit": "0123456789+changes",
+    }
+    (tmp_path / "environment.json").write_text(json.dumps(environment))
+    scores = {"checkpoint": "best", "step": 100, "bleu": 21.04321}
+    scores["signatures"] = {"bleu": "nrefs:1"}
+    scores["by_length"] = by_length(5.12345, 3.0)
+    (tmp_path / "eval_test.json").write_text(json.dumps(scores))
+    return tmp_path
+
+
+def test_a_record_is_collected_from_the_run_directory(workdir):
+    saved = make.collect(RUNS[0], 0, workdir)
+    assert set(record()) <= set(saved)
+    assert saved["metrics"] == {"bleu": 21.043, "bleu_signature": "nrefs:1"}
+    assert saved["curve"] == [[0.5, 7.123], [1.5, 9.0]]
+    assert (saved["minutes"], saved["device"]) == (1.5, "CPU, 2 cores")
+    assert saved["commit"] == "0123456789+changes"
+    assert saved["by_length"] == by_length(5.123, 3.0)
+    assert saved["steps_per_second"] == 5.123  # the median
+    assert "waiting" not in saved and "examples" not in saved
+    (workdir / "eval_test.json").unlink()
+    with pytest.raises(UserError, match=r"eval_test\.json is missing"):
+        make.collect(RUNS[0], 0, workdir)
+
+
+def test_a_run_that_was_planned_shorter_is_no_record(workdir):
+    settings = json.loads((workdir / "config.json").read_text())
+    settings["extended"] = [{"step": 7, "train_steps": 11}, {"step": 13}]
+    (workdir / "config.json").write_text(json.dumps(settings))
+    with pytest.raises(UserError, match="was planned shorter, up to step 13: a record"):
+        make.collect(RUNS[0], 0, workdir)
+
+
+def test_a_record_of_generated_data_counts_examples_and_waiting(tmp_path, monkeypatch):
+    figure = Curves(
+        file="docs/z.png",
+        title="",
+        value_title="%",
+        lines={"a": "x:wrong", "b": "y:other"},
+    )
+    loss = Curves(
+        file="docs/l.png", title="", value_title="", lines={"a": "x"}, loss_every=20
+    )
+    monkeypatch.setattr(make, "FIGURES", (figure, loss))
+    path = str(make.ROOT / "configs/ntm_copy.py")
+    config = configuration.read(path, ["data.batch_size=7"])
+    configuration.record(config, tmp_path)
+    rows = [
+        {"step": 10, "split": "train", "seconds": 1.0, "loss": 4.0, "waiting": 0.01},
+        {"step": 20, "split": "train", "seconds": 2.0, "loss": 3.0, "waiting": 0.03},
+        {"step": 30, "split": "train", "seconds": 3.0, "loss": 2.0, "waiting": 0.5},
+        {"step": 30, "split": "validation", "seconds": 4.0, "bits": 1.5},
+    ]
+    rows[-1]["wrong"] = 0.12345
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    (tmp_path / "metrics.jsonl").write_text(lines)
+    environment = {"versions": {}, "backend": "cpu", "devices": ["cpu"]}
+    environment |= {"cpus": 1, "commit": "0123456789"}
+    (tmp_path / "environment.json").write_text(json.dumps(environment))
+    scores = {"checkpoint": "last", "step": 30, "bits": 1.25}
+    (tmp_path / "eval_test.json").write_text(json.dumps(scores))
+    saved = make.collect(Run(name="x", config="ntm_copy"), 0, tmp_path)
+    assert (saved["examples"], saved["waiting"]) == ([210], 0.03)  # the median
+    assert saved["curve"] == [[0.07, 1.5]]
+    assert saved["curves"] == {"wrong": [0.1235]}
+    assert saved["training_loss"] == [(20, 3.0)]
+
+
+def test_a_record_has_the_examples_until_the_first_perfect_evaluation(tmp_path):
+    path = str(make.ROOT / "configs/pointer_sorting.py")
+    configuration.record(configuration.read(path, ["data.batch_size=7"]), tmp_path)
+    environment = {"versions": {}, "backend": "cpu", "devices": ["cpu"]}
+    environment |= {"cpus": 1, "commit": "0123456789"}
+    (tmp_path / "environment.json").write_text(json.dumps(environment))
+    scores = {"checkpoint": "last", "step": 40, "accuracy": 99.0}
+    (tmp_path / "eval_test.json").write_text(json.dumps(scores))
+
+    def collect(*accuracies):
+        rows = [
+            {"step": 10 * i, "split": "validation", "seconds": 1.0, "accuracy": x}
+            for i, x in enumerate(accuracies, 1)
+        ]
+        lines = "".join(json.dumps(row) + "\n" for row in rows)
+        (tmp_path / "metrics.jsonl").write_text(lines)
+        return make.collect(Run(name="x", config="pointer_sorting"), 0, tmp_path)
+
+    assert collect(50.0, 100.0, 99.0, 100.0)["perfect_after"] == 140
+    assert "perfect_after" not in collect(50.0, 99.9)
+
+
+def test_a_run_is_done_when_its_last_step_is(workdir):
+    assert make._is_done(RUNS[0], 0, workdir)
+    (workdir / "metrics.jsonl").write_text('{"step": 99, "seconds": 1.0}\n')
+    assert not make._is_done(RUNS[0], 0, workdir)
+    with pytest.raises(UserError, match="config.seed: 0 there, 1 now"):
+        make._is_done(RUNS[0], 1, workdir)
+
+
+def test_only_missing_runs_are_made(tmp_path, monkeypatch, capsys):
+    run = Run(
+        name="x",
+        config="transformer_nmt",
+        overrides=("model.heads=2",),
+        seeds=(0, 1),
+    )
+    settings = make._identity(run, 0)
+    put(tmp_path, x=record(name="x", settings=settings))
+    trained = []
+    monkeypatch.setattr(records, "RESULTS", tmp_path)
+    monkeypatch.setattr(
+        make, "TABLES", {"t": dataclasses.replace(TABLES["translation"], runs=(run,))}
+    )
+    monkeypatch.setattr(
+        make, "make", lambda run, seed, *_: trained.append((run.name, seed))
+    )
+    monkeypatch.setattr(tables, "write", lambda: None)
+    make.main([])
+    assert trained == [("x", 1)]
+    assert "nothing is missing" not in capsys.readouterr().out
+    put(tmp_path, x=record(name="x"))  # with other settings
+    make.main([])
+    assert trained[1:] == [("x", 0), ("x", 1)]
+    settings["loss"]["smoothing"] = 0.0  # from an older config
+    put(tmp_path, x=record(name="x", settings=settings))
+    make.main([])
+    assert trained[3:] == [("x", 0), ("x", 1)]
+
+
+def test_a_run_that_a_sweep_has_trained_is_only_evaluated(tmp_path, monkeypatch):
+    (tmp_path / "configs").symlink_to(make.ROOT / "configs")
+    monkeypatch.setattr(make, "ROOT", tmp_path)
+    run = Run(name="x", config="kernel_regression:smoke", overrides=("model.width=2",))
+    folder = tmp_path / "sweeps/kernels/trials/003.seed1"
+    configuration.record(make._config(run, 1), folder)
+    (folder / "metrics.jsonl").write_text('{"step": 6, "split": "train", "seconds": 1}')
+    folders = [tmp_path / f"runs/{make._label(run, seed)}" for seed in (0, 1)]
+    assert [make._folder(run, seed) for seed in (0, 1)] == [folders[0], folder]
+    evaluate = make.commands(run, 1, folder.relative_to(tmp_path))[1]
+    assert "--workdir=sweeps/kernels/trials/003.seed1 --split=test" in evaluate
+    assert f"--workdir=runs/{folders[1].name}" in make.commands(run, 1)[0]
+    folders[1].mkdir(parents=True)
+    assert make._folder(run, 1) == folders[1]
+
+
+def test_a_complete_set_of_records_is_reported(monkeypatch, capsys):
+    monkeypatch.setattr(make, "is_current", lambda run, seed: True)
+    monkeypatch.setattr(
+        make, "make", lambda *_: pytest.fail("ran although nothing is missing")
+    )
+    monkeypatch.setattr(tables, "write", lambda: None)
+    make.main([])
+    count = sum(len(run.seeds) for run in RUNS)
+    assert f"nothing is missing: all {count} trainings" in capsys.readouterr().out
+
+
+# Every architecture and every task, and runs whose checkpoints are averaged.
+SAMPLES = [
+    "transformer_nmt",
+    "short_bahdanau",
+    "ntm_copy",
+    "ntm_copy_lstm",
+    "pointer_hull_10",
+    "captioning_soft",
+    "sagan_attention",
+    "ff_add_50",
+    "kernels_learned",
+]
+
+
+@pytest.fixture(params=SAMPLES)
+def recorded(request, monkeypatch):
+    """A recorded run, and a function that changes its current config."""
+    (run,) = (run for run in RUNS if run.name == request.param)
+    assert make.is_current(run, 0)
+    read = configuration.read
+
+    def change(name, value, groups=("",)):
+        def read_changed(*args):
+            config = read(*args).unlock()
+            for group in groups:
+                parent = config
+                for part in filter(None, group.split(".")):
+                    parent = parent.get(part, {})
+                parent[name] = value
+            return config.lock()
+
+        monkeypatch.setattr(configuration, "read", read_changed)
+
+    return run, change
+
+
+@pytest.mark.parametrize(
+    ("group", "name", "value"),
+    [
+        ("", "log_every", 7),
+        ("", "parallel", "pmap"),
+        ("mesh", "data", 5),
+        ("mesh", "fsdp", 7),
+        ("mesh", "tensor", 3),
+        ("data", "folder", "elsewhere"),
+        ("data", "files", {"train": "elsewhere"}),
+        ("evaluation", "figures", 11),
+    ],
+)
+def test_a_record_stays_valid_if_a_field_without_effect_changes(
+    recorded, group, name, value
+):
+    run, change = recorded
+    change(name, value, groups=(group,))
+    assert make.is_current(run, 0)
+
+
+@pytest.mark.parametrize(
+    ("group", "name", "value"),
+    [("", "train_steps", 7), ("", "seed", 7), ("", "eval_every", 7)],
+)
+def test_a_record_is_invalid_if_the_training_changes(recorded, group, name, value):
+    run, change = recorded
+    change(name, value, groups=(group,))
+    assert not make.is_current(run, 0)
+
+
+@pytest.mark.parametrize(
+    ("group", "name"),
+    [("", "save_every"), ("checkpoints", "keep"), ("evaluation", "average")],
+)
+def test_kept_checkpoints_matter_only_if_they_are_averaged(recorded, group, name):
+    run, change = recorded
+    averages = make._config(run, 0).evaluation.checkpoint == "average"
+    assert averages == run.config.startswith(("transformer_nmt", "bahdanau_nmt"))
+    change(name, 7, groups=(group,))
+    assert make.is_current(run, 0) is not averages
+
+
+def test_a_new_record_holds_its_identity(workdir):
+    settings = make.collect(RUNS[0], 0, workdir)["settings"]
+    assert settings == records.identity(settings)
+    for name in ("log_every", "mesh", "parallel"):
+        assert name not in settings
+    assert "files" not in settings["data"]
+    assert settings["save_every"] == 100  # of the checkpoints that are averaged
+    assert settings["architecture"] == "models.transformer:Transformer"
+
+
+def test_an_emptied_group_is_not_part_of_the_identity():
+    settings = {"data": {"files": {"train": ""}}, "checkpoints": {"keep": 1}, "seed": 2}
+    assert records.identity(settings) == records.identity({"seed": 2})
+    assert not {"data", "checkpoints"} & set(records.identity(settings))
+    assert settings["checkpoints"] == {"keep": 1}
+
+
+def test_only_the_runs_of_tables_that_are_named_are_made(monkeypatch):
+    table = TABLES["translation"]
+    chosen = {
+        name: dataclasses.replace(
+            table, runs=(Run(name=name * 2, config="transformer_nmt"),)
+        )
+        for name in "abc"
+    }
+    trained = []
+    monkeypatch.setattr(make, "TABLES", chosen)
+    monkeypatch.setattr(make, "is_current", lambda run, seed: False)
+    monkeypatch.setattr(make, "make", lambda run, *_: trained.append(run.name))
+    monkeypatch.setattr(tables, "write", lambda: trained.append("written"))
+    make.main(["c", "a"])
+    assert trained == ["cc", "aa", "written"]
+    with pytest.raises(UserError, match="^table d: must be one of a, b, c$"):
+        make.main(["a", "d"])
+    assert trained == ["cc", "aa", "written"]
+
+
+def test_a_run_uses_its_share_of_the_cores(tmp_path, monkeypatch):
+    core = min(os.sched_getaffinity(0))
+    code = "import os; print(os.sched_getaffinity(0), file=open('cores', 'w'))"
+    (tmp_path / "x.py").write_text(code)
+    monkeypatch.setattr(make, "ROOT", tmp_path)
+    processes = workers.Processes()
+    make._call("python x.py", workers.Share((core,)), processes)
+    assert (tmp_path / "cores").read_text().strip() == str({core})
+    (tmp_path / "z.py").write_text("import sys; open('words', 'w').write(sys.argv[1])")
+    make._call("python z.py \"--a=('b c',)\"", workers.Share(), processes)
+    assert (tmp_path / "words").read_text() == "--a=('b c',)"
+    with pytest.raises(UserError, match="^python y.py exited with status 2$"):
+        make._call("python y.py", workers.Share(), processes)
+
+
+def test_the_commands_of_a_run_carry_what_differs():
+    run = Run(
+        name="x",
+        config="transformer_nmt:sinusoidal",
+        overrides=("model.heads=2",),
+        seeds=(0, 1),
+    )
+    assert make.commands(run, 1) == [
+        "python train.py --config=configs/transformer_nmt.py:sinusoidal "
+        "--workdir=runs/x.seed1 --config.model.heads=2 --config.seed=1",
+        "python eval.py --workdir=runs/x.seed1 --split=test",
+    ]
+    assert make.commands(run, 0)[1] == "python eval.py --workdir=runs/x --split=test"
+
+
+@pytest.mark.parametrize(
+    "override",
+    ["model.feed=('every_step',)", "data.files.train=my files/*.txt", "model.x=$HOME"],
+)
+def test_the_commands_of_a_run_are_quoted_for_a_shell(override):
+    run = Run(name="x", config="seq2seq_nmt:smoke", overrides=(override,))
+    for command in make.commands(run, 0):
+        process = subprocess.run(
+            ["sh", "-c", command.replace("python", "printf '%s\\n'", 1)],
+            capture_output=True,
+            text=True,
+        )
+        assert process.stdout.splitlines() == shlex.split(command)[1:]
+    assert f"--config.{override}" in shlex.split(make.commands(run, 0)[0])
+
+
+def test_the_commands_of_the_records_are_quoted_for_a_shell():
+    saved = (json.loads(p.read_text("utf-8")) for p in records.RESULTS.glob("*.json"))
+    commands = [command for each in saved for command in each.get("commands", ())]
+    assert len(commands) > 500
+    assert [x for x in commands if shlex.join(shlex.split(x)) != x] == []
+
+
+@pytest.mark.parametrize(
+    ("config", "run", "metric", "digits"),
+    [
+        ("ntm_copy", "ntm_copy", "bits", 2),
+        ("ntm_copy", "ntm_copy", "bits_120", 2),
+        ("ntm_ngrams", "ntm_ngrams", "bits", 1),
+        ("ntm_recall", "ntm_recall", "bits", 2),
+        ("ntm_recall", "ntm_recall", "bits_15", 2),
+        ("pointer_sorting", "pointer_sorting_10_lstm_1", "accuracy", 1),
+        ("pointer_hull", "pointer_hull_10", "accuracy", 1),
+        ("captioning", "captioning_soft", "bleu_4", 1),
+        ("sagan", "sagan_attention", "frechet", 2),
+        ("kernel_regression", "kernels_learned", "mse", 2),
+        ("las_digits", "las_digits", "wer", 1),
+    ],
+)
+def test_the_docstring_of_a_config_quotes_the_mean_of_its_records(
+    config, run, metric, digits
+):
+    docstring = importlib.import_module(f"configs.{config}").__doc__
+    values = [r["metrics"][metric] for r in records.read_runs() if r["name"] == run]
+    mean = re.escape(f"{statistics.mean(values):.{digits}f}")
+    assert re.search(rf"(?<![\d.]){mean}(?![\d.]*\d)", docstring)
+
+
+def test_the_readme_states_the_default_without_near_duplicates():
+    (run,) = (r for r in records.read_runs() if r["name"] == "transformer_nmt")
+    readme = (pages.ROOT / "README.md").read_text("utf-8")
+    assert f"{run['metrics']['bleu_new']:.1f} BLEU" in readme
+
+
+def test_a_run_that_evaluates_another_shares_its_directory(monkeypatch):
+    first = Run(name="x", config="luong_nmt:smoke", overrides=("model.layers=1",))
+    beam = Run(
+        name="y",
+        config="luong_nmt:smoke",
+        overrides=(*first.overrides, "evaluation.beam=7"),
+        trained="x",
+    )
+    table = Table(metrics={"BLEU": "bleu"}, runs=(first, beam))
+    monkeypatch.setattr(make, "TABLES", {"t": table})
+    train, evaluate = make.commands(beam, 0)
+    assert train == make.commands(first, 0)[0]
+    assert evaluate == make.commands(first, 0)[1] + " --config.evaluation.beam=7"
+    assert make.record_path(beam, 0) != make.record_path(first, 0)

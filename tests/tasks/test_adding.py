@@ -1,0 +1,372 @@
+"""Adding and multiplying: the generator, the protocols, scores and predictions."""
+
+import functools
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from PIL import Image
+
+from base.errors import UserError
+from configs.ff_attention import VARIANTS, get_config
+from figures import canvas
+from tasks.adding import data as adding
+from tasks.adding.metrics import accuracy
+from training import trained
+from training.task import Evaluation, NoOptions, Prediction, create
+
+FIELDS = {"length": 101, "min_length": 23, "buckets": 5, "batch_size": 7, "seed": 0}
+FORM = "must be NUMBER,MARKER, such as 0.3,1"
+
+
+def make(variant="", **fields):
+    config = get_config(variant)
+    for name, value in fields.items():
+        group, _, field = name.partition("__")
+        (config[group] if field else config)[field or group] = value
+    config.task.check(config)
+    return create(config, Path("unused"), training=True)
+
+
+def predict(task, state, lines, **options):
+    return trained.Run(task.config, task, state, "last").predict(lines, **options)
+
+
+@functools.cache
+def small(variant="", **fields):
+    """A small task and its initial state."""
+    length = 61 if "variable" in variant else 23
+    fields = {
+        "model__hidden": 11,
+        "data__length": length,
+        "data__batch_size": 16,
+    } | fields
+    task = make(variant, **fields)
+    return task, jax.jit(task.objective.init)(jax.random.key(0))
+
+
+def many_sequences(operation, batch_size=20_011, length=31):
+    lengths = np.full(batch_size, length)
+    return adding.sequences(operation, np.random.default_rng(0), lengths, length)
+
+
+def same(a, b):
+    return a.keys() == b.keys() and all(np.array_equal(a[name], b[name]) for name in a)
+
+
+@pytest.mark.parametrize("protocol", adding.PROTOCOLS)
+@pytest.mark.parametrize("operation", adding.OPERATIONS)
+def test_sequences_have_the_markers_and_target_of_the_problem(operation, protocol):
+    source = adding.batches(operation, protocol, **FIELDS)
+    for index in range(29):
+        batch = source[index]
+        assert {x.dtype for n, x in batch.items() if n != "mask"} == {np.dtype("f4")}
+        width = batch["inputs"].shape[1]
+        for row, ((numbers, markers), target) in enumerate(
+            zip(batch["inputs"].swapaxes(1, 2), batch["target"], strict=True)
+        ):
+            steps = [t for t in range(width) if markers[t] == -1]
+            assert len(steps) == 2 and steps[0] == 0
+            length = steps[1] + 1
+            marked = [t for t in range(width) if markers[t] == 1]
+            assert len(marked) == 2
+            assert any(t <= 9 for t in marked) and marked[1] <= length / 2 - 2
+            assert np.count_nonzero(markers) == 4
+            assert not numbers[length:].any() and numbers[:length].all()
+            a, b = (float(numbers[t]) for t in marked)
+            expected = 0.5 + (a + b) / 4 if operation == "add" else a * b
+            assert target == pytest.approx(expected, abs=1e-6)
+            if protocol == "variable":
+                assert batch["mask"][row].sum() == length
+                assert batch["mask"][row, :length].all() and 23 <= length <= 101
+            else:
+                assert "mask" not in batch
+                assert width == 112 and 101 <= length < 112  # 1.1 T0, rounded up
+
+
+@pytest.mark.parametrize("length", [adding.MIN_LENGTH, 31])
+def test_the_two_marked_steps_are_drawn_as_in_the_paper(length):
+    markers = many_sequences("add", length=length)["inputs"][..., 1]
+    counts = (markers == 1).sum(0)
+    steps = range(1, length // 2 - 1)
+    expected = np.zeros(length)
+    for first in range(1, 10):
+        expected[first] += 1 / 9
+        for second in steps:
+            if second != first:
+                expected[second] += 1 / 9 / (len(steps) - 1)
+    np.testing.assert_allclose(expected.sum(), 2)
+    deviation = np.sqrt(len(markers) * expected)
+    assert (abs(counts - len(markers) * expected) <= 4 * deviation).all()
+
+
+@pytest.mark.parametrize(
+    ("operation", "variance", "chances"),
+    [
+        ("add", 1 / 24, {0.5: 0.1536}),  # P(|X1 + X2| < 0.16)
+        ("multiply", 7 / 144, {0.04: 0.282, 0.25: 0.111}),
+    ],
+)
+def test_a_constant_has_the_accuracy_of_chance(operation, variance, chances):
+    target = np.float64(many_sequences(operation)["target"])
+    mean = 0.5 if operation == "add" else 0.25
+    squares = (target - mean) ** 2
+    error = 4 / np.sqrt(len(target))
+    assert abs(target.mean() - mean) < error * np.sqrt(variance)
+    assert abs(squares.mean() - variance) < error * squares.std()
+    for constant, chance in chances.items():
+        share = np.mean(abs(target - constant) < 0.04)
+        assert abs(share - chance) < error * np.sqrt(chance)
+
+
+@pytest.mark.parametrize("protocol", adding.PROTOCOLS)
+def test_a_batch_depends_on_seed_and_index_only(protocol):
+    source = adding.batches("add", protocol, **FIELDS)
+    repeated = adding.batches("add", protocol, **FIELDS)
+    backwards = [repeated[i] for i in range(4, -1, -1)][::-1]
+    assert all(same(source[i], batch) for i, batch in enumerate(backwards))
+    other = adding.batches("add", protocol, **FIELDS | {"seed": 1})
+    batches = [*backwards, *(other[i] for i in range(5))]
+    assert len({float(batch["target"][0]) for batch in batches}) == 10
+
+
+def test_lengths_of_the_variable_protocol_are_uniform_in_few_shapes():
+    source = adding.batches("add", "variable", **FIELDS | {"batch_size": 101})
+    batches = [source[i] for i in range(307)]
+    widths = {batch["inputs"].shape[1] for batch in batches}
+    assert len(widths) == 5 and max(widths) == 101
+    lengths = np.concatenate([batch["mask"].sum(1) for batch in batches])
+    counts = np.bincount(lengths)[23:]
+    assert len(counts) == 79
+    # Buckets are drawn per batch, so their shares deviate as those of 307 draws.
+    shares = [part.sum() / len(lengths) for part in np.array_split(counts, 5)]
+    np.testing.assert_allclose(shares, 0.2, atol=4 * np.sqrt(0.2 / 307))
+    for part in np.array_split(counts, 5):
+        assert (abs(part - part.mean()) < 5 * np.sqrt(part.mean())).all()
+
+
+@pytest.mark.parametrize("protocol", adding.PROTOCOLS)
+def test_held_out_sequences_never_change_and_are_not_in_training(protocol):
+    lengths = {"length": 101, "min_length": 23}
+    test = adding.held_out("add", protocol, "test", **lengths)
+    assert same(test, adding.held_out("add", protocol, "test", **lengths))
+    validation = adding.held_out("add", protocol, "validation", **lengths)
+    of_length = adding.held_out_at("add", protocol, "test", 97)
+    source = adding.batches("add", protocol, **FIELDS)
+    sets = [test, validation, of_length, *(source[i] for i in range(9))]
+    targets = np.concatenate([batch["target"] for batch in sets])
+    # Two sums of float32 numbers are rarely equal.
+    assert len(np.unique(targets)) > 0.99 * len(targets)
+    assert len(test["target"]) == 1000
+    with pytest.raises(UserError, match="^split is tset: must be validation or test$"):
+        adding.held_out("add", protocol, "tset", **lengths)
+
+
+def test_the_variable_test_split_has_ten_sequences_of_each_of_100_lengths():
+    batch = adding.held_out("add", "variable", "test", length=1000, min_length=50)
+    lengths, counts = np.unique(batch["mask"].sum(1), return_counts=True)
+    assert (counts == 10).all() and len(lengths) == 100
+    assert (lengths[0], lengths[-1]) == (50, 1000)
+    assert set(np.diff(lengths)) == {9, 10}
+    batch = adding.held_out_at("multiply", "variable", "test", 53)
+    assert batch["inputs"].shape == (1000, 53, 2)
+    assert (batch["inputs"][:, -1, 1] == -1).all()
+
+
+@pytest.mark.parametrize("variant", ["", "variable"])
+def test_scores_equal_those_of_each_sequence_alone(variant):
+    task, state = small(variant)
+    batch = task.held_out("test")
+    hits, squares = [], []
+    for i in range(0, 1000, 211):
+        inputs = batch["inputs"][i]
+        if variant:  # without its padding
+            inputs = inputs[batch["mask"][i]]
+        estimates, _ = task.read(state.params, inputs[None])
+        error = float(estimates[0]) - float(batch["target"][i])
+        actual = task.errors(state.params, {n: x[[i]] for n, x in batch.items()})
+        np.testing.assert_allclose(actual, error, atol=1e-5)
+        hits.append(accuracy(actual) == 100 * (abs(error) < 0.04))
+        squares.append(error**2)
+    assert all(hits) and len(hits) == 5
+    errors = task.errors(state.params, batch)
+    np.testing.assert_allclose(np.square(errors[::211]), squares, atol=1e-5)
+    scores = task.evaluate(state, "test", NoOptions()).scores
+    np.testing.assert_allclose(scores["mse"], np.mean(errors**2), rtol=1e-5)
+    np.testing.assert_allclose(scores["accuracy"], 100 * np.mean(abs(errors) < 0.04))
+
+
+@pytest.mark.parametrize("variant", ["", "variable"])
+def test_training_evaluates_only_the_validation_split(variant):
+    task, state = small(variant, evaluation__lengths=(31,))
+    scores = task.validate(state)
+    assert scores.keys() == {"accuracy", "mse"}
+    full = task.evaluate(state, "validation", NoOptions()).scores
+    assert scores.items() <= full.items() and "accuracy_31" in full
+
+
+def test_a_constant_network_has_the_scores_of_chance():
+    task, state = small("multiply", evaluation__lengths=(23,))
+    params = jax.tree.map(jnp.zeros_like, state.params)
+    params["output_bias"] = jnp.full(1, 0.25)
+    state = state.replace(params=params)
+    scores = task.evaluate(state, "test", NoOptions()).scores
+    assert scores["accuracy_23"] == scores["accuracy"]  # T0 is 23
+    target = task.held_out("test")["target"]
+    expected = 100 * np.mean((target > 0.21) & (target < 0.29))
+    np.testing.assert_allclose(scores["accuracy"], expected, atol=0.11)  # rounding
+    np.testing.assert_allclose(scores["mse"], np.mean((target - 0.25) ** 2), rtol=1e-5)
+
+
+def test_an_evaluation_has_scores_and_a_chart_by_length(tmp_path):
+    task, state = small("variable", evaluation__lengths=(31,))
+    evaluation = task.evaluate(state, "test", NoOptions())
+    scores = evaluation.scores
+    groups = [name for name in scores if name.count("_") == 2]
+    assert [name.split("_")[1] for name in groups][0] == "50"
+    assert [name.split("_")[2] for name in groups][-1] == "61"
+    mean = np.mean([scores[name] for name in groups])
+    np.testing.assert_allclose(mean, scores["accuracy"])
+    assert {"accuracy_31", *groups, "accuracy", "mse"} == scores.keys()
+    batch = adding.held_out_at("add", "variable", "test", 31)
+    np.testing.assert_allclose(
+        scores["accuracy_31"], accuracy(task.errors(state.params, batch))
+    )
+    paths = task.figures(state, evaluation, tmp_path)
+    assert set(paths) == set(tmp_path.iterdir())
+    names = {"estimates_test.png"}
+    names |= {f"attention_{number}_test.png" for number in (1, 2, 3)}
+    assert {path.name for path in paths} == names | {"accuracy_by_length_test.png"}
+    examples = task.figures(state, Evaluation("test"), tmp_path / "examples")
+    assert {path.name for path in examples} == names
+    for path in paths:
+        with Image.open(path) as image:
+            assert min(image.size) > 100
+
+
+@pytest.mark.parametrize("pooling", ["attention", "mean"])
+def test_the_network_overfits_one_batch(pooling):
+    task, state = small(model__pooling=pooling, optimizer__learning_rate=0.01)
+    batch = task.train_data()[0]
+
+    def step(state, _):
+        state, metrics = task.objective.step(state, batch, jax.random.key(0))
+        return state, metrics["loss"][0] / metrics["loss"][1]
+
+    _, losses = jax.jit(lambda s: jax.lax.scan(step, s, length=1000))(state)
+    assert losses[-1] < 0.003 * np.var(batch["target"]), losses[-1]
+
+
+@pytest.mark.parametrize("variant", ["", "variable"])
+def test_a_prediction_is_the_estimate_of_its_line(variant, tmp_path, capsys):
+    task, state = small(variant)
+    lines = ["0.5,-1 -0.25,1 1e-1,0 0.3,1 0,-1", "", " 0.5,-1 0.5,1  0.25,1 0,-1 "]
+    predictions = predict(task, state, lines, figures=None if variant else tmp_path)
+    inputs = np.array([[0.5, -1], [-0.25, 1], [0.1, 0], [0.3, 1], [0, -1]], np.float32)
+    if not variant:  # as in training, where T0 is 23
+        inputs = np.pad(inputs, [(0, 26 - 5), (0, 0)])
+    estimates, weights = task.read(state.params, inputs[None])
+    assert len(predictions) == 3 and not any(best.others for best in predictions)
+    assert predictions[1] == Prediction("", 0.0)
+    estimate = float(predictions[0].text)
+    np.testing.assert_allclose(estimate, estimates[0], atol=6e-5)  # four decimals
+    np.testing.assert_allclose(predictions[0].score, weights.max(), rtol=1e-5)
+    (attention,) = predictions[0].attention
+    np.testing.assert_allclose(attention.weights[0], weights[:, :5], atol=1e-6)
+    assert attention.keys == ["0.5", "-0.25", "0.1", "0.3", "0"]  # no padding
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == [f"attention_{line:04d}.png" for line in (1, 3) if not variant]
+    lengths = "50 to 61" if variant else "23 to 25"
+    trained_on = f"the model was trained on sequences of {lengths}"
+    warnings = capsys.readouterr().err.splitlines()
+    assert warnings[0] == f"warning: line 1 has 5 steps: {trained_on}"
+    assert len(warnings) == 2
+    predict(
+        task, state, ["0,-1 1,1 1,1 " + "0,0 " * (20 + 27 * bool(variant)) + "0,-1"]
+    )
+    assert not capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("two", f"line 2, step 1 is 'two': {FORM}"),
+        ("1 2", f"line 2, step 1 is '1': {FORM}"),
+        ("1,-1 1,1,1", f"line 2, step 2 is '1,1,1': {FORM}"),
+        ("1,-1 nan,1", "line 2, step 2 is 'nan,1': its number must be in .-1, 1."),
+        ("1,-1 1.5,1", "line 2, step 2 is '1.5,1': its number must be in .-1, 1."),
+        ("1,1 1,-1", "line 2, step 1 is '1,1': the marker of first or last .* be -1"),
+        ("1,-1 1,7 1,-1", "line 2, step 2 is '1,7': the marker of inner .* be 0 or 1"),
+        ("1,-1 1,1 1,-1", "line 2 has 1 steps with marker 1: must be 2"),
+        ("1,-1 " + "1,1 " * 3 + "1,-1", "line 2 has 3 steps with marker 1: must be 2"),
+    ],
+)
+def test_an_invalid_sequence_is_named_by_its_line(text, message):
+    task, state = small()
+    with pytest.raises(UserError, match=f"^{message}$"):
+        predict(task, state, ["", text])
+
+
+def test_figures_that_cannot_be_drawn_are_refused(monkeypatch, tmp_path):
+    task, state = small()
+    monkeypatch.setattr(canvas, "available", lambda: False)
+    with pytest.raises(UserError, match="figures need matplotlib"):
+        predict(task, state, ["1,-1 1,1 1,1 1,-1"], figures=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        (
+            "data__operation",
+            "sum",
+            "config.data.operation is 'sum': must be one of add, multiply",
+        ),
+        (
+            "data__protocol",
+            "free",
+            "config.data.protocol is 'free': must be one of fixed, variable",
+        ),
+        ("data__min_length", 21, "config.data.min_length is 21: must be at least 22"),
+        ("data__length", 21, "config.data.length is 21: must be at least 22"),
+        (
+            "evaluation__lengths",
+            (21,),
+            r"config.evaluation.lengths is \(21,\): must be .*, each at least 22",
+        ),
+        (
+            "evaluation__lengths",
+            ("50",),
+            r"config.evaluation.lengths is \('50',\): must be a list of whole numbers",
+        ),
+        ("model__pooling", "max", "config.model.pooling is 'max': must be one of"),
+        ("model__hidden", 0, "config.model.hidden is 0: must be at least 1"),
+    ],
+)
+def test_fields_out_of_range_are_refused(name, value, message):
+    with pytest.raises(UserError, match=message):
+        make(**{name: value})
+
+
+def test_the_variable_protocol_needs_a_length_of_at_least_the_minimum():
+    with pytest.raises(
+        UserError,
+        match="config.data.length is 49: must be at least config.data.min_length=50",
+    ):
+        make("variable", data__length=49)
+    with pytest.raises(UserError, match="config.data.buckets is 0: must be at least 1"):
+        make("variable", data__buckets=0)
+
+
+def test_variants_combine_the_parts_of_their_names():
+    assert len(VARIANTS) == 9
+    for name in set(VARIANTS) - {"smoke"}:
+        config, words = get_config(name), name.split("_")
+        operation = "multiply" if "multiply" in words else "add"
+        protocol = "variable" if "variable" in words else "fixed"
+        pooling = "mean" if "mean" in words else "attention"
+        assert config.data.operation == operation
+        assert config.data.protocol == protocol
+        assert config.model.pooling == pooling

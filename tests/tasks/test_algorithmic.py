@@ -1,0 +1,502 @@
+"""The tasks of the Neural Turing Machine: their sequences, and the task."""
+
+import functools
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from PIL import Image
+from translators import quick_jit
+
+from base.errors import UserError
+from configs import ntm_copy, ntm_ngrams, ntm_recall, ntm_repeat_copy, ntm_sort
+from tasks.algorithmic import data as algorithmic
+from tasks.algorithmic import figures as sequence_figures
+from tasks.algorithmic import task as tasks_algorithmic
+from tasks.algorithmic.data import KINDS, held_out, optimal_bits, parse, sequences
+from training import trained
+from training.task import Evaluation, NoOptions, create
+
+CONFIGS = {
+    "copy": ntm_copy,
+    "repeat_copy": ntm_repeat_copy,
+    "recall": ntm_recall,
+    "ngrams": ntm_ngrams,
+    "sort": ntm_sort,
+}
+WIDTH = 7
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """Compiles with fast options: compilation takes most of the time here."""
+    monkeypatch.setattr(jax, "jit", quick_jit)
+
+
+SIZES = np.array([7, 6, 7])
+
+
+def draw(kind, seed=0, **fields):
+    return sequences(kind, np.random.default_rng(seed), SIZES, WIDTH, **fields)
+
+
+def answers(batch, row):
+    """The answers of a sequence: [answers, O] of 0 and 1, in order."""
+    return batch["targets"][row][batch["mask"][row]].astype(int)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_batch_has_the_widths_of_its_kind_and_bits_for_answers(kind):
+    batch = draw(kind)
+    steps = batch["inputs"].shape[1]
+    assert batch["inputs"].shape == (3, steps, KINDS[kind].inputs)
+    assert batch["targets"].shape == (3, steps, KINDS[kind].outputs)
+    assert batch["mask"].shape == (3, steps) and batch["mask"].dtype == bool
+    assert {x.dtype for n, x in batch.items() if n != "mask"} == {np.dtype("float32")}
+    assert set(np.unique(batch["targets"])) == {0, 1}
+    assert not batch["targets"][~batch["mask"]].any()
+    if kind != "ngrams":
+        assert not batch["inputs"][batch["mask"]].any()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_padding_changes_nothing_but_the_width(kind):
+    rng, sizes = np.random.default_rng(0), np.array([2, 7, 5])
+    items = rng.integers(0, 2, (3, 11, 3, 6))
+    vectors, numbers = rng.integers(0, 2, (3, 11, 8)), rng.uniform(-1, 1, (3, 11))
+    make = {
+        "copy": lambda width: algorithmic._copy(vectors[:, :width], sizes),
+        "repeat_copy": lambda width: algorithmic._repeat_copy(
+            vectors[:, :width], sizes, np.array([3, 1, 2]), 3
+        ),
+        "recall": lambda width: algorithmic._recall(
+            items[:, :width], sizes, np.array([0, 5, 2])
+        ),
+        "ngrams": lambda width: algorithmic._ngrams(vectors[:, :width, 0], sizes),
+        "sort": lambda width: algorithmic._sort(
+            vectors[:, :width], numbers[:, :width], sizes
+        ),
+    }[kind]
+    narrow, wide = make(7), make(11)
+    for name, values in narrow.items():
+        T = values.shape[1]
+        np.testing.assert_array_equal(wide[name][:, :T], values)
+        assert wide[name].shape[1] > T and not wide[name][:, T:].any()
+
+
+def test_copies_are_the_input_after_a_delimiter():
+    batch = draw("copy")
+    for row, size in enumerate(SIZES):
+        inputs, bits = batch["inputs"][row], answers(batch, row)
+        np.testing.assert_array_equal(inputs[:size, :8], bits)
+        assert np.flatnonzero(inputs[:, 8]).tolist() == [size]
+        assert np.flatnonzero(batch["mask"][row]).tolist() == list(
+            range(size + 1, 2 * size + 1)
+        )
+
+
+@pytest.mark.parametrize("repeats", [None, 3, 13])
+def test_repeated_copies_end_in_a_marker(repeats):
+    batch = draw("repeat_copy", repeats=repeats)
+    for row, size in enumerate(SIZES):
+        inputs, bits = batch["inputs"][row], answers(batch, row)
+        # The counts 1..10 have the mean 5.5 and the variance 99 / 12.
+        count = inputs[size, 8] * np.sqrt(99 / 12) + 5.5
+        assert repeats is None or count == pytest.approx(repeats, abs=1e-4)
+        assert len(bits) == size * round(float(count)) + 1
+        assert bits[:, 8].tolist() == [0] * (len(bits) - 1) + [1]
+        for i, vector in enumerate(bits[:-1]):
+            np.testing.assert_array_equal(vector[:8], inputs[i % size, :8])
+        assert np.flatnonzero(inputs[:, 8]).tolist() == [size]
+
+
+def test_counts_of_repeats_are_standardised():
+    rng = np.random.default_rng(0)
+    batch = sequences("repeat_copy", rng, np.ones(10_000, int), 1)
+    marks = batch["inputs"][:, 1, 8]
+    assert abs(marks.mean()) < 0.05 and abs(marks.std() - 1) < 0.03  # sampling
+
+
+def test_recall_asks_for_the_item_after_the_queried_one():
+    batch = draw("recall")
+    for row, size in enumerate(SIZES):
+        inputs, bits = batch["inputs"][row], answers(batch, row)
+        assert np.flatnonzero(inputs[:, 6]).tolist() == [4 * i for i in range(size)]
+        assert np.flatnonzero(inputs[:, 7]).tolist() == [4 * size, 4 * size + 4]
+        items = [inputs[4 * i + 1 : 4 * i + 4, :6] for i in range(size)]
+        query = inputs[4 * size + 1 : 4 * size + 4, :6]
+        positions = [i for i in range(size - 1) if (items[i] == query).all()]
+        assert any((items[i + 1] == bits).all() for i in positions)
+        assert np.flatnonzero(batch["mask"][row]).tolist() == [
+            4 * size + 5 + i for i in range(3)
+        ]
+
+
+def test_sorting_asks_for_the_four_fifths_of_highest_priority():
+    batch = draw("sort")
+    for row, size in enumerate(SIZES):
+        inputs = batch["inputs"][row, :size]
+        order = sorted(range(size), key=lambda i: -inputs[i, 8])[: 4 * size // 5]
+        np.testing.assert_array_equal(answers(batch, row), inputs[order, :8])
+        assert (abs(inputs[:, 8]) <= 1).all()
+
+
+def test_each_answer_of_ngrams_is_the_input_of_the_next_step():
+    batch = draw("ngrams")
+    expected = batch["targets"][:, :-1] * batch["mask"][:, 1:, None]
+    np.testing.assert_array_equal(batch["inputs"][:, 1:], expected)
+    assert not batch["inputs"][:, 0].any()
+
+
+def test_the_optimal_predictor_counts_the_bits_that_followed_a_context():
+    batch = held_out("ngrams", "test", 41, 5)
+    for row, actual in enumerate(optimal_bits(batch)):
+        bits, counts, total = answers(batch, row)[:, 0], {}, 5.0
+        for t in range(5, 41):
+            count = counts.setdefault(tuple(bits[t - 5 : t]), [0, 0])
+            total -= np.log2((count[bits[t]] + 0.5) / (sum(count) + 1))
+            count[bits[t]] += 1
+        assert actual == pytest.approx(total)
+
+
+def test_the_optimal_predictor_beats_other_priors_and_contexts():
+    """The mean cost is the paper's, 133.9 bits."""
+    batch = held_out("ngrams", "validation", 200, 200)
+    optimum = optimal_bits(batch)
+    error = optimum.std() / np.sqrt(len(optimum))
+    assert abs(optimum.mean() - 133.9) < 4 * error + 0.8
+    bits = batch["targets"][..., 0].astype(int)
+    for context, prior in ((5, 1.0), (5, 0.1), (4, 0.5), (0, 0.5)):
+        costs = []
+        for row in bits:
+            counts, total = {}, 5.0
+            for t in range(5, len(row)):
+                count = counts.setdefault(tuple(row[t - context : t]), [prior, prior])
+                total -= np.log2(count[row[t]] / sum(count))
+                count[row[t]] += 1
+            costs.append(total)
+        excess = costs - optimum
+        assert np.mean(excess) > 3 * np.std(excess) / np.sqrt(len(optimum))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_training_batches_depend_on_seed_and_index_alone(kind):
+    def batch(seed, index):
+        batches = algorithmic.batches(
+            kind, min_size=6, max_size=11, buckets=2, batch_size=5, seed=seed
+        )
+        return batches[index]
+
+    def same(a, b):
+        return all(np.array_equal(a[n], b[n]) for n in a)
+
+    assert same(batch(0, 13), batch(0, 13))
+    assert not same(batch(0, 13), batch(1, 13))
+    shapes = {batch(0, i)["inputs"].shape for i in range(40)}
+    assert len(shapes) == 2 and all(shape[0] == 5 for shape in shapes)
+
+
+def test_smaller_held_out_sets_are_prefixes_of_larger_ones():
+    for kind in KINDS:
+        small, large = (held_out(kind, "test", 7, count) for count in (3, 5))
+        validation = held_out(kind, "validation", 7, 3)
+        for name in small:
+            np.testing.assert_array_equal(small[name], large[name][:3])
+        assert not np.array_equal(small["targets"], validation["targets"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "message"),
+    [
+        ("copy", "1011010", "the bits are '1011010': must be 8 bits, each 0 or 1"),
+        ("copy", "10110102", "the bits are '10110102': must be 8 bits, each 0 or 1"),
+        (
+            "repeat_copy",
+            "10110100",
+            "the last word is '10110100': must be a repeat count from x1 to x999",
+        ),
+        (
+            "repeat_copy",
+            "10110100 x0",
+            "the last word is 'x0': must be a repeat count from x1 to x999",
+        ),
+        (
+            "repeat_copy",
+            "10110100 x\u00b2",
+            "the last word is 'x\u00b2': must be a repeat count from x1 to x999",
+        ),
+        (
+            "repeat_copy",
+            "10110100 x1000",
+            "the last word is 'x1000': must be a repeat count from x1 to x999",
+        ),
+        ("repeat_copy", "x3", "the size is 0: must be at least 1"),
+        (
+            "recall",
+            "101010-110010-010101",
+            "must end in `? ITEM`, where ITEM is in the sequence and not its last "
+            "item: 000111-001100-010101 111000-110011-101010 ? 000111-001100-010101",
+        ),
+        (
+            "recall",
+            "101010-110010 001100 ? 101010-110010",
+            "an item is '101010-110010': must be 3 vectors joined by -",
+        ),
+        ("ngrams", "01102", "the bits are '01102': must be bits, each 0 or 1"),
+        ("ngrams", "0110", "the size is 4: must be at least 6"),
+        (
+            "sort",
+            "10110100:0.5 01101001:2",
+            "a priority is '2': must be a number in [-1, 1], as in 10110100:0.5",
+        ),
+        (
+            "sort",
+            "10110100:0.5 01101001",
+            "a priority is '': must be a number in [-1, 1], as in 10110100:0.5",
+        ),
+        ("sort", "10110100:0.5", "the size is 1: must be at least 2"),
+    ],
+)
+def test_invalid_text_is_refused(kind, text, message):
+    with pytest.raises(UserError, match=f"^{re.escape(message)}$"):
+        parse(kind, text)
+
+
+def test_a_typed_sequence_has_the_answers_of_its_kind():
+    items = "000001-000010-000011 111111-111110-101010"
+    batch = parse("recall", f"{items} ? {items.split()[0]}")
+    assert ["".join(map(str, v)) for v in answers(batch, 0)] == [
+        "111111",
+        "111110",
+        "101010",
+    ]
+    batch = parse("sort", "10110100:0.5 01101001:-0.25 11110000:0.75")
+    assert ["".join(map(str, v)) for v in answers(batch, 0)] == ["11110000", "10110100"]
+    batch = parse("repeat_copy", "10110100 01101001 x2")
+    assert len(answers(batch, 0)) == 5
+
+
+# The task.
+
+
+def make(kind="copy", **fields):
+    config = CONFIGS[kind].get_config("smoke")
+    for name, value in fields.items():
+        group, _, field = name.partition("__")
+        (config[group] if field else config)[field or group] = value
+    config.task.check(config)
+    return create(config, Path("unused"), training=True)
+
+
+def scores_of(task, state=None):
+    state = state or SimpleNamespace(params=None)  # for an oracle
+    return task.evaluate(state, "test", NoOptions()).scores
+
+
+def oracle(batches, scale):
+    """Returns a model whose logits are the targets' signs times `scale`."""
+
+    def answer(params, inputs):
+        (batch,) = (b for b in batches if np.array_equal(b["inputs"], inputs))
+        return scale * (2 * batch["targets"] - 1), []
+
+    return answer
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_scores_are_bits_per_sequence_and_wrong_bits_in_per_cent(kind):
+    task = make(kind)
+    data, evaluation = task.config.data, task.config.evaluation
+    sizes = dict.fromkeys([data.max_size, *evaluation.sizes])
+    count = evaluation.sequences
+    batches = [held_out(kind, "test", size, count) for size in sizes]
+    # Probability 1/2 costs 1 bit per answer bit; a confident wrong answer costs its
+    # logit, in nats.
+    task.answer = oracle(batches, 0.0)
+    scores = scores_of(task)
+    expected = batches[0]["mask"].sum() * KINDS[kind].outputs / count
+    assert scores["bits"] == pytest.approx(expected, rel=1e-5)
+    assert scores["per_bit"] == pytest.approx(1, rel=1e-5)
+    task.answer = oracle(batches, 50.0)
+    scores = scores_of(task)
+    assert scores["bits"] == pytest.approx(0, abs=1e-6) and scores["wrong"] == 0
+    task.answer = oracle(batches, -50.0)
+    scores = scores_of(task)
+    assert scores["per_bit"] == pytest.approx(50 / np.log(2), rel=1e-5)
+    assert scores["wrong"] == pytest.approx(100)
+    assert ("optimum" in scores) == (kind == "ngrams")
+
+
+def test_sizes_beyond_training_have_their_own_scores():
+    task = make("repeat_copy")
+    batches = [held_out("repeat_copy", "test", size, 8) for size in (2, (2, 3))]
+    task.answer = oracle(batches, 1.0)
+    scores = scores_of(task)
+    names = {f"{name}_{size}" for name in ("bits", "wrong") for size in ("2", "2x3")}
+    assert set(scores) == {"bits", "per_bit", "wrong"} | names
+
+
+def test_scores_do_not_depend_on_the_batch_size_of_evaluation(monkeypatch):
+    task = make("copy")
+    sizes = [task.config.data.max_size, *task.config.evaluation.sizes]
+    batches = [held_out("copy", "test", size, 8) for size in dict.fromkeys(sizes)]
+    logits, parts = np.linspace(-2, 2, 8)[:, None, None], []
+
+    def answer(params, inputs):
+        parts.append(len(inputs))
+        batch = next(b for b in batches if b["inputs"].shape[1:] == inputs.shape[1:])
+        index = [int(np.abs(batch["inputs"] - x).sum((1, 2)).argmin()) for x in inputs]
+        return np.broadcast_to(logits[index], batch["targets"][index].shape), None
+
+    task.answer = answer
+    expected = scores_of(task)
+    monkeypatch.setattr(tasks_algorithmic, "_BATCH", 3)
+    parts.clear()
+    scores = scores_of(task)
+    assert parts[:3] == [3, 3, 2]
+    assert scores == pytest.approx(expected)
+
+
+@functools.cache
+def started(kind):
+    task = make(kind)
+    return task, jax.jit(task.objective.init)(jax.random.key(0))
+
+
+def test_the_loss_is_of_the_answers_alone():
+    task, state = started("copy")
+    batch = jax.tree.map(jnp.asarray, task.train_data()[0])
+    other = batch | {
+        "targets": jnp.where(batch["mask"][..., None], batch["targets"], 1)
+    }
+    rng = jax.random.key(1)
+    step = jax.jit(task.objective.step)
+    (updated, metrics), (expected, _) = (step(state, x, rng) for x in (batch, other))
+    jax.tree.map(np.testing.assert_array_equal, updated.params, expected.params)
+    nats, answer_bits = metrics["loss"]
+    bits, batch_size = metrics["bits"]
+    assert answer_bits == batch["mask"].sum() * 8
+    assert batch_size == len(batch["mask"])
+    assert bits == pytest.approx(float(nats) / np.log(2), rel=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_predictions_are_in_the_notation_of_the_input(kind, tmp_path):
+    task, state = started(kind)
+    text, pattern, count = {
+        "copy": ("10110100 01101001", "[01]{8}", 2),
+        "repeat_copy": ("10110100 x3", "[01]{8}|end", 4),
+        "recall": (
+            "101010-110010-010101 001100-101011-111000 ? 101010-110010-010101",
+            "[01]{6}",
+            3,
+        ),
+        "ngrams": ("0110101", r"[01]\.\d\d", 7),
+        "sort": ("10110100:0.5 01101001:-0.25 11110000:0.75", "[01]{8}", 2),
+    }[kind]
+    run = trained.Run(task.config, task, state, "last")
+    answer, empty = run.predict([text, " "], figures=tmp_path)
+    words = answer.text.split(" ")
+    assert len(words) == count
+    assert all(re.fullmatch(pattern, word) for word in words)
+    assert answer.score < 0 and empty.text == ""
+    (path,) = tmp_path.glob("*.png")
+    assert min(Image.open(path).size) > 200
+    with pytest.raises(UserError, match="line 2: "):
+        run.predict(["", "nonsense"])
+
+
+def test_a_prediction_carries_the_read_and_write_weights():
+    task, state = started("copy")
+    run = trained.Run(task.config, task, state, "last")
+    (answer,) = run.predict(["10110100 01101001"])
+    names = [attention.name for attention in answer.attention]
+    assert names == ["read weights", "write weights"]
+    for attention in answer.attention:
+        heads, steps, slots = attention.weights.shape
+        assert (heads, steps, slots) == (1, 5, task.config.model.slots)
+        assert len(attention.queries) == steps and len(attention.keys) == slots
+        np.testing.assert_allclose(attention.weights.sum(-1), 1, atol=1e-5)
+    (answer,) = run.predict(["10110100 01101001"], attention=False)
+    assert answer.attention == ()
+
+
+def test_a_figure_has_the_write_weights_above_the_numbered_read_weights(
+    monkeypatch, tmp_path
+):
+    panels = {}
+    monkeypatch.setattr(
+        sequence_figures,
+        "sequence_maps",
+        lambda maps, title, path, signed: panels.update(maps) or path,
+    )
+    task = make("copy", model__read_heads=2)
+    state = jax.jit(task.objective.init)(jax.random.key(0))
+    paths = task.figures(state, Evaluation("validation"), tmp_path)
+    assert [path.name for path in paths] == [
+        f"copy_{size}_validation.png" for size in (3, 5)
+    ]
+    assert tuple(panels) == (
+        "input",
+        "target",
+        "output",
+        "error",
+        "write weights",
+        "read weights 1",
+        "read weights 2",
+    )
+    assert {values.shape[1] for values in panels.values()} == {11}
+    assert panels["input"].shape[0] == 9 and panels["target"].shape[0] == 8
+    assert panels["write weights"].shape[0] == task.config.model.slots
+    np.testing.assert_allclose(panels["error"], panels["output"] - panels["target"])
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (
+            {"data__kind": "sorting"},
+            "config.data.kind is 'sorting': must be one of copy, repeat_copy, recall, "
+            "ngrams, sort",
+        ),
+        (
+            {"data__min_size": 0},
+            "config.data.min_size is 0: must be at least 1",
+        ),
+        ({"data__max_size": 0}, "config.data.max_size is 0: must be at least 1"),
+        ({"data__buckets": 0}, "config.data.buckets is 0: must be at least 1"),
+        (
+            {"evaluation__sequences": 0},
+            "config.evaluation.sequences is 0: must be at least 1",
+        ),
+        (
+            {"evaluation__sizes": (3.5,)},
+            "config.evaluation.sizes is (3.5,): must be a list of whole numbers",
+        ),
+        (
+            {"evaluation__sizes": ((3, 2),)},
+            "config.evaluation.sizes has (3, 2): must be a whole number",
+        ),
+        (
+            {"data__kind": "repeat_copy", "evaluation__sizes": ((4, 0),)},
+            "config.evaluation.sizes is ((4, 0),): must be a list of whole numbers",
+        ),
+        (
+            {"data__kind": "repeat_copy", "evaluation__sizes": ((4, 2, 1),)},
+            "config.evaluation.sizes has (4, 2, 1): must be a whole number or "
+            "(vectors, repeats)",
+        ),
+        (
+            {"evaluation__sizes": (0,)},
+            "config.evaluation.sizes is (0,): must be a list of whole numbers",
+        ),
+        ({"model__shifts": 2}, "config.model.shifts is 2: must be odd"),
+    ],
+)
+def test_fields_out_of_range_are_named(fields, message):
+    with pytest.raises(UserError, match=f"^{re.escape(message)}"):
+        make(**fields)

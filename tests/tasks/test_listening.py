@@ -1,0 +1,172 @@
+"""The task of speech recognition, its figure, and the paper's length normalisation."""
+
+import warnings
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import recordings
+
+from base.errors import UserError
+from configs.las_digits import get_config
+from figures import canvas
+from generation.beam import beam_search, length_penalty
+from generation.search import Hypothesis, Search
+from tasks.speech import search as speech_search
+from tasks.speech.figures import aligned_spectrogram
+from tasks.speech.search import Details
+from tasks.speech.task import Listening
+from tasks.speech.utterances import Characters, HeldOut
+from training.task import Prediction, create
+
+
+def config(**fields):
+    result = get_config("smoke")
+    result.update_from_flattened_dict(fields)
+    return result
+
+
+@pytest.mark.parametrize(
+    ("fields", "line"),
+    [
+        ({"data.source": "radio"}, "config.data.source is 'radio': must be one of dig"),
+        (
+            {"data.min_words": 5},
+            "config.data.max_words is 3: must be at least config.d",
+        ),
+        ({"data.min_snr": 50.0}, "config.data.max_snr is 40.0: must be at least confi"),
+        (
+            {"data.cepstra": 14},
+            "config.data.cepstra is 14: must be at most 13 with con",
+        ),
+        (
+            {"data.files.train": "a"},
+            "config.data.files.train is 'a': needs config.data",
+        ),
+        (
+            {"model.alignment": "hard"},
+            "config.model.alignment is 'hard': must be one of",
+        ),
+        ({"model.halvings": 3}, "config.model.halvings is 3: must be less than listen"),
+        (
+            {"evaluation.offset": -1.0},
+            "config.evaluation.offset is -1.0: must be at le",
+        ),
+    ],
+)
+def test_a_config_that_contradicts_itself_is_refused_in_one_line(fields, line):
+    with pytest.raises(UserError) as error:
+        Listening.check(config(**fields))
+    assert str(error.value).startswith(line) and "\n" not in str(error.value)
+
+
+def test_the_characters_of_a_run_are_those_of_its_training_transcripts(tmp_path):
+    settings = config()
+    recordings.write(tmp_path / "a.wav", 1)
+    (tmp_path / "list.tsv").write_text("a.wav\tñandú 7\n")
+    settings.data.source = "files"
+    for split in settings.data.files:
+        settings.data.files[split] = str(tmp_path / "list.tsv")
+    Listening.check(settings)
+    trained = create(settings, tmp_path, training=True)
+    (tmp_path / "list.tsv").unlink()  # a prediction does not read it
+    loaded = create(settings, tmp_path, training=False)
+    assert loaded.data.characters.characters == " 7adnñú"
+    assert loaded.model == trained.model
+    (tmp_path / "assets" / "characters.txt").unlink()
+    with pytest.raises(UserError, match=r"assets is damaged \(characters.txt is mis"):
+        create(settings, tmp_path, training=False)
+
+
+def test_the_loss_ignores_padding_and_counts_characters(tmp_path):
+    task = create(config(), tmp_path, training=True)
+    batch = task.train_data()[0]
+    params = task.objective.init(jax.random.key(0)).params
+    loss, (count, metrics) = task.loss(params, batch, jax.random.key(0))
+    assert count == (batch["target"] > 0).sum() == metrics["tokens"][0]
+    wider = dict(batch, target=np.pad(batch["target"], ((0, 0), (0, 3))))
+    settings = config(**{"model.dropout": 0.0, "model.sampling": 0.0})
+    plain = create(settings, tmp_path, training=True)
+    losses = [plain.loss(params, x, jax.random.key(0))[0] for x in (batch, wider)]
+    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-5)
+    assert np.isfinite(loss)
+    seconds, size = metrics["audio_seconds"]
+    assert seconds / size == pytest.approx(batch["lengths"].mean() * 0.025)
+
+
+def test_with_offset_0_and_alpha_1_the_penalty_is_the_length():
+    lengths = jnp.array([1, 7, 30])
+    np.testing.assert_allclose(length_penalty(lengths, 1.0, 0), lengths)
+    wu = length_penalty(lengths, 0.6)
+    np.testing.assert_allclose(wu, ((5 + lengths) / 6) ** 0.6, rtol=1e-6)
+    fields = {"beam": 3, "alpha": 1.0, "offset": 0.0}
+    assert Search.configured(fields) == Search(**fields)
+
+
+class Clock(NamedTuple):
+    """A decoder's state that only counts steps."""
+
+    time: jax.Array
+
+    def take(self, parents):
+        return self
+
+
+@pytest.mark.parametrize(("offset", "length"), [(0.0, 4), (1000.0, 1)])
+def test_beam_search_divides_by_the_length(offset, length):
+    # log p is -1.2 if the first token is the end, and -1.97 if the fourth is: a lower
+    # total, but higher per token.
+    first, middle, last = np.log([[1e-9, 1e-9, p, 1 - p] for p in (0.3, 1e-9, 0.2)])
+
+    def step(carry, token):
+        time = carry.time
+        logits = jnp.where(time == 0, first, jnp.where(time == 3, last, middle))
+        return Clock(time + 1), jnp.broadcast_to(logits, (1, 2, 4)), None
+
+    decoded = beam_search(
+        step,
+        Clock(jnp.zeros((), jnp.int32)),
+        batch=1,
+        beam=2,
+        max_length=4,
+        alpha=1.0,
+        offset=offset,
+    )
+    assert decoded.lengths[0, 0] == length
+
+
+def test_the_figure_has_a_label_for_each_character(tmp_path):
+    spectrogram, weights = np.zeros((50, 7)), np.full((3, 13), 1 / 13)
+    options = dict(seconds=0.02, title="A title", path=tmp_path / "a.png", frames=4)
+    path = aligned_spectrogram(spectrogram, weights, characters="one", **options)
+    assert path.stat().st_size > 1000
+    with pytest.raises(ValueError, match="2 characters for weights"):
+        aligned_spectrogram(spectrogram, weights, characters="on", **options)
+
+
+@pytest.mark.parametrize("positions", [1, 13])
+def test_the_figure_of_an_empty_transcript_says_so(positions, monkeypatch, tmp_path):
+    saved, save = [], canvas.save
+    monkeypatch.setattr(canvas, "save", lambda f, p: saved.append(f) or save(f, p))
+    details = Details(np.zeros((50, 7)), np.zeros((0, positions)), 4, "")
+    prediction = Prediction("", 0.0, details=details)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Listening.draw(None, prediction, "Line 3", tmp_path / "a.png")
+    (figure,) = saved
+    assert "Line 3: (empty)" in {x.get_text() for x in figure.texts}
+    _, lower, *_ = figure.axes
+    assert [x.get_text() for x in lower.texts] == ["no characters"]
+    assert not len(lower.get_yticks()) and lower.get_ylim() == (0.5, -0.5)
+
+
+def test_a_transcript_of_letters_and_marks_is_composed_and_drawn(tmp_path):
+    characters = Characters("nru\u0308")  # "u" and the mark, but not both as one
+    ids = characters.encode("nu\u0308r")
+    hypothesis = Hypothesis(ids, -1.0, np.full((len(ids), 13), 1 / 13))
+    example = HeldOut(np.zeros((50, 7)), "")
+    prediction = speech_search._prediction(example, hypothesis, characters, 4, True)
+    assert prediction.text == "n\u00fcr"
+    assert Listening.draw(None, prediction, "Line 1", tmp_path / "a.png").exists()

@@ -1,0 +1,231 @@
+"""Running text, and truncated back-propagation through time that resumes."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+from states import assert_equal, last_state
+
+from base.errors import UserError
+from configs import lstmn_text
+from tasks.common.vocabulary import BOS, PAD, UNK
+from tasks.language import text_data as running_text
+from tasks.language.text_modeling import TextModeling
+from training import loop
+from training.task import create
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
+B, T = 3, 5
+
+
+def smoke(**fields):
+    config = lstmn_text.get_config("smoke")
+    config.model.dropout = 0.0  # steps are compared with evaluation
+    config.update_from_flattened_dict(fields)
+    return config
+
+
+def test_lines_are_sentences_of_tokens():
+    text = "Mr. Speaker's well-known words: 3 wars!  Thank you.\nGod bless"
+    assert running_text.normal_lines(text) == [
+        "mr .",
+        "speaker's well - known words : 3 wars !",
+        "thank you .",
+        "god bless",
+    ]
+
+
+def test_consecutive_batches_continue_each_row_and_cover_an_epoch():
+    ids = np.arange(100, 100 + 47, dtype=np.int32)
+    source = running_text.Batches(ids, batch_size=B, tokens=T, seed=1)
+    assert source.parts == 3
+    epoch = [source[i] for i in range(3)]
+    rows = np.concatenate([batch["tokens"] for batch in epoch], 1)
+    for row in rows:
+        np.testing.assert_array_equal(np.diff(row) % len(ids), 1)
+    assert len(np.unique(rows)) == rows.size == 45
+    for batch in epoch:
+        np.testing.assert_array_equal((batch["tokens"] - batch["before"]) % 47, 1)
+    assert [batch["first"].all() for batch in epoch] == [True, False, False]
+    assert source[3]["first"].all()
+    assert (source[3]["tokens"] != source[0]["tokens"]).any()
+
+
+def test_a_text_in_parts_has_each_token_once_with_its_predecessor():
+    ids = np.arange(10, 10 + 17, dtype=np.int32)
+    batches = running_text.in_parts(ids, B, 4)
+    tokens = np.concatenate([batch["tokens"] for batch in batches], 1)
+    before = np.concatenate([batch["before"] for batch in batches], 1)
+    np.testing.assert_array_equal(tokens[tokens != PAD], ids)
+    np.testing.assert_array_equal(before[tokens != PAD], [BOS, *ids[:-1]])
+
+
+def test_a_text_that_is_too_short_is_an_error():
+    with pytest.raises(UserError, match="^the training text has 7 tokens: must have"):
+        running_text.Batches(np.ones(7, np.int32), batch_size=B, tokens=T, seed=0)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    config = smoke(train_steps=3)
+    assert loop.train(config, folder / "straight") == 0
+    return folder, config
+
+
+def test_a_run_that_is_stopped_resumes_with_the_carried_state(trained):
+    folder, straight = trained
+    part = smoke(train_steps=2)
+    assert loop.train(part, folder / "parts") == 0
+    part.train_steps = 3
+    assert loop.train(part, folder / "parts") == 0
+    state = last_state(folder / "straight", straight)
+    assert_equal(last_state(folder / "parts", straight), state)
+    for carried in state.extra:
+        assert abs(carried.value).max() > 0 and carried.valid.all()
+
+
+def test_steps_carry_the_state_and_reset_it_at_the_first_part(trained):
+    folder, config = trained
+    task = create(config, folder / "straight", training=True)
+    objective, source = task.objective, task.train_data()
+    rng = jax.random.key(0)
+    state = objective.init(rng)
+    step = jax.jit(objective.step)
+    first, second = source[0], source[1]
+    after, metrics = step(state, first, rng)
+    assert set(metrics) == {"loss", "tokens"}
+    variables = {"params": state.params}
+    _, carry = task.model.apply(variables, first["before"], train=False)
+    close = lambda x, y: np.testing.assert_allclose(x, y, atol=1e-5)  # noqa: E731
+    jax.tree.map(close, after.extra, carry)
+    variables = {"params": after.params}
+    _, carry = task.model.apply(variables, second["before"], after.extra, train=False)
+    following, _ = step(after, second, rng)
+    jax.tree.map(close, following.extra, carry)
+    again, _ = step(dataclasses.replace(state, extra=following.extra), first, rng)
+    jax.tree.map(close, again.extra, after.extra)
+
+
+def test_perplexity_is_exact_and_the_batch_size_of_a_whole_text_has_little_effect(
+    trained,
+):
+    folder, config = trained
+    task = create(config, folder / "straight", training=False)
+    state = last_state(folder / "straight", config)
+    config = smoke(**{"evaluation.batch_size": 1})
+    single = create(config, folder / "straight", training=False)
+    scores = single.evaluate(state, "test", None).scores
+    ids = running_text.stream(task.texts.vocabulary, task.texts.lines("test"))
+    before = np.concatenate([[BOS], ids[:-1]])[None]
+    logits, _ = task.model.apply({"params": state.params}, before, train=False)
+    nats = -jax.nn.log_softmax(logits[0])[np.arange(len(ids)), ids]
+    np.testing.assert_allclose(scores["perplexity"], np.exp(nats.mean()), rtol=1e-4)
+    several = task.evaluate(state, "test", None).scores["perplexity"]
+    np.testing.assert_allclose(several, scores["perplexity"], rtol=0.05)
+
+
+def test_continuations_begin_with_the_line_and_never_have_unknown_words(trained):
+    folder, config = trained
+    task = create(config, folder / "straight", training=False)
+    state = last_state(folder / "straight", config)
+    lines = {1: "The dogs near", 2: "qqq"}
+    options = task.Options(length=6)
+    first, second = task.predict(state, lines, options, True)
+    assert first.text.startswith("the dogs near") and first.score < 0
+    intra, upper = first.attention
+    assert (intra.layer, upper.layer) == (0, 1)
+    length = len(first.text.split())
+    assert intra.weights.shape == (1, length + 1, length + 1)
+    assert list(intra.queries[:4]) == [
+        "<s>",
+        *task.texts.vocabulary.pieces(
+            task.texts.vocabulary.encode("the dogs near")[:-1]
+        ),
+    ]
+    lines |= {4: "a", 7: "The dogs near"}  # the sample depends on the line alone
+    *_, again = task.predict(state, lines, options, False)
+    assert again.text == first.text and not again.attention
+    greedy = [
+        next(iter(task.predict(state, lines, drawn, False))).text
+        for drawn in (task.Options(length=6, temperature=0.0, seed=s) for s in (1, 2))
+    ]
+    assert greedy[0] == greedy[1]
+    assert task.texts.vocabulary.encode("qqq")[0] == UNK
+    assert second.score < 0
+
+
+@pytest.mark.parametrize(
+    "variant", ["", "lstm", "transformer", "memory_network", "deep"]
+)
+def test_the_models_have_as_many_parameters(variant):
+    task = TextModeling(lstmn_text.get_config(variant))
+    state = jax.eval_shape(task.objective.init, jax.random.key(0))
+    count = sum(x.size for x in jax.tree.leaves(state.params))
+    assert abs(count / 1_080_000 - 1) < 0.02, count
+
+
+def test_a_layout_that_splits_the_carried_state_is_an_error():
+    with pytest.raises(UserError, match="^config.parallel is 'pmap': must be jit, as"):
+        TextModeling.check(smoke(parallel="pmap"))
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({}, "^config.data.files.train is missing"),
+        ({"train": "nowhere"}, "^config.data.files.train: nowhere: No such file"),
+        ({"train": "latin"}, "not text in UTF-8$"),
+        ({"train": "short"}, "has too few sentences$"),
+    ],
+)
+def test_own_text_that_cannot_be_read_is_an_error(fields, error, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "latin").write_bytes(b"caf\xe9")
+    (tmp_path / "short").write_text("One sentence.")
+    files = {"train": "", "validation": "", "test": ""} | fields
+    with pytest.raises(UserError, match=error):
+        running_text.read("files", files)
+
+
+def test_own_text_is_split_in_order(tmp_path):
+    path = tmp_path / "text"
+    path.write_text("\n".join(f"line {i}." for i in range(100)))
+    files = {"train": str(path), "validation": "", "test": ""}
+    splits = running_text.read("files", files)
+    assert {split: len(lines) for split, lines in splits.items()} == {
+        "train": 81,
+        "validation": 10,
+        "test": 9,
+    }
+    assert splits["train"][0] == "line 0 ."
+    assert splits["validation"][-1] == "line 99 ."
+
+
+def test_lines_over_the_maximum_of_words_are_left_out_and_reported(tmp_path, capsys):
+    path = tmp_path / "text"
+    path.write_text("\n".join(f"line {i}." for i in range(100)))
+    config = smoke(**{"data.source": "files", "data.files.train": str(path)})
+    for words, line in (
+        (4 * 81, ""),  # with EOS
+        (
+            4 * 11,
+            "; left out: the first 70 lines, over config.data.train_words=44",
+        ),
+    ):
+        config.data.train_words = words
+        texts = TextModeling.prepare(config, tmp_path / str(words), training=True)
+        size = texts.vocabulary.size
+        expected = f"data: {words:,} training tokens, {size} pieces{line}\n"
+        assert capsys.readouterr().err == expected
+        assert len(texts.train) == words
+
+
+@pytest.mark.network
+def test_the_speeches_have_1_8_million_words():
+    splits = running_text.read("speeches", {})
+    words = sum(len(line.split()) for lines in splits.values() for line in lines)
+    assert 1_900_000 < words < 2_200_000  # with punctuation marks
+    assert len(splits["validation"]) > 2000 and len(splits["test"]) > 2000

@@ -1,0 +1,247 @@
+"""Tests of the order in which the processes of a job write and read."""
+
+import threading
+import time
+
+import jax
+import pytest
+
+from base import storage
+from base.errors import OtherProcessError, UserError
+from training.cluster import job
+
+
+class Store:
+    """jax's coordination service, for processes that are threads."""
+
+    def __init__(self, processes):
+        self._changed = threading.Condition()
+        self._values, self._arrived = {}, {}
+        self._processes = processes
+
+    def key_value_set(self, key, value):
+        with self._changed:
+            if key in self._values:
+                raise RuntimeError(f"ALREADY_EXISTS: {key}")
+            self._values[key] = value
+            self._changed.notify_all()
+
+    def key_value_try_get(self, key):
+        with self._changed:
+            if key not in self._values:
+                raise RuntimeError(f"NOT_FOUND: {key}")
+            return self._values[key]
+
+    def key_value_dir_get(self, prefix):
+        return [(k, v) for k, v in self._values.items() if k.startswith(prefix)]
+
+    def blocking_key_value_get(self, key, milliseconds):
+        with self._changed:
+            assert self._changed.wait_for(lambda: key in self._values, 10)
+            return self._values[key]
+
+    def wait_at_barrier(self, name, milliseconds):
+        with self._changed:
+            count = self._arrived[name] = self._arrived.get(name, 0) + 1
+            self._changed.notify_all()
+            if count < self._processes:
+                arrived = self._changed.wait_for(
+                    lambda: self._arrived[name] == self._processes, 0.5
+                )
+                if not arrived:
+                    raise RuntimeError(f"DEADLINE_EXCEEDED: {name}")
+
+
+@pytest.fixture
+def three(monkeypatch):
+    """Replaces the processes of a job by three threads; see `run`."""
+    store, local = Store(3), threading.local()
+    monkeypatch.setattr(job, "_service", lambda: (store, local.number))
+
+    class Numbers:
+        def __next__(self):
+            local.count += 1
+            return local.count
+
+    monkeypatch.setattr(job, "_numbers", Numbers())
+
+    def run(function):
+        """Calls function(number) in each process; returns results and exceptions."""
+        results = [None] * 3
+
+        def call(number):
+            local.number, local.count = number, 0
+            try:
+                results[number] = function(number)
+            except Exception as error:
+                results[number] = error
+
+        threads = [threading.Thread(target=call, args=(n,)) for n in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        return results
+
+    return run
+
+
+def test_the_first_process_ends_a_block_before_the_others_begin(three):
+    events = []
+
+    def work(number):
+        with job.first_alone("block"):
+            events.append(number)
+            events.append(number)
+
+    assert three(work) == [None] * 3
+    assert events[:2] == [0, 0] and sorted(events[2:]) == [1, 1, 2, 2]
+
+
+def test_the_others_do_not_begin_a_block_that_fails_in_the_first_process(three):
+    begun = []
+
+    def work(number):
+        with job.first_alone("block"):
+            begun.append(number)
+            raise ValueError(number)
+
+    first, *others = three(work)
+    assert begun == [0] and isinstance(first, ValueError)
+    for error in others:  # in a job, the failure of process 0 ends them before
+        assert str(error).startswith("DEADLINE_EXCEEDED: block")
+
+
+def test_processes_that_agree_go_on(three):
+    values = {"config.sizes": (5, 7), "config.seed": 3, "the commit": "a"}
+    assert three(lambda number: job.agree(values)) == [None] * 3
+
+
+def test_a_difference_is_named_and_no_process_goes_on(three):
+    def work(number):
+        values = {"config.seed": number // 2, "config.steps": 5}
+        job.agree(values | ({"config.width": 7} if number == 2 else {}))
+
+    first, second, third = three(work)
+    assert isinstance(third, UserError) and str(third) == (
+        "config.seed is 1 in process 2 and 0 in process 0; config.width is 7 in "
+        "process 2 and None in process 0: all processes of a job must have the same "
+        "command, code and run directory"
+    )
+    for error in (first, second):
+        assert isinstance(error, RuntimeError)
+
+
+def test_processes_that_stop_know_the_maximum_of_their_calls(three):
+    assert three(lambda number: job.last_call(5 - number)) == [5, 5, 5]
+    assert three(lambda number: job.is_stopping()) == [True] * 3
+
+
+class Ended(Exception):
+    """Stands for the end of a process."""
+
+
+@pytest.fixture
+def ends(three, monkeypatch):
+    """Replaces the end of a process by `Ended`, with its status; returns `three`."""
+
+    def ended(status, number=None):
+        raise Ended(status)
+
+    monkeypatch.setattr(job, "_exit", ended)
+    monkeypatch.setattr(job._joined, "is_set", lambda: True)
+    monkeypatch.setattr(job, "_last", threading.Lock())
+    yield three
+    job._ending.clear()
+
+
+def test_the_status_is_that_of_the_process_with_the_error(ends, capsys):
+    def work(number):
+        if number == 1:
+            time.sleep(0.5)  # the others report first
+            error, line = ValueError("this item"), None
+        else:
+            line = "process 1 of the job has failed: ValueError: this item"
+            error = OtherProcessError(line)
+        job.end(error, line, job.status_of(error, line))
+
+    assert [error.args for error in ends(work)] == 3 * [(job.CRASH,)]
+    text = capsys.readouterr().err
+    message = "error: process 1 of the job has failed: ValueError: this item"
+    assert text.splitlines().count(message) == 2
+    assert text.count("ValueError: this item") == 3
+
+
+def test_an_error_that_its_process_does_not_report_is_a_fault(ends, monkeypatch):
+    monkeypatch.setattr(job, "_PATIENCE", 0.2)
+
+    def work(number):
+        error = OtherProcessError("process 7 of the job has failed")
+        job.end(error, str(error), job.status_of(error, str(error)))
+
+    assert [error.args for error in ends(work)] == 3 * [(job.FAULT,)]
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_process_that_is_gone_without_a_report_ends_the_first_one(
+    ends, capsys, number
+):
+    calls = []
+    first, *_ = ends(lambda n: None if n else job.gone(number, lambda: calls.append(7)))
+    assert first.args == (job.FAULT,) and calls == [7]
+    assert capsys.readouterr().err == (
+        f"error: process {number} of the job has failed: it is gone (killed, or its "
+        "host has failed)\n"
+    )
+
+
+def test_a_process_that_has_reported_why_it_ends_is_not_said_to_be_gone(ends, capsys):
+    calls = []
+
+    def work(number):
+        if number == 2:
+            job.leave(128 + 15)
+        time.sleep(0.2)
+        job._ending.clear()  # of the other process
+        if number == 0:
+            job.gone(2, lambda: calls.append(7))
+
+    first, _, third = ends(work)
+    assert first is None and third.args == (143,)
+    assert calls == [] and not capsys.readouterr().err
+
+
+def test_a_process_on_its_own_neither_waits_nor_disagrees():
+    with job.first_alone("block"):
+        job.wait("alone")
+    job.agree({"config.seed": 3})
+
+
+def test_two_processes_that_replace_a_file_have_different_temporary_files(tmp_path):
+    path = tmp_path / "file.txt"
+    with storage.replacing(path) as first, storage.replacing(path) as second:
+        first.write_text("first")
+        second.write_text("second")
+    assert [x.name for x in tmp_path.iterdir()] == ["file.txt"]
+    assert path.read_text() == "first"  # replaced last
+
+
+def test_an_error_that_comes_of_one_of_jax_is_one_of_jax():
+    def chained(*errors):
+        try:
+            if len(errors) > 1:
+                chained(*errors[1:])
+        except Exception:
+            raise errors[0]  # noqa: B904
+        raise errors[0]
+
+    of_jax = jax.errors.JaxRuntimeError("peer is gone")
+    for errors, expected in (
+        ([of_jax], True),
+        ([UserError("x"), ValueError("y"), of_jax], True),
+        ([UserError("x"), ValueError("UNKNOWN: Gloo AllGather failed")], True),
+        ([UserError("x"), OSError("no space")], False),
+    ):
+        with pytest.raises(type(errors[0])) as caught:
+            chained(*errors)
+        assert job._is_by_jax(caught.value) is expected

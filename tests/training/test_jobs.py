@@ -1,0 +1,819 @@
+"""Tests of jobs of several processes: joining, equal results, stopping together."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import jax
+import jobs
+import numpy as np
+import pytest
+import toy
+from absl import flags
+from absl.testing import flagsaver
+
+from base.errors import UserError
+from configs import sagan, transformer_nmt
+from tasks.images import task as adversarial
+from training import loop, trained
+from training.checkpoints import Checkpoints
+from training.cluster import hosts, presence
+from training.cluster.job import FAULT
+from training.cluster.lock import Lock
+from training.log import read_rows
+
+SLURM = {
+    "SLURM_JOB_ID": "7",
+    "SLURM_STEP_NODELIST": "node[1-2]",
+    "SLURM_NTASKS": "4",
+    "SLURM_PROCID": "3",
+    "SLURM_LOCALID": "1",
+    "SLURM_STEP_NUM_TASKS": "4",
+    "SLURM_STEP_TASKS_PER_NODE": "2(x2)",
+}
+OPEN_MPI = {
+    "OMPI_COMM_WORLD_SIZE": "2",
+    "OMPI_MCA_orte_hnp_uri": "1531576320.0;tcp://10.96.0.1,10.148.0.1:34911",
+}
+# A leaf of 1,088 x 1,088 float32 is larger than 4 MiB, where gloo has had wrong sums.
+# Not a wide feed-forward network: a few of 65,536 ReLUs change sides by rounding. Not
+# Muon, which amplifies rounding in directions that have hardly any gradient.
+LARGE = ("--config.model.d_model=1088", "--config.optimizer.learning_rate=0.0003")
+SMOKE = [
+    f"--config.{field}={value}"
+    for field, value in transformer_nmt.VARIANTS["smoke"].items()
+]
+SYSTEMS = {
+    "transformer_nmt:adam": (*SMOKE, *LARGE, "--config.data.batch_size_multiple=8"),
+    "captioning": ("--config.data.batch_size=8",),
+    "pointer_sorting": ("--config.data.batch_size=8",),
+    "ntm_copy": ("--config.data.batch_size=8",),
+    "sagan": ("--config.data.batch_size=8",),
+}
+# Biases before a batch norm, which subtracts them, and before attention with a gamma of
+# hardly more than 0. Their gradient is rounding, which Adam scales to steps of the
+# learning rate, so they depend on the number of processes.
+SUBTRACTED = ("to_8_conv_1", "to_8_conv_2", "to_8_skip")
+
+
+@pytest.fixture(autouse=True)
+def parsed():
+    """Flags with their default values; entry points of other tests define them too."""
+    before = set(flags.FLAGS)
+    if "coordinator" not in flags.FLAGS:
+        hosts.define_flags()
+        flags.FLAGS.mark_as_parsed()
+    with flagsaver.flagsaver():
+        yield
+    for name in set(flags.FLAGS) - before:
+        delattr(flags.FLAGS, name)
+
+
+@pytest.fixture
+def no_variables(monkeypatch):
+    for variable in hosts._VARIABLES.values():
+        monkeypatch.delenv(variable, raising=False)
+    return monkeypatch
+
+
+# Joining
+
+
+def test_flags_and_variables_describe_a_job(no_variables):
+    assert hosts.explicit() == {}
+    expected = {
+        "coordinator_address": "10.0.0.1:8476",
+        "num_processes": 3,
+        "process_id": 2,
+        "cluster_detection_method": "deactivate",
+    }
+    no_variables.setenv("JAX_COORDINATOR_ADDRESS", "10.0.0.1:8476")
+    no_variables.setenv("JAX_NUM_PROCESSES", "3")
+    no_variables.setenv("JAX_PROCESS_ID", "2")
+    assert hosts.explicit() == expected
+    with flagsaver.flagsaver(process_id=1):  # a flag precedes its variable
+        assert hosts.explicit() == expected | {"process_id": 1}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"coordinator": "a:1"}, r"^--num_processes \(or JAX_NUM_PROCESSES\) is"),
+        (
+            {"process_id": 0},
+            r"^--coordinator \(or JAX_COORDINATOR_ADDRESS\)",
+        ),
+        (
+            {"coordinator": "10.0.0.1:1", "num_processes": 2, "process_id": 2},
+            "^--process_id is 2: must be below --num_processes, 2$",
+        ),
+        (
+            {"coordinator": "10.0.0.1", "num_processes": 2, "process_id": 0},
+            "^--coordinator is 10.0.0.1: must be HOST:PORT$",
+        ),
+        (
+            {"coordinator": "10.0.0.1:65536", "num_processes": 2, "process_id": 0},
+            "^--coordinator is 10.0.0.1:65536: must be HOST:PORT$",
+        ),
+    ],
+)
+def test_an_incomplete_job_is_refused(no_variables, given, message):
+    with flagsaver.flagsaver(**given), pytest.raises(UserError, match=message):
+        hosts.explicit()
+
+
+def test_a_variable_that_is_no_number_is_refused(no_variables):
+    no_variables.setenv("JAX_NUM_PROCESSES", "two")
+    with (
+        flagsaver.flagsaver(coordinator="10.0.0.1:1", process_id=0),
+        pytest.raises(UserError, match="^JAX_NUM_PROCESSES is 'two': must be a whole"),
+    ):
+        hosts.explicit()
+
+
+def test_a_port_that_another_program_has_is_refused(no_variables, monkeypatch):
+    monkeypatch.setattr(hosts, "_CLOSING", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        given = {"coordinator": f"127.0.0.1:{port}", "num_processes": 2}
+        message = f"^--coordinator is 127.0.0.1:{port}: port {port} cannot be opened"
+        with (
+            flagsaver.flagsaver(**given, process_id=0),
+            pytest.raises(UserError, match=message),
+        ):
+            hosts.explicit()
+        with flagsaver.flagsaver(**given, process_id=1):  # not its own port
+            assert hosts.explicit()["process_id"] == 1
+    with flagsaver.flagsaver(**given, process_id=0):
+        assert hosts.explicit()["process_id"] == 0
+
+
+def test_variables_without_an_address_are_refused(no_variables):
+    no_variables.setenv("JAX_NUM_PROCESSES", "2")
+    no_variables.setenv("JAX_PROCESS_ID", "1")
+    with pytest.raises(UserError, match=r"^--coordinator \(or JAX_COORDINATOR_ADDR"):
+        hosts.explicit()
+
+
+def test_a_host_name_that_is_this_host_only_is_refused(monkeypatch):
+    addresses = {"node1": "127.0.1.1", "node2": "10.0.0.2"}
+    monkeypatch.setattr(hosts.socket, "gethostbyname", addresses.__getitem__)
+    with pytest.raises(UserError, match="^--coordinator is node1:1: node1 is 127."):
+        hosts.check_address("node1:1", 2)
+    for address in ("node2:1", "localhost:1", "127.0.0.1:1", "[::1]:1"):
+        hosts.check_address(address, 2)
+    hosts.check_address("node1:1", 1)
+
+
+def test_an_unknown_host_is_refused(monkeypatch):
+    def fail(name):
+        raise OSError(name)
+
+    monkeypatch.setattr(hosts.socket, "gethostbyname", fail)
+    with pytest.raises(UserError, match="^--coordinator is x:1: unknown host x$"):
+        hosts.check_address("x:1", 2)
+
+
+def test_the_environment_of_a_cluster_is_detected(monkeypatch):
+    monkeypatch.setattr(hosts, "gpus", lambda: 0)
+    monkeypatch.setattr(hosts, "_on_tpu", lambda: False)
+    assert hosts.detected({}) is None
+    assert hosts.detected(SLURM) == {"cluster_detection_method": "slurm"}
+    # An interactive shell has the number of tasks of its job, but is a step of one.
+    assert hosts.detected(SLURM | {"SLURM_STEP_NUM_TASKS": "1"}) is None
+    batch_script = {k: v for k, v in SLURM.items() if "STEP" not in k}
+    assert hosts.detected(batch_script) is None
+    assert hosts.detected({"OMPI_COMM_WORLD_SIZE": "1"}) is None
+    assert hosts.detected(OPEN_MPI) == {"cluster_detection_method": "ompi"}
+    pod = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
+    assert hosts.detected(pod) is None
+    monkeypatch.setattr(hosts.util, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match="`pip install kubernetes` installs it"):
+        hosts.detected(pod | {"JOB_COMPLETION_INDEX": "0"})
+    monkeypatch.setattr(hosts.util, "find_spec", lambda name: name)
+    assert hosts.detected(pod | {"JOB_COMPLETION_INDEX": "0"}) == {
+        "cluster_detection_method": "k8s"
+    }
+    monkeypatch.setattr(hosts, "_on_tpu", lambda: True)
+    assert hosts.detected({}) == {"cluster_detection_method": None}
+
+
+@pytest.mark.parametrize(
+    ("changes", "visible", "expected"),
+    [
+        ({}, 0, []),
+        ({}, 8, [4, 5, 6, 7]),  # two tasks per node, this is the second
+        ({"SLURM_STEP_TASKS_PER_NODE": "1(x2)", "SLURM_LOCALID": "0"}, 3, [0, 1, 2]),
+        ({"SLURM_GPUS_PER_TASK": "1"}, 1, [0]),
+        ({}, 1, [0]),  # bound by --gpu-bind or --tres-per-task
+        # The second node of two has three tasks, the fourth of four has one.
+        (
+            {"SLURM_STEP_TASKS_PER_NODE": "4,3", "SLURM_NODEID": "1"},
+            6,
+            [2, 3],
+        ),
+        (
+            {
+                "SLURM_STEP_TASKS_PER_NODE": "2(x3),1",
+                "SLURM_NODEID": "3",
+                "SLURM_LOCALID": "0",
+            },
+            3,
+            [0, 1, 2],
+        ),
+    ],
+)
+def test_the_tasks_of_a_slurm_node_share_its_gpus(changes, visible, expected):
+    assert hosts.slurm_devices(SLURM | changes, visible) == expected
+
+
+def test_gpus_that_cannot_be_shared_equally_are_refused():
+    with pytest.raises(UserError, match="^2 tasks of a node cannot share 3 GPUs"):
+        hosts.slurm_devices(SLURM, 3)
+
+
+@pytest.mark.parametrize("visible", [0, 4])
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"SLURM_LOCALID": "x"}, "SLURM_LOCALID is 'x': must be a whole number"),
+        ({"SLURM_LOCALID": ""}, "SLURM_LOCALID is '': must be a whole number"),
+        ({"SLURM_PROCID": "-1"}, "SLURM_PROCID is '-1': must be a whole number"),
+        ({"SLURM_NTASKS": "1.5"}, "SLURM_NTASKS is '1.5': must be a whole number"),
+        ({"SLURM_JOB_ID": "7_3"}, "SLURM_JOB_ID is '7_3': must be a whole number"),
+        ({"SLURM_NODEID": "y"}, "SLURM_NODEID is 'y': must be a whole number"),
+        (
+            {"SLURM_NODEID": "2"},
+            "SLURM_NODEID is 2: must be below 2, the number of nodes in "
+            "SLURM_STEP_TASKS_PER_NODE=2(x2)",
+        ),
+        *[
+            (
+                {"SLURM_STEP_TASKS_PER_NODE": text},
+                f"SLURM_STEP_TASKS_PER_NODE is {text!r}: must be numbers, such as "
+                "4(x2),3",
+            )
+            for text in ("", "x", "2(x)", "2(x2", "2,,1", "0", "2(2)")
+        ],
+    ],
+)
+def test_a_malformed_variable_of_slurm_is_named(monkeypatch, changes, message, visible):
+    monkeypatch.setattr(hosts, "gpus", lambda: visible)
+    with pytest.raises(UserError, match=f"^{re.escape(message)}$"):
+        hosts.detected(SLURM | changes)
+
+
+def test_a_missing_variable_of_slurm_is_named():
+    missing = {k: v for k, v in SLURM.items() if k != "SLURM_NTASKS"}
+    with pytest.raises(UserError, match="^SLURM_NTASKS is '': must be a whole number"):
+        hosts.detected(missing)
+
+
+@pytest.mark.parametrize("address", [None, "", "x", "7.0;tcp", "prte-7@0;x"])
+def test_open_mpi_without_an_address_is_told_what_to_give(address):
+    given = {} if address is None else {"OMPI_MCA_orte_hnp_uri": address}
+    message = (
+        f"OMPI_MCA_orte_hnp_uri is {address!r}: under mpirun of Open MPI 5 jax does "
+        "not find the other processes; give --coordinator, --num_processes and "
+        "--process_id, or --join=none to run alone"
+    )
+    with pytest.raises(UserError, match=f"^{re.escape(message)}$"):
+        hosts.detected({"OMPI_COMM_WORLD_SIZE": "2"} | given)
+
+
+def test_a_process_alone_ignores_the_environment_and_takes_no_address(
+    no_variables, monkeypatch
+):
+    def initialize(**_):
+        raise AssertionError
+
+    monkeypatch.setattr(jax.distributed, "initialize", initialize)
+    no_variables.setenv("JAX_COORDINATOR_ADDRESS", "10.0.0.1:8476")
+    no_variables.setenv("JAX_NUM_PROCESSES", "three")
+    no_variables.setenv("OMPI_COMM_WORLD_SIZE", "x")
+    with flagsaver.flagsaver(join="none"):
+        hosts.join()
+    for name, value in (
+        ("coordinator", "10.0.0.1:1"),
+        ("num_processes", 2),
+        ("process_id", 0),
+    ):
+        message = f"^--{name} joins a job, and --join=none runs alone: give one of them"
+        with (
+            flagsaver.flagsaver(join="none", **{name: value}),
+            pytest.raises(UserError, match=message),
+        ):
+            hosts.join()
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_process_whose_peers_do_not_arrive_ends_with_one_line(tmp_path, number):
+    address = f"127.0.0.1:{jobs.free_port()}"
+    toy = "--config=tests/toy.py", f"--workdir={tmp_path}/run"
+    job = f"--coordinator={address}", "--num_processes=2", f"--process_id={number}"
+    done = subprocess.run(
+        [sys.executable, "train.py", *toy, *job, "--join_timeout=3"],
+        cwd=jobs.ROOT,
+        env=jobs.environment(1),
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert (done.returncode, done.stderr) == (
+        FAULT,
+        "error: this process cannot join its job within --join_timeout=3 s "
+        "(--join=none runs alone): others have not arrived\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (RuntimeError("DEADLINE_EXCEEDED"), FAULT),
+        (ValueError("no port"), 1),
+        (KeyError("HOST"), 1),
+    ],
+)
+def test_a_process_that_does_not_arrive_is_a_fault(
+    no_variables, monkeypatch, capsys, error, status
+):
+    def initialize(**_):
+        raise error
+
+    monkeypatch.setattr(jax.distributed, "initialize", initialize)
+    monkeypatch.setattr(presence, "meet", lambda address, *_: address)
+    message = "this process cannot join its job within --join_timeout=7 s (--join=none"
+    given = {"coordinator": "10.0.0.1:1", "num_processes": 2, "process_id": 0}
+    with flagsaver.flagsaver(**given, join_timeout=7):
+        if status == 1:
+            with pytest.raises(UserError, match=f"^{re.escape(message)}"):
+                hosts.join()
+            return
+        with pytest.raises(SystemExit) as ended:
+            hosts.join()
+    assert ended.value.code == status
+    assert capsys.readouterr().err.startswith(f"error: {message}")
+
+
+def test_the_processes_of_a_cluster_meet_at_the_address_that_jax_finds(monkeypatch):
+    given, met = OPEN_MPI | {"OMPI_COMM_WORLD_RANK": "1"}, []
+    for name, value in (given | {"OMPI_COMM_WORLD_LOCAL_RANK": "0"}).items():
+        monkeypatch.setenv(name, value)
+
+    def meet(*arguments):
+        met.append(arguments)
+        return "127.0.0.1:7"
+
+    def initialize(**arguments):
+        met.append(arguments)
+        raise RuntimeError
+
+    monkeypatch.setattr(presence, "meet", meet)
+    monkeypatch.setattr(jax.distributed, "initialize", initialize)
+    with flagsaver.flagsaver(join_timeout=7), pytest.raises(SystemExit):
+        hosts.join()
+    (address, *numbers), arguments = met
+    assert address.startswith("10.96.0.1:") and numbers == [2, 1]
+    assert arguments["coordinator_address"] == "127.0.0.1:7"
+    assert arguments["local_device_ids"] == [0]
+
+
+@pytest.mark.parametrize(
+    ("visible", "count"),
+    [("0,3,5", 3), ("GPU-7,GPU-3", 2), ("", 0), ("-1", 0), ("NoDevFiles", 0)],
+)
+def test_the_visible_gpus_are_counted(monkeypatch, visible, count):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert hosts.gpus() == count
+
+
+@pytest.mark.parametrize("name", ["OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"])
+def test_a_number_of_processes_that_is_no_number_is_refused(name):
+    with pytest.raises(UserError, match=f"^{name} is 'x': must be a whole number$"):
+        hosts.detected({name: "x"})
+
+
+# Results
+
+
+def parameters(workdir):
+    return jax.tree.map(np.asarray, trained.load(workdir).state.params)
+
+
+def check_equal(left, right):
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), left, right
+    )
+
+
+def train(config, workdir, *extra, processes, devices):
+    name, _, variant = config.partition(":")
+    jobs.run(
+        "train.py",
+        f"--config=configs/{name}.py:{variant or 'smoke'}",
+        f"--workdir={workdir}",
+        *extra,
+        processes=processes,
+        devices=devices,
+        logs=workdir.with_suffix(".logs"),
+    )
+    return parameters(workdir)
+
+
+EIGHT = ("--config.data.batch_size=8",)  # rows, one for each of eight devices
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """The run of one process with eight devices."""
+    workdir = tmp_path_factory.mktemp("alone") / "run"
+    train("pointer_sorting", workdir, *EIGHT, processes=1, devices=8)
+    return workdir
+
+
+def test_two_processes_train_the_parameters_of_one(alone, tmp_path):
+    workdirs = alone, tmp_path / "shared"
+    shared = train("pointer_sorting", workdirs[1], *EIGHT, processes=2, devices=4)
+    check_equal(parameters(alone), shared)
+    for pattern in ("*.png", "*.jsonl"):  # one process writes
+        alone, shared = (
+            sorted(x.relative_to(workdir) for x in workdir.rglob(pattern))
+            for workdir in workdirs
+        )
+        assert alone == shared
+    alone, shared = (read_rows(workdir / "metrics.jsonl") for workdir in workdirs)
+    assert [row["step"] for row in alone] == [row["step"] for row in shared]
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_with_half_the_devices_in_two_processes(alone, tmp_path):
+    for steps, processes, devices in [(3, 1, 8), (6, 2, 2)]:
+        flags = *EIGHT, f"--config.train_steps={steps}"
+        moved = train(
+            "pointer_sorting",
+            tmp_path / "moved",
+            *flags,
+            processes=processes,
+            devices=devices,
+        )
+    check_equal(parameters(alone), moved)
+
+
+@pytest.mark.jobs
+@pytest.mark.parametrize("layout", ["data", "fsdp", "pmap"])
+@pytest.mark.parametrize(
+    "system",
+    [
+        # Its drawings are downloaded.
+        pytest.param(x, marks=[pytest.mark.network] * (x == "captioning"))
+        for x in SYSTEMS
+    ],
+)
+def test_eight_devices_of_one_two_and_four_processes_train_equally(
+    tmp_path, system, layout
+):
+    parallel = "pmap" if layout == "pmap" else "jit"
+    flags = [*SYSTEMS[system], f"--config.parallel={parallel}"]
+    flags += ["--config.mesh.data=1", "--config.mesh.fsdp=8"] * (layout == "fsdp")
+    alone, *others = (
+        train(system, tmp_path / f"{n}", *flags, processes=n, devices=8 // n)
+        for n in (1, 2, 4)
+    )
+    if system == "sagan":
+        alone, *others = map(without_subtracted, (alone, *others))
+    for other in others:
+        check_equal(alone, other)
+
+
+def without_subtracted(params, value=0.0):
+    """The parameters of a SAGAN with these biases set to `value`."""
+    layers = {name: params["generator"][name] for name in SUBTRACTED}
+    filled = {
+        name: layer | {"bias": np.full_like(layer["bias"], value)}
+        for name, layer in layers.items()
+    }
+    return params | {"generator": params["generator"] | filled}
+
+
+def test_the_biases_left_out_of_the_comparison_do_not_change_an_image():
+    generator = adversarial.Adversarial(sagan.get_config("smoke")).models["generator"]
+    noise = np.random.default_rng(0).normal(size=(8, 16)).astype(np.float32)
+    label = np.zeros(8, np.int32)
+    variables = generator.init(jax.random.key(0), noise, label, train=True)
+
+    def images(value):
+        params = {"generator": variables["params"]}
+        params = without_subtracted(params, value)["generator"]
+        changed = variables | {"params": params}
+        return generator.apply(changed, noise, label, train=True, mutable=True)[0]
+
+    np.testing.assert_allclose(images(1.0), images(0.0), atol=1e-5)
+
+
+@pytest.mark.jobs
+@pytest.mark.parametrize("layout", ["data", "fsdp"])
+def test_a_run_goes_on_with_other_numbers_of_processes_and_devices(tmp_path, layout):
+    flags = ["--config.data.batch_size=8", "--config.eval_every=100"]
+    flags += ["--config.parallel=jit"]
+    whole = train("pointer_sorting", tmp_path / "whole", *flags, processes=1, devices=8)
+    moved = None
+    for steps, processes, devices in [(1, 1, 8), (2, 2, 2), (4, 1, 1), (6, 4, 1)]:
+        total = processes * devices
+        mesh = ["--config.mesh.data=1", f"--config.mesh.fsdp={total}"]
+        moved = train(
+            "pointer_sorting",
+            tmp_path / "moved",
+            *flags,
+            *mesh * (layout == "fsdp"),
+            f"--config.train_steps={steps}",
+            processes=processes,
+            devices=devices,
+        )
+    check_equal(whole, moved)
+
+
+def endless(workdir, *flags):
+    """The command of a run that is stopped long before its last step."""
+    return (
+        "train.py",
+        "--config=configs/pointer_sorting.py:smoke",
+        f"--workdir={workdir}",
+        "--config.train_steps=100000",
+        "--config.optimizer.decay_steps=100000",
+        "--config.log_every=1",
+        *flags,
+    )
+
+
+def test_a_signal_to_one_process_stops_all_at_one_step(tmp_path):
+    workdir, logs = tmp_path / "stopped", tmp_path / "logs"
+    command = endless(workdir)
+    started = jobs.start(*command, processes=2, devices=1, logs=logs)
+    wait_for(lambda: "step 2/" in (logs / "0.txt").read_text("utf-8"), started)
+    started[1].send_signal(signal.SIGTERM)
+    assert jobs.finish(started) == [143, 143]
+    (line,) = [x for x in jobs.output(logs)[0].splitlines() if x.startswith("stopped")]
+    step = int(line.split("step ")[1].split(":")[0])
+    assert (workdir / "checkpoints" / f"{step}").is_dir()
+
+
+@pytest.mark.slow
+def test_a_signal_after_the_last_step_stops_all_before_the_figures(tmp_path):
+    logs, workdir = tmp_path / "logs", tmp_path / "run"
+    command = "tests/failing.py", "last step", "1", "train.py", *TOY
+    flags = f"--workdir={workdir}", "--config.train_steps=3"
+    started = jobs.start(*command, *flags, processes=2, devices=1, logs=logs)
+    assert jobs.finish(started, timeout=100) == [143, 143]
+    assert "stopped, saved at step 3: " in jobs.output(logs)[0]
+    assert not (workdir / "figures").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize(
+    ("place", "line"),
+    [
+        ("assets", "stopped before a step: the same command continues"),
+        ("compilation", "stopped at step 0: the same command continues"),
+        ("evaluation", "stopped, saved at step 3: the same command resumes"),
+        ("figures", "stopped: the same command draws the missing figures"),
+    ],
+)
+def test_a_signal_ends_what_would_take_minutes(tmp_path, processes, place, line):
+    logs, workdir = tmp_path / "logs", tmp_path / "run"
+    number = 0 if place == "assets" else processes - 1  # process 0 makes the assets
+    command = "tests/failing.py", f"stopped {place}", str(number), "train.py", *TOY
+    flags = f"--workdir={workdir}", "--config.train_steps=3"
+    started = jobs.start(*command, *flags, processes=processes, devices=1, logs=logs)
+    assert jobs.finish(started, timeout=100) == [143] * processes, jobs.output(logs)
+    assert line in jobs.output(logs)[0]
+    assert not (workdir / "lock").exists()
+    with Checkpoints(workdir) as saved:
+        expected = [3] if place in ("evaluation", "figures") else []
+        assert saved.steps() == expected
+        assert [saved.damage(step) for step in expected] == [""] * len(expected)
+        assert saved.planned() == expected * (place == "figures")
+
+
+def start_evaluation(place, number, folder, *flags):
+    """Starts the evaluation of a toy run by two processes, one of which has a fault."""
+    config, workdir = toy.get_config(), folder / "run"
+    config.train_steps = 3
+    loop.train(config, workdir)
+    command = "tests/failing.py", place, str(number), "eval.py"
+    flags = f"--workdir={workdir}", "--split=test", *flags
+    return jobs.start(*command, *flags, processes=2, devices=1, logs=folder / "logs")
+
+
+@pytest.mark.slow
+def test_a_signal_ends_an_evaluation(tmp_path):
+    started = start_evaluation("evaluation", 1, tmp_path)
+    first, second = jobs.finish(started, timeout=100)
+    assert second == -signal.SIGTERM and first not in (0, 1)
+
+
+@pytest.mark.slow
+def test_the_others_wait_while_the_first_process_writes_an_evaluation(tmp_path):
+    started = start_evaluation("tables", 0, tmp_path)
+    assert jobs.finish(started, timeout=100) == [0, 0], jobs.output(tmp_path / "logs")
+    assert (tmp_path / "run" / "figures" / "test" / "step.png").exists()
+
+
+def test_a_run_directory_that_is_not_shared_is_refused(tmp_path):
+    address = f"--coordinator=127.0.0.1:{jobs.free_port()}"
+    script = """
+import runpy, sys
+from training import lock
+lock._VISIBLE = 3.0
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+    started = []
+    for number in range(2):
+        flags = f"--workdir={tmp_path}/{number}", address, "--num_processes=2"
+        command = "-c", script, "train.py", "--config=tests/toy.py", *flags
+        started += jobs.start(
+            *command,
+            f"--process_id={number}",
+            processes=1,
+            devices=1,
+            logs=tmp_path / f"logs_{number}",
+        )
+    assert jobs.finish(started, timeout=100) == [1, 1]
+    line = (
+        f"--workdir={tmp_path}/1 is another folder here than in process 0: all "
+        "processes of a job must have the same run directory, in a folder that their "
+        "hosts share\n"
+    )
+    (first,) = jobs.output(tmp_path / "logs_0")
+    (second,) = jobs.output(tmp_path / "logs_1")
+    assert first == f"error: process 1 of the job has failed: {line}"
+    assert second == f"error: {line}"
+    for number in range(2):
+        assert not list((tmp_path / f"{number}").glob("c*"))  # nothing is written
+
+
+POLLING = """
+import sys
+from absl import flags
+from training import hosts, job
+hosts.define_flags()
+flags.FLAGS(sys.argv, known_only=True)
+job._POLL = 1e-5
+hosts.join()
+"""
+
+
+def test_processes_that_watch_each_other_at_the_end_exit_normally(tmp_path):
+    jobs.run("-c", POLLING, processes=4, devices=1, logs=tmp_path / "logs")
+
+
+def wait_for(condition, started, timeout=120):
+    """Waits for a condition while all processes of a job run."""
+    for _ in range(10 * timeout):
+        if condition():
+            return
+        assert all(process.poll() is None for process in started)
+        time.sleep(0.1)
+    raise AssertionError("the condition did not come true")
+
+
+# Faults
+
+NO_PROGRESS = "no step, part of an evaluation or figure has finished for "
+# Seconds after the time of the watchdog: a quarter of it between two looks, two for the
+# other processes to notice, four for them to read the reason, and a slow machine.
+_STUCK = 20
+
+
+def test_a_stuck_run_ends_with_its_stacks_and_the_status_of_a_fault(tmp_path):
+    toy = "--config=tests/toy.py", f"--workdir={tmp_path}/run"
+    halted = tmp_path / "halted"
+    command = "tests/halting.py", "batch", "7", f"{halted}", *toy, "--watchdog=2"
+    started = jobs.start(*command, processes=1, devices=1, logs=tmp_path / "logs")
+    wait_for(halted.exists, started)
+    assert jobs.finish(started, timeout=_STUCK + 2) == [FAULT]
+    (text,) = jobs.output(tmp_path / "logs")
+    assert text.splitlines()[-1].startswith(f"error: {NO_PROGRESS}")
+    assert "in result" in text  # the main thread waits for the batch
+    jobs.run("train.py", *toy, processes=1, devices=1, logs=tmp_path / "again")
+    assert (tmp_path / "run" / "checkpoints" / "12").is_dir()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_stuck_process_ends_all_within_the_time_of_the_watchdog(tmp_path, number):
+    halted, logs = tmp_path / "halted", tmp_path / "logs"
+    command = "tests/halting.py", "batch", f"7@{number}", f"{halted}", *TOY
+    flags = f"--workdir={tmp_path}/run", "--watchdog=4"
+    started = jobs.start(*command, *flags, processes=2, devices=1, logs=logs)
+    wait_for(halted.exists, started)
+    assert jobs.finish(started, timeout=_STUCK + 4) == [FAULT] * 2
+    assert any("most recent call first" in text for text in jobs.output(logs))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", ["validation", "figures"])
+def test_a_process_that_is_stuck_between_steps_ends_all(tmp_path, place):
+    logs = tmp_path / "logs"
+    command = "tests/failing.py", f"stuck {place}", "0", "train.py", *TOY
+    flags = f"--workdir={tmp_path}/run", "--config.train_steps=3", "--watchdog=4"
+    started = jobs.start(*command, *flags, processes=2, devices=1, logs=logs)
+    check_stuck(started, logs)
+
+
+@pytest.mark.slow
+def test_a_process_that_is_stuck_in_eval_ends_all(tmp_path):
+    started = start_evaluation("stuck evaluation", 1, tmp_path, "--watchdog=4")
+    check_stuck(started, tmp_path / "logs")
+
+
+def check_stuck(started, logs):
+    """Checks that a job ends with stacks and the status of a fault."""
+    assert jobs.finish(started, timeout=100) == [FAULT] * 2, jobs.output(logs)
+    texts = jobs.output(logs)
+    assert all(NO_PROGRESS in text for text in texts)
+    assert any("most recent call first" in text for text in texts)
+
+
+# The toy task with a single program.
+TOY = ("--config=tests/toy.py", "--config.data.batch_size=16,")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("place", "number", "message"),
+    [
+        ("batch", 1, "texts.tsv:7 is damaged"),
+        ("disk", 0, "checkpoints/3 cannot be written: No space left on device"),
+    ],
+)
+def test_an_error_of_one_process_ends_all_with_its_status(
+    tmp_path, place, number, message
+):
+    command = "tests/failing.py", place, str(number), "train.py", *TOY
+    workdir, logs = f"--workdir={tmp_path}/run", tmp_path / "logs"
+    started = jobs.start(*command, workdir, processes=2, devices=1, logs=logs)
+    assert jobs.finish(started, timeout=100) == [1, 1]  # jax alone needs 300 s
+    texts = jobs.output(logs)
+    failed, other = texts[number], texts[1 - number]
+    assert failed.splitlines()[-1].startswith("error: ") and message in failed
+    reason = f"error: process {number} of the job has failed: "
+    assert other.splitlines()[-1].startswith(reason) and message in other
+    assert "Traceback" not in failed + other
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ("seed", "config.seed is 7 in process 1 and 0 in process 0: "),
+        ("code", "the hash of the changes is 'f1dc997e4d' in process 1 and "),
+    ],
+)
+def test_processes_with_different_configs_or_code_are_refused(tmp_path, place, message):
+    logs, workdir = tmp_path / "logs", tmp_path / "run"
+    command = "tests/failing.py", place, "1", "train.py", *TOY
+    started = jobs.start(
+        *command, f"--workdir={workdir}", processes=2, devices=1, logs=logs
+    )
+    assert jobs.finish(started, timeout=100) == [1, 1]
+    for text in jobs.output(logs):
+        (line,) = [x for x in text.splitlines() if x.startswith("error:")]
+        assert message in line and ": all processes of a job must have the same" in line
+    assert not (workdir / "config.json").exists()
+
+
+@pytest.mark.slow
+def test_a_refused_job_changes_nothing_in_the_run_directory(tmp_path):
+    logs, workdir = tmp_path / "logs", tmp_path / "run"
+    workdir.mkdir()
+    (workdir / "config.json").write_text("of another run")
+    command = "train.py", *TOY, f"--workdir={workdir}"
+    with Lock(workdir):
+        before = {path.name: path.read_bytes() for path in workdir.iterdir()}
+        started = jobs.start(*command, processes=2, devices=1, logs=logs)
+        assert jobs.finish(started, timeout=100) == [1, 1]
+        after = {path.name: path.read_bytes() for path in workdir.iterdir()}
+    assert after == before
+    for text in jobs.output(logs):
+        (line,) = [x for x in text.splitlines() if x.startswith("error:")]
+        assert f"{workdir} is in use: process {os.getpid()} on host" in line
+
+
+@pytest.mark.jobs
+def test_processes_may_start_more_than_thirty_seconds_apart(tmp_path):
+    command = "tests/failing.py", "late", "1", "train.py", *TOY
+    workdir = f"--workdir={tmp_path}/run"
+    jobs.run(*command, workdir, processes=2, devices=1, logs=tmp_path / "logs")
+
+
+def test_a_late_process_takes_part_in_the_replacement_of_a_checkpoint(tmp_path):
+    command = "tests/replacing.py", f"{tmp_path}/run"
+    logs = tmp_path / "logs"
+    texts = jobs.run(*command, processes=2, devices=1, logs=logs)
+    assert [text.splitlines()[-1] for text in texts] == ["55", "55"]

@@ -1,0 +1,578 @@
+"""Tests of optimizers, schedules, clipping, and their config groups."""
+
+import importlib
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+import toy
+from ml_collections import ConfigDict
+
+from base.errors import UserError
+from configs import _optimizer
+from training import checkpoints, configuration, loop
+from training.optimizers import OPTIMIZERS, make_optimizer, make_schedule, warnings
+
+ROOT = Path(__file__).parents[2]
+CONFIGS = sorted(p.stem for p in (ROOT / "configs").glob("*.py") if p.stem[0] != "_")
+GROUPS = "optimizer", "generator", "discriminator"
+TARGET = {
+    "matrix": jnp.linspace(-2.0, 3.0, 15).reshape(3, 5),
+    "vector": jnp.linspace(0.5, -4.0, 7),
+}
+
+
+def make_config(group=None, *, train_steps=29, **changes):
+    """Returns a config with a group `optimizer`; Adam by default."""
+    group = group or _optimizer.adam(0.01, warmup=3, decay_steps=29)
+    group.update(changes)
+    return ConfigDict({"optimizer": group, "train_steps": train_steps})
+
+
+def descend(optimizer, steps=7):
+    """Returns the parameters after `steps` steps from ones towards TARGET."""
+    params = jax.tree.map(jnp.ones_like, TARGET)
+    state = optimizer.init(params)
+    for _ in range(steps):
+        gradients = jax.tree.map(lambda p, t: jnp.sinh(p - t), params, TARGET)
+        updates, state = optimizer.update(gradients, state, params)
+        params = optax.apply_updates(params, updates)
+    return params
+
+
+def equal(a, b):
+    jax.tree.map(np.testing.assert_array_equal, a, b)
+
+
+def clipped(gradients, clip, clip_by):
+    """Returns the gradients after clipping."""
+    group = _optimizer.sgd(1.0, clip=clip, clip_by=clip_by)
+    optimizer = make_optimizer(make_config(group))
+    updates, _ = optimizer.update(gradients, optimizer.init(gradients), gradients)
+    return jax.tree.map(lambda u: -np.asarray(u), updates)
+
+
+# --- schedules
+
+
+def test_noam_is_equation_3_of_the_paper():
+    config = make_config(schedule="noam", warmup=7)
+    rate = make_schedule(config, width=11)
+    for step in (1, 2, 7, 8, 100):
+        expected = 0.01 * 11**-0.5 * min(step**-0.5, step * 7**-1.5)
+        np.testing.assert_allclose(rate(step - 1), expected, rtol=1e-6)
+
+
+def test_schedules_rise_to_the_learning_rate_in_the_warmup():
+    constant = make_schedule(make_config(decay_steps=23, train_steps=23))
+    np.testing.assert_allclose([constant(i) for i in (0, 2, 50)], [1 / 300, 0.01, 0.01])
+    config = make_config(schedule="warmup_cosine", decay_steps=23, train_steps=23)
+    cosine = make_schedule(config)
+    rates = [cosine(i) for i in (0, 2, 12, 22)]
+    np.testing.assert_allclose(rates, [1 / 300, 0.01, 0.005, 0.0], atol=1e-8)
+
+
+def test_a_constant_rate_without_warmup_is_constant_from_the_first_step():
+    rate = make_schedule(make_config(warmup=0))
+    np.testing.assert_array_equal([rate(i) for i in (0, 1, 99)], np.float32(0.01))
+
+
+def test_the_rate_of_luong_et_al_is_halved_every_epoch_after_five():
+    epoch = 7  # steps
+    group = _optimizer.sgd(
+        1.0,
+        schedule="step_decay",
+        decay_begin=5 * epoch,
+        decay_every=epoch,
+        decay_factor=0.5,
+    )
+    rate = make_schedule(make_config(group))
+    expected, current = [], 1.0
+    for number in range(10):
+        if number >= 5:
+            current /= 2
+        expected += [current] * epoch
+    np.testing.assert_array_equal([rate(i) for i in range(10 * epoch)], expected)
+
+
+def test_paper_variants_halve_the_rate_as_often_as_the_papers():
+    for name, peak, epochs, halvings in (
+        ("luong_nmt", 1.0, 12, 4),
+        ("seq2seq_nmt", 0.7, 7.5, 5),
+    ):
+        config = importlib.import_module(f"configs.{name}").get_config("paper")
+        rate, steps = make_schedule(config), config.train_steps
+        assert rate(0) == pytest.approx(peak)
+        assert rate(steps - 1) == pytest.approx(peak / 2**halvings)
+        every = steps / epochs * (1 if name == "luong_nmt" else 0.5)
+        assert every == config.optimizer.decay_every
+
+
+@pytest.mark.parametrize(("begin", "every"), [(0, 3), (2, 5), (5, 2)])
+def test_step_decay_begins_at_decay_begin(begin, every):
+    group = _optimizer.sgd(
+        0.3,
+        schedule="step_decay",
+        decay_begin=begin,
+        decay_every=every,
+        decay_factor=0.8,
+    )
+    rate, expected = make_schedule(make_config(group)), 0.3
+    for count in range(17):
+        if count >= begin and (count - begin) % every == 0:
+            expected *= 0.8
+        np.testing.assert_allclose(rate(count), expected, rtol=1e-6)
+
+
+def test_an_exponential_decay_equals_step_decay_once_every_period():
+    fields = {"decay_begin": 5, "decay_every": 3, "decay_factor": 0.8}
+    group = _optimizer.sgd(0.3, schedule="exponential_decay", **fields)
+    rate = make_schedule(make_config(group))
+    for count in (0, 4, 5, 6, 8, 23):
+        expected = 0.3 * 0.8 ** (max(count - 5, 0) / 3)
+        np.testing.assert_allclose(rate(count), expected, rtol=1e-6)
+    step = make_schedule(
+        make_config(_optimizer.sgd(0.3, schedule="step_decay", **fields))
+    )
+    for count in (8, 11, 20):
+        np.testing.assert_allclose(step(count), rate(count) * 0.8, rtol=1e-6)
+
+
+# --- optimizers
+
+
+def test_adam_equals_optax_bit_for_bit():
+    config = make_config(_optimizer.adam(0.03, b1=0.8, b2=0.95, eps=1e-7))
+    expected = optax.adam(optax.constant_schedule(0.03), 0.8, 0.95, 1e-7)
+    equal(descend(make_optimizer(config)), descend(expected))
+
+
+def test_adamw_decays_only_matrices():
+    config = make_config(_optimizer.adamw(0.03, weight_decay=0.1))
+    matrices = {"matrix": True, "vector": False}
+    expected = optax.adamw(
+        optax.constant_schedule(0.03), weight_decay=0.1, mask=matrices
+    )
+    equal(descend(make_optimizer(config)), descend(expected))
+    # Both names have the same function; only the default groups differ.
+    config.optimizer.name = "adam"
+    equal(descend(make_optimizer(config)), descend(expected))
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.7])
+def test_sgd_accumulates_a_velocity(momentum):
+    config = make_config(_optimizer.sgd(0.02, momentum=momentum))
+    params = jax.tree.map(lambda t: np.ones(t.shape), TARGET)
+    velocity = jax.tree.map(lambda t: np.zeros(t.shape), TARGET)
+    for _ in range(7):
+        for name, target in TARGET.items():
+            gradient = np.sinh(params[name] - target)
+            velocity[name] = momentum * velocity[name] + gradient
+            params[name] = params[name] - 0.02 * velocity[name]
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5),
+        descend(make_optimizer(config)),
+        params,
+    )
+    expected = optax.sgd(optax.constant_schedule(0.02), momentum or None)
+    equal(descend(make_optimizer(config)), descend(expected))
+
+
+def test_rmsprop_equals_a_loop_of_graves():
+    config = make_config(_optimizer.rmsprop(0.01))
+    params = jax.tree.map(lambda t: np.ones(t.shape), TARGET)
+    squares, means, change = (
+        jax.tree.map(lambda t: np.zeros(t.shape), TARGET) for _ in range(3)
+    )
+    for _ in range(7):
+        for name, target in TARGET.items():
+            g = np.sinh(params[name] - target)
+            squares[name] = 0.95 * squares[name] + 0.05 * g**2
+            means[name] = 0.95 * means[name] + 0.05 * g
+            deviation = np.sqrt(squares[name] - means[name] ** 2 + 1e-4)
+            change[name] = 0.9 * change[name] - 0.01 * g / deviation
+            params[name] = params[name] + change[name]
+    # 1e-4: the variance is a difference of squares, here in float32.
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4),
+        descend(make_optimizer(config)),
+        params,
+    )
+
+
+def test_rmsprop_without_centering_and_momentum_equals_optax():
+    group = _optimizer.rmsprop(0.01, decay=0.9, eps=1e-8, centered=False, momentum=0.0)
+    expected = optax.rmsprop(optax.constant_schedule(0.01), decay=0.9, eps=1e-8)
+    equal(descend(make_optimizer(make_config(group))), descend(expected))
+
+
+def test_adadelta_equals_a_loop_of_zeiler():
+    config = make_config(_optimizer.adadelta())
+    params = jax.tree.map(lambda t: np.ones(t.shape), TARGET)
+    squares, updates = (
+        jax.tree.map(lambda t: np.zeros(t.shape), TARGET) for _ in range(2)
+    )
+    for _ in range(7):
+        for name, target in TARGET.items():
+            g = np.sinh(params[name] - target)
+            squares[name] = 0.95 * squares[name] + 0.05 * g**2
+            update = -np.sqrt((updates[name] + 1e-6) / (squares[name] + 1e-6)) * g
+            updates[name] = 0.95 * updates[name] + 0.05 * update**2
+            params[name] = params[name] + update
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5),
+        descend(make_optimizer(config)),
+        params,
+    )
+    expected = optax.adadelta(optax.constant_schedule(1.0), rho=0.95, eps=1e-6)
+    equal(descend(make_optimizer(config)), descend(expected))
+
+
+def test_adafactor_equals_optax():
+    group = _optimizer.adafactor(0.1, decay_rate=0.7, clipping_threshold=0.5)
+    expected = optax.adafactor(
+        optax.constant_schedule(0.1), decay_rate=0.7, clipping_threshold=0.5
+    )
+    equal(descend(make_optimizer(make_config(group))), descend(expected))
+
+
+def test_muon_orthogonalises_the_momentum_of_a_matrix():
+    group = _optimizer.muon(0.01, beta=0.9, iterations=7)
+    optimizer = make_optimizer(make_config(group))
+    momentum, params = np.zeros((3, 5)), TARGET
+    state = optimizer.init(params)
+    for step in range(1, 4):
+        gradient = np.random.default_rng(step).normal(size=(3, 5))
+        gradients = {"matrix": jnp.asarray(gradient), "vector": TARGET["vector"]}
+        updates, state = optimizer.update(gradients, state, params)
+        momentum = 0.9 * momentum + 0.1 * gradient
+        left, _, right = np.linalg.svd(0.9 * momentum + 0.1 * gradient)  # Nesterov
+        orthogonal = left @ right[:3]
+        # The iteration ends near 1 for every singular value, not at 1.
+        direction = -np.asarray(updates["matrix"]) / (0.01 * 0.2 * 5**0.5)
+        values = np.linalg.svd(direction, compute_uv=False)
+        assert (values > 0.6).all() and (values < 1.3).all()
+        cosine = (direction * orthogonal).sum() / np.linalg.norm(direction) / 3**0.5
+        assert cosine > 0.97
+
+
+def test_muon_leaves_vectors_and_tables_to_adam():
+    params = {
+        "embedding": jnp.ones((7, 3)),
+        "source_positions": jnp.ones((5, 3)),
+        "layer": {"output": jnp.ones((7, 3)), "relative_key": jnp.ones((2, 5, 3))},
+        "bias": jnp.ones(4),
+    }
+    gradients = jax.tree.map(
+        lambda p: jnp.linspace(-1, 2, p.size).reshape(p.shape), params
+    )
+    muon = make_optimizer(make_config(_optimizer.muon(0.01)))
+    adam = optax.nadam(0.01)  # with Nesterov momentum
+    ours, _ = muon.update(gradients, muon.init(params), params)
+    expected, _ = adam.update(gradients, adam.init(params), params)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), ours, expected
+    )
+
+
+@pytest.mark.parametrize("clip", [0.0, 0.5])
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+def test_the_state_of_adam_has_the_structure_of_older_checkpoints(clip, decay):
+    """With another structure, old runs could not be restored."""
+    parts = [optax.clip_by_global_norm(clip)] if clip else []
+    parts.append(optax.scale_by_adam())
+    if decay:
+        matrices = {"matrix": True, "vector": False}
+        parts.append(optax.add_decayed_weights(decay, matrices))
+    parts.append(optax.scale_by_learning_rate(optax.constant_schedule(0.1)))
+    optimizer = make_optimizer(make_config(clip=clip, weight_decay=decay))
+    structure = jax.tree.structure(optax.chain(*parts).init(TARGET))
+    assert jax.tree.structure(optimizer.init(TARGET)) == structure
+
+
+GROUPS_BY_NAME = {
+    "adam": lambda: _optimizer.adam(0.01),
+    "adamw": lambda: _optimizer.adamw(0.01, weight_decay=0.1),
+    "sgd": lambda: _optimizer.sgd(0.02, momentum=0.5),
+    "rmsprop": lambda: _optimizer.rmsprop(0.003),
+    "adadelta": lambda: _optimizer.adadelta(scale=30.0),
+    "adafactor": lambda: _optimizer.adafactor(0.05),
+    "muon": lambda: _optimizer.muon(0.02),
+}
+
+
+def toy_config(name):
+    config = toy.get_config()
+    config.optimizer = GROUPS_BY_NAME[name]()
+    config.optimizer.accumulate = 2
+    assert config.optimizer.name == name
+    return config
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_an_optimizer_trains_the_toy(name):
+    task = toy.Toy(toy_config(name))
+    rng = jax.random.key(0)
+    state, step = task.objective.init(rng), jax.jit(task.objective.step)
+    losses, data = [], task.train_data()
+    for number in range(0, 24, 2):  # of one shape
+        state, metrics = step(state, data[number], jax.random.fold_in(rng, number))
+        losses.append(metrics["loss"][0] / metrics["loss"][1])
+    assert np.mean(losses[-4:]) < np.mean(losses[:4])
+
+
+def test_a_checkpoint_holds_the_state_of_adafactor(tmp_path):
+    config = toy_config("adafactor")
+    config.train_steps = config.eval_every = config.save_every = 3
+    loop.train(config, tmp_path)
+    like = jax.eval_shape(toy.Toy(config).objective.init, jax.random.key(0))
+    state = checkpoints.restore(tmp_path, "last", like)
+    assert int(state.step) == 3
+    statistics = state.opt_state[0][0]
+    assert int(statistics.count) == 3 and (statistics.v["bias"] > 0).all()
+
+
+# --- scale and clipping
+
+
+def test_clipping_by_norm_bounds_the_norm_of_all_gradients():
+    actual = clipped(TARGET, 0.5, "norm")
+    norm = np.sqrt(sum((np.asarray(g) ** 2).sum() for g in TARGET.values()))
+    for name, gradient in TARGET.items():
+        np.testing.assert_allclose(actual[name], gradient * 0.5 / norm, rtol=1e-5)
+    equal(clipped(TARGET, 100.0, "norm"), TARGET)
+
+
+def test_clipping_by_value_bounds_each_number():
+    actual = clipped(TARGET, 1.5, "value")
+    for name, gradient in TARGET.items():
+        expected = [min(max(float(x), -1.5), 1.5) for x in gradient.ravel()]
+        np.testing.assert_array_equal(actual[name].ravel(), expected)
+
+
+def test_clipping_by_matrix_bounds_the_norm_of_each_parameter():
+    bound = 6.5  # between the norms of the two
+    actual = clipped(TARGET, bound, "matrix")
+    for name, gradient in TARGET.items():
+        norm = np.sqrt((np.asarray(gradient) ** 2).sum())
+        expected = gradient * min(1.0, bound / norm)
+        np.testing.assert_allclose(actual[name], expected, rtol=1e-6)
+    zeros = jax.tree.map(jnp.zeros_like, TARGET)
+    equal(clipped(zeros, bound, "matrix"), zeros)
+
+
+def test_clipping_by_matrix_with_a_single_parameter_is_clipping_by_norm():
+    gradients = {"matrix": TARGET["matrix"]}
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6),
+        clipped(gradients, 0.5, "matrix"),
+        clipped(gradients, 0.5, "norm"),
+    )
+
+
+def test_gradients_are_scaled_before_they_are_clipped():
+    group = _optimizer.sgd(1.0, scale=3.0, clip=2.0, clip_by="value")
+    optimizer = make_optimizer(make_config(group))
+    gradients = jnp.asarray([0.1, 0.5, -1.0])
+    updates, _ = optimizer.update(gradients, optimizer.init(gradients), gradients)
+    np.testing.assert_allclose(updates, [-0.3, -1.5, 2.0], rtol=1e-6)
+
+
+def test_sgd_with_a_scale_is_sgd_with_a_higher_rate():
+    scaled = make_optimizer(make_config(_optimizer.sgd(0.002, scale=10.0)))
+    plain = make_optimizer(make_config(_optimizer.sgd(0.02)))
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5),
+        descend(scaled),
+        descend(plain),
+    )
+
+
+# --- groups of the config
+
+
+def variants():
+    for name in CONFIGS:
+        module = importlib.import_module(f"configs.{name}")
+        for variant in module.VARIANTS:
+            yield f"{name}:{variant}", module.get_config(variant)
+
+
+def test_every_field_of_an_optimizer_is_needed():
+    names = set()
+    for _, config in variants():
+        width = config.model.d_model if "d_model" in config.model else None
+        for name in GROUPS:
+            if name not in config:
+                continue
+            group = config[name]
+            if "decay_steps" in group:  # read by this schedule only
+                group.schedule, group.decay_steps = "warmup_cosine", 10**7
+            make_optimizer(config, width=width, name=name)
+            for field in set(group) - {"accumulate"}:
+                less = config.copy_and_resolve_references()
+                del less[name][field]
+                with pytest.raises(UserError, match=rf"config\.{name}\.{field}\b"):
+                    make_optimizer(less, width=width, name=name)
+            names.add(group.name)
+    assert names >= {"adam", "sgd", "rmsprop", "adadelta"}
+
+
+@pytest.mark.parametrize(
+    ("name", "variant", "optimizer"),
+    [
+        ("bahdanau_nmt", "paper", "adadelta"),
+        ("luong_nmt", "paper", "sgd"),
+        ("seq2seq_nmt", "paper", "sgd"),
+        ("seq2seq_nmt", "cho_paper", "adadelta"),
+        ("transformer_nmt", "base", "adam"),
+        ("captioning", "coco", "adam"),
+        ("sagan", "imagenet128", "adam"),
+        *[(f"ntm_{task}", "paper", "rmsprop") for task in ("copy", "recall", "sort")],
+        *[(f"ntm_{task}", "paper", "rmsprop") for task in ("ngrams", "repeat_copy")],
+        *[(f"pointer_{task}", "paper", "sgd") for task in ("hull", "tsp", "delaunay")],
+    ],
+)
+def test_a_paper_variant_has_the_optimizer_of_the_paper(name, variant, optimizer):
+    config = importlib.import_module(f"configs.{name}").get_config(variant)
+    groups = [config[group] for group in GROUPS if group in config]
+    assert [group.name for group in groups] == [optimizer] * len(groups)
+
+
+def test_every_paper_variant_is_listed():
+    mark = test_a_paper_variant_has_the_optimizer_of_the_paper.pytestmark[0]
+    listed = {f"{name}:{variant}" for name, variant, _ in mark.args[1]}
+    assert {label for label, _ in variants() if label.endswith("paper")} <= listed
+
+
+def test_the_table_of_optimizers_has_a_function_for_each():
+    for name in OPTIMIZERS:
+        assert callable(getattr(_optimizer, name))
+
+
+# --- errors
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"schedule": "nome"},
+            "^config.optimizer.schedule is 'nome': must be one of noam, constant, "
+            "warmup_cosine, step_decay, exponential_decay$",
+        ),
+        (
+            {"schedule": "noam", "warmup": 0},
+            "^config.optimizer.warmup is 0: must be at least 1 for "
+            "config.optimizer.schedule=noam$",
+        ),
+        (
+            {"schedule": "warmup_cosine", "decay_steps": 3},
+            "^config.optimizer.decay_steps is 3: must be greater than "
+            "config.optimizer.warmup=3$",
+        ),
+        (
+            {"schedule": "warmup_cosine", "decay_steps": 28},
+            "^config.optimizer.decay_steps is 28, where the learning rate reaches 0: "
+            "must be at least config.train_steps=29; give --config.train_steps=29 "
+            "--config.optimizer.decay_steps=29 together$",
+        ),
+        (
+            {"name": "adm"},
+            "^config.optimizer.name is 'adm': must be one of adam, adamw, sgd, "
+            "rmsprop, adadelta, adafactor, muon$",
+        ),
+        (
+            {"clip_by": "norms"},
+            "^config.optimizer.clip_by is 'norms': must be one of norm, value, matrix$",
+        ),
+        (
+            {"name": "rmsprop"},
+            "^config.optimizer.name=rmsprop needs config.optimizer.decay, "
+            "config.optimizer.centered, config.optimizer.momentum: a flag cannot add a "
+            "field; set the whole group in a variant of the config with a function of "
+            "configs/_optimizer.py$",
+        ),
+        (
+            {"schedule": "step_decay"},
+            "^config.optimizer.schedule=step_decay needs config.optimizer.decay_begin, "
+            "config.optimizer.decay_every, config.optimizer.decay_factor: a flag",
+        ),
+        ({"b1": 1.0}, "^config.optimizer.b1 is 1.0: must be at least 0 and below 1$"),
+        (
+            {"eps": 0.0},
+            "^config.optimizer.eps is 0.0: must be at least 1e-30 and at most 1000000$",
+        ),
+        (
+            {"clip": -0.5},
+            "^config.optimizer.clip is -0.5: must be at least 0 and at most 1000000$",
+        ),
+        (
+            {"scale": 0.0},
+            "^config.optimizer.scale is 0.0: must be at least 1e-30 and at most",
+        ),
+        (
+            {"learning_rate": -0.1},
+            "^config.optimizer.learning_rate is -0.1: must be at least 0 and at most ",
+        ),
+    ],
+)
+def test_an_invalid_optimizer_is_rejected(changes, message):
+    with pytest.raises(UserError, match=message):
+        make_optimizer(make_config(**changes), width=11)
+
+
+@pytest.mark.parametrize("discriminator", ["constant", "warmup_cosine"])
+def test_the_schedule_of_each_group_must_last_for_all_steps(discriminator):
+    sagan = importlib.import_module("configs.sagan").get_config()
+    sagan.generator.schedule = "warmup_cosine"
+    sagan.discriminator.schedule = discriminator
+    sagan.generator.decay_steps = sagan.discriminator.decay_steps = 5000
+    flags = "--config.generator.decay_steps=6000 "
+    if discriminator == "warmup_cosine":
+        flags = f"--config.discriminator.decay_steps=6000 {flags}"
+    message = (
+        "^config.generator.decay_steps is 5000, where the learning rate reaches 0: "
+        "must be at least config.train_steps=6000; give --config.train_steps=6000 "
+        f"{flags}together$"
+    )
+    with pytest.raises(UserError, match=message):
+        make_optimizer(sagan, name="generator")
+    sagan.generator.decay_steps = 6000
+    if discriminator == "constant":
+        make_optimizer(sagan, name="discriminator")
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"schedule": "warmup_cosine", "decay_steps": 31}, "decay_steps is 31"),
+        ({"schedule": "warmup_cosine", "decay_steps": 29}, None),
+        ({"schedule": "constant", "warmup": 31, "decay_steps": 31}, "warmup is 31"),
+        ({"schedule": "constant", "warmup": 29, "decay_steps": 31}, None),
+    ],
+)
+def test_a_schedule_longer_than_the_run_is_warned_about(changes, field):
+    lines = warnings(make_config(**changes))
+    if field is None:
+        assert lines == []
+    else:
+        (line,) = lines
+        assert f"config.optimizer.{field}, which is more than config.train_st" in line
+
+
+def test_flags_change_an_optimizer_only_among_the_fields_of_its_group():
+    flags = "optimizer.name=adamw", "optimizer.weight_decay=0.1"
+    config = configuration.read(str(ROOT / "tests/toy.py"), flags)
+    state = toy.Toy(config).objective.init(jax.random.key(0)).opt_state
+    assert len(state) == 4  # clip, Adam, decay, learning rate
+    for flags, name in (
+        (("optimizer.name=sgd",), "momentum"),
+        (("optimizer.schedule=step_decay",), "decay_begin"),
+    ):
+        config = configuration.read(str(ROOT / "tests/toy.py"), flags)
+        with pytest.raises(UserError, match=f"needs config.optimizer.{name}"):
+            toy.Toy(config)

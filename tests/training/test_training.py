@@ -1,0 +1,710 @@
+"""Tests of the training loop, gradients, checkpoints, logs and errors on a toy task."""
+
+import math
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import toy
+
+from base.errors import UserError
+from training import checkpoints, loop, runtime, state
+from training.log import Log, read_rows
+from training.objective import Supervised
+from training.task import Evaluation
+
+ROOT = Path(__file__).parents[2]
+
+
+def make_config(**fields):
+    config = toy.get_config()
+    config.update_from_flattened_dict(fields)
+    return config
+
+
+def shapes(config):
+    return jax.eval_shape(toy.Toy(config).objective.init, jax.random.key(0))
+
+
+def make_task(**fields):
+    return toy.Toy(make_config(**fields))
+
+
+# --- gradients
+
+
+def test_accumulated_gradients_equal_those_of_the_whole_batch():
+    task = make_task(**{"model.dropout": 0.0})
+    params = task.objective.init(jax.random.key(0)).params
+    batch, rng = task.train_data()[0], jax.random.key(1)
+    whole, sums = state.gradients(task.loss, params, batch, rng)
+    for parts in (2, 4, 8):
+        actual, actual_sums = state.gradients(task.loss, params, batch, rng, parts)
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, 1e-5), actual, whole)
+        np.testing.assert_allclose(actual_sums["loss"], sums["loss"], rtol=1e-6)
+        np.testing.assert_allclose(actual_sums["tokens"][0], sums["tokens"][0])
+    mean = jax.grad(lambda p: (lambda s, aux: s / aux[0])(*task.loss(p, batch, None)))
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, 1e-5), whole, mean(params)
+    )
+
+
+def test_accumulation_must_divide_the_batch_size():
+    task = make_task(**{"optimizer.accumulate": 5})
+    first = task.objective.init(jax.random.key(0))
+    with pytest.raises(
+        UserError, match="accumulate is 5: must divide 16, the batch size"
+    ):
+        task.objective.step(first, task.train_data()[0], jax.random.key(0))
+
+
+def test_a_batch_of_filler_has_zero_gradients():
+    task = make_task()
+    params = task.objective.init(jax.random.key(0)).params
+    batch = task.train_data()[0] | {"weight": np.zeros(16, np.float32)}
+    grads, _ = state.gradients(task.loss, params, batch, jax.random.key(1))
+    assert all((g == 0).all() for g in jax.tree.leaves(grads))
+
+
+# --- the loop
+
+
+def test_a_run_directory_holds_config_metrics_checkpoints_and_figures(tmp_path):
+    assert loop.train(make_config(), tmp_path) == 0
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names >= {"config.json", "environment.json", "metrics.jsonl", "checkpoints"}
+    assert names >= {"assets", "figures", "tensorboard"}
+    rows = read_rows(tmp_path / "metrics.jsonl")
+    steps = {s: [r["step"] for r in rows if r["split"] == s] for s in ("train",)}
+    assert steps["train"] == [5, 10, 12]
+    evaluations = [r for r in rows if r["split"] == "validation"]
+    assert [r["step"] for r in evaluations] == [4, 8, 12]
+    assert evaluations[-1]["error"] < evaluations[0]["error"]
+    assert rows[0]["seconds"] <= rows[-1]["seconds"]
+    for name in ("tokens_per_second", "steps_per_second"):
+        assert all(row[name] > 0 for row in rows if row["split"] == "train")
+    assert all(0 <= row["waiting"] < 1 for row in rows if row["split"] == "train")
+    assert sorted(tmp_path.glob("figures/step_12/*.png"))
+
+
+class Clock:
+    """Clock that a test moves forward."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+class Late:
+    """Future of a batch that takes some seconds."""
+
+    def __init__(self, clock, seconds):
+        self.clock, self.seconds = clock, seconds
+
+    def result(self):
+        self.clock.now += self.seconds
+        return self.seconds
+
+
+def test_the_fraction_of_time_without_a_batch_is_logged(tmp_path):
+    clock = Clock()
+    log = Log(tmp_path, start=0, total=5, clock=clock)
+    for step, wait in ((2, 6.0), (5, 0.0)):
+        for _ in log.awaited([Late(clock, wait), Late(clock, wait)]):
+            clock.now += 5
+        with log.paused("evaluating"):
+            clock.now += 1000
+        log.train_row(step)
+    log.close()
+    first, second = read_rows(tmp_path / "metrics.jsonl")
+    assert (first["waiting"], second["waiting"]) == (6 / 11, 0)
+    assert first["steps_per_second"] == 2 / 22
+    assert second["steps_per_second"] == 3 / 10
+    assert (first["seconds"], second["seconds"]) == (1022, 2032)
+
+
+def test_the_logged_loss_is_the_mean_over_all_examples_since_the_last_row(tmp_path):
+    config = make_config(log_every=2, train_steps=2)
+    loop.train(config, tmp_path)
+    task = toy.Toy(config)
+    init_rng, rng = jax.random.split(jax.random.key(0))
+    current, total, count = task.objective.init(init_rng), 0.0, 0.0
+    for step in range(2):
+        step_rng, batch = jax.random.fold_in(rng, step), task.train_data()[step]
+        current, sums = task.objective.step(current, batch, step_rng)
+        total, count = total + sums["loss"][0], count + sums["loss"][1]
+    row = read_rows(tmp_path / "metrics.jsonl")[0]
+    np.testing.assert_allclose(row["loss"], total / count, rtol=1e-5)
+
+
+def test_the_last_checkpoints_and_the_best_are_kept(tmp_path):
+    class Overfits(toy.Toy):
+        def evaluate(self, state, split, options):
+            error = abs(int(state.step) - 5.0)  # best at 4
+            return Evaluation(split, {"error": error})
+
+    config = make_config(save_every=2)
+    config.task = Overfits
+    loop.train(config, tmp_path)
+    with checkpoints.Checkpoints(tmp_path) as saved:
+        assert saved.steps() == [4, 10, 12]
+        assert saved.best() == 4
+    assert {p.name for p in (tmp_path / "figures").iterdir()} == {"step_4", "step_12"}
+    best = checkpoints.restore(tmp_path, "best", shapes(config))
+    assert int(best.step) == 4
+    assert int(checkpoints.restore(tmp_path, "last", shapes(config)).step) == 12
+    assert int(checkpoints.restore(tmp_path, "10", shapes(config)).step) == 10
+    with pytest.raises(UserError, match="no checkpoint 7: take last, best, average"):
+        checkpoints.restore(tmp_path, 7, shapes(config))
+
+
+def test_an_average_leaves_out_the_first_half_of_a_run(tmp_path):
+    config = toy.get_config()
+    config.train_steps, config.save_every, config.checkpoints.keep = 8, 2, 7
+    loop.train(config, tmp_path)
+    with checkpoints.Checkpoints(tmp_path) as saved:
+        assert saved.steps() == [2, 4, 6, 8]
+    assert checkpoints.find(tmp_path, "last") == 8
+    params = [
+        checkpoints.restore(tmp_path, str(n), shapes(config)).params for n in (6, 8)
+    ]
+    expected = jax.tree.map(lambda a, b: (a + b) / 2, *params)
+    jax.tree.map(
+        np.testing.assert_allclose,
+        checkpoints.average(tmp_path, 4, shapes(config)).params,
+        expected,
+    )
+
+
+def test_an_average_is_the_mean_of_the_last_parameters(tmp_path):
+    config = make_config()
+    loop.train(config, tmp_path)
+    states = [checkpoints.restore(tmp_path, step, shapes(config)) for step in (9, 12)]
+    mean = checkpoints.average(tmp_path, 2, shapes(config))
+    jax.tree.map(
+        lambda m, a, b: np.testing.assert_allclose(m, (a + b) / 2, 1e-6),
+        mean.params,
+        states[0].params,
+        states[1].params,
+    )
+    assert int(mean.step) == 12
+    with pytest.raises(UserError, match="cannot average 0 checkpoints"):
+        checkpoints.average(tmp_path, 0, shapes(config))
+
+
+def test_a_folder_without_a_checkpoint_is_named(tmp_path):
+    with pytest.raises(UserError, match="has no checkpoint: train first"):
+        checkpoints.restore(tmp_path, "last", None)
+    (tmp_path / "checkpoints").mkdir()
+    with pytest.raises(UserError, match="has no checkpoint: train first"):
+        checkpoints.average(tmp_path, 2, None)
+
+
+def test_a_save_is_not_disturbed_by_the_steps_that_follow(tmp_path):
+    task = toy.Toy(make_config(**{"model.width": 100_000}))
+    step = jax.jit(task.objective.step, donate_argnums=0)
+    batch, rng = task.train_data()[0], jax.random.key(0)
+    current = task.objective.init(rng)
+    with checkpoints.Checkpoints(tmp_path, 9) as saved:
+        expected = {}
+        for number in range(1, 6):
+            current, _ = step(current, batch, rng)
+            expected[number] = jax.tree.map(np.array, current)
+            saved.save(number, current)
+        for number, state in expected.items():
+            restored = saved.restore(number, shapes(task.config))
+            jax.tree.map(np.testing.assert_array_equal, restored, state)
+
+
+def test_a_damaged_checkpoint_is_reported_in_one_line(tmp_path):
+    config = make_config()
+    loop.train(config, tmp_path)
+    step = checkpoints.find(tmp_path, "last")
+    for file in (tmp_path / "checkpoints" / str(step) / "default").rglob("*"):
+        if file.is_file() and file.parent.name == "d":
+            file.unlink()
+    message = f"checkpoints/{step} is damaged: default/d/.+"
+    with pytest.raises(UserError, match=message) as error:
+        checkpoints.restore(tmp_path, step, shapes(config))
+    assert "\n" not in str(error.value)
+
+
+class ExplodingObjective(Supervised):
+    def step(self, state, batch, rng):
+        bad = jnp.where(state.step >= 6, jnp.nan, 0.0)
+        state, sums = super().step(state, batch, rng)
+        if self.where == "loss":
+            return state, sums | {"loss": (sums["loss"][0] + bad, sums["loss"][1])}
+        return state.replace(params=jax.tree.map(lambda p: p + bad, state.params)), sums
+
+
+class Explodes(toy.Toy):
+    """A task whose loss, or only its gradient, is not finite from step 7 on."""
+
+    where = "loss"
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.objective.__class__ = ExplodingObjective
+        self.objective.where = self.where
+
+
+class ExplodesUnseen(Explodes):
+    where = "params"
+
+
+@pytest.mark.parametrize(
+    "task, message",
+    [
+        (Explodes, r"loss is nan at step 7, on batch 6,.* good checkpoint .* step 6"),
+        (
+            ExplodesUnseen,
+            r"(loss is nan at step 8, on batch 7|not finite after step 7, on batch 6),"
+            ".* step 6",
+        ),
+    ],
+)
+def test_a_loss_that_is_not_finite_stops_and_keeps_the_last_good_state(
+    tmp_path, task, message
+):
+    config = make_config(save_every=1)
+    config.task = task
+    with pytest.raises(UserError, match=message):
+        loop.train(config, tmp_path)
+    good = checkpoints.restore(tmp_path, "last", shapes(config))
+    assert int(good.step) == 6
+    assert all(np.isfinite(x).all() for x in jax.tree.leaves(good))
+
+
+class BurstObjective(Supervised):
+    def step(self, state, batch, rng):
+        bad = jnp.where((state.step == 3) | (state.step == 6), jnp.inf, 0.0)
+        state, sums = super().step(state, batch, rng)
+        return state.replace(params=jax.tree.map(lambda p: p + bad, state.params)), sums
+
+
+class Burst(toy.Toy):
+    """A task whose gradient is not finite at steps 4 and 7."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.objective.__class__ = BurstObjective
+
+
+def test_a_skipped_update_changes_only_the_step():
+    task = Burst(make_config())
+    update = state.skip_non_finite(task.objective.step)
+    batch, rng = task.train_data()[0], jax.random.key(1)
+    plain, plain_sums = task.objective.step(
+        task.objective.init(jax.random.key(0)), batch, rng
+    )
+    first, sums = update(task.objective.init(jax.random.key(0)), batch, rng)
+    jax.tree.map(np.testing.assert_array_equal, first, plain)
+    assert sums.pop("skipped") == (0, 0)
+    jax.tree.map(np.testing.assert_array_equal, sums, plain_sums)
+    before = first.replace(step=jnp.int32(3))
+    after, sums = update(before, batch, rng)
+    assert sums.pop("skipped") == (1, 0)
+    assert not any(jax.tree.leaves(sums))
+    jax.tree.map(
+        np.testing.assert_array_equal, after, before.replace(step=jnp.int32(4))
+    )
+
+
+@pytest.mark.parametrize(
+    "parallel", ["jit", pytest.param("pmap", marks=pytest.mark.slow)]
+)
+def test_a_run_that_skips_updates_counts_them_and_resumes_bit_for_bit(
+    tmp_path, parallel
+):
+    config = make_config(non_finite="skip", save_every=1, parallel=parallel)
+    config.task = Burst
+    assert loop.train(config, tmp_path / "straight") == 0
+    rows = read_rows(tmp_path / "straight" / "metrics.jsonl")
+    train = [row for row in rows if row["split"] == "train"]
+    assert [(row["step"], row["skipped"]) for row in train] == [
+        (5, 1),
+        (10, 1),
+        (12, 0),
+    ]
+    assert all(math.isfinite(row["loss"]) for row in train)
+    for steps in (7, 12):
+        with config.unlocked():
+            config.train_steps = steps
+        assert loop.train(config, tmp_path / "parts") == 0
+    jax.tree.map(
+        np.testing.assert_array_equal,
+        checkpoints.restore(tmp_path / "parts", "last", shapes(config)),
+        checkpoints.restore(tmp_path / "straight", "last", shapes(config)),
+    )
+
+
+def test_by_default_the_step_is_that_of_the_objective(tmp_path, monkeypatch):
+    compiled = []
+
+    def compile(self, step, like, *rest, original=loop.Layout.compile):
+        compiled.append(step)
+        return original(self, step, like, *rest)
+
+    monkeypatch.setattr(loop.Layout, "compile", compile)
+    loop.train(make_config(train_steps=1), tmp_path)
+    assert [step.__func__ for step in compiled] == [Supervised.step]
+
+
+def test_a_row_in_which_every_update_was_skipped_has_no_loss(tmp_path):
+    log = Log(tmp_path, start=0, total=2)
+    zero, unit = np.float32(0), np.float32(1)
+    for step in (1, 2):
+        log.add(step, {"loss": (zero, zero), "skipped": (unit, zero)})
+    log.train_row(2)
+    log.close()
+    (row,) = read_rows(tmp_path / "metrics.jsonl")
+    assert row["skipped"] == 2 and "loss" not in row
+
+
+def test_prefetch_keeps_the_order_and_passes_errors_on():
+    batches = loop.prefetch(lambda i: i * i, 3, 11)
+    assert [batch.result() for batch in batches] == [i * i for i in range(3, 11)]
+    assert list(loop.prefetch(lambda i: i, 5, 5)) == []
+    batches = loop.prefetch(lambda i: 1 // (6 - i), 4, 9)
+    assert [next(batches).result(), next(batches).result()] == [0, 1]
+    with pytest.raises(ZeroDivisionError):
+        next(batches).result()
+
+
+def test_batches_are_computed_ahead_of_their_use():
+    computed = {number: threading.Event() for number in range(9)}
+    batches = loop.prefetch(lambda number: computed[number].set(), 0, 9)
+    next(batches)
+    assert all(computed[number].wait(60) for number in range(4))  # 3 of them ahead
+    assert not computed[5].is_set()
+    batches.close()
+
+
+def test_a_log_waits_only_for_steps_that_are_long_past(tmp_path):
+    waited = []
+
+    class Value:
+        def __init__(self, step):
+            self.step = step
+
+        def __array__(self, *args, **kwargs):
+            waited.append(self.step)
+            return np.float32(1)
+
+    log = Log(tmp_path, start=0, total=23)
+    for step in range(1, 23):
+        log.add(step, {"loss": (Value(step), np.float32(1))})
+    assert waited == [1, 2, 3, 4, 5, 6]
+    log.wait()
+    log.close()
+    assert waited == list(range(1, 23))
+
+
+def test_a_step_is_traced_once_for_each_shape_of_batches(tmp_path):
+    traced = []
+
+    class TracedObjective(Supervised):
+        def step(self, state, batch, rng):
+            traced.append(batch["x"].shape)
+            return super().step(state, batch, rng)
+
+    class Traced(toy.Toy):
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+            self.objective.__class__ = TracedObjective
+
+    config = make_config(train_steps=41, eval_every=40, save_every=40, log_every=20)
+    config.task = Traced
+    loop.train(config, tmp_path)
+    assert sorted(traced) == [(16, 3), (32, 3)]
+
+
+# --- logs
+
+
+def test_rows_after_the_restored_step_and_torn_lines_are_dropped(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    row = '{"step": %d, "split": "train", "seconds": %d}\n'
+    path.write_text(row % (3, 30) + row % (6, 60) + row % (9, 90) + '{"step": 1')
+    clock = Clock()
+    log = Log(tmp_path, start=6, total=12, clock=clock)
+    clock.now = 7.0
+    log.row(8, "train", {"loss": 0.5})
+    log.close()
+    rows = read_rows(path)
+    assert [r["step"] for r in rows] == [3, 6, 8]
+    assert rows[-1]["seconds"] == 67
+
+
+_LINE = "step 2/4 (50%)  loss 0.5000  0.0% waiting for data  1:15 elapsed  1:15 left"
+
+
+def test_a_terminal_gets_a_bar_and_others_get_lines(tmp_path, monkeypatch, capsys):
+    for tty, words in ((True, "2/4"), (False, _LINE)):
+        monkeypatch.setattr(sys.stderr, "isatty", lambda tty=tty: tty, raising=False)
+        clock = Clock()
+        log = Log(tmp_path, start=0, total=4, clock=clock)
+        clock.now = 75.0
+        log.add(1, {"loss": (jnp.array(1.0), jnp.array(2.0))})
+        log.add(2, {"loss": (jnp.array(1.0), jnp.array(2.0))})
+        log.train_row(2)
+        log.say("a line [of mine]")
+        log.close()
+        output = capsys.readouterr().err
+        assert words in output and "a line [of mine]" in output
+
+
+def test_the_estimate_leaves_out_compilation_and_counts_pauses(tmp_path, capsys):
+    """Steps of 3 s, evaluations of 20 s, saves of 1 s; the first ones compile."""
+    clock, compiling, total = Clock(), 100.0, 41
+    every = {"evaluating": 10, "saving": 5}
+    log = Log(tmp_path, start=0, total=total, every=every, clock=clock)
+
+    def compiles(seconds):
+        clock.now += seconds
+        event = "/jax/core/compile/backend_compile_duration"
+        jax.monitoring.record_event_duration_secs(event, seconds)
+
+    ends = {}
+    for step in range(1, total + 1):
+        if step in (1, 2):  # two shapes of batches
+            with log.paused("compiling"):
+                compiles(compiling)
+        clock.now += 3
+        log.add(step, {})
+        log.train_row(step)
+        ends[step] = clock.now
+        for name, seconds in (("evaluating", 20), ("saving", 1)):
+            if step % every[name] == 0 or step == total:
+                with log.paused(name):
+                    clock.now += seconds
+                    if step == 10:
+                        compiles(compiling)
+    log.close()
+    rows = [x for x in capsys.readouterr().err.splitlines() if x.endswith(" left")]
+    lefts = {}
+    for step, line in enumerate(rows, 1):
+        minutes, seconds = line.split("  ")[-1].strip("> left").split(":")
+        lefts[step] = 60 * int(minutes) + int(seconds)
+    assert lefts[1] == lefts[2] + 3 == 40 * 3  # from the first line on
+    assert all(line.split("  ")[-1].startswith("> ") for line in rows[:10])
+    for step in range(11, total + 1):
+        assert lefts[step] == clock.now - ends[step], step
+    assert not any(" > " in line for line in rows[10:])
+
+
+def test_the_best_evaluation_so_far_is_shown(tmp_path, capsys):
+    row = '{"step": 3, "split": "validation", "seconds": 1, "error": 0.7}\n'
+    (tmp_path / "metrics.jsonl").write_text(row)
+    log = Log(tmp_path, start=3, total=12, metric=("error", "min"), clock=Clock())
+    for step, error in ((6, 0.9), (9, 0.5), (12, 0.5)):
+        log.evaluation(step, "validation", {"error": error, "other": 1.0})
+    log.close()
+    first, second, third = capsys.readouterr().err.splitlines()
+    assert first.endswith("error 0.9  other 1  (best error 0.7 at step 3)")
+    assert second.endswith("error 0.5  other 1  (best so far)")
+    assert third.endswith("(best so far)")
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80, 120])
+def test_a_bar_fits_the_terminal(columns, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    for name, value in {"COLUMNS": columns, "TERM": "xterm", "FORCE_COLOR": 1}.items():
+        monkeypatch.setenv(name, str(value))
+    clock = Clock()
+    log = Log(tmp_path, start=0, total=5000, clock=clock)
+    clock.now = 1056.0
+    log.add(1056, {"loss": (np.float32(1), np.float32(2)), "tokens": (7e6, 1.0)})
+    log.train_row(1056)
+    with log.paused("evaluating"):
+        log._display._progress.refresh()
+    log.close()
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", capsys.readouterr().err)
+    (line,) = {x.strip() for x in re.split(r"[\r\n]", text) if "evaluating" in x}
+    assert "1056/5000" in line and "1:05:44 left" in line and "…" not in line
+    assert len(line) <= columns
+    assert ("21%" in line) == (columns >= 40)
+    assert ("tokens/s" in line) == (columns >= 100)
+
+
+def test_a_finished_run_says_so(tmp_path, capsys):
+    loop.train(make_config(), tmp_path)
+    assert "nothing to train" not in capsys.readouterr().err
+    loop.train(make_config(), tmp_path)
+    first, last = capsys.readouterr().err.splitlines()
+    assert first == "nothing to train: step 12 of 12 is done"
+    assert last.startswith("done: step 12, best error at step 12, in ")
+
+
+def test_a_run_without_figures_says_so_before_it_is_done(tmp_path, capsys):
+    class Bare(toy.Toy):
+        def figures(self, state, evaluation, folder):
+            return []
+
+    config = make_config()
+    config.task = Bare
+    loop.train(config, tmp_path)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[-2:][0] == "no figures: nothing to draw (step 12)"
+    assert lines[-1].startswith("done: ")
+    assert not list((tmp_path / "figures").iterdir())
+
+
+# --- the process
+
+
+def entry_point(*flags, **environment):
+    return subprocess.run(
+        [sys.executable, ROOT / "train.py", *flags],
+        env={**os.environ, "JAX_PLATFORMS": "cpu", **environment},
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
+
+
+def test_help_lists_the_flags_of_train_and_exits_with_0():
+    process = entry_point("--help")
+    assert process.returncode == 0
+    assert all(f"--{flag}" in process.stdout for flag in ("config", "workdir"))
+    assert "--verbosity" not in process.stdout  # a flag of absl's own
+
+
+@pytest.mark.parametrize(
+    "flags, message",
+    [
+        (("--confg=x",), "error: --confg is unknown: did you mean --config?"),
+        (("--zzzz",), "error: --zzzz is unknown: see --help"),
+        (
+            ("--tune_memory=maybe",),
+            "error: --tune_memory is 'maybe': must be true or false",
+        ),
+        (("--verbosity=x",), "error: --verbosity is 'x': must be a whole number"),
+        (("--config=tests/toy.py",), "error: --workdir is missing"),
+        (
+            ("--config=configs/kernel_regression.py", "--lr=0.1"),
+            "error: --lr is unknown: did you mean --config.optimizer.learning_rate?",
+        ),
+        (
+            ("--config=configs/kernel_regression.py", "--workdir=README.md"),
+            "error: --workdir=README.md is a file: must be a folder",
+        ),
+        (("--workdir=/nowhere", "hello"), "error: hello is not a flag: see --help"),
+        (
+            ("--workdir=/nowhere", "--config=tests/toy.py", "--config.eval_every=0"),
+            "error: config.eval_every is 0: must be at least 1 and at most 10",
+        ),
+        (
+            (
+                "--workdir=/nowhere",
+                "--config=tests/toy.py",
+                "--config.model.widht",
+                "3",
+            ),
+            "error: config.model.widht is unknown; did you mean config.model.width?",
+        ),
+    ],
+)
+def test_a_users_mistake_gets_one_line_and_status_1(flags, message):
+    process = entry_point(*flags)
+    assert process.returncode == 1
+    assert process.stderr.startswith(message) and len(process.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "error", ["MemoryError('7 GiB')", "RuntimeError('RESOURCE_EXHAUSTED:\\n 7 GiB')"]
+)
+def test_running_out_of_memory_gets_one_line_and_status_1(error):
+    code = (
+        "from training import runtime\n"
+        f"def main(arguments): raise {error}\n"
+        "runtime.run(main)"
+    )
+    command = [sys.executable, "-c", code]
+    process = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert process.returncode == 1
+    assert process.stderr.startswith("error: out of memory, reduce the sizes: ")
+    assert process.stderr.endswith("7 GiB\n") and process.stderr.count("\n") == 1
+
+
+def test_memory_is_tuned_once_and_only_if_enabled(monkeypatch, capsys):
+    calls = []
+    monkeypatch.setattr(os, "execve", lambda *call: calls.append(call))
+    monkeypatch.setattr(runtime.platform, "libc_ver", lambda: ("glibc", "2.36"))
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    for name in runtime._MALLOC:
+        monkeypatch.delenv(name, raising=False)
+    runtime.tune_memory(False)
+    assert not calls
+    monkeypatch.setenv("MALLOC_TOP_PAD_", "7")
+    runtime.tune_memory(True)
+    (_, command, environment), *_ = calls
+    assert command == [sys.executable, *sys.orig_argv[1:]]
+    assert environment["MALLOC_TOP_PAD_"] == "7"
+    assert environment["GLIBC_TUNABLES"] == "glibc.malloc.hugetlb=1"
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    runtime.report_memory()
+    assert "--tune_memory=false" in capsys.readouterr().err
+    runtime.report_memory()
+    assert capsys.readouterr().err == ""
+    runtime.tune_memory(True)
+    monkeypatch.delenv("GLIBC_TUNABLES")
+    monkeypatch.setenv("JAX_PLATFORMS", "cuda")
+    runtime.tune_memory(True)
+    assert len(calls) == 1
+
+
+@pytest.fixture
+def current():
+    return toy.Toy(make_config()).objective.init(jax.random.key(0))
+
+
+def test_the_best_checkpoint_is_the_last_of_those_with_the_highest_score(
+    tmp_path, current
+):
+    with checkpoints.Checkpoints(tmp_path, keep=7) as saved:
+        assert saved.best() is None
+        for step, score in enumerate((math.nan, 0.25, 0.5, 0.5, None), 1):
+            saved.save(step, current, score)
+            saved.wait()
+        assert saved.best() == 4
+    assert checkpoints.find(tmp_path, "best") == 4
+
+
+def test_without_an_evaluation_there_is_no_best_checkpoint(tmp_path, current):
+    with checkpoints.Checkpoints(tmp_path, keep=7) as saved:
+        saved.save(1, current, math.nan)
+        saved.save(2, current)
+    message = r"has no evaluated checkpoint: take last, or one of \[1, 2\]"
+    with pytest.raises(UserError, match=message):
+        checkpoints.find(tmp_path, "best")
+
+
+def test_reading_leaves_an_unfinished_save_alone_and_training_removes_it(
+    tmp_path, current
+):
+    with checkpoints.Checkpoints(tmp_path, keep=7) as saved:
+        saved.save(1, current)
+    unfinished = tmp_path / "checkpoints" / "2.orbax-checkpoint-tmp"
+    shutil.copytree(tmp_path / "checkpoints" / "1", unfinished)
+    threads = set(threading.enumerate())
+    assert checkpoints.find(tmp_path, "last") == 1
+    for thread in set(threading.enumerate()) - threads:
+        thread.join(7)  # orbax removes files in the background
+    assert unfinished.exists()
+    with checkpoints.Checkpoints(tmp_path, keep=7) as saved:
+        assert saved.steps() == [1]
+        saved.save(3, current)
+    assert not unfinished.exists()

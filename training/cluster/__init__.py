@@ -1,0 +1,1 @@
+"""Several processes: joining a job, agreeing, stopping, and the lock."""

@@ -1,0 +1,87 @@
+"""Watchdog that ends a process, and its job, if it makes no progress.
+
+In a job of several processes, one that is alive but stuck would block all others for
+ever, and a scheduler would see nothing wrong.
+"""
+
+import contextlib
+import faulthandler
+import os
+import statistics
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+
+from training.cluster import job
+from training.cluster.job import FAULT
+
+_SLOW = 10  # times the median step
+
+
+class Watchdog:
+    """Ends the process if no step, evaluation batch or figure finishes within a limit.
+
+    The limit is the maximum of `seconds` and ten times the median of the last steps.
+    Starting, compiling and saving do not count.
+    """
+
+    def __init__(self, seconds: float):
+        """Creates the watchdog, not yet active.
+
+        Args:
+            seconds: minimum of the limit; 0 for no watchdog.
+        """
+        self._seconds = seconds
+        self._steps: deque[float] = deque(maxlen=101)  # seconds per step
+        self._last: float | None = None  # time of the last progress; None while off
+        self._closed = threading.Event()
+
+    def __enter__(self) -> "Watchdog":
+        """Starts watching, in a thread."""
+        if self._seconds:
+            threading.Thread(target=self._watch, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stops watching."""
+        self._closed.set()
+
+    def step(self) -> None:
+        """Notes that a step has finished."""
+        now = time.monotonic()
+        if self._last is not None:
+            self._steps.append(now - self._last)
+        self._last = now
+
+    def progress(self) -> None:
+        """Notes progress other than a step, and watches from now on."""
+        self._last = time.monotonic()
+
+    @contextlib.contextmanager
+    def off(self) -> Iterator[None]:
+        """Does not watch during the block."""
+        self._last = None
+        try:
+            yield
+        finally:
+            self.progress()
+
+    def _limit(self) -> float:
+        median = statistics.median(self._steps) if self._steps else 0.0
+        return max(self._seconds, _SLOW * median)
+
+    def _watch(self) -> None:
+        while not self._closed.wait(min(self._seconds / 4, 10)):
+            last, limit = self._last, self._limit()
+            if last is None or time.monotonic() - last <= limit:
+                continue
+            faulthandler.dump_traceback(all_threads=True)
+            line = (
+                "no step, part of an evaluation or figure has finished for "
+                f"{limit:.0f} s (--watchdog); start the same command again"
+            )
+            job.end(TimeoutError(line), line, FAULT)
+            print(f"error: {line}", file=sys.stderr, flush=True)
+            os._exit(FAULT)
