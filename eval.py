@@ -67,6 +67,7 @@ def main(arguments: Arguments) -> None:
 def _write(run: Any, evaluation: Any, workdir: Path) -> None:
     """Writes metrics, tables and figures of an evaluation, and prints the metrics."""
     from figures import canvas  # slow to import
+    from training import evaluate
 
     split = evaluation.split
     report = {"split": split, "checkpoint": run.checkpoint}
@@ -74,14 +75,14 @@ def _write(run: Any, evaluation: Any, workdir: Path) -> None:
     text = json.dumps(report, indent=2)
     try:
         storage.write(workdir / f"eval_{split}.json", text + "\n")
-        run.task.tables(evaluation, workdir)
+        evaluate.write_table(run.task, evaluation, workdir)
         if _FIGURES.value and canvas.available():
             folder = workdir / "figures" / split
             print(f"drawing figures in {folder}", file=sys.stderr, flush=True)
             with storage.filling(folder, root=workdir) as unfinished:
-                paths = run.task.figures(run.state, evaluation, unfinished)
+                paths = evaluate.draw(run.task, run.state, evaluation, unfinished)
             if not paths:
-                print(run.task.no_figures(), file=sys.stderr)
+                print("no figures: nothing to draw", file=sys.stderr)
     except OSError as error:
         reason = f"{error.filename or workdir}: {error.strerror}"
         raise UserError(f"the evaluation cannot be written: {reason}") from error

@@ -12,6 +12,7 @@ import numpy as np
 from figures.heatmaps import attention_heatmaps, legible
 
 _POSITION = "line: predicted position"
+_LONG = 20  # characters of a label that is legible in a row only
 # Part of the model and name of each kind of attention.
 _TITLES = {
     "encoder": ("encoder", "self-attention"),
@@ -30,6 +31,9 @@ class AttentionMap(NamedTuple):
         keys: K labels.
         position: [H, Q] predicted positions of local-p attention; else None.
         layer: index among the layers with this kind of attention, from 0.
+        titles: titles of the queries' and of the keys' axis.
+        uniform: weight to mark on the colour scale, 1 / K by default; 0 for none.
+        note: explanation of the labels.
     """
 
     name: str
@@ -38,6 +42,9 @@ class AttentionMap(NamedTuple):
     keys: Sequence[str]
     position: np.ndarray | None = None
     layer: int = 0
+    titles: tuple[str, str] = ("query", "key")
+    uniform: float | None = None
+    note: str = ""
 
 
 class Record(Protocol):
@@ -52,7 +59,10 @@ class Record(Protocol):
 
 
 def attention_map(
-    record: Record, queries: Sequence[str], keys: Sequence[str]
+    record: Record,
+    queries: Sequence[str],
+    keys: Sequence[str],
+    titles: tuple[str, str] = ("query", "key"),
 ) -> AttentionMap:
     """Returns the attention map of a batch's first example, without padding.
 
@@ -60,6 +70,7 @@ def attention_map(
         record: its weights are [B, H, Q or more, K or more].
         queries: Q labels.
         keys: K labels.
+        titles: titles of the axes.
     """
     position = record.position
     if position is not None:
@@ -71,6 +82,7 @@ def attention_map(
         keys=keys,
         position=position,
         layer=record.layer,
+        titles=titles,
     )
 
 
@@ -88,57 +100,62 @@ def text_maps(
     labels = {"source": piece_labels(source), "target": piece_labels(target)}
     labels["previous"] = ["<s>", *labels["target"][:-1]]
     return tuple(
-        attention_map(record, labels[record.queries], labels[record.keys])
+        attention_map(
+            record,
+            labels[record.queries],
+            labels[record.keys],
+            ("target", "source") if record.kind == "cross" else ("query", "key"),
+        )
         for record in records
     )
 
 
-def _alignment(
-    layers: Sequence[np.ndarray],
-    target: Sequence[str],
-    source: Sequence[str],
-    title: str,
-    path: Path,
-    *,
-    position: np.ndarray | None = None,
-) -> Path:
-    """Draws the alignment of a target with its source.
+def draw_attention(maps: Sequence[AttentionMap], title: str, path: Path) -> Path:
+    """Draws the attention of a prediction: its cross-attention, if it has any.
+
+    There is a heat map for each layer or hop, averaged over heads, and with several
+    layers also their mean, or that mean alone if all maps are too large for one figure.
+    Long labels are rows.
 
     Args:
-        layers: [H, Q, K] weights of each layer; means over heads are drawn, and with
-            several layers also the mean over layers, or that mean alone if all maps are
-            too large for one figure.
-        target: Q labels.
-        source: K labels.
-        title: start of the title, such as "Line 1".
+        maps: attention maps of the same queries and keys.
+        title: title of the figure.
         path: PNG file to write; its folder is created.
-        position: [H, Q] predicted positions, drawn as a line if H is 1.
 
     Returns:
         `path`.
     """
-    panels = {f"layer {n}": layer.mean(0) for n, layer in enumerate(layers, 1)}
-    several_heads = any(len(layer) > 1 for layer in layers)
-    title, marks = f"{title}: alignment", None
-    if len(panels) > 1:
-        every = {"all layers": np.mean(list(panels.values()), 0)}
-        fits = legible(len(panels) + 1, target, source)
+    maps = [each for each in maps if each.name == "cross"] or maps
+    first, several_heads = maps[0], any(len(each.weights) > 1 for each in maps)
+    part = "hop" if first.name == "memory" else "layer"
+    panels = {f"{part} {each.layer + 1}": each.weights.mean(0) for each in maps}
+    marks = None
+    if len(maps) > 1:
+        every = {f"all {part}s": np.mean(list(panels.values()), 0)}
+        fits = legible(len(maps) + 1, first.queries, first.keys)
         panels = every | panels if fits else every
-    elif position is not None and not several_heads:
-        title, marks = f"{title} ({_POSITION})", position
-    means = ["layers"] * (len(panels) < len(layers)) + ["heads"] * several_heads
+    elif first.position is not None and not several_heads:
+        title, marks = f"{title} ({_POSITION})", first.position
+    means = [f"{part}s"] * (len(panels) < len(maps)) + ["heads"] * several_heads
     if means:
         title = f"{title}, mean over {' and '.join(means)}"
+    axes = [(first.queries, first.titles[0]), (first.keys, first.titles[1])]
+    weights = np.stack(list(panels.values()))
+    if marks is None and max(map(len, first.keys)) > _LONG:
+        weights, axes = weights.transpose(0, 2, 1), axes[::-1]
+    (rows, row_title), (columns, column_title) = axes
     return attention_heatmaps(
-        np.stack(list(panels.values())),
-        rows=target,
-        columns=source,
+        weights,
+        rows=rows,
+        columns=columns,
         title=title,
         path=path,
         panels=list(panels) if len(panels) > 1 else [""],
-        row_title="target",
-        column_title="source",
+        row_title=row_title,
+        column_title=column_title,
         marks=marks,
+        uniform=first.uniform,
+        note=first.note,
     )
 
 
@@ -199,16 +216,3 @@ def draw_heads(
                 )
             )
     return paths
-
-
-def draw_alignment(maps: Sequence[AttentionMap], title: str, path: Path) -> Path:
-    """Draws cross-attention, averaged over heads; returns `path`."""
-    maps = [each for each in maps if each.name == "cross"]
-    return _alignment(
-        [each.weights for each in maps],
-        target=maps[0].queries,
-        source=maps[0].keys,
-        title=title,
-        path=path,
-        position=maps[0].position,
-    )

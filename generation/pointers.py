@@ -5,7 +5,6 @@ Id 0 is the end, the start and the padding; id k points at input k - 1.
 Axes: B instances; S inputs, padded; F numbers of an input; T pointers.
 """
 
-import itertools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -29,7 +28,6 @@ class PointerSearch:
         batch_size: int,
         steps: Callable[[int], int],
         constraint: Constraint,
-        constrain: bool,
     ):
         """Stores the arguments; compiles on first use.
 
@@ -38,7 +36,6 @@ class PointerSearch:
             batch_size: number of instances decoded together.
             steps: (number of inputs) -> maximum number of pointers, the end included.
             constraint: as `visit_once` or `triangles` of `generation.constraints`.
-            constrain: default of the argument `constrain` of `answers`.
         """
         self._unconstrained = Generator(model, bos=_END, eos=_END, pad=_END)
 
@@ -50,7 +47,6 @@ class PointerSearch:
             model, constrain=constrained, bos=_END, eos=_END, pad=_END
         )
         self._batch_size, self._steps = batch_size, steps
-        self._constrain = constrain
 
     def answers(
         self,
@@ -58,7 +54,7 @@ class PointerSearch:
         batch: Mapping[str, np.ndarray],
         search: Search,
         *,
-        constrain: bool | None = None,
+        constrain: bool,
         keep_weights: bool = False,
     ) -> list[list[Hypothesis]]:
         """Returns the answers of each instance, best first.
@@ -67,7 +63,7 @@ class PointerSearch:
             params: the model's parameters.
             batch: `inputs` [B, S, F] and `lengths` [B]; other keys are ignored.
             search: checked options.
-            constrain: whether to constrain the answers; None for the default.
+            constrain: whether to constrain the answers.
             keep_weights: whether to return attention weights [T, S + 1], which the
                 constraint does not change.
         """
@@ -79,23 +75,8 @@ class PointerSearch:
             length=self._steps(inputs.shape[1]),
             limit=lambda i: self._steps(lengths[i]),
         )
-        if constrain is None:
-            constrain = self._constrain
         generator = self._constrained if constrain else self._unconstrained
         return generator.generate(params, batches, search, keep_weights=keep_weights)
-
-    def tokens(
-        self,
-        params: Any,
-        batch: Mapping[str, np.ndarray],
-        search: Search,
-        *,
-        constrain: bool | None = None,
-    ) -> np.ndarray:
-        """Returns the ids of the best answers [B, T]; see `answers`."""
-        answers = self.answers(params, batch, search, constrain=constrain)
-        ids = (best.ids for best, *_ in answers)
-        return np.array([*itertools.zip_longest(*ids, fillvalue=_END)]).T
 
     def attends(self, params: Any, batch: Any) -> bool:
         """Returns True if the model has attention; see `Generator.attends`."""

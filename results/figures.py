@@ -22,7 +22,7 @@ from results.pages import ROOT
 from tasks.algorithmic import figures as sequences
 from tasks.pointing import figures as geometry
 from tasks.speech import figures as spectrogram
-from training import trained
+from training import evaluate, trained
 from training.task import Evaluation
 
 # The functions of stored figures are in these modules.
@@ -175,7 +175,7 @@ def _draw(drawing: Shown, runs: Sequence[Path], folder: Path) -> None:
     if drawing.line:
         run.predict([drawing.line], figures=folder)
     else:
-        run.task.figures(run.state, Evaluation(drawing.split), folder)
+        evaluate.draw(run.task, run.state, Evaluation(drawing.split), folder)
 
 
 def redraw(root: Path = ROOT, to: Path | None = None) -> list[Path]:

@@ -16,11 +16,11 @@ import time
 import jax
 import toy
 
+import training.evaluate
 from base import manifest, spread
 from base.errors import UserError
 from training import configuration, loop, memory, runtime
 from training.checkpoints import Checkpoints
-from training.task import Task
 
 place, number, *sys.argv = sys.argv[1:]
 
@@ -75,12 +75,12 @@ def wait(self, original=Checkpoints.wait):
     original(self)
 
 
-def evaluate(self, *arguments, original=toy.Toy.evaluate):
+def evaluate(self, *arguments, original=toy.Toy.answers, **keywords):
     """The process is told to stop during an evaluation."""
     if here():
         os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(5)
-    return original(self, *arguments)
+    return original(self, *arguments, **keywords)
 
 
 def hang(*arguments, **keywords):
@@ -90,7 +90,7 @@ def hang(*arguments, **keywords):
     time.sleep(300)
 
 
-def validate(self, state):
+def validate(*arguments, **keywords):
     """The process is told to stop in an evaluation that takes as long."""
 
     def part(item):
@@ -101,7 +101,7 @@ def validate(self, state):
     spread.each(part, range(600))
 
 
-def stick(self, *arguments):
+def stick(*arguments, **keywords):
     """The process is alive but stuck in an evaluation or in figures."""
 
     def part(item):
@@ -112,7 +112,7 @@ def stick(self, *arguments):
     return []
 
 
-def tables(self, evaluation, folder):
+def tables(task, evaluation, folder):
     """Writing takes longer than jax's processes wait for each other at exit."""
     time.sleep(12)
     return []
@@ -127,17 +127,17 @@ PLACES = {
     "batch": (loop, "prefetch", prefetch),
     "disk": (manifest, "write", write),
     "last step": (Checkpoints, "wait", wait),
-    "tables": (toy.Toy, "tables", tables),
-    "evaluation": (toy.Toy, "evaluate", evaluate),
+    "tables": (training.evaluate, "write_table", tables),
+    "evaluation": (toy.Toy, "answers", evaluate),
     "late": (loop, "create", create),
     "seed": (configuration, "check", check),
     "code": (runtime, "changes", changes),
     "stopped assets": (loop, "create", hang),
     "stopped compilation": (memory, "check", hang),
-    "stopped evaluation": (Task, "validate", validate),
+    "stopped evaluation": (toy.Toy, "answers", validate),
     "stopped figures": (loop._Run, "draw", hang),
-    "stuck validation": (Task, "validate", stick),
-    "stuck evaluation": (toy.Toy, "evaluate", stick),
+    "stuck validation": (toy.Toy, "answers", stick),
+    "stuck evaluation": (toy.Toy, "answers", stick),
     "stuck figures": (loop._Run, "draw", stick),
 }
 

@@ -11,7 +11,7 @@ from ml_collections import ConfigDict
 from tasks.common.batches import rows_of, take
 from training.objective import Supervised
 from training.optimizers import make_optimizer
-from training.task import Evaluation, Prediction, Task
+from training.task import Prediction, Task
 
 
 def get_config(variant=""):
@@ -108,12 +108,25 @@ class Toy(Task):
         count = batch["weight"].sum()
         return error.sum(), (count, {"tokens": (count, count)})
 
-    def evaluate(self, state, split, options):
-        error, (count, _) = self.loss(state.params, Source(self.config)[10**6], None)
-        return Evaluation(split, {"error": float(error / count)})
+    def examples(self, split, *, full=True):
+        return {split: [Source(self.config)[10**6]]}
 
-    def predict(self, state, lines, options, attention):
-        return (Prediction(line, 0.0) for line in lines.values())
+    def answers(self, state, examples, options=None, *, attention=False):
+        return examples
+
+    def score(self, state, evaluation):
+        (batch,) = evaluation.examples[evaluation.split]
+        error, (count, _) = self.loss(state.params, batch, None)
+        return {"error": float(error / count)}
+
+    def drawn(self, split):
+        return {}
+
+    def parse(self, line, options):
+        return line
+
+    def show(self, example, answer):
+        return Prediction(example, 0.0)
 
     def figures(self, state, evaluation, folder):
         path = folder / "step.png"

@@ -4,7 +4,6 @@ import dataclasses
 import difflib
 import math
 import os
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -321,21 +320,3 @@ def unfinished_phase(config: ConfigDict, field: str, effect: str) -> list[str]:
         f"config.loss.{field} is {phase}, which is not less than "
         f"config.train_steps={steps}: {effect}"
     ]
-
-
-def warn_out_of_range(line: int, size: int, minimum: int, maximum: int, unit: str):
-    """Warns on standard error about an input size outside the training range.
-
-    Args:
-        line: line number of the input.
-        size: size of the input.
-        minimum: minimum size in training.
-        maximum: maximum size in training.
-        unit: words between the size and the range, such as "inputs: the model was
-            trained on".
-    """
-    if not minimum <= size <= maximum:
-        print(
-            f"warning: line {line} has {size} {unit} {minimum} to {maximum}",
-            file=sys.stderr,
-        )

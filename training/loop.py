@@ -22,7 +22,15 @@ from ml_collections import ConfigDict
 from base import spread, storage
 from base.errors import UserError
 from figures import canvas
-from training import configuration, encoding, memory, runtime, sharding, sharding_table
+from training import (
+    configuration,
+    encoding,
+    evaluate,
+    memory,
+    runtime,
+    sharding,
+    sharding_table,
+)
 from training.checkpoints import Checkpoints
 from training.cluster import job
 from training.cluster.lock import Lock
@@ -304,7 +312,7 @@ class _Run:
             evaluated = _evaluated(state)
             try:
                 with spread.over_processes(stops):
-                    return self.task.validate(evaluated)
+                    return evaluate.evaluate(self.task, evaluated, "validation").scores
             except spread.Stopped:
                 return None
             finally:
@@ -344,11 +352,11 @@ class _Run:
             with self.watchdog.off():
                 state = self.checkpoints.restore(step, self.like)
             evaluated, evaluation = _evaluated(state), Evaluation("validation")
-            paths = self.task.figures(evaluated, evaluation, unfinished)
+            paths = evaluate.draw(self.task, evaluated, evaluation, unfinished)
         if host or not paths:
             shutil.rmtree(unfinished)
         if not paths:
-            self.log.say(f"{self.task.no_figures()} (step {step})")
+            self.log.say(f"no figures: nothing to draw (step {step})")
         elif not host:
             unfinished.rename(folder)
             paths = [folder / path.relative_to(unfinished) for path in paths]

@@ -1,23 +1,26 @@
-"""Interface of a task to the programs that train it, evaluate it and predict with it.
+"""The contract of a task.
 
-The training loop trains the `objective` on `train_data` and calls `validate`. `eval.py`
-calls `evaluate` (which writes no files), `tables` and `figures`; `predict.py` calls
-`predict` and `draw`. None of the three depends on a particular task.
+A task gives its data, its loss, what it computes for examples, its score, and how one
+example is read and shown. From these, `training.evaluate` makes evaluations, tables
+and figures, and `training.predict` predictions.
 
 Assets of a run, such as a vocabulary, are created before the task: see `create`.
 """
 
 import abc
-from collections.abc import Iterable, Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol
 
+import jax
+import numpy as np
 from ml_collections import ConfigDict
 
-from base import asset_files
+from base import asset_files, spread
 from base.errors import UserError
 from base.options import Options
-from figures.attention import AttentionMap
+from figures.attention import AttentionMap, draw_attention
 from training import checks, optimizers
 from training.objective import Objective
 from training.state import Scores, TrainState
@@ -42,18 +45,42 @@ class Source(Protocol):
 NoOptions = Options  # for tasks without options
 
 
+class Stacked(Sequence):
+    """Examples, or answers to them, as the rows of a pytree of [N, ...] arrays.
+
+    An index gives the row as a pytree, a slice the rows as another `Stacked`.
+
+    Attributes:
+        arrays: the pytree.
+    """
+
+    def __init__(self, arrays: Any):
+        self.arrays = arrays
+
+    def __len__(self) -> int:
+        return len(jax.tree.leaves(self.arrays)[0])
+
+    def __getitem__(self, index: Any) -> Any:
+        rows = jax.tree.map(lambda x: x[index], self.arrays)
+        return Stacked(rows) if isinstance(index, slice) else rows
+
+
 class Evaluation(NamedTuple):
     """Evaluation of a state on a split.
 
     Attributes:
         split: name of the split.
-        scores: exact metrics of the whole split; empty if it was not evaluated.
-        outputs: data for the task's `tables` and `figures`, such as captions.
+        scores: exact metrics of the whole split.
+        examples: the examples by group; see `Task.examples`.
+        answers: the answers to them.
+        options: an instance of `Task.EvaluationOptions`; None during training.
     """
 
     split: str
     scores: Scores = {}
-    outputs: Any = None
+    examples: Mapping[str, Sequence[Any]] = {}
+    answers: Mapping[str, Sequence[Any]] = {}
+    options: Any = None
 
 
 class Prediction(NamedTuple):
@@ -64,6 +91,7 @@ class Prediction(NamedTuple):
         score: ranks the predictions of one input.
         attention: attention maps of the model, if requested.
         others: the next best predictions of the same input, best first.
+        caption: end of the title of its figure.
         details: data for the task's `draw`.
     """
 
@@ -71,6 +99,7 @@ class Prediction(NamedTuple):
     score: float
     attention: tuple[AttentionMap, ...] = ()
     others: tuple["Prediction", ...] = ()
+    caption: str = ""
     details: Any = None
 
 
@@ -92,6 +121,11 @@ class Task(abc.ABC):
             `options`.
         figure_name: prefix of figure files; predict.py draws line 1 into
             <figure_name>_0001.png.
+        table: name and columns of the file that eval.py writes, with a `row` for each
+            example; None for no file.
+        batch_size: number of examples that `answers` computes together.
+        one_by_one: whether lines and drawn examples are answered each alone, as their
+            arrays may have different shapes.
         needs_figures: whether predictions are images, so that predict.py requires
             `--figures`.
         objective: the training objective; set by `__init__`.
@@ -105,6 +139,9 @@ class Task(abc.ABC):
     EvaluationOptions: ClassVar[type] = NoOptions
     Options: ClassVar[type] = NoOptions
     figure_name: ClassVar[str] = "attention"
+    table: ClassVar[tuple[str, tuple[str, ...]] | None] = None
+    batch_size: ClassVar[int] = 100
+    one_by_one: ClassVar[bool] = True
     needs_figures: ClassVar[bool] = False
     objective: Objective
 
@@ -179,76 +216,139 @@ class Task(abc.ABC):
     def train_data(self) -> Source:
         """Returns the training batches."""
 
-    @abc.abstractmethod
-    def evaluate(self, state: TrainState, split: str, options: Any) -> Evaluation:
-        """Evaluates a state on a whole split; writes no files.
+    def examples(self, split: str, *, full: bool = True) -> Mapping[str, Sequence[Any]]:
+        """Returns what is evaluated, in groups; the first group is the split itself.
+
+        Args:
+            split: "validation" or "test".
+            full: False during training, where further groups may be left out.
+
+        Raises:
+            UserError: if the split is unknown.
+        """
+        raise NotImplementedError
+
+    def batch(self, examples: Any) -> Any:
+        """Returns examples, by default pytrees of arrays, as arrays [B, ...]."""
+        if isinstance(examples, Stacked):
+            return examples.arrays
+        return jax.tree.map(lambda *x: np.stack(x), *examples)
+
+    def outputs(self, state: TrainState, batch: Any, attention: bool) -> Any:
+        """Returns a pytree of [B, ...] arrays; a pure function.
 
         Args:
             state: a training state.
-            split: "validation" or "test".
-            options: an instance of `EvaluationOptions`.
+            batch: result of `batch`.
+            attention: whether to return attention; static.
         """
+        raise NotImplementedError
 
-    def validate(self, state: TrainState) -> Scores:
-        """Returns the validation scores that are logged during training.
+    def answers(
+        self,
+        state: TrainState,
+        examples: Sequence[Any],
+        options: Any = None,
+        *,
+        attention: bool = False,
+    ) -> Sequence[Any]:
+        """Returns the answer to each example, by default its row of `outputs`.
 
-        By default the scores of `evaluate`; override this for a cheaper evaluation.
-        """
-        return self.evaluate(state, "validation", self.EvaluationOptions()).scores
-
-    def tables(self, evaluation: Evaluation, folder: Path) -> list[Path]:
-        """Writes text files of an evaluation and returns their paths; none by default.
+        The work is spread over the processes of a job.
 
         Args:
-            evaluation: result of `evaluate`.
-            folder: folder of the files.
+            state: a training state.
+            examples: examples of one group, or of lines.
+            options: an instance of `EvaluationOptions` or `Options`; None during
+                training.
+            attention: whether answers need attention.
         """
-        return []
+
+        def outputs(start: int, function: Callable[..., Any]) -> Any:
+            rows = self.batch(examples[start : start + self.batch_size])
+            return function(state, rows, attention)
+
+        def part(start: int) -> Any:
+            return jax.tree.leaves(jax.device_get(outputs(start, self._jit_outputs)))
+
+        parts = spread.each(part, range(0, len(examples), self.batch_size))
+        leaves = [np.concatenate(each) for each in zip(*parts, strict=True)]
+        shapes = jax.eval_shape(lambda: outputs(0, self.outputs))
+        return Stacked(jax.tree.unflatten(jax.tree.structure(shapes), leaves))
+
+    @functools.cached_property
+    def _jit_outputs(self) -> Callable[..., Any]:
+        return jax.jit(self.outputs, static_argnums=2)
+
+    def score(self, state: TrainState, evaluation: Evaluation) -> Scores:
+        """Returns the metrics of a split, exact for all its examples.
+
+        Args:
+            state: a training state.
+            evaluation: an evaluation without its scores.
+        """
+        raise NotImplementedError
+
+    def rows(self, evaluation: Evaluation) -> list[Sequence[Any]]:
+        """Returns the rows of `table`, by default one for each example of the split."""
+        group = next(iter(evaluation.examples))
+        pairs = zip(evaluation.examples[group], evaluation.answers[group], strict=True)
+        return [self.row(number, *pair) for number, pair in enumerate(pairs, 1)]
+
+    def row(self, number: int, example: Any, answer: Any) -> Sequence[Any]:
+        """Returns the cells of an example, with its number from 1."""
+        raise NotImplementedError
+
+    def drawn(self, split: str) -> Mapping[str, Any]:
+        """Returns the examples whose attention is drawn, by the name of the figure.
+
+        By default the first three of a split.
+        """
+        examples = next(iter(self.examples(split, full=False).values()))[:3]
+        return {f"{self.figure_name}_{i}": x for i, x in enumerate(examples, 1)}
+
+    def parse(self, line: str, options: Any) -> Any:
+        """Returns the example of an input line.
+
+        Args:
+            line: the line.
+            options: an instance of `Options`.
+
+        Raises:
+            UserError: for a line that cannot be read.
+        """
+        raise UserError(f"the task {type(self).__name__} does not predict")
+
+    def unusual(self, example: Any, answer: Any) -> Sequence[str]:
+        """Returns warnings about an input line, such as "has 70 words"."""
+        return ()
+
+    def show(self, example: Any, answer: Any) -> Prediction:
+        """Returns an answer as text, with its score and its labelled attention."""
+        raise NotImplementedError
+
+    def draw(self, prediction: Prediction, title: str, path: Path) -> Path | None:
+        """Draws the attention of a prediction as a PNG.
+
+        Returns:
+            `path`; None if there is no attention.
+        """
+        if not prediction.attention:
+            return None
+        title += f": {prediction.caption}" if prediction.caption else ""
+        return draw_attention(prediction.attention, title, path)
 
     def figures(
         self, state: TrainState, evaluation: Evaluation, folder: Path
     ) -> list[Path]:
-        """Draws PNG files and returns their paths; none by default.
+        """Draws the task's special figures as PNGs; none by default.
 
         Args:
             state: a training state.
-            evaluation: an evaluation whose split the examples come from; its scores, if
-                any, are drawn as charts.
+            evaluation: an evaluation of it; after training, one without scores.
             folder: folder of the files.
         """
         return []
-
-    def no_figures(self) -> str:
-        """Returns the line to print if `figures` has drawn nothing."""
-        reason = "nothing to draw" if self.can_draw() else "the model has no attention"
-        return f"no figures: {reason}"
-
-    def predict(
-        self, state: TrainState, lines: Lines, options: Any, attention: bool
-    ) -> Iterable[Prediction]:
-        """Yields the prediction of each line, in order.
-
-        Args:
-            state: a training state.
-            lines: input lines, without blank ones.
-            options: an instance of `Options`.
-            attention: whether predictions include attention maps.
-
-        Raises:
-            UserError: for a line that cannot be read, or an option out of range.
-        """
-        raise UserError(f"the task {type(self).__name__} does not predict")
-
-    def can_draw(self) -> bool:
-        """Returns whether `draw` can draw predictions; True by default.
-
-        Override this if `draw` shows attention and the model may have none.
-        """
-        return True
-
-    def draw(self, prediction: Prediction, title: str, path: Path) -> Path:
-        """Draws a prediction with attention maps as a PNG; returns `path`."""
-        raise UserError(f"the task {type(self).__name__} draws no predictions")
 
 
 def create(

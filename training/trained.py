@@ -21,7 +21,7 @@ from ml_collections import ConfigDict
 from base import spread, storage
 from base.errors import UserError
 from figures import canvas
-from training import checkpoints, configuration, run_directory
+from training import checkpoints, configuration, evaluate, run_directory
 from training.state import TrainState
 from training.task import Evaluation, Prediction, Task, create
 
@@ -58,7 +58,7 @@ class Run:
         """
         options = self.task.EvaluationOptions() if options is None else options
         with spread.over_processes(progress):
-            return self.task.evaluate(self.state, split, options)
+            return evaluate.evaluate(self.task, self.state, split, options)
 
     def predict(
         self,
@@ -89,12 +89,10 @@ class Run:
             raise UserError(f"lines is a single string: give a list, [{lines!r}]")
         if figures is not None:
             canvas.require()
-            if not self.task.can_draw():
-                name = self.config.architecture.__name__
-                raise UserError(f"figures: {name} has no attention to draw")
         filled = {i: line for i, line in enumerate(lines, 1) if line.strip()}
         predictions = [Prediction("", 0.0) for _ in lines]
-        answers = self.task.predict(
+        answers = evaluate.predict(
+            self.task,
             self.state,
             filled,
             self.task.Options() if options is None else options,
@@ -103,7 +101,9 @@ class Run:
         for number, prediction in zip(filled, answers, strict=True):
             if figures is not None:
                 path = Path(figures) / f"{self.task.figure_name}_{number:04d}.png"
-                self.task.draw(prediction, f"Line {number}", path)
+                if self.task.draw(prediction, f"Line {number}", path) is None:
+                    name = self.config.architecture.__name__
+                    raise UserError(f"figures: {name} has no attention to draw")
                 if self.task.needs_figures:
                     prediction = prediction._replace(text=str(path))
             predictions[number - 1] = prediction

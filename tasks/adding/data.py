@@ -196,13 +196,12 @@ def training_lengths(protocol: str, length: int, min_length: int) -> tuple[int, 
     return min_length, length
 
 
-def parse(operation: str, text: str, name: str) -> np.ndarray:
+def parse(operation: str, text: str) -> np.ndarray:
     """Parses a typed sequence: "NUMBER,MARKER NUMBER,MARKER ...".
 
     Args:
         operation: one of `OPERATIONS`.
         text: text of the sequence.
-        name: name of the input in errors, such as "line 3".
 
     Returns:
         float32 [T, 2].
@@ -218,27 +217,25 @@ def parse(operation: str, text: str, name: str) -> np.ndarray:
             value, marker = map(parse_number, word.split(","))
         except ValueError:
             raise UserError(
-                f"{name}, step {number} is {word[:40]!r}: must be NUMBER,MARKER, such "
-                "as 0.3,1"
+                f"step {number} is {word[:40]!r}: must be NUMBER,MARKER, such as 0.3,1"
             ) from None
         if not minimum <= value <= 1:
             raise UserError(
-                f"{name}, step {number} is {word[:40]!r}: its number must be in "
-                f"[{minimum}, 1]"
+                f"step {number} is {word[:40]!r}: its number must be in [{minimum}, 1]"
             )
         markers = (-1,) if number in (1, len(words)) else (0, 1)
         if marker not in markers:
             accepted = " or ".join(map(str, markers))
             place = "first or last" if len(markers) == 1 else "inner"
             raise UserError(
-                f"{name}, step {number} is {word[:40]!r}: the marker of {place} steps "
+                f"step {number} is {word[:40]!r}: the marker of {place} steps "
                 f"must be {accepted}"
             )
         steps.append((value, marker))
     sequence = np.array(steps, np.float32)
     marked = (sequence[:, 1] == 1).sum()
     if marked != 2:
-        raise UserError(f"{name} has {marked} steps with marker 1: must be 2")
+        raise UserError(f"{marked} steps have the marker 1: must be 2")
     return sequence
 
 

@@ -12,16 +12,14 @@ Works with any model that has the methods of `models.feedforward.FeedForwardAtte
 Axes: B sequences; T steps.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
-from base import spread
 from base.errors import FieldError
 from base.ranges import BATCH, SHAPES, TEXT, Range
 from figures import charts
@@ -31,12 +29,12 @@ from tasks.adding.metrics import TOLERANCE, accuracy, accuracy_by_length
 from tasks.common import batches as endless
 from tasks.common.bucketing import Batches
 from training import checks
+from training.evaluate import evaluate
 from training.objective import Supervised
 from training.optimizers import make_optimizer
-from training.state import Batch, LossResult, TrainState
-from training.task import Evaluation, Lines, NoOptions, Prediction, Scores, Task
+from training.state import Batch, LossResult, Scores, TrainState
+from training.task import Evaluation, NoOptions, Prediction, Stacked, Task
 
-_BATCH = 100  # sequences evaluated at a time; it divides tasks.adding.data.SEQUENCES
 _LENGTH = Range(adding.MIN_LENGTH, 10**6, whole=True)
 _GROUPS = 5  # groups of lengths in an evaluation of the variable protocol
 _FIGURES = 3  # sequences whose weights are drawn
@@ -62,7 +60,7 @@ class Adding(Task):
         ("data.length",): 8 * adding.SEQUENCES,
         ("evaluation.lengths",): 8 * adding.SEQUENCES,
         ("data.batch_size", "data.length", "model.hidden"): 4,
-        ("evaluation.lengths", "model.hidden"): 4 * _BATCH,
+        ("evaluation.lengths", "model.hidden"): 400,
     }
 
     @classmethod
@@ -83,8 +81,6 @@ class Adding(Task):
         """Builds the model and the objective; see `Task`."""
         self.config = config
         self.model = checks.build_model(config.architecture, config.model)
-        self.estimate = jax.jit(self._estimate)
-        self.read = jax.jit(self._read)
         blank = jnp.zeros((1, 1, 2))
         self.objective = Supervised(
             lambda rng: self.model.init(rng, blank, train=False)["params"],
@@ -110,135 +106,127 @@ class Adding(Task):
         self, params: Any, batch: Batch, rng: Any, state: Any = None
     ) -> LossResult:
         """Returns the squared error of the estimates."""
-        errors = jnp.square(self._estimate(params, batch, train=True) - batch["target"])
+        inputs, mask = batch["inputs"], batch.get("mask")
+        estimates = self.model.apply({"params": params}, inputs, mask, train=True)
+        errors = jnp.square(estimates - batch["target"])
         return errors.sum(), (jnp.asarray(errors.size, jnp.float32), {})
 
-    def _estimate(self, params, batch, *, train=False):
-        inputs, mask = batch["inputs"], batch.get("mask")
-        return self.model.apply({"params": params}, inputs, mask, train=train)
+    def examples(self, split: str, *, full: bool = True) -> dict[str, Stacked]:
+        """Returns the 1000 sequences of a split, and of other lengths; see `Task`.
 
-    def _read(self, params, inputs, mask=None):
-        return self.model.apply({"params": params}, inputs, mask, method="read")
-
-    def held_out(self, split: str) -> endless.Batch:
-        """Returns the 1000 sequences of a split; see `tasks.adding.data.held_out`."""
-        data = self.config.data
-        return adding.held_out(
-            data.operation,
-            data.protocol,
-            split,
-            length=data.length,
-            min_length=data.min_length,
-        )
-
-    def errors(self, params: Any, batch: endless.Batch) -> np.ndarray:
-        """Returns estimates minus targets: float32 [B]."""
-
-        def estimate(start: int) -> np.ndarray:
-            part = {n: x[start : start + _BATCH] for n, x in batch.items()}
-            return np.asarray(self.estimate(params, part))
-
-        parts = spread.each(estimate, range(0, len(batch["target"]), _BATCH))
-        return np.concatenate(parts) - batch["target"]
-
-    def evaluate(self, state: TrainState, split: str, options: NoOptions) -> Evaluation:
-        """Evaluates a split and sequences of other lengths; see `Task`.
-
-        Returns:
-            Scores: `accuracy` in per cent and `mse` of the split; `accuracy_N` for each
-            N in `config.evaluation.lengths`, on 1000 sequences with T0 = N (fixed
-            protocol) or N steps (variable protocol); in the variable protocol also
-            `accuracy_M_N` for each group of the split's lengths, M to N steps. Outputs:
-            the errors of the split, and accuracy by length, such as {"50-61": 97.0}.
+        The further groups have T0 = N (fixed protocol) or N steps (variable protocol)
+        for each N in `config.evaluation.lengths`.
         """
-        data, batch = self.config.data, self.held_out(split)
-        errors, by_length = self.errors(state.params, batch), {}
-        if "mask" in batch:
-            by_length = accuracy_by_length(errors, batch["mask"].sum(1), _GROUPS)
-        for length in self.config.evaluation.lengths:
-            other = adding.held_out_at(
-                data.operation, data.protocol, split, length=length
-            )
-            by_length[str(length)] = accuracy(self.errors(state.params, other))
-        scores = {f"accuracy_{n.replace('-', '_')}": x for n, x in by_length.items()}
-        return Evaluation(split, _scores(errors) | scores, (errors, by_length))
+        data = self.config.data
+        kind = data.operation, data.protocol, split
+        lengths = {"length": data.length, "min_length": data.min_length}
+        groups = {split: adding.held_out(*kind, **lengths)}
+        for length in self.config.evaluation.lengths if full else ():
+            groups[str(length)] = adding.held_out_at(*kind, length=length)
+        return {group: Stacked(batch) for group, batch in groups.items()}
 
-    def validate(self, state: TrainState) -> Scores:
-        """Returns `accuracy` and `mse` of the validation split; see `Task`."""
-        return _scores(self.errors(state.params, self.held_out("validation")))
+    def outputs(self, state: TrainState, batch: Batch, attention: bool) -> Any:
+        """Returns estimates [B] and, if requested, weights [B, T]."""
+        inputs, mask = batch["inputs"], batch.get("mask")
+        variables = {"params": state.params}
+        if attention:
+            return self.model.apply(variables, inputs, mask, method="read")
+        return self.model.apply(variables, inputs, mask, train=False), None
+
+    def score(self, state: TrainState, evaluation: Evaluation) -> Scores:
+        """Returns `accuracy` in per cent and `mse` of the split.
+
+        A full evaluation has `accuracy_N` for each further length N; in the variable
+        protocol also `accuracy_M_N` for each group of the split's lengths, M to N
+        steps.
+        """
+        first, *others = evaluation.examples
+        errors = self._errors(evaluation, first)
+        scores = {"accuracy": accuracy(errors), "mse": float(np.square(errors).mean())}
+        batch, groups = evaluation.examples[first].arrays, {}
+        if evaluation.options is not None and "mask" in batch:
+            groups = accuracy_by_length(errors, batch["mask"].sum(1), _GROUPS)
+        groups |= {n: accuracy(self._errors(evaluation, n)) for n in others}
+        return scores | {
+            f"accuracy_{n.replace('-', '_')}": x for n, x in groups.items()
+        }
+
+    def _errors(self, evaluation: Evaluation, group: str) -> np.ndarray:
+        """Estimates minus targets: float32 [B]."""
+        estimates, _ = evaluation.answers[group].arrays
+        return estimates - evaluation.examples[group].arrays["target"]
+
+    def drawn(self, split: str) -> dict[str, endless.Batch]:
+        """Returns three sequences, of different lengths in the variable protocol."""
+        examples = self.examples(split, full=False)[split]
+        step = len(examples) // _FIGURES
+        return {f"attention_{i + 1}": examples[i * step] for i in range(_FIGURES)}
+
+    def parse(self, line: str, options: NoOptions) -> endless.Batch:
+        """Returns a sequence; one of the fixed protocol is padded as in training."""
+        data = self.config.data
+        sequence = adding.parse(data.operation, line)
+        batch = adding.padded_batch(data.protocol, sequence, data.length)
+        length = np.array(len(sequence))
+        return {name: x[0] for name, x in batch.items()} | {"length": length}
+
+    def unusual(self, example: endless.Batch, answer: Any) -> Sequence[str]:
+        """Warns of a length outside the training range."""
+        data = self.config.data
+        low, high = adding.training_lengths(data.protocol, data.length, data.min_length)
+        length = int(example["length"])
+        if low <= length <= high:
+            return ()
+        trained = f"the model was trained on sequences of {low} to {high}"
+        return (f"has {length} steps: {trained}",)
+
+    def show(self, example: endless.Batch, answer: Any) -> Prediction:
+        """Returns the estimate; its score is the maximum weight."""
+        (estimate, weights), inputs = answer, example["inputs"]
+        length = int(np.flatnonzero(inputs[:, 1] == -1)[-1]) + 1  # without padding
+        text, shown, maps = f"{estimate:.4f}", len(inputs), ()
+        if "length" in example or "mask" in example:
+            shown = length
+        if weights is not None:
+            keys = [f"{x:g}" for x in inputs[:shown, 0]]
+            values = weights[None, None, :shown]
+            maps = (AttentionMap("attention", values, ["estimate"], keys),)
+        target = f"target {example['target']:.3f}, " if "target" in example else ""
+        score = 0.0 if weights is None else float(weights[:length].max())
+        marked = inputs[:length, 1] == 1
+        caption = f"{target}estimate {text}"
+        return Prediction(text, score, maps, caption=caption, details=marked)
+
+    def draw(self, prediction: Prediction, title: str, path: Path) -> Path:
+        """Draws the weight of each step; see `Task`."""
+        (weights,) = prediction.attention[0].weights[0]
+        title = f"{title}: {prediction.caption}"
+        marked = prediction.details
+        return charts.sequence_weights(weights, marked, title=title, path=path)
 
     def figures(
         self, state: TrainState, evaluation: Evaluation, folder: Path
     ) -> list[Path]:
-        """Draws estimates, the weights of a few sequences, and accuracy by length."""
+        """Draws the estimates of an evaluation, and accuracy by length."""
         split = evaluation.split
-        batch = self.held_out(split)
-        target, by_length = batch["target"], {}
         if not evaluation.scores:
-            errors = self.errors(state.params, batch)
-        else:
-            errors, by_length = evaluation.outputs
-        title = f"Estimates: {accuracy(errors):.1f}% correct ({split} split)"
+            evaluation = evaluate(self, state, split)
+        scores = evaluation.scores
+        first = next(iter(evaluation.examples))
+        target = evaluation.examples[first].arrays["target"]
+        title = f"Estimates: {scores['accuracy']:.1f}% correct ({split} split)"
         path = folder / f"estimates_{split}.png"
-        estimates = target + errors
+        estimates = target + self._errors(evaluation, first)
         paths = [charts.estimates(target, estimates, TOLERANCE, title=title, path=path)]
+        start = "accuracy_"
+        by_length = {
+            name.removeprefix(start).replace("_", "-"): score
+            for name, score in scores.items()
+            if name.startswith(start)
+        }
         if by_length:
             title = f"Accuracy by length ({split} split)"
             path = folder / f"accuracy_by_length_{split}.png"
             names = {"axis_title": "steps", "value_title": "% correct"}
             paths.append(charts.bars(by_length, title, path, **names, maximum=100))
-        for number in range(_FIGURES):
-            i = number * (len(target) // _FIGURES)
-            inputs = batch["inputs"][i]
-            length = np.flatnonzero(inputs[:, 1] == -1)[-1] + 1  # without padding
-            inputs = inputs[:length] if "mask" in batch else inputs
-            outputs = self.read(state.params, inputs[None])
-            (estimate,), (weights,) = jax.device_get(outputs)
-            title = f"Attention: target {target[i]:.3f}, estimate {estimate:.3f}"
-            path = folder / f"attention_{number + 1}_{split}.png"
-            marked = inputs[:length, 1] == 1
-            paths.append(
-                charts.sequence_weights(weights, marked, title=title, path=path)
-            )
         return paths
-
-    def predict(
-        self, state: TrainState, lines: Lines, options: NoOptions, attention: bool
-    ) -> Iterable[Prediction]:
-        """Yields the estimate for the sequence on each line; see `Task`.
-
-        The score is the maximum weight. In the fixed protocol a shorter sequence is
-        padded with zeros, as in training. Warns about lengths outside the training
-        range.
-        """
-        data = self.config.data
-        lengths = adding.training_lengths(data.protocol, data.length, data.min_length)
-        unit = "steps: the model was trained on sequences of"
-        sequences = {
-            i: adding.parse(data.operation, x, f"line {i}") for i, x in lines.items()
-        }
-        for line, sequence in sequences.items():
-            checks.warn_out_of_range(line, len(sequence), *lengths, unit)
-            batch = adding.padded_batch(data.protocol, sequence, data.length)
-            outputs = self.read(state.params, batch["inputs"], batch["mask"])
-            (estimate,), (weights,) = jax.device_get(outputs)
-            steps = batch["inputs"][0, : len(sequence)]
-            keys = [f"{x:g}" for x in steps[:, 0]]
-            values = weights[None, None, : len(sequence)]
-            maps = (AttentionMap("attention", values, ["estimate"], keys),)
-            yield Prediction(
-                f"{estimate:.4f}",
-                float(values.max()),
-                maps if attention else (),
-                details=(weights, steps[:, 1] == 1),
-            )
-
-    def draw(self, prediction: Prediction, title: str, path: Path) -> Path:
-        """Draws the weight of each step; see `Task`."""
-        weights, marked = prediction.details
-        title = f"{title}: estimate {prediction.text}"
-        return charts.sequence_weights(weights, marked, title=title, path=path)
-
-
-def _scores(errors: np.ndarray) -> Scores:
-    return {"accuracy": accuracy(errors), "mse": float(np.square(errors).mean())}

@@ -13,9 +13,9 @@ Axes: B batch; T steps; I inputs; O outputs; H heads; N memory slots.
 """
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,11 +23,10 @@ import numpy as np
 import optax
 from ml_collections import ConfigDict
 
-from base import spread
-from base.errors import FieldError, UserError
+from base.errors import FieldError
 from base.ranges import BATCH, SHAPES, TEXT, Range
 from base.records import AttentionRecord, collect
-from figures.attention import AttentionMap, attention_map
+from figures.attention import AttentionMap
 from tasks.algorithmic import data as algorithmic
 from tasks.algorithmic import figures as sequences
 from tasks.algorithmic.metrics import bits_per_sequence, wrong_bits
@@ -36,11 +35,18 @@ from tasks.common.bucketing import Batches
 from training import checks
 from training.objective import Supervised
 from training.optimizers import make_optimizer
-from training.state import Batch, LossResult, TrainState
-from training.task import Evaluation, Lines, NoOptions, Prediction, Task
+from training.state import Batch, LossResult, Scores, TrainState
+from training.task import Evaluation, NoOptions, Prediction, Stacked, Task
 
 _SIZE = Range(1, algorithmic.MAX_SIZE, whole=True)
-_BATCH = 100  # sequences evaluated at a time
+
+
+class Answers(NamedTuple):
+    """Logits [B, T, O], cross-entropies [B] in nats, and attention."""
+
+    logits: Any
+    nats: Any
+    records: Sequence[AttentionRecord]
 
 
 class Algorithmic(Task):
@@ -90,7 +96,6 @@ class Algorithmic(Task):
         )
         sizes = config.data.max_size, *config.evaluation.sizes
         self.sizes = list(dict.fromkeys(sizes))
-        self.answer = jax.jit(self._answer)
         inputs = jnp.zeros((1, 2, self.kind.inputs))
         self.objective = Supervised(
             lambda rng: self.model.init(rng, inputs, train=False)["params"],
@@ -108,139 +113,119 @@ class Algorithmic(Task):
     ) -> LossResult:
         """Returns the cross-entropy of the output bits."""
         logits = self.model.apply({"params": params}, batch["inputs"], train=True)
-        nats = _nats(logits, batch)
+        nats = _nats(logits, batch).sum()
         output_bits = batch["mask"].sum() * self.kind.outputs
         batch_size = jnp.asarray(len(logits), jnp.float32)
         metrics = {"bits": (nats / jnp.log(2.0), batch_size)}
         return nats, (output_bits.astype(jnp.float32), metrics)
 
-    def _answer(self, params, inputs) -> tuple[jax.Array, list[AttentionRecord]]:
-        """Logits [B, T, O] and the model's attention."""
+    def examples(self, split: str, *, full: bool = True) -> dict[str, Stacked]:
+        """Returns sequences of the maximum training size, and of the other sizes."""
+        count, kind = self.config.evaluation.sequences, self.config.data.kind
+        return {
+            algorithmic.size_name(size): Stacked(_held_out(kind, split, size, count))
+            for size in self.sizes
+        }
+
+    def outputs(self, state: TrainState, batch: Batch, attention: bool) -> Answers:
+        """Returns logits, cross-entropies and, if requested, attention."""
         logits, sown = self.model.apply(
-            {"params": params}, inputs, train=False, mutable=["attention"]
+            {"params": state.params},
+            batch["inputs"],
+            train=False,
+            mutable=["attention"],
         )
-        return logits, collect(sown, AttentionRecord)
+        records = collect(sown, AttentionRecord) if attention else []
+        return Answers(logits, _nats(logits, batch), records)
 
-    def evaluate(self, state: TrainState, split: str, options: NoOptions) -> Evaluation:
-        """Evaluates sequences of each of `config.evaluation.sizes`; see `Task`.
+    def score(self, state: TrainState, evaluation: Evaluation) -> Scores:
+        """Returns bits and wrong bits; see `Task`.
 
-        Returns:
-            Scores: `bits` per sequence, `bits` per output bit (`per_bit`) and the
-            percentage of `wrong` output bits, all at the maximum training size;
-            `bits_S` and `wrong_S` for each size S, such as 20, or 10x20 for 10 vectors
-            repeated 20 times; for `ngrams` also `optimum`, the bits per sequence of the
-            optimal predictor on the same sequences.
+        Scores: `bits` per sequence, `bits` per output bit (`per_bit`) and the
+        percentage of `wrong` output bits, all at the maximum training size; `bits_S`
+        and `wrong_S` for each size S of `config.evaluation.sizes`, such as 20, or 10x20
+        for 10 vectors repeated 20 times; for `ngrams` also `optimum`, the bits per
+        sequence of the optimal predictor on the same sequences.
         """
-        config = self.config
-        results = {s: self._evaluate(state.params, split, s) for s in self.sizes}
-        bits, wrong, batch = results[config.data.max_size]
-        scores = {"bits": bits, "per_bit": bits / self._bits(batch), "wrong": wrong}
-        if config.data.kind == "ngrams":
-            scores["optimum"] = float(algorithmic.optimal_bits(batch).mean())
-        for size in config.evaluation.sizes:
-            name, (bits, wrong, _) = algorithmic.size_name(size), results[size]
-            scores |= {f"bits_{name}": bits, f"wrong_{name}": wrong}
-        return Evaluation(split, scores)
+        scores: Scores = {}
+        listed = set(map(algorithmic.size_name, self.config.evaluation.sizes))
+        for name, examples in evaluation.examples.items():
+            batch, answers = examples.arrays, evaluation.answers[name].arrays
+            count = len(examples)
+            size = float(batch["mask"].sum(1).mean()) * self.kind.outputs  # in bits
+            bits = bits_per_sequence(float(answers.nats.sum(dtype=float)), count)
+            wrong = wrong_bits(answers.logits, batch["targets"], batch["mask"])
+            wrong = 100 * wrong / count / size
+            if not scores:
+                scores = {"bits": bits, "per_bit": bits / size, "wrong": wrong}
+                if self.config.data.kind == "ngrams":
+                    optimum = algorithmic.optimal_bits(batch).mean()
+                    scores["optimum"] = float(optimum)
+            if name in listed:
+                scores |= {f"bits_{name}": bits, f"wrong_{name}": wrong}
+        return scores
 
-    def _evaluate(self, params, split, size) -> tuple[float, float, endless.Batch]:
-        """Bits per sequence, percentage of wrong bits, and the sequences of a size."""
-        count = self.config.evaluation.sequences
-        batch = _held_out(self.config.data.kind, split, size, count)
+    def drawn(self, split: str) -> dict[str, Batch]:
+        """Returns a sequence of each size."""
+        kind = self.config.data.kind
+        return {
+            f"{kind}_{algorithmic.size_name(size)}": Stacked(
+                _held_out(kind, split, size, 1)
+            )[0]
+            for size in self.sizes
+        }
 
-        def errors(start: int) -> tuple[float, int]:
-            part = {n: x[start : start + _BATCH] for n, x in batch.items()}
-            logits, _ = self.answer(params, part["inputs"])
-            wrong = wrong_bits(logits, part["targets"], part["mask"])
-            return float(_nats(logits, part)), wrong
+    def parse(self, line: str, options: NoOptions) -> Batch:
+        """Returns a sequence in the text format of `tasks.algorithmic.data`."""
+        return Stacked(algorithmic.parse(self.config.data.kind, line))[0]
 
-        parts = spread.each(errors, range(0, count, _BATCH))
-        nats, wrong = map(sum, zip(*parts, strict=True))
-        bits = bits_per_sequence(nats, count)
-        return bits, 100 * wrong / count / self._bits(batch), batch
+    def show(self, example: Batch, answer: Answers) -> Prediction:
+        """Returns the answer, in the text format of `tasks.algorithmic.data`.
 
-    def _bits(self, batch: endless.Batch) -> float:
-        """Mean number of output bits per sequence."""
-        return float(batch["mask"].sum(1).mean()) * self.kind.outputs
-
-    def figures(
-        self, state: TrainState, evaluation: Evaluation, folder: Path
-    ) -> list[Path]:
-        """Draws a sequence of each size with its attention; see `Task`."""
-        split = evaluation.split
-        kind, paths = self.config.data.kind, []
-        for size in self.sizes:
-            batch = _held_out(kind, split, size, 1)
-            logits, records = self.answer(state.params, batch["inputs"])
-            bits = bits_per_sequence(float(_nats(logits, batch)), 1)
-            name = algorithmic.size_name(size)
-            number = f"{bits:,.0f}" if bits >= 100 else f"{bits:.3f}"
-            title = f"{kind}, size {name}: {number} bits ({split} split)"
-            path = folder / f"{kind}_{name}_{split}.png"
-            paths.append(
-                _draw(batch, logits[0], _maps(records), title=title, path=path)
-            )
-        return paths
-
-    def predict(
-        self, state: TrainState, lines: Lines, options: NoOptions, attention: bool
-    ) -> Iterable[Prediction]:
-        """Yields the answer to each sequence; see `Task`.
-
-        Sequences and answers have the text format of `tasks.algorithmic.data`. The
-        score is the log-probability of the answer, in nats.
+        The score is its log-probability, in nats.
         """
-        kind, batches = self.config.data.kind, []
-        for line, text in lines.items():
-            try:
-                batches.append(algorithmic.parse(kind, text))
-            except UserError as error:
-                raise UserError(f"line {line}: {error}") from None
-        for batch in batches:
-            (logits,), records = self.answer(state.params, batch["inputs"])
-            outputs = np.asarray(logits)[batch["mask"][0]]  # [output steps, O]
-            yield Prediction(
-                algorithmic.answer_text(kind, outputs),
-                float(-jax.nn.softplus(-jnp.abs(outputs)).sum()),
-                _maps(records) if attention else (),
-                details=(batch, logits),
-            )
+        outputs = answer.logits[example["mask"]]  # [output steps, O]
+        bits = bits_per_sequence(float(answer.nats), 1)
+        caption = f"{bits:,.0f}" if bits >= 100 else f"{bits:.3f}"
+        return Prediction(
+            algorithmic.answer_text(self.config.data.kind, outputs),
+            float(-jax.nn.softplus(-jnp.abs(outputs)).sum()),
+            _maps(answer.records),
+            caption=f"{caption} bits",
+            details=(example, answer.logits),
+        )
 
     def draw(self, prediction: Prediction, title: str, path: Path) -> Path:
         """Draws a sequence, its answer and its attention; see `Task`."""
-        title = f"{title}: {self.config.data.kind}"
-        batch, logits = prediction.details
-        return _draw(batch, logits, prediction.attention, title=title, path=path)
-
-
-def _draw(batch, logits, maps: Sequence[AttentionMap], *, title, path) -> Path:
-    outputs = np.where(batch["mask"][0][:, None], jax.nn.sigmoid(logits), 0)
-    weights = {each.name: each.weights for each in reversed(maps)}  # write, then read
-    return sequences.bit_sequence(
-        batch["inputs"][0],
-        batch["targets"][0],
-        outputs,
-        weights,
-        title=title,
-        path=path,
-    )
+        example, logits = prediction.details
+        outputs = np.where(example["mask"][:, None], jax.nn.sigmoid(logits), 0)
+        maps = reversed(prediction.attention)  # write, then read
+        return sequences.bit_sequence(
+            example["inputs"],
+            example["targets"],
+            outputs,
+            {each.name: each.weights for each in maps},
+            title=f"{title}: {prediction.caption}",
+            path=path,
+        )
 
 
 def _maps(records: Sequence[AttentionRecord]) -> tuple[AttentionMap, ...]:
-    """Attention maps of the first sequence, with numbered steps and slots."""
+    """Attention maps of a sequence, with numbered steps and slots."""
     maps = []
     for record in records:
-        steps, slots = (list(map(str, range(n))) for n in record.weights.shape[2:])
+        steps, slots = (list(map(str, range(n))) for n in record.weights.shape[1:])
         name = f"{record.kind} weights" + f", layer {record.layer + 1}" * bool(
             record.layer
         )
-        maps.append(attention_map(record, steps, slots)._replace(name=name))
+        maps.append(AttentionMap(name, record.weights, steps, slots))
     return tuple(maps)
 
 
 def _nats(logits, batch):
-    """Cross-entropy of the output bits."""
+    """Cross-entropy [B] of the output bits."""
     nats = optax.sigmoid_binary_cross_entropy(logits, batch["targets"])
-    return jnp.sum(nats * batch["mask"][..., None])
+    return jnp.sum(nats * batch["mask"][..., None], (1, 2))
 
 
 def _batches(config: ConfigDict) -> Batches:

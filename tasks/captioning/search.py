@@ -46,8 +46,6 @@ class CaptionSearch:
         params: Any,
         examples: Sequence[Captioned],
         search: Search,
-        *,
-        attention: bool = True,
     ) -> list[Prediction]:
         """Returns the best caption of each image; its `others` are the next best.
 
@@ -55,7 +53,6 @@ class CaptionSearch:
             params: the model's parameters.
             examples: images; their references are not used.
             search: checked options.
-            attention: whether predictions include attention maps, if the model has any.
 
         Returns:
             Predictions with `Details`.
@@ -67,7 +64,7 @@ class CaptionSearch:
             lambda indices: data.inputs([examples[i].image for i in indices]),
             length=data.config.data.max_length,
         )
-        keep_weights = attention and self.generator.attends(params, data.blank())
+        keep_weights = self.generator.attends(params, data.blank())
         hypotheses = self.generator.generate(
             params, batches, search, keep_weights=keep_weights
         )

@@ -17,7 +17,7 @@ Axes: B images; H heads; S positions of a feature map; T target steps.
 """
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +27,6 @@ import optax
 from ml_collections import ConfigDict
 
 from attention.fast.cross_entropy import smoothed_cross_entropy
-from base import storage
-from base.errors import UserError
 from base.ranges import STEPS, WEIGHT
 from base.records import AttentionRecord, DrawRecord, collect
 from figures.strips import caption_strips
@@ -37,19 +35,19 @@ from generation.search import RANGES as SEARCH_RANGES
 from generation.search import Search
 from tasks.captioning import captions
 from tasks.captioning import inputs as caption_data
+from tasks.captioning.captions import Captioned
 from tasks.captioning.inputs import CaptionData
 from tasks.captioning.metrics import split_scores
 from tasks.captioning.search import CaptionSearch
 from tasks.captioning.splits import SOURCES, check_files
 from tasks.common.splits import SPLITS, check_split
-from tasks.common.text_metrics import CorpusScores
 from tasks.common.user_files import DAMAGED
 from tasks.common.vocabulary import PAD
 from training import checks, reinforce
 from training.objective import Supervised
 from training.optimizers import make_optimizer
 from training.state import Batch, LossResult, TrainState
-from training.task import Evaluation, Lines, Prediction, Scores, Task
+from training.task import Evaluation, Prediction, Scores, Task
 
 _FIGURES = 4  # images of a split that are drawn
 _RANGES = {
@@ -68,6 +66,8 @@ class Captioning(Task):
     EvaluationOptions = BeamOptions
     Options = NBestOptions
     figure_name = "caption"
+    table = "captions", ("image", "caption", "references")
+    one_by_one = False
 
     @classmethod
     def check_rules(cls, config: ConfigDict) -> None:
@@ -165,76 +165,66 @@ class Captioning(Task):
             metrics["reward"] = (jnp.sum(reward), count)
         return loss, (count, metrics)
 
-    def _scores(
-        self, state: TrainState, split: str, search: Search
-    ) -> tuple[CorpusScores, list[Prediction]]:
-        examples = self.data.splits.examples(split)
-        predictions = self.captioner.captions(state.params, examples, search)
-        strips = [prediction.details.strip for prediction in predictions]
-        words, maps, *_ = zip(*strips, strict=True)
-        return split_scores(examples, words, maps), predictions
+    def examples(self, split: str, *, full: bool = True) -> dict[str, list[Captioned]]:
+        """Returns the images of a split; see `Task`.
 
-    def validate(self, state: TrainState) -> Scores:
-        """Returns the metrics of greedy captions of the validation split."""
-        return self._scores(state, "validation", Search())[0].scores
-
-    def evaluate(
-        self, state: TrainState, split: str, options: BeamOptions
-    ) -> Evaluation:
-        """Evaluates the captions of a split; see `Task`.
-
-        Scores are the metrics of `tasks.captioning.metrics`; the same metrics as
-        `<name>_novel` on scenes with drawings that are not in training, if there are
-        any; and the settings: the number of `images`, the `beam` size and the
-        `signatures` of sacreBLEU. Outputs are the predicted captions.
+        A full evaluation has the group "novel", scenes with drawings that are not in
+        training, if there are any.
         """
         check_split(split)
-        search = options.search(self.search)
-        (scores, signatures), predictions = self._scores(state, split, search)
-        if self.data.splits.has_novel():
-            (novel, _), _ = self._scores(state, "novel", search)
-            scores |= {f"{name}_novel": value for name, value in novel.items()}
-        scores |= {"images": len(predictions), "beam": search.beam}
-        return Evaluation(split, scores | {"signatures": signatures}, predictions)
+        names = [split] + ["novel"] * (full and self.data.splits.has_novel())
+        return {name: self.data.splits.examples(name) for name in names}
 
-    def tables(self, evaluation: Evaluation, folder: Path) -> list[Path]:
-        """Writes each image's caption and references as TSV, without punctuation."""
-        rows = []
-        for number, prediction in enumerate(evaluation.outputs, 1):
-            example = prediction.details.example
-            references = " | ".join(map(captions.plain, example.captions))
-            rows.append((getattr(example, "path", number), prediction.text, references))
-        path = folder / f"captions_{evaluation.split}.tsv"
-        return [storage.write_tsv(path, ("image", "caption", "references"), rows)]
+    def answers(
+        self,
+        state: TrainState,
+        examples: Sequence[Captioned],
+        options: Any = None,
+        *,
+        attention: bool = False,
+    ) -> list[Prediction]:
+        """Returns captions, by greedy decoding in training; see `Task`."""
+        search = Search() if options is None else options.search(self.search)
+        return self.captioner.captions(state.params, examples, search)
 
-    def figures(
-        self, state: TrainState, evaluation: Evaluation, folder: Path
-    ) -> list[Path]:
-        """Draws a few images, their captions and the attention of each word."""
-        split, predictions, paths = evaluation.split, evaluation.outputs, []
-        if not evaluation.scores:
-            examples = self.data.splits.examples(split)[:_FIGURES]
-            predictions = self.captioner.captions(state.params, examples, self.search)
-        for number, best in enumerate(predictions[:_FIGURES], 1):
-            title = f"{split} image {number}".capitalize()
-            path = folder / f"captions_{split}_{number}.png"
-            paths.append(self.draw(best, title, path))
-        return paths
+    def score(self, state: TrainState, evaluation: Evaluation) -> Scores:
+        """Returns the metrics of `tasks.captioning.metrics`; see `Task`.
 
-    def predict(
-        self, state: TrainState, lines: Lines, options: NBestOptions, attention: bool
-    ) -> Iterable[Prediction]:
-        """Returns captions of image files, one path per line; see `Task`."""
-        search, examples = options.search(self.search), []
-        for line, text in lines.items():
-            try:
-                image = captions.read_image(Path(text.strip()), self.config.data.size)
-            except UserError as error:
-                raise UserError(f"line {line}: {error}") from None
-            examples.append(captions.CaptionedImage(image, ()))
-        return self.captioner.captions(
-            state.params, examples, search, attention=attention
-        )
+        Those of the group "novel" are `<name>_novel`. A full evaluation has the
+        settings: the number of `images`, the `beam` size and the `signatures` of
+        sacreBLEU.
+        """
+        scores: Scores = {}
+        for group, examples in evaluation.examples.items():
+            strips = [answer.details.strip for answer in evaluation.answers[group]]
+            words, maps, *_ = zip(*strips, strict=True)
+            part, signatures = split_scores(examples, words, maps)
+            ending = "" if group == evaluation.split else f"_{group}"
+            scores |= {f"{name}{ending}": value for name, value in part.items()}
+        if evaluation.options is None:
+            return scores
+        beam = evaluation.options.search(self.search).beam
+        images = len(evaluation.examples[evaluation.split])
+        return scores | {"images": images, "beam": beam, "signatures": signatures}
+
+    def row(self, number: int, example: Captioned, answer: Prediction) -> tuple:
+        """Returns path or number, caption and references, without punctuation."""
+        references = " | ".join(map(captions.plain, example.captions))
+        return getattr(example, "path", number), answer.text, references
+
+    def drawn(self, split: str) -> dict[str, Captioned]:
+        """Returns the first four images of a split."""
+        examples = enumerate(self.data.splits.examples(split)[:_FIGURES], 1)
+        return {f"captions_{number}": example for number, example in examples}
+
+    def parse(self, line: str, options: NBestOptions) -> Captioned:
+        """Returns the image of a file."""
+        image = captions.read_image(Path(line.strip()), self.config.data.size)
+        return captions.CaptionedImage(image, ())
+
+    def show(self, example: Captioned, answer: Prediction) -> Prediction:
+        """Returns the caption of an image."""
+        return answer
 
     def draw(self, prediction: Prediction, title: str, path: Path) -> Path:
         """Draws an image and the attention map of each word; see `Task`."""

@@ -20,9 +20,9 @@ Axes: B images; I, J rows and columns; Y classes.
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from ml_collections import ConfigDict
@@ -48,7 +48,7 @@ from tasks.images.frechet import frechet_distance, inception_score
 from training import adversarial, checks
 from training.optimizers import make_optimizer
 from training.state import TrainState
-from training.task import Evaluation, Lines, NoOptions, Prediction, Scores, Task
+from training.task import Evaluation, Prediction, Scores, Task
 
 _BATCH = 100  # images generated or evaluated at a time
 _SIZES = SIZE.each()
@@ -64,6 +64,14 @@ class Assets(NamedTuple):
 
     classes: tuple[str, ...] = ("corners",)
     left_out: Sequence[str] | None = None
+
+
+class Noise(NamedTuple):
+    """Images to generate: classes [B], the seed of the noise, and the class' name."""
+
+    labels: np.ndarray
+    seed: int
+    name: str = ""
 
 
 class Adversarial(Task):
@@ -178,39 +186,57 @@ class Adversarial(Task):
     def _batches(self, batch_size: int, seed: int) -> Batches:
         return Batches(self.images, self.config.model.size, batch_size, seed)
 
-    def validate(self, state: TrainState) -> Scores:
-        """Returns the metrics of the validation split, without `frechet_real`."""
-        return self._scores(state, "validation")
+    def examples(self, split: str, *, full: bool = True) -> dict[str, list[Noise]]:
+        """Returns the classes of the real images of a split; see `Task`.
 
-    def evaluate(self, state: TrainState, split: str, options: NoOptions) -> Evaluation:
-        """Evaluates images of the averaged generator; see `Task`.
-
-        The splits differ in noise and real images. Scores are the metrics of the module
-        docstring; `quality`, higher is better: -`frechet`, or for corners `consistent`
-        times min(`spread`, 1); and `images`, the number of evaluated images.
+        The splits differ in noise and real images.
         """
-        scores = self._scores(state, split)
-        if self.images is not None:
-            number = EVALUATION_SPLITS.index(split)
-            (_, other), (_, real) = map(self._real, (number + _SPLITS, number))
-            scores["frechet_real"] = frechet_distance(other, real)
-        return Evaluation(split, scores | {"images": self.config.evaluation.images})
-
-    def _scores(self, state: TrainState, split: str) -> Scores:
         check_split(split)
         number = EVALUATION_SPLITS.index(split)
-        labels, real = self._real(number)
-        fake = self.generate(state, labels, number)
+        return {split: [Noise(self._real(number)[0], number)]}
+
+    def answers(
+        self,
+        state: TrainState,
+        examples: Sequence[Noise],
+        options: Any = None,
+        *,
+        attention: bool = False,
+    ) -> list[tuple[np.ndarray, Any]]:
+        """Returns images, uint8 [B, I, J, 3], and attention if it is requested."""
+        average, answers = self.objective.average(state), []
+        for labels, seed, *_ in examples:
+            images, attended = self.generator.images(average, labels, seed), None
+            if attention:
+                attended = self.generator.attention(average, labels, seed)
+            answers.append((images, attended))
+        return answers
+
+    def score(self, state: TrainState, evaluation: Evaluation) -> Scores:
+        """Returns the metrics of the module docstring, and `quality`; see `Task`.
+
+        `quality`, higher is better, is -`frechet`, or for corners `consistent` times
+        min(`spread`, 1). A full evaluation has `frechet_real` and `images`, the number
+        of evaluated images.
+        """
+        ((fake, _),) = evaluation.answers[evaluation.split]
+        number = EVALUATION_SPLITS.index(evaluation.split)
+        full = evaluation.options is not None
         if self.images is None:
             scores = corners.consistency(fake)
             quality = scores["consistent"] * min(scores["spread"], 1.0)
             scores = {"quality": quality, **scores}
         else:
+            _, real = self._real(number)
             features, classes = self._features(fake)
             distance = frechet_distance(features, real)
             scores = {"quality": -distance, "frechet": distance}
             scores["score"] = inception_score(classes)
-        return scores | {name: float(x) for name, x in gammas(state.params).items()}
+            if full:
+                _, other = self._real(number + _SPLITS)
+                scores["frechet_real"] = frechet_distance(other, real)
+        scores |= {name: float(x) for name, x in gammas(state.params).items()}
+        return scores | ({"images": self.config.evaluation.images} if full else {})
 
     def _sample_real(self, number: int) -> tuple[np.ndarray, np.ndarray | None]:
         """Classes of real images, sampled as in training, and their features."""
@@ -228,9 +254,9 @@ class Adversarial(Task):
         features, classes = (x.astype(np.float64) for x in parts)
         return features, classes
 
-    def generate(self, state: TrainState, labels: np.ndarray, seed: int) -> np.ndarray:
-        """Returns generated images, uint8 [B, I, J, 3], of the classes `labels` [B]."""
-        return self.generator.images(self.objective.average(state), labels, seed)
+    def drawn(self, split: str) -> dict[str, Any]:
+        """Returns nothing: `figures` draws images of each class."""
+        return {}
 
     def figures(
         self, state: TrainState, evaluation: Evaluation, folder: Path
@@ -239,12 +265,12 @@ class Adversarial(Task):
         split = evaluation.split
         seed, names = EVALUATION_SPLITS.index(split), self.classes[:_MAX_CLASSES]
         labels = np.arange(len(names), dtype=np.int32)
-        fake = self.generate(state, labels.repeat(_PER_CLASS), seed)
+        average = self.objective.average(state)
+        fake = self.generator.images(average, labels.repeat(_PER_CLASS), seed)
         rows = fake.reshape(-1, _PER_CLASS, *fake.shape[1:])
         title = f"Generated images, step {int(state.step):,}"
         path = folder / f"images_{split}.png"
         paths = [image_grid(rows, names, title=title, path=path)]
-        average = self.objective.average(state)
         fake, records = self.generator.attention(average, labels, seed)
         suffixes = {f"{split}_{i}": x for i, x in enumerate(names[:_ATTENTIONS], 1)}
         margin = self._margin
@@ -256,34 +282,29 @@ class Adversarial(Task):
         """Margin of the queries: in the corners, or on the object in the middle."""
         return 1 / 8 if self.config.data.source == "corners" else 1 / 4
 
-    def predict(
-        self, state: TrainState, lines: Lines, options: SeedOptions, attention: bool
-    ) -> Iterable[Prediction]:
-        """Generates a grid of images of the class named on each line; see `Task`."""
-        names = {i: normal(x) for i, x in lines.items()}
-        accepted = list(map(normal, self.classes))
-        for line, name in names.items():
-            if name not in accepted:
-                choices = ", ".join(accepted)
-                raise UserError(f"line {line} is {name!r}: must be one of {choices}")
-        for name in names.values():
-            labels = np.full(_PER_CLASS**2, accepted.index(name), np.int32)
-            seed = line_seed(options.seed, name)
-            average = self.objective.average(state)
-            fake = self.generate(state, labels, seed)
-            grid = fake.reshape(_PER_CLASS, _PER_CLASS, *fake.shape[1:])
-            attended = self.generator.attention(average, labels, seed)
-            yield Prediction("", 0.0, details=(name, grid, *attended))
+    def parse(self, line: str, options: SeedOptions) -> Noise:
+        """Returns a grid of images of the class named on a line."""
+        name, accepted = normal(line), list(map(normal, self.classes))
+        if name not in accepted:
+            raise UserError(f"{name!r} must be one of {', '.join(accepted)}")
+        labels = np.full(_PER_CLASS**2, accepted.index(name), np.int32)
+        return Noise(labels, line_seed(options.seed, name), name)
+
+    def show(self, example: Noise, answer: tuple[np.ndarray, Any]) -> Prediction:
+        """Returns the images of a class."""
+        images, attended = answer
+        grid = images.reshape(_PER_CLASS, _PER_CLASS, *images.shape[1:])
+        return Prediction("", 0.0, caption=example.name, details=(grid, attended))
 
     def draw(self, prediction: Prediction, title: str, path: Path) -> Path:
         """Draws the grid of a prediction, and the attention of an image; see `Task`.
 
         The attention of each layer is beside `path`, in attention_<size>_<name>.
         """
-        name, grid, images, records = prediction.details
-        title = f"{title}: {name}"
+        grid, attended = prediction.details
+        title = f"{title}: {prediction.caption}"
         where = {"margin": self._margin, "folder": path.parent}
-        map_attention(images, records, {path.stem: title}, **where)
+        map_attention(*attended, {path.stem: title}, **where)
         return image_grid(grid, [""] * _PER_CLASS, title=title, path=path)
 
 

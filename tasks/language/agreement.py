@@ -10,28 +10,28 @@ Works with the models of `models.language`.
 Axes: B batch; T tokens; W vocabulary.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
-from base import spread
 from base.errors import UserError
 from base.ranges import BATCH, EXAMPLES, TEXT, Range
 from base.records import AttentionRecord, collect
 from figures import charts
-from generation.sampling import line_seed
 from tasks.common.text import fold
-from tasks.common.vocabulary import BOS, PAD, UNK
+from tasks.common.vocabulary import PAD, UNK
 from tasks.language import agreement_data as agreement
 from tasks.language.agreement_metrics import by_distance
 from tasks.language.samples import (
     Continuations,
+    Continued,
     LanguageOptions,
-    draw_text,
+    Prompt,
     previous,
     token_nats,
 )
@@ -39,11 +39,9 @@ from training import checks
 from training.objective import Supervised
 from training.optimizers import make_optimizer
 from training.state import Batch, LossResult, Scores, TrainState
-from training.task import Evaluation, Lines, NoOptions, Prediction, Task
+from training.task import Evaluation, Prediction, Stacked, Task
 
 _SIZE = Range(1, 200, whole=True)
-_BATCH = 50  # sentences evaluated at a time
-_FIGURES = 3
 _VALIDATED = ("perplexity", "optimum", "accuracy", "controller")
 
 
@@ -65,6 +63,7 @@ class Agreement(Task):
     }
     model_methods = ("start",)
     Options = LanguageOptions
+    batch_size = 50
 
     @classmethod
     def check_rules(cls, config: ConfigDict) -> None:
@@ -82,7 +81,6 @@ class Agreement(Task):
         )
         sizes = config.data.size, *config.evaluation.sizes
         self.sizes = list(dict.fromkeys(sizes))
-        self.answer = jax.jit(self._answer)
         self.continuations = Continuations(self.model, self.words)
         tokens = jnp.ones((1, 2), jnp.int32)
         self.objective = Supervised(
@@ -113,133 +111,118 @@ class Agreement(Task):
         count = (tokens != PAD).sum(dtype=jnp.float32)
         return token_nats(logits, tokens).sum(), (count, {"tokens": (count, count)})
 
-    def _answer(self, params, tokens):
-        """Sum of nats; top dependent words; by layer, steps of the maximum weight."""
+    def examples(self, split: str, *, full: bool = True) -> dict[str, Stacked]:
+        """Returns sentences of the training size, and of the other sizes."""
+        sizes = self.sizes if full else self.sizes[:1]
+        return {str(size): Stacked(self._held_out(split, size)[0]) for size in sizes}
+
+    def _held_out(self, split: str, size: int) -> tuple[Batch, float]:
+        count = self.config.evaluation.sentences
+        return agreement.held_out(self.language, split, size, count)
+
+    def outputs(self, state: TrainState, batch: Batch, attention: bool) -> Any:
+        """Returns nats [B]; [B, T], the top dependent words, and top slots by layer."""
+        tokens = batch["tokens"]
         (logits, _), sown = self.model.apply(
-            {"params": params}, previous(tokens), train=False, mutable=["attention"]
+            {"params": state.params},
+            previous(tokens),
+            train=False,
+            mutable=["attention"],
         )
         dependent = jnp.array(self.words.dependent)
         best = dependent[logits[..., dependent].argmax(-1)]
         records = collect(sown, AttentionRecord)
-        top = [record.weights.mean(1).argmax(-1) for record in records]  # [B, T]
-        return token_nats(logits, tokens).sum(), best, top
+        top = [record.weights.mean(1).argmax(-1) for record in records]
+        return token_nats(logits, tokens).sum(-1), best, top
 
-    def evaluate(self, state: TrainState, split: str, options: NoOptions) -> Evaluation:
-        """Evaluates sentences of each size; see `Task`.
+    def answers(
+        self,
+        state: TrainState,
+        examples: Stacked | Sequence[Prompt],
+        options: Any = None,
+        *,
+        attention: bool = False,
+    ) -> Sequence[Any]:
+        """Returns `outputs` of sentences, and continuations of prompts."""
+        if isinstance(examples, Stacked):
+            return super().answers(state, examples)
+        answer = self.continuations.answer
+        return [answer(state.params, x, attention=attention) for x in examples]
 
-        Returns:
-            Scores of the training size: `perplexity`; `optimum`, the perplexity of the
-            source; the accuracies of `tasks.language.agreement_metrics.by_distance`;
-            `controller`, the percentage of dependent words whose maximum weight is on
-            the controller, in the layer with the highest percentage (words that
-            directly follow their controller are left out). Those of another size S end
-            in `_size_S`.
+    def score(self, state: TrainState, evaluation: Evaluation) -> Scores:
+        """Returns the scores of sentences of each size.
+
+        Those of the training size: `perplexity`; `optimum`, the perplexity of the
+        source; the accuracies of `tasks.language.agreement_metrics.by_distance`;
+        `controller`, the percentage of dependent words whose maximum weight is on the
+        controller, in the layer with the highest percentage (words that directly follow
+        their controller are left out). Those of another size S end in `_size_S`. During
+        training, accuracies by distance are left out.
         """
         scores = {}
-        for size in self.sizes:
+        for size, answers in zip(self.sizes, evaluation.answers.values(), strict=False):
             ending = "" if size == self.config.data.size else f"_size_{size}"
-            for name, score in self._evaluate(state.params, split, size).items():
-                scores[name + ending] = score
-        return Evaluation(split, scores)
+            for name, score in self._score(evaluation.split, size, answers).items():
+                if evaluation.options is not None or name in _VALIDATED:
+                    scores[name + ending] = score
+        return scores
 
-    def validate(self, state: TrainState) -> Scores:
-        """Returns the scores of the training size, without those by distance."""
-        scores = self._evaluate(state.params, "validation", self.config.data.size)
-        return {name: x for name, x in scores.items() if name in _VALIDATED}
-
-    def _evaluate(self, params, split, size) -> dict[str, float]:
-        count = self.config.evaluation.sentences
-        batch, optimum = agreement.held_out(self.language, split, size, count)
+    def _score(self, split, size, answers: Stacked) -> dict[str, float]:
+        batch, optimum = self._held_out(split, size)
         tokens, controllers = batch["tokens"], batch["controllers"]
-
-        def part(start: int):
-            answer = self.answer(params, tokens[start : start + _BATCH])
-            return jax.device_get(answer)
-
-        nats, best, top = zip(*spread.each(part, range(0, count, _BATCH)), strict=True)
+        nats, best, top = answers.arrays
         words = (tokens != PAD).sum()
         row, position = np.nonzero(controllers >= 0)
         controller = controllers[row, position]
-        correct = np.concatenate(best)[row, position] == tokens[row, position]
+        correct = best[row, position] == tokens[row, position]
         scores = {
-            "perplexity": float(np.exp(sum(nats) / words)),
+            "perplexity": float(np.exp(nats.sum(dtype=float) / words)),
             "optimum": float(np.exp(optimum / words)),
             **by_distance(correct, position - controller),
         }
         # The word at position c is read in step c + 1, after BOS. When a
         # dependent word is predicted, the word before it is not on the tape yet.
         far = position - controller > 1
-        hits = [
-            np.concatenate(layer)[row, position][far] == controller[far] + 1
-            for layer in zip(*top, strict=True)
-        ]
+        hits = [layer[row, position][far] == controller[far] + 1 for layer in top]
         if hits and far.any():
             scores["controller"] = 100 * max(float(each.mean()) for each in hits)
         return scores
 
-    def can_draw(self) -> bool:
-        """Returns whether the model has attention."""
-        return self.model.attends
+    def drawn(self, split: str) -> dict[str, Prompt]:
+        """Returns three sentences, to be read; see `Task`."""
+        batch, _ = agreement.held_out(self.language, split, self.config.data.size, 3)
+        texts = enumerate(map(self.words.decode, batch["tokens"]), 1)
+        return {
+            f"{self.language}_{number}": Prompt(text, self.words.encode(text)[:-1])
+            for number, text in texts
+        }
+
+    def parse(self, line: str, options: LanguageOptions) -> Prompt:
+        """Returns a line of words of `tasks.language.agreement_data` as a prompt."""
+        ids = self.words.encode(fold(line))[:-1]
+        if UNK in ids:
+            word = line.split()[ids.index(UNK)]
+            raise UserError(
+                f"the word {word[:40]!r} is not in the vocabulary of {self.language}"
+            )
+        return Prompt(line, ids, options)
+
+    def show(self, example: Prompt, answer: Continued) -> Prediction:
+        """Returns a text with its continuation; see `Continuations.show`."""
+        return self.continuations.show(example, answer, self.language)
 
     def figures(
         self, state: TrainState, evaluation: Evaluation, folder: Path
     ) -> list[Path]:
-        """Draws accuracies by distance, and the attention of sentences; see `Task`."""
-        split, paths = evaluation.split, []
-        groups = {}
+        """Draws accuracies by distance."""
+        groups, split = {}, evaluation.split
         for name, score in evaluation.scores.items():
             if (last := name.removeprefix("accuracy_")).isdigit():
                 first = int(last) // 2 + 1 if last != "2" else 1
                 groups[f"{first} to {last}"] = score
-        if groups:
-            path = folder / f"accuracy_{split}.png"
-            title = f"Accuracy by distance to the controller ({split} split)"
-            names = {"axis_title": "distance in words", "value_title": "% correct"}
-            paths.append(charts.bars(groups, title, path, maximum=100, **names))
-        if self.can_draw():
-            size = self.config.data.size
-            batch, _ = agreement.held_out(self.language, split, size, _FIGURES)
-            for number, row in enumerate(batch["tokens"], 1):
-                ids = [BOS, *self.words.encode(self.words.decode(row))[:-1]]
-                maps = self.continuations.attention(state.params, ids)
-                title = f"{self.language}, sentence {number} ({split} split)"
-                path = folder / f"{self.language}_{number}_{split}.png"
-                paths.append(draw_text(maps, title, path))
-        return paths
-
-    def predict(
-        self,
-        state: TrainState,
-        lines: Lines,
-        options: LanguageOptions,
-        attention: bool,
-    ) -> Iterable[Prediction]:
-        """Yields each line with a sampled continuation; see `Task`.
-
-        Lines have words of `tasks.language.agreement_data`, separated by spaces. The
-        score is the log-probability of the continuation.
-        """
-        encoded = {number: self._encode(x, number) for number, x in lines.items()}
-        for number, ids in encoded.items():
-            yield self.continuations.predict(
-                state.params,
-                ids,
-                options,
-                seed=line_seed(options.seed, lines[number]),
-                attention=attention,
-            )
-
-    def _encode(self, text: str, number: int) -> list[int]:
-        """Ids of the words of a line, without EOS."""
-        ids = self.words.encode(fold(text))[:-1]
-        if UNK in ids:
-            word = text.split()[ids.index(UNK)]
-            raise UserError(
-                f"line {number} has the word {word[:40]!r}, which is not in the "
-                f"vocabulary of {self.language}"
-            )
-        return ids
-
-    def draw(self, prediction: Prediction, title: str, path: Path) -> Path:
-        """Draws the attention of a text; see `Task`."""
-        return draw_text(prediction.attention, f"{title}: {self.language}", path)
+        if not groups:
+            return []
+        path = folder / f"accuracy_{split}.png"
+        title = f"Accuracy by distance to the controller ({split} split)"
+        names = {"axis_title": "distance in words", "value_title": "% correct"}
+        return [charts.bars(groups, title, path, maximum=100, **names)]

@@ -6,8 +6,7 @@ Axes: B batch; T tokens; W vocabulary.
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -18,9 +17,8 @@ from base.options import option
 from base.ranges import Range, declared
 from base.records import AttentionRecord, collect
 from figures.attention import AttentionMap, attention_map
-from figures.heatmaps import attention_heatmaps
 from generation.options import DrawOptions
-from generation.sampling import sample
+from generation.sampling import line_seed, sample
 from generation.search import Search
 from tasks.common.vocabulary import BOS, EOS, PAD, UNK
 from training.task import Prediction
@@ -38,6 +36,28 @@ class LanguageOptions(DrawOptions):
         "Sampling temperature; 0 takes the most probable token.",
         declared(Search)["temperature"],
     )
+
+
+class Prompt(NamedTuple):
+    """A text to continue.
+
+    Attributes:
+        text: the text as typed, which samples depend on.
+        ids: its ids, without BOS and EOS.
+        options: options of sampling; None to read the text only.
+    """
+
+    text: str
+    ids: Sequence[int]
+    options: LanguageOptions | None = None
+
+
+class Continued(NamedTuple):
+    """Ids of a continuation up to EOS, its log-probability, and attention maps."""
+
+    ids: Sequence[int]
+    score: float
+    maps: tuple[AttentionMap, ...]
 
 
 class Vocabulary(Protocol):
@@ -64,14 +84,20 @@ def token_nats(logits: jax.Array, tokens: Any) -> jax.Array:
 class Continuations:
     """Continuations of texts by a language model, and its attention."""
 
-    def __init__(self, model: Any, vocabulary: Vocabulary):
+    def __init__(
+        self,
+        model: Any,
+        vocabulary: Vocabulary,
+        labels: Callable[[Sequence[str]], Sequence[str]] = list,
+    ):
         """Stores the arguments.
 
         Args:
             model: a model of `models.language`.
             vocabulary: its vocabulary.
+            labels: makes pieces readable.
         """
-        self.model, self.vocabulary = model, vocabulary
+        self.model, self.vocabulary, self._labels = model, vocabulary, labels
         self.read = jax.jit(functools.partial(model.apply, train=False))
         self._sample = jax.jit(self._continue, static_argnames="options")
         self._attend = jax.jit(
@@ -98,75 +124,44 @@ class Continuations:
             pad=PAD,
         )
 
-    def predict(
-        self,
-        params: Any,
-        ids: Sequence[int],
-        options: LanguageOptions,
-        *,
-        seed: int,
-        attention: bool,
-    ) -> Prediction:
-        """Returns a text with its continuation, and the log-probability of the latter.
+    def answer(self, params: Any, prompt: Prompt, *, attention: bool) -> Continued:
+        """Returns the continuation of a prompt, and the attention of the whole text.
 
         Args:
             params: parameters of the model.
-            ids: ids of the text, without BOS and EOS.
-            options: options of sampling.
-            seed: seed of sampling; see `generation.sampling.line_seed`.
-            attention: whether to return attention maps of the whole text.
+            prompt: the prompt.
+            attention: whether to return attention maps.
         """
-        variables, read = {"params": params}, [BOS, *ids]
-        carry = self.model.start(1)
-        if ids:
-            _, carry = self.read(variables, jnp.array([read[:-1]]), carry)
-        seeds = np.array([seed], np.uint32)
-        decoded = self._sample(variables, carry, read[-1], seeds, options=options)
-        new = np.asarray(decoded.tokens[0, 0]).tolist()
-        maps = ()
-        if attention:
-            text = [*read, *new[: new.index(EOS)]]
-            maps = self.attention(params, text)
-        text = self.vocabulary.decode([*ids, *new])
-        return Prediction(text, float(decoded.log_probs[0, 0]), maps)
+        variables, read = {"params": params}, [BOS, *prompt.ids]
+        new, score = [EOS], 0.0
+        if prompt.options:
+            carry = self.model.start(1)
+            if prompt.ids:
+                _, carry = self.read(variables, jnp.array([read[:-1]]), carry)
+            decoded = self._sample(
+                variables,
+                carry,
+                read[-1],
+                np.array([line_seed(prompt.options.seed, prompt.text)], np.uint32),
+                options=prompt.options,
+            )
+            new = np.asarray(decoded.tokens[0, 0]).tolist()
+            score = float(decoded.log_probs[0, 0])
+        if not attention:
+            return Continued(new, score, ())
+        ids = [*read, *new[: new.index(EOS)]]
+        _, sown = self._attend(variables, jnp.array([ids]))
+        labels = self._labels(["<s>", *self.vocabulary.pieces(ids)])
+        maps = (
+            attention_map(record, labels, labels, ("word being read", "attended word"))
+            for record in collect(sown, AttentionRecord)
+        )
+        return Continued(new, score, tuple(maps))
 
-    def attention(self, params: Any, ids: Sequence[int]) -> tuple[AttentionMap, ...]:
-        """Returns the attention maps of a text that begins with BOS, by layer."""
-        _, sown = self._attend({"params": params}, jnp.array([ids]))
-        labels = ["<s>", *self.vocabulary.pieces(ids)]
-        records = collect(sown, AttentionRecord)
-        return tuple(attention_map(record, labels, labels) for record in records)
+    def show(self, prompt: Prompt, answer: Continued, caption: str = "") -> Prediction:
+        """Returns a text with its continuation, and the log-probability of the latter.
 
-
-def draw_text(
-    maps: Sequence[AttentionMap],
-    title: str,
-    path: Path,
-    labels: Callable[[Sequence[str]], Sequence[str]] = list,
-) -> Path:
-    """Draws attention between words, as in figure 1 of Cheng et al. (2016).
-
-    A row is the word being read; its cells are the weights of the words it attends to,
-    averaged over heads.
-
-    Args:
-        maps: one per layer, or per hop of a memory network.
-        title: the title.
-        path: the file.
-        labels: makes pieces readable.
-
-    Returns:
-        `path`.
-    """
-    several = len(maps) > 1
-    part = "hop" if maps[0].name == "memory" else "layer"
-    return attention_heatmaps(
-        np.stack([each.weights.mean(0) for each in maps]),
-        rows=labels(maps[0].queries),
-        columns=labels(maps[0].keys),
-        title=title,
-        path=path,
-        panels=[f"{part} {each.layer + 1}" if several else "" for each in maps],
-        row_title="word being read",
-        column_title="attended word",
-    )
+        Its figure is as figure 1 of Cheng et al. (2016): a row is the word being read.
+        """
+        text = self.vocabulary.decode([*prompt.ids, *answer.ids])
+        return Prediction(text, answer.score, answer.maps, caption=caption)

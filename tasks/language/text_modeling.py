@@ -12,8 +12,9 @@ Axes: B batch; T tokens; W vocabulary.
 """
 
 import dataclasses
+import itertools
 import sys
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,17 +26,22 @@ from ml_collections import ConfigDict
 from base.errors import FieldError
 from base.ranges import BATCH, SIZE, TEXT, VOCABULARY, Range
 from figures.attention import piece_labels
-from generation.sampling import line_seed
 from tasks.common.splits import SPLITS
-from tasks.common.vocabulary import BOS, UNK
+from tasks.common.vocabulary import UNK
 from tasks.language import text_data as running_text
-from tasks.language.samples import Continuations, LanguageOptions, draw_text, token_nats
+from tasks.language.samples import (
+    Continuations,
+    Continued,
+    LanguageOptions,
+    Prompt,
+    token_nats,
+)
 from tasks.language.text_data import Texts
 from training import checks
 from training.objective import Supervised
 from training.optimizers import make_optimizer
-from training.state import Batch, LossResult, Metrics, TrainState
-from training.task import Evaluation, Lines, NoOptions, Prediction, Task
+from training.state import Batch, LossResult, Metrics, Scores, TrainState
+from training.task import Evaluation, Prediction, Task
 
 _PIECES = ("word", "unigram", "char")
 _LEGIBLE = range(5, 25)  # tokens of a line in a figure
@@ -139,7 +145,9 @@ class TextModeling(Task):
             config.architecture, config.model, vocab_size=size
         )
         if assets:
-            self.continuations = Continuations(self.model, assets.vocabulary)
+            self.continuations = Continuations(
+                self.model, assets.vocabulary, piece_labels
+            )
         self.read = jax.jit(self._read)
         tokens = jnp.ones((1, 2), jnp.int32)
         self.objective = Truncated(
@@ -182,72 +190,65 @@ class TextModeling(Task):
         )
         return token_nats(logits, batch["tokens"]).sum(), carry
 
-    def evaluate(self, state: TrainState, split: str, options: NoOptions) -> Evaluation:
-        """Evaluates the whole split; see `Task`.
-
-        The split is read in `config.evaluation.batch_size` rows, each from an initial
-        state.
-
-        Returns:
-            Scores: `perplexity`, `word_perplexity` (ends of lines count as words), and
-            `unknown`, the tokens that are not in the vocabulary, in per cent.
-        """
+    def examples(self, split: str, *, full: bool = True) -> dict[str, list[np.ndarray]]:
+        """Returns the ids of the whole split, as one text."""
         lines = self.texts.lines(split)
-        ids = running_text.stream(self.texts.vocabulary, lines)
+        return {split: [running_text.stream(self.texts.vocabulary, lines)]}
+
+    def answers(
+        self,
+        state: TrainState,
+        examples: Sequence[np.ndarray] | Sequence[Prompt],
+        options: Any = None,
+        *,
+        attention: bool = False,
+    ) -> list[Any]:
+        """Returns the nats of texts, and continuations of prompts.
+
+        A text is read in `config.evaluation.batch_size` rows, each from an initial
+        state.
+        """
+        if examples and isinstance(examples[0], Prompt):
+            answer = self.continuations.answer
+            return [answer(state.params, x, attention=attention) for x in examples]
+        return [self._nats(state.params, ids) for ids in examples]
+
+    def _nats(self, params, ids) -> float:
         rows = min(self.config.evaluation.batch_size, len(ids))
         carry, nats = self.model.start(rows), 0.0
         for batch in running_text.in_parts(ids, rows, self.config.data.tokens):
-            part, carry = self.read(state.params, carry, batch)
+            part, carry = self.read(params, carry, batch)
             nats += float(part)
-        words = sum(len(line.split()) + 1 for line in lines)
-        scores = {
+        return nats
+
+    def score(self, state: TrainState, evaluation: Evaluation) -> Scores:
+        """Returns `perplexity`, `word_perplexity` and `unknown`.
+
+        Ends of lines count as words; `unknown` is the percentage of tokens that are not
+        in the vocabulary.
+        """
+        split = evaluation.split
+        (ids,), (nats,) = evaluation.examples[split], evaluation.answers[split]
+        words = sum(len(line.split()) + 1 for line in self.texts.lines(split))
+        return {
             "perplexity": float(np.exp(nats / len(ids))),
             "word_perplexity": float(np.exp(nats / words)),
             "unknown": 100 * float((ids == UNK).mean()),
         }
-        return Evaluation(split, scores)
 
-    def can_draw(self) -> bool:
-        """Returns whether the model has attention."""
-        return self.model.attends
+    def drawn(self, split: str) -> dict[str, Prompt]:
+        """Returns the first lines of legible length, to be read; see `Task`."""
+        lines = self.texts.lines(split) if self.model.attends else ()
+        every = ((line, self.texts.vocabulary.encode(line)) for line in lines)
+        legible = (Prompt(x, ids[:-1]) for x, ids in every if len(ids) in _LEGIBLE)
+        chosen = enumerate(itertools.islice(legible, _FIGURES), 1)
+        return {f"line_{number}": prompt for number, prompt in chosen}
 
-    def figures(
-        self, state: TrainState, evaluation: Evaluation, folder: Path
-    ) -> list[Path]:
-        """Draws the attention of the first lines of legible length; see `Task`."""
-        if not self.can_draw():
-            return []
-        split, paths = evaluation.split, []
-        every = map(self.texts.vocabulary.encode, self.texts.lines(split))
-        legible = [ids for ids in every if len(ids) in _LEGIBLE][:_FIGURES]
-        for number, ids in enumerate(legible, 1):
-            maps = self.continuations.attention(state.params, [BOS, *ids[:-1]])
-            path = folder / f"line_{number}_{split}.png"
-            title = f"Line {number} ({split} split)"
-            paths.append(draw_text(maps, title, path, piece_labels))
-        return paths
+    def parse(self, line: str, options: LanguageOptions) -> Prompt:
+        """Returns a line as a prompt."""
+        text = " ".join(running_text.normal_lines(line))
+        return Prompt(line, self.texts.vocabulary.encode(text)[:-1], options)
 
-    def predict(
-        self,
-        state: TrainState,
-        lines: Lines,
-        options: LanguageOptions,
-        attention: bool,
-    ) -> Iterable[Prediction]:
-        """Yields each line with a sampled continuation; see `Task`.
-
-        The score is the log-probability of the continuation, in nats.
-        """
-        for line in lines.values():
-            text = " ".join(running_text.normal_lines(line))
-            yield self.continuations.predict(
-                state.params,
-                self.texts.vocabulary.encode(text)[:-1],
-                options,
-                seed=line_seed(options.seed, line),
-                attention=attention,
-            )
-
-    def draw(self, prediction: Prediction, title: str, path: Path) -> Path:
-        """Draws the attention of a text; see `Task`."""
-        return draw_text(prediction.attention, title, path, piece_labels)
+    def show(self, example: Prompt, answer: Continued) -> Prediction:
+        """Returns a text with its continuation; see `Continuations.show`."""
+        return self.continuations.show(example, answer)

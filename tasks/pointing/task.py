@@ -17,7 +17,8 @@ Axes: B instances; S inputs, padded; T pointers.
 
 import dataclasses
 import functools
-from collections.abc import Iterable
+import itertools
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +31,11 @@ from attention.fast.cross_entropy import smoothed_cross_entropy
 from base.errors import FieldError, UserError
 from base.options import option
 from base.ranges import BATCH, FLAG, SHAPES, TEXT, Range
-from figures import heatmaps
 from figures.attention import AttentionMap
 from generation.constraints import triangles, visit_once
 from generation.options import BeamOptions, NBestOptions
 from generation.pointers import PointerSearch
-from generation.search import BEAM, Search
+from generation.search import BEAM, Hypothesis, Search
 from tasks.pointing import data as pointing
 from tasks.pointing import figures as geometry
 from tasks.pointing import text as pointing_text
@@ -45,7 +45,7 @@ from training import checks
 from training.objective import Supervised
 from training.optimizers import make_optimizer
 from training.state import Batch, LossResult, TrainState
-from training.task import Evaluation, Lines, Prediction, Scores, Task
+from training.task import Evaluation, Prediction, Scores, Stacked, Task
 
 _PERMUTED = ("sorting", "tsp")  # kinds whose answers are permutations
 # What each kind promises of an answer.
@@ -55,7 +55,6 @@ _CONSTRAINTS: dict[str, Any] = {
     "delaunay": triangles,
 }
 _INPUTS = Range(1, 1000, whole=True)
-_FIGURES = 3  # instances that are drawn
 _END = 0  # pointer that ends, starts and pads an answer
 
 
@@ -70,6 +69,14 @@ class PointingOptions(NBestOptions):
     )
 
 
+class Instances(Stacked):
+    """Held-out instances, and whether their search is constrained."""
+
+    def __init__(self, arrays: Batch, constrain: bool):
+        super().__init__(arrays)
+        self.constrain = constrain
+
+
 class Pointing(Task):
     """Training, evaluation and figures of pointing; see the module docstring."""
 
@@ -78,6 +85,7 @@ class Pointing(Task):
     EvaluationOptions = BeamOptions
     Options = PointingOptions
     figure_name = "pointing"
+    one_by_one = False
     ranges = {
         **checks.SUPERVISED,
         "data.kind": TEXT,
@@ -128,7 +136,6 @@ class Pointing(Task):
             batch_size=config.data.batch_size,
             steps=functools.partial(pointing.steps, self.kind),
             constraint=_CONSTRAINTS[self.kind],
-            constrain=evaluation.constrain,
         )
         held_out = functools.partial(pointing.held_out, count=evaluation.instances)
         self.held_out = functools.cache(functools.partial(held_out, self.kind))
@@ -153,122 +160,113 @@ class Pointing(Task):
         correct = jnp.sum((logits.argmax(-1) == target) * mask)
         return loss, (count, {"pointer_accuracy": (correct, count)})
 
-    def validate(self, state: TrainState) -> Scores:
-        """Returns the metrics of greedy answers of the validation split."""
-        return self._scores(state.params, "validation", Search())
+    def examples(self, split: str, *, full: bool = True) -> dict[str, Instances]:
+        """Returns the instances of each size of `config.evaluation.sizes`.
 
-    def evaluate(
-        self, state: TrainState, split: str, options: BeamOptions
-    ) -> Evaluation:
-        """Evaluates the instances of a split at every size; see `Task`.
-
-        Scores are the metrics of `tasks.pointing.metrics.pointing_scores`, as `<name>`
-        for `config.data.max_size` and as `<name>_<size>` for each of
-        `config.evaluation.sizes`; and the number of `instances` per size and the `beam`
-        size. The search is constrained if `config.evaluation.constrain` says so; the
-        metrics of the other search are `<name>_constrained`, or else `<name>_free`. The
-        output is the `Search` that was used.
+        A full evaluation answers them by the constrained and by the free search; that
+        of `config.evaluation.constrain` comes first.
         """
-        search, evaluation = options.search(self.search), self.config.evaluation
-        scores = self._scores(state.params, split, search, both=True)
-        scores |= {"instances": evaluation.instances, "beam": search.beam}
-        return Evaluation(split, scores, search)
-
-    def _scores(self, params, split: str, search: Search, both: bool = False) -> Scores:
-        scores: Scores = {}
-        constrain = not self.config.evaluation.constrain  # of the other search
-        suffix = "constrained" if constrain else "free"
+        groups, constrain = {}, self.config.evaluation.constrain
         for size in self.config.evaluation.sizes:
             batch = self.held_out(split, size)
-            tokens = self.pointers.tokens(params, batch, search)
-            metrics = pointing_scores(self.kind, batch, tokens)
-            if both:
-                options = {"constrain": constrain}
-                tokens = self.pointers.tokens(params, batch, search, **options)
-                other = pointing_scores(self.kind, batch, tokens)
-                names = other.keys() - {"optimum", "reference"}  # of the labels
-                metrics |= {f"{name}_{suffix}": other[name] for name in sorted(names)}
-            if size == self.config.data.max_size:
-                scores = metrics | scores
-            scores |= {f"{name}_{size}": value for name, value in metrics.items()}
-        return scores
+            groups[f"_{size}"] = Instances(batch, constrain)
+            if full:
+                name = "free" if constrain else "constrained"
+                groups[f"_{name}_{size}"] = Instances(batch, not constrain)
+        return groups
 
-    def figures(
-        self, state: TrainState, evaluation: Evaluation, folder: Path
-    ) -> list[Path]:
-        """Draws a few instances of the maximum training size; see `Task`."""
-        split = evaluation.split
-        if not self.can_draw():
-            return []
-        batch = self.held_out(split, self.config.data.max_size)
-        instances = pointing_text.unstack(self.kind, batch)[:_FIGURES]
-        search = self.search if not evaluation.scores else evaluation.outputs
-        answers = self._answers(state.params, instances, search, attention=True)
-        paths = []
-        for number, (best, *_) in enumerate(answers, 1):
-            title = f"{split.capitalize()} instance {number}"
-            path = folder / f"{self.kind}_{split}_{number}.png"
-            paths.append(self.draw(best, title, path))
-        return paths
-
-    def predict(
+    def answers(
         self,
         state: TrainState,
-        lines: Lines,
-        options: PointingOptions,
-        attention: bool,
-    ) -> Iterable[Prediction]:
-        """Yields the answers to instances in the format of `tasks.pointing.text`.
-
-        Scores are log-probabilities. Warns about sizes outside the training range.
-        """
-        search, instances = options.search(self.search), []
-        sizes = self.config.data.min_size, self.config.data.max_size
-        unit = "inputs: the model was trained on"
-        for line, text in lines.items():
-            instances.append(pointing_text.parse(self.kind, text, f"line {line}"))
-            checks.warn_out_of_range(line, len(instances[-1].inputs), *sizes, unit)
-        if not instances:
-            return
+        examples: Sequence[Any],
+        options: Any = None,
+        *,
+        attention: bool = False,
+    ) -> list[list[Hypothesis]]:
+        """Returns the answers to each instance, best first; see `Task`."""
+        search = Search() if options is None else options.search(self.search)
+        if isinstance(examples, Instances):
+            batch, constrain = examples.arrays, examples.constrain
+        else:
+            batch = pointing_text.stack(examples)
+            constrain = getattr(options, "constrain", self.config.evaluation.constrain)
         try:
-            answers = self._answers(
+            return self.pointers.answers(
                 state.params,
-                instances,
+                batch,
                 search,
-                attention=attention,
-                constrain=options.constrain,
+                constrain=constrain,
+                keep_weights=attention and self._attends(state),
             )
         except FieldError as error:  # a model may limit the number of inputs
             raise UserError(f"config.model.{error}") from error
-        for best, *others in answers:
-            yield best._replace(others=tuple(others))
 
-    def _answers(
-        self, params, instances: list[Instance], search, *, attention, constrain=None
-    ) -> list[list[Prediction]]:
-        keep, batch = attention and self._attends(), pointing_text.stack(instances)
-        options = {"constrain": constrain, "keep_weights": keep}
-        answers = self.pointers.answers(params, batch, search, **options)
-        pairs = zip(instances, answers, strict=True)
-        return [[_prediction(x, *answer) for answer in ranked] for x, ranked in pairs]
-
-    def _attends(self) -> bool:
-        params = jax.eval_shape(self.objective.init, jax.random.key(0)).params
+    def _attends(self, state: TrainState) -> bool:
+        params = jax.eval_shape(lambda state: state.params, state)
         return self.pointers.attends(params, self.blank)
 
-    def can_draw(self) -> bool:
-        """Returns True if inputs are points or the model has weights; see `Task`."""
-        return self.kind != "sorting" or self._attends()
+    def score(self, state: TrainState, evaluation: Evaluation) -> Scores:
+        """Returns the metrics of `tasks.pointing.metrics.pointing_scores`.
 
-    def draw(self, prediction: Prediction, title: str, path: Path) -> Path:
+        They are `<name>` for `config.data.max_size` and `<name>_<size>` for each size.
+        A full evaluation has those of the other search, `<name>_constrained` or
+        `<name>_free`; the number of `instances` per size; and the `beam` size.
+        """
+        scores: Scores = {}
+        for group, instances in evaluation.examples.items():
+            ids = (best.ids for best, *_ in evaluation.answers[group])
+            tokens = np.array([*itertools.zip_longest(*ids, fillvalue=_END)]).T
+            metrics = pointing_scores(self.kind, instances.arrays, tokens)
+            search, size = group.rpartition("_")[::2]
+            if search:  # not the one of the config
+                for name in ("optimum", "reference"):  # of the labels
+                    metrics.pop(name, None)
+            if int(size) == self.config.data.max_size:
+                scores |= {f"{name}{search}": x for name, x in metrics.items()}
+            scores |= {f"{name}{group}": x for name, x in metrics.items()}
+        if evaluation.options is not None:
+            scores["instances"] = self.config.evaluation.instances
+            scores["beam"] = evaluation.options.search(self.search).beam
+        return scores
+
+    def drawn(self, split: str) -> dict[str, Instance]:
+        """Returns three instances of the maximum training size."""
+        batch = self.held_out(split, self.config.data.max_size)
+        instances = pointing_text.unstack(self.kind, batch)[:3]
+        return {f"{self.kind}_{i}": x for i, x in enumerate(instances, 1)}
+
+    def parse(self, line: str, options: PointingOptions) -> Instance:
+        """Returns an instance in the format of `tasks.pointing.text`."""
+        return pointing_text.parse(self.kind, line)
+
+    def unusual(self, example: Instance, answer: Any) -> list[str]:
+        """Warns of sizes and numbers outside the training range."""
+        data, size, warnings = self.config.data, len(example.inputs), []
+        if not data.min_size <= size <= data.max_size:
+            sizes = f"{data.min_size} to {data.max_size}"
+            warnings.append(f"has {size} inputs: the model was trained on {sizes}")
+        if example.inputs.min() < 0 or example.inputs.max() > 1:
+            warnings.append(
+                "has numbers outside of [0, 1], the range of the training data"
+            )
+        return warnings
+
+    def show(self, example: Instance, answer: list[Hypothesis]) -> Prediction:
+        """Returns the answers in the format of `tasks.pointing.text`, best first.
+
+        Scores are log-probabilities.
+        """
+        best, *others = [_prediction(example, *each) for each in answer]
+        return best._replace(others=tuple(others))
+
+    def draw(self, prediction: Prediction, title: str, path: Path) -> Path | None:
         """Draws an answer next to the true one, or the weights of sorting."""
         instance, indices = prediction.details
         title, steps, weights = f"{title}: {self.kind}", None, None
         if prediction.attention:
             (weights,), steps = prediction.attention[0][1:3]
         if self.kind == "sorting":
-            labels = instance.labels()
-            return heatmaps.pointers(weights, steps, labels, title=title, path=path)
+            return super().draw(prediction, title, path)
         return geometry.pointing(
             instance.inputs,
             instance.polygons(instance.solution()),
@@ -283,7 +281,8 @@ class Pointing(Task):
 def _prediction(instance: Instance, ids, score, weights) -> Prediction:
     indices, maps = np.array(ids[:-1], np.int32) - 1, ()
     if weights is not None:
-        labels = instance.labels()
+        labels, titles = instance.labels(), ("output", "input")
         steps, keys = [*(labels[i] for i in indices), "end"], ["end", *labels]
-        maps = (AttentionMap("pointer", weights[None, :, : len(keys)], steps, keys),)
+        weights = weights[None, :, : len(keys)]
+        maps = (AttentionMap("pointer", weights, steps, keys, titles=titles),)
     return Prediction(instance.text(indices), score, maps, details=(instance, indices))

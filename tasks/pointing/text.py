@@ -8,7 +8,6 @@ Axes: B batch; S inputs, padded; n inputs of an instance; F features of an input
 """
 
 import dataclasses
-import sys
 from collections.abc import Sequence
 
 import numpy as np
@@ -83,13 +82,12 @@ class Instance:
         return ""
 
 
-def parse(kind: str, text: str, name: str) -> Instance:
-    """Parses an instance; warns about numbers outside [0, 1] on standard error.
+def parse(kind: str, text: str) -> Instance:
+    """Parses an instance.
 
     Args:
         kind: one of `pointing.KINDS`.
         text: text of the instance.
-        name: name of the text in errors, such as "line 3".
 
     Raises:
         UserError: if an item is not F finite numbers, there are too few items, or all
@@ -106,22 +104,13 @@ def parse(kind: str, text: str, name: str) -> Instance:
             numbers = np.array([])
         finite = np.abs(numbers) <= np.finfo(np.float32).max
         if len(numbers) != count or not finite.all():
-            raise UserError(f"{name}, item {i + 1} is {item[:40]!r}: must be {form}")
+            raise UserError(f"item {i + 1} is {item[:40]!r}: must be {form}")
         inputs[i] = numbers
-    pointing.check_size(kind, f"{name}: the number of inputs", len(items))
-    if inputs.min() < 0 or inputs.max() > 1:
-        print(
-            f"warning: {name} has numbers outside of [0, 1], the range of the "
-            "training data",
-            file=sys.stderr,
-        )
+    pointing.check_size(kind, "the number of inputs", len(items))
     instance = Instance(kind, inputs, items, None)
     if kind == "tsp":
         return instance
-    try:
-        return dataclasses.replace(instance, truth=instance.solution())
-    except UserError as error:
-        raise UserError(f"{name}: {error}") from error
+    return dataclasses.replace(instance, truth=instance.solution())
 
 
 def stack(instances: Sequence[Instance]) -> Batch:

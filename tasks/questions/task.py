@@ -16,33 +16,39 @@ Axes: B batch; P models; R repeats; K hops; N memory slots; W vocabulary.
 
 import dataclasses
 import functools
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 from ml_collections import ConfigDict
 
-from base.errors import FieldError, UserError
+from base.errors import FieldError
 from base.options import Options, option
 from base.ranges import BATCH, COUNT, EXAMPLES, FRACTION, SIZE, TEXT, WEIGHT, Range
-from tasks.questions import answers as question_answers
+from figures import charts
+from figures.attention import attention_map
+from figures.fonts import MAX_LABEL
 from tasks.questions import metrics as answers
 from tasks.questions.babi import sources, text
 from tasks.questions.babi.encoding import Batches, Questions, encode
 from tasks.questions.babi.sources import Source
+from tasks.questions.babi.story import Line
 from tasks.questions.inputs import QuestionData, Training
 from tasks.questions.linear_start import LinearStart
 from tasks.questions.models import Outputs, QuestionModels, select
 from training import checks
 from training.optimizers import make_optimizer
 from training.state import LossResult, Scores, TrainState
-from training.task import Evaluation, Lines, NoOptions, Prediction, Task
+from training.task import Evaluation, Prediction, Task
 
 TRAININGS = ("single", "joint")
 _SOURCES = ("generated", "files")
 _TASK = Range(1, 20, whole=True)
 _REPEATS = Range(1, 1000, whole=True)
 _FIGURES = 3  # questions of each task in a figure folder
+_FACT, _EMPTY = "• ", "(empty slots)"
 _PLACEHOLDER = 200  # size of a vocabulary that is not known yet
 
 
@@ -56,6 +62,27 @@ class QuestionOptions(Options):
     repeat: int = option(
         1, "Number of the model that answers, of config.data.repeats.", _REPEATS
     )
+
+
+class TaskQuestions(NamedTuple):
+    """Questions of a task."""
+
+    task: int
+    questions: Questions
+
+
+class Story(NamedTuple):
+    """A story that ends in a question.
+
+    Attributes:
+        task: number of the task whose models answer.
+        repeat: number of the model that answers, from 1.
+        lines: statements and questions.
+    """
+
+    task: int
+    repeat: int
+    lines: Sequence[Line]
 
 
 class QuestionAnswering(Task):
@@ -84,6 +111,7 @@ class QuestionAnswering(Task):
     }
     model_fields = {"memory": "data.memory"}
     Options = QuestionOptions
+    table = "tasks", ("task", "repeat", "error", *(f"fact_{k}" for k in range(1, 21)))
 
     @classmethod
     def check_rules(cls, config: ConfigDict) -> None:
@@ -162,121 +190,171 @@ class QuestionAnswering(Task):
         """Returns the training batches; see `tasks.questions.babi.encoding.Batches`."""
         return self.data.batches(self.training)
 
-    def _outputs(
-        self, state: TrainState, split: str
-    ) -> dict[int, tuple[Outputs, Questions]]:
-        """Outputs of the models of each task for a split."""
-        outputs = {}
-        for task, questions in self.data.questions(split).items():
-            members, slots = self.data.members(task), self.data.slots[task]
-            part = self.models.outputs(state, members, questions, slots)
-            outputs[task] = part, questions
-        return outputs
-
     def validation_losses(self, state: TrainState) -> np.ndarray:
         """Returns the mean validation loss [P] of each model."""
-        outputs = self._outputs(state, "validation").values()
-        losses = [part.losses.mean(1) for part, _ in outputs]
+        groups = self.data.questions("validation").items()
+        outputs = [self.answers(state, TaskQuestions(*group)) for group in groups]
+        losses = [each.losses.mean(1) for each in outputs]
         return np.mean(losses, 0) if self.data.joint else np.concatenate(losses)
 
-    def evaluate(self, state: TrainState, split: str, options: NoOptions) -> Evaluation:
-        """Evaluates a split; see `Task`.
+    def examples(self, split: str, *, full: bool = True) -> dict[str, TaskQuestions]:
+        """Returns the questions of each task, and those of training; see `Task`."""
+        groups = {}
+        for part in (split, "train")[: 1 + full]:
+            for task, questions in self.data.questions(part).items():
+                groups[f"{part}_{task}"] = TaskQuestions(task, questions)
+        return groups
 
-        Returns:
-            Scores in per cent: those of `tasks.questions.metrics.summary`;
-            `training_error`, the mean error on the training questions; `fact_K`, how
-            often the maximum weight of hop K is on a supporting fact, the mean over
-            tasks and repeats.
-            Outputs: the error [R] and the hits [R, K] of each task.
+    def answers(
+        self,
+        state: TrainState,
+        examples: TaskQuestions | Sequence[Story],
+        options: Any = None,
+        *,
+        attention: bool = False,
+    ) -> Outputs | list[tuple]:
+        """Returns the outputs of all models of a task, or of one model for stories."""
+        if isinstance(examples, TaskQuestions):
+            task, questions = examples
+            members, slots = self.data.members(task), self.data.slots[task]
+            return self.models.outputs(state, members, questions, slots)
+        return [self._answer(state, story) for story in examples]
+
+    def _encode(self, story: Story) -> Questions:
+        vocabulary = self.source.vocabularies[story.task]
+        return encode([story.lines], vocabulary, "the story")
+
+    def _answer(self, state, story: Story) -> tuple[Any, Any, bool]:
+        """Logits, attention, and whether the model is in its linear start."""
+        questions = self._encode(story)
+        index, slots = np.array([len(questions) - 1]), self.data.slots[story.task]
+        batch = questions.batch(index, slots, memory=self.config.data.memory)
+        member = self.data.members(story.task).start + story.repeat - 1
+        params, linear = select(state, slice(member, member + 1))
+        return *self.models.answer(params, linear, batch), bool(linear[0])
+
+    def score(self, state: TrainState, evaluation: Evaluation) -> Scores:
+        """Returns scores in per cent; see `Task`.
+
+        A full evaluation has those of `tasks.questions.metrics.summary`;
+        `training_error`, the mean error on the training questions; `fact_K`, how often
+        the maximum weight of hop K is on a supporting fact, the mean over tasks and
+        repeats. During training: the mean `error`, and how many models are `linear`.
         """
-        training = {
-            task: _errors(part)
-            for task, (part, _) in self._outputs(state, "train").items()
-        }
-        errors, hits = {}, {}
-        for task, (part, questions) in self._outputs(state, split).items():
-            errors[task] = _errors(part)
-            slots, index = self.data.slots[task], np.arange(len(questions))
-            facts = questions.batch(index, slots, memory=slots)["facts"]
-            hits[task] = answers.attention_on_facts(part.top, facts)
+        errors, split = self._errors(evaluation, evaluation.split), evaluation.split
+        if evaluation.options is None:
+            error = float(np.mean([each.mean() for each in errors.values()]))
+            return {"error": error, "linear": float(state.extra["linear"].sum())}
+        training = self._errors(evaluation, "train")
         scores = answers.summary(errors, training)
         scores["training_error"] = float(np.mean(list(training.values())))
-        hops = np.nanmean([x.mean(0) for x in hits.values()], 0)
-        scores |= {f"fact_{k}": float(x) for k, x in enumerate(hops, 1)}
-        return Evaluation(split, scores, (errors, hits))
+        hits = self._hits(evaluation, split).values()
+        hops = np.nanmean([x.mean(0) for x in hits], 0)
+        return scores | {f"fact_{k}": float(x) for k, x in enumerate(hops, 1)}
 
-    def validate(self, state: TrainState) -> Scores:
-        """Returns the mean validation `error`, and how many models are `linear`."""
-        outputs = self._outputs(state, "validation").values()
-        error = float(np.mean([_errors(part).mean() for part, _ in outputs]))
-        return {"error": error, "linear": float(state.extra["linear"].sum())}
+    def _errors(self, evaluation: Evaluation, part: str) -> dict[int, np.ndarray]:
+        """Errors [R] in per cent of each task."""
+        groups = evaluation.answers
+        correct = {n: groups[f"{part}_{n}"].correct.mean(1) for n in self.data.tasks}
+        return {task: 100 - 100 * each for task, each in correct.items()}
 
-    def tables(self, evaluation: Evaluation, folder: Path) -> list[Path]:
-        """Writes the error and the attention on facts of each task and repeat."""
-        path = folder / f"tasks_{evaluation.split}.tsv"
-        return [question_answers.write(*evaluation.outputs, path)]
+    def _hits(self, evaluation: Evaluation, part: str) -> dict[int, np.ndarray]:
+        """How often [R, K] the maximum weight is on a fact, in per cent, by task."""
+        hits = {}
+        for task in self.data.tasks:
+            group, slots = f"{part}_{task}", self.data.slots[task]
+            _, questions = evaluation.examples[group]
+            index = np.arange(len(questions))
+            facts = questions.batch(index, slots, memory=slots)["facts"]
+            top = evaluation.answers[group].top
+            hits[task] = answers.attention_on_facts(top, facts)
+        return hits
 
-    def figures(
-        self, state: TrainState, evaluation: Evaluation, folder: Path
-    ) -> list[Path]:
-        """Draws errors by task, and the attention of questions of each task."""
-        split, paths = evaluation.split, []
-        if evaluation.scores:
-            errors, _ = evaluation.outputs
-            title = f"Error by task ({split} split)"
-            path = folder / f"errors_{split}.png"
-            paths.append(question_answers.draw_errors(errors, title, path))
+    def rows(self, evaluation: Evaluation) -> list[tuple]:
+        """Returns error and attention on facts of each task and repeat."""
+        errors = self._errors(evaluation, evaluation.split)
+        hits = self._hits(evaluation, evaluation.split)
+        return [
+            (task, repeat, f"{error:.1f}", *(f"{x:.1f}" for x in hits[task][repeat]))
+            for task in errors
+            for repeat, error in enumerate(errors[task])
+        ]
+
+    def drawn(self, split: str) -> dict[str, Story]:
+        """Returns the first three stories of each task, up to their last question."""
+        stories = {}
         for task, splits in self.source.stories.items():
             name = "own_stories" if task == sources.OWN_STORIES else f"task_{task}"
             for number, lines in enumerate(splits[split][:_FIGURES], 1):
                 last = max(n for n, line in enumerate(lines, 1) if line.answer)
-                prediction = self._answer(state, task, 1, lines[:last], "a story")
-                title = f"{name.replace('_', ' ').capitalize()} ({split} split)"
-                path = folder / f"{name}_{number}_{split}.png"
-                paths.append(self.draw(prediction, title, path))
-        return paths
+                stories[f"{name}_{number}"] = Story(task, 1, lines[:last])
+        return stories
 
-    def predict(
-        self,
-        state: TrainState,
-        lines: Lines,
-        options: QuestionOptions,
-        attention: bool,
-    ) -> Iterable[Prediction]:
-        """Yields the answer to the story and question on each line; see `Task`.
-
-        The format is that of `tasks.questions.babi.text.parse`, the score the
-        log-probability of the answer, in nats.
-        """
+    def parse(self, line: str, options: QuestionOptions) -> Story:
+        """Returns a story and a question, in the format of `babi.text.parse`."""
         task = options.task or self.data.tasks[0]
         if task not in self.data.tasks:
             accepted = ", ".join(map(str, self.data.tasks))
-            raise UserError(f"--task is {task}: must be one of {accepted}")
+            raise FieldError("task", task, f"one of {accepted}")
         repeats = self.config.data.repeats
         if options.repeat > repeats:
-            raise UserError(f"--repeat is {options.repeat}: must be at most {repeats}")
-        stories = {n: text.parse(x, f"line {n}") for n, x in lines.items()}
-        for number, story in stories.items():
-            yield self._answer(state, task, options.repeat, story, f"line {number}")
+            raise FieldError("repeat", options.repeat, f"at most {repeats}")
+        story = Story(task, options.repeat, text.parse(line))
+        self._encode(story)  # finds unknown words
+        return story
 
-    def _answer(self, state, task, repeat, story, name) -> Prediction:
-        """The answer of one model to the last question of a story."""
-        vocabulary = self.source.vocabularies[task]
-        questions = encode([story], vocabulary, name)
-        index, slots = np.array([len(questions) - 1]), self.data.slots[task]
-        batch = questions.batch(index, slots, memory=self.config.data.memory)
-        member = self.data.members(task).start + repeat - 1
-        params, linear = select(state, slice(member, member + 1))
-        logits, record = self.models.answer(params, linear, batch)
-        return question_answers.predicted(
-            logits, record, vocabulary, story, linear=bool(linear[0])
+    def show(self, example: Story, answer: tuple) -> Prediction:
+        """Returns the answer, and its log-probability in nats.
+
+        The attention has a key for each statement in memory and, unless their weight is
+        0, for the empty slots.
+        """
+        logits, record, linear = answer
+        logits, record = jax.tree.map(lambda x: np.asarray(x[0]), (logits, record))
+        vocabulary = self.source.vocabularies[example.task]
+        hops, slots = record.weights.shape[-2:]
+        question, best = example.lines[-1], int(logits[0].argmax())
+        statements = [
+            _label(line.text, _FACT * (number in question.support))
+            for number, line in enumerate(example.lines, 1)
+            if not line.answer
+        ][-slots:]
+        names = [f"hop {k}" + " (scores)" * linear for k in range(1, hops + 1)]
+        maps = attention_map(record, names, statements, ("", "statement"))
+        empty = record.weights[0, :, :, len(statements) :].sum(-1, keepdims=True)
+        if not linear and empty.any():
+            maps = maps._replace(
+                weights=np.concatenate([maps.weights, empty], -1),
+                keys=[*statements, _EMPTY],
+                uniform=0,
+            )
+        if any(x.startswith(_FACT) for x in statements):
+            maps = maps._replace(note=f"{_FACT}supporting fact")
+        word = vocabulary.word(best)
+        is_known = question.answer in (word, "?")
+        correct = "" if is_known else f" (correct: {question.answer})"
+        return Prediction(
+            word,
+            float(jax.nn.log_softmax(logits[0])[best]),
+            (maps,),
+            caption=f"{question.text} Answer: {word}{correct}",
         )
 
-    def draw(self, prediction: Prediction, title: str, path: Path) -> Path:
-        """Draws the weight of each statement in each hop; see `Task`."""
-        return question_answers.draw(prediction, title, path)
+    def figures(
+        self, state: TrainState, evaluation: Evaluation, folder: Path
+    ) -> list[Path]:
+        """Draws the mean error of each task."""
+        if not evaluation.scores:
+            return []
+        errors, split = self._errors(evaluation, evaluation.split), evaluation.split
+        heights = {str(task): float(each.mean()) for task, each in errors.items()}
+        path, title = folder / f"errors_{split}.png", f"Error by task ({split} split)"
+        names = {"axis_title": "task", "value_title": "% wrong"}
+        return [charts.bars(heights, title, path, **names)]
 
 
-def _errors(outputs: Outputs) -> np.ndarray:
-    """Errors [R] in per cent."""
-    return 100 - 100 * outputs.correct.mean(1)
+def _label(text: str, mark: str) -> str:
+    """A statement with its mark; of a long one, the beginning and the end."""
+    room = MAX_LABEL - len(mark)
+    long = len(text) > room
+    return mark + (f"{text[: room - 17]}…{text[-16:]}" if long else text)

@@ -69,12 +69,11 @@ class FullBatch(EndlessBatches):
         return take(self._whole, rows)
 
 
-def parse(text: str, name: str) -> float:
+def parse(text: str) -> float:
     """Parses a typed x.
 
     Args:
         text: text of the number.
-        name: name of the input in errors, such as "line 3".
 
     Raises:
         UserError: if the text is not a finite float32.
@@ -84,5 +83,5 @@ def parse(text: str, name: str) -> float:
     except ValueError:
         number = math.nan
     if not abs(number) <= float(np.finfo(np.float32).max):
-        raise UserError(f"{name} is {text.strip()[:40]!r}: must be a finite number")
+        raise UserError(f"{text.strip()[:40]!r} must be a finite number")
     return number

@@ -11,9 +11,7 @@ and `current_width() -> scalar`.
 Axes: Q queries; K training points.
 """
 
-import functools
-import sys
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +26,11 @@ from figures import charts, heatmaps
 from figures.attention import AttentionMap
 from tasks.regression import data as regression
 from training import checks
+from training.evaluate import evaluate
 from training.objective import Supervised
 from training.optimizers import make_optimizer
-from training.state import Batch, LossResult, TrainState
-from training.task import Evaluation, Lines, NoOptions, Prediction, Task
+from training.state import Batch, LossResult, Scores, TrainState
+from training.task import Evaluation, NoOptions, Prediction, Stacked, Task
 
 _FINE = 501  # points of a drawn curve
 
@@ -40,6 +39,7 @@ class Regression(Task):
     """Kernel regression; see the module docstring."""
 
     metric = ("mse", "min")
+    one_by_one = False
 
     ranges = {
         **checks.SUPERVISED,
@@ -64,10 +64,6 @@ class Regression(Task):
         )
         self.config = config
         self.model = checks.build_model(config.architecture, config.model)
-        self.read = jax.jit(self._read)
-        self.grid = functools.partial(
-            regression.grid, queries=data.queries, length=data.length
-        )
         blank = self.inputs(self.x[:1])
         self.objective = Supervised(
             lambda rng: self.model.init(rng, blank, train=False)["params"],
@@ -95,36 +91,49 @@ class Regression(Task):
         errors = jnp.square(estimate[:, 0] - batch["y"])
         return errors.sum(), (jnp.asarray(errors.size, jnp.float32), {})
 
-    def _read(self, params: Any, x: jax.Array) -> Attention:
-        return self.model.apply({"params": params}, self.inputs(x), train=False)
+    def examples(self, split: str, *, full: bool = True) -> dict[str, Stacked]:
+        """Returns the grid of queries of a split; see `tasks.regression.data.grid`."""
+        data = self.config.data
+        grid = regression.grid(split, queries=data.queries, length=data.length)
+        return {split: Stacked(grid)}
 
-    def evaluate(self, state: TrainState, split: str, options: NoOptions) -> Evaluation:
-        """Returns `mse` against the curve without noise, and `width`; see `Task`.
+    def outputs(
+        self, state: TrainState, batch: jax.Array, attention: bool
+    ) -> Attention:
+        """Returns estimates [Q, 1] and the weights [Q, K] at x [Q]."""
+        inputs = self.inputs(batch)
+        return self.model.apply({"params": state.params}, inputs, train=False)
 
-        The output is the `Attention` at the queries of the split.
-        """
-        x = self.grid(split)
-        outputs = jax.device_get(self.read(state.params, x))
-        errors = np.asarray(outputs.context[:, 0], np.float64) - regression.curve(x)
+    def score(self, state: TrainState, evaluation: Evaluation) -> Scores:
+        """Returns `mse` against the curve without noise, and `width`."""
+        split = evaluation.split
+        x, outputs = evaluation.examples[split], evaluation.answers[split].arrays
+        estimate = np.asarray(outputs.context[:, 0], np.float64)
+        errors = estimate - regression.curve(x.arrays)
         width = self.model.apply({"params": state.params}, method="current_width")
-        scores = {"mse": float(np.mean(errors**2)), "width": float(width)}
-        return Evaluation(split, scores, outputs)
+        return {"mse": float(np.mean(errors**2)), "width": float(width)}
+
+    def drawn(self, split: str) -> dict[str, Any]:
+        """Returns no example: `figures` draws all of a split in one figure."""
+        return {}
 
     def figures(
         self, state: TrainState, evaluation: Evaluation, folder: Path
     ) -> list[Path]:
-        """Draws the fit, and the attention at the split's queries; see `Task`."""
+        """Draws the fit, and the attention at the split's queries."""
+        split = evaluation.split
         if not evaluation.scores:
-            evaluation = self.evaluate(state, evaluation.split, NoOptions())
-        split, scores, outputs = evaluation
+            evaluation = evaluate(self, state, split)
+        scores, x = evaluation.scores, evaluation.examples[split].arrays
         name = f"{self.model.kernel} kernel, width {scores['width']:.2g}"
         fine = np.linspace(0, self.config.data.length, _FINE, dtype=np.float32)
+        estimate = self.answers(state, Stacked(fine)).arrays.context[:, 0]
         return [
             charts.fit(
                 {"training points": (self.x, self.y)},
                 {
                     "truth": (fine, regression.curve(fine)),
-                    "estimate": (fine, self.read(state.params, fine).context[:, 0]),
+                    "estimate": (fine, estimate),
                     "average pooling": (fine, np.full(_FINE, self.y.mean())),
                 },
                 title=f"Fit: {name}; mse {scores['mse']:.3f} ({split} split)",
@@ -132,9 +141,9 @@ class Regression(Task):
                 axis_titles=("x", "y"),
             ),
             heatmaps.attention_heatmaps(
-                outputs.weights[None],
-                [f"{x:.2f}" for x in self.grid(split)],
-                [f"{x:.2f}" for x in self.x],
+                evaluation.answers[split].arrays.weights[None],
+                [f"{value:.2f}" for value in x],
+                [f"{value:.2f}" for value in self.x],
                 title=f"Attention: {name} ({split} split)",
                 path=folder / f"attention_{split}.png",
                 panels=[""],
@@ -143,28 +152,28 @@ class Regression(Task):
             ),
         ]
 
-    def predict(
-        self, state: TrainState, lines: Lines, options: NoOptions, attention: bool
-    ) -> Iterable[Prediction]:
-        """Yields an estimate of the curve at the x on each line; see `Task`.
+    def parse(self, line: str, options: NoOptions) -> np.ndarray:
+        """Returns the x on a line."""
+        return np.array(regression.parse(line), np.float32)
+
+    def unusual(self, example: np.ndarray, answer: Attention) -> Sequence[str]:
+        """Warns if all weights are 0."""
+        if answer.weights.any():
+            return ()
+        x = f"the estimate at {example:g} is 0"
+        return (f"is too far from every training point: {x}",)
+
+    def show(self, example: np.ndarray, answer: Attention) -> Prediction:
+        """Returns the estimate of the curve at an x.
 
         The score is the maximum weight: 1 if the estimate is the value of a single
-        training point, 0 if all weights are 0, with a warning.
+        training point.
         """
-        queries = [regression.parse(text, f"line {i}") for i, text in lines.items()]
-        estimates = self.read(state.params, np.array(queries, np.float32))
-        results = zip(lines, queries, *jax.device_get(estimates), strict=True)
-        keys = [f"{x:g}" for x in self.x]
-        for line, x, y, weights in results:
-            if not weights.any():
-                print(
-                    f"warning: line {line}: no training point is near enough to "
-                    f"{x:g} to count: the estimate is 0",
-                    file=sys.stderr,
-                )
-            maps = (AttentionMap("attention", weights[None, None], [f"{x:g}"], keys),)
-            score = float(weights.max())
-            yield Prediction(f"{y[0]:.6g}", score, maps if attention else (), details=x)
+        weights, x, text = answer.weights, float(example), f"{answer.context[0]:.6g}"
+        keys = [f"{value:g}" for value in self.x]
+        maps = (AttentionMap("attention", weights[None, None], [f"{x:g}"], keys),)
+        caption = f"f({x:g}) = {text}"
+        return Prediction(text, float(weights.max()), maps, caption=caption, details=x)
 
     def draw(self, prediction: Prediction, title: str, path: Path) -> Path:
         """Draws the weights of the training points at a query; see `Task`."""
@@ -172,7 +181,7 @@ class Regression(Task):
         return charts.fit(
             {"weights of the training points": (self.x, weights)},
             {f"x = {x:g}": ([x, x], [0, prediction.score])},
-            title=f"{title}: f({x:g}) = {prediction.text}",
+            title=f"{title}: {prediction.caption}",
             path=path,
             axis_titles=("x", "weight"),
         )

@@ -13,7 +13,7 @@ Axes: B batch; S, T tokens.
 """
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,22 +23,20 @@ import numpy as np
 import optax
 from ml_collections import ConfigDict
 
-from base import spread, storage
 from base.errors import UserError
 from base.ranges import BATCH, SIZE, TEXT, VOCABULARY, Range
 from base.records import AttentionRecord, collect
+from figures import charts
+from figures.attention import attention_map
 from tasks.common.splits import SPLITS
-from tasks.sentences import answers as sentence_answers
 from tasks.sentences import data as sentences
 from tasks.sentences.data import Example, Sentences
 from training import checks
 from training.objective import Supervised
 from training.optimizers import make_optimizer
 from training.state import Batch, LossResult, Scores, TrainState
-from training.task import Evaluation, Lines, NoOptions, Prediction, Task
+from training.task import Evaluation, NoOptions, Prediction, Task
 
-_BATCH = 100  # examples evaluated at a time
-_FIGURES = 3
 _PLACEHOLDER = 3  # labels that are not known yet
 
 
@@ -60,6 +58,8 @@ class SentenceClassification(Task):
         ("data.batch_size", "data.max_length", "model.score_hidden"): 4,
     }
     model_fields = {"memory": "data.max_length"}
+    table = "answers", ("answer", "label", "first", "second")
+    figure_name = "example"
 
     @classmethod
     def check_rules(cls, config: ConfigDict) -> None:
@@ -103,10 +103,9 @@ class SentenceClassification(Task):
             memory=config.data.max_length,
         )
         fields = ("first", "second")[: 1 + paired]
-        self.batch = dict.fromkeys(fields, jnp.ones((1, 2), jnp.int32))
-        self.answer = jax.jit(self._answer)
+        blank = dict.fromkeys(fields, jnp.ones((1, 2), jnp.int32))
         self.objective = Supervised(
-            lambda rng: self.model.init(rng, self.batch, train=False)["params"],
+            lambda rng: self.model.init(rng, blank, train=False)["params"],
             self.loss,
             make_optimizer(config),
             axis_name=axis_name,
@@ -135,123 +134,93 @@ class SentenceClassification(Task):
         correct = (logits.argmax(-1) == label).sum(dtype=jnp.float32)
         return nats.sum(), (count, {"training_accuracy": (100 * correct, count)})
 
-    def _answer(self, params, batch):
-        """Logits [B, classes] and the model's attention."""
+    def examples(self, split: str, *, full: bool = True) -> dict[str, list[Example]]:
+        """Returns labelled texts; see `Task`."""
+        return {split: self.sentences.examples(split)}
+
+    def batch(self, examples: Sequence[Example]) -> dict[str, np.ndarray]:
+        """Returns texts as ids; see `Sentences.encode`."""
+        return self.sentences.encode(examples, self.config.data.max_length)
+
+    def outputs(
+        self, state: TrainState, batch: Batch, attention: bool
+    ) -> tuple[jax.Array, list[AttentionRecord]]:
+        """Returns logits [B, classes] and, if requested, the model's attention."""
         logits, sown = self.model.apply(
-            {"params": params}, batch, train=False, mutable=["attention"]
+            {"params": state.params}, batch, train=False, mutable=["attention"]
         )
-        return logits, collect(sown, AttentionRecord)
+        return logits, collect(sown, AttentionRecord) if attention else []
 
-    def _answers(self, state: TrainState, split: str) -> tuple[np.ndarray, np.ndarray]:
-        """Answers and labels of a split, as numbers."""
-        length = self.config.data.max_length
-        batch = self.sentences.encode(self.sentences.examples(split), length)
-        label = batch["label"]
+    def score(self, state: TrainState, evaluation: Evaluation) -> Scores:
+        """Returns accuracies in per cent.
 
-        def part(start: int) -> np.ndarray:
-            rows = {name: x[start : start + _BATCH] for name, x in batch.items()}
-            return np.asarray(self.answer(state.params, rows)[0].argmax(-1))
-
-        parts = spread.each(part, range(0, len(label), _BATCH))
-        return np.concatenate(parts), label
-
-    def evaluate(self, state: TrainState, split: str, options: NoOptions) -> Evaluation:
-        """Evaluates a split; see `Task`.
-
-        Returns:
-            Scores in per cent: `accuracy`, that of each label (`accuracy_LABEL`), and
-            that of a logistic regression on TF-IDF vectors (`tfidf`). Outputs: answers
-            and labels.
+        Scores: `accuracy`; that of each label, `accuracy_LABEL`; in a full evaluation,
+        that of a logistic regression on TF-IDF vectors (`tfidf`).
         """
-        answers, label = self._answers(state, split)
-        scores = _accuracies(answers, label, self.sentences.labels)
-        scores["tfidf"] = sentences.tfidf_accuracy(self.sentences, split)
-        return Evaluation(split, scores, (answers, label))
-
-    def validate(self, state: TrainState) -> Scores:
-        """Returns the validation scores, without the logistic regression."""
-        return _accuracies(*self._answers(state, "validation"), self.sentences.labels)
-
-    def tables(self, evaluation: Evaluation, folder: Path) -> list[Path]:
-        """Writes the answer to each example; see `Task`."""
         split, labels = evaluation.split, self.sentences.labels
-        examples = self.sentences.examples(split)
-        rows = [
-            (labels[answer], *example)
-            for answer, example in zip(evaluation.outputs[0], examples, strict=True)
-        ]
-        header = "answer", "label", "first", "second"
-        path = folder / f"answers_{split}.tsv"
-        return [storage.write_tsv(path, header[: len(rows[0])], rows)]
+        answers = evaluation.answers[split].arrays[0].argmax(-1)
+        texts = evaluation.examples[split]
+        label = np.array([labels.index(example[0]) for example in texts])
+        scores = {"accuracy": 100 * float((answers == label).mean())}
+        for number, name in enumerate(labels):
+            if (chosen := label == number).any():
+                correct = answers[chosen] == number
+                scores[f"accuracy_{name}"] = 100 * float(correct.mean())
+        if evaluation.options is not None:
+            scores["tfidf"] = sentences.tfidf_accuracy(self.sentences, split)
+        return scores
 
-    def can_draw(self) -> bool:
-        """Returns whether the model has attention."""
-        _, records = jax.eval_shape(self._answer, self._params(), self.batch)
-        return bool(records)
+    def row(self, number: int, example: Example, answer: Any) -> tuple[str, ...]:
+        """Returns the answer, the label and the texts."""
+        return self.sentences.labels[answer[0].argmax()], *example
 
-    def _params(self) -> Any:
-        return jax.eval_shape(self.objective.init, jax.random.key(0)).params
+    def parse(self, line: str, options: NoOptions) -> Example:
+        """Returns a sentence, or a pair separated by a tab, with any label."""
+        texts, count = line.split("\t"), 1 + self.sentences.paired
+        if len(texts) != count:
+            expected = _texts(count) + " separated by a tab" * (count == 2)
+            raise UserError(f"has {_texts(len(texts))}: must be {expected}")
+        return self.sentences.labels[0], *map(sentences.normal, texts)
+
+    def show(self, example: Example, answer: Any) -> Prediction:
+        """Returns the label and its log-probability, in nats.
+
+        The attention is that between the texts, or within the last text that is read.
+        """
+        logits, records = answer
+        best, length = int(logits.argmax()), self.config.data.max_length
+        words = [text.split()[:length] or ["</s>"] for text in example[1:]]
+        maps = []
+        for record in records:
+            rows, columns, titles = words[-1], words[0], ("second text", "first text")
+            if record.kind != "cross":
+                columns = rows = words[-1][: record.weights.shape[1]]
+                titles = "word being read", "attended word"
+            record = jax.tree.map(lambda x: x[None], record)
+            maps.append(attention_map(record, rows, columns, titles))
+        return Prediction(
+            self.sentences.labels[best],
+            float(jax.nn.log_softmax(logits)[best]),
+            tuple(maps),
+            caption=self.sentences.labels[best],
+        )
 
     def figures(
         self, state: TrainState, evaluation: Evaluation, folder: Path
     ) -> list[Path]:
-        """Draws accuracies by label, and the attention of examples; see `Task`."""
-        split, paths = evaluation.split, []
-        if evaluation.scores:
-            path = folder / f"accuracy_{split}.png"
-            title = f"Accuracy by label ({split} split)"
-            scores, labels = evaluation.scores, self.sentences.labels
-            paths.append(sentence_answers.draw_scores(scores, labels, title, path))
-        if self.can_draw():
-            examples = self.sentences.examples(split)[:_FIGURES]
-            for number, example in enumerate(examples, 1):
-                prediction = self._predict(state, example)
-                title = f"{split.capitalize()} example {number}"
-                path = folder / f"example_{number}_{split}.png"
-                paths.append(self.draw(prediction, title, path))
-        return paths
-
-    def predict(
-        self, state: TrainState, lines: Lines, options: NoOptions, attention: bool
-    ) -> Iterable[Prediction]:
-        """Yields the label of each sentence, or pair separated by a tab; see `Task`.
-
-        The score is the log-probability of the label, in nats.
-        """
-        count = 1 + self.sentences.paired
-        parsed = {number: line.split("\t") for number, line in lines.items()}
-        for number, texts in parsed.items():
-            if len(texts) != count:
-                expected = _texts(count) + " separated by a tab" * (count == 2)
-                raise UserError(
-                    f"line {number} has {_texts(len(texts))}: must be {expected}"
-                )
-        for texts in parsed.values():
-            example = (self.sentences.labels[0], *map(sentences.normal, texts))
-            yield self._predict(state, example)
-
-    def _predict(self, state: TrainState, example: Example) -> Prediction:
-        length = self.config.data.max_length
-        batch = self.sentences.encode([example], length)
-        (logits,), records = self.answer(state.params, batch)
-        labels, texts = self.sentences.labels, example[1:]
-        return sentence_answers.predicted(logits, records, labels, texts, length)
-
-    def draw(self, prediction: Prediction, title: str, path: Path) -> Path:
-        """Draws the attention between the texts, or within one; see `Task`."""
-        return sentence_answers.draw(prediction, title, path)
+        """Draws the accuracy of each label that occurs."""
+        if not evaluation.scores:
+            return []
+        split, start = evaluation.split, "accuracy_"
+        heights = {
+            name.removeprefix(start): score
+            for name, score in evaluation.scores.items()
+            if name.startswith(start)
+        }
+        path, title = folder / f"accuracy_{split}.png", f"Accuracy by label ({split})"
+        names = {"axis_title": "label", "value_title": "% correct"}
+        return [charts.bars(heights, title, path, maximum=100, **names)]
 
 
 def _texts(count: int) -> str:
     return {1: "one text", 2: "two texts"}.get(count, f"{count} texts")
-
-
-def _accuracies(
-    answers: np.ndarray, label: np.ndarray, names: Sequence[str]
-) -> dict[str, float]:
-    scores = {"accuracy": 100 * float((answers == label).mean())}
-    for number, name in enumerate(names):
-        if (chosen := label == number).any():
-            correct = answers[chosen] == number
-            scores[f"accuracy_{name}"] = 100 * float(correct.mean())
-    return scores

@@ -66,7 +66,6 @@ class SpeechSearch:
         search: Search,
         *,
         seeds: Sequence[int] = (),
-        attention: bool = True,
         rescoring: Rescoring | None = None,
     ) -> list[Prediction]:
         """Returns the best transcript of each utterance; `others` are the next best.
@@ -78,7 +77,6 @@ class SpeechSearch:
             search: checked options.
             seeds: for sampling only: the seed of each utterance; see
                 `Generator.generate`.
-            attention: whether predictions include attention maps.
             rescoring: rescores the beam of a search; not used for samples.
 
         Returns:
@@ -96,8 +94,7 @@ class SpeechSearch:
         frames, predictions = self._frames(params), []
         for example, hypotheses in zip(examples, ranked, strict=True):
             best, *others = [
-                _prediction(example, x, characters, frames, attention)
-                for x in hypotheses[:n_best]
+                _prediction(example, x, characters, frames) for x in hypotheses[:n_best]
             ]
             predictions.append(best._replace(others=tuple(others)))
         return predictions
@@ -131,7 +128,6 @@ def _prediction(
     hypothesis: Hypothesis,
     characters: Characters,
     frames: int,
-    attention: bool,
 ) -> Prediction:
     text = characters.decode(hypothesis.ids)
     positions = -(-len(example.spectrogram) // frames)
@@ -140,6 +136,6 @@ def _prediction(
     return Prediction(
         composed(text),
         hypothesis.score,
-        (AttentionMap("cross", weights[None], list(text), keys),) if attention else (),
+        (AttentionMap("cross", weights[None], list(text), keys),),
         details=Details(example.spectrogram, weights, frames, text),
     )

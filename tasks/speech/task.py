@@ -14,7 +14,7 @@ a dict of `frames` [B, T, M] and `lengths` [B] as `source`, such as
 Axes: B utterances; T frames; M mel bands.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,6 @@ import jax.numpy as jnp
 from ml_collections import ConfigDict
 
 from attention.fast.cross_entropy import smoothed_cross_entropy
-from base import storage
-from base.errors import UserError
 from base.ranges import BATCH, FRACTION
 from generation.options import TranslationOptions
 from generation.sampling import line_seed
@@ -44,9 +42,8 @@ from training import checks
 from training.objective import Supervised
 from training.optimizers import make_optimizer
 from training.state import LossResult, TrainState
-from training.task import Evaluation, Lines, Prediction, Scores, Task
+from training.task import Evaluation, Prediction, Scores, Task
 
-_FIGURES = 3  # utterances of a split that are drawn
 _PLACEHOLDER = 32  # size of a vocabulary that is not known yet
 
 
@@ -68,6 +65,8 @@ class Listening(Task):
     EvaluationOptions = TranslationOptions
     Options = TranscriptOptions
     figure_name = "alignment"
+    table = "transcripts", ("reference", "hypothesis")
+    one_by_one = False
 
     @classmethod
     def check_rules(cls, config: ConfigDict) -> None:
@@ -143,103 +142,85 @@ class Listening(Task):
         metrics = {"tokens": (count, count), "audio_seconds": (seconds.sum(), size)}
         return loss, (count, metrics)
 
-    def _transcripts(
-        self, params: Any, examples: Sequence[HeldOut], search: Search, **options: Any
-    ) -> list[Prediction]:
-        options = {"rescoring": self.rescoring} | options
-        return self.transcriber.transcripts(
-            params, examples, self.data.characters, search, **options
-        )
+    def examples(self, split: str, *, full: bool = True) -> dict[str, list[HeldOut]]:
+        """Returns the utterances of a split, and those of N words; see `Task`.
 
-    def _scores(
-        self, params: Any, examples: Sequence[HeldOut], search: Search, **options: Any
-    ) -> tuple[Scores, list[Prediction]]:
-        predictions = self._transcripts(params, examples, search, **options)
-        texts, references = [x.text for x in predictions], [x.text for x in examples]
-        scores = speech.error_rates(texts, references)
-        alignments = [x.details.weights for x in predictions]
-        return scores | {"monotony": speech.monotony(alignments)}, predictions
-
-    def validate(self, state: TrainState) -> Scores:
-        """Returns the scores of greedy transcripts of the validation split."""
-        examples = self.data.held_out("validation")
-        return self._scores(state.params, examples, Search(), rescoring=None)[0]
-
-    def evaluate(
-        self, state: TrainState, split: str, options: TranslationOptions
-    ) -> Evaluation:
-        """Evaluates a split; see `Task`.
-
-        Returns:
-            Scores in per cent: those of `tasks.speech.metrics.error_rates` and
-            `monotony`; for each N of `evaluation.words`, unless the utterances are
-            files, `wer_N`, `cer_N` and `monotony_N` on strings of N words. Settings:
-            the number of `utterances`, the `beam` size, `alpha` and, with a language
-            model, `language_model_weight`. Outputs: the utterances and their
-            predictions.
+        There are further groups for each N of `evaluation.words`, unless the utterances
+        are files.
         """
-        params, search = state.params, options.search(self.search)
-        examples = self.data.held_out(split)
-        scores, predictions = self._scores(params, examples, search)
+        groups = {split: self.data.held_out(split)}
         longer = () if self.data.source.listed else self.config.evaluation.words
-        for words in longer:
-            part, _ = self._scores(params, self.data.held_out(split, words), search)
-            names = ("wer", "cer", "monotony")
-            scores |= {f"{name}_{words}": part[name] for name in names}
-        scores |= {"utterances": len(examples), "beam": search.beam}
-        scores |= {"alpha": search.alpha}
-        if self.rescoring:
-            scores |= {"language_model_weight": self.rescoring.weight}
-        return Evaluation(split, scores, list(zip(examples, predictions, strict=True)))
+        for words in longer if full else ():
+            groups[str(words)] = self.data.held_out(split, words)
+        return groups
 
-    def tables(self, evaluation: Evaluation, folder: Path) -> list[Path]:
-        """Writes the transcripts and their references as TSV."""
-        rows = [(x.text, best.text) for x, best in evaluation.outputs]
-        path = folder / f"transcripts_{evaluation.split}.tsv"
-        return [storage.write_tsv(path, ("reference", "hypothesis"), rows)]
-
-    def figures(
-        self, state: TrainState, evaluation: Evaluation, folder: Path
-    ) -> list[Path]:
-        """Draws the alignments of a few utterances."""
-        split, pairs = evaluation.split, evaluation.outputs
-        if not pairs:
-            examples = self.data.held_out(split)[-_FIGURES:]
-            best = self._transcripts(state.params, examples, self.search)
-            pairs = list(zip(examples, best, strict=True))
-        return [
-            self.draw(
-                prediction,
-                f"{split} utterance {number} ({example.text})".capitalize(),
-                folder / f"alignment_{number}_{split}.png",
-            )
-            for number, (example, prediction) in enumerate(pairs[-_FIGURES:], 1)
-        ]
-
-    def predict(
+    def answers(
         self,
         state: TrainState,
-        lines: Lines,
-        options: TranscriptOptions,
-        attention: bool,
-    ) -> Iterable[Prediction]:
-        """Returns the transcripts of audio files, one path per line; see `Task`."""
-        search, examples = options.search(self.search), []
-        characters = self.data.characters.characters
-        chosen = options.rescoring(self.rescoring, self.config.evaluation, characters)
-        for line, text in lines.items():
-            try:
-                examples.append(self.data.recording(Path(text.strip())))
-            except UserError as error:
-                raise UserError(f"line {line}: {error}") from None
-        return self._transcripts(
+        examples: Sequence[HeldOut],
+        options: Any = None,
+        *,
+        attention: bool = False,
+    ) -> list[Prediction]:
+        """Returns transcripts, by greedy decoding in training; see `Task`."""
+        search, rescored = Search(), None
+        if options is not None:
+            search, rescored = options.search(self.search), self.rescoring
+        if isinstance(options, TranscriptOptions):
+            characters = self.data.characters.characters
+            rescored = options.rescoring(rescored, self.config.evaluation, characters)
+        return self.transcriber.transcripts(
             state.params,
             examples,
+            self.data.characters,
             search,
-            seeds=[line_seed(options.seed, x) for x in lines.values()],
-            attention=attention,
-            rescoring=chosen,
+            seeds=[x.seed for x in examples if x.seed is not None],
+            rescoring=rescored,
         )
+
+    def score(self, state: TrainState, evaluation: Evaluation) -> Scores:
+        """Returns error rates and `monotony`, in per cent; see `Task`.
+
+        Scores are those of `tasks.speech.metrics.error_rates` and `monotony`; for each
+        further group of N words `wer_N`, `cer_N` and `monotony_N`. A full evaluation
+        has the settings: the number of `utterances`, the `beam` size, `alpha` and, with
+        a language model, `language_model_weight`.
+        """
+        scores: Scores = {}
+        for group, examples in evaluation.examples.items():
+            answers = evaluation.answers[group]
+            texts, references = [x.text for x in answers], [x.text for x in examples]
+            part = speech.error_rates(texts, references)
+            part["monotony"] = speech.monotony([x.details.weights for x in answers])
+            if group != evaluation.split:
+                part = {f"{n}_{group}": part[n] for n in ("wer", "cer", "monotony")}
+            scores |= part
+        if evaluation.options is not None:
+            search = evaluation.options.search(self.search)
+            scores["utterances"] = len(evaluation.examples[evaluation.split])
+            scores |= {"beam": search.beam, "alpha": search.alpha}
+            if self.rescoring:
+                scores["language_model_weight"] = self.rescoring.weight
+        return scores
+
+    def row(self, number: int, example: HeldOut, answer: Prediction) -> tuple[str, str]:
+        """Returns reference and hypothesis."""
+        return example.text, answer.text
+
+    def drawn(self, split: str) -> dict[str, HeldOut]:
+        """Returns the last three utterances of a split."""
+        examples = enumerate(self.data.held_out(split)[-3:], 1)
+        return {f"alignment_{number}": example for number, example in examples}
+
+    def parse(self, line: str, options: TranscriptOptions) -> HeldOut:
+        """Returns the utterance of an audio file."""
+        recording = self.data.recording(Path(line.strip()))
+        return recording._replace(seed=line_seed(options.seed, line))
+
+    def show(self, example: HeldOut, answer: Prediction) -> Prediction:
+        """Returns the transcript of an utterance."""
+        spoken = f" (spoken: {example.text})" * bool(example.text)
+        return answer._replace(caption=f"{answer.text or '(empty)'}{spoken}")
 
     def draw(self, prediction: Prediction, title: str, path: Path) -> Path:
         """Draws the alignment of the characters with the spectrogram; see `Task`."""
@@ -250,6 +231,6 @@ class Listening(Task):
             frames=details.frames,
             characters=["␣" if x == " " else x for x in details.characters],
             seconds=features.SECONDS,
-            title=f"{title}: {prediction.text or '(empty)'}",
+            title=f"{title}: {prediction.caption}",
             path=path,
         )

@@ -321,10 +321,14 @@ def clean_spectrogram(mixing: Mixing, parts: Sequence[np.ndarray]) -> np.ndarray
 
 
 class HeldOut(NamedTuple):
-    """A held-out utterance: spectrogram [T, M] in dB and transcript."""
+    """A held-out utterance: spectrogram [T, M] in dB and transcript.
+
+    One of an input line has no transcript, but the seed of its samples.
+    """
 
     spectrogram: np.ndarray
     text: str
+    seed: int | None = None
 
 
 def held_out(

@@ -14,9 +14,9 @@ decodes greedily, `evaluate` by beam search.
 Axes: B batch; S source positions; T target steps; W vocabulary.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -25,18 +25,17 @@ import optax
 from ml_collections import ConfigDict
 
 from attention.fast.cross_entropy import smoothed_cross_entropy
-from base import storage
 from base.ranges import FRACTION, LAYERS
 from base.records import DrawRecord, collect
 from figures import charts
-from figures.attention import AttentionMap, draw_alignment, draw_heads, text_maps
+from figures.attention import AttentionMap, draw_heads, text_maps
 from generation.attention import AttentionReader
 from generation.likelihood import Likelihood
 from generation.options import SamplingOptions, TranslationOptions
 from generation.sampling import line_seed
 from generation.search import RANGES as SEARCH_RANGES
 from generation.search import Search
-from generation.texts import TextSearch
+from generation.texts import Text, TextSearch
 from tasks.common import text_metrics as metrics
 from tasks.common.vocabulary import BOS, EOS, PAD, UNK
 from tasks.translation import corpus
@@ -46,10 +45,35 @@ from training import checks, reinforce
 from training.objective import Supervised
 from training.optimizers import make_optimizer
 from training.state import Batch, LossResult, TrainState
-from training.task import Evaluation, Lines, Prediction, Scores, Task
+from training.task import Evaluation, Prediction, Scores, Task
 
 _RANGES = {"loss.smoothing": FRACTION, "evaluation.figures": LAYERS}
 _BLANK = {"source": np.ones((1, 2), np.int32), "target": np.ones((1, 2), np.int32)}
+
+
+class Sentence(NamedTuple):
+    """A sentence to translate.
+
+    Attributes:
+        source: its text.
+        reference: its translation; "" for an input line.
+        ids: token ids of the source.
+        seed: seed of samples; None unless it is an input line.
+        cut: number of pieces that are cut off.
+    """
+
+    source: str
+    reference: str
+    ids: list[int]
+    seed: int | None = None
+    cut: int = 0
+
+
+class Translated(NamedTuple):
+    """The translations of a sentence, best first, and the attention of the best."""
+
+    ranked: list[Text]
+    maps: tuple[AttentionMap, ...]
 
 
 class Translation(Task):
@@ -62,6 +86,8 @@ class Translation(Task):
     EvaluationOptions = TranslationOptions
     Options = SamplingOptions
     figure_name = "alignment"
+    table = "translations", ("source", "reference", "hypothesis")
+    one_by_one = False
 
     @classmethod
     def check_rules(cls, config: ConfigDict) -> None:
@@ -84,6 +110,7 @@ class Translation(Task):
     ):
         """Builds the model for the vocabulary; see `Task`."""
         self.config, self.assets = config, assets
+        self.language = config.data.target_language
         self.vocabulary = assets.vocabulary if assets else None
         fields, size = config.model, config.data.vocab_size
         size = self.vocabulary.size if self.vocabulary else size
@@ -141,98 +168,126 @@ class Translation(Task):
             metrics["reward"] = (jnp.sum(reward), count)
         return loss, (count, metrics)
 
-    def validate(self, state: TrainState) -> Scores:
-        """Returns the metrics of greedy translations of the validation split."""
-        return self._scores(state, "validation", Search())[0].scores
+    def examples(self, split: str, *, full: bool = True) -> dict[str, list[Sentence]]:
+        """Returns the sentences of a split; see `Task`."""
+        metrics.require_tokenizer(self.language)
+        pairs = zip(*self.assets.pairs(split), strict=True)
+        encode = self.vocabulary.encode
+        return {split: [Sentence(x, y, encode(x)) for x, y in pairs]}
 
-    def evaluate(
-        self, state: TrainState, split: str, options: TranslationOptions
-    ) -> Evaluation:
-        """Evaluates the translations of a split; see `Task`.
-
-        Scores are `bleu`, `chrf` and `perplexity`; those of
-        `tasks.common.text_metrics.detailed_scores`; and the settings: `beam` size,
-        `alpha` and sacreBLEU's `signatures`. Outputs are
-        `tasks.common.text_metrics.Translations`.
-        """
-        search = options.search(self.search)
-        (scores, signatures), texts = self._scores(state, split, search, True)
-        scores |= metrics.detailed_scores(
-            texts,
-            near_duplicates=self.assets.near_duplicates(split),
-            language=self.config.data.target_language,
+    def answers(
+        self,
+        state: TrainState,
+        examples: Sequence[Sentence],
+        options: Any = None,
+        *,
+        attention: bool = False,
+    ) -> list[Translated]:
+        """Returns translations, by greedy decoding in training; see `Task`."""
+        search = Search() if options is None else options.search(self.search)
+        sources = [example.ids for example in examples]
+        ranked = self.translator.texts(
+            state.params,
+            sources,
+            search,
+            seeds=[x.seed for x in examples if x.seed is not None],
+            progress=options is not None,
         )
-        scores |= {
-            "beam": search.beam,
-            "alpha": search.alpha,
-            "signatures": signatures,
-        }
-        return Evaluation(split, scores, texts)
+        maps: list[tuple[AttentionMap, ...]] = [()] * len(sources)
+        if attention:
+            maps = [
+                self.attention_maps(state.params, source, best.ids)
+                for source, (best, *_) in zip(sources, ranked, strict=True)
+            ]
+        return list(map(Translated, ranked, maps))
 
-    def _scores(
-        self, state: TrainState, split: str, search: Search, progress: bool = False
-    ) -> tuple[metrics.CorpusScores, metrics.Translations]:
-        metrics.require_tokenizer(self.config.data.target_language)
-        sources, references = self.assets.pairs(split)
-        ids = [self.vocabulary.encode(text) for text in sources]
-        ranked = self.translator.texts(state.params, ids, search, progress=progress)
-        hypotheses = [best.text for best, *_ in ranked]
+    def score(self, state: TrainState, evaluation: Evaluation) -> Scores:
+        """Returns `bleu`, `chrf` and `perplexity`; see `Task`.
+
+        A full evaluation has those of `tasks.common.text_metrics.detailed_scores`, and
+        the settings: `beam` size, `alpha` and sacreBLEU's `signatures`.
+        """
+        (split, examples), language = *evaluation.examples.items(), self.language
+        sources, references, *_ = zip(*examples, strict=True)
+        hypotheses = [answer.ranked[0].text for answer in evaluation.answers[split]]
         scores, signatures = metrics.translation_scores(
-            hypotheses, references, language=self.config.data.target_language
+            hypotheses, references, language=language
         )
         source, target = map(self.vocabulary.encode_all, (sources, references))
         rows = self.config.evaluation.batch_size
         batches = eval_batches(source, target, batch_size=rows, max_shapes=3)
         nats = self.likelihood.nats(state.params, (batch for _, batch in batches))
         scores["perplexity"] = metrics.perplexity(nats, int(target.lengths.sum()))
-        texts = metrics.Translations(sources, references, hypotheses)
-        return metrics.CorpusScores(scores, signatures), texts
+        if evaluation.options is None:
+            return scores
+        search = evaluation.options.search(self.search)
+        scores |= metrics.detailed_scores(
+            metrics.Translations(sources, references, hypotheses),
+            near_duplicates=self.assets.near_duplicates(split),
+            language=language,
+        )
+        settings = {"beam": search.beam, "alpha": search.alpha}
+        return scores | settings | {"signatures": signatures}
 
-    def tables(self, evaluation: Evaluation, folder: Path) -> list[Path]:
-        """Writes all translations as TSV and ten of them as a Markdown table."""
-        header = ("source", "reference", "hypothesis")
-        name, rows = evaluation.split, list(zip(*evaluation.outputs, strict=True))
-        samples = rows[:: max(1, len(rows) // 10)][:10]
-        return [
-            storage.write_tsv(folder / f"translations_{name}.tsv", header, rows),
-            storage.write_markdown(folder / f"samples_{name}.md", header, samples),
-        ]
+    def row(
+        self, number: int, example: Sentence, answer: Translated
+    ) -> tuple[str, str, str]:
+        """Returns source, reference and hypothesis."""
+        return example.source, example.reference, answer.ranked[0].text
+
+    def drawn(self, split: str) -> dict[str, Any]:
+        """Returns no sentence: `figures` draws every head of a few."""
+        return {}
 
     def figures(
         self, state: TrainState, evaluation: Evaluation, folder: Path
     ) -> list[Path]:
         """Draws each attention head for a few sentences, and BLEU by length."""
-        params, split, paths = state.params, evaluation.split, []
-        if self.can_draw():
+        split, paths = evaluation.split, []
+        params = jax.eval_shape(lambda state: state.params, state)
+        if self.attention.exists(params):
             sources = corpus.examples(self.config, self.assets, split)
-            texts = self.translator.texts(params, [*sources.values()], self.search)
-            maps = {
-                name: self.attention_maps(params, sources[name], best.ids)
-                for name, (best, *_) in zip(sources, texts, strict=True)
-            }
-            paths = draw_heads(maps, folder)
+            examples = [Sentence("", "", ids) for ids in sources.values()]
+            answers = self.answers(
+                state, examples, self.EvaluationOptions(), attention=True
+            )
+            maps = [answer.maps for answer in answers]
+            paths = draw_heads(dict(zip(sources, maps, strict=True)), folder)
         if evaluation.scores:
             path = folder / f"bleu_by_length_{split}.png"
             groups = evaluation.scores["by_length"]
             paths.append(charts.bleu_by_length(groups, split, path))
         return paths
 
-    def predict(
-        self, state: TrainState, lines: Lines, options: SamplingOptions, attention: bool
-    ) -> Iterable[Prediction]:
-        """Yields the translation of each line; see `Task` and `TextSearch.texts`."""
-        search, max_length = options.search(self.search), self.config.data.max_length
-        sources = [self.assets.encode_line(x, i, max_length) for i, x in lines.items()]
-        seeds = [line_seed(options.seed, x) for x in lines.values()]
-        texts = self.translator.texts(
-            state.params, sources, search, seeds=seeds, progress=True
+    def parse(self, line: str, options: SamplingOptions) -> Sentence:
+        """Returns a line as token ids, cut to `config.data.max_length`."""
+        ids, maximum = self.vocabulary.encode(line), self.config.data.max_length
+        cut = len(ids) - maximum
+        if cut > 0:
+            ids = [*ids[: maximum - 1], EOS]
+        return Sentence(line, "", ids, line_seed(options.seed, line), max(cut, 0))
+
+    def unusual(self, example: Sentence, answer: Translated) -> list[str]:
+        """Warns of a line that is cut, and of unknown pieces."""
+        count, warnings = len(example.ids), []
+        if example.cut:
+            warnings.append(
+                f"has {count + example.cut} pieces: only the first {count} "
+                "(config.data.max_length) are translated"
+            )
+        if unknown := example.ids.count(UNK):
+            warnings.append(
+                f"has characters without a piece: {unknown} of its {count} pieces are "
+                "unknown to the model"
+            )
+        return warnings
+
+    def show(self, example: Sentence, answer: Translated) -> Prediction:
+        """Returns the translations of a sentence, best first."""
+        best, *others = [Prediction(each.text, each.score) for each in answer.ranked]
+        return best._replace(
+            attention=answer.maps, others=tuple(others), caption="alignment"
         )
-        for source, ranked in zip(sources, texts, strict=True):
-            best, *others = [Prediction(each.text, each.score) for each in ranked]
-            if attention:
-                maps = self.attention_maps(state.params, source, ranked[0].ids)
-                best = best._replace(attention=maps)
-            yield best._replace(others=tuple(others))
 
     def attention_maps(
         self, params: Any, source: Sequence[int], target: Sequence[int]
@@ -240,12 +295,3 @@ class Translation(Task):
         """Returns the attention maps of a source and a target, both token ids."""
         records = self.attention.records(params, source, target)
         return text_maps(records, *map(self.vocabulary.pieces, (source, target)))
-
-    def can_draw(self) -> bool:
-        """Returns True if the model has attention; see `Task`."""
-        params = jax.eval_shape(self.objective.init, jax.random.key(0)).params
-        return self.attention.exists(params)
-
-    def draw(self, prediction: Prediction, title: str, path: Path) -> Path:
-        """Draws the cross-attention, averaged over heads; see `Task`."""
-        return draw_alignment(prediction.attention, title, path)

@@ -5,7 +5,6 @@ evaluation and prediction do not read the corpus.
 """
 
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -15,8 +14,6 @@ from base.errors import WRITTEN_AGAIN, FieldError, UserError, parse_json
 from tasks.common.splits import EVALUATION_SPLITS, check_split
 from tasks.common.text import normal
 from tasks.common.vocabulary import (
-    EOS,
-    UNK,
     Segmentations,
     Vocabulary,
     train_vocabulary,
@@ -72,30 +69,6 @@ class TextAssets(NamedTuple):
             return parse_json(path.read_text())[split]
         except (OSError, ValueError, TypeError, KeyError):
             raise _damaged(path) from None
-
-    def encode_line(self, text: str, line: int, maximum: int) -> list[int]:
-        """Returns the ids of an input line; warns of truncation and unknown pieces.
-
-        Args:
-            text: text of the line.
-            line: line number.
-            maximum: maximum number of ids, EOS included.
-        """
-        ids = self.vocabulary.encode(text)
-        if len(ids) > maximum:
-            print(
-                f"warning: line {line} has {len(ids)} pieces: only the first {maximum} "
-                "(config.data.max_length) are translated",
-                file=sys.stderr,
-            )
-            ids = [*ids[: maximum - 1], EOS]
-        if UNK in ids:
-            print(
-                f"warning: line {line} has characters without a piece: "
-                f"{ids.count(UNK)} of its {len(ids)} pieces are unknown to the model",
-                file=sys.stderr,
-            )
-        return ids
 
 
 def _damaged(path: Path) -> UserError:

@@ -17,7 +17,7 @@ from tasks.common.splits import held_out_rng
 from training import checks
 from training.objective import Supervised
 from training.optimizers import make_optimizer
-from training.task import Evaluation, Prediction, Task
+from training.task import Prediction, Stacked, Task
 
 
 class Classifier(nn.Module):  # logistic regression on bags minus the mean bag
@@ -40,8 +40,7 @@ class Batches(EndlessBatches):
 def sample(rng, words, count):
     label = rng.integers(0, 2, count)
     rates = np.where(np.arange(words) % 2 == label[:, None], 0.9, 0.3)
-    bag = rng.poisson(rates).astype(np.float32)
-    return {"bag": bag, "label": label.astype(np.float32)}
+    return {"bag": np.float32(rng.poisson(rates)), "label": np.float32(label)}
 
 
 class Objective(Supervised):  # tracks the mean bag and the best accuracy
@@ -63,8 +62,8 @@ class BagOptions(Options):
 class BagOfWords(Task):
     metric = ("accuracy", "max")
     ranges = {"data.words": Range(2, 1000, whole=True), "data.batch_size": SIZE}
-    arrays = {("data.batch_size", "data.words"): 4}
     Options = BagOptions
+    table = "correct", ("correct",)
     figure_name = "words"
 
     @classmethod
@@ -89,41 +88,42 @@ class BagOfWords(Task):
     def train_data(self):
         return Batches(self.config.data, self.config.seed)
 
-    def logits(self, params, bag, state):
-        return self.model.apply({"params": params}, bag, state.extra["mean"])
+    def logits(self, params, batch, state):
+        return self.model.apply({"params": params}, batch["bag"], state.extra["mean"])
 
     def loss(self, params, batch, rng, state):
-        logits = self.logits(params, batch["bag"], state)
+        logits = self.logits(params, batch, state)
         losses = optax.sigmoid_binary_cross_entropy(logits, batch["label"])
         return losses.sum(), (jnp.asarray(losses.size, jnp.float32), {})
 
-    def evaluate(self, state, split, options):
-        batch = sample(held_out_rng(split), self.config.data.words, 500)
-        correct = (self.logits(state.params, batch["bag"], state) > 0) == batch["label"]
-        scores = {"accuracy": 100 * float(correct.mean())}
-        return Evaluation(split, scores, np.asarray(correct))
+    def examples(self, split, *, full=True):
+        return {split: Stacked(sample(held_out_rng(split), len(self.words), 500))}
 
-    def tables(self, evaluation, folder):
-        path = folder / f"correct_{evaluation.split}.tsv"
-        np.savetxt(path, evaluation.outputs, "%d")
-        return [path]
+    def outputs(self, state, batch, attention):  # probabilities of an odd answer
+        return nn.sigmoid(self.logits(state.params, batch, state))
+
+    def score(self, state, evaluation):
+        label = evaluation.examples[evaluation.split].arrays["label"]
+        correct = (evaluation.answers[evaluation.split].arrays > 0.5) == label
+        return {"accuracy": 100 * float(correct.mean())}
+
+    def row(self, number, example, answer):
+        return [int((answer > 0.5) == example["label"])]
+
+    def parse(self, line, options):
+        counts = [line.split().count(word) for word in self.words]
+        return {"bag": np.float32(counts), "limit": np.float32(options.threshold)}
+
+    def show(self, example, answer):
+        text = "odd" if answer >= example.get("limit", 0.5) else "even"
+        return Prediction(text, float(answer), details=example["bag"])
+
+    def draw(self, prediction, title, path):
+        heights = dict(zip(self.words, prediction.details, strict=True))
+        title = f"{title}: {prediction.text}"
+        return bars(heights, title, path, axis_title="word", value_title="value")
 
     def figures(self, state, evaluation, folder):
         weights = np.asarray(state.params["Dense_0"]["kernel"][:, 0])
-        path = folder / f"weights_{evaluation.split}.png"
-        return [self._bars(weights, "Weights of the words", path)]
-
-    def predict(self, state, lines, options, attention):
-        for line in lines.values():
-            words = line.split()
-            bag = np.array([[words.count(w) for w in self.words]], np.float32)
-            odd = float(nn.sigmoid(self.logits(state.params, bag, state))[0])
-            text = "odd" if odd >= options.threshold else "even"
-            yield Prediction(text, odd, details=bag[0])
-
-    def draw(self, prediction, title, path):
-        return self._bars(prediction.details, f"{title}: {prediction.text}", path)
-
-    def _bars(self, values, title, path):
-        heights = dict(zip(self.words, values, strict=True))
-        return bars(heights, title, path, axis_title="word", value_title="value")
+        shown, name = Prediction("all", 0.0, details=weights), evaluation.split
+        return [self.draw(shown, "Weights", folder / f"weights_{name}.png")]

@@ -114,7 +114,9 @@ def test_sharded_training_logs_the_scores_of_the_whole_state(tmp_path):
         assert [(len(items), count) for items, count in share] == [(5, 10)] * 2
     row = [x for x in read_rows(workdir / "metrics.jsonl") if "accuracy" in x][-1]
     run = trained.load(workdir, "last")
-    for name, score in run.task.validate(run.state).items():
+    for name, score in evaluate.evaluate(
+        run.task, run.state, "validation"
+    ).scores.items():
         np.testing.assert_allclose(row[name], score, rtol=1e-5)
 
 

@@ -688,14 +688,14 @@ def test_an_alignment_of_many_tokens_is_the_mean_over_layers(
         attention.AttentionMap("cross", x, words, words, layer=n)
         for n, x in enumerate(rng.dirichlet(np.ones(tokens), (3, 2, tokens)))
     ]
-    attention.draw_alignment(layers, "Line 1", tmp_path / "a.png")
+    attention.draw_attention(layers, "Line 1", tmp_path / "a.png")
     *drawn, _ = figures[0].axes
     assert len(drawn) == maps
     expected = np.mean([x.weights for x in layers], (0, 1))
     np.testing.assert_allclose(drawn[0].images[0].get_array(), expected, rtol=1e-5)
     title = "".join(text.get_text() for text in figures[0].texts)
     means = "heads" if maps > 1 else "layers and heads"
-    assert title == f"Line 1: alignment, mean over {means}"
+    assert title == f"Line 1, mean over {means}"
 
 
 def test_words_outside_of_the_references_have_another_colour(figures, tmp_path):

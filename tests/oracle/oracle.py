@@ -89,7 +89,7 @@ def main(command, *names):
         try:
             new = observe(name)
         except (AssertionError, ValueError, OSError) as error:
-            print(f"{name}: {error}", flush=True)
+            print(f"{name}: {str(error)[-1500:]}".replace("\\n", "\n"), flush=True)
             return False
         if command == "make":
             path.write_text(json.dumps(new, indent=1, ensure_ascii=False) + "\n")

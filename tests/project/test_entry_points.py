@@ -65,7 +65,7 @@ def test_eval_follows_no_link_out_of_the_run(workdir, bare, tmp_path):
     shutil.copytree(workdir, run_copy)
     shutil.rmtree(run_copy / "figures")
     outside.mkdir()
-    names = "eval_test.json", "translations_test.tsv", "samples_test.md", "image.png"
+    names = "eval_test.json", "translations_test.tsv", "image.png"
     for name in names:
         (outside / name).write_text("untouched")
         (run_copy / name).unlink(missing_ok=True)

@@ -95,7 +95,7 @@ def test_it_is_evaluated_with_a_table_and_figures(project, workdir):
     printed = json.loads(call(project, *command))
     assert printed == json.loads((workdir / "eval_test.json").read_text())
     assert printed["accuracy"] > 70
-    assert len((workdir / "correct_test.tsv").read_text().splitlines()) == 500
+    assert len((workdir / "correct_test.tsv").read_text().splitlines()) == 501
     assert (workdir / "figures" / "test" / "weights_test.png").exists()
     assert (workdir / "figures" / "step_40" / "weights_validation.png").exists()
 

@@ -14,8 +14,8 @@ from configs.ff_attention import VARIANTS, get_config
 from figures import canvas
 from tasks.adding import data as adding
 from tasks.adding.metrics import accuracy
-from training import trained
-from training.task import Evaluation, NoOptions, Prediction, create
+from training import evaluate, trained
+from training.task import Evaluation, NoOptions, Prediction, Stacked, create
 
 FIELDS = {"length": 101, "min_length": 23, "buckets": 5, "batch_size": 7, "seed": 0}
 FORM = "must be NUMBER,MARKER, such as 0.3,1"
@@ -28,6 +28,15 @@ def make(variant="", **fields):
         (config[group] if field else config)[field or group] = value
     config.task.check(config)
     return create(config, Path("unused"), training=True)
+
+
+def read(task, state, inputs):
+    """Estimate and weights of a sequence without a mask."""
+    return task.outputs(state, {"inputs": inputs[None]}, True)
+
+
+def errors_of(task, state, batch):
+    return task.answers(state, Stacked(batch)).arrays[0] - batch["target"]
 
 
 def predict(task, state, lines, **options):
@@ -178,22 +187,22 @@ def test_the_variable_test_split_has_ten_sequences_of_each_of_100_lengths():
 @pytest.mark.parametrize("variant", ["", "variable"])
 def test_scores_equal_those_of_each_sequence_alone(variant):
     task, state = small(variant)
-    batch = task.held_out("test")
+    batch = task.examples("test")["test"].arrays
     hits, squares = [], []
     for i in range(0, 1000, 211):
         inputs = batch["inputs"][i]
         if variant:  # without its padding
             inputs = inputs[batch["mask"][i]]
-        estimates, _ = task.read(state.params, inputs[None])
+        estimates, _ = read(task, state, inputs)
         error = float(estimates[0]) - float(batch["target"][i])
-        actual = task.errors(state.params, {n: x[[i]] for n, x in batch.items()})
+        actual = errors_of(task, state, {n: x[[i]] for n, x in batch.items()})
         np.testing.assert_allclose(actual, error, atol=1e-5)
         hits.append(accuracy(actual) == 100 * (abs(error) < 0.04))
         squares.append(error**2)
     assert all(hits) and len(hits) == 5
-    errors = task.errors(state.params, batch)
+    errors = errors_of(task, state, batch)
     np.testing.assert_allclose(np.square(errors[::211]), squares, atol=1e-5)
-    scores = task.evaluate(state, "test", NoOptions()).scores
+    scores = evaluate.evaluate(task, state, "test", NoOptions()).scores
     np.testing.assert_allclose(scores["mse"], np.mean(errors**2), rtol=1e-5)
     np.testing.assert_allclose(scores["accuracy"], 100 * np.mean(abs(errors) < 0.04))
 
@@ -201,9 +210,9 @@ def test_scores_equal_those_of_each_sequence_alone(variant):
 @pytest.mark.parametrize("variant", ["", "variable"])
 def test_training_evaluates_only_the_validation_split(variant):
     task, state = small(variant, evaluation__lengths=(31,))
-    scores = task.validate(state)
+    scores = evaluate.evaluate(task, state, "validation").scores
     assert scores.keys() == {"accuracy", "mse"}
-    full = task.evaluate(state, "validation", NoOptions()).scores
+    full = evaluate.evaluate(task, state, "validation", NoOptions()).scores
     assert scores.items() <= full.items() and "accuracy_31" in full
 
 
@@ -212,9 +221,9 @@ def test_a_constant_network_has_the_scores_of_chance():
     params = jax.tree.map(jnp.zeros_like, state.params)
     params["output_bias"] = jnp.full(1, 0.25)
     state = state.replace(params=params)
-    scores = task.evaluate(state, "test", NoOptions()).scores
+    scores = evaluate.evaluate(task, state, "test", NoOptions()).scores
     assert scores["accuracy_23"] == scores["accuracy"]  # T0 is 23
-    target = task.held_out("test")["target"]
+    target = task.examples("test")["test"].arrays["target"]
     expected = 100 * np.mean((target > 0.21) & (target < 0.29))
     np.testing.assert_allclose(scores["accuracy"], expected, atol=0.11)  # rounding
     np.testing.assert_allclose(scores["mse"], np.mean((target - 0.25) ** 2), rtol=1e-5)
@@ -222,7 +231,7 @@ def test_a_constant_network_has_the_scores_of_chance():
 
 def test_an_evaluation_has_scores_and_a_chart_by_length(tmp_path):
     task, state = small("variable", evaluation__lengths=(31,))
-    evaluation = task.evaluate(state, "test", NoOptions())
+    evaluation = evaluate.evaluate(task, state, "test", NoOptions())
     scores = evaluation.scores
     groups = [name for name in scores if name.count("_") == 2]
     assert [name.split("_")[1] for name in groups][0] == "50"
@@ -232,14 +241,14 @@ def test_an_evaluation_has_scores_and_a_chart_by_length(tmp_path):
     assert {"accuracy_31", *groups, "accuracy", "mse"} == scores.keys()
     batch = adding.held_out_at("add", "variable", "test", 31)
     np.testing.assert_allclose(
-        scores["accuracy_31"], accuracy(task.errors(state.params, batch))
+        scores["accuracy_31"], accuracy(errors_of(task, state, batch))
     )
-    paths = task.figures(state, evaluation, tmp_path)
+    paths = evaluate.draw(task, state, evaluation, tmp_path)
     assert set(paths) == set(tmp_path.iterdir())
     names = {"estimates_test.png"}
     names |= {f"attention_{number}_test.png" for number in (1, 2, 3)}
     assert {path.name for path in paths} == names | {"accuracy_by_length_test.png"}
-    examples = task.figures(state, Evaluation("test"), tmp_path / "examples")
+    examples = evaluate.draw(task, state, Evaluation("test"), tmp_path / "examples")
     assert {path.name for path in examples} == names
     for path in paths:
         with Image.open(path) as image:
@@ -267,7 +276,7 @@ def test_a_prediction_is_the_estimate_of_its_line(variant, tmp_path, capsys):
     inputs = np.array([[0.5, -1], [-0.25, 1], [0.1, 0], [0.3, 1], [0, -1]], np.float32)
     if not variant:  # as in training, where T0 is 23
         inputs = np.pad(inputs, [(0, 26 - 5), (0, 0)])
-    estimates, weights = task.read(state.params, inputs[None])
+    estimates, weights = read(task, state, inputs)
     assert len(predictions) == 3 and not any(best.others for best in predictions)
     assert predictions[1] == Prediction("", 0.0)
     estimate = float(predictions[0].text)
@@ -292,15 +301,15 @@ def test_a_prediction_is_the_estimate_of_its_line(variant, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("two", f"line 2, step 1 is 'two': {FORM}"),
-        ("1 2", f"line 2, step 1 is '1': {FORM}"),
-        ("1,-1 1,1,1", f"line 2, step 2 is '1,1,1': {FORM}"),
-        ("1,-1 nan,1", "line 2, step 2 is 'nan,1': its number must be in .-1, 1."),
-        ("1,-1 1.5,1", "line 2, step 2 is '1.5,1': its number must be in .-1, 1."),
-        ("1,1 1,-1", "line 2, step 1 is '1,1': the marker of first or last .* be -1"),
-        ("1,-1 1,7 1,-1", "line 2, step 2 is '1,7': the marker of inner .* be 0 or 1"),
-        ("1,-1 1,1 1,-1", "line 2 has 1 steps with marker 1: must be 2"),
-        ("1,-1 " + "1,1 " * 3 + "1,-1", "line 2 has 3 steps with marker 1: must be 2"),
+        ("two", f"line 2: step 1 is 'two': {FORM}"),
+        ("1 2", f"line 2: step 1 is '1': {FORM}"),
+        ("1,-1 1,1,1", f"line 2: step 2 is '1,1,1': {FORM}"),
+        ("1,-1 nan,1", "line 2: step 2 is 'nan,1': its number must be in .-1, 1."),
+        ("1,-1 1.5,1", "line 2: step 2 is '1.5,1': its number must be in .-1, 1."),
+        ("1,1 1,-1", "line 2: step 1 is '1,1': the marker of first or last .* be -1"),
+        ("1,-1 1,7 1,-1", "line 2: step 2 is '1,7': the marker of inner .* be 0 or 1"),
+        ("1,-1 1,1 1,-1", "line 2: 1 steps have the marker 1: must be 2"),
+        ("1,-1 " + "1,1 " * 3 + "1,-1", "line 2: 3 steps have the marker 1: must be 2"),
     ],
 )
 def test_an_invalid_sequence_is_named_by_its_line(text, message):

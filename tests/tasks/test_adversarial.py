@@ -19,6 +19,7 @@ from tasks.images import data as images
 from tasks.images import task as adversarial
 from tasks.images.corners import consistency
 from tasks.images.task import Adversarial, Assets, SeedOptions
+from training import evaluate
 from training.adversarial import LOSSES
 from training.task import Evaluation, NoOptions, create
 
@@ -264,21 +265,21 @@ def test_generated_images_are_compared_with_as_many_real_ones_of_their_classes(
     monkeypatch.setattr(frozen, "parameters", dict)
     requests = []
 
-    def copy_real_images(state, classes, seed):
+    def copy_real_images(average, classes, seed):
         requests.append(classes)
         return values[[list(labels).index(label) for label in classes]]
 
-    openmoji.generate = copy_real_images
-    scores = openmoji.validate(state())
+    openmoji.generator.images = copy_real_images
+    scores = evaluate.evaluate(openmoji, state(), "validation").scores
     assert "frechet_real" not in scores
     assert np.abs(np.bincount(requests[0]) / 90 - [2 / 3, 0.3, 1 / 30]).max() < 0.15
     assert 0 <= scores["frechet"] < 1e-6 and scores["quality"] == -scores["frechet"]
     assert 1.5 < scores["score"] < 3
-    scores = openmoji.evaluate(state(), "test", NoOptions()).scores
+    scores = evaluate.evaluate(openmoji, state(), "test", NoOptions()).scores
     assert (requests[0] != requests[1]).any()
     assert 0 <= scores["frechet_real"] < 1 and scores["images"] == 90
-    openmoji.generate = lambda state, classes, seed: values[:1].repeat(len(classes), 0)
-    assert openmoji.validate(state())["frechet"] > 0.001
+    openmoji.generator.images = lambda _, classes, seed: values[:1].repeat(90, 0)
+    assert evaluate.evaluate(openmoji, state(), "validation").scores["frechet"] > 0.001
 
 
 @pytest.mark.parametrize(
@@ -314,12 +315,9 @@ def test_a_missing_folder_is_reported(tmp_path):
 
 def test_an_unknown_class_is_named(tmp_path):
     corners = create(config(), tmp_path, training=True)
-    with pytest.raises(UserError, match="line 2 is 'cats': must be one of corners$"):
-        list(
-            corners.predict(
-                state(), {1: "corners", 2: "cats"}, SeedOptions(), attention=True
-            )
-        )
+    with pytest.raises(UserError, match="line 2: 'cats' must be one of corners$"):
+        lines = {1: "corners", 2: "cats"}
+        list(evaluate.predict(corners, state(), lines, SeedOptions(), True))
 
 
 def test_the_images_of_a_line_depend_on_its_class_and_the_seed_alone(tmp_path):
@@ -327,10 +325,9 @@ def test_the_images_of_a_line_depend_on_its_class_and_the_seed_alone(tmp_path):
 
     def drawn(seed, *lines):
         options = SeedOptions(seed=seed)
-        predictions = corners.predict(
-            state(), dict.fromkeys(lines, "corners"), options, False
-        )
-        return [prediction.details[1].tobytes() for prediction in predictions]
+        given = dict.fromkeys(lines, "corners")
+        predictions = evaluate.predict(corners, state(), given, options, False)
+        return [prediction.details[0].tobytes() for prediction in predictions]
 
     (alone,) = drawn(3, 1)
     assert drawn(3, 2, 5) == [alone, alone] != drawn(4, 2, 5)
@@ -366,11 +363,16 @@ def replaced(part):
     return state().replace(extra=state().extra | {"average": other})
 
 
+def generate(state, labels, seed):
+    ((images, _),) = task().answers(state, [adversarial.Noise(labels, seed)])
+    return images
+
+
 def test_images_are_those_of_the_average_and_never_of_the_last_generator():
     labels = np.zeros(3, np.int32)
-    expected = task().generate(state(), labels, 0)
-    assert (task().generate(replaced("last"), labels, 0) == expected).all()
-    assert (task().generate(replaced("average"), labels, 0) != expected).any()
+    expected = generate(state(), labels, 0)
+    assert (generate(replaced("last"), labels, 0) == expected).all()
+    assert (generate(replaced("average"), labels, 0) != expected).any()
 
 
 def test_figures_show_the_average_and_never_the_last_generator(monkeypatch, tmp_path):
@@ -387,7 +389,7 @@ def test_figures_show_the_average_and_never_the_last_generator(monkeypatch, tmp_
 
     def figures(new):
         drawn.clear()
-        task().figures(new, Evaluation("test", {}), tmp_path)
+        evaluate.draw(task(), new, Evaluation("test", {}), tmp_path)
         return list(drawn)
 
     expected = figures(state())
@@ -401,11 +403,11 @@ def test_figures_show_the_average_and_never_the_last_generator(monkeypatch, tmp_
 def test_over_a_batch_of_images_each_has_its_own_noise():
     """The last batch is partial; filler images are left out."""
     labels = np.zeros(211, np.int32)
-    generated = task().generate(state(), labels, 0)
+    generated = generate(state(), labels, 0)
     assert generated.shape == (211, 8, 8, 3) and generated.dtype == np.uint8
     assert len({image.tobytes() for image in generated}) == 211
-    assert (task().generate(state(), labels[:103], 0) == generated[:103]).all()
-    other = task().generate(state(), labels[:103], 1)
+    assert (generate(state(), labels[:103], 0) == generated[:103]).all()
+    other = generate(state(), labels[:103], 1)
     assert (other != generated[:103]).any((1, 2, 3)).all()
 
 

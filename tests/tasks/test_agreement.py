@@ -13,6 +13,8 @@ from tasks.language import agreement_data as agreement
 from tasks.language.agreement import Agreement
 from tasks.language.agreement_metrics import by_distance, group
 from tasks.language.samples import LanguageOptions
+from training import evaluate
+from training.task import Stacked
 
 VERBS = {"speak": "girl king doctor uncle", "run": "dog horse cat goat"}
 VERBS |= {"grow": "tree rose fern vine", "fall": "stone door cup hat"}
@@ -114,15 +116,10 @@ def test_perfect_answers_and_attention_score_100():
     config.evaluation.sizes = ()
     task = Agreement(config)
     batch, _ = agreement.held_out("agreement", "test", 1, 6)
-    controllers = batch["controllers"]
 
-    def answer(params, tokens):
-        start = int(np.flatnonzero((batch["tokens"] == tokens[0]).all(1))[0])
-        rows = controllers[start : start + len(tokens)]
-        return np.float32(0.0), tokens, [rows * 0, rows + 1]
-
-    task.answer = answer
-    scores = task._evaluate(None, "test", 1)
+    rows = batch["controllers"]
+    perfect = np.zeros(6), batch["tokens"], [rows * 0, rows + 1]
+    scores = task._score("test", 1, Stacked(perfect))
     assert scores["accuracy"] == scores["controller"] == 100
     assert scores["perplexity"] == 1 < scores["optimum"]
 
@@ -144,9 +141,9 @@ def test_the_models_have_as_many_parameters(variant):
 
 def test_a_word_outside_of_the_language_is_an_error():
     task = Agreement(lstmn_language.get_config("smoke"))
-    with pytest.raises(UserError, match="^line 7 has the word 'Zebra', which is not"):
+    with pytest.raises(UserError, match="^line 7: the word 'Zebra' is not in"):
         list(
-            task.predict(
-                None, {3: "The dogs", 7: "the Zebra"}, LanguageOptions(), False
+            evaluate.predict(
+                task, None, {3: "The dogs", 7: "the Zebra"}, LanguageOptions(), False
             )
         )

@@ -18,7 +18,7 @@ from tasks.algorithmic import data as algorithmic
 from tasks.algorithmic import figures as sequence_figures
 from tasks.algorithmic import task as tasks_algorithmic
 from tasks.algorithmic.data import KINDS, held_out, optimal_bits, parse, sequences
-from training import trained
+from training import evaluate, trained
 from training.task import Evaluation, NoOptions, create
 
 CONFIGS = {
@@ -294,17 +294,19 @@ def make(kind="copy", **fields):
 
 def scores_of(task, state=None):
     state = state or SimpleNamespace(params=None)  # for an oracle
-    return task.evaluate(state, "test", NoOptions()).scores
+    return evaluate.evaluate(task, state, "test", NoOptions()).scores
 
 
 def oracle(batches, scale):
-    """Returns a model whose logits are the targets' signs times `scale`."""
+    """Returns outputs whose logits are the targets' signs times `scale`."""
 
-    def answer(params, inputs):
-        (batch,) = (b for b in batches if np.array_equal(b["inputs"], inputs))
-        return scale * (2 * batch["targets"] - 1), []
+    def outputs(state, batch, attention):
+        logits = scale * (2 * batch["targets"] - 1)
+        return tasks_algorithmic.Answers(
+            logits, tasks_algorithmic._nats(logits, batch), []
+        )
 
-    return answer
+    return outputs
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -316,15 +318,15 @@ def test_scores_are_bits_per_sequence_and_wrong_bits_in_per_cent(kind):
     batches = [held_out(kind, "test", size, count) for size in sizes]
     # Probability 1/2 costs 1 bit per answer bit; a confident wrong answer costs its
     # logit, in nats.
-    task.answer = oracle(batches, 0.0)
+    task._jit_outputs = oracle(batches, 0.0)
     scores = scores_of(task)
     expected = batches[0]["mask"].sum() * KINDS[kind].outputs / count
     assert scores["bits"] == pytest.approx(expected, rel=1e-5)
     assert scores["per_bit"] == pytest.approx(1, rel=1e-5)
-    task.answer = oracle(batches, 50.0)
+    task._jit_outputs = oracle(batches, 50.0)
     scores = scores_of(task)
     assert scores["bits"] == pytest.approx(0, abs=1e-6) and scores["wrong"] == 0
-    task.answer = oracle(batches, -50.0)
+    task._jit_outputs = oracle(batches, -50.0)
     scores = scores_of(task)
     assert scores["per_bit"] == pytest.approx(50 / np.log(2), rel=1e-5)
     assert scores["wrong"] == pytest.approx(100)
@@ -334,27 +336,30 @@ def test_scores_are_bits_per_sequence_and_wrong_bits_in_per_cent(kind):
 def test_sizes_beyond_training_have_their_own_scores():
     task = make("repeat_copy")
     batches = [held_out("repeat_copy", "test", size, 8) for size in (2, (2, 3))]
-    task.answer = oracle(batches, 1.0)
+    task._jit_outputs = oracle(batches, 1.0)
     scores = scores_of(task)
     names = {f"{name}_{size}" for name in ("bits", "wrong") for size in ("2", "2x3")}
     assert set(scores) == {"bits", "per_bit", "wrong"} | names
 
 
-def test_scores_do_not_depend_on_the_batch_size_of_evaluation(monkeypatch):
+def test_scores_do_not_depend_on_the_batch_size_of_evaluation():
     task = make("copy")
     sizes = [task.config.data.max_size, *task.config.evaluation.sizes]
     batches = [held_out("copy", "test", size, 8) for size in dict.fromkeys(sizes)]
     logits, parts = np.linspace(-2, 2, 8)[:, None, None], []
 
-    def answer(params, inputs):
-        parts.append(len(inputs))
-        batch = next(b for b in batches if b["inputs"].shape[1:] == inputs.shape[1:])
-        index = [int(np.abs(batch["inputs"] - x).sum((1, 2)).argmin()) for x in inputs]
-        return np.broadcast_to(logits[index], batch["targets"][index].shape), None
+    def outputs(state, batch, attention):
+        parts.append(len(inputs := batch["inputs"]))
+        whole = next(b for b in batches if b["inputs"].shape[1:] == inputs.shape[1:])
+        index = [int(np.abs(whole["inputs"] - x).sum((1, 2)).argmin()) for x in inputs]
+        drawn = np.broadcast_to(logits[index], batch["targets"].shape)
+        return tasks_algorithmic.Answers(
+            drawn, tasks_algorithmic._nats(drawn, batch), []
+        )
 
-    task.answer = answer
+    task._jit_outputs = outputs
     expected = scores_of(task)
-    monkeypatch.setattr(tasks_algorithmic, "_BATCH", 3)
+    task.batch_size = 3
     parts.clear()
     scores = scores_of(task)
     assert parts[:3] == [3, 3, 2]
@@ -436,7 +441,7 @@ def test_a_figure_has_the_write_weights_above_the_numbered_read_weights(
     )
     task = make("copy", model__read_heads=2)
     state = jax.jit(task.objective.init)(jax.random.key(0))
-    paths = task.figures(state, Evaluation("validation"), tmp_path)
+    paths = evaluate.draw(task, state, Evaluation("validation"), tmp_path)
     assert [path.name for path in paths] == [
         f"copy_{size}_validation.png" for size in (3, 5)
     ]

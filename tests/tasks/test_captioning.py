@@ -29,6 +29,7 @@ from tasks.captioning.scenes import Scene
 from tasks.captioning.search import Details
 from tasks.captioning.task import Captioning
 from tasks.common.vocabulary import EOS, train_vocabulary
+from training import evaluate
 from training.state import TrainState
 from training.task import Evaluation, Prediction, create
 
@@ -485,7 +486,9 @@ def test_the_table_has_an_image_a_caption_and_references_per_row(tmp_path):
     for example, name in ((photo, str(photo.path)), (SCENE, "1")):
         details = Details(example, Strip(["a", "fox"], None))
         caption = Prediction("a fox", 0.0, details=details)
-        (path,) = task.tables(Evaluation("test", {}, [caption]), tmp_path)
+        groups = {"test": [example]}, {"test": [caption]}
+        evaluation = Evaluation("test", {}, *groups)
+        (path,) = evaluate.write_table(task, evaluation, tmp_path)
         assert path == tmp_path / "captions_test.tsv"
         first, second = storage.read_tsv(path)
         assert first == ["image", "caption", "references"]
@@ -528,17 +531,17 @@ def test_a_line_without_an_image_file_is_reported(tmp_path):
     task = create(files(tmp_path), tmp_path / "run", training=True)
     lines = {1: str(tmp_path / "0.png"), 3: "gone.png"}
     with pytest.raises(UserError, match="line 3: image gone.png: no such file"):
-        task.predict(None, lines, task.Options(), attention=False)
+        list(evaluate.predict(task, None, lines, task.Options(), attention=False))
 
 
 def test_predictions_carry_attention_maps_of_their_words(tmp_path):
     task = create(files(tmp_path), tmp_path / "run", training=True)
     state = task.objective.init(jax.random.key(0))
     lines = {2: str(tmp_path / "0.png"), 3: str(tmp_path / "5.png")}
-    plain = task.predict(state, lines, task.Options(beam=1), attention=False)
+    plain = evaluate.predict(task, state, lines, task.Options(beam=1), attention=False)
     assert [(best.attention, best.others) for best in plain] == [((), ())] * 2
     options = task.Options(beam=2, n_best=2)
-    predictions = list(task.predict(state, lines, options, attention=True))
+    predictions = list(evaluate.predict(task, state, lines, options, attention=True))
     assert [len(best.others) for best in predictions] == [1, 1]
     for best in predictions:
         (cross,) = best.attention

@@ -151,7 +151,8 @@ def test_the_figure_of_an_empty_transcript_says_so(positions, monkeypatch, tmp_p
     saved, save = [], canvas.save
     monkeypatch.setattr(canvas, "save", lambda f, p: saved.append(f) or save(f, p))
     details = Details(np.zeros((50, 7)), np.zeros((0, positions)), 4, "")
-    prediction = Prediction("", 0.0, details=details)
+    answer = Prediction("", 0.0, details=details)
+    prediction = Listening.show(None, HeldOut(np.zeros((50, 7)), ""), answer)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         Listening.draw(None, prediction, "Line 3", tmp_path / "a.png")
@@ -167,6 +168,6 @@ def test_a_transcript_of_letters_and_marks_is_composed_and_drawn(tmp_path):
     ids = characters.encode("nu\u0308r")
     hypothesis = Hypothesis(ids, -1.0, np.full((len(ids), 13), 1 / 13))
     example = HeldOut(np.zeros((50, 7)), "")
-    prediction = speech_search._prediction(example, hypothesis, characters, 4, True)
+    prediction = speech_search._prediction(example, hypothesis, characters, 4)
     assert prediction.text == "n\u00fcr"
     assert Listening.draw(None, prediction, "Line 1", tmp_path / "a.png").exists()

@@ -15,7 +15,7 @@ from models import language
 from models.language import MemoryNetworkLanguageModel
 from tasks.common.vocabulary import PAD
 from tasks.language.samples import token_nats
-from training import loop
+from training import evaluate, loop
 from training.task import create
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -178,7 +178,9 @@ def test_a_run_carries_words_and_its_predictions_have_a_map_for_each_hop(tmp_pat
     task = create(config, tmp_path, training=True)
     last = task.train_data()[config.train_steps - 1]["before"]
     np.testing.assert_array_equal(state.extra, last)  # as many words as a batch has
-    (prediction,) = task.predict(state, {1: "the dogs"}, task.Options(length=3), True)
+    (prediction,) = evaluate.predict(
+        task, state, {1: "the dogs"}, task.Options(length=3), True
+    )
     assert [(x.name, x.layer) for x in prediction.attention] == [
         ("memory", 0),
         ("memory", 1),

@@ -17,7 +17,7 @@ from generation import Search
 from tasks.pointing import data as pointing
 from tasks.pointing import figures as geometry
 from tasks.pointing.metrics import pointing_scores
-from training import trained
+from training import evaluate, trained
 from training.state import TrainState
 from training.task import Evaluation, Prediction, create
 
@@ -120,7 +120,9 @@ def test_a_step_lowers_the_loss_of_its_batch():
 @pytest.mark.parametrize("kind", ["delaunay", "tsp"])
 def test_evaluation_covers_each_size_with_any_batch_size(kind):
     task, state = built(kind)
-    actual = task.evaluate(state, "test", task.EvaluationOptions(beam=1)).scores
+    actual = evaluate.evaluate(
+        task, state, "test", task.EvaluationOptions(beam=1)
+    ).scores
     expected = {}
     for size in (5, 6):
         batch = pointing.held_out(kind, "test", size, 20)
@@ -142,10 +144,12 @@ def test_evaluation_covers_each_size_with_any_batch_size(kind):
 def test_validation_is_greedy_with_any_beam_size():
     task, state = built("tsp", evaluation__beam=3, evaluation__sizes=(5,))
     options = task.EvaluationOptions(beam=1)
-    greedy_scores = task.evaluate(state, "validation", options).scores
-    validation = task.validate(state)
+    greedy_scores = evaluate.evaluate(task, state, "validation", options).scores
+    validation = evaluate.evaluate(task, state, "validation").scores
     assert validation.items() <= greedy_scores.items()
-    beam_scores = task.evaluate(state, "validation", task.EvaluationOptions()).scores
+    beam_scores = evaluate.evaluate(
+        task, state, "validation", task.EvaluationOptions()
+    ).scores
     assert beam_scores["beam"] == 3
     assert not validation.items() <= beam_scores.items()
     assert not any(name.startswith(("valid_free", "beam")) for name in validation)
@@ -154,16 +158,22 @@ def test_validation_is_greedy_with_any_beam_size():
 def test_an_evaluation_has_metrics_of_an_unconstrained_search(tmp_path):
     task, state = built("tsp", evaluation__sizes=(5,), evaluation__instances=3)
     options = task.EvaluationOptions(beam=2)
-    evaluation = task.evaluate(state, "validation", options)
+    evaluation = evaluate.evaluate(task, state, "validation", options)
     scores = evaluation.scores
     assert scores["valid"] == 100 > scores["valid_free"]
     assert ("length_free" in scores) == (scores["valid_free"] > 0)
     assert (scores["beam"], scores["instances"]) == (2, 3)
-    paths = task.figures(state, evaluation, tmp_path)
-    assert paths == [tmp_path / f"tsp_validation_{number}.png" for number in (1, 2, 3)]
+    paths = evaluate.draw(task, state, evaluation, tmp_path)
+    assert paths == [tmp_path / f"tsp_{number}_validation.png" for number in (1, 2, 3)]
     assert sorted(tmp_path.iterdir()) == paths
     with pytest.raises(UserError, match="split is tset: must be validation or test"):
-        task.evaluate(state, "tset", options)
+        evaluate.evaluate(task, state, "tset", options)
+
+
+def tokens_of(task, state, batch, search, **options):
+    answers = task.pointers.answers(state.params, batch, search, **options)
+    ids = (best.ids for best, *_ in answers)
+    return np.array([*itertools.zip_longest(*ids, fillvalue=0)]).T
 
 
 def promised(kind, answer, items):
@@ -205,15 +215,17 @@ def test_predictions_keep_what_the_task_promises(kind):
 def test_an_evaluation_has_metrics_of_a_constrained_search(kind):
     task, state = built(kind, evaluation__sizes=(5,), evaluation__instances=7)
     options = task.EvaluationOptions(beam=2)
-    scores = task.evaluate(state, "validation", options).scores
+    scores = evaluate.evaluate(task, state, "validation", options).scores
     batch = task.held_out("validation", 5)
     for suffix, constrain in (("", False), ("_constrained", True)):
-        tokens = task.pointers.tokens(
-            state.params, batch, options.search(task.search), constrain=constrain
-        )
+        search = options.search(task.search)
+        tokens = tokens_of(task, state, batch, search, constrain=constrain)
         for name, value in pointing_scores(kind, batch, tokens).items():
             assert scores[f"{name}{suffix}"] == scores[f"{name}{suffix}_5"] == value
-    assert not any("_constrained" in name for name in task.validate(state))
+    assert not any(
+        "_constrained" in name
+        for name in evaluate.evaluate(task, state, "validation").scores
+    )
 
 
 def test_figures_show_the_answers_of_the_evaluation(monkeypatch, tmp_path):
@@ -222,16 +234,17 @@ def test_figures_show_the_answers_of_the_evaluation(monkeypatch, tmp_path):
 
     def draw(points, truth, predicted, title, path, **options):
         figures.append((title, predicted[0].tolist(), options["weights"]))
+        return path
 
     monkeypatch.setattr(geometry, "pointing", draw)
-    evaluation = task.evaluate(state, "test", task.EvaluationOptions(beam=3))
-    task.figures(state, evaluation, tmp_path)
-    task.figures(state, Evaluation("test"), tmp_path)
+    evaluation = evaluate.evaluate(task, state, "test", task.EvaluationOptions(beam=3))
+    evaluate.draw(task, state, evaluation, tmp_path)
+    evaluate.draw(task, state, Evaluation("test"), tmp_path)
     batch = task.held_out("test", 5)
     for search, drawn in (Search(3), figures[:3]), (task.search, figures[3:]):
-        tokens = task.pointers.tokens(state.params, batch, search)
+        tokens = tokens_of(task, state, batch, search, constrain=True)
         for i, (title, predicted, weights) in enumerate(drawn):
-            assert title == f"Test instance {i + 1}: tsp"
+            assert title == f"Tsp {i + 1} (test split): tsp"
             assert predicted == (tokens[i, :5] - 1).tolist()
             np.testing.assert_allclose(weights.sum(-1), np.ones(6), rtol=1e-5)
 
@@ -349,6 +362,7 @@ def test_points_are_drawn_next_to_the_true_answer(output, monkeypatch, tmp_path)
 
     def draw(points, truth, predicted, title, path, **options):
         figures.append((title, points, truth[0].tolist(), options["weights"] is None))
+        return path
 
     monkeypatch.setattr(geometry, "pointing", draw)
     square = "0,0 1,0.5 1,0 0,1 1,1"  # only the second is not on the hull
@@ -368,12 +382,12 @@ def test_points_are_drawn_next_to_the_true_answer(output, monkeypatch, tmp_path)
 @pytest.mark.parametrize(
     ("kind", "text", "message"),
     [
-        ("sorting", "0.1 x", "line 3, item 2 is 'x': must be a finite number"),
-        ("sorting", "nan", "line 3, item 1 is 'nan': must be a finite number"),
-        ("sorting", "1e39", "line 3, item 1 is '1e39': must be a finite number"),
-        ("sorting", "0.1,0.2", "line 3, item 1 is '0.1,0.2': must be a finite number"),
-        ("tsp", "0,1 0.5", "line 3, item 2 is '0.5': must be two finite numbers, such"),
-        ("tsp", "0,1 0,inf", "line 3, item 2 is '0,inf': must be two finite numbers"),
+        ("sorting", "0.1 x", "line 3: item 2 is 'x': must be a finite number"),
+        ("sorting", "nan", "line 3: item 1 is 'nan': must be a finite number"),
+        ("sorting", "1e39", "line 3: item 1 is '1e39': must be a finite number"),
+        ("sorting", "0.1,0.2", "line 3: item 1 is '0.1,0.2': must be a finite number"),
+        ("tsp", "0,1 0.5", "line 3: item 2 is '0.5': must be two finite numbers, such"),
+        ("tsp", "0,1 0,inf", "line 3: item 2 is '0,inf': must be two finite numbers"),
         ("tsp", "0,1 1,0", "line 3: .* is 2: must be at least 3 for tsp"),
     ],
 )
@@ -400,7 +414,7 @@ def test_unsupported_figures_inputs_and_options_are_reported(monkeypatch, tmp_pa
     message = "figures: PointerNetwork has no attention to draw"
     with pytest.raises(UserError, match=message):
         predict(task, state, ["0.5 0"], figures=tmp_path)
-    assert task.figures(state, Evaluation("test"), tmp_path) == []
+    assert evaluate.draw(task, state, Evaluation("test"), tmp_path) == []
     with pytest.raises(UserError, match="config.model.max_inputs is 6: must be at le"):
         predict(task, state, ["1 1 1 1 1 1 1"])
     for options, message in [

@@ -10,16 +10,17 @@ import pytest
 
 from base.errors import UserError
 from configs import memory_network_qa
-from tasks.questions import answers as question_answers
+from figures import attention as figures_attention
 from tasks.questions import metrics as answers
 from tasks.questions.babi import generator, sources, text
 from tasks.questions.babi.encoding import Vocabulary, encode
 from tasks.questions.babi.story import Line
 from tasks.questions.linear_start import LinearStart
 from tasks.questions.models import fact_losses
-from tasks.questions.task import QuestionAnswering, QuestionOptions
+from tasks.questions.task import QuestionAnswering, QuestionOptions, Story
+from training import evaluate
 from training.optimizers import make_optimizer
-from training.task import create
+from training.task import NoOptions, create
 
 
 def config(**changes):
@@ -140,10 +141,11 @@ def test_the_softmax_comes_back_where_the_validation_loss_rises():
 
 def test_the_softmax_comes_back_in_the_step_after_the_evaluation(tmp_path):
     task, state, data = trained(tmp_path, 3, loss__linear_steps=2)
-    scores = task.validate(state)
+    scores = evaluate.evaluate(task, state, "validation").scores
     ended = task.objective.after_evaluation(state, scores)
     assert scores["linear"] == 4 and ended.extra["ends"].all()
-    assert task.validate(ended) == scores  # those that are saved with the state
+    after = evaluate.evaluate(task, ended, "validation").scores
+    assert after == scores  # those that are saved with the state
     following, _ = task.objective.step(ended, data[3], jax.random.key(3))
     assert not following.extra["linear"].any()
     assert task.objective.after_evaluation(following, {}) is following
@@ -152,7 +154,7 @@ def test_the_softmax_comes_back_in_the_step_after_the_evaluation(tmp_path):
 def test_without_linear_steps_the_softmax_is_there_from_the_start(tmp_path):
     task, state, _ = trained(tmp_path, 0, loss__linear_steps=0)
     assert not state.extra["linear"].any()
-    assert task.validate(state)["linear"] == 0
+    assert evaluate.evaluate(task, state, "validation").scores["linear"] == 0
 
 
 def test_the_linear_start_has_weights_outside_of_0_to_1_and_softmax_has_not(tmp_path):
@@ -162,11 +164,13 @@ def test_the_linear_start_has_weights_outside_of_0_to_1_and_softmax_has_not(tmp_
     long = story * task.data.slots[1] + "Where is John?"
     short = {1: story + "Where is John?"}
     for each_state, normalised in [(state, False), (soft, True)]:
-        (prediction,) = task.predict(each_state, {1: long}, QuestionOptions(), True)
+        (prediction,) = evaluate.predict(
+            task, each_state, {1: long}, QuestionOptions(), True
+        )
         (each,) = prediction.attention
         assert len(each.keys) == task.data.slots[1]
         assert np.allclose(each.weights.sum(-1), 1, atol=1e-5) == normalised
-    (prediction,) = task.predict(soft, short, QuestionOptions(), True)
+    (prediction,) = evaluate.predict(task, soft, short, QuestionOptions(), True)
     (each,) = prediction.attention
     assert len(each.keys) == 3 and each.keys[2] == "(empty slots)"
     np.testing.assert_allclose(each.weights.sum(-1), 1, atol=1e-5)
@@ -177,14 +181,15 @@ def test_a_figure_shows_the_statements_as_typed_and_explains_its_marks(
 ):
     drawn = []
     monkeypatch.setattr(
-        question_answers, "attention_heatmaps", lambda *_, **given: drawn.append(given)
+        figures_attention, "attention_heatmaps", lambda *_, **given: drawn.append(given)
     )
     task, state, _ = trained(tmp_path, 0)
     typed = "Mary moved to the office. John went to the garden. Where is John?"
     facts = (Line("Mary moved to the office."), Line("Where is Mary?", "office", (1,)))
-    (prediction,) = task.predict(state, {1: typed}, QuestionOptions(), True)
+    (prediction,) = evaluate.predict(task, state, {1: typed}, QuestionOptions(), True)
     task.draw(prediction, "Line 1", tmp_path)
-    task.draw(task._answer(state, 1, 1, facts, "a story"), "Task 1", tmp_path)
+    story = Story(1, 1, facts)
+    task.draw(task.show(story, *task.answers(state, [story])), "Task 1", tmp_path)
     first, second = drawn
     assert first["rows"][:2] == [
         "Mary moved to the office.",
@@ -242,7 +247,9 @@ def test_supervision_moves_the_attention_to_the_facts(tmp_path):
             loss__linear_steps=0,
             optimizer__learning_rate=0.05,
         )
-        hits.append(task.evaluate(state, "train", None).scores["fact_1"])
+        hits.append(
+            evaluate.evaluate(task, state, "train", NoOptions()).scores["fact_1"]
+        )
     assert hits[1] > hits[0] + 10, hits
 
 
@@ -281,7 +288,7 @@ def test_joint_training_has_one_model_for_all_tasks(tmp_path):
         == [str(task.data.slots[4])]
     )
     assert task.source.vocabularies[1].names == task.source.vocabularies[4].names
-    scores = task.evaluate(state, "test", None).scores
+    scores = evaluate.evaluate(task, state, "test", NoOptions()).scores
     assert {"best_1", "best_4", "fact_1", "fact_2"} <= set(scores)
 
 
@@ -319,12 +326,16 @@ def test_own_stories_are_kept_in_the_run_directory(tmp_path, files):
     smoke.data.files.update(files | {"validation": ""})
     workdir = tmp_path / "run"
     task = create(smoke, workdir, training=True)
-    scores = task.evaluate(task.objective.init(jax.random.key(0)), "test", None).scores
+    scores = evaluate.evaluate(
+        task, task.objective.init(jax.random.key(0)), "test", NoOptions()
+    ).scores
     for path in files.values():
         (tmp_path / path).unlink()
     again = create(smoke, workdir, training=False)
     state = again.objective.init(jax.random.key(0))
-    assert again.evaluate(state, "test", None).scores == scores
+    options = NoOptions()
+    after = evaluate.evaluate(again, state, "test", options).scores
+    assert after == scores
     assert len(again.source.stories[0]["validation"]) == 1
     (workdir / "assets" / "vocabularies.json").write_text("{")
     with pytest.raises(UserError, match=r"damaged \(vocabularies.json differs"):
@@ -393,7 +404,7 @@ def test_predictions_name_unknown_words_and_tasks(tmp_path):
     task, state, _ = trained(tmp_path, 0)
     options = QuestionOptions()
     story = "Mary moved to the office. Where is Zoe?"
-    with pytest.raises(UserError, match="line 2 has the word 'zoe', which is not in"):
-        list(task.predict(state, {2: story}, options, False))
-    with pytest.raises(UserError, match="--task is 7: must be one of 1, 4"):
-        list(task.predict(state, {1: story}, QuestionOptions(task=7), False))
+    with pytest.raises(UserError, match="line 2: the story has the word 'zoe', which"):
+        list(evaluate.predict(task, state, {2: story}, options, False))
+    with pytest.raises(UserError, match="task is 7: must be one of 1, 4"):
+        list(evaluate.predict(task, state, {1: story}, QuestionOptions(task=7), False))

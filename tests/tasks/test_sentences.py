@@ -19,6 +19,7 @@ from tasks.sentences import data as sentences
 from tasks.sentences import entailment
 from tasks.sentences.entailment import Sentence, label, pairs, parse, split_of
 from tasks.sentences.task import SentenceClassification
+from training import evaluate
 from training.task import create
 
 B, S, T, W = 2, 5, 7, 19
@@ -324,8 +325,8 @@ def test_logistic_regression_separates_words_that_tell_the_label(tmp_path):
 def test_a_pair_in_predictions_has_a_tab(tmp_path):
     config = lstmn_sentences.get_config("smoke")
     task = create(config, tmp_path, training=True)
-    with pytest.raises(UserError, match="^line 2 has one text: must be two texts sep"):
-        list(task.predict(None, {2: "all dogs walk"}, None, False))
+    with pytest.raises(UserError, match="^line 2: has one text: must be two texts sep"):
+        list(evaluate.predict(task, None, {2: "all dogs walk"}, None, False))
 
 
 def test_a_source_that_is_unknown_is_an_error():

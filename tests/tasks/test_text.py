@@ -224,14 +224,14 @@ def test_equal_answers_are_one_class_in_any_case_and_form():
     (lines,) = stories.read(f"1 Mary is here.\n{rows}", "x")
     assert {line.answer for line in lines[1:]} == {"caf\u00e9"}
     vocabulary = Vocabulary.of([lines])
-    typed = stories.parse(f"{decomposed('Mary is here.')} Which?", "line 1")
+    typed = stories.parse(f"{decomposed('Mary is here.')} Which?")
     assert len(encode([typed], vocabulary)) == 1
 
 
 def test_a_typed_question_may_be_in_another_language():
-    lines = stories.parse("वह घर गया। वह कहाँ है?", "line 1")
+    lines = stories.parse("वह घर गया। वह कहाँ है?")
     assert [line.text for line in lines] == ["वह घर गया।", "वह कहाँ है?"]
-    assert stories.parse("ذهبت مريم. أين مريم؟", "line 1")[1].text == "أين مريم؟"
+    assert stories.parse("ذهبت مريم. أين مريم؟")[1].text == "أين مريم؟"
 
 
 def test_the_stories_of_an_older_run_keep_their_words():

@@ -12,8 +12,8 @@ from configs import lstmn_text
 from tasks.common.vocabulary import BOS, PAD, UNK
 from tasks.language import text_data as running_text
 from tasks.language.text_modeling import TextModeling
-from training import loop
-from training.task import create
+from training import evaluate, loop
+from training.task import NoOptions, create
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -117,13 +117,13 @@ def test_perplexity_is_exact_and_the_batch_size_of_a_whole_text_has_little_effec
     state = last_state(folder / "straight", config)
     config = smoke(**{"evaluation.batch_size": 1})
     single = create(config, folder / "straight", training=False)
-    scores = single.evaluate(state, "test", None).scores
+    scores = evaluate.evaluate(single, state, "test", NoOptions()).scores
     ids = running_text.stream(task.texts.vocabulary, task.texts.lines("test"))
     before = np.concatenate([[BOS], ids[:-1]])[None]
     logits, _ = task.model.apply({"params": state.params}, before, train=False)
     nats = -jax.nn.log_softmax(logits[0])[np.arange(len(ids)), ids]
     np.testing.assert_allclose(scores["perplexity"], np.exp(nats.mean()), rtol=1e-4)
-    several = task.evaluate(state, "test", None).scores["perplexity"]
+    several = evaluate.evaluate(task, state, "test", NoOptions()).scores["perplexity"]
     np.testing.assert_allclose(several, scores["perplexity"], rtol=0.05)
 
 
@@ -133,7 +133,7 @@ def test_continuations_begin_with_the_line_and_never_have_unknown_words(trained)
     state = last_state(folder / "straight", config)
     lines = {1: "The dogs near", 2: "qqq"}
     options = task.Options(length=6)
-    first, second = task.predict(state, lines, options, True)
+    first, second = evaluate.predict(task, state, lines, options, True)
     assert first.text.startswith("the dogs near") and first.score < 0
     intra, upper = first.attention
     assert (intra.layer, upper.layer) == (0, 1)
@@ -146,10 +146,10 @@ def test_continuations_begin_with_the_line_and_never_have_unknown_words(trained)
         ),
     ]
     lines |= {4: "a", 7: "The dogs near"}  # the sample depends on the line alone
-    *_, again = task.predict(state, lines, options, False)
+    *_, again = evaluate.predict(task, state, lines, options, False)
     assert again.text == first.text and not again.attention
     greedy = [
-        next(iter(task.predict(state, lines, drawn, False))).text
+        next(iter(evaluate.predict(task, state, lines, drawn, False))).text
         for drawn in (task.Options(length=6, temperature=0.0, seed=s) for s in (1, 2))
     ]
     assert greedy[0] == greedy[1]

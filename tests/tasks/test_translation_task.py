@@ -25,6 +25,7 @@ from tasks.common.vocabulary import EOS, UNK
 from tasks.translation import corpus
 from tasks.translation.task import Translation
 from tasks.translation.text_assets import TextAssets
+from training import evaluate
 from training.state import gradients
 from training.task import Evaluation, create
 from training.trained import Run
@@ -104,7 +105,7 @@ def test_perplexity_equals_a_loop_over_all_tokens(task, state):
         for t, token in enumerate(target)
     )
     expected = math.exp(-total / sum(map(len, targets)))
-    scores = task.validate(state)
+    scores = evaluate.evaluate(task, state, "validation").scores
     assert scores["perplexity"] == pytest.approx(expected, rel=1e-5)
 
 
@@ -189,9 +190,9 @@ def test_a_long_line_is_truncated_with_a_warning(task, state, capsys):
 
 def test_tables_and_charts_show_the_evaluated_translations(fitted, tmp_path):
     task, state, *_ = fitted
-    evaluation = task.evaluate(state, "test", TranslationOptions())
+    evaluation = evaluate.evaluate(task, state, "test", TranslationOptions())
     assert not list(tmp_path.iterdir())
-    written = task.tables(evaluation, tmp_path)
+    written = evaluate.write_table(task, evaluation, tmp_path)
     assert sorted(written) == sorted(tmp_path.iterdir())
     report = evaluation.scores
     rows = storage.read_tsv(tmp_path / "translations_test.tsv")[1:]
@@ -205,9 +206,7 @@ def test_tables_and_charts_show_the_evaluated_translations(fitted, tmp_path):
     assert 0 < len(new) == report["new_sentences"] < len(rows)
     texts = [hypotheses[i] for i in new], [[references[i] for i in new]]
     assert report["bleu_new"] == pytest.approx(sacrebleu.corpus_bleu(*texts).score)
-    samples = (tmp_path / "samples_test.md").read_text("utf-8").splitlines()
-    assert samples[0] == "| source | reference | hypothesis |" and len(samples) > 3
-    drawn = task.figures(state, evaluation, tmp_path / "figures")
+    drawn = evaluate.draw(task, state, evaluation, tmp_path / "figures")
     assert tmp_path / "figures" / "bleu_by_length_test.png" in drawn
     assert sorted(drawn) == sorted((tmp_path / "figures").iterdir())
 
@@ -218,7 +217,7 @@ def test_attention_maps_are_distributions_over_unmasked_keys(fitted):
     maps = task.attention_maps(state.params, source, target)
     model = task.config.model
     assert len(maps) == model.encoder_layers + 2 * model.decoder_layers
-    for kind, weights, rows, columns, position, _ in maps:
+    for kind, weights, rows, columns, position, *_ in maps:
         assert position is None
         assert weights.shape == (model.heads, len(rows), len(columns))
         np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
@@ -248,7 +247,7 @@ def test_sentences_of_the_nearest_lengths_are_drawn(task, monkeypatch, capsys):
 
 def test_figures_show_every_layer(fitted, tmp_path):
     task, state, *_ = fitted
-    paths = task.figures(state, Evaluation("validation"), tmp_path)
+    paths = evaluate.draw(task, state, Evaluation("validation"), tmp_path)
     model = task.config.model
     maps = model.encoder_layers + 2 * model.decoder_layers
     assert len(paths) == maps * task.config.evaluation.figures
@@ -459,7 +458,7 @@ def test_a_model_without_attention_has_no_figures_to_draw(tmp_path):
     state = task.objective.init(jax.random.key(0))
     with pytest.raises(UserError, match="Seq2Seq has no attention to draw"):
         predict(task, state, ["one"], figures=tmp_path)
-    assert task.figures(state, Evaluation("validation"), tmp_path) == []
+    assert evaluate.draw(task, state, Evaluation("validation"), tmp_path) == []
 
 
 def test_local_p_maps_have_the_predicted_position(tmp_path):
@@ -506,7 +505,7 @@ def test_samples_have_no_unknown_pieces(task, state):
 
 def test_an_unknown_split_is_reported(task, state):
     with pytest.raises(UserError, match="split is train: must be validation or test"):
-        task.evaluate(state, "train", TranslationOptions())
+        evaluate.evaluate(task, state, "train", TranslationOptions())
 
 
 def test_a_missing_tokenizer_is_reported_before_data_is_read(
@@ -521,7 +520,7 @@ def test_a_missing_tokenizer_is_reported_before_data_is_read(
     assert not list(tmp_path.iterdir())
     japanese = Translation(config, task.assets)
     with pytest.raises(UserError, match=message):
-        japanese.evaluate(state, "test", TranslationOptions())
+        evaluate.evaluate(japanese, state, "test", TranslationOptions())
 
 
 @pytest.mark.parametrize("damaged", [b"", b"null", b"{}", b'[["a"]]', b'[["a", 7]]'])

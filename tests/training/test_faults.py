@@ -474,7 +474,7 @@ def test_what_an_evaluation_cannot_replace_is_named_before_it(
     def evaluate(*_):
         raise AssertionError("evaluated")
 
-    monkeypatch.setattr(toy.Toy, "evaluate", evaluate)
+    monkeypatch.setattr(toy.Toy, "answers", evaluate)
     path = workdir / name
     path.parent.mkdir(parents=True, exist_ok=True)
     if kind == "folder":

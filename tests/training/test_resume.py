@@ -33,7 +33,6 @@ from tasks.speech.task import Listening
 from tasks.translation.task import Translation
 from training import checkpoints, configuration, loop
 from training.optimizers import SCHEDULES, make_schedule
-from training.task import Evaluation
 
 ROOT = Path(__file__).parents[2]
 
@@ -152,19 +151,17 @@ class Interrupted(toy.Toy):
 
     at = None  # number of the evaluation
 
-    def evaluate(self, state, split, options):
+    def score(self, state, evaluation):
         type(self).at -= 1
 
         def part(number):
             assert type(self).at > 0 or number < 2
             if type(self).at == 0 and number == 1:
                 os.kill(os.getpid(), signal.SIGTERM)
-            return float(
-                super(Interrupted, self).evaluate(state, split, None)[1]["error"]
-            )
+            return super(Interrupted, self).score(state, evaluation)["error"]
 
         parts = spread.each(part, range(3))
-        return Evaluation(split, {"error": parts[0]})
+        return {"error": parts[0]}
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])  # the last one is after the last step
@@ -242,8 +239,14 @@ def test_a_stop_does_not_change_the_mean_of_the_last_checkpoints(tmp_path):
 class Trains:
     """A task without scores and figures."""
 
-    def validate(self, state):
+    def examples(self, split, *, full=True):
+        return {}
+
+    def score(self, state, evaluation):
         return {self.metric[0]: 0.0}
+
+    def drawn(self, split):
+        return {}
 
     def figures(self, state, evaluation, folder):
         return []

@@ -19,7 +19,6 @@ from base.errors import UserError
 from training import checkpoints, loop, runtime, state
 from training.log import Log, read_rows
 from training.objective import Supervised
-from training.task import Evaluation
 
 ROOT = Path(__file__).parents[2]
 
@@ -149,9 +148,8 @@ def test_the_logged_loss_is_the_mean_over_all_examples_since_the_last_row(tmp_pa
 
 def test_the_last_checkpoints_and_the_best_are_kept(tmp_path):
     class Overfits(toy.Toy):
-        def evaluate(self, state, split, options):
-            error = abs(int(state.step) - 5.0)  # best at 4
-            return Evaluation(split, {"error": error})
+        def score(self, state, evaluation):
+            return {"error": abs(int(state.step) - 5.0)}  # best at 4
 
     config = make_config(save_every=2)
     config.task = Overfits

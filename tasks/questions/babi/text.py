@@ -117,12 +117,11 @@ def _fact(number: str, story: list[Line], name: str) -> int:
     return int(number)
 
 
-def parse(text: str, name: str) -> Lines:
+def parse(text: str) -> Lines:
     """Parses a typed question.
 
     Args:
         text: statements that end with a period, and a question.
-        name: name of the input in errors, such as "line 3".
 
     Returns:
         The statements, and the question with the answer "?".
@@ -132,11 +131,10 @@ def parse(text: str, name: str) -> Lines:
     """
     parts, ends = [x for x in sentences(text.strip()) if words(x)], (*QUESTION_MARKS,)
     if not parts or not parts[-1].endswith(ends):
-        raise UserError(f"{name} is {text[:40]!r}: must end with a question mark")
+        raise UserError(f"{text[:40]!r} must end with a question mark")
     *statements, question = parts
     if not statements or any(x.endswith(ends) for x in statements):
         raise UserError(
-            f"{name} is {text[:40]!r}: must be statements, each with a period, and one "
-            "question"
+            f"{text[:40]!r} must be statements, each with a period, and one question"
         )
     return (*map(Line, statements), Line(question, "?"))
