@@ -43,8 +43,10 @@ def main(arguments: Arguments) -> None:
     """Evaluates the run and writes its metrics, tables and figures."""
     workdir = command_line.require_workdir(_WORKDIR.value, arguments.options)
     runtime.tune_memory(_TUNE_MEMORY.value)
+    import jax  # slow to import: not for --help
+
     from base import options
-    from training import trained  # slow to import: not for --help
+    from training import trained
 
     runtime.start()
     split = _SPLIT.value
@@ -58,7 +60,7 @@ def main(arguments: Arguments) -> None:
     with Watchdog(flags.FLAGS.watchdog) as watchdog:
         with options.as_flags(settings):
             evaluation = run.evaluate(split, settings, watchdog.progress)
-        if hosts.is_first():  # of a job of several processes, one writes
+        if jax.process_index() == 0:  # of a job of several processes, one writes
             watchdog.progress()
             _write(run, evaluation, workdir)
     job.wait("the evaluation is written")

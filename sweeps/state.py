@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from base.errors import parse_json
 from sweeps.plan import Plan, Run
 from training.checkpoint_folder import CheckpointFolder
-from training.cluster.lock import is_alive, started
+from training.cluster.lock import started
 from training.log import read_rows
 
 _REFRESH = 30.0  # seconds between two refreshes of a claim
@@ -217,8 +217,7 @@ def _runs_here(path: Path) -> bool | None:
         host, pid, *start = path.read_text().split()
         if host != socket.gethostname():
             return None
-        # Another process may have its number, such as after a reboot.
-        return is_alive(int(pid)) and start in ([], [started(int(pid))])
+        return start == [started(int(pid))]
     except (OSError, ValueError):
         return None
 

@@ -79,7 +79,7 @@ def storm(workdir, flags, number, rng, seconds=SECONDS):
                 process.kill()
                 process.wait()
                 break  # the same command continues
-            alive = [pid for pid in processes(workdir) if state.is_alive(pid)]
+            alive = [pid for pid in processes(workdir) if state.started(pid)]
             kills[kind] += bool(alive)
             for pid in alive:
                 os.kill(pid, 9)  # the coordinator starts it again

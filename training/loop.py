@@ -73,7 +73,9 @@ def train(config: ConfigDict, workdir: Path, watchdog: float = 0.0) -> int:
         ):
             if jax.process_count() > 1:
                 # The others write nothing before process 0 has the lock.
-                lock.check_shared()
+                owner = job.of_first(lock.owner)
+                if jax.process_index() > 0:
+                    lock.check_shared(owner)
                 fields = encoding.leaves(encoding.encode(config), "config.")
                 code = {"the commit": runtime.commit()}
                 code["the hash of the changes"] = storage.sha256(runtime.changes())[:10]
@@ -96,7 +98,7 @@ def _train(
     stop: StopSignal,
     watchdog: Watchdog,
 ) -> int:
-    stop.at_once(_leave(lock, "stopped before a step: the same command continues"))
+    stop.leave = _leave(lock, "stopped before a step: the same command continues")
     with job.first_alone("the assets are written"):
         if jax.process_index() == 0:
             configuration.record(config, workdir)
@@ -144,7 +146,7 @@ def _train(
 
 
 def _leave(lock: Lock, line: str, log: Log | None = None) -> Callable[[int], None]:
-    """Returns a function that ends the process, for `StopSignal.at_once`."""
+    """Returns a function that ends the process, for `StopSignal.leave`."""
 
     def leave(number: int) -> None:
         if log:
@@ -198,7 +200,7 @@ class _Run:
         if start:
             log.say(f"resuming from step {start} of {total}")
         line = f"stopped at step {start}: the same command continues"
-        self.stop.at_once(_leave(self.lock, line, log))
+        self.stop.leave = _leave(self.lock, line, log)
         with self.paused("restoring" if start else "starting"):
             if jax.process_index() == 0:
                 runtime.record_environment(self.workdir)
@@ -215,7 +217,7 @@ class _Run:
         train_step = self.layout.compile(update, self.like, self.describe_program)
         compiled = set()
         if pending:
-            self.stop.at_step()
+            self.stop.leave = None
             state = self.save(start, state)
             if self.stop.reached():
                 return
@@ -233,7 +235,7 @@ class _Run:
                         memory.check(needed)
                         state, metrics = train_step(state, batch, self.rng)
                     compiled.add(shape)
-                    self.stop.at_step()
+                    self.stop.leave = None
                 log.add(step, metrics)
                 self.watchdog.step()
                 if step % config.log_every == 0 or step == total:
@@ -323,7 +325,7 @@ class _Run:
         last, best = self.checkpoints.steps()[-1], self.checkpoints.best()
         line = "stopped: the same command draws the missing figures"
         if canvas.available():
-            self.stop.at_once(_leave(self.lock, line, self.log))
+            self.stop.leave = _leave(self.lock, line, self.log)
             steps = {last} if best is None else {last, best}
             missing = [s for s in sorted(steps) if not self._folder(s).exists()]
             job.wait("all processes know the missing figures")

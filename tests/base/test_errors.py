@@ -13,7 +13,6 @@ from tasks.sentences import data as sentences
 from tasks.translation import text_assets
 from training import checkpoints, configuration, encoding
 from training.checkpoint_folder import _METRICS, CheckpointFolder
-from training.cluster import hosts
 from training.log import read_rows
 
 DIGITS = "7" * 5003
@@ -107,34 +106,6 @@ def test_a_json_file_of_a_run_is_damaged_in_one_line(content, tmp_path):
     assert checkpoint._all_metrics([1]) == {}
     assert user_files.left_out(folder, training=False) is None
     assert user_files._read(tmp_path / "config.json") == {}
-
-
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("JAX_NUM_PROCESSES", DIGITS),
-        ("JAX_PROCESS_ID", DIGITS),
-        ("JAX_NUM_PROCESSES", "1000001"),
-    ],
-)
-def test_a_variable_of_a_job_is_checked(name, text, monkeypatch):
-    given = {"JAX_NUM_PROCESSES": "2", "JAX_PROCESS_ID": "1", name: text}
-    given["JAX_COORDINATOR_ADDRESS"] = "localhost:7003"
-    for variable, value in given.items():
-        monkeypatch.setenv(variable, value)
-    values = dict.fromkeys(("coordinator", "num_processes", "process_id"))
-    flags = {flag: SimpleNamespace(value=value) for flag, value in values.items()}
-    monkeypatch.setattr(hosts.flags, "FLAGS", flags)
-    with pytest.raises(UserError, match=f"^{name} is .*: must be (a whole|at least 0)"):
-        hosts.explicit()
-
-
-@pytest.mark.parametrize("name", ["SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE"])
-def test_a_variable_of_a_cluster_is_checked(name):
-    with pytest.raises(UserError, match=f"^{name} is '7+\\.\\.\\.: must be a whole n"):
-        hosts.detected({name: DIGITS})
-    with pytest.raises(UserError, match=r"^--coordinator is a:7+\.\.\.: must be HOST:"):
-        hosts.check_address(f"a:{DIGITS}", 2)
 
 
 def test_a_checkpoint_of_many_digits_is_unknown(tmp_path):

@@ -518,7 +518,7 @@ def test_taking_a_claim_over_waits_for_its_process(tmp_path):
     )
     assert saving.poll() is None
     assert state.Claim(plan, run).acquire()
-    assert not state.is_alive(saving.pid)
+    assert not state.started(saving.pid)
     assert saving.wait() == 0
     # Another process with the number of a dead one, such as after a reboot.
     for name in ("owner", "process"):
@@ -840,14 +840,14 @@ def test_a_process_has_its_cores_and_ends_with_its_parent(tmp_path):
         [sys.executable, "-c", parent], cwd=ROOT, stdout=subprocess.PIPE, text=True
     )
     child = int(outer.stdout.readline())
-    assert state.is_alive(child)
+    assert state.started(child)
     outer.kill()
     outer.wait()
     for _ in range(100):
-        if not state.is_alive(child):
+        if not state.started(child):
             break
         time.sleep(0.1)
-    assert not state.is_alive(child)
+    assert not state.started(child)
 
 
 GRID_FLAGS = "--grid=model.kernel=gaussian,triangular", "--grid=seed=0,1"

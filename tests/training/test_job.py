@@ -1,14 +1,13 @@
 """Tests of the order in which the processes of a job write and read."""
 
 import threading
-import time
 
 import jax
 import pytest
 
 from base import storage
 from base.errors import OtherProcessError, UserError
-from training.cluster import job
+from training.cluster import job, presence
 
 
 class Store:
@@ -142,73 +141,87 @@ class Ended(Exception):
 
 
 @pytest.fixture
-def ends(three, monkeypatch):
-    """Replaces the end of a process by `Ended`, with its status; returns `three`."""
+def ending(monkeypatch):
+    """A job's process 2, which ends with `Ended`; returns what it has told."""
+    lines = []
 
-    def ended(status, number=None):
+    def ended(status):
         raise Ended(status)
 
+    monkeypatch.setattr(job, "_service", lambda: (object(), 2))
     monkeypatch.setattr(job, "_exit", ended)
-    monkeypatch.setattr(job._joined, "is_set", lambda: True)
-    monkeypatch.setattr(job, "_last", threading.Lock())
-    yield three
-    job._ending.clear()
+    monkeypatch.setattr(job, "_ending", threading.Lock())
+    monkeypatch.setattr(job, "_PATIENCE", 0.5)
+    monkeypatch.setattr(job, "_GRACE", 0.1)
+    monkeypatch.setattr(presence, "tell", lines.append)
+    return lines
 
 
-def test_the_status_is_that_of_the_process_with_the_error(ends, capsys):
-    def work(number):
-        if number == 1:
-            time.sleep(0.5)  # the others report first
-            error, line = ValueError("this item"), None
-        else:
-            line = "process 1 of the job has failed: ValueError: this item"
-            error = OtherProcessError(line)
+def end(error, line):
+    with pytest.raises(Ended) as caught:
         job.end(error, line, job.status_of(error, line))
-
-    assert [error.args for error in ends(work)] == 3 * [(job.CRASH,)]
-    text = capsys.readouterr().err
-    message = "error: process 1 of the job has failed: ValueError: this item"
-    assert text.splitlines().count(message) == 2
-    assert text.count("ValueError: this item") == 3
+    return caught.value.args[0]
 
 
-def test_an_error_that_its_process_does_not_report_is_a_fault(ends, monkeypatch):
-    monkeypatch.setattr(job, "_PATIENCE", 0.2)
-
-    def work(number):
-        error = OtherProcessError("process 7 of the job has failed")
-        job.end(error, str(error), job.status_of(error, str(error)))
-
-    assert [error.args for error in ends(work)] == 3 * [(job.FAULT,)]
+def test_an_error_is_told_in_one_line_with_its_status(ending, capsys):
+    assert end(ValueError("this\nitem"), None) == job.CRASH
+    assert ending == [f"{job.CRASH} 2 ValueError: this item"]
+    assert capsys.readouterr().err.endswith("ValueError: this\nitem\n")
 
 
-@pytest.mark.parametrize("number", [1, 2])
-def test_a_process_that_is_gone_without_a_report_ends_the_first_one(
-    ends, capsys, number
+def test_an_error_of_another_process_that_it_does_not_tell_is_a_fault(ending, capsys):
+    line = "process 7 of the job has failed"
+    assert end(OtherProcessError(line), line) == job.FAULT
+    assert capsys.readouterr().err == f"error: {line}\n"
+
+
+def test_an_error_that_another_process_has_caused_is_told_by_that_process(
+    ending, capsys
 ):
-    calls = []
-    first, *_ = ends(lambda n: None if n else job.gone(number, lambda: calls.append(7)))
-    assert first.args == (job.FAULT,) and calls == [7]
-    assert capsys.readouterr().err == (
-        f"error: process {number} of the job has failed: it is gone (killed, or its "
-        "host has failed)\n"
-    )
+    def fail():
+        with pytest.raises(Ended, match="^1$"):
+            job.failed(0, "1 3 texts.tsv:7 is damaged")
+
+    cause = threading.Timer(0.1, fail)
+    cause.start()
+    error = jax.errors.JaxRuntimeError("peer is gone")
+    ends = threading.Thread(target=job.end, args=(error, None, 75), daemon=True)
+    ends.start()
+    cause.join()
+    ends.join(1)  # it waits until its process has ended
+    expected = "error: process 3 of the job has failed: texts.tsv:7 is damaged\n"
+    assert capsys.readouterr().err == expected and ending == []
 
 
-def test_a_process_that_has_reported_why_it_ends_is_not_said_to_be_gone(ends, capsys):
-    calls = []
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_process_that_is_gone_ends_this_one_with_a_line(
+    ending, capsys, monkeypatch, number
+):
+    monkeypatch.setattr(job, "_service", lambda: (object(), 1 - number))
+    with pytest.raises(Ended, match="^75$"):
+        job.failed(number, "")
+    reason = "it is gone (killed, or its host has failed)"
+    told = f"error: process {number} of the job has failed: {reason}\n"
+    assert capsys.readouterr().err == told
+    # Process 0 tells the others.
+    assert ending == ([f"75 1 {reason}"] if number == 1 else [])
 
-    def work(number):
-        if number == 2:
-            job.leave(128 + 15)
-        time.sleep(0.2)
-        job._ending.clear()  # of the other process
-        if number == 0:
-            job.gone(2, lambda: calls.append(7))
 
-    first, _, third = ends(work)
-    assert first is None and third.args == (143,)
-    assert calls == [] and not capsys.readouterr().err
+def test_a_process_that_stops_ends_the_others_with_its_status(ending, capsys):
+    with pytest.raises(Ended, match="^143$"):
+        job.leave(128 + 15)
+    (line,) = ending
+    job._ending.release()  # of the other process
+    with pytest.raises(Ended, match="^143$"):
+        job.failed(0, line)
+    assert capsys.readouterr().err == "stopped with process 2 of the job\n"
+
+
+def test_connections_that_close_at_the_regular_end_mean_nothing(ending, monkeypatch):
+    monkeypatch.setattr(job, "_leaving", threading.Event())
+    job._leaving.set()
+    job.failed(0, "")
+    assert ending == []
 
 
 def test_a_process_on_its_own_neither_waits_nor_disagrees():
@@ -244,4 +257,4 @@ def test_an_error_that_comes_of_one_of_jax_is_one_of_jax():
     ):
         with pytest.raises(type(errors[0])) as caught:
             chained(*errors)
-        assert job._is_by_jax(caught.value) is expected
+        assert job._is_by_jax(caught.value, None) is expected

@@ -1,7 +1,6 @@
 """Tests of jobs of several processes: joining, equal results, stopping together."""
 
 import os
-import re
 import signal
 import socket
 import subprocess
@@ -13,8 +12,6 @@ import jobs
 import numpy as np
 import pytest
 import toy
-from absl import flags
-from absl.testing import flagsaver
 
 from base.errors import UserError
 from configs import sagan, transformer_nmt
@@ -26,19 +23,6 @@ from training.cluster.job import FAULT
 from training.cluster.lock import Lock
 from training.log import read_rows
 
-SLURM = {
-    "SLURM_JOB_ID": "7",
-    "SLURM_STEP_NODELIST": "node[1-2]",
-    "SLURM_NTASKS": "4",
-    "SLURM_PROCID": "3",
-    "SLURM_LOCALID": "1",
-    "SLURM_STEP_NUM_TASKS": "4",
-    "SLURM_STEP_TASKS_PER_NODE": "2(x2)",
-}
-OPEN_MPI = {
-    "OMPI_COMM_WORLD_SIZE": "2",
-    "OMPI_MCA_orte_hnp_uri": "1531576320.0;tcp://10.96.0.1,10.148.0.1:34911",
-}
 # A leaf of 1,088 x 1,088 float32 is larger than 4 MiB, where gloo has had wrong sums.
 # Not a wide feed-forward network: a few of 65,536 ReLUs change sides by rounding. Not
 # Muon, which amplifies rounding in directions that have hardly any gradient.
@@ -60,254 +44,16 @@ SYSTEMS = {
 SUBTRACTED = ("to_8_conv_1", "to_8_conv_2", "to_8_skip")
 
 
-@pytest.fixture(autouse=True)
-def parsed():
-    """Flags with their default values; entry points of other tests define them too."""
-    before = set(flags.FLAGS)
-    if "coordinator" not in flags.FLAGS:
-        hosts.define_flags()
-        flags.FLAGS.mark_as_parsed()
-    with flagsaver.flagsaver():
-        yield
-    for name in set(flags.FLAGS) - before:
-        delattr(flags.FLAGS, name)
-
-
-@pytest.fixture
-def no_variables(monkeypatch):
-    for variable in hosts._VARIABLES.values():
-        monkeypatch.delenv(variable, raising=False)
-    return monkeypatch
-
-
 # Joining
 
 
-def test_flags_and_variables_describe_a_job(no_variables):
-    assert hosts.explicit() == {}
-    expected = {
-        "coordinator_address": "10.0.0.1:8476",
-        "num_processes": 3,
-        "process_id": 2,
-        "cluster_detection_method": "deactivate",
-    }
-    no_variables.setenv("JAX_COORDINATOR_ADDRESS", "10.0.0.1:8476")
-    no_variables.setenv("JAX_NUM_PROCESSES", "3")
-    no_variables.setenv("JAX_PROCESS_ID", "2")
-    assert hosts.explicit() == expected
-    with flagsaver.flagsaver(process_id=1):  # a flag precedes its variable
-        assert hosts.explicit() == expected | {"process_id": 1}
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"coordinator": "a:1"}, r"^--num_processes \(or JAX_NUM_PROCESSES\) is"),
-        (
-            {"process_id": 0},
-            r"^--coordinator \(or JAX_COORDINATOR_ADDRESS\)",
-        ),
-        (
-            {"coordinator": "10.0.0.1:1", "num_processes": 2, "process_id": 2},
-            "^--process_id is 2: must be below --num_processes, 2$",
-        ),
-        (
-            {"coordinator": "10.0.0.1", "num_processes": 2, "process_id": 0},
-            "^--coordinator is 10.0.0.1: must be HOST:PORT$",
-        ),
-        (
-            {"coordinator": "10.0.0.1:65536", "num_processes": 2, "process_id": 0},
-            "^--coordinator is 10.0.0.1:65536: must be HOST:PORT$",
-        ),
-    ],
-)
-def test_an_incomplete_job_is_refused(no_variables, given, message):
-    with flagsaver.flagsaver(**given), pytest.raises(UserError, match=message):
-        hosts.explicit()
-
-
-def test_a_variable_that_is_no_number_is_refused(no_variables):
-    no_variables.setenv("JAX_NUM_PROCESSES", "two")
-    with (
-        flagsaver.flagsaver(coordinator="10.0.0.1:1", process_id=0),
-        pytest.raises(UserError, match="^JAX_NUM_PROCESSES is 'two': must be a whole"),
-    ):
-        hosts.explicit()
-
-
-def test_a_port_that_another_program_has_is_refused(no_variables, monkeypatch):
-    monkeypatch.setattr(hosts, "_CLOSING", 0.1)
+def test_a_port_that_another_program_has_is_refused(monkeypatch):
+    monkeypatch.setattr(presence, "_CLOSING", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        given = {"coordinator": f"127.0.0.1:{port}", "num_processes": 2}
-        message = f"^--coordinator is 127.0.0.1:{port}: port {port} cannot be opened"
-        with (
-            flagsaver.flagsaver(**given, process_id=0),
-            pytest.raises(UserError, match=message),
-        ):
-            hosts.explicit()
-        with flagsaver.flagsaver(**given, process_id=1):  # not its own port
-            assert hosts.explicit()["process_id"] == 1
-    with flagsaver.flagsaver(**given, process_id=0):
-        assert hosts.explicit()["process_id"] == 0
-
-
-def test_variables_without_an_address_are_refused(no_variables):
-    no_variables.setenv("JAX_NUM_PROCESSES", "2")
-    no_variables.setenv("JAX_PROCESS_ID", "1")
-    with pytest.raises(UserError, match=r"^--coordinator \(or JAX_COORDINATOR_ADDR"):
-        hosts.explicit()
-
-
-def test_a_host_name_that_is_this_host_only_is_refused(monkeypatch):
-    addresses = {"node1": "127.0.1.1", "node2": "10.0.0.2"}
-    monkeypatch.setattr(hosts.socket, "gethostbyname", addresses.__getitem__)
-    with pytest.raises(UserError, match="^--coordinator is node1:1: node1 is 127."):
-        hosts.check_address("node1:1", 2)
-    for address in ("node2:1", "localhost:1", "127.0.0.1:1", "[::1]:1"):
-        hosts.check_address(address, 2)
-    hosts.check_address("node1:1", 1)
-
-
-def test_an_unknown_host_is_refused(monkeypatch):
-    def fail(name):
-        raise OSError(name)
-
-    monkeypatch.setattr(hosts.socket, "gethostbyname", fail)
-    with pytest.raises(UserError, match="^--coordinator is x:1: unknown host x$"):
-        hosts.check_address("x:1", 2)
-
-
-def test_the_environment_of_a_cluster_is_detected(monkeypatch):
-    monkeypatch.setattr(hosts, "gpus", lambda: 0)
-    monkeypatch.setattr(hosts, "_on_tpu", lambda: False)
-    assert hosts.detected({}) is None
-    assert hosts.detected(SLURM) == {"cluster_detection_method": "slurm"}
-    # An interactive shell has the number of tasks of its job, but is a step of one.
-    assert hosts.detected(SLURM | {"SLURM_STEP_NUM_TASKS": "1"}) is None
-    batch_script = {k: v for k, v in SLURM.items() if "STEP" not in k}
-    assert hosts.detected(batch_script) is None
-    assert hosts.detected({"OMPI_COMM_WORLD_SIZE": "1"}) is None
-    assert hosts.detected(OPEN_MPI) == {"cluster_detection_method": "ompi"}
-    pod = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
-    assert hosts.detected(pod) is None
-    monkeypatch.setattr(hosts.util, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match="`pip install kubernetes` installs it"):
-        hosts.detected(pod | {"JOB_COMPLETION_INDEX": "0"})
-    monkeypatch.setattr(hosts.util, "find_spec", lambda name: name)
-    assert hosts.detected(pod | {"JOB_COMPLETION_INDEX": "0"}) == {
-        "cluster_detection_method": "k8s"
-    }
-    monkeypatch.setattr(hosts, "_on_tpu", lambda: True)
-    assert hosts.detected({}) == {"cluster_detection_method": None}
-
-
-@pytest.mark.parametrize(
-    ("changes", "visible", "expected"),
-    [
-        ({}, 0, []),
-        ({}, 8, [4, 5, 6, 7]),  # two tasks per node, this is the second
-        ({"SLURM_STEP_TASKS_PER_NODE": "1(x2)", "SLURM_LOCALID": "0"}, 3, [0, 1, 2]),
-        ({"SLURM_GPUS_PER_TASK": "1"}, 1, [0]),
-        ({}, 1, [0]),  # bound by --gpu-bind or --tres-per-task
-        # The second node of two has three tasks, the fourth of four has one.
-        (
-            {"SLURM_STEP_TASKS_PER_NODE": "4,3", "SLURM_NODEID": "1"},
-            6,
-            [2, 3],
-        ),
-        (
-            {
-                "SLURM_STEP_TASKS_PER_NODE": "2(x3),1",
-                "SLURM_NODEID": "3",
-                "SLURM_LOCALID": "0",
-            },
-            3,
-            [0, 1, 2],
-        ),
-    ],
-)
-def test_the_tasks_of_a_slurm_node_share_its_gpus(changes, visible, expected):
-    assert hosts.slurm_devices(SLURM | changes, visible) == expected
-
-
-def test_gpus_that_cannot_be_shared_equally_are_refused():
-    with pytest.raises(UserError, match="^2 tasks of a node cannot share 3 GPUs"):
-        hosts.slurm_devices(SLURM, 3)
-
-
-@pytest.mark.parametrize("visible", [0, 4])
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"SLURM_LOCALID": "x"}, "SLURM_LOCALID is 'x': must be a whole number"),
-        ({"SLURM_LOCALID": ""}, "SLURM_LOCALID is '': must be a whole number"),
-        ({"SLURM_PROCID": "-1"}, "SLURM_PROCID is '-1': must be a whole number"),
-        ({"SLURM_NTASKS": "1.5"}, "SLURM_NTASKS is '1.5': must be a whole number"),
-        ({"SLURM_JOB_ID": "7_3"}, "SLURM_JOB_ID is '7_3': must be a whole number"),
-        ({"SLURM_NODEID": "y"}, "SLURM_NODEID is 'y': must be a whole number"),
-        (
-            {"SLURM_NODEID": "2"},
-            "SLURM_NODEID is 2: must be below 2, the number of nodes in "
-            "SLURM_STEP_TASKS_PER_NODE=2(x2)",
-        ),
-        *[
-            (
-                {"SLURM_STEP_TASKS_PER_NODE": text},
-                f"SLURM_STEP_TASKS_PER_NODE is {text!r}: must be numbers, such as "
-                "4(x2),3",
-            )
-            for text in ("", "x", "2(x)", "2(x2", "2,,1", "0", "2(2)")
-        ],
-    ],
-)
-def test_a_malformed_variable_of_slurm_is_named(monkeypatch, changes, message, visible):
-    monkeypatch.setattr(hosts, "gpus", lambda: visible)
-    with pytest.raises(UserError, match=f"^{re.escape(message)}$"):
-        hosts.detected(SLURM | changes)
-
-
-def test_a_missing_variable_of_slurm_is_named():
-    missing = {k: v for k, v in SLURM.items() if k != "SLURM_NTASKS"}
-    with pytest.raises(UserError, match="^SLURM_NTASKS is '': must be a whole number"):
-        hosts.detected(missing)
-
-
-@pytest.mark.parametrize("address", [None, "", "x", "7.0;tcp", "prte-7@0;x"])
-def test_open_mpi_without_an_address_is_told_what_to_give(address):
-    given = {} if address is None else {"OMPI_MCA_orte_hnp_uri": address}
-    message = (
-        f"OMPI_MCA_orte_hnp_uri is {address!r}: under mpirun of Open MPI 5 jax does "
-        "not find the other processes; give --coordinator, --num_processes and "
-        "--process_id, or --join=none to run alone"
-    )
-    with pytest.raises(UserError, match=f"^{re.escape(message)}$"):
-        hosts.detected({"OMPI_COMM_WORLD_SIZE": "2"} | given)
-
-
-def test_a_process_alone_ignores_the_environment_and_takes_no_address(
-    no_variables, monkeypatch
-):
-    def initialize(**_):
-        raise AssertionError
-
-    monkeypatch.setattr(jax.distributed, "initialize", initialize)
-    no_variables.setenv("JAX_COORDINATOR_ADDRESS", "10.0.0.1:8476")
-    no_variables.setenv("JAX_NUM_PROCESSES", "three")
-    no_variables.setenv("OMPI_COMM_WORLD_SIZE", "x")
-    with flagsaver.flagsaver(join="none"):
-        hosts.join()
-    for name, value in (
-        ("coordinator", "10.0.0.1:1"),
-        ("num_processes", 2),
-        ("process_id", 0),
-    ):
-        message = f"^--{name} joins a job, and --join=none runs alone: give one of them"
-        with (
-            flagsaver.flagsaver(join="none", **{name: value}),
-            pytest.raises(UserError, match=message),
-        ):
-            hosts.join()
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        message = f"^--coordinator is {address}: its port cannot be opened here "
+        with pytest.raises(UserError, match=message):
+            hosts._meet(address, 2, 0, 5.0)
 
 
 @pytest.mark.parametrize("number", [0, 1])
@@ -328,73 +74,6 @@ def test_a_process_whose_peers_do_not_arrive_ends_with_one_line(tmp_path, number
         "error: this process cannot join its job within --join_timeout=3 s "
         "(--join=none runs alone): others have not arrived\n",
     )
-
-
-@pytest.mark.parametrize(
-    ("error", "status"),
-    [
-        (RuntimeError("DEADLINE_EXCEEDED"), FAULT),
-        (ValueError("no port"), 1),
-        (KeyError("HOST"), 1),
-    ],
-)
-def test_a_process_that_does_not_arrive_is_a_fault(
-    no_variables, monkeypatch, capsys, error, status
-):
-    def initialize(**_):
-        raise error
-
-    monkeypatch.setattr(jax.distributed, "initialize", initialize)
-    monkeypatch.setattr(presence, "meet", lambda address, *_: address)
-    message = "this process cannot join its job within --join_timeout=7 s (--join=none"
-    given = {"coordinator": "10.0.0.1:1", "num_processes": 2, "process_id": 0}
-    with flagsaver.flagsaver(**given, join_timeout=7):
-        if status == 1:
-            with pytest.raises(UserError, match=f"^{re.escape(message)}"):
-                hosts.join()
-            return
-        with pytest.raises(SystemExit) as ended:
-            hosts.join()
-    assert ended.value.code == status
-    assert capsys.readouterr().err.startswith(f"error: {message}")
-
-
-def test_the_processes_of_a_cluster_meet_at_the_address_that_jax_finds(monkeypatch):
-    given, met = OPEN_MPI | {"OMPI_COMM_WORLD_RANK": "1"}, []
-    for name, value in (given | {"OMPI_COMM_WORLD_LOCAL_RANK": "0"}).items():
-        monkeypatch.setenv(name, value)
-
-    def meet(*arguments):
-        met.append(arguments)
-        return "127.0.0.1:7"
-
-    def initialize(**arguments):
-        met.append(arguments)
-        raise RuntimeError
-
-    monkeypatch.setattr(presence, "meet", meet)
-    monkeypatch.setattr(jax.distributed, "initialize", initialize)
-    with flagsaver.flagsaver(join_timeout=7), pytest.raises(SystemExit):
-        hosts.join()
-    (address, *numbers), arguments = met
-    assert address.startswith("10.96.0.1:") and numbers == [2, 1]
-    assert arguments["coordinator_address"] == "127.0.0.1:7"
-    assert arguments["local_device_ids"] == [0]
-
-
-@pytest.mark.parametrize(
-    ("visible", "count"),
-    [("0,3,5", 3), ("GPU-7,GPU-3", 2), ("", 0), ("-1", 0), ("NoDevFiles", 0)],
-)
-def test_the_visible_gpus_are_counted(monkeypatch, visible, count):
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert hosts.gpus() == count
-
-
-@pytest.mark.parametrize("name", ["OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"])
-def test_a_number_of_processes_that_is_no_number_is_refused(name):
-    with pytest.raises(UserError, match=f"^{name} is 'x': must be a whole number$"):
-        hosts.detected({name: "x"})
 
 
 # Results
@@ -627,7 +306,7 @@ def test_a_run_directory_that_is_not_shared_is_refused(tmp_path):
     address = f"--coordinator=127.0.0.1:{jobs.free_port()}"
     script = """
 import runpy, sys
-from training import lock
+from training.cluster import lock
 lock._VISIBLE = 3.0
 sys.argv = sys.argv[1:]
 runpy.run_path(sys.argv[0], run_name="__main__")
@@ -657,19 +336,19 @@ runpy.run_path(sys.argv[0], run_name="__main__")
         assert not list((tmp_path / f"{number}").glob("c*"))  # nothing is written
 
 
-POLLING = """
+JOINING = """
 import sys
 from absl import flags
-from training import hosts, job
+from training.cluster import hosts
 hosts.define_flags()
 flags.FLAGS(sys.argv, known_only=True)
-job._POLL = 1e-5
 hosts.join()
 """
 
 
-def test_processes_that_watch_each_other_at_the_end_exit_normally(tmp_path):
-    jobs.run("-c", POLLING, processes=4, devices=1, logs=tmp_path / "logs")
+def test_processes_that_end_together_do_not_say_that_another_is_gone(tmp_path):
+    texts = jobs.run("-c", JOINING, processes=4, devices=1, logs=tmp_path / "logs")
+    assert "gone" not in "".join(texts)
 
 
 def wait_for(condition, started, timeout=120):
@@ -685,8 +364,8 @@ def wait_for(condition, started, timeout=120):
 # Faults
 
 NO_PROGRESS = "no step, part of an evaluation or figure has finished for "
-# Seconds after the time of the watchdog: a quarter of it between two looks, two for the
-# other processes to notice, four for them to read the reason, and a slow machine.
+# Seconds after the time of the watchdog: a quarter of it between two looks, two for an
+# error of the other processes, and a slow machine.
 _STUCK = 20
 
 

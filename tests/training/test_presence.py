@@ -1,16 +1,17 @@
 """Tests that a job knows which of its processes are missing, and which are gone."""
 
-import contextlib
 import os
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 
 import jobs
 import pytest
 
-from training.cluster import job, presence
+from training.cluster import presence
 from training.cluster.job import FAULT
 
 TOY = "--config=tests/toy.py", "--config.data.batch_size=24,"
@@ -19,17 +20,9 @@ WAITING = "waiting for the job: "
 
 @pytest.fixture
 def quick(monkeypatch):
-    """Reports after 0.3 s, and collects the processes that are gone."""
-    calls = []
+    """Polls and reports more often."""
     monkeypatch.setattr(presence, "_POLL", 0.05)
     monkeypatch.setattr(presence, "_REPORT", 0.3)
-
-    def gone(number, tell=lambda: None):
-        calls.append(number)
-        tell()
-
-    monkeypatch.setattr(job, "gone", gone)
-    return calls
 
 
 def wait_for(condition):
@@ -40,70 +33,104 @@ def wait_for(condition):
     raise AssertionError("the condition did not come true")
 
 
-def meet(port, count, number, results):
-    def run():
-        results[number] = presence.meet(f"127.0.0.1:{port}", count, number)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    return thread
-
-
-def joins(port, number):
-    """Connects as a process does, which can be closed again."""
-    wait_for(lambda: can_connect(port))
-    connection = socket.create_connection(("127.0.0.1", port))
-    connection.sendall(f"{number}\n".encode())
-    return connection
+MEETING = """
+import sys, time
+from training.cluster import presence
+presence._POLL, presence._REPORT = 0.05, 0.3
+port, count, number = sys.argv[1:]
+def failed(number, line):
+    print("failed", number, line, flush=True)
+address = f"127.0.0.1:{port}"
+print(presence.meet(address, int(count), int(number), 60, failed), flush=True)
+for line in sys.stdin:
+    presence.tell(line.strip())
+"""
 
 
-def can_connect(port):
-    with contextlib.suppress(OSError):
-        socket.create_connection(("127.0.0.1", port)).close()
-        return True
+class Process:
+    """A process of a job, which only meets the others; its lines so far."""
+
+    def __init__(self, port, count, number):
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", MEETING, f"{port}", f"{count}", f"{number}"],
+            cwd=jobs.ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self.lines = []
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self):
+        for line in self.process.stdout:
+            self.lines.append(line.strip())
+
+    def says(self, line):
+        wait_for(lambda: line in self.lines)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
 
 
-def test_the_first_process_says_who_is_missing_until_all_have_joined(quick, capsys):
-    port, results = jobs.free_port(), {}
-    first = meet(port, 4, 0, results)
-    lines = []
+@pytest.fixture
+def start():
+    """Starts processes of a job at one port, and kills them at the end."""
+    started, port = [], jobs.free_port()
 
-    def says(text):
-        lines.append(capsys.readouterr().err)
-        return f"{WAITING}{text}\n" in "".join(lines)
+    def call(count, number):
+        started.append(Process(port, count, number))
+        return started[-1]
 
-    wait_for(lambda: says("1 of 4 processes have joined, missing: process 1, 2, 3"))
-    third = joins(port, 3)
-    wait_for(lambda: says("2 of 4 processes have joined, missing: process 1, 2"))
-    third.close()  # killed before all have joined
-    lines.clear()
-    wait_for(lambda: says("1 of 4 processes have joined, missing: process 1, 2, 3"))
-    others = [joins(port, number) for number in (7, 0, -1, "x")]  # no processes of it
-    threads = [meet(port, 4, number, results) for number in (1, 3)]
-    wait_for(lambda: says("3 of 4 processes have joined, missing: process 2"))
-    # Also in those that have joined.
-    wait_for(lambda: says("") or "".join(lines).count("missing: process 2\n") > 2)
-    assert first.is_alive()
-    threads.append(meet(port, 4, 2, results))
-    for thread in (first, *threads):
-        thread.join(10)
-    assert sorted(results) == [0, 1, 2, 3] and quick == []
-    assert results[0] == f"127.0.0.1:{port}" and len({*results.values()}) == 4
-    for connection in others:
-        connection.close()
+    call.port = port
+    yield call
+    for process in started:
+        process.kill()
 
 
-def test_a_process_says_that_the_first_one_does_not_answer(quick, capsys):
-    port, results = jobs.free_port(), {}
-    thread = meet(port, 3, 1, results)
-    line = f"{WAITING}missing: process 0, which does not answer at 127.0.0.1:{port}\n"
-    wait_for(lambda: line in capsys.readouterr().err)
-    meet(port, 3, 0, results)
-    second = joins(port, 2)
-    thread.join(10)
-    assert 1 in results
-    second.close()
-    wait_for(lambda: quick[:2] == [2, 2])  # process 0 notices it, and tells process 1
+def test_the_processes_say_who_is_missing_and_then_who_is_gone(start):
+    waiting = "waiting for the job: {} of 4 processes have joined, missing: process {}"
+    first = start(4, 0)
+    first.says(waiting.format(1, "1, 2, 3"))
+    third = start(4, 3)
+    third.says(waiting.format(2, "1, 2"))
+    third.kill()  # before all have joined
+    first.lines.clear()
+    first.says(waiting.format(1, "1, 2, 3"))
+    strangers = [socket.create_connection(("127.0.0.1", start.port)) for _ in "abcd"]
+    for stranger, text in zip(strangers, ("7", "0", "-1", "x"), strict=True):
+        stranger.sendall(f"{text}\n".encode())
+    others = [start(4, 1), start(4, 3)]
+    first.says(waiting.format(3, "2"))
+    others.append(start(4, 2))
+    first.says(f"127.0.0.1:{start.port}")  # for jax's client
+    for other in others:
+        wait_for(lambda other=other: other.lines[-1].startswith("127.0.0.1:"))
+    others[0].kill()
+    first.says("failed 1")
+    first.process.stdin.write("75 1 it is gone\n")
+    first.process.stdin.flush()
+    for other in others[1:]:
+        other.says("failed 0 75 1 it is gone")
+
+
+def test_a_process_says_that_the_first_one_does_not_answer_or_is_gone(start):
+    other = start(2, 1)
+    line = "1 of 2 processes have joined, missing: process 0, which does not answer at "
+    other.says(f"waiting for the job: {line}127.0.0.1:{start.port}")
+    first = start(2, 0)
+    first.says(f"127.0.0.1:{start.port}")
+    first.kill()
+    other.says("failed 0")
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_process_waits_no_longer_than_the_timeout(number):
+    with pytest.raises(TimeoutError, match="^others have not arrived$"):
+        address = f"127.0.0.1:{jobs.free_port()}"
+        presence.meet(address, 2, number, 0.3, lambda *_: None)
 
 
 def test_a_relay_carries_bytes_and_stays_open_when_the_far_end_closes():

@@ -89,9 +89,9 @@ def test_a_signal_ends_the_process_at_once_if_there_is_nothing_to_save(number, f
     with StopSignal() as stop:
         if first == "signal":
             os.kill(os.getpid(), number)
-            stop.at_once(leave)
+            stop.leave = leave
         else:
-            stop.at_once(leave)
+            stop.leave = leave
             os.kill(os.getpid(), number)
         assert left.wait(60)
     assert numbers[0] == number
@@ -100,8 +100,8 @@ def test_a_signal_ends_the_process_at_once_if_there_is_nothing_to_save(number, f
 def test_a_signal_is_only_noted_once_there_is_something_to_save():
     left = []
     with StopSignal() as stop:
-        stop.at_once(left.append)
-        stop.at_step()
+        stop.leave = left.append
+        stop.leave = None
         os.kill(os.getpid(), signal.SIGTERM)
         assert stop.reached()
         stop._closed.wait(0.5)

@@ -1,9 +1,10 @@
-"""Presence of the processes of a job: who has joined, and who is gone.
+"""Connections between the processes of a job: who is missing, has failed, or is gone.
 
 jax's processes join silently, and when process 0 dies, jax's client ends the others
 with its stacks. So each process has a connection of its own to process 0, from before
-jax joins until the end. Over it process 0 says who is missing, and later who is gone.
-jax's own connection passes a relay, which stays open when process 0 dies.
+jax joins until the end. Over it process 0 says who is missing, and a process says why
+it fails; one whose connection closes is gone. jax's own connection passes a relay,
+which stays open when process 0 dies.
 """
 
 import contextlib
@@ -12,137 +13,145 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Callable
+from multiprocessing.connection import wait
 from typing import TextIO
-
-from training.cluster import job
 
 _POLL = 1.0  # polling interval for missing processes, in seconds
 _REPORT = 10.0  # seconds between two lines about them
+_CLOSING = 10.0  # seconds in which the port of a job that has ended is free again
 _NAMED = 8  # missing processes that a line names
 _PROXIES = {"grpc_proxy", "https_proxy", "http_proxy"}  # variables that gRPC reads
+_connections: dict[int, socket.socket] = {}  # of process 0 to all, of the others to it
 
 
-def meet(address: str, count: int, number: int) -> str:
+def meet(
+    address: str,
+    count: int,
+    number: int,
+    timeout: float,
+    failed: Callable[[int, str], None],
+) -> str:
     """Waits until all processes of a job are present.
-
-    From then on, a process whose connection closes ends the job; see `job.gone`.
 
     Args:
         address: "HOST:PORT" of process 0.
         count: number of processes.
         number: number of this process.
+        timeout: seconds to wait.
+        failed: called later, in a thread, with the number of a process and the line
+            that it has told (in process 0) or that process 0 has told; "" if its
+            connection has closed.
 
     Returns:
         The address that jax's client shall connect to.
+
+    Raises:
+        TimeoutError: if the others do not arrive in time.
+        OSError: if the port cannot be opened in process 0.
     """
     host, _, port = address.rpartition(":")
+    far, end = (host.strip("[]"), int(port)), time.monotonic() + timeout
     if number == 0:
         bound = os.environ.get("JAX_COORDINATOR_BIND_ADDRESS", address)  # as by jax
-        _gather(int(bound.rpartition(":")[2]), count)
-        return address
-    far = host.strip("[]"), int(port)
-    _attend(far, count, number)
-    return _relay(far)
+        _gather(int(bound.rpartition(":")[2]), count, end)
+        streams = {n: x.makefile() for n, x in _connections.items()}
+    else:
+        address, streams = _relay(far), {0: _attend(far, count, number, end)}
+    for other, stream in streams.items():
+        arguments = other, stream, failed
+        threading.Thread(target=_watch, args=arguments, daemon=True).start()
+    return address
 
 
-def listen(port: int) -> socket.socket:
-    """Returns a socket that listens to a port at all addresses of this host."""
-    dual = socket.has_dualstack_ipv6()
-    family = socket.AF_INET6 if dual else socket.AF_INET
-    return socket.create_server(("", port), family=family, dualstack_ipv6=dual)
-
-
-def _gather(port: int, count: int) -> None:
-    """Waits in process 0 until all others have connected."""
-    present: dict[int, socket.socket] = {}
-    due = time.monotonic() + _REPORT
-    with listen(port) as server:
-        server.settimeout(_POLL)
-        while len(present) < count - 1:
-            with contextlib.suppress(OSError, ValueError):
-                connection, _ = server.accept()
-                connection.settimeout(_POLL)
-                number = int(connection.recv(16))
-                if 0 < number < count:
-                    present[number] = connection
-            present = {n: x for n, x in present.items() if not _has_closed(x)}
-            if time.monotonic() >= due:
-                due = time.monotonic() + _REPORT
-                missing = [n for n in range(1, count) if n not in present]
-                more = ", ..." if len(missing) > _NAMED else ""
-                line = _line(
-                    f"{count - len(missing)} of {count} processes have joined, "
-                    f"missing: process {', '.join(map(str, missing[:_NAMED]))}{more}"
-                )
-                _tell(present, line)
-    _tell(present, "")
-    for number, connection in present.items():
-        connection.settimeout(None)
-        threading.Thread(
-            target=_watch, args=(number, connection, present), daemon=True
-        ).start()
-
-
-def _watch(
-    number: int, connection: socket.socket, present: dict[int, socket.socket]
-) -> None:
-    """Waits in process 0 until the connection of a process closes."""
-    with contextlib.suppress(OSError):
-        while connection.recv(16):
-            pass
-    job.gone(number, lambda: _tell(present, str(number)))
-
-
-def _attend(far: tuple[str, int], count: int, number: int) -> None:
-    """Waits in another process until process 0 says that all are present."""
-    due = time.monotonic() + _REPORT
-    while True:
-        with contextlib.suppress(OSError):
-            connection = socket.create_connection(far, timeout=_REPORT)
-            connection.settimeout(None)
-            connection.sendall(f"{number}\n".encode())
-            lines = connection.makefile()
-            for line in lines:
-                if not line.strip():
-                    threading.Thread(target=_listen, args=[lines], daemon=True).start()
-                    return
-                print(line, end="", file=sys.stderr, flush=True)
-        if time.monotonic() >= due:
-            due = time.monotonic() + _REPORT
-            joined = "1 of 2 processes have joined, " if count == 2 else ""
-            where = f"{far[0]}:{far[1]}"
-            _line(f"{joined}missing: process 0, which does not answer at {where}")
-        time.sleep(_POLL)
-
-
-def _listen(lines: TextIO) -> None:
-    """Waits in another process until process 0 says who is gone, or is gone itself."""
-    line = ""
-    with contextlib.suppress(OSError):
-        line = lines.readline()
-    job.gone(int(line or 0))
-
-
-def _line(text: str) -> str:
-    line = f"waiting for the job: {text}"
-    print(line, file=sys.stderr, flush=True)
-    return line
-
-
-def _tell(present: dict[int, socket.socket], line: str) -> None:
-    for connection in present.values():
+def tell(line: str) -> None:
+    """Tells process 0 a line; in process 0, all others."""
+    for connection in [*_connections.values()]:
         with contextlib.suppress(OSError):
             connection.sendall(f"{line}\n".encode())
 
 
-def _has_closed(connection: socket.socket) -> bool:
-    connection.settimeout(0)
-    try:
-        return not connection.recv(16)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True
+def _gather(port: int, count: int, end: float) -> None:
+    """Waits in process 0 until all others have connected."""
+    due = time.monotonic() + _REPORT
+    with _listen(port) as server:
+        while len(_connections) < count - 1:
+            closed = wait([server, *_connections.values()], _POLL)
+            if server in closed:
+                with contextlib.suppress(OSError, ValueError):
+                    connection, _ = server.accept()
+                    connection.settimeout(_POLL)
+                    number = int(connection.recv(16))
+                    connection.settimeout(None)
+                    if 0 < number < count:
+                        _connections[number] = connection
+            for number in [n for n, x in _connections.items() if x in closed]:
+                del _connections[number]
+            missing = [f"{n}" for n in range(1, count) if n not in _connections]
+            if time.monotonic() >= due and missing:
+                due = time.monotonic() + _REPORT
+                line = (
+                    f"waiting for the job: {count - len(missing)} of {count} processes "
+                    f"have joined, missing: process {', '.join(missing[:_NAMED])}"
+                    + ", ..."
+                    * (len(missing) > _NAMED)
+                )
+                print(line, file=sys.stderr, flush=True)
+                tell(line)
+            if time.monotonic() >= end:
+                raise TimeoutError("others have not arrived")
+    tell("")
+
+
+def _listen(port: int) -> socket.socket:
+    """Returns a socket that listens to a port at all addresses of this host.
+
+    jax would share the port with another program, such as process 0 of another job.
+    """
+    dual, end = socket.has_dualstack_ipv6(), time.monotonic() + _CLOSING
+    family = socket.AF_INET6 if dual else socket.AF_INET
+    while True:
+        try:
+            return socket.create_server(("", port), family=family, dualstack_ipv6=dual)
+        except OSError:
+            if time.monotonic() >= end:
+                raise
+        time.sleep(_POLL)
+
+
+def _attend(far: tuple[str, int], count: int, number: int, end: float) -> TextIO:
+    """Waits in another process until process 0 says that all are present."""
+    due = time.monotonic() + _REPORT
+    while time.monotonic() < end:
+        with contextlib.suppress(OSError):
+            connection = socket.create_connection(far, timeout=2 * _REPORT)
+            connection.sendall(f"{number}\n".encode())
+            stream = connection.makefile()
+            for line in stream:
+                if not line.strip():
+                    connection.settimeout(None)
+                    _connections[0] = connection
+                    return stream
+                print(line, end="", file=sys.stderr, flush=True)
+        if time.monotonic() >= due:
+            due = time.monotonic() + _REPORT
+            joined = "1 of 2 processes have joined, " if count == 2 else ""
+            print(
+                f"waiting for the job: {joined}missing: process 0, which does not "
+                f"answer at {far[0]}:{far[1]}",
+                file=sys.stderr,
+                flush=True,
+            )
+        time.sleep(_POLL)
+    raise TimeoutError("others have not arrived")
+
+
+def _watch(number: int, stream: TextIO, failed: Callable[[int, str], None]) -> None:
+    """Waits until a process tells a line or closes its connection."""
+    line = ""
+    with contextlib.suppress(OSError, ValueError):
+        line = stream.readline().strip()
+    failed(number, line)
 
 
 def _relay(far: tuple[str, int]) -> str:

@@ -2,7 +2,8 @@
 
 The process that receives a signal announces it to the others. In each process, a thread
 notices that within a second; together the threads choose the next call of `reached`
-that no process has made yet.
+that no process has made yet. jax's own protocol does not know SIGINT, and does not say
+that a signal has arrived before a step ends.
 """
 
 import contextlib
@@ -17,7 +18,6 @@ from training.cluster import job
 
 _NUMBERS = (signal.SIGTERM, signal.SIGINT)
 _POLL = 1.0  # polling interval for announcements of other processes, in seconds
-_AT_ONCE = 0.1  # polling interval for what `at_once` has set, in seconds
 
 
 class StopSignal:
@@ -27,15 +27,16 @@ class StopSignal:
 
     Attributes:
         received: number of the signal; None before it arrives.
+        leave: called with the number of the signal, in another thread, while there is
+            nothing to save; ends the process. None to only note a signal.
     """
 
     def __init__(self):
         """Creates the handler, not yet installed."""
         self.received: int | None = None
+        self.leave: Callable[[int], None] | None = None
         self._calls, self._lock = 0, threading.Lock()
         self._last_call: int | None = None  # at which all processes stop
-        self._leave: Callable[[int], None] | None = None
-        self._leaving = threading.Lock()
         self._closed = threading.Event()
         self._before: dict[int, Any] = {}
         self._thread = threading.Thread(target=self._watch, daemon=True)
@@ -60,7 +61,6 @@ class StopSignal:
         """Restores the previous handlers."""
         self._restore()
         self._closed.set()
-        os.write(self._writer, b"\0")
         self._thread.join(5 * _POLL)  # others may be dead, or never call `reached`
         with contextlib.suppress(ValueError, AttributeError):
             signal.set_wakeup_fd(self._wakeup)
@@ -75,21 +75,6 @@ class StopSignal:
             self._calls += 1
             return self._last_call is not None and self._calls >= self._last_call
 
-    def at_once(self, leave: Callable[[int], None]) -> None:
-        """Ends the process upon a signal: there is nothing to save.
-
-        Args:
-            leave: called with the number of the signal, in another thread; ends the
-                process.
-        """
-        with self._leaving:
-            self._leave = leave
-
-    def at_step(self) -> None:
-        """Only notes a signal, from now on."""
-        with self._leaving:
-            self._leave = None
-
     def _note(self, number: int, _frame: Any) -> None:
         self.received = self.received or number
         self._restore()
@@ -99,17 +84,15 @@ class StopSignal:
             signal.signal(*self._before.popitem())
 
     def _watch(self) -> None:
-        while self.received is None and not self._closed.is_set():
-            timeout = _POLL if self._shared else None
-            if select.select([self._reader], [], [], timeout)[0]:
+        while not self.received and not self._closed.is_set():
+            if select.select([self._reader], [], [], _POLL)[0]:
                 numbers = [x for x in os.read(self._reader, 64) if x in _NUMBERS]
-                self.received = self.received or (numbers[0] if numbers else None)
-            elif job.is_stopping():
+                self.received = self.received or next(iter(numbers), None)
+            elif self._shared and job.is_stopping():
                 self.received = signal.SIGTERM
         if self.received and self._shared:
             with self._lock, contextlib.suppress(RuntimeError):  # a process is dead
                 self._last_call = 1 + job.last_call(self._calls)
-        while self.received and not self._closed.wait(_AT_ONCE):
-            with self._leaving:
-                if self._leave:
-                    self._leave(self.received)
+        while self.received and not self._closed.wait(_POLL / 10):
+            if leave := self.leave:
+                leave(self.received)

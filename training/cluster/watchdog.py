@@ -1,7 +1,8 @@
 """Watchdog that ends a process, and its job, if it makes no progress.
 
 In a job of several processes, one that is alive but stuck would block all others for
-ever, and a scheduler would see nothing wrong.
+ever, and a scheduler would see nothing wrong. `faulthandler.dump_traceback_later` ends
+a process with status 1, that of a mistake, and tells no other process.
 """
 
 import contextlib
@@ -15,7 +16,6 @@ from collections import deque
 from collections.abc import Iterator
 
 from training.cluster import job
-from training.cluster.job import FAULT
 
 _SLOW = 10  # times the median step
 
@@ -50,10 +50,9 @@ class Watchdog:
 
     def step(self) -> None:
         """Notes that a step has finished."""
-        now = time.monotonic()
         if self._last is not None:
-            self._steps.append(now - self._last)
-        self._last = now
+            self._steps.append(time.monotonic() - self._last)
+        self.progress()
 
     def progress(self) -> None:
         """Notes progress other than a step, and watches from now on."""
@@ -68,20 +67,16 @@ class Watchdog:
         finally:
             self.progress()
 
-    def _limit(self) -> float:
-        median = statistics.median(self._steps) if self._steps else 0.0
-        return max(self._seconds, _SLOW * median)
-
     def _watch(self) -> None:
         while not self._closed.wait(min(self._seconds / 4, 10)):
-            last, limit = self._last, self._limit()
-            if last is None or time.monotonic() - last <= limit:
-                continue
-            faulthandler.dump_traceback(all_threads=True)
-            line = (
-                "no step, part of an evaluation or figure has finished for "
-                f"{limit:.0f} s (--watchdog); start the same command again"
-            )
-            job.end(TimeoutError(line), line, FAULT)
-            print(f"error: {line}", file=sys.stderr, flush=True)
-            os._exit(FAULT)
+            last, median = self._last, statistics.median(self._steps or [0.0])
+            limit = max(self._seconds, _SLOW * median)
+            if last is not None and time.monotonic() - last > limit:
+                faulthandler.dump_traceback(all_threads=True)
+                line = (
+                    "no step, part of an evaluation or figure has finished for "
+                    f"{limit:.0f} s (--watchdog); start the same command again"
+                )
+                job.end(TimeoutError(line), line, job.FAULT)
+                print(f"error: {line}", file=sys.stderr, flush=True)
+                os._exit(job.FAULT)
