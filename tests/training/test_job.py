@@ -201,8 +201,8 @@ def test_a_process_that_is_gone_ends_this_one_with_a_line(
     with pytest.raises(Ended, match="^75$"):
         job.failed(number, "")
     reason = "it is gone (killed, or its host has failed)"
-    told = f"error: process {number} of the job has failed: {reason}\n"
-    assert capsys.readouterr().err == told
+    expected = f"error: process {number} of the job has failed: {reason}\n"
+    assert capsys.readouterr().err == expected
     # Process 0 tells the others.
     assert ending == ([f"75 1 {reason}"] if number == 1 else [])
 

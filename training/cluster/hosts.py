@@ -77,7 +77,7 @@ def join() -> None:
     from jax._src.clusters import ClusterEnv
 
     values = flags.FLAGS
-    if "coordinator" not in values or not (known := _explicit() or _detected()):
+    if "coordinator" not in values or not (given := _explicit() or _detected()):
         return
     timeout = values.join_timeout
     line = (
@@ -86,12 +86,12 @@ def join() -> None:
     )
     before = signal.signal(signal.SIGTERM, _stop)
     try:
-        if None in known[:3]:
+        if given[0] is None:
             find: Any = ClusterEnv.auto_detect_unset_distributed_params
-            known = find(*known, timeout)
-        address, count, number, devices, *_ = known
+            given = find(*given, timeout)
+        address, count, number, devices = given
         if count and count > 1 and address and number is not None:
-            address = _meet(address, count, number, timeout)
+            address = presence.meet(address, count, number, timeout, job.failed)
         jax.distributed.initialize(
             address,
             count,
@@ -109,19 +109,6 @@ def join() -> None:
     finally:
         signal.signal(signal.SIGTERM, before)  # jax has installed a handler
     job.start(timeout)
-
-
-def _meet(address: str, count: int, number: int, timeout: float) -> str:
-    try:
-        return presence.meet(address, count, number, timeout, job.failed)
-    except TimeoutError:
-        raise
-    except OSError as error:
-        raise UserError(
-            f"--coordinator is {address}: its port cannot be opened here "
-            f"({error.strerror}); each job needs a free port of its own, on the host "
-            "of process 0"
-        ) from error
 
 
 def _stop(number: int, _frame: Any) -> None:

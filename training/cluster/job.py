@@ -18,14 +18,8 @@ import traceback
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from base.errors import (
-    OtherProcessError,
-    UserError,
-    chain,
-    is_fault,
-    one_line,
-    parse_json,
-)
+from base import errors
+from base.errors import OtherProcessError, UserError, one_line, parse_json
 from training.cluster import presence
 
 # Exit statuses, with their numbers in sysexits.h.
@@ -33,7 +27,7 @@ FAULT = 75  # the same command may succeed (EX_TEMPFAIL)
 CRASH = 70  # an unexpected error, with a traceback (EX_SOFTWARE)
 _STOP = "attention/stop"  # prefix of the keys of a stop signal
 _MAX_DIFFERENCES = 3  # named if processes disagree
-_PATIENCE = 5.0  # seconds in which the process that has caused an error tells its own
+_PATIENCE = 5.0  # seconds in which the process that has caused an error says so
 _GRACE = 2.0  # seconds in which this process reports an error of its own
 _numbers = itertools.count()  # of barriers and agreements, the same in all processes
 _ending = threading.Lock()  # of the thread that ends this process
@@ -42,30 +36,21 @@ _timeout = 1800.0
 
 
 def start(timeout: float) -> None:
-    """Notes that this process has joined a job.
-
-    Args:
-        timeout: seconds that `wait` and `agree` wait for the other processes.
-    """
+    """Sets the seconds that `wait` and `agree` wait in a job that has been joined."""
     global _timeout
     _timeout = timeout
     atexit.register(_leaving.set)  # called before jax's processes wait for each other
 
 
 def status_of(error: Exception, line: str | None) -> int:
-    """Returns the exit status for an error.
+    """Returns the exit status for an error, whose text in one line may be `None`.
 
-    Args:
-        error: the error.
-        line: the error in one line; None for an unexpected error.
-
-    Returns:
-        `FAULT` for a fault of a device or a network, an error of another process, or an
-        error of jax's runtime, as at the death of another process; otherwise 1 for an
-        error with a line, and `CRASH` without one.
+    `FAULT` for a fault of a device or a network, an error of another process, or an
+    error of jax's runtime, as at the death of another process; otherwise 1 for an error
+    with a line, and `CRASH` without one.
     """
     by_jax = _is_by_jax(error, line) and (line is None or _service()[0] is not None)
-    if by_jax or is_fault(error) or isinstance(error, OtherProcessError):
+    if by_jax or errors.is_fault(error) or isinstance(error, OtherProcessError):
         return FAULT
     return CRASH if line is None else 1
 
@@ -97,8 +82,8 @@ def failed(number: int, line: str) -> None:
     """Ends this process since another one has failed, stops or is gone.
 
     Args:
-        number: the process that has told it.
-        line: exit status, number and reason of the process; "" if `number` is gone.
+        number: the process that has sent the line.
+        line: exit status, number and reason of a process; "" if `number` is gone.
     """
     if _leaving.is_set():
         return
@@ -108,19 +93,16 @@ def failed(number: int, line: str) -> None:
     time.sleep(_GRACE)
     _ending.acquire()
     status, process, reason = line.split(" ", 2)
-    line = f"error: process {process} of the job has failed: {reason}"
     if int(status) in (128 + signal.SIGINT, 128 + signal.SIGTERM):
-        line = f"stopped with process {process} of the job"
-    print(line, file=sys.stderr)
+        print(f"stopped with process {process} of the job", file=sys.stderr)
+    else:
+        line = f"process {process} of the job has failed: {reason}"
+        print(f"error: {line}", file=sys.stderr)
     _exit(int(status))
 
 
 def leave(status: int) -> None:
-    """Ends this process, and the others with it, because of a stop signal.
-
-    Args:
-        status: exit status.
-    """
+    """Ends this process, and the others with it, because of a stop signal."""
     _ending.acquire()
     presence.tell(f"{status} {_service()[1]} stopped")
     _exit(status)
@@ -134,10 +116,7 @@ def is_stopping() -> bool:
 
 
 def last_call(call: int) -> int:
-    """Returns the maximum of a number over the processes of the job.
-
-    Called once, because of a stop signal.
-    """
+    """Returns the maximum of a number over the processes; called once, at a signal."""
     client, number = _service()
     with contextlib.suppress(RuntimeError):  # another process was first
         client.key_value_set(_STOP, str(number))
@@ -214,7 +193,7 @@ def _is_by_jax(error: BaseException, line: str | None) -> bool:
     # A failed collective operation on CPUs may be a ValueError.
     return any(
         isinstance(x, jax.errors.JaxRuntimeError) or "Gloo" in str(x)
-        for x in itertools.islice(chain(error), 1 if line else 0, None)
+        for x in itertools.islice(errors.chain(error), 1 if line else 0, None)
     )
 
 

@@ -29,17 +29,15 @@ _VISIBLE = 60.0  # seconds until all hosts see a file: NFS keeps listings for so
 class Lock:
     """The right to train in a run directory, or to sweep; a context manager.
 
+    It waits first if the lock may be that of a dead process elsewhere, and raises a
+    UserError if another process holds it or it cannot be written. With `enabled=False`
+    it takes no lock, as on hosts other than the first of a run.
+
     Attributes:
         owner: this process, as the lock names it: host, number, start and machine.
     """
 
     def __init__(self, workdir: Path, *, enabled: bool = True):
-        """Prepares the lock.
-
-        Args:
-            workdir: the run directory or the folder of a sweep, which exists.
-            enabled: False to take no lock, on hosts other than the first of a run.
-        """
         self._workdir, self._path, self._enabled = workdir, workdir / NAME, enabled
         host, pid = socket.gethostname(), os.getpid()
         self.owner = f"{host} {pid} {started(pid)} {_machine()}"
@@ -48,11 +46,6 @@ class Lock:
         self._thread = threading.Thread(target=self._refresh, daemon=True)
 
     def __enter__(self) -> "Lock":
-        """Takes the lock; waits first if it may be that of a dead process elsewhere.
-
-        Raises:
-            UserError: if another process holds it, or it cannot be written.
-        """
         if self._enabled:
             try:
                 self._take()
@@ -102,35 +95,23 @@ class Lock:
             time.sleep(_POLL)
 
     def __exit__(self, *_: Any) -> None:
-        """Gives the lock back, unless another process has taken it over."""
         self.release()
 
     def release(self) -> None:
-        """Gives the lock back, see `__exit__`."""
+        """Gives the lock back, unless another process has taken it over."""
         self._over.set()
         with contextlib.suppress(OSError):
             if self._enabled and self._read() == self.owner:
                 self._path.unlink()
 
     def check(self) -> None:
-        """Checks that no other process has taken the lock over.
-
-        Raises:
-            UserError: if one has, because this process was suspended for too long.
-        """
+        """Raises a UserError if this process was suspended, and another took over."""
         with contextlib.suppress(OSError):
             if self._enabled and (holder := self._read()) != self.owner:
                 raise UserError(self._refusal(holder))
 
     def check_shared(self, owner: str) -> None:
-        """Checks that this process sees the lock that process 0 of the job has taken.
-
-        Args:
-            owner: the `owner` of process 0.
-
-        Raises:
-            UserError: in a process whose run directory is another folder.
-        """
+        """Raises a UserError unless the lock is that of `owner`, process 0."""
         end = time.monotonic() + _VISIBLE
         while time.monotonic() < end:
             with contextlib.suppress(OSError):

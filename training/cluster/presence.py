@@ -17,6 +17,8 @@ from collections.abc import Callable
 from multiprocessing.connection import wait
 from typing import TextIO
 
+from base.errors import UserError
+
 _POLL = 1.0  # polling interval for missing processes, in seconds
 _REPORT = 10.0  # seconds between two lines about them
 _CLOSING = 10.0  # seconds in which the port of a job that has ended is free again
@@ -32,23 +34,19 @@ def meet(
     timeout: float,
     failed: Callable[[int, str], None],
 ) -> str:
-    """Waits until all processes of a job are present.
+    """Waits until all processes of a job are present; returns the address for jax.
 
     Args:
         address: "HOST:PORT" of process 0.
         count: number of processes.
         number: number of this process.
         timeout: seconds to wait.
-        failed: called later, in a thread, with the number of a process and the line
-            that it has told (in process 0) or that process 0 has told; "" if its
-            connection has closed.
-
-    Returns:
-        The address that jax's client shall connect to.
+        failed: called later, in a thread, with the number of a process and its line
+            (see `tell`), or "" if its connection has closed.
 
     Raises:
         TimeoutError: if the others do not arrive in time.
-        OSError: if the port cannot be opened in process 0.
+        UserError: if the port cannot be opened in process 0.
     """
     host, _, port = address.rpartition(":")
     far, end = (host.strip("[]"), int(port)), time.monotonic() + timeout
@@ -58,17 +56,27 @@ def meet(
         streams = {n: x.makefile() for n, x in _connections.items()}
     else:
         address, streams = _relay(far), {0: _attend(far, count, number, end)}
-    for other, stream in streams.items():
-        arguments = other, stream, failed
-        threading.Thread(target=_watch, args=arguments, daemon=True).start()
+
+    def watch(other: int, stream: TextIO) -> None:
+        line = ""
+        with contextlib.suppress(OSError, ValueError):
+            line = stream.readline().strip()
+        failed(other, line)
+
+    for item in streams.items():
+        threading.Thread(target=watch, args=item, daemon=True).start()
     return address
 
 
 def tell(line: str) -> None:
-    """Tells process 0 a line; in process 0, all others."""
+    """Sends a line to process 0; in process 0, to all others."""
     for connection in [*_connections.values()]:
         with contextlib.suppress(OSError):
             connection.sendall(f"{line}\n".encode())
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 def _gather(port: int, count: int, end: float) -> None:
@@ -90,13 +98,12 @@ def _gather(port: int, count: int, end: float) -> None:
             missing = [f"{n}" for n in range(1, count) if n not in _connections]
             if time.monotonic() >= due and missing:
                 due = time.monotonic() + _REPORT
+                names = ", ".join(missing[:_NAMED]) + ", ..." * (len(missing) > _NAMED)
                 line = (
                     f"waiting for the job: {count - len(missing)} of {count} processes "
-                    f"have joined, missing: process {', '.join(missing[:_NAMED])}"
-                    + ", ..."
-                    * (len(missing) > _NAMED)
+                    f"have joined, missing: process {names}"
                 )
-                print(line, file=sys.stderr, flush=True)
+                _say(line)
                 tell(line)
             if time.monotonic() >= end:
                 raise TimeoutError("others have not arrived")
@@ -104,24 +111,25 @@ def _gather(port: int, count: int, end: float) -> None:
 
 
 def _listen(port: int) -> socket.socket:
-    """Returns a socket that listens to a port at all addresses of this host.
-
-    jax would share the port with another program, such as process 0 of another job.
-    """
+    """Returns a socket at a port; jax would share it with another job's process 0."""
     dual, end = socket.has_dualstack_ipv6(), time.monotonic() + _CLOSING
     family = socket.AF_INET6 if dual else socket.AF_INET
     while True:
         try:
             return socket.create_server(("", port), family=family, dualstack_ipv6=dual)
-        except OSError:
+        except OSError as error:
             if time.monotonic() >= end:
-                raise
+                raise UserError(
+                    f"--coordinator: port {port} cannot be opened here "
+                    f"({error.strerror}); each job needs a free port of its own, on "
+                    "the host of process 0"
+                ) from error
         time.sleep(_POLL)
 
 
 def _attend(far: tuple[str, int], count: int, number: int, end: float) -> TextIO:
     """Waits in another process until process 0 says that all are present."""
-    due = time.monotonic() + _REPORT
+    due, joined = time.monotonic() + _REPORT, "1 of 2 processes have joined, "
     while time.monotonic() < end:
         with contextlib.suppress(OSError):
             connection = socket.create_connection(far, timeout=2 * _REPORT)
@@ -132,26 +140,15 @@ def _attend(far: tuple[str, int], count: int, number: int, end: float) -> TextIO
                     connection.settimeout(None)
                     _connections[0] = connection
                     return stream
-                print(line, end="", file=sys.stderr, flush=True)
+                _say(line.strip())
         if time.monotonic() >= due:
             due = time.monotonic() + _REPORT
-            joined = "1 of 2 processes have joined, " if count == 2 else ""
-            print(
-                f"waiting for the job: {joined}missing: process 0, which does not "
-                f"answer at {far[0]}:{far[1]}",
-                file=sys.stderr,
-                flush=True,
+            missing = (
+                f"{joined * (count == 2)}missing: process 0, which does not answer"
             )
+            _say(f"waiting for the job: {missing} at {far[0]}:{far[1]}")
         time.sleep(_POLL)
     raise TimeoutError("others have not arrived")
-
-
-def _watch(number: int, stream: TextIO, failed: Callable[[int, str], None]) -> None:
-    """Waits until a process tells a line or closes its connection."""
-    line = ""
-    with contextlib.suppress(OSError, ValueError):
-        line = stream.readline().strip()
-    failed(number, line)
 
 
 def _relay(far: tuple[str, int]) -> str:
@@ -160,6 +157,11 @@ def _relay(far: tuple[str, int]) -> str:
         direct = os.environ.get("no_grpc_proxy") or os.environ.get("no_proxy", "")
         os.environ["no_grpc_proxy"] = f"{direct},127.0.0.1".lstrip(",")
     server = socket.create_server(("127.0.0.1", 0))
+
+    def copy(source: socket.socket, target: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(2**16):
+                target.sendall(data)
 
     def serve() -> None:
         while True:
@@ -170,13 +172,7 @@ def _relay(far: tuple[str, int]) -> str:
                 near.close()
                 continue
             for pair in (ends, ends[::-1]):
-                threading.Thread(target=_copy, args=pair, daemon=True).start()
+                threading.Thread(target=copy, args=pair, daemon=True).start()
 
     threading.Thread(target=serve, daemon=True).start()
     return f"127.0.0.1:{server.getsockname()[1]}"
-
-
-def _copy(source: socket.socket, target: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        while data := source.recv(2**16):
-            target.sendall(data)

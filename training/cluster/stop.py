@@ -32,7 +32,6 @@ class StopSignal:
     """
 
     def __init__(self):
-        """Creates the handler, not yet installed."""
         self.received: int | None = None
         self.leave: Callable[[int], None] | None = None
         self._calls, self._lock = 0, threading.Lock()
@@ -42,7 +41,6 @@ class StopSignal:
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
     def __enter__(self) -> "StopSignal":
-        """Installs the handler; only the main thread receives signals."""
         import jax
 
         self._shared = jax.process_count() > 1
@@ -58,7 +56,6 @@ class StopSignal:
         return self
 
     def __exit__(self, *_: Any) -> None:
-        """Restores the previous handlers."""
         self._restore()
         self._closed.set()
         self._thread.join(5 * _POLL)  # others may be dead, or never call `reached`

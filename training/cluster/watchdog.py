@@ -1,8 +1,8 @@
 """Watchdog that ends a process, and its job, if it makes no progress.
 
 In a job of several processes, one that is alive but stuck would block all others for
-ever, and a scheduler would see nothing wrong. `faulthandler.dump_traceback_later` ends
-a process with status 1, that of a mistake, and tells no other process.
+ever. `faulthandler.dump_traceback_later` would end it with status 1, that of a user's
+mistake, and not tell the others.
 """
 
 import contextlib
@@ -23,29 +23,21 @@ _SLOW = 10  # times the median step
 class Watchdog:
     """Ends the process if no step, evaluation batch or figure finishes within a limit.
 
-    The limit is the maximum of `seconds` and ten times the median of the last steps.
-    Starting, compiling and saving do not count.
+    The limit is the maximum of `seconds` (0 for no watchdog) and ten times the median
+    of the last steps. Starting, compiling and saving do not count.
     """
 
     def __init__(self, seconds: float):
-        """Creates the watchdog, not yet active.
-
-        Args:
-            seconds: minimum of the limit; 0 for no watchdog.
-        """
-        self._seconds = seconds
+        self._seconds, self._closed = seconds, threading.Event()
         self._steps: deque[float] = deque(maxlen=101)  # seconds per step
         self._last: float | None = None  # time of the last progress; None while off
-        self._closed = threading.Event()
 
     def __enter__(self) -> "Watchdog":
-        """Starts watching, in a thread."""
         if self._seconds:
             threading.Thread(target=self._watch, daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stops watching."""
         self._closed.set()
 
     def step(self) -> None:
