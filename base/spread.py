@@ -29,7 +29,6 @@ _Item = TypeVar("_Item")
 
 _PART = 2**24  # maximum number of bytes of a process that are gathered at a time
 _MIN_PART = 2**10
-_spreads: ContextVar[bool] = ContextVar("spreads", default=False)
 _stops: ContextVar[Callable[[], Any] | None] = ContextVar("stops", default=None)
 
 
@@ -50,22 +49,25 @@ def over_processes(stops: Callable[[], Any] = lambda: False) -> Iterator[None]:
         OtherProcessError: if another process has failed in the block.
         Stopped: if `stops` has returned a true value.
     """
-    tokens = _spreads.set(jax.process_count() > 1), _stops.set(stops)
+    token = _stops.set(stops)
     try:
         _check(stops)
         yield
-        if _spreads.get():  # the others may have failed after the last call of `each`
+        if _spreads():  # the others may have failed after the last call of `each`
             _gather([])
     except OtherProcessError:
         raise
     except Exception as error:
-        if _spreads.get():
+        if _spreads():
             with contextlib.suppress(OtherProcessError):
                 _gather([], f"{type(error).__name__}: {error}")
         raise
     finally:
-        _spreads.reset(tokens[0])
-        _stops.reset(tokens[1])
+        _stops.reset(token)
+
+
+def _spreads() -> bool:
+    return _stops.get() is not None and jax.process_count() > 1
 
 
 def _check(stops: Callable[[], Any] | None) -> None:
@@ -82,9 +84,9 @@ def each(function: Callable[[_Item], Any], items: Iterable[_Item]) -> list[Any]:
             are not spread.
         items: the same in all processes, which produce all of them.
     """
-    spreads, stops = _spreads.get(), _stops.get()
+    spreads, stops = _spreads(), _stops.get()
     number, count = (jax.process_index(), jax.process_count()) if spreads else (0, 1)
-    tokens, share = (_spreads.set(False), _stops.set(None)), []
+    token, share = _stops.set(None), []
     try:
         for i, item in enumerate(items):
             if i % count == 0:
@@ -92,8 +94,7 @@ def each(function: Callable[[_Item], Any], items: Iterable[_Item]) -> list[Any]:
             if i % count == number:
                 share.append([i, _lists(function(item))])
     finally:
-        _spreads.reset(tokens[0])
-        _stops.reset(tokens[1])
+        _stops.reset(token)
     results = dict(_gather(share) if spreads else share)
     return [results[i] for i in range(len(results))]
 

@@ -33,7 +33,7 @@ import toy
 from smoke import ROOT
 
 from training import checkpoints, loop
-from training.cluster import watchdog
+from training.cluster.job import FAULT
 
 PAGE = ROOT / "docs/faults.md"
 _HEAD = """\
@@ -246,7 +246,7 @@ class Table:
             started = self.start(_FEW, workdir, 2, *halting, "--watchdog=3")
             statuses = jobs.finish(started)
             loss = self.end(_FEW, workdir, 2)
-            ended = watchdog.FAULT in statuses and 0 not in statuses
+            ended = FAULT in statuses and 0 not in statuses
             losses.append(loss if ended else f"statuses {statuses}")
         return len(losses), losses
 
@@ -260,7 +260,7 @@ class Table:
             started[i % 2].kill()
             statuses = jobs.finish(started)
             loss = self.end(_SOME, workdir, 2)
-            ended = sorted(statuses) == [-signal.SIGKILL, watchdog.FAULT]
+            ended = sorted(statuses) == [-signal.SIGKILL, FAULT]
             losses.append(loss if ended else f"statuses {statuses}")
         return len(losses), losses
 

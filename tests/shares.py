@@ -20,7 +20,7 @@ name, failing, *sys.argv = sys.argv[1:]
 
 
 def each(function, items, original=spread.each):
-    if not spread._spreads.get():
+    if not spread._spreads():
         return original(function, items)
     computed = []
 

@@ -48,6 +48,7 @@ def meet(
         TimeoutError: if the others do not arrive in time.
         UserError: if the port cannot be opened in process 0.
     """
+    streams: dict[int, TextIO]
     host, _, port = address.rpartition(":")
     far, end = (host.strip("[]"), int(port)), time.monotonic() + timeout
     if number == 0:
