@@ -77,7 +77,7 @@ def run(
     def parse(argv: list[str]) -> Arguments:
         try:
             # jax would read it at its import.
-            hosts.whole(os.environ, "JAX_NUM_CPU_DEVICES", accepted=_CPU_DEVICES)
+            hosts.whole("JAX_NUM_CPU_DEVICES", _CPU_DEVICES)
             if any(arg in _HELP for arg in argv[1:]):
                 print(command_line.help_text(argv, options))
                 sys.exit(0)

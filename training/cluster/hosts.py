@@ -16,7 +16,6 @@ import re
 import signal
 import socket
 import sys
-from collections.abc import Mapping
 from importlib import util
 from typing import Any
 
@@ -127,7 +126,7 @@ def _explicit() -> tuple[Any, ...] | None:
                 )
         elif given[name] is None and variable in os.environ:
             text = name == "coordinator"
-            given[name] = os.environ[variable] if text else whole(os.environ, variable)
+            given[name] = os.environ[variable] if text else whole(variable)
     if set(given.values()) == {None}:
         return None
     for name, variable in _VARIABLES.items():
@@ -169,9 +168,9 @@ def _detected() -> tuple[Any, ...] | None:
     if flags.FLAGS.join == "none":
         return None
     # SLURM_NTASKS may be that of the whole job, also in an interactive shell.
-    if whole(environ, "SLURM_STEP_NUM_TASKS") > 1:
-        return *unknown, _slurm_devices(environ, _gpus()) or None, "slurm"
-    if whole(environ, "OMPI_COMM_WORLD_SIZE") > 1:
+    if whole("SLURM_STEP_NUM_TASKS") > 1:
+        return *unknown, _slurm_devices(_gpus()) or None, "slurm"
+    if whole("OMPI_COMM_WORLD_SIZE") > 1:
         uri = environ.get("OMPI_MCA_orte_hnp_uri", "")
         if not re.search(r"^\d+\..*tcp6?://", uri):
             raise UserError(
@@ -194,13 +193,13 @@ def _detected() -> tuple[Any, ...] | None:
     return None
 
 
-def whole(environ: Mapping[str, str], name: str, accepted: Range = _COUNT) -> int:
+def whole(name: str, accepted: Range = _COUNT) -> int:
     """Returns the whole number of a variable of the environment; 1 if it is not set.
 
     Raises:
         FieldError: for another text, or a number out of range.
     """
-    text = environ.get(name, "1")
+    text = os.environ.get(name, "1")
     try:
         number = parse_whole(text)
     except ValueError:
@@ -209,11 +208,12 @@ def whole(environ: Mapping[str, str], name: str, accepted: Range = _COUNT) -> in
     return number
 
 
-def _slurm_devices(environ: Mapping[str, str], visible: int) -> list[int]:
+def _slurm_devices(visible: int) -> list[int]:
     """Returns the numbers of the GPUs of a Slurm task.
 
     The tasks of a node share its visible GPUs equally, unless Slurm has bound them.
     """
+    environ = os.environ
     name, count = "SLURM_STEP_TASKS_PER_NODE", r"([1-9]\d{0,5})(?:\(x([1-9]\d{0,5})\))?"
     text, node = environ.get(name, "1"), environ.get("SLURM_NODEID", "0")
     if not re.fullmatch(f"{count}(,{count})*", text):
@@ -222,7 +222,7 @@ def _slurm_devices(environ: Mapping[str, str], visible: int) -> list[int]:
     nodes = [int(n) for n, repeats in pairs for _ in range(int(repeats or 1))]
     if not node.isdecimal() or int(node) >= len(nodes):
         raise UserError(f"SLURM_NODEID is {node!r}: must be a node of {name}={text}")
-    tasks, task = nodes[int(node)], whole(environ, "SLURM_LOCALID")
+    tasks, task = nodes[int(node)], whole("SLURM_LOCALID")
     # Fewer GPUs than tasks are bound, by --gpu-bind or --tres-per-task.
     if "SLURM_GPUS_PER_TASK" in environ or visible < tasks:
         return list(range(visible))

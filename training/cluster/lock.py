@@ -79,8 +79,9 @@ class Lock:
             if void:
                 self._new.replace(self._path)
                 time.sleep(_SETTLE)
-                if self._read() == self.owner:
-                    return
+                with contextlib.suppress(FileNotFoundError):
+                    if self._read() == self.owner:
+                        return
                 continue  # another process has taken it over
             if here or watched not in (None, refreshed):
                 raise UserError(self._refusal(holder))
