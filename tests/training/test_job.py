@@ -3,59 +3,23 @@
 import threading
 
 import jax
+import jobs
 import pytest
+from jax._src.lib import _jax
 
 from base import storage
 from base.errors import OtherProcessError, UserError
 from training.cluster import job, presence
 
 
-class Store:
-    """jax's coordination service, for processes that are threads."""
-
-    def __init__(self, processes):
-        self._changed = threading.Condition()
-        self._values, self._arrived = {}, {}
-        self._processes = processes
-
-    def key_value_set(self, key, value):
-        with self._changed:
-            if key in self._values:
-                raise RuntimeError(f"ALREADY_EXISTS: {key}")
-            self._values[key] = value
-            self._changed.notify_all()
-
-    def key_value_try_get(self, key):
-        with self._changed:
-            if key not in self._values:
-                raise RuntimeError(f"NOT_FOUND: {key}")
-            return self._values[key]
-
-    def key_value_dir_get(self, prefix):
-        return [(k, v) for k, v in self._values.items() if k.startswith(prefix)]
-
-    def blocking_key_value_get(self, key, milliseconds):
-        with self._changed:
-            assert self._changed.wait_for(lambda: key in self._values, 10)
-            return self._values[key]
-
-    def wait_at_barrier(self, name, milliseconds):
-        with self._changed:
-            count = self._arrived[name] = self._arrived.get(name, 0) + 1
-            self._changed.notify_all()
-            if count < self._processes:
-                arrived = self._changed.wait_for(
-                    lambda: self._arrived[name] == self._processes, 0.5
-                )
-                if not arrived:
-                    raise RuntimeError(f"DEADLINE_EXCEEDED: {name}")
-
-
 @pytest.fixture
 def three(monkeypatch):
-    """Replaces the processes of a job by three threads; see `run`."""
-    store, local = Store(3), threading.local()
-    monkeypatch.setattr(job, "_service", lambda: (store, local.number))
+    """Replaces the processes of a job by three threads, with jax's service."""
+    address, local = f"127.0.0.1:{jobs.free_port()}", threading.local()
+    service = _jax.get_distributed_runtime_service(address, 3)
+    clients = [_jax.get_distributed_runtime_client(address, n) for n in range(3)]
+    monkeypatch.setattr(job, "_service", lambda: (clients[local.number], local.number))
+    monkeypatch.setattr(job, "_timeout", 1.0)
 
     class Numbers:
         def __next__(self):
@@ -82,7 +46,10 @@ def three(monkeypatch):
             thread.join(60)
         return results
 
-    return run
+    run(lambda number: clients[number].connect())
+    yield run
+    run(lambda number: clients[number].shutdown())
+    service.shutdown()
 
 
 def test_the_first_process_ends_a_block_before_the_others_begin(three):
@@ -108,7 +75,7 @@ def test_the_others_do_not_begin_a_block_that_fails_in_the_first_process(three):
     first, *others = three(work)
     assert begun == [0] and isinstance(first, ValueError)
     for error in others:  # in a job, the failure of process 0 ends them before
-        assert str(error).startswith("DEADLINE_EXCEEDED: block")
+        assert str(error).startswith("DEADLINE_EXCEEDED")
 
 
 def test_processes_that_agree_go_on(three):
