@@ -33,7 +33,12 @@ _WORKER = flags.DEFINE_bool(
     "worker", False, "Join a sweep in a shared folder from another machine."
 )
 _DRY_RUN = flags.DEFINE_bool(
-    "dry_run", False, "Only list the trials, with parameters and estimated hours."
+    "dry_run", False, "Only list the trials, with parameters and estimated time."
+)
+_EXPORT = flags.DEFINE_string(
+    "export",
+    None,
+    "Only write the sweep so far to this file, as a study for optuna-dashboard.",
 )
 _FAIL_FAST = flags.DEFINE_bool("fail_fast", False, "Stop as soon as a run has failed.")
 
@@ -46,19 +51,28 @@ def main(arguments: Arguments) -> int:
         )
     if bool(_SWEEP.value) == bool(_GRID.value):
         raise UserError("must have either --sweep=FILE or --grid FIELD=VALUE,VALUE")
-    from sweeps import main as sweeps  # slow to import: not for --help
+    from sweeps import (
+        estimate,
+        plan,
+        runner,
+        study,
+        workers,
+    )  # slow to import: not for --help
 
-    return sweeps.run(
-        config=_CONFIG.value,
-        overrides=arguments.overrides,
-        sweep=_SWEEP.value,
-        grid=_GRID.value,
-        workdir=Path(_WORKDIR.value),
-        workers=_WORKERS.value,
-        joins=_WORKER.value,
-        dry_run=_DRY_RUN.value,
-        fail_fast=_FAIL_FAST.value,
+    sweep = (
+        plan.read_file(_SWEEP.value) if _SWEEP.value else plan.read_grid(_GRID.value)
     )
+    workdir, joins = Path(_WORKDIR.value), _WORKER.value
+    trials = plan.Plan(sweep, _CONFIG.value, arguments.overrides, workdir, joins=joins)
+    if _EXPORT.value:
+        study.export(trials, Path(_EXPORT.value))
+        return 0
+    shares = workers.shares(_WORKERS.value, "--workers")
+    trials.check()
+    if _DRY_RUN.value:
+        estimate.show(trials, shares)
+        return 0
+    return runner.run(trials, shares, joins=joins, fail_fast=_FAIL_FAST.value)
 
 
 if __name__ == "__main__":

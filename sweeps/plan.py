@@ -1,63 +1,46 @@
 """The trials and runs of a sweep, and the folder that they are in.
 
-The folder of a sweep is its only state:
+The run directories are the state of a sweep:
 
-    sweep.json        the sweep; a folder without it is recognised by its runs
-    trials/NNN.seedS  run directories, one for each trial and seed
-    claims/, deaths/  the owner of each run, and how often it has died
-    logs/             output of the runs
+    trials/NNN.seedS    run directories, one for each trial and seed
+    locks/, failures/   the worker of each run, and how often the run has failed
+    logs/               output of the runs
+    sweep.json          the sweep, which the workers on other machines must have too
     table.md, table.csv, plots/
 
 A run belongs to the trial that has its config, whatever its number.
 """
 
-import contextlib
 import dataclasses
+import functools
 import itertools
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict
 
 from base import storage
-from base.errors import UserError, parse_json
-from sweeps import space, widening
-from sweeps.space import Choice, Point, Sweep
+from base.errors import UserError, parse_whole, shorten
+from sweeps import space
+from sweeps.space import Domain, Key, Point, Sweep, describe
 from training import configuration
 
 _NAME = re.compile(r"(\d+)\.seed(\d+)")
-_INNER = 0.37  # share of an interval at which a value between the ends is checked
-_GROWING = ("space", "trials", "seeds")  # may be widened when a sweep goes on
-
-
-_Key = str | tuple[str, ...]  # of a search space
 
 
 class Trial(NamedTuple):
-    """A point of the search space.
-
-    Attributes:
-        number: number of the trial, from 0.
-        point: value by field.
-    """
+    """A point of the search space, value by field, and its number from 0."""
 
     number: int
     point: Point
 
 
 class Run(NamedTuple):
-    """A run of a trial with one seed.
-
-    Attributes:
-        trial: the trial.
-        seed: value of `config.seed`.
-        folder: run directory.
-        overrides: all overrides of the config, "FIELD=VALUE".
-    """
+    """A run of a trial with one seed: its folder and all overrides of its config."""
 
     trial: Trial
     seed: int
@@ -75,9 +58,8 @@ class Plan:
 
     Attributes:
         sweep: the sweep, with metric and goal filled in.
-        flag: the config file, as in `--config`.
-        workdir: folder of the sweep.
         config: the config with the common overrides.
+        rungs: the steps at which trials stop and may go on, before the last step.
         trials: the trials so far; all of them unless the method is "tpe".
     """
 
@@ -97,13 +79,16 @@ class Plan:
             flag: the config file, as in `--config`.
             overrides: overrides that all trials share.
             workdir: folder of the sweep; it is not changed.
-            joins: whether the sweep of the folder must be this one, not a narrower one.
+            joins: whether another machine has started the sweep.
 
         Raises:
             UserError: for an invalid sweep or config, or the folder of another sweep.
         """
-        space.check(sweep)
-        _check_common(sweep, overrides)
+        for name in (override.partition("=")[0] for override in overrides):
+            if name == "seed":
+                raise UserError("--config.seed: must be seeds, as in --grid=seed=0,1")
+            if name in sweep.fields and sweep.method != "one_at_a_time":
+                raise UserError(f"--config.{name}: the sweep sets this field itself")
         self.config, self.flag = configuration.read(flag, overrides), flag or ""
         self.workdir, self._overrides = workdir, tuple(overrides)
         metric, goal = self.config.task.metric
@@ -111,13 +96,12 @@ class Plan:
             raise UserError(
                 f"sweep.goal is missing: the metric {sweep.metric} needs 'min' or 'max'"
             )
-        goal = sweep.goal or goal
         self.sweep = dataclasses.replace(
-            sweep, metric=sweep.metric or metric, goal=goal
+            sweep, metric=sweep.metric or metric, goal=sweep.goal or goal
         )
-        self._journal: str | None = None  # the text of sweep.json
-        self._compare(joins)
-        self.trials = self._number([] if sweep.method == "tpe" else space.points(sweep))
+        self.rungs = self._rungs()
+        self._check_folder(joins)
+        self.trials = self._number(space.points(sweep))
 
     def run(self, trial: Trial, seed: int) -> Run:
         """Returns a run of a trial."""
@@ -130,27 +114,25 @@ class Plan:
         pairs = itertools.product(self.trials, self.sweep.seeds)
         return [self.run(trial, seed) for trial, seed in pairs]
 
-    def steps(self, trial: Trial) -> int:
-        """Returns the number of steps of a complete run of a trial."""
-        return int(trial.point.get("train_steps", self.config.train_steps))
+    def ladder(self, point: Point) -> Sequence[int]:
+        """Returns the steps at which a trial stops; the last one completes it."""
+        return *self.rungs, int(point.get("train_steps", self.config.train_steps))
 
-    def order(self, value: float, number: int) -> tuple[bool, float, int]:
-        """Returns the sorting key of a trial: best first, values not finite last."""
-        sign = -1 if self.sweep.goal == "max" else 1
-        finite = math.isfinite(value)
-        return not finite, sign * value if finite else 0.0, number
+    @property
+    def is_growing(self) -> bool:
+        """True if further trials will be chosen."""
+        return self.sweep.method == "tpe" and len(self.trials) < self.sweep.trials
 
     def add(self, point: Point) -> Trial:
         """Adds a trial to a sweep whose method chooses trials one by one."""
-        numbers = [trial.number for trial in self.trials]
-        trial = Trial(max(numbers, default=-1) + 1, point)
+        trial = Trial(max((x.number for x in self.trials), default=-1) + 1, point)
         self.trials.append(trial)
         return trial
 
     def check(self, memory: int | None = None) -> None:
         """Checks the config of every run before the first one starts.
 
-        For intervals and "tpe", whose points are not known, checks the corners.
+        For "tpe", whose points are not known, checks the corners of the space.
 
         Args:
             memory: bytes of memory of the device; None for those of this machine.
@@ -158,121 +140,67 @@ class Plan:
         Raises:
             UserError: as `train.py` would for the first config that it refuses.
         """
-        points = [trial.point for trial in self.trials] or _corners(self.sweep)
+        points = [trial.point for trial in self.trials]
+        if self.sweep.method == "tpe":
+            points += space.corners(self.sweep)
         for point in points:
-            config = configuration.read(
-                self.flag, [*self._overrides, *space.overrides(point)]
-            )
+            config = self._read(point)
             configuration.check(config)
             try:
                 config.task.check(config, memory)
             except UserError as error:
-                given = " ".join(space.overrides(point)) or "the config"
-                raise UserError(f"{given}: {error}") from error
+                raise UserError(f"{describe(point)}: {error}") from error
         for seed in self.sweep.seeds:
-            configuration.check(
-                configuration.read(self.flag, [*self._overrides, f"seed={seed}"])
+            configuration.check(self._read({"seed": seed}))
+
+    def verify(self) -> None:
+        """Raises a UserError unless the folder has been given this sweep."""
+        path = self.workdir / "sweep.json"
+        if not path.exists():
+            raise UserError(f"{self.workdir} has no sweep.json: start the sweep first")
+        if path.read_text("utf-8", "replace") != self._journal:
+            raise UserError(
+                f"{self.workdir} has another sweep: start again with that of {path}"
             )
-
-    def verify(self, run: Run) -> None:
-        """Checks before a run starts that it is still one of this sweep.
-
-        Raises:
-            UserError: if another process has changed the sweep, or if the folder of
-                the run has another config.
-        """
-        with contextlib.suppress(OSError, UnicodeDecodeError):
-            text = (self.workdir / "sweep.json").read_text("utf-8")
-            if self._journal not in (None, text):
-                raise UserError(
-                    f"{self.workdir} has been given another sweep: start again with it"
-                )
-        if (run.folder / "config.json").exists():
-            config = configuration.load(run.folder)
-            if self._settings(config) != self._key(run.trial.point):
-                raise UserError(self._foreign(run.folder, config))
-
-    def make_folder(self) -> None:
-        """Makes the folder of the sweep.
-
-        Raises:
-            UserError: if it cannot be made.
-        """
-        try:
-            (self.workdir / "trials").mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(f"--workdir={self.workdir}: {error.strerror}") from error
 
     def save(self) -> None:
-        """Writes sweep.json.
+        """Writes sweep.json."""
+        storage.write(self.workdir / "sweep.json", self._journal)
 
-        Raises:
-            UserError: if it cannot be written.
-        """
-        try:
-            self._journal = json.dumps(self._encoded(), indent=2) + "\n"
-            storage.write(self.workdir / "sweep.json", self._journal)
-        except OSError as error:
-            raise UserError(f"--workdir={self.workdir}: {error.strerror}") from error
-
-    def _encoded(self) -> dict[str, Any]:
-        """The sweep as it is written."""
-        encoded = dataclasses.asdict(self.sweep)
-        encoded["space"] = {
-            ",".join(space.fields(key)): widening.encoded(domain)
-            for key, domain in self.sweep.space.items()
-        }
-        return {
-            "sweep": parse_json(json.dumps(encoded)),
+    @functools.cached_property
+    def _journal(self) -> str:
+        """The text of sweep.json."""
+        domains = {space.name_of(k): repr(x) for k, x in self.sweep.space.items()}
+        content = {
+            "sweep": vars(self.sweep) | {"space": domains},
             "config": configuration.encode(self.config),
         }
+        return json.dumps(content, indent=2, default=repr) + "\n"
 
-    def _compare(self, joins: bool) -> None:
-        """Refuses the folder of another sweep; accepts a narrower one to widen."""
-        path = self.workdir / "sweep.json"
-        if storage.is_file(self.workdir, f"--workdir={self.workdir}"):
-            raise UserError(f"--workdir={self.workdir} is a file: must be a folder")
+    def _rungs(self) -> tuple[int, ...]:
+        prune, total = self.sweep.prune, self.config.train_steps
+        if prune is None:
+            return ()
+        every = self.config.eval_every
+        if prune.after * every >= total:
+            raise UserError(
+                f"sweep.prune.after is {prune.after}: must be below "
+                f"{math.ceil(total / every)}, the number of evaluations"
+            )
+        steps = (prune.after * every * prune.factor**i for i in itertools.count())
+        return tuple(itertools.takewhile(lambda step: step < total, steps))
+
+    def _check_folder(self, joins: bool) -> None:
+        """Refuses a folder that is not one of a sweep, or not of this one to join."""
+        flag = f"--workdir={self.workdir}"
+        if storage.is_file(self.workdir, flag):
+            raise UserError(f"{flag} is a file: must be a folder")
         if (self.workdir / "config.json").exists():
-            raise UserError(
-                f"--workdir={self.workdir} is a run directory: take another folder"
-            )
-        if not path.exists():
-            return
-        now = self._encoded()
-        try:
-            self._journal = path.read_text("utf-8")
-            old = parse_json(self._journal)
-            before, config = old["sweep"], old["config"]
-            lost = widening.lost(before, now["sweep"])
-            old_fields, fields = (
-                dict(configuration.leaves(x)) for x in (config, now["config"])
-            )
-        except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-            raise UserError(
-                f"{path} is damaged: delete it, and it is rebuilt from the runs"
-            ) from error
-        if lost:
-            raise UserError(
-                f"{self.workdir} has another sweep: {lost}; restore it, or take "
-                "another --workdir"
-            )
-        pairs = {
-            f"sweep.{name}": (before.get(name), value)
-            for name, value in now["sweep"].items()
-            if joins or name not in _GROWING
-        }
-        pairs |= {
-            f"config.{name}": (old_fields.get(name), fields.get(name))
-            for name in {**old_fields, **fields}
-            if name.split(".")[0] not in configuration.CHANGEABLE
-            or name == "train_steps"
-        }
-        for name, (was, given) in pairs.items():
-            if was != given:
-                raise UserError(
-                    f"{self.workdir} has another sweep: {name} is {given}: must be "
-                    f"{was}, or take another --workdir"
-                )
+            raise UserError(f"{flag} is a run directory: take another folder")
+        if joins and self.sweep.method == "tpe":
+            raise UserError("--worker: the method tpe runs on one machine only")
+        if joins:
+            self.verify()
 
     def _number(self, points: Sequence[Point]) -> list[Trial]:
         """Numbers points; those with a run keep its number.
@@ -282,7 +210,7 @@ class Plan:
         """
         keys: dict[str, Point] = {}
         for point in points:
-            same = keys.setdefault(self._key(point), point)
+            same = keys.setdefault(self._key(self._read(point)), point)
             if same is not point and self.sweep.method == "grid":
                 raise UserError(
                     f"{describe(point)} is the same config as {describe(same)}: must "
@@ -294,110 +222,66 @@ class Plan:
             if not match or not (folder / "config.json").exists():
                 continue
             config = configuration.load(folder)
-            key = self._settings(config)
+            key = self._key(config)
             if self.sweep.method == "tpe" and key not in keys:
-                keys[key] = self._point(config, folder)
-            if key not in keys or int(match[2]) not in self.sweep.seeds:
-                raise UserError(self._foreign(folder, config))
+                point = self._point(config, folder)
+                keys[self._key(self._read(point))] = point
+            if (
+                key not in keys
+                or int(match[2]) not in self.sweep.seeds
+                or config.train_steps not in self.ladder(keys[key])
+            ):
+                raise self._foreign(folder, config)
             numbers.setdefault(key, int(match[1]))
         free = (n for n in itertools.count() if n not in set(numbers.values()))
         trials = [
             Trial(numbers[key] if key in numbers else next(free), point)
             for key, point in keys.items()
         ]
-        return trials
-
-    def _key(self, point: Point) -> str:
-        given = [*self._overrides, *space.overrides(point)]
-        return self._settings(configuration.read(self.flag, given))
+        return sorted(trials, key=lambda trial: trial.number)
 
     def _point(self, config: ConfigDict, folder: Path) -> Point:
         """The point of a run, read off its config."""
         fields = dict(configuration.leaves(config))
 
-        def value_at(key: str | tuple[str, ...], domain: space.Domain) -> Any:
+        def value_at(key: Key, domain: Domain) -> Any:
             values = tuple(fields[name] for name in space.fields(key))
             value = values if isinstance(key, tuple) else values[0]
             if not domain.contains(value):
-                raise UserError(self._foreign(folder, config))
+                raise self._foreign(folder, config)
             return value
 
-        point = space.assign(self.sweep, value_at)
-        if self._key(point) != self._settings(config):
-            raise UserError(self._foreign(folder, config))
-        return point
+        return space.assign(self.sweep, value_at)
 
-    def _settings(self, config: ConfigDict) -> str:
+    def _read(self, point: Point) -> ConfigDict:
+        given = [*self._overrides, *space.overrides(point)]
+        return configuration.read(self.flag, given)
+
+    def _key(self, config: ConfigDict) -> str:
         """The fields of a config that distinguish trials, as text."""
         fields = dict(configuration.leaves(configuration.encode(config)))
-        swept = space.swept(self.sweep)
-        settings = {
-            name: value
-            for name, value in fields.items()
-            if name in swept
-            or (name != "seed" and name.split(".")[0] not in configuration.CHANGEABLE)
-        }
-        return json.dumps(settings, sort_keys=True)
+        free, swept = {"seed", *configuration.CHANGEABLE}, self.sweep.fields
+        names = [name for name in fields if name in swept or _top(name) not in free]
+        return json.dumps({name: fields[name] for name in sorted(names)})
 
-    def _foreign(self, folder: Path, config: ConfigDict) -> str:
-        """The message for a run that is not of this sweep; names a difference."""
+    def _foreign(self, folder: Path, config: ConfigDict) -> UserError:
+        """The error for a run that is not of this sweep; names the differences."""
         base = dict(configuration.leaves(configuration.encode(self.config)))
         fields = dict(configuration.leaves(configuration.encode(config)))
-        swept = space.swept(self.sweep)
-        different = [
-            f"config.{name} is {value}"
-            for name, value in fields.items()
-            if value != base.get(name)
-            and name.split(".")[0] not in configuration.CHANGEABLE
-        ]
-        outside = [x for x in different if x.split()[0][7:] not in (*swept, "seed")]
-        reason = ", ".join(outside or different) or "its seed is not in sweep.seeds"
-        return (
+        free = {"seed", *configuration.CHANGEABLE} - {"train_steps"}
+        names = [x for x in fields if fields[x] != base.get(x) and _top(x) not in free]
+        if config.seed not in self.sweep.seeds:
+            names = ["seed"]
+        names = [x for x in names if x not in self.sweep.fields] or names
+        reason = ", ".join(f"config.{name} is {fields[name]}" for name in names)
+        return UserError(
             f"{folder} is not a run of this sweep ({reason}): restore the sweep, or "
             "take another --workdir"
         )
 
 
-def _corners(sweep: Sweep) -> list[Point]:
-    """Points with each value of each choice, and ends and middle of each interval.
-
-    Each is tried with the first and with the last values of the other fields.
-    """
-    values = {
-        key: domain.values
-        if isinstance(domain, Choice)
-        else (domain.low, domain.high, domain.at(_INNER))  # type: ignore[attr-defined]
-        for key, domain in sweep.space.items()
-    }
-    points: dict[str, Point] = {}
-    for others in (0, 1):
-        for key, value in [(k, value) for k, row in values.items() for value in row]:
-            chosen = {k: x[-others] for k, x in values.items()}
-            chosen |= _fixed(sweep, key, value)
-            point = space.assign(sweep, lambda k, _, chosen=chosen: chosen[k])
-            points.setdefault(repr(point), point)
-    return list(points.values())
-
-
-def _fixed(sweep: Sweep, key: _Key, value: Any) -> dict[_Key, Any]:
-    """Values of a key and of the keys that its condition depends on."""
-    fixed = {key: value}
-    while condition := sweep.space[key].condition:
-        field, accepted = condition
-        key = next(k for k in sweep.space if field in space.fields(k))
-        fixed[key] = space.value_with(sweep, key, field, accepted[0])
-    return fixed
-
-
-def _check_common(sweep: Sweep, overrides: Sequence[str]) -> None:
-    """Refuses common overrides of fields that the sweep sets itself."""
-    for override in overrides:
-        name = override.partition("=")[0]
-        if name == "seed":
-            raise UserError("--config.seed: seeds are replicates: use sweep.seeds or "
-                            "--grid=seed=0,1")  # fmt: skip
-        if name in space.swept(sweep) and sweep.method != "one_at_a_time":
-            raise UserError(f"--config.{name}: the sweep sets this field itself")
+def _top(name: str) -> str:
+    return name.split(".")[0]
 
 
 def read_file(path: str) -> Sweep:
@@ -416,6 +300,42 @@ def read_file(path: str) -> Sweep:
     return sweep
 
 
-def describe(point: Mapping[str, Any]) -> str:
-    """Returns a point as a short text."""
-    return " ".join(space.overrides(point)) or "(the config)"
+def read_grid(texts: Sequence[str]) -> Sweep:
+    """Returns the sweep of flags such as "model.score=dot,general" and "seed=0,1".
+
+    A value that begins with a bracket ends with it: "data.tasks=(1,2),(3,)".
+
+    Raises:
+        UserError: for a text of another form.
+    """
+    domains: dict[Key, Domain] = {}
+    seeds: tuple[int, ...] = ()
+    for text in texts:
+        field, equals, values = text.partition("=")
+        parts, flag = _split(values), f"--grid={shorten(text)}"
+        if not (field and equals and all(parts)):
+            raise UserError(f"{flag}: must be FIELD=VALUE,VALUE,...")
+        if field in domains or (field == "seed" and seeds):
+            raise UserError(f"{flag}: {field} must be given once")
+        try:
+            if field == "seed":
+                seeds = tuple(map(parse_whole, parts))
+            else:
+                domains[field] = space.choice(*parts)
+        except ValueError as error:
+            reason = "seeds must be whole numbers" if field == "seed" else error
+            raise UserError(f"{flag}: {reason}") from None
+    return Sweep(space=domains, seeds=seeds or (0,))
+
+
+def _split(values: str) -> list[str]:
+    """Splits values at the commas outside of lists in brackets."""
+    parts, depth = [""], 0
+    for character in values:
+        if character == "," and not depth:
+            parts.append("")
+            continue
+        if depth or not parts[-1]:  # a bracket inside of a text is of the text
+            depth += (character in "([") - (character in ")]")
+        parts[-1] += character
+    return parts

@@ -1,126 +1,194 @@
 """Runs the trials of a sweep on shares of the machine."""
 
 import signal
+import sys
 import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
+from base import storage
 from base.errors import UserError
-from sweeps import state
-from sweeps.display import Display
+from sweeps import report, scheduler, state, study
 from sweeps.plan import Plan, Run
-from sweeps.scheduler import Job, Scheduler
+from sweeps.space import describe
+from sweeps.state import RunLock
 from sweeps.workers import Processes, Share, stopping
+from training.cluster.lock import Lock
 
 ROOT = Path(__file__).parent.parent
 _WAIT = 0.5  # polling interval, in seconds
 
 
+def run(
+    plan: Plan, shares: Sequence[Share], *, joins: bool, fail_fast: bool = False
+) -> int:
+    """Runs a sweep, or joins it; returns the exit status.
+
+    Args:
+        plan: the plan.
+        shares: shares of the machine, each for a run at a time.
+        joins: whether another process leads the sweep and writes its tables.
+        fail_fast: stop all runs as soon as one has failed.
+
+    Raises:
+        UserError: if runs have failed, or the folder cannot be written.
+    """
+    workdir = plan.workdir
+    storage.make_folder(workdir / "trials", f"--workdir={workdir}")
+    runner = Runner(plan, fail_fast=fail_fast)
+    with Lock(workdir, enabled=not joins):
+        try:
+            if not joins:
+                plan.save()
+            status = runner.run(shares)
+            if not joins:
+                report.write(plan, state.rows(plan))
+                study.plot(plan, state.rows(plan))
+        except OSError as error:
+            name = error.filename or workdir
+            raise UserError(f"{name} cannot be written: {error.strerror}") from error
+    runner.check_failures()
+    if status:
+        scores = [run.score for row in state.rows(plan) for run in row.runs]
+        done = f"{len(scores) - scores.count(None)} of {len(scores)} runs are done"
+        print(f"stopped: {done}; the same command continues", file=sys.stderr)
+    elif not joins:
+        print((workdir / "table.md").read_text("utf-8"), end="")
+        print(f"tables and plots are in {workdir}", file=sys.stderr)
+    return status
+
+
+class Job(NamedTuple):
+    """Work on a locked run: train it to a step, and evaluate it if that is final."""
+
+    run: Run
+    step: int
+    final: bool
+    lock: RunLock
+
+
 class Runner:
-    """Workers in threads, each with a process at a time."""
+    """Workers in threads, each with a process at a time.
+
+    Attributes:
+        plan: the plan.
+        is_done: whether no run was left at the last call of `next`, locked or not.
+    """
 
     def __init__(self, plan: Plan, *, fail_fast: bool = False):
-        """Prepares to run a plan.
-
-        Args:
-            plan: the plan.
-            fail_fast: stop all runs as soon as one has failed.
-        """
-        self.plan, self._fail_fast = plan, fail_fast
-        self.scheduler = Scheduler(plan)
-        self._processes = Processes()
+        self.plan, self.is_done, self._fail_fast = plan, False, fail_fast
+        self._processes, self._mutex = Processes(), threading.Lock()
+        self._locks: set[RunLock] = set()
         self._error: BaseException | None = None
 
-    def run(self, shares: Sequence[Share], display: Display) -> int:
-        """Runs all trials; returns the exit status.
+    def run(self, shares: Sequence[Share]) -> int:
+        """Runs all trials; see `run`.
 
         Returns:
             0, or 128 plus the number of the signal that stopped the sweep.
-
-        Raises:
-            UserError: for a metric that the evaluation does not have, or a full disk.
         """
-        threads = [
-            threading.Thread(target=self._work, args=(share,)) for share in shares
-        ]
+        threads = [threading.Thread(target=self._work, args=(x,)) for x in shares]
         with stopping(self._processes):
             for thread in threads:
                 thread.start()
             while any(thread.is_alive() for thread in threads):
-                display.update(self.plan)
+                for lock in tuple(self._locks):
+                    lock.refresh()
                 time.sleep(_WAIT)
-        display.update(self.plan)
         if self._error:
             raise self._error
         return 128 + self._processes.stopped if self._processes.stopped else 0
 
     def check_failures(self) -> None:
         """Raises a UserError if runs have failed."""
-        failed = [run for run in self.plan.runs() if self._has_failed(run)]
+        runs = {run.name: state.progress(self.plan, run) for run in self.plan.runs()}
+        failed = [name for name, progress in runs.items() if progress.has_failed]
         if failed:
-            last = state.deaths(self.plan, failed[0])[-1]
-            names = ", ".join(run.name for run in failed)
             raise UserError(
-                f"{len(failed)} of {len(self.plan.runs())} runs failed "
-                f"({names}): {last}; to try again, delete {self.plan.workdir}/deaths"
+                f"{len(failed)} of {len(runs)} runs failed ({', '.join(failed)}): "
+                f"{runs[failed[0]].failures[-1]}; to try again, delete "
+                f"{self.plan.workdir}/failures"
             )
+
+    def next(self) -> Job | None:
+        """Returns a job that nobody works on, or None if there is none now.
+
+        Raises:
+            UserError: if the sweep of the folder has changed, or lacks its metric.
+        """
+        with self._mutex:
+            runs = scheduler.open_runs(self.plan)
+            for run, step in runs:
+                if job := self._job(run, step):
+                    return job
+            self.is_done = not runs and not self.plan.is_growing
+            if not self.plan.is_growing:
+                return None
+            trial = study.suggest(self.plan, state.rows(self.plan))
+            run = self.plan.run(trial, self.plan.sweep.seeds[0])
+            return self._job(run, self.plan.ladder(trial.point)[0])
+
+    def _job(self, run: Run, step: int) -> Job | None:
+        """Returns a job if its run can be locked and still has this work to do."""
+        self.plan.verify()
+        lock = RunLock(self.plan, run)
+        if lock.acquire():
+            progress = state.progress(self.plan, run)
+            if progress.is_open(step):
+                return Job(run, step, step == progress.total, lock)
+            lock.release()
+        return None
 
     def _work(self, share: Share) -> None:
         try:
             while not self._processes.stopped:
-                job = self.scheduler.next()
-                if job is None:
-                    if self.scheduler.is_done():
-                        return
-                    time.sleep(_WAIT)
-                    continue
-                try:
-                    self._do(job, share)
-                finally:
-                    job.claim.release()
-                if self._fail_fast and self._has_failed(job.run):
-                    self._processes.stop(signal.SIGTERM)
+                if job := self.next():
+                    self._locks.add(job.lock)
+                    try:
+                        self._do(job, share)
+                    finally:
+                        self._locks.discard(job.lock)
+                        job.lock.release()
+                elif self.is_done:
                     return
-        except OSError as error:
-            reason = f"{error.filename or self.plan.workdir}: {error.strerror}"
-            self._end(UserError(f"the sweep cannot be written: {reason}"))
+                else:
+                    time.sleep(_WAIT)
         except BaseException as error:
-            self._end(error)
-
-    def _end(self, error: BaseException) -> None:
-        self._error = self._error or error
-        self._processes.stop(signal.SIGTERM)
-
-    def _has_failed(self, run: Run) -> bool:
-        return state.has_failed(state.deaths(self.plan, run))
+            self._error = self._error or error
+            self._processes.stop(signal.SIGTERM)
 
     def _do(self, job: Job, share: Share) -> None:
         """Trains a run to a step, and evaluates it after the last one."""
         plan, run = self.plan, job.run
-        logs = plan.workdir / "logs"
-        logs.mkdir(exist_ok=True)
-        log = logs / f"{run.name}.txt"
-        workdir = f"--workdir={run.folder}"
-        fields = [f"--config.{x}" for x in (*run.overrides, f"train_steps={job.steps}")]
-        calls = [["train.py", f"--config={plan.flag}", workdir, *fields]]
+        log = plan.workdir / "logs" / f"{run.name}.txt"
+        log.parent.mkdir(exist_ok=True)
+        fields = [f"--config.{x}" for x in (*run.overrides, f"train_steps={job.step}")]
+        calls = [["train.py", f"--config={plan.flag}", *fields]]
         if job.final:
-            split = f"--split={plan.sweep.split}"
-            calls.append(["eval.py", workdir, split, "--figures=false"])
-        for arguments in calls:
+            calls.append(["eval.py", f"--split={plan.sweep.split}", "--figures=false"])
+        name = f"{run.name}  {describe(run.trial.point)}"
+        print(f"{name}  running to step {job.step}", file=sys.stderr, flush=True)
+        for call in calls:
             # The variables of a job of several sweep workers are not for the runs.
+            arguments = [*call, f"--workdir={run.folder}", "--join=none"]
             status = self._processes.call(
-                [*arguments, "--join=none"],
-                share,
-                folder=ROOT,
-                log=log,
-                started=job.claim.started,
+                arguments, share, folder=ROOT, log=log, started=job.lock.add
             )
             if self._processes.stopped:
                 return
             if status:
-                state.add_death(plan, run, last_line(log, status))
+                line = last_line(log, status)
+                state.record_failure(plan, run, line)
+                print(f"{name}  {line}", file=sys.stderr, flush=True)
+                if self._fail_fast and state.progress(plan, run).has_failed:
+                    self._processes.stop(signal.SIGTERM)
                 return
+        progress = state.progress(plan, run)
+        value = progress.score if job.final else progress.values.get(job.step)
+        text = f"{plan.sweep.metric} {value:.4g}" if value is not None else "no metric"
+        print(f"{name}  {text}", file=sys.stderr, flush=True)
 
 
 def last_line(log: Path, status: int) -> str:

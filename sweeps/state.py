@@ -1,25 +1,29 @@
-"""The state of a run of a sweep, read from its folder, and claims on runs."""
+"""The state of the runs of a sweep, read from their folders, and locks on runs."""
 
 import contextlib
+import functools
+import math
+import operator
 import os
 import socket
-import threading
+import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from base.errors import parse_json
-from sweeps.plan import Plan, Run
+from base import storage
+from base.errors import UserError, parse_json
+from sweeps.plan import Plan, Run, Trial
 from training.checkpoint_folder import CheckpointFolder
 from training.cluster.lock import started
 from training.log import read_rows
 
-_REFRESH = 30.0  # seconds between two refreshes of a claim
-_STALE = 120.0  # seconds without a refresh after which a claim is void
+_REFRESH = 30.0  # seconds between two refreshes of a lock
+_STALE = 120.0  # seconds without a refresh after which another worker may take a lock
 MAX_ERRORS = 3  # of a run without a new checkpoint
-_MAX_DEATHS = 10  # the same, kills included
-_KILLED = "(signal "  # in the line of a death that was not the run's own
+_MAX_FAILURES = 10  # the same, kills included
+_KILLED = "(signal "  # in the line of a failure that was not the run's own
 
 
 class Progress(NamedTuple):
@@ -27,203 +31,199 @@ class Progress(NamedTuple):
 
     Attributes:
         step: the last step with a row in its log, 0 if there is none.
+        target: the step that it was last started to train to, 0 if never started.
+        total: the step that completes it.
         values: validation metric by step.
-        rate: steps per second of the last row, 0 if unknown.
         score: metric of the final evaluation; None before it.
-        deaths: last line of output of each death since the last checkpoint.
+        failures: last line of output of each failure since the last checkpoint.
     """
 
     step: int
-    values: dict[int, float]
-    rate: float
+    target: int
+    total: int
+    values: Mapping[int, float]
     score: float | None
-    deaths: tuple[str, ...]
+    failures: tuple[str, ...]
+
+    @property
+    def has_failed(self) -> bool:
+        """True if the run is not started again; a kill counts less than an error."""
+        errors = sum(_KILLED not in line for line in self.failures)
+        return errors >= MAX_ERRORS or len(self.failures) >= _MAX_FAILURES
+
+    def is_open(self, step: int) -> bool:
+        """Returns whether the run has work to do until a step or its evaluation."""
+        is_done = step in self.values if step < self.total else self.score is not None
+        return not (is_done or self.has_failed)
 
 
-# By file of a run's log: time and size of the files that were read, and the result.
-_read: dict[Path, tuple[Any, Progress]] = {}
+class Row(NamedTuple):
+    """A trial and the progress of its runs, by seed."""
+
+    trial: Trial
+    runs: tuple[Progress, ...]
+
+    @property
+    def scores(self) -> list[float]:
+        """Metric of the final evaluation of each scored run."""
+        return [run.score for run in self.runs if run.score is not None]
+
+    @property
+    def mean(self) -> float | None:
+        """Mean score over all seeds; None unless all are scored."""
+        scores = self.scores
+        return statistics.mean(scores) if len(scores) == len(self.runs) else None
+
+    @property
+    def values(self) -> dict[int, float]:
+        """Mean validation metric over all seeds, by steps that all have reached."""
+        runs = [run.values for run in self.runs]
+        steps = functools.reduce(operator.and_, (values.keys() for values in runs))
+        return {x: statistics.mean(values[x] for values in runs) for x in sorted(steps)}
+
+
+def rows(plan: Plan) -> list[Row]:
+    """Returns the trials with the progress of their runs.
+
+    Raises:
+        UserError: if an evaluation does not have the metric.
+    """
+    return [
+        Row(trial, tuple(progress(plan, plan.run(trial, x)) for x in plan.sweep.seeds))
+        for trial in plan.trials
+    ]
 
 
 def progress(plan: Plan, run: Run) -> Progress:
     """Returns the progress of a run; reads its files only if they have changed.
 
     Raises:
-        KeyError: if an evaluation does not have the metric; its argument is the text
-            of the names that it has.
+        UserError: if an evaluation does not have the metric.
     """
-    log = run.folder / "metrics.jsonl"
-    report = run.folder / f"eval_{plan.sweep.split}.json"
-    files = log, report, plan.workdir / "deaths" / run.name
-    version = plan.sweep.metric, plan.steps(run.trial), *map(_version, files)
-    if log not in _read or _read[log][0] != version:
-        _read[log] = version, _progress(plan, run, log, report)
-    return _read[log][1]
+    names = "metrics.jsonl", f"eval_{plan.sweep.split}.json", "config.json"
+    files = *(run.folder / x for x in names), plan.workdir / "failures" / run.name
+    needs_values = bool(plan.sweep.prune or plan.sweep.method == "tpe")
+    total, versions = plan.ladder(run.trial.point)[-1], tuple(map(_version, files))
+    return _progress(files, versions, plan.sweep.metric, total, needs_values)
 
 
 def _version(path: Path) -> tuple[int, int] | None:
     """Time and size of a file; None if there is none."""
-    try:
+    with contextlib.suppress(OSError):
         status = path.stat()
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_size
+        return status.st_mtime_ns, status.st_size
+    return None
 
 
-def _progress(plan: Plan, run: Run, log: Path, report: Path) -> Progress:
-    rows = read_rows(log)
-    metric, values = plan.sweep.metric, {}
-    needs_values = plan.sweep.prune or plan.sweep.method == "tpe"
-    for row in rows:
-        if row["split"] == "validation" and metric in row:
-            values[row["step"]] = row[metric]
-        elif row["split"] == "validation" and needs_values:
-            raise KeyError(", ".join(_numbers(row)))
-    rates = [row["steps_per_second"] for row in rows if "steps_per_second" in row]
-    score = None
-    with contextlib.suppress(OSError, ValueError):
-        scores = parse_json(report.read_text())
-        # A damaged file counts as none: the run is evaluated again.
-        if isinstance(scores, dict) and scores.get("step") == plan.steps(run.trial):
-            if metric not in _numbers(scores):
-                raise KeyError(", ".join(_numbers(scores)))
-            score = scores[metric]
+@functools.lru_cache(maxsize=10_000)
+def _progress(
+    files: Sequence[Path], _: Any, metric: str, total: int, needs_values: bool
+) -> Progress:
+    log, report, config, failures = files
+    rows, scores = read_rows(log), _read_json(report)
+    text = failures.read_text("utf-8") if failures.exists() else ""
+    pairs = [line.partition(" ") for line in text.splitlines()]
     return Progress(
         step=rows[-1]["step"] if rows else 0,
-        values=values,
-        rate=rates[-1] if rates else 0.0,
-        score=score,
-        deaths=deaths(plan, run),
+        target=_read_json(config).get("train_steps") or 0,
+        total=total,
+        values={
+            row["step"]: _metric(row, metric)
+            for row in rows
+            if row["split"] == "validation" and (needs_values or metric in row)
+        },
+        # A damaged file counts as none: the run is evaluated again.
+        score=_metric(scores, metric) if scores.get("step") == total else None,
+        failures=tuple(line for step, _, line in pairs if step == pairs[-1][0]),
     )
 
 
-def _numbers(report: dict) -> list[str]:
-    names = [name for name, value in report.items() if isinstance(value, int | float)]
-    return [name for name in names if name not in ("step", "seconds")]
+def _read_json(path: Path) -> dict[str, Any]:
+    with contextlib.suppress(OSError, ValueError):
+        content = parse_json(path.read_text())
+        return content if isinstance(content, dict) else {}
+    return {}
 
 
-def target(run: Run) -> int:
-    """Returns the step that a run was last started to train to; 0 if never started."""
-    try:
-        return parse_json((run.folder / "config.json").read_text())["train_steps"]
-    except (OSError, ValueError, LookupError, TypeError):
-        return 0
+def _metric(scores: Mapping[str, Any], metric: str) -> float:
+    numbers = [name for name, x in scores.items() if isinstance(x, int | float)]
+    if metric not in numbers:
+        names = ", ".join(x for x in numbers if x not in ("step", "seconds"))
+        raise UserError(f"sweep.metric is {metric}: must be one of {names}")
+    return scores[metric]
 
 
-def deaths(plan: Plan, run: Run) -> tuple[str, ...]:
-    """Returns the last line of each death of a run since its last checkpoint."""
-    try:
-        text = (plan.workdir / "deaths" / run.name).read_text("utf-8")
-    except FileNotFoundError:
-        return ()
-    pairs = [line.partition(" ") for line in text.splitlines()]
-    return tuple(line for step, _, line in pairs if step == pairs[-1][0])
-
-
-def has_failed(lines: Sequence[str]) -> bool:
-    """Returns whether a run with these deaths has failed.
-
-    A kill, such as by a scheduler, counts less than an error.
-    """
-    errors = sum(_KILLED not in line for line in lines)
-    return errors >= MAX_ERRORS or len(lines) >= _MAX_DEATHS
-
-
-def add_death(plan: Plan, run: Run, line: str) -> None:
-    """Adds a death of a run."""
-    folder = plan.workdir / "deaths"
-    folder.mkdir(exist_ok=True)
+def record_failure(plan: Plan, run: Run, line: str) -> None:
+    """Records a failure of a run, with the last line of its output."""
+    path = plan.workdir / "failures" / run.name
+    path.parent.mkdir(exist_ok=True)
     saved = CheckpointFolder(run.folder).steps()
-    with (folder / run.name).open("a", encoding="utf-8") as file:
+    with path.open("a", encoding="utf-8") as file:
         file.write(f"{max(saved, default=0)} {' '.join(line.split())}\n")
 
 
-class Claim:
+def best_first(plan: Plan, values: Mapping[int, float]) -> list[int]:
+    """Returns the numbers of trials by value, best first, values not finite last."""
+    sign = -1 if plan.sweep.goal == "max" else 1
+    costs = {n: sign * x if math.isfinite(x) else math.inf for n, x in values.items()}
+    return sorted(values, key=lambda number: (costs[number], number))
+
+
+class RunLock:
     """The exclusive right to work on a run, on all hosts that share the folder.
 
-    A claim is a folder, which only one process can create. It names its owner. It is
-    void if the owner is a dead process of this host, or has not refreshed it for two
-    minutes.
+    A file, which only one process can create, names its host and its processes: the
+    worker and then the run. Another worker may take it over if all of them are dead
+    processes of this host, or if it has not been refreshed for two minutes.
     """
 
     def __init__(self, plan: Plan, run: Run):
-        self._folder = plan.workdir / "claims" / run.name
-        self._over = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._path = plan.workdir / "locks" / run.name
+        self._owner = f"{socket.gethostname()} {_process(os.getpid())}"
+        self._refreshed = time.monotonic()
 
     def acquire(self) -> bool:
-        """Returns whether the claim is now this process's."""
-        self._folder.parent.mkdir(parents=True, exist_ok=True)
-        if self._folder.exists() and self._is_void():
-            self._bury()
-        try:
-            self._folder.mkdir()
-        except FileExistsError:
-            return False
-        _write_process(self._folder / "owner", os.getpid())
-        self._thread = threading.Thread(target=self._refresh, daemon=True)
-        self._thread.start()
-        return True
+        """Returns whether this process now has the lock."""
+        self._path.parent.mkdir(exist_ok=True)
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            self._remove_abandoned()
+        with contextlib.suppress(FileExistsError), self._path.open("x") as file:
+            file.write(self._owner)
+            return True
+        return False
 
-    def started(self, pid: int) -> None:
-        """Records the process of the run, for whoever takes over the claim."""
-        _write_process(self._folder / "process", pid)
+    def add(self, pid: int) -> None:
+        """Adds the process of the run, which may outlive this one to save."""
+        storage.write(self._path, f"{self._owner} {_process(pid)}")
+
+    def refresh(self) -> None:
+        """Refreshes the lock if it is time to; to be called often."""
+        if time.monotonic() > self._refreshed + _REFRESH:
+            self._refreshed = time.monotonic()
+            with contextlib.suppress(OSError):
+                os.utime(self._path)
 
     def release(self) -> None:
-        """Releases the claim."""
-        self._over.set()
-        if self._thread:
-            self._thread.join()
-        self._bury(wait=False)
+        """Releases the lock, unless another process has taken it over."""
+        with contextlib.suppress(OSError):
+            if self._path.read_text().startswith(self._owner):
+                self._path.unlink()
 
-    def _refresh(self) -> None:
-        while not self._over.wait(_REFRESH):
-            with contextlib.suppress(FileNotFoundError):
-                os.utime(self._folder)
-
-    def _is_void(self) -> bool:
-        if _runs_here(self._folder / "owner") is False:
-            return True
-        try:
-            return time.time() - self._folder.stat().st_mtime > _STALE
-        except FileNotFoundError:
-            return False
-
-    def _bury(self, wait: bool = True) -> None:
-        """Removes the claim; only one of several processes succeeds.
-
-        Args:
-            wait: wait for the owner's process on this host, which may still be saving.
-        """
-        grave = self._folder.with_name(f".{self._folder.name}.{os.getpid()}")
-        try:
-            self._folder.rename(grave)
-        except OSError:
-            return
-        while wait and _runs_here(grave / "process"):
-            time.sleep(0.1)
-        for path in grave.iterdir():
-            path.unlink()
-        grave.rmdir()
+    def _remove_abandoned(self) -> None:
+        text, age = self._path.read_text(), time.time() - self._path.stat().st_mtime
+        host, *processes = text.split() or [""]
+        if age > _STALE or (
+            host == socket.gethostname()
+            and all(x != _process(int(x.split(":")[0])) for x in processes)
+        ):
+            removed = self._path.with_name(f".{self._path.name}.{os.getpid()}")
+            self._path.rename(removed)  # only one of several workers succeeds
+            if removed.read_text() == text:
+                removed.unlink()
+            else:  # another worker has taken it over since
+                removed.rename(self._path)
 
 
-def _write_process(path: Path, pid: int) -> None:
-    """Writes the host, the number and the start of a process."""
-    path.write_text(f"{socket.gethostname()} {pid} {started(pid)}")
-
-
-def _runs_here(path: Path) -> bool | None:
-    """Returns whether a written process runs; None on another host, or if unknown."""
-    try:
-        host, pid, *start = path.read_text().split()
-        if host != socket.gethostname():
-            return None
-        return start == [started(int(pid))]
-    except (OSError, ValueError):
-        return None
-
-
-def claimed(plan: Plan) -> Iterator[str]:
-    """Yields the names of the runs that have a claim."""
-    folder = plan.workdir / "claims"
-    for path in sorted(folder.glob("[0-9]*")) if folder.exists() else ():
-        yield path.name
+def _process(pid: int) -> str:
+    """The number and the start of a process: another one may get the number."""
+    return f"{pid}:{started(pid)}"

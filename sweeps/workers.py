@@ -6,7 +6,6 @@ dies, even by `kill -9`.
 """
 
 import contextlib
-import dataclasses
 import os
 import shutil
 import signal
@@ -15,20 +14,15 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from base.errors import UserError
 
 _LAUNCH = Path(__file__).with_name("launch.py")
 
 
-@dataclasses.dataclass(frozen=True)
-class Share:
-    """A share of the machine.
-
-    Attributes:
-        cores: numbers of the cores; empty for all.
-        gpu: number or identifier of the GPU; None for no restriction.
-    """
+class Share(NamedTuple):
+    """A share of the machine: its cores, () for all, and its GPU, None for any."""
 
     cores: tuple[int, ...] = ()
     gpu: str | None = None

@@ -5,10 +5,9 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 from smoke import ROOT
-
-from sweeps import state
 
 CONFIG = str(ROOT / "configs/kernel_regression.py:smoke")  # 6 steps, evaluated at 3, 6
 
@@ -22,10 +21,20 @@ def command(workdir, *flags):
 def processes(workdir):
     """Numbers of the processes that work on runs."""
     pids = set()
-    for path in (workdir / "claims").glob("[0-9]*/process"):
+    for path in (workdir / "locks").glob("[0-9]*"):
         with contextlib.suppress(OSError, IndexError):  # just removed or made
-            pids.add(int(path.read_text().split()[1]))  # host, number, start
+            # Host, worker and run, the processes with their start.
+            pids.add(int(path.read_text().split()[2].partition(":")[0]))
     return pids
+
+
+def is_running(pid):
+    """Returns whether a process runs; one that has ended may still have its number."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return False
+    return status.rpartition(")")[2].split()[0] != "Z"
 
 
 def saving(workdir):
@@ -79,7 +88,7 @@ def storm(workdir, flags, number, rng, seconds=SECONDS):
                 process.kill()
                 process.wait()
                 break  # the same command continues
-            alive = [pid for pid in processes(workdir) if state.started(pid)]
+            alive = [pid for pid in processes(workdir) if is_running(pid)]
             kills[kind] += bool(alive)
             for pid in alive:
                 os.kill(pid, 9)  # the coordinator starts it again

@@ -9,7 +9,6 @@ from matplotlib.text import Text
 from PIL import Image
 
 from figures import attention, canvas, charts, fonts, heatmaps, strips
-from sweeps import figures as search
 from tasks.algorithmic import figures as sequences
 from tasks.pointing import figures as geometry
 from tasks.speech.figures import aligned_spectrogram
@@ -790,61 +789,3 @@ def test_values_that_span_decades_have_a_logarithmic_axis(
 def test_a_band_ends_at_0(figures, tmp_path):
     draw_lines({"a": {"1-5": [0.0, 9.0], "6-10": [1.0, 2.0]}}, tmp_path)
     assert figures[0].axes[0].get_ylim()[0] == 0
-
-
-# Search
-
-TRIALS = {
-    "model.score": ["dot", "additive", "dot", "general"],
-    "optimizer.learning_rate": [0.001, 0.1, 0.01, 0.1],
-    "model.window": [None, 10, None, 3],
-    "model.layers": [1, 2, 4, 4],
-}
-SCORES = [30.0, 35.0, 20.0, 25.0]
-
-
-def test_the_values_of_a_field_are_placed_on_an_axis():
-    score, rate, window, layers = (search.column(*x) for x in TRIALS.items())
-    assert score.ticks == {0.0: "dot", 0.5: "additive", 1.0: "general"}
-    np.testing.assert_array_equal(score.positions, [0, 0.5, 0, 1])
-    np.testing.assert_allclose(rate.positions, [0, 1, 0.5, 1])  # logarithmic
-    assert list(rate.ticks.values()) == ["0.001", "0.01", "0.1"]
-    assert list(window.ticks.values()) == ["not set", "10", "3"]
-    np.testing.assert_allclose(layers.positions, [0, 1 / 3, 1, 1])
-    many = search.column("x", list(np.linspace(3, 5, 11)))
-    assert list(many.ticks.values()) == ["3", "3.5", "4", "4.5", "5"]
-    assert search.column("x", [7, 7]).ticks == {0.5: "7"}
-
-
-@pytest.mark.parametrize(("goal", "best"), [("max", 1), ("min", 2)])
-def test_a_search_marks_its_best_trial(figures, tmp_path, goal, best):
-    options = {"metric": "bleu", "goal": goal}
-    search.slices(TRIALS, SCORES, tmp_path / "a.png", **options)
-    search.parallel_coordinates(TRIALS, SCORES, tmp_path / "b.png", **options)
-    search.metric_by_trial(dict(enumerate(SCORES)), tmp_path / "c.png", **options)
-    slices, parallel, by_trial = figures
-    assert len(slices.axes) == len(TRIALS)
-    for axes, column in zip(
-        slices.axes, itertools.starmap(search.column, TRIALS.items()), strict=True
-    ):
-        (mark,) = [x for x in axes.lines if x.get_color() == canvas.MARK]
-        assert mark.get_xydata().tolist() == [[column.positions[best], SCORES[best]]]
-    lines = [x for x in parallel.axes[0].lines if len(x.get_xdata()) == 5]
-    assert [x.get_color() == canvas.MARK for x in lines] == [False] * 3 + [True]
-    assert lines[-1].get_ydata()[-1] == (goal == "max")
-    step = next(x for x in by_trial.axes[0].lines if x.get_color() == canvas.MARK)
-    expected = [30, 35, 35, 35] if goal == "max" else [30, 30, 20, 20]
-    assert step.get_ydata().tolist() == expected
-
-
-def test_labels_of_a_search_do_not_overlap(figures, tmp_path):
-    options = {"metric": "bleu", "goal": "max"}
-    search.slices(TRIALS, SCORES, tmp_path / "a.png", **options)
-    search.parallel_coordinates(TRIALS, SCORES, tmp_path / "b.png", **options)
-    slices, parallel = figures
-    texts = [*slices.texts, *(axes.title for axes in slices.axes)]
-    for axes in slices.axes:
-        texts += axes.get_xticklabels()
-    assert apart(boxes(texts))
-    (axes,) = parallel.axes
-    assert len(axes.texts) > 12 and apart(boxes([*parallel.texts, *axes.texts]))

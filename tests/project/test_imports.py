@@ -31,7 +31,7 @@ ALLOWED = {
         "tasks",
     },
     "configs": {"models", "tasks", "configs", "sweeps"},
-    "sweeps": {"base", "sweeps", "training", "figures"},
+    "sweeps": {"base", "sweeps", "training"},
     "results": {"base", "results", "training", "tasks", "figures", "sweeps"},
     "launching": {"base", "launching", "training", "sweeps"},
     "entry points": {

@@ -1,4 +1,4 @@
-"""Sweeps: spaces, plans, states, schedules, suggestions, tables."""
+"""Sweeps: spaces, plans, states, schedules, studies, tables, processes."""
 
 import csv
 import dataclasses
@@ -7,7 +7,6 @@ import json
 import math
 import os
 import re
-import shutil
 import signal
 import socket
 import statistics
@@ -16,14 +15,15 @@ import sys
 import time
 
 import numpy as np
+import optuna
 import pytest
 import sweep_storm
 from smoke import ROOT
 
 from base.errors import UserError
-from sweeps import main, report, runner, space, state, tpe, workers
+from sweeps import estimate, report, runner, scheduler, space, state, study, workers
+from sweeps import plan as plans
 from sweeps.plan import Plan
-from sweeps.scheduler import Scheduler, rungs
 from sweeps.space import Prune, Sweep, choice, integers, log_uniform, uniform
 from training import configuration
 
@@ -37,7 +37,7 @@ def grid(**fields):
     return Sweep(space=domains, **fields)
 
 
-def put(plan, run, values=(), score=None, steps=None, **deaths):
+def put(plan, run, values=(), score=None, steps=None):
     """Writes what a run leaves behind: values by evaluation, and the final score."""
     overrides = [*run.overrides, f"train_steps={steps or plan.config.train_steps}"]
     configuration.record(configuration.read(plan.flag, overrides), run.folder)
@@ -105,108 +105,123 @@ def test_a_longer_random_sequence_begins_with_a_shorter_one(method):
 
 
 def test_a_quasi_random_sequence_spreads_more_evenly_than_chance():
+    domains = {"a": choice(*range(13)), "b": integers(0, 12)}
+    sweep = Sweep(space=domains, method="quasi_random", trials=91, random_seed=3)
+    rows = list(itertools.islice(space._points(sweep), 91))
+    for name in domains:
+        counts = np.bincount([point[name] for point in rows], minlength=13)
+        assert counts.min() >= 5 and counts.max() <= 9
+
+
+def test_the_corners_of_a_space_have_each_value_and_bound():
     sweep = Sweep(
-        space={"a": integers(0, 12)}, method="quasi_random", trials=1, random_seed=3
+        space={
+            "a": choice(2, 3, 5),
+            "b": integers(3, 11).only_if("a", 3),
+            "c": choice("x", "y").only_if("b", 11),
+            ("d", "e"): choice((1, 2), (3, 4)),
+        },
+        method="tpe",
+        trials=7,
     )
-    rows = space._points(sweep)
-    counts = np.bincount([next(rows)["a"] for _ in range(13 * 7)], minlength=13)
-    assert counts.min() >= 5 and counts.max() <= 9
+    points = space.corners(sweep)
+    for field, values in {
+        "a": {2, 3, 5},
+        "b": {3, 11},
+        "c": {"x", "y"},
+        "d": {1, 3},
+    }.items():
+        assert {point[field] for point in points if field in point} == values
+    assert all(("b" in point) == (point["a"] == 3) for point in points)
+
+
+A = choice(1)
+FAULTS = [
+    ({"space": {}}, "has nothing to vary: must have a field or two seeds"),
+    ({"space": [1]}, r"sweep.space is \[1\]: must be a dict"),
+    ({"space": {"a": [1, 2]}}, "must be choice"),
+    ({"space": {"a": uniform(0, 1)}}, "is an interval"),
+    ({"space": {"seed": A}}, "list them in sweep.seeds"),
+    ({"space": {("a", "b"): choice(1, 2)}}, "must have tuples of 2 values"),
+    ({"space": {(): choice(())}}, "must be the name of a field, or a tuple"),
+    ({"space": {("a", "a"): choice((1, 2))}}, "has a field twice"),
+    ({"space": {"a": A, ("a", "b"): choice((1, 2))}}, "has a field twice"),
+    ({"space": {"a": A.only_if("b", 1), "b": A}}, "depends on b, which must come befo"),
+    ({"space": {"a": A, "b": A.only_if("a")}}, "has no value"),
+    (
+        {"space": {"a": A, "b": A.only_if("a", [1])}},
+        r"depends on a = \[1\], which is n",
+    ),
+    (
+        {"space": {("a", "c"): choice((1, 5)), "b": A.only_if("c", 1)}},
+        "depends on c = 1, which is not swept",
+    ),
+    (
+        {"space": {"a": A, "b": A.only_if("a", 1)}, "method": "one_at_a_time"},
+        "has a condition, but one_at_a_time changes one field",
+    ),
+    (
+        {"space": {"train_steps": choice(3, 6)}, "prune": Prune()},
+        "all trials must be evaluated at the same steps",
+    ),
+    ({"method": "bayes"}, "sweep.method is 'bayes'"),
+    ({"method": "random"}, "sweep.trials is None"),
+    ({"trials": 0}, "sweep.trials is 0: must be .* at least 1"),
+    ({"trials": "5"}, "sweep.trials is '?5'?: must be a"),
+    ({"seeds": (3, 3)}, "sweep.seeds"),
+    ({"seeds": 3}, "sweep.seeds is 3: must be a tuple"),
+    ({"seeds": (-1,)}, "must be a tuple of different"),
+    ({"metric": 5}, "sweep.metric is 5: must be the name of a metric"),
+    ({"goal": "high"}, "sweep.goal is 'high'"),
+    ({"split": "train"}, "sweep.split is 'train'"),
+    ({"prune": True}, "sweep.prune is True: must be Pru"),
+    ({"random_seed": "a"}, "sweep.random_seed is"),
+]
+
+
+@pytest.mark.parametrize(("fields", "message"), FAULTS)
+def test_a_faulty_sweep_is_refused_in_one_line(fields, message):
+    with pytest.raises(UserError, match=message) as error:
+        Sweep(**({"space": {"a": A}} | fields))
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("sweep", "message"),
+    ("function", "arguments", "message"),
     [
-        (Sweep(space={}), "has nothing to vary: must have a field or two seeds"),
-        (Sweep(space={"a": choice()}), r"sweep.space\['a'\] is empty"),
-        (Sweep(space={"a": choice(1, 1)}), "must be different values"),
-        (Sweep(space={"a": [1, 2]}), r"sweep.space\['a'\] is \[1, 2\]: must be choice"),
-        (Sweep(space={"a": uniform(0, 1)}), "is an interval: the method grid takes"),
-        (
-            Sweep(
-                space={"a": choice(1), "b": choice(2).only_if("a", 1)},
-                method="one_at_a_time",
-            ),
-            "has a condition, but one_at_a_time changes one field",
-        ),
-        (Sweep(space={"seed": choice(0, 1)}), "list them in sweep.seeds"),
-        (Sweep(space={("a", "b"): choice(1, 2)}), "must be a tuple of 2 values"),
-        (
-            Sweep(space={"a": choice(1).only_if("b", 2), "b": choice(2)}),
-            "depends on b, which must come before it in the space",
-        ),
-        (Sweep(space={"a": choice(1)}, method="bayes"), "sweep.method is 'bayes'"),
-        (Sweep(space={"a": choice(1)}, goal="high"), "sweep.goal is 'high'"),
-        (Sweep(space={"a": choice(1)}, split="train"), "sweep.split is 'train'"),
-        (Sweep(space={"a": choice(1)}, seeds=(3, 3)), "sweep.seeds"),
-        (Sweep(space={"a": choice(1)}, method="random"), "sweep.trials is missing"),
-        (Sweep(space={"a": choice(1)}, trials=0), "sweep.trials is 0: must be at"),
-        (
-            Sweep(space={"a": uniform(1, 0)}, method="tpe", trials=2),
-            "an interval with low < high",
-        ),
-        (
-            Sweep(space={"a": log_uniform(0, 1)}, method="tpe", trials=2),
-            "an interval above 0",
-        ),
-        (Sweep(space={"a": choice(1)}, prune=Prune(factor=1)), "sweep.prune"),
-        (Sweep(space=[1]), r"sweep.space is \[1\]: must be a dict"),
-        (Sweep(space={"a": choice(1)}, seeds=3), "sweep.seeds is 3: must be a tuple"),
-        (Sweep(space={"a": choice(1)}, seeds=(-1,)), "must be a tuple of different"),
-        (Sweep(space={"a": choice(1)}, trials="5"), "sweep.trials is '?5'?: must be a"),
-        (Sweep(space={"a": choice(1)}, prune=True), "sweep.prune is True: must be Pru"),
-        (Sweep(space={"a": choice(1)}, prune=Prune(after=1.5)), "with whole numbers"),
-        (Sweep(space={"a": choice(1)}, random_seed="a"), "sweep.random_seed is"),
-        (Sweep(space={(): choice(())}), "must be the name of a field, or a tuple"),
-        (Sweep(space={("a", "a"): choice((1, 2))}), "has a field twice"),
-        (
-            Sweep(space={"a": choice(1), ("a", "b"): choice((1, 2))}),
-            "sweep.space has a twice",
-        ),
-        (
-            Sweep(space={"a": uniform("x", "y")}, method="tpe", trials=2),
-            "must be two numbers",
-        ),
-        (
-            Sweep(space={"a": integers(8.5, 10)}, method="tpe", trials=2),
-            "must be two whole numbers",
-        ),
-        (
-            Sweep(space={"a": choice(1), "b": choice(2).only_if("a")}),
-            "has no value",
-        ),
-        (
-            Sweep(space={"a": choice("x"), "b": choice(2).only_if("a", ["x"])}),
-            r"depends on a = \['x'\], which is not swept",
-        ),
-        (
-            Sweep(space={("a", "c"): choice((1, 5)), "b": choice(2).only_if("c", 1)}),
-            "depends on c = 1, which is not swept",
-        ),
-        (
-            Sweep(space={"train_steps": choice(3, 6)}, prune=Prune()),
-            "all trials must be evaluated at the same steps",
-        ),
+        (choice, (), "must be one or more different values"),
+        (choice, (1, 1), "must be one or more different values"),
+        (uniform, (1, 0), "high is 0: must be above 1"),
+        (uniform, (math.nan, 1), "low is nan"),
+        (uniform, ("x", "y"), "low is 'x': must be a number"),
+        (log_uniform, (0, 1), "low is 0: must be above 0"),
+        (integers, (8.5, 10), "low is 8.5: must be a whole number"),
+        (integers, (True, 10), "low is True: must be a whole number"),
+        (Prune, (1, 1), "sweep.prune.factor is 1: must be at least 2"),
+        (Prune, (1.5, 2), "sweep.prune.after is 1.5: must be a whole number"),
     ],
 )
-def test_a_faulty_sweep_is_refused_in_one_line(sweep, message):
+def test_a_faulty_domain_is_refused_in_one_line(function, arguments, message):
     with pytest.raises(UserError, match=message) as error:
-        space.check(sweep)
+        function(*arguments)
     assert "\n" not in str(error.value)
 
 
 def test_flags_are_a_grid_with_seeds_as_replicates():
-    sweep = main.read_grid(["model.kernel=gaussian,boxcar", "seed=2,5"])
+    sweep = plans.read_grid(["model.kernel=gaussian,boxcar", "seed=2,5"])
     assert sweep == Sweep(
         space={"model.kernel": choice("gaussian", "boxcar")}, seeds=(2, 5)
     )
-    for text in ("model.kernel", "model.kernel=", "=a", "seed=x", "seed=(0,1),(2,)"):
-        with pytest.raises(UserError, match=f"^--grid={re.escape(text)}: "):
-            main.read_grid([text])
+    texts = "model.kernel", "model.kernel=", "=a", "a=3,3", "seed=x", "seed=(0,1),(2,)"
+    for text in (*texts, f"seed={'7' * 5003}", f"seed=0,{'7' * 301}"):
+        with pytest.raises(UserError, match=f"^--grid={re.escape(text[:70])}") as error:
+            plans.read_grid([text])
+        assert len(str(error.value)) < 200
 
 
 def test_a_value_of_a_grid_may_be_a_list(tmp_path):
     def values(text):
-        (domain,) = main.read_grid([f"field={text}"]).space.values()
+        (domain,) = plans.read_grid([f"field={text}"]).space.values()
         return domain.values
 
     assert values("(5,),(7,11)") == ("(5,)", "(7,11)")
@@ -216,23 +231,13 @@ def test_a_value_of_a_grid_may_be_a_list(tmp_path):
     assert values("a(5,7),b)") == ("a(5", "7)", "b)")
     for faulty in ("(5,7", "(5,),", ",(5,)"):
         with pytest.raises(UserError, match="must be"):
-            plan = Plan(
-                main.read_grid([f"evaluation.sizes={faulty}"]), LISTS, (), tmp_path
-            )
-            plan.check()
-    plan = Plan(main.read_grid(["evaluation.sizes=(5,),(5,6)"]), LISTS, (), tmp_path)
+            sweep = plans.read_grid([f"evaluation.sizes={faulty}"])
+            Plan(sweep, LISTS, (), tmp_path).check()
+    sweep = plans.read_grid(["evaluation.sizes=(5,),(5,6)"])
+    plan = Plan(sweep, LISTS, (), tmp_path)
     plan.check()
-    sizes = [
-        configuration.read(LISTS, run.overrides).evaluation.sizes for run in plan.runs()
-    ]
-    assert sizes == [(5,), (5, 6)]
-
-
-@pytest.mark.parametrize("text", ["7" * 5003, "0," + "7" * 301])
-def test_a_seed_of_many_digits_is_refused_in_one_line(text):
-    with pytest.raises(UserError, match="seeds must be whole numbers$") as error:
-        main.read_grid([f"seed={text}"])
-    assert len(str(error.value)) < 200
+    configs = [configuration.read(LISTS, run.overrides) for run in plan.runs()]
+    assert [config.evaluation.sizes for config in configs] == [(5,), (5, 6)]
 
 
 # Plans
@@ -247,10 +252,22 @@ def test_every_override_is_checked_before_the_first_run(tmp_path):
     ):
         with pytest.raises(UserError, match=message):
             Plan(Sweep(space=domains), FLAG, (), tmp_path).check()
-    ends = {"model.width": uniform(0.5, 1e9)}
-    sweep = Sweep(space=ends, method="tpe", trials=3)
-    with pytest.raises(UserError, match="model.width=1000000000.0: config.model.width"):
-        Plan(sweep, FLAG, (), tmp_path).check()
+    kernels = choice("boxcar", "gaussian")
+    width = choice(0.5, -1.0).only_if("model.kernel", "gaussian")
+    learned = {"model.kernel": kernels, "model.learned": choice(False, True)}
+    for domains, message in (
+        (
+            {"model.width": uniform(0.5, 1e9)},
+            "model.width=1000000000.0: config.model.w",
+        ),
+        ({"model.kernel": kernels, "model.width": width}, "model.width is -1"),
+        ({"data.points": uniform(11, 20)}, "data.points is '11.0': must be a whole"),
+        (learned, "model.kernel=boxcar model.learned=true"),
+    ):
+        given = ["model.learned=False"] if domains is not learned else []
+        sweep = Sweep(space=domains, method="tpe", trials=3)
+        with pytest.raises(UserError, match=message):
+            Plan(sweep, FLAG, given, tmp_path).check()
     assert not list(tmp_path.iterdir())
 
 
@@ -268,16 +285,11 @@ def test_a_run_is_a_trial_with_a_seed(tmp_path):
     assert (plan.sweep.metric, plan.sweep.goal) == ("mse", "min")
 
 
-@pytest.mark.parametrize("journal", [True, False])
-def test_a_widened_sweep_keeps_the_numbers_of_its_runs(tmp_path, journal):
+def test_a_widened_sweep_keeps_the_numbers_of_its_runs(tmp_path):
     plan = Plan(grid(), FLAG, (), tmp_path)
-    plan.save()
     for run in plan.runs()[1:4]:
         put(plan, run)
-    if not journal:
-        (tmp_path / "sweep.json").unlink()
-    domains = {"model.kernel": choice("gaussian", *KERNELS[1:])}
-    domains["model.width"] = choice(0.3, 0.5, 0.7)
+    domains = {"model.kernel": choice(*KERNELS), "model.width": choice(0.3, 0.5, 0.7)}
     wide = Plan(Sweep(space=domains, seeds=(0, 1)), FLAG, (), tmp_path)
     numbers = {tuple(trial.point.values()): trial.number for trial in wide.trials}
     assert len(set(numbers.values())) == len(numbers) == 9
@@ -285,100 +297,67 @@ def test_a_widened_sweep_keeps_the_numbers_of_its_runs(tmp_path, journal):
         assert numbers[tuple(trial.point.values())] == trial.number
 
 
-@pytest.mark.parametrize("journal", [True, False])
-def test_another_sweep_is_refused_with_the_difference(tmp_path, journal):
-    plan = Plan(grid(), FLAG, (), tmp_path)
-    plan.save()
+def test_another_sweep_is_refused_with_the_difference(tmp_path):
+    plan = Plan(grid(seeds=(5,)), FLAG, (), tmp_path)
     put(plan, plan.runs()[3])  # triangular, 0.7
-    if not journal:
-        (tmp_path / "sweep.json").unlink()
-    domains = {"model.kernel": choice("gaussian"), "model.width": choice(0.5, 0.7)}
-    narrow = Sweep(space=domains)
-    message = r"003.seed0 is not a run of this sweep \(config.model.kernel is triang"
-    if journal:
-        message = r"has another sweep: sweep.space\['model.kernel'\] lacks triangular"
-    with pytest.raises(UserError, match=message):
-        Plan(narrow, FLAG, (), tmp_path)
-    with pytest.raises(UserError, match="config.data.points"):
-        Plan(grid(), FLAG, ["data.points=41"], tmp_path)
-    if journal:
-        with pytest.raises(UserError, match="sweep.split is test: must be validation"):
-            Plan(grid(split="test"), FLAG, (), tmp_path)
-    deep, digits = "[" * 100_003, '{"sweep": ' + "7" * 5003 + "}"
-    objects = '{"sweep": [], "config": {}}', '{"sweep": {"space": 3}}'
-    for text in ("{", *objects, "7", deep, digits, "[" * 701 + "]" * 701):
-        (tmp_path / "sweep.json").write_text(text)
-        with pytest.raises(UserError, match="is damaged: delete it, and it is rebuil"):
-            Plan(grid(), FLAG, (), tmp_path)
-
-
-def test_a_narrower_sweep_is_refused_with_what_it_lacks(tmp_path):
-    domains = {"model.width": log_uniform(0.5, 0.8), "model.kernel": choice(*KERNELS)}
-    sweep = Sweep(space=domains, method="tpe", trials=9, seeds=(0, 1))
-    Plan(sweep, FLAG, (), tmp_path).make_folder()
-    Plan(sweep, FLAG, (), tmp_path).save()
-    wide = {"model.width": log_uniform(0.3, 0.8), "model.kernel": choice(*KERNELS)}
-    Plan(dataclasses.replace(sweep, space=wide, trials=10), FLAG, (), tmp_path)
-    for fields, message in (
-        ({"trials": 8}, "sweep.trials is 8: must be at least 9"),
-        ({"seeds": (0, 2)}, "sweep.seeds lacks 1"),
-        ({"space": domains | {"model.kernel": choice(*KERNELS[1:])}}, "lacks gaussian"),
-        (
-            {"space": domains | {"model.width": uniform(0.5, 0.8)}},
-            "must be of the kind",
-        ),
-        ({"space": domains | {"model.width": log_uniform(0.6, 0.8)}}, "must contain"),
-        ({"space": {"model.width": domains["model.width"]}}, "lacks model.kernel"),
+    narrow = Sweep(space={"model.kernel": choice(*KERNELS)}, seeds=(5,))
+    domains = {"model.kernel": choice(*KERNELS), "model.width": uniform(0.5, 0.6)}
+    drawn = Sweep(space=domains, method="tpe", trials=9, seeds=(5,))
+    for sweep, overrides, message in (
+        (narrow, (), r"003.seed5 is not a run of .* \(config.model.width is 0.7\)"),
+        (drawn, (), "config.model.width is 0.7"),
+        (plan.sweep, ["data.points=41"], "config.data.points is"),
+        (plan.sweep, ["train_steps=5"], "config.train_steps is 6"),
+        (grid(seeds=(0, 1)), (), "config.seed is 5"),
     ):
-        with pytest.raises(UserError, match=f"has another sweep: .*{message}"):
-            Plan(dataclasses.replace(sweep, **fields), FLAG, (), tmp_path)
-    joined = dataclasses.replace(sweep, trials=10)
-    with pytest.raises(UserError, match="sweep.trials is 10: must be 9"):
-        Plan(joined, FLAG, (), tmp_path, joins=True)
+        with pytest.raises(UserError, match=message):
+            Plan(sweep, FLAG, overrides, tmp_path)
+    # Another metric or split of the same runs is accepted.
+    other = grid(seeds=(5,), split="test", metric="loss", goal="min")
+    assert len(Plan(other, FLAG, (), tmp_path).runs()) == 6
 
 
 def test_a_run_that_was_planned_shorter_is_not_of_the_sweep(tmp_path):
     plan = Plan(grid(), FLAG, (), tmp_path)
-    plan.make_folder()
-    plan.save()
     run = plan.runs()[0]
     put(plan, run)
     path = run.folder / "config.json"
     settings = json.loads(path.read_text())
     path.write_text(json.dumps(settings | {"extended": [{"step": 3, "before": []}]}))
     with pytest.raises(UserError, match=r"not a run of this sweep \(config.extended"):
-        plan.verify(run)
+        Plan(grid(), FLAG, (), tmp_path)
 
 
-def test_a_run_is_verified_before_it_starts(tmp_path):
-    plan, scheduler = (plan := Plan(grid(), FLAG, (), tmp_path)), Scheduler(plan)
-    plan.make_folder()
-    plan.save()
-    other = Plan(grid(), FLAG, (), tmp_path).runs()[1]
-    put(plan, plan.runs()[0]._replace(overrides=other.overrides))
-    with pytest.raises(UserError, match="000.seed0 is not a run of this sweep"):
-        scheduler.next()
-    assert list(state.claimed(plan)) == []
-    shutil.rmtree(tmp_path / "trials/000.seed0")
-    (job,) = jobs(scheduler, 1)
-    assert job.run.name == "000.seed0"
+def test_a_worker_joins_only_the_sweep_of_the_folder(tmp_path):
+    with pytest.raises(UserError, match="has no sweep.json: start the sweep first"):
+        Plan(grid(), FLAG, (), tmp_path, joins=True)
+    Plan(grid(), FLAG, (), tmp_path).save()
+    worker = Plan(grid(), FLAG, (), tmp_path, joins=True)
+    assert not is_done(worker)
+    for sweep, overrides in (grid(seeds=(0, 1)), ()), (grid(), ["data.points=41"]):
+        with pytest.raises(UserError, match="has another sweep: start again with that"):
+            Plan(sweep, FLAG, overrides, tmp_path, joins=True)
     Plan(grid(seeds=(0, 1)), FLAG, (), tmp_path).save()
-    with pytest.raises(UserError, match="has been given another sweep: start again"):
-        scheduler.next()
+    with pytest.raises(UserError, match="has another sweep: start again with that"):
+        runner.Runner(worker).next()
+    with pytest.raises(UserError, match="the method tpe runs on one machine only"):
+        Plan(tpe_sweep(trials=3), FLAG, (), tmp_path, joins=True)
 
 
-def test_the_folder_of_a_sweep_is_neither_a_run_nor_in_use(tmp_path, monkeypatch):
+def test_the_folder_of_a_sweep_is_neither_a_run_nor_in_use(tmp_path):
     configuration.record(configuration.read(FLAG, ()), tmp_path / "run")
     with pytest.raises(UserError, match="run is a run directory: take another folder"):
         Plan(grid(), FLAG, (), tmp_path / "run")
     command = sweep_command(tmp_path / "s")
-    first = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL)
+    first = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
     while not sweep_storm.processes(tmp_path / "s"):
         assert first.poll() is None
         time.sleep(0.1)
     second = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     first.send_signal(signal.SIGINT)
-    assert first.wait() == 130
+    _, output = first.communicate()
+    line = "stopped: 0 of 4 runs are done; the same command continues"
+    assert first.returncode == 130 and output.splitlines()[-1] == line
     assert second.returncode == 1 and second.stderr.count("\n") == 1
     assert f"s is in use: process {first.pid} on host" in second.stderr
 
@@ -386,7 +365,7 @@ def test_the_folder_of_a_sweep_is_neither_a_run_nor_in_use(tmp_path, monkeypatch
 @pytest.mark.parametrize(
     ("overrides", "flags", "message"),
     [
-        (["seed=5"], ["model.kernel=gaussian"], "--config.seed: seeds are replicates"),
+        (["seed=5"], ["model.kernel=gaussian"], "--config.seed: must be seeds"),
         (
             ["model.width=0.5"],
             ["model.width=0.7,0.9"],
@@ -400,26 +379,7 @@ def test_the_folder_of_a_sweep_is_neither_a_run_nor_in_use(tmp_path, monkeypatch
 )
 def test_a_flag_that_would_be_ignored_is_refused(overrides, flags, message, tmp_path):
     with pytest.raises(UserError, match=message):
-        Plan(main.read_grid(flags), FLAG, overrides, tmp_path)
-
-
-def test_suggestions_are_checked_by_value_and_condition(tmp_path):
-    widths = {"model.width": choice(0.5, -1.0).only_if("model.kernel", "gaussian")}
-    for domains, message in (
-        ({"model.kernel": choice("boxcar", "gaussian")} | widths, "model.width is -1"),
-        ({"data.points": uniform(11, 20)}, "data.points is '14.33': must be a whole"),
-        (
-            {
-                "model.kernel": choice("gaussian", "boxcar"),
-                "model.learned": choice(True, False),
-            },
-            "model.kernel=boxcar model.learned=true",
-        ),
-    ):
-        sweep = Sweep(space=domains, method="tpe", trials=3)
-        given = ["model.learned=False"] if widths.items() <= domains.items() else []
-        with pytest.raises(UserError, match=message):
-            Plan(sweep, FLAG, given, tmp_path).check()
+        Plan(plans.read_grid(flags), FLAG, overrides, tmp_path)
 
 
 # States
@@ -428,18 +388,18 @@ def test_suggestions_are_checked_by_value_and_condition(tmp_path):
 def test_progress_is_read_from_the_run_directory(tmp_path):
     plan = Plan(grid(), FLAG, (), tmp_path)
     run, other = plan.runs()[:2]
-    assert state.progress(plan, run) == state.Progress(0, {}, 0.0, None, ())
-    assert state.target(run) == 0
+    empty = state.Progress(0, 0, 6, {}, None, ())
+    assert state.progress(plan, run) == empty
     put(plan, run, [2.0, 1.5], steps=3)
-    assert state.progress(plan, run) == state.Progress(
-        6, {3: 2.0, 6: 1.5}, 0.0, None, ()
-    )
-    assert state.target(run) == 3
+    expected = empty._replace(step=6, target=3, values={3: 2.0, 6: 1.5})
+    assert state.progress(plan, run) == expected
     put(plan, other, [2.0], score=1.25)
     assert state.progress(plan, other).score == 1.25
     (other.folder / "eval_validation.json").write_text('{"step": 6, "bits": 7.0}')
-    with pytest.raises(KeyError, match="bits"):
+    with pytest.raises(UserError, match="^sweep.metric is mse: must be one of bits$"):
         state.progress(plan, other)
+    (other.folder / "eval_validation.json").write_text('{"step"')  # damaged
+    assert state.progress(plan, other).score is None
 
 
 def test_a_log_is_read_again_only_when_a_file_has_changed(tmp_path, monkeypatch):
@@ -454,88 +414,99 @@ def test_a_log_is_read_again_only_when_a_file_has_changed(tmp_path, monkeypatch)
     assert state.progress(plan, run) == first and len(calls) == 1
     put(plan, run, [7.0, 5.0])
     assert len(state.progress(plan, run).values) == 2
-    state.add_death(plan, run, "killed")
-    assert state.progress(plan, run).deaths == ("killed",)
+    state.record_failure(plan, run, "killed")
+    assert state.progress(plan, run).failures == ("killed",)
     put(plan, run, [7.0, 5.0], score=3.5)
     assert state.progress(plan, run).score == 3.5
     assert len(calls) == 4
 
 
-def test_deaths_without_progress_are_counted(tmp_path):
+def test_failures_without_progress_are_counted(tmp_path):
     plan = Plan(grid(), FLAG, (), tmp_path)
     run = plan.runs()[0]
-    state.add_death(plan, run, "a")
+    state.record_failure(plan, run, "a")
     # Of a process that was killed while it saved.
     (run.folder / "checkpoints" / "2.orbax-checkpoint-tmp").mkdir(parents=True)
-    state.add_death(plan, run, "b\nc")
-    assert state.deaths(plan, run) == ("a", "b c")
+    state.record_failure(plan, run, "b\nc")
+    assert state.progress(plan, run).failures == ("a", "b c")
     (run.folder / "checkpoints" / "3").mkdir()
-    state.add_death(plan, run, "d")
-    assert state.deaths(plan, run) == ("d",)  # after a checkpoint
+    state.record_failure(plan, run, "d")
+    assert state.progress(plan, run).failures == ("d",)  # after a checkpoint
 
 
 def test_three_errors_or_ten_kills_are_a_failure():
     error, kill = "out of memory (status 1)", "step 7 (signal 9)"
-    assert not state.has_failed([error, kill, kill, error, *[kill] * 5])
-    assert state.has_failed([error, kill, error, error])
-    assert state.has_failed([kill] * 10)
+
+    def has_failed(*lines):
+        return state.Progress(0, 0, 6, {}, None, lines).has_failed
+
+    assert not has_failed(error, kill, kill, error, *[kill] * 5)
+    assert has_failed(error, kill, error, error)
+    assert has_failed(*[kill] * 10)
 
 
-def test_a_claim_is_exclusive_until_its_owner_is_gone(tmp_path, monkeypatch):
+def test_a_lock_is_exclusive_until_its_processes_are_gone(tmp_path):
     plan = Plan(grid(), FLAG, (), tmp_path)
     run = plan.runs()[0]
-    first, second = state.Claim(plan, run), state.Claim(plan, run)
-    assert first.acquire() and not second.acquire()
-    assert list(state.claimed(plan)) == [run.name]
+    path = tmp_path / "locks" / run.name
+
+    def lock():
+        return state.RunLock(plan, run)
+
+    first = lock()
+    assert first.acquire() and not lock().acquire()
     first.release()
-    assert list(state.claimed(plan)) == []
+    assert not path.exists()
+    second = lock()
     assert second.acquire()
-    folder = tmp_path / "claims" / run.name
-    process = subprocess.Popen([sys.executable, "-c", ""])
-    process.wait()
-    owner = f"{socket.gethostname()} {process.pid}"
-    (folder / "owner").write_text(owner)  # a dead process of this host
-    third = state.Claim(plan, run)
-    assert third.acquire()
-    (folder / "owner").write_text(f"elsewhere {process.pid}")
-    assert not state.Claim(plan, run).acquire()
-    old = time.time() - 121
-    os.utime(folder, (old, old))
-    fourth = state.Claim(plan, run)
-    assert fourth.acquire()
-    fourth.release()
+    host = socket.gethostname()
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    saving = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    path.write_text(f"{host} {ended.pid}:5 {state._process(saving.pid)}")
+    assert not lock().acquire()  # the run outlives its worker to save
+    second.release()
+    assert path.exists()  # it is not the lock of this process any more
+    saving.kill()
+    saving.wait()
+    assert lock().acquire()
+    path.write_text(f"{host} {os.getpid()}:1")  # another process with its number
+    assert lock().acquire()
+    path.write_text(f"elsewhere {ended.pid}:5")
+    assert not lock().acquire()
+    os.utime(path, (old := time.time() - 121, old))
+    assert lock().acquire()
+    path.write_text("")  # killed before it wrote its name
+    assert not lock().acquire()
 
 
-def test_taking_a_claim_over_waits_for_its_process(tmp_path):
+def test_a_lock_is_refreshed_while_its_run_is_running(tmp_path, monkeypatch):
     plan = Plan(grid(), FLAG, (), tmp_path)
-    run = plan.runs()[0]
-    claim = state.Claim(plan, run)
-    assert claim.acquire()
-    saving = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(0.7)"])
-    claim.started(saving.pid)
-    (tmp_path / "claims" / run.name / "owner").write_text(
-        f"{socket.gethostname()} {2**22 - 1}"
-    )
-    assert saving.poll() is None
-    assert state.Claim(plan, run).acquire()
-    assert not state.started(saving.pid)
-    assert saving.wait() == 0
-    # Another process with the number of a dead one, such as after a reboot.
-    for name in ("owner", "process"):
-        path = tmp_path / "claims" / run.name / name
-        path.write_text(f"{socket.gethostname()} {os.getpid()} 1")
-    assert state.Claim(plan, run).acquire()
+    lock = state.RunLock(plan, plan.runs()[0])
+    assert lock.acquire()
+    path = tmp_path / "locks" / "000.seed0"
+    os.utime(path, (5, 5))
+    lock.refresh()
+    assert path.stat().st_mtime == 5  # too early
+    monkeypatch.setattr(state, "_REFRESH", -1.0)
+    lock.refresh()
+    assert path.stat().st_mtime > 5
 
 
 # Schedules
 
 
-def jobs(scheduler, count=1000):
-    """The jobs that can be done at the same time now; releases their claims."""
-    taken = list(itertools.islice(iter(scheduler.next, None), count))
+def jobs(plan, count=1000):
+    """The jobs that can be done at the same time now; releases their locks."""
+    plan.save()
+    taken = list(itertools.islice(iter(runner.Runner(plan).next, None), count))
     for job in taken:
-        job.claim.release()
+        job.lock.release()
     return taken
+
+
+def is_done(plan):
+    return not scheduler.open_runs(plan) and not plan.is_growing
 
 
 def test_runs_that_are_scored_or_failed_are_not_run_again(tmp_path):
@@ -545,72 +516,66 @@ def test_runs_that_are_scored_or_failed_are_not_run_again(tmp_path):
     put(plan, runs[3], [2.0, 1.5])  # trained, not evaluated
     put(plan, runs[4], [2.0])  # stopped half-way
     for _ in range(state.MAX_ERRORS):
-        state.add_death(plan, runs[5], "killed")
-    scheduler = Scheduler(plan)
-    names = [job.run.name for job in jobs(scheduler)]
+        state.record_failure(plan, runs[5], "killed")
+    names = [job.run.name for job in jobs(plan)]
     assert names == [run.name for run in runs if run not in (runs[2], runs[5])]
-    assert all(job.steps == 6 and job.final for job in jobs(scheduler))
-    assert not scheduler.is_done()
+    assert all(job.step == 6 and job.final for job in jobs(plan))
+    assert not is_done(plan)
     for run in runs:
         put(plan, run, score=1.0)
-    assert scheduler.next() is None and scheduler.is_done()
+    assert not jobs(plan) and is_done(plan)
 
 
 def test_fields_that_a_resumed_run_may_change_are_swept_too(tmp_path):
     domains = {"train_steps": choice("5", "3"), "non_finite": choice("stop", "skip")}
     plan = Plan(Sweep(space=domains), FLAG, (), tmp_path)
-    assert [plan.steps(trial) for trial in plan.trials] == [5, 5, 3, 3]
-    assert [(job.steps, job.final) for job in jobs(Scheduler(plan))] == [
-        (5, True),
-        (5, True),
-        (3, True),
-        (3, True),
-    ]
+    expected = [(5, True), (5, True), (3, True), (3, True)]
+    assert [(job.step, job.final) for job in jobs(plan)] == expected
     # A run is scored when its own number of steps is done.
     for run, steps in zip(plan.runs(), (5, 5, 3, 3), strict=True):
         put(plan, run, [2.0], score=1.0, steps=steps)
     path = plan.runs()[1].folder / "eval_validation.json"
     path.write_text(json.dumps({"step": 3, plan.sweep.metric: 1.0}))
-    assert [job.run.trial.number for job in jobs(Scheduler(plan))] == [1]
+    assert [job.run.trial.number for job in jobs(plan)] == [1]
     again = Plan(Sweep(space=domains), FLAG, (), tmp_path)
     assert again.trials == plan.trials
 
 
-def test_a_claimed_run_is_left_alone(tmp_path):
+def test_a_locked_run_is_left_alone(tmp_path):
     plan = Plan(grid(), FLAG, (), tmp_path)
-    claim = state.Claim(plan, plan.runs()[0])
-    assert claim.acquire()
-    taken = jobs(Scheduler(plan))
-    assert [job.run for job in taken] == plan.runs()[1:]
-    claim.release()
+    lock = state.RunLock(plan, plan.runs()[0])
+    assert lock.acquire()
+    assert [job.run for job in jobs(plan)] == plan.runs()[1:]
+    lock.release()
 
 
 def test_the_best_third_goes_on_and_the_others_can_follow(tmp_path):
     domains = {"model.width": choice(*(0.1 * n for n in range(1, 8)))}
     sweep = Sweep(space=domains, prune=Prune(after=1, factor=3))
     plan = Plan(sweep, FLAG, ["train_steps=40", "eval_every=3"], tmp_path)
-    scheduler, runs = Scheduler(plan), plan.runs()
-    assert list(scheduler.rungs) == list(rungs(plan)) == [3, 9, 27]
-    assert [(job.steps, job.final) for job in jobs(scheduler)] == [(3, False)] * 7
+    runs = plan.runs()
+    assert plan.rungs == (3, 9, 27)
+    assert [(job.step, job.final) for job in jobs(plan)] == [(3, False)] * 7
     values = [5.0, 3.0, 4.0, 7.0, 2.0, 6.0, 8.0]
     for run, value in zip(runs[:2], values[:2], strict=True):
         put(plan, run, [value], steps=3)
-    assert {job.run.trial.number for job in jobs(scheduler)} == {2, 3, 4, 5, 6}
+    assert {job.run.trial.number for job in jobs(plan)} == {2, 3, 4, 5, 6}
     put(plan, runs[2], [values[2]], steps=3)  # three are there: the best goes on
-    first, *others = jobs(scheduler)
-    assert (first.run, first.steps, first.final) == (runs[1], 9, False)
-    assert [job.steps for job in others] == [3] * 4
+    first, *others = jobs(plan)
+    assert (first.run, first.step, first.final) == (runs[1], 9, False)
+    assert [job.step for job in others] == [3] * 4
     for run, value in zip(runs, values, strict=True):
         put(plan, run, [value], steps=3)
-    best = {job.run.trial.number for job in jobs(scheduler)}
-    assert best == {4, 1} and {job.steps for job in jobs(scheduler)} == {9}
+    assert {(job.run.trial.number, job.step) for job in jobs(plan)} == {(4, 9), (1, 9)}
     # A trial that has begun the next rung stays there, whatever comes later.
     put(plan, runs[2], [4.0, 3.9, 3.8], steps=9)
     put(plan, runs[1], [3.0, 2.9, 2.8], steps=9)
-    assert [job.run.trial.number for job in jobs(scheduler)] == [4]
+    assert [job.run.trial.number for job in jobs(plan)] == [4]
     put(plan, runs[4], [2.0, 1.9, 1.8], steps=9)
-    (job,) = jobs(scheduler)
-    assert job.run == runs[4] and job.steps == 27
+    (job,) = jobs(plan)
+    assert job.run == runs[4] and job.step == 27
+    # The runs of stopped trials belong to the sweep when it is started again.
+    assert Plan(sweep, FLAG, plan._overrides, tmp_path).trials == plan.trials
 
 
 def test_one_of_a_few_trials_is_trained_to_the_end(tmp_path):
@@ -618,42 +583,19 @@ def test_one_of_a_few_trials_is_trained_to_the_end(tmp_path):
     plan = Plan(sweep, FLAG, (), tmp_path)
     first, second = plan.runs()
     put(plan, first, [2.0], steps=3)
-    assert [job.run for job in jobs(Scheduler(plan))] == [second]
+    assert [job.run for job in jobs(plan)] == [second]
     put(plan, second, [1.0], steps=3)  # no third of two: the best goes on
-    (job,) = jobs(Scheduler(plan))
-    assert (job.run, job.steps, job.final) == (second, 6, True)
+    (job,) = jobs(plan)
+    assert (job.run, job.step, job.final) == (second, 6, True)
     put(plan, second, [1.0, 0.9], score=0.9)
-    assert Scheduler(plan).is_done()
-    table, row = report.write(plan)[1].read_text(), "| 0 | 0.5 | – (0 of 1 seeds)"
-    assert f"{row} | 3 of 6 steps: 2 |" in table
-
-
-def test_values_that_are_not_finite_are_last(tmp_path):
-    sweep = Sweep(space={"model.width": choice(0.5, 0.7, 0.9)}, seeds=(0, 1))
-    plan = Plan(sweep, FLAG, (), tmp_path)
-    scores = (math.nan, 1.0, 2.0, 2.0, math.inf, 1.0)
-    for run, score in zip(plan.runs(), scores, strict=True):
-        put(plan, run, [score, score], score=score)
-    report.write(plan)
-    assert [row.trial.number for row in report.rows(plan)] == [1, 0, 2]
-    assert Scheduler(plan).is_done()
-    study = tpe.study(plan, {0: {6: math.nan}, 1: {6: 2.0}, 2: {6: math.inf}})
-    assert [trial.value for trial in study.trials] == [None, 2.0, None]
-
-
-def test_pruning_and_suggestions_need_a_metric_of_the_evaluation(tmp_path):
-    for fields in ({"prune": Prune()}, {"method": "tpe", "trials": 2}):
-        sweep = grid(metric="bleu", goal="max", **fields)
-        plan = Plan(sweep, FLAG, (), tmp_path / fields.get("method", "grid"))
-        run = plan.run(plan.trials[0] if plan.trials else plan.add(space.points(
-            grid())[0]), 0)  # fmt: skip
-        put(plan, run, [1.0], steps=3)
-        log = run.folder / "metrics.jsonl"
-        log.write_text(log.read_text().replace("bleu", "mse"))
-        with pytest.raises(
-            UserError, match="^sweep.metric is bleu: must be one of mse"
-        ):
-            Scheduler(plan).next()
+    assert is_done(plan)
+    report.write(plan, state.rows(plan))
+    line = "| 0 | 0.5 | – (0 of 1 seeds) | 3 of 6 steps: 2 |"
+    assert line in (tmp_path / "table.md").read_text()
+    statuses = [
+        trial.state.name for trial in study.build(plan, state.rows(plan)).trials
+    ]
+    assert statuses == ["PRUNED", "COMPLETE"]
 
 
 def test_a_trial_is_pruned_by_its_mean_over_seeds(tmp_path):
@@ -663,25 +605,29 @@ def test_a_trial_is_pruned_by_its_mean_over_seeds(tmp_path):
     values = {"000.seed0": 1.0, "000.seed1": 9.0, "001.seed0": 4.0, "001.seed1": 4.0}
     for run in plan.runs()[:3]:
         put(plan, run, [values[run.name]], steps=3)
-    assert [job.run.name for job in jobs(Scheduler(plan))] == ["001.seed1"]
+    assert [job.run.name for job in jobs(plan)] == ["001.seed1"]
     put(plan, plan.runs()[3], [4.0], steps=3)
-    taken = jobs(Scheduler(plan))
-    assert [(job.run.name, job.steps, job.final) for job in taken] == [
+    assert [(job.run.name, job.step, job.final) for job in jobs(plan)] == [
         ("001.seed0", 6, True),
         ("001.seed1", 6, True),
     ]
     with pytest.raises(UserError, match="sweep.prune.after is 2: must be below 2"):
         late = dataclasses.replace(sweep, prune=Prune(after=2))
-        rungs(Plan(late, FLAG, (), tmp_path / "late"))
+        Plan(late, FLAG, (), tmp_path / "late")
 
 
-def test_a_metric_that_the_task_lacks_is_refused_with_its_metrics(tmp_path):
-    plan = Plan(grid(metric="bleu", goal="max"), FLAG, (), tmp_path)
-    run = plan.runs()[0]
-    put(plan, run)
-    (run.folder / "eval_validation.json").write_text('{"step": 6, "mse": 7.0}')
-    with pytest.raises(UserError, match="^sweep.metric is bleu: must be one of mse$"):
-        Scheduler(plan).next()
+def test_pruning_and_suggestions_need_a_metric_of_the_evaluation(tmp_path):
+    for fields in ({"prune": Prune()}, {"method": "tpe", "trials": 2}):
+        sweep = grid(metric="bleu", goal="max", **fields)
+        plan = Plan(sweep, FLAG, (), tmp_path / fields.get("method", "grid"))
+        if not plan.trials:
+            plan.add(space.points(grid())[0])
+        run = plan.runs()[0]
+        put(plan, run, [1.0], steps=3)
+        log = run.folder / "metrics.jsonl"
+        log.write_text(log.read_text().replace("bleu", "mse"))
+        with pytest.raises(UserError, match="^sweep.metric is bleu: must be one of ms"):
+            scheduler.open_runs(plan)
 
 
 def test_a_metric_that_does_not_select_checkpoints_needs_a_goal(tmp_path):
@@ -691,7 +637,7 @@ def test_a_metric_that_does_not_select_checkpoints_needs_a_goal(tmp_path):
     assert named.sweep.goal == "min"
 
 
-# Suggestions
+# Studies
 
 
 def tpe_sweep(**fields):
@@ -704,90 +650,126 @@ def tpe_sweep(**fields):
 
 
 def test_suggestions_are_rebuilt_from_the_runs_alone(tmp_path):
-    plan = Plan(tpe_sweep(trials=31), FLAG, (), tmp_path)
-    scheduler, points, values = Scheduler(plan), [], []
-    while (job := scheduler.next()) is not None:
-        point = job.run.trial.point
-        points.append(point)
-        rate = point["optimizer.learning_rate"]
-        value = abs(np.log10(rate) + 2.5) + (point["model.kernel"] != "triangular")
-        values.append(value)
-        put(plan, job.run, [value, value], score=value)
-        job.claim.release()
-        if len(points) == 13:  # as if it had been killed here
-            plan = Plan(tpe_sweep(trials=31), FLAG, (), tmp_path)
-            scheduler = Scheduler(plan)
-            assert [trial.point for trial in plan.trials] == points
-    assert len(points) == 31 and scheduler.is_done()
-    assert all(
-        ("data.points" in x) == (x["model.kernel"] == "gaussian") for x in points
-    )
-    undisturbed = Plan(tpe_sweep(trials=31), FLAG, (), tmp_path / "other")
-    scheduler = Scheduler(undisturbed)
-    for point, value in zip(points, values, strict=True):
-        job = scheduler.next()
-        assert job.run.trial.point == point
-        put(undisturbed, job.run, [value, value], score=value)
-        job.claim.release()
+    def advance(plan, count):
+        plan.save()
+        trials = runner.Runner(plan)
+        for _ in range(count):
+            job = trials.next()
+            point = job.run.trial.point
+            distance = abs(np.log10(point["optimizer.learning_rate"]) + 2.5)
+            value = distance + (point["model.kernel"] != "triangular")
+            put(plan, job.run, [value, value], score=value)
+            job.lock.release()
+
+    plan = Plan(tpe_sweep(trials=31), FLAG, (), tmp_path / "killed")
+    (tmp_path / "killed").mkdir()
+    (tmp_path / "calm").mkdir()
+    advance(plan, 13)
+    again = Plan(tpe_sweep(trials=31), FLAG, (), tmp_path / "killed")
+    assert again.trials == plan.trials
+    advance(again, 18)
+    assert len(again.trials) == 31 and is_done(again)
+    calm = Plan(tpe_sweep(trials=31), FLAG, (), tmp_path / "calm")
+    advance(calm, 31)
+    assert calm.trials == again.trials
+    points = [trial.point for trial in calm.trials]
+    conditional = [point["model.kernel"] == "gaussian" for point in points]
+    assert [("data.points" in point) for point in points] == conditional
     # The first ten are random.
+    values = [row.mean for row in state.rows(calm)]
     assert np.mean(values[20:]) < np.mean(values[:10]) - 0.2
 
 
 def test_a_running_trial_is_not_suggested_again(tmp_path):
     plan = Plan(tpe_sweep(trials=3), FLAG, (), tmp_path)
-    taken = [Scheduler(plan).next() for _ in range(3)]
+    plan.save()
+    trials = runner.Runner(plan)
+    taken = [trials.next() for _ in range(3)]
     assert len({repr(job.run.trial.point) for job in taken}) == 3
-    assert Scheduler(plan).next() is None
-    study = tpe.study(plan, {0: {6: 2.0}})
-    assert [trial.state.name for trial in study.trials] == [
-        "COMPLETE",
-        "RUNNING",
-        "RUNNING",
-    ]
+    assert trials.next() is None
     for job in taken:
-        job.claim.release()
+        job.lock.release()
 
 
-def test_a_stopped_trial_is_told_to_optuna_as_pruned_at_its_step(tmp_path):
-    sweep = tpe_sweep(trials=7, prune=Prune(after=1, factor=2))
+def test_a_study_has_the_state_of_each_trial(tmp_path):
+    """The validation metric chooses trials; the score is that of the test split."""
+    sweep = tpe_sweep(trials=9, prune=Prune(after=1, factor=2), split="test")
     plan = Plan(sweep, FLAG, (), tmp_path)
-    for _ in range(4):
-        tpe.suggest(plan, {})
-    study = tpe.study(plan, {0: {3: 2.0, 6: 1.0}, 1: {3: 0.5}, 2: {3: math.nan}})
-    assert [trial.state.name for trial in study.trials] == [
-        "COMPLETE",
-        "PRUNED",
-        "FAIL",
-        "RUNNING",
-    ]
-    assert study.trials[1].intermediate_values == {3: 0.5}
-    assert study.best_trial.number == 0  # not the early value
+    for _ in range(6):
+        study.suggest(plan, state.rows(plan))
+    done, stopped, diverged, failed, running, _ = plan.runs()
+    put(plan, done, [2.0, 1.0], score=7.0)
+    put(plan, stopped, [0.5], steps=3)
+    put(plan, diverged, [math.nan], steps=3)
+    for _ in range(state.MAX_ERRORS):
+        state.record_failure(plan, failed, "error")
+    put(plan, running, steps=3)
+    for scored, last in (False, "RUNNING"), (True, "WAITING"):
+        built = study.build(plan, state.rows(plan), scored=scored)
+        assert [trial.state.name for trial in built.trials] == [
+            "COMPLETE",
+            "PRUNED",
+            "FAIL",
+            "FAIL",
+            "RUNNING",
+            last,
+        ]
+        assert built.trials[1].intermediate_values == {3: 0.5}
+        assert built.best_trial.number == 0  # not the early value
+        assert built.best_value == (7.0 if scored else 1.0)
+    assert built.trials[0].user_attrs == {done.name: 7.0}
 
 
 def test_suggestions_rank_early_values_below_final_ones(tmp_path):
     """Early values of trials that were stopped are lower than all final ones."""
     sweep = tpe_sweep(trials=40, prune=Prune(after=1, factor=2))
     plan = Plan(sweep, FLAG, (), tmp_path)
-    values = {}
+    rows, near = [], []
     while len(plan.trials) < 36:
-        trial = tpe.suggest(plan, values)
+        trial = study.suggest(plan, rows)
         distance = abs(np.log10(trial.point["optimizer.learning_rate"]) + 2.5)
-        near = distance < 0.25  # a quarter; the others are stopped
-        values[trial.number] = {3: 0.0} | ({6: 1 + distance} if near else {})
-    late = plan.trials[12:]
-    chosen = [len(values[trial.number]) == 2 for trial in late]
-    assert np.mean(chosen) > 0.4, chosen
+        near.append(distance < 0.25)  # a quarter; the others are stopped
+        values = {3: 0.0} | ({6: 1 + distance} if near[-1] else {})
+        progress = state.Progress(6, 6, 6, values, None, ())
+        rows.append(state.Row(trial, (progress,)))
+    assert np.mean(near[12:]) > 0.4, near
 
 
-# Tables
+def test_a_study_is_exported_for_other_tools(tmp_path):
+    path = tmp_path / "study.db"
+    plan = Plan(grid(seeds=(0, 1)), FLAG, (), tmp_path / "s")
+    runs = plan.runs()
+    put(plan, runs[0], [4.0, 3.0], score=3.0)
+    study.export(plan, path)
+    for i, run in enumerate(runs[:4]):
+        put(plan, run, [4.0, 3.0 + i], score=3.0 + i)
+    study.export(plan, path)  # in place of the earlier one
+    other = Plan(tpe_sweep(trials=2), FLAG, (), tmp_path / "other")
+    study.export(other, path)
+    storage = f"sqlite:///{path}"
+    names = {str(tmp_path / "s"), str(tmp_path / "other")}
+    assert {*optuna.get_all_study_names(storage)} == names
+    loaded = optuna.load_study(study_name=str(tmp_path / "s"), storage=storage)
+    assert loaded.direction.name == "MINIMIZE" and loaded.metric_names == ["mse"]
+    assert [trial.value for trial in loaded.trials] == [3.5, 5.5, *[None] * 4]
+    assert loaded.best_params == {"model.kernel": "gaussian", "model.width": "0.5"}
+    assert loaded.trials[1].intermediate_values == {3: 4.0, 6: 5.5}
+    assert loaded.trials[1].user_attrs == {"001.seed0": 5.0, "001.seed1": 6.0}
+    (tmp_path / "text.db").write_text("text " * 300)
+    for name in ("text.db", "nothing/study.db"):
+        with pytest.raises(UserError, match=f"^--export=.*{name} cannot be") as error:
+            study.export(plan, tmp_path / name)
+        assert "\n" not in str(error.value)
+
+
+# Tables and plots
 
 
 def test_the_tables_have_the_mean_and_spread_over_seeds(tmp_path):
     plan = Plan(grid(seeds=(0, 1)), FLAG, (), tmp_path)
-    plan.save()
     for i, run in enumerate(plan.runs()[:5]):
         put(plan, run, [4.0, 3.0 + i], score=10.0 - i**2)
-    assert {path.name for path in report.write(plan)} >= {"table.csv", "table.md"}
+    report.write(plan, state.rows(plan))
     with (tmp_path / "table.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [row["trial"] for row in rows] == ["1", "0", "2", "3", "4", "5"]
@@ -798,7 +780,47 @@ def test_the_tables_have_the_mean_and_spread_over_seeds(tmp_path):
     text = (tmp_path / "table.md").read_text()
     assert "| 1 | gaussian | 0.7 | 3.5 ± 3.5 |  |" in text
     assert "| 2 | triangular | 0.5 | -6 (1 of 2 seeds) |" in text
-    assert (tmp_path / "plots" / "learning_curves.png").stat().st_size > 1000
+
+
+def test_values_that_are_not_finite_are_last(tmp_path):
+    sweep = Sweep(space={"model.width": choice(0.5, 0.7, 0.9)}, seeds=(0, 1))
+    plan = Plan(sweep, FLAG, (), tmp_path)
+    scores = (math.nan, 1.0, 2.0, 2.0, math.inf, 1.0)
+    for run, score in zip(plan.runs(), scores, strict=True):
+        put(plan, run, [score, score], score=score)
+    report.write(plan, state.rows(plan))
+    with (tmp_path / "table.csv").open() as file:
+        assert [row["trial"] for row in csv.DictReader(file)] == ["1", "0", "2"]
+    assert is_done(plan)
+    built = study.build(plan, state.rows(plan))
+    assert [trial.value for trial in built.trials] == [None, 2.0, None]
+
+
+@pytest.mark.parametrize(
+    ("sweep", "scored", "expected"),
+    [
+        (grid(), 6, {"learning_curves", "metric_by_trial", "parallel_coordinates",
+                     "slices", "importance"}),
+        (grid(), 1, {"learning_curves"}),
+        (grid(), 0, set()),
+        (
+            Sweep(space={"model.width": choice(0.5, 0.7),
+                         ("data.points", "model.kernel"): choice((41, "boxcar"))},
+                  method="one_at_a_time"),
+            4,
+            {"learning_curves", "metric_by_trial", "parallel_coordinates", "slices"},
+        ),
+        (Sweep(space={}, seeds=(0, 1)), 2, {"learning_curves"}),
+    ],
+)  # fmt: skip
+def test_plots_are_drawn_of_what_can_be_compared(tmp_path, sweep, scored, expected):
+    plan = Plan(sweep, FLAG, (), tmp_path)
+    for i, run in enumerate(plan.runs()[:scored]):
+        put(plan, run, [4.0, 3.0 + i], score=3.0 + i)
+    study.plot(plan, state.rows(plan))
+    sizes = {path.stem: path.stat().st_size for path in tmp_path.glob("plots/*")}
+    assert {*sizes} == expected
+    assert all(size > 5000 for size in sizes.values())
 
 
 # Processes
@@ -840,14 +862,14 @@ def test_a_process_has_its_cores_and_ends_with_its_parent(tmp_path):
         [sys.executable, "-c", parent], cwd=ROOT, stdout=subprocess.PIPE, text=True
     )
     child = int(outer.stdout.readline())
-    assert state.started(child)
+    assert sweep_storm.is_running(child)
     outer.kill()
     outer.wait()
     for _ in range(100):
-        if not state.started(child):
+        if not sweep_storm.is_running(child):
             break
         time.sleep(0.1)
-    assert not state.started(child)
+    assert not sweep_storm.is_running(child)
 
 
 GRID_FLAGS = "--grid=model.kernel=gaussian,triangular", "--grid=seed=0,1"
@@ -863,6 +885,7 @@ def test_mistakes_in_flags_are_one_line(tmp_path):
         (["--sweep=configs/sweeps/nothing.py"], "must have either --sweep"),
         (["--workers=1000"], "--workers is 1000: must be at least 1"),
         (["--worker"], "has no sweep.json: start the sweep first"),
+        (["--export=/nothing/study.db"], "--export=/nothing/study.db cannot be writ"),
     ):
         done = subprocess.run(
             sweep_command(tmp_path / "s", *flags),
@@ -875,16 +898,25 @@ def test_mistakes_in_flags_are_one_line(tmp_path):
     assert not (tmp_path / "s").exists()
 
 
-class Silent:
-    """A display that shows nothing."""
-
-    def update(self, plan): ...
+@pytest.mark.parametrize(
+    ("seconds", "expected"), [(0.5, "0.1 minutes"), (3600.0, "12.0 hours")]
+)
+def test_a_dry_run_estimates_the_time(tmp_path, monkeypatch, capsys, seconds, expected):
+    monkeypatch.setattr(estimate, "_seconds_per_step", lambda *_: seconds)
+    sweep = Sweep(space={"model.width": choice(0.5, 0.7)}, seeds=(0, 1))
+    plan = Plan(sweep, FLAG, (), tmp_path)
+    estimate.show(plan, [workers.Share()] * 2)
+    first, second, total = capsys.readouterr().out.splitlines()
+    assert re.fullmatch("000  model.width=0.5  [0-9,]+ parameters", first)
+    assert second.startswith("001  model.width=0.7")
+    assert total.startswith(f"4 runs of 6 steps: about {expected} with 2 workers")
 
 
 @pytest.mark.parametrize("fail_fast", [False, True])
-def test_a_run_that_dies_three_times_has_failed(tmp_path, monkeypatch, fail_fast):
+def test_a_run_that_fails_three_times_has_failed(
+    tmp_path, monkeypatch, capsys, fail_fast
+):
     plan = Plan(grid(seeds=(0, 1)), FLAG, (), tmp_path)
-    plan.save()
     calls = []
 
     def call(self, arguments, share, *, folder, log, started):
@@ -898,32 +930,18 @@ def test_a_run_that_dies_three_times_has_failed(tmp_path, monkeypatch, fail_fast
         return 0
 
     monkeypatch.setattr(workers.Processes, "call", call)
-    trials = runner.Runner(plan, fail_fast=fail_fast)
-    status = trials.run([workers.Share()], Silent())
     message = r"^1 of 12 runs failed \(001.seed0\): error: no luck \(status 3\)"
     with pytest.raises(UserError, match=message):
-        trials.check_failures()
+        runner.run(plan, [workers.Share()], joins=False, fail_fast=fail_fast)
     assert calls.count(("train.py", "001.seed0")) == 3
     done = [run.name for run in plan.runs() if state.progress(plan, run).score]
-    if fail_fast:
-        assert status == 143 and done == ["000.seed0", "000.seed1"]
-    else:
-        assert status == 0 and len(done) == 11
+    assert done == ["000.seed0", "000.seed1"] if fail_fast else len(done) == 11
     assert calls.count(("eval.py", "000.seed0")) == 1
-    assert list(state.claimed(plan)) == []
-
-
-def test_a_stopped_sweep_says_how_to_go_on(tmp_path):
-    command = sweep_command(tmp_path / "s")
-    process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
-    while not sweep_storm.processes(tmp_path / "s"):
-        assert process.poll() is None
-        time.sleep(0.1)
-    process.send_signal(signal.SIGINT)
-    _, output = process.communicate()
-    assert process.returncode == 130
-    line = "stopped: 0 of 4 runs are done; the same command continues"
-    assert output.splitlines()[-1] == line
+    assert "000.seed0  model.kernel=gaussian model.width=0.5  mse 1" in (
+        capsys.readouterr().err
+    )
+    assert not any((tmp_path / "locks").iterdir())
+    assert (tmp_path / "table.csv").exists()
 
 
 @pytest.mark.slow
@@ -940,12 +958,7 @@ def test_a_killed_sweep_goes_on_to_the_same_table(tmp_path):
     runs = sorted(path.name for path in (tmp_path / "storm" / "trials").iterdir())
     assert runs == [f"{n:03}.seed{s}" for n in (0, 1) for s in (0, 1)]
     for name in runs:
-        rows = [
-            json.loads(line)
-            for line in (tmp_path / "storm" / "trials" / name / "metrics.jsonl")
-            .read_text()
-            .splitlines()
-        ]
+        path = tmp_path / "storm" / "trials" / name / "metrics.jsonl"
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
         steps = [row["step"] for row in rows if row["split"] == "validation"]
         assert steps == sorted(set(steps))
-    assert not re.search("Traceback", (tmp_path / "storm" / "table.md").read_text())

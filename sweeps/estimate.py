@@ -1,0 +1,58 @@
+"""The trials of a sweep with their parameters, and the time that it will take."""
+
+import statistics
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import jax
+
+from base.errors import UserError
+from sweeps import space
+from sweeps.plan import Plan, Run, Trial
+from sweeps.runner import ROOT, last_line
+from sweeps.workers import Processes, Share
+from training import configuration
+from training.log import read_rows
+
+_TIMED_STEPS = 20
+
+
+def show(plan: Plan, shares: Sequence[Share]) -> None:
+    """Prints the trials with their parameters, and the estimated time."""
+    trials = plan.trials or [Trial(0, {})]
+    for trial in plan.trials:
+        config = configuration.read(plan.flag, plan.run(trial, 0).overrides)
+        objective = config.task(config).objective
+        abstract = jax.eval_shape(objective.init, jax.random.key(0))
+        count = sum(x.size for x in jax.tree.leaves(abstract.params))
+        print(f"{trial.number:03}  {space.describe(trial.point)}  {count:,} parameters")
+    if plan.is_growing:
+        print(f"{plan.sweep.trials} trials, chosen during the sweep")
+    count = plan.sweep.trials if plan.is_growing else len(trials)
+    runs = (count or 1) * len(plan.sweep.seeds)
+    seconds = _seconds_per_step(plan, plan.run(trials[0], plan.sweep.seeds[0]), shares)
+    steps = [plan.ladder(trial.point)[-1] for trial in trials]
+    hours = seconds * statistics.mean(steps) * runs / len(shares) / 3600
+    time = f"{hours:.1f} hours" if hours >= 1 else f"{hours * 60:.1f} minutes"
+    length = " to ".join(f"{x:,}" for x in sorted({min(steps), max(steps)}))
+    print(
+        f"{runs} runs of {length} steps: about {time} with {len(shares)} workers at "
+        "the speed of the first trial, without compilation, evaluation and pruning"
+    )
+
+
+def _seconds_per_step(plan: Plan, run: Run, shares: Sequence[Share]) -> float:
+    """Times a few steps of a run, after compilation."""
+    steps = {"train_steps": _TIMED_STEPS, "eval_every": 10**6, "log_every": 5}
+    fields = [f"--config.{x}" for x in run.overrides]
+    fields += [f"--config.{name}={value}" for name, value in steps.items()]
+    with tempfile.TemporaryDirectory() as folder:
+        log, workdir = Path(folder) / "log.txt", Path(folder) / "run"
+        command = ["train.py", f"--config={plan.flag}", f"--workdir={workdir}", *fields]
+        status = Processes().call(command, shares[0], folder=ROOT, log=log)
+        rows = read_rows(workdir / "metrics.jsonl")
+        rates = [row["steps_per_second"] for row in rows if "steps_per_second" in row]
+        if not rates:
+            raise UserError(f"the timing failed: {last_line(log, status)}")
+    return 1 / rates[-1]
