@@ -34,7 +34,7 @@ def show(plan: Plan, shares: Sequence[Share]) -> None:
     seconds = _seconds_per_step(plan, plan.run(trials[0], plan.sweep.seeds[0]), shares)
     steps = [plan.ladder(trial.point)[-1] for trial in trials]
     hours = seconds * statistics.mean(steps) * runs / len(shares) / 3600
-    time = f"{hours:.1f} hours" if hours >= 1 else f"{hours * 60:.1f} minutes"
+    time = f"{hours:.1f} hours" if hours >= 1 else f"{hours * 60:.2g} minutes"
     length = " to ".join(f"{x:,}" for x in sorted({min(steps), max(steps)}))
     print(
         f"{runs} runs of {length} steps: about {time} with {len(shares)} workers at "

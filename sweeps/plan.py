@@ -100,8 +100,30 @@ class Plan:
             sweep, metric=sweep.metric or metric, goal=sweep.goal or goal
         )
         self.rungs = self._rungs()
-        self._check_folder(joins)
+        if storage.is_file(workdir, f"--workdir={workdir}"):
+            raise UserError(f"--workdir={workdir} is a file: must be a folder")
+        if (workdir / "config.json").exists():
+            raise UserError(
+                f"--workdir={workdir} is a run directory: take another folder"
+            )
+        if joins and sweep.method == "tpe":
+            raise UserError("--worker: the method tpe runs on one machine only")
+        if joins:
+            self.verify()
         self.trials = self._number(space.points(sweep))
+
+    def _rungs(self) -> tuple[int, ...]:
+        prune, every = self.sweep.prune, self.config.eval_every
+        if prune is None:
+            return ()
+        total = self.config.train_steps
+        if prune.after * every >= total:
+            raise UserError(
+                f"sweep.prune.after is {prune.after}: must be below "
+                f"{math.ceil(total / every)}, the number of evaluations"
+            )
+        steps = (prune.after * every * prune.factor**i for i in itertools.count())
+        return tuple(itertools.takewhile(lambda step: step < total, steps))
 
     def run(self, trial: Trial, seed: int) -> Run:
         """Returns a run of a trial."""
@@ -176,31 +198,6 @@ class Plan:
             "config": configuration.encode(self.config),
         }
         return json.dumps(content, indent=2, default=repr) + "\n"
-
-    def _rungs(self) -> tuple[int, ...]:
-        prune, total = self.sweep.prune, self.config.train_steps
-        if prune is None:
-            return ()
-        every = self.config.eval_every
-        if prune.after * every >= total:
-            raise UserError(
-                f"sweep.prune.after is {prune.after}: must be below "
-                f"{math.ceil(total / every)}, the number of evaluations"
-            )
-        steps = (prune.after * every * prune.factor**i for i in itertools.count())
-        return tuple(itertools.takewhile(lambda step: step < total, steps))
-
-    def _check_folder(self, joins: bool) -> None:
-        """Refuses a folder that is not one of a sweep, or not of this one to join."""
-        flag = f"--workdir={self.workdir}"
-        if storage.is_file(self.workdir, flag):
-            raise UserError(f"{flag} is a file: must be a folder")
-        if (self.workdir / "config.json").exists():
-            raise UserError(f"{flag} is a run directory: take another folder")
-        if joins and self.sweep.method == "tpe":
-            raise UserError("--worker: the method tpe runs on one machine only")
-        if joins:
-            self.verify()
 
     def _number(self, points: Sequence[Point]) -> list[Trial]:
         """Numbers points; those with a run keep its number.

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import itertools
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import optuna
@@ -290,11 +290,11 @@ def points(sweep: Sweep) -> list[Point]:
 
 def _points(sweep: Sweep) -> Iterator[Point]:
     if sweep.method == "grid":
-        yield from _grid(sweep.space.items())
+        yield from _grid([*sweep.space.items()], {})
     elif sweep.method == "one_at_a_time":
         yield {}
         for item in sweep.space.items():
-            yield from _grid([item])
+            yield from _grid([item], {})
     elif sweep.method in _SAMPLERS:
         sampler = _SAMPLERS[sweep.method](seed=sweep.random_seed)
         study = optuna.create_study(sampler=sampler)
@@ -302,20 +302,15 @@ def _points(sweep: Sweep) -> Iterator[Point]:
             yield draw(sweep, study)
 
 
-def _grid(items: Iterable[tuple[Key, Domain]]) -> Iterator[Point]:
+def _grid(items: Sequence[tuple[Key, Domain]], point: Point) -> Iterator[Point]:
     """Yields all combinations of values; those of the last key change first."""
-
-    def extend(points: Iterator[Point], key: Key, domain: Domain) -> Iterator[Point]:
-        for point in points:
-            values = domain.values if domain.holds(point) else ()
-            yield from (point | _assigned(key, x) for x in values)
-            if not domain.holds(point):
-                yield point
-
-    points: Iterator[Point] = iter([{}])
-    for key, domain in items:
-        points = extend(points, key, domain)
-    return points
+    if not items:
+        yield point
+        return
+    key, domain = items[0]
+    options = [_assigned(key, value) for value in domain.values]
+    for option in options if domain.holds(point) else [{}]:
+        yield from _grid(items[1:], point | option)
 
 
 def corners(sweep: Sweep) -> list[Point]:
@@ -331,7 +326,7 @@ def corners(sweep: Sweep) -> list[Point]:
         for k, domain in sweep.space.items():
             if k == key or conditions & {*fields(k)}:
                 items[k] = domain.corners()
-        points |= {repr(point): point for point in _grid(items.items())}
+        points |= {repr(point): point for point in _grid([*items.items()], {})}
     return list(points.values())
 
 
@@ -352,10 +347,5 @@ def describe(point: Mapping[str, Any]) -> str:
 
 def text(value: Any) -> str:
     """Returns a value as in an override of a config."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, tuple):
-        return repr(value)
-    if isinstance(value, type):
-        return f"{value.__module__}:{value.__qualname__}"
-    return repr(value) if isinstance(value, float) else str(value)
+    is_class = isinstance(value, type)
+    return f"{value.__module__}:{value.__qualname__}" if is_class else str(value)

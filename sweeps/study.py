@@ -52,12 +52,10 @@ def _trial(plan: Plan, row: Row, scored: bool) -> FrozenTrial:
             distributions[name] = domain.distribution
     reached = row.values
     value = row.mean if scored else reached.get(row.runs[0].total)
-    last = reached[max(reached)] if reached else 0.0
+    last = reached[max(reached)] if reached and value is None else value or 0.0
     begun = not scored or any(run.target for run in row.runs)
     status = TrialState.RUNNING if begun else TrialState.WAITING
-    if any(run.has_failed for run in row.runs) or not math.isfinite(
-        last + (value or 0)
-    ):
+    if any(run.has_failed for run in row.runs) or not math.isfinite(last):
         status, value, reached = TrialState.FAIL, None, {}
     elif value is not None:
         status = TrialState.COMPLETE

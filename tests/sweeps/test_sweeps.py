@@ -262,7 +262,7 @@ def test_every_override_is_checked_before_the_first_run(tmp_path):
         ),
         ({"model.kernel": kernels, "model.width": width}, "model.width is -1"),
         ({"data.points": uniform(11, 20)}, "data.points is '11.0': must be a whole"),
-        (learned, "model.kernel=boxcar model.learned=true"),
+        (learned, "model.kernel=boxcar model.learned=True"),
     ):
         given = ["model.learned=False"] if domains is not learned else []
         sweep = Sweep(space=domains, method="tpe", trials=3)
