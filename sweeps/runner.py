@@ -37,23 +37,29 @@ def run(
     """
     workdir = plan.workdir
     storage.make_folder(workdir / "trials", f"--workdir={workdir}")
-    runner = Runner(plan, fail_fast=fail_fast)
     with Lock(workdir, enabled=not joins):
         try:
             if not joins:
                 plan.save()
-            status = runner.run(shares)
+            status = Runner(plan, fail_fast=fail_fast).run(shares)
             if not joins:
                 report.write(plan, state.rows(plan))
                 study.plot(plan, state.rows(plan))
         except OSError as error:
             name = error.filename or workdir
             raise UserError(f"{name} cannot be written: {error.strerror}") from error
-    runner.check_failures()
+    runs = {run.name: state.progress(plan, run) for run in plan.runs()}
+    if failed := [name for name, progress in runs.items() if progress.has_failed]:
+        raise UserError(
+            f"{len(failed)} of {len(runs)} runs failed ({', '.join(failed)}): "
+            f"{runs[failed[0]].failures[-1]}; to try again, delete {workdir}/failures"
+        )
     if status:
-        scores = [run.score for row in state.rows(plan) for run in row.runs]
-        done = f"{len(scores) - scores.count(None)} of {len(scores)} runs are done"
-        print(f"stopped: {done}; the same command continues", file=sys.stderr)
+        done = sum(progress.score is not None for progress in runs.values())
+        line = (
+            f"stopped: {done} of {len(runs)} runs are done; the same command continues"
+        )
+        print(line, file=sys.stderr)
     elif not joins:
         print((workdir / "table.md").read_text("utf-8"), end="")
         print(f"tables and plots are in {workdir}", file=sys.stderr)
@@ -100,17 +106,6 @@ class Runner:
         if self._error:
             raise self._error
         return 128 + self._processes.stopped if self._processes.stopped else 0
-
-    def check_failures(self) -> None:
-        """Raises a UserError if runs have failed."""
-        runs = {run.name: state.progress(self.plan, run) for run in self.plan.runs()}
-        failed = [name for name, progress in runs.items() if progress.has_failed]
-        if failed:
-            raise UserError(
-                f"{len(failed)} of {len(runs)} runs failed ({', '.join(failed)}): "
-                f"{runs[failed[0]].failures[-1]}; to try again, delete "
-                f"{self.plan.workdir}/failures"
-            )
 
     def next(self) -> Job | None:
         """Returns a job that nobody works on, or None if there is none now.

@@ -107,7 +107,7 @@ def plot(plan: Plan, rows: Sequence[Row]) -> None:
             function(study, **options)
             for axes in pyplot.gcf().axes:
                 if name == "slices":
-                    axes.tick_params("x", rotation=90)
+                    axes.tick_params("x", which="both", rotation=90)
             with storage.replacing(plan.workdir / "plots" / f"{name}.png") as path:
                 pyplot.savefig(path, format="png", dpi=150, bbox_inches="tight")
             pyplot.close()
