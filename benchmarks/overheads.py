@@ -167,7 +167,7 @@ def training(
 ) -> Iterator[subprocess.Popen]:
     """Runs `train.py` during the block, on the given cores or all, then kills it."""
     overrides = [f"--config.{name}={value}" for name, value in fields.items()]
-    launch = [sys.executable, "sweeps/launch.py", str(os.getpid())]
+    launch = [sys.executable, "launch/on_cores.py", str(os.getpid())]
     command = ["train.py", f"--config={_CONFIG}", f"--workdir={workdir}"]
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(

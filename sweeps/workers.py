@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from base.errors import UserError
 
-_LAUNCH = Path(__file__).with_name("launch.py")
+_LAUNCH = Path(__file__).parents[1] / "launch/on_cores.py"
 
 
 class Share(NamedTuple):

@@ -27,7 +27,7 @@ def call(command, *arguments, stdin=b""):
 
     Args:
         command: a file of the project, such as "train.py", or a module, such as
-            "results.make".
+            "results.make" or "launch".
         *arguments: its arguments.
         stdin: bytes of its standard input.
     """
@@ -39,7 +39,11 @@ def call(command, *arguments, stdin=b""):
         stack.enter_context(contextlib.redirect_stdout(output))
         stack.enter_context(contextlib.redirect_stderr(errors))
         stack.enter_context(mock.patch("sys.stdin", source))
-        path = str(ROOT / command)
+        file = ROOT / command
+        if not command.endswith(".py"):
+            file = ROOT / command.replace(".", "/")
+            file = file / "__main__.py" if file.is_dir() else file.with_suffix(".py")
+        path = str(file)
         stack.enter_context(mock.patch("sys.argv", [path, *arguments]))
         try:
             if command.endswith(".py"):

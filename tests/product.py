@@ -4,7 +4,7 @@ import ast
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-ENTRY_POINTS = {"train", "eval", "predict", "sweep", "launch"}
+ENTRY_POINTS = {"train", "eval", "predict", "sweep"}
 FOLDERS = sorted({path.parent.name for path in ROOT.glob("*/*.py")} - {"tests"})
 
 

@@ -16,6 +16,7 @@ import pytest
 from attention.alignments import ALIGNMENTS
 from attention.scores import SCORES
 from base.errors import UserError
+from launch.targets import Job
 from results.families import TABLES
 from training import configuration, loop
 from training.task import NoOptions
@@ -29,6 +30,7 @@ SOURCES = [
     for folder in (".", "configs", "results", "benchmarks")
     for path in sorted((ROOT / folder).glob("*.py"))
 ]
+SOURCES += ["launch/__main__.py"]
 TARGETS = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 
 
@@ -78,6 +80,8 @@ def check(words):
         targets = [word for word in words if "=" not in word]
         assert set(targets) <= TARGETS, words
         return
+    if words[1:3] == ["-m", "launch"]:
+        words = ["python", "launch/__main__.py", *words[3:]]
     if words[1] == "-m":
         module = ROOT / words[2].replace(".", "/")
         assert module.with_suffix(".py").exists() or (module / "__main__.py").exists()
@@ -87,6 +91,8 @@ def check(words):
         source += (ROOT / "training/cluster/hosts.py").read_text("utf-8")
     defined = set(re.findall(r'DEFINE_\w+\(\s*"(\w+)"', source)) | {"help"}
     defined |= OPTIONS.get(words[1], set())
+    if words[1] == "launch/__main__.py":
+        defined |= {field.name for field in dataclasses.fields(Job)}
     config, overrides = None, []
     for word in filter("--".__ne__, words[2:]):
         flag, _, value = word.removeprefix("--").partition("=")
@@ -121,6 +127,7 @@ def test_commands_are_parsed():
         ["python", "-m", "benchmarks.nothing"],
         ["python", "eval.py", "--wrokdir=x"],
         ["python", "train.py", "--config=configs/nothing.py"],
+        ["python", "-m", "launch", "--zome=x"],
         ["python", "train.py", "--config=configs/transformer_nmt.py:nothing"],
         ["python", "train.py", "--config=configs/sagan.py", "--config.x=1"],
     ],

@@ -200,7 +200,9 @@ def test_a_mistake_gets_one_line(workdir, command, flags, message, monkeypatch):
     assert result.errors.count("\n") == 1
 
 
-@pytest.mark.parametrize("command", ["train", "eval", "predict", "sweep", "launch"])
+@pytest.mark.parametrize(
+    "command", ["train.py", "eval.py", "predict.py", "sweep.py", "launch"]
+)
 @pytest.mark.parametrize(
     ("value", "message"),
     [
@@ -215,7 +217,7 @@ def test_a_mistake_gets_one_line(workdir, command, flags, message, monkeypatch):
 def test_the_number_of_cpu_devices_is_checked(command, value, message, monkeypatch):
     """Before jax reads it."""
     monkeypatch.setenv("JAX_NUM_CPU_DEVICES", value)
-    result = in_process.call(f"{command}.py", "--workdir=/nonsense")
+    result = in_process.call(command, "--workdir=/nonsense")
     assert result.status == 1 and not result.output
     assert result.errors == f"error: JAX_NUM_CPU_DEVICES is {message}\n"
 
@@ -234,9 +236,9 @@ def test_a_shell_sees_one_line_after_the_imports(workdir, command, flag, message
     assert process.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("command", ["train.py", "eval.py", "predict.py", "launch.py"])
+@pytest.mark.parametrize("command", ["train.py", "eval.py", "predict.py", "-m launch"])
 def test_a_mistyped_workdir_is_named(command):
-    process = call(command, "--workdr=/nonsense")
+    process = call(*command.split(), "--workdr=/nonsense")
     assert process.returncode == 1
     assert process.stderr == "error: --workdr is unknown: did you mean --workdir?\n"
 
@@ -258,9 +260,9 @@ def test_a_missing_package_of_the_evaluation_stops_before_training(config, tmp_p
     assert "Traceback" not in process.stderr and "step 0" not in process.stderr
 
 
-@pytest.mark.parametrize("command", ["train.py", "eval.py", "predict.py", "launch.py"])
+@pytest.mark.parametrize("command", ["train.py", "eval.py", "predict.py", "-m launch"])
 def test_help_names_the_flags_and_an_example(command):
-    process = call(command, "--help")
+    process = call(*command.split(), "--help")
     assert process.returncode == 0
     assert f"python {command} --" in process.stdout and "--workdir" in process.stdout
 

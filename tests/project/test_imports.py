@@ -33,15 +33,8 @@ ALLOWED = {
     "configs": {"models", "tasks", "configs", "sweeps"},
     "sweeps": {"base", "sweeps", "training"},
     "results": {"base", "results", "training", "tasks", "figures", "sweeps"},
-    "launching": {"base", "launching", "training", "sweeps"},
-    "entry points": {
-        "base",
-        "training",
-        "tasks",
-        "figures",
-        "sweeps",
-        "launching",
-    },
+    "launch": {"base", "launch", "training", "sweeps"},
+    "entry points": {"base", "training", "tasks", "figures", "sweeps"},
 }
 FORBIDDEN = {"tasks": {"training.loop"}}
 OTHERS = {"benchmarks", "tests"}
@@ -55,7 +48,7 @@ THIRD_PARTY = {
     "figures": {"matplotlib", "numpy", "scipy"},
     "models": {"jax", "numpy", "flax"},
     "results": {"jax", "numpy", "ml_collections", "sacrebleu", "scipy"},
-    "launching": set(),
+    "launch": {"absl"},
 }
 # Optional libraries, to be imported inside the function that needs them.
 LAZY = {

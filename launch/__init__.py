@@ -1,0 +1,1 @@
+"""Files that launch jobs on clusters: `python -m launch`, docs/launching.md."""
