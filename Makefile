@@ -73,8 +73,8 @@ format: env ## format, and apply the fixes of ruff
 results: env ## run the experiments that have no record; write the tables of docs/
 	$(PY) -m results.make $(ARGS)
 
-docs: env ## write docs/api from the docstrings of attention/
-	$(PY) docs/make_api.py
+docs: env ## build the site with the reference of attention/ in build/site
+	$(PY) -m sphinx --quiet --fail-on-warning docs build/site
 
 bench: env ## time this project and other libraries; write docs/benchmarks.md
 	$(PY) -m benchmarks $(ARGS)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import attention
 from attention.alignments import ALIGNMENTS
 from attention.scores import SCORES
 from base.errors import UserError
@@ -283,24 +284,14 @@ def test_the_readme_is_short():
     assert max(map(len, lines[:24])) <= 80  # the first screen of a terminal
 
 
-def snippets(*, api):
-    """The signatures in the pages of docs/api, or the python blocks of the others."""
-    return [
-        pytest.param(page, block, id=f"{page}-{number}")
-        for page in PAGES
-        if page.startswith("docs/api/") == api
-        for number, block in enumerate(blocks(page, "py" if api else "python"), 1)
-    ]
+SNIPPETS = [
+    pytest.param(page, block, id=f"{page}-{number}")
+    for page in PAGES
+    for number, block in enumerate(blocks(page, "python"), 1)
+]
 
 
-@pytest.mark.parametrize(("page", "block"), snippets(api=True))
-def test_the_names_of_the_api_can_be_imported(page, block):
-    (name,) = re.findall(r"^from attention_jax import (\w+)$", block, re.MULTILINE)
-    assert page == f"docs/api/{name}.md"
-    assert hasattr(importlib.import_module("attention"), name)
-
-
-@pytest.mark.parametrize(("page", "block"), snippets(api=False))
+@pytest.mark.parametrize(("page", "block"), SNIPPETS)
 def test_python_blocks_run(page, block, tmp_path, monkeypatch):
     """A block that loads a run gets one, trained by the page's command for it."""
     monkeypatch.chdir(tmp_path)
@@ -313,6 +304,26 @@ def test_python_blocks_run(page, block, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
         assert loop.train(config, Path(workdir)) == 0
     exec(block, {})
+
+
+@pytest.mark.slow
+def test_the_site_has_each_page_and_each_public_name(tmp_path):
+    docs = tmp_path / "docs"
+    shutil.copytree(ROOT / "docs", docs, ignore=shutil.ignore_patterns("api"))
+    for path in ROOT.iterdir():
+        if path.name != "docs":
+            (tmp_path / path.name).symlink_to(path)
+    site = tmp_path / "site"
+    sphinx = f"{sys.executable} -m sphinx --quiet --fail-on-warning docs site"
+    call(tmp_path, sphinx)
+    for page in PAGES:
+        if page.startswith("docs/"):
+            assert (site / page[5:]).with_suffix(".html").exists()
+    pages = {path.stem.rpartition(".")[2] for path in site.glob("api/*.html")}
+    assert set(attention.__all__) <= pages
+    text = (site / "mechanisms/additive.html").read_text()
+    assert "api/attention.scores.additive_scores.html#" in text
+    assert 'class="math' in text
 
 
 def test_the_readme_names_what_its_files_define():
@@ -385,7 +396,6 @@ def test_the_worked_changes_pass_their_tests(project):
     run_tests(project, "tests/test_query_pooling.py")
     run_tests(project, "tests/attention/test_scores.py", "gaussian or axes")
     run_tests(project, "tests/attention/test_scalar_scores.py", "gaussian")
-    call(project, f"{sys.executable} docs/make_api.py")
     run_tests(
         project, "tests/project/test_package.py tests/attention/test_mechanisms.py"
     )
