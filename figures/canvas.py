@@ -324,7 +324,6 @@ def save(canvas: "Figure", path: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     for text in canvas.findobj(Text):
         text.set(parse_math=False, fontfamily=fonts.families())
-    fonts.report()
     side = max(canvas.get_size_inches())
     dpi = min(DPI, MAX_PIXELS / side)
     canvas.savefig(path, dpi=dpi)

@@ -427,55 +427,42 @@ def test_weights_of_a_sequence_are_drawn_in_multiples_of_their_mean(figures, tmp
 
 @pytest.fixture
 def new_fonts(monkeypatch):
-    """Fonts as at the start of a process."""
+    """A function that sets the installed families, as at the start of a process."""
     monkeypatch.setattr(fonts, "_families", ["DejaVu Sans"])
-    monkeypatch.setattr(fonts, "_has_font", {})
-    monkeypatch.setattr(fonts, "_examples", {})
-    monkeypatch.setattr(fonts, "_reported", False)
+    monkeypatch.setattr(fonts, "_missing", set())
+    fonts._has_font.cache_clear()
+    yield lambda *names: monkeypatch.setattr(fonts, "_installed", lambda: names)
+    fonts._has_font.cache_clear()
 
 
-@pytest.mark.usefixtures("new_fonts")
-def test_text_without_a_font_is_reported_once_and_drawn_as_boxes(
-    monkeypatch, recwarn, capsys, figures, tmp_path
+def test_a_script_without_a_font_is_named_once_and_drawn_as_boxes(
+    new_fonts, recwarn, capsys, figures, tmp_path
 ):
-    base = {"DejaVu Sans": fonts._installed()["DejaVu Sans"]}
-    monkeypatch.setattr(fonts, "_installed", lambda: base)
-    rows, columns = ["日本語", "ქართული", "क"], ["ab", "ไทย"]
+    new_fonts()
+    rows, columns = ["日本語", "ქართული", "।क"], ["ab", "ไทย"]
     for _ in range(2):
         heatmaps.attention_heatmaps(
             np.eye(3)[None, :, :2], rows, columns, "漢", tmp_path / "a.png"
         )
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line == (
-        "figures: no font for 日本語 (CJK), क (Devanagari), ไทย (Thai): install "
-        "fonts-noto-cjk fonts-noto-core (Debian, Ubuntu) or other fonts with these "
-        "characters"
-    )
+    lines = capsys.readouterr().err.splitlines()
+    assert sorted(line.split(" (")[0] for line in lines) == [
+        "figures: no font for the script CJK: install fonts-noto-cjk",
+        "figures: no font for the script Devanagari: install fonts-noto-core",
+        "figures: no font for the script Thai: install fonts-noto-core",
+    ]
     assert not recwarn
     labels = [x.get_text() for x in figures[0].axes[0].get_yticklabels()]
-    assert labels == ["□□□", "ქართული", "□"]
+    assert labels == ["□□□", "ქართული", "□□"]
     assert figures[0].texts[0].get_text() == "□"
 
 
-@pytest.mark.usefixtures("new_fonts")
-def test_an_installed_font_that_covers_most_of_a_text_is_added(monkeypatch, capsys):
-    files = fonts._installed()
-    coverage = {"few": set("क"), "most": set("日本क"), "rest": set("語")}
-    chosen = {"DejaVu Sans": files["DejaVu Sans"]} | {name: name for name in coverage}
-    monkeypatch.setattr(fonts, "_installed", lambda: chosen)
-    original = fonts._covered
-
-    def covered(path, characters):
-        if path not in coverage:
-            return original(path, characters)
-        fonts._has_font.update(dict.fromkeys(coverage[path] & characters, True))
-        return coverage[path] & characters
-
-    monkeypatch.setattr(fonts, "_covered", covered)
-    assert fonts.readable("a日本語 क") == "a日本語 क"
-    assert fonts.families() == ["DejaVu Sans", "most", "rest"]
-    fonts.report()
-    assert not capsys.readouterr().err
+def test_an_installed_font_with_the_characters_is_added(new_fonts, capsys):
+    absent = chr(0x1D49C)  # a script capital A, in no font but those of symbols
+    new_fonts("DejaVu Sans Mono", "STIXGeneral")
+    assert fonts.readable(f"a{absent} b") == f"a{absent} b"
+    assert fonts.families() == ["DejaVu Sans", "STIXGeneral"]
+    assert fonts.readable("\ufffe\U0010fffd\u0378é") == "□□□é"  # of no script
+    assert capsys.readouterr().err.count("\n") == 1
 
 
 LITERAL = ["$a_b$", r"\alpha", "x^2_1", r"$\frac{", "{x}", "%d"]
