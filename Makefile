@@ -74,6 +74,7 @@ results: env ## run the experiments that have no record; write the tables of doc
 	$(PY) -m results.make $(ARGS)
 
 docs: env ## build the site with the reference of attention/ in build/site
+	@rm -rf docs/api
 	$(PY) -m sphinx --quiet --fail-on-warning docs build/site
 
 bench: env ## time this project and other libraries; write docs/benchmarks.md

@@ -31,10 +31,9 @@ _SUBMIT = flags.DEFINE_bool(
 )
 _YES = flags.DEFINE_bool("yes", False, "Submit without asking.")
 _DEFINE = {bool: flags.DEFINE_bool, int: flags.DEFINE_integer}
-_DEFAULTS = {}  # of the fields of a job
-for field in dataclasses.fields(Job)[:-1]:  # without the overrides
-    absent = field.default is dataclasses.MISSING
-    _DEFAULTS[field.name] = default = None if absent else field.default
+_FIELDS = dataclasses.fields(Job)[:-1]  # without the overrides
+for field in _FIELDS:
+    default = None if field.default is dataclasses.MISSING else field.default
     names = [name for name in TARGETS if field.name in TARGETS[name]["flags"]]
     texts = [f"{name}: {TARGETS[name]['flags'][field.name][1]}" for name in names]
     define = _DEFINE.get(type(default), flags.DEFINE_string)
@@ -48,8 +47,8 @@ def main(arguments: Arguments) -> int:
     if not target:
         *others, last = TARGETS
         raise UserError(f"--target is missing: must be {', '.join(others)} or {last}")
-    given = {name: flags.FLAGS[name].value for name in _DEFAULTS}
-    given = {name: x for name, x in given.items() if x != _DEFAULTS[name]}
+    defined = {field.name: flags.FLAGS[field.name] for field in _FIELDS}
+    given = {name: flag.value for name, flag in defined.items() if flag.present}
     taken = dict.fromkeys([*ALL, *TARGETS[target]["flags"]])
     for name in given:
         if name not in taken:
