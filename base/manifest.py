@@ -9,7 +9,6 @@ change: a flipped bit, a missing byte, a missing file, a folder in its place.
 import errno
 import hashlib
 import re
-from collections.abc import Iterable
 from pathlib import Path
 
 from base import storage
@@ -45,26 +44,22 @@ def write(folder: Path) -> None:
     storage.write(folder / NAME, head + lines)
 
 
-def check(folder: Path, names: Iterable[str] | None = None) -> None:
+def check(folder: Path) -> None:
     """Checks the files of a folder, each of which is read once.
 
     Args:
         folder: a folder with a manifest.
-        names: the files to check; None for all of the manifest.
 
     Raises:
         DamageError: for the first file that is damaged.
         OSError: for a file that cannot be read for another reason.
     """
-    digests = read(folder)
-    for name in digests if names is None else names:
-        if name not in digests:
-            raise DamageError(f"{name} is not in {NAME}")
+    for name, recorded in read(folder).items():
         try:
             digest = _sha256(folder / name)
         except OSError as error:
             raise _damage(name, error) from None
-        if digest != digests[name]:
+        if digest != recorded:
             raise DamageError(f"{name} differs from {NAME}")
 
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from base import storage
 from base.errors import UserError, parse_json
 from sweeps.plan import Plan, Run, Trial
-from training.checkpoint_folder import CheckpointFolder
+from training import run_directory
 from training.cluster.lock import started
 from training.log import read_rows
 
@@ -157,7 +157,7 @@ def record_failure(plan: Plan, run: Run, line: str) -> None:
     """Records a failure of a run, with the last line of its output."""
     path = plan.workdir / "failures" / run.name
     path.parent.mkdir(exist_ok=True)
-    saved = CheckpointFolder(run.folder).steps()
+    saved = run_directory.steps(run.folder)
     with path.open("a", encoding="utf-8") as file:
         file.write(f"{max(saved, default=0)} {' '.join(line.split())}\n")
 

@@ -61,9 +61,8 @@ TESTS = {
     "tasks/common/text_metrics.py": "metrics_text metrics_captions",
     "attention/fast/cross_entropy.py": "cross_entropy",
     "training/adversarial.py": "adversarial",
-    "training/checkpoint_folder.py": "checkpoint_folder",
     "training/checkpoints.py": "checkpoints",
-    "base/manifest.py": "checkpoint_folder faults",
+    "base/manifest.py": "checkpoints faults",
     "training/reinforce.py": "reinforce",
 }
 # Imported before the first fork. None of them starts threads of XLA, which a forked

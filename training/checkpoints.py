@@ -1,59 +1,63 @@
-"""Checkpoints of a run: the last few and the best, written in the background.
+"""Checkpoints of a run: the last few and the best, written in the background by orbax.
 
-A checkpoint gets its final name only when it is complete, and then a manifest (see
-`manifest`) with the SHA-256 of each of its files. Only then are older ones
-removed. So if the process is killed at any point, the previous checkpoint is intact,
-and a checkpoint newer than one with a manifest that has none is an unfinished save,
-which does not count. Nor does a checkpoint without one whose metrics announce it, such
-as the first of a run. Checkpoints older than manifests have neither: they count, but
-cannot be verified.
+A checkpoint is complete or absent. Orbax writes it under a temporary name; then it gets
+a manifest (see `base.manifest`) with the SHA-256 of each of its files, and only then
+its final name. Older ones are removed after that. So a run that is killed at any point
+has an intact checkpoint, and the next start removes what is unfinished.
 
 A checkpoint is verified before it is used. A damaged one is named on standard error and
 an intact one is used; training moves it from `checkpoints/` to `damaged/`.
 """
 
+import asyncio
 import contextlib
 import errno
 import logging
 import math
 import os
+import shutil
 import sys
-import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
+import absl.logging
 import jax
 import orbax.checkpoint as ocp
+from orbax.checkpoint import checkpoint_managers as policies
+from orbax.checkpoint.path import atomicity
 
 from base import manifest
 from base.errors import UserError, chain, parse_whole, shorten
-from training.checkpoint_folder import (
-    MANIFEST,
-    REPLACED,
-    SCORE,
-    SUMS,
-    UNPLANNED,
-    CheckpointFolder,
-)
+from training import run_directory
 from training.cluster import job
 
-_OLD_NAMES = {"variables": "kept"}  # of entries of `TrainState.extra`
+# Metrics of a checkpoint.
+_SCORE = "score"  # selection metric, higher is better; absent if not evaluated
+_PLANNED = "planned"  # the step, absent if the checkpoint is due to a stop signal
+_SUMS = "sums"  # of training metrics since the last row of the log
+_REMOVED = ".removed"  # folder for checkpoints that are being removed
 _IN_TEXT = [
     *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES),
     *(errno.EIO, errno.ESTALE, errno.ETIMEDOUT),
 ]
+_POLL = 0.01  # seconds between two looks at a save
 _ATTEMPTS = 5  # at reading while a run in progress removes old checkpoints
 
 
-class Checkpoints(CheckpointFolder):
-    """Checkpoints of a run directory; a context manager that waits for saves."""
+class Checkpoints:
+    """Checkpoints of a run directory; a context manager that waits for saves.
+
+    Attributes:
+        path: the folder `checkpoints` of the run directory.
+        name: its path for messages, as given.
+    """
 
     def __init__(self, workdir: Path, keep: int | None = None):
         """Opens `workdir/checkpoints`.
 
-        For training, damaged and unfinished checkpoints that are newer than the newest
-        intact one are moved to `workdir/damaged`.
+        For training, damaged checkpoints are moved to `workdir/damaged`.
 
         Args:
             workdir: the run directory.
@@ -63,24 +67,41 @@ class Checkpoints(CheckpointFolder):
         Raises:
             UserError: if there are checkpoints and none is intact.
         """
-        super().__init__(workdir)
-        self._keep = keep
-        self._saving: _Saving | None = None
-        if keep is not None:
+        self._workdir, self._writes = Path(workdir), keep is not None
+        self.name = self._workdir / "checkpoints"
+        self.path = self.name.absolute()
+        self._intact: set[int] = set()  # verified by this object
+        self._errors: list[Exception] = []  # of saves
+        self._saving: int | None = None
+        if self._writes:
             if jax.process_index() == 0:
-                self.set_damaged_aside()
+                for path in self.path.glob(f"{_REMOVED}/*"):
+                    if int(path.name) > max(self.steps(), default=0):
+                        # Killed before the checkpoint in its place was complete.
+                        path.replace(self.path / path.name)
+                self._empty()
+                if self.steps():
+                    self.verify(handle=self._move)
             job.wait("checkpoints are set aside")
-        _silence_orbax()
+        # What orbax and its tasks log is raised as well.
+        absl.logging.set_verbosity(absl.logging.FATAL)
+        logging.getLogger("asyncio").setLevel(logging.CRITICAL)
         self._manager = ocp.CheckpointManager(
             self.path,
-            item_handlers=ocp.StandardCheckpointHandler(),  # for `item_metadata`
             options=ocp.CheckpointManagerOptions(
-                create=keep is not None,
-                cleanup_tmp_directories=keep is not None,
-                best_fn=lambda metrics: metrics.get(
-                    SCORE, -math.inf
-                ),  # without it no metrics are written
-                lightweight_initialize=True,  # metrics may be damaged
+                create=self._writes,
+                cleanup_tmp_directories=self._writes,
+                todelete_subdir=_REMOVED,
+                temporary_path_class=_sealed_path(self._errors),
+                best_fn=_score,  # without it no metrics are written
+                lightweight_initialize=not self._writes,  # metrics may be damaged
+                preservation_policy=policies.AnyPreservationPolicy(
+                    [
+                        policies.LatestN(2),  # if the newest is damaged
+                        policies.BestN(get_metric_fn=_score, n=1),
+                        policies.BestN(get_metric_fn=_planned, n=keep or 0),
+                    ]
+                ),
             ),
         )
 
@@ -94,12 +115,112 @@ class Checkpoints(CheckpointFolder):
         Raises:
             UserError: if a save has failed and the block has not.
         """
-        try:
-            with contextlib.suppress(*[UserError] if kind else []):
-                self._finish_save()
-        finally:
-            with contextlib.suppress(Exception):  # of a failed save, again
-                self._manager.close()
+        with contextlib.suppress(*[UserError] if kind else []):
+            self.wait()
+        if not self._errors:
+            self._manager.close()
+            self._empty()
+
+    def steps(self) -> list[int]:
+        """Returns the steps of the checkpoints, in order; they are not verified."""
+        return run_directory.steps(self._workdir)
+
+    def planned(self) -> list[int]:
+        """Returns the steps of intact checkpoints that are not due to a signal."""
+        return [s for s in self.steps() if _PLANNED in self._metrics(s)]
+
+    def sums(self, step: int) -> dict[str, list[float]]:
+        """Returns the sums that were saved with a checkpoint; {} without any."""
+        return self._metrics(step).get(_SUMS, {})
+
+    def find(self, which: str | int) -> int:
+        """Returns the step of a checkpoint.
+
+        Args:
+            which: "last", "best" or a step; only the first two are verified.
+
+        Raises:
+            UserError: if there is no such checkpoint.
+        """
+        steps = self.steps()
+        if which == "last":
+            return self.verify(1)[0]
+        if which == "best":
+            if (best := self.best()) is not None:
+                return best
+            raise UserError(
+                f"{self._workdir} has no evaluated checkpoint: take last, or one of "
+                f"{steps}"
+            )
+        with contextlib.suppress(ValueError):
+            if (step := parse_whole(str(which))) in steps:
+                return step
+        raise UserError(
+            f"{self._workdir} has no checkpoint {shorten(str(which))}: take last, "
+            f"best, average, or one of {steps}"
+        )
+
+    def best(self) -> int | None:
+        """Returns the step of the intact checkpoint with the best score.
+
+        Returns:
+            The last one of equals; None if no intact checkpoint was evaluated.
+
+        Raises:
+            UserError: if none is intact.
+        """
+        scores = {s: _score(self._metrics(s)) for s in self.verify()}
+        best = max(scores, key=lambda step: (scores[step], step))
+        return None if scores[best] == -math.inf else best
+
+    def damage(self, step: int) -> str:
+        """Returns what is wrong with a checkpoint, such as "is damaged: ..."; or "".
+
+        Raises:
+            UserError: for a file that cannot be read.
+        """
+        if step not in self._intact:
+            try:
+                manifest.check(self.path / str(step))
+            except manifest.DamageError as error:
+                return f"is damaged: {error}"
+            except OSError as error:
+                raise UserError(f"{error.filename}: {error.strerror}") from error
+            self._intact.add(step)
+        return ""
+
+    def verify(
+        self, n: int | None = None, handle: Callable[[int], str] = lambda step: ""
+    ) -> list[int]:
+        """Returns the steps of intact checkpoints, the newest first.
+
+        Args:
+            n: number of checkpoints after which the search ends; None for all.
+            handle: called with each damaged one, which standard error names; returns
+                what was done with it, such as "removed, ".
+
+        Raises:
+            UserError: if none is intact.
+        """
+        intact: list[int] = []
+        damage: dict[int, str] = {}
+        for step in reversed(self.steps()):
+            if text := self.damage(step):
+                damage[step] = text
+            else:
+                intact.append(step)
+            if len(intact) == n:
+                break
+        if not intact:
+            texts = "; ".join(f"{step} {text}" for step, text in damage.items())
+            raise UserError(
+                f"{self.name} has no intact checkpoint ({texts}): {_ADVICE}"
+            )
+        for step, text in damage.items():
+            if (self.path / str(step)).exists():  # not removed by a run in progress
+                use = f"{handle(step)}step {intact[0]} is used instead"
+                print(f"warning: {self.name}/{step} {text}: {use}", file=sys.stderr)
+        return intact
 
     def save(
         self,
@@ -112,9 +233,8 @@ class Checkpoints(CheckpointFolder):
     ) -> None:
         """Copies the state and writes the checkpoint in the background.
 
-        The call waits for the previous save, and for the copy of the state. A thread
-        writes, hashes and removes files; the checkpoint counts when it is done, and
-        replaces an earlier one of the same step.
+        The call waits for the previous save, and for the copy of the state. An earlier
+        checkpoint of the same step is removed first.
 
         Args:
             step: number of steps done; also the name of the checkpoint.
@@ -126,31 +246,42 @@ class Checkpoints(CheckpointFolder):
         Raises:
             UserError: if this save or the previous one cannot be written.
         """
-        metrics: dict[str, Any] = {MANIFEST: 1.0}
+        metrics: dict[str, Any] = {_SUMS: dict(sums or {})}
         if score is not None and not math.isnan(score):
-            metrics[SCORE] = score
-        if not planned:
-            metrics[UNPLANNED] = 1.0
-        if sums:
-            metrics[SUMS] = dict(sums)
-        self._finish_save()
-        self._set_aside(step)
+            metrics[_SCORE] = score
+        if planned:
+            metrics[_PLANNED] = step
+        self.wait()
+        self._empty()
         try:
+            if step in self._manager.all_steps():
+                self._manager.delete(step)
+                self._intact.discard(step)
             self._manager.save(
                 step, args=ocp.args.StandardSave(state), metrics=metrics, force=True
             )
         except Exception as error:
-            raise self._failure(step, error) from _system_error(error) or error
-        self._saving = _Saving(self, step)
+            self._fail(step, error)
+        self._saving = step
 
     def wait(self) -> None:
-        """Waits until all saves are complete, on all hosts.
+        """Waits until the save is complete, on all hosts.
 
         Raises:
-            UserError: if a save cannot be written.
+            UserError: if it cannot be written.
         """
-        self._finish_save()
-        job.wait("checkpoints are complete")
+        step, self._saving = self._saving, None
+        if step is None:
+            return
+        # Orbax alone would wait for the other processes, which wait for this one.
+        while self._manager.is_saving_in_progress() and not self._errors:
+            time.sleep(_POLL)
+        try:
+            if self._errors:
+                raise self._errors[0]
+            self._manager.wait_until_finished()
+        except Exception as error:
+            self._fail(step, error)
 
     def restore(self, step: int, like: Any) -> Any:
         """Returns the state of a step.
@@ -164,7 +295,9 @@ class Checkpoints(CheckpointFolder):
             UserError: if the checkpoint is damaged.
         """
         if damage := self.damage(step):
-            raise UserError(f"{self.name}/{step} {damage}: {self.advice([step])}")
+            others = [other for other in self.steps() if other != step]
+            advice = f"take last, or one of {others}" if others else _ADVICE
+            raise UserError(f"{self.name}/{step} {damage}: {advice}")
         first = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
         like = jax.tree.map(
             lambda x: jax.ShapeDtypeStruct(
@@ -173,111 +306,91 @@ class Checkpoints(CheckpointFolder):
             like,
         )
         try:
-            if "extra" in self._manager.item_metadata(step).tree:
-                return self._manager.restore(step, args=ocp.args.StandardRestore(like))
-            flat = self._manager.restore(
-                step, args=ocp.args.StandardRestore(_without_extra(like))
-            )
-        except Exception as error:  # orbax raises many types for damaged files
+            return self._manager.restore(step, args=ocp.args.StandardRestore(like))
+        except Exception as error:  # orbax raises many types
             raise UserError(
                 f"{self.name}/{step} cannot be read: {_reason(error)}; remove it to "
                 "use an earlier checkpoint"
             ) from _system_error(error) or error
-        fields = {name: flat[name] for name in ("step", "params", "opt_state")}
-        extra = like.extra
-        if extra:
-            extra = {name: flat[_OLD_NAMES.get(name, name)] for name in extra}
-        return like.replace(**fields, extra=extra)
 
-    def _set_aside(self, step: int) -> None:
-        """Moves a checkpoint that is about to be replaced, if there is one.
+    def _metrics(self, step: int) -> dict[str, Any]:
+        """Returns the metrics of a checkpoint; {} if it is damaged."""
+        return {} if self.damage(step) else self._manager.metrics(step) or {}
 
-        Process 0 alone looks: a later process would no longer see the checkpoint. The
-        others wait in any case.
+    def _move(self, step: int) -> str:
+        """Moves a checkpoint to `damaged/`, or else renames it; returns what was done.
+
+        Raises:
+            UserError: if neither is possible.
         """
-        if jax.process_index() == 0 and step in self._all_steps():
-            (self.path / str(step)).replace(self.path / f"{REPLACED}{step}")
-        job.wait("a checkpoint is set aside")
-        if step in self._manager.all_steps():  # as it knows them, in each process
-            self._manager.reload()
-
-    def _complete(self, step: int) -> None:
-        """Waits for a save, writes its manifest and removes old checkpoints."""
-        self._manager.wait_until_finished()
-        if jax.process_index() == 0:
-            manifest.write(self.path / str(step))
-            self.remove_old(self._keep or 0)
-
-    def _finish_save(self) -> None:
-        saving, self._saving = self._saving, None
-        if saving is not None:
-            saving.join()
-            if saving.error is not None:
-                cause = _system_error(saving.error) or saving.error
-                raise self._failure(saving.step, saving.error) from cause
-
-    def _failure(self, step: int, error: BaseException) -> UserError:
-        steps = [s for s in self.steps() if s != step]
-        last = f"step {steps[-1]}" if steps else "none"
-        return UserError(
-            f"{self.name}/{step} cannot be written: {_reason(error)}; the last "
-            f"checkpoint is {last}, from which the same command resumes"
+        aside = self._workdir / "damaged" / str(step)
+        for target in (aside, self.path / f".damaged_{step}"):
+            try:
+                target.parent.mkdir(exist_ok=True)
+                shutil.rmtree(target, ignore_errors=True)
+                (self.path / str(step)).replace(target)
+                return f"moved to {target}, "
+            except OSError as error:  # such as another file system
+                reason = error.strerror
+        raise UserError(
+            f"{self.name}/{step} is not intact and cannot be moved: {reason}; move it "
+            "away to use an earlier checkpoint"
         )
 
+    def _empty(self) -> None:
+        """Removes the folder of removed checkpoints."""
+        if self._writes and jax.process_index() == 0:
+            shutil.rmtree(self.path / _REMOVED, ignore_errors=True)
 
-class _Saving(threading.Thread):
-    """A save in progress.
-
-    Attributes:
-        step: the step.
-        error: why it failed; None if it has not.
-    """
-
-    def __init__(self, checkpoints: Checkpoints, step: int):
-        super().__init__(name="save")
-        self._checkpoints, self.step = checkpoints, step
-        self.error: BaseException | None = None
-        self.start()
-
-    def run(self) -> None:
-        try:
-            self._checkpoints._complete(self.step)
-        except BaseException as error:  # raised again by the next call
-            self.error = error
+    def _fail(self, step: int, error: Exception) -> NoReturn:
+        self._errors.append(error)
+        steps = [s for s in self.steps() if s != step]
+        raise UserError(
+            f"{self.name}/{step} cannot be written: {_reason(error)}; the last "
+            f"checkpoint is {f'step {steps[-1]}' if steps else 'none'}, from which the "
+            "same command resumes"
+        ) from _system_error(error) or error
 
 
-def find(workdir: Path, which: str | int) -> int:
-    """Returns the step of a checkpoint.
+_ADVICE = "restore the files from a copy, or name another --workdir"
+
+
+def _sealed_path(errors: list[Exception]) -> type[atomicity.AtomicRenameTemporaryPath]:
+    """Returns orbax's temporary folder with a manifest, written before the final name.
 
     Args:
-        workdir: the run directory.
-        which: "last", "best" or a step.
-
-    Raises:
-        UserError: if there is no such checkpoint.
+        errors: gets the error if one of the two fails.
     """
-    with _open(workdir) as checkpoints:
-        return _find(checkpoints, workdir, which)
+
+    class SealedPath(atomicity.AtomicRenameTemporaryPath):
+        _final_path: Any
+
+        async def finalize(self) -> None:
+            final, name = self._final_path, self._final_path.name
+            if not name.isdecimal():  # a part of a checkpoint
+                return await super().finalize()
+            # Orbax writes its last files when it renames the folder.
+            sealed = final.with_name(f"{name}.sealed{atomicity.TMP_DIR_SUFFIX}")
+            try:
+                self._final_path = sealed
+                await super().finalize()
+                await asyncio.to_thread(manifest.write, Path(sealed))
+                sealed.rename(final)
+            except OSError as error:
+                errors.append(error)
+                raise
+            finally:
+                self._final_path = final
+
+    return SealedPath
 
 
-def _find(checkpoints: Checkpoints, workdir: Path, which: str | int) -> int:
-    if which == "last":
-        return checkpoints.newest()
-    steps = checkpoints.steps()
-    if which == "best":
-        best = checkpoints.best()
-        if best is None:
-            raise UserError(
-                f"{workdir} has no evaluated checkpoint: take last, or one of {steps}"
-            )
-        return best
-    with contextlib.suppress(ValueError):
-        if (step := parse_whole(str(which))) in steps:
-            return step
-    raise UserError(
-        f"{workdir} has no checkpoint {shorten(str(which))}: take last, best, average, "
-        f"or one of {steps}"
-    )
+def _score(metrics: Mapping[str, Any]) -> float:
+    return metrics.get(_SCORE, -math.inf)
+
+
+def _planned(metrics: Mapping[str, Any]) -> int:
+    return metrics.get(_PLANNED, -1)
 
 
 def require(workdir: Path) -> None:
@@ -286,8 +399,16 @@ def require(workdir: Path) -> None:
     Raises:
         UserError: if it has none.
     """
-    with _open(workdir):
-        pass
+    if not run_directory.steps(workdir):
+        raise UserError(
+            f"{Path(workdir) / 'checkpoints'} has no checkpoint: train first, or name "
+            "another --workdir"
+        )
+
+
+def find(workdir: Path, which: str | int) -> int:
+    """Returns the step of a checkpoint; see `Checkpoints.find`."""
+    return _read(workdir, lambda checkpoints: checkpoints.find(which))
 
 
 def restore(workdir: Path, which: str | int, like: Any) -> Any:
@@ -302,11 +423,7 @@ def restore(workdir: Path, which: str | int, like: Any) -> Any:
     Raises:
         UserError: if there is no such checkpoint, or it is damaged.
     """
-
-    def read(checkpoints: Checkpoints) -> Any:
-        return checkpoints.restore(_find(checkpoints, workdir, which), like)
-
-    return _read(workdir, read)
+    return _read(workdir, lambda saved: saved.restore(saved.find(which), like))
 
 
 def average(workdir: Path, n: int, like: Any) -> Any:
@@ -328,14 +445,16 @@ def average(workdir: Path, n: int, like: Any) -> Any:
     if n < 1:
         raise UserError(f"cannot average {n} checkpoints: take 1 or more")
 
-    def read(checkpoints: Checkpoints) -> Any:
-        *others, last = checkpoints.last(n)
-        state = checkpoints.restore(last, like)
+    def read(saved: Checkpoints) -> Any:
+        intact, planned = saved.verify(), set(saved.planned())
+        steps = [step for step in intact if step in planned] or intact
+        last, *others = [step for step in steps if 2 * step > steps[0]][:n]
+        state = saved.restore(last, like)
         params = state.params
         for step in others:
-            other = checkpoints.restore(step, like).params
+            other = saved.restore(step, like).params
             params = jax.tree.map(lambda a, b: a + b, params, other)
-        count = len(others) + 1
+        count = 1 + len(others)
         mean = jax.tree.map(lambda p: (p / count).astype(p.dtype), params)
         return state.replace(params=mean)
 
@@ -348,7 +467,8 @@ def _read(workdir: Path, read: Callable[[Checkpoints], Any]) -> Any:
     A run in progress may remove checkpoints meanwhile; the rest is then read again.
     """
     for attempt in range(1, _ATTEMPTS + 1):
-        with _open(workdir) as checkpoints:
+        require(workdir)
+        with Checkpoints(workdir) as checkpoints:
             steps = checkpoints.steps()
             try:
                 return read(checkpoints)
@@ -356,28 +476,6 @@ def _read(workdir: Path, read: Callable[[Checkpoints], Any]) -> Any:
                 if attempt == _ATTEMPTS or set(steps) <= set(checkpoints.steps()):
                     raise
     raise AssertionError
-
-
-def _without_extra(like: Any) -> dict[str, Any]:
-    """Returns the shapes of a state in the old layout, without `extra`.
-
-    In the old layout the entries of `extra` are siblings of `params`, and a run without
-    a baseline stores the baseline None.
-    """
-    fields = {"step": like.step, "params": like.params, "opt_state": like.opt_state}
-    extra = like.extra or {"baseline": None}
-    return fields | {_OLD_NAMES.get(n, n): value for n, value in extra.items()}
-
-
-def _open(workdir: Path) -> Checkpoints:
-    if (Path(workdir) / "checkpoints").is_dir():
-        checkpoints = Checkpoints(workdir)
-        if checkpoints.has_steps():
-            return checkpoints
-    raise UserError(
-        f"{Path(workdir) / 'checkpoints'} has no checkpoint: train first, or name "
-        "another --workdir"
-    )
 
 
 def _reason(error: BaseException) -> str:
@@ -400,34 +498,3 @@ def _system_error(error: BaseException) -> OSError | None:
         if os.strerror(number) in text:
             return OSError(number, os.strerror(number))
     return None
-
-
-def _silence_orbax() -> None:
-    """Turns off the log of orbax: what it logs with a traceback is raised as well.
-
-    The same holds for the tasks and threads of tensorstore, which may still end a part
-    of a save after another part has failed and nobody waits for it.
-    """
-    logging.getLogger("absl").addFilter(_is_not_of_orbax)
-    logging.getLogger("asyncio").addFilter(_is_not_of_a_task)
-    if sys.unraisablehook is not _report:
-        _hooks.append(sys.unraisablehook)
-        sys.unraisablehook = _report
-
-
-_hooks: list[Callable[[Any], Any]] = []  # the hook before `_silence_orbax`
-
-
-def _report(unraisable: Any) -> None:
-    if str(unraisable.exc_value) != "Event loop is closed":
-        _hooks[-1](unraisable)
-
-
-def _is_not_of_orbax(record: logging.LogRecord) -> bool:
-    return "orbax" not in Path(record.pathname).parts
-
-
-def _is_not_of_a_task(record: logging.LogRecord) -> bool:
-    kind, _, rest = record.msg.partition("\n")[0].partition(" ")
-    is_task = kind == "Task" or kind.endswith("Future")  # also _GatheringFuture
-    return not is_task or rest != "exception was never retrieved"

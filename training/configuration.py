@@ -34,7 +34,6 @@ from base.errors import (
 )
 from base.ranges import SEED, SIZE, STEPS, Range
 from training import encoding, run_directory
-from training.checkpoint_folder import CheckpointFolder
 from training.encoding import encode, leaves
 
 _DEVICES = Range(-1, 10**6, whole=True)
@@ -340,7 +339,7 @@ def record(config: ConfigDict, workdir: Path) -> None:
     """
     prepare(config, workdir)
     settings = encode(config)
-    if steps := CheckpointFolder(workdir).steps():
+    if steps := run_directory.steps(workdir):
         old = encoding.read_json(workdir)
         fields, extended = dict(leaves(old)), old.get("extended", [])
         names = _extended(fields, dict(leaves(settings)))
@@ -362,7 +361,7 @@ def compare(config: ConfigDict, workdir: Path) -> None:
         UserError: if there is one; lists the fields that differ. Also if the config of
             the checkpoints is missing or damaged.
     """
-    if not any((workdir / "checkpoints").glob("[0-9]*")):
+    if not run_directory.steps(workdir):
         return
     if not (workdir / "config.json").exists():
         raise UserError(

@@ -52,3 +52,9 @@ def create(workdir: Path) -> None:
         workdir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"--workdir={workdir}: {error.strerror}") from error
+
+
+def steps(workdir: Path) -> list[int]:
+    """Returns the steps of the checkpoints of a run, in order; verifies none."""
+    names = (path.name for path in (Path(workdir) / "checkpoints").glob("[0-9]*"))
+    return sorted(int(name) for name in names if name.isdecimal())

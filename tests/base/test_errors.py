@@ -12,7 +12,6 @@ from tasks.questions.babi import sources
 from tasks.sentences import data as sentences
 from tasks.translation import text_assets
 from training import checkpoints, configuration, encoding
-from training.checkpoint_folder import _METRICS, CheckpointFolder
 from training.log import read_rows
 
 DIGITS = "7" * 5003
@@ -80,8 +79,7 @@ def test_an_expression_is_no_literal(text):
 def test_a_json_file_of_a_run_is_damaged_in_one_line(content, tmp_path):
     """Whatever it is: each file is read by the function that reads it in a run."""
     folder = tmp_path / "assets"
-    checkpoint = CheckpointFolder(tmp_path)
-    files = tmp_path / "config.json", checkpoint.path / "1" / _METRICS
+    files = [tmp_path / "config.json"]
     names = "sentences.json vocabularies.json near_duplicates.json".split()
     names.append(user_files._ASSET)
     for path in (*files, *(folder / name for name in names)):
@@ -103,7 +101,6 @@ def test_a_json_file_of_a_run_is_damaged_in_one_line(content, tmp_path):
         assert str(error.value).startswith(str(tmp_path))
         assert "\n" not in str(error.value) and len(str(error.value)) < 500
     assert vocabulary._parse(content.encode()) == {}
-    assert checkpoint._all_metrics([1]) == {}
     assert user_files.left_out(folder, training=False) is None
     assert user_files._read(tmp_path / "config.json") == {}
 

@@ -1,11 +1,9 @@
 """Saving and reading checkpoints of a small state, and how errors are reported."""
 
 import errno
-import logging
 import os
 import shutil
-import sys
-from types import SimpleNamespace
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -61,7 +59,7 @@ def test_a_checkpoint_is_found_by_name_or_step(workdir, which, step):
 
 def test_reading_creates_no_folder(tmp_path):
     with Checkpoints(tmp_path) as saved:
-        assert not saved.has_steps()
+        assert saved.steps() == []
     assert not list(tmp_path.iterdir())
 
 
@@ -89,19 +87,6 @@ def test_a_mean_is_of_parameters_alone_and_keeps_their_types(workdir):
         checkpoints.average(workdir, 0, like(state_at(0)))
 
 
-@pytest.mark.parametrize("extra", [None, {"variables": {"n": 17}, "baseline": 0.5}])
-def test_the_layout_before_the_field_extra_is_read(tmp_path, extra):
-    new = state_at(3, jax.tree.map(jnp.asarray, extra))
-    flat = {"step": new.step, "params": new.params, "opt_state": new.opt_state}
-    if extra:
-        flat |= {"kept": new.extra["variables"], "baseline": new.extra["baseline"]}
-    else:
-        flat |= {"baseline": None}
-    with Checkpoints(tmp_path, keep=1) as saved:
-        saved.save(3, flat)
-    assert_equal(checkpoints.restore(tmp_path, "last", like(new)), new)
-
-
 def test_stops_and_scores_that_are_not_numbers_are_recorded_as_such(tmp_path):
     with Checkpoints(tmp_path, keep=7) as saved:
         saved.save(1, state_at(1), float("nan"), planned=False)
@@ -111,24 +96,101 @@ def test_stops_and_scores_that_are_not_numbers_are_recorded_as_such(tmp_path):
         assert (saved.sums(1), saved.sums(2)) == ({}, {"loss": [3.0, 2.0]})
 
 
-def test_a_checkpoint_without_its_manifest_is_not_used(tmp_path, workdir, capsys):
-    for step in (3, 4, 5):
-        (workdir / f"checkpoints/{step}/SHA256SUMS").unlink()
-        with Checkpoints(workdir) as saved:
-            assert step not in saved.steps()
-            assert saved.damage(step).startswith("is an unfinished save: SHA256SUMS")
-    with pytest.raises(UserError, match="has no intact checkpoint"):
-        checkpoints.find(workdir, "last")
-    with Checkpoints(tmp_path / "first", keep=7) as saved:
-        saved.save(3, state_at(3))
-    (tmp_path / "first/checkpoints/3/SHA256SUMS").unlink()
-    with Checkpoints(tmp_path / "first", keep=7) as saved:
-        assert saved.steps() == []
-        saved.save(3, state_at(7))
+def test_the_last_planned_the_best_and_the_newest_two_are_kept(tmp_path):
+    scores = {2: 0.75, 3: 0.75, 5: 0.5, 6: 0.25, 7: None, 8: None, 10: 0.1}
+    with Checkpoints(tmp_path, keep=2) as saved:
+        for step, score in scores.items():
+            saved.save(step, state_at(step), score)
         saved.wait()
-        assert_equal(saved.restore(3, like(state_at(0))), state_at(7))
-    assert "3 is an unfinished save" in capsys.readouterr().err
-    assert (tmp_path / "first/damaged/3").is_dir()
+        assert saved.steps() == [3, 8, 10]
+        for step in (11, 12):
+            saved.save(step, state_at(step), planned=False)
+        saved.wait()
+        assert saved.steps() == [3, 8, 10, 11, 12]
+        assert saved.planned() == [3, 8, 10]
+    assert {path.name for path in saved.path.iterdir()} == {"3", "8", "10", "11", "12"}
+
+
+def test_a_mean_is_of_planned_checkpoints_of_the_second_half(tmp_path):
+    def mean(*steps, stops=()):
+        with Checkpoints(tmp_path / str(steps), keep=9) as saved:
+            for step in steps:
+                saved.save(step, state_at(step), planned=step not in stops)
+        like_state = like(state_at(0))
+        mean = checkpoints.average(tmp_path / str(steps), 3, like_state)
+        return int(mean.step), float(mean.params["b"][0])
+
+    assert mean(4, 5, 8) == (8, 6.5)  # 4 is in the first half
+    assert mean(7, 8, 9, 10, 12, 13, stops=(12, 13)) == (10, 9.0)
+    assert mean(3, 5, stops=(3, 5)) == (5, 4.0)
+
+
+def test_damage_is_named_and_an_intact_checkpoint_is_used(workdir, capsys):
+    (workdir / "checkpoints/4/metrics/metrics").write_text("{}")
+    assert checkpoints.find(workdir, "last") == 5
+    assert not capsys.readouterr().err
+    assert checkpoints.find(workdir, "best") == 5  # 4 may have been the best
+    assert capsys.readouterr().err == (
+        f"warning: {workdir}/checkpoints/4 is damaged: metrics/metrics differs from "
+        "SHA256SUMS: step 5 is used instead\n"
+    )
+    (workdir / "checkpoints/5/SHA256SUMS").write_text("")
+    assert checkpoints.find(workdir, "last") == 3
+    errors = capsys.readouterr().err
+    assert "5 is damaged: SHA256SUMS is damaged: step 3 is used" in errors
+    assert errors.count("\n") == 2
+    (workdir / "checkpoints/3/SHA256SUMS").unlink()
+    with pytest.raises(UserError, match=r"no intact checkpoint \(5 .*; 4 .*; 3 is dam"):
+        checkpoints.find(workdir, "last")
+
+
+def test_what_cannot_be_read_is_no_damage(workdir, monkeypatch):
+    def denied(path):
+        raise PermissionError(13, "Permission denied", "state")
+
+    monkeypatch.setattr(checkpoints.manifest, "check", denied)
+    with pytest.raises(UserError, match="^state: Permission denied$"):
+        checkpoints.find(workdir, "last")
+
+
+@pytest.mark.parametrize(
+    ("call", "number"),
+    [
+        ("replace", errno.EXDEV),  # another file system
+        ("replace", errno.EACCES),  # of another user
+        ("mkdir", errno.EROFS),
+    ],
+)
+def test_a_damaged_checkpoint_that_cannot_leave_the_folder_is_renamed(
+    call, number, workdir, monkeypatch, capsys
+):
+    original = getattr(Path, call)
+
+    def fail(path, *arguments, **keywords):
+        if any("damaged" in Path(x).parts for x in (path, *arguments)):
+            raise OSError(number, os.strerror(number), str(path))
+        return original(path, *arguments, **keywords)
+
+    (workdir / "checkpoints/5/SHA256SUMS").unlink()
+    monkeypatch.setattr(Path, call, fail)
+    with Checkpoints(workdir, keep=7) as saved:
+        assert saved.steps() == [3, 4]
+        assert (saved.path / ".damaged_5" / "metrics").is_dir()
+    renamed = f"5 is damaged: SHA256SUMS is missing: moved to {saved.path}/.damaged_5, "
+    assert renamed in capsys.readouterr().err
+
+
+def test_a_damaged_checkpoint_that_cannot_be_renamed_is_named(
+    workdir, monkeypatch, capsys
+):
+    def fail(path, *_):
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM), str(path))
+
+    (workdir / "checkpoints/5/SHA256SUMS").unlink()
+    monkeypatch.setattr(Path, "replace", fail)
+    with pytest.raises(UserError, match="5 is not intact and cannot be moved: Operat"):
+        Checkpoints(workdir, keep=7)
+    assert not capsys.readouterr().err
 
 
 FULL = os.strerror(errno.ENOSPC)
@@ -225,27 +287,3 @@ def test_reading_is_repeated_only_while_checkpoints_are_removed(
     with pytest.raises(UserError, match="^damaged$"):
         checkpoints.restore(workdir, "last", None)
     assert len(calls) == attempts
-
-
-def test_messages_of_orbax_and_of_its_tasks_are_dropped_and_no_others(
-    workdir, monkeypatch
-):
-    reported = []
-    monkeypatch.setattr(sys, "unraisablehook", reported.append)
-    for _ in range(2):
-        checkpoints.require(workdir)
-    for text in ("Event loop is closed", "another"):
-        sys.unraisablehook(SimpleNamespace(exc_value=RuntimeError(text)))
-    assert [str(entry.exc_value) for entry in reported] == ["another"]
-
-    def passes(logger, path, message):
-        record = logging.LogRecord(logger, 40, path, 1, message, (), None)
-        return bool(logging.getLogger(logger).filter(record))
-
-    assert not passes("absl", "/lib/orbax/checkpoint/save.py", "failed")
-    assert passes("absl", "/lib/flax/orbax.py", "failed")
-    retrieved = "exception was never retrieved"
-    for kind in ("Task", "Future"):
-        message = f"{kind} {retrieved}\nfuture: <{kind}>"
-        assert not passes("asyncio", "/lib/tasks.py", message)
-    assert passes("asyncio", "/lib/tasks.py", f"another\n{retrieved}")

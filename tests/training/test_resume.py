@@ -195,16 +195,16 @@ def test_a_kill_while_a_checkpoint_is_replaced_keeps_it(tmp_path, complete):
     state = toy.Toy(config).objective.init(jax.random.key(0))
     with checkpoints.Checkpoints(tmp_path, keep=3) as saved:
         saved.save(7, state, planned=False)
-    folder, replaced = (tmp_path / "checkpoints" / n for n in ("7", ".replaced_7"))
-    shutil.copytree(folder, replaced)
+    folder, removed = (tmp_path / "checkpoints" / n for n in ("7", ".removed/7"))
+    shutil.copytree(folder, removed)
     if not complete:
-        (folder / "SHA256SUMS").unlink()
+        shutil.rmtree(folder)
     with checkpoints.Checkpoints(tmp_path, keep=3) as saved:
         assert saved.steps() == [7] and saved.damage(7) == ""
+        assert not removed.exists()
         saved.save(7, state)
         saved.wait()
         assert saved.planned() == [7]
-    assert not replaced.exists()
 
 
 def test_a_stop_does_not_change_the_mean_of_the_last_checkpoints(tmp_path):
