@@ -37,6 +37,11 @@ _TUNE_MEMORY = flags.DEFINE_bool(
     "On a CPU under Linux: restart with a malloc that keeps large buffers, which makes "
     "steps faster.",
 )
+_MEMORY_CHECK = flags.DEFINE_bool(
+    "memory_check",
+    True,
+    "Refuse a run whose training step does not fit into the memory of a device.",
+)
 hosts.define_flags()
 
 
@@ -50,11 +55,13 @@ def main(arguments: Arguments) -> int:
     signal.signal(signal.SIGTERM, lambda number, _: os._exit(128 + number))
     runtime.tune_memory(_TUNE_MEMORY.value)
     from training import configuration, loop  # slow to import: not for --help
+    from training.task import Task
 
     config = configuration.read(_CONFIG.value, arguments.overrides)
-    configuration.check(config)
+    configuration.check(config, Task)
     runtime.start(cores=config.parallel == "cores")
-    return loop.train(config, Path(_WORKDIR.value), flags.FLAGS.watchdog)
+    watchdog, memory_check = flags.FLAGS.watchdog, _MEMORY_CHECK.value
+    return loop.train(config, Path(_WORKDIR.value), watchdog, memory_check)
 
 
 if __name__ == "__main__":

@@ -104,6 +104,7 @@ def _check_config(job: Job) -> None:
     """Checks the config as `train.py` or `sweep.py` would, for any memory."""
     from sweeps import plan  # slow to import, like the next
     from training import configuration
+    from training.task import Task
 
     if job.sweep:
         sweep = plan.read_file(job.sweep)
@@ -115,7 +116,7 @@ def _check_config(job: Job) -> None:
         plan.Plan(sweep, job.config, job.overrides, Path(job.workdir)).check(_MEMORY)
         return
     config = configuration.read(job.config, job.overrides)
-    configuration.check(config)
+    configuration.check(config, Task)
     config.task.check(config, _MEMORY)
 
 

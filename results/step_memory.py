@@ -1,14 +1,11 @@
-"""Memory of a compiled training step, for the tables that compare it.
-
-`training.memory` estimates it before a run; this is XLA's own number.
-"""
+"""Memory of a compiled training step, for the tables that compare it."""
 
 from pathlib import Path
 
 import jax
 from ml_collections import ConfigDict
 
-from training import configuration, parallel
+from training import checks, configuration, parallel
 
 FIELD = "step_mb"  # of a record
 _BATCHES = 20  # of which the largest is compiled
@@ -32,11 +29,8 @@ def megabytes(workdir: Path) -> float:
     rng = jax.random.key(0)
     like = layout.abstract(task.objective.init, rng)
     batch = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), batch)
-    step = layout.compile(task.objective.step, like).lower(like, batch, rng).compile()
-    analysis = step.memory_analysis()
-    total = analysis.argument_size_in_bytes + analysis.output_size_in_bytes
-    total += analysis.temp_size_in_bytes - analysis.alias_size_in_bytes
-    return round(total / 1e6, 1)
+    step = layout.jitted(task.objective.step, like).lower(like, batch, rng).compile()
+    return round((checks.step_bytes(step) or 0) / 1e6, 1)
 
 
 def _bytes(batch: dict) -> int:

@@ -28,6 +28,7 @@ from base.errors import UserError, parse_whole, shorten
 from sweeps import space
 from sweeps.space import Domain, Key, Point, Sweep, describe
 from training import configuration
+from training.task import Task
 
 _NAME = re.compile(r"(\d+)\.seed(\d+)")
 
@@ -167,13 +168,13 @@ class Plan:
             points += space.corners(self.sweep)
         for point in points:
             config = self._read(point)
-            configuration.check(config)
+            configuration.check(config, Task)
             try:
                 config.task.check(config, memory)
             except UserError as error:
                 raise UserError(f"{describe(point)}: {error}") from error
         for seed in self.sweep.seeds:
-            configuration.check(self._read({"seed": seed}))
+            configuration.check(self._read({"seed": seed}), Task)
 
     def verify(self) -> None:
         """Raises a UserError unless the folder has been given this sweep."""

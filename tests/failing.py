@@ -19,7 +19,7 @@ import toy
 import training.evaluate
 from base import manifest, spread
 from base.errors import UserError
-from training import configuration, loop, memory, runtime
+from training import checks, configuration, loop, runtime
 from training.checkpoints import Checkpoints
 
 place, number, *sys.argv = sys.argv[1:]
@@ -48,11 +48,11 @@ def write(folder, original=manifest.write):
     original(folder)
 
 
-def check(config, original=configuration.check):
+def check(config, base, original=configuration.check):
     """The process has another seed."""
     if here():
         config.seed = 7
-    original(config)
+    original(config, base)
 
 
 def changes():
@@ -133,7 +133,7 @@ PLACES = {
     "seed": (configuration, "check", check),
     "code": (runtime, "changes", changes),
     "stopped assets": (loop, "create", hang),
-    "stopped compilation": (memory, "check", hang),
+    "stopped compilation": (checks, "check_step", hang),
     "stopped evaluation": (toy.Toy, "answers", validate),
     "stopped figures": (loop._Run, "draw", hang),
     "stuck validation": (toy.Toy, "answers", stick),

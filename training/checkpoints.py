@@ -116,7 +116,7 @@ class Checkpoints:
             UserError: if a save has failed and the block has not.
         """
         with contextlib.suppress(*[UserError] if kind else []):
-            self.wait()
+            self._finish()
         if not self._errors:
             self._manager.close()
             self._empty()
@@ -169,9 +169,10 @@ class Checkpoints:
         Raises:
             UserError: if none is intact.
         """
-        scores = {s: _score(self._metrics(s)) for s in self.verify()}
-        best = max(scores, key=lambda step: (scores[step], step))
-        return None if scores[best] == -math.inf else best
+        intact = self.verify() if self.steps() else []
+        scores = {step: _score(self._metrics(step)) for step in intact}
+        best = max(scores, key=lambda step: (scores[step], step), default=0)
+        return best if scores.get(best, -math.inf) > -math.inf else None
 
     def damage(self, step: int) -> str:
         """Returns what is wrong with a checkpoint, such as "is damaged: ..."; or "".
@@ -251,7 +252,7 @@ class Checkpoints:
             metrics[_SCORE] = score
         if planned:
             metrics[_PLANNED] = step
-        self.wait()
+        self._finish()
         self._empty()
         try:
             if step in self._manager.all_steps():
@@ -270,6 +271,10 @@ class Checkpoints:
         Raises:
             UserError: if it cannot be written.
         """
+        self._finish()
+        job.wait("checkpoints are complete")
+
+    def _finish(self) -> None:
         step, self._saving = self._saving, None
         if step is None:
             return

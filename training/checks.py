@@ -158,10 +158,8 @@ def check_model(
         raise FieldError(name, error.value, error.accepted) from error
 
 
-def check_state(config: ConfigDict, state: Any, memory: int | None = None) -> None:
+def check_state(config: ConfigDict, state: Any, memory: float | None = None) -> None:
     """Checks that training state and gradients fit into memory.
-
-    An estimate from below: it leaves out activations and batches.
 
     Args:
         config: the config.
@@ -176,64 +174,48 @@ def check_state(config: ConfigDict, state: Any, memory: int | None = None) -> No
         data, sharded = config.mesh.data, config.mesh.fsdp
         sharded = jax.device_count() // max(1, data) if sharded < 1 else sharded
     total = (_bytes(state) + _bytes(state.params)) // max(1, sharded)
-    if total <= memory:
-        return
-    leaves = jax.tree_util.tree_leaves_with_path(state.params)
-    path, parameter = max(leaves, key=lambda leaf: _bytes(leaf[1]))
-    sizes = sorted(parameter.shape)[-2:]  # the others do not make it large
-    fields = [
-        f"config.{name}={value}"
-        for name, value in configuration.leaves(config)
-        if name.startswith(("model.", "data.", "latent_size"))
-        and any(
-            type(x) is int and not {x, 2 * x, 4 * x}.isdisjoint(sizes)
-            for x in (value if isinstance(value, tuple) else (value,))
+    if total > memory:
+        leaves = jax.tree_util.tree_leaves_with_path(state.params)
+        path, parameter = max(leaves, key=lambda leaf: _bytes(leaf[1]))
+        name = jax.tree_util.keystr(path, simple=True, separator="/")
+        raise UserError(
+            f"config.model needs {bytes_text(total)} of memory for parameters, "
+            f"gradients and optimizer: must be at most {bytes_text(int(memory))}; the "
+            f"largest parameter is {name} {parameter.shape}"
         )
-    ]
-    hint = f"; reduce {' or '.join(fields)}" if fields else ""
-    raise UserError(
-        f"config.model needs {bytes_text(total)} of memory for parameters, gradients "
-        f"and optimizer: must be at most {bytes_text(memory)}; the largest parameter "
-        f"is {jax.tree_util.keystr(path, simple=True, separator='/')} {parameter.shape}"
-        f"{hint}"
-    )
 
 
-def check_arrays(
-    config: ConfigDict,
-    arrays: Mapping[tuple[str, ...], int],
-    memory: int | None = None,
-) -> None:
-    """Checks that arrays whose sizes are fields of the config fit into memory.
-
-    An estimate from below: each array is the product of a few fields.
+def check_step(step: Any, available: int | None = None) -> None:
+    """Checks that a compiled training step fits into the memory of a device.
 
     Args:
-        config: the config.
-        arrays: bytes per element, by the fields whose product is the number of
-            elements, such as {("data.batch_size", "data.length"): 8}. A field that the
-            config does not have counts as 1, a list as its maximum; "1/FIELD" divides.
-        memory: bytes of all devices; None for those of this machine.
+        step: the step, a `jax.stages.Compiled`.
+        available: bytes of a device; None for those of this machine.
 
     Raises:
-        UserError: for the first array that does not fit.
+        UserError: if it does not fit.
     """
-    fields = dict(configuration.leaves(config))
-    for names, size in arrays.items():
-        values = {name: fields[name] for name in names if name in fields}
-        total = size * math.prod(_maximum(fields.get(name, 1)) for name in names)
-        for name in names:
-            total //= fields.get(name.removeprefix("1/"), 1) if "1/" in name else 1
-        available = memory or device_memory() * jax.local_device_count()
-        if total > available:
-            first, *_ = sorted(values, key=lambda name: -_maximum(values[name]))
-            others = [f"config.{n}={x}" for n, x in values.items() if n != first]
-            raise UserError(
-                f"config.{first} is {values[first]}: must be smaller"
-                + f" with {' and '.join(others)}" * bool(others)
-                + f", as an array of {bytes_text(total)} does not fit into the memory "
-                + f"of {bytes_text(available)}"
-            )
+    needed, available = step_bytes(step), available or device_memory()
+    if needed is not None and needed > available:
+        raise UserError(
+            f"a training step needs {bytes_text(needed)} of memory on each device: "
+            f"must be at most {bytes_text(available)}; reduce sizes of config.data or "
+            "config.model, use more devices (config.mesh), or try it with "
+            "--memory_check=false"
+        )
+
+
+def step_bytes(step: Any) -> int | None:
+    """Returns the bytes of a device that a compiled step needs, as XLA states them.
+
+    Parameters, optimizer state, batch, results, and temporary arrays such as
+    activations; None if the backend does not state them.
+    """
+    x = step.memory_analysis()
+    if x is None:
+        return None
+    results = x.output_size_in_bytes - x.alias_size_in_bytes
+    return x.argument_size_in_bytes + x.temp_size_in_bytes + results
 
 
 def device_memory() -> int:
@@ -259,13 +241,6 @@ def _machine_memory() -> int:
 
 def _bytes(tree: Any) -> int:
     return sum(math.prod(x.shape) * x.dtype.itemsize for x in jax.tree.leaves(tree))
-
-
-def _maximum(value: Any) -> int:
-    """Returns a number, or the maximum of a list; (10, 20) in a list counts as 200."""
-    if not isinstance(value, tuple):
-        return value
-    return max((math.prod(x) if isinstance(x, tuple) else x for x in value), default=1)
 
 
 def bytes_text(size: int) -> str:

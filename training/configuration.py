@@ -286,21 +286,23 @@ def _near(names: Sequence[str]) -> str:
     return f"; did you mean {' or '.join(names)}?" if names else ""
 
 
-def check(config: ConfigDict) -> None:
+def check(config: ConfigDict, base: type) -> None:
     """Checks the fields that the training loop reads.
+
+    Args:
+        config: the config.
+        base: the base class of tasks, `training.task.Task`.
 
     Raises:
         UserError: for a field that is missing or out of range.
     """
-    from training.task import Task  # imports jax and the figures
-
     fields = dict(leaves(config))
     required = _REQUIRED | {name: x.accepted for name, x in RANGES.items()}
     for name, accepted in required.items():
         if name not in fields:
             raise UserError(f"config.{name} is missing: must be {accepted}")
     task = config.task
-    if not (isinstance(task, type) and issubclass(task, Task)):
+    if not (isinstance(task, type) and issubclass(task, base)):
         text = encode(task) if isinstance(task, type) else one_line(task)
         raise UserError(f"config.task is {text}: must be {_REQUIRED['task']}")
     ranges.check(RANGES, fields, "config.")

@@ -7,6 +7,7 @@ stopped at any point resumes to bit-identical parameters.
 
 import contextlib
 import dataclasses
+import math
 import shutil
 import sys
 from collections import deque
@@ -23,10 +24,10 @@ from base import spread, storage
 from base.errors import UserError
 from figures import canvas
 from training import (
+    checks,
     configuration,
     encoding,
     evaluate,
-    memory,
     runtime,
     sharding,
     sharding_table,
@@ -44,7 +45,12 @@ from training.task import Evaluation, Task, create
 _AHEAD = 4  # batches prepared and sent to the devices in advance
 
 
-def train(config: ConfigDict, workdir: Path, watchdog: float = 0.0) -> int:
+def train(
+    config: ConfigDict,
+    workdir: Path,
+    watchdog: float = 0.0,
+    memory_check: bool = True,
+) -> int:
     """Trains the task of a config; resumes from the last checkpoint if there is one.
 
     Args:
@@ -52,6 +58,7 @@ def train(config: ConfigDict, workdir: Path, watchdog: float = 0.0) -> int:
         workdir: the run directory, new or of a run with the same config.
         watchdog: seconds without progress that end the process, see `Watchdog`; 0 for
             no limit.
+        memory_check: whether a run that does not fit into memory is refused.
 
     Returns:
         0 if the last step is done, or 128 plus the number of the stop signal; the state
@@ -62,8 +69,8 @@ def train(config: ConfigDict, workdir: Path, watchdog: float = 0.0) -> int:
             `workdir`, a run directory that is damaged, in use or cannot be written, or
             a loss or parameter that is not finite.
     """
-    configuration.check(config)
-    config.task.check(config)
+    configuration.check(config, Task)
+    config.task.check(config, None if memory_check else math.inf)
     layout = Layout(config.mesh, config.parallel)
     configuration.prepare(config, workdir)
     try:
@@ -80,7 +87,8 @@ def train(config: ConfigDict, workdir: Path, watchdog: float = 0.0) -> int:
                 code = {"the commit": runtime.commit()}
                 code["the hash of the changes"] = storage.sha256(runtime.changes())[:10]
                 job.agree(dict(fields) | code)
-            return _train(config, workdir, layout, lock, stop, Watchdog(watchdog))
+            dog = Watchdog(watchdog)
+            return _train(config, workdir, layout, lock, stop, dog, memory_check)
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -97,6 +105,7 @@ def _train(
     lock: Lock,
     stop: StopSignal,
     watchdog: Watchdog,
+    memory_check: bool,
 ) -> int:
     stop.leave = _leave(lock, "stopped before a step: the same command continues")
     with job.first_alone("the assets are written"):
@@ -119,7 +128,16 @@ def _train(
         )
         with contextlib.closing(log):
             run = _Run(
-                config, workdir, task, layout, checkpoints, log, stop, lock, watchdog
+                config,
+                workdir,
+                task,
+                layout,
+                checkpoints,
+                log,
+                stop,
+                lock,
+                watchdog,
+                memory_check,
             )
             try:
                 with watchdog:
@@ -174,6 +192,7 @@ class _Run:
     stop: StopSignal
     lock: Lock
     watchdog: Watchdog
+    memory_check: bool
     described: bool = False
 
     def __post_init__(self):
@@ -229,10 +248,6 @@ class _Run:
                     state, metrics = train_step(state, batch, self.rng)
                 else:
                     with self.paused("compiling"):  # once per shape
-                        needed = self.layout.estimate(
-                            update, self.like, batch, self.rng
-                        )
-                        memory.check(needed)
                         state, metrics = train_step(state, batch, self.rng)
                     compiled.add(shape)
                     self.stop.leave = None
@@ -258,10 +273,16 @@ class _Run:
             for line in sharding_table.table(self.like, self.rules, mesh):
                 self.log.say(line)
 
-    def describe_program(self, program: str) -> None:
-        """Prints the communication of the first program that is compiled."""
-        if not self.described:
-            self.log.say(sharding_table.communication(program))
+    def describe_program(self, program: Any) -> None:
+        """Checks the memory of a compiled step; prints the communication of the first.
+
+        Raises:
+            UserError: if it does not fit into memory.
+        """
+        if self.memory_check:
+            checks.check_step(program)
+        if self.layout.mesh.size > 1 and not self.described:
+            self.log.say(sharding_table.communication(program.as_text()))
             self.described = True
 
     def save(self, step: int, state: TrainState) -> TrainState:

@@ -22,7 +22,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from ml_collections import ConfigDict
 
 from base.errors import UserError
-from training import memory, sharding
+from training import sharding
 from training.cluster import job
 from training.sharding import AXES, DATA, FSDP, TENSOR
 
@@ -191,33 +191,6 @@ class Layout:
             batch = jax.tree.map(lambda x: x.reshape(devices, -1, *x.shape[1:]), batch)
         return jax.device_put(batch, self.batch_sharding)
 
-    def estimate(
-        self, step: Callable[..., Any], like: Any, batch: Any, rng: jax.Array
-    ) -> int:
-        """Returns the bytes of a device that a step needs, see `training.memory`.
-
-        Args:
-            step: `step` of an objective.
-            like: shapes and shardings of the state, from `abstract`.
-            batch: a batch on the devices, from `get` or `put`.
-            rng: a PRNG key.
-        """
-        if self.mesh.size == 1 and not self.pmap:  # traced once
-            traced = self.jitted(step, like).trace(like, batch, rng)
-            return memory.step_bytes(traced.jaxpr)
-        mapped = self.pmap and jax.process_count() == 1
-
-        def rows(x: Any) -> jax.ShapeDtypeStruct:
-            shape = x.sharding.shard_shape(x.shape)
-            return jax.ShapeDtypeStruct(shape[1:] if mapped else shape, x.dtype)
-
-        axes = [(DATA, self.mesh.size)] if self.pmap else []
-        whole_step = self._whole(step)
-        jaxpr = jax.make_jaxpr(whole_step, axis_env=axes)(
-            like, jax.tree.map(rows, batch), rng
-        )
-        return memory.step_bytes(jaxpr, memory.argument_cuts(like))
-
     def jitted(self, step: Callable[..., Any], like: Any) -> Any:
         """Returns the jitted step, the same one for the same `step`."""
         if step not in self._jitted:
@@ -241,7 +214,7 @@ class Layout:
         self,
         step: Callable[..., Any],
         like: Any,
-        report: Callable[[str], None] = lambda program: None,
+        report: Callable[[Any], None] = lambda program: None,
     ) -> Callable[..., Any]:
         """Returns `step(state, batch, rng) -> (state, metrics)` for these devices.
 
@@ -251,8 +224,7 @@ class Layout:
         Args:
             step: `step` of an objective.
             like: shapes and shardings of the state, from `abstract`.
-            report: called with the text of each program that is compiled for several
-                devices.
+            report: called with each program, a `jax.stages.Compiled`.
         """
         whole_step = self._whole(step)
 
@@ -282,8 +254,7 @@ class Layout:
                 donate_argnums=0,
                 devices=list(self._devices.devices),
             )
-        if self.mesh.size > 1:
-            mapped = _compiled(mapped, report)
+        mapped = _compiled(mapped, report)
         if not (self.pmap and self._cores):
             return mapped
         # XLA has one thread per CPU device: if the next step started early, its sum
@@ -291,7 +262,7 @@ class Layout:
         return lambda *args: jax.block_until_ready(mapped(*args))
 
 
-def _compiled(step: Any, report: Callable[[str], None]) -> Callable[..., Any]:
+def _compiled(step: Any, report: Callable[[Any], None]) -> Callable[..., Any]:
     """Returns a jitted step that no process starts before all have compiled it.
 
     On CPUs, a sum over processes fails if some arrive 30 seconds after the others.
@@ -302,7 +273,7 @@ def _compiled(step: Any, report: Callable[[str], None]) -> Callable[..., Any]:
         shapes = tuple(x.shape for x in jax.tree.leaves(batch))
         if shapes not in programs:
             programs[shapes] = program = step.lower(state, batch, rng).compile()
-            report(program.as_text())
+            report(program)
             job.wait("the step is compiled")
         return programs[shapes](state, batch, rng)
 

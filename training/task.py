@@ -111,7 +111,6 @@ class Task(abc.ABC):
             "max" or "min".
         ranges: ranges of the fields that the task reads, by name, such as
             {"data.batch_size": SIZE}; numbers without a range must be finite.
-        arrays: large arrays whose sizes are fields; see `checks.check_arrays`.
         model_methods: names of the methods and properties of the model that the task
             calls, besides `init` and `apply`.
         model_fields: field of the config by field of the model, for fields outside
@@ -133,7 +132,6 @@ class Task(abc.ABC):
 
     metric: ClassVar[tuple[str, str]]
     ranges: ClassVar[checks.Ranges] = {}
-    arrays: ClassVar[Mapping[tuple[str, ...], int]] = {}
     model_methods: ClassVar[Sequence[str]] = ()
     model_fields: ClassVar[Mapping[str, str]] = {}
     EvaluationOptions: ClassVar[type] = NoOptions
@@ -146,7 +144,7 @@ class Task(abc.ABC):
     objective: Objective
 
     @classmethod
-    def check(cls, config: ConfigDict, memory: int | None = None) -> None:
+    def check(cls, config: ConfigDict, memory: float | None = None) -> None:
         """Checks a config; reads no data.
 
         The model is initialised with abstract values.
@@ -157,11 +155,10 @@ class Task(abc.ABC):
 
         Raises:
             UserError: for fields that are out of range or contradict each other, or
-                sizes that do not fit into memory.
+                a state that does not fit into memory.
         """
         checks.check_ranges(config)
         checks.check_architectures(config, cls.model_methods)
-        checks.check_arrays(config, cls.arrays, memory)
         cls.check_rules(config)
         state = checks.check_model(cls(config).objective.init, cls.model_fields)
         checks.check_state(config, state, memory)

@@ -129,7 +129,7 @@ def load(
     config = configuration.load(workdir, overrides)
     run_directory.check(workdir)
     checkpoints.require(workdir)  # reports a missing checkpoint first
-    configuration.check(config)
+    configuration.check(config, Task)
     which = config.evaluation.checkpoint if checkpoint is None else checkpoint
     config.task.check(config)
     task = create(config, workdir, training=False)

@@ -55,13 +55,6 @@ class Adding(Task):
         "evaluation.lengths": _LENGTH.each(),
     }
     model_methods = ("read",)
-    arrays = {  # sequences, of two float32; states
-        ("data.batch_size", "data.length"): 8,
-        ("data.length",): 8 * adding.SEQUENCES,
-        ("evaluation.lengths",): 8 * adding.SEQUENCES,
-        ("data.batch_size", "data.length", "model.hidden"): 4,
-        ("evaluation.lengths", "model.hidden"): 400,
-    }
 
     @classmethod
     def check_rules(cls, config: ConfigDict) -> None:

@@ -63,16 +63,6 @@ class Algorithmic(Task):
         "evaluation.sizes": _SIZE.each(),
         "evaluation.sequences": BATCH,
     }
-    arrays = {  # inputs and targets, of at least two float32; states; weights
-        ("data.batch_size", "data.max_size"): 8,
-        ("data.batch_size", "data.max_size", "model.slots", "model.width"): 4,
-        ("data.batch_size", "data.max_size", "model.hidden", "model.layers"): 4,
-        ("data.batch_size", "data.max_size", "model.slots", "model.read_heads"): 4,
-        ("data.batch_size", "data.max_size", "model.slots", "model.write_heads"): 4,
-        ("evaluation.sizes", "model.slots", "model.read_heads"): 4,
-        ("evaluation.sequences", "evaluation.sizes"): 8,
-        ("evaluation.sequences", "data.max_size"): 8,
-    }
 
     @classmethod
     def check_rules(cls, config: ConfigDict) -> None:

@@ -47,12 +47,6 @@ RANGES = {
     "evaluation.images": EXAMPLES,
     "evaluation.batch_size": BATCH,
 }
-ARRAYS = {  # images; logits
-    ("data.batch_size", "data.size", "data.size"): 15,  # uint8 and float32
-    ("evaluation.batch_size", "data.size", "data.size"): 15,
-    ("data.batch_size", "data.max_length", "data.vocab_size"): 4,
-    ("evaluation.batch_size", "evaluation.beam", "data.vocab_size"): 4,
-}
 _NETWORK = "EfficientNet-lite0"
 _BATCH = 50  # images per batch of feature maps
 

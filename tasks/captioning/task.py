@@ -61,7 +61,6 @@ class Captioning(Task):
 
     metric = ("bleu_4", "max")
     ranges = _RANGES | reinforce.RANGES | caption_data.RANGES | SEARCH_RANGES
-    arrays = caption_data.ARRAYS
     model_methods = ("draws", "encode", "start", "step")
     EvaluationOptions = BeamOptions
     Options = NBestOptions

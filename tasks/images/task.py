@@ -92,10 +92,6 @@ class Adversarial(Task):
         "evaluation.images": dataclasses.replace(EXAMPLES, min=corners.OTHERS + 1),
         "evaluation.size": Range(1, 1000, whole=True),
     }
-    arrays = {
-        ("data.batch_size", "model.size", "model.size", "model.channels"): 4,
-        ("evaluation.images", "model.size", "model.size"): 3,
-    }
     model_fields = {"noise": "config.latent_size", "attention": "config.attention"}
     Options = SeedOptions
     figure_name = "images"

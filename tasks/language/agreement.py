@@ -57,10 +57,6 @@ class Agreement(Task):
         "evaluation.sizes": _SIZE.each(),
         "evaluation.sentences": EXAMPLES,
     }
-    arrays = {  # the states of a tape, and the hidden layer of the additive score
-        ("data.batch_size", "data.size", "model.hidden"): 24,
-        ("data.batch_size", "model.memory", "model.score_hidden"): 4,
-    }
     model_methods = ("start",)
     Options = LanguageOptions
     batch_size = 50

@@ -82,14 +82,6 @@ class TextModeling(Task):
         "evaluation.batch_size": BATCH,
     }
     # Logits, the states of a tape, the hidden layer of the additive score, weights.
-    arrays = {
-        ("data.batch_size", "data.tokens", "data.vocab_size"): 8,
-        ("data.batch_size", "data.tokens", "model.hidden"): 24,
-        ("data.batch_size", "model.memory", "model.hidden"): 8,
-        ("data.batch_size", "model.memory", "model.score_hidden"): 4,
-        ("data.batch_size", "data.tokens", "model.memory", "model.hops"): 8,
-        ("evaluation.batch_size", "data.tokens", "data.vocab_size"): 4,
-    }
     model_methods = ("start",)
     Options = LanguageOptions
 

@@ -97,11 +97,6 @@ class Pointing(Task):
         "evaluation.beam": BEAM,
         "evaluation.constrain": FLAG,
     }
-    arrays = {  # logits of each input at each step
-        ("data.batch_size", "data.max_size", "data.max_size"): 4,
-        ("data.batch_size", "evaluation.beam", "evaluation.sizes"): 4,
-        ("evaluation.instances", "evaluation.sizes"): 8,
-    }
 
     @classmethod
     def check_rules(cls, config: ConfigDict) -> None:

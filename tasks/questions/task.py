@@ -105,10 +105,6 @@ class QuestionAnswering(Task):
         "loss.linear_steps": COUNT,
         "loss.supervision": WEIGHT,
     }
-    arrays = {
-        ("data.batch_size", "data.repeats", "data.memory", "model.width"): 4,
-        ("data.repeats", "data.memory", "model.width"): 4,
-    }
     model_fields = {"memory": "data.memory"}
     Options = QuestionOptions
     table = "tasks", ("task", "repeat", "error", *(f"fact_{k}" for k in range(1, 21)))

@@ -49,10 +49,6 @@ class Regression(Task):
         "data.noise": WEIGHT,
     }
     model_methods = ("current_width",)
-    arrays = {  # the weights
-        ("data.points", "data.points"): 4,
-        ("data.queries", "data.points"): 4,
-    }
 
     def __init__(
         self, config: ConfigDict, assets: None = None, *, axis_name: str | None = None

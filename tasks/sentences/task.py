@@ -53,10 +53,6 @@ class SentenceClassification(Task):
         "data.max_length": SIZE,
         "data.batch_size": BATCH,
     }
-    arrays = {
-        ("data.batch_size", "data.max_length", "model.hidden"): 24,
-        ("data.batch_size", "data.max_length", "model.score_hidden"): 4,
-    }
     model_fields = {"memory": "data.max_length"}
     table = "answers", ("answer", "label", "first", "second")
     figure_name = "example"

@@ -60,7 +60,6 @@ class Listening(Task):
         "evaluation.batch_size": BATCH,
         "loss.smoothing": FRACTION,
     }
-    arrays = {("data.batch_size", "data.max_words", "data.bands"): 64}
     model_methods = ("draws", "encode", "start", "step")
     EvaluationOptions = TranslationOptions
     Options = TranscriptOptions

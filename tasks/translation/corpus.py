@@ -53,10 +53,6 @@ RANGES = {
     "evaluation.max_extra_length": Range(0, 1000, whole=True),
     "evaluation.batch_size": BATCH,
 }
-ARRAYS = {  # logits
-    ("data.tokens", "data.vocab_size", "1/optimizer.accumulate"): 4,
-    ("evaluation.batch_size", "evaluation.beam", "data.vocab_size"): 4,
-}
 _LEGIBLE = range(8, 21)  # numbers of pieces of sentences with legible figures
 # Values of model fields that depend on the position in a row, by field.
 _POSITIONAL = {

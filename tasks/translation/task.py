@@ -81,7 +81,6 @@ class Translation(Task):
 
     metric = ("bleu", "max")
     ranges = _RANGES | reinforce.RANGES | corpus.RANGES | SEARCH_RANGES
-    arrays = corpus.ARRAYS
     model_methods = ("packs", "draws", "encode", "start", "step")
     EvaluationOptions = TranslationOptions
     Options = SamplingOptions

@@ -15,6 +15,7 @@ from models.ntm import LSTM
 from models.transformer import Transformer
 from tasks.translation.task import Translation
 from training import configuration
+from training.task import Task
 
 TOY = str(Path(__file__).parents[1] / "toy.py")
 
@@ -228,7 +229,7 @@ def test_a_task_must_be_a_task(text):
     with config.ignore_type():
         config.task = Transformer if "former" in text else text
     with pytest.raises(UserError, match="^config.task is .*: must be a subclass of"):
-        configuration.check(config)
+        configuration.check(config, Task)
 
 
 @pytest.mark.parametrize(
@@ -253,14 +254,14 @@ def test_an_architecture_must_be_a_model_that_fits_the_task(architecture, messag
 def test_a_field_out_of_range_is_rejected():
     config = configuration.read(TOY, ["eval_every=0"])
     with pytest.raises(UserError, match="eval_every is 0: must be at least 1"):
-        configuration.check(config)
+        configuration.check(config, Task)
 
 
 def test_a_negative_seed_is_rejected():
     config = transformer_nmt.get_config()
     config.seed = -1
     with pytest.raises(UserError, match="config.seed is -1: must be at least 0"):
-        configuration.check(config)
+        configuration.check(config, Task)
 
 
 @pytest.mark.parametrize(
@@ -278,10 +279,10 @@ def test_a_negative_seed_is_rejected():
 def test_evaluation_fields_are_checked_before_training(name, value, message):
     config = transformer_nmt.get_config()
     config.evaluation.checkpoint = "200"
-    configuration.check(config)
+    configuration.check(config, Task)
     config.evaluation[name] = value
     with pytest.raises(UserError, match=message):
-        configuration.check(config)
+        configuration.check(config, Task)
 
 
 def test_only_evaluation_fields_of_a_trained_run_can_be_overridden(tmp_path):

@@ -94,8 +94,9 @@ def run_steps(name, count):
         state, metrics = step(state, layout.put(source[i]), rng)
         params.append(jax.tree.map(np.array, state.params))
         sums.append(jax.tree.map(np.array, metrics))
-    reductions = [sharding_table.collectives(x)["all-reduce"][0] for x in programs]
-    assert len(reductions) == (name != "one") and all(reductions)
+    (program,) = programs
+    reductions = sharding_table.collectives(program.as_text()).get("all-reduce")
+    assert bool(reductions) == (name != "one")
     return params, sums, state
 
 
@@ -297,7 +298,7 @@ def test_both_networks_of_a_gan_learn_the_same_in_every_layout():
 
 
 def compiled_step(config, name):
-    """The compiled step of a layout, its estimated memory, and the parameters."""
+    """The compiled step of a layout, and the parameters."""
     layout, task = make_layout(name), config.task(config)
     rng, rules = jax.random.key(0), sharding.rules_of(config)
     like = layout.abstract(task.objective.init, rng, rules)
@@ -306,9 +307,8 @@ def compiled_step(config, name):
         name: jax.ShapeDtypeStruct(shape, np.int32, sharding=layout.batch_sharding)
         for name, shape in shapes.items()
     }
-    estimate = layout.estimate(task.objective.step, like, batch, rng)
     step = layout.jitted(task.objective.step, like).lower(like, batch, rng)
-    return step.compile(), estimate, like.params
+    return step.compile(), like.params
 
 
 @pytest.mark.slow
@@ -321,10 +321,7 @@ def test_a_transformer_step_communicates_as_its_mesh_says():
     config.optimizer.accumulate = 1
 
     def communicates(name):
-        step, estimate, params = compiled_step(config, name)
-        analysis = step.memory_analysis()
-        actual = analysis.argument_size_in_bytes + analysis.temp_size_in_bytes
-        assert 0.7 < estimate / actual < 1.3
+        step, params = compiled_step(config, name)
         counts = sharding_table.collectives(step.as_text())
         return {kind: n for kind, (n, _) in counts.items()}, params
 
@@ -358,7 +355,7 @@ def test_a_block_sums_over_the_tensor_axis_twice_in_each_direction():
     def sums(layers):
         """Activations [B, T, C] that are summed; XLA may merge several sums."""
         config.model.encoder_layers = layers
-        step, _, _ = compiled_step(config, "tensor")
+        step, _ = compiled_step(config, "tensor")
         lines = [x for x in step.as_text().splitlines() if " all-reduce(" in x]
         results = [line.partition(" all-reduce(")[0] for line in lines]
         return sum(line.count("[4,11,32]") for line in results)

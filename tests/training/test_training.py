@@ -16,7 +16,7 @@ import pytest
 import toy
 
 from base.errors import UserError
-from training import checkpoints, loop, runtime, state
+from training import checkpoints, checks, loop, runtime, state
 from training.log import Log, read_rows
 from training.objective import Supervised
 
@@ -634,6 +634,26 @@ def test_running_out_of_memory_gets_one_line_and_status_1(error):
     assert process.returncode == 1
     assert process.stderr.startswith("error: out of memory, reduce the sizes: ")
     assert process.stderr.endswith("7 GiB\n") and process.stderr.count("\n") == 1
+
+
+def test_a_step_that_does_not_fit_into_memory_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(checks, "step_bytes", lambda step: 3 * 2**60)
+    message = "a training step needs 3072 PiB of memory on each device: must be at most"
+    with pytest.raises(UserError, match=message):
+        loop.train(toy.get_config(), tmp_path / "run")
+    assert loop.train(toy.get_config(), tmp_path / "run", memory_check=False) == 0
+    monkeypatch.setattr(checks, "step_bytes", lambda step: None)  # unknown
+    assert loop.train(toy.get_config(), tmp_path / "other") == 0
+
+
+def test_the_memory_of_a_step_has_arguments_results_and_activations():
+    x, w = jnp.zeros((7, 11)), jnp.zeros((11, 1300))
+    step = jax.jit(lambda x, w: jnp.sin(x @ w) @ w.T).lower(x, w).compile()
+    arrays = x.size + w.size + 7 * 1300 + 7 * 11  # the product and the result
+    assert 4 * arrays <= checks.step_bytes(step) < 2 * 4 * arrays
+    checks.check_step(step, available=checks.step_bytes(step))
+    with pytest.raises(UserError, match="or try it with --memory_check=false$"):
+        checks.check_step(step, available=checks.step_bytes(step) - 1)
 
 
 def test_memory_is_tuned_once_and_only_if_enabled(monkeypatch, capsys):
