@@ -55,7 +55,7 @@ SYSTEMS = harness.against(PEER, "pytorch_caption", OUR_SPEC, PEER_SPEC, mode="ca
 
 
 def main() -> None:
-    """Measures, prints the table and writes results/bench_caption_step.json."""
+    """Measures, prints the table and writes the record."""
     args = harness.parser(__doc__, rounds=6, steps=8).parse_args()
     harness.report_training("caption_step", args, SYSTEMS, rate="steps/s")
 

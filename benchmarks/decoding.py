@@ -22,7 +22,7 @@ GOAL = 150  # sentences per second
 
 
 def main() -> None:
-    """Measures, prints the table and writes results/bench_decoding.json."""
+    """Measures, prints the table and writes the record."""
     args = harness.parser(__doc__, rounds=5, steps=2).parse_args()
     measured = harness.measure(SYSTEMS, args)
     peers = [s.name for s in SYSTEMS[2:]]

@@ -3,11 +3,11 @@
     python -m benchmarks.floors             # of every table
     python -m benchmarks.floors translation # of the named tables
 
-Computes floors on the test split of their table and writes `results/floors.json`:
-table, then name of the floor, then its metrics. The first floor of a table is its
-threshold, and uses no input or a part of it that does not suffice: a run that is not
-above it decides no claim that it should win. A "bound" has information that no model is
-given.
+Computes floors on the test split of their table and writes
+`results/records/floors.json`: table, then name of the floor, then its metrics. The
+first floor of a table is its threshold, and uses no input or a part of it that does not
+suffice: a run that is not above it decides no claim that it should win. A "bound" has
+information that no model is given.
 """
 
 import argparse
@@ -24,10 +24,8 @@ import numpy as np
 from ml_collections import ConfigDict
 from scipy import sparse
 
-from base import storage
 from models import efficientnet
-from results.records import FLOORS as FILE
-from results.records import RESULTS, read_floors
+from results import records
 from tasks.adding import data as adding
 from tasks.adding.metrics import accuracy
 from tasks.algorithmic import data as algorithmic
@@ -68,16 +66,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("tables", nargs="*", choices=[[], *FLOORS], metavar="TABLE")
     names = parser.parse_args(arguments).tables or list(FLOORS)
-    table = read_floors() | {
+    table = records.read_json(records.FLOORS) | {
         name: {
             title: {metric: round(value, 3) for metric, value in scores.items()}
             for title, scores in FLOORS[name]().items()
         }
         for name in names
     }
-    text = json.dumps(table, indent=2)
-    storage.write(FILE, text + "\n")
-    print(text)
+    records.write_json(records.FLOORS, table)
+    print(json.dumps(table, indent=2))
 
 
 @functools.cache
@@ -443,7 +440,7 @@ def labels(flag: str) -> Floors:
 
 def _config(flag: str) -> ConfigDict:
     name, _, variant = flag.partition(":")
-    path = RESULTS.parent / "configs" / f"{name}.py"
+    path = records.ROOT / "configs" / f"{name}.py"
     return configuration.read(f"{path}:{variant}" if variant else str(path))
 
 

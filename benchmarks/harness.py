@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from benchmarks.environment import ROOT, peers_python
+from results import records
 from training import runtime
 
 THREADS = 2
@@ -277,7 +278,7 @@ def report(
     columns: dict[str, str],
     **fields: Any,
 ) -> None:
-    """Prints the table and writes results/bench_NAME.json.
+    """Prints the table and writes the record.
 
     Args:
         name: name of the benchmark.
@@ -297,8 +298,8 @@ def report(
     for field, value in fields.items():
         print(f"{field}: {_text(value)}")
     if args.write and not args.only:
-        record = {"question": name, "systems": measured, **fields}
-        write(f"bench_{name}", record | environment())
+        record = {"name": name, "systems": measured, **fields}
+        write(records.BENCHMARKS, record | environment())
 
 
 def _text(value: Any) -> str:
@@ -344,11 +345,11 @@ def _recurrent_products(spec: dict) -> int:
     return encoder + keys + T * (scores + S * 2 * n + state + readout + output)
 
 
-def write(name: str, record: dict) -> None:
-    """Writes results/NAME.json."""
-    path = ROOT / "results" / f"{name}.json"
-    path.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n")
-    print(f"wrote {path.relative_to(ROOT)}")
+def write(file: str, record: records.Record) -> None:
+    """Writes a record into a file of results/records/."""
+    path = records.FOLDER / file
+    records.write(path, record)
+    print(f"wrote {record['name']} in {path.relative_to(ROOT)}")
 
 
 def environment(threads: int = THREADS) -> dict:

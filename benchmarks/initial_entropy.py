@@ -8,7 +8,8 @@ uniform the weights of `luong_nmt:britz` are before its first step: their entrop
 the source divided by that of uniform weights, as a mean over the target tokens of the
 validation split. The rows `dot` and `scaled_dot` are for the queries and keys that the
 paper's footnote supposes, of independent elements with mean 0 and variance 1, and ten
-keys. Writes `results/initial_entropy.json`: entropies of the seeds by score and width.
+keys. Writes `results/records/initial_entropy.json`: entropies of the seeds, by score
+and width.
 """
 
 import json
@@ -21,10 +22,9 @@ import jax.numpy as jnp
 from ml_collections import ConfigDict
 
 from attention import SCORES, entropy
-from base import storage
 from base.records import AttentionRecord, collect
 from configs import luong_nmt
-from results.records import INITIAL_ENTROPY
+from results.records import INITIAL_ENTROPY, write_json
 from tasks.common.vocabulary import PAD
 from tasks.translation.batching import Batch, eval_batches
 from tasks.translation.task import Translation
@@ -53,9 +53,8 @@ def main() -> None:
         score: {w: [round(share(score, w, seed), 4) for seed in SEEDS] for w in WIDTHS}
         for score in SUPPOSED + TRANSLATORS
     }
-    text = json.dumps(entropies, indent=2)
-    storage.write(INITIAL_ENTROPY, text + "\n")
-    print(text)
+    write_json(INITIAL_ENTROPY, entropies)
+    print(json.dumps(entropies, indent=2))
 
 
 def config(score: str = TRANSLATORS[0], width: int = WIDTHS[0]) -> ConfigDict:

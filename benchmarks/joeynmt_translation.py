@@ -22,14 +22,15 @@ from benchmarks import harness
 from benchmarks.corpus import write_corpus
 from benchmarks.environment import ROOT, peers_python
 from configs import transformer_nmt
-from results.records import RESULTS
+from results.records import FOLDER, read
 from tasks.common.text_metrics import bleu_interval
 
+_FILE = "translation.jsonl"  # of the records
 _OURS = "transformer_nmt_sinusoidal_equal"  # record of our run
 
 
 def main() -> None:
-    """Trains, evaluates and writes results/joeynmt_transformer.json."""
+    """Trains, evaluates and writes the record."""
     parser = harness.parser(__doc__)
     parser.add_argument(
         "--minutes",
@@ -71,7 +72,7 @@ def main() -> None:
 
     folder = Path(args.folder).resolve()
     config = transformer_nmt.get_config("sinusoidal")
-    ours = json.loads((RESULTS / f"{_OURS}.json").read_text("utf-8"))
+    (ours,) = (run for run in read(FOLDER / _FILE) if run["name"] == _OURS)
     minutes, target_tokens = (
         ours[name] if given is None else given
         for name, given in (("minutes", args.minutes), ("tokens", args.target_tokens))
@@ -127,7 +128,7 @@ def main() -> None:
     }
     print(json.dumps(record["metrics"], indent=2))
     if args.write:
-        harness.write(record["name"], record)
+        harness.write(_FILE, record)
 
 
 def _train(mode: str, spec: dict, folder: Path, cores: int) -> dict:

@@ -44,7 +44,7 @@ SYSTEMS = harness.against("PyTorch loop", "pytorch_lstmn", OURS, PEER)
 
 
 def main() -> None:
-    """Measures, prints the table and writes results/bench_lstmn_step.json."""
+    """Measures, prints the table and writes the record."""
     args = harness.parser(__doc__, rounds=6, steps=5).parse_args()
     harness.report_training("lstmn_step", args, SYSTEMS, rate="steps/s", goal=4.0)
 

@@ -58,7 +58,7 @@ SYSTEMS = [
 
 
 def main() -> None:
-    """Measures, prints the table and writes results/bench_memory_network_step.json."""
+    """Measures, prints the table and writes the record."""
     args = harness.parser(__doc__, rounds=6, steps=20).parse_args()
     harness.report_training(
         "memory_network_step", args, SYSTEMS, rate="questions/s", goal=20.0

@@ -63,7 +63,7 @@ SYSTEMS = [
 
 
 def main() -> None:
-    """Measures, prints the table and writes results/bench_ntm_step.json."""
+    """Measures, prints the table and writes the record."""
     args = harness.parser(__doc__, rounds=6, steps=10).parse_args()
     harness.report_training("ntm_step", args, SYSTEMS, rate="sequences/s")
 

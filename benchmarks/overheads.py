@@ -11,7 +11,7 @@ The two sides of each comparison alternate on the same cores.
 *   Steps per second of two processes with one core each, which exchange gradients, and
     of one process with both cores.
 
-Writes `results/bench_overheads.json`.
+Writes the record.
 """
 
 import contextlib

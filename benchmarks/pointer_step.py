@@ -47,7 +47,7 @@ SYSTEMS = harness.against(PEER, "pytorch_pointer", OUR_SPEC, PEER_SPEC)
 
 
 def main() -> None:
-    """Measures, prints the table and writes results/bench_pointer_step.json."""
+    """Measures, prints the table and writes the record."""
     args = harness.parser(__doc__, rounds=6, steps=15).parse_args()
     harness.report_training("pointer_step", args, SYSTEMS, rate="steps/s")
 

@@ -30,7 +30,7 @@ GOAL = 10.0
 
 
 def main() -> None:
-    """Measures, prints the table and writes results/bench_recurrent_decoding.json."""
+    """Measures, prints the table and writes the record."""
     args = harness.parser(__doc__, rounds=5, steps=2).parse_args()
     measured = harness.measure(SYSTEMS, args)
     harness.report(

@@ -69,7 +69,7 @@ GOAL = 2.0
 
 
 def main() -> None:
-    """Measures, prints the table and writes results/bench_recurrent_step.json."""
+    """Measures, prints the table and writes the record."""
     args = harness.parser(__doc__, rounds=6, steps=5).parse_args()
     harness.report_training("recurrent_step", args, SYSTEMS, goal=GOAL)
 

@@ -46,7 +46,7 @@ SYSTEMS = harness.against(PEER, "pytorch_sagan", OUR_SPEC, PEER_SPEC)
 
 
 def main() -> None:
-    """Measures, prints the table and writes results/bench_sagan_step.json."""
+    """Measures, prints the table and writes the record."""
     args = harness.parser(__doc__, rounds=6, steps=8).parse_args()
     harness.report_training("sagan_step", args, SYSTEMS, rate="steps/s")
 

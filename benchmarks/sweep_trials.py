@@ -6,7 +6,7 @@ Each run trains the translator of configs/luong_nmt.py:britz for some steps and
 evaluates it. Single runs go before and after each sweep, with nothing beside them;
 without other costs, the sweep would take half of the sum of eight single times.
 
-Writes `results/bench_sweep_trials.json`.
+Writes the record.
 """
 
 import os

@@ -19,7 +19,7 @@ GOAL = 5.0
 
 
 def main() -> None:
-    """Measures, prints the table and writes results/bench_tokens.json."""
+    """Measures, prints the table and writes the record."""
     args = harness.parser(__doc__, rounds=5, steps=15).parse_args()
     config = transformer_nmt.get_config()
     folder = ROOT / "runs" / "bench_tokens"

@@ -38,7 +38,7 @@ GOAL, GOAL_MB = 2.2, 3600
 
 
 def main() -> None:
-    """Measures, prints the table and writes results/bench_transformer_base.json."""
+    """Measures, prints the table and writes the record."""
     args = harness.parser(__doc__, rounds=4, steps=3).parse_args()
     harness.report_training(
         "transformer_base", args, SYSTEMS, goal=GOAL, goal_mb=GOAL_MB

@@ -49,7 +49,7 @@ GOAL = 1.7
 
 
 def main() -> None:
-    """Measures, prints the table and writes results/bench_transformer_step.json."""
+    """Measures, prints the table and writes the record."""
     args = harness.parser(__doc__, rounds=6, steps=5).parse_args()
     harness.report_training("transformer_step", args, SYSTEMS, goal=GOAL)
 

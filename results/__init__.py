@@ -1,22 +1,22 @@
-"""Reported results: one small JSON file per run, and the tables of the documentation.
+"""Reported results: records of runs, and the tables of the documentation.
 
 `families/` lists the runs, claims and figures; `make.py` trains the missing runs and
 writes their records; `tables.py` writes the tables of README.md and docs/ and draws
-their figures. The record of a run, <name>.json (<name>.seed<seed>.json for the seeds
-after the first), holds
+their figures. A line of records/<family>.jsonl, the record of a run and seed, holds
 
     name       name of the run in `families/`
     system     "this project", or another library trained on the same data
     config     "transformer_nmt" or "transformer_nmt:variant"
     overrides  ["model.norm=pre", ...]
     seed       seed of initialisation, data order and dropout
-    settings   the config fields that determine numbers (`records.identity`)
+    settings   the config fields that determine numbers (`records.identity`), without
+               the seed, by the hash of another line
     commands   commands that repeat the run, from the root of the repository
     metrics    {"bleu": 12.3, "bleu_signature": "nrefs:1|...", ...} on the test split
     checkpoint evaluated checkpoint: "last", "best", "average" or a step
     curve      [[minutes, metric], ...] on the validation split during training
     curves     {"gamma": [0.0, ...], ...}, further metrics that figures show
-    steps, minutes, device, versions, commit
+    steps, minutes, device, commit, and versions by the hash of another line
 
 and, if available,
 
@@ -28,9 +28,9 @@ and, if available,
     parameters number of learned parameters
     tokens     target tokens in all training batches, without padding
 
-`hypotheses/` has translations, one per line, in a folder for each test set with its
-`references.txt`.
+records/hypotheses/ has translations, one per line, in a folder for each test set with
+its `references.txt`.
 
-`benchmarks/harness.py` writes the record of a benchmark, bench_<name>.json: times of
-the `systems`, and their ratios.
+`benchmarks/harness.py` writes records/benchmarks.jsonl: times of the `systems` of each
+benchmark, and their ratios.
 """

@@ -18,7 +18,7 @@ from base.errors import UserError
 from figures import canvas, charts, drawings, heatmaps, strips
 from results import compare_captions
 from results.arguments import Parser
-from results.pages import ROOT
+from results.records import ROOT
 from tasks.algorithmic import figures as sequences
 from tasks.pointing import figures as geometry
 from tasks.speech import figures as spectrogram

@@ -9,7 +9,6 @@ its record and its folder under `runs/`.
 """
 
 import contextlib
-import json
 import shlex
 import statistics
 import sys
@@ -28,15 +27,14 @@ from base import storage
 from base.errors import UserError, parse_json
 from results import records, step_memory, tables
 from results.arguments import Parser, whole
-from results.families import FIGURES, TABLES
-from results.records import Record
+from results.families import FAMILY, FIGURES, TABLES
+from results.records import ROOT, Record
 from results.schema import Curves, Run
 from sweeps import workers
 from sweeps.workers import Processes, Share
 from training import configuration
 from training.log import read_rows
 
-ROOT = Path(__file__).parent.parent
 _locks: dict[Path, threading.Lock] = {}  # by run directory
 
 
@@ -97,21 +95,16 @@ def _make_all(trainings: Sequence[tuple[Run, int]], shares: Sequence[Share]) -> 
             raise
 
 
-def record_path(run: Run, seed: int) -> Path:
-    """Returns the path of a run's record."""
-    return records.RESULTS / f"{_label(run, seed)}.json"
-
-
 def is_current(run: Run, seed: int) -> bool:
     """Returns whether the run has a record of its current config.
 
     Configs are compared by `records.identity`, which includes overrides and seed.
     """
-    path = record_path(run, seed)
-    if not path.exists():
-        return False
-    record = parse_json(path.read_text("utf-8"))
-    return records.identity(record["settings"]) == _identity(run, seed)
+    return any(
+        records.identity(record["settings"]) == _identity(run, seed)
+        for record in records.read(_records(run))
+        if (record["name"], record["seed"]) == (run.name, seed)
+    )
 
 
 def make(run: Run, seed: int, share: Share, processes: Processes) -> None:
@@ -134,11 +127,15 @@ def make(run: Run, seed: int, share: Share, processes: Processes) -> None:
         record = collect(run, seed, workdir) | work(workdir)
         if _shows(run, step_memory.FIELD):
             record[step_memory.FIELD] = step_memory.megabytes(workdir)
-        text = json.dumps(record, indent=2, ensure_ascii=False)
-        storage.write(record_path(run, seed), text + "\n")
+        records.write(_records(run), record)
         if run.translations and seed == run.seeds[0]:
             path = workdir / "translations_test.tsv"
             _keep_translations(run.name, path, test_set=run.translations)
+
+
+def _records(run: Run) -> Path:
+    """The file of the records of a run."""
+    return records.FOLDER / f"{FAMILY[run.name]}.jsonl"
 
 
 def _folder(run: Run, seed: int) -> Path:
@@ -289,7 +286,7 @@ def _keep_translations(name: str, path: Path, *, test_set: str) -> None:
         UserError: if its references are not those of the other runs.
     """
     _, references, hypotheses = zip(*storage.read_tsv(path)[1:], strict=True)
-    folder = records.RESULTS / records.HYPOTHESES / test_set
+    folder = records.FOLDER / records.HYPOTHESES / test_set
     shared = folder / records.REFERENCES
     text = "".join(f"{x}\n" for x in references)
     if shared.exists() and shared.read_text("utf-8") != text:

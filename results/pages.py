@@ -22,9 +22,8 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from base.errors import UserError
-from results.records import RESULTS
+from results.records import ROOT
 
-ROOT = RESULTS.parent
 Show = Callable[[tuple[str, ...]], str]  # names of runs (all if empty) -> Markdown
 
 _MARK = re.compile(r"<!-- *results:(.*?)-->")

@@ -18,14 +18,16 @@ from base.errors import UserError
 from figures import canvas, charts, drawings
 from results import cells, claim_tables, curves, figures, markdown, pages, timings
 from results.families import FIGURES, HEADLINES, TABLES
-from results.pages import ROOT
 from results.records import (
+    BENCHMARKS,
+    FLOORS,
+    FOLDER,
+    INITIAL_ENTROPY,
     OURS,
-    RESULTS,
+    ROOT,
     Record,
-    read_benchmarks,
-    read_floors,
-    read_initial_entropy,
+    read,
+    read_json,
     read_runs,
 )
 from results.schema import Curves, Figure, Run, Table
@@ -49,7 +51,7 @@ def names() -> list[str]:
 
 
 def tables(
-    folder: Path = RESULTS, homes: Mapping[str, str] = MappingProxyType({})
+    folder: Path = FOLDER, homes: Mapping[str, str] = MappingProxyType({})
 ) -> dict[str, pages.Show]:
     """Returns the function that writes each table, by name.
 
@@ -61,7 +63,7 @@ def tables(
         Functions that take names of runs (all if empty) and return Markdown, or raise a
         `UserError` for a run that is not in the table.
     """
-    records, all_floors = read_runs(folder), read_floors(folder)
+    records, all_floors = read_runs(folder), read_json(FLOORS, folder)
     shows: dict[str, pages.Show] = {}
     for name, table in TABLES.items():
         rows, floors = _rows(table, records), all_floors.get(name, {})
@@ -86,12 +88,12 @@ def tables(
     shows["seeds"] = functools.partial(
         _whole, "seeds", lambda: claim_tables.seeds(TABLES, records, homes)
     )
-    benchmarks = read_benchmarks(folder)
+    benchmarks = read(folder / BENCHMARKS)
     for name in dict.fromkeys(each.page for each in timings.BENCHMARKS.values()):
         shows[name] = functools.partial(
             _whole, name, lambda n=name: timings.render(benchmarks, n) or _EMPTY
         )
-    entropies = read_initial_entropy(folder)
+    entropies = read_json(INITIAL_ENTROPY, folder)
     shows["initial_entropy"] = functools.partial(
         _whole, "initial_entropy", lambda: _initial_entropy(entropies)
     )
@@ -113,7 +115,7 @@ def filled(root: Path = ROOT) -> dict[str, str]:
     return {page: pages.fill(page, text, shows) for page, text in texts.items()}
 
 
-def draw(folder: Path = RESULTS, root: Path = ROOT) -> list[Path]:
+def draw(folder: Path = FOLDER, root: Path = ROOT) -> list[Path]:
     """Draws the figures of docs/; none without matplotlib.
 
     Those of results need the records of all their runs, the others their arrays, see

@@ -4,7 +4,7 @@ from results import markdown
 from results.records import Record
 from results.schema import Benchmark
 
-# By question, the name of the module in `benchmarks/`.
+# By name of the module in `benchmarks/`.
 BENCHMARKS: dict[str, Benchmark] = {
     "transformer_step": Benchmark(
         title="Training step: Transformer, 11.7M parameters, 64 × (32 + 32) tokens",
@@ -167,11 +167,11 @@ def render(benchmarks: list[Record], page: str) -> str:
         benchmarks: the records.
         page: a value of `Benchmark.page`.
     """
-    by_question = {record["question"]: record for record in benchmarks}
+    by_name = {record["name"]: record for record in benchmarks}
     return "\n\n".join(
-        _render(by_question[question])
-        for question, benchmark in BENCHMARKS.items()
-        if question in by_question and benchmark.page == page
+        _render(by_name[name])
+        for name, benchmark in BENCHMARKS.items()
+        if name in by_name and benchmark.page == page
     )
 
 
@@ -183,8 +183,8 @@ def _label(system: str) -> str:
 
 
 def _render(record: Record) -> str:
-    question = record["question"]
-    benchmark = BENCHMARKS[question]
+    name = record["name"]
+    benchmark = BENCHMARKS[name]
     rows = [
         [
             _label(system),
@@ -199,6 +199,6 @@ def _render(record: Record) -> str:
     ]
     facts += [f"{record['device']}, commit `{record['commit'] or 'unknown'}`"]
     return (
-        f"**{benchmark.title}** (`python -m benchmarks.{question}`)\n\n"
+        f"**{benchmark.title}** (`python -m benchmarks.{name}`)\n\n"
         f"{markdown.table(['system', *benchmark.columns], rows)}\n\n{'; '.join(facts)}."
     )

@@ -47,21 +47,27 @@ def planned(tables: Mapping[str, Table]) -> dict[str, Table]:
     }
 
 
-_TABLES: dict[str, Table] = {
-    **translation.TABLES,
-    **alignments.TABLES,
-    **britz.TABLES,
-    **memory.TABLES,
-    **memory_networks.TABLES,
-    **speech.TABLES,
-    **language.TABLES,
-    **pointing.TABLES,
-    **captioning.TABLES,
-    **gan.TABLES,
-    **adding.TABLES,
-    **kernels.TABLES,
+_FAMILIES = (
+    translation,
+    alignments,
+    britz,
+    memory,
+    memory_networks,
+    speech,
+    language,
+    pointing,
+    captioning,
+    gan,
+    adding,
+    kernels,
+)
+FAMILY = {  # of each run, which names the file of its records
+    run.name: family.__name__.rpartition(".")[2]
+    for family in _FAMILIES
+    for table in family.TABLES.values()
+    for run in table.runs
 }
-TABLES = planned(_TABLES)
+TABLES = planned({k: v for family in _FAMILIES for k, v in family.TABLES.items()})
 FIGURES: tuple[Figure | Curves, ...] = (
     *translation.FIGURES,
     *britz.FIGURES,

@@ -5,11 +5,11 @@ the sweep does not have: no attention, and other searches with the baseline. The
 numbers are BLEU on newstest2013, English to German, with widths four times as large.
 """
 
-from results.records import RESULTS
+from results.records import ROOT
 from results.schema import Claim, Curves, Run, Table
 from sweeps import plan, space
 
-_SWEEP = plan.read_file(str(RESULTS.parent / "configs" / "sweeps" / "britz.py"))
+_SWEEP = plan.read_file(str(ROOT / "configs" / "sweeps" / "britz.py"))
 _BASELINE = "britz"
 # Name, label and the paper's number of each trial, in the order of the sweep.
 _TRIALS = (

@@ -12,7 +12,7 @@ from base.errors import UserError
 from figures import charts, drawings, heatmaps, strips
 from results import figures, tables
 from results.families import FIGURES
-from results.pages import ROOT
+from results.records import ROOT
 from tasks.algorithmic import figures as sequences
 from tasks.pointing import figures as geometry
 from tasks.speech.figures import aligned_spectrogram

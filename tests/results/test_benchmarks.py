@@ -1,7 +1,6 @@
 """Counts of operations and parameters, optimizers, and entropies in the benchmarks."""
 
 import importlib
-import json
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +12,8 @@ from benchmarks.harness import OURS
 from benchmarks.systems.ours import gflop, make_config, read_config
 from configs import transformer_nmt
 from configs._optimizer import muon
-from results.records import RESULTS, read_initial_entropy
+from results.records import BENCHMARKS as FILE
+from results.records import FOLDER, INITIAL_ENTROPY, read, read_json
 from tasks.common.vocabulary import PAD
 
 SYSTEMS = {
@@ -22,6 +22,7 @@ SYSTEMS = {
     for system in getattr(importlib.import_module(f"benchmarks.{name}"), "SYSTEMS", ())
     if "malloc" not in system.name
 }
+RECORDS = {record["name"]: record for record in read(FOLDER / FILE)}
 PROJECT = [key for key, (_, system) in SYSTEMS.items() if system.module == "ours"]
 
 
@@ -43,7 +44,7 @@ def parameters_of(key, folder):
 @pytest.mark.parametrize("key", PROJECT)
 def test_a_benchmark_builds_the_model_of_its_record(key, tmp_path):
     name, system = SYSTEMS[key]
-    record = json.loads((RESULTS / f"bench_{name}.json").read_text("utf-8"))
+    record = RECORDS[name]
     measured = record["systems"][system.name]["parameters"]
     assert parameters_of(key, tmp_path) == measured
 
@@ -160,7 +161,7 @@ def test_a_benchmark_compares_models_of_the_same_size(key, tmp_path):
     name, peer = SYSTEMS[key]
     system, formula, fewer = PEERS[key]
     theirs = formula(peer.spec)
-    record = json.loads((RESULTS / f"bench_{name}.json").read_text("utf-8"))
+    record = RECORDS[name]
     assert theirs == record["systems"][peer.name]["parameters"]
     assert parameters_of(f"{name}: {system}", tmp_path) == theirs - fewer
 
@@ -220,7 +221,7 @@ def test_initial_entropies_are_shares_of_the_entropy_of_uniform_weights():
 
 
 def test_the_initial_entropies_of_every_score_and_width_are_recorded():
-    saved = read_initial_entropy()
+    saved = read_json(INITIAL_ENTROPY)
     assert tuple(saved) == initial_entropy.SUPPOSED + initial_entropy.TRANSLATORS
     for widths in saved.values():
         assert tuple(widths) == tuple(map(str, initial_entropy.WIDTHS))

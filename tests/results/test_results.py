@@ -10,6 +10,7 @@ import re
 import shlex
 import statistics
 import subprocess
+import sys
 from pathlib import Path
 
 import jax
@@ -66,9 +67,13 @@ def by_length(*scores, sentences=(7, 3)):
     }
 
 
-def put(folder, **records):
-    for name, value in records.items():
-        (folder / f"{name}.json").write_text(json.dumps(value))
+def put(folder, *values, file="runs.jsonl"):
+    for value in values:
+        records.write(folder / file, value)
+
+
+def put_floors(folder, **floors):
+    (folder / records.FLOORS).write_text(json.dumps(floors))
 
 
 def show(folder, name, *runs):
@@ -82,7 +87,7 @@ def test_the_pages_show_the_records():
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
 def test_a_reported_run_has_a_config(run, monkeypatch):
-    monkeypatch.chdir(make.ROOT)
+    monkeypatch.chdir(records.ROOT)
     flag = make.commands(run, 0)[0].split("--config=")[1].split()[0]
     assert configuration.read(flag, run.overrides)
 
@@ -119,33 +124,75 @@ def test_the_lines_of_figures_are_reported_runs():
 
 
 def test_every_record_is_reported_and_complete():
-    wanted = {}
-    for run in RUNS:
-        for seed in run.seeds:
-            wanted[make.record_path(run, seed).name] = (run, seed)
-    configs = {run.config for run in RUNS}
-    for path in records.RESULTS.glob("*.json"):
-        saved = json.loads(path.read_text("utf-8"))
-        if path in (records.FLOORS, records.INITIAL_ENTROPY):
-            continue
-        if path.name.startswith("bench_"):
-            assert saved["question"] in timings.BENCHMARKS, path.name
-            assert path.stem == f"bench_{saved['question']}"
-        elif saved["system"] == records.OURS:
-            assert set(record()) <= set(saved), path.name
-            assert path.name in wanted, f"{path.name} belongs to no run in families/"
-            assert make.is_current(*wanted[path.name]), path.name
-        else:
-            needed = set(record()) - {"overrides", "commands"}
-            assert needed <= set(saved), path.name
-            assert saved["config"] in configs, path.name
+    wanted = {(run.name, seed): run for run in RUNS for seed in run.seeds}
+    for path in records.FOLDER.glob("*.jsonl"):
+        for saved in records.read(path):
+            name, seed = saved["name"], saved.get("seed")
+            if path.name == records.BENCHMARKS:
+                assert name in timings.BENCHMARKS
+            elif saved["system"] == records.OURS:
+                assert set(record()) <= set(saved), name
+                assert (name, seed) in wanted, f"{name} is not in families/"
+                assert families.FAMILY[name] == path.stem
+                assert make.is_current(wanted[name, seed], seed), (name, seed)
+            else:
+                assert set(record()) - {"overrides", "commands"} <= set(saved), name
+                assert saved["config"] in {run.config for run in RUNS}, name
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from results import records
+
+for seed in range(20):
+    record = {"name": sys.argv[2], "seed": seed, "settings": {"x": sys.argv[2]}}
+    records.write(Path(sys.argv[1]), record)
+"""
+
+
+def test_processes_that_write_at_the_same_time_lose_no_record(tmp_path):
+    path = tmp_path / "runs.jsonl"
+    command = [sys.executable, "-c", WRITER, str(path)]
+    writers = [
+        subprocess.Popen([*command, name], cwd=records.ROOT) for name in ("a", "b")
+    ]
+    assert [writer.wait() for writer in writers] == [0, 0]
+    keys = [(saved["name"], saved["seed"]) for saved in records.read(path)]
+    assert keys == [(name, seed) for name in "ab" for seed in range(20)]
+
+
+def test_a_record_is_one_line_and_shares_its_settings(tmp_path):
+    path = tmp_path / "runs.jsonl"
+    saved = [
+        record(seed=seed, settings={"seed": seed, "depth": depth})
+        for seed, depth in ((0, 3), (1, 3), (2, 5))
+    ]
+    put(tmp_path, *saved[::-1])
+    assert records.read(path) == saved
+    lines = path.read_text().splitlines()
+    assert len(lines) == 2 + 1 + 3  # settings, versions, records
+    saved[2]["settings"]["depth"] = 3
+    put(tmp_path, saved[2])
+    again = path.read_text().splitlines()
+    assert records.read(path) == saved and len(again) == 1 + 1 + 3
+    assert lines[3:5] == again[2:4]
+    path.write_text("\n".join([*again, *lines]))  # as a merge of two branches
+    with pytest.raises(UserError, match=r":11: transformer_nmt, seed 2 has two recor"):
+        records.read(path)
+    path.write_text("\n".join(again[1:]))
+    with pytest.raises(UserError, match="the .* of transformer_nmt, seed 0 are missi"):
+        records.read(path)
+    path.write_text("{")
+    with pytest.raises(UserError, match=r"runs\.jsonl:1 is damaged"):
+        records.read(path)
 
 
 def test_another_system_follows_the_run_with_its_config(tmp_path):
     put(
         tmp_path,
-        a=record(system="Other 1.0", metrics={"bleu": 11.7}, name="other"),
-        b=record(),
+        record(system="Other 1.0", metrics={"bleu": 11.7}, name="other"),
+        record(),
     )
     lines = show(tmp_path, "translation").splitlines()
     assert lines[2].startswith(
@@ -157,7 +204,7 @@ def test_another_system_follows_the_run_with_its_config(tmp_path):
 
 def test_a_row_shows_the_mean_and_spread_over_seeds(tmp_path):
     for seed, bleu in enumerate((19.0, 20.0, 24.0)):
-        put(tmp_path, **{f"s{seed}": record(seed=seed, metrics={"bleu": bleu})})
+        put(tmp_path, record(seed=seed, metrics={"bleu": bleu}))
     text = show(tmp_path, "translation")
     assert "(3 seeds) | 21.0 ± 2.6 |" in text
 
@@ -173,9 +220,9 @@ def test_columns_of_the_records_follow_the_metrics(tmp_path, monkeypatch):
     monkeypatch.setattr(tables, "TABLES", {"t": table})
     put(
         tmp_path,
-        x=record(name="x", steps_per_second=5.21),
-        y=record(name="x", steps_per_second=5.27),
-        other=record(system="Other"),  # without a rate
+        record(name="x", steps_per_second=5.21),
+        record(name="x", seed=1, steps_per_second=5.27),
+        record(system="Other"),  # without a rate
     )
     lines = show(tmp_path, "t").splitlines()
     assert lines[0].startswith("| run | BLEU | steps/s | steps | minutes |")
@@ -196,7 +243,7 @@ def test_a_table_can_show_the_minimum_of_the_validation_metric(tmp_path, monkeyp
     monkeypatch.setattr(tables, "TABLES", {"t": table})
     for seed, values in enumerate(((9.0, 4.5, 7.0), (5.5, 8.0))):
         curve = [[float(i), value] for i, value in enumerate(values)]
-        put(tmp_path, **{f"x{seed}": record(name="x", seed=seed, curve=curve)})
+        put(tmp_path, record(name="x", seed=seed, curve=curve))
     assert "| 21.0 ± 0.0 | 5 | 1,700 |" in show(tmp_path, "t")
 
 
@@ -228,10 +275,10 @@ def put_scored(folder):
     """Records of two seeds of one run, one of another, and one of another system."""
     put(
         folder,
-        a=record(name="a", by_length=by_length(5.0, 3.0)),
-        a1=record(name="a", by_length=by_length(7.0, 2.0)),
-        b=record(name="b", by_length=by_length(4.0, 1.0)),
-        c=record(name="b", system="Other", by_length=by_length(9.0, 9.0)),
+        record(name="a", by_length=by_length(5.0, 3.0)),
+        record(name="a", seed=1, by_length=by_length(7.0, 2.0)),
+        record(name="b", by_length=by_length(4.0, 1.0)),
+        record(name="c", system="Other", by_length=by_length(9.0, 9.0)),
     )
 
 
@@ -250,7 +297,7 @@ def test_a_line_of_a_single_run_has_its_intervals(tmp_path, figure):
     scored = by_length(5.0, 3.0)
     scored["1-5"] |= {"bleu_low": 4.0, "bleu_high": 6.5}
     put_scored(tmp_path)
-    put(tmp_path, b=record(name="b", by_length=scored))
+    put(tmp_path, record(name="b", by_length=scored))
     tables.draw(tmp_path, tmp_path)
     ((_, of),) = figure
     assert of["intervals"] == {"without": {"1-5": (4.0, 6.5)}}
@@ -265,9 +312,9 @@ def test_a_figure_has_a_table_with_its_numbers(tmp_path, figure):
 
 def test_a_figure_needs_all_records_and_matplotlib(tmp_path, figure, monkeypatch):
     scored = by_length(5.0, 3.0)
-    put(tmp_path, a=record(name="a", by_length=scored), b=record(name="b"))
+    put(tmp_path, record(name="a", by_length=scored), record(name="b"))
     assert tables.draw(tmp_path, tmp_path) == []
-    put(tmp_path, b=record(name="b", by_length=scored))
+    put(tmp_path, record(name="b", by_length=scored))
     monkeypatch.setattr(canvas, "available", lambda: False)
     assert tables.draw(tmp_path, tmp_path) == []
     assert figure == []
@@ -276,8 +323,8 @@ def test_a_figure_needs_all_records_and_matplotlib(tmp_path, figure, monkeypatch
 def test_all_runs_of_a_figure_use_the_same_test_split(tmp_path, figure):
     put(
         tmp_path,
-        a=record(name="a", by_length=by_length(5.0, 3.0)),
-        b=record(name="b", by_length=by_length(5.0, 3.0, sentences=(7, 4))),
+        record(name="a", by_length=by_length(5.0, 3.0)),
+        record(name="b", by_length=by_length(5.0, 3.0, sentences=(7, 4))),
     )
     with pytest.raises(UserError, match=r"docs/x\.png: b has .*'6-10': 4"):
         tables.draw(tmp_path, tmp_path)
@@ -295,11 +342,11 @@ def test_curves_are_drawn_and_tabulated_by_the_examples_seen(tmp_path, monkeypat
     monkeypatch.setattr(canvas, "available", lambda: True)
     monkeypatch.setattr(charts, "lines", lambda *args, **of: drawn.append((args, of)))
     curve = {"examples": [3200, 16_000], "curve": [[0.5, 8.0], [1.5, 0.25]]}
-    put(tmp_path, a=record(name="a", **curve, curves={"wrong": [9.0, 1.0]}))
+    put(tmp_path, record(name="a", **curve, curves={"wrong": [9.0, 1.0]}))
     assert tables.draw(tmp_path, tmp_path) == []
     other = {"examples": [3200], "curve": [[0.5, 6.0]]}
-    more = record(name="a", **other, curves={"wrong": [7.0]})
-    put(tmp_path, a1=more, b=record(name="b", **other))
+    more = record(name="a", seed=1, **other, curves={"wrong": [7.0]})
+    put(tmp_path, more, record(name="b", **other))
     assert len(tables.draw(tmp_path, tmp_path)) == 1
     (((series, title, path), of),) = drawn
     assert series["with"] == {"3.2": [8.0, 6.0], "16": [0.25]}
@@ -324,8 +371,8 @@ def test_the_training_loss_is_drawn_and_tabulated_by_steps(tmp_path, monkeypatch
     monkeypatch.setattr(charts, "lines", lambda *args, **of: drawn.append((args, of)))
     put(
         tmp_path,
-        a=record(name="a", training_loss=[[200, 5.0], [400, 3.0]]),
-        a1=record(name="a", training_loss=[[200, 6.0], [400, 3.5]]),
+        record(name="a", training_loss=[[200, 5.0], [400, 3.0]]),
+        record(name="a", seed=1, training_loss=[[200, 6.0], [400, 3.5]]),
     )
     assert len(tables.draw(tmp_path, tmp_path)) == 1
     (((series, _, _), of),) = drawn
@@ -348,9 +395,9 @@ def put_claim(folder, monkeypatch, scores, *, metric="bleu", floor=None, **field
     for name, values in scores.items():
         for seed, value in enumerate(values):
             saved = record(name=name, seed=seed, metrics={metric: value})
-            put(folder, **{f"{name}{seed}": saved})
+            put(folder, saved)
     if floor is not None:
-        put(folder, floors={"t": {"copy": {metric: floor}, "other": {metric: 1e9}}})
+        put_floors(folder, t={"copy": {metric: floor}, "other": {metric: 1e9}})
     return show(folder, "t_claims").splitlines()[-1]
 
 
@@ -361,7 +408,7 @@ def test_the_models_of_a_run_are_the_values_of_a_claim(tmp_path, monkeypatch):
     for name, errors in {"a": (1, 2, 3), "b": (7, 8, 9), "c": (11, 12, 13)}.items():
         metrics = {f"repeat_{n}": float(error) for n, error in enumerate(errors)}
         metrics |= {"error": float(errors[1]), "best": 50.0 - errors[0]}
-        put(tmp_path, **{name: record(name=name, metrics=metrics)})
+        put(tmp_path, record(name=name, metrics=metrics))
     line = show(tmp_path, "t_claims").splitlines()[-1]
     assert "A: 2.0 | B: 8.0" in line and line.endswith("| holds |")
     cells = show(tmp_path, "claims").splitlines()[-1].split(" | ")
@@ -433,13 +480,13 @@ def test_the_table_of_all_claims_shows_test_floor_and_work(tmp_path, monkeypatch
     work = "1,700 steps | – | – | Welch, 2 and 3 seeds"
     assert line.startswith(f"| A is best | Doe (2015) | M | {names} | 14.1 | {work} |")
     assert line.endswith("| holds |")
-    settings = {"data": {"rows": 7}, "optimizer": {"learning_rate": 0.003}}
+    settings = {"data": {"batch_size": 7}, "optimizer": {"learning_rate": 0.003}}
     more = {"metrics": {"bleu": 25.0}, "settings": settings}
     for name, value in {"a": 5_000_000, "b": 5_010_000, "c": 0}.items():
         fields = more | {"tokens": value} if value else more
         for seed in range(3):
             saved = record(name=name, seed=seed, parameters=seed * 10**6, **fields)
-            put(tmp_path, **{f"{name}{seed}": saved})
+            put(tmp_path, saved)
     cells = show(tmp_path, "claims").splitlines()[-1].split(" | ")
     expected = ["5M tokens / 5.01M tokens", "1M", "0.003", "Welch, 3 seeds"]
     assert cells[6:10] == expected
@@ -452,15 +499,15 @@ def test_the_table_of_all_claims_shows_test_floor_and_work(tmp_path, monkeypatch
 
 def test_a_single_run_shows_its_confidence_interval(tmp_path):
     metrics = {"bleu": 21.04, "bleu_low": 19.96, "bleu_high": 22.5}
-    put(tmp_path, a=record(metrics=metrics, parameters=2_345_678, tokens=999_900))
+    put(tmp_path, record(metrics=metrics, parameters=2_345_678, tokens=999_900))
     assert "| 21.0 [20.0, 22.5] | – |" in show(tmp_path, "translation")
     assert "| 2.35M | 1M |" in show(tmp_path, "translation")
-    put(tmp_path, b=record(metrics=metrics, seed=1))
+    put(tmp_path, record(metrics=metrics, seed=1))
     assert "| 21.0 ± 0.0 | – |" in show(tmp_path, "translation")
 
 
 def test_the_work_of_a_run_is_its_parameters_and_real_tokens(tmp_path, monkeypatch):
-    path = str(make.ROOT / "configs/seq2seq_nmt.py:smoke")
+    path = str(records.ROOT / "configs/seq2seq_nmt.py:smoke")
     config = configuration.read(path, ["train_steps=7"])
     configuration.record(config, tmp_path)
     work = make.work(tmp_path)
@@ -473,7 +520,7 @@ def test_the_work_of_a_run_is_its_parameters_and_real_tokens(tmp_path, monkeypat
 
 
 def test_the_work_of_a_language_model_is_the_tokens_of_its_text(tmp_path):
-    path = str(make.ROOT / "configs/lstmn_text.py:digits")
+    path = str(records.ROOT / "configs/lstmn_text.py:digits")
     config = configuration.read(path, ["train_steps=3", "data.tokens=7"])
     config.data.batch_size = 5
     configuration.record(config, tmp_path)
@@ -481,7 +528,7 @@ def test_the_work_of_a_language_model_is_the_tokens_of_its_text(tmp_path):
 
 
 def test_translations_are_kept_with_their_references(tmp_path, monkeypatch):
-    monkeypatch.setattr(records, "RESULTS", tmp_path)
+    monkeypatch.setattr(records, "FOLDER", tmp_path)
     path = storage.write_tsv(
         tmp_path / "x.tsv", ("s", "r", "h"), [("a\tb", "A", ""), ("b", '"B"', '"b" b')]
     )
@@ -700,14 +747,15 @@ def test_runs_of_one_training_have_the_seeds_of_its_claims():
 
 
 def test_floors_are_the_last_rows_of_a_table(tmp_path):
-    put(tmp_path, a=record(), floors={"translation": {"copy": {"bleu": 14.079}}})
+    put(tmp_path, record())
+    put_floors(tmp_path, translation={"copy": {"bleu": 14.079}})
     lines = show(tmp_path, "translation").splitlines()
     assert lines[3].startswith("| *copy* | 14.1 | – | – |")
     assert lines[3].count("|") == lines[2].count("|")
 
 
 def test_floors_have_tables_and_their_first_metrics():
-    saved = records.read_floors()
+    saved = records.read_json(records.FLOORS)
     assert set(saved) == set(floors.FLOORS)
     for name, values in saved.items():
         first = next(iter(values.values()))
@@ -727,7 +775,7 @@ def test_floors_have_tables_and_their_first_metrics():
 )
 def test_recorded_floors_are_those_that_the_code_computes(name):
     computed = floors.FLOORS[name]()
-    for title, scores in records.read_floors()[name].items():
+    for title, scores in records.read_json(records.FLOORS)[name].items():
         assert computed[title] == pytest.approx(scores, abs=1e-3)
 
 
@@ -740,9 +788,9 @@ def test_a_look_up_answers_unknown_keys_by_the_most_frequent_answer():
 
 
 def test_the_page_of_languages_states_how_many_test_sentences_are_in_training():
-    text = (pages.ROOT / "docs/results/language.md").read_text("utf-8")
+    text = (records.ROOT / "docs/results/language.md").read_text("utf-8")
     for table in ("language_agreement", "language_brackets"):
-        (scores,) = records.read_floors()[table].values()
+        (scores,) = records.read_json(records.FLOORS)[table].values()
         assert f"{scores['seen']:.1f} %" in text
 
 
@@ -759,7 +807,7 @@ def test_a_test_sentence_is_seen_if_it_is_in_training_word_for_word():
 
 
 def test_no_bound_is_the_threshold_of_a_table():
-    for values in records.read_floors().values():
+    for values in records.read_json(records.FLOORS).values():
         assert not next(iter(values)).startswith("bound")
 
 
@@ -782,7 +830,7 @@ def test_the_rates_of_a_claim_are_shown_with_how_they_were_chosen(
     put_claim(tmp_path, monkeypatch, {}, **fields)
     for name, rate in {"a": 0.01, "b": 0.005, "c": 0.005}.items():
         settings = {"optimizer": {"learning_rate": rate}}
-        put(tmp_path, **{name: record(name=name, settings=settings)})
+        put(tmp_path, record(name=name, settings=settings))
     assert "| 0.01 / 0.005 (one for all rows) |" in show(tmp_path, "claims")
     claim = tables.TABLES["t"].claims[0]
     claim = dataclasses.replace(claim, rate="searched for A")
@@ -800,7 +848,7 @@ def test_the_runs_of_claims_are_in_their_table():
 
 
 def test_a_curve_shows_the_last_value_by_each_minute(tmp_path):
-    put(tmp_path, a=record(), b=record(system="Other", curve=[[7.0, 5.0]]))
+    put(tmp_path, record(), record("other", "Other", curve=[[7.0, 5.0]]))
     lines = show(tmp_path, "translation_curves").splitlines()
     columns = [cell.strip() for cell in lines[0].split("|")[2:-1]]
     assert columns == ["2", "4", "6", "8", "10", "12", "14"]
@@ -824,14 +872,15 @@ def test_a_benchmark_shows_systems_and_ratio(tmp_path):
     }
     put(
         tmp_path,
-        bench_transformer_step={
-            "question": "transformer_step",
+        {
+            "name": "transformer_step",
             "systems": systems,
             "ratio": 2.056,
             "ratio_same_malloc": None,
             "device": "some CPU, 2 threads",
             "commit": None,
         },
+        file=records.BENCHMARKS,
     )
     text = show(tmp_path, "benchmarks")
     assert "| this project | 312 | 13,151 | – | 1,900 |" in text
@@ -924,7 +973,7 @@ def test_a_table_is_whole_on_exactly_one_page(texts, names, message):
 def test_a_page_can_include_a_source_file():
     text = "<!-- source:begin base/errors.py -->\n<!-- source:end base/errors.py -->\n"
     included = pages.fill("docs/a.md", text, {})
-    source = (pages.ROOT / "base/errors.py").read_text("utf-8")
+    source = (records.ROOT / "base/errors.py").read_text("utf-8")
     assert f"-->\n\n```py\n{source}```\n\n<!--" in included
     assert pages.fill("docs/a.md", included, {}) == included
     with pytest.raises(UserError, match=r"^docs/a.md: there is no file nothing\.py$"):
@@ -940,8 +989,8 @@ def test_a_page_can_show_a_selection_of_rows_and_claims(tmp_path, monkeypatch):
     table = Table(metrics={"BLEU": "bleu"}, runs=runs, claims=claims)
     monkeypatch.setattr(tables, "TABLES", {"t": table})
     for run, bleu in zip(runs, (5.0, 2.0, 3.0, 4.0), strict=True):
-        put(tmp_path, **{run.name: record(name=run.name, metrics={"bleu": bleu})})
-    put(tmp_path, other=record(system="Other", name="e"))
+        put(tmp_path, record(name=run.name, metrics={"bleu": bleu}))
+    put(tmp_path, record(system="Other", name="e"))
 
     def first_cells(name, *selected):
         lines = show(tmp_path, name, *selected).partition("\n\n")[0].splitlines()
@@ -976,10 +1025,9 @@ def test_a_headline_is_the_first_metric_of_a_run_with_a_link(tmp_path, monkeypat
     for seed, accuracy in enumerate((90.0, 92.0)):
         metrics = {"accuracy": accuracy, "accuracy_5": 1.0}
         saved = record(name=headline.run, seed=seed, metrics=metrics)
-        put(tmp_path, **{f"s{seed}": saved})
+        put(tmp_path, saved)
     homes = {"pointer_sorting": "docs/results/pointing.md"}
-    floors = {"pointer_sorting": {"random": {"accuracy": 0.25}}}
-    (tmp_path / "floors.json").write_text(json.dumps(floors))
+    put_floors(tmp_path, pointer_sorting={"random": {"accuracy": 0.25}})
     lines = tables.tables(tmp_path, homes)["headline"](()).splitlines()
     assert lines[0] == "| system | task | metric | here | floor | paper | trained on |"
     trained_on = tables.cells.trained_on([saved])
@@ -999,7 +1047,7 @@ def test_every_headline_is_a_reported_run():
 @pytest.fixture
 def workdir(tmp_path):
     """A run directory with the files that records are collected from."""
-    config = configuration.read(str(make.ROOT / "configs/transformer_nmt.py"))
+    config = configuration.read(str(records.ROOT / "configs/transformer_nmt.py"))
     configuration.record(config, tmp_path)
     (tmp_path / "checkpoints" / "100").mkdir(parents=True)
     rows = [
@@ -1060,7 +1108,7 @@ def test_a_record_of_generated_data_counts_examples_and_waiting(tmp_path, monkey
         file="docs/l.png", title="", value_title="", lines={"a": "x"}, loss_every=20
     )
     monkeypatch.setattr(make, "FIGURES", (figure, loss))
-    path = str(make.ROOT / "configs/ntm_copy.py")
+    path = str(records.ROOT / "configs/ntm_copy.py")
     config = configuration.read(path, ["data.batch_size=7"])
     configuration.record(config, tmp_path)
     rows = [
@@ -1085,7 +1133,7 @@ def test_a_record_of_generated_data_counts_examples_and_waiting(tmp_path, monkey
 
 
 def test_a_record_has_the_examples_until_the_first_perfect_evaluation(tmp_path):
-    path = str(make.ROOT / "configs/pointer_sorting.py")
+    path = str(records.ROOT / "configs/pointer_sorting.py")
     configuration.record(configuration.read(path, ["data.batch_size=7"]), tmp_path)
     environment = {"versions": {}, "backend": "cpu", "devices": ["cpu"]}
     environment |= {"cpus": 1, "commit": "0123456789"}
@@ -1122,9 +1170,10 @@ def test_only_missing_runs_are_made(tmp_path, monkeypatch, capsys):
         seeds=(0, 1),
     )
     settings = make._identity(run, 0)
-    put(tmp_path, x=record(name="x", settings=settings))
+    monkeypatch.setitem(families.FAMILY, "x", "runs")
+    put(tmp_path, record(name="x", settings=settings))
     trained = []
-    monkeypatch.setattr(records, "RESULTS", tmp_path)
+    monkeypatch.setattr(records, "FOLDER", tmp_path)
     monkeypatch.setattr(
         make, "TABLES", {"t": dataclasses.replace(TABLES["translation"], runs=(run,))}
     )
@@ -1135,17 +1184,17 @@ def test_only_missing_runs_are_made(tmp_path, monkeypatch, capsys):
     make.main([])
     assert trained == [("x", 1)]
     assert "nothing is missing" not in capsys.readouterr().out
-    put(tmp_path, x=record(name="x"))  # with other settings
+    put(tmp_path, record(name="x"))  # with other settings
     make.main([])
     assert trained[1:] == [("x", 0), ("x", 1)]
     settings["loss"]["smoothing"] = 0.0  # from an older config
-    put(tmp_path, x=record(name="x", settings=settings))
+    put(tmp_path, record(name="x", settings=settings))
     make.main([])
     assert trained[3:] == [("x", 0), ("x", 1)]
 
 
 def test_a_run_that_a_sweep_has_trained_is_only_evaluated(tmp_path, monkeypatch):
-    (tmp_path / "configs").symlink_to(make.ROOT / "configs")
+    (tmp_path / "configs").symlink_to(records.ROOT / "configs")
     monkeypatch.setattr(make, "ROOT", tmp_path)
     run = Run(name="x", config="kernel_regression:smoke", overrides=("model.width=2",))
     folder = tmp_path / "sweeps/kernels/trials/003.seed1"
@@ -1334,8 +1383,7 @@ def test_the_commands_of_a_run_are_quoted_for_a_shell(override):
 
 
 def test_the_commands_of_the_records_are_quoted_for_a_shell():
-    saved = (json.loads(p.read_text("utf-8")) for p in records.RESULTS.glob("*.json"))
-    commands = [command for each in saved for command in each.get("commands", ())]
+    commands = [x for each in records.read_runs() for x in each["commands"]]
     assert len(commands) > 500
     assert [x for x in commands if shlex.join(shlex.split(x)) != x] == []
 
@@ -1367,7 +1415,7 @@ def test_the_docstring_of_a_config_quotes_the_mean_of_its_records(
 
 def test_the_readme_states_the_default_without_near_duplicates():
     (run,) = (r for r in records.read_runs() if r["name"] == "transformer_nmt")
-    readme = (pages.ROOT / "README.md").read_text("utf-8")
+    readme = (records.ROOT / "README.md").read_text("utf-8")
     assert f"{run['metrics']['bleu_new']:.1f} BLEU" in readme
 
 
@@ -1384,4 +1432,3 @@ def test_a_run_that_evaluates_another_shares_its_directory(monkeypatch):
     train, evaluate = make.commands(beam, 0)
     assert train == make.commands(first, 0)[0]
     assert evaluate == make.commands(first, 0)[1] + " --config.evaluation.beam=7"
-    assert make.record_path(beam, 0) != make.record_path(first, 0)
