@@ -147,7 +147,7 @@ class _Comparison(NamedTuple):
         name = "rank test" if self.claim.ranked else "Welch"
         name = "paired t" if self._is_paired(a, b) else name
         counts = sorted({len(self.values[x]) for x in (a, b)})
-        unit = "models" if self.table.repeats else "seeds"
+        unit = "models" if self.table.repeated else "seeds"
         return f"{name}, {' and '.join(map(str, counts))} {unit}"
 
     def _is_paired(self, a: str, b: str) -> bool:
@@ -183,7 +183,7 @@ def of_table(table: Table, rows: Sequence[Tested], records: Sequence[Record]) ->
     titles = ["claim", "paper", f"expected winner: {title}"]
     titles += [f"strongest rival: {title}", "corrected p", "verdict"]
     text = markdown.table(titles, lines, right_aligned=0)
-    if table.repeats or table.seeds >= SEEDS:
+    if table.repeated or table.seeds >= SEEDS:
         return text
     _, hours = _price(table, records, SEEDS)
     count = f"{_WORDS[table.seeds]} seed{'s' * (table.seeds > 1)}"
@@ -208,12 +208,12 @@ def seeds(
             continue
         missing, hours = _price(table, records, table.seeds)
         _, more = _price(table, records, SEEDS)
-        is_less = table.seeds < SEEDS and not table.repeats
+        is_less = table.seeds < SEEDS and not table.repeated
         lines.append(
             [
                 f"[{name}]({homes[name]})" if name in homes else name,
                 str(len(table.claims)),
-                "one, of several models" if table.repeats else str(table.seeds),
+                "one, of several models" if table.repeated else str(table.seeds),
                 str(missing),
                 f"{hours:.1f}" if missing else "–",
                 f"{more:.1f}" if is_less else "–",
@@ -324,7 +324,7 @@ def _values(table: Table, records: Sequence[Record]) -> list[float]:
         value
         for record in records
         for name, value in record["metrics"].items()
-        if (name.startswith(table.repeats) if table.repeats else name == metric)
+        if (name.startswith("repeat_") if table.repeated else name == metric)
     ]
 
 

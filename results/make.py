@@ -128,9 +128,10 @@ def make(run: Run, seed: int, share: Share, processes: Processes) -> None:
         if _shows(run, step_memory.FIELD):
             record[step_memory.FIELD] = step_memory.megabytes(workdir)
         records.write(_records(run), record)
-        if run.translations and seed == run.seeds[0]:
+        test_set = next(t.translations for t in TABLES.values() if run in t.runs)
+        if test_set and seed == run.seeds[0]:
             path = workdir / "translations_test.tsv"
-            _keep_translations(run.name, path, test_set=run.translations)
+            _keep_translations(run.name, path, test_set=test_set)
 
 
 def _records(run: Run) -> Path:

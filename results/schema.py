@@ -1,7 +1,8 @@
 """Types of the tables and figures that `families/` declares."""
 
 import dataclasses
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 
 SEEDS = 5  # of each run that a claim compares, if its table plans no other number
 
@@ -13,26 +14,63 @@ class Run:
     Attributes:
         name: name of its record and of its folder under `runs/`.
         config: "NAME" or "NAME:VARIANT" in `configs/`.
+        label: title of the row; by default the config and its overrides.
+        paper: the number in the paper, with its data set.
         overrides: "FIELD=VALUE" of the config.
         seeds: one training per seed; the row shows the mean and standard deviation. A
             run that a claim compares has as many as its table plans.
-        label: title of the row; by default the config and its overrides.
-        paper: the number in the paper, with its data set.
         trained: name of the run that is evaluated, if this one differs from it only in
             fields of `evaluation`; "" to train.
-        translations: name of the test set whose translations by the first seed are
-            kept in `hypotheses/`, for claims about runs with a single seed; "" to
-            keep none.
     """
 
     name: str
     config: str
-    overrides: tuple[str, ...] = ()
-    seeds: tuple[int, ...] = (0,)
     label: str = ""
     paper: str = ""
+    overrides: tuple[str, ...] = ()
+    seeds: tuple[int, ...] = (0,)
     trained: str = ""
-    translations: str = ""
+
+
+def runs(text: str) -> tuple[Run, ...]:
+    """Returns the runs of a text with two lines for each.
+
+    Args:
+        text: name, config and overrides of a run; then its label ("-" for the default)
+            and, after bars, the number in the paper and the number of seeds if it is
+            not one:
+
+                short_bahdanau_dot bahdanau_nmt:short model.score=dot
+                    Bahdanau, dot, global | 18.6 (WMT14) | 3
+    """
+    rows = []
+    for first, second in _pairs(text):
+        name, config, *overrides = first.split()
+        label, paper, seeds = _cells(second)
+        rows.append(
+            Run(
+                name=name,
+                config=config,
+                label=label,
+                paper=paper,
+                overrides=tuple(overrides),
+                seeds=tuple(range(int(seeds or 1))),
+            )
+        )
+    return tuple(rows)
+
+
+def _pairs(text: str) -> Iterator[tuple[str, str]]:
+    """Pairs of lines of a text; a line that begins with a bar continues another."""
+    text = re.sub(r"\n +\|", " |", text.strip())
+    lines = [line.strip() for line in text.splitlines()]
+    return zip(lines[::2], lines[1::2], strict=True)
+
+
+def _cells(line: str) -> list[str]:
+    """The three cells of a line between bars; one that is missing or "-" is empty."""
+    cells = [cell.strip() for cell in line.split("|")]
+    return ["" if cell == "-" else cell for cell in [*cells, "", ""][:3]]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -62,6 +100,26 @@ class Claim:
         return self.better, *self.than
 
 
+def claims(text: str) -> tuple[Claim, ...]:
+    """Returns the claims of a text with two lines for each.
+
+    Args:
+        text: a claim and, after bars, its source and any `Claim.rate`; then the
+            preferred run and, after ">", its rivals:
+
+                gated cells beat the vanilla cell | Britz et al. (2017), section 4.2
+                    britz > britz_rnn
+    """
+    rows = []
+    for first, second in _pairs(text):
+        claim, paper, rate = _cells(first)
+        better, _, *than = second.split()
+        rows.append(
+            Claim(text=claim, paper=paper, better=better, than=tuple(than), rate=rate)
+        )
+    return tuple(rows)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Table:
     """A table of runs, with optional tables of claims and learning curves.
@@ -75,34 +133,36 @@ class Table:
         curves: whether to add a table of learning curves by minutes.
         digits: decimals of the metrics.
         lower: whether a lower value of the first metric is better.
-        tested: metric of the claims; the first one by default.
-        repeats: prefix of the fields with the values of that metric, one per model, if
-            a run trains several; "" if each record has one value.
+        repeated: metric of the claims if a run trains several models; the values of a
+            record are its fields `repeat_<number>`.
         cited: metrics that others report, by title of the row.
         seeds: number of seeds of each run that a claim compares, fixed before training;
             fewer than `SEEDS` if those would take more than ten core-hours, or if
             single runs are compared by sentence.
         rate: how the learning rates of runs that claims compare were chosen.
+        translations: name of the test set whose translations by the first seed of each
+            run are kept in `hypotheses/`, for claims about runs with a single seed; ""
+            to keep none.
     """
 
     metrics: Mapping[str, str]
     runs: tuple[Run, ...]
     columns: Mapping[str, str] = dataclasses.field(default_factory=dict)
     claims: tuple[Claim, ...] = ()
-    curves: bool = True
+    curves: bool = False
     digits: int = 1
     lower: bool = False
-    tested: str = ""
-    repeats: str = ""
+    repeated: str = ""
     cited: Mapping[str, Mapping[str, float]] = dataclasses.field(default_factory=dict)
     seeds: int = SEEDS
     rate: str = ""
+    translations: str = ""
 
     @property
     def tested_metric(self) -> tuple[str, str]:
         """Title and field of the metric of the claims."""
         items = self.metrics.items()
-        return next(x for x in items if not self.tested or x[1] == self.tested)
+        return next(x for x in items if not self.repeated or x[1] == self.repeated)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -110,16 +170,32 @@ class Headline:
     """A row of the README's table: the first metric of one run.
 
     Attributes:
+        run: name of the run.
         system: the model.
         task: its task; the text of the link to the page of the run's table.
-        run: name of the run.
-        paper: the paper's value of this metric, in place of that of the run.
+        paper: the paper's value of this metric; "" for that of the run.
     """
 
+    run: str
     system: str
     task: str
-    run: str
-    paper: str | None = None
+    paper: str = ""
+
+
+def headlines(text: str) -> tuple[Headline, ...]:
+    """Returns the rows of a text: a run, then its system, task and any paper's value.
+
+    Args:
+        text: two lines for each row:
+
+                sagan_attention
+                    SAGAN | drawings of 32 pixels
+    """
+    rows = []
+    for run, line in _pairs(text):
+        system, task, paper = _cells(line)
+        rows.append(Headline(run=run, system=system, task=task, paper=paper))
+    return tuple(rows)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

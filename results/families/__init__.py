@@ -17,7 +17,7 @@ from results.families import (
     speech,
     translation,
 )
-from results.schema import Curves, Figure, Headline, Run, Table
+from results.schema import Curves, Figure, Run, Table, headlines
 
 
 def planned(tables: Mapping[str, Table]) -> dict[str, Table]:
@@ -74,81 +74,48 @@ FIGURES: tuple[Figure | Curves, ...] = (
     *memory.FIGURES,
     *gan.FIGURES,
 )
-
-_NMT = "English-German translation"
-
-HEADLINES = (
-    Headline(system="Encoder-decoder without attention", task=_NMT, run="seq2seq_nmt"),
-    Headline(system="Bahdanau, additive attention", task=_NMT, run="bahdanau_nmt"),
-    Headline(
-        system="Luong, general score, global alignment", task=_NMT, run="luong_nmt"
-    ),
-    Headline(
-        system="Transformer, sinusoids as in the paper",
-        task=_NMT,
-        run="transformer_nmt_sinusoidal_equal",
-        paper="27.3 BLEU (base, WMT14)",
-    ),
-    Headline(
-        system="Transformer, relative positions",
-        task=_NMT,
-        run="transformer_nmt_equal",
-        paper="26.8 BLEU (base, WMT14)",
-    ),
-    Headline(
-        system="Transformer, relative positions, Muon (the default)",
-        task=_NMT,
-        run="transformer_nmt",
-    ),
-    Headline(system="Neural Turing Machine", task="copying 20 vectors", run="ntm_copy"),
-    Headline(
-        system="Neural Turing Machine", task="associative recall", run="ntm_recall"
-    ),
-    Headline(
-        system="End-to-end memory network",
-        task="twenty bAbI tasks",
-        run="memory_network_noise_3",
-        paper="13.9 % (published stories)",
-    ),
-    Headline(system="LSTMN", task="number agreement over a distance", run="language"),
-    Headline(
-        system="Listen, Attend and Spell",
-        task="spoken digits of one new voice",
-        run="las_digits",
-        paper="14.1 % of words (voice search)",
-    ),
-    Headline(
-        system="Pointer network, set encoder",
-        task="sorting 10 numbers",
-        run="pointer_sorting_10_5_1",
-    ),
-    Headline(
-        system="Pointer network",
-        task="convex hulls of 10 points",
-        run="pointer_hull_10",
-        paper="87.0 % (trained on 5 to 50)",
-    ),
-    Headline(system="Pointer network", task="tours of 10 cities", run="pointer_tsp_10"),
-    Headline(
-        system="Show, Attend and Tell, soft attention",
-        task="captions of composed scenes",
-        run="captioning_soft",
-    ),
-    Headline(
-        system="Show, Attend and Tell, hard attention",
-        task="captions of composed scenes",
-        run="captioning_hard",
-    ),
-    Headline(system="SAGAN", task="drawings of 32 pixels", run="sagan_attention"),
-    Headline(
-        system="Feed-forward attention",
-        task="addition over 1,000 steps",
-        run="ff_add_1000",
-        paper="–",
-    ),
-    Headline(
-        system="Kernel regression",
-        task="estimating a noisy curve",
-        run="kernels_learned",
-    ),
+HEADLINES = headlines(
+    """
+    seq2seq_nmt
+        Encoder-decoder without attention | English-German translation
+    bahdanau_nmt
+        Bahdanau, additive attention | English-German translation
+    luong_nmt
+        Luong, general score, global alignment | English-German translation
+    transformer_nmt_sinusoidal_equal
+        Transformer, sinusoids as in the paper | English-German translation
+            | 27.3 BLEU (base, WMT14)
+    transformer_nmt_equal
+        Transformer, relative positions | English-German translation
+            | 26.8 BLEU (base, WMT14)
+    transformer_nmt
+        Transformer, relative positions, Muon (the default) | English-German translation
+    ntm_copy
+        Neural Turing Machine | copying 20 vectors
+    ntm_recall
+        Neural Turing Machine | associative recall
+    memory_network_noise_3
+        End-to-end memory network | twenty bAbI tasks | 13.9 % (published stories)
+    language
+        LSTMN | number agreement over a distance
+    las_digits
+        Listen, Attend and Spell | spoken digits of one new voice
+            | 14.1 % of words (voice search)
+    pointer_sorting_10_5_1
+        Pointer network, set encoder | sorting 10 numbers
+    pointer_hull_10
+        Pointer network | convex hulls of 10 points | 87.0 % (trained on 5 to 50)
+    pointer_tsp_10
+        Pointer network | tours of 10 cities
+    captioning_soft
+        Show, Attend and Tell, soft attention | captions of composed scenes
+    captioning_hard
+        Show, Attend and Tell, hard attention | captions of composed scenes
+    sagan_attention
+        SAGAN | drawings of 32 pixels
+    ff_add_1000
+        Feed-forward attention | addition over 1,000 steps | –
+    kernels_learned
+        Kernel regression | estimating a noisy curve
+    """
 )

@@ -4,7 +4,34 @@ The paper's numbers are quoted from memory: epochs of 100,000 sequences until 10
 the accuracy on lengths of 50 to 10,000.
 """
 
-from results.schema import Run, Table
+from results.schema import Table, runs
+
+_MODELS = {  # by variant of the config
+    "": "addition, attention",
+    "mean": "addition, mean",
+    "multiply": "multiplication, attention",
+    "multiply_mean": "multiplication, mean",
+}
+_EPOCHS = {50: (1, 1, 2, 2), 1000: (1, 2, 15, 33), 10_000: (3, 17, 8)}  # by length
+_FEW = "train_steps=5000"
+# With a constant learning rate accuracy falls again at this length.
+_MANY = "train_steps=3000 optimizer.schedule=warmup_cosine optimizer.decay_steps=3000"
+_FIXED = "\n".join(
+    f"ff_{variant or 'add'}_{length} {f'ff_attention:{variant}'.rstrip(':')} "
+    f"data.length={length} {_FEW if length < 10_000 else _MANY}\n"
+    f"{label}, T0 = {length:,} | {count} epoch{'s' * (count > 1)} (from memory) | "
+    f"{3 if length < 10_000 else 1}"
+    for length, epochs in _EPOCHS.items()
+    for (variant, label), count in zip(_MODELS.items(), epochs, strict=False)
+)
+_VARIABLE = "\n".join(
+    f"ff_variable_{variant or 'add'} "
+    f"{f'ff_attention:variable_{variant}'.rstrip('_')}\n"
+    f"{label}, lengths of 50 to 1,000 | {accuracy} %, to 10,000 (from memory) | 3"
+    for (variant, label), accuracy in zip(
+        _MODELS.items(), (99.9, 77.4, 99.4, 55.5), strict=True
+    )
+)
 
 TABLES = {
     "ff_attention": Table(
@@ -14,137 +41,6 @@ TABLES = {
             "steps/s": "steps_per_second",
             "waiting for data": "waiting",
         },
-        curves=False,
-        runs=(
-            Run(
-                name="ff_add_50",
-                config="ff_attention",
-                overrides=("data.length=50", "train_steps=5000"),
-                seeds=(0, 1, 2),
-                label="addition, attention, T0 = 50",
-                paper="1 epoch (from memory)",
-            ),
-            Run(
-                name="ff_mean_50",
-                config="ff_attention:mean",
-                overrides=("data.length=50", "train_steps=5000"),
-                seeds=(0, 1, 2),
-                label="addition, mean, T0 = 50",
-                paper="1 epoch (from memory)",
-            ),
-            Run(
-                name="ff_multiply_50",
-                config="ff_attention:multiply",
-                overrides=("data.length=50", "train_steps=5000"),
-                seeds=(0, 1, 2),
-                label="multiplication, attention, T0 = 50",
-                paper="2 epochs (from memory)",
-            ),
-            Run(
-                name="ff_multiply_mean_50",
-                config="ff_attention:multiply_mean",
-                overrides=("data.length=50", "train_steps=5000"),
-                seeds=(0, 1, 2),
-                label="multiplication, mean, T0 = 50",
-                paper="2 epochs (from memory)",
-            ),
-            Run(
-                name="ff_add_1000",
-                config="ff_attention",
-                overrides=("data.length=1000", "train_steps=5000"),
-                seeds=(0, 1, 2),
-                label="addition, attention, T0 = 1,000",
-                paper="1 epoch (from memory)",
-            ),
-            Run(
-                name="ff_mean_1000",
-                config="ff_attention:mean",
-                overrides=("data.length=1000", "train_steps=5000"),
-                seeds=(0, 1, 2),
-                label="addition, mean, T0 = 1,000",
-                paper="2 epochs (from memory)",
-            ),
-            Run(
-                name="ff_multiply_1000",
-                config="ff_attention:multiply",
-                overrides=("data.length=1000", "train_steps=5000"),
-                seeds=(0, 1, 2),
-                label="multiplication, attention, T0 = 1,000",
-                paper="15 epochs (from memory)",
-            ),
-            Run(
-                name="ff_multiply_mean_1000",
-                config="ff_attention:multiply_mean",
-                overrides=("data.length=1000", "train_steps=5000"),
-                seeds=(0, 1, 2),
-                label="multiplication, mean, T0 = 1,000",
-                paper="33 epochs (from memory)",
-            ),
-            # With a constant learning rate accuracy falls again at this length.
-            Run(
-                name="ff_add_10000",
-                config="ff_attention",
-                overrides=(
-                    "data.length=10000",
-                    "train_steps=3000",
-                    "optimizer.schedule=warmup_cosine",
-                    "optimizer.decay_steps=3000",
-                ),
-                label="addition, attention, T0 = 10,000",
-                paper="3 epochs (from memory)",
-            ),
-            Run(
-                name="ff_mean_10000",
-                config="ff_attention:mean",
-                overrides=(
-                    "data.length=10000",
-                    "train_steps=3000",
-                    "optimizer.schedule=warmup_cosine",
-                    "optimizer.decay_steps=3000",
-                ),
-                label="addition, mean, T0 = 10,000",
-                paper="17 epochs (from memory)",
-            ),
-            Run(
-                name="ff_multiply_10000",
-                config="ff_attention:multiply",
-                overrides=(
-                    "data.length=10000",
-                    "train_steps=3000",
-                    "optimizer.schedule=warmup_cosine",
-                    "optimizer.decay_steps=3000",
-                ),
-                label="multiplication, attention, T0 = 10,000",
-                paper="8 epochs (from memory)",
-            ),
-            Run(
-                name="ff_variable_add",
-                config="ff_attention:variable",
-                seeds=(0, 1, 2),
-                label="addition, attention, lengths of 50 to 1,000",
-                paper="99.9 %, to 10,000 (from memory)",
-            ),
-            Run(
-                name="ff_variable_mean",
-                config="ff_attention:variable_mean",
-                seeds=(0, 1, 2),
-                label="addition, mean, lengths of 50 to 1,000",
-                paper="77.4 %, to 10,000 (from memory)",
-            ),
-            Run(
-                name="ff_variable_multiply",
-                config="ff_attention:variable_multiply",
-                seeds=(0, 1, 2),
-                label="multiplication, attention, lengths of 50 to 1,000",
-                paper="99.4 %, to 10,000 (from memory)",
-            ),
-            Run(
-                name="ff_variable_multiply_mean",
-                config="ff_attention:variable_multiply_mean",
-                seeds=(0, 1, 2),
-                label="multiplication, mean, lengths of 50 to 1,000",
-                paper="55.5 %, to 10,000 (from memory)",
-            ),
-        ),
+        runs=runs(f"{_FIXED}\n{_VARIABLE}"),
     ),
 }

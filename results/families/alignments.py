@@ -5,7 +5,94 @@ to German.
 """
 
 from results.families.translation import LOCAL_P, METRICS
-from results.schema import Claim, Run, Table
+from results.schema import Table, claims, runs
+
+_ALIGNMENTS = {  # label, overrides, and BLEU in the paper by score
+    "global": (
+        "global",
+        ("model.alignment=global",),
+        {
+            "dot": "18.6 (WMT14)",
+            "general": "17.3 (WMT14)",
+            "location": "18.1 (WMT14)",
+        },
+    ),
+    "local_m": ("local-m", ("model.alignment=local_m",), {"general": "18.6 (WMT14)"}),
+    "local_p": (
+        "local-p, D = 10",
+        LOCAL_P,
+        {"dot": "18.0 (WMT14)", "general": "19.0 (WMT14)"},
+    ),
+}
+_LUONG = {
+    f"short_luong_{score}_{alignment}": (
+        f"luong_nmt:short model.score={score} {' '.join(overrides)}\n"
+        f"Luong, {score}, {label} | {bleu.get(score, '')}"
+    )
+    for alignment, (label, overrides, bleu) in _ALIGNMENTS.items()
+    for score in ("dot", "general", "concat", "location")
+}
+_GRID = "\n".join(f"{name} {row}" for name, row in _LUONG.items())
+_BEST = "short_luong_general_local_p"
+_BAHDANAU = "short_bahdanau short_bahdanau_dot short_bahdanau_general"
+
+_RUNS = f"""
+short_seq2seq_forward seq2seq_nmt:short model.reverse_source=false
+    no attention
+short_seq2seq seq2seq_nmt:short
+    no attention, source reversed
+short_bahdanau bahdanau_nmt:short
+    Bahdanau, additive, global
+short_bahdanau_dot bahdanau_nmt:short model.score=dot
+    Bahdanau, dot, global
+short_bahdanau_general bahdanau_nmt:short model.score=general
+    Bahdanau, general, global
+short_bahdanau_no_score_gradient bahdanau_nmt:short model.score_gradient=false
+    Bahdanau, additive, scores without gradient to the encoder
+{_GRID}
+short_luong_bidirectional luong_nmt:short model.bidirectional=true
+    Luong, general, global, bidirectional encoder
+short_luong_narrow_local_p luong_nmt:short model.alignment=local_p
+    Luong, general, local-p, D = 3
+short_luong_general_hard luong_nmt:short model.score=general model.alignment=hard
+    Luong, general, hard
+short_luong_general_gumbel luong_nmt:short model.score=general model.alignment=gumbel
+    Luong, general, Gumbel straight-through || 3
+short_transformer transformer_nmt:short model.positions=sinusoidal
+    Transformer, sinusoids
+short_transformer_relative transformer_nmt:short
+    Transformer, relative
+"""
+_CLAIMS = f"""
+attention beats one fixed vector | Bahdanau et al. (2015)
+    short_bahdanau > short_seq2seq short_seq2seq_forward
+reversing the source helps without attention | Sutskever et al. (2014)
+    short_seq2seq > short_seq2seq_forward
+local-p with general scores is best | Luong et al. (2015), table 4
+    {_BEST} > {" ".join(x for x in _LUONG if x != _BEST)}
+dot beats general with global alignment | Luong et al. (2015), table 4
+    short_luong_dot_global > short_luong_general_global
+general beats dot with local-p | Luong et al. (2015), table 4
+    short_luong_general_local_p > short_luong_dot_local_p
+additive scores beat multiplicative scores | Britz et al. (2017)
+    short_bahdanau > short_bahdanau_dot short_bahdanau_general
+the encoder needs the gradient of the scores | no paper: asked here
+    short_bahdanau > short_bahdanau_no_score_gradient
+hard alignment beats soft alignment | Xu et al. (2015), on captions
+    short_luong_general_hard > short_luong_general_global
+the Transformer beats recurrent models | Vaswani et al. (2017)
+    short_transformer > {_BAHDANAU} short_luong_bidirectional {" ".join(_LUONG)}
+relative positions beat sinusoids | Shaw et al. (2018)
+    short_transformer_relative > short_transformer
+"""
+_REVERSAL = """
+reversal_seq2seq seq2seq_nmt:reversal
+    no attention | 59.1 (a re-implementation)
+reversal_seq2seq_long seq2seq_nmt:reversal train_steps=2000 optimizer.decay_steps=2000
+    no attention, twice the steps
+reversal_bahdanau bahdanau_nmt:reversal
+    Bahdanau | 100 (a re-implementation)
+"""
 
 TABLES = {
     "alignments": Table(
@@ -16,296 +103,13 @@ TABLES = {
             "tokens": "tokens",
             "steps/s": "steps_per_second",
         },
-        curves=False,
-        runs=(
-            Run(
-                name="short_seq2seq_forward",
-                config="seq2seq_nmt:short",
-                overrides=("model.reverse_source=false",),
-                translations="short",
-                label="no attention",
-            ),
-            Run(
-                name="short_seq2seq",
-                config="seq2seq_nmt:short",
-                translations="short",
-                label="no attention, source reversed",
-            ),
-            Run(
-                name="short_bahdanau",
-                config="bahdanau_nmt:short",
-                translations="short",
-                label="Bahdanau, additive, global",
-            ),
-            Run(
-                name="short_bahdanau_dot",
-                config="bahdanau_nmt:short",
-                overrides=("model.score=dot",),
-                translations="short",
-                label="Bahdanau, dot, global",
-            ),
-            Run(
-                name="short_bahdanau_general",
-                config="bahdanau_nmt:short",
-                overrides=("model.score=general",),
-                translations="short",
-                label="Bahdanau, general, global",
-            ),
-            Run(
-                name="short_bahdanau_no_score_gradient",
-                config="bahdanau_nmt:short",
-                overrides=("model.score_gradient=false",),
-                translations="short",
-                label="Bahdanau, additive, scores without gradient to the encoder",
-            ),
-            Run(
-                name="short_luong_dot_global",
-                config="luong_nmt:short",
-                overrides=("model.score=dot", "model.alignment=global"),
-                translations="short",
-                label="Luong, dot, global",
-                paper="18.6 (WMT14)",
-            ),
-            Run(
-                name="short_luong_general_global",
-                config="luong_nmt:short",
-                overrides=("model.score=general", "model.alignment=global"),
-                translations="short",
-                label="Luong, general, global",
-                paper="17.3 (WMT14)",
-            ),
-            Run(
-                name="short_luong_concat_global",
-                config="luong_nmt:short",
-                overrides=("model.score=concat", "model.alignment=global"),
-                translations="short",
-                label="Luong, concat, global",
-            ),
-            Run(
-                name="short_luong_location_global",
-                config="luong_nmt:short",
-                overrides=("model.score=location", "model.alignment=global"),
-                translations="short",
-                label="Luong, location, global",
-                paper="18.1 (WMT14)",
-            ),
-            Run(
-                name="short_luong_dot_local_m",
-                config="luong_nmt:short",
-                overrides=("model.score=dot", "model.alignment=local_m"),
-                translations="short",
-                label="Luong, dot, local-m",
-            ),
-            Run(
-                name="short_luong_general_local_m",
-                config="luong_nmt:short",
-                overrides=("model.score=general", "model.alignment=local_m"),
-                translations="short",
-                label="Luong, general, local-m",
-                paper="18.6 (WMT14)",
-            ),
-            Run(
-                name="short_luong_concat_local_m",
-                config="luong_nmt:short",
-                overrides=("model.score=concat", "model.alignment=local_m"),
-                translations="short",
-                label="Luong, concat, local-m",
-            ),
-            Run(
-                name="short_luong_location_local_m",
-                config="luong_nmt:short",
-                overrides=("model.score=location", "model.alignment=local_m"),
-                translations="short",
-                label="Luong, location, local-m",
-            ),
-            Run(
-                name="short_luong_dot_local_p",
-                config="luong_nmt:short",
-                overrides=("model.score=dot", *LOCAL_P),
-                translations="short",
-                label="Luong, dot, local-p, D = 10",
-                paper="18.0 (WMT14)",
-            ),
-            Run(
-                name="short_luong_general_local_p",
-                config="luong_nmt:short",
-                overrides=("model.score=general", *LOCAL_P),
-                translations="short",
-                label="Luong, general, local-p, D = 10",
-                paper="19.0 (WMT14)",
-            ),
-            Run(
-                name="short_luong_concat_local_p",
-                config="luong_nmt:short",
-                overrides=("model.score=concat", *LOCAL_P),
-                translations="short",
-                label="Luong, concat, local-p, D = 10",
-            ),
-            Run(
-                name="short_luong_location_local_p",
-                config="luong_nmt:short",
-                overrides=("model.score=location", *LOCAL_P),
-                translations="short",
-                label="Luong, location, local-p, D = 10",
-            ),
-            Run(
-                name="short_luong_bidirectional",
-                config="luong_nmt:short",
-                overrides=("model.bidirectional=true",),
-                translations="short",
-                label="Luong, general, global, bidirectional encoder",
-            ),
-            Run(
-                name="short_luong_narrow_local_p",
-                config="luong_nmt:short",
-                overrides=("model.alignment=local_p",),
-                translations="short",
-                label="Luong, general, local-p, D = 3",
-            ),
-            Run(
-                name="short_luong_general_hard",
-                config="luong_nmt:short",
-                overrides=("model.score=general", "model.alignment=hard"),
-                translations="short",
-                label="Luong, general, hard",
-            ),
-            Run(
-                name="short_luong_general_gumbel",
-                config="luong_nmt:short",
-                overrides=("model.score=general", "model.alignment=gumbel"),
-                seeds=(0, 1, 2),
-                translations="short",
-                label="Luong, general, Gumbel straight-through",
-            ),
-            Run(
-                name="short_transformer",
-                config="transformer_nmt:short",
-                overrides=("model.positions=sinusoidal",),
-                translations="short",
-                label="Transformer, sinusoids",
-            ),
-            Run(
-                name="short_transformer_relative",
-                config="transformer_nmt:short",
-                translations="short",
-                label="Transformer, relative",
-            ),
-        ),
-        claims=(
-            Claim(
-                text="attention beats one fixed vector",
-                paper="Bahdanau et al. (2015)",
-                better="short_bahdanau",
-                than=("short_seq2seq", "short_seq2seq_forward"),
-            ),
-            Claim(
-                text="reversing the source helps without attention",
-                paper="Sutskever et al. (2014)",
-                better="short_seq2seq",
-                than=("short_seq2seq_forward",),
-            ),
-            Claim(
-                text="local-p with general scores is best",
-                paper="Luong et al. (2015), table 4",
-                better="short_luong_general_local_p",
-                than=(
-                    "short_luong_dot_global",
-                    "short_luong_general_global",
-                    "short_luong_concat_global",
-                    "short_luong_location_global",
-                    "short_luong_dot_local_m",
-                    "short_luong_general_local_m",
-                    "short_luong_concat_local_m",
-                    "short_luong_location_local_m",
-                    "short_luong_dot_local_p",
-                    "short_luong_concat_local_p",
-                    "short_luong_location_local_p",
-                ),
-            ),
-            Claim(
-                text="dot beats general with global alignment",
-                paper="Luong et al. (2015), table 4",
-                better="short_luong_dot_global",
-                than=("short_luong_general_global",),
-            ),
-            Claim(
-                text="general beats dot with local-p",
-                paper="Luong et al. (2015), table 4",
-                better="short_luong_general_local_p",
-                than=("short_luong_dot_local_p",),
-            ),
-            Claim(
-                text="additive scores beat multiplicative scores",
-                paper="Britz et al. (2017)",
-                better="short_bahdanau",
-                than=("short_bahdanau_dot", "short_bahdanau_general"),
-            ),
-            Claim(
-                text="the encoder needs the gradient of the scores",
-                paper="no paper: asked here",
-                better="short_bahdanau",
-                than=("short_bahdanau_no_score_gradient",),
-            ),
-            Claim(
-                text="hard alignment beats soft alignment",
-                paper="Xu et al. (2015), on captions",
-                better="short_luong_general_hard",
-                than=("short_luong_general_global",),
-            ),
-            Claim(
-                text="the Transformer beats recurrent models",
-                paper="Vaswani et al. (2017)",
-                better="short_transformer",
-                than=(
-                    "short_bahdanau",
-                    "short_bahdanau_dot",
-                    "short_bahdanau_general",
-                    "short_luong_bidirectional",
-                    "short_luong_dot_global",
-                    "short_luong_general_global",
-                    "short_luong_concat_global",
-                    "short_luong_location_global",
-                    "short_luong_dot_local_m",
-                    "short_luong_general_local_m",
-                    "short_luong_concat_local_m",
-                    "short_luong_location_local_m",
-                    "short_luong_dot_local_p",
-                    "short_luong_general_local_p",
-                    "short_luong_concat_local_p",
-                    "short_luong_location_local_p",
-                ),
-            ),
-            Claim(
-                text="relative positions beat sinusoids",
-                paper="Shaw et al. (2018)",
-                better="short_transformer_relative",
-                than=("short_transformer",),
-            ),
-        ),
+        translations="short",
+        runs=runs(_RUNS),
+        claims=claims(_CLAIMS),
     ),
     "reversal": Table(
         metrics={"% words correct": "word_accuracy"},
         columns={"steps/s": "steps_per_second"},
-        curves=False,
-        runs=(
-            Run(
-                name="reversal_seq2seq",
-                config="seq2seq_nmt:reversal",
-                label="no attention",
-                paper="59.1 (a re-implementation)",
-            ),
-            Run(
-                name="reversal_seq2seq_long",
-                config="seq2seq_nmt:reversal",
-                overrides=("train_steps=2000", "optimizer.decay_steps=2000"),
-                label="no attention, twice the steps",
-            ),
-            Run(
-                name="reversal_bahdanau",
-                config="bahdanau_nmt:reversal",
-                label="Bahdanau",
-                paper="100 (a re-implementation)",
-            ),
-        ),
+        runs=runs(_REVERSAL),
     ),
 }

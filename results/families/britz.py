@@ -6,7 +6,7 @@ numbers are BLEU on newstest2013, English to German, with widths four times as l
 """
 
 from results.records import ROOT
-from results.schema import Claim, Curves, Run, Table
+from results.schema import Curves, Run, Table, claims, runs
 from sweeps import plan, space
 
 _SWEEP = plan.read_file(str(ROOT / "configs" / "sweeps" / "britz.py"))
@@ -52,145 +52,75 @@ _SEARCHES = (
     ("britz_beam_100_penalty", "beam 100, length penalty 1", 100, 1.0, ""),
 )
 
+_SEEDS = len(_SWEEP.seeds)
+_TRAININGS = "\n".join(
+    f"{name} luong_nmt:britz {' '.join(space.overrides(point))}\n"
+    f"{label} | {paper} | {_SEEDS}"
+    for (name, label, paper), point in zip(_TRIALS, space.points(_SWEEP), strict=True)
+)
+_TRAININGS += f"""
+britz_none_state seq2seq_nmt:britz
+    no attention, vector as first state | 9.98 | {_SEEDS}
+britz_none_input seq2seq_nmt:britz model.feed=('every_step',)
+    no attention, vector in every step | 11.57 | {_SEEDS}
+"""
+_CLAIMS = """
+the widest embedding is best | Britz et al. (2017), section 4.1
+    britz_embedding_512 > britz britz_embedding_64 britz_embedding_256
+LSTMs beat GRUs | Britz et al. (2017), section 4.2
+    britz_lstm > britz
+gated cells beat the vanilla cell | Britz et al. (2017), section 4.2
+    britz > britz_rnn
+a decoder of four layers beats one of one or two | Britz et al. (2017), section 4.3
+    britz_decoder_4 > britz britz_decoder_2
+dense connections beat residual ones in a deep decoder
+        | Britz et al. (2017), section 4.3
+    britz_decoder_4_dense > britz_decoder_4_residual
+deep encoders are better without residual connections | Britz et al. (2017), section 4.3
+    britz_encoder_4 > britz_encoder_4_residual britz_encoder_4_dense
+bidirectional encoders beat unidirectional ones | Britz et al. (2017), section 4.4
+    britz > britz_forward britz_reversed
+reversing the source helps a unidirectional encoder | Britz et al. (2017), section 4.4
+    britz_reversed > britz_forward
+additive scores beat multiplicative scores | Britz et al. (2017), section 4.5
+    britz > britz_multiplicative_128
+additive scores beat dot products of wide keys | Vaswani et al. (2017), section 3.2.1
+    britz_additive_512 > britz_multiplicative_512
+the scale helps dot products of wide keys | Vaswani et al. (2017), section 3.2.1
+    britz_scaled_512 > britz_multiplicative_512
+attention beats one fixed vector | Britz et al. (2017), section 4.5
+    britz > britz_none_state britz_none_input
+a beam of 10 with a length penalty beats greedy search
+        | Britz et al. (2017), section 4.6
+    britz > britz_beam_1
+a length penalty helps a beam of 10 | Britz et al. (2017), section 4.6
+    britz > britz_beam_10
+without a length penalty a beam of 100 is worse than one of 10
+        | Britz et al. (2017), section 4.6
+    britz_beam_10 > britz_beam_100
+"""
+
 TABLES = {
     "britz": Table(
         rate="the baseline's for every row",
         metrics={"BLEU": "bleu", "BLEU, new": "bleu_new", "perplexity": "perplexity"},
         columns={"parameters": "parameters", "steps/s": "steps_per_second"},
-        curves=False,
         runs=(
+            *runs(_TRAININGS),
             *(
                 Run(
                     name=name,
                     config="luong_nmt:britz",
-                    overrides=tuple(space.overrides(point)),
-                    seeds=_SWEEP.seeds,
                     label=label,
                     paper=paper,
-                )
-                for (name, label, paper), point in zip(
-                    _TRIALS, space.points(_SWEEP), strict=True
-                )
-            ),
-            Run(
-                name="britz_none_state",
-                config="seq2seq_nmt:britz",
-                seeds=_SWEEP.seeds,
-                label="no attention, vector as first state",
-                paper="9.98",
-            ),
-            Run(
-                name="britz_none_input",
-                config="seq2seq_nmt:britz",
-                overrides=("model.feed=('every_step',)",),
-                seeds=_SWEEP.seeds,
-                label="no attention, vector in every step",
-                paper="11.57",
-            ),
-            *(
-                Run(
-                    name=name,
-                    config="luong_nmt:britz",
                     overrides=(f"evaluation.beam={beam}", f"evaluation.alpha={alpha}"),
                     seeds=_SWEEP.seeds,
                     trained=_BASELINE,
-                    label=label,
-                    paper=paper,
                 )
                 for name, label, beam, alpha, paper in _SEARCHES
             ),
         ),
-        claims=tuple(
-            Claim(
-                text=text,
-                paper=f"{'Vaswani' if section == '3.2.1' else 'Britz'} et al. "
-                f"(2017), section {section}",
-                better=better,
-                than=than,
-            )
-            for text, section, better, than in (
-                (
-                    "the widest embedding is best",
-                    "4.1",
-                    "britz_embedding_512",
-                    (_BASELINE, "britz_embedding_64", "britz_embedding_256"),
-                ),
-                ("LSTMs beat GRUs", "4.2", "britz_lstm", (_BASELINE,)),
-                ("gated cells beat the vanilla cell", "4.2", _BASELINE, ("britz_rnn",)),
-                (
-                    "a decoder of four layers beats one of one or two",
-                    "4.3",
-                    "britz_decoder_4",
-                    (_BASELINE, "britz_decoder_2"),
-                ),
-                (
-                    "dense connections beat residual ones in a deep decoder",
-                    "4.3",
-                    "britz_decoder_4_dense",
-                    ("britz_decoder_4_residual",),
-                ),
-                (
-                    "deep encoders are better without residual connections",
-                    "4.3",
-                    "britz_encoder_4",
-                    ("britz_encoder_4_residual", "britz_encoder_4_dense"),
-                ),
-                (
-                    "bidirectional encoders beat unidirectional ones",
-                    "4.4",
-                    _BASELINE,
-                    ("britz_forward", "britz_reversed"),
-                ),
-                (
-                    "reversing the source helps a unidirectional encoder",
-                    "4.4",
-                    "britz_reversed",
-                    ("britz_forward",),
-                ),
-                (
-                    "additive scores beat multiplicative scores",
-                    "4.5",
-                    _BASELINE,
-                    ("britz_multiplicative_128",),
-                ),
-                (
-                    "additive scores beat dot products of wide keys",
-                    "3.2.1",
-                    "britz_additive_512",
-                    ("britz_multiplicative_512",),
-                ),
-                (
-                    "the scale helps dot products of wide keys",
-                    "3.2.1",
-                    "britz_scaled_512",
-                    ("britz_multiplicative_512",),
-                ),
-                (
-                    "attention beats one fixed vector",
-                    "4.5",
-                    _BASELINE,
-                    ("britz_none_state", "britz_none_input"),
-                ),
-                (
-                    "a beam of 10 with a length penalty beats greedy search",
-                    "4.6",
-                    _BASELINE,
-                    ("britz_beam_1",),
-                ),
-                (
-                    "a length penalty helps a beam of 10",
-                    "4.6",
-                    _BASELINE,
-                    ("britz_beam_10",),
-                ),
-                (
-                    "without a length penalty a beam of 100 is worse than one of 10",
-                    "4.6",
-                    "britz_beam_10",
-                    ("britz_beam_100",),
-                ),
-            )
-        ),
+        claims=claims(_CLAIMS),
     ),
 }
 

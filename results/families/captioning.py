@@ -1,6 +1,6 @@
 """Captions of images with soft, hard and no attention (Xu et al. 2015)."""
 
-from results.schema import Claim, Run, Table
+from results.schema import Claim, Table, claims, runs
 
 TABLES = {
     "captioning": Table(
@@ -16,45 +16,26 @@ TABLES = {
             "% new objects named": "objects_novel",
         },
         columns={"steps/s": "steps_per_second"},
-        curves=False,
-        runs=(
-            Run(
-                name="captioning_soft",
-                config="captioning",
-                label="soft attention",
-                paper="24.3 BLEU-4 (MS-COCO)",
-            ),
-            Run(
-                name="captioning_hard",
-                config="captioning:hard",
-                label="hard attention",
-                paper="25.0 BLEU-4 (MS-COCO)",
-            ),
-            Run(
-                name="captioning_none",
-                config="captioning:none",
-                label="no attention",
-            ),
-            Run(
-                name="captioning_coverage",
-                config="captioning",
-                overrides=("loss.coverage=1.0",),
-                label="soft attention, coverage penalty of 1",
-                paper="24.3 BLEU-4 (MS-COCO)",
-            ),
-            Run(
-                name="captioning_frozen",
-                config="captioning:frozen",
-                label="soft attention, frozen encoder",
-                paper="24.3 BLEU-4 (MS-COCO)",
-            ),
+        runs=runs(
+            """
+            captioning_soft captioning
+                soft attention | 24.3 BLEU-4 (MS-COCO)
+            captioning_hard captioning:hard
+                hard attention | 25.0 BLEU-4 (MS-COCO)
+            captioning_none captioning:none
+                no attention
+            captioning_coverage captioning loss.coverage=1.0
+                soft attention, coverage penalty of 1 | 24.3 BLEU-4 (MS-COCO)
+            captioning_frozen captioning:frozen
+                soft attention, frozen encoder | 24.3 BLEU-4 (MS-COCO)
+            """
         ),
         claims=(
-            Claim(
-                text="attention beats one fixed vector per image",
-                paper="Xu et al. (2015)",
-                better="captioning_soft",
-                than=("captioning_none",),
+            *claims(
+                """
+                attention beats one fixed vector per image | Xu et al. (2015)
+                    captioning_soft > captioning_none
+                """
             ),
             Claim(
                 text="hard attention beats soft attention",

@@ -1,6 +1,6 @@
 """SAGAN (Zhang et al. 2019): images generated with and without self-attention."""
 
-from results.schema import Claim, Curves, Run, Table
+from results.schema import Claim, Curves, Table, claims, runs
 
 TABLES = {
     "sagan": Table(
@@ -13,36 +13,23 @@ TABLES = {
             "gamma of the discriminator": "gamma_discriminator_16",
         },
         columns={"steps/s": "steps_per_second"},
-        curves=False,
         digits=2,
         lower=True,
-        runs=(
-            Run(
-                name="sagan_attention",
-                config="sagan",
-                label="SAGAN",
-                paper="FID 18.28 (ImageNet, 128 px)",
-            ),
-            Run(
-                name="sagan_no_attention",
-                config="sagan:no_attention",
-                label="SAGAN without attention",
-                paper="FID 22.96 (ImageNet, 128 px)",
-            ),
-            Run(
-                name="sagan_dcgan",
-                config="sagan:dcgan",
-                seeds=(0, 1),
-                label="DCGAN",
-            ),
+        runs=runs(
+            """
+            sagan_attention sagan
+                SAGAN | FID 18.28 (ImageNet, 128 px)
+            sagan_no_attention sagan:no_attention
+                SAGAN without attention | FID 22.96 (ImageNet, 128 px)
+            sagan_dcgan sagan:dcgan
+                DCGAN || 2
+            """
         ),
-        claims=(
-            Claim(
-                text="attention generates better images",
-                paper="Zhang et al. (2019), table 1",
-                better="sagan_attention",
-                than=("sagan_no_attention",),
-            ),
+        claims=claims(
+            """
+            attention generates better images | Zhang et al. (2019), table 1
+                sagan_attention > sagan_no_attention
+            """
         ),
     ),
     "corners": Table(
@@ -54,19 +41,14 @@ TABLES = {
             "gamma of the discriminator": "gamma_discriminator_8",
         },
         columns={"steps/s": "steps_per_second"},
-        curves=False,
         digits=2,
-        runs=(
-            Run(
-                name="sagan_corners",
-                config="sagan:corners",
-                label="with attention",
-            ),
-            Run(
-                name="sagan_corners_no_attention",
-                config="sagan:corners_no_attention",
-                label="without attention",
-            ),
+        runs=runs(
+            """
+            sagan_corners sagan:corners
+                with attention
+            sagan_corners_no_attention sagan:corners_no_attention
+                without attention
+            """
         ),
         claims=(
             Claim(
@@ -80,23 +62,18 @@ TABLES = {
     ),
 }
 
-FIGURES = (
+FIGURES = tuple(
     Curves(
-        file="docs/figures/sagan_gammas.png",
-        title="|gamma| of each network's attention: drawings",
+        file=f"docs/figures/{name}_gammas.png",
+        title=f"|gamma| of each network's attention: {title}",
         value_title="gamma",
         lines={
-            "generator": "sagan_attention:gamma_generator_16",
-            "discriminator": "sagan_attention:gamma_discriminator_16",
+            "generator": f"sagan_{run}:gamma_generator_16",
+            "discriminator": f"sagan_{run}:gamma_discriminator_{size}",
         },
-    ),
-    Curves(
-        file="docs/figures/corners_gammas.png",
-        title="|gamma| of each network's attention: corners",
-        value_title="gamma",
-        lines={
-            "generator": "sagan_corners:gamma_generator_16",
-            "discriminator": "sagan_corners:gamma_discriminator_8",
-        },
-    ),
+    )
+    for name, title, run, size in (
+        ("sagan", "drawings", "attention", 16),
+        ("corners", "corners", "corners", 8),
+    )
 )

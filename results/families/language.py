@@ -7,45 +7,84 @@ network (Sukhbaatar et al. 2015), are quoted from memory.
 
 import dataclasses
 
-from results.schema import Claim, Run, Table
+from results.schema import Run, Table, claims, runs
 
-_SEEDS = (0, 1, 2)
-_PAPER = "Cheng et al. 2016, section 5.1"
-_MODELS = {"": "LSTMN, 1 layer", "lstm": "LSTM, 1 layer", "transformer": "Transformer"}
-_PENN = {
-    "": "108 (Penn Treebank, from memory)",
-    "lstm": "115 (Penn Treebank, from memory)",
-    "deep": "102 (Penn Treebank)",
-    "memory_network": "111 (Penn Treebank, from memory)",
-}
-
-
-def _run(name: str, config: str, variant: str, label: str, paper: str = "–") -> Run:
-    """A row of three seeds."""
-    return Run(
-        name=name + f"_{variant}" * bool(variant),
-        config=config + f":{variant}" * bool(variant),
-        seeds=_SEEDS,
-        label=label,
-        paper=paper,
-    )
-
-
-def _claim(text: str, better: str, rival: str) -> Claim:
-    """A claim of section 5.1 about two runs."""
-    return Claim(text=text, paper=_PAPER, better=better, than=(rival,))
-
-
-def _agreement(language: str) -> tuple[Run, ...]:
-    """The models of about equal size on a generated language."""
-    prefix = "" if language == "agreement" else f"{language}_"
-    runs = [
-        _run("language", "lstmn_language", f"{prefix}{name}".strip("_"), label)
-        for name, label in _MODELS.items()
-    ]
-    if language == "agreement":
-        runs.append(_run("language", "lstmn_language", "deep", "LSTMN, 3 layers"))
-    return tuple(runs)
+_AGREEMENT = runs(
+    """
+    language lstmn_language
+        LSTMN, 1 layer | –
+    language_lstm lstmn_language:lstm
+        LSTM, 1 layer | –
+    language_transformer lstmn_language:transformer
+        Transformer | – | 3
+    language_deep lstmn_language:deep
+        LSTMN, 3 layers | – | 3
+    """
+)
+_BRACKETS = runs(
+    """
+    language_brackets lstmn_language:brackets
+        LSTMN, 1 layer | –
+    language_brackets_lstm lstmn_language:brackets_lstm
+        LSTM, 1 layer | –
+    language_brackets_transformer lstmn_language:brackets_transformer
+        Transformer | – | 3
+    """
+)
+_TEXT = runs(
+    """
+    text lstmn_text
+        LSTMN, 1 layer, words | 108 (Penn Treebank, from memory)
+    text_lstm lstmn_text:lstm
+        LSTM, 1 layer, words | 115 (Penn Treebank, from memory)
+    text_transformer lstmn_text:transformer
+        Transformer, words | – | 3
+    text_deep lstmn_text:deep
+        LSTMN, 3 layers, words | 102 (Penn Treebank)
+    text_memory_network lstmn_text:memory_network
+        memory network, 6 hops, words | 111 (Penn Treebank, from memory)
+    text_pieces lstmn_text:pieces
+        LSTMN, 1 layer, subwords | – | 3
+    text_pieces_lstm lstmn_text:pieces_lstm
+        LSTM, 1 layer, subwords | – | 3
+    text_pieces_transformer lstmn_text:pieces_transformer
+        Transformer, subwords | – | 3
+    """
+)
+_REVIEWS = runs(
+    """
+    reviews lstmn_sentences
+        LSTMN | 86.3 % (treebank)
+    reviews_lstm lstmn_sentences:lstm
+        LSTM | –
+    reviews_mean lstmn_sentences:mean
+        mean of embeddings | – | 3
+    """
+)
+_ENTAILMENT = runs(
+    """
+    pairs_entailment lstmn_sentences:entailment
+        LSTMN, deep fusion | 86.3 % (SNLI)
+    pairs_entailment_shallow lstmn_sentences:entailment_shallow
+        LSTMN, shallow fusion | –
+    pairs_entailment_none lstmn_sentences:entailment_none
+        LSTMN, no fusion | – | 3
+    pairs_entailment_lstm lstmn_sentences:entailment_lstm
+        LSTM, no fusion | – | 3
+    pairs_entailment_mean lstmn_sentences:entailment_mean
+        mean of embeddings | – | 3
+    """
+)
+_TEXT_CLAIMS = """
+an LSTMN has a lower perplexity than an LSTM on real text
+    | Cheng et al. 2016, section 5.1
+    text > text_lstm
+three layers of LSTMN have a lower perplexity than one | Cheng et al. 2016, section 5.1
+    text_deep > text
+a memory network has a lower perplexity than an LSTM | Sukhbaatar et al. 2015, section 5
+        | the better of two for the first, not searched for the rival
+    text_memory_network > text_lstm
+"""
 
 
 def _distant(run: Run) -> Run:
@@ -77,44 +116,23 @@ def _metrics(size: int, max_size: int) -> dict[str, str]:
     }
 
 
-_TEXT = (
-    *(
-        _run("text", "lstmn_text", name, f"{label}, words", _PENN.get(name, "–"))
-        for name, label in _MODELS.items()
-    ),
-    _run("text", "lstmn_text", "deep", "LSTMN, 3 layers, words", _PENN["deep"]),
-    _run(
-        "text",
-        "lstmn_text",
-        "memory_network",
-        "memory network, 6 hops, words",
-        _PENN["memory_network"],
-    ),
-    *(
-        _run("text", "lstmn_text", f"pieces_{name}".strip("_"), f"{label}, subwords")
-        for name, label in _MODELS.items()
-    ),
-)
-
 TABLES = {
     "language_agreement": Table(
         rate="one for all rows, not searched",
-        curves=False,
         metrics=_metrics(8, 32),
         digits=2,
         lower=True,
-        runs=_agreement("agreement"),
-        claims=(
-            _claim(
-                "an LSTMN has a lower perplexity than an LSTM on agreement",
-                "language",
-                "language_lstm",
-            ),
+        runs=_AGREEMENT,
+        claims=claims(
+            """
+            an LSTMN has a lower perplexity than an LSTM on agreement
+                | Cheng et al. 2016, section 5.1
+                language > language_lstm
+            """
         ),
     ),
     "language_distance": Table(
         rate="one for all rows, not searched",
-        curves=False,
         metrics={
             "% correct, 17 to 32 words": "accuracy_32",
             "% correct, 33 to 64 words": "accuracy_64",
@@ -122,32 +140,32 @@ TABLES = {
             "% correct, 33 to 64 words, size 8": "accuracy_64_size_8",
         },
         digits=2,
-        runs=tuple(map(_distant, _agreement("agreement"))),
-        claims=(
-            _claim(
-                "an LSTMN is more accurate than an LSTM at long distances",
-                "language_distant",
-                "language_lstm_distant",
-            ),
+        runs=tuple(map(_distant, _AGREEMENT)),
+        claims=claims(
+            """
+            an LSTMN is more accurate than an LSTM at long distances
+                | Cheng et al. 2016, section 5.1
+                language_distant > language_lstm_distant
+            """
         ),
     ),
     "language_brackets": Table(
         rate="one for all rows, not searched",
-        curves=False,
         metrics=_metrics(40, 32),
         digits=2,
         lower=True,
-        runs=_agreement("brackets"),
-        claims=(
-            _claim(
-                "an LSTMN has a lower perplexity than an LSTM on nested brackets",
-                "language_brackets",
-                "language_brackets_lstm",
-            ),
+        runs=_BRACKETS,
+        claims=claims(
+            """
+            an LSTMN has a lower perplexity than an LSTM on nested brackets
+                | Cheng et al. 2016, section 5.1
+                language_brackets > language_brackets_lstm
+            """
         ),
     ),
     "language_text": Table(
         rate="one for all rows, not searched",
+        curves=True,
         metrics={
             "perplexity by token": "perplexity",
             "perplexity by word": "word_perplexity",
@@ -155,47 +173,22 @@ TABLES = {
         },
         lower=True,
         runs=_TEXT,
-        claims=(
-            _claim(
-                "an LSTMN has a lower perplexity than an LSTM on real text",
-                "text",
-                "text_lstm",
-            ),
-            _claim(
-                "three layers of LSTMN have a lower perplexity than one",
-                "text_deep",
-                "text",
-            ),
-            Claim(
-                text="a memory network has a lower perplexity than an LSTM",
-                paper="Sukhbaatar et al. 2015, section 5",
-                better="text_memory_network",
-                than=("text_lstm",),
-                rate="the better of two for the first, not searched for the rival",
-            ),
-        ),
+        claims=claims(_TEXT_CLAIMS),
     ),
     "sentences_reviews": Table(
         rate="one for all rows, not searched",
-        curves=False,
         metrics={"% correct": "accuracy", "TF-IDF, logistic regression": "tfidf"},
-        runs=(
-            _run("reviews", "lstmn_sentences", "", "LSTMN", "86.3 % (treebank)"),
-            _run("reviews", "lstmn_sentences", "lstm", "LSTM"),
-            _run("reviews", "lstmn_sentences", "mean", "mean of embeddings"),
-        ),
-        claims=(
-            Claim(
-                text="an LSTMN classifies reviews better than an LSTM",
-                paper="Cheng et al. 2016, section 5.2",
-                better="reviews",
-                than=("reviews_lstm",),
-            ),
+        runs=_REVIEWS,
+        claims=claims(
+            """
+            an LSTMN classifies reviews better than an LSTM
+                | Cheng et al. 2016, section 5.2
+                reviews > reviews_lstm
+            """
         ),
     ),
     "sentences_entailment": Table(
         rate="one for all rows, not searched",
-        curves=False,
         metrics={
             "% correct": "accuracy",
             "entailment": "accuracy_entailment",
@@ -203,23 +196,12 @@ TABLES = {
             "neutral": "accuracy_neutral",
             "TF-IDF, logistic regression": "tfidf",
         },
-        runs=tuple(
-            _run("pairs", "lstmn_sentences", f"entailment{variant}", label, paper)
-            for variant, label, paper in (
-                ("", "LSTMN, deep fusion", "86.3 % (SNLI)"),
-                ("_shallow", "LSTMN, shallow fusion", "–"),
-                ("_none", "LSTMN, no fusion", "–"),
-                ("_lstm", "LSTM, no fusion", "–"),
-                ("_mean", "mean of embeddings", "–"),
-            )
-        ),
-        claims=(
-            Claim(
-                text="deep fusion is better than shallow fusion",
-                paper="Cheng et al. 2016, section 5.3",
-                better="pairs_entailment",
-                than=("pairs_entailment_shallow",),
-            ),
+        runs=_ENTAILMENT,
+        claims=claims(
+            """
+            deep fusion is better than shallow fusion | Cheng et al. 2016, section 5.3
+                pairs_entailment > pairs_entailment_shallow
+            """
         ),
     ),
 }

@@ -1,6 +1,29 @@
 """Neural Turing Machine (Graves et al. 2014) and LSTM, on the paper's tasks."""
 
-from results.schema import Claim, Curves, Run, Table
+from results.schema import Curves, Run, Table, claims, runs
+
+_SPEED = {"steps/s": "steps_per_second", "waiting for data": "waiting"}
+_LABELS = {
+    "": "NTM, LSTM controller",
+    "_feedforward": "NTM, feed-forward controller",
+    "_lstm": "LSTM, 3 × 128",
+}
+_BETWEEN = "between the LSTM and the optimal predictor"
+
+
+def _runs(task: str, *papers: str, seeds: tuple[int, ...] = (0,)) -> tuple[Run, ...]:
+    """The three models on a task; `seeds` are those of the feed-forward controller."""
+    return tuple(
+        Run(
+            name=f"ntm_{task}{model}",
+            config=f"ntm_{task}{model.replace('_', ':')}",
+            label=label,
+            paper=paper,
+            seeds=seeds if model == "_feedforward" else (0,),
+        )
+        for (model, label), paper in zip(_LABELS.items(), papers, strict=True)
+    )
+
 
 TABLES = {
     "ntm_copy": Table(
@@ -13,116 +36,56 @@ TABLES = {
             "bits at 120": "bits_120",
             "% wrong bits at 120": "wrong_120",
         },
-        columns={"steps/s": "steps_per_second", "waiting for data": "waiting"},
-        curves=False,
+        columns=_SPEED,
         digits=2,
         lower=True,
-        runs=(
-            Run(
-                name="ntm_copy",
-                config="ntm_copy",
-                label="NTM, LSTM controller",
-                paper="≈ 0 bits",
-            ),
-            Run(
-                name="ntm_copy_feedforward",
-                config="ntm_copy:feedforward",
-                seeds=(0, 1, 2),
-                label="NTM, feed-forward controller",
-                paper="≈ 0 bits",
-            ),
-            Run(
-                name="ntm_copy_lstm",
-                config="ntm_copy:lstm",
-                label="LSTM, 3 × 128",
-                paper="≈ 0.5 bits after 1M sequences (3 × 256)",
-            ),
+        runs=_runs(
+            "copy",
+            "≈ 0 bits",
+            "≈ 0 bits",
+            "≈ 0.5 bits after 1M sequences (3 × 256)",
+            seeds=(0, 1, 2),
         ),
-        claims=(
-            Claim(
-                text="the NTM learns to copy much faster than the LSTM",
-                paper="Graves et al. (2014)",
-                better="ntm_copy",
-                than=("ntm_copy_lstm",),
-            ),
+        claims=claims(
+            """
+            the NTM learns to copy much faster than the LSTM | Graves et al. (2014)
+                ntm_copy > ntm_copy_lstm
+            """
         ),
     ),
     "ntm_recall": Table(
         rate="one for all rows, chosen for the NTM",
-        metrics={
-            "bits at 6": "bits",
-            "bits at 8": "bits_8",
-            "bits at 10": "bits_10",
-            "bits at 12": "bits_12",
-            "bits at 15": "bits_15",
-        },
-        columns={"steps/s": "steps_per_second", "waiting for data": "waiting"},
-        curves=False,
+        metrics={"bits at 6": "bits"}
+        | {f"bits at {count}": f"bits_{count}" for count in (8, 10, 12, 15)},
+        columns=_SPEED,
         digits=2,
         lower=True,
-        runs=(
-            Run(
-                name="ntm_recall",
-                config="ntm_recall",
-                label="NTM, LSTM controller",
-                paper="≈ 0 bits",
-            ),
-            Run(
-                name="ntm_recall_feedforward",
-                config="ntm_recall:feedforward",
-                label="NTM, feed-forward controller",
-                paper="≈ 0 bits",
-            ),
-            Run(
-                name="ntm_recall_lstm",
-                config="ntm_recall:lstm",
-                label="LSTM, 3 × 128",
-                paper="not learned after 1M sequences (3 × 256)",
-            ),
+        runs=_runs(
+            "recall",
+            "≈ 0 bits",
+            "≈ 0 bits",
+            "not learned after 1M sequences (3 × 256)",
         ),
-        claims=(
-            Claim(
-                text="recall is learned best with a feed-forward controller",
-                paper="Graves et al. (2014)",
-                better="ntm_recall_feedforward",
-                than=("ntm_recall", "ntm_recall_lstm"),
-            ),
+        claims=claims(
+            """
+            recall is learned best with a feed-forward controller | Graves et al. (2014)
+                ntm_recall_feedforward > ntm_recall ntm_recall_lstm
+            """
         ),
     ),
     "ntm_ngrams": Table(
         rate="chosen for the NTM",
         metrics={"bits": "bits", "bits of the optimal predictor": "optimum"},
-        columns={"steps/s": "steps_per_second", "waiting for data": "waiting"},
-        curves=False,
+        columns=_SPEED,
         lower=True,
-        runs=(
-            Run(
-                name="ntm_ngrams",
-                config="ntm_ngrams",
-                label="NTM, LSTM controller",
-                paper="between the LSTM and the optimal predictor",
-            ),
-            Run(
-                name="ntm_ngrams_feedforward",
-                config="ntm_ngrams:feedforward",
-                seeds=(0, 1, 2),
-                label="NTM, feed-forward controller",
-                paper="between the LSTM and the optimal predictor",
-            ),
-            Run(
-                name="ntm_ngrams_lstm",
-                config="ntm_ngrams:lstm",
-                label="LSTM, 3 × 128",
-                paper="≈ 136 bits (3 × 128)",
-            ),
+        runs=_runs(
+            "ngrams", _BETWEEN, _BETWEEN, "≈ 136 bits (3 × 128)", seeds=(0, 1, 2)
         ),
-        claims=(
-            Claim(
-                text="the NTM beats the LSTM",
-                paper="Graves et al. (2014)",
-                better="ntm_ngrams",
-                than=("ntm_ngrams_lstm",),
-            ),
+        claims=claims(
+            """
+            the NTM beats the LSTM | Graves et al. (2014)
+                ntm_ngrams > ntm_ngrams_lstm
+            """
         ),
     ),
     "ntm_repeat_copy": Table(
@@ -134,17 +97,14 @@ TABLES = {
             "% wrong bits at 20 x 10": "wrong_20x10",
             "% wrong bits at 10 x 20": "wrong_10x20",
         },
-        columns={"steps/s": "steps_per_second", "waiting for data": "waiting"},
-        curves=False,
+        columns=_SPEED,
         digits=2,
         lower=True,
-        runs=(
-            Run(
-                name="ntm_repeat_copy",
-                config="ntm_repeat_copy",
-                label="NTM, LSTM controller",
-                paper="≈ 0 bits",
-            ),
+        runs=runs(
+            """
+            ntm_repeat_copy ntm_repeat_copy
+                NTM, LSTM controller | ≈ 0 bits
+            """
         ),
     ),
     "ntm_sort": Table(
@@ -154,50 +114,28 @@ TABLES = {
             "bits at 15": "bits_15",
             "% wrong bits at 20": "wrong",
         },
-        columns={"steps/s": "steps_per_second", "waiting for data": "waiting"},
-        curves=False,
+        columns=_SPEED,
         digits=2,
         lower=True,
-        runs=(
-            Run(
-                name="ntm_sort",
-                config="ntm_sort",
-                label="NTM, LSTM controller",
-                paper="learned",
-            ),
+        runs=runs(
+            """
+            ntm_sort ntm_sort
+                NTM, LSTM controller | learned
+            """
         ),
     ),
 }
 
-FIGURES = (
+FIGURES = tuple(
     Curves(
-        file="docs/figures/ntm_copy_curves.png",
-        title="Copying 20 vectors",
+        file=f"docs/figures/ntm_{task}_curves.png",
+        title=title,
         value_title="bits per sequence",
-        lines={
-            "NTM, LSTM controller": "ntm_copy",
-            "NTM, feed-forward controller": "ntm_copy_feedforward",
-            "LSTM, 3 × 128": "ntm_copy_lstm",
-        },
-    ),
-    Curves(
-        file="docs/figures/ntm_recall_curves.png",
-        title="Recalling one of 6 items",
-        value_title="bits per sequence",
-        lines={
-            "NTM, LSTM controller": "ntm_recall",
-            "NTM, feed-forward controller": "ntm_recall_feedforward",
-            "LSTM, 3 × 128": "ntm_recall_lstm",
-        },
-    ),
-    Curves(
-        file="docs/figures/ntm_ngrams_curves.png",
-        title="Learning 6-grams",
-        value_title="bits per sequence",
-        lines={
-            "NTM, LSTM controller": "ntm_ngrams",
-            "NTM, feed-forward controller": "ntm_ngrams_feedforward",
-            "LSTM, 3 × 128": "ntm_ngrams_lstm",
-        },
-    ),
+        lines={label: f"ntm_{task}{model}" for model, label in _LABELS.items()},
+    )
+    for task, title in (
+        ("copy", "Copying 20 vectors"),
+        ("recall", "Recalling one of 6 items"),
+        ("ngrams", "Learning 6-grams"),
+    )
 )

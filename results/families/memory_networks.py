@@ -7,96 +7,57 @@ code with RN, rerun by others, has 13.8 %, and 12.4 % with joint training:
 github.com/vinhkhuc/MemN2N-babi-python, bechmarks/README.md.
 """
 
-import dataclasses
+from results.schema import Table, claims, runs
 
-from results.schema import Claim, Run, Table
-
-_PAPER = "Sukhbaatar et al. 2015, table 1"
-_HOPS = {1: "1 hop", 2: "2 hops", 3: "3 hops"}
-_ROWS = {  # variant: name of the run, label, the paper's number with 3 hops
-    "bag": ("bag", "bag of words", "25.1 %"),
-    "no_linear_start": ("position", "position encoding (PE)", "20.3 %"),
-    "no_noise": ("linear_start", "PE, linear start (LS)", "16.3 %"),
-    "": ("noise", "PE, LS, random noise (RN)", "13.9 %"),
-}
-
-
-def _run(variant: str, hops: int) -> Run:
-    """A run of ten models for each task."""
-    name, label, paper = _ROWS[variant]
-    return Run(
-        name=f"memory_network_{name}_{hops}",
-        config="memory_network_qa" + f":{variant}" * bool(variant),
-        overrides=("data.repeats=10", f"model.hops={hops}"),
-        label=f"{label}, {_HOPS[hops]}",
-        paper=f"{paper} (from memory)" if hops == 3 else "–",
-    )
-
-
-def _ablation(name: str, override: str, label: str) -> Run:
-    """The run with RN and 3 hops, and one field changed."""
-    run = _run("", 3)
-    return dataclasses.replace(
-        run,
-        name=f"memory_network_{name}_3",
-        overrides=(*run.overrides, override),
-        label=f"{run.label}, {label}",
-        paper="–",
-    )
-
-
-def _claim(text: str, better: str, rival: str) -> Claim:
-    """A claim about two rows with 3 hops."""
-    return Claim(
-        text=text,
-        paper=_PAPER,
-        better=f"memory_network_{better}_3",
-        than=(f"memory_network_{rival}_3",),
-    )
-
-
-_SUPERVISED = Run(
-    name="memory_network_supervised",
-    config="memory_network_qa:supervised",
-    overrides=("data.repeats=10",),
-    label="PE, RN, attention trained on the facts, 3 hops",
-    paper="6.7 % (Weston et al. 2015, from memory)",
+_ROWS = (  # name, variant, label, the paper's number with 3 hops
+    ("bag", ":bag", "bag of words", "25.1 %"),
+    ("position", ":no_linear_start", "position encoding (PE)", "20.3 %"),
+    ("linear_start", ":no_noise", "PE, linear start (LS)", "16.3 %"),
+    ("noise", "", "PE, LS, random noise (RN)", "13.9 %"),
 )
-_JOINT = Run(
-    name="memory_network_joint",
-    config="memory_network_qa:joint",
-    label="PE, LS, RN, 3 hops, joint, one model",
-    paper="12.4 % (authors' code, rerun by others)",
+_HOPS = "\n".join(
+    f"memory_network_{name}_{hops} memory_network_qa{variant} data.repeats=10 "
+    f"model.hops={hops}\n{label}, {hops} hop{'s' * (hops > 1)} | "
+    f"{f'{paper} (from memory)' if hops == 3 else '–'}"
+    for name, variant, label, paper in _ROWS
+    for hops in (1, 2, 3)
 )
-_LAYERWISE = Run(
-    name="memory_network_layerwise",
-    config="memory_network_qa:layerwise",
-    label="PE, LS, RN, 3 hops, joint, layer-wise, one model",
-    paper="–",
+_ABLATED = "memory_network_qa data.repeats=10 model.hops=3"
+# In most tasks a statement has at most nine words, and its time is one more.
+_LENGTH = "model.position_length=10"
+_RUNS = runs(
+    f"""
+    {_HOPS}
+    memory_network_printed_3 {_ABLATED} model.position_scale=1.0
+        PE, LS, random noise (RN), 3 hops, PE as printed in the paper | –
+    memory_network_authors_position_3 {_ABLATED} {_LENGTH}
+        PE, LS, random noise (RN), 3 hops, PE as in the authors' code | –
+    memory_network_masked_3 {_ABLATED} model.empty_slots=false
+        PE, LS, random noise (RN), 3 hops, no empty slots | –
+    memory_network_supervised memory_network_qa:supervised data.repeats=10
+        PE, RN, attention trained on the facts, 3 hops
+        | 6.7 % (Weston et al. 2015, from memory)
+    memory_network_joint memory_network_qa:joint
+        PE, LS, RN, 3 hops, joint, one model | 12.4 % (authors' code, rerun by others)
+    memory_network_layerwise memory_network_qa:layerwise
+        PE, LS, RN, 3 hops, joint, layer-wise, one model | –
+    memory_network_10k memory_network_qa:10k
+        PE, LS, RN, 3 hops, 10,000 questions, one model
+        | 6.6 % (authors' code, rerun by others)
+    """
 )
-
-
-_LARGE = Run(
-    name="memory_network_10k",
-    config="memory_network_qa:10k",
-    label="PE, LS, RN, 3 hops, 10,000 questions, one model",
-    paper="6.6 % (authors' code, rerun by others)",
-)
-_RUNS = (
-    *(_run(variant, hops) for variant in _ROWS for hops in _HOPS),
-    _ablation("printed", "model.position_scale=1.0", "PE as printed in the paper"),
-    _ablation(
-        "authors_position",
-        # In most tasks a statement has at most nine words, and its time is one more.
-        "model.position_length=10",
-        "PE as in the authors' code",
-    ),
-    _ablation("masked", "model.empty_slots=false", "no empty slots"),
-    _SUPERVISED,
-    _JOINT,
-    _LAYERWISE,
-    _LARGE,
-)
+_CLAIMS = """
+position encoding is better than a bag of words | Sukhbaatar et al. 2015, table 1
+    memory_network_position_3 > memory_network_bag_3
+the linear start helps | Sukhbaatar et al. 2015, table 1
+    memory_network_linear_start_3 > memory_network_position_3
+random noise in the time indices helps | Sukhbaatar et al. 2015, table 1
+    memory_network_noise_3 > memory_network_linear_start_3
+three hops are better than two and one | Sukhbaatar et al. 2015, table 1
+    memory_network_noise_3 > memory_network_noise_2 memory_network_noise_1
+training the attention on the facts helps | Sukhbaatar et al. 2015, table 1
+    memory_network_supervised > memory_network_noise_3
+"""
 # The authors' code with PE, LS, RN and 3 hops, rerun by others, by task from 1 to 20.
 _RERUN = (
     *(0.1, 8.2, 41.8, 4.4, 13.7, 7.9, 20.3, 11.7, 13.6, 9.7),
@@ -108,7 +69,6 @@ def _by_task(metric: str, **fields) -> Table:
     """A table with a column for the error of each task."""
     return Table(
         metrics={f"task {task}": f"{metric}_{task}" for task in range(1, 21)},
-        curves=False,
         lower=True,
         **fields,
     )
@@ -125,31 +85,11 @@ TABLES = {
             "% on a fact: hop 3": "fact_3",
         },
         columns={"steps/s": "steps_per_second"},
-        curves=False,
         lower=True,
-        tested="error",
-        repeats="repeat_",
+        repeated="error",
         rate="the paper's, lower with a linear start",
         seeds=1,
-        claims=(
-            _claim(
-                "position encoding is better than a bag of words", "position", "bag"
-            ),
-            _claim("the linear start helps", "linear_start", "position"),
-            _claim("random noise in the time indices helps", "noise", "linear_start"),
-            Claim(
-                text="three hops are better than two and one",
-                paper=_PAPER,
-                better="memory_network_noise_3",
-                than=("memory_network_noise_2", "memory_network_noise_1"),
-            ),
-            Claim(
-                text="training the attention on the facts helps",
-                paper=_PAPER,
-                better="memory_network_supervised",
-                than=("memory_network_noise_3",),
-            ),
-        ),
+        claims=claims(_CLAIMS),
         runs=_RUNS,
     ),
     "memory_networks_tasks": _by_task(

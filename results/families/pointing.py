@@ -5,7 +5,54 @@ iterations: percentage of inputs sorted without an error. P is the number of pro
 steps of an order-invariant encoder. The other numbers are from Vinyals et al. (2015).
 """
 
-from results.schema import Claim, Run, Table
+from results.schema import Table, claims, runs
+
+_SPEED = {"steps/s": "steps_per_second", "waiting for data": "waiting"}
+
+_SORTING_RUNS = """
+pointer_sorting_5_lstm_0 pointer_sorting:small model.glimpses=0
+    N = 5, LSTM encoder, 0 glimpses | 81 % | 3
+pointer_sorting_5_lstm_1 pointer_sorting:small
+    N = 5, LSTM encoder, 1 glimpse | 90 % | 3
+pointer_sorting_10_lstm_0 pointer_sorting model.glimpses=0
+    N = 10, LSTM encoder, 0 glimpses | 8 %
+pointer_sorting_10_lstm_1 pointer_sorting
+    N = 10, LSTM encoder, 1 glimpse | 28 %
+pointer_sorting_10_0_1 pointer_sorting:process model.process_steps=0
+    N = 10, set encoder, P = 0, 1 glimpse | 30 %
+pointer_sorting_10_5_1 pointer_sorting:process
+    N = 10, set encoder, P = 5, 1 glimpse | 57 %
+pointer_sorting_mixed pointer_sorting:mixed
+    N = 5 to 15, LSTM encoder, 1 glimpse
+"""
+_SORTING_CLAIMS = """
+a glimpse helps to sort ten numbers | Vinyals et al. (2016), table 1
+    pointer_sorting_10_lstm_1 > pointer_sorting_10_lstm_0
+a set encoder sorts better than an LSTM encoder | Vinyals et al. (2016), table 1
+    pointer_sorting_10_5_1 > pointer_sorting_10_lstm_1
+five process steps are better than none | Vinyals et al. (2016), table 1
+    pointer_sorting_10_5_1 > pointer_sorting_10_0_1
+"""
+_HULL_RUNS = """
+pointer_hull_5 pointer_hull:small
+    n = 5, pointer | 92.0 %, area 99.6 % (trained on 5 to 50) | 3
+pointer_hull_10 pointer_hull
+    n = 10, pointer | 87.0 %, area 99.8 % (trained on 5 to 50)
+pointer_hull_10_attention pointer_hull:attention
+    n = 10, attention, fixed output classes
+pointer_hull_10_seq2seq pointer_hull:seq2seq
+    n = 10, no attention | 29.9 %, area FAIL
+pointer_hull_50 pointer_hull:large
+    n = 50, pointer | 72.6 %, area 99.9 % | 3
+pointer_hull_mixed pointer_hull:mixed
+    n = 5 to 50, pointer | 69.6 % at 50, area 99.9 %
+"""
+_HULL_CLAIMS = """
+pointing beats attention with fixed output classes | Vinyals et al. (2015), n = 50
+    pointer_hull_10 > pointer_hull_10_attention
+attention beats one fixed vector | Vinyals et al. (2015)
+    pointer_hull_10_attention > pointer_hull_10_seq2seq
+"""
 
 TABLES = {
     "pointer_sorting": Table(
@@ -16,76 +63,9 @@ TABLES = {
             "% exact at 10": "accuracy_10",
             "% exact at 15": "accuracy_15",
         },
-        columns={"steps/s": "steps_per_second", "waiting for data": "waiting"},
-        curves=False,
-        runs=(
-            Run(
-                name="pointer_sorting_5_lstm_0",
-                config="pointer_sorting:small",
-                overrides=("model.glimpses=0",),
-                seeds=(0, 1, 2),
-                label="N = 5, LSTM encoder, 0 glimpses",
-                paper="81 %",
-            ),
-            Run(
-                name="pointer_sorting_5_lstm_1",
-                config="pointer_sorting:small",
-                seeds=(0, 1, 2),
-                label="N = 5, LSTM encoder, 1 glimpse",
-                paper="90 %",
-            ),
-            Run(
-                name="pointer_sorting_10_lstm_0",
-                config="pointer_sorting",
-                overrides=("model.glimpses=0",),
-                label="N = 10, LSTM encoder, 0 glimpses",
-                paper="8 %",
-            ),
-            Run(
-                name="pointer_sorting_10_lstm_1",
-                config="pointer_sorting",
-                label="N = 10, LSTM encoder, 1 glimpse",
-                paper="28 %",
-            ),
-            Run(
-                name="pointer_sorting_10_0_1",
-                config="pointer_sorting:process",
-                overrides=("model.process_steps=0",),
-                label="N = 10, set encoder, P = 0, 1 glimpse",
-                paper="30 %",
-            ),
-            Run(
-                name="pointer_sorting_10_5_1",
-                config="pointer_sorting:process",
-                label="N = 10, set encoder, P = 5, 1 glimpse",
-                paper="57 %",
-            ),
-            Run(
-                name="pointer_sorting_mixed",
-                config="pointer_sorting:mixed",
-                label="N = 5 to 15, LSTM encoder, 1 glimpse",
-            ),
-        ),
-        claims=(
-            Claim(
-                text="a glimpse helps to sort ten numbers",
-                paper="Vinyals et al. (2016), table 1",
-                better="pointer_sorting_10_lstm_1",
-                than=("pointer_sorting_10_lstm_0",),
-            ),
-            Claim(
-                text="a set encoder sorts better than an LSTM encoder",
-                paper="Vinyals et al. (2016), table 1",
-                better="pointer_sorting_10_5_1",
-                than=("pointer_sorting_10_lstm_1",),
-            ),
-            Claim(
-                text="five process steps are better than none",
-                paper="Vinyals et al. (2016), table 1",
-                better="pointer_sorting_10_5_1",
-                than=("pointer_sorting_10_0_1",),
-            ),
-        ),
+        columns=_SPEED,
+        runs=runs(_SORTING_RUNS),
+        claims=claims(_SORTING_CLAIMS),
     ),
     "pointer_hull": Table(
         rate="one for all rows, not searched",
@@ -97,73 +77,18 @@ TABLES = {
             "% exact at 10": "accuracy_10",
             "% exact at 20": "accuracy_20",
         },
-        columns={"steps/s": "steps_per_second", "waiting for data": "waiting"},
-        curves=False,
-        runs=(
-            Run(
-                name="pointer_hull_5",
-                config="pointer_hull:small",
-                seeds=(0, 1, 2),
-                label="n = 5, pointer",
-                paper="92.0 %, area 99.6 % (trained on 5 to 50)",
-            ),
-            Run(
-                name="pointer_hull_10",
-                config="pointer_hull",
-                label="n = 10, pointer",
-                paper="87.0 %, area 99.8 % (trained on 5 to 50)",
-            ),
-            Run(
-                name="pointer_hull_10_attention",
-                config="pointer_hull:attention",
-                label="n = 10, attention, fixed output classes",
-            ),
-            Run(
-                name="pointer_hull_10_seq2seq",
-                config="pointer_hull:seq2seq",
-                label="n = 10, no attention",
-                paper="29.9 %, area FAIL",
-            ),
-            Run(
-                name="pointer_hull_50",
-                config="pointer_hull:large",
-                seeds=(0, 1, 2),
-                label="n = 50, pointer",
-                paper="72.6 %, area 99.9 %",
-            ),
-            Run(
-                name="pointer_hull_mixed",
-                config="pointer_hull:mixed",
-                label="n = 5 to 50, pointer",
-                paper="69.6 % at 50, area 99.9 %",
-            ),
-        ),
-        claims=(
-            Claim(
-                text="pointing beats attention with fixed output classes",
-                paper="Vinyals et al. (2015), n = 50",
-                better="pointer_hull_10",
-                than=("pointer_hull_10_attention",),
-            ),
-            Claim(
-                text="attention beats one fixed vector",
-                paper="Vinyals et al. (2015)",
-                better="pointer_hull_10_attention",
-                than=("pointer_hull_10_seq2seq",),
-            ),
-        ),
+        columns=_SPEED,
+        runs=runs(_HULL_RUNS),
+        claims=claims(_HULL_CLAIMS),
     ),
     "pointer_delaunay": Table(
         metrics={"% exact": "accuracy", "% triangles found": "coverage"},
-        columns={"steps/s": "steps_per_second", "waiting for data": "waiting"},
-        curves=False,
-        runs=(
-            Run(
-                name="pointer_delaunay_5",
-                config="pointer_delaunay",
-                label="n = 5, pointer",
-                paper="80.7 %, triangles 93.0 %",
-            ),
+        columns=_SPEED,
+        runs=runs(
+            """
+            pointer_delaunay_5 pointer_delaunay
+                n = 5, pointer | 80.7 %, triangles 93.0 %
+            """
         ),
     ),
     "pointer_tsp": Table(
@@ -174,25 +99,16 @@ TABLES = {
             "% optimal tours": "accuracy",
             "% valid tours, unconstrained search": "valid_free",
         },
-        columns={"steps/s": "steps_per_second", "waiting for data": "waiting"},
-        curves=False,
+        columns=_SPEED,
         digits=3,
         lower=True,
-        runs=(
-            Run(
-                name="pointer_tsp_5",
-                config="pointer_tsp:small",
-                seeds=(0, 1, 2),
-                label="n = 5, pointer",
-                paper="2.12 (optimum 2.12)",
-            ),
-            Run(
-                name="pointer_tsp_10",
-                config="pointer_tsp",
-                seeds=(0, 1, 2),
-                label="n = 10, pointer",
-                paper="2.88 (optimum 2.87)",
-            ),
+        runs=runs(
+            """
+            pointer_tsp_5 pointer_tsp:small
+                n = 5, pointer | 2.12 (optimum 2.12) | 3
+            pointer_tsp_10 pointer_tsp
+                n = 10, pointer | 2.88 (optimum 2.87) | 3
+            """
         ),
     ),
 }

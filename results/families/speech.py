@@ -6,57 +6,49 @@ after 2,000 hours of speech.
 
 import dataclasses
 
-from results.schema import Claim, Run, Table
+from results.schema import Run, Table, claims, runs
 
-_SEEDS = (0, 1, 2)
-_DEFAULT = Run(
-    name="las_digits",
-    config="las_digits",
-    seeds=_SEEDS,
-    label="pyramid, location-aware, 10 % sampled, beam of 8",
-    paper="14.1 % (10 % sampled, beam of 32)",
-)
-
-
-def _changed(name: str, label: str, *overrides: str, paper: str = "–") -> Run:
-    """A run with fields changed."""
-    return Run(
-        name=name,
-        config="las_digits",
-        overrides=overrides,
-        seeds=_SEEDS,
-        label=label,
-        paper=paper,
-    )
-
-
-_FLAT = _changed(
-    "las_flat",
-    "no pyramid, about as many minutes",
-    "model.halvings=0",
-    "train_steps=1400",  # a step takes about twice as long
-    "optimizer.decay_steps=1400",
-    paper="no convergence in a month",
-)
-_CONTENT = _changed("las_content", "content attention", "model.score=multiplicative")
-_GIVEN = _changed(
-    "las_given", "no sampled characters", "model.sampling=0.0", paper="16.2 %"
+_DEFAULT, _FLAT, _CONTENT, _GIVEN, *_HELD_OUT = runs(
+    """
+    las_digits las_digits
+        pyramid, location-aware, 10 % sampled, beam of 8
+            | 14.1 % (10 % sampled, beam of 32) | 3
+    las_flat las_digits model.halvings=0 train_steps=1400 optimizer.decay_steps=1400
+        no pyramid, about as many minutes | no convergence in a month | 3
+    las_content las_digits model.score=multiplicative
+        content attention | – | 3
+    las_given las_digits model.sampling=0.0
+        no sampled characters | 16.2 % | 3
+    las_digits_voice_1 las_digits data.test_voice=1
+        the same, tested on voice 1 | – | 3
+    las_digits_voice_2 las_digits data.test_voice=2
+        the same, tested on voice 2 | – | 3
+    las_digits_voice_3 las_digits data.test_voice=3
+        the same, tested on voice 3 | – | 3
+    """
 )
 _GREEDY = dataclasses.replace(
-    _changed("las_greedy", "beam of 1", "evaluation.beam=1"), trained="las_digits"
+    _DEFAULT,
+    name="las_greedy",
+    label="beam of 1",
+    paper="–",
+    overrides=("evaluation.beam=1",),
+    trained="las_digits",
 )
-
-
-# Of the voices that can be held out, those that other runs than the default test on.
-_VOICES = (1, 2, 3)
-_HELD_OUT = tuple(
-    _changed(
-        f"las_digits_voice_{voice}",
-        f"the same, tested on voice {voice}",
-        f"data.test_voice={voice}",
-    )
-    for voice in _VOICES
-)
+_CLAIMS = """
+in about as many minutes, a pyramid beats a flat encoder
+        | Chan et al. (2016), section 3.1
+    las_digits > las_flat
+sampling characters in training helps | Chan et al. (2016), table 1
+    las_digits > las_given
+a beam beats greedy decoding | Chan et al. (2016), figure 3
+    las_digits > las_greedy
+"""
+_LONG_CLAIMS = """
+location-aware attention beats content attention on strings longer than in training
+        | Chorowski et al. (2015), section 5
+    las_digits_long > las_content_long
+"""
 
 
 def _long(run: Run) -> Run:
@@ -79,28 +71,10 @@ TABLES = {
             "step memory, MB": "step_mb",
             "waiting for data": "waiting",
         },
+        curves=True,
         lower=True,
         runs=(_DEFAULT, _FLAT, _CONTENT, _GIVEN, _GREEDY),
-        claims=(
-            Claim(
-                text="in about as many minutes, a pyramid beats a flat encoder",
-                paper="Chan et al. (2016), section 3.1",
-                better="las_digits",
-                than=("las_flat",),
-            ),
-            Claim(
-                text="sampling characters in training helps",
-                paper="Chan et al. (2016), table 1",
-                better="las_digits",
-                than=("las_given",),
-            ),
-            Claim(
-                text="a beam beats greedy decoding",
-                paper="Chan et al. (2016), figure 3",
-                better="las_digits",
-                than=("las_greedy",),
-            ),
-        ),
+        claims=claims(_CLAIMS),
     ),
     "speech_voices": Table(
         metrics={
@@ -108,7 +82,6 @@ TABLES = {
             "% correct strings, test voice": "correct",
         },
         columns={"% wrong digits, validation voice": "min_validation"},
-        curves=False,
         lower=True,
         runs=(_DEFAULT, *_HELD_OUT),
     ),
@@ -121,17 +94,8 @@ TABLES = {
             "% monotonic, 15 digits": "monotony_15",
             "% monotonic, 10 digits": "monotony_10",
         },
-        curves=False,
         lower=True,
         runs=(_long(_DEFAULT), _long(_CONTENT)),
-        claims=(
-            Claim(
-                text="location-aware attention beats content attention on strings "
-                "longer than in training",
-                paper="Chorowski et al. (2015), section 5",
-                better="las_digits_long",
-                than=("las_content_long",),
-            ),
-        ),
+        claims=claims(_LONG_CLAIMS),
     ),
 }
