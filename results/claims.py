@@ -1,192 +1,338 @@
-"""Statistical tests of the claims of papers.
+"""Tables of the papers' claims: one per table of results, and one of all claims."""
 
-A claim names the run that should win and its rivals. Two runs are compared by
-
-*   the paired t-test over seeds, if both evaluate the same trained models
-    (`Run.trained`);
-*   the exact Mann-Whitney test, if the claim is `ranked`: some seeds learn the task and
-    others do not, so that the values are far from normal;
-*   the paired bootstrap over the sentences of the test split (Koehn, 2004), for
-    translators with a single seed; it does not include the variation between seeds;
-*   Welch's t-test over seeds otherwise.
-
-All are two-sided. The p-value of a claim is
-
-*   the largest of its comparisons if the run is ahead of every rival;
-*   otherwise that of the best rival times the number of rivals (Bonferroni), since this
-    rival is chosen by its result.
-
-The p-values of a table are corrected for the number of its claims (Holm, 1979). The
-claim "holds", or "does not hold here", if the corrected p-value is below 0.05, and is
-"inconclusive" otherwise. "holds (rival below the floor)" says that the best rival is
-not better than the floor of the table: training may have failed on one side only.
-"below the floor" says so of the run that should win, which decides nothing.
-"""
-
-import itertools
+import functools
 import math
+import re
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-from sacrebleu.metrics import BLEU
-from sacrebleu.significance import PairedTest
-from scipy import stats
+from results import markdown, significance
+from results.records import Record, read_translations
+from results.schema import SEEDS, Claim, Run, Table
+from results.significance import Verdict
 
-from results.schema import Claim
-
-LEVEL = 0.05  # significance level
-HOLDS, FAILS = "holds", "does not hold here"
-INCONCLUSIVE, BELOW = "inconclusive", "below the floor"
-RIVAL_BELOW = f"{HOLDS} (rival {BELOW})"
+_WORDS = ("", "One", "Two", "Three", "Four")
+_NUMBER = re.compile(r"\d+")  # of cores or devices
 
 
-class Verdict(NamedTuple):
-    """Result of a test.
+class Tested(NamedTuple):
+    """A claim whose runs have records.
 
     Attributes:
-        rival: name of the rival with the best mean, or median if the claim is ranked.
-        p: the p-value, as `test` returns it or as `holm` corrects it; nan if it could
-            not be computed.
-        text: one of the verdicts above.
-    """
-
-    rival: str
-    p: float
-    text: str
-
-
-def test(
-    claim: Claim,
-    values: Mapping[str, Sequence[float]],
-    *,
-    lower: bool = False,
-    floor: float | None = None,
-    compare: Callable[[str, str], float] | None = None,
-) -> Verdict:
-    """Tests a single claim; see the module docstring.
-
-    Args:
         claim: the claim.
-        values: metric of each seed, by name of the run.
-        lower: whether a lower value is better.
+        verdict: the result of its test, corrected for the number of claims.
+        p: the p-value before this correction.
+        records: records of the expected winner and of its strongest rival.
+        labels: labels of the two runs.
+        test: name of the test; a dash if single runs cannot be compared.
+        rate: learning rates of the two runs, and how they were chosen.
+        ahead: number of seeds of the expected winner that are ahead of every seed of
+            every rival.
+        seeds: number of seeds with a record, and of those planned, of the run that
+            lacks most.
+    """
+
+    claim: Claim
+    verdict: Verdict
+    p: float
+    records: tuple[Sequence[Record], Sequence[Record]]
+    labels: tuple[str, str]
+    test: str
+    rate: str
+    ahead: int
+    seeds: tuple[int, int]
+
+    @property
+    def is_provisional(self) -> bool:
+        """True if a run lacks seeds."""
+        return self.seeds[0] < self.seeds[1]
+
+    @property
+    def verdict_text(self) -> str:
+        """The verdict, with the number of seeds if some are missing."""
+        if not self.is_provisional:
+            return self.verdict.text
+        return "{}; provisional, {} of {} seeds".format(self.verdict.text, *self.seeds)
+
+    def scores(self, metric: str, digits: int) -> list[str]:
+        """Returns the cells of the two runs, each a label and a mean."""
+        winner, rival = (
+            f"{label}: {markdown.mean(records, metric, digits)}"
+            for label, records in zip(self.labels, self.records, strict=True)
+        )
+        if self.claim.ranked:
+            count = len(self.records[0])
+            winner += f" ({self.ahead} of {count} seeds ahead of every rival's)"
+        return [winner, rival]
+
+
+def tested(
+    table: Table,
+    records: Mapping[str, Sequence[Record]],
+    floor: float | None,
+    folder: Path,
+) -> list[Tested]:
+    """Tests the claims of a table whose runs all have records.
+
+    Args:
+        table: the table.
+        records: one record per seed, by name of the run.
         floor: metric of the table's floor.
-        compare: maps the names of two runs to their p-value; by default Welch's
-            t-test.
+        folder: folder of the records.
     """
-    compare = compare or (lambda a, b: welch(values[a], values[b]))
-    sign = -1 if lower else 1
-    # Ranks and means may disagree on which run is ahead; ranks and medians hardly do.
-    centre = statistics.median if claim.ranked else statistics.mean
-    mean = {name: sign * centre(values[name]) for name in values}
-    rival = max(claim.than, key=mean.__getitem__)
-    p = {name: compare(claim.better, name) for name in claim.than}
-    if mean[claim.better] > mean[rival]:
-        decisive, text = max(p.values(), key=_or_one), HOLDS
-    else:
-        decisive, text = min(p[rival] * len(p), 1.0), FAILS
-    below = {name for name in mean if floor is not None and mean[name] <= sign * floor}
-    if claim.better in below:
-        text = BELOW
-    elif text == HOLDS and rival in below:
-        text = RIVAL_BELOW
-    return _decided(Verdict(rival, decisive, text))
+    runs = {run.name: run for run in table.runs}
+    rows = []
+    for claim in table.claims:
+        names = claim.runs
+        if not set(names) <= set(records):
+            continue
+        values = {name: _values(table, records[name]) for name in names}
+        single = any(len(x) == 1 for x in values.values())
+        if single:  # compared by their first seeds
+            values = {name: x[:1] for name, x in values.items()}
+        compare = _Comparison(table, claim, values, records, single, folder)
+        verdict = significance.test(
+            claim, values, lower=table.lower, floor=floor, compare=compare
+        )
+        pair = claim.better, verdict.rival
+        sign = -1 if table.lower else 1
+        best = max(sign * x for name in claim.than for x in values[name])
+        seeds = min(
+            ((len(records[name]), len(runs[name].seeds)) for name in names),
+            key=lambda counts: counts[0] - counts[1],
+        )
+        rates = _both([_rate(records[name][0]) for name in pair])
+        note = claim.rate or table.rate
+        rows.append(
+            Tested(
+                claim,
+                verdict,
+                verdict.p,
+                (records[pair[0]], records[pair[1]]),
+                tuple(runs[x].label or _default_label(runs[x]) for x in pair),
+                "–" if math.isnan(verdict.p) else compare.label(*pair),
+                rates + f" ({note})" * bool(note),
+                sum(sign * x > best for x in values[claim.better]),
+                seeds,
+            )
+        )
+    corrected = significance.holm([row.verdict for row in rows])
+    return [row._replace(verdict=x) for row, x in zip(rows, corrected, strict=True)]
 
 
-def holm(verdicts: Sequence[Verdict]) -> list[Verdict]:
-    """Corrects the p-values of the claims of a table for their number (Holm, 1979).
+class _Comparison(NamedTuple):
+    """The test of two runs of a claim: maps their names to a p-value."""
 
-    A claim without a p-value does not count.
+    table: Table
+    claim: Claim
+    values: Mapping[str, Sequence[float]]
+    records: Mapping[str, Sequence[Record]]
+    single: bool
+    folder: Path
+
+    def __call__(self, a: str, b: str) -> float:
+        if self.single:
+            return _bootstrap(self.folder, a, b)
+        if self._is_paired(a, b):
+            return significance.paired_t(self._by_seed(a), self._by_seed(b))
+        test = significance.mann_whitney if self.claim.ranked else significance.welch
+        return test(self.values[a], self.values[b])
+
+    def label(self, a: str, b: str) -> str:
+        """Returns the name of the test, and the number of seeds or models."""
+        if self.single:
+            return "paired bootstrap"
+        name = "rank test" if self.claim.ranked else "Welch"
+        name = "paired t" if self._is_paired(a, b) else name
+        counts = sorted({len(self.values[x]) for x in (a, b)})
+        unit = "models" if self.table.repeated else "seeds"
+        return f"{name}, {' and '.join(map(str, counts))} {unit}"
+
+    def _is_paired(self, a: str, b: str) -> bool:
+        """True if two runs evaluate the same trained models."""
+        trained = {run.name: run.trained or run.name for run in self.table.runs}
+        return trained[a] == trained[b]
+
+    def _by_seed(self, name: str) -> dict[int, float]:
+        records = self.records[name]
+        values = (_values(self.table, [record])[0] for record in records)
+        return dict(zip((record["seed"] for record in records), values, strict=True))
+
+
+def of_table(table: Table, rows: Sequence[Tested], records: Sequence[Record]) -> str:
+    """Returns the claims of one table as Markdown.
+
+    Args:
+        table: the table.
+        rows: its tested claims.
+        records: the records of all runs.
     """
-    order = sorted(
-        (i for i, x in enumerate(verdicts) if not math.isnan(x.p)),
-        key=lambda i: verdicts[i].p,
+    title, metric = table.tested_metric
+    lines = [
+        [
+            row.claim.text,
+            row.claim.paper,
+            *row.scores(metric, table.digits),
+            significance.p_text(row.verdict.p),
+            row.verdict_text,
+        ]
+        for row in rows
+    ]
+    titles = ["claim", "paper", f"expected winner: {title}"]
+    titles += [f"strongest rival: {title}", "corrected p", "verdict"]
+    text = markdown.table(titles, lines, right_aligned=0)
+    if table.repeated or table.seeds >= SEEDS:
+        return text
+    _, hours = _price(table, records, SEEDS)
+    count = f"{_WORDS[table.seeds]} seed{'s' * (table.seeds > 1)}"
+    return (
+        f"{text}\n\n{count}, as planned: five would take {hours:.1f} core-hours more."
     )
-    corrected, maximum = list(verdicts), 0.0
-    for rank, i in enumerate(order):
-        maximum = max(maximum, min((len(order) - rank) * verdicts[i].p, 1.0))
-        corrected[i] = _decided(verdicts[i]._replace(p=maximum))
-    return corrected
 
 
-def p_text(p: float) -> str:
-    """Returns a p-value to two digits, or a dash."""
-    if math.isnan(p):
-        return "–"
-    return "< 0.001" if p < 0.001 else f"{p:.2g}"
-
-
-def welch(a: Sequence[float], b: Sequence[float]) -> float:
-    """Two-sided p-value of Welch's t-test; nan if a sample has fewer than two values.
-
-    If no sample varies, the p-value is 1 for equal means and 0 otherwise.
-    """
-    if min(len(a), len(b)) < 2:
-        return math.nan
-    if statistics.variance(a) == statistics.variance(b) == 0:
-        return float(a[0] == b[0])
-    # From the statistics, as scipy warns of samples whose values are nearly the same.
-    moments = [(statistics.mean(x), statistics.stdev(x), len(x)) for x in (a, b)]
-    test = stats.ttest_ind_from_stats(*moments[0], *moments[1], equal_var=False)
-    return float(test.pvalue)
-
-
-def paired_t(a: Mapping[int, float], b: Mapping[int, float]) -> float:
-    """Two-sided p-value of the paired t-test over the seeds that two runs share.
+def seeds(
+    tables: Mapping[str, Table], records: Sequence[Record], homes: Mapping[str, str]
+) -> str:
+    """Returns the planned seeds of the tables with claims, and their price.
 
     Args:
-        a: values of a run by seed.
-        b: values of another run by seed.
-
-    Returns:
-        The p-value; nan for fewer than two shared seeds. If the differences do not
-        vary, 1 if they are zero and 0 otherwise.
+        tables: the tables by name.
+        records: the records of all runs.
+        homes: page of each table.
     """
-    differences = [a[seed] - b[seed] for seed in sorted(a.keys() & b.keys())]
-    if len(differences) < 2:
-        return math.nan
-    mean, deviation = statistics.mean(differences), statistics.stdev(differences)
-    if deviation == 0:
-        return float(mean == 0)
-    t = abs(mean) / (deviation / math.sqrt(len(differences)))
-    return float(2 * stats.t.sf(t, len(differences) - 1))
+    lines = []
+    for name, table in tables.items():
+        if not table.claims:
+            continue
+        missing, hours = _price(table, records, table.seeds)
+        _, more = _price(table, records, SEEDS)
+        is_less = table.seeds < SEEDS and not table.repeated
+        lines.append(
+            [
+                f"[{name}]({homes[name]})" if name in homes else name,
+                str(len(table.claims)),
+                "one, of several models" if table.repeated else str(table.seeds),
+                str(missing),
+                f"{hours:.1f}" if missing else "–",
+                f"{more:.1f}" if is_less else "–",
+            ]
+        )
+    titles = ["table", "claims", "planned seeds", "missing trainings"]
+    titles += ["their core-hours", "core-hours of five seeds"]
+    return markdown.table(titles, lines)
 
 
-def mann_whitney(a: Sequence[float], b: Sequence[float]) -> float:
-    """Two-sided p-value of the exact Mann-Whitney test, with ties at their mean rank.
+def _price(table: Table, records: Sequence[Record], seeds: int) -> tuple[int, float]:
+    """Number and core-hours of the trainings that a number of seeds still needs.
 
-    The rank sum of `a` is compared with those of every choice of as many values.
+    A run takes the mean time of its records; a run without a record is not priced.
     """
-    ranks = stats.rankdata([*a, *b])
-    sums = [sum(x) for x in itertools.combinations(ranks, len(a))]
-    distances = np.abs(np.array(sums) - statistics.mean(sums))
-    observed = abs(sum(ranks[: len(a)]) - statistics.mean(sums))
-    return float(np.mean(distances >= observed - 1e-9))  # rank sums are half-integers
+    trained = {run.name: run.trained or run.name for run in table.runs}
+    missing, minutes = 0, 0.0
+    for name in {trained[x] for claim in table.claims for x in claim.runs}:
+        times = [
+            record["minutes"] * int(_NUMBER.findall(record["device"])[0])
+            for record in records
+            if record["name"] == name
+        ]
+        count = max(seeds - len(times), 0)
+        missing += count
+        minutes += count * statistics.mean(times or [0])
+    return missing, minutes / 60
 
 
-def paired_bootstrap(
-    a: Sequence[str], b: Sequence[str], references: Sequence[str]
-) -> float:
-    """p-value of a difference in BLEU by sacreBLEU's paired bootstrap.
+def of_all(
+    groups: Mapping[str, tuple[Table, Sequence[Tested]]],
+    floors: Mapping[str, float | None],
+    homes: Mapping[str, str],
+) -> str:
+    """Returns the claims of all tables as Markdown.
 
     Args:
-        a: translations of one system.
-        b: translations of another system.
-        references: the references.
+        groups: table and its tested claims, by name of the table.
+        floors: metric of each table's floor, by name of the table.
+        homes: page of each table.
     """
-    bleu = BLEU(references=[references])
-    systems = [("a", a), ("b", b)]
-    _, scores = PairedTest(systems, {"BLEU": bleu}, None, test_type="bs")()
-    return scores["BLEU"][1].p_value
+    lines = []
+    for name, (table, rows) in groups.items():
+        title, metric = table.tested_metric
+        floor = floors.get(name)
+        for row in rows:
+            text, home = row.claim.text, homes.get(name)
+            lines.append(
+                [
+                    f"[{text}]({home})" if home else text,
+                    row.claim.paper,
+                    title,
+                    *row.scores(metric, table.digits),
+                    markdown.decimal(floor, table.digits),
+                    _both([markdown.trained_on(x) for x in row.records]),
+                    _both([markdown.mean_field(x, "parameters") for x in row.records]),
+                    row.rate,
+                    row.test,
+                    significance.p_text(row.p),
+                    significance.p_text(row.verdict.p),
+                    row.verdict_text,
+                ]
+            )
+    titles = ["claim", "paper", "metric", "expected winner", "strongest rival"]
+    titles += ["floor", "trained on", "parameters", "learning rate", "test", "p"]
+    titles += ["corrected p", "verdict"]
+    counts = _counts([row for _, rows in groups.values() for row in rows])
+    return f"{counts}\n\n{markdown.table(titles, lines, right_aligned=0)}"
 
 
-def _decided(verdict: Verdict) -> Verdict:
-    """The verdict, or an inconclusive one for a p-value that is not below the level."""
-    if verdict.text == BELOW or verdict.p < LEVEL:
-        return verdict
-    return verdict._replace(text=INCONCLUSIVE)
+def _counts(rows: Sequence[Tested]) -> str:
+    """The numbers of claims by verdict, as a sentence."""
+    texts = [row.verdict.text for row in rows]
+    against = texts.count(significance.RIVAL_BELOW)
+    holds = texts.count(significance.HOLDS) + against
+    parts = [
+        f"{holds} hold ({against} against a rival below the floor)",
+        f"{texts.count(significance.FAILS)} do not hold here",
+        f"{texts.count(significance.INCONCLUSIVE)} are inconclusive",
+        f"{texts.count(significance.BELOW)} are below the floor",
+    ]
+    text = f"{len(rows)} claims: {', '.join(parts)}."
+    if provisional := sum(row.is_provisional for row in rows):
+        text += f" {provisional} are provisional, since planned seeds are missing."
+    return text
 
 
-def _or_one(p: float) -> float:
-    return 1.0 if math.isnan(p) else p
+def _default_label(run: Run) -> str:
+    return " ".join([run.config, *run.overrides])
+
+
+def _rate(record: Record) -> str:
+    """The learning rate of a run; of a GAN, that of its generator."""
+    settings = record["settings"]
+    group = settings.get("optimizer") or settings.get("generator") or {}
+    rate = group.get("learning_rate")
+    return "–" if rate is None else f"{rate:g}"
+
+
+def _both(texts: Sequence[str]) -> str:
+    """One text if two are equal, otherwise both."""
+    return " / ".join(dict.fromkeys(texts))
+
+
+def _values(table: Table, records: Sequence[Record]) -> list[float]:
+    """The metric of each record, or of each model of the records."""
+    _, metric = table.tested_metric
+    return [
+        value
+        for record in records
+        for name, value in record["metrics"].items()
+        if (name.startswith("repeat_") if table.repeated else name == metric)
+    ]
+
+
+@functools.cache
+def _bootstrap(folder: Path, a: str, b: str) -> float:
+    """The p-value of two runs' translations; nan if they are not kept for one set."""
+    first, second = (read_translations(name, folder) for name in (a, b))
+    if first is None or second is None or first[1] != second[1]:
+        return math.nan
+    return significance.paired_bootstrap(first[0], second[0], first[1])

@@ -25,16 +25,18 @@ from ml_collections import ConfigDict
 
 from base import storage
 from base.errors import UserError, parse_json
-from results import records, step_memory, tables
+from results import records, tables
 from results.arguments import Parser, whole
 from results.families import FAMILY, FIGURES, TABLES
 from results.records import ROOT, Record
 from results.schema import Curves, Run
 from sweeps import workers
 from sweeps.workers import Processes, Share
-from training import configuration
+from training import checks, configuration, parallel
 from training.log import read_rows
+from training.task import Task
 
+_BATCHES = 20  # of which the step on the largest is compiled
 _locks: dict[Path, threading.Lock] = {}  # by run directory
 
 
@@ -124,9 +126,8 @@ def make(run: Run, seed: int, share: Share, processes: Processes) -> None:
         if not _is_done(trained, seed, workdir):
             _call(train, share, processes)
         _call(evaluate, share, processes)
-        record = collect(run, seed, workdir) | work(workdir)
-        if _shows(run, step_memory.FIELD):
-            record[step_memory.FIELD] = step_memory.megabytes(workdir)
+        record = collect(run, seed, workdir)
+        record |= work(workdir, compiles=_shows(run, "step_mb"))
         records.write(_records(run), record)
         test_set = next(t.translations for t in TABLES.values() if run in t.runs)
         if test_set and seed == run.seeds[0]:
@@ -258,13 +259,17 @@ def collect(run: Run, seed: int, workdir: Path) -> Record:
     return record
 
 
-def work(workdir: Path) -> dict[str, int]:
+def work(workdir: Path, *, compiles: bool = False) -> dict[str, float]:
     """Returns the size of a trained model and the number of tokens it was trained on.
+
+    Args:
+        workdir: the run directory.
+        compiles: whether to measure the memory of a step, which compiles it.
 
     Returns:
         `parameters`, the number of learned parameters; for translators and language
         models also `tokens`, the number of target tokens, or tokens of the text, in all
-        training batches, without padding.
+        training batches, without padding; if measured, `step_mb`.
     """
     config = configuration.load(workdir)
     assets = config.task.prepare(config, workdir, training=True)
@@ -277,7 +282,25 @@ def work(workdir: Path) -> dict[str, int]:
         counts["tokens"] = sum(
             int(np.count_nonzero(batches[i][name])) for i in range(config.train_steps)
         )
-    return counts
+    return counts | ({"step_mb": _step_megabytes(task)} if compiles else {})
+
+
+def _step_megabytes(task: Task) -> float:
+    """XLA's memory of a training step on one device, in 10^6 bytes.
+
+    This includes the parameters, optimizer state, batch, results, and temporary arrays
+    such as activations, for the largest of the first batches.
+    """
+    batches, rng = task.train_data(), jax.random.key(0)
+    batch = max(
+        (batches[i] for i in range(_BATCHES)),
+        key=lambda batch: sum(x.nbytes for x in jax.tree.leaves(batch)),
+    )
+    layout = parallel.Layout(ConfigDict({"data": 1, "fsdp": 1, "tensor": 1}), "jit")
+    like = layout.abstract(task.objective.init, rng)
+    batch = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), batch)
+    step = layout.jitted(task.objective.step, like).lower(like, batch, rng).compile()
+    return round((checks.step_bytes(step) or 0) / 1e6, 1)
 
 
 def _keep_translations(name: str, path: Path, *, test_set: str) -> None:

@@ -15,8 +15,8 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from base.errors import UserError
-from figures import canvas, charts, drawings
-from results import cells, claim_tables, curves, figures, markdown, pages, timings
+from figures import canvas, drawings
+from results import claims, figures, line_charts, markdown, pages, timings
 from results.families import FIGURES, HEADLINES, TABLES
 from results.records import (
     BENCHMARKS,
@@ -30,10 +30,9 @@ from results.records import (
     read_json,
     read_runs,
 )
-from results.schema import Curves, Figure, Run, Table
+from results.schema import Run, Table
 
 _MAX_COLUMNS = 8  # maximum number of columns of the learning curves
-_EMPTY = "Not measured yet."
 
 Floors = Mapping[str, Mapping[str, float]]  # metrics by name of the floor
 
@@ -43,6 +42,46 @@ class Row(NamedTuple):
 
     run: Run | None
     records: list[Record]  # one per seed
+
+
+class Measured(NamedTuple):
+    """A table with its records.
+
+    Attributes:
+        name: name of the table.
+        table: the table.
+        rows: its recorded rows.
+        floors: its floors.
+        folder: the folder of the records.
+    """
+
+    name: str
+    table: Table
+    rows: list[Row]
+    floors: Floors
+    folder: Path
+
+    def select(self, runs: Sequence[str]) -> list[Row]:
+        """Returns the rows of the named runs; all rows if none is named.
+
+        Raises:
+            UserError: for a run that is not in the table.
+        """
+        names = [run.name for run in self.table.runs]
+        for run in runs:
+            if run not in names:
+                raise UserError(f"the table {self.name} has no run {run}")
+        return [x for x in self.rows if not runs or (x.run and x.run.name in runs)]
+
+    def floor(self, metric: str) -> float | None:
+        """Returns a metric of the first floor."""
+        return next(iter(self.floors.values()), {}).get(metric)
+
+    def tested(self) -> list[claims.Tested]:
+        """Returns the recorded claims, tested."""
+        records = {run.name: records for run, records in self.rows if run}
+        floor = self.floor(self.table.tested_metric[1])
+        return claims.tested(self.table, records, floor, self.folder)
 
 
 def names() -> list[str]:
@@ -63,43 +102,40 @@ def tables(
         Functions that take names of runs (all if empty) and return Markdown, or raise a
         `UserError` for a run that is not in the table.
     """
-    records, all_floors = read_runs(folder), read_json(FLOORS, folder)
+    records, floors = read_runs(folder), read_json(FLOORS, folder)
+    benchmarks, entropies = (
+        read(folder / BENCHMARKS),
+        read_json(INITIAL_ENTROPY, folder),
+    )
+    measured = {
+        name: Measured(name, table, _rows(table, records), floors.get(name, {}), folder)
+        for name, table in TABLES.items()
+    }
     shows: dict[str, pages.Show] = {}
     for name, table in TABLES.items():
-        rows, floors = _rows(table, records), all_floors.get(name, {})
-        shows[name] = functools.partial(_results, name, table, rows, floors)
+        shows[name] = functools.partial(_results, measured[name])
         if table.curves:
             shows[f"{name}_curves"] = functools.partial(
-                _learning_curves, name, table, rows
+                _learning_curves, measured[name]
             )
         if table.claims:
             shows[f"{name}_claims"] = functools.partial(
-                _claims, name, table, rows, floors, folder, records
+                _claims, measured[name], records
             )
-    for figure in FIGURES:
-        numbers = _by_training if isinstance(figure, Curves) else _by_length
-        name = Path(figure.file).stem
-        shows[name] = functools.partial(
-            _whole, name, lambda f=figure, n=numbers: n(f, records)
-        )
-    shows["claims"] = functools.partial(
-        _whole, "claims", lambda: _all_claims(records, all_floors, homes, folder)
-    )
-    shows["seeds"] = functools.partial(
-        _whole, "seeds", lambda: claim_tables.seeds(TABLES, records, homes)
-    )
-    benchmarks = read(folder / BENCHMARKS)
-    for name in dict.fromkeys(each.page for each in timings.BENCHMARKS.values()):
-        shows[name] = functools.partial(
-            _whole, name, lambda n=name: timings.render(benchmarks, n) or _EMPTY
-        )
-    entropies = read_json(INITIAL_ENTROPY, folder)
-    shows["initial_entropy"] = functools.partial(
-        _whole, "initial_entropy", lambda: _initial_entropy(entropies)
-    )
-    shows["headline"] = functools.partial(
-        _whole, "headline", lambda: _headline(records, all_floors, homes)
-    )
+    whole: dict[str, Callable[[], str]] = {
+        Path(figure.file).stem: functools.partial(line_charts.table, figure, records)
+        for figure in FIGURES
+    }
+    for page in dict.fromkeys(each.page for each in timings.BENCHMARKS.values()):
+        whole[page] = functools.partial(timings.render, benchmarks, page)
+    whole |= {
+        "claims": lambda: _all_claims(measured, homes),
+        "seeds": lambda: claims.seeds(TABLES, records, homes),
+        "initial_entropy": lambda: _initial_entropy(entropies),
+        "headline": lambda: _headline(measured, homes),
+    }
+    for name, show in whole.items():
+        shows[name] = functools.partial(_whole, name, show)
     return shows
 
 
@@ -126,93 +162,16 @@ def draw(folder: Path = FOLDER, root: Path = ROOT) -> list[Path]:
     """
     if not canvas.available():
         return []
+    records = read_runs(folder)
     with drawings.recorded():
-        return _draw_results(folder, root) + figures.redraw(root)
-
-
-def _draw_results(folder: Path, root: Path) -> list[Path]:
-    """Draws the figures of results."""
-    records, paths = read_runs(folder), []
-    for figure in FIGURES:
-        if isinstance(figure, Curves):
-            series = curves.series_of(figure, records)
-            titles = {"axis_title": curves.axis_title(figure)}
-            titles |= {"value_title": figure.value_title}
-        else:
-            series, sentences = _length_series(figure, records)
-            titles = {"axis_title": "words in the source", "value_title": "BLEU"}
-            notes = {group: f"n = {n:,}" for group, n in sentences.items()}
-            titles |= {"notes": notes, "intervals": _intervals(figure, records)}
-        if len(series) == len(figure.lines):
-            path = root / figure.file
-            paths.append(charts.lines(series, figure.title, path, **titles))
-    return paths
+        paths = [x for each in FIGURES for x in line_charts.draw(each, records, root)]
+        return paths + figures.redraw(root)
 
 
 def write() -> None:
     """Writes the tables into the pages, and draws their figures."""
     pages.write(filled())
     draw()
-
-
-def _length_series(
-    figure: Figure, records: list[Record]
-) -> tuple[dict[str, dict[str, list[float]]], dict[str, int]]:
-    """BLEU of each recorded line, and the number of sentences, by source length."""
-    series, sentences = {}, {}
-    for label, name in figure.lines.items():
-        for record in records:
-            is_ours = record["system"] == OURS and record["name"] == name
-            if not is_ours or "by_length" not in record:
-                continue
-            by_length = record["by_length"]
-            counts = {group: x["sentences"] for group, x in by_length.items()}
-            sentences = sentences or counts
-            if counts != sentences:
-                raise UserError(
-                    f"{figure.file}: {name} has {counts} sentences by length, other "
-                    f"runs {sentences}: all must use the same test split"
-                )
-            for group, values in by_length.items():
-                line = series.setdefault(label, defaultdict(list))
-                line[group].append(values["bleu"])
-    return series, sentences
-
-
-def _intervals(
-    figure: Figure, records: list[Record]
-) -> dict[str, dict[str, tuple[float, float]]]:
-    """Bootstrap intervals of the lines with a single seed, by source length."""
-    runs = {
-        label: [r for r in records if r["system"] == OURS and r["name"] == name]
-        for label, name in figure.lines.items()
-    }
-    return {
-        label: {
-            group: (values["bleu_low"], values["bleu_high"])
-            for group, values in of[0].get("by_length", {}).items()
-            if "bleu_low" in values
-        }
-        for label, of in runs.items()
-        if len(of) == 1
-    }
-
-
-def _by_length(figure: Figure, records: list[Record]) -> str:
-    """The table of a figure of BLEU by source length."""
-    series, sentences = _length_series(figure, records)
-    if not series:
-        return _EMPTY
-    lines = [
-        [label, *(f"{statistics.mean(line[group]):.1f}" for group in sentences)]
-        for label, line in series.items()
-    ]
-    groups = [f"{group} ({n:,})" for group, n in sentences.items()]
-    return markdown.table(["BLEU by words in the source (sentences)", *groups], lines)
-
-
-def _by_training(figure: Curves, records: list[Record]) -> str:
-    return curves.table(figure, records) or _EMPTY
 
 
 def _rows(table: Table, records: list[Record]) -> list[Row]:
@@ -239,54 +198,41 @@ def _whole(name: str, show: Callable[[], str], runs: Sequence[str]) -> str:
     return show()
 
 
-def _select(name: str, table: Table, rows: list[Row], runs: Sequence[str]) -> list[Row]:
-    """The rows of the named runs; all rows if none is named."""
-    names = [run.name for run in table.runs]
-    for run in runs:
-        if run not in names:
-            raise UserError(f"the table {name} has no run {run}")
-    return [row for row in rows if not runs or (row.run and row.run.name in runs)]
-
-
-def _results(
-    name: str, table: Table, rows: list[Row], floors: Floors, runs: Sequence[str]
-) -> str:
+def _results(measured: Measured, runs: Sequence[str]) -> str:
     """The table of the metrics, with the floors in its last rows."""
-    rows = _select(name, table, rows, runs)
+    table, rows = measured.table, measured.select(runs)
     if not rows:
-        return _EMPTY
+        return markdown.EMPTY
     titles = ["run", *table.metrics, *table.columns]
     titles += ["steps", "minutes", "device", "commit", "paper"]
-    lines, signatures = [], []
-    for run, records in rows:
-        for record in records:
-            values = record["metrics"]
-            for title, metric in table.metrics.items():
-                signature = values.get(f"{metric}_signature")
-                signatures += [f"{title} `{signature}`"] if signature else []
-        lines.append(
-            [
-                _title(run, records) + _seeds(run, records),
-                *(
-                    cells.mean(records, metric, table.digits)
-                    for metric in table.metrics.values()
-                ),
-                *(cells.mean_field(records, field) for field in table.columns.values()),
-                f"{records[0]['steps']:,}",
-                cells.minutes(records),
-                records[0]["device"],
-                ", ".join(dict.fromkeys(f"`{r['commit']}`" for r in records)),
-                run.paper if run else "",
-            ]
-        )
-    for title, scores in (floors | table.cited).items():
+    lines = [
+        [
+            _title(run, records) + _seeds(run, records),
+            *(markdown.mean(records, x, table.digits) for x in table.metrics.values()),
+            *(markdown.mean_field(records, x) for x in table.columns.values()),
+            f"{records[0]['steps']:,}",
+            markdown.minutes(records),
+            records[0]["device"],
+            ", ".join(dict.fromkeys(f"`{r['commit']}`" for r in records)),
+            run.paper if run else "",
+        ]
+        for run, records in rows
+    ]
+    for title, scores in (measured.floors | table.cited).items():
         metrics = [
-            f"{scores[metric]:.{table.digits}f}" if metric in scores else "–"
+            markdown.decimal(scores.get(metric), table.digits)
             for metric in table.metrics.values()
         ]
         lines.append([f"*{title}*", *metrics, *[""] * (len(titles) - len(metrics) - 1)])
-    note = f"Test split. sacreBLEU: {', '.join(dict.fromkeys(signatures))}."
-    return markdown.table(titles, lines) + (f"\n\n{note}" if signatures else "")
+    signatures = dict.fromkeys(
+        f"{title} `{record['metrics'][f'{metric}_signature']}`"
+        for _, records in rows
+        for record in records
+        for title, metric in table.metrics.items()
+        if f"{metric}_signature" in record["metrics"]
+    )
+    note = f"\n\nTest split. sacreBLEU: {', '.join(signatures)}."
+    return markdown.table(titles, lines) + note * bool(signatures)
 
 
 def _title(run: Run | None, records: list[Record]) -> str:
@@ -305,19 +251,10 @@ def _seeds(run: Run | None, records: list[Record]) -> str:
     return f" ({len(records)} seeds)" if run and len(records) > 1 else ""
 
 
-def _tested(
-    table: Table, rows: list[Row], floors: Floors, folder: Path
-) -> list[claim_tables.Tested]:
-    """The recorded claims of a table, tested."""
-    records = {run.name: records for run, records in rows if run}
-    _, metric = table.tested_metric
-    return claim_tables.tested(table, records, _floor(metric, floors), folder)
-
-
 def _initial_entropy(entropies: Mapping[str, Mapping[str, list[float]]]) -> str:
     """The table of the mean entropies of untrained attention, by score and width."""
     if not entropies:
-        return _EMPTY
+        return markdown.EMPTY
     widths = list(next(iter(entropies.values())))
     lines = [
         [f"`{score}`", *(f"{statistics.mean(shares[w]):.1%}" for w in widths)]
@@ -326,86 +263,61 @@ def _initial_entropy(entropies: Mapping[str, Mapping[str, list[float]]]) -> str:
     return markdown.table(["score", *(f"width {w}" for w in widths)], lines)
 
 
-def _floor(metric: str, floors: Floors) -> float | None:
-    """A metric of the first floor of a table."""
-    return next(iter(floors.values()), {}).get(metric)
-
-
-def _claims(
-    name: str,
-    table: Table,
-    rows: list[Row],
-    floors: Floors,
-    folder: Path,
-    records: list[Record],
-    runs: Sequence[str],
-) -> str:
+def _claims(measured: Measured, records: list[Record], runs: Sequence[str]) -> str:
     """Tests the recorded claims; with `runs`, only claims that compare one of them."""
-    _select(name, table, rows, runs)
+    measured.select(runs)
     lines = [
         row
-        for row in _tested(table, rows, floors, folder)
+        for row in measured.tested()
         if not runs or not {row.claim.better, row.verdict.rival}.isdisjoint(runs)
     ]
-    return claim_tables.of_table(table, lines, records) if lines else _EMPTY
+    return claims.of_table(measured.table, lines, records) if lines else markdown.EMPTY
 
 
-def _all_claims(
-    records: list[Record],
-    all_floors: Mapping[str, Floors],
-    homes: Mapping[str, str],
-    folder: Path,
-) -> str:
+def _all_claims(measured: Mapping[str, Measured], homes: Mapping[str, str]) -> str:
     """The table of all claims."""
-    groups, floors = {}, {}
-    for name, table in TABLES.items():
-        given = all_floors.get(name, {})
-        rows = _tested(table, _rows(table, records), given, folder)
-        _, metric = table.tested_metric
-        groups[name], floors[name] = (table, rows), _floor(metric, given)
-    return claim_tables.of_all(groups, floors, homes)
+    groups = {name: (each.table, each.tested()) for name, each in measured.items()}
+    floors = {
+        name: each.floor(each.table.tested_metric[1]) for name, each in measured.items()
+    }
+    return claims.of_all(groups, floors, homes)
 
 
-def _headline(
-    records: list[Record], all_floors: Mapping[str, Floors], homes: Mapping[str, str]
-) -> str:
+def _headline(measured: Mapping[str, Measured], homes: Mapping[str, str]) -> str:
     """The table of headline results: the first metric of one run per system."""
+    rows = {
+        row.run.name: (each, row.run, row.records)
+        for each in reversed(measured.values())  # a run's first table is the last here
+        for row in each.rows
+        if row.run
+    }
     lines = []
     for headline in HEADLINES:
-        name, table, run = next(
-            (name, table, run)
-            for name, table in TABLES.items()
-            for run in table.runs
-            if run.name == headline.run
-        )
-        rows = [row.records for row in _rows(table, records) if row.run is run]
-        if not rows:
+        if headline.run not in rows:
             continue
-        title, metric = next(iter(table.metrics.items()))
-        home, floor = homes.get(name), _floor(metric, all_floors.get(name, {}))
+        each, run, records = rows[headline.run]
+        title, metric = next(iter(each.table.metrics.items()))
+        digits, home = each.table.digits, homes.get(each.name)
         lines.append(
             [
                 headline.system,
                 f"[{headline.task}]({home})" if home else headline.task,
                 title,
-                cells.mean(rows[0], metric, table.digits),
-                "–" if floor is None else f"{floor:.{table.digits}f}",
+                markdown.mean(records, metric, digits),
+                markdown.decimal(each.floor(metric), digits),
                 headline.paper or run.paper or "–",
-                cells.trained_on(rows[0]),
+                markdown.trained_on(records),
             ]
         )
     titles = ["system", "task", "metric", "here", "floor", "paper", "trained on"]
-    return markdown.table(titles, lines, right_aligned=4) if lines else _EMPTY
+    return markdown.table(titles, lines, right_aligned=4) if lines else markdown.EMPTY
 
 
-def _learning_curves(
-    name: str, table: Table, rows: list[Row], runs: Sequence[str]
-) -> str:
+def _learning_curves(measured: Measured, runs: Sequence[str]) -> str:
     """The table of the first metric by minutes of training, for the first seed."""
-    rows = _select(name, table, rows, runs)
-    rows = [row for row in rows if row.records[0]["curve"]]
+    rows = [row for row in measured.select(runs) if row.records[0]["curve"]]
     if not rows:
-        return _EMPTY
+        return markdown.EMPTY
     minutes = _minutes(max(records[0]["curve"][-1][0] for _, records in rows))
     lines = [
         [
@@ -414,7 +326,7 @@ def _learning_curves(
         ]
         for run, records in rows
     ]
-    title = f"validation {next(iter(table.metrics))} by minutes of training"
+    title = f"validation {next(iter(measured.table.metrics))} by minutes of training"
     return markdown.table([title, *map(str, minutes)], lines)
 
 

@@ -4,131 +4,97 @@ from results import markdown
 from results.records import Record
 from results.schema import Benchmark
 
+_MS, _SHARE = "median_ms", {"share of matmul rate": "share"}
+_COMPILATION, _MEMORY = {"compilation, s": "compile_s"}, {"peak memory, MB": "peak_mb"}
+
+
+def _columns(rate: str) -> dict[str, str]:
+    """The columns of a training step, with the title of its rate."""
+    return {"ms/step": _MS, rate: "rate"} | _SHARE | _COMPILATION | _MEMORY
+
+
+_TRANSLATION = {"ms/step": _MS, "target tokens/s": "rate"} | _SHARE | _MEMORY
+_SEARCH = {"ms/batch": _MS, "sentences/s": "rate"}
+_ROWS: tuple[tuple[str, str, dict[str, str]], ...] = (
+    (
+        "transformer_step",
+        "Training step: Transformer, 11.7M parameters, 64 × (32 + 32) tokens",
+        _TRANSLATION,
+    ),
+    (
+        "decoding",
+        "Beam search: the same Transformer, beam 4, 64 sentences to 32 tokens",
+        _SEARCH | _MEMORY,
+    ),
+    (
+        "tokens",
+        "Training on the default corpus, batches of 2048 target tokens",
+        {"target tokens/s": "rate", "ms/step": _MS, "padding": "padding"} | _MEMORY,
+    ),
+    (
+        "transformer_base",
+        "Training step: Transformer-base, 63M parameters, 32 × (64 + 64) tokens",
+        _TRANSLATION,
+    ),
+    (
+        "recurrent_step",
+        "Training step: recurrent models, states of 512, 64 × (32 + 32) tokens",
+        _columns("target tokens/s"),
+    ),
+    (
+        "recurrent_decoding",
+        "Beam search: the recurrent models, beam 4, 64 sentences to 32 tokens",
+        _SEARCH | _COMPILATION | _MEMORY,
+    ),
+    (
+        "ntm_step",
+        "Training step: NTM, LSTM of 100, memory 128 × 20, copies of 20 vectors",
+        _columns("sequences/s"),
+    ),
+    (
+        "lstmn_step",
+        "Training step: LSTMN, states of 300, 32 sentences of 48 words",
+        _columns("steps/s"),
+    ),
+    (
+        "memory_network_step",
+        "Training step: memory networks of width 20, 3 hops, 50 sentences",
+        _columns("questions/s"),
+    ),
+    (
+        "pointer_step",
+        "Training step: pointer network, states of 256, 128 sets of 10 points",
+        _columns("steps/s"),
+    ),
+    (
+        "caption_step",
+        "Training step: captioner, 32 maps of 14 × 14, 20 words, states of 512",
+        _columns("steps/s"),
+    ),
+    (
+        "sagan_step",
+        "Training step: SAGAN, both networks, 16 images of 64 pixels",
+        _columns("steps/s"),
+    ),
+    (
+        "overheads",
+        "Overheads of training the default translator",
+        {"time added": "overhead", "seconds": "seconds"},
+    ),
+    (
+        "sweep_trials",
+        "Eight equal runs of a small translator by sweep.py",
+        {"seconds": "seconds"},
+    ),
+)
 # By name of the module in `benchmarks/`.
-BENCHMARKS: dict[str, Benchmark] = {
-    "transformer_step": Benchmark(
-        title="Training step: Transformer, 11.7M parameters, 64 × (32 + 32) tokens",
-        columns={
-            "ms/step": "median_ms",
-            "target tokens/s": "rate",
-            "share of matmul rate": "share",
-            "peak memory, MB": "peak_mb",
-        },
-    ),
-    "decoding": Benchmark(
-        title="Beam search: the same Transformer, beam 4, 64 sentences to 32 tokens",
-        columns={
-            "ms/batch": "median_ms",
-            "sentences/s": "rate",
-            "peak memory, MB": "peak_mb",
-        },
-    ),
-    "tokens": Benchmark(
-        title="Training on the default corpus, batches of 2048 target tokens",
-        columns={
-            "target tokens/s": "rate",
-            "ms/step": "median_ms",
-            "padding": "padding",
-            "peak memory, MB": "peak_mb",
-        },
-    ),
-    "transformer_base": Benchmark(
-        title="Training step: Transformer-base, 63M parameters, 32 × (64 + 64) tokens",
-        columns={
-            "ms/step": "median_ms",
-            "target tokens/s": "rate",
-            "share of matmul rate": "share",
-            "peak memory, MB": "peak_mb",
-        },
-    ),
-    "recurrent_step": Benchmark(
-        title="Training step: recurrent models, states of 512, 64 × (32 + 32) tokens",
-        columns={
-            "ms/step": "median_ms",
-            "target tokens/s": "rate",
-            "share of matmul rate": "share",
-            "compilation, s": "compile_s",
-            "peak memory, MB": "peak_mb",
-        },
-    ),
-    "recurrent_decoding": Benchmark(
-        title="Beam search: the recurrent models, beam 4, 64 sentences to 32 tokens",
-        columns={
-            "ms/batch": "median_ms",
-            "sentences/s": "rate",
-            "compilation, s": "compile_s",
-            "peak memory, MB": "peak_mb",
-        },
-    ),
-    "ntm_step": Benchmark(
-        title="Training step: NTM, LSTM of 100, memory 128 × 20, copies of 20 vectors",
-        columns={
-            "ms/step": "median_ms",
-            "sequences/s": "rate",
-            "share of matmul rate": "share",
-            "compilation, s": "compile_s",
-            "peak memory, MB": "peak_mb",
-        },
-    ),
-    "lstmn_step": Benchmark(
-        title="Training step: LSTMN, states of 300, 32 sentences of 48 words",
-        columns={
-            "ms/step": "median_ms",
-            "steps/s": "rate",
-            "share of matmul rate": "share",
-            "compilation, s": "compile_s",
-            "peak memory, MB": "peak_mb",
-        },
-    ),
-    "memory_network_step": Benchmark(
-        title="Training step: memory networks of width 20, 3 hops, 50 sentences",
-        columns={
-            "ms/step": "median_ms",
-            "questions/s": "rate",
-            "share of matmul rate": "share",
-            "compilation, s": "compile_s",
-            "peak memory, MB": "peak_mb",
-        },
-    ),
-    "pointer_step": Benchmark(
-        title="Training step: pointer network, states of 256, 128 sets of 10 points",
-        columns={
-            "ms/step": "median_ms",
-            "steps/s": "rate",
-            "share of matmul rate": "share",
-            "compilation, s": "compile_s",
-            "peak memory, MB": "peak_mb",
-        },
-    ),
-    "caption_step": Benchmark(
-        title="Training step: captioner, 32 maps of 14 × 14, 20 words, states of 512",
-        columns={
-            "ms/step": "median_ms",
-            "steps/s": "rate",
-            "share of matmul rate": "share",
-            "compilation, s": "compile_s",
-            "peak memory, MB": "peak_mb",
-        },
-    ),
-    "sagan_step": Benchmark(
-        title="Training step: SAGAN, both networks, 16 images of 64 pixels",
-        columns={
-            "ms/step": "median_ms",
-            "steps/s": "rate",
-            "share of matmul rate": "share",
-            "compilation, s": "compile_s",
-            "peak memory, MB": "peak_mb",
-        },
-    ),
-    "overheads": Benchmark(
-        title="Overheads of training the default translator",
-        columns={"time added": "overhead", "seconds": "seconds"},
-        page="scaling",
-    ),
-    "sweep_trials": Benchmark(
-        title="Eight equal runs of a small translator by sweep.py",
-        columns={"seconds": "seconds"},
-    ),
+BENCHMARKS = {
+    name: Benchmark(
+        title=title,
+        columns=columns,
+        page="scaling" if name == "overheads" else "benchmarks",
+    )
+    for name, title, columns in _ROWS
 }
 
 # Facts listed below the table of a benchmark, by field of its record.
@@ -168,28 +134,25 @@ def render(benchmarks: list[Record], page: str) -> str:
         page: a value of `Benchmark.page`.
     """
     by_name = {record["name"]: record for record in benchmarks}
-    return "\n\n".join(
-        _render(by_name[name])
+    tables = [
+        _render(benchmark, by_name[name])
         for name, benchmark in BENCHMARKS.items()
         if name in by_name and benchmark.page == page
-    )
+    ]
+    return "\n\n".join(tables) or markdown.EMPTY
 
 
 def _label(system: str) -> str:
-    """Returns the name of a recorded system as the tables show it."""
+    """The name of a recorded system as the tables show it."""
     for recorded, label in LABELS.items():
         system = system.replace(recorded, label)
     return system
 
 
-def _render(record: Record) -> str:
-    name = record["name"]
-    benchmark = BENCHMARKS[name]
+def _render(benchmark: Benchmark, record: Record) -> str:
+    fields = benchmark.columns.values()
     rows = [
-        [
-            _label(system),
-            *(markdown.number(values, f) for f in benchmark.columns.values()),
-        ]
+        [_label(system), *(markdown.number(values, field) for field in fields)]
         for system, values in record["systems"].items()
     ]
     facts = [
@@ -199,6 +162,6 @@ def _render(record: Record) -> str:
     ]
     facts += [f"{record['device']}, commit `{record['commit'] or 'unknown'}`"]
     return (
-        f"**{benchmark.title}** (`python -m benchmarks.{name}`)\n\n"
+        f"**{benchmark.title}** (`python -m benchmarks.{record['name']}`)\n\n"
         f"{markdown.table(['system', *benchmark.columns], rows)}\n\n{'; '.join(facts)}."
     )

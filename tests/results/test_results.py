@@ -23,12 +23,13 @@ from benchmarks import floors, harness
 from benchmarks.__main__ import BENCHMARKS
 from figures import canvas, charts
 from results import (
-    claim_tables,
     claims,
     families,
     make,
+    markdown,
     pages,
     records,
+    significance,
     tables,
     timings,
 )
@@ -462,9 +463,9 @@ def test_translations_of_single_seeds_are_compared_by_sentence(tmp_path, monkeyp
         text = "".join(f"{line}\n" for line in lines)
         (tmp_path / "hypotheses" / "s").mkdir(parents=True, exist_ok=True)
         (tmp_path / "hypotheses" / "s" / f"{name}.txt").write_text(text)
-    claim_tables._bootstrap.cache_clear()
-    assert claim_tables._bootstrap(tmp_path, "a", "b") < 0.01
-    p = claim_tables._bootstrap(tmp_path, "a", "c")
+    claims._bootstrap.cache_clear()
+    assert claims._bootstrap(tmp_path, "a", "b") < 0.01
+    p = claims._bootstrap(tmp_path, "a", "c")
     assert p > 0.05
     line = show(tmp_path, "t_claims").splitlines()[-1]
     assert line.endswith(f"| {p:.2g} | inconclusive |")
@@ -541,7 +542,7 @@ def test_translations_are_kept_with_their_references(tmp_path, monkeypatch):
     assert records.read_translations("y", tmp_path) is None
     make._keep_translations("y", path, test_set="t")
     assert records.read_translations("y", tmp_path) == (["a", "b"], ["A", "C"])
-    assert math.isnan(claim_tables._bootstrap(tmp_path, "x", "y"))  # other test sets
+    assert math.isnan(claims._bootstrap(tmp_path, "x", "y"))  # other test sets
 
 
 def test_a_claim_without_repetition_is_inconclusive(tmp_path, monkeypatch):
@@ -588,10 +589,10 @@ def test_welch_is_the_formula_of_the_paper():
     below = grid <= t
     tail = np.trapezoid(density(grid[~below]), grid[~below])
     p = tail / np.trapezoid(density(grid), grid)
-    assert claims.welch(a, b) == pytest.approx(p, rel=1e-3)
-    assert math.isnan(claims.welch(a, (6.0,)))
-    assert claims.welch((2.0, 2.0), (2.0, 2.0)) == 1.0
-    assert claims.welch((2.0, 2.0), (3.0, 3.0)) == 0.0
+    assert significance.welch(a, b) == pytest.approx(p, rel=1e-3)
+    assert math.isnan(significance.welch(a, (6.0,)))
+    assert significance.welch((2.0, 2.0), (2.0, 2.0)) == 1.0
+    assert significance.welch((2.0, 2.0), (3.0, 3.0)) == 0.0
 
 
 def test_the_paired_test_is_that_of_the_differences_of_shared_seeds():
@@ -601,11 +602,13 @@ def test_the_paired_test_is_that_of_the_differences_of_shared_seeds():
     t = differences.mean() / (differences.std(ddof=1) / np.sqrt(3))
     # Student's t with two degrees of freedom has a closed form.
     p = 1 - t / np.sqrt(t * t + 2)
-    assert claims.paired_t(a, b) == pytest.approx(p, rel=1e-6)
-    assert claims.paired_t(a, b) < claims.welch(tuple(a.values()), tuple(b.values()))
-    assert math.isnan(claims.paired_t({0: 1.0, 1: 2.0}, {0: 3.0, 2: 4.0}))
-    assert claims.paired_t({0: 1.0, 1: 4.0}, {0: 1.0, 1: 4.0}) == 1.0
-    assert claims.paired_t({0: 1.0, 1: 4.0}, {0: 1.5, 1: 4.5}) == 0.0
+    assert significance.paired_t(a, b) == pytest.approx(p, rel=1e-6)
+    assert significance.paired_t(a, b) < significance.welch(
+        tuple(a.values()), tuple(b.values())
+    )
+    assert math.isnan(significance.paired_t({0: 1.0, 1: 2.0}, {0: 3.0, 2: 4.0}))
+    assert significance.paired_t({0: 1.0, 1: 4.0}, {0: 1.0, 1: 4.0}) == 1.0
+    assert significance.paired_t({0: 1.0, 1: 4.0}, {0: 1.5, 1: 4.5}) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -631,8 +634,8 @@ def test_the_rank_test_counts_all_choices_of_the_values(a, b):
     choices = list(itertools.combinations(range(len(values)), len(a)))
     observed = abs(wins(tuple(range(len(a)))) - middle)
     extreme = sum(abs(wins(chosen) - middle) >= observed for chosen in choices)
-    assert claims.mann_whitney(a, b) == pytest.approx(extreme / len(choices))
-    assert claims.mann_whitney(b, a) == pytest.approx(extreme / len(choices))
+    assert significance.mann_whitney(a, b) == pytest.approx(extreme / len(choices))
+    assert significance.mann_whitney(b, a) == pytest.approx(extreme / len(choices))
 
 
 def test_a_ranked_claim_counts_the_seeds_that_are_ahead(tmp_path, monkeypatch):
@@ -648,7 +651,7 @@ def test_a_ranked_claim_counts_the_seeds_that_are_ahead(tmp_path, monkeypatch):
     monkeypatch.setitem(tables.TABLES, "t", table)
     line = show(tmp_path, "t_claims").splitlines()[-1]
     assert "(4 of 5 seeds ahead of every rival's)" in line
-    p = claims.mann_whitney(scores["a"], scores["b"])
+    p = significance.mann_whitney(scores["a"], scores["b"])
     assert line.endswith(f"| {p:.2g} | inconclusive |")
     assert "| rank test, 5 seeds |" in show(tmp_path, "claims")
 
@@ -664,7 +667,7 @@ def test_rows_that_evaluate_the_same_models_are_paired(tmp_path, monkeypatch):
     table = dataclasses.replace(table, runs=runs, claims=(claim,))
     monkeypatch.setitem(tables.TABLES, "t", table)
     by_seed = (dict(enumerate(scores[name])) for name in "ba")
-    p = claims.p_text(claims.paired_t(*by_seed))
+    p = significance.p_text(significance.paired_t(*by_seed))
     assert show(tmp_path, "t_claims").endswith(f"| {p} | does not hold here |")
     assert "| paired t, 3 seeds |" in show(tmp_path, "claims")
 
@@ -672,27 +675,29 @@ def test_rows_that_evaluate_the_same_models_are_paired(tmp_path, monkeypatch):
 def test_p_values_are_corrected_for_the_claims_of_their_table():
     p = (0.02, 0.001, math.nan, 0.04, 0.013)
     texts = (
-        claims.HOLDS,
-        claims.FAILS,
-        claims.INCONCLUSIVE,
-        claims.BELOW,
-        claims.HOLDS,
+        significance.HOLDS,
+        significance.FAILS,
+        significance.INCONCLUSIVE,
+        significance.BELOW,
+        significance.HOLDS,
     )
-    verdicts = [claims.Verdict("x", *of) for of in zip(p, texts, strict=True)]
-    corrected = claims.holm(verdicts)
+    verdicts = [significance.Verdict("x", *of) for of in zip(p, texts, strict=True)]
+    corrected = significance.holm(verdicts)
     values = [x.p for x in corrected]
     assert values == pytest.approx([0.04, 0.004, math.nan, 0.04, 0.039], nan_ok=True)
     assert [x.text for x in corrected] == list(texts)
-    corrected = claims.holm([*verdicts, claims.Verdict("x", 0.045, claims.HOLDS)])
+    corrected = significance.holm(
+        [*verdicts, significance.Verdict("x", 0.045, significance.HOLDS)]
+    )
     assert [x.text for x in corrected] == [
-        claims.INCONCLUSIVE,  # 3 x 0.02
-        claims.FAILS,
-        claims.INCONCLUSIVE,
-        claims.BELOW,  # is no verdict on the claim
-        claims.INCONCLUSIVE,  # 4 x 0.013
-        claims.INCONCLUSIVE,
+        significance.INCONCLUSIVE,  # 3 x 0.02
+        significance.FAILS,
+        significance.INCONCLUSIVE,
+        significance.BELOW,  # is no verdict on the claim
+        significance.INCONCLUSIVE,  # 4 x 0.013
+        significance.INCONCLUSIVE,
     ]
-    assert claims.holm([]) == []
+    assert significance.holm([]) == []
 
 
 def test_a_claim_with_missing_seeds_is_provisional(tmp_path, monkeypatch):
@@ -1028,7 +1033,7 @@ def test_a_headline_is_the_first_metric_of_a_run_with_a_link(tmp_path, monkeypat
     put_floors(tmp_path, pointer_sorting={"random": {"accuracy": 0.25}})
     lines = tables.tables(tmp_path, homes)["headline"](()).splitlines()
     assert lines[0] == "| system | task | metric | here | floor | paper | trained on |"
-    trained_on = tables.cells.trained_on([saved])
+    trained_on = markdown.trained_on([saved])
     assert lines[2:] == [
         "| Pointer network, set encoder | "
         "[sorting 10 numbers](docs/results/pointing.md) | % exact | 91.0 ± 1.4 | "

@@ -1,0 +1,135 @@
+"""Line charts of records, and their tables: BLEU by source length, and training."""
+
+import statistics
+from collections import defaultdict
+from pathlib import Path
+
+from base.errors import UserError
+from figures import charts
+from results import markdown
+from results.records import OURS, Record
+from results.schema import Curves, Figure
+
+_Series = dict[str, dict[str, list[float]]]  # values of the seeds by group, by label
+
+
+def table(figure: Figure | Curves, records: list[Record]) -> str:
+    """Returns the table of a chart: the mean of each line in each group."""
+    if not (series := _series(figure, records)):
+        return markdown.EMPTY
+    if isinstance(figure, Figure):
+        title, digits = "BLEU by words in the source (sentences)", ".1f"
+        counts = _sentences(figure, records)
+        titles = {group: f"{group} ({count:,})" for group, count in counts.items()}
+    else:
+        title, digits = f"{figure.value_title} by {_axis_title(figure)}", ".3g"
+        groups = {group for line in series.values() for group in line}
+        titles = {group: group for group in sorted(groups, key=float)}
+    rows = [
+        [
+            label,
+            *(
+                f"{statistics.mean(line[group]):{digits}}" if group in line else ""
+                for group in titles
+            ),
+        ]
+        for label, line in series.items()
+    ]
+    return markdown.table([title, *titles.values()], rows)
+
+
+def draw(figure: Figure | Curves, records: list[Record], root: Path) -> list[Path]:
+    """Draws a chart, unless a line has no record; returns its path.
+
+    Raises:
+        UserError: if the runs were not evaluated on the same sentences.
+    """
+    series = _series(figure, records)
+    if len(series) < len(figure.lines):
+        return []
+    texts: dict[str, object] = {"value_title": "BLEU"}
+    if isinstance(figure, Curves):
+        texts = {"value_title": figure.value_title}
+    else:
+        counts = _sentences(figure, records)
+        texts["notes"] = {group: f"n = {count:,}" for group, count in counts.items()}
+        texts["intervals"] = _intervals(figure, records)
+    texts["axis_title"] = _axis_title(figure)
+    return [charts.lines(series, figure.title, root / figure.file, **texts)]
+
+
+def _axis_title(figure: Figure | Curves) -> str:
+    if isinstance(figure, Figure):
+        return "words in the source"
+    return "steps" if figure.loss_every else "thousand examples seen"
+
+
+def _of(figure: Figure | Curves, records: list[Record]) -> dict[str, list[Record]]:
+    """The records of each line by label, without lines that have none."""
+    lines = {
+        label: [
+            record
+            for record in records
+            if record["system"] == OURS and record["name"] == source.partition(":")[0]
+        ]
+        for label, source in figure.lines.items()
+    }
+    return {label: line for label, line in lines.items() if line}
+
+
+def _series(figure: Figure | Curves, records: list[Record]) -> _Series:
+    """The values of each recorded line by length, steps or thousands of examples."""
+    series: _Series = {}
+    for label, line in _of(figure, records).items():
+        _, _, metric = figure.lines[label].partition(":")
+        values = defaultdict(list)
+        for record in line:
+            if isinstance(figure, Figure):
+                by_length = record.get("by_length", {})
+                points = [(group, x["bleu"]) for group, x in by_length.items()]
+            elif figure.loss_every:
+                points = [(str(step), loss) for step, loss in record["training_loss"]]
+            else:
+                curve = [value for _, value in record["curve"]]
+                curve = record["curves"][metric] if metric else curve
+                seen = [f"{count / 1e3:.3g}" for count in record["examples"]]
+                points = list(zip(seen, curve, strict=True))
+            for group, value in points:
+                values[group].append(value)
+        if values:
+            series[label] = values
+    return series
+
+
+def _sentences(figure: Figure, records: list[Record]) -> dict[str, int]:
+    """The number of sentences by source length.
+
+    Raises:
+        UserError: if it is not the same for all runs.
+    """
+    sentences: dict[str, int] = {}
+    for record in (x for line in _of(figure, records).values() for x in line):
+        by_length = record.get("by_length", {})
+        counts = {group: x["sentences"] for group, x in by_length.items()}
+        sentences = sentences or counts
+        if counts and counts != sentences:
+            raise UserError(
+                f"{figure.file}: {record['name']} has {counts} sentences by length, "
+                f"other runs {sentences}: all must use the same test split"
+            )
+    return sentences
+
+
+def _intervals(
+    figure: Figure, records: list[Record]
+) -> dict[str, dict[str, tuple[float, float]]]:
+    """Bootstrap intervals of the lines with a single seed, by source length."""
+    return {
+        label: {
+            group: (values["bleu_low"], values["bleu_high"])
+            for group, values in line[0]["by_length"].items()
+            if "bleu_low" in values
+        }
+        for label, line in _of(figure, records).items()
+        if len(line) == 1
+    }
