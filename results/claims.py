@@ -94,7 +94,7 @@ def tested(
             values = {name: x[:1] for name, x in values.items()}
         compare = _Comparison(table, claim, values, records, single, folder)
         verdict = significance.test(
-            claim, values, lower=table.lower, floor=floor, compare=compare
+            claim, values, compare, lower=table.lower, floor=floor
         )
         pair = claim.better, verdict.rival
         sign = -1 if table.lower else 1

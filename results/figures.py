@@ -19,6 +19,7 @@ from figures import canvas, charts, drawings, heatmaps, strips
 from results import compare_captions
 from results.arguments import Parser
 from results.records import ROOT
+from results.schema import cells, pairs
 from tasks.algorithmic import figures as sequences
 from tasks.pointing import figures as geometry
 from tasks.speech import figures as spectrogram
@@ -34,111 +35,78 @@ class Shown(NamedTuple):
 
     Attributes:
         name: the figure is docs/figures/<name>.png.
+        figure: the file that the run draws: a figure of a split, of the prediction of
+            `line`, or of a comparison of several runs.
+        runs: names of the run directories.
         training: arguments of the training, which takes `minutes` on one core.
         minutes: minutes of the training.
-        runs: names of the run directories.
-        figure: the file that the run draws: a figure of `split`, of the prediction of
-            `line`, or of a comparison of several runs.
-        split: split of the figure.
         line: input line of the prediction.
     """
 
     name: str
+    figure: str
+    runs: tuple[str, ...]
     training: str
     minutes: float
-    runs: tuple[str, ...]
-    figure: str = "alignment_0001.png"
-    split: str = "test"
-    line: str = ""
+    line: str
 
 
-_SERVER = "Failed to connect to the server, please check the address and try again."
-_LOCAL_P = "--config.model.alignment=local_p --config.optimizer.learning_rate=0.003"
-_TASK_2 = "--config.data.tasks='(2,)' --config.train_steps=900"
-SHOWN = (
-    Shown("kernels", "kernel_regression", 0.1, ("kernels",), "fit_test.png"),
-    Shown(
-        "kernels_attention",
-        "kernel_regression",
-        0.1,
-        ("kernels",),
-        "attention_test.png",
-    ),
-    Shown(
-        "ff_attention", "ff_attention", 0.3, ("ff_attention",), "attention_1_test.png"
-    ),
-    Shown(
-        "memory_network",
-        f"memory_network_qa {_TASK_2}",
-        1,
-        ("memory_network",),
-        "task_2_1_validation.png",
-        split="validation",
-    ),
-    Shown("lstmn", "lstmn_language", 1, ("lstmn_language",), "agreement_2_test.png"),
-    Shown(
-        "reversal",
-        "bahdanau_nmt:reversal",
-        1.6,
-        ("reversal_bahdanau",),
-        line="i t b k k m h i n a m j s j j t",
-    ),
-    Shown("ntm_copy_120", "ntm_copy", 3.5, ("ntm_copy",), "copy_120_test.png"),
-    Shown(
-        "pointer_sorting",
-        "pointer_sorting",
-        3.6,
-        ("pointer_sorting",),
-        "pointing_0001.png",
-        line="0.3 0.9 0.1 0.7 0.5 0.2 0.8 0.4 0.6 0.0",
-    ),
-    Shown("lstm_copy_30", "ntm_copy:lstm", 4.2, ("lstm",), "copy_30_test.png"),
-    Shown(
-        "ntm_repeat_copy",
-        "ntm_repeat_copy",
-        6.4,
-        ("ntm_repeat_copy",),
-        "repeat_copy_10x20_test.png",
-    ),
-    Shown(
-        "corners",
-        "sagan:corners",
-        7.2,
-        ("sagan_corners",),
-        "attention_16_test_1.png",
-    ),
-    Shown(
-        "corners_made",
-        "sagan:corners",
-        7.2,
-        ("sagan_corners",),
-        "images_0001.png",
-        line="corners",
-    ),
-    Shown(
-        "alignment",
-        "transformer_nmt",
-        9.2,
-        ("transformer_nmt",),
-        line="The device is no longer available.",
-    ),
-    Shown("pointer_tour", "pointer_tsp", 11.2, ("pointer_tsp",), "tsp_test_1.png"),
-    Shown("las", "las_digits", 20.6, ("las_digits",), "alignment_1_test.png"),
-    Shown("sagan", "sagan", 21.1, ("sagan",), "images_test.png"),
-    Shown("sagan_attention", "sagan", 21.1, ("sagan",), "attention_16_test_1.png"),
-    Shown("bahdanau", "bahdanau_nmt", 23.4, ("bahdanau_nmt",), line=_SERVER),
-    Shown(
-        "local_p", f"luong_nmt {_LOCAL_P}", 29.4, ("luong_nmt_local_p",), line=_SERVER
-    ),
-    Shown(
-        "captions_1",
-        "captioning:soft, captioning:hard",
-        40.6,
-        ("captioning_soft", "captioning_hard"),
-        "captions_1.png",
-    ),
-)
-"""The figures, in order of the minutes of their training."""
+def _shown(text: str) -> tuple[Shown, ...]:
+    """The figures of a text: name, figure and runs; training, minutes and line."""
+    rows = []
+    for first, second in pairs(text):
+        name, figure, *runs = first.split()
+        training, minutes, line = cells(second)
+        rows.append(Shown(name, figure, tuple(runs), training, float(minutes), line))
+    return tuple(rows)
+
+
+# In order of the minutes of their training.
+SHOWN = _shown("""
+kernels fit_test.png kernels
+    kernel_regression | 0.1
+kernels_attention attention_test.png kernels
+    kernel_regression | 0.1
+ff_attention attention_1_test.png ff_attention
+    ff_attention | 0.3
+memory_network task_2_1_validation.png memory_network
+    memory_network_qa --config.data.tasks='(2,)' --config.train_steps=900 | 1
+lstmn agreement_2_test.png lstmn_language
+    lstmn_language | 1
+reversal alignment_0001.png reversal_bahdanau
+    bahdanau_nmt:reversal | 1.6 | i t b k k m h i n a m j s j j t
+ntm_copy_120 copy_120_test.png ntm_copy
+    ntm_copy | 3.5
+pointer_sorting pointing_0001.png pointer_sorting
+    pointer_sorting | 3.6 | 0.3 0.9 0.1 0.7 0.5 0.2 0.8 0.4 0.6 0.0
+lstm_copy_30 copy_30_test.png lstm
+    ntm_copy:lstm | 4.2
+ntm_repeat_copy repeat_copy_10x20_test.png ntm_repeat_copy
+    ntm_repeat_copy | 6.4
+corners attention_16_test_1.png sagan_corners
+    sagan:corners | 7.2
+corners_made images_0001.png sagan_corners
+    sagan:corners | 7.2 | corners
+alignment alignment_0001.png transformer_nmt
+    transformer_nmt | 9.2 | The device is no longer available.
+pointer_tour tsp_test_1.png pointer_tsp
+    pointer_tsp | 11.2
+las alignment_1_test.png las_digits
+    las_digits | 20.6
+sagan images_test.png sagan
+    sagan | 21.1
+sagan_attention attention_16_test_1.png sagan
+    sagan | 21.1
+bahdanau alignment_0001.png bahdanau_nmt
+    bahdanau_nmt | 23.4
+        | Failed to connect to the server, please check the address and try again.
+local_p alignment_0001.png luong_nmt_local_p
+    luong_nmt --config.model.alignment=local_p --config.optimizer.learning_rate=0.003
+        | 29.4
+        | Failed to connect to the server, please check the address and try again.
+captions_1 captions_1.png captioning_soft captioning_hard
+    captioning:soft, captioning:hard | 40.6
+""")
 
 
 def keep(runs: Sequence[Path], root: Path = ROOT) -> list[Path]:
@@ -175,7 +143,8 @@ def _draw(drawing: Shown, runs: Sequence[Path], folder: Path) -> None:
     if drawing.line:
         run.predict([drawing.line], figures=folder)
     else:
-        evaluate.draw(run.task, run.state, Evaluation(drawing.split), folder)
+        split = "validation" if "validation" in drawing.figure else "test"
+        evaluate.draw(run.task, run.state, Evaluation(split), folder)
 
 
 def redraw(root: Path = ROOT, to: Path | None = None) -> list[Path]:

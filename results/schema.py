@@ -7,6 +7,19 @@ from collections.abc import Iterator, Mapping
 SEEDS = 5  # of each run that a claim compares, if its table plans no other number
 
 
+def pairs(text: str) -> Iterator[tuple[str, str]]:
+    """Returns pairs of lines; a line that begins with a bar continues the last one."""
+    text = re.sub(r"\n +\|", " |", text.strip())
+    lines = [line.strip() for line in text.splitlines()]
+    return zip(lines[::2], lines[1::2], strict=True)
+
+
+def cells(line: str) -> list[str]:
+    """Returns three cells of a line between bars; "" for one that is missing or "-"."""
+    values = [cell.strip() for cell in line.split("|")]
+    return ["" if cell == "-" else cell for cell in [*values, "", ""][:3]]
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Run:
     """A reported experiment, one row of a table or of several.
@@ -44,9 +57,9 @@ def runs(text: str) -> tuple[Run, ...]:
                     Bahdanau, dot, global | 18.6 (WMT14) | 3
     """
     rows = []
-    for first, second in _pairs(text):
+    for first, second in pairs(text):
         name, config, *overrides = first.split()
-        label, paper, seeds = _cells(second)
+        label, paper, seeds = cells(second)
         rows.append(
             Run(
                 name=name,
@@ -58,19 +71,6 @@ def runs(text: str) -> tuple[Run, ...]:
             )
         )
     return tuple(rows)
-
-
-def _pairs(text: str) -> Iterator[tuple[str, str]]:
-    """Pairs of lines of a text; a line that begins with a bar continues another."""
-    text = re.sub(r"\n +\|", " |", text.strip())
-    lines = [line.strip() for line in text.splitlines()]
-    return zip(lines[::2], lines[1::2], strict=True)
-
-
-def _cells(line: str) -> list[str]:
-    """The three cells of a line between bars; one that is missing or "-" is empty."""
-    cells = [cell.strip() for cell in line.split("|")]
-    return ["" if cell == "-" else cell for cell in [*cells, "", ""][:3]]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -111,8 +111,8 @@ def claims(text: str) -> tuple[Claim, ...]:
                     britz > britz_rnn
     """
     rows = []
-    for first, second in _pairs(text):
-        claim, paper, rate = _cells(first)
+    for first, second in pairs(text):
+        claim, paper, rate = cells(first)
         better, _, *than = second.split()
         rows.append(
             Claim(text=claim, paper=paper, better=better, than=tuple(than), rate=rate)
@@ -192,8 +192,8 @@ def headlines(text: str) -> tuple[Headline, ...]:
                     SAGAN | drawings of 32 pixels
     """
     rows = []
-    for run, line in _pairs(text):
-        system, task, paper = _cells(line)
+    for run, line in pairs(text):
+        system, task, paper = cells(line)
         rows.append(Headline(run=run, system=system, task=task, paper=paper))
     return tuple(rows)
 

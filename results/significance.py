@@ -60,22 +60,20 @@ class Verdict(NamedTuple):
 def test(
     claim: Claim,
     values: Mapping[str, Sequence[float]],
+    compare: Callable[[str, str], float],
     *,
-    lower: bool = False,
-    floor: float | None = None,
-    compare: Callable[[str, str], float] | None = None,
+    lower: bool,
+    floor: float | None,
 ) -> Verdict:
     """Tests a single claim; see the module docstring.
 
     Args:
         claim: the claim.
         values: metric of each seed, by name of the run.
+        compare: maps the names of two runs to their p-value.
         lower: whether a lower value is better.
         floor: metric of the table's floor.
-        compare: maps the names of two runs to their p-value; by default Welch's
-            t-test.
     """
-    compare = compare or (lambda a, b: welch(values[a], values[b]))
     sign = -1 if lower else 1
     # Ranks and means may disagree on which run is ahead; ranks and medians hardly do.
     centre = statistics.median if claim.ranked else statistics.mean

@@ -2,100 +2,65 @@
 
 from results import markdown
 from results.records import Record
-from results.schema import Benchmark
+from results.schema import Benchmark, cells, pairs
 
-_MS, _SHARE = "median_ms", {"share of matmul rate": "share"}
+_MS, _SHARE = {"ms/step": "median_ms"}, {"share of matmul rate": "share"}
 _COMPILATION, _MEMORY = {"compilation, s": "compile_s"}, {"peak memory, MB": "peak_mb"}
-
-
-def _columns(rate: str) -> dict[str, str]:
-    """The columns of a training step, with the title of its rate."""
-    return {"ms/step": _MS, rate: "rate"} | _SHARE | _COMPILATION | _MEMORY
-
-
-_TRANSLATION = {"ms/step": _MS, "target tokens/s": "rate"} | _SHARE | _MEMORY
-_SEARCH = {"ms/batch": _MS, "sentences/s": "rate"}
-_ROWS: tuple[tuple[str, str, dict[str, str]], ...] = (
-    (
-        "transformer_step",
-        "Training step: Transformer, 11.7M parameters, 64 × (32 + 32) tokens",
-        _TRANSLATION,
-    ),
-    (
-        "decoding",
-        "Beam search: the same Transformer, beam 4, 64 sentences to 32 tokens",
-        _SEARCH | _MEMORY,
-    ),
-    (
-        "tokens",
-        "Training on the default corpus, batches of 2048 target tokens",
-        {"target tokens/s": "rate", "ms/step": _MS, "padding": "padding"} | _MEMORY,
-    ),
-    (
-        "transformer_base",
-        "Training step: Transformer-base, 63M parameters, 32 × (64 + 64) tokens",
-        _TRANSLATION,
-    ),
-    (
-        "recurrent_step",
-        "Training step: recurrent models, states of 512, 64 × (32 + 32) tokens",
-        _columns("target tokens/s"),
-    ),
-    (
-        "recurrent_decoding",
-        "Beam search: the recurrent models, beam 4, 64 sentences to 32 tokens",
-        _SEARCH | _COMPILATION | _MEMORY,
-    ),
-    (
-        "ntm_step",
-        "Training step: NTM, LSTM of 100, memory 128 × 20, copies of 20 vectors",
-        _columns("sequences/s"),
-    ),
-    (
-        "lstmn_step",
-        "Training step: LSTMN, states of 300, 32 sentences of 48 words",
-        _columns("steps/s"),
-    ),
-    (
-        "memory_network_step",
-        "Training step: memory networks of width 20, 3 hops, 50 sentences",
-        _columns("questions/s"),
-    ),
-    (
-        "pointer_step",
-        "Training step: pointer network, states of 256, 128 sets of 10 points",
-        _columns("steps/s"),
-    ),
-    (
-        "caption_step",
-        "Training step: captioner, 32 maps of 14 × 14, 20 words, states of 512",
-        _columns("steps/s"),
-    ),
-    (
-        "sagan_step",
-        "Training step: SAGAN, both networks, 16 images of 64 pixels",
-        _columns("steps/s"),
-    ),
-    (
-        "overheads",
-        "Overheads of training the default translator",
-        {"time added": "overhead", "seconds": "seconds"},
-    ),
-    (
-        "sweep_trials",
-        "Eight equal runs of a small translator by sweep.py",
-        {"seconds": "seconds"},
-    ),
-)
-# By name of the module in `benchmarks/`.
-BENCHMARKS = {
-    name: Benchmark(
-        title=title,
-        columns=columns,
-        page="scaling" if name == "overheads" else "benchmarks",
-    )
-    for name, title, columns in _ROWS
+_SEARCH = {"ms/batch": "median_ms", "sentences/s": "rate"}
+_COLUMNS = {
+    "transformer": _MS | {"target tokens/s": "rate"} | _SHARE | _MEMORY,
+    "corpus": {"target tokens/s": "rate"} | _MS | {"padding": "padding"} | _MEMORY,
+    "search": _SEARCH | _MEMORY,
+    "recurrent_search": _SEARCH | _COMPILATION | _MEMORY,
+    "overheads": {"time added": "overhead", "seconds": "seconds"},
+    "sweep": {"seconds": "seconds"},
 }
+
+
+def _benchmarks(text: str) -> dict[str, Benchmark]:
+    """The benchmarks of a text: module and kind; title and, of a step, its rate."""
+    benchmarks = {}
+    for first, second in pairs(text):
+        (name, kind), (title, rate, _) = first.split(), cells(second)
+        columns = _COLUMNS.get(kind) or _MS | {rate: "rate"} | (
+            _SHARE | _COMPILATION | _MEMORY
+        )
+        page = "scaling" if kind == "overheads" else "benchmarks"
+        benchmarks[name] = Benchmark(title=title, columns=columns, page=page)
+    return benchmarks
+
+
+# By name of the module in `benchmarks/`.
+BENCHMARKS = _benchmarks("""
+transformer_step transformer
+    Training step: Transformer, 11.7M parameters, 64 × (32 + 32) tokens
+decoding search
+    Beam search: the same Transformer, beam 4, 64 sentences to 32 tokens
+tokens corpus
+    Training on the default corpus, batches of 2048 target tokens
+transformer_base transformer
+    Training step: Transformer-base, 63M parameters, 32 × (64 + 64) tokens
+recurrent_step step
+    Training step: recurrent models, states of 512, 64 × (32 + 32) tokens | target tokens/s
+recurrent_decoding recurrent_search
+    Beam search: the recurrent models, beam 4, 64 sentences to 32 tokens
+ntm_step step
+    Training step: NTM, LSTM of 100, memory 128 × 20, copies of 20 vectors | sequences/s
+lstmn_step step
+    Training step: LSTMN, states of 300, 32 sentences of 48 words | steps/s
+memory_network_step step
+    Training step: memory networks of width 20, 3 hops, 50 sentences | questions/s
+pointer_step step
+    Training step: pointer network, states of 256, 128 sets of 10 points | steps/s
+caption_step step
+    Training step: captioner, 32 maps of 14 × 14, 20 words, states of 512 | steps/s
+sagan_step step
+    Training step: SAGAN, both networks, 16 images of 64 pixels | steps/s
+overheads overheads
+    Overheads of training the default translator
+sweep_trials sweep
+    Eight equal runs of a small translator by sweep.py
+""")
 
 # Facts listed below the table of a benchmark, by field of its record.
 FACTS: dict[str, str] = {
