@@ -41,7 +41,8 @@ tokens corpus
 transformer_base transformer
     Training step: Transformer-base, 63M parameters, 32 × (64 + 64) tokens
 recurrent_step step
-    Training step: recurrent models, states of 512, 64 × (32 + 32) tokens | target tokens/s
+    Training step: recurrent models, states of 512, 64 × (32 + 32) tokens
+        | target tokens/s
 recurrent_decoding recurrent_search
     Beam search: the recurrent models, beam 4, 64 sentences to 32 tokens
 ntm_step step
