@@ -51,7 +51,7 @@ class Shown(NamedTuple):
     line: str
 
 
-def _shown(text: str) -> tuple[Shown, ...]:
+def _figures(text: str) -> tuple[Shown, ...]:
     """The figures of a text: name, figure and runs; training, minutes and line."""
     rows = []
     for first, second in pairs(text):
@@ -62,7 +62,7 @@ def _shown(text: str) -> tuple[Shown, ...]:
 
 
 # In order of the minutes of their training.
-SHOWN = _shown("""
+SHOWN = _figures("""
 kernels fit_test.png kernels
     kernel_regression | 0.1
 kernels_attention attention_test.png kernels

@@ -92,8 +92,8 @@ def _series(figure: Figure | Curves, records: list[Record]) -> _Series:
             else:
                 curve = [value for _, value in record["curve"]]
                 curve = record["curves"][metric] if metric else curve
-                seen = [f"{count / 1e3:.3g}" for count in record["examples"]]
-                points = list(zip(seen, curve, strict=True))
+                thousands = [f"{count / 1e3:.3g}" for count in record["examples"]]
+                points = list(zip(thousands, curve, strict=True))
             for group, value in points:
                 values[group].append(value)
         if values:
