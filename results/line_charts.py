@@ -3,21 +3,22 @@
 import statistics
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 from base.errors import UserError
 from figures import charts
 from results import markdown
 from results.records import OURS, Record
-from results.schema import Curves, Figure
+from results.schema import Chart
 
 _Series = dict[str, dict[str, list[float]]]  # values of the seeds by group, by label
 
 
-def table(figure: Figure | Curves, records: list[Record]) -> str:
+def table(figure: Chart, records: list[Record]) -> str:
     """Returns the table of a chart: the mean of each line in each group."""
     if not (series := _series(figure, records)):
         return markdown.EMPTY
-    if isinstance(figure, Figure):
+    if figure.by_length:
         title, digits = "BLEU by words in the source (sentences)", ".1f"
         counts = _sentences(figure, records)
         titles = {group: f"{group} ({count:,})" for group, count in counts.items()}
@@ -38,7 +39,7 @@ def table(figure: Figure | Curves, records: list[Record]) -> str:
     return markdown.table([title, *titles.values()], rows)
 
 
-def draw(figure: Figure | Curves, records: list[Record], root: Path) -> list[Path]:
+def draw(figure: Chart, records: list[Record], root: Path) -> list[Path]:
     """Draws a chart, unless a line has no record; returns its path.
 
     Raises:
@@ -47,24 +48,22 @@ def draw(figure: Figure | Curves, records: list[Record], root: Path) -> list[Pat
     series = _series(figure, records)
     if len(series) < len(figure.lines):
         return []
-    texts: dict[str, object] = {"value_title": "BLEU"}
-    if isinstance(figure, Curves):
-        texts = {"value_title": figure.value_title}
-    else:
+    texts: dict[str, Any] = {"axis_title": _axis_title(figure)}
+    if figure.by_length:
         counts = _sentences(figure, records)
         texts["notes"] = {group: f"n = {count:,}" for group, count in counts.items()}
         texts["intervals"] = _intervals(figure, records)
-    texts["axis_title"] = _axis_title(figure)
-    return [charts.lines(series, figure.title, root / figure.file, **texts)]
+    path, values = root / figure.file, figure.value_title
+    return [charts.lines(series, figure.title, path, value_title=values, **texts)]
 
 
-def _axis_title(figure: Figure | Curves) -> str:
-    if isinstance(figure, Figure):
+def _axis_title(figure: Chart) -> str:
+    if figure.by_length:
         return "words in the source"
     return "steps" if figure.loss_every else "thousand examples seen"
 
 
-def _of(figure: Figure | Curves, records: list[Record]) -> dict[str, list[Record]]:
+def _of(figure: Chart, records: list[Record]) -> dict[str, list[Record]]:
     """The records of each line by label, without lines that have none."""
     lines = {
         label: [
@@ -77,14 +76,14 @@ def _of(figure: Figure | Curves, records: list[Record]) -> dict[str, list[Record
     return {label: line for label, line in lines.items() if line}
 
 
-def _series(figure: Figure | Curves, records: list[Record]) -> _Series:
+def _series(figure: Chart, records: list[Record]) -> _Series:
     """The values of each recorded line by length, steps or thousands of examples."""
     series: _Series = {}
     for label, line in _of(figure, records).items():
         _, _, metric = figure.lines[label].partition(":")
         values = defaultdict(list)
         for record in line:
-            if isinstance(figure, Figure):
+            if figure.by_length:
                 by_length = record.get("by_length", {})
                 points = [(group, x["bleu"]) for group, x in by_length.items()]
             elif figure.loss_every:
@@ -101,7 +100,7 @@ def _series(figure: Figure | Curves, records: list[Record]) -> _Series:
     return series
 
 
-def _sentences(figure: Figure, records: list[Record]) -> dict[str, int]:
+def _sentences(figure: Chart, records: list[Record]) -> dict[str, int]:
     """The number of sentences by source length.
 
     Raises:
@@ -121,7 +120,7 @@ def _sentences(figure: Figure, records: list[Record]) -> dict[str, int]:
 
 
 def _intervals(
-    figure: Figure, records: list[Record]
+    figure: Chart, records: list[Record]
 ) -> dict[str, dict[str, tuple[float, float]]]:
     """Bootstrap intervals of the lines with a single seed, by source length."""
     return {

@@ -29,7 +29,7 @@ from results import records, tables
 from results.arguments import Parser, whole
 from results.families import FAMILY, FIGURES, TABLES
 from results.records import ROOT, Record
-from results.schema import Curves, Run
+from results.schema import Run
 from sweeps import workers
 from sweeps.workers import Processes, Share
 from training import checks, configuration, parallel
@@ -361,9 +361,8 @@ def _shows(run: Run, field: str) -> bool:
 
 def _curve_metrics(run: Run) -> list[str]:
     """Returns the metrics of a run, other than its first, that figures show."""
-    figures = (figure for figure in FIGURES if isinstance(figure, Curves))
     sources = (
-        source.partition(":") for figure in figures for source in figure.lines.values()
+        source.partition(":") for figure in FIGURES for source in figure.lines.values()
     )
     return [metric for name, _, metric in sources if name == run.name and metric]
 
@@ -373,9 +372,7 @@ def _training_loss(
 ) -> list[tuple[int, float]]:
     """Returns steps and losses of the log for the figure that shows the run's loss."""
     every = [
-        figure.loss_every
-        for figure in FIGURES
-        if isinstance(figure, Curves) and run.name in figure.lines.values()
+        figure.loss_every for figure in FIGURES if run.name in figure.lines.values()
     ]
     return [
         (row["step"], round(row["loss"], 4))

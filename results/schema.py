@@ -1,4 +1,4 @@
-"""Types of the tables and figures that `families/` declares."""
+"""Types of the tables and charts that `families/` declares."""
 
 import dataclasses
 import re
@@ -199,29 +199,16 @@ def headlines(text: str) -> tuple[Headline, ...]:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Figure:
-    """A chart of BLEU by source length, one line per run, and its table.
-
-    Attributes:
-        file: path of the PNG from the root; its stem is the name of the table.
-        title: title of the chart.
-        lines: names of runs by label.
-    """
-
-    file: str
-    title: str
-    lines: Mapping[str, str]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Curves:
-    """A chart of a metric during training, one line per run, and its table.
+class Chart:
+    """A chart with one line per run, and its table.
 
     Attributes:
         file: path of the PNG from the root; its stem is the name of the table.
         title: title of the chart.
         value_title: title of the vertical axis.
         lines: names of runs by label; "NAME:METRIC" for a metric other than the first.
+        by_length: whether the chart shows BLEU by source length, and not a metric
+            during training.
         loss_every: number of steps from one point to the next, for the training loss by
             steps; 0 for the validation metric by examples seen.
     """
@@ -230,6 +217,7 @@ class Curves:
     title: str
     value_title: str
     lines: Mapping[str, str]
+    by_length: bool = False
     loss_every: int = 0
 
 

@@ -17,7 +17,7 @@ from results.families import (
     speech,
     translation,
 )
-from results.schema import Curves, Figure, Run, Table, headlines
+from results.schema import Chart, Run, Table, headlines
 
 
 def planned(tables: Mapping[str, Table]) -> dict[str, Table]:
@@ -68,7 +68,7 @@ FAMILY = {  # of each run, which names the file of its records
     for run in table.runs
 }
 TABLES = planned({k: v for family in _FAMILIES for k, v in family.TABLES.items()})
-FIGURES: tuple[Figure | Curves, ...] = (
+FIGURES: tuple[Chart, ...] = (
     *translation.FIGURES,
     *britz.FIGURES,
     *memory.FIGURES,

@@ -6,7 +6,7 @@ numbers are BLEU on newstest2013, English to German, with widths four times as l
 """
 
 from results.records import ROOT
-from results.schema import Curves, Run, Table, claims, runs
+from results.schema import Chart, Run, Table, claims, runs
 from sweeps import plan, space
 
 _SWEEP = plan.read_file(str(ROOT / "configs" / "sweeps" / "britz.py"))
@@ -125,7 +125,7 @@ TABLES = {
 }
 
 FIGURES = (
-    Curves(
+    Chart(
         file="docs/figures/key_widths.png",
         title="Scores of keys of width 8, 32 and 512",
         value_title="training loss",

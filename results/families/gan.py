@@ -1,6 +1,6 @@
 """SAGAN (Zhang et al. 2019): images generated with and without self-attention."""
 
-from results.schema import Claim, Curves, Table, claims, runs
+from results.schema import Chart, Claim, Table, claims, runs
 
 TABLES = {
     "sagan": Table(
@@ -63,7 +63,7 @@ TABLES = {
 }
 
 FIGURES = tuple(
-    Curves(
+    Chart(
         file=f"docs/figures/{name}_gammas.png",
         title=f"|gamma| of each network's attention: {title}",
         value_title="gamma",

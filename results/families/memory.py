@@ -1,6 +1,6 @@
 """Neural Turing Machine (Graves et al. 2014) and LSTM, on the paper's tasks."""
 
-from results.schema import Curves, Run, Table, claims, runs
+from results.schema import Chart, Run, Table, claims, runs
 
 _SPEED = {"steps/s": "steps_per_second", "waiting for data": "waiting"}
 _LABELS = {
@@ -127,7 +127,7 @@ TABLES = {
 }
 
 FIGURES = tuple(
-    Curves(
+    Chart(
         file=f"docs/figures/ntm_{task}_curves.png",
         title=title,
         value_title="bits per sequence",

@@ -3,7 +3,7 @@
 The papers' numbers are BLEU on newstest2014.
 """
 
-from results.schema import Figure, Table, claims, runs
+from results.schema import Chart, Table, claims, runs
 
 METRICS = {
     "BLEU": "bleu",
@@ -126,9 +126,11 @@ TABLES = {
 }
 
 FIGURES = (
-    Figure(
+    Chart(
         file="docs/figures/bleu_by_length.png",
         title="BLEU by source length, with and without attention",
+        value_title="BLEU",
+        by_length=True,
         lines={
             "no attention": "seq2seq_nmt",
             "Bahdanau": "bahdanau_nmt",

@@ -34,7 +34,7 @@ from results import (
     timings,
 )
 from results.families import FIGURES, HEADLINES, TABLES
-from results.schema import Claim, Curves, Figure, Run, Table
+from results.schema import Chart, Claim, Run, Table
 from sweeps import workers
 from tasks.language import agreement_data as agreement
 from training import configuration
@@ -268,7 +268,13 @@ def drawn(monkeypatch):
 def figure(monkeypatch, drawn):
     """Makes a figure of two runs the only one; returns the list of drawn charts."""
     lines = {"with": "a", "without": "b"}
-    figure = Figure(file="docs/x.png", title="BLEU by length", lines=lines)
+    figure = Chart(
+        file="docs/x.png",
+        title="BLEU by length",
+        value_title="BLEU",
+        lines=lines,
+        by_length=True,
+    )
     monkeypatch.setattr(tables, "FIGURES", (figure,))
     return drawn
 
@@ -333,7 +339,7 @@ def test_all_runs_of_a_figure_use_the_same_test_split(tmp_path, figure):
 
 
 def test_curves_are_drawn_and_tabulated_by_examples(tmp_path, monkeypatch, drawn):
-    figure = Curves(
+    figure = Chart(
         file="docs/y.png",
         title="Copying",
         value_title="bits",
@@ -357,7 +363,7 @@ def test_curves_are_drawn_and_tabulated_by_examples(tmp_path, monkeypatch, drawn
 
 
 def test_the_loss_is_drawn_and_tabulated_by_steps(tmp_path, monkeypatch, drawn):
-    figure = Curves(
+    figure = Chart(
         file="docs/y.png",
         title="",
         value_title="loss",
@@ -1105,13 +1111,13 @@ def test_a_run_that_was_planned_shorter_is_no_record(workdir):
 
 
 def test_a_record_of_generated_data_counts_examples_and_waiting(tmp_path, monkeypatch):
-    figure = Curves(
+    figure = Chart(
         file="docs/z.png",
         title="",
         value_title="%",
         lines={"a": "x:wrong", "b": "y:other"},
     )
-    loss = Curves(
+    loss = Chart(
         file="docs/l.png", title="", value_title="", lines={"a": "x"}, loss_every=20
     )
     monkeypatch.setattr(make, "FIGURES", (figure, loss))
