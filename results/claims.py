@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from results import markdown, significance
+from results.measured import Measured
 from results.records import Record, read_translations
 from results.schema import SEEDS, Claim, Run, Table
 from results.significance import Verdict
@@ -68,20 +69,10 @@ class Tested(NamedTuple):
         return [winner, rival]
 
 
-def tested(
-    table: Table,
-    records: Mapping[str, Sequence[Record]],
-    floor: float | None,
-    folder: Path,
-) -> list[Tested]:
-    """Tests the claims of a table whose runs all have records.
-
-    Args:
-        table: the table.
-        records: one record per seed, by name of the run.
-        floor: metric of the table's floor.
-        folder: folder of the records.
-    """
+def tested(measured: Measured) -> list[Tested]:
+    """Tests the claims of a table whose runs all have records."""
+    table = measured.table
+    records = {run.name: records for run, records in measured.rows if run}
     runs = {run.name: run for run in table.runs}
     rows = []
     for claim in table.claims:
@@ -92,9 +83,9 @@ def tested(
         single = any(len(x) == 1 for x in values.values())
         if single:  # compared by their first seeds
             values = {name: x[:1] for name, x in values.items()}
-        compare = _Comparison(table, claim, values, records, single, folder)
+        compare = _Comparison(table, claim, values, records, single, measured.folder)
         verdict = significance.test(
-            claim, values, compare, lower=table.lower, floor=floor
+            claim, values, compare, lower=table.lower, floor=measured.tested_floor
         )
         pair = claim.better, verdict.rival
         sign = -1 if table.lower else 1
@@ -243,22 +234,18 @@ def _price(table: Table, records: Sequence[Record], seeds: int) -> tuple[int, fl
     return missing, minutes / 60
 
 
-def of_all(
-    groups: Mapping[str, tuple[Table, Sequence[Tested]]],
-    floors: Mapping[str, float | None],
-    homes: Mapping[str, str],
-) -> str:
+def of_all(groups: Mapping[str, Measured], homes: Mapping[str, str]) -> str:
     """Returns the claims of all tables as Markdown.
 
     Args:
-        groups: table and its tested claims, by name of the table.
-        floors: metric of each table's floor, by name of the table.
+        groups: the tables by name.
         homes: page of each table.
     """
-    lines = []
-    for name, (table, rows) in groups.items():
+    lines, counted = [], []
+    for name, group in groups.items():
+        table, floor, rows = group.table, group.tested_floor, tested(group)
         title, metric = table.tested_metric
-        floor = floors.get(name)
+        counted += rows
         for row in rows:
             text, home = row.claim.text, homes.get(name)
             lines.append(
@@ -280,8 +267,7 @@ def of_all(
     titles = ["claim", "paper", "metric", "expected winner", "strongest rival"]
     titles += ["floor", "trained on", "parameters", "learning rate", "test", "p"]
     titles += ["corrected p", "verdict"]
-    counts = _counts([row for _, rows in groups.values() for row in rows])
-    return f"{counts}\n\n{markdown.table(titles, lines, right_aligned=0)}"
+    return f"{_counts(counted)}\n\n{markdown.table(titles, lines, right_aligned=0)}"
 
 
 def _counts(rows: Sequence[Tested]) -> str:

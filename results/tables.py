@@ -8,80 +8,29 @@ See `results.pages` for the marks around a table.
 import functools
 import math
 import statistics
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
 
 from base.errors import UserError
 from figures import canvas, drawings
 from results import claims, figures, line_charts, markdown, pages, timings
 from results.families import FIGURES, HEADLINES, TABLES
+from results.measured import Measured, rows
 from results.records import (
     BENCHMARKS,
     FLOORS,
     FOLDER,
     INITIAL_ENTROPY,
-    OURS,
     ROOT,
     Record,
     read,
     read_json,
     read_runs,
 )
-from results.schema import Run, Table
+from results.schema import Run
 
 _MAX_COLUMNS = 8  # maximum number of columns of the learning curves
-
-Floors = Mapping[str, Mapping[str, float]]  # metrics by name of the floor
-
-
-class Row(NamedTuple):
-    """A row of a table: a run of this project, or None for another system."""
-
-    run: Run | None
-    records: list[Record]  # one per seed
-
-
-class Measured(NamedTuple):
-    """A table with its records.
-
-    Attributes:
-        name: name of the table.
-        table: the table.
-        rows: its recorded rows.
-        floors: its floors.
-        folder: the folder of the records.
-    """
-
-    name: str
-    table: Table
-    rows: list[Row]
-    floors: Floors
-    folder: Path
-
-    def select(self, runs: Sequence[str]) -> list[Row]:
-        """Returns the rows of the named runs; all rows if none is named.
-
-        Raises:
-            UserError: for a run that is not in the table.
-        """
-        names = [run.name for run in self.table.runs]
-        for run in runs:
-            if run not in names:
-                raise UserError(f"the table {self.name} has no run {run}")
-        return [x for x in self.rows if not runs or (x.run and x.run.name in runs)]
-
-    def floor(self, metric: str) -> float | None:
-        """Returns a metric of the first floor."""
-        return next(iter(self.floors.values()), {}).get(metric)
-
-    def tested(self) -> list[claims.Tested]:
-        """Returns the recorded claims, tested."""
-        records = {run.name: records for run, records in self.rows if run}
-        floor = self.floor(self.table.tested_metric[1])
-        return claims.tested(self.table, records, floor, self.folder)
 
 
 def names() -> list[str]:
@@ -108,7 +57,7 @@ def tables(
         read_json(INITIAL_ENTROPY, folder),
     )
     measured = {
-        name: Measured(name, table, _rows(table, records), floors.get(name, {}), folder)
+        name: Measured(name, table, rows(table, records), floors.get(name, {}), folder)
         for name, table in TABLES.items()
     }
     shows: dict[str, pages.Show] = {}
@@ -129,7 +78,7 @@ def tables(
     for page in dict.fromkeys(each.page for each in timings.BENCHMARKS.values()):
         whole[page] = functools.partial(timings.render, benchmarks, page)
     whole |= {
-        "claims": lambda: _all_claims(measured, homes),
+        "claims": lambda: claims.of_all(measured, homes),
         "seeds": lambda: claims.seeds(TABLES, records, homes),
         "initial_entropy": lambda: _initial_entropy(entropies),
         "headline": lambda: _headline(measured, homes),
@@ -172,21 +121,6 @@ def write() -> None:
     """Writes the tables into the pages, and draws their figures."""
     pages.write(filled())
     draw()
-
-
-def _rows(table: Table, records: list[Record]) -> list[Row]:
-    """The recorded rows: each run, followed by other systems with its config."""
-    ours, others = defaultdict(list), defaultdict(list)
-    for record in records:
-        if record["system"] == OURS:
-            ours[record["name"]].append(record)
-        else:
-            others[record["config"]].append(record)
-    rows = []
-    for run in table.runs:
-        rows.append(Row(run, ours[run.name]))
-        rows += [Row(None, [record]) for record in others.pop(run.config, [])]
-    return [row for row in rows if row.records]
 
 
 def _whole(name: str, show: Callable[[], str], runs: Sequence[str]) -> str:
@@ -268,19 +202,10 @@ def _claims(measured: Measured, records: list[Record], runs: Sequence[str]) -> s
     measured.select(runs)
     lines = [
         row
-        for row in measured.tested()
+        for row in claims.tested(measured)
         if not runs or not {row.claim.better, row.verdict.rival}.isdisjoint(runs)
     ]
     return claims.of_table(measured.table, lines, records) if lines else markdown.EMPTY
-
-
-def _all_claims(measured: Mapping[str, Measured], homes: Mapping[str, str]) -> str:
-    """The table of all claims."""
-    groups = {name: (each.table, each.tested()) for name, each in measured.items()}
-    floors = {
-        name: each.floor(each.table.tested_metric[1]) for name, each in measured.items()
-    }
-    return claims.of_all(groups, floors, homes)
 
 
 def _headline(measured: Mapping[str, Measured], homes: Mapping[str, str]) -> str:
