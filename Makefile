@@ -61,9 +61,10 @@ mutants: env ## list changes that the tests do not notice (ARGS=attention/core.p
 	@$(PIP) install -qq mutmut==3.8.1
 	$(PY) tests/mutants.py $(ARGS)
 
-lint: env ## check format, lint, imports and types
+lint: env ## check format, lint, names, tests, imports and types
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
+	$(PY) tests/tools/static.py
 	$(PY) -m mypy
 
 format: env ## format, and apply the fixes of ruff

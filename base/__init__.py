@@ -1,1 +1,1 @@
-"""What every part imports: errors, ranges, options, files, records of attention."""
+"""Shared by all parts: errors, ranges, options, files, records of attention."""

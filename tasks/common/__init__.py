@@ -1,1 +1,1 @@
-"""What two or more tasks use: batches, vocabularies, downloads, splits, text."""
+"""Shared by two or more tasks: batches, vocabularies, downloads, splits, text."""

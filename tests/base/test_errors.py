@@ -1,10 +1,8 @@
 """Texts that become numbers, literals and JSON: in one place, and never a traceback."""
 
-import ast
 from types import SimpleNamespace
 
 import pytest
-from product import ROOT, modules
 
 from base.errors import UserError, parse_json, parse_literal, parse_number, parse_whole
 from tasks.common import user_files, vocabulary
@@ -17,12 +15,6 @@ from training.log import read_rows
 DIGITS = "7" * 5003
 DEEP = "[" * 701 + "]" * 701  # which json reads, but recursive functions do not
 DEEPER = '{"a": ' * 100_003 + "1" + "}" * 100_003
-# Not of users: downloaded files, whose SHA-256 is known.
-DOWNLOADED = (
-    "tasks/translation/corpora/records.py",
-    "tasks/translation/corpora/home_assistant.py",
-)
-EXEMPT = ("base/errors.py", "tasks/captioning/drawings.py", *DOWNLOADED)
 
 
 @pytest.mark.parametrize("text", [DIGITS, "-" + DIGITS, "1_000", "", "x", "1" * 301])
@@ -112,20 +104,3 @@ def test_a_checkpoint_of_many_digits_is_unknown(tmp_path):
             checkpoints._find(folder, tmp_path, which)
         assert len(str(error.value)) < 300
     assert checkpoints._find(folder, tmp_path, "007") == 7
-
-
-def uses(tree):
-    """Names of functions of json and ast in code that read a text."""
-    attributes = (node for node in ast.walk(tree) if isinstance(node, ast.Attribute))
-    return {x.attr for x in attributes} & {"loads", "literal_eval", "JSONDecoder"}
-
-
-def test_a_text_becomes_json_or_a_literal_in_one_module():
-    reading = {
-        str(path.relative_to(ROOT))
-        for folder, path in modules()
-        if folder not in ("benchmarks", "docs")
-        and uses(ast.parse(path.read_text("utf-8")))
-    }
-    assert reading == {*EXEMPT}
-    assert uses(ast.parse("a = json.loads(x)")) == {"loads"}

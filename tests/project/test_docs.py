@@ -15,16 +15,21 @@ import pytest
 
 import attention
 from attention.alignments import ALIGNMENTS
+from attention.kernels import KERNELS
 from attention.scores import SCORES
+from attention.spatial import NON_LOCAL
 from base.errors import UserError
 from launch.targets import Job
-from results.families import TABLES
 from training import configuration, loop
 from training.task import NoOptions
 
 ROOT = Path(__file__).parents[2]
 PAGES = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"]
-PAGES += sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("docs/**/*.md"))
+PAGES += sorted(
+    str(path.relative_to(ROOT))
+    for path in ROOT.glob("docs/**/*.md")
+    if path.parent.name != "api"
+)
 TEXTS = {page: (ROOT / page).read_text("utf-8") for page in PAGES}
 SOURCES = [
     str(path.relative_to(ROOT))
@@ -108,44 +113,25 @@ def check(words):
         config.task.check(config)
 
 
-@pytest.mark.parametrize("name", PAGES + SOURCES)
-def test_every_command_names_what_exists(name, monkeypatch):
-    monkeypatch.chdir(ROOT)
-    for words in commands(name):
-        check(words)
-
-
 def test_commands_are_parsed():
     assert ["train"] in commands("README.md")
     assert commands("train.py")[0][:2] == ["python", "train.py"]
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["tarin"],
-        ["python", "trian.py"],
-        ["python", "-m", "benchmarks.nothing"],
-        ["python", "eval.py", "--wrokdir=x"],
-        ["python", "train.py", "--config=configs/nothing.py"],
-        ["python", "-m", "launch", "--zome=x"],
-        ["python", "train.py", "--config=configs/transformer_nmt.py:nothing"],
-        ["python", "train.py", "--config=configs/sagan.py", "--config.x=1"],
-    ],
-)
-def test_a_command_that_names_nothing_is_refused(words, monkeypatch):
+def test_a_command_that_names_nothing_is_refused(monkeypatch):
     monkeypatch.chdir(ROOT)
-    with pytest.raises((AssertionError, OSError, UserError)):
-        check(words)
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_results_are_made_by_the_names_of_tables(page):
-    for quoted, plain in re.findall(
-        r'make results ARGS=(?:"([^"]*)"|(\w+))', TEXTS[page]
+    for command in (
+        "tarin",
+        "python trian.py",
+        "python -m benchmarks.nothing",
+        "python eval.py --wrokdir=x",
+        "python train.py --config=configs/nothing.py",
+        "python -m launch --zome=x",
+        "python train.py --config=configs/transformer_nmt.py:nothing",
+        "python train.py --config=configs/sagan.py --config.x=1",
     ):
-        names = [word for word in (quoted or plain).split() if word[0] != "-"]
-        assert set(names) <= set(TABLES)
+        with pytest.raises((AssertionError, OSError, UserError)):
+            check(command.split())
 
 
 def untrained_runs(lines):
@@ -162,11 +148,6 @@ def untrained_runs(lines):
         elif words[:3] == ["python", "-m", "results.compare_captions"]:
             untrained += {word for word in words if word.startswith("runs/")} - trained
     return untrained
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_a_page_shows_how_each_run_that_it_uses_is_trained(page):
-    assert untrained_runs(commands(page)) == []
 
 
 def test_a_run_must_be_trained_before_it_is_used():
@@ -223,16 +204,6 @@ def test_the_prose_of_a_page_states_the_verdicts_of_its_tables():
     assert [each for each in stated if each[3] not in each[2]] == []
 
 
-def test_a_verdict_of_the_prose_is_compared_with_the_table():
-    for cell in ("inconclusive", "inconclusive; provisional, 3 of 5 seeds"):
-        table = f"| claim | verdict |\n| --- | --- |\n| a beats b | {cell} |\n\n"
-        assert verdicts(table + 'As in the paper, "A beats b" holds.') == [
-            ("a beats b", {"inconclusive"}, "holds")
-        ]
-    table = table.replace(cell, "holds (rival below the floor)")
-    assert verdicts(table + '"A beats b" holds.') == [("a beats b", {"holds"}, "holds")]
-
-
 def links(page):
     """The local links and images of a page: (path from the root, anchor)."""
     for link in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
@@ -240,13 +211,6 @@ def links(page):
             path, _, anchor = link.partition("#")
             target = (ROOT / page).parent / path if path else ROOT / page
             yield os.path.relpath(target.resolve(), ROOT), anchor
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_links_lead_to_files_and_headings(page):
-    for path, anchor in links(page):
-        assert (ROOT / path).exists(), path
-        assert not anchor or anchor in anchors(path), f"{path}#{anchor}"
 
 
 def test_every_page_is_reached_from_the_readme():
@@ -259,51 +223,33 @@ def test_every_page_is_reached_from_the_readme():
     assert reached == set(PAGES)
 
 
-def test_every_page_of_docs_is_in_the_table_of_contents():
-    def direct(index):
-        return {path for path, _ in links(index) if path.endswith(".md")}
-
-    indexes = [page for page in PAGES if page.endswith("/index.md")]
-    listed = set().union(*map(direct, indexes))
-    assert {page for page in PAGES if page.startswith("docs/")} <= listed | {
-        "docs/index.md"
-    }
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_a_page_has_one_title_and_plain_words(page):
-    text = prose(page)
-    assert len(re.findall(r"^# ", text, re.MULTILINE)) == 1
-    assert not re.search(r"\bpictures?\b|\bnot told\b", text, re.IGNORECASE)
-    assert "![](" not in text  # an image needs a description
+@pytest.mark.parametrize("name", PAGES + SOURCES)
+def test_commands_and_links_of_a_file_lead_to_what_exists(name, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    for words in commands(name):
+        check(words)
+    assert name in SOURCES or untrained_runs(commands(name)) == []
+    for path, anchor in links(name) if name in PAGES else ():
+        assert (ROOT / path).exists(), path
+        assert not anchor or path not in TEXTS or anchor in anchors(path), (
+            f"{path}#{anchor}"
+        )
 
 
-def test_the_readme_is_short():
-    lines = TEXTS["README.md"].splitlines()
-    assert len(lines) <= 180
-    assert max(map(len, lines[:24])) <= 80  # the first screen of a terminal
-
-
-SNIPPETS = [
-    pytest.param(page, block, id=f"{page}-{number}")
-    for page in PAGES
-    for number, block in enumerate(blocks(page, "python"), 1)
-]
-
-
-@pytest.mark.parametrize(("page", "block"), SNIPPETS)
-def test_python_blocks_run(page, block, tmp_path, monkeypatch):
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")])
+def test_python_blocks_run(page, tmp_path, monkeypatch):
     """A block that loads a run gets one, trained by the page's command for it."""
-    monkeypatch.chdir(tmp_path)
-    for workdir in re.findall(r"load\(\"(.+?)\"\)", block):
-        (words,) = (x for x in commands(page) if f"--workdir={workdir}" in x)
-        config = words[2].removeprefix("--config=")
-        assert config.endswith(":smoke"), "a block can only load a smoke run"
-        monkeypatch.chdir(ROOT)
-        config = configuration.read(config, [])
+    for block in blocks(page, "python"):
+        for workdir in re.findall(r"load\(\"(.+?)\"\)", block):
+            (words,) = (x for x in commands(page) if f"--workdir={workdir}" in x)
+            config = words[2].removeprefix("--config=")
+            assert config.endswith(":smoke"), "a block can only load a smoke run"
+            monkeypatch.chdir(ROOT)
+            config = configuration.read(config, [])
+            monkeypatch.chdir(tmp_path)
+            assert loop.train(config, Path(workdir)) == 0
         monkeypatch.chdir(tmp_path)
-        assert loop.train(config, Path(workdir)) == 0
-    exec(block, {})
+        exec(block, {})
 
 
 @pytest.mark.slow
@@ -341,14 +287,17 @@ def test_the_readme_names_what_its_files_define():
         configuration.read(f"{ROOT / path}{colon}{variant}", [])
 
 
-def test_the_readme_names_every_score_and_alignment():
-    functions = [*SCORES.values(), *ALIGNMENTS.values()]
-    for name in {function.__name__ for function in functions}:
-        assert f"`{name}`" in TEXTS["README.md"], name
+def test_the_readme_and_the_mechanisms_name_every_function():
+    def code(pages):
+        return {*re.findall(r"`([^`\n]+)`", "".join(TEXTS[page] for page in pages))}
 
-
-def test_the_readme_shows_a_mechanism_and_a_model():
-    assert len(blocks("README.md", "python")) == 2
+    index = "docs/mechanisms/index.md"
+    readme, overview = code(["README.md"]), code([index])
+    pages = code([x for x in PAGES if x.startswith("docs/mechanisms/") and x != index])
+    for function in (*SCORES.values(), *ALIGNMENTS.values()):
+        assert function.__name__ in readme
+    for name, function in {**SCORES, **ALIGNMENTS, **KERNELS, **NON_LOCAL}.items():
+        assert name in overview and {name, function.__name__} & pages, name
 
 
 @pytest.fixture(scope="module")
@@ -393,12 +342,10 @@ def run_tests(folder, files, chosen=""):
 
 
 def test_the_worked_changes_pass_their_tests(project):
-    run_tests(project, "tests/test_query_pooling.py")
-    run_tests(project, "tests/attention/test_scores.py", "gaussian or axes")
-    run_tests(project, "tests/attention/test_scalar_scores.py", "gaussian")
-    run_tests(
-        project, "tests/project/test_package.py tests/attention/test_mechanisms.py"
-    )
+    files = "tests/test_query_pooling.py tests/project/test_package.py "
+    files += "tests/attention/test_scores.py tests/attention/test_scalar_scores.py"
+    chosen = "test_query_pooling or test_package or gaussian or test_scores and axes"
+    run_tests(project, files, chosen)
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from product import ROOT
+from smoke import ROOT
 
 CHECK = """
 import json
