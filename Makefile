@@ -55,11 +55,11 @@ test-jobs: env ## run the longest tests: eight devices, several processes, each 
 	$(TESTS) -m jobs $(ARGS)
 
 faults: env ## make faults many times, and write what they cost into docs/faults.md
-	PYTHONPATH=. $(PY) tests/fault_table.py $(ARGS)
+	PYTHONPATH=.:tests $(PY) tests/tools/fault_table.py $(ARGS)
 
 mutants: env ## list changes that the tests do not notice (ARGS=attention/core.py)
 	@$(PIP) install -qq mutmut==3.8.1
-	$(PY) tests/mutants.py $(ARGS)
+	$(PY) tests/tools/mutants.py $(ARGS)
 
 lint: env ## check format, lint, names, tests, imports and types
 	$(PY) -m ruff format --check .

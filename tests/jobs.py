@@ -32,7 +32,7 @@ def environment(devices):
         "JAX_NUM_CPU_DEVICES": str(devices),
         "JAX_DISABLE_MOST_OPTIMIZATIONS": "true",  # compiles faster
         "NPROC": "16",  # threads; few of them deadlock with many devices
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}",
     }
 
 

@@ -244,7 +244,7 @@ def test_a_signal_to_one_process_stops_all_at_one_step(tmp_path):
 @pytest.mark.slow
 def test_a_signal_after_the_last_step_stops_all_before_the_figures(tmp_path):
     logs, workdir = tmp_path / "logs", tmp_path / "run"
-    command = "tests/failing.py", "last step", "1", "train.py", *TOY
+    command = "tests/tools/failing.py", "last step", "1", "train.py", *TOY
     flags = f"--workdir={workdir}", "--config.train_steps=3"
     started = jobs.start(*command, *flags, processes=2, devices=1, logs=logs)
     assert jobs.finish(started, timeout=100) == [143, 143]
@@ -266,7 +266,13 @@ def test_a_signal_after_the_last_step_stops_all_before_the_figures(tmp_path):
 def test_a_signal_ends_what_would_take_minutes(tmp_path, processes, place, line):
     logs, workdir = tmp_path / "logs", tmp_path / "run"
     number = 0 if place == "assets" else processes - 1  # process 0 makes the assets
-    command = "tests/failing.py", f"stopped {place}", str(number), "train.py", *TOY
+    command = (
+        "tests/tools/failing.py",
+        f"stopped {place}",
+        str(number),
+        "train.py",
+        *TOY,
+    )
     flags = f"--workdir={workdir}", "--config.train_steps=3"
     started = jobs.start(*command, *flags, processes=processes, devices=1, logs=logs)
     assert jobs.finish(started, timeout=100) == [143] * processes, jobs.output(logs)
@@ -284,7 +290,7 @@ def start_evaluation(place, number, folder, *flags):
     config, workdir = toy.get_config(), folder / "run"
     config.train_steps = 3
     loop.train(config, workdir)
-    command = "tests/failing.py", place, str(number), "eval.py"
+    command = "tests/tools/failing.py", place, str(number), "eval.py"
     flags = f"--workdir={workdir}", "--split=test", *flags
     return jobs.start(*command, *flags, processes=2, devices=1, logs=folder / "logs")
 
@@ -373,7 +379,7 @@ _STUCK = 20
 def test_a_stuck_run_ends_with_its_stacks_and_the_status_of_a_fault(tmp_path):
     toy = "--config=tests/toy.py", f"--workdir={tmp_path}/run"
     halted = tmp_path / "halted"
-    command = "tests/halting.py", "batch", "7", f"{halted}", *toy, "--watchdog=2"
+    command = "tests/tools/halting.py", "batch", "7", f"{halted}", *toy, "--watchdog=2"
     started = jobs.start(*command, processes=1, devices=1, logs=tmp_path / "logs")
     wait_for(halted.exists, started)
     assert jobs.finish(started, timeout=_STUCK + 2) == [FAULT]
@@ -388,7 +394,7 @@ def test_a_stuck_run_ends_with_its_stacks_and_the_status_of_a_fault(tmp_path):
 @pytest.mark.parametrize("number", [0, 1])
 def test_a_stuck_process_ends_all_within_the_time_of_the_watchdog(tmp_path, number):
     halted, logs = tmp_path / "halted", tmp_path / "logs"
-    command = "tests/halting.py", "batch", f"7@{number}", f"{halted}", *TOY
+    command = "tests/tools/halting.py", "batch", f"7@{number}", f"{halted}", *TOY
     flags = f"--workdir={tmp_path}/run", "--watchdog=4"
     started = jobs.start(*command, *flags, processes=2, devices=1, logs=logs)
     wait_for(halted.exists, started)
@@ -400,7 +406,7 @@ def test_a_stuck_process_ends_all_within_the_time_of_the_watchdog(tmp_path, numb
 @pytest.mark.parametrize("place", ["validation", "figures"])
 def test_a_process_that_is_stuck_between_steps_ends_all(tmp_path, place):
     logs = tmp_path / "logs"
-    command = "tests/failing.py", f"stuck {place}", "0", "train.py", *TOY
+    command = "tests/tools/failing.py", f"stuck {place}", "0", "train.py", *TOY
     flags = f"--workdir={tmp_path}/run", "--config.train_steps=3", "--watchdog=4"
     started = jobs.start(*command, *flags, processes=2, devices=1, logs=logs)
     check_stuck(started, logs)
@@ -435,7 +441,7 @@ TOY = ("--config=tests/toy.py", "--config.data.batch_size=16,")
 def test_an_error_of_one_process_ends_all_with_its_status(
     tmp_path, place, number, message
 ):
-    command = "tests/failing.py", place, str(number), "train.py", *TOY
+    command = "tests/tools/failing.py", place, str(number), "train.py", *TOY
     workdir, logs = f"--workdir={tmp_path}/run", tmp_path / "logs"
     started = jobs.start(*command, workdir, processes=2, devices=1, logs=logs)
     assert jobs.finish(started, timeout=100) == [1, 1]  # jax alone needs 300 s
@@ -457,7 +463,7 @@ def test_an_error_of_one_process_ends_all_with_its_status(
 )
 def test_processes_with_different_configs_or_code_are_refused(tmp_path, place, message):
     logs, workdir = tmp_path / "logs", tmp_path / "run"
-    command = "tests/failing.py", place, "1", "train.py", *TOY
+    command = "tests/tools/failing.py", place, "1", "train.py", *TOY
     started = jobs.start(
         *command, f"--workdir={workdir}", processes=2, devices=1, logs=logs
     )
@@ -487,7 +493,7 @@ def test_a_refused_job_changes_nothing_in_the_run_directory(tmp_path):
 
 @pytest.mark.jobs
 def test_processes_may_start_more_than_thirty_seconds_apart(tmp_path):
-    command = "tests/failing.py", "late", "1", "train.py", *TOY
+    command = "tests/tools/failing.py", "late", "1", "train.py", *TOY
     workdir = f"--workdir={tmp_path}/run"
     jobs.run(*command, workdir, processes=2, devices=1, logs=tmp_path / "logs")
 

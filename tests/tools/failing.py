@@ -1,6 +1,6 @@
 """Runs an entry point with a fault at a given place in one process of a job.
 
-    python tests/failing.py batch 1 train.py --config=...
+    python tests/tools/failing.py batch 1 train.py --config=...
 
 Process 1 has the fault; the place is a key of `PLACES`.
 """

@@ -78,12 +78,17 @@ def damaged_copy(workdir, target, kind, name, seed=0):
     return target
 
 
+def _environment():
+    path = f"{ROOT}:{ROOT / 'tests'}"
+    return {**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": path}
+
+
 def start(*command):
     """Starts a Python program of this project; returns its process."""
     return subprocess.Popen(
         [sys.executable, *map(str, command)],
         cwd=ROOT,
-        env={**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)},
+        env=_environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -92,7 +97,7 @@ def start(*command):
 
 def halted(event, number, marker, *flags):
     """Starts a training that halts at an event (see `halting`); returns its process."""
-    process = start("tests/halting.py", event, str(number), marker, *flags)
+    process = start("tests/tools/halting.py", event, str(number), marker, *flags)
     while not marker.exists():
         assert process.poll() is None, process.stderr.read()
         time.sleep(0.01)
@@ -134,7 +139,7 @@ def on_small_disk(folder, kib, *commands):
     process = subprocess.run(
         [*_NAMESPACE, "sh", "-c", script],
         cwd=ROOT,
-        env={**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)},
+        env=_environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

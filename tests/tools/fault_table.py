@@ -1,8 +1,8 @@
 """Makes faults many times and writes what they cost, as a table.
 
-    python tests/fault_table.py
-    python tests/fault_table.py --short --page=FILE
-    python tests/fault_table.py --only=SIGTERM --minutes=5
+    python tests/tools/fault_table.py
+    python tests/tools/fault_table.py --short --page=FILE
+    python tests/tools/fault_table.py --only=SIGTERM --minutes=5
 
 The first command writes docs/faults.md; the last one replaces the rows with that text
 and takes no more than five minutes for the tries of each. After each fault the same
@@ -37,7 +37,7 @@ from training.cluster.job import FAULT
 
 PAGE = ROOT / "docs/faults.md"
 _HEAD = """\
-<!-- Written by tests/fault_table.py. -->
+<!-- Written by tests/tools/fault_table.py. -->
 # Faults
 
 `{command}` injects each fault into runs of a toy task ([`tests/toy.py`](../tests/toy.py)), \
@@ -242,7 +242,7 @@ class Table:
         for i in self.tries(number):
             workdir = self.workdir()
             marker = workdir.with_suffix(".halted")
-            halting = ["tests/halting.py", "batch", f"25@{i % 2}", str(marker)]
+            halting = ["tests/tools/halting.py", "batch", f"25@{i % 2}", str(marker)]
             started = self.start(_FEW, workdir, 2, *halting, "--watchdog=3")
             statuses = jobs.finish(started)
             loss = self.end(_FEW, workdir, 2)
@@ -314,7 +314,7 @@ class Table:
         for _ in self.tries(number):
             workdir = self.workdir()
             marker = workdir.with_suffix(".halted")
-            halting = ["tests/halting.py", "batch", "25", str(marker)]
+            halting = ["tests/tools/halting.py", "batch", "25", str(marker)]
             started = self.start(_FEW, workdir, 1, *halting)
             self.wait(marker, workdir, started)
             command = ["train.py", *flags(_FEW, workdir), "--tune_memory=false"]

@@ -1,6 +1,6 @@
 """Mutation testing by mutmut: lists changes of a module that its tests do not notice.
 
-    python tests/mutants.py [MODULE | MUTANT] ... [--sample=N] [--max-children=N]
+    python tests/tools/mutants.py [MODULE | MUTANT] ... [--sample=N] [--max-children=N]
 
 A module is mutated in a temporary copy of the working tree. Each mutant runs those
 tests of its test modules (`TESTS`) that call the mutated function, in a process forked
@@ -29,7 +29,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 # Test modules of each module, without "test_".
 TESTS = {
@@ -156,7 +156,12 @@ def mutate(
             conftest.write(CONFTEST)
         package = Path(module).parts[0]
         others = sorted(path.name for path in folder.iterdir() if path.name != package)
-        tests = [f"tests/test_{name}.py" for name in TESTS[module].split()]
+        names = [f"**/test_{name}.py" for name in TESTS[module].split()]
+        tests = [
+            str(path.relative_to(folder))
+            for name in names
+            for path in (folder / "tests").glob(name)
+        ]
         settings = SETTINGS.format(
             package=package,
             module=module,
@@ -209,7 +214,7 @@ def main(arguments: list[str]) -> None:
             modules.setdefault(name, [])
     for module in modules:
         if module not in TESTS:
-            raise SystemExit(f"{module} has no tests in tests/mutants.py")
+            raise SystemExit(f"{module} has no tests in tests/tools/mutants.py")
     counts: collections.Counter = collections.Counter()
     for module, mutants in (modules or dict.fromkeys(TESTS, [])).items():
         counts += mutate(module, mutants, sample, options)
