@@ -25,12 +25,10 @@ MEMORY = 2**37  # bytes
 KEY = jax.random.key(0)
 
 
-def variants():
-    """Yields the name and the config of every variant."""
-    for name in CONFIGS:
-        module = importlib.import_module(f"configs.{name}")
-        for variant in module.VARIANTS:
-            yield f"{name}:{variant}", module.get_config(variant)
+def variants(name):
+    """Returns the variants of a config, by name."""
+    module = importlib.import_module(f"configs.{name}")
+    return {f"{name}:{x}": module.get_config(x) for x in module.VARIANTS}
 
 
 def kind(config):
@@ -39,21 +37,22 @@ def kind(config):
     return "-".join([config.task.__name__, config.architecture.__name__, *names])
 
 
-VARIANTS = dict(variants())
+VARIANTS = {x: config for name in CONFIGS for x, config in variants(name).items()}
 KINDS = {kind(config): name for name, config in reversed(VARIANTS.items())}
 TASKS = sorted({c.task for c in VARIANTS.values()}, key=lambda task: task.__name__)
 
 
-@pytest.mark.parametrize("name", VARIANTS)
+@pytest.mark.parametrize("name", CONFIGS)
 def test_every_number_and_flag_of_a_config_has_one_range(name):
-    tables = list(checks.range_tables(VARIANTS[name]))
-    counts = {
-        field: sum(field in table for table in tables)
-        for field, value in configuration.leaves(VARIANTS[name])
-        if ranges.has_number(value)
-    }
-    assert counts
-    assert {field: count for field, count in counts.items() if count != 1} == {}
+    for variant, config in variants(name).items():
+        tables = list(checks.range_tables(config))
+        counts = {
+            field: sum(field in table for table in tables)
+            for field, value in configuration.leaves(config)
+            if ranges.has_number(value)
+        }
+        assert counts, variant
+        assert {field: n for field, n in counts.items() if n != 1} == {}, variant
 
 
 def outside(accepted):
@@ -96,12 +95,10 @@ def test_a_value_out_of_range_is_refused_in_one_line(name, monkeypatch):
     assert refused > 100
 
 
-@pytest.mark.parametrize("name", KINDS.values(), ids=KINDS)
-def test_a_bound_is_accepted_unless_it_is_open(name):
-    for table in checks.range_tables(VARIANTS[name]):
-        for accepted in table.values():
-            if isinstance(accepted, Kind):
-                continue
+def test_a_bound_is_accepted_unless_it_is_open():
+    tables = [x for name in KINDS.values() for x in checks.range_tables(VARIANTS[name])]
+    for accepted in {x for table in tables for x in table.values()}:
+        if not isinstance(accepted, Kind):
             single = dataclasses.replace(accepted, listed=False)
             assert single.holds(accepted.min) != accepted.open_min
             assert single.holds(accepted.max) != accepted.open_max
@@ -112,27 +109,24 @@ def test_a_number_that_nothing_declares_is_refused(value):
     config = VARIANTS["luong_nmt:"].copy_and_resolve_references()
     config.data.batchsize = value
     config.data.note = "text is not checked"
-    with pytest.raises(UserError) as error:
+    with pytest.raises(UserError, match="^config.data.batchsize is unknown: "):
         checks.check_ranges(config)
-    assert str(error.value) == (
-        "config.data.batchsize is unknown: Translation does not declare it in "
-        "`ranges`; did you mean config.data.batch_size_multiple?"
-    )
 
 
-@pytest.mark.parametrize("field", configuration.RANGES)
-def test_the_loop_refuses_its_fields_out_of_range(field):
+def test_the_loop_refuses_its_fields_out_of_range():
     config = VARIANTS["kernel_regression:"]
     configuration.check(config, Task)
-    for value in outside(configuration.RANGES[field]):
-        with pytest.raises(UserError, match=f"^config.{field} is .*: must be "):
-            configuration.check(changed(config, field, value), Task)
+    for field, accepted in configuration.RANGES.items():
+        for value in outside(accepted):
+            with pytest.raises(UserError, match=f"^config.{field} is .*: must be "):
+                configuration.check(changed(config, field, value))
 
 
-@pytest.mark.parametrize("attribute", ["Options", "EvaluationOptions"])
-@pytest.mark.parametrize("task", TASKS)
-def test_every_number_among_the_options_has_a_range(task, attribute):
-    declared = getattr(task, attribute)
+DECLARED = {x for task in TASKS for x in (task.Options, task.EvaluationOptions)}
+
+
+@pytest.mark.parametrize("declared", sorted(DECLARED, key=str))
+def test_every_number_among_the_options_has_a_range(declared):
     for field in dataclasses.fields(declared):
         accepted = field.metadata["range"]
         if typing.get_type_hints(declared)[field.name] in (str, str | None, bool):
@@ -141,9 +135,9 @@ def test_every_number_among_the_options_has_a_range(task, attribute):
         texts = ["nan", "inf", "-inf", "1e30", "x", "", str(10**12)]
         texts += [str(accepted.min - 1), str(accepted.max + 1)]
         for text in texts:
-            owner = type(task.__name__, (), {attribute: declared})()
+            owner = type("Task", (), {"Options": declared})()
             with pytest.raises(UserError) as error:
-                options.parse(owner, attribute, {field.name: text})
+                options.parse(owner, "Options", {field.name: text})
             line = str(error.value)
             assert line.startswith(f"--{field.name} is ") and ": must be " in line
         with pytest.raises(FieldError, match=f"^{field.name} is .*: must be "):
@@ -184,26 +178,19 @@ def test_a_subclass_keeps_the_ranges_of_its_base():
     assert ranges.declared(Other) == {"width": SIZE, "rate": POSITIVE, "open": FLAG}
 
 
-@pytest.mark.parametrize(
-    ("accepted", "text"),
-    [
-        (SIZE, "at least 1 and at most 1000000"),
-        (FRACTION, "at least 0 and below 1"),
-        (POSITIVE, "at least 1e-30 and at most 1000000"),
-        (SIZE.each(), "a list of whole numbers, each at least 1 and at most 1000000"),
-        (ranges.SEED, "at least 0 and at most 4294967295"),
-    ],
-)
-def test_a_range_names_both_bounds(accepted, text):
-    assert accepted.accepted == text
+def test_a_range_names_both_bounds():
+    assert SIZE.accepted == "at least 1 and at most 1000000"
+    assert FRACTION.accepted == "at least 0 and below 1"
+    listed = "a list of whole numbers, each at least 1 and at most 1000000"
+    assert SIZE.each().accepted == listed
 
 
-@pytest.mark.parametrize("seed", [0, 7, 2**31, 2**32 - 1])
-def test_numpy_and_jax_accept_every_seed(seed):
-    assert ranges.SEED.holds(seed)
-    np.random.default_rng((seed, 3))
-    data = jax.random.key_data(jax.random.key(seed))
-    assert int(data[0]) * 2**32 + int(data[1]) == seed
+def test_numpy_and_jax_accept_every_seed():
+    for seed in (0, 7, 2**31, 2**32 - 1):
+        assert ranges.SEED.holds(seed)
+        np.random.default_rng((seed, 3))
+        data = jax.random.key_data(jax.random.key(seed))
+        assert int(data[0]) * 2**32 + int(data[1]) == seed
 
 
 # --- estimates of memory
