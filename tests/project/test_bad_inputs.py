@@ -40,7 +40,7 @@ def parse(command):
         form = bad_files.WORDS[first]
         given = f"{form.replace('{}', second)} {others}"
         return parse(given if "{}" in form else f"{form} {rest}")
-    if first.partition(".")[0] == first:
+    if (ROOT / f"configs/{first}.py").exists():
         config = f"--config=configs/{first}.py:smoke"
         return parse(f"train.py --workdir={NEW} {config} {rest}")
     words = shlex.split(rest)
