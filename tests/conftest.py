@@ -7,18 +7,28 @@ empty at first, shared by all workers and by the commands that tests run. Tests 
 Most tests compile many small programs that run once, so the default tests and their
 commands compile with few of XLA's optimizations, which takes half as long; the slow
 tests use all. `JAX_DISABLE_MOST_OPTIMIZATIONS=false XLA_FLAGS= make test` runs the
-default tests with all.
+default tests with all. Compiled programs are kept in .pytest_cache/xla, which all
+workers, their commands and later calls share.
 """
 
 import gc
 import os
+import shutil
 import tempfile
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from smoke import QUICK_COMPILATION
+from smoke import QUICK_COMPILATION, ROOT
+
+COMPILED = ROOT / ".pytest_cache/xla"
+# Most programs are small; by default jax keeps those that compile for a second.
+CACHE = {
+    "jax_compilation_cache_dir": str(COMPILED),
+    "jax_persistent_cache_min_compile_time_secs": 0.0,
+    "jax_persistent_cache_min_entry_size_bytes": -1,
+}
 
 
 def pytest_configure(config):
@@ -28,8 +38,13 @@ def pytest_configure(config):
         config.add_cleanup(folder.cleanup)
         os.environ["ATTENTION_TEST_DATA"] = folder.name
         os.environ["ATTENTION_USER_DATA"] = os.environ.get("ATTENTION_DATA", "")
+        if sum(path.stat().st_size for path in COMPILED.glob("*")) > 2**31:
+            shutil.rmtree(COMPILED, ignore_errors=True)
     os.environ["ATTENTION_DATA"] = os.environ["ATTENTION_TEST_DATA"]
     os.environ["PIP_NO_INDEX"] = "true"
+    for name, value in CACHE.items():
+        value = os.environ.setdefault(name.upper(), str(value))
+        jax.config.update(name, type(CACHE[name])(value))  # jax is imported
     if "not slow" in config.option.markexpr:
         for name, value in QUICK_COMPILATION.items():
             os.environ.setdefault(name, value)

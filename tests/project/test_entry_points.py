@@ -25,7 +25,7 @@ def workdir(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory):
-    """An environment with an empty cache of data and compiled programs."""
+    """An environment with an empty cache of data."""
     return os.environ | {"ATTENTION_DATA": str(tmp_path_factory.mktemp("empty"))}
 
 
