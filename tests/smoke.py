@@ -1,12 +1,10 @@
 """Entry points as processes, and runs of the `smoke` variants shared by tests."""
 
-import atexit
+import fcntl
 import functools
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 from importlib import metadata
 from pathlib import Path
 
@@ -47,19 +45,24 @@ def call(*command, stdin="", env=None, reads=None):
 
 @functools.cache
 def run(config):
-    """Trains `configs/<config>.py:smoke` once; returns the run directory.
+    """Trains `configs/<config>.py:smoke` once for all workers; returns its folder.
 
-    The file `reads` next to it lists the config fields that training read.
+    The file `reads` next to it lists the config fields that training read. Only the
+    tests of all configs write into the folder; others copy it.
     """
-    folder = Path(tempfile.mkdtemp())
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    workdir = folder / config
-    process = call(
-        "train.py",
-        f"--config=configs/{config}.py:smoke",
-        f"--workdir={workdir}",
-        "--tune_memory=false",
-        reads=folder / "reads",
-    )
-    assert process.returncode == 0, process.stderr
+    folder = Path(os.environ["ATTENTION_TEST_DATA"]) / "smoke" / config
+    folder.mkdir(parents=True, exist_ok=True)
+    workdir, trained = folder / config, folder / "trained"
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not trained.exists():
+            process = call(
+                "train.py",
+                f"--config=configs/{config}.py:smoke",
+                f"--workdir={workdir}",
+                "--tune_memory=false",
+                reads=folder / "reads",
+            )
+            assert process.returncode == 0, process.stderr
+            trained.touch()
     return workdir

@@ -87,8 +87,8 @@ def test_eval_follows_no_link_out_of_the_run(workdir, bare, tmp_path):
     assert {(outside / name).read_text() for name in names} == {"untouched"}
 
 
-def test_eval_overrides_evaluation_fields_only():
-    folder = run("pointer_sorting")
+def test_eval_overrides_evaluation_fields_only(tmp_path):
+    folder = shutil.copytree(run("pointer_sorting"), tmp_path / "run")
     command = "eval.py", f"--workdir={folder}", "--figures=false", "--tune_memory=false"
     process = call(*command, "--config.evaluation.sizes=5,7")
     assert process.returncode == 0, process.stderr

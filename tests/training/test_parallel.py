@@ -420,7 +420,8 @@ def test_cores_become_devices_unless_their_number_is_set(settings, devices):
 def test_convolutions_use_the_faster_library_unless_flags_choose(flags, others):
     program = (
         "from training import runtime; runtime.start(); "
-        "import jax, jax.numpy as jnp; from ops.convolution import convolve; "
+        "import jax, jax.numpy as jnp; "
+        "from attention.fast.convolution import convolve; "
         "x, kernel = jnp.ones((32, 17, 17, 64)), jnp.ones((2, 2, 64, 32)); "
         "step = jax.jit(convolve, static_argnums=2).lower(x, kernel, 'VALID'); "
         "print(step.compile().as_text().count('__ynn_fusion'))"
