@@ -162,7 +162,7 @@ def _text(records: Sequence[Record]) -> str:
             value = {k: v for k, v in record[field].items() if k != "seed"}
             content = json.dumps(value, sort_keys=True)
             line[field] = storage.sha256(content.encode())[:12]
-            shared.add(_line({"hash": line[field], field: json.loads(content)}))
+            shared.add(_line({"hash": line[field], field: parse_json(content)}))
         lines.append(_line(line))
     return "".join([*sorted(shared), *lines])
 

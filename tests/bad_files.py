@@ -41,10 +41,10 @@ WORDS = {
     "stories": f"memory_network_qa {FILES}.train=stories/{{}}",
     "pairs": f"lstmn_sentences {FILES}.train=pairs/{{}}",
     "sweep": "sweep.py --workdir=runs/new --config=configs/{}.py:smoke",
-    "slurm": f"launch.py --target=slurm {JOB}",
-    "tpu": f"launch.py --target=tpu {JOB} --zone=us-central2-b --project=my-project",
-    "kubernetes": f"launch.py --target=kubernetes {JOB}",
-    "skypilot": f"launch.py --target=skypilot {JOB}",
+    "slurm": f"launch --target=slurm {JOB}",
+    "tpu": f"launch --target=tpu {JOB} --zone=us-central2-b --project=my-project",
+    "kubernetes": f"launch --target=kubernetes {JOB}",
+    "skypilot": f"launch --target=skypilot {JOB}",
 }
 
 

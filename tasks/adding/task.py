@@ -177,12 +177,12 @@ class Adding(Task):
         """Returns the estimate; its score is the maximum weight."""
         (estimate, weights), inputs = answer, example["inputs"]
         length = int(np.flatnonzero(inputs[:, 1] == -1)[-1]) + 1  # without padding
-        text, shown, maps = f"{estimate:.4f}", len(inputs), ()
+        text, count, maps = f"{estimate:.4f}", len(inputs), ()
         if "length" in example or "mask" in example:
-            shown = length
+            count = length
         if weights is not None:
-            keys = [f"{x:g}" for x in inputs[:shown, 0]]
-            values = weights[None, None, :shown]
+            keys = [f"{x:g}" for x in inputs[:count, 0]]
+            values = weights[None, None, :count]
             maps = (AttentionMap("attention", values, ["estimate"], keys),)
         target = f"target {example['target']:.3f}, " if "target" in example else ""
         score = 0.0 if weights is None else float(weights[:length].max())

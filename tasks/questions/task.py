@@ -255,7 +255,7 @@ class QuestionAnswering(Task):
         return {task: 100 - 100 * each for task, each in correct.items()}
 
     def _hits(self, evaluation: Evaluation, part: str) -> dict[int, np.ndarray]:
-        """How often [R, K] the maximum weight is on a fact, in per cent, by task."""
+        """Frequency [R, K] of the maximum weight on a fact, in per cent, by task."""
         hits = {}
         for task in self.data.tasks:
             group, slots = f"{part}_{task}", self.data.slots[task]

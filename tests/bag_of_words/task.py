@@ -125,5 +125,5 @@ class BagOfWords(Task):
 
     def figures(self, state, evaluation, folder):
         weights = np.asarray(state.params["Dense_0"]["kernel"][:, 0])
-        shown, name = Prediction("all", 0.0, details=weights), evaluation.split
-        return [self.draw(shown, "Weights", folder / f"weights_{name}.png")]
+        every, name = Prediction("all", 0.0, details=weights), evaluation.split
+        return [self.draw(every, "Weights", folder / f"weights_{name}.png")]

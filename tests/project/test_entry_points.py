@@ -149,12 +149,14 @@ def test_predict_lists_the_best_and_draws(workdir, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["alignment_0001.png"]
 
 
-@pytest.mark.parametrize("command", ["train", "eval", "predict", "sweep", "launch"])
+@pytest.mark.parametrize(
+    "command", ["train.py", "eval.py", "predict.py", "sweep.py", "launch"]
+)
 def test_the_number_of_cpu_devices_is_checked(command, monkeypatch):
     """Before jax reads it."""
     for value in ("x", "", "1.5", "-1", "0", "100000"):
         monkeypatch.setenv("JAX_NUM_CPU_DEVICES", value)
-        result = in_process.call(f"{command}.py", "--workdir=/nonsense")
+        result = in_process.call(command, "--workdir=/nonsense")
         assert result.status == 1 and not result.output
         assert result.errors.startswith("error: JAX_NUM_CPU_DEVICES is ")
         assert result.errors.count("\n") == 1
@@ -176,11 +178,12 @@ def test_a_missing_package_of_the_evaluation_stops_before_training(tmp_path):
     assert "Traceback" not in process.stderr and "step 0" not in process.stderr
 
 
-@pytest.mark.parametrize("command", ["train.py", "eval.py", "predict.py", "-m launch"])
+@pytest.mark.parametrize("command", ["train.py", "eval.py", "predict.py", "launch"])
 def test_help_names_the_flags_and_an_example(command):
     result = in_process.call(command, "--help")
     assert result.status == 0
-    assert f"python {command} --" in result.output and "--workdir" in result.output
+    name = "-m launch" if command == "launch" else command
+    assert f"python {name} --" in result.output and "--workdir" in result.output
 
 
 def interruptible(*command):
