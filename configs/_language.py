@@ -4,11 +4,9 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from models.language import (
-    LSTMLanguageModel,
-    MemoryNetworkLanguageModel,
-    TransformerLanguageModel,
-)
+from models.lstm_language import LSTMLanguageModel
+from models.memory_network import MemoryNetworkLanguageModel
+from models.transformer_language import TransformerLanguageModel
 
 
 def lstm(*, embedding: int, hidden: int, dropout: float) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from ml_collections import ConfigDict
 from configs._language import lstm, transformer
 from configs._optimizer import adam
 from configs._variants import apply
-from models.language import LSTMNLanguageModel
+from models.lstmn import LSTMNLanguageModel
 from tasks.language.agreement import Agreement
 
 # As many parameters as the LSTMN, 50,000.

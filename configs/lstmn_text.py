@@ -26,7 +26,7 @@ from ml_collections import ConfigDict
 from configs._language import lstm, memory_network, transformer
 from configs._optimizer import adam
 from configs._variants import apply
-from models.language import LSTMNLanguageModel
+from models.lstmn import LSTMNLanguageModel
 from tasks.language.text_modeling import TextModeling
 
 _LSTM = lstm(embedding=64, hidden=131, dropout=0.2)

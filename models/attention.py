@@ -88,7 +88,7 @@ class Score(nn.Module):
 DRAWN = ("hard", "gumbel")  # alignments that sample a key if they get an rng
 
 
-class Aligned(NamedTuple):
+class AlignmentOutput(NamedTuple):
     """Attention weights, and results that only some alignments have (else None).
 
     Attributes:
@@ -168,19 +168,34 @@ class Alignment(nn.Module):
             for name, shape in shapes.items()
         }
 
+    def __call__(
+        self,
+        scores: jax.Array,
+        *,
+        query: jax.Array,
+        mask: jax.Array,
+        time: int | jax.Array = 0,
+        rng: jax.Array | None = None,
+    ) -> AlignmentOutput:
+        """Computes attention weights from scores; see `align`."""
+        parameters = self.parameters(query.shape[-1])
+        return self.align(
+            parameters, scores, query=query, time=time, mask=mask, rng=rng
+        )
+
     @nn.nowrap
-    def weigh(
+    def align(
         self,
         parameters: dict[str, jax.Array],
         scores: jax.Array,
         *,
         query: jax.Array,
-        time: jax.Array,
+        time: int | jax.Array,
         mask: jax.Array,
         rng: jax.Array | None,
         soft: jax.Array | None = None,
-    ) -> Aligned:
-        """Computes attention weights from scores.
+    ) -> AlignmentOutput:
+        """Computes attention weights from scores, a pure function.
 
         Args:
             parameters: result of `parameters`.
@@ -201,7 +216,7 @@ class Alignment(nn.Module):
         if self.function in DRAWN:
             return self._draw(align, scores, mask=mask, rng=rng, soft=soft)
         if self.function not in ("local_m", "local_p"):
-            return Aligned(align(scores, mask=mask))
+            return AlignmentOutput(align(scores, mask=mask))
         length = mask.sum(-1)  # [..., Q or 1]
         if self.function == "local_p":
             position = predicted_position(query, length, **parameters)
@@ -209,7 +224,9 @@ class Alignment(nn.Module):
             position = jnp.minimum(time, length - 1)
             position = jnp.broadcast_to(position, scores.shape[:-1])
         weights = align(scores, mask=mask, position=position, window=self.window)
-        return Aligned(weights, position if self.function == "local_p" else None)
+        return AlignmentOutput(
+            weights, position if self.function == "local_p" else None
+        )
 
     def _draw(
         self,
@@ -219,7 +236,7 @@ class Alignment(nn.Module):
         mask: jax.Array,
         rng: jax.Array | None,
         soft: jax.Array | None,
-    ) -> Aligned:
+    ) -> AlignmentOutput:
         """Weights of a random alignment, with log-probability and entropy."""
         drawn_weights = align(scores, mask=mask, rng=rng)
         soft_weights = masked_softmax(scores, mask)
@@ -227,11 +244,13 @@ class Alignment(nn.Module):
         if soft is not None:
             weights = jnp.where(soft, soft_weights, drawn_weights)
         if self.function == "gumbel" or rng is None:
-            return Aligned(weights)
+            return AlignmentOutput(weights)
         log_prob = log_probability(scores, drawn_weights, mask=mask)
         if soft is not None:
             log_prob = jnp.where(soft, 0, log_prob)
-        return Aligned(weights, log_probability=log_prob, entropy=entropy(soft_weights))
+        return AlignmentOutput(
+            weights, log_probability=log_prob, entropy=entropy(soft_weights)
+        )
 
 
 def glorot_uniform(

@@ -27,7 +27,12 @@ from models.cells import CELLS, CellWeights
 from models.encoder_decoder import Carry, EncoderDecoder, Step, StepInput
 from models.layers import PAD, Dense, check_fields, logits
 from models.recurrent import Encoder, Init, Maxout, Stack, orthogonal
-from models.source_attention import ATTENTION_CHOICES, Memory, Source
+from models.source_attention import (
+    ATTENTION_CHOICES,
+    Memory,
+    Source,
+    SourceAttention,
+)
 
 
 class Weights(NamedTuple):
@@ -110,7 +115,17 @@ class Bahdanau(EncoderDecoder):
             inits=inits,
         )
         self.bridge = Dense(cell.states * n, kernel_init=inits.kernel)
-        self.cross_attention = self.source_attention()
+        self.cross_attention = SourceAttention(
+            score=self.score,
+            alignment=self.alignment,
+            width=n,
+            score_hidden=self.score_hidden,
+            max_length=self.max_length,
+            window=self.window,
+            temperature=self.temperature,
+            inits=inits,
+            score_gradient=self.score_gradient,
+        )
         self.stack = Stack(
             cell=self.cell, features=n, layers=1, dropout=self.dropout, inits=inits
         )

@@ -33,7 +33,12 @@ from models.cells import CELLS, CellWeights
 from models.encoder_decoder import Carry, EncoderDecoder, Step, StepInput
 from models.layers import Dense, Dropout, LayerNorm, check_fields, logits
 from models.recurrent import Init, Stack, uniform_init
-from models.source_attention import ATTENTION_CHOICES, Memory, Source
+from models.source_attention import (
+    ATTENTION_CHOICES,
+    Memory,
+    Source,
+    SourceAttention,
+)
 
 ENCODERS = ("cnn", "maps")
 
@@ -151,7 +156,17 @@ class ShowAttendTell(EncoderDecoder):
         _check_channels(self.channels)
         n, cell, inits = self.hidden, CELLS[self.cell], self.inits
         _, self.target_table = self.tables(share=True)
-        self.cross_attention = self.source_attention(keys="positions")
+        self.cross_attention = SourceAttention(
+            score=self.score,
+            alignment=self.alignment,
+            width=n,
+            score_hidden=self.score_hidden,
+            max_length=self.max_length,
+            window=self.window,
+            temperature=self.temperature,
+            inits=inits,
+            keys="positions",
+        )
         self.annotate = ImageEncoder(self.encoder, self.channels, self.dropout)
         self.bridge = Dense(cell.states * n, kernel_init=inits.kernel)
         self.stack = Stack(

@@ -9,7 +9,6 @@ Axes: as in `models.recurrent`; D is also the width of a query; F width of a key
 hidden width of a score.
 """
 
-import dataclasses
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 import jax
@@ -20,12 +19,11 @@ from attention.core import Attention
 from attention.fast.scan import scan
 from attention.stepwise import STEPWISE_SCORES
 from base.ranges import FRACTION, SIZE
-from models.attention import Aligned
+from models.attention import AlignmentOutput
 from models.cells import CELLS, batch_first, time_first
 from models.layers import BOS, Dropout, check_fields
 from models.recurrent import STANDARD, Gates, Init
 from models.sharding import RECURRENT
-from models.source_attention import SourceAttention
 
 
 class StepInput(NamedTuple):
@@ -57,7 +55,7 @@ class Step(NamedTuple):
     """Result of a step, [B, R, ...], or of all steps, [B, T, ...]."""
 
     state: jax.Array  # [..., D], the decoder's state for the readout
-    aligned: Aligned | None = None  # None without attention
+    aligned: AlignmentOutput | None = None  # None without attention
     context: jax.Array | None = None  # [..., E], where the step computes it
 
     def read(self, annotations: jax.Array) -> jax.Array:
@@ -126,23 +124,6 @@ class EncoderDecoder(nn.Module):
         shape = (self.vocab_size, self.embedding)
         tables = [self.param(name, self.inits.embedding, shape) for name in names]
         return tables[0], tables[-1]
-
-    @nn.nowrap
-    def source_attention(self, keys: str = "source") -> SourceAttention:
-        """Creates the attention that the model's fields choose; for use in `setup`.
-
-        Fields of `SourceAttention` that the model does not have keep their defaults.
-
-        Args:
-            keys: meaning of the keys' axis; see `base.records.AttentionRecord`.
-        """
-        names = (field.name for field in dataclasses.fields(SourceAttention))
-        chosen = {
-            name: getattr(self, name)
-            for name in names
-            if name not in ("parent", "name") and hasattr(self, name)
-        }
-        return SourceAttention(width=self.hidden, keys=keys, **chosen)
 
     def encode(self, source: jax.Array, *, train: bool = False) -> Any:
         """Encodes sources to a memory, once for all steps.

@@ -30,7 +30,12 @@ from models.cells import CELLS
 from models.encoder_decoder import Carry, EncoderDecoder, Step, StepInput
 from models.layers import Dense, Dropout, check_fields, logits
 from models.recurrent import Encoder, Init, Stack, StackWeights, uniform_init
-from models.source_attention import ATTENTION_CHOICES, Memory, Source
+from models.source_attention import (
+    ATTENTION_CHOICES,
+    Memory,
+    Source,
+    SourceAttention,
+)
 
 # All but hard alignment, which needs REINFORCE.
 ALIGNMENTS = tuple(x for x in ATTENTION_CHOICES["alignment"] if x != "hard")
@@ -196,7 +201,19 @@ class ListenAttendSpell(EncoderDecoder):
             dropout=self.dropout,
             inits=inits,
         )
-        self.cross_attention = self.source_attention(keys="frames")
+        self.cross_attention = SourceAttention(
+            score=self.score,
+            alignment=self.alignment,
+            width=n,
+            score_hidden=self.score_hidden,
+            max_length=self.max_length,
+            window=self.window,
+            temperature=self.temperature,
+            inits=inits,
+            filters=self.filters,
+            filter_width=self.filter_width,
+            keys="frames",
+        )
         self.stack = Stack(
             cell=self.cell,
             features=n,

@@ -18,11 +18,14 @@ gamma~_{t-1}), and adds the read cell alpha~_t through a gate r_t = sigmoid(W_r
 Axes: B batch; T tokens; S tokens of the other text; K slots of the tape; C width of an
 input; D width of a state; A hidden width of a score.
 
+The language model of section 5.1 stacks such layers with skip connections.
+
 Differs from the paper: biases; no attention beyond the last K tokens.
 """
 
+from collections.abc import Mapping
 from functools import partial
-from typing import NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -32,8 +35,10 @@ from attention.fast.scan import Matrix
 from attention.fast.softmax import attend
 from attention.fast.tape import tape_scan
 from attention.tape import Tape, empty_tape, token_weights
-from models.attention import Aligned, glorot_uniform
+from base.ranges import SIZE
+from models.attention import AlignmentOutput, glorot_uniform
 from models.layers import Dense
+from models.lstm_language import RecurrentLanguageModel
 from models.recurrent import STANDARD, Gates, StateWeights
 
 
@@ -312,7 +317,47 @@ class LSTMNLayer(nn.Module):
     def _record(self, intra: jax.Array, inter: jax.Array | None = None) -> None:
         names = {"layer": self.layer, "queries": "tokens"}
         weights = token_weights(intra)[:, None]
-        Aligned(weights).record(self, kind="intra", keys="tokens", **names)
+        AlignmentOutput(weights).record(self, kind="intra", keys="tokens", **names)
         if inter is not None:
             weights = inter[:, None]
-            Aligned(weights).record(self, kind="cross", keys="source", **names)
+            AlignmentOutput(weights).record(self, kind="cross", keys="source", **names)
+
+
+class LSTMNLanguageModel(RecurrentLanguageModel):
+    """Language model of LSTMN layers: Cheng et al. (2016), section 5.1.
+
+    The defaults of `RecurrentLanguageModel` are the paper's.
+
+    Attributes:
+        memory: K, the number of slots of a tape.
+        score: a key of `SCORES`; "additive" in the paper.
+        score_hidden: hidden width of the score.
+    """
+
+    memory: Annotated[int, SIZE] = 50
+    score: str = "additive"
+    score_hidden: Annotated[int, SIZE] = 300
+
+    attends: ClassVar[bool] = True
+    choices: ClassVar[Mapping[str, tuple[str, ...]]] = {"score": tuple(SCORES)}
+
+    @nn.nowrap
+    def layer(self, number: int) -> LSTMNLayer:
+        """Returns layer `number`."""
+        return LSTMNLayer(
+            features=self.hidden,
+            memory=self.memory,
+            score=self.score,
+            score_hidden=self.score_hidden,
+            layer=number,
+        )
+
+    @nn.nowrap
+    def state(self, batch: int) -> State:
+        """Returns the state of a layer before the first token."""
+        return State.start(batch, self.memory, self.hidden)
+
+    def read(self, layer: Any, x: jax.Array, state: Any) -> tuple[jax.Array, Any]:
+        """Applies a layer: outputs [B, T, D] and the next state."""
+        tape, state = layer(x, state)
+        return tape.key, state

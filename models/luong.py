@@ -35,7 +35,12 @@ from models.recurrent import (
     StackWeights,
     uniform_init,
 )
-from models.source_attention import ATTENTION_CHOICES, Memory, Source
+from models.source_attention import (
+    ATTENTION_CHOICES,
+    Memory,
+    Source,
+    SourceAttention,
+)
 
 
 class Weights(NamedTuple):
@@ -130,7 +135,17 @@ class Luong(EncoderDecoder):
                 Dense(cell.states * n, kernel_init=inits.kernel)
                 for _ in range(self.depth)
             ]
-        self.cross_attention = self.source_attention()
+        self.cross_attention = SourceAttention(
+            score=self.score,
+            alignment=self.alignment,
+            width=n,
+            score_hidden=self.score_hidden,
+            max_length=self.max_length,
+            window=self.window,
+            temperature=self.temperature,
+            inits=inits,
+            score_gradient=self.score_gradient,
+        )
         self.stack = Stack(
             cell=self.cell,
             features=n,

@@ -14,7 +14,8 @@ Tying: "adjacent" has A^(k+1) = C^k, B = A^1 and W = C^K; "layerwise" has the sa
 C in each hop, and u^(k+1) = H u^k + o^k.
 
 Axes: B batch; N memory slots; J words of a sentence; K hops; D width; W words and nil;
-T time indices; S distinct sentences; V = W + T rows of an embedding.
+T time indices, in the language model tokens; S distinct sentences; V = W + T rows of an
+embedding.
 
 Follows the authors' code, not the paper's text, in two points: empty slots, and the
 factor 2 of l, which makes the mean of l about 1, as in a bag of words.
@@ -25,21 +26,22 @@ paper, where the code uses the maximum, and j - 1/2 and k - 1/2 in place of j an
 it as the last word; time indices are not possible answers; T is the same for all tasks,
 where the code has T = N.
 
-The language model of section 5 is in `models.language`.
+The language model of section 5 has memories of single words, the most recent ones; see
+`MemoryNetworkLanguageModel`.
 """
 
-from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from attention.core import Attention, attend
-from base.ranges import COUNT, LAYERS, POSITIVE, SIZE
-from models.attention import SCORES, Alignment, Score
-from models.layers import check_fields
+from attention.fast.softmax import masked_softmax
+from base.ranges import COUNT, FRACTION, LAYERS, POSITIVE, SIZE
+from models.attention import SCORES, Alignment, AlignmentOutput, Score
+from models.layers import PAD, Dropout, check_fields, logits
 
+_QUERY = 0.1  # u^1 of the language model, the same for every unit
 _UNROLLED = 64  # words of a sentence; the loop over more would compile for minutes
 
 ENCODINGS = ("position", "bag")
@@ -69,25 +71,6 @@ def position_weights(
     share = place / jnp.maximum(lengths, max(max_length, 1))[..., None]
     valid = number <= lengths[..., None]
     return jnp.where(valid, 1 - share, 0), jnp.where(valid, 1 - 2 * share, 0)
-
-
-def hop(
-    state: jax.Array,
-    read: Callable[[jax.Array], Attention],
-    kernel: jax.Array | None = None,
-) -> tuple[jax.Array, jax.Array]:
-    """One hop u^(k+1) = H u^k + o^k: Sukhbaatar et al. (2015), section 2.2.
-
-    Args:
-        state: [..., Q, D], u^k.
-        read: attention of u^k to the memories, with o^k as context [..., Q, D].
-        kernel: [D, D], H of layer-wise tying; None for the identity.
-
-    Returns:
-        u^(k+1) [..., Q, D], and the weights p^k of `read`.
-    """
-    context, weights = read(state)
-    return (state if kernel is None else state @ kernel) + context, weights
 
 
 class MemoryNetwork(nn.Module):
@@ -181,65 +164,59 @@ class MemoryNetwork(nn.Module):
         Returns:
             [B, W] logits of the answer; nil is never the answer.
         """
-        sentences, times = batch["sentences"], batch["times"]
         adjacent = self.tying == "adjacent"
-        tables = self.tables if adjacent else self.tables[:2]
+        memories, mask = self._memories(batch)
+        query_table = self.tables[0 if adjacent else 2]  # B
+        u = self._embed(batch["question"], query_table)[:, None]  # [B, 1, D]
+        draws = train and self.alignment == "gumbel"
+        records = []
+        for k in range(self.hops):
+            layer = k if adjacent else 0
+            m, c = memories[layer : layer + 2]
+            scores = self.scores[layer](u, m)  # u^k m^k, [B, 1, N]
+            aligned = self.alignments[layer](
+                scores,
+                query=u,
+                mask=mask,
+                rng=self.make_rng("alignment") if draws else None,
+            )  # softmax(u^k m^k) in the paper
+            p = jnp.where(linear, jnp.where(mask, scores, 0), aligned.weights)
+            o = p @ c
+            u = (u if adjacent else u @ self.state_kernel) + o
+            records.append(aligned._replace(weights=p))
+        self._record(records)
+        answers = self.tables[-1].T if adjacent else self.answer_kernel
+        x = (u @ answers)[:, 0, : self.vocab_size]
+        return jnp.where(jnp.arange(self.vocab_size) > 0, x, -1e9)
+
+    def _memories(
+        self, batch: dict[str, jax.Array]
+    ) -> tuple[list[jax.Array], jax.Array]:
+        """Embeds the statements of each story, with their times.
+
+        Returns:
+            [B, N, D] for each table, m^1, c^1 = m^2, ... with adjacent tying and m, c
+            with layer-wise tying; and the mask [B, 1, N] of the slots.
+        """
+        sentences, times = batch["sentences"], batch["times"]
+        tables = self.tables if self.tying == "adjacent" else self.tables[:2]
         filled = (sentences > 0).any(-1)
         embedded = self._embed(sentences, jnp.concatenate(tables, -1))
-        memories = jnp.split(embedded, len(tables), -1)  # each [B, N, D] or [S, D]
+        memories = jnp.split(embedded, len(tables), -1)
         if "slots" in batch:
             filled = filled[batch["slots"]]
             memories = [memory[batch["slots"]] for memory in memories]
-        mask = self.empty_slots | filled[:, None]  # [B, 1, N]
         for n, table in enumerate(tables):
             time = table[self.vocab_size - 1 + times]
             memories[n] += jnp.where(times[..., None] > 0, time, 0)
-        table = self.tables[0 if adjacent else 2]
-        state = self._embed(batch["question"], table)[:, None]  # [B, 1, D]
-        records = []
-        for number in range(self.hops):
-            layer = number if adjacent else 0
-            key, value = memories[layer : layer + 2]
+        return memories, self.empty_slots | filled[:, None]
 
-            def align(scores, mask, layer=layer, state=state):
-                aligned = self._align(layer, scores, state, mask, train)
-                records.append(
-                    aligned._replace(
-                        weights=jnp.where(
-                            linear, jnp.where(mask, scores, 0), aligned.weights
-                        )
-                    )
-                )
-                return records[-1].weights
-
-            def read(state, layer=layer, key=key, value=value, align=align):
-                scores = self.scores[layer](state, key)
-                return attend(scores, value, mask=mask, align=align)
-
-            state, _ = hop(state, read, None if adjacent else self.state_kernel)
-        self._record(records)
-        answers = self.tables[-1].T if adjacent else self.answer_kernel
-        logits = (state @ answers)[:, 0, : self.vocab_size]
-        return jnp.where(jnp.arange(self.vocab_size) > 0, logits, -1e9)
-
-    def _align(self, layer, scores, state, mask, train):
-        alignment = self.alignments[layer]
-        draws = train and self.alignment == "gumbel"
-        return alignment.weigh(
-            alignment.parameters(self.width),
-            scores,
-            query=state,
-            time=jnp.zeros((), jnp.int32),
-            mask=mask,
-            rng=self.make_rng("alignment") if draws else None,
-        )
-
-    def _record(self, records) -> None:
+    def _record(self, records: list[AlignmentOutput]) -> None:
         """Sows the attention of all hops."""
+        weights = jnp.concatenate([x.weights for x in records], 1)[:, None]
         position = None
         if records[0].position is not None:
             position = jnp.stack([x.position for x in records], -1)
-        weights = jnp.stack([x.weights[:, 0] for x in records], 1)[:, None]
         aligned = records[0]._replace(weights=weights, position=position)
         aligned.record(self, kind="memory", layer=0, queries="hops", keys="sentences")
 
@@ -277,3 +254,124 @@ class MemoryNetwork(nn.Module):
             return jax.lax.fori_loop(0, words, lambda j, x: x + word(j), first)
 
         return jnp.concatenate([*map(bag, parts)], -1) @ table
+
+
+class MemoryNetworkLanguageModel(nn.Module):
+    """End-to-end memory network on text: Sukhbaatar et al. (2015), section 5.
+
+    The memory of token t is the N tokens up to t, itself included, with a temporal
+    encoding of their distance, from 0 to N - 1:
+
+        m_i = A x_i + T_A(t - i),  c_i = C x_i + T_C(t - i),  u^1 = (0.1, ..., 0.1)
+        p^k = softmax(u^k m),  u^(k+1) = f(H u^k + sum_i p_i^k c_i)
+        next token = softmax(W u^(K+1))
+
+    f is ReLU on the second half of the units and the identity on the others. All hops
+    have the same A, C and H (layer-wise tying). The defaults are the paper's.
+
+    Sows an `AttentionRecord` [B, 1, T, T] of each hop, kind "memory".
+
+    Differs from the paper: memories at the beginning of a text have fewer than N
+    tokens; dropout is optional.
+
+    Attributes:
+        vocab_size: W.
+        width: D.
+        hops: K.
+        memory: N.
+        init_scale: standard deviation of the initial parameters.
+        dropout: dropout rate of A x, C x and u^(K+1).
+
+    Raises:
+        FieldError: at the first call, for a field that is out of range.
+    """
+
+    vocab_size: Annotated[int, SIZE]
+    width: Annotated[int, SIZE] = 150
+    hops: Annotated[int, LAYERS] = 6
+    memory: Annotated[int, SIZE] = 100
+    init_scale: Annotated[float, POSITIVE] = 0.05
+    dropout: Annotated[float, FRACTION] = 0.0
+
+    attends: ClassVar[bool] = True
+
+    def setup(self):
+        check_fields(self)
+        init = nn.initializers.normal(self.init_scale)
+        words, times = (self.vocab_size, self.width), (self.memory, self.width)
+        self.memory_embedding = self.param("memory_embedding", init, words)  # A
+        self.output_embedding = self.param("output_embedding", init, words)  # C
+        self.memory_times = self.param("memory_times", init, times)  # T_A
+        self.output_times = self.param("output_times", init, times)  # T_C
+        self.state_kernel = self.param("state_kernel", init, (self.width,) * 2)  # H
+        self.output = self.param("output", init, words)  # W
+        self.drop = Dropout(self.dropout)
+
+    @nn.nowrap
+    def start(self, batch: int) -> jax.Array:
+        """Returns the carry before the first token of B texts: no tokens [B, N - 1]."""
+        return jnp.full((batch, self.memory - 1), PAD, jnp.int32)
+
+    def __call__(
+        self, tokens: jax.Array, carry: jax.Array | None = None, *, train: bool
+    ) -> tuple[jax.Array, jax.Array]:
+        """Reads a part of each text; see `models.lstm_language`."""
+        batch, steps = tokens.shape
+        past = self.start(batch) if carry is None else carry
+        text = jnp.concatenate([past, tokens], 1)  # [B, N - 1 + T]
+        # Memory n of token t is token t + n of the text, the oldest first.
+        memory = jnp.arange(steps)[:, None] + jnp.arange(self.memory)  # [T, N]
+        mask = text[:, memory] != PAD  # [B, T, N]
+        a = self.drop(
+            self.memory_embedding[text], train=train
+        )  # A x, [B, N - 1 + T, D]
+        c = self.drop(self.output_embedding[text], train=train)  # C x
+        time_a, time_c = self.memory_times[::-1], self.output_times[::-1]  # T_A, T_C
+        u = jnp.full((batch, steps, self.width), _QUERY)
+        linear = jnp.arange(self.width) < self.width // 2
+        for k in range(self.hops):
+            # u m_i = u A x_i + u T_A(t - i), and in the same way for c_i.
+            scores = window_of(u @ jnp.swapaxes(a, 1, 2), self.memory) + u @ time_a.T
+            p = masked_softmax(scores, mask)  # [B, T, N]
+            weights = from_window(p, text.shape[1])  # [B, T, N - 1 + T]
+            o = weights @ c + p @ time_c
+            u = u @ self.state_kernel + o
+            u = jnp.where(linear, u, nn.relu(u))
+            AlignmentOutput(weights[:, None, :, self.memory - 1 :]).record(
+                self, kind="memory", layer=k, queries="tokens", keys="tokens"
+            )
+        u = self.drop(u, train=train)
+        return logits(u, self.output), text[:, steps:]
+
+
+def window_of(x: jax.Array, size: int) -> jax.Array:
+    """Selects columns t to t + N - 1 of row t.
+
+    Args:
+        x: [..., T, N - 1 + T].
+        size: N.
+
+    Returns:
+        [..., T, N].
+    """
+    *batch, rows, columns = x.shape
+    # Rows that are longer by one shift each next row by one column.
+    flat = x.reshape(*batch, rows * columns)
+    flat = jnp.pad(flat, [*[(0, 0)] * len(batch), (0, rows)])
+    return flat.reshape(*batch, rows, columns + 1)[..., :size]
+
+
+def from_window(x: jax.Array, columns: int) -> jax.Array:
+    """Inverse of `window_of`, with 0 elsewhere.
+
+    Args:
+        x: [..., T, N].
+        columns: N - 1 + T.
+
+    Returns:
+        [..., T, N - 1 + T].
+    """
+    *batch, rows, size = x.shape
+    x = jnp.pad(x, [*[(0, 0)] * (len(batch) + 1), (0, columns + 1 - size)])
+    flat = x.reshape(*batch, -1)[..., : rows * columns]
+    return flat.reshape(*batch, rows, columns)

@@ -17,10 +17,10 @@ from flax import linen as nn
 
 from attention.core import Attention
 from attention.fast.linear import linear, merge_heads, split_heads
-from attention.fast.relative import relative_attention, relative_scores, relative_values
-from attention.fast.softmax import attend, masked_softmax
+from attention.fast.relative import relative_attention
+from attention.fast.softmax import attend
 from attention.positions import rotary
-from models.attention import DRAWN, Aligned, Alignment, Score, glorot_uniform
+from models.attention import DRAWN, Alignment, AlignmentOutput, Score, glorot_uniform
 
 _glorot = nn.initializers.xavier_uniform()
 
@@ -28,8 +28,26 @@ _glorot = nn.initializers.xavier_uniform()
 class Cache(NamedTuple):
     """Keys and values of the previous decoding steps."""
 
-    key: jax.Array  # [R, B, H, L, D]
-    value: jax.Array  # [R, B, H, L, D]
+    key: jax.Array  # [B, L, R, H, D]
+    value: jax.Array  # [B, L, R, H, D]
+
+    def write(self, time: jax.Array, key: jax.Array, value: jax.Array) -> "Cache":
+        """Returns the cache with a step's key and value, [B, H, R, D]."""
+
+        def update(cached: jax.Array, new: jax.Array) -> jax.Array:
+            new = jnp.swapaxes(new, 1, 2)[:, None]  # [B, 1, R, H, D]
+            return jax.lax.dynamic_update_slice_in_dim(cached, new, time, axis=1)
+
+        return Cache(update(self.key, key), update(self.value, value))
+
+    def follow(self, path: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Returns keys and values [B, R, H, L, D] of the paths [B, R, L]."""
+
+        def select(cached: jax.Array) -> jax.Array:
+            rows = jnp.swapaxes(path, 1, 2)[..., None, None]  # [B, L, R, 1, 1]
+            return jnp.moveaxis(jnp.take_along_axis(cached, rows, axis=2), 1, 3)
+
+        return select(self.key), select(self.value)
 
 
 class MultiHeadAttention(nn.Module):
@@ -107,22 +125,10 @@ class MultiHeadAttention(nn.Module):
         Returns:
             [B, T, C].
         """
-        position = jnp.arange(x.shape[1])
-        query, key, value = self._project_self(x, position)
-        if self.max_distance is None:
-            attention = attend(self.scores(query, key), value, mask=mask)
-        else:
-            attention = relative_attention(
-                query,
-                key,
-                value,
-                key_table=self.relative_key.astype(query.dtype),
-                value_table=self.relative_value.astype(query.dtype),
-                mask=mask,
-                score=self.scores,
-            )
-        self._record(Aligned(attention.weights))
-        return self._merge(attention.context)
+        query, key, value = self._project_self(x, jnp.arange(x.shape[1]))
+        context, weights = self._attend(query, key, value, mask)
+        self._record(AlignmentOutput(weights))
+        return self._merge(context)
 
     def project_memory(self, memory: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Projects a memory [B, K, C] to keys and values [B, H, K, D]."""
@@ -152,14 +158,8 @@ class MultiHeadAttention(nn.Module):
         rng = None
         if self.alignment in DRAWN and self.has_rng("alignment"):
             rng = self.make_rng("alignment")
-        aligned = self.align.weigh(
-            self.align.parameters(query.shape[-1]),
-            self.scores(query, key),
-            query=query,
-            time=time,
-            mask=mask,
-            rng=rng,
-        )
+        scores = self.scores(query, key)
+        aligned = self.align(scores, query=query, time=time, mask=mask, rng=rng)
         self._record(aligned)
         context = self._merge(jnp.matmul(aligned.weights, value))
         return Attention(context, aligned.weights)
@@ -167,7 +167,7 @@ class MultiHeadAttention(nn.Module):
     def start(self, batch: int, rows: int, length: int) -> Cache:
         """Returns an empty cache of `length` steps for `rows` hypotheses per source."""
         width = self.features // self.heads
-        empty = jnp.zeros((rows, batch, self.heads, length, width), self.dtype)
+        empty = jnp.zeros((batch, length, rows, self.heads, width), self.dtype)
         return Cache(empty, empty)
 
     def step(
@@ -180,44 +180,44 @@ class MultiHeadAttention(nn.Module):
 
         Args:
             x: [B, R, C], the inputs at step `time`.
-            cache: [R, B, H, L, D] keys and values of the previous steps.
+            cache: keys and values of the previous steps.
             time: int scalar, from 0.
-            path: [B, R, L, R] bool; path[b, r, t, s] is True if hypothesis r was in
-                row s at step t.
+            path: [B, R, L] int, the row of each hypothesis at each step.
 
         Returns:
             [B, R, C], and the cache including this step.
         """
-        query, key, value = self._project_self(x, time)
+        query, key, value = self._project_self(x, time)  # [B, H, R, D]
+        cache = cache.write(time, key, value)
+        # The hypotheses are a batch axis, with a single query each.
+        query = jnp.swapaxes(query, 1, 2)[..., None, :]  # [B, R, H, 1, D]
+        past = jnp.arange(path.shape[-1]) <= time  # [L]
+        context, _ = self._attend(query, *cache.follow(path), past, offset=time)
+        return self._merge(jnp.swapaxes(context[..., 0, :], 1, 2)), cache
 
-        def write(cached: jax.Array, new: jax.Array) -> jax.Array:
-            new = jnp.moveaxis(new, 2, 0)[:, :, :, None]  # [R, B, H, 1, D]
-            return jax.lax.dynamic_update_slice_in_dim(cached, new, time, axis=3)
+    def _attend(
+        self,
+        query: jax.Array,
+        key: jax.Array,
+        value: jax.Array,
+        mask: jax.Array | None,
+        offset: int | jax.Array = 0,
+    ) -> Attention:
+        """Self-attention of queries [..., Q, D], the first one at position `offset`."""
+        if self.max_distance is None:
+            return attend(self.scores(query, key), value, mask=mask)
+        return relative_attention(
+            query,
+            key,
+            value,
+            key_table=self.relative_key.astype(query.dtype),
+            value_table=self.relative_value.astype(query.dtype),
+            mask=mask,
+            offset=offset,
+            score=self.scores,
+        )
 
-        cache = Cache(write(cache.key, key), write(cache.value, value))
-        scores = self.scores(query, cache.key)  # [R, B, H, R, L]
-        scores = jnp.broadcast_to(scores, (x.shape[1], *scores.shape[-4:]))
-        scores = jnp.moveaxis(scores, 0, -1)  # [B, H, R, L, R]
-        if self.max_distance is not None:
-            # All hypotheses are at the same step: they are a batch axis, and Q is 1.
-            table = self.relative_key.astype(query.dtype)[:, None]
-            relative = relative_scores(
-                query[..., None, :], table, keys=scores.shape[-2], offset=time
-            )
-            scale = query.shape[-1] ** -0.5
-            scores += scale * jnp.swapaxes(relative, -1, -2)  # [B, H, R, L, 1]
-        *batch, length, rows = scores.shape
-        mask = path[:, None].reshape(path.shape[0], 1, rows, -1)
-        weights = masked_softmax(scores.reshape(*batch, -1), mask)
-        weights = weights.reshape(*batch, length, rows)
-        context = jnp.einsum("bhrlp,pbhld->bhrd", weights, cache.value)
-        if self.max_distance is not None:
-            table = self.relative_value.astype(query.dtype)[:, None]
-            step_weights = weights.sum(-1)[..., None, :]  # [B, H, R, 1, L]
-            context += relative_values(step_weights, table, time)[..., 0, :]
-        return self._merge(context), cache
-
-    def _record(self, aligned: Aligned) -> None:
+    def _record(self, aligned: AlignmentOutput) -> None:
         aligned.record(
             self, kind=self.kind, layer=self.layer, queries=self.queries, keys=self.keys
         )

@@ -27,7 +27,7 @@ from attention.masks import padding_mask
 from attention.tape import Tape
 from base.errors import FieldError
 from base.ranges import FRACTION, LAYERS, SIZE
-from models.attention import Aligned, Score
+from models.attention import AlignmentOutput, Score
 from models.layers import PAD, Dense, Dropout, check_fields
 from models.lstmn import SCORES, LSTMNLayer
 from models.recurrent import STANDARD, Recurrence
@@ -152,7 +152,7 @@ class SentenceClassifier(nn.Module):
         scores = self.inter(tape.key, source.key)
         context, weights = attend(scores, source.key, mask=padding_mask(source.valid))
         names = {"kind": "cross", "layer": 0, "queries": "tokens", "keys": "source"}
-        Aligned(weights[:, None]).record(self, **names)
+        AlignmentOutput(weights[:, None]).record(self, **names)
         fused = nn.tanh(self.fuse(jnp.concatenate([tape.key, context], -1)))
         return _mean(fused, tape.valid)
 

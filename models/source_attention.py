@@ -11,7 +11,7 @@ from flax import linen as nn
 
 from attention.alignments import ALIGNMENTS
 from attention.stepwise import STEPWISE_SCORES
-from models.attention import DRAWN, STEP_SCORES, Aligned, Alignment, Score
+from models.attention import DRAWN, STEP_SCORES, Alignment, AlignmentOutput, Score
 from models.layers import Dense
 from models.recurrent import Init
 
@@ -38,7 +38,7 @@ class Source:
         mask: [B, S] bool, False at padding.
         score_parameters: parameters of the score function, by name.
         align_parameters: parameters of the alignment, by name.
-        soft: bool scalar; see `models.attention.Alignment.weigh`.
+        soft: bool scalar; see `models.attention.Alignment.align`.
         score_function: a key of `STEP_SCORES`.
         alignment: settings of the alignment.
     """
@@ -58,7 +58,7 @@ class Source:
             parameters = {"previous": previous}
         return compare(query, self.keys, **self.score_parameters, **parameters)
 
-    def keep(self, aligned: Aligned) -> jax.Array | None:
+    def keep(self, aligned: AlignmentOutput) -> jax.Array | None:
         """Returns the next `Carry.weights`: the weights, if the score needs them."""
         return aligned.weights if self.score_function in STEPWISE_SCORES else None
 
@@ -68,7 +68,7 @@ class Source:
         query: jax.Array,
         time: jax.Array,
         rng: jax.Array | None = None,
-    ) -> Aligned:
+    ) -> AlignmentOutput:
         """Computes attention weights from scores.
 
         Args:
@@ -80,7 +80,7 @@ class Source:
         Returns:
             Weights [B, R, S] and the alignment's other results [B, R].
         """
-        return self.alignment.weigh(
+        return self.alignment.align(
             self.align_parameters,
             scores,
             query=query,
@@ -183,7 +183,7 @@ class SourceAttention(nn.Module):
             ),
         )
 
-    def record(self, aligned: Aligned) -> None:
+    def record(self, aligned: AlignmentOutput) -> None:
         """Sows the alignments [B, T, ...] of all steps as one head, [B, 1, T, ...]."""
         jax.tree.map(lambda x: x[:, None], aligned).record(
             self, kind="cross", layer=0, queries="target", keys=self.keys

@@ -15,8 +15,7 @@ width of a head; W vocabulary; R hypotheses that share one source; L maximum dec
 length.
 """
 
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -62,13 +61,13 @@ class Carry(NamedTuple):
     """State of step-by-step decoding."""
 
     time: jax.Array  # int scalar, from 0
-    path: jax.Array  # [B, R, L, R] bool; see `MultiHeadAttention.step`
+    path: jax.Array  # [B, R, L] int; see `MultiHeadAttention.step`
     caches: tuple[Cache, ...]  # per layer
 
     def take(self, parents: jax.Array) -> "Carry":
         """Returns the state whose row r continues row `parents[b, r]` of this one."""
         # Only the paths are reordered, never the caches.
-        path = jnp.take_along_axis(self.path, parents[:, :, None, None], axis=1)
+        path = jnp.take_along_axis(self.path, parents[..., None], axis=1)
         return self._replace(path=path)
 
 
@@ -87,8 +86,8 @@ class FeedForward(nn.Module):
 class Residual(nn.Module):
     """Residual connection around a sub-layer f, with dropout and layer norm.
 
-    `residual.leave(x, f(residual.enter(x)))` is LN(x + Dropout(f(x))) with post-norm
-    and x + Dropout(f(LN(x))) with pre-norm.
+    `post(x, f(pre(x)))` is LN(x + Dropout(f(x))) with post-norm and
+    x + Dropout(f(LN(x))) with pre-norm.
     """
 
     norm: str
@@ -98,11 +97,11 @@ class Residual(nn.Module):
         self.layer_norm = LayerNorm()
         self.dropout = Dropout(self.rate)
 
-    def enter(self, x: jax.Array) -> jax.Array:
+    def pre(self, x: jax.Array) -> jax.Array:
         """Returns the input [B, T, C] of the sub-layer."""
         return self.layer_norm(x) if self.norm == "pre" else x
 
-    def leave(self, x: jax.Array, y: jax.Array, *, train: bool) -> jax.Array:
+    def post(self, x: jax.Array, y: jax.Array, *, train: bool) -> jax.Array:
         """Adds the sub-layer's output y [B, T, C] to x."""
         x = x + self.dropout(y, train=train)
         return x if self.norm == "pre" else self.layer_norm(x)
@@ -112,50 +111,43 @@ class EncoderLayer(nn.Module):
     """Self-attention and feed-forward: Vaswani et al. (2017), section 3.1.
 
     Attributes:
-        attention: fields of the `MultiHeadAttention` of the self-attention.
-        d_ff: hidden width of the feed-forward block.
+        self_attention, feed_forward: the sub-layers.
         norm: "post" or "pre".
         rate: dropout rate.
     """
 
-    attention: Mapping[str, Any]
-    d_ff: int
+    self_attention: MultiHeadAttention
+    feed_forward: FeedForward
     norm: str
     rate: float
 
     def setup(self):
-        self.self_attention = MultiHeadAttention(**self.attention)
-        self.feed_forward = FeedForward(self.d_ff, self.attention["dtype"])
         self.residuals = [Residual(self.norm, self.rate) for _ in range(2)]
 
     def __call__(self, x: jax.Array, mask: jax.Array, *, train: bool) -> jax.Array:
         """Maps [B, S, C] to [B, S, C]; `mask` broadcasts to [B, H, S, S]."""
         first, second = self.residuals
-        y = self.self_attention(first.enter(x), mask)
-        x = first.leave(x, y, train=train)
-        y = self.feed_forward(second.enter(x))
-        return second.leave(x, y, train=train)
+        y = self.self_attention(first.pre(x), mask)
+        x = first.post(x, y, train=train)
+        y = self.feed_forward(second.pre(x))
+        return second.post(x, y, train=train)
 
 
 class DecoderLayer(nn.Module):
     """Causal self-attention, cross-attention and feed-forward: section 3.1.
 
     Attributes:
-        attention: fields of the `MultiHeadAttention` of the self-attention.
-        cross: fields of the cross-attention.
-        d_ff, norm, rate: see `EncoderLayer`.
+        self_attention, cross_attention, feed_forward: the sub-layers.
+        norm, rate: see `EncoderLayer`.
     """
 
-    attention: Mapping[str, Any]
-    cross: Mapping[str, Any]
-    d_ff: int
+    self_attention: MultiHeadAttention
+    cross_attention: MultiHeadAttention
+    feed_forward: FeedForward
     norm: str
     rate: float
 
     def setup(self):
-        self.self_attention = MultiHeadAttention(**self.attention)
-        self.cross_attention = MultiHeadAttention(**self.cross)
-        self.feed_forward = FeedForward(self.d_ff, self.attention["dtype"])
         self.residuals = [Residual(self.norm, self.rate) for _ in range(3)]
 
     def __call__(
@@ -163,8 +155,8 @@ class DecoderLayer(nn.Module):
     ) -> jax.Array:
         """Maps [B, T, C] to [B, T, C]; mask `causal` broadcasts to [B, H, T, T]."""
         first = self.residuals[0]
-        y = self.self_attention(first.enter(x), causal)
-        x = first.leave(x, y, train=train)
+        y = self.self_attention(first.pre(x), causal)
+        x = first.post(x, y, train=train)
         return self._read(x, source, jnp.arange(x.shape[1]), train=train).context
 
     def step(
@@ -185,9 +177,9 @@ class DecoderLayer(nn.Module):
         """
         first = self.residuals[0]
         y, cache = self.self_attention.step(
-            first.enter(x), cache=cache, time=time, path=path
+            first.pre(x), cache=cache, time=time, path=path
         )
-        x = first.leave(x, y, train=False)
+        x = first.post(x, y, train=False)
         return self._read(x, source, time, train=False), cache
 
     def _read(
@@ -195,10 +187,10 @@ class DecoderLayer(nn.Module):
     ) -> Attention:
         """Applies cross-attention and feed-forward to [B, T, C]."""
         _, second, third = self.residuals
-        y, weights = self.cross_attention.read(second.enter(x), *source, time=time)
-        x = second.leave(x, y, train=train)
-        y = self.feed_forward(third.enter(x))
-        return Attention(third.leave(x, y, train=train), weights)
+        y, weights = self.cross_attention.read(second.pre(x), *source, time=time)
+        x = second.post(x, y, train=train)
+        y = self.feed_forward(third.pre(x))
+        return Attention(third.post(x, y, train=train), weights)
 
 
 class Transformer(nn.Module):
@@ -272,7 +264,7 @@ class Transformer(nn.Module):
         if self.positions == "rotary" and self.d_model // self.heads % 2:
             accepted = f"of even width with rotary positions; d_model is {self.d_model}"
             raise FieldError("heads", self.heads, accepted)
-        init = nn.initializers.normal(self.d_model**-0.5)
+        init, dtype = nn.initializers.normal(self.d_model**-0.5), jnp.dtype(self.dtype)
         names = ("embedding",)  # of source, target and output
         if not self.share_embeddings:
             names = ("source_embedding", "target_embedding", "output_embedding")
@@ -286,50 +278,65 @@ class Transformer(nn.Module):
             ]
         self.embedding_dropout = Dropout(self.dropout)
 
-        common = dict(
-            features=self.d_model,
-            heads=self.heads,
-            score_hidden=self.score_hidden,
-            max_length=self.max_length,
-            dtype=jnp.dtype(self.dtype),
-        )
-        relative = self.positions == "relative"
-        self_attention = common | dict(
-            max_distance=self.max_distance if relative else None,
-            rotary=self.positions == "rotary",
-        )
-        encoder = self_attention | dict(
-            score=self.encoder_score, kind="encoder", queries="source", keys="source"
-        )
-        decoder = self_attention | dict(
-            score=self.decoder_score,
-            kind="decoder",
-            queries="previous",
-            keys="previous",
-        )
-        cross = common | dict(
-            score=self.cross_score,
-            alignment=self.cross_alignment,
-            window=self.window,
-            temperature=self.temperature,
-            kind="cross",
-            queries="target",
-            keys="source",
-        )
-        block = dict(d_ff=self.d_ff, norm=self.norm, rate=self.dropout)
         self.encoder = [
-            EncoderLayer(encoder | dict(layer=layer), **block)
+            EncoderLayer(
+                self._self_attention("encoder", self.encoder_score, "source", layer),
+                FeedForward(self.d_ff, dtype),
+                norm=self.norm,
+                rate=self.dropout,
+            )
             for layer in range(self.encoder_layers)
         ]
         self.decoder = [
             DecoderLayer(
-                decoder | dict(layer=layer), cross | dict(layer=layer), **block
+                self._self_attention("decoder", self.decoder_score, "previous", layer),
+                self._cross_attention(layer),
+                FeedForward(self.d_ff, dtype),
+                norm=self.norm,
+                rate=self.dropout,
             )
             for layer in range(self.decoder_layers)
         ]
         if self.norm == "pre":
             self.encoder_norm = LayerNorm()
             self.decoder_norm = LayerNorm()
+
+    def _self_attention(
+        self, kind: str, score: str, tokens: str, layer: int
+    ) -> MultiHeadAttention:
+        """Creates the self-attention of a layer; for use in `setup`."""
+        return MultiHeadAttention(
+            features=self.d_model,
+            heads=self.heads,
+            score=score,
+            score_hidden=self.score_hidden,
+            max_length=self.max_length,
+            max_distance=self.max_distance if self.positions == "relative" else None,
+            rotary=self.positions == "rotary",
+            dtype=jnp.dtype(self.dtype),
+            kind=kind,
+            layer=layer,
+            queries=tokens,
+            keys=tokens,
+        )
+
+    def _cross_attention(self, layer: int) -> MultiHeadAttention:
+        """Creates the cross-attention of a layer; for use in `setup`."""
+        return MultiHeadAttention(
+            features=self.d_model,
+            heads=self.heads,
+            score=self.cross_score,
+            score_hidden=self.score_hidden,
+            max_length=self.max_length,
+            alignment=self.cross_alignment,
+            window=self.window,
+            temperature=self.temperature,
+            dtype=jnp.dtype(self.dtype),
+            kind="cross",
+            layer=layer,
+            queries="target",
+            keys="source",
+        )
 
     def __call__(self, batch: dict[str, jax.Array], *, train: bool) -> jax.Array:
         """Computes the logits of every target token given the tokens before it.
@@ -376,7 +383,7 @@ class Transformer(nn.Module):
         batch = memory.mask.shape[0]
         return Carry(
             time=jnp.zeros((), jnp.int32),
-            path=jnp.zeros((batch, rows, length, rows), bool),
+            path=jnp.zeros((batch, rows, length), jnp.int32),
             caches=tuple(
                 layer.self_attention.start(batch, rows, length)
                 for layer in self.decoder
@@ -397,14 +404,7 @@ class Transformer(nn.Module):
             The next carry, logits [B, R, W] float32, and the cross-attention of the
             last layer: context [B, R, C] and the mean weights of its heads [B, R, S].
         """
-        batch, rows = token.shape
-        own_row = jnp.eye(rows, dtype=bool)[:, None]  # [R, 1, R]
-        path = jax.lax.dynamic_update_slice_in_dim(
-            carry.path,
-            jnp.broadcast_to(own_row, (batch, rows, 1, rows)),
-            carry.time,
-            axis=2,
-        )
+        path = carry.path.at[:, :, carry.time].set(jnp.arange(token.shape[1]))
         x = self._embed(token, carry.time, side=1)
         mask = padding_mask(memory.mask)[:, None]
         caches, attention = [], None

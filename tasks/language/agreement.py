@@ -5,7 +5,7 @@ the words. The evaluation is exact: the perplexity of the source is known, and e
 or closing bracket has one correct form and one controller, whose position is compared
 with that of the maximum attention weight.
 
-Works with the models of `models.language`.
+Works with the language models; see `models.lstm_language`.
 
 Axes: B batch; T tokens; W vocabulary.
 """

@@ -93,7 +93,7 @@ class Continuations:
         """Stores the arguments.
 
         Args:
-            model: a model of `models.language`.
+            model: a language model; see `models.lstm_language`.
             vocabulary: its vocabulary.
             labels: makes pieces readable.
         """

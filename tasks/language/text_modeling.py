@@ -6,7 +6,7 @@ is exact over the whole split: `perplexity` is per token of the vocabulary,
 `word_perplexity` per word, which makes vocabularies of words and of subwords
 comparable.
 
-Works with the models of `models.language`.
+Works with the language models; see `models.lstm_language`.
 
 Axes: B batch; T tokens; W vocabulary.
 """

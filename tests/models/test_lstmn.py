@@ -15,13 +15,9 @@ from base.errors import FieldError
 from base.records import AttentionRecord, collect
 from models import lstmn
 from models.cells import LSTMWeights, lstm
-from models.language import (
-    LSTMLanguageModel,
-    LSTMNLanguageModel,
-    MemoryNetworkLanguageModel,
-    TransformerLanguageModel,
-)
+from models.lstm_language import LSTMLanguageModel
 from models.lstmn import (
+    LSTMNLanguageModel,
     LSTMNLayer,
     Shared,
     Source,
@@ -30,6 +26,8 @@ from models.lstmn import (
     TapeWeights,
     Weights,
 )
+from models.memory_network import MemoryNetworkLanguageModel
+from models.transformer_language import TransformerLanguageModel
 
 B, T, S, K, C, D, A, W = 2, 7, 5, 11, 3, 13, 17, 19
 

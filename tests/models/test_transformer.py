@@ -259,11 +259,11 @@ def test_dropout_applies_to_embeddings_and_the_output_of_each_sub_layer(norm):
 def test_a_residual_drops_the_sub_layer_s_output_and_never_its_input(draw):
     residual = Residual("pre", 0.5)
     x, y = draw(BATCH, TARGET, 13), draw(BATCH, TARGET, 13)
-    variables = residual.init(jax.random.key(0), x, method="enter")
+    variables = residual.init(jax.random.key(0), x, method="pre")
     rngs = {"dropout": jax.random.key(1)}
-    leave = functools.partial(residual.apply, variables, x, y, method="leave")
-    added = leave(train=True, rngs=rngs) - x
+    post = functools.partial(residual.apply, variables, x, y, method="post")
+    added = post(train=True, rngs=rngs) - x
     is_zero = np.asarray(added == 0)
     assert 0.3 < is_zero.mean() < 0.7
     np.testing.assert_allclose(added[~is_zero], 2 * y[~is_zero], rtol=1e-4, atol=1e-6)
-    np.testing.assert_array_equal(leave(train=False), x + y)
+    np.testing.assert_array_equal(post(train=False), x + y)

@@ -7,12 +7,10 @@ import numpy as np
 import pytest
 from states import last_state
 
-from attention import relative
 from base.errors import FieldError
 from base.records import AttentionRecord, collect
 from configs import lstmn_text
-from models import language
-from models.language import MemoryNetworkLanguageModel
+from models.memory_network import MemoryNetworkLanguageModel
 from tasks.common.vocabulary import PAD
 from tasks.language.samples import token_nats
 from training import evaluate, loop
@@ -115,27 +113,6 @@ def test_padding_has_no_weight():
     alone, *_ = outputs(model, variables, tokens[:, 2:])
     np.testing.assert_allclose(logits[1, 2:], alone[1], atol=1e-6)
     assert np.isfinite(logits).all()
-
-
-@pytest.mark.parametrize("memory", [4, 7])
-def test_the_gradient_is_that_of_plain_relative_attention(memory, monkeypatch):
-    tokens, following = draw_tokens(), draw_tokens(2)
-    model, variables = build(tokens, memory=memory)
-
-    def gradient_of(params):
-        def loss(params):
-            logits, _ = model.apply({"params": params}, tokens, train=True)
-            return token_nats(logits, following).sum()
-
-        return jax.jit(jax.grad(loss))(params)
-
-    actual = gradient_of(variables["params"])
-    for name in ("relative_scores", "relative_values"):
-        monkeypatch.setattr(language, name, getattr(relative, name))
-    expected = gradient_of(variables["params"])
-    for name, gradient in expected.items():
-        assert abs(gradient).max() > 1e-3, name
-        np.testing.assert_allclose(actual[name], gradient, atol=2e-5, err_msg=name)
 
 
 def test_all_hops_share_their_parameters():

@@ -1,0 +1,143 @@
+"""LSTM language model, and the base class of language models with recurrent layers.
+
+All language models have one interface: `model(tokens, carry, train=...)` returns the
+logits of the next token at each position, and the carry for the next part of the text;
+`model.start(batch)` is the carry at the beginning of a text. Reading a text token by
+token gives the same logits as reading it whole. The others are `LSTMNLanguageModel`,
+`TransformerLanguageModel` and `MemoryNetworkLanguageModel`.
+
+Skip connections feed the embedded token to every layer, in addition to the output of
+the layer below (Graves 2013).
+
+Axes: B batch; T tokens; C width of an embedding; D width of a state; W vocabulary.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from base.ranges import FRACTION, LAYERS, SIZE
+from models.cells import CELLS, run_cell, time_first
+from models.layers import Dropout, check_fields, logits
+from models.recurrent import STANDARD, Gates, StateWeights
+
+
+class LSTMLayer(nn.Module):
+    """LSTM layer with the interface of `LSTMNLayer`.
+
+    Attributes:
+        features: D.
+    """
+
+    features: int
+
+    @nn.compact
+    def __call__(
+        self, x: jax.Array, state: jax.Array | None
+    ) -> tuple[jax.Array, jax.Array]:
+        """Returns the outputs [B, T, D] of x [B, T, C], and the state [B, 2 D].
+
+        None is the state at the beginning of the texts.
+        """
+        if state is None:
+            state = jnp.zeros((len(x), 2 * self.features), x.dtype)
+        gates = Gates("lstm", self.features, STANDARD, name="input")(x)
+        u = StateWeights("lstm", self.features, STANDARD, name="state")()
+        return run_cell(CELLS["lstm"], time_first(gates), state, u)
+
+
+class RecurrentLanguageModel(nn.Module):
+    """Base class of language models with stacked recurrent layers.
+
+    Attributes:
+        vocab_size: W.
+        embedding: C.
+        hidden: D.
+        layers: number of layers.
+        skip: whether the embedded token also enters the layers after the first.
+        dropout: dropout rate of embeddings and of the output of each layer.
+
+    Raises:
+        FieldError: at the first call, for a field that is out of range.
+    """
+
+    vocab_size: Annotated[int, SIZE]
+    embedding: Annotated[int, SIZE] = 150
+    hidden: Annotated[int, SIZE] = 300
+    layers: Annotated[int, LAYERS] = 1
+    skip: bool = True
+    dropout: Annotated[float, FRACTION] = 0.0
+
+    attends: ClassVar[bool] = False
+    choices: ClassVar[Mapping[str, tuple[str, ...]]] = {}  # values of text fields
+
+    @nn.nowrap
+    def layer(self, number: int) -> Any:
+        """Returns layer `number`, counted from 0."""
+        raise NotImplementedError
+
+    @nn.nowrap
+    def state(self, batch: int) -> Any:
+        """Returns the state of a layer before the first token of B texts."""
+        raise NotImplementedError
+
+    def setup(self):
+        check_fields(self, self.choices)
+        init = STANDARD.embedding
+        self.table = self.param(
+            "embedding_table", init, (self.vocab_size, self.embedding)
+        )
+        self.output = self.param("output", init, (self.vocab_size, self.hidden))
+        self.bias = self.param("bias", nn.initializers.zeros, (self.vocab_size,))
+        self.stack = [self.layer(number) for number in range(self.layers)]
+        self.drop = Dropout(self.dropout)
+
+    @nn.nowrap
+    def start(self, batch: int) -> tuple[Any, ...]:
+        """Returns the carry before the first token of B texts, one state per layer."""
+        return (self.state(batch),) * self.layers
+
+    def __call__(
+        self, tokens: jax.Array, carry: Any = None, *, train: bool
+    ) -> tuple[jax.Array, tuple[Any, ...]]:
+        """Reads a part of each text.
+
+        Args:
+            tokens: int [B, T].
+            carry: that of the preceding part; None at the beginning of the texts.
+            train: whether dropout is on (RNG stream "dropout").
+
+        Returns:
+            [B, T, W] logits of the next tokens, and the carry.
+        """
+        carry = (None,) * self.layers if carry is None else carry
+        embedded = self.drop(self.table[tokens], train=train)
+        x, states = embedded, []
+        for number, (layer, state) in enumerate(zip(self.stack, carry, strict=True)):
+            if number and self.skip:
+                x = jnp.concatenate([x, embedded], -1)
+            x, state = self.read(layer, x, state)
+            x = self.drop(x, train=train)
+            states.append(state)
+        return logits(x, self.output) + self.bias, tuple(states)
+
+    def read(self, layer: Any, x: jax.Array, state: Any) -> tuple[jax.Array, Any]:
+        """Applies a layer: outputs [B, T, D] and the next state."""
+        return layer(x, state)
+
+
+class LSTMLanguageModel(RecurrentLanguageModel):
+    """Language model of LSTM layers; see `RecurrentLanguageModel`."""
+
+    @nn.nowrap
+    def layer(self, number: int) -> LSTMLayer:
+        """Returns layer `number`."""
+        return LSTMLayer(self.hidden)
+
+    @nn.nowrap
+    def state(self, batch: int) -> jax.Array:
+        """Returns the state [B, 2 D] of a layer before the first token."""
+        return jnp.zeros((batch, 2 * self.hidden))

@@ -1,0 +1,109 @@
+"""Transformer language model: the decoder of Vaswani et al. (2017) without a source.
+
+With pre-norm and relative or other positions; it carries the previous `memory` tokens,
+and encodes them again. For the interface, see `models.lstm_language`.
+
+Axes: B batch; T tokens; P carried tokens; C width of the model; W vocabulary.
+"""
+
+from typing import Annotated, ClassVar
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from attention.masks import causal_mask, padding_mask
+from attention.positions import sinusoids
+from base.errors import FieldError
+from base.ranges import FRACTION, LAYERS, SIZE
+from models.layers import PAD, Dropout, LayerNorm, check_fields, logits
+from models.multi_head import MultiHeadAttention
+from models.transformer import EncoderLayer, FeedForward
+
+
+class TransformerLanguageModel(nn.Module):
+    """Causal Transformer with pre-norm; see the module's docstring.
+
+    Sows an `AttentionRecord` of each layer, kind "decoder".
+
+    Attributes:
+        vocab_size: W.
+        d_model: C; a multiple of `heads`.
+        heads: number of heads.
+        layers: number of layers.
+        d_ff: hidden width of the feed-forward blocks.
+        memory: P, number of previous tokens that are carried.
+        positions: "sinusoidal", "relative" or "rotary".
+        max_distance: clipping distance of relative positions.
+        dropout: dropout rate.
+
+    Raises:
+        FieldError: at the first call, for a field that is out of range.
+    """
+
+    vocab_size: Annotated[int, SIZE]
+    d_model: Annotated[int, SIZE] = 128
+    heads: Annotated[int, SIZE] = 4
+    layers: Annotated[int, LAYERS] = 2
+    d_ff: Annotated[int, SIZE] = 512
+    memory: Annotated[int, SIZE] = 50
+    positions: str = "relative"
+    max_distance: Annotated[int, SIZE] = 50
+    dropout: Annotated[float, FRACTION] = 0.0
+
+    attends: ClassVar[bool] = True
+
+    def setup(self):
+        check_fields(self, {"positions": ("sinusoidal", "relative", "rotary")})
+        if self.d_model % self.heads:
+            accepted = f"a divisor of d_model, which is {self.d_model}"
+            raise FieldError("heads", self.heads, accepted)
+        init = nn.initializers.normal(self.d_model**-0.5)
+        shape = (self.vocab_size, self.d_model)
+        self.table = self.param("embedding_table", init, shape)
+        self.output = self.param("output", init, shape)
+        self.stack = [
+            EncoderLayer(
+                MultiHeadAttention(
+                    features=self.d_model,
+                    heads=self.heads,
+                    max_distance=(
+                        self.max_distance if self.positions == "relative" else None
+                    ),
+                    rotary=self.positions == "rotary",
+                    kind="decoder",
+                    layer=layer,
+                    queries="tokens",
+                    keys="tokens",
+                ),
+                FeedForward(self.d_ff),
+                norm="pre",
+                rate=self.dropout,
+            )
+            for layer in range(self.layers)
+        ]
+        self.norm, self.drop = LayerNorm(), Dropout(self.dropout)
+
+    @nn.nowrap
+    def start(self, batch: int) -> jax.Array:
+        """Returns the carry before the first token of B texts: no tokens [B, P]."""
+        return jnp.full((batch, self.memory), PAD, jnp.int32)
+
+    def __call__(
+        self, tokens: jax.Array, carry: jax.Array | None = None, *, train: bool
+    ) -> tuple[jax.Array, jax.Array]:
+        """Reads a part of each text; see `models.lstm_language`."""
+        past = tokens[:, :0] if carry is None else carry
+        every = jnp.concatenate([past, tokens], 1)  # [B, P + T]
+        length = every.shape[1]
+        valid = jnp.concatenate([past != PAD, jnp.ones(tokens.shape, bool)], 1)
+        mask = causal_mask(length, length) & padding_mask(valid)
+        x = self.table[every] * self.d_model**0.5
+        if self.positions == "sinusoidal":
+            x += sinusoids(length, self.d_model)
+        x = self.drop(x, train=train)
+        for layer in self.stack:
+            x = layer(x, mask[:, None], train=train)
+        x = self.norm(x[:, past.shape[1] :])
+        every = jnp.concatenate([self.start(len(tokens)), every], 1)
+        return logits(x, self.output), every[:, -self.memory :]
