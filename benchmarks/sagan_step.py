@@ -11,7 +11,7 @@ without using the result; this project generates them once. This project has a
 projection for classes (one class here) and spectral norms in every layer, attention
 included; the port has none in attention and in the last layer of each network.
 
-This project runs `configs/sagan.py`, whose compilation time is the column
+This project runs `configs/sagan.py:dcgan`, whose compilation time is the column
 "compilation s"; PyTorch compiles nothing. `train.py` makes glibc's malloc keep large
 buffers: "same malloc" gives PyTorch this setting, "malloc as it is" removes it here.
 """
@@ -21,13 +21,13 @@ from benchmarks import harness
 BATCH_SIZE, CHANNELS, NOISE = 16, 64, 128
 PEER = "heykeetae style"
 OUR_SPEC = {
-    "config": "configs/sagan.py",
+    "config": "configs/sagan.py:dcgan",
     "overrides": [
         "data.source=corners",
         f"data.batch_size={BATCH_SIZE}",
         f"latent_size={NOISE}",
         "model.size=64",
-        "model.blocks=strided",
+        "loss=hinge",
         f"model.channels={CHANNELS}",
         "model.key_reduction=8",
         "model.value_reduction=1",

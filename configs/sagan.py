@@ -24,6 +24,7 @@ from ml_collections import ConfigDict
 
 from configs._optimizer import adam
 from configs._variants import apply, steps
+from models import dcgan
 from models.sagan import Discriminator, Generator
 from tasks.images.task import Adversarial
 
@@ -50,7 +51,8 @@ VARIANTS = {
     "no_attention": _attending(),
     "dcgan": _attending()
     | {
-        "model.blocks": "strided",
+        "architecture": dcgan.Generator,
+        "discriminator_architecture": dcgan.Discriminator,
         "model.channels": 32,
         "model.spectral": False,
         "loss": "log",
@@ -108,7 +110,6 @@ def get_config(variant: str = "") -> ConfigDict:
     config.model.spatial_noise = False  # separate noise for each position of that map
     config.model.channels = 16  # channels of the full-size maps; 64 in `imagenet128`
     config.model.channel_multiplier = 8  # maximum factor of `channels` in smaller maps
-    config.model.blocks = "residual"  # or "strided", DCGAN's
     config.model.form = "embedded_gaussian"  # any key of attention.spatial.NON_LOCAL
     config.model.key_reduction = 2  # 8 in the paper, for more channels
     config.model.value_reduction = 2  # the authors' code; 1 in the paper

@@ -1,22 +1,18 @@
-"""Generative adversarial networks: SAGAN, with self-attention, and DCGAN.
+"""SAGAN, a generative adversarial network with self-attention: Zhang et al. (2019).
 
-SAGAN, Zhang, Goodfellow, Metaxas and Odena (2019), has a generator and a discriminator
-of residual blocks, with self-attention over one feature map of each
-(`attention.spatial`). Every layer of both has a spectral norm of 1 (Miyato et al.
-2018). The class enters the generator by the scale and bias of its batch norm and the
-discriminator by a projection (Miyato and Koyama 2018). The residual blocks follow the
-authors' code. DCGAN, Radford et al. (2016), has strided and transposed convolutions,
-and batch norm in both networks.
+Zhang, Goodfellow, Metaxas and Odena have a generator and a discriminator of residual
+blocks, with self-attention over one feature map of each (`attention.spatial`). Every
+layer of both has a spectral norm of 1 (Miyato et al. 2018). The class enters the
+generator by the scale and bias of its batch norm and the discriminator by a projection
+(Miyato and Koyama 2018). The residual blocks follow the authors' code.
 
 The attention block is y = gamma o + x (eq. 3), with gamma initially 0. `form` selects
 an entry of `attention.spatial.NON_LOCAL` (Wang et al. 2018).
 
-Differs from the papers: `pool` and `value_reduction` optionally pool keys and values
-and narrow the values, as the authors' code does (by 2) and the paper does not. DCGAN's
-generator also gets the class through its batch norm, and its discriminator ends in a
-sum over positions and a projection, as SAGAN's does. With `spatial_noise` and a larger
-`initial_size`, the receptive fields of a network without attention do not cover the
-image.
+Differs from the paper: `pool` and `value_reduction` optionally pool keys and values
+and narrow the values, as the authors' code does (by 2) and the paper does not. With
+`spatial_noise` and a larger `initial_size`, the receptive fields of a network without
+attention do not cover the image.
 
 Axes: B images; I, J rows and columns; K, L rows and columns of the keys' map; C
 channels; Z width of the latent noise; Y classes.
@@ -42,8 +38,6 @@ from models.spectral import Layer, Normed
 NON_LOCAL = PLAIN_NON_LOCAL | dict.fromkeys(
     ("gaussian", "embedded_gaussian"), partial(embedded_gaussian, align=masked_softmax)
 )
-
-BLOCKS = ("residual", "strided")
 
 
 class BatchNorm(nn.Module):
@@ -174,8 +168,8 @@ class SelfAttention(nn.Module):
         return x + gamma * layer(width, name="output")(context, train=train)
 
 
-class _Network(nn.Module):
-    """Base class of generator and discriminator.
+class Network(nn.Module):
+    """Base class of the generators and discriminators of this module and `dcgan.py`.
 
     Attributes:
         size: I = J of an image, `initial_size` times a power of two.
@@ -187,7 +181,6 @@ class _Network(nn.Module):
             of the size, up to `channel_multiplier` times `channels`.
         channel_multiplier: maximum factor of `channels`.
         classes: Y.
-        blocks: "residual" (SAGAN) or "strided" (DCGAN).
         attention: sizes of the maps with self-attention; empty for none.
         form, key_reduction, value_reduction, pool: see `SelfAttention`.
         spectral: whether each layer has a spectral norm of 1.
@@ -203,7 +196,6 @@ class _Network(nn.Module):
     channels: Annotated[int, SIZE] = 64
     channel_multiplier: Annotated[int, SIZE] = 16
     classes: Annotated[int, SIZE] = 1000
-    blocks: str = "residual"
     attention: Annotated[Sequence[int], SIZE.each()] = (32,)
     form: str = "embedded_gaussian"
     key_reduction: Annotated[int, SIZE] = 8
@@ -212,9 +204,14 @@ class _Network(nn.Module):
     spectral: bool = True
     axis_name: str | None = None
 
+    @property
+    def kernel_init(self) -> Callable:
+        """Initializer of kernels."""
+        return nn.initializers.xavier_uniform()
+
     def check(self) -> None:
-        """Checks the fields; see `_Network`."""
-        check_fields(self, {"blocks": BLOCKS, "form": tuple(NON_LOCAL)})
+        """Checks the fields; see `Network`."""
+        check_fields(self, {"form": tuple(NON_LOCAL)})
         if self.sizes()[-1:] != [self.size]:
             sizes = ", ".join(str(self.initial_size << n) for n in (1, 2, 3))
             raise FieldError("size", self.size, f"{sizes}, ...")
@@ -241,6 +238,23 @@ class _Network(nn.Module):
         """Returns the channels of a map of this size."""
         return self.channels * min(self.size // size, self.channel_multiplier)
 
+    def layer(
+        self, features: int, *, name: str, kernel: int = 3, scale: str = "same"
+    ) -> Layer:
+        """Creates a layer with the network's initializer and spectral norm."""
+        return Layer(
+            features,
+            spectral=self.spectral,
+            kernel=kernel,
+            scale=scale,
+            kernel_init=self.kernel_init,
+            name=name,
+        )
+
+    def norm(self, name: str, *, classes: int = 0) -> BatchNorm:
+        """Creates a batch norm."""
+        return BatchNorm(classes, self.axis_name, name=name)
+
     def attend(self, x: jax.Array, *, train: bool) -> jax.Array:
         """Applies self-attention to a map x if `attention` contains its size."""
         size = x.shape[1]
@@ -257,16 +271,39 @@ class _Network(nn.Module):
             name=f"attention_{size}",
         )(x, train=train)
 
-    @property
-    def kernel_init(self) -> Callable:
-        """Initializer of kernels: Glorot's, or DCGAN's normal(0.02)."""
-        if self.blocks == "residual":
-            return nn.initializers.xavier_uniform()
-        return nn.initializers.normal(0.02)
+    def first_map(self, noise: jax.Array, width: int, *, train: bool) -> jax.Array:
+        """Maps noise [B, Z] to the first map [B, I, J, width] of a generator."""
+        start = self.initial_size
+        positions = (len(noise), start, start)
+        if not self.spatial_noise:
+            x = self.layer(start**2 * width, kernel=0, name="start")(noise, train=train)
+            return x.reshape(*positions, width)
+        if noise.shape[-1] % start**2:
+            raise FieldError(
+                "noise",
+                noise.shape[-1],
+                f"a multiple of the {start**2} positions of the first map",
+            )
+        parts = noise.reshape(*positions, -1)
+        # No bias, which would be the same for all noise.
+        shape = (*parts.shape[1:], width)
+        kernel = Normed(shape, self.spectral, self.kernel_init, name="start")
+        return jnp.einsum("bijz,ijzc->bijc", parts, kernel(train=train))
+
+    def project(self, x: jax.Array, label: jax.Array, *, train: bool) -> jax.Array:
+        """Maps the last map [B, I, J, C] of a discriminator to its logits [B].
+
+        w h + <e_y, h> with h = sum_ij x: Miyato and Koyama (2018), eq. 3.
+        """
+        h = x.sum((1, 2))  # [B, C]
+        logit = self.layer(1, kernel=0, name="logit")(h, train=train)[:, 0]
+        shape = (self.classes, h.shape[-1])
+        table = Normed(shape, self.spectral, self.kernel_init, name="classes")
+        return logit + jnp.sum(h * table(train=train)[label], axis=-1)
 
 
-class Generator(_Network):
-    """Generator; see `_Network` and the module's docstring."""
+class Generator(Network):
+    """SAGAN's generator of residual blocks; see the module's docstring."""
 
     @nn.compact
     def __call__(self, noise: jax.Array, label: jax.Array, *, train: bool) -> jax.Array:
@@ -282,74 +319,37 @@ class Generator(_Network):
             [B, I, J, 3] images in [-1, 1].
         """
         self.check()
-        common = dict(spectral=self.spectral, kernel_init=self.kernel_init)
-        strided = self.blocks == "strided"
-        width, start = self._map_width, self.initial_size
-        positions = (len(noise), start, start)
-        if self.spatial_noise:
-            if noise.shape[-1] % start**2:
-                raise FieldError(
-                    "noise",
-                    noise.shape[-1],
-                    f"a multiple of the {start**2} positions of the first map",
-                )
-            parts = noise.reshape(*positions, -1)
-            # No bias, which would be the same for all noise.
-            shape = (*parts.shape[1:], width(start))
-            kernel = Normed(shape, self.spectral, self.kernel_init, name="start")
-            x = jnp.einsum("bijz,ijzc->bijc", parts, kernel(train=train))
-        else:
-            x = Layer(start**2 * width(start), kernel=0, name="start", **common)(
-                noise, train=train
-            ).reshape(*positions, -1)
+        x = self.first_map(noise, self.width(self.initial_size), train=train)
         for size in self.maps():
-            x = self._upsample(
-                x, label, width(size), name=f"to_{size}", common=common, train=train
-            )
+            x = self.block(x, label, size, train=train)
             x = self.attend(x, train=train)
-        x = nn.relu(self._norm("norm", not strided)(x, label, train=train))
-        window = {"kernel": 4, "scale": "double"} if strided else {}
+        x = nn.relu(self.norm("norm")(x, None, train=train))
         # Older checkpoints have this layer name.
-        x = Layer(3, name="picture", **window, **common)(x, train=train)
-        return jnp.tanh(x)
+        return jnp.tanh(self.layer(3, name="picture")(x, train=train))
 
     def maps(self) -> list[int]:
-        """See `_Network`; DCGAN's last transposed convolution outputs the image."""
-        return self.sizes()[: -1 if self.blocks == "strided" else None]
+        """See `Network`."""
+        return self.sizes()
 
-    def _map_width(self, size: int) -> int:
-        return self.width(2 * size if self.blocks == "strided" else size)
-
-    def _norm(self, name: str, plain: bool = False) -> BatchNorm:
-        classes = 0 if plain else self.classes
-        return BatchNorm(classes, self.axis_name, name=name)
-
-    def _upsample(
-        self,
-        x: jax.Array,
-        label: jax.Array,
-        width: int,
-        *,
-        name: str,
-        common: Mapping[str, Any],
-        train: bool,
+    def block(
+        self, x: jax.Array, label: jax.Array, size: int, *, train: bool
     ) -> jax.Array:
-        """Doubles the size of a map."""
-        y = nn.relu(self._norm(f"{name}_norm_1")(x, label, train=train))
-        if self.blocks == "strided":
-            window = {"kernel": 4, "scale": "double"}
-            return Layer(width, name=name, **window, **common)(y, train=train)
-        conv = Layer(width, scale="double", name=f"{name}_conv_1", **common)
-        y = conv(y, train=train)
-        y = nn.relu(self._norm(f"{name}_norm_2")(y, label, train=train))
-        y = Layer(width, name=f"{name}_conv_2", **common)(y, train=train)
+        """Applies a residual block, which doubles the size of a map to `size`."""
+        name, width = f"to_{size}", self.width(size)
+        norm_1 = self.norm(f"{name}_norm_1", classes=self.classes)
+        norm_2 = self.norm(f"{name}_norm_2", classes=self.classes)
+        conv_1 = self.layer(width, scale="double", name=f"{name}_conv_1")
+        conv_2 = self.layer(width, name=f"{name}_conv_2")
+        skip = self.layer(width, kernel=0, name=f"{name}_skip")
+        y = conv_1(nn.relu(norm_1(x, label, train=train)), train=train)
+        y = conv_2(nn.relu(norm_2(y, label, train=train)), train=train)
         # Before upsampling, the 1 x 1 layer has a quarter of the positions.
-        skip = Layer(width, kernel=0, name=f"{name}_skip", **common)(x, train=train)
-        return y + jnp.repeat(jnp.repeat(skip, 2, axis=1), 2, axis=2)
+        skipped = skip(x, train=train)
+        return y + jnp.repeat(jnp.repeat(skipped, 2, axis=1), 2, axis=2)
 
 
-class Discriminator(_Network):
-    """Discriminator; see `_Network` and the module's docstring."""
+class Discriminator(Network):
+    """SAGAN's discriminator of residual blocks; see the module's docstring."""
 
     @nn.compact
     def __call__(self, x: jax.Array, label: jax.Array, *, train: bool) -> jax.Array:
@@ -364,55 +364,27 @@ class Discriminator(_Network):
             [B] logits, positive for images classified as real.
         """
         self.check()
-        common = dict(spectral=self.spectral, kernel_init=self.kernel_init)
         for size in self.maps():
-            x = self._block(
-                x, self.width(2 * size), name=f"to_{size}", common=common, train=train
-            )
+            activated = x if size == self.maps()[0] else nn.relu(x)  # not of the image
+            x = self.block(x, activated, size, train=train)
             x = self.attend(x, train=train)
-        if self.blocks == "residual":
-            x = self._block(
-                x, x.shape[-1], name="last", common=common, train=train, pool=False
-            )
-            x = nn.relu(x)
-        hidden = x.sum((1, 2))  # [B, C]
-        logit = Layer(1, kernel=0, name="logit", **common)(hidden, train=train)[:, 0]
-        shape = (self.classes, hidden.shape[-1])
-        table = Normed(shape, self.spectral, self.kernel_init, name="classes")(
-            train=train
-        )
-        return logit + jnp.sum(hidden * table[label], axis=-1)
+        y = self.layer(x.shape[-1], name="last_conv_1")(nn.relu(x), train=train)
+        y = self.layer(x.shape[-1], name="last_conv_2")(nn.relu(y), train=train)
+        return self.project(nn.relu(x + y), label, train=train)
 
     def maps(self) -> list[int]:
-        """See `_Network`."""
+        """See `Network`."""
         return [self.initial_size, *self.sizes()[:-1]][::-1]
 
-    def _block(
-        self,
-        x: jax.Array,
-        width: int,
-        *,
-        name: str,
-        common: Mapping[str, Any],
-        train: bool,
-        pool: bool = True,
+    def block(
+        self, x: jax.Array, activated: jax.Array, size: int, *, train: bool
     ) -> jax.Array:
-        """Applies a block; halves the size of the map unless `pool` is False."""
-        is_image = x.shape[-1] == 3
-        if self.blocks == "strided":
-            window = {"kernel": 4, "scale": "half"}
-            x = Layer(width, name=name, **window, **common)(x, train=train)
-            if not is_image and not self.spectral:
-                norm = BatchNorm(0, self.axis_name, name=f"{name}_norm")
-                x = norm(x, None, train=train)
-            return nn.leaky_relu(x, 0.2)
-        y = x if is_image else nn.relu(x)
-        y = nn.relu(Layer(width, name=f"{name}_conv_1", **common)(y, train=train))
-        scale = "half" if pool else "same"
-        y = Layer(width, scale=scale, name=f"{name}_conv_2", **common)(y, train=train)
-        if not pool:
-            return x + y
-        skip = Layer(width, kernel=0, name=f"{name}_skip", **common)
+        """Applies a residual block, which halves the size of a map to `size`."""
+        name, width = f"to_{size}", self.width(2 * size)
+        conv_1 = self.layer(width, name=f"{name}_conv_1")
+        conv_2 = self.layer(width, scale="half", name=f"{name}_conv_2")
+        skip = self.layer(width, kernel=0, name=f"{name}_skip")
+        y = conv_2(nn.relu(conv_1(activated, train=train)), train=train)
         return y + skip(_mean(x), train=train)
 
 

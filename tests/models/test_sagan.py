@@ -10,6 +10,7 @@ from translators import normal_like, quick_jit
 from attention.spatial import NON_LOCAL
 from base.records import AttentionRecord, collect
 from configs.sagan import get_config
+from models import dcgan
 from models.sagan import (
     BatchNorm,
     Discriminator,
@@ -28,7 +29,6 @@ FIELDS = dict(
     channels=4,
     channel_multiplier=4,
     classes=CLASSES,
-    blocks="residual",
     attention=(8,),
     form="embedded_gaussian",
     key_reduction=2,
@@ -36,12 +36,13 @@ FIELDS = dict(
     pool=True,
     spectral=True,
 )
-BLOCKS = pytest.mark.parametrize("blocks", ["residual", "strided"])
+GENERATORS = Generator, dcgan.Generator
+DISCRIMINATORS = Discriminator, dcgan.Discriminator
 
 
 def inputs(family):
     rng = np.random.default_rng(0)
-    shape = (B, NOISE) if family is Generator else (B, SIZE, SIZE, 3)
+    shape = (B, NOISE) if family in GENERATORS else (B, SIZE, SIZE, 3)
     x = rng.standard_normal(shape).astype(np.float32)  # noise or images
     return jnp.asarray(x), jnp.asarray(rng.integers(0, CLASSES, B))
 
@@ -81,10 +82,9 @@ def train_norms(model, variables, x, label, steps):
     return variables
 
 
-@BLOCKS
-@pytest.mark.parametrize("family", [Generator, Discriminator])
-def test_every_kernel_has_a_spectral_norm_of_1(family, blocks):
-    model, variables = build(family, blocks=blocks)
+@pytest.mark.parametrize("family", [*GENERATORS, *DISCRIMINATORS])
+def test_every_kernel_has_a_spectral_norm_of_1(family):
+    model, variables = build(family)
     variables = train_norms(model, variables, *inputs(family), 60)
     flat = jax.tree_util.tree_leaves_with_path(variables["params"])
     kernels = {p[:-1]: k for p, k in flat if p[-1].key == "kernel"}
@@ -241,9 +241,9 @@ def test_a_logit_is_linear_in_the_embedding_of_the_class():
     np.testing.assert_allclose(double - zero, 2 * change, rtol=1e-3, atol=1e-3)
 
 
-@BLOCKS
-def test_images_have_their_size_and_range_and_depend_on_the_class(blocks):
-    model, variables = build(Generator, blocks=blocks)
+@pytest.mark.parametrize("family", GENERATORS)
+def test_images_have_their_size_and_range_and_depend_on_the_class(family):
+    model, variables = build(family)
     images, _ = run(model, variables, *inputs(Generator))
     assert images.shape == (B, SIZE, SIZE, 3)
     assert np.abs(images).max() <= 1 and images.std() > 0.01
@@ -287,7 +287,6 @@ def test_the_widths_are_those_of_the_authors_code():
             {"attention": (12,)},
             r"attention is \(12,\): must be sizes of maps, which are 8, 16",
         ),
-        ({"blocks": "vgg"}, "blocks is 'vgg': must be one of residual, strided"),
         ({"form": "softer"}, "form is 'softer': must be one of gaussian, "),
         ({"channels": 0}, "channels is 0: must be at least 1"),
     ],

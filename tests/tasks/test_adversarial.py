@@ -12,7 +12,7 @@ from translators import quick_jit
 from base.errors import UserError
 from configs.sagan import get_config
 from generation.images import ImageGenerator
-from models import efficientnet
+from models import dcgan, efficientnet
 from models.spectral import spectral_norm
 from tasks.captioning import frozen
 from tasks.images import data as images
@@ -220,8 +220,9 @@ def test_batch_norm_normalises_real_and_generated_images_separately():
         objective.apply = recording
         return sizes
 
-    changes = {"model.blocks": "strided", "model.size": 16, "attention.generator": ()}
-    changes |= {"attention.discriminator": (), "loss": "log"}
+    changes = {"architecture": dcgan.Generator, "model.size": 16, "loss": "log"}
+    changes |= {"discriminator_architecture": dcgan.Discriminator}
+    changes |= {"attention.generator": (), "attention.discriminator": ()}
     batch = images.Batches(None, 16, 8, 0)[0]
     for spectral, expected in ((True, [16, 8]), (False, [8, 8, 8])):
         fields = config(**changes, **{"model.spectral": spectral})

@@ -1,0 +1,83 @@
+"""DCGAN, a generative adversarial network of strided convolutions.
+
+Radford, Metz and Chintala (2016), section 3: transposed convolutions in the generator,
+strided ones in the discriminator, and batch norm in both, except after the first layer
+of the discriminator.
+
+Differs from the paper: the generator gets the class through its batch norm, and the
+discriminator ends in a sum over positions and a projection, both as in `models.sagan`.
+Self-attention and spectral norms can be added; with a spectral norm, the discriminator
+has no batch norm.
+
+Axes: as in `models.sagan`.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Annotated
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from base.ranges import SIZE
+from models.sagan import Network
+
+
+class Generator(Network):
+    """DCGAN's generator; see the module's docstring."""
+
+    attention: Annotated[Sequence[int], SIZE.each()] = ()
+    spectral: bool = False
+
+    @property
+    def kernel_init(self) -> Callable:
+        """Initializer of kernels: section 4."""
+        return nn.initializers.normal(0.02)
+
+    @nn.compact
+    def __call__(self, noise: jax.Array, label: jax.Array, *, train: bool) -> jax.Array:
+        """Generates images; see `models.sagan.Generator`."""
+        self.check()
+        x = self.first_map(noise, self.width(2 * self.initial_size), train=train)
+        for size in self.maps():
+            norm = self.norm(f"to_{size}_norm_1", classes=self.classes)
+            x = nn.relu(norm(x, label, train=train))
+            width, name = self.width(2 * size), f"to_{size}"
+            x = self.layer(width, kernel=4, scale="double", name=name)(x, train=train)
+            x = self.attend(x, train=train)
+        x = nn.relu(self.norm("norm", classes=self.classes)(x, label, train=train))
+        # Older checkpoints have this layer name.
+        image = self.layer(3, kernel=4, scale="double", name="picture")
+        return jnp.tanh(image(x, train=train))
+
+    def maps(self) -> list[int]:
+        """See `Network`; the last transposed convolution outputs the image."""
+        return self.sizes()[:-1]
+
+
+class Discriminator(Network):
+    """DCGAN's discriminator; see the module's docstring."""
+
+    attention: Annotated[Sequence[int], SIZE.each()] = ()
+    spectral: bool = False
+
+    @property
+    def kernel_init(self) -> Callable:
+        """Initializer of kernels: section 4."""
+        return nn.initializers.normal(0.02)
+
+    @nn.compact
+    def __call__(self, x: jax.Array, label: jax.Array, *, train: bool) -> jax.Array:
+        """Computes logits [B]; see `models.sagan.Discriminator`."""
+        self.check()
+        for size in self.maps():
+            width, name = self.width(2 * size), f"to_{size}"
+            x = self.layer(width, kernel=4, scale="half", name=name)(x, train=train)
+            if size != self.maps()[0] and not self.spectral:
+                x = self.norm(f"{name}_norm")(x, None, train=train)
+            x = self.attend(nn.leaky_relu(x, 0.2), train=train)
+        return self.project(x, label, train=train)
+
+    def maps(self) -> list[int]:
+        """See `Network`."""
+        return [self.initial_size, *self.sizes()[:-1]][::-1]
