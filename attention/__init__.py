@@ -77,10 +77,12 @@ from .relative import (
 )
 from .scores import (
     SCORES,
+    STEPWISE_SCORES,
     additive_scores,
     cosine_scores,
     dot_scores,
     general_scores,
+    location_aware_scores,
     location_scores,
     multiplicative_scores,
     scaled_dot_scores,
@@ -92,10 +94,6 @@ from .spatial import (
     dot_product,
     embedded_gaussian,
     max_pool,
-)
-from .stepwise import (
-    STEPWISE_SCORES,
-    location_aware_scores,
 )
 from .tape import (
     Tape,

@@ -35,7 +35,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ._checks import broadcasts
-from .core import masked_scores, masked_softmax
+from .core import masked_scores
+from .fast.softmax import masked_softmax
 from .masks import distances, window_mask
 
 Alignment = Callable[..., jax.Array]

@@ -49,12 +49,17 @@ class Score(Protocol):
         project: `project(key, **parameters)` -> projected key; the identity for a score
             that compares the keys as they are.
         compare: `compare(query, projected_key, **parameters)` -> scores.
+        match: `match(projected_query, projected_key, **parameters)` -> scores, of a
+            score with a matrix for the query as well; else None.
+        stepwise: True if the score needs the weights of the step before, `previous`.
     """
 
     parameters: dict[str, tuple[str, ...] | Scalar]
     same_width: bool
     project: Scoring
     compare: Scoring
+    match: Scoring | None
+    stepwise: bool
 
     def __call__(
         self, query: jax.Array, key: jax.Array, /, *args: Any, **kwargs: Any
@@ -67,6 +72,7 @@ def score_function(
     same_width: bool = False,
     project: Scoring | None = None,
     compare: Scoring | None = None,
+    match: Scoring | None = None,
     **parameters: tuple[str, ...] | Scalar,
 ) -> Callable[[Scoring], Score]:
     """Decorator for score functions: declares the parameters and checks their shapes.
@@ -76,6 +82,8 @@ def score_function(
         project: `project(key, **parameters)` -> projected key; by default the identity.
         compare: `compare(query, projected_key, **parameters)` -> scores; by default the
             decorated function.
+        match: `match(projected_query, projected_key, **parameters)` -> scores, without
+            checks of shapes.
         **parameters: axis letters of each parameter, as in `w=("D", "E")`, or a
             `Scalar`, which all three functions get as [..., 1, 1].
 
@@ -118,6 +126,8 @@ def score_function(
         score.same_width = same_width
         score.project = checked_project
         score.compare = checked_compare
+        score.match = match
+        score.stepwise = "previous" in signature.parameters
         return score
 
     return declare

@@ -11,20 +11,24 @@
 | concat | the same as additive | Luong et al. (2015), section 3.1 |
 | location | W query | Luong et al. (2015), section 3.1 |
 | cosine | strength cos(query, key) | Graves et al. (2014), eqs. 5 and 6 |
+| location_aware | v tanh(W query + V key + U F * previous) | Chorowski et al. (2015) |
 
-Recurrent decoders can also use those of `attention.stepwise`.
+The last one also depends on the weights of the previous step, which only models that
+decode step by step have, such as recurrent decoders.
 
 A score function has the signature `score(query, key, **parameters)`. Query [..., Q, D]
 and key [..., K, E] give scores [..., Q, K] in the promoted dtype of the inputs.
 Parameters may have leading batch axes, for example one set of parameters per head. The
 attribute `parameters` describes them, so that a model can create them (`Score`); a
-learned number is declared as a `Scalar`. `SCORES` maps names to functions.
+learned number is declared as a `Scalar`. `SCORES` maps names to functions, and
+`STEPWISE_SCORES` those of a model that decodes step by step.
 
 Key projections can be cached, as in a recurrent decoder: `score(query, key, **p)` =
 `score.compare(query, score.project(key, **p), **p)`.
 
 Axes: ... any batch; Q queries; K keys; D query width; E key width; A hidden width of a
-score; L maximum number of keys with a location score.
+score; L maximum number of keys with a location score; C filters over the previous
+weights, each R keys wide.
 """
 
 import math
@@ -107,13 +111,25 @@ def _projected_key(key: jax.Array, w_key: jax.Array, **_: jax.Array) -> jax.Arra
     return jnp.einsum("...ke,...ea->...ka", key, w_key)
 
 
+def _projected_query(query: jax.Array, w_query: jax.Array) -> jax.Array:
+    return jnp.einsum("...qd,...da->...qa", query, w_query)
+
+
+def _multiplicative(query: jax.Array, key: jax.Array, **_: jax.Array) -> jax.Array:
+    return _dot(query, key)
+
+
 def _multiplicative_compare(
     query: jax.Array, key: jax.Array, w_query: jax.Array, **_: jax.Array
 ) -> jax.Array:
-    return _dot(jnp.einsum("...qd,...da->...qa", query, w_query), key)
+    return _dot(_projected_query(query, w_query), key)
 
 
-def _scaled_multiplicative_compare(
+def _scaled(query: jax.Array, key: jax.Array, **_: jax.Array) -> jax.Array:
+    return _dot(query / math.sqrt(query.shape[-1]), key)
+
+
+def _scaled_compare(
     query: jax.Array, key: jax.Array, w_query: jax.Array, **_: jax.Array
 ) -> jax.Array:
     scaled = query / math.sqrt(w_query.shape[-1])
@@ -123,6 +139,7 @@ def _scaled_multiplicative_compare(
 @score_function(
     project=_projected_key,
     compare=_multiplicative_compare,
+    match=_multiplicative,
     w_query=("D", "A"),
     w_key=("E", "A"),
 )
@@ -151,7 +168,8 @@ def multiplicative_scores(
 
 @score_function(
     project=_projected_key,
-    compare=_scaled_multiplicative_compare,
+    compare=_scaled_compare,
+    match=_scaled,
     w_query=("D", "A"),
     w_key=("E", "A"),
 )
@@ -175,20 +193,32 @@ def scaled_multiplicative_scores(
         ValueError: if the widths of the parameters do not match each other, or do not
             match `query` and `key`.
     """
-    return _scaled_multiplicative_compare(query, _projected_key(key, w_key), w_query)
+    return _scaled_compare(query, _projected_key(key, w_key), w_query)
+
+
+def _additive(query: jax.Array, key: jax.Array, v: jax.Array) -> jax.Array:
+    hidden = jnp.tanh(query[..., :, None, :] + key[..., None, :, :])  # [..., Q, K, A]
+    if v.ndim == 1:  # faster where `hidden` is small, as in a recurrent step
+        return hidden @ v
+    # A product and a sum, which XLA fuses with the tanh instead of forming `hidden`.
+    return jnp.sum(hidden * v[..., None, None, :], axis=-1)
+
+
+# In a scan over 32 steps, with [64, 1, 256] queries and [64, 32, 256] keys, value and
+# gradient take a third of the time and 8 MiB instead of 134, on two threads of a CPU.
+_recomputed = jax.checkpoint(_additive)
 
 
 def _additive_compare(
     query: jax.Array, key: jax.Array, w_query: jax.Array, v: jax.Array, **_: jax.Array
 ) -> jax.Array:
-    query = jnp.einsum("...qd,...da->...qa", query, w_query)
-    hidden = jnp.tanh(query[..., :, None, :] + key[..., None, :, :])  # [..., Q, K, A]
-    return jnp.einsum("...qka,...a->...qk", hidden, v)
+    return _recomputed(_projected_query(query, w_query), key, v)
 
 
 @score_function(
     project=_projected_key,
     compare=_additive_compare,
+    match=_additive,
     w_query=("D", "A"),
     w_key=("E", "A"),
     v=("A",),
@@ -204,7 +234,7 @@ def additive_scores(
 
     "Concat" in Luong et al. (2015), section 3.1, is the same function, with its matrix
     for [query; key] split into `w_query` and `w_key`. The hidden layer is an array
-    [..., Q, K, A].
+    [..., Q, K, A], which the backward pass computes again.
 
     Args:
         query: [..., Q, D].
@@ -285,6 +315,87 @@ def cosine_scores(query: jax.Array, key: jax.Array, strength: jax.Array) -> jax.
     return _cosine_compare(query, _unit(key), strength)
 
 
+def _location_aware_compare(
+    query: jax.Array,
+    key: jax.Array,
+    w_query: jax.Array,
+    v: jax.Array,
+    filters: jax.Array,
+    w_location: jax.Array,
+    *,
+    previous: jax.Array,
+    **_: jax.Array,
+) -> jax.Array:
+    keys, width = key.shape[-2], filters.shape[-2]
+    if previous.shape[-1] != keys:
+        raise ValueError(f"previous {previous.shape} must have {keys} keys")
+    ends = [(0, 0)] * (previous.ndim - 1) + [(width // 2, width - 1 - width // 2)]
+    padded = jnp.pad(previous, ends)
+    near = jnp.stack([padded[..., r : r + keys] for r in range(width)], axis=-1)
+    features = jnp.einsum("...qkr,...rc->...qkc", near, filters)  # f = F * previous
+    location = jnp.einsum("...qkc,...ca->...qka", features, w_location)
+    query = _projected_query(query, w_query)
+    hidden = jnp.tanh(query[..., :, None, :] + key[..., None, :, :] + location)
+    return jnp.einsum("...qka,...a->...qk", hidden, v)
+
+
+@score_function(
+    project=_projected_key,
+    compare=_location_aware_compare,
+    w_query=("D", "A"),
+    w_key=("E", "A"),
+    v=("A",),
+    filters=("R", "C"),
+    w_location=("C", "A"),
+)
+def location_aware_scores(
+    query: jax.Array,
+    key: jax.Array,
+    w_query: jax.Array,
+    w_key: jax.Array,
+    v: jax.Array,
+    filters: jax.Array,
+    w_location: jax.Array,
+    *,
+    previous: jax.Array,
+) -> jax.Array:
+    """Location-aware scores: Chorowski et al. (2015), section 2.2, eqs. 8 and 9.
+
+    v tanh(W query + V key + U f) with f = F * previous, a convolution over the weights
+    of the previous step. With previous weights of 0, as before the first step,
+    these are additive scores. Unlike in the paper, and like in `additive_scores`, there
+    is no bias inside the tanh. As in most libraries, the convolution is a
+    cross-correlation: the filters are not flipped.
+
+    Args:
+        query: [..., Q, D].
+        key: [..., K, E]; batch axes broadcast against `query`.
+        w_query: [..., D, A], W in the paper.
+        w_key: [..., E, A], V in the paper.
+        v: [..., A], w in the paper.
+        filters: [..., R, C], F in the paper: C filters, R keys wide and centred on the
+            key; 10 filters of width 201 in the paper.
+        w_location: [..., C, A], U in the paper.
+        previous: [..., Q, K] weights of the step before each query.
+
+    Returns:
+        [..., Q, K] unnormalised scores in the promoted dtype of the inputs.
+
+    Raises:
+        ValueError: if the widths of the parameters do not match each other, or do not
+            match `query` and `key`, or `previous` has a different number of keys.
+    """
+    return _location_aware_compare(
+        query,
+        _projected_key(key, w_key),
+        w_query,
+        v,
+        filters,
+        w_location,
+        previous=previous,
+    )
+
+
 SCORES: dict[str, Score] = {
     "dot": dot_scores,
     "scaled_dot": scaled_dot_scores,
@@ -296,4 +407,7 @@ SCORES: dict[str, Score] = {
     "location": location_scores,
     "cosine": cosine_scores,
 }
-"""Score functions by name."""
+"""Score functions by name, of any model."""
+
+STEPWISE_SCORES: dict[str, Score] = SCORES | {"location_aware": location_aware_scores}
+"""Score functions by name, of a model that decodes step by step."""

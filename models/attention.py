@@ -19,19 +19,16 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from attention.alignments import ALIGNMENTS as PLAIN_ALIGNMENTS
-from attention.alignments import entropy, log_probability, predicted_position
+from attention.alignments import (
+    ALIGNMENTS,
+    entropy,
+    log_probability,
+    predicted_position,
+)
 from attention.declaration import Scalar
-from attention.fast.additive import additive_scores
 from attention.fast.softmax import masked_softmax
-from attention.scores import SCORES as PLAIN_SCORES
-from attention.stepwise import STEPWISE_SCORES
+from attention.scores import SCORES, STEPWISE_SCORES
 from base.records import AttentionRecord, DrawRecord
-
-# Fast equivalents from `ops` replace their plain forms.
-ALIGNMENTS = PLAIN_ALIGNMENTS | {"global": masked_softmax}
-SCORES = PLAIN_SCORES | dict.fromkeys(("additive", "concat"), additive_scores)
-STEP_SCORES = SCORES | STEPWISE_SCORES  # of a decoder with the weights of its last step
 
 
 class Score(nn.Module):
@@ -40,7 +37,7 @@ class Score(nn.Module):
     A `Scalar` has the shape of `heads`, and the transform that it declares.
 
     Attributes:
-        function: a key of `SCORES`; of `STEP_SCORES` for `parameters` alone.
+        function: a key of `SCORES`; of `STEPWISE_SCORES` for `parameters` alone.
         heads: leading axes of every parameter: (H,) for separate parameters per head.
         hidden: A, for the additive score.
         max_length: maximum source length, for the location score.
@@ -71,7 +68,7 @@ class Score(nn.Module):
         sizes = dict(A=self.hidden, L=self.max_length, D=query_width, E=key_width)
         sizes |= dict(C=self.filters, R=self.filter_width)
         parameters = {}
-        for name, axes in STEP_SCORES[self.function].parameters.items():
+        for name, axes in STEPWISE_SCORES[self.function].parameters.items():
             if isinstance(axes, Scalar):
                 start = axes.start(query_width) if callable(axes.start) else axes.start
                 transform, inverse = axes.transform

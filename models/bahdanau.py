@@ -23,23 +23,23 @@ from flax import linen as nn
 
 from attention.fast.scan import Matrix
 from base.ranges import LAYERS, SCALE, SIZE
-from models.cells import CELLS, CellWeights
-from models.encoder_decoder import Carry, EncoderDecoder, Step, StepInput
+from models.cells import CELLS, CellMatrices
+from models.encoder_decoder import DecoderCarry, EncoderDecoder, Step, StepInput
 from models.layers import PAD, Dense, check_fields, logits
 from models.recurrent import Encoder, Init, Maxout, Stack, orthogonal
 from models.source_attention import (
     ATTENTION_CHOICES,
-    Memory,
-    Source,
+    AttendedSource,
     SourceAttention,
+    SourceMemory,
 )
 
 
-class Weights(NamedTuple):
+class BahdanauMatrices(NamedTuple):
     """Weight matrices used inside the step."""
 
     values: Matrix  # [B, S, G], C h_j
-    state: CellWeights  # U, recurrent matrices
+    state: CellMatrices  # U, recurrent matrices
 
 
 class Bahdanau(EncoderDecoder):
@@ -54,7 +54,7 @@ class Bahdanau(EncoderDecoder):
         maxout: l, maxout units of the readout.
         readout_state: decoder state in the readout: "previous", s_{i-1} as in the
             appendix, or "new", s_i.
-        score: a key of `models.attention.STEP_SCORES`.
+        score: a key of `attention.scores.STEPWISE_SCORES`.
         alignment: a key of `attention.alignments.ALIGNMENTS`.
         score_hidden: A, the paper's n', for the additive score and the position of
             local-p.
@@ -134,7 +134,7 @@ class Bahdanau(EncoderDecoder):
         shape = (self.vocab_size, self.maxout)
         self.output = self.param("output", inits.embedding, shape)
 
-    def encode(self, source: jax.Array, *, train: bool = False) -> Memory:
+    def encode(self, source: jax.Array, *, train: bool = False) -> SourceMemory:
         """Annotates sources [B, S] of int32 ids, padded with 0: appendix A.2.1."""
         mask = source != PAD
         embedded = self.drop(self.source_table[source], train=train)
@@ -142,7 +142,7 @@ class Bahdanau(EncoderDecoder):
         _, backward = carries[-1]
         # s_0 = tanh(W_s h_1), with h_1 of the backward direction.
         start = nn.tanh(self.bridge(backward[..., : self.hidden]))
-        return Memory(
+        return SourceMemory(
             annotations=annotations,
             mask=mask,
             keys=self.cross_attention.project(annotations),
@@ -150,33 +150,37 @@ class Bahdanau(EncoderDecoder):
             start=(start,),
         )
 
-    def weights(self, memory: Memory) -> Weights:
+    def matrices(self, memory: SourceMemory) -> BahdanauMatrices:
         """Returns the weight matrices used inside the step."""
-        (state,) = self.stack.weights().states
-        return Weights(memory.values, state)
+        (state,) = self.stack.matrices().states
+        return BahdanauMatrices(memory.values, state)
 
-    def shared(self, memory: Memory) -> Source:
+    def shared(self, memory: SourceMemory) -> AttendedSource:
         """Returns the source with the parameters of score and alignment."""
         return self.cross_attention.source(memory)
 
     @nn.nowrap
     def advance(
-        self, w: Weights, source: Source, carry: Carry, x: StepInput
-    ) -> tuple[Carry, Step]:
+        self,
+        w: BahdanauMatrices,
+        source: AttendedSource,
+        carry: DecoderCarry,
+        x: StepInput,
+    ) -> tuple[DecoderCarry, Step]:
         """Computes one step of the decoder: appendix A.2.2."""
         (previous,) = carry.states
         s = previous[..., : self.hidden]  # s_{i-1}
-        e = source.score(s, carry.weights)  # e_ij = a(s_{i-1}, h_j)
+        e = source.score(s, carry.attention)  # e_ij = a(s_{i-1}, h_j)
         alpha = source.align(e, query=s, time=carry.time, rng=x.rng)
         c = alpha.weights @ w.values  # C c_i = sum_j alpha_ij (C h_j)
         state = CELLS[self.cell].step(x.gates + c, previous, w.state)
         new = state[..., : self.hidden]  # s_i = f(s_{i-1}, y_{i-1}, c_i)
         readout_state = s if self.readout_state == "previous" else new
-        carry = Carry(carry.time + 1, (state,), weights=source.keep(alpha))
+        carry = DecoderCarry(carry.time + 1, (state,), attention=source.carried(alpha))
         return carry, Step(readout_state, alpha)
 
     def readout(
-        self, embedded: jax.Array, step: Step, memory: Memory, *, train: bool
+        self, embedded: jax.Array, step: Step, memory: SourceMemory, *, train: bool
     ) -> jax.Array:
         """Computes logits [B, T, W], W_o maxout(U_o s + V_o E y_{i-1} + C_o c_i)."""
         context = step.read(memory.annotations)

@@ -29,15 +29,15 @@ from attention.fast.convolution import blocks
 from attention.fast.scan import Matrix
 from base.errors import FieldError
 from base.ranges import PROBABILITY, SCALE, SIZE
-from models.cells import CELLS, CellWeights
-from models.encoder_decoder import Carry, EncoderDecoder, Step, StepInput
+from models.cells import CELLS, CellMatrices
+from models.encoder_decoder import DecoderCarry, EncoderDecoder, Step, StepInput
 from models.layers import Dense, Dropout, LayerNorm, check_fields, logits
 from models.recurrent import Init, Stack, uniform_init
 from models.source_attention import (
     ATTENTION_CHOICES,
-    Memory,
-    Source,
+    AttendedSource,
     SourceAttention,
+    SourceMemory,
 )
 
 ENCODERS = ("cnn", "maps")
@@ -85,19 +85,19 @@ class ImageEncoder(nn.Module):
         return Dropout(self.dropout)(x, train=train)
 
 
-class CaptionerWeights(NamedTuple):
+class CaptionerMatrices(NamedTuple):
     """Weight matrices used inside the step."""
 
     annotations: Matrix  # [B, S, E], a_i
     context: Matrix  # [E, G], multiplies z_t
     beta: Matrix | None  # [D, 1], of the selector
-    state: CellWeights  # U
+    state: CellMatrices  # U
 
 
-class Shared(NamedTuple):
+class CaptionerShared(NamedTuple):
     """Other arrays used inside the step."""
 
-    source: Source
+    source: AttendedSource
     beta_bias: jax.Array | None  # [1]
 
 
@@ -110,7 +110,7 @@ class ShowAttendTell(EncoderDecoder):
     Attributes:
         encoder: see `ImageEncoder`.
         channels: see `ImageEncoder`.
-        score: a key of `models.attention.STEP_SCORES`.
+        score: a key of `attention.scores.STEPWISE_SCORES`.
         alignment: a key of `attention.alignments.ALIGNMENTS`.
         score_hidden: A, for the additive score and the position of local-p.
         max_length: maximum number of positions S, for the location score.
@@ -184,12 +184,12 @@ class ShowAttendTell(EncoderDecoder):
             self.beta = self.param("beta", inits.kernel, (n, 1))
             self.beta_bias = self.param("beta_bias", nn.initializers.zeros, (1,))
 
-    def encode(self, source: jax.Array, *, train: bool = False) -> Memory:
+    def encode(self, source: jax.Array, *, train: bool = False) -> SourceMemory:
         """Annotates images or maps (section 3.1.1) and computes the initial state."""
         annotations = self.annotate(source, train=train)
         # Section 3.1.2: a layer of the mean annotation.
         start = nn.tanh(self.bridge(annotations.mean(1)))
-        return Memory(
+        return SourceMemory(
             annotations=annotations,
             mask=jnp.ones(annotations.shape[:2], bool),
             keys=self.cross_attention.project(annotations),
@@ -197,18 +197,18 @@ class ShowAttendTell(EncoderDecoder):
             start=(start,),
         )
 
-    def weights(self, memory: Memory) -> CaptionerWeights:
+    def matrices(self, memory: SourceMemory) -> CaptionerMatrices:
         """Returns the weight matrices used inside the step."""
-        (state,) = self.stack.weights().states
+        (state,) = self.stack.matrices().states
         beta = self.beta if self.selector else None
-        return CaptionerWeights(
+        return CaptionerMatrices(
             annotations=memory.annotations, context=self.context, beta=beta, state=state
         )
 
-    def shared(self, memory: Memory) -> Shared:
+    def shared(self, memory: SourceMemory) -> CaptionerShared:
         """Returns the image to attend to, and the bias of the selector."""
         source = self.cross_attention.source(memory, self._soft())
-        return Shared(source, self.beta_bias if self.selector else None)
+        return CaptionerShared(source, self.beta_bias if self.selector else None)
 
     def _soft(self) -> jax.Array | None:
         """Returns a bool scalar, True for soft weights; None if no key is sampled."""
@@ -221,22 +221,28 @@ class ShowAttendTell(EncoderDecoder):
 
     @nn.nowrap
     def advance(
-        self, w: CaptionerWeights, shared: Shared, carry: Carry, x: StepInput
-    ) -> tuple[Carry, Step]:
+        self,
+        w: CaptionerMatrices,
+        shared: CaptionerShared,
+        carry: DecoderCarry,
+        x: StepInput,
+    ) -> tuple[DecoderCarry, Step]:
         """Computes one step of the decoder: eqs. 1 to 6, and section 4.2.1 (beta_t)."""
         (previous,) = carry.states
         h = previous[..., : self.hidden]  # h_{t-1}
-        e = shared.source.score(h, carry.weights)  # e_ti = f_att(a_i, h_{t-1})
+        e = shared.source.score(h, carry.attention)  # e_ti = f_att(a_i, h_{t-1})
         alpha = shared.source.align(e, h, time=carry.time, rng=x.rng)
         z = alpha.weights @ w.annotations  # z_t = sum_i alpha_ti a_i
         if self.selector:
             z = z * nn.sigmoid(h @ w.beta + shared.beta_bias)  # beta_t
         state = CELLS[self.cell].step(x.gates + z @ w.context, previous, w.state)
-        carry = Carry(carry.time + 1, (state,), weights=shared.source.keep(alpha))
+        carry = DecoderCarry(
+            carry.time + 1, (state,), attention=shared.source.carried(alpha)
+        )
         return carry, Step(state[..., : self.hidden], alpha, z)
 
     def readout(
-        self, embedded: jax.Array, step: Step, memory: Memory, *, train: bool
+        self, embedded: jax.Array, step: Step, memory: SourceMemory, *, train: bool
     ) -> jax.Array:
         """Computes the logits L_o tanh(E y_{t-1} + L_h h_t + L_z z_t): eq. 7."""
         state = self.drop(step.state, train=train)
@@ -295,13 +301,13 @@ class ShowAndTell(EncoderDecoder):
         """Feeds the image to the LSTM as its first input: eq. 10."""
         annotations = self.annotate(source, train=train)
         gates = self.gates(annotations.mean(1) @ self.from_image)
-        cell, (state,) = CELLS[self.cell], self.stack.weights().states
+        cell, (state,) = CELLS[self.cell], self.stack.matrices().states
         zeros = jnp.zeros((len(gates), cell.states * self.hidden))
         return ImageState((cell.step(gates, zeros, state),))
 
-    def weights(self, memory: ImageState) -> CellWeights:
+    def matrices(self, memory: ImageState) -> CellMatrices:
         """Returns the weight matrices used inside the step, U."""
-        (state,) = self.stack.weights().states
+        (state,) = self.stack.matrices().states
         return state
 
     def shared(self, memory: ImageState) -> None:
@@ -309,12 +315,12 @@ class ShowAndTell(EncoderDecoder):
 
     @nn.nowrap
     def advance(
-        self, u: CellWeights, shared: None, carry: Carry, x: StepInput
-    ) -> tuple[Carry, Step]:
+        self, u: CellMatrices, shared: None, carry: DecoderCarry, x: StepInput
+    ) -> tuple[DecoderCarry, Step]:
         """Computes one step of the LSTM: eq. 11."""
         (previous,) = carry.states
         state = CELLS[self.cell].step(x.gates, previous, u)
-        return Carry(carry.time + 1, (state,)), Step(state[..., : self.hidden])
+        return DecoderCarry(carry.time + 1, (state,)), Step(state[..., : self.hidden])
 
     def readout(
         self, embedded: jax.Array, step: Step, memory: ImageState, *, train: bool

@@ -18,29 +18,29 @@ from flax import linen as nn
 from attention.fast.scan import Matrix, scan
 
 
-class RNNWeights(NamedTuple):
+class RNNMatrices(NamedTuple):
     """Recurrent matrix of an RNN without gates."""
 
     state: Matrix  # [D, D], U
 
 
-class GRUWeights(NamedTuple):
+class GRUMatrices(NamedTuple):
     """Recurrent matrices of a GRU."""
 
     gates: Matrix  # [D, 2 D], U_r and U_z side by side
     candidate: Matrix  # [D, D], U
 
 
-class LSTMWeights(NamedTuple):
+class LSTMMatrices(NamedTuple):
     """Recurrent matrix of an LSTM."""
 
     gates: Matrix  # [D, 4 D], for i, f, o and g side by side
 
 
-CellWeights = RNNWeights | GRUWeights | LSTMWeights
+CellMatrices = RNNMatrices | GRUMatrices | LSTMMatrices
 
 
-def rnn(x: jax.Array, state: jax.Array, u: RNNWeights) -> jax.Array:
+def rnn(x: jax.Array, state: jax.Array, u: RNNMatrices) -> jax.Array:
     """Recurrent unit without gates: Elman (1990); "vanilla" in Britz et al. (2017).
 
     The next state is tanh(x + U s).
@@ -56,7 +56,7 @@ def rnn(x: jax.Array, state: jax.Array, u: RNNWeights) -> jax.Array:
     return nn.tanh(x + state @ u.state)
 
 
-def gru(x: jax.Array, state: jax.Array, u: GRUWeights) -> jax.Array:
+def gru(x: jax.Array, state: jax.Array, u: GRUMatrices) -> jax.Array:
     """Gated recurrent unit of Cho et al. (2014) as in Bahdanau et al. (2015), A.1.1.
 
     r, z = sigmoid(x_rz + [U_r, U_z] s), s~ = tanh(x_s + U (r s)), and the next state is
@@ -77,7 +77,7 @@ def gru(x: jax.Array, state: jax.Array, u: GRUWeights) -> jax.Array:
     return (1 - update) * state + update * candidate
 
 
-def lstm(x: jax.Array, carry: jax.Array, u: LSTMWeights) -> jax.Array:
+def lstm(x: jax.Array, carry: jax.Array, u: LSTMMatrices) -> jax.Array:
     """Long short-term memory without peepholes, as in Sutskever et al. (2014).
 
     i, f, o, g = x + U h, c' = sigmoid(f) c + sigmoid(i) tanh(g), h' = sigmoid(o)
@@ -106,14 +106,14 @@ class Cell(NamedTuple):
             D elements are the output.
         gates: width of x as a multiple of D.
         states: width of the carry as a multiple of D.
-        weights: type of `u`.
+        u: type of the recurrent matrices.
         matrices: width of each matrix of `u` as a multiple of D, by name.
     """
 
     step: Callable[[jax.Array, jax.Array, Any], jax.Array]
     gates: int
     states: int
-    weights: type[CellWeights]
+    u: type[CellMatrices]
     matrices: dict[str, int]
 
 
@@ -122,13 +122,11 @@ CELLS = {
         step=gru,
         gates=3,
         states=1,
-        weights=GRUWeights,
+        u=GRUMatrices,
         matrices={"gates": 2, "candidate": 1},
     ),
-    "lstm": Cell(
-        step=lstm, gates=4, states=2, weights=LSTMWeights, matrices={"gates": 4}
-    ),
-    "rnn": Cell(step=rnn, gates=1, states=1, weights=RNNWeights, matrices={"state": 1}),
+    "lstm": Cell(step=lstm, gates=4, states=2, u=LSTMMatrices, matrices={"gates": 4}),
+    "rnn": Cell(step=rnn, gates=1, states=1, u=RNNMatrices, matrices={"state": 1}),
 }
 
 
@@ -136,7 +134,7 @@ def run_cell(
     cell: Cell,
     gates: jax.Array,
     carry: jax.Array,
-    u: CellWeights,
+    u: CellMatrices,
     *,
     mask: jax.Array | None = None,
     reverse: bool = False,

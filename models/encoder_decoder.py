@@ -17,7 +17,7 @@ from flax import linen as nn
 
 from attention.core import Attention
 from attention.fast.scan import scan
-from attention.stepwise import STEPWISE_SCORES
+from attention.scores import STEPWISE_SCORES
 from base.ranges import FRACTION, SIZE
 from models.attention import AlignmentOutput
 from models.cells import CELLS, batch_first, time_first
@@ -34,21 +34,23 @@ class StepInput(NamedTuple):
     rng: jax.Array | None = None  # PRNG key of a random alignment
 
 
-class Carry(NamedTuple):
+class DecoderCarry(NamedTuple):
     """State of a decoder."""
 
     time: jax.Array  # int scalar, from 0
     states: tuple[jax.Array, ...]  # [B, R, states D] per layer
     feed: jax.Array | None = None  # [B, R, D], input feeding
-    weights: jax.Array | None = None  # [B, R, S], for `attention.STEPWISE_SCORES`
+    weights: jax.Array | None = (
+        None  # [B, R, S], for a score of `attention.scores.STEPWISE_SCORES`
+    )
 
-    def take(self, parents: jax.Array) -> "Carry":
+    def take(self, parents: jax.Array) -> "DecoderCarry":
         """Returns the state whose row r continues row `parents[b, r]` of this one."""
 
         def pick(x):
             return jnp.take_along_axis(x, parents[..., None], axis=1)
 
-        return Carry(self.time, *jax.tree.map(pick, self[1:]))
+        return DecoderCarry(self.time, *jax.tree.map(pick, self[1:]))
 
 
 class Step(NamedTuple):
@@ -79,7 +81,7 @@ class EncoderDecoder(nn.Module):
     *   `stack`, a `Stack` with the layers of the decoder;
     *   `cross_attention`, a `SourceAttention`, if it attends to the source,
 
-    and defines the methods `encode`, `weights`, `shared`, `advance` and `readout`. The
+    and defines the methods `encode`, `matrices`, `shared`, `advance` and `readout`. The
     memory that `encode` returns has a field `start` with the first carry of each layer.
 
     Attributes:
@@ -137,7 +139,7 @@ class EncoderDecoder(nn.Module):
         """
         raise NotImplementedError
 
-    def weights(self, memory: Any) -> Any:
+    def matrices(self, memory: Any) -> Any:
         """Returns the weight matrices of the step; see `attention.fast.scan.scan`."""
         raise NotImplementedError
 
@@ -147,12 +149,12 @@ class EncoderDecoder(nn.Module):
 
     @nn.nowrap
     def advance(
-        self, w: Any, shared: Any, carry: Carry, x: StepInput
-    ) -> tuple[Carry, Step]:
+        self, w: Any, shared: Any, carry: DecoderCarry, x: StepInput
+    ) -> tuple[DecoderCarry, Step]:
         """Computes one step of the decoder, a pure function of its arguments.
 
         Args:
-            w: result of `weights`, or handles to it; see `attention.fast.scan.scan`.
+            w: result of `matrices`, or handles to it; see `attention.fast.scan.scan`.
             shared: result of `shared`.
             carry: from `start` or the previous step.
             x: inputs of the step.
@@ -214,7 +216,7 @@ class EncoderDecoder(nn.Module):
             rngs = jax.random.split(self.make_rng("alignment"), steps)
         _, step = scan(
             self.advance,
-            weights=self.weights(memory),
+            weights=self.matrices(memory),
             shared=self.shared(memory),
             carry=self.start(memory, 1, steps),
             inputs=StepInput(time_first(self.gates(embedded)), noise, rngs),
@@ -222,7 +224,7 @@ class EncoderDecoder(nn.Module):
         step = jax.tree.map(batch_first, step)
         return self.readout(embedded, step, memory, train=train), step
 
-    def start(self, memory: Any, rows: int, length: int) -> Carry:
+    def start(self, memory: Any, rows: int, length: int) -> DecoderCarry:
         """Returns the state before the first step.
 
         Args:
@@ -236,14 +238,14 @@ class EncoderDecoder(nn.Module):
             return jnp.broadcast_to(x[:, None], (x.shape[0], rows, *x.shape[1:]))
 
         attention, weights = self.cross_attention, None
-        if attention is not None and attention.score in STEPWISE_SCORES:
+        if attention is not None and STEPWISE_SCORES[attention.score].stepwise:
             weights = repeat(jnp.zeros_like(memory.mask, memory.keys.dtype))
         states = jax.tree.map(repeat, memory.start)
-        return Carry(jnp.zeros((), jnp.int32), states, weights=weights)
+        return DecoderCarry(jnp.zeros((), jnp.int32), states, weights=weights)
 
     def step(
-        self, carry: Carry, token: jax.Array, memory: Any
-    ) -> tuple[Carry, jax.Array, Attention | None]:
+        self, carry: DecoderCarry, token: jax.Array, memory: Any
+    ) -> tuple[DecoderCarry, jax.Array, Attention | None]:
         """Computes one decoding step, with the same logits as a teacher-forced pass.
 
         Args:
@@ -257,7 +259,7 @@ class EncoderDecoder(nn.Module):
         """
         embedded = self.drop(self.target_table[token], train=False)
         x = StepInput(self.gates(embedded))
-        carry, step = self.advance(self.weights(memory), self.shared(memory), carry, x)
+        carry, step = self.advance(self.matrices(memory), self.shared(memory), carry, x)
         attention = None
         if step.aligned is not None:
             step = step._replace(context=step.read(memory.annotations))

@@ -27,14 +27,14 @@ from attention.fast.scan import Matrix
 from base.errors import FieldError
 from base.ranges import DEPTH, LAYERS, PROBABILITY, SCALE, SIZE
 from models.cells import CELLS
-from models.encoder_decoder import Carry, EncoderDecoder, Step, StepInput
+from models.encoder_decoder import DecoderCarry, EncoderDecoder, Step, StepInput
 from models.layers import Dense, Dropout, check_fields, logits
-from models.recurrent import Encoder, Init, Stack, StackWeights, uniform_init
+from models.recurrent import Encoder, Init, Stack, StackMatrices, uniform_init
 from models.source_attention import (
     ATTENTION_CHOICES,
-    Memory,
-    Source,
+    AttendedSource,
     SourceAttention,
+    SourceMemory,
 )
 
 # All but hard alignment, which needs REINFORCE.
@@ -120,18 +120,18 @@ class Listener(nn.Module):
         return x, mask
 
 
-class Weights(NamedTuple):
+class SpellerMatrices(NamedTuple):
     """Weight matrices used inside the step."""
 
     annotations: Matrix  # [B, S, E], h_u
     context: Matrix  # [E, G], multiplies c_{i-1}
-    stack: StackWeights
+    stack: StackMatrices
 
 
-class Shared(NamedTuple):
+class SpellerShared(NamedTuple):
     """Other arrays used inside the step."""
 
-    source: Source
+    source: AttendedSource
     biases: tuple[jax.Array, ...]  # [G] per layer after the first
 
 
@@ -149,7 +149,7 @@ class ListenAttendSpell(EncoderDecoder):
             `listener_layers`. 0 is the paper's baseline without a pyramid.
         layers: number of layers of the speller.
         sampling: probability that a previous character is sampled, in training.
-        score: a key of `models.attention.STEP_SCORES`.
+        score: a key of `attention.scores.STEPWISE_SCORES`.
         alignment: one of `ALIGNMENTS`.
         score_hidden: A, for scores with a hidden layer and for the position of local-p.
         max_length: maximum number of positions S, for the location score.
@@ -226,13 +226,15 @@ class ListenAttendSpell(EncoderDecoder):
         self.character = Dense(n, kernel_init=inits.kernel)
         self.output = self.param("output", inits.embedding, (self.vocab_size, n))
 
-    def encode(self, source: dict[str, jax.Array], *, train: bool = False) -> Memory:
+    def encode(
+        self, source: dict[str, jax.Array], *, train: bool = False
+    ) -> SourceMemory:
         """Encodes spectrograms: eq. 3."""
         frames = source["frames"]
         mask = jnp.arange(frames.shape[1]) < source["lengths"][:, None]
         annotations, mask = self.listen(frames, mask, train=train)
         zeros = jnp.zeros((len(frames), CELLS[self.cell].states * self.hidden))
-        return Memory(
+        return SourceMemory(
             annotations=annotations,
             mask=mask,
             keys=self.cross_attention.project(annotations),
@@ -240,21 +242,23 @@ class ListenAttendSpell(EncoderDecoder):
             start=(zeros,) * self.layers,
         )
 
-    def start(self, memory: Memory, rows: int, length: int) -> Carry:
+    def start(self, memory: SourceMemory, rows: int, length: int) -> DecoderCarry:
         """Returns the state before the first step, with a context of 0."""
         batch, _, width = memory.annotations.shape
         context = jnp.zeros((batch, rows, width), memory.annotations.dtype)
         return super().start(memory, rows, length)._replace(feed=context)
 
-    def weights(self, memory: Memory) -> Weights:
+    def matrices(self, memory: SourceMemory) -> SpellerMatrices:
         """Returns the weight matrices used inside the step."""
-        return Weights(memory.annotations, self.context, self.stack.weights())
+        return SpellerMatrices(memory.annotations, self.context, self.stack.matrices())
 
-    def shared(self, memory: Memory) -> Shared:
+    def shared(self, memory: SourceMemory) -> SpellerShared:
         """Returns the source with the parameters of its attention, and the biases."""
-        return Shared(self.cross_attention.source(memory), self.stack.biases())
+        return SpellerShared(self.cross_attention.source(memory), self.stack.biases())
 
-    def previous(self, target: jax.Array, memory: Memory, *, train: bool) -> jax.Array:
+    def previous(
+        self, target: jax.Array, memory: SourceMemory, *, train: bool
+    ) -> jax.Array:
         """Returns the previous characters, some of them sampled in training.
 
         Sampling uses the RNG stream "sampling"; without it, no character is sampled.
@@ -267,8 +271,12 @@ class ListenAttendSpell(EncoderDecoder):
 
     @nn.nowrap
     def advance(
-        self, w: Weights, shared: Shared, carry: Carry, x: StepInput
-    ) -> tuple[Carry, Step]:
+        self,
+        w: SpellerMatrices,
+        shared: SpellerShared,
+        carry: DecoderCarry,
+        x: StepInput,
+    ) -> tuple[DecoderCarry, Step]:
         """Computes one step of the speller: eqs. 6 and 7, and 9 to 11."""
         source, biases = shared
         states, s = self.stack.advance(  # s_i = RNN(s_{i-1}, y_{i-1}, c_{i-1})
@@ -278,14 +286,14 @@ class ListenAttendSpell(EncoderDecoder):
             gates=x.gates + carry.feed @ w.context,
             noise=x.noise,
         )
-        e = source.score(s, carry.weights)  # e_iu = <phi(s_i), psi(h_u)>
+        e = source.score(s, carry.attention)  # e_iu = <phi(s_i), psi(h_u)>
         alpha = source.align(e, query=s, time=carry.time, rng=x.rng)
         c = alpha.weights @ w.annotations  # c_i = sum_u alpha_iu h_u
-        carry = Carry(carry.time + 1, states, c, source.keep(alpha))
+        carry = DecoderCarry(carry.time + 1, states, c, source.carried(alpha))
         return carry, Step(s, alpha, c)
 
     def readout(
-        self, embedded: jax.Array, step: Step, memory: Memory, *, train: bool
+        self, embedded: jax.Array, step: Step, memory: SourceMemory, *, train: bool
     ) -> jax.Array:
         """Computes the logits of CharacterDistribution(s_i, c_i): eq. 8."""
         x = jnp.concatenate([step.state, step.context], axis=-1)

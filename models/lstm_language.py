@@ -22,7 +22,7 @@ from flax import linen as nn
 from base.ranges import FRACTION, LAYERS, SIZE
 from models.cells import CELLS, run_cell, time_first
 from models.layers import Dropout, check_fields, logits
-from models.recurrent import STANDARD, Gates, StateWeights
+from models.recurrent import STANDARD, Gates, StateMatrices
 
 
 class LSTMLayer(nn.Module):
@@ -45,7 +45,7 @@ class LSTMLayer(nn.Module):
         if state is None:
             state = jnp.zeros((len(x), 2 * self.features), x.dtype)
         gates = Gates("lstm", self.features, STANDARD, name="input")(x)
-        u = StateWeights("lstm", self.features, STANDARD, name="state")()
+        u = StateMatrices("lstm", self.features, STANDARD, name="state")()
         return run_cell(CELLS["lstm"], time_first(gates), state, u)
 
 

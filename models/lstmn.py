@@ -31,6 +31,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from attention import scores
 from attention.fast.scan import Matrix
 from attention.fast.softmax import attend
 from attention.fast.tape import tape_scan
@@ -39,47 +40,30 @@ from base.ranges import SIZE
 from models.attention import AlignmentOutput, glorot_uniform
 from models.layers import Dense
 from models.lstm_language import RecurrentLanguageModel
-from models.recurrent import STANDARD, Gates, StateWeights
+from models.recurrent import STANDARD, Gates, StateMatrices
+
+# The scores with a matrix for the query, [x_t; h~_{t-1}], whose products with x_t are
+# computed for all tokens at once.
+SCORES = {name: score for name, score in scores.SCORES.items() if score.match}
 
 
-def _additive(query: jax.Array, key: jax.Array, v: jax.Array) -> jax.Array:
-    return jnp.tanh(query[:, None] + key) @ v
-
-
-def _multiplicative(query: jax.Array, key: jax.Array, v: jax.Array) -> jax.Array:
-    return jnp.einsum("ba,bka->bk", query, key)
-
-
-def _scaled(query: jax.Array, key: jax.Array, v: jax.Array) -> jax.Array:
-    return _multiplicative(query * query.shape[-1] ** -0.5, key, v)
-
-
-# Scores [B, K] of projected queries [B, A] and keys [B, K, A], by the names of the same
-# functions of [x_t; h~_{t-1}] and h_i in `attention.scores`.
-SCORES = {
-    "additive": _additive,
-    "multiplicative": _multiplicative,
-    "scaled_multiplicative": _scaled,
-}
-
-
-class TapeWeights(NamedTuple):
+class TapeMatrices(NamedTuple):
     """Weight matrices of the attention to a tape."""
 
     key: Matrix  # [D, A], W_h
     summary: Matrix  # [D, A], W_h~
 
 
-class Weights(NamedTuple):
+class LSTMNMatrices(NamedTuple):
     """Weight matrices used inside the step; the last two are for deep fusion."""
 
     gates: Matrix  # [D, 4 D], for i, f, o and c^ side by side
-    intra: TapeWeights
-    inter: TapeWeights | None = None
+    intra: TapeMatrices
+    inter: TapeMatrices | None = None
     gate: Matrix | None = None  # [D, D], the part of W_r for gamma~_t
 
 
-class Source(NamedTuple):
+class FusionSource(NamedTuple):
     """The other text of deep fusion."""
 
     key: jax.Array  # [B, S, A], W_g gamma_j
@@ -88,11 +72,11 @@ class Source(NamedTuple):
     v: jax.Array  # [A], u
 
 
-class Shared(NamedTuple):
+class LSTMNShared(NamedTuple):
     """Other arrays used inside the step; `source` is for deep fusion."""
 
     v: jax.Array  # [A], v
-    source: Source | None = None
+    source: FusionSource | None = None
 
 
 class StepInput(NamedTuple):
@@ -129,7 +113,7 @@ def read(
     query: jax.Array,
     summary: jax.Array,
     tape: Tape,
-    w: TapeWeights,
+    w: TapeMatrices,
     v: jax.Array,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Attention of one token to a tape: Cheng et al. (2016), eqs. 4 to 6.
@@ -145,15 +129,16 @@ def read(
     Returns:
         h~_t [B, D], c~_t [B, D] and the weights s^t [B, K].
     """
-    scores = SCORES[score](query + summary @ w.summary, tape.key, v)
-    context, weights = attend(scores[:, None], tape.value, mask=tape.valid[:, None])
+    query = (query + summary @ w.summary)[:, None]  # [B, 1, A]
+    a = SCORES[score].match(query, tape.key, v=v)  # eq. 4
+    context, weights = attend(a, tape.value, mask=tape.valid[:, None])  # eqs. 5, 6
     hidden, cell = jnp.split(context[:, 0], 2, -1)
     return hidden, cell, weights[:, 0]
 
 
 def lstmn(
-    w: Weights,
-    shared: Shared,
+    w: LSTMNMatrices,
+    shared: LSTMNShared,
     tape: tuple[jax.Array, jax.Array],
     valid: jax.Array,
     carry: tuple[jax.Array, ...],
@@ -214,7 +199,7 @@ class TapeAttention(nn.Module):
     additive: bool
 
     @nn.compact
-    def __call__(self, x: jax.Array) -> tuple[jax.Array, TapeWeights, jax.Array]:
+    def __call__(self, x: jax.Array) -> tuple[jax.Array, TapeMatrices, jax.Array]:
         """Returns the query W_x x [..., A] of x [..., C], the matrices, and v [A]."""
         init = STANDARD.kernel
         shape = self.features, self.hidden
@@ -223,7 +208,7 @@ class TapeAttention(nn.Module):
         if self.additive:
             v = self.param("v", partial(glorot_uniform, fan=self.hidden), shape[1:])
         key, summary = (self.param(name, init, shape) for name in ("key", "summary"))
-        return query, TapeWeights(key, summary), v
+        return query, TapeMatrices(key, summary), v
 
 
 class LSTMNLayer(nn.Module):
@@ -273,19 +258,22 @@ class LSTMNLayer(nn.Module):
         state = State.start(batch, slots, n) if empty else state
         mask = jnp.ones((batch, steps), bool) if mask is None else mask
         attention = partial(
-            TapeAttention, n, self.score_hidden, self.score == "additive"
+            TapeAttention,
+            n,
+            self.score_hidden,
+            "v" in SCORES[self.score].parameters,
         )
         gates = Gates("lstm", n, STANDARD, name="input")(x)
-        recurrent = StateWeights("lstm", n, STANDARD, name="state")()
+        recurrent = StateMatrices("lstm", n, STANDARD, name="state")()
         query, matrices, v = attention(name="intra")(x)
-        weights, shared = Weights(recurrent.gates, matrices), Shared(v)
+        weights, shared = LSTMNMatrices(recurrent.gates, matrices), LSTMNShared(v)
         inputs, carry = StepInput(gates, query), (state.summary,)
         if source is not None:
             query, inter, u = attention(name="inter")(x)
             gate = self.param("gate", STANDARD.kernel, (n, n))
             weights = weights._replace(inter=inter, gate=gate)
             present = source.valid.astype(x.dtype)
-            fusion = Source(source.key @ inter.key, source.value, present, u)
+            fusion = FusionSource(source.key @ inter.key, source.value, present, u)
             shared = shared._replace(source=fusion)
             inputs = inputs._replace(
                 source_query=query, gate=Dense(n, name="input_gate")(x)

@@ -25,37 +25,37 @@ from flax import linen as nn
 from attention.fast.scan import Matrix
 from base.ranges import DEPTH, LAYERS, SCALE, SIZE
 from models.cells import CELLS
-from models.encoder_decoder import Carry, EncoderDecoder, Step, StepInput
+from models.encoder_decoder import DecoderCarry, EncoderDecoder, Step, StepInput
 from models.layers import PAD, Dense, check_fields, logits
 from models.recurrent import (
     RESIDUALS,
     Encoder,
     Init,
     Stack,
-    StackWeights,
+    StackMatrices,
     uniform_init,
 )
 from models.source_attention import (
     ATTENTION_CHOICES,
-    Memory,
-    Source,
+    AttendedSource,
     SourceAttention,
+    SourceMemory,
 )
 
 
-class Weights(NamedTuple):
+class LuongMatrices(NamedTuple):
     """Weight matrices used inside the step."""
 
     values: Matrix  # [B, S, D], annotations times the half of W_c for c_t
     attend: Matrix  # [D, D], the half of W_c for h_t
     feed: Matrix | None  # [D, G], input feeding
-    stack: StackWeights
+    stack: StackMatrices
 
 
-class Shared(NamedTuple):
+class LuongShared(NamedTuple):
     """Other arrays used inside the step."""
 
-    source: Source
+    source: AttendedSource
     biases: tuple[jax.Array, ...]  # [G] per layer after the first
 
 
@@ -74,7 +74,7 @@ class Luong(EncoderDecoder):
         bidirectional: whether the encoder runs in both directions.
         reverse_source: whether the encoder reverses the source tokens.
         input_feeding: whether h~_t enters the next step (section 3.3).
-        score: a key of `models.attention.STEP_SCORES`.
+        score: a key of `attention.scores.STEPWISE_SCORES`.
         alignment: a key of `attention.alignments.ALIGNMENTS`.
         score_hidden: A, for the concat score and the position of local-p.
         max_length: maximum source length, for the location score.
@@ -162,7 +162,7 @@ class Luong(EncoderDecoder):
         shape = (self.vocab_size, n)
         self.output = self.param("output", inits.embedding, shape)
 
-    def encode(self, source: jax.Array, *, train: bool = False) -> Memory:
+    def encode(self, source: jax.Array, *, train: bool = False) -> SourceMemory:
         """Annotates sources [B, S] of int32 ids, padded with 0."""
         mask = source != PAD
         embedded = self.drop(self.source_table[source], train=train)
@@ -177,7 +177,7 @@ class Luong(EncoderDecoder):
             ]
         else:  # each layer starts from the last carry of its layer of the encoder
             start = [carry for (carry,) in carries]
-        return Memory(
+        return SourceMemory(
             annotations=annotations,
             mask=mask,
             keys=self.cross_attention.project(annotations),
@@ -185,7 +185,7 @@ class Luong(EncoderDecoder):
             start=tuple(start),
         )
 
-    def start(self, memory: Memory, rows: int, length: int) -> Carry:
+    def start(self, memory: SourceMemory, rows: int, length: int) -> DecoderCarry:
         """Returns the state before the first step, for `rows` hypotheses per source."""
         carry = super().start(memory, rows, length)
         if not self.input_feeding:
@@ -193,38 +193,38 @@ class Luong(EncoderDecoder):
         shape = (len(memory.mask), rows, self.hidden)
         return carry._replace(feed=jnp.zeros(shape, memory.values.dtype))
 
-    def weights(self, memory: Memory) -> Weights:
+    def matrices(self, memory: SourceMemory) -> LuongMatrices:
         """Returns the weight matrices used inside the step."""
-        return Weights(
+        return LuongMatrices(
             values=memory.values,
             attend=self.attend_state,
             feed=self.feed if self.input_feeding else None,
-            stack=self.stack.weights(),
+            stack=self.stack.matrices(),
         )
 
-    def shared(self, memory: Memory) -> Shared:
+    def shared(self, memory: SourceMemory) -> LuongShared:
         """Returns the source with the parameters of score and alignment, and biases."""
-        return Shared(self.cross_attention.source(memory), self.stack.biases())
+        return LuongShared(self.cross_attention.source(memory), self.stack.biases())
 
     @nn.nowrap
     def advance(
-        self, w: Weights, shared: Shared, carry: Carry, x: StepInput
-    ) -> tuple[Carry, Step]:
+        self, w: LuongMatrices, shared: LuongShared, carry: DecoderCarry, x: StepInput
+    ) -> tuple[DecoderCarry, Step]:
         """Computes one step of the decoder: section 3, eqs. 5, 7 and 8."""
         source, biases = shared
         gates = x.gates + carry.feed @ w.feed if self.input_feeding else x.gates
         states, h = self.stack.advance(
             w.stack, biases, carries=carry.states, gates=gates, noise=x.noise
         )
-        e = source.score(h, carry.weights)  # score(h_t, h_s)
+        e = source.score(h, carry.attention)  # score(h_t, h_s)
         a = source.align(e, query=h, time=carry.time, rng=x.rng)  # a_t(s)
         attentional = nn.tanh(a.weights @ w.values + h @ w.attend)  # h~_t
         feed = attentional if self.input_feeding else None
-        carry = Carry(carry.time + 1, states, feed, source.keep(a))
+        carry = DecoderCarry(carry.time + 1, states, feed, source.carried(a))
         return carry, Step(attentional, a)
 
     def readout(
-        self, embedded: jax.Array, step: Step, memory: Memory, *, train: bool
+        self, embedded: jax.Array, step: Step, memory: SourceMemory, *, train: bool
     ) -> jax.Array:
         """Computes the logits [B, T, W], W_s h~_t: eq. 6."""
         return logits(self.drop(step.state, train=train), self.output)

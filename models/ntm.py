@@ -33,9 +33,9 @@ from attention.fast.scan import Matrix, scan
 from base.errors import FieldError
 from base.ranges import LAYERS, SIZE, Range
 from base.records import AttentionRecord
-from models.cells import LSTMWeights, batch_first, lstm, time_first
+from models.cells import LSTMMatrices, batch_first, lstm, time_first
 from models.layers import Dense, check_fields
-from models.recurrent import STANDARD, Gates, Recurrence, StateWeights
+from models.recurrent import STANDARD, Gates, Recurrence, StateMatrices
 
 _UNROLLED = Range(1, 32, whole=True)  # a step has code for each
 _SLOTS = Range(1, 10_000, whole=True)
@@ -44,15 +44,15 @@ _DEVIATION = 0.5  # standard deviation of the random and of the learned memory
 _MAX_GRADIENT = 100.0  # per element of the carry, for a loss in nats
 
 
-class Matrices(NamedTuple):
+class NTMMatrices(NamedTuple):
     """Weight matrices used inside the step."""
 
     reads: Matrix  # [R M, G], multiplies the previous read vectors
-    state: LSTMWeights | None  # of an LSTM controller
+    state: LSTMMatrices | None  # of an LSTM controller
     heads: Matrix  # [D, P], from the controller to the head parameters
 
 
-class Carry(NamedTuple):
+class NTMCarry(NamedTuple):
     """State of the machine between steps."""
 
     state: jax.Array | None  # [B, 1, 2 D] of an LSTM controller
@@ -127,7 +127,7 @@ class NeuralTuringMachine(nn.Module):
         n, zeros = self.hidden, nn.initializers.zeros
         if self.controller == "lstm":
             self.gates = Gates("lstm", n, STANDARD)
-            self.recurrent = StateWeights("lstm", n, STANDARD)
+            self.recurrent = StateMatrices("lstm", n, STANDARD)
             self.first_state = self.param("first_state", zeros, (2 * n,))
         else:
             self.gates = Dense(n)
@@ -163,7 +163,7 @@ class NeuralTuringMachine(nn.Module):
         lstm_weights = self.recurrent() if self.controller == "lstm" else None
         _, steps = scan(
             self._step,
-            Matrices(reads=self.from_reads, state=lstm_weights, heads=self.to_heads),
+            NTMMatrices(reads=self.from_reads, state=lstm_weights, heads=self.to_heads),
             self.to_heads_bias,
             self._start(len(inputs)),
             time_first(self.gates(inputs)),
@@ -176,8 +176,8 @@ class NeuralTuringMachine(nn.Module):
 
     @nn.nowrap
     def _step(
-        self, w: Matrices, bias: jax.Array, carry: Carry, gates: jax.Array
-    ) -> tuple[Carry, Step]:
+        self, w: NTMMatrices, bias: jax.Array, carry: NTMCarry, gates: jax.Array
+    ) -> tuple[NTMCarry, Step]:
         """Computes one step of controller and heads: section 3.
 
         Args:
@@ -199,7 +199,7 @@ class NeuralTuringMachine(nn.Module):
         reads = read(read_weights, carry.memory).reshape(carry.reads.shape)
         memory = write(carry.memory, write_weights, **writing._asdict())
 
-        carry = Carry(state=state, reads=reads, memory=memory, weights=weights)
+        carry = NTMCarry(state=state, reads=reads, memory=memory, weights=weights)
         carry = bounded_gradient(carry, _MAX_GRADIENT)
         return carry, Step(hidden=hidden, reads=reads, weights=weights)
 
@@ -221,7 +221,7 @@ class NeuralTuringMachine(nn.Module):
             Writing(erase=nn.sigmoid(erase), add=nn.tanh(add)),
         )
 
-    def _start(self, batch: int) -> Carry:
+    def _start(self, batch: int) -> NTMCarry:
         """State before the first step."""
         shape = self.width, self.slots
         if self.memory_init == "learned":
@@ -235,7 +235,7 @@ class NeuralTuringMachine(nn.Module):
         if self.controller == "lstm":
             state = jnp.broadcast_to(self.first_state, (batch, 1, 2 * self.hidden))
         reads = jnp.broadcast_to(self.first_reads, (batch, 1, self.first_reads.size))
-        return Carry(
+        return NTMCarry(
             state=state,
             reads=nn.tanh(reads),
             memory=Memory(jnp.broadcast_to(memory, (batch, *shape))),

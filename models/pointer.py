@@ -35,12 +35,12 @@ from base.errors import FieldError
 from base.ranges import DEPTH, SIZE
 from base.records import AttentionRecord
 from models.attention import SCORES, Score
-from models.cells import CELLS, CellWeights, run_cell, time_first
+from models.cells import CELLS, CellMatrices, run_cell, time_first
 from models.layers import Dense, check_fields
-from models.recurrent import STANDARD, Gates, Init, StateWeights, uniform_init
+from models.recurrent import STANDARD, Gates, Init, StateMatrices, uniform_init
 
 
-class Memory(NamedTuple):
+class PointerMemory(NamedTuple):
     """Encoded inputs, projected once for all steps."""
 
     entries: jax.Array  # [B, S + 1, F + 1], the decoder's input for each token
@@ -51,14 +51,14 @@ class Memory(NamedTuple):
     start: jax.Array  # [B, states D], initial carry of the decoder
 
 
-class Carry(NamedTuple):
+class PointerCarry(NamedTuple):
     """State of the decoder."""
 
     state: jax.Array  # [B, R, states D]
 
-    def take(self, parents: jax.Array) -> "Carry":
+    def take(self, parents: jax.Array) -> "PointerCarry":
         """Returns the state whose row r continues row `parents[b, r]` of this one."""
-        return Carry(jnp.take_along_axis(self.state, parents[..., None], axis=1))
+        return PointerCarry(jnp.take_along_axis(self.state, parents[..., None], axis=1))
 
 
 class Table(nn.Module):
@@ -81,10 +81,10 @@ class Table(nn.Module):
         return jnp.concatenate([inputs, start])
 
 
-class ProcessWeights(NamedTuple):
+class ProcessMatrices(NamedTuple):
     """Weight matrices used inside the process step."""
 
-    state: CellWeights  # multiplies q
+    state: CellMatrices  # multiplies q
     read: Matrix  # [D, G], multiplies r
     inputs: Matrix  # [B, S, D], the m_i
 
@@ -123,11 +123,11 @@ class Process(nn.Module):
         """Returns the last state q*_P [B, 2 D] for m_i [B, S, D] and mask [B, S]."""
         cell, score, n = CELLS[self.cell], SCORES[self.score.function], self.features
         kernel, bias = Gates(self.cell, n, self.inits, name="input").parameters(n)
-        states = StateWeights(self.cell, n, self.inits, name="state")()
+        states = StateMatrices(self.cell, n, self.inits, name="state")()
         parameters = self.score.parameters(n, n)
 
         def step(
-            w: ProcessWeights,
+            w: ProcessMatrices,
             shared: ProcessShared,
             carry: tuple[jax.Array, jax.Array],
             _: jax.Array,
@@ -140,7 +140,7 @@ class Process(nn.Module):
             r = a @ w.inputs  # eq. 6
             return (state, r), None  # eq. 7: q and r together are q*
 
-        weights = ProcessWeights(state=states, read=kernel, inputs=m)
+        weights = ProcessMatrices(state=states, read=kernel, inputs=m)
         shared = ProcessShared(
             bias=bias,
             keys=score.project(m, **parameters),
@@ -213,7 +213,7 @@ class PointerNetwork(nn.Module):
         self.table = Table(self.embedding, inits)
         if self.encoder == "recurrent":
             self.encoder_gates = Gates(self.cell, n, inits)
-            self.encoder_state = StateWeights(self.cell, n, inits)
+            self.encoder_state = StateMatrices(self.cell, n, inits)
         else:
             self.read = [Dense(n, kernel_init=inits.kernel) for _ in range(2)]
             self.process = Process(
@@ -225,7 +225,7 @@ class PointerNetwork(nn.Module):
             )
             self.bridge = Dense(cell.states * n, kernel_init=inits.kernel)
         self.decoder_gates = Gates(self.cell, n, inits)
-        self.decoder_state = StateWeights(self.cell, n, inits)
+        self.decoder_state = StateMatrices(self.cell, n, inits)
         reads = {"pointer": self.glimpses, "attention": 1, "none": 0}[self.output]
         self.reads = [self._score(inits) for _ in range(reads)]
         if self.output == "pointer":
@@ -270,7 +270,9 @@ class PointerNetwork(nn.Module):
             self.sow(*record.sown())
         return logits
 
-    def encode(self, batch: dict[str, jax.Array], *, train: bool = False) -> Memory:
+    def encode(
+        self, batch: dict[str, jax.Array], *, train: bool = False
+    ) -> PointerMemory:
         """Encodes the inputs [B, S, F] of a batch; see the class.
 
         Raises:
@@ -297,7 +299,7 @@ class PointerNetwork(nn.Module):
         pointer_keys = None
         if self.output == "pointer":
             pointer_keys = self._project(self.pointer, annotations)
-        return Memory(
+        return PointerMemory(
             entries=entries,
             annotations=annotations,
             mask=jnp.pad(valid, ((0, 0), (1, 0)), constant_values=True),
@@ -324,15 +326,17 @@ class PointerNetwork(nn.Module):
         m = second(nn.relu(first(embedded)))
         return m, nn.tanh(self.bridge(self.process(m, mask)))
 
-    def start(self, memory: Memory, rows: int, length: int) -> Carry:
+    def start(self, memory: PointerMemory, rows: int, length: int) -> PointerCarry:
         """Returns the initial state, for `rows` equal hypotheses per instance."""
         del length  # the state has a fixed size
         batch, width = memory.start.shape
-        return Carry(jnp.broadcast_to(memory.start[:, None], (batch, rows, width)))
+        return PointerCarry(
+            jnp.broadcast_to(memory.start[:, None], (batch, rows, width))
+        )
 
     def step(
-        self, carry: Carry, token: jax.Array, memory: Memory
-    ) -> tuple[Carry, jax.Array, Attention | None]:
+        self, carry: PointerCarry, token: jax.Array, memory: PointerMemory
+    ) -> tuple[PointerCarry, jax.Array, Attention | None]:
         """Computes one decoding step, with the same logits as a teacher-forced pass.
 
         Args:
@@ -348,7 +352,7 @@ class PointerNetwork(nn.Module):
         gates = self._gates(self.decoder_gates, _entries_of(memory.entries, token))
         state = CELLS[self.cell].step(gates, carry.state, self.decoder_state())
         logits, attention = self._readout(state[..., : self.hidden], memory)
-        return Carry(state), logits, attention
+        return PointerCarry(state), logits, attention
 
     def _score(self, inits: Init) -> Score:
         return Score(
@@ -368,7 +372,7 @@ class PointerNetwork(nn.Module):
         return linear(entries, folded) + bias
 
     def _readout(
-        self, states: jax.Array, memory: Memory
+        self, states: jax.Array, memory: PointerMemory
     ) -> tuple[jax.Array, Attention | None]:
         """Computes logits u_ij = v tanh(W_1 e_j + W_2 d_i) and attention: section 2.3.
 

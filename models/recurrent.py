@@ -15,7 +15,7 @@ from flax import linen as nn
 from attention.fast.dropout import dropout
 from attention.fast.linear import linear
 from attention.fast.scan import Matrix
-from models.cells import CELLS, CellWeights, run_cell, time_first
+from models.cells import CELLS, CellMatrices, run_cell, time_first
 from models.layers import Dense, Dropout
 
 
@@ -90,7 +90,7 @@ STANDARD = Init(
 )
 
 
-class StateWeights(nn.Module):
+class StateMatrices(nn.Module):
     """Recurrent matrices of a cell.
 
     Attributes:
@@ -104,10 +104,10 @@ class StateWeights(nn.Module):
     inits: Init
 
     @nn.compact
-    def __call__(self) -> CellWeights:
+    def __call__(self) -> CellMatrices:
         """Returns the matrices, [D, k D] each."""
         n, cell, init = self.features, CELLS[self.cell], self.inits.recurrent
-        return cell.weights(
+        return cell.u(
             **{
                 name: self.param(name, init, (n, width * n))
                 for name, width in cell.matrices.items()
@@ -172,10 +172,10 @@ def add_inputs(y: jax.Array, inputs: Sequence[jax.Array], residual: str) -> jax.
     return y + sum(inputs if residual == "dense" else inputs[-1:])
 
 
-class StackWeights(NamedTuple):
+class StackMatrices(NamedTuple):
     """Weight matrices of a `Stack`."""
 
-    states: tuple[CellWeights, ...]  # recurrent matrices, per layer
+    states: tuple[CellMatrices, ...]  # recurrent matrices, per layer
     inputs: tuple[Matrix, ...]  # [D, G] per layer after the first
 
 
@@ -200,12 +200,12 @@ class Stack(nn.Module):
 
     def setup(self):
         common = (self.cell, self.features, self.inits)
-        self.states = [StateWeights(*common) for _ in range(self.layers)]
+        self.states = [StateMatrices(*common) for _ in range(self.layers)]
         self.gates = [Gates(*common) for _ in range(self.layers - 1)]
 
-    def weights(self) -> StackWeights:
+    def matrices(self) -> StackMatrices:
         """Returns the weight matrices used inside the step."""
-        return StackWeights(
+        return StackMatrices(
             states=tuple(state() for state in self.states),
             inputs=tuple(gates.parameters(self.features)[0] for gates in self.gates),
         )
@@ -217,7 +217,7 @@ class Stack(nn.Module):
     @nn.nowrap
     def advance(
         self,
-        weights: StackWeights,
+        w: StackMatrices,
         biases: tuple[jax.Array, ...],
         carries: tuple[jax.Array, ...],
         gates: jax.Array,
@@ -226,7 +226,7 @@ class Stack(nn.Module):
         """Advances every layer by one step, a pure function.
 
         Args:
-            weights: result of `weights`.
+            w: result of `matrices`.
             biases: result of `biases`.
             carries: [B, R, states D] per layer.
             gates: [B, R, G], the input's contribution to the gates of the first layer.
@@ -237,13 +237,13 @@ class Stack(nn.Module):
             The next carries, and the output [B, R, D] of the last layer.
         """
         cell, n = CELLS[self.cell], self.features
-        next_carries = [cell.step(gates, carries[0], weights.states[0])]
+        next_carries = [cell.step(gates, carries[0], w.states[0])]
         y, inputs = next_carries[0][..., :n], []
         for layer in range(1, self.layers):
             inputs.append(y)
             x = y if noise is None else y * noise[layer - 1]
-            gates = x @ weights.inputs[layer - 1] + biases[layer - 1]
-            next_carries.append(cell.step(gates, carries[layer], weights.states[layer]))
+            gates = x @ w.inputs[layer - 1] + biases[layer - 1]
+            next_carries.append(cell.step(gates, carries[layer], w.states[layer]))
             y = add_inputs(next_carries[-1][..., :n], inputs, self.residual)
         return tuple(next_carries), y
 
@@ -308,7 +308,7 @@ class Recurrence(nn.Module):
         """
         cell = CELLS[self.cell]
         gates = Gates(self.cell, self.features, self.inits, name="input")(x)
-        u = StateWeights(self.cell, self.features, self.inits, name="state")()
+        u = StateMatrices(self.cell, self.features, self.inits, name="state")()
         carry = jnp.zeros((x.shape[0], cell.states * self.features), x.dtype)
         return run_cell(
             cell, time_first(gates), carry, u=u, mask=mask, reverse=self.backward

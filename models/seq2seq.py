@@ -23,14 +23,14 @@ from flax import linen as nn
 from base.errors import FieldError
 from base.ranges import COUNT, LAYERS
 from models.cells import CELLS
-from models.encoder_decoder import Carry, EncoderDecoder, Step, StepInput
+from models.encoder_decoder import DecoderCarry, EncoderDecoder, Step, StepInput
 from models.layers import PAD, Dense, check_fields, logits
-from models.recurrent import Encoder, Init, Maxout, Stack, StackWeights, uniform_init
+from models.recurrent import Encoder, Init, Maxout, Stack, StackMatrices, uniform_init
 
 FEEDS = ("every_step", "first_step", "initial_state", "feed_forward")
 
 
-class Memory(NamedTuple):
+class Seq2SeqMemory(NamedTuple):
     """The fixed vector and its projections, computed once for all steps."""
 
     vector: jax.Array  # [B, layers states D], or [B, D] for a tanh summary
@@ -38,7 +38,7 @@ class Memory(NamedTuple):
     start: tuple[jax.Array, ...]  # [B, states D] per layer, the first carry
 
 
-class Shared(NamedTuple):
+class Seq2SeqShared(NamedTuple):
     """Other arrays used inside the step."""
 
     gates: jax.Array | None  # [B, 1, G], the vector's contribution to the gates
@@ -139,7 +139,7 @@ class Seq2Seq(EncoderDecoder):
             )
             raise FieldError("feed", self.feed, accepted)
 
-    def encode(self, source: jax.Array, *, train: bool = False) -> Memory:
+    def encode(self, source: jax.Array, *, train: bool = False) -> Seq2SeqMemory:
         """Encodes sources [B, S] of int32 ids, padded with 0, to one vector each."""
         embedded = self.drop(self.source_table[source], train=train)
         _, carries = self.encoder(embedded, source != PAD, train=train)
@@ -154,20 +154,20 @@ class Seq2Seq(EncoderDecoder):
             states = jnp.split(nn.tanh(self.bridge(vector)), self.layers, axis=-1)
         elif "initial_state" not in self.feed:
             states = [jnp.zeros_like(state) for state in states]
-        return Memory(vector, gates, tuple(states))
+        return Seq2SeqMemory(vector, gates, tuple(states))
 
-    def weights(self, memory: Memory) -> StackWeights:
+    def matrices(self, memory: Seq2SeqMemory) -> StackMatrices:
         """Returns the weight matrices used inside the step."""
-        return self.stack.weights()
+        return self.stack.matrices()
 
-    def shared(self, memory: Memory) -> Shared:
+    def shared(self, memory: Seq2SeqMemory) -> Seq2SeqShared:
         """Returns the vector's contribution to the gates, and biases."""
-        return Shared(memory.gates, self.stack.biases())
+        return Seq2SeqShared(memory.gates, self.stack.biases())
 
     @nn.nowrap
     def advance(
-        self, w: StackWeights, shared: Shared, carry: Carry, x: StepInput
-    ) -> tuple[Carry, Step]:
+        self, w: StackMatrices, shared: Seq2SeqShared, carry: DecoderCarry, x: StepInput
+    ) -> tuple[DecoderCarry, Step]:
         """Computes one step of the decoder."""
         gates = x.gates
         if "every_step" in self.feed:
@@ -177,10 +177,10 @@ class Seq2Seq(EncoderDecoder):
         states, output = self.stack.advance(
             w, shared.biases, carries=carry.states, gates=gates, noise=x.noise
         )
-        return Carry(carry.time + 1, states), Step(output)
+        return DecoderCarry(carry.time + 1, states), Step(output)
 
     def readout(
-        self, embedded: jax.Array, step: Step, memory: Memory, *, train: bool
+        self, embedded: jax.Array, step: Step, memory: Seq2SeqMemory, *, train: bool
     ) -> jax.Array:
         """Computes logits of the state, or of maxout(O_h h + O_y y + O_c c)."""
         x = step.state

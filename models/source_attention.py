@@ -10,16 +10,16 @@ import jax
 from flax import linen as nn
 
 from attention.alignments import ALIGNMENTS
-from attention.stepwise import STEPWISE_SCORES
-from models.attention import DRAWN, STEP_SCORES, Alignment, AlignmentOutput, Score
+from attention.scores import STEPWISE_SCORES
+from models.attention import DRAWN, Alignment, AlignmentOutput, Score
 from models.layers import Dense
 from models.recurrent import Init
 
 # Accepted values of the fields that choose an attention, for `check_fields`.
-ATTENTION_CHOICES = {"score": tuple(STEP_SCORES), "alignment": tuple(ALIGNMENTS)}
+ATTENTION_CHOICES = {"score": tuple(STEPWISE_SCORES), "alignment": tuple(ALIGNMENTS)}
 
 
-class Memory(NamedTuple):
+class SourceMemory(NamedTuple):
     """An encoded source to attend to, projected once for all steps."""
 
     annotations: jax.Array  # [B, S, E], h_j
@@ -30,7 +30,7 @@ class Memory(NamedTuple):
 
 
 @flax.struct.dataclass
-class Source:
+class AttendedSource:
     """Keys of a source with the parameters of score and alignment; loop-invariant.
 
     Attributes:
@@ -39,7 +39,7 @@ class Source:
         score_parameters: parameters of the score function, by name.
         align_parameters: parameters of the alignment, by name.
         soft: bool scalar; see `models.attention.Alignment.align`.
-        score_function: a key of `STEP_SCORES`.
+        score_function: a key of `STEPWISE_SCORES`.
         alignment: settings of the alignment.
     """
 
@@ -52,15 +52,16 @@ class Source:
     alignment: Alignment = flax.struct.field(pytree_node=False)
 
     def score(self, query: jax.Array, previous: jax.Array | None) -> jax.Array:
-        """Returns scores [B, R, S] of queries [B, R, D], given `Carry.weights`."""
-        compare, parameters = STEP_SCORES[self.score_function].compare, {}
-        if self.score_function in STEPWISE_SCORES:
-            parameters = {"previous": previous}
-        return compare(query, self.keys, **self.score_parameters, **parameters)
+        """Returns scores [B, R, S] of queries [B, R, D] and `carried`."""
+        score, parameters = STEPWISE_SCORES[self.score_function], self.score_parameters
+        if score.stepwise:
+            parameters = parameters | {"previous": previous}
+        return score.compare(query, self.keys, **parameters)
 
-    def keep(self, aligned: AlignmentOutput) -> jax.Array | None:
-        """Returns the next `Carry.weights`: the weights, if the score needs them."""
-        return aligned.weights if self.score_function in STEPWISE_SCORES else None
+    def carried(self, aligned: AlignmentOutput) -> jax.Array | None:
+        """Returns the weights for the score of the next step, None if it has no use."""
+        stepwise = STEPWISE_SCORES[self.score_function].stepwise
+        return aligned.weights if stepwise else None
 
     def align(
         self,
@@ -98,7 +99,7 @@ class SourceAttention(nn.Module):
     bidirectional encoder, for example) are projected to it by a matrix [E, D].
 
     Attributes:
-        score: a key of `models.attention.STEP_SCORES`.
+        score: a key of `attention.scores.STEPWISE_SCORES`.
         alignment: a key of `attention.alignments.ALIGNMENTS`.
         width: width of a query, D.
         score_hidden: A, for the additive score and the position of local-p.
@@ -139,7 +140,7 @@ class SourceAttention(nn.Module):
         self.align = Alignment(
             self.alignment, hidden=self.score_hidden, params_init=self.inits.score
         )
-        if STEP_SCORES[self.score].same_width:
+        if STEPWISE_SCORES[self.score].same_width:
             self.narrow = Dense(
                 self.width, kernel_init=self.inits.kernel, use_bias=False
             )
@@ -151,7 +152,7 @@ class SourceAttention(nn.Module):
 
     def project(self, annotations: jax.Array) -> jax.Array:
         """Projects annotations [B, S, E] to keys [B, S, F], once per source."""
-        score = STEP_SCORES[self.score]
+        score = STEPWISE_SCORES[self.score]
         if not self.score_gradient:
             annotations = jax.lax.stop_gradient(annotations)
         if score.same_width and annotations.shape[-1] != self.width:
@@ -159,16 +160,18 @@ class SourceAttention(nn.Module):
         parameters = self.scores.parameters(self.width, annotations.shape[-1])
         return score.project(annotations, **parameters)
 
-    def source(self, memory: Memory, soft: jax.Array | None = None) -> Source:
+    def source(
+        self, memory: SourceMemory, soft: jax.Array | None = None
+    ) -> AttendedSource:
         """Returns the source for the decoder's steps.
 
         Args:
             memory: an encoded source with keys from `project`.
-            soft: see `Source`.
+            soft: see `AttendedSource`.
         """
-        same_width = STEP_SCORES[self.score].same_width
+        same_width = STEPWISE_SCORES[self.score].same_width
         width = self.width if same_width else memory.annotations.shape[-1]
-        return Source(
+        return AttendedSource(
             keys=memory.keys,
             mask=memory.mask,
             score_parameters=self.scores.parameters(self.width, width),

@@ -41,7 +41,7 @@ CHOICES = {  # accepted values by name of the field
 }
 
 
-class Memory(NamedTuple):
+class TransformerMemory(NamedTuple):
     """An encoded source, projected once for all decoder layers."""
 
     keys: tuple[jax.Array, ...]  # [B, H, S, D] per layer
@@ -49,7 +49,7 @@ class Memory(NamedTuple):
     mask: jax.Array  # [B, S] bool, False at padding
 
 
-class Source(NamedTuple):
+class LayerMemory(NamedTuple):
     """An encoded source, projected for one decoder layer."""
 
     key: jax.Array  # [B, H, S, D]
@@ -57,14 +57,14 @@ class Source(NamedTuple):
     mask: jax.Array  # bool, broadcasts to [B, H, T, S]
 
 
-class Carry(NamedTuple):
+class TransformerCarry(NamedTuple):
     """State of step-by-step decoding."""
 
     time: jax.Array  # int scalar, from 0
     path: jax.Array  # [B, R, L] int; see `MultiHeadAttention.step`
     caches: tuple[Cache, ...]  # per layer
 
-    def take(self, parents: jax.Array) -> "Carry":
+    def take(self, parents: jax.Array) -> "TransformerCarry":
         """Returns the state whose row r continues row `parents[b, r]` of this one."""
         # Only the paths are reordered, never the caches.
         path = jnp.take_along_axis(self.path, parents[..., None], axis=1)
@@ -151,7 +151,7 @@ class DecoderLayer(nn.Module):
         self.residuals = [Residual(self.norm, self.rate) for _ in range(3)]
 
     def __call__(
-        self, x: jax.Array, causal: jax.Array, source: Source, *, train: bool
+        self, x: jax.Array, causal: jax.Array, source: LayerMemory, *, train: bool
     ) -> jax.Array:
         """Maps [B, T, C] to [B, T, C]; mask `causal` broadcasts to [B, H, T, T]."""
         first = self.residuals[0]
@@ -165,7 +165,7 @@ class DecoderLayer(nn.Module):
         cache: Cache,
         time: jax.Array,
         path: jax.Array,
-        source: Source,
+        source: LayerMemory,
     ) -> tuple[Attention, Cache]:
         """Computes one decoding step [B, R, C] of R hypotheses per source.
 
@@ -183,7 +183,7 @@ class DecoderLayer(nn.Module):
         return self._read(x, source, time, train=False), cache
 
     def _read(
-        self, x: jax.Array, source: Source, time: jax.Array, *, train: bool
+        self, x: jax.Array, source: LayerMemory, time: jax.Array, *, train: bool
     ) -> Attention:
         """Applies cross-attention and feed-forward to [B, T, C]."""
         _, second, third = self.residuals
@@ -361,10 +361,10 @@ class Transformer(nn.Module):
         for layer, key, value in zip(
             self.decoder, memory.keys, memory.values, strict=True
         ):
-            x = layer(x, causal, Source(key, value, mask), train=train)
+            x = layer(x, causal, LayerMemory(key, value, mask), train=train)
         return self._logits(x)
 
-    def encode(self, source: jax.Array, *, train: bool = False) -> Memory:
+    def encode(self, source: jax.Array, *, train: bool = False) -> TransformerMemory:
         """Encodes sources [B, S] of int32 ids, padded with 0."""
         sentence, position = _segments(source)
         mask = segment_mask(sentence, sentence)[:, None]  # [B, 1, S, S]
@@ -376,12 +376,14 @@ class Transformer(nn.Module):
             x = self.encoder_norm(x)
         projected = [layer.cross_attention.project_memory(x) for layer in self.decoder]
         keys, values = zip(*projected, strict=True)
-        return Memory(keys, values, source != PAD)
+        return TransformerMemory(keys, values, source != PAD)
 
-    def start(self, memory: Memory, rows: int, length: int) -> Carry:
+    def start(
+        self, memory: TransformerMemory, rows: int, length: int
+    ) -> TransformerCarry:
         """Returns the state before the first step; `rows` is R, `length` is L."""
         batch = memory.mask.shape[0]
-        return Carry(
+        return TransformerCarry(
             time=jnp.zeros((), jnp.int32),
             path=jnp.zeros((batch, rows, length), jnp.int32),
             caches=tuple(
@@ -391,8 +393,8 @@ class Transformer(nn.Module):
         )
 
     def step(
-        self, carry: Carry, token: jax.Array, memory: Memory
-    ) -> tuple[Carry, jax.Array, Attention]:
+        self, carry: TransformerCarry, token: jax.Array, memory: TransformerMemory
+    ) -> tuple[TransformerCarry, jax.Array, Attention]:
         """Computes one decoding step, with the same logits as a teacher-forced pass.
 
         Args:
@@ -409,13 +411,13 @@ class Transformer(nn.Module):
         mask = padding_mask(memory.mask)[:, None]
         caches, attention = [], None
         for i, layer in enumerate(self.decoder):
-            source = Source(memory.keys[i], memory.values[i], mask)
+            source = LayerMemory(memory.keys[i], memory.values[i], mask)
             attention, cache = layer.step(
                 x, carry.caches[i], time=carry.time, path=path, source=source
             )
             x = attention.context
             caches.append(cache)
-        carry = Carry(carry.time + 1, path, tuple(caches))
+        carry = TransformerCarry(carry.time + 1, path, tuple(caches))
         return carry, self._logits(x), Attention(x, attention.weights.mean(1))
 
     def _embed(self, ids: jax.Array, position: jax.Array, *, side: int) -> jax.Array:

@@ -9,8 +9,12 @@ from jax.test_util import check_grads
 from translators import TARGET, forward_with_records, normal_like, translator
 
 from attention.core import attend
-from attention.scores import additive_scores
-from attention.stepwise import STEPWISE_SCORES, location_aware_scores
+from attention.scores import (
+    SCORES,
+    STEPWISE_SCORES,
+    additive_scores,
+    location_aware_scores,
+)
 from base.errors import FieldError
 from models.bahdanau import Bahdanau
 from models.captioner import ShowAttendTell
@@ -144,13 +148,13 @@ def test_decoding_step_by_step_equals_the_full_pass(family, fields):
     logits, records = forward_with_records(model, variables, batch)
     memory = model.apply(variables, batch["source"], method="encode")
     carry = model.apply(variables, memory, 1, TARGET, method="start")
-    np.testing.assert_array_equal(carry.weights, 0)
+    np.testing.assert_array_equal(carry.attention, 0)
     token = jnp.ones((3, 1), jnp.int32)
     for t in range(TARGET):
         carry, step, _ = model.apply(variables, carry, token, memory, method="step")
         np.testing.assert_allclose(step[:, 0], logits[:, t], atol=1e-4)
         weights = records["weights"][:, 0, t]
-        np.testing.assert_allclose(carry.weights[:, 0], weights, atol=1e-5)
+        np.testing.assert_allclose(carry.attention[:, 0], weights, atol=1e-5)
         token = batch["target"][:, t : t + 1]
 
 
@@ -159,12 +163,12 @@ def test_previous_weights_change_the_next_ones_and_follow_their_hypothesis():
     memory = model.apply(variables, batch["source"], method="encode")
     carry = model.apply(variables, memory, 2, TARGET, method="start")
     peak = jax.nn.one_hot(jnp.array([0, 2]), memory.mask.shape[1])
-    carry = carry._replace(weights=jnp.broadcast_to(peak, carry.weights.shape))
+    carry = carry._replace(attention=jnp.broadcast_to(peak, carry.attention.shape))
     token = jnp.ones((3, 2), jnp.int32)
     _, logits, _ = model.apply(variables, carry, token, memory, method="step")
     assert np.abs(logits[:, 0] - logits[:, 1]).max() > 1e-3
     swapped = carry.take(jnp.broadcast_to(jnp.array([1, 0]), (3, 2)))
-    np.testing.assert_array_equal(swapped.weights, carry.weights[:, ::-1])
+    np.testing.assert_array_equal(swapped.attention, carry.attention[:, ::-1])
 
 
 def test_attention_without_previous_weights_refuses_it():
@@ -172,4 +176,4 @@ def test_attention_without_previous_weights_refuses_it():
     batch = {"source": jnp.ones((1, 2), int), "target": jnp.ones((1, 2), int)}
     with pytest.raises(FieldError, match="cross_score is 'location_aware': must be"):
         model.init(jax.random.key(0), batch, train=False)
-    assert list(STEPWISE_SCORES) == ["location_aware"]
+    assert STEPWISE_SCORES.keys() - SCORES == {"location_aware"}

@@ -7,7 +7,6 @@ import pytest
 from flax import linen as nn
 
 import attention.core
-import attention.fast.additive
 import attention.fast.relative
 import attention.relative
 import attention.scores
@@ -44,29 +43,9 @@ def test_linear_is_the_product(x64, draw, shape):
     assert_equal(linear, jnp.matmul, draw(B, T, shape[0]), draw(*shape))
 
 
-@pytest.mark.parametrize("heads", [(), (H,)])
-def test_additive_scores_are_the_plain_ones(x64, draw, heads):
-    arguments = draw(B, H, Q, D), draw(B, H, K, E)
-    parameters = draw(*heads, D, A), draw(*heads, E, A), draw(*heads, A)
-    plain, fast = (
-        attention.scores.additive_scores,
-        attention.fast.additive.additive_scores,
-    )
-    assert_equal(fast, plain, *arguments, *parameters)
-    assert (fast.parameters, fast.same_width) == (plain.parameters, plain.same_width)
-
-    def in_two(query, key, w_query, w_key, v):
-        parameters = dict(w_query=w_query, w_key=w_key, v=v)
-        return fast.compare(query, fast.project(key, **parameters), **parameters)
-
-    assert_equal(in_two, plain, *arguments, *parameters)
-    with pytest.raises(ValueError, match=r"v .* must end in the axes \[A=17\]"):
-        fast(*arguments, *parameters[:2], draw(A + 1))
-
-
 def test_additive_keeps_no_hidden_layer_for_the_backward_pass(draw):
     arguments = draw(B, H, Q, D), draw(B, H, K, E), draw(D, A), draw(E, A), draw(A)
-    _, backward = jax.vjp(attention.fast.additive.additive_scores, *arguments)
+    _, backward = jax.vjp(attention.scores.additive_scores, *arguments)
     max_size = max(x.size for x in jax.tree.leaves(backward) if hasattr(x, "size"))
     assert max_size < B * H * Q * K * A
 

@@ -7,7 +7,7 @@ import pytest
 
 from attention.declaration import Scalar, score_function
 from attention.fast.dropout import dropout
-from models import attention
+from attention.scores import SCORES, STEPWISE_SCORES
 from models.attention import Score
 from models.layers import LayerNorm
 
@@ -96,8 +96,8 @@ def test_a_scalar_starts_at_its_declared_value(scalar, raw, value, heads, monkey
     def scores(query, key, factor):
         return factor * query @ jnp.swapaxes(key, -1, -2)
 
-    monkeypatch.setitem(attention.SCORES, "scores", scores)
-    monkeypatch.setitem(attention.STEP_SCORES, "scores", scores)
+    monkeypatch.setitem(SCORES, "scores", scores)
+    monkeypatch.setitem(STEPWISE_SCORES, "scores", scores)
     x = jnp.broadcast_to(jnp.eye(7), (*heads, 7, 7))
     score = Score("scores", heads=heads)
     product, variables = score.init_with_output(jax.random.key(0), x, x)

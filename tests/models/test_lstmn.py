@@ -14,17 +14,17 @@ from attention.scores import SCORES
 from base.errors import FieldError
 from base.records import AttentionRecord, collect
 from models import lstmn
-from models.cells import LSTMWeights, lstm
+from models.cells import LSTMMatrices, lstm
 from models.lstm_language import LSTMLanguageModel
 from models.lstmn import (
+    FusionSource,
     LSTMNLanguageModel,
     LSTMNLayer,
-    Shared,
-    Source,
+    LSTMNMatrices,
+    LSTMNShared,
     State,
     StepInput,
-    TapeWeights,
-    Weights,
+    TapeMatrices,
 )
 from models.memory_network import MemoryNetworkLanguageModel
 from models.transformer_language import TransformerLanguageModel
@@ -65,16 +65,16 @@ def read_in_a_loop(query, summary, key, value, valid, *, w, v):
 @pytest.mark.parametrize("deep", [False, True])
 def test_a_step_equals_its_equations_in_a_python_loop(draw, x64, deep):
     def tape_weights():
-        return TapeWeights(draw(D, A), draw(D, A))
+        return TapeMatrices(draw(D, A), draw(D, A))
 
-    w, shared = Weights(draw(D, 4 * D), tape_weights()), Shared(draw(A))
+    w, shared = LSTMNMatrices(draw(D, 4 * D), tape_weights()), LSTMNShared(draw(A))
     x, carry = StepInput(draw(B, 4 * D), draw(B, A)), (draw(B, D),)
     key, value = draw(B, K, A), draw(B, K, 2 * D)
     valid = jnp.arange(K) >= jnp.array([[0], [4]])
     if deep:
         w = w._replace(inter=tape_weights(), gate=draw(D, D))
         present = (jnp.arange(S) < jnp.array([[S], [2]])).astype(jnp.float64)
-        other = Source(draw(B, S, A), draw(B, S, 2 * D), present, draw(A))
+        other = FusionSource(draw(B, S, A), draw(B, S, 2 * D), present, draw(A))
         shared = shared._replace(source=other)
         x = x._replace(source_query=draw(B, A), gate=draw(B, D))
         carry += (draw(B, D),)
@@ -113,11 +113,12 @@ def test_a_step_equals_its_equations_in_a_python_loop(draw, x64, deep):
 def test_a_score_is_that_of_token_and_summary_as_one_query(draw, x64, name):
     x, summary, h = draw(B, C), draw(B, D), draw(B, K, D)
     w_x, w_summary, w_h, v = draw(C, A), draw(D, A), draw(D, A), draw(A)
-    actual = lstmn.SCORES[name](x @ w_x + summary @ w_summary, h @ w_h, v)
+    projected = (x @ w_x + summary @ w_summary)[:, None]
+    actual = lstmn.SCORES[name].match(projected, h @ w_h, v=v)
     query, matrix = jnp.concatenate([x, summary], -1), jnp.concatenate([w_x, w_summary])
-    parameters = (matrix, w_h, v) if name == "additive" else (matrix, w_h)
+    parameters = (matrix, w_h, v) if "v" in SCORES[name].parameters else (matrix, w_h)
     expected = SCORES[name](query[:, None], h, *parameters)
-    np.testing.assert_allclose(actual, expected[:, 0], atol=1e-12)
+    np.testing.assert_allclose(actual, expected, atol=1e-12)
 
 
 def test_weights_on_the_last_token_alone_make_it_an_lstm_to_the_last_bit(
@@ -136,7 +137,7 @@ def test_weights_on_the_last_token_alone_make_it_an_lstm_to_the_last_bit(
     params = variables["params"]
     tape, _ = module.apply(variables, x, state)
     carry = jnp.zeros((B, 2 * D))
-    u = LSTMWeights(params["state"]["gates"])
+    u = LSTMMatrices(params["state"]["gates"])
     for t in range(T):
         gates = x[:, t] @ params["input"]["kernel"] + params["input"]["bias"]
         carry = lstm(gates, carry, u)

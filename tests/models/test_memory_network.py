@@ -7,9 +7,9 @@ import optax
 import pytest
 from translators import descend
 
+from attention.scores import SCORES
 from base.errors import FieldError
 from base.records import AttentionRecord, collect
-from models.attention import SCORES
 from models.memory_network import ALIGNMENTS, MemoryNetwork, position_weights
 
 B, N, J, W, T, D, K = 3, 7, 5, 13, 11, 4, 2

@@ -7,7 +7,7 @@ import pytest
 from translators import LOOPS, affine, normal_like, quick_jit
 
 from models import layers
-from models.cells import CELLS, GRUWeights, RNNWeights, gru
+from models.cells import CELLS, GRUMatrices, RNNMatrices, gru
 from models.recurrent import (
     STANDARD,
     Encoder,
@@ -15,7 +15,7 @@ from models.recurrent import (
     Maxout,
     Recurrence,
     Stack,
-    StackWeights,
+    StackMatrices,
     orthogonal,
     reverse_tokens,
     uniform_init,
@@ -173,8 +173,8 @@ def test_a_decoder_has_the_residual_connections_of_an_encoder(draw, residual):
     variables = normal_variables(encoder, x, full, train=False)
     annotations, _ = encoder.apply(variables, x, full, train=False)
     layers = [variables["params"][f"forward_{i}"] for i in range(3)]
-    weights = StackWeights(
-        tuple(RNNWeights(layer["state"]["state"]) for layer in layers),
+    weights = StackMatrices(
+        tuple(RNNMatrices(layer["state"]["state"]) for layer in layers),
         tuple(layer["input"]["kernel"] for layer in layers[1:]),
     )
     biases = tuple(layer["input"]["bias"] for layer in layers[1:])
@@ -191,9 +191,9 @@ def test_a_decoder_has_the_residual_connections_of_an_encoder(draw, residual):
 def test_noise_multiplies_the_inputs_of_the_layers_after_the_first(draw, noise_value):
     stack = Stack(cell="gru", features=STATE, layers=2, dropout=0.5, inits=STANDARD)
     lower, upper = (
-        GRUWeights(draw(STATE, 2 * STATE), draw(STATE, STATE)) for _ in range(2)
+        GRUMatrices(draw(STATE, 2 * STATE), draw(STATE, STATE)) for _ in range(2)
     )
-    weights = StackWeights((lower, upper), (draw(STATE, 3 * STATE),))
+    weights = StackMatrices((lower, upper), (draw(STATE, 3 * STATE),))
     shape = (BATCH, HYPOTHESES)
     carries = draw(*shape, STATE), draw(*shape, STATE)
     gates, bias = draw(*shape, 3 * STATE), draw(3 * STATE)
