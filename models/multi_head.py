@@ -45,7 +45,8 @@ class Cache(NamedTuple):
 
         def select(cached: jax.Array) -> jax.Array:
             rows = jnp.swapaxes(path, 1, 2)[..., None, None]  # [B, L, R, 1, 1]
-            return jnp.moveaxis(jnp.take_along_axis(cached, rows, axis=2), 1, 3)
+            rows = jnp.take_along_axis(cached, rows, 2, mode="promise_in_bounds")
+            return jnp.moveaxis(rows, 1, 3)
 
         return select(self.key), select(self.value)
 
