@@ -40,9 +40,7 @@ class DecoderCarry(NamedTuple):
     time: jax.Array  # int scalar, from 0
     states: tuple[jax.Array, ...]  # [B, R, states D] per layer
     feed: jax.Array | None = None  # [B, R, D], input feeding
-    weights: jax.Array | None = (
-        None  # [B, R, S], for a score of `attention.scores.STEPWISE_SCORES`
-    )
+    attention: jax.Array | None = None  # [B, R, S], the last weights; see `carried`
 
     def take(self, parents: jax.Array) -> "DecoderCarry":
         """Returns the state whose row r continues row `parents[b, r]` of this one."""
@@ -237,11 +235,11 @@ class EncoderDecoder(nn.Module):
         def repeat(x):
             return jnp.broadcast_to(x[:, None], (x.shape[0], rows, *x.shape[1:]))
 
-        attention, weights = self.cross_attention, None
-        if attention is not None and STEPWISE_SCORES[attention.score].stepwise:
-            weights = repeat(jnp.zeros_like(memory.mask, memory.keys.dtype))
+        module, attention = self.cross_attention, None
+        if module is not None and STEPWISE_SCORES[module.score].stepwise:
+            attention = repeat(jnp.zeros_like(memory.mask, memory.keys.dtype))
         states = jax.tree.map(repeat, memory.start)
-        return DecoderCarry(jnp.zeros((), jnp.int32), states, weights=weights)
+        return DecoderCarry(jnp.zeros((), jnp.int32), states, attention=attention)
 
     def step(
         self, carry: DecoderCarry, token: jax.Array, memory: Any

@@ -257,36 +257,17 @@ class LSTMNLayer(nn.Module):
         empty = state is None
         state = State.start(batch, slots, n) if empty else state
         mask = jnp.ones((batch, steps), bool) if mask is None else mask
-        attention = partial(
-            TapeAttention,
-            n,
-            self.score_hidden,
-            "v" in SCORES[self.score].parameters,
-        )
-        gates = Gates("lstm", n, STANDARD, name="input")(x)
-        recurrent = StateMatrices("lstm", n, STANDARD, name="state")()
-        query, matrices, v = attention(name="intra")(x)
-        weights, shared = LSTMNMatrices(recurrent.gates, matrices), LSTMNShared(v)
-        inputs, carry = StepInput(gates, query), (state.summary,)
-        if source is not None:
-            query, inter, u = attention(name="inter")(x)
-            gate = self.param("gate", STANDARD.kernel, (n, n))
-            weights = weights._replace(inter=inter, gate=gate)
-            present = source.valid.astype(x.dtype)
-            fusion = FusionSource(source.key @ inter.key, source.value, present, u)
-            shared = shared._replace(source=fusion)
-            inputs = inputs._replace(
-                source_query=query, gate=Dense(n, name="input_gate")(x)
-            )
-            carry = (state.summary, jnp.zeros_like(state.summary))
         valid = jnp.concatenate([state.valid, mask], 1)
-        if empty:
-            key = jnp.zeros((batch, slots, self.score_hidden), x.dtype)
-        else:
-            key = state.value[..., :n] @ matrices.key
+        w, shared, inputs = self._prepare(x, source)
+        carry = (state.summary,)
+        if source is not None:
+            carry = (state.summary, jnp.zeros_like(state.summary))
+        key = jnp.zeros((batch, slots, self.score_hidden), x.dtype)
+        if not empty:
+            key = state.value[..., :n] @ w.intra.key
         (_, value), carry, (hidden, *others), attended = tape_scan(
             partial(lstmn, score=self.score),
-            weights,
+            w,
             shared,
             (key, state.value),
             valid,
@@ -301,6 +282,33 @@ class LSTMNLayer(nn.Module):
         every = jnp.concatenate([state.value, value], 1)
         state = State(every[:, -slots:], valid[:, -slots:], carry[0])
         return Tape(hidden, value, mask), state
+
+    def _prepare(
+        self, x: jax.Array, source: Tape | None
+    ) -> tuple[LSTMNMatrices, LSTMNShared, StepInput]:
+        """Creates the parameters; computes the contributions of all tokens at once."""
+        n, additive = self.features, "v" in SCORES[self.score].parameters
+        gates = Gates("lstm", n, STANDARD, name="input")(x)
+        recurrent = StateMatrices("lstm", n, STANDARD, name="state")()
+        intra = TapeAttention(n, self.score_hidden, additive, name="intra")
+        query, intra_matrices, v = intra(x)
+        if source is None:
+            matrices = LSTMNMatrices(recurrent.gates, intra_matrices)
+            return matrices, LSTMNShared(v), StepInput(gates, query)
+        inter = TapeAttention(n, self.score_hidden, additive, name="inter")
+        source_query, inter_matrices, u = inter(x)
+        gate = self.param("gate", STANDARD.kernel, (n, n))
+        fusion = FusionSource(
+            key=source.key @ inter_matrices.key,
+            value=source.value,
+            present=source.valid.astype(x.dtype),
+            v=u,
+        )
+        return (
+            LSTMNMatrices(recurrent.gates, intra_matrices, inter_matrices, gate),
+            LSTMNShared(v, fusion),
+            StepInput(gates, query, source_query, Dense(n, name="input_gate")(x)),
+        )
 
     def _record(self, intra: jax.Array, inter: jax.Array | None = None) -> None:
         names = {"layer": self.layer, "queries": "tokens"}

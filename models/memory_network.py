@@ -322,10 +322,9 @@ class MemoryNetworkLanguageModel(nn.Module):
         # Memory n of token t is token t + n of the text, the oldest first.
         memory = jnp.arange(steps)[:, None] + jnp.arange(self.memory)  # [T, N]
         mask = text[:, memory] != PAD  # [B, T, N]
-        a = self.drop(
-            self.memory_embedding[text], train=train
-        )  # A x, [B, N - 1 + T, D]
-        c = self.drop(self.output_embedding[text], train=train)  # C x
+        # A x and C x, [B, N - 1 + T, D].
+        a = self.drop(self.memory_embedding[text], train=train)
+        c = self.drop(self.output_embedding[text], train=train)
         time_a, time_c = self.memory_times[::-1], self.output_times[::-1]  # T_A, T_C
         u = jnp.full((batch, steps, self.width), _QUERY)
         linear = jnp.arange(self.width) < self.width // 2

@@ -95,12 +95,19 @@ class SentenceClassifier(nn.Module):
 
     def stack(self) -> list[nn.Module]:
         """Returns the layers of an encoder."""
-        fields = self.hidden, self.memory, self.score, self.score_hidden
+        if self.encoder == "lstm":
+            return [
+                Recurrence("lstm", self.hidden, STANDARD) for _ in range(self.layers)
+            ]
         return [
-            LSTMNLayer(*fields, layer=number)
-            if self.encoder == "lstmn"
-            else Recurrence("lstm", self.hidden, STANDARD)
-            for number in range(self.layers)
+            LSTMNLayer(
+                features=self.hidden,
+                memory=self.memory,
+                score=self.score,
+                score_hidden=self.score_hidden,
+                layer=layer,
+            )
+            for layer in range(self.layers)
         ]
 
     def __call__(self, batch: dict[str, jax.Array], *, train: bool) -> jax.Array:
