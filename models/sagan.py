@@ -33,7 +33,7 @@ from base.errors import FieldError
 from base.ranges import SIZE
 from base.records import AttentionRecord
 from models.layers import check_fields
-from models.spectral import Layer, Normed
+from models.spectral import Layer, normed_kernel
 
 NON_LOCAL = PLAIN_NON_LOCAL | dict.fromkeys(
     ("gaussian", "embedded_gaussian"), partial(embedded_gaussian, align=masked_softmax)
@@ -43,57 +43,44 @@ NON_LOCAL = PLAIN_NON_LOCAL | dict.fromkeys(
 class BatchNorm(nn.Module):
     """Batch norm, optionally with a scale and bias per class: Miyato et al. (2018).
 
-    `nn.BatchNorm` has neither classes nor a decay that grows from 0.1; with a constant
-    decay, the first steps of a short training dominate its moving statistics.
+    `nn.BatchNorm` normalises; it has neither classes nor a decay that grows from 0.1.
+    With a constant decay, the first steps of a short training dominate its moving
+    statistics.
 
     Attributes:
         classes: Y; 0 for a single scale and bias.
         axis_name: axis of `jax.pmap` or `jax.vmap` over which batch statistics are
-            summed; None for a single device.
+            averaged; None for a single device.
         decay: maximum decay of the moving statistics, which are used outside of
             training; see `moving`.
-        epsilon: added to the variance.
     """
 
     classes: int = 0
     axis_name: str | None = None
     decay: float = 0.999
-    epsilon: float = 1e-5
 
     @nn.compact
     def __call__(
         self, x: jax.Array, label: jax.Array | None, *, train: bool
     ) -> jax.Array:
         """Normalises x [B, I, J, C]; `label` [B] selects the scale and bias."""
-        width = x.shape[-1]
-        mean = self.variable("batch_stats", "mean", jnp.zeros, (width,))
-        variance = self.variable("batch_stats", "variance", jnp.ones, (width,))
         steps = self.variable("batch_stats", "steps", jnp.zeros, ())
-        if train:
-            count = jnp.full((1,), x.size / width, jnp.float32)
-            sums = jnp.sum(x, (0, 1, 2)), jnp.sum(jnp.square(x), (0, 1, 2)), count
-            if self.axis_name is not None and not self.is_initializing():
-                # One vector: two concurrent sums can deadlock on a CPU, each holding a
-                # core that the other waits for.
-                summed = jax.lax.psum(jnp.concatenate(sums), self.axis_name)
-                sums = jnp.split(summed, (width, 2 * width))
-            total, total_square, count = sums
-            x_mean = total / count
-            x_variance = jnp.maximum(total_square / count - jnp.square(x_mean), 0)
-            if not self.is_initializing():
-                decay = moving(steps.value, self.decay)
-                for average, new in ((mean, x_mean), (variance, x_variance)):
-                    average.value = decay * average.value + (1 - decay) * new
-                steps.value += 1
-        else:
-            x_mean, x_variance = mean.value, variance.value
-        shape = (self.classes, width) if self.classes else (width,)
+        normalise = nn.BatchNorm(
+            momentum=moving(steps.value, self.decay),
+            use_scale=False,
+            use_bias=False,
+            axis_name=self.axis_name,
+            name="statistics",
+        )
+        x = normalise(x, use_running_average=not train)
+        if train and not self.is_initializing():
+            steps.value += 1
+        shape = (self.classes, x.shape[-1]) if self.classes else x.shape[-1:]
         scale = self.param("scale", nn.initializers.ones, shape)
         bias = self.param("bias", nn.initializers.zeros, shape)
         if self.classes:
             scale, bias = scale[label][:, None, None], bias[label][:, None, None]
-        scale = scale * jax.lax.rsqrt(x_variance + self.epsilon)
-        return x * scale + (bias - x_mean * scale)
+        return x * scale + bias
 
 
 def moving(steps: jax.Array, decay: float) -> jax.Array:
@@ -120,7 +107,7 @@ class SelfAttention(nn.Module):
         key_reduction: C / width of queries and keys; 8 in the paper.
         value_reduction: C / width of values; the output layer restores C channels.
         pool: whether keys and values are max-pooled over 2 x 2 positions.
-        spectral: see `Normed`.
+        spectral: see `normed_kernel`.
         layer: index among the attention layers of a network, from 0.
     """
 
@@ -251,6 +238,12 @@ class Network(nn.Module):
             name=name,
         )
 
+    def kernel(self, name: str, shape: Sequence[int], *, train: bool) -> jax.Array:
+        """Creates a kernel with the network's initializer and spectral norm."""
+        return normed_kernel(
+            name, shape, spectral=self.spectral, init=self.kernel_init, train=train
+        )
+
     def norm(self, name: str, *, classes: int = 0) -> BatchNorm:
         """Creates a batch norm."""
         return BatchNorm(classes, self.axis_name, name=name)
@@ -287,8 +280,8 @@ class Network(nn.Module):
         parts = noise.reshape(*positions, -1)
         # No bias, which would be the same for all noise.
         shape = (*parts.shape[1:], width)
-        kernel = Normed(shape, self.spectral, self.kernel_init, name="start")
-        return jnp.einsum("bijz,ijzc->bijc", parts, kernel(train=train))
+        kernel = self.kernel("start", shape, train=train)
+        return jnp.einsum("bijz,ijzc->bijc", parts, kernel)
 
     def project(self, x: jax.Array, label: jax.Array, *, train: bool) -> jax.Array:
         """Maps the last map [B, I, J, C] of a discriminator to its logits [B].
@@ -297,9 +290,8 @@ class Network(nn.Module):
         """
         h = x.sum((1, 2))  # [B, C]
         logit = self.layer(1, kernel=0, name="logit")(h, train=train)[:, 0]
-        shape = (self.classes, h.shape[-1])
-        table = Normed(shape, self.spectral, self.kernel_init, name="classes")
-        return logit + jnp.sum(h * table(train=train)[label], axis=-1)
+        table = self.kernel("classes", (self.classes, h.shape[-1]), train=train)
+        return logit + jnp.sum(h * table[label], axis=-1)
 
 
 class Generator(Network):

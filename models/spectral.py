@@ -6,67 +6,46 @@ Axes: ... any axes; B batch; I, J image rows and columns; C channels.
 from collections.abc import Callable, Sequence
 
 import jax
-import jax.numpy as jnp
 from flax import linen as nn
 
 from attention.fast.convolution import convolve, double, halve, widen
 
-_TINY = 1e-12
 
-
-def spectral_norm(kernel: jax.Array, u: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Spectral norm of a kernel by one power iteration: Miyato et al., algorithm 1.
-
-    Args:
-        kernel: [..., C], flattened to a matrix with C columns.
-        u: [C], unit vector, the previous estimate of the right singular vector.
-
-    Returns:
-        The estimated norm, a scalar with a gradient to `kernel`, and the next u, which
-        has no gradient.
-    """
-    matrix = kernel.reshape(-1, kernel.shape[-1])
-    fixed = jax.lax.stop_gradient(matrix)
-    v = fixed @ u
-    v /= jnp.maximum(jnp.linalg.norm(v), _TINY)
-    u = v @ fixed
-    u /= jnp.maximum(jnp.linalg.norm(u), _TINY)
-    return v @ matrix @ u, u
-
-
-class Normed(nn.Module):
-    """Spectrally normalised kernel W / sigma(W): Miyato et al. (2018), eq. 8.
-
-    The vector u [C] is a variable of the collection "spectral", updated by one power
-    iteration per call with `train`. `nn.SpectralNorm` does the same, but names its
-    variables differently from the checkpoints of `models.sagan`.
-
-    Attributes:
-        shape: shape of the kernel, outputs last.
-        spectral: whether to divide by the norm.
-        kernel_init: initializer of the kernel.
-    """
+class Kernel(nn.Module):
+    """A kernel, as a module that `nn.SpectralNorm` can wrap."""
 
     shape: Sequence[int]
-    spectral: bool = True
-    kernel_init: Callable = nn.initializers.xavier_uniform()
+    init: Callable
 
     @nn.compact
-    def __call__(self, *, train: bool) -> jax.Array:
+    def __call__(self) -> jax.Array:
         """Returns the kernel, of `shape`."""
-        kernel = self.param("kernel", self.kernel_init, self.shape)
-        if not self.spectral:
-            return kernel
+        return self.param("kernel", self.init, self.shape)
 
-        def init_u() -> jax.Array:
-            u = jax.random.normal(self.make_rng("params"), self.shape[-1:])
-            return u / jnp.linalg.norm(u)
 
-        u = self.variable("spectral", "u", init_u)
-        norm, next_u = spectral_norm(kernel, u.value)
-        if train and not self.is_initializing():
-            u.value = next_u
-        return kernel / jnp.maximum(norm, _TINY)
+def normed_kernel(
+    name: str, shape: Sequence[int], *, spectral: bool, init: Callable, train: bool
+) -> jax.Array:
+    """Spectrally normalised kernel W / sigma(W): Miyato et al. (2018), eq. 8.
+
+    For use in a compact method. The estimate of sigma is in the collection "spectral",
+    updated by one power iteration (algorithm 1) per call with `train`.
+
+    Args:
+        name: name of the submodule with the kernel.
+        shape: shape of the kernel, outputs last.
+        spectral: whether to divide by the norm.
+        init: initializer of the kernel.
+        train: whether to update the estimate.
+
+    Returns:
+        The kernel, of `shape`.
+    """
+    kernel = Kernel(shape, init, name=name)
+    if not spectral:
+        return kernel()
+    norm = nn.SpectralNorm(kernel, collection_name="spectral", name=f"{name}_norm")
+    return norm(update_stats=train)
 
 
 class Layer(nn.Module):
@@ -95,8 +74,13 @@ class Layer(nn.Module):
         """Maps [B, I, J, C] to [B, I', J', features], or [B, C] to [B, features]."""
         window = (self.kernel, self.kernel) if self.kernel else ()
         shape = (*window, x.shape[-1], self.features)
-        normed = Normed(shape, self.spectral, self.kernel_init, name="normed")
-        kernel = normed(train=train)
+        kernel = normed_kernel(
+            "normed",
+            shape,
+            spectral=self.spectral,
+            init=self.kernel_init,
+            train=train,
+        )
         if not window:
             x = x @ kernel
         elif self.scale == "same":
