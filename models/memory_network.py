@@ -37,8 +37,9 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from attention.fast.softmax import masked_softmax
+from attention.scores import SCORES
 from base.ranges import COUNT, FRACTION, LAYERS, POSITIVE, SIZE
-from models.attention import SCORES, Alignment, AlignmentOutput, Score
+from models.attention import Alignment, AlignmentOutput, Score
 from models.layers import PAD, Dropout, check_fields, logits
 
 _QUERY = 0.1  # u^1 of the language model, the same for every unit

@@ -31,10 +31,11 @@ from attention.core import Attention, masked_scores
 from attention.fast.linear import linear
 from attention.fast.scan import Matrix, scan
 from attention.fast.softmax import attend, masked_softmax
+from attention.scores import SCORES
 from base.errors import FieldError
 from base.ranges import DEPTH, SIZE
 from base.records import AttentionRecord
-from models.attention import SCORES, Score
+from models.attention import Score
 from models.cells import CELLS, CellMatrices, run_cell, time_first
 from models.layers import Dense, check_fields
 from models.recurrent import STANDARD, Gates, Init, StateMatrices, uniform_init

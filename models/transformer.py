@@ -25,9 +25,9 @@ from attention.alignments import ALIGNMENTS
 from attention.core import Attention
 from attention.masks import causal_mask, padding_mask, segment_mask
 from attention.positions import learned_positions, sinusoids
+from attention.scores import SCORES
 from base.errors import FieldError
 from base.ranges import COUNT, FRACTION, LAYERS, SCALE, SIZE
-from models.attention import SCORES
 from models.layers import BOS, EOS, PAD, Dense, Dropout, LayerNorm, check_fields, logits
 from models.multi_head import Cache, MultiHeadAttention
 from models.sharding import TRANSFORMER
