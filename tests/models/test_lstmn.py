@@ -355,7 +355,7 @@ def test_the_gradient_of_a_layer_is_that_of_finite_differences(draw, x64):
 @pytest.mark.parametrize(
     ("fields", "error"),
     [
-        ({"score": "dot"}, "^score is 'dot': must be one of additive, multiplicative"),
+        ({"score": "dot"}, "^score is 'dot': must be one of multiplicative"),
         ({"memory": 0}, "^memory is 0: must be at least 1"),
         ({"layers": 0}, "^layers is 0"),
     ],
