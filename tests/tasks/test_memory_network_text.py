@@ -12,7 +12,6 @@ from base.records import AttentionRecord, collect
 from configs import lstmn_text
 from models.memory_network import MemoryNetworkLanguageModel
 from tasks.common.vocabulary import PAD
-from tasks.language.samples import token_nats
 from training import evaluate, loop
 from training.task import create
 
