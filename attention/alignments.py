@@ -39,6 +39,20 @@ from .core import masked_scores
 from .fast.softmax import masked_softmax
 from .masks import distances, window_mask
 
+__all__ = [
+    "ALIGNMENTS",
+    "Alignment",
+    "entropy",
+    "gumbel_alignment",
+    "hard_alignment",
+    "local_m_alignment",
+    "local_p_alignment",
+    "log_probability",
+    "predicted_position",
+    "reinforce",
+    "update_baseline",
+]
+
 Alignment = Callable[..., jax.Array]
 """A function `align(scores, *, mask=None, **options)` -> [..., Q, K] weights."""
 

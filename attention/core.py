@@ -19,6 +19,8 @@ import jax.numpy as jnp
 
 from ._checks import check_mask
 
+__all__ = ["Attention", "attend", "masked_scores", "masked_softmax"]
+
 
 class Attention(NamedTuple):
     """Context vectors and attention weights, the result of an attention function.

@@ -14,6 +14,8 @@ from typing import Any, Protocol, cast
 import jax
 import jax.numpy as jnp
 
+__all__ = ["Scalar", "Score", "Scoring", "score_function"]
+
 Scoring = Callable[..., jax.Array]
 """A function `score(query, key)` -> [..., Q, K] unnormalised scores."""
 

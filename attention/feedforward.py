@@ -17,6 +17,8 @@ import jax.numpy as jnp
 from ._checks import check_width
 from .core import Attention, attend
 
+__all__ = ["feedforward_attention"]
+
 
 def feedforward_attention(
     value: jax.Array, w: jax.Array, b: jax.Array, *, mask: jax.Array | None = None

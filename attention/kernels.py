@@ -28,6 +28,18 @@ import jax.numpy as jnp
 
 from .core import Attention, attend
 
+__all__ = [
+    "KERNELS",
+    "Kernel",
+    "boxcar",
+    "constant",
+    "epanechnikov",
+    "gaussian",
+    "kernel_regression",
+    "kernel_scores",
+    "triangular",
+]
+
 Kernel = Callable[[jax.Array], jax.Array]
 """A kernel: a function from the squared norms of u to log K(u), elementwise."""
 

@@ -8,6 +8,15 @@ Axes: ... any batch; Q queries; K keys; T steps of one sequence.
 import jax
 import jax.numpy as jnp
 
+__all__ = [
+    "causal_mask",
+    "distances",
+    "later_mask",
+    "padding_mask",
+    "segment_mask",
+    "window_mask",
+]
+
 
 def padding_mask(valid: jax.Array) -> jax.Array:
     """Padding mask: every query may attend to every valid key.

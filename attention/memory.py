@@ -23,6 +23,16 @@ import jax.numpy as jnp
 from .core import masked_softmax
 from .scores import cosine_scores
 
+__all__ = [
+    "address",
+    "content_weights",
+    "interpolate",
+    "read",
+    "sharpen",
+    "shift",
+    "write",
+]
+
 
 def content_weights(
     key: jax.Array, memory: jax.Array, strength: jax.Array

@@ -11,6 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+__all__ = ["learned_positions", "rotary", "sinusoids"]
+
 
 def sinusoids(length: int, dim: int, offset: int | jax.Array = 0) -> jax.Array:
     """Sinusoidal position encodings: Vaswani et al. (2017), section 3.5.

@@ -20,6 +20,8 @@ from .declaration import Scoring
 from .masks import distances
 from .scores import scaled_dot_scores
 
+__all__ = ["relative_attention", "relative_scores", "relative_values"]
+
 
 def relative_scores(
     query: jax.Array, table: jax.Array, keys: int, offset: int | jax.Array = 0

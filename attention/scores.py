@@ -38,6 +38,20 @@ import jax.numpy as jnp
 
 from .declaration import Scalar, Score, score_function
 
+__all__ = [
+    "SCORES",
+    "STEPWISE_SCORES",
+    "additive_scores",
+    "cosine_scores",
+    "dot_scores",
+    "general_scores",
+    "location_aware_scores",
+    "location_scores",
+    "multiplicative_scores",
+    "scaled_dot_scores",
+    "scaled_multiplicative_scores",
+]
+
 
 def _dot(query: jax.Array, key: jax.Array) -> jax.Array:
     return jnp.einsum("...qd,...kd->...qk", query, key)

@@ -29,6 +29,8 @@ import jax
 from .core import Attention, attend, masked_softmax
 from .scores import dot_scores
 
+__all__ = ["NON_LOCAL", "concatenation", "dot_product", "embedded_gaussian", "max_pool"]
+
 
 def embedded_gaussian(
     query: jax.Array,

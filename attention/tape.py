@@ -23,6 +23,8 @@ import jax.numpy as jnp
 
 from .core import Attention, attend
 
+__all__ = ["Tape", "append", "empty_tape", "read_tape", "token_weights"]
+
 
 class Tape(NamedTuple):
     """Memory slots of the previous tokens, the oldest first.

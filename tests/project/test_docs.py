@@ -14,10 +14,7 @@ from pathlib import Path
 import pytest
 
 import attention
-from attention.alignments import ALIGNMENTS
-from attention.kernels import KERNELS
-from attention.scores import SCORES
-from attention.spatial import NON_LOCAL
+from attention import scores
 from base.errors import UserError
 from launch.targets import Job
 from training import configuration, loop
@@ -287,17 +284,9 @@ def test_the_readme_names_what_its_files_define():
         configuration.read(f"{ROOT / path}{colon}{variant}", [])
 
 
-def test_the_readme_and_the_mechanisms_name_every_function():
-    def code(pages):
-        return {*re.findall(r"`([^`\n]+)`", "".join(TEXTS[page] for page in pages))}
-
-    index = "docs/mechanisms/index.md"
-    readme, overview = code(["README.md"]), code([index])
-    pages = code([x for x in PAGES if x.startswith("docs/mechanisms/") and x != index])
-    for function in (*SCORES.values(), *ALIGNMENTS.values()):
-        assert function.__name__ in readme
-    for name, function in {**SCORES, **ALIGNMENTS, **KERNELS, **NON_LOCAL}.items():
-        assert name in overview and {name, function.__name__} & pages, name
+def test_the_table_of_its_module_has_every_score():
+    rows = re.findall(r"^\| (\w+) \|", scores.__doc__, re.MULTILINE)
+    assert {*scores.SCORES, *scores.STEPWISE_SCORES} <= {*rows}
 
 
 @pytest.fixture(scope="module")

@@ -64,7 +64,7 @@ def test_every_public_name_of_a_submodule_is_exported():
     defined = set().union(*map(public, modules))
     constants = {"ALIGNMENTS", "KERNELS", "NON_LOCAL", "SCORES", "STEPWISE_SCORES"}
     aliases = {"Alignment", "Kernel", "Scoring"}
-    assert attention.__all__ == sorted(defined | constants | aliases)
+    assert sorted(attention.__all__) == sorted(defined | constants | aliases)
 
 
 def test_docstrings_begin_with_a_short_line_and_describe_each_argument():
