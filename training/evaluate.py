@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from base import storage
-from base.errors import FieldError, UserError
+from base.errors import UserError
 from training.state import TrainState
 from training.task import Evaluation, Lines, Prediction, Task
 
@@ -61,13 +61,12 @@ def predict(
     Raises:
         UserError: for a line that cannot be read, or an option out of range.
     """
+    task.check_options(options)
     examples = {}
     for number, line in lines.items():
         try:
             examples[number] = task.parse(line, options)
         except UserError as error:
-            if isinstance(error, FieldError) and hasattr(options, error.name):
-                raise
             raise UserError(f"line {number}: {error}") from error
     answers = answer(task, state, [*examples.values()], options, attention=attention)
     for (number, example), each in zip(examples.items(), answers, strict=True):

@@ -316,6 +316,17 @@ class Task(abc.ABC):
         """
         raise UserError(f"the task {type(self).__name__} does not predict")
 
+    def check_options(self, options: Any) -> None:
+        """Checks options that depend on the config; none by default.
+
+        Args:
+            options: an instance of `Options`.
+
+        Raises:
+            FieldError: for an option that is out of range.
+        """
+        del options
+
     def unusual(self, example: Any, answer: Any) -> Sequence[str]:
         """Returns warnings about an input line, such as "has 70 words"."""
         return ()

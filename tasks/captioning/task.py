@@ -216,6 +216,10 @@ class Captioning(Task):
         examples = enumerate(self.data.splits.examples(split)[:_FIGURES], 1)
         return {f"captions_{number}": example for number, example in examples}
 
+    def check_options(self, options: NBestOptions) -> None:
+        """Checks the options of the search; see `Task`."""
+        options.search(self.search)
+
     def parse(self, line: str, options: NBestOptions) -> Captioned:
         """Returns the image of a file."""
         image = captions.read_image(Path(line.strip()), self.config.data.size)

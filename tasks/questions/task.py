@@ -286,15 +286,19 @@ class QuestionAnswering(Task):
                 stories[f"{name}_{number}"] = Story(task, 1, lines[:last])
         return stories
 
+    def check_options(self, options: QuestionOptions) -> None:
+        """Checks the task and the repeat; see `Task`."""
+        tasks, repeats = self.data.tasks, self.config.data.repeats
+        if options.task and options.task not in tasks:
+            raise FieldError(
+                "task", options.task, f"one of {', '.join(map(str, tasks))}"
+            )
+        if options.repeat > repeats:
+            raise FieldError("repeat", options.repeat, f"at most {repeats}")
+
     def parse(self, line: str, options: QuestionOptions) -> Story:
         """Returns a story and a question, in the format of `babi.text.parse`."""
         task = options.task or self.data.tasks[0]
-        if task not in self.data.tasks:
-            accepted = ", ".join(map(str, self.data.tasks))
-            raise FieldError("task", task, f"one of {accepted}")
-        repeats = self.config.data.repeats
-        if options.repeat > repeats:
-            raise FieldError("repeat", options.repeat, f"at most {repeats}")
         story = Story(task, options.repeat, text.parse(line))
         self._encode(story)  # finds unknown words
         return story

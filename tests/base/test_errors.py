@@ -97,10 +97,11 @@ def test_a_json_file_of_a_run_is_damaged_in_one_line(content, tmp_path):
     assert user_files._read(tmp_path / "config.json") == {}
 
 
-def test_a_checkpoint_of_many_digits_is_unknown(tmp_path):
-    folder = SimpleNamespace(steps=lambda: [3, 7])
+def test_a_checkpoint_of_many_digits_is_unknown(tmp_path, monkeypatch):
+    saved = checkpoints.Checkpoints(tmp_path)
+    monkeypatch.setattr(saved, "steps", lambda: [3, 7])
     for which in (DIGITS, "٧" * 5003, "-3", "3.0"):
         with pytest.raises(UserError, match=f"^{tmp_path} has no checkpoint ") as error:
-            checkpoints._find(folder, tmp_path, which)
+            saved.find(which)
         assert len(str(error.value)) < 300
-    assert checkpoints._find(folder, tmp_path, "007") == 7
+    assert saved.find("007") == 7

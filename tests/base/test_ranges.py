@@ -119,7 +119,7 @@ def test_the_loop_refuses_its_fields_out_of_range():
     for field, accepted in configuration.RANGES.items():
         for value in outside(accepted):
             with pytest.raises(UserError, match=f"^config.{field} is .*: must be "):
-                configuration.check(changed(config, field, value))
+                configuration.check(changed(config, field, value), Task)
 
 
 DECLARED = {x for task in TASKS for x in (task.Options, task.EvaluationOptions)}

@@ -60,7 +60,6 @@ def test_sizes_are_numbers_or_tuples_written_with_x(name, text, sizes):
         ("model.widht=7", "config.model.widht is unknown; did you mean config.model.w"),
         ("width=7", "config.width is unknown; did you mean config.model.width?"),
         ("model.width.x=7", "config.model.width.x is unknown"),
-        ("data.rows=7", "data.rows is unknown: it is now config.data.batch_size"),
         ("zzzz=7", "config.zzzz is unknown: config has checkpoints, "),
         ("model.zzzz=7", "config.model.zzzz is unknown: config.model has dropout, "),
         ("learning_rate=7", "did you mean config.optimizer.learning_rate?"),
@@ -318,22 +317,6 @@ def test_a_recorded_config_reads_back_equal(tmp_path):
     loaded = configuration.load(tmp_path)
     assert loaded.to_dict() == config.to_dict()
     assert isinstance(loaded.model.rate, float) and loaded.model.sizes == (2, 3)
-
-
-def test_a_run_older_than_a_field_gets_its_former_behaviour(tmp_path):
-    config = transformer_nmt.get_config("short")
-    old = configuration.encode(config)
-    for field in ("name", "scale", "clip_by"):
-        del old["optimizer"][field]
-    del old["non_finite"]
-    (tmp_path / "config.json").write_text(json.dumps(old))
-    (tmp_path / "checkpoints" / "3").mkdir(parents=True)
-    configuration.compare(config, tmp_path)  # can be resumed
-    loaded = configuration.load(tmp_path)
-    assert loaded.optimizer.to_dict() == config.optimizer.to_dict()
-    config.optimizer.name = "adamw"
-    with pytest.raises(UserError, match='optimizer.name: "adam" there, "adamw" now'):
-        configuration.compare(config, tmp_path)
 
 
 def test_classes_are_recorded_by_name_and_read_from_tasks_and_models(tmp_path):
