@@ -30,7 +30,6 @@ from models.recurrent import Encoder, Init, Maxout, Stack, orthogonal
 from models.source_attention import (
     ATTENTION_CHOICES,
     AttendedSource,
-    SourceAttention,
     SourceMemory,
 )
 
@@ -115,15 +114,7 @@ class Bahdanau(EncoderDecoder):
             inits=inits,
         )
         self.bridge = Dense(cell.states * n, kernel_init=inits.kernel)
-        self.cross_attention = SourceAttention(
-            score=self.score,
-            alignment=self.alignment,
-            width=n,
-            score_hidden=self.score_hidden,
-            max_length=self.max_length,
-            window=self.window,
-            temperature=self.temperature,
-            inits=inits,
+        self.cross_attention = self.source_attention(
             score_gradient=self.score_gradient,
         )
         self.stack = Stack(

@@ -36,7 +36,6 @@ from models.recurrent import Init, Stack, uniform_init
 from models.source_attention import (
     ATTENTION_CHOICES,
     AttendedSource,
-    SourceAttention,
     SourceMemory,
 )
 
@@ -156,15 +155,7 @@ class ShowAttendTell(EncoderDecoder):
         _check_channels(self.channels)
         n, cell, inits = self.hidden, CELLS[self.cell], self.inits
         _, self.target_table = self.tables(share=True)
-        self.cross_attention = SourceAttention(
-            score=self.score,
-            alignment=self.alignment,
-            width=n,
-            score_hidden=self.score_hidden,
-            max_length=self.max_length,
-            window=self.window,
-            temperature=self.temperature,
-            inits=inits,
+        self.cross_attention = self.source_attention(
             keys="positions",
         )
         self.annotate = ImageEncoder(self.encoder, self.channels, self.dropout)

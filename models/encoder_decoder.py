@@ -24,6 +24,7 @@ from models.cells import CELLS, batch_first, time_first
 from models.layers import BOS, Dropout, check_fields
 from models.recurrent import STANDARD, Gates, Init
 from models.sharding import RECURRENT
+from models.source_attention import SourceAttention
 
 
 class StepInput(NamedTuple):
@@ -124,6 +125,24 @@ class EncoderDecoder(nn.Module):
         shape = (self.vocab_size, self.embedding)
         tables = [self.param(name, self.inits.embedding, shape) for name in names]
         return tables[0], tables[-1]
+
+    def source_attention(self, **fields: Any) -> SourceAttention:
+        """Creates the attention to the source; for use in `setup`.
+
+        Args:
+            **fields: further fields of `SourceAttention`.
+        """
+        return SourceAttention(
+            score=self.score,
+            alignment=self.alignment,
+            width=self.hidden,
+            score_hidden=self.score_hidden,
+            max_length=self.max_length,
+            window=self.window,
+            temperature=self.temperature,
+            inits=self.inits,
+            **fields,
+        )
 
     def encode(self, source: jax.Array, *, train: bool = False) -> Any:
         """Encodes sources to a memory, once for all steps.

@@ -33,7 +33,6 @@ from models.recurrent import Encoder, Init, Stack, StackMatrices, uniform_init
 from models.source_attention import (
     ATTENTION_CHOICES,
     AttendedSource,
-    SourceAttention,
     SourceMemory,
 )
 
@@ -201,15 +200,7 @@ class ListenAttendSpell(EncoderDecoder):
             dropout=self.dropout,
             inits=inits,
         )
-        self.cross_attention = SourceAttention(
-            score=self.score,
-            alignment=self.alignment,
-            width=n,
-            score_hidden=self.score_hidden,
-            max_length=self.max_length,
-            window=self.window,
-            temperature=self.temperature,
-            inits=inits,
+        self.cross_attention = self.source_attention(
             filters=self.filters,
             filter_width=self.filter_width,
             keys="frames",

@@ -38,7 +38,6 @@ from models.recurrent import (
 from models.source_attention import (
     ATTENTION_CHOICES,
     AttendedSource,
-    SourceAttention,
     SourceMemory,
 )
 
@@ -135,15 +134,7 @@ class Luong(EncoderDecoder):
                 Dense(cell.states * n, kernel_init=inits.kernel)
                 for _ in range(self.depth)
             ]
-        self.cross_attention = SourceAttention(
-            score=self.score,
-            alignment=self.alignment,
-            width=n,
-            score_hidden=self.score_hidden,
-            max_length=self.max_length,
-            window=self.window,
-            temperature=self.temperature,
-            inits=inits,
+        self.cross_attention = self.source_attention(
             score_gradient=self.score_gradient,
         )
         self.stack = Stack(
