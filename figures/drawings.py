@@ -28,7 +28,7 @@ class Call(NamedTuple):
     """A call of a function that draws.
 
     Attributes:
-        function: module and name, such as "heatmaps.attention_heatmaps".
+        function: its name, such as "attention_heatmaps".
         arguments: by name, without the path.
         path: the figure.
     """
@@ -45,7 +45,7 @@ _functions: dict[str, Callable[..., Path]] = {}
 def drawing(function: Callable[..., Path]) -> Callable[..., Path]:
     """Decorator for functions that draw one figure from arrays and labels."""
     signature = inspect.signature(function)
-    name = f"{function.__module__.rpartition('.')[2]}.{function.__name__}"
+    name = function.__name__
 
     @functools.wraps(function)
     def draw(*args, **kwargs) -> Path:
@@ -128,4 +128,5 @@ def redraw(stored: Path, path: Path) -> Path:
 
         call = parse_json(str(arrays["call"]))
         arguments = decode(call["arguments"])
-    return _functions[call["function"]](**arguments, path=path)
+    function = call["function"].rpartition(".")[2]  # without a module
+    return _functions[function](**arguments, path=path)

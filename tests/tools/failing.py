@@ -134,9 +134,9 @@ PLACES = {
     "code": (runtime, "changes", changes),
     "stopped assets": (loop, "create", hang),
     "stopped compilation": (checks, "check_step", hang),
-    "stopped evaluation": (toy.Toy, "answers", validate),
+    "stopped evaluation": (training.evaluate, "evaluate", validate),
     "stopped figures": (loop._Run, "draw", hang),
-    "stuck validation": (toy.Toy, "answers", stick),
+    "stuck validation": (training.evaluate, "evaluate", stick),
     "stuck evaluation": (toy.Toy, "answers", stick),
     "stuck figures": (loop._Run, "draw", stick),
 }
