@@ -12,6 +12,7 @@ import smoke
 from base import spread
 from training import trained
 from training.cluster.job import CRASH
+from training.evaluate import evaluate as evaluate_task
 from training.log import read_rows
 
 # Overrides with which an evaluation has several batches.
@@ -114,9 +115,7 @@ def test_sharded_training_logs_the_scores_of_the_whole_state(tmp_path):
         assert [(len(items), count) for items, count in share] == [(5, 10)] * 2
     row = [x for x in read_rows(workdir / "metrics.jsonl") if "accuracy" in x][-1]
     run = trained.load(workdir, "last")
-    for name, score in evaluate.evaluate(
-        run.task, run.state, "validation"
-    ).scores.items():
+    for name, score in evaluate_task(run.task, run.state, "validation").scores.items():
         np.testing.assert_allclose(row[name], score, rtol=1e-5)
 
 
