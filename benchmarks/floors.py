@@ -41,7 +41,7 @@ from tasks.images.data import Batches, read
 from tasks.images.frechet import frechet_distance, inception_score
 from tasks.language import agreement_data as agreement
 from tasks.language import text_data as running_text
-from tasks.language.agreement_metrics import by_distance
+from tasks.language.agreement_data import by_distance
 from tasks.pointing import data as pointing
 from tasks.pointing.metrics import pointing_scores
 from tasks.questions.babi import generator
@@ -242,7 +242,10 @@ def images() -> Floors:
     config = _config("sagan")
     data, count, size = config.data, config.evaluation.images, config.model.size
     source = read(data.source, size, tuple(data.groups), data.folder)
-    flat, real = (Batches(source, size, count, seed)[0]["image"] for seed in (0, 1))
+    flat, real = (
+        Batches(source, size, batch_size=count, seed=seed)[0]["image"]
+        for seed in (0, 1)
+    )
     flat = np.broadcast_to(flat.mean((1, 2), keepdims=True), flat.shape)
     extract = functools.partial(efficientnet.features, size=config.evaluation.size)
     params = frozen.parameters()

@@ -12,7 +12,7 @@ from configs import (
     sagan,
     transformer_nmt,
 )
-from tasks.common.numbers import english_number, german_number
+from tasks.translation.corpora.generated import english_number, german_number
 
 
 def own_texts(config, folder, **texts):

@@ -33,8 +33,7 @@ import math
 import numpy as np
 
 from base.errors import UserError, parse_number
-from tasks.common import bucketing
-from tasks.common.batches import ALL, Batch, Rows
+from tasks.common.batches import ALL, Batch, BucketedBatches, Rows
 from tasks.common.splits import held_out_rng
 
 OPERATIONS = ("add", "multiply")
@@ -52,7 +51,7 @@ def sequences(
     width: int,
     rows: Rows = ALL,
 ) -> Batch:
-    """Draws sequences.
+    """Draws a batch without a mask, or its `rows`.
 
     Args:
         operation: one of `OPERATIONS`.
@@ -60,9 +59,6 @@ def sequences(
         lengths: [B] int in `MIN_LENGTH`..width.
         width: T.
         rows: sequences to return.
-
-    Returns:
-        A batch without a mask, or its `rows`.
     """
     numbers = rng.random((len(lengths), width), np.float32)[rows]
     first = rng.integers(1, 10, len(lengths))[rows]
@@ -101,8 +97,8 @@ def batches(
     buckets: int,
     batch_size: int,
     seed: int,
-) -> bucketing.Batches:
-    """Returns endless training batches; see `tasks.common.bucketing.Batches`.
+) -> BucketedBatches:
+    """Returns endless training batches; see `BucketedBatches`.
 
     Args:
         operation: one of `OPERATIONS`.
@@ -112,25 +108,18 @@ def batches(
         buckets: number of buckets in the variable protocol.
         batch_size: B.
         seed: seed of the sequences.
-
-    Raises:
-        UserError: if a number is out of range.
     """
-    if protocol == "fixed":
-        width = padded_length(length)
-        return bucketing.Batches(
-            lambda rng, sizes, _, rows: sequences(operation, rng, sizes, width, rows),
-            min_size=length,
-            max_size=width - 1,
-            buckets=1,
-            batch_size=batch_size,
-            seed=seed,
-        )
-    return bucketing.Batches(
-        functools.partial(masked_sequences, operation),
-        min_size=min_length,
-        max_size=length,
-        buckets=buckets,
+
+    def fixed(rng, lengths, _, rows):
+        return sequences(operation, rng, lengths, padded_length(length), rows)
+
+    low, high = training_lengths(protocol, length, min_length)
+    variable = functools.partial(masked_sequences, operation)
+    return BucketedBatches(
+        make=fixed if protocol == "fixed" else variable,
+        min_size=low,
+        max_size=high,
+        buckets=1 if protocol == "fixed" else buckets,
         batch_size=batch_size,
         seed=seed,
     )
@@ -142,17 +131,7 @@ def held_out(
     """Returns the 1000 sequences of a split, always the same and never in training.
 
     In the variable protocol there are 10 sequences of each of 100 evenly spaced
-    lengths.
-
-    Args:
-        operation: one of `OPERATIONS`.
-        protocol: one of `PROTOCOLS`.
-        split: "validation" or "test".
-        length: T0; in the variable protocol, the maximum length.
-        min_length: minimum length in the variable protocol.
-
-    Returns:
-        A batch; see the module's docstring.
+    lengths. Arguments as of `batches`.
 
     Raises:
         UserError: if the split is unknown.
@@ -168,11 +147,7 @@ def held_out(
 def held_out_at(operation: str, protocol: str, split: str, length: int) -> Batch:
     """Returns 1000 held-out sequences for one length, without a mask.
 
-    Args:
-        operation: one of `OPERATIONS`.
-        protocol: one of `PROTOCOLS`.
-        split: "validation" or "test".
-        length: T0; in the variable protocol, the length of every sequence.
+    The length is T0; in the variable protocol, that of every sequence.
 
     Raises:
         UserError: if the split is unknown.
@@ -197,14 +172,7 @@ def training_lengths(protocol: str, length: int, min_length: int) -> tuple[int, 
 
 
 def parse(operation: str, text: str) -> np.ndarray:
-    """Parses a typed sequence: "NUMBER,MARKER NUMBER,MARKER ...".
-
-    Args:
-        operation: one of `OPERATIONS`.
-        text: text of the sequence.
-
-    Returns:
-        float32 [T, 2].
+    """Parses a typed sequence, "NUMBER,MARKER NUMBER,MARKER ...": float32 [T, 2].
 
     Raises:
         UserError: if the text is not a sequence of the operation, with numbers in its
@@ -240,15 +208,10 @@ def parse(operation: str, text: str) -> np.ndarray:
 
 
 def padded_batch(protocol: str, sequence: np.ndarray, length: int) -> Batch:
-    """Returns a sequence of any length as a batch whose width is a power of two.
+    """Returns a sequence [T, 2] as a batch whose width is a power of two.
 
-    In the fixed protocol, sequences that are shorter than in training are padded with
-    zeros that the mask includes, as in training.
-
-    Args:
-        protocol: one of `PROTOCOLS`.
-        sequence: [T, 2].
-        length: T0; in the variable protocol, the maximum length.
+    In the fixed protocol, sequences that are shorter than T0 are padded with zeros that
+    the mask includes, as in training.
 
     Returns:
         `inputs` [1, T', 2] and bool `mask` [1, T'].

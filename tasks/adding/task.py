@@ -27,7 +27,7 @@ from figures.attention import AttentionMap
 from tasks.adding import data as adding
 from tasks.adding.metrics import TOLERANCE, accuracy, accuracy_by_length
 from tasks.common import batches as endless
-from tasks.common.bucketing import Batches
+from tasks.common.batches import BucketedBatches
 from training import checks
 from training.evaluate import evaluate
 from training.objective import Supervised
@@ -82,7 +82,7 @@ class Adding(Task):
             axis_name=axis_name,
         )
 
-    def train_data(self) -> Batches:
+    def train_data(self) -> BucketedBatches:
         """Returns the training batches; see `tasks.adding.data.batches`."""
         data = self.config.data
         return adding.batches(

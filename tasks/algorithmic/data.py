@@ -28,8 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from base.errors import UserError, parse_number
-from tasks.common import bucketing
-from tasks.common.batches import ALL, Batch, Rows
+from tasks.common.batches import ALL, Batch, BucketedBatches, Rows
 from tasks.common.splits import held_out_rng
 
 BITS = 8  # bits of a vector to be copied or sorted
@@ -57,11 +56,7 @@ KINDS = {
 
 
 def kind_of(name: str) -> Kind:
-    """Returns an entry of `KINDS` by name.
-
-    Raises:
-        UserError: if the kind is unknown.
-    """
+    """Returns an entry of `KINDS`; a UserError if the kind is unknown."""
     if name not in KINDS:
         raise UserError(
             f"config.data.kind is {name!r}: must be one of {', '.join(KINDS)}"
@@ -71,23 +66,15 @@ def kind_of(name: str) -> Kind:
 
 def batches(
     kind: str, *, min_size: int, max_size: int, buckets: int, batch_size: int, seed: int
-) -> bucketing.Batches:
-    """Returns endless training batches; see `tasks.common.bucketing.Batches`.
-
-    Args:
-        kind: a key of `KINDS`.
-        min_size: minimum size.
-        max_size: maximum size.
-        buckets: maximum number of shapes.
-        batch_size: B.
-        seed: seed of the sequences.
+) -> BucketedBatches:
+    """Returns endless training batches of a kind; see `BucketedBatches`.
 
     Raises:
-        UserError: if the kind is unknown or a number is out of range.
+        UserError: if the kind is unknown or a size is out of range.
     """
     _check_size(kind, "config.data.min_size", min_size)
-    return bucketing.Batches(
-        functools.partial(sequences, kind),
+    return BucketedBatches(
+        make=functools.partial(sequences, kind),
         min_size=min_size,
         max_size=max_size,
         buckets=buckets,
@@ -99,14 +86,7 @@ def batches(
 def held_out(kind: str, split: str, size: int | tuple[int, int], count: int) -> Batch:
     """Returns the first `count` sequences of a split, always the same.
 
-    Args:
-        kind: a key of `KINDS`.
-        split: "validation" or "test".
-        size: size of every sequence; for `repeat_copy` also (vectors, repeats).
-        count: B.
-
-    Returns:
-        A batch; see the module's docstring.
+    `size` is that of every sequence; for `repeat_copy` also (vectors, repeats).
 
     Raises:
         UserError: if the kind or split is unknown, or the size is out of range.
@@ -127,10 +107,6 @@ def held_out(kind: str, split: str, size: int | tuple[int, int], count: int) -> 
 
 def held_out_size(kind: str, size: Any) -> tuple[int, ...]:
     """Returns (size,), or (vectors, repeats) of `repeat_copy`, checked.
-
-    Args:
-        kind: a key of `KINDS`.
-        size: see `held_out`.
 
     Raises:
         UserError: if the kind is unknown or the size is out of range.
@@ -162,27 +138,17 @@ def sequences(
     *,
     repeats: int | None = None,
 ) -> Batch:
-    """Draws sequences.
+    """Draws a batch, or its `rows`; see the module's docstring.
 
     Args:
         kind: a key of `KINDS`.
         rng: random generator.
-        sizes: [B] size of each sequence; see the module's docstring.
+        sizes: [B] size of each sequence.
         width: S, at least the maximum of `sizes`.
         rows: sequences to return.
         repeats: number of copies in `repeat_copy`; by default drawn from 1..10 for
             each sequence.
-
-    Returns:
-        A batch, or its `rows`; see the module's docstring.
-
-    Raises:
-        ValueError: if `width` is too small, or `repeats` is given for another kind.
     """
-    if max(sizes) > width:
-        raise ValueError(f"sequences: size {max(sizes)} does not fit width {width}")
-    if repeats is not None and kind != "repeat_copy":
-        raise ValueError(f"{kind} has no repeats")
     shape = len(sizes), width
     if kind == "recall":
         items = rng.integers(0, 2, (*shape, ITEM_VECTORS, ITEM_BITS), np.int8)
@@ -202,7 +168,7 @@ def sequences(
 
 
 def parse(kind: str, text: str) -> Batch:
-    """Parses one typed sequence and computes its answers.
+    """Parses one typed sequence and computes its answers: a batch with B = 1.
 
     | kind | text |
     |---|---|
@@ -211,13 +177,6 @@ def parse(kind: str, text: str) -> Batch:
     | recall | `101010-110010-010101 001100-101011-111000 ? 101010-110010-010101` |
     | ngrams | `0110101` |
     | sort | `10110100:0.5 01101001:-0.25` |
-
-    Args:
-        kind: a key of `KINDS`.
-        text: text of the sequence.
-
-    Returns:
-        A batch with B = 1.
 
     Raises:
         UserError: if the text is not a sequence of this kind.
@@ -266,15 +225,10 @@ def parse(kind: str, text: str) -> Batch:
 
 
 def answer_text(kind: str, logits: np.ndarray) -> str:
-    """Returns an answer as text, in the notation of `parse`.
+    """Returns an answer, logits [T, O] at its steps, in the notation of `parse`.
 
-    Args:
-        kind: a key of `KINDS`.
-        logits: [T, O] at the answer's steps.
-
-    Returns:
-        The vectors, with the more probable value of each bit; in `repeat_copy`, "end"
-        for the end marker; in `ngrams`, the probability of a 1 at each step.
+    These are the vectors, with the more probable value of each bit; in `repeat_copy`,
+    "end" for the end marker; in `ngrams`, the probability of a 1 at each step.
     """
     if kind == "ngrams":
         return " ".join(f"{p:.2f}" for p in 1 / (1 + np.exp(-logits[:, 0])))
@@ -292,13 +246,10 @@ def size_name(size: int | tuple[int, int]) -> str:
 
 
 def optimal_bits(batch: Batch) -> np.ndarray:
-    """Returns the cost of each `ngrams` sequence under the optimal predictor.
+    """Returns the cost in bits [B] of `ngrams` under the optimal predictor.
 
     Graves et al. (2014), section 4.4: after N1 ones and N0 zeros in a context, the
     probability of a 1 is (N1 + 1/2) / (N1 + N0 + 1). The first five bits cost 1 each.
-
-    Returns:
-        float64 [B], in bits.
     """
     bits = batch["targets"][..., 0].astype(int)
     rows = np.arange(len(bits))

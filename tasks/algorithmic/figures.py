@@ -35,23 +35,12 @@ def sequence_maps(
         signed: names of the maps with negative values, drawn on a two-colour scale over
             [-1, 1], or wider if values are beyond.
 
-    Returns:
-        `path`.
-
-    Raises:
-        ValueError: if the maps differ in T, or `signed` names a map that is missing.
     """
     from matplotlib.colors import LinearSegmentedColormap
     from matplotlib.ticker import MaxNLocator
 
     panels = {name: np.asarray(values, np.float32) for name, values in panels.items()}
-    steps = {values.shape[-1] for values in panels.values() if values.ndim == 2}
-    if len(steps) != 1 or any(values.ndim != 2 for values in panels.values()):
-        shapes = {name: values.shape for name, values in panels.items()}
-        raise ValueError(f"maps must have shape (rows, T) of equal T, got {shapes}")
-    if unknown := sorted(set(signed) - set(panels)):
-        raise ValueError(f"signed must name maps of {list(panels)}, got {unknown}")
-    (steps,) = steps
+    (steps,) = {values.shape[1] for values in panels.values()}
     names, count = list(panels)[:_MAX_MAPS], len(panels)
     if count > len(names):
         title += f" (the first {len(names)} of {count} maps)"
@@ -147,8 +136,6 @@ def bit_sequence(
         title: title of the figure.
         path: PNG file to write; its folder is created.
 
-    Returns:
-        `path`.
     """
     inputs = inputs / np.maximum(1, np.abs(inputs).max(0))
     panels = {"input": inputs, "target": targets, "output": outputs}

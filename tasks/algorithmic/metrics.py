@@ -12,23 +12,17 @@ def bits_per_sequence(nats: float, sequences: int) -> float:
     Args:
         nats: cross-entropy, summed over all sequences.
         sequences: number of sequences.
-
-    Returns:
-        Bits per sequence.
     """
     return nats / np.log(2) / sequences
 
 
 def wrong_bits(logits: np.ndarray, targets: np.ndarray, mask: np.ndarray) -> int:
-    """Number of wrong bits at the output steps.
+    """Number of wrong bits at the output steps, summed over all sequences.
 
     Args:
         logits: [B, T, O]; a logit above 0 predicts 1.
         targets: [B, T, O], 0 or 1.
         mask: [B, T] bool, True at output steps.
-
-    Returns:
-        The number of wrong bits, summed over all sequences.
     """
     wrong = (np.asarray(logits) > 0) != (targets > 0)
     return int((wrong & mask[..., None]).sum())

@@ -31,7 +31,7 @@ from tasks.algorithmic import data as algorithmic
 from tasks.algorithmic import figures as sequences
 from tasks.algorithmic.metrics import bits_per_sequence, wrong_bits
 from tasks.common import batches as endless
-from tasks.common.bucketing import Batches
+from tasks.common.batches import BucketedBatches
 from training import checks
 from training.objective import Supervised
 from training.optimizers import make_optimizer
@@ -94,7 +94,7 @@ class Algorithmic(Task):
             axis_name=axis_name,
         )
 
-    def train_data(self) -> Batches:
+    def train_data(self) -> BucketedBatches:
         """Returns the training batches; see `tasks.algorithmic.data.batches`."""
         return _batches(self.config)
 
@@ -218,7 +218,7 @@ def _nats(logits, batch):
     return jnp.sum(nats * batch["mask"][..., None], (1, 2))
 
 
-def _batches(config: ConfigDict) -> Batches:
+def _batches(config: ConfigDict) -> BucketedBatches:
     data = config.data
     return algorithmic.batches(
         data.kind,

@@ -15,6 +15,7 @@ Captions are lower case and without punctuation, as captioning metrics expect th
 Axes: B images; I, J rows and columns of an image; T target steps.
 """
 
+import dataclasses
 import io
 import json
 import os
@@ -22,14 +23,14 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
 from base import storage
 from base.errors import UserError, parse_json
-from tasks.captioning.scenes import Scene, Scenes
-from tasks.common.batches import Batch, EndlessBatches
+from tasks.captioning.scenes import Scene
+from tasks.common.batches import Batch, EndlessBatches, pad
 from tasks.common.text import fold, words
 from tasks.common.user_files import REFUSE, UserFiles
 from tasks.common.vocabulary import EOS, PAD, Vocabulary
@@ -45,15 +46,8 @@ _MAX_PIXELS = 50_000_000  # of an image file; decoding takes up to 12 bytes for 
 _LENGTH_MULTIPLE = 8  # T is a multiple of it: every new length costs a compilation
 
 
-class Captioned(Protocol):
-    """An image uint8 [I, J, 3], or its feature map, and its captions."""
-
-    image: np.ndarray
-    captions: tuple[str, ...]
-
-
 class CaptionedImage(NamedTuple):
-    """An image or its feature map, in memory, and its captions."""
+    """An image uint8 [I, J, 3] or its feature map, in memory, and its captions."""
 
     image: np.ndarray
     captions: tuple[str, ...]
@@ -83,10 +77,6 @@ def plain(caption: str) -> str:
 
 def read_image(path: Path, size: int) -> np.ndarray:
     """Reads an image, scales its shorter side to `size` and crops the longer one.
-
-    Args:
-        path: image file in PNG, JPEG, WebP, GIF or BMP format.
-        size: side of the returned image, in pixels.
 
     Returns:
         uint8 [size, size, 3], with a white background.
@@ -138,11 +128,14 @@ def _decode(path: Path) -> None:
     read_image(path, 8)
 
 
+Captioned = CaptionedImage | Photo | Scene
+
+
 class PhotoSet(NamedTuple):
-    """The images of a split that have captions.
+    """The images of a split that have captions, in the order of the file.
 
     Attributes:
-        photos: the images, in the order of the file.
+        photos: the images.
         files: paths of the image files, without symbolic links.
         without_captions: number of images without a caption.
         has_splits: whether the file is in Karpathy's format.
@@ -167,21 +160,22 @@ def read_files(
         captions: JSON file; see the module's docstring.
         folder: folder of its images.
         size: side of the images, in pixels.
-        split: "train", "validation" or "test"; selects images in Karpathy's format.
+        split: selects images in Karpathy's format.
         images: those that are left out; by default none are.
 
     Raises:
-        UserError: if the file cannot be read or has another format, an image file with
-            a caption is damaged, one is missing or outside the folder, or there are no
-            captions.
+        UserError: if the file cannot be read or has another format, an image file is
+            damaged, missing or outside the folder, or there are no captions.
     """
     images = images or image_files()
     field = f"config.data.files.{split}.captions is {str(captions)!r}"
     try:
         text = storage.read_regular(captions).decode("utf-8-sig")
         content = parse_json(text, parse_constant=_refuse)
-        texts_by_image = _captions(content, split)
-        has_splits = _has_splits(content)
+        images_of_file = content["images"]
+        has_splits = bool(images_of_file) and "sentences" in images_of_file[0]
+        read = _karpathy if has_splits else _coco
+        texts_by_image = read(content, split)
     except OSError as error:
         raise UserError(f"{field}: {error.strerror}") from None
     except UnicodeDecodeError as error:
@@ -222,22 +216,21 @@ def read_files(
     return PhotoSet(*map(list, zip(*photos, strict=True)), without, has_splits)
 
 
-def _has_splits(content: dict) -> bool:
-    return bool(content["images"]) and "sentences" in content["images"][0]
+def _karpathy(content: dict, split: str) -> list[tuple[Path, list[str]]]:
+    """Paths of the images of a split and their captions."""
+    return [
+        (
+            Path(image.get("filepath", ""), image["filename"]),
+            [plain(sentence["raw"]) for sentence in image["sentences"]],
+        )
+        for image in content["images"]
+        if image["split"] in _KARPATHY[split]
+    ]
 
 
-def _captions(content: dict, split: str) -> list[tuple[Path, list[str]]]:
-    """Paths of the images and their captions, from either format."""
+def _coco(content: dict, split: str) -> list[tuple[Path, list[str]]]:
+    """Paths of all images and their captions."""
     images = content["images"]
-    if _has_splits(content):
-        return [
-            (
-                Path(image.get("filepath", ""), image["filename"]),
-                [plain(sentence["raw"]) for sentence in image["sentences"]],
-            )
-            for image in images
-            if image["split"] in _KARPATHY[split]
-        ]
     names = {image["id"]: Path(image["file_name"]) for image in images}
     if len(names) < len(images):
         number, _ = Counter(image["id"] for image in images).most_common(1)[0]
@@ -261,65 +254,36 @@ def read_images(examples: Sequence[Captioned]) -> list[np.ndarray]:
         return list(pool.map(lambda example: example.image, examples))
 
 
-def all_captions(scenes: Scenes, count: int) -> list[str]:
-    """Returns the captions of the first `count` scenes."""
-    return [plain(text) for i in range(count) for text in scenes[i].captions]
-
-
+@dataclasses.dataclass
 class Batches(EndlessBatches):
-    """Endless training batches; batch i depends on (seed, i) only.
+    """Endless training batches, with one caption for each image and T a multiple of 8.
 
-    A batch is {"source": uint8 [B, I, J, 3] or feature maps, "target": int32 [B, T]},
-    with one caption for each image and T a multiple of 8.
+    A batch is {"source": uint8 [B, I, J, 3] or feature maps, "target": int32 [B, T]}.
 
-    Args:
+    Attributes:
         pick: function (rng, n) -> the n-th training example, counted over all batches.
         vocabulary: vocabulary of the captions.
-        batch_size: B.
         max_length: maximum length of a target, EOS included; longer captions are cut.
-        seed: seed of the random generators.
     """
 
-    def __init__(
-        self,
-        pick: Callable[[np.random.Generator, int], Captioned],
-        vocabulary: Vocabulary,
-        *,
-        batch_size: int,
-        max_length: int,
-        seed: int,
-    ):
-        super().__init__(seed, batch_size)
-        self._pick, self._vocabulary = pick, vocabulary
-        self._max_length = max_length
+    pick: Callable[[np.random.Generator, int], Captioned]
+    vocabulary: Vocabulary
+    max_length: int
 
     def _rows(self, rng: np.random.Generator, index: int, rows: np.ndarray) -> Batch:
         examples, targets = [], []
-        for row in range(self._batch_size):
-            example = self._pick(rng, index * self._batch_size + row)
+        for row in range(self.batch_size):
+            example = self.pick(rng, index * self.batch_size + row)
             caption = example.captions[rng.integers(len(example.captions))]
             examples.append(example)
-            ids = self._vocabulary.encode(plain(caption))
-            if len(ids) > self._max_length:
-                ids = [*ids[: self._max_length - 1], EOS]
+            ids = self.vocabulary.encode(plain(caption))
+            if len(ids) > self.max_length:
+                ids = [*ids[: self.max_length - 1], EOS]
             targets.append(ids)
         images = read_images([examples[row] for row in rows])
         # The longest target of the whole batch determines the width of every part.
-        return {"source": np.stack(images), "target": pad(targets)[rows]}
-
-
-def pad(targets: Sequence[Sequence[int]]) -> np.ndarray:
-    """Pads lists of ids to int32 [B, T], T a multiple of 8."""
-    length = -(-max(map(len, targets)) // _LENGTH_MULTIPLE) * _LENGTH_MULTIPLE
-    padded = np.full((len(targets), length), PAD, np.int32)
-    for row, ids in zip(padded, targets, strict=True):
-        row[: len(ids)] = ids
-    return padded
-
-
-def in_order(scenes: Scenes) -> Callable[[np.random.Generator, int], Scene]:
-    """Returns a `pick` for `Batches` that takes every scene once."""
-    return lambda rng, n: scenes[n]
+        target = pad(targets, fill=PAD, multiple=_LENGTH_MULTIPLE)
+        return {"source": np.stack(images), "target": target[rows]}
 
 
 def at_random(

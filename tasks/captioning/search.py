@@ -37,7 +37,6 @@ class CaptionSearch:
     """Search for captions with a `generation.search.Model`."""
 
     def __init__(self, model: nn.Module, data: CaptionData):
-        """Stores the arguments; compiles on first use."""
         self.data = data
         self.generator = Generator(model, forbidden=(PAD, BOS, UNK))
 
@@ -47,16 +46,7 @@ class CaptionSearch:
         examples: Sequence[Captioned],
         search: Search,
     ) -> list[Prediction]:
-        """Returns the best caption of each image; its `others` are the next best.
-
-        Args:
-            params: the model's parameters.
-            examples: images; their references are not used.
-            search: checked options.
-
-        Returns:
-            Predictions with `Details`.
-        """
+        """Returns the best caption of each image, with `Details`, and the next best."""
         data = self.data
         batches = array_batches(
             len(examples),

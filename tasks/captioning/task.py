@@ -36,10 +36,9 @@ from generation.search import Search
 from tasks.captioning import captions
 from tasks.captioning import inputs as caption_data
 from tasks.captioning.captions import Captioned
-from tasks.captioning.inputs import CaptionData
+from tasks.captioning.inputs import SOURCES, CaptionData, check_files
 from tasks.captioning.metrics import split_scores
 from tasks.captioning.search import CaptionSearch
-from tasks.captioning.splits import SOURCES, check_files
 from tasks.common.splits import SPLITS, check_split
 from tasks.common.user_files import DAMAGED
 from tasks.common.vocabulary import PAD

@@ -4,11 +4,12 @@ A part is what one of several hosts needs: some of equally many pieces of the ro
 """
 
 import abc
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from base.errors import UserError
+from base.errors import FieldError, UserError
 
 Batch = dict[str, np.ndarray]
 Rows = np.ndarray | slice  # numbers of rows
@@ -40,18 +41,33 @@ def take(batch: Batch, rows: np.ndarray) -> Batch:
     return {name: x[rows] for name, x in batch.items()}
 
 
-class EndlessBatches(abc.ABC):
-    """Training batches; batch i depends on (seed, i) only.
-
-    A subclass defines `_rows`.
+def pad(
+    rows: Sequence[Sequence[int]], width: int = 0, *, fill: int = 0, multiple: int = 1
+) -> np.ndarray:
+    """Pads lists of ids: int32 [B, T].
 
     Args:
-        seed: seed of the random generators.
-        batch_size: B.
+        rows: B lists of at most T ids.
+        width: minimum T.
+        fill: value of the padding.
+        multiple: divisor of T.
+    """
+    width = -(-max(width, *map(len, rows), 0) // multiple) * multiple
+    padded = np.full((len(rows), width), fill, np.int32)
+    for row, ids in zip(padded, rows, strict=True):
+        row[: len(ids)] = ids
+    return padded
+
+
+@dataclasses.dataclass(kw_only=True)
+class EndlessBatches(abc.ABC):
+    """Training batches of B rows; batch i depends on (seed, i) only.
+
+    A subclass defines `_rows`.
     """
 
-    def __init__(self, seed: int, batch_size: int):
-        self._seed, self._batch_size = seed, batch_size
+    seed: int
+    batch_size: int
 
     def __getitem__(self, index: int) -> Batch:
         """Returns the batch of step `index`, for any index from 0.
@@ -69,8 +85,8 @@ class EndlessBatches(abc.ABC):
         """
         if index < 0:
             raise IndexError(index)
-        rng = np.random.default_rng((self._seed, index))
-        return self._rows(rng, index, rows_of(pieces, count, self._batch_size))
+        rng = np.random.default_rng((self.seed, index))
+        return self._rows(rng, index, rows_of(pieces, count, self.batch_size))
 
     @abc.abstractmethod
     def _rows(self, rng: np.random.Generator, index: int, rows: np.ndarray) -> Batch:
@@ -78,3 +94,41 @@ class EndlessBatches(abc.ABC):
 
         Draws the random numbers of the whole batch, and makes only these rows of them.
         """
+
+
+@dataclasses.dataclass(kw_only=True)
+class BucketedBatches(EndlessBatches):
+    """Generated batches of varying sizes in few shapes.
+
+    The sizes min_size..max_size are split into buckets of nearly equal numbers of
+    sizes. The sizes of a batch come from one bucket, drawn with probability
+    proportional to its number of sizes, so that all sizes are equally frequent. The
+    width of a batch is the maximum size of its bucket.
+
+    Attributes:
+        make: function (rng, sizes [B] int, width, rows) -> rows of the batch.
+        min_size: minimum size.
+        max_size: maximum size.
+        buckets: maximum number of shapes.
+
+    Raises:
+        UserError: if the maximum is below the minimum.
+    """
+
+    make: Callable[[np.random.Generator, np.ndarray, int, np.ndarray], Batch]
+    min_size: int
+    max_size: int
+    buckets: int
+
+    def __post_init__(self):
+        if self.max_size < self.min_size:
+            accepted = f"at least {self.min_size}"
+            raise FieldError("config.data.max_size", self.max_size, accepted)
+        sizes = np.arange(self.min_size, self.max_size + 1)
+        self._buckets = np.array_split(sizes, min(self.buckets, len(sizes)))
+        self._shares = [len(bucket) / len(sizes) for bucket in self._buckets]
+
+    def _rows(self, rng: np.random.Generator, index: int, rows: np.ndarray) -> Batch:
+        bucket = self._buckets[rng.choice(len(self._buckets), p=self._shares)]
+        sizes = rng.choice(bucket, self.batch_size)
+        return self.make(rng, sizes, int(bucket[-1]), rows)

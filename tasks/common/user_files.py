@@ -29,12 +29,7 @@ _Finding = tuple[int, int, str, str]
 
 
 def left_out(assets: Path, training: bool) -> list[str] | None:
-    """Returns the paths that a run leaves out; None for a new run, which decides it.
-
-    Args:
-        assets: folder of the assets.
-        training: whether the run is trained or resumed.
-    """
+    """Returns the paths that a run leaves out; None for a new run, which decides it."""
     if training and not asset_files.are_kept(assets):
         return None
     try:
@@ -75,11 +70,7 @@ class UserFiles:
     def check(self, paths: Iterable[Path], name: str) -> None:
         """Decodes files that have changed since they were decoded last.
 
-        Prints a line every ten seconds.
-
-        Args:
-            paths: existing files.
-            name: name of the data set, which begins an error.
+        Prints a line every ten seconds. `name` is that of the data set, for errors.
 
         Raises:
             UserError: for damaged files, unless they are left out.
@@ -99,9 +90,7 @@ class UserFiles:
     def write(self, assets: Path, examples: Iterable[tuple[Any, ...]]) -> None:
         """Writes the asset of these files, and prints how many are left out.
 
-        Args:
-            assets: folder of the assets.
-            examples: the examples in use: a path that was checked, and other values.
+        `examples` are those in use: a path that was checked, and other values.
         """
         digest = hashlib.sha256()
         for path, *values in examples:

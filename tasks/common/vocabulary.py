@@ -47,9 +47,6 @@ def train_vocabulary(
         pieces: "unigram" for subwords, "word" for words separated by spaces, "char" for
             characters.
 
-    Returns:
-        The vocabulary.
-
     Raises:
         UserError: if a vocabulary of this size cannot be trained on the texts; see also
             `asset_files.write`, which writes both files.
@@ -148,16 +145,13 @@ class Vocabulary:
     def encode_all(
         self, texts: Sequence[str], *, nbest: int = 1, alpha: float = 0.0
     ) -> "Segmentations":
-        """Returns the n best segmentations of sentences, for `batching.Batches`.
+        """Returns the n best segmentations of sentences, best first, each with EOS.
 
         Args:
             texts: sentences.
             nbest: maximum number of segmentations per sentence; 1 for only the best.
             alpha: Kudo's smoothing parameter: 0 draws the segmentations uniformly,
                 large values nearly always draw the best one. Ignored if `nbest` is 1.
-
-        Returns:
-            The segmentations, best first, each ending in EOS.
         """
         texts = [normal(text) for text in texts]
         if nbest == 1:

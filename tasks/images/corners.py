@@ -19,12 +19,7 @@ def consistency(images: np.ndarray) -> dict[str, float]:
         their own first corner than to the first corners of nine other images; 10 by
         chance, whatever the distribution of colours. `spread`: standard deviation of
         the corners' red value, divided by its standard deviation in real images.
-
-    Raises:
-        ValueError: for fewer than ten images.
     """
-    if len(images) <= OTHERS:
-        raise ValueError(f"{len(images)} images: must be more than {OTHERS}")
     side = images.shape[1] // 4
     first = images[:, :side, :side].astype(np.float32).mean((1, 2))
     last = images[:, -side:, -side:].astype(np.float32).mean((1, 2))

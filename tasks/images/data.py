@@ -10,6 +10,7 @@
 Axes: B images of a batch; N images of a data set; I = J rows and columns of an image.
 """
 
+import dataclasses
 import functools
 import sys
 from collections import Counter
@@ -34,26 +35,15 @@ _SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp")
 
 
 class Files:
-    """Image files, read on access.
-
-    Args:
-        paths: N image files.
-        size: I; images are scaled and cropped to a square of this side.
-    """
+    """N image files, read on access: uint8 [B, I, I, 3] of a slice or indices [B]."""
 
     def __init__(self, paths: Sequence[Path], size: int):
         self._paths, self._size = np.array(paths, object), size
 
     def __len__(self) -> int:
-        """Number of images, N."""
         return len(self._paths)
 
     def __getitem__(self, indices: slice | np.ndarray) -> np.ndarray:
-        """Reads the images of a slice or of indices [B]: uint8 [B, I, I, 3].
-
-        Raises:
-            UserError: if an image cannot be read.
-        """
         photos = [Photo(path, (), self._size) for path in self._paths[indices]]
         return np.stack(read_images(photos))
 
@@ -77,11 +67,7 @@ class LabelledImages(NamedTuple):
 
 
 def check_source(source: str, path: str) -> None:
-    """Checks the name of a source and, for "folder", that there is a path.
-
-    Raises:
-        UserError: for an unknown source, or a missing path.
-    """
+    """Raises a UserError for an unknown source, or "folder" without a path."""
     if source not in SOURCES:
         raise FieldError("config.data.source", source, f"one of {', '.join(SOURCES)}")
     if source == "folder" and not path:
@@ -121,10 +107,7 @@ def read(
 def openmoji(size: int, groups: tuple[str, ...]) -> LabelledImages:
     """Renders OpenMoji's drawings, without variants that differ only in skin tone.
 
-    Args:
-        size: I.
-        groups: groups as in `drawings.select`, one class each; by default OpenMoji's
-            groups.
+    Each of the groups is a class, see `drawings.select`; by default OpenMoji's groups.
 
     Raises:
         UserError: if the drawings cannot be downloaded or a group is unknown.
@@ -154,9 +137,6 @@ def folder(path: Path, size: int, files: UserFiles | None = None) -> LabelledIma
         path: path of the folder; the classes are named after its subfolders.
         size: I; images are scaled and cropped to a square of this side.
         files: those that are left out; by default none are.
-
-    Returns:
-        The images, in memory unless they take more than 1 GiB.
 
     Raises:
         UserError: if there are no classes, a class has no images, or an image cannot
@@ -228,10 +208,7 @@ def corners(
         rng: random generator.
         count: B.
         size: I, a multiple of 8.
-        rows: images to return.
-
-    Returns:
-        uint8 [B, I, I, 3], or its `rows`.
+        rows: images to return, uint8 [B, I, I, 3].
     """
     greys = rng.integers(96, 160, (count, 8, 8, 1))[rows]
     red = rng.integers(0, 256, (count, 1, 1))[rows]
@@ -241,37 +218,31 @@ def corners(
     return values.repeat(size // 8, 1).repeat(size // 8, 2).astype(np.uint8)
 
 
+@dataclasses.dataclass
 class Batches(EndlessBatches):
     """Endless batches {"image": uint8 [B, I, I, 3], "label": int32 [B]}.
 
-    Batch i depends on (seed, i) only.
-
-    Args:
+    Attributes:
         images: data set; None for `corners`, which have one class.
         size: I.
-        batch_size: B.
-        seed: seed of the random generators.
     """
 
-    def __init__(
-        self, images: LabelledImages | None, size: int, batch_size: int, seed: int
-    ):
-        super().__init__(seed, batch_size)
-        self._images, self._size = images, size
+    images: LabelledImages | None
+    size: int
 
     def _rows(self, rng: np.random.Generator, index: int, rows: np.ndarray) -> Batch:
-        if self._images is None:
-            values = corners(rng, self._batch_size, self._size, rows)
+        if self.images is None:
+            values = corners(rng, self.batch_size, self.size, rows)
             return {"image": values, "label": np.zeros(len(rows), np.int32)}
-        chosen = rng.integers(0, len(self._images.labels), self._batch_size)
-        values = self._images.values[chosen[rows]]
-        if self._images.augmented:
+        chosen = rng.integers(0, len(self.images.labels), self.batch_size)
+        values = self.images.values[chosen[rows]]
+        if self.images.augmented:
             shift = values.shape[1] // _SHIFT_PART
             draws = [_draw_shift(rng, shift) for _ in chosen]
             values = np.stack(
                 [_shift(values[i], shift, *draws[row]) for i, row in enumerate(rows)]
             )
-        return {"image": values, "label": self._images.labels[chosen[rows]]}
+        return {"image": values, "label": self.images.labels[chosen[rows]]}
 
 
 def _draw_shift(rng: np.random.Generator, shift: int) -> tuple[int, int, bool]:

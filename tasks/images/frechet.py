@@ -34,16 +34,13 @@ def frechet_distance(generated: np.ndarray, real: np.ndarray) -> float:
 
 
 def inception_score(classes: np.ndarray) -> float:
-    """Inception score of Salimans et al. (2016), section 4.
+    """Inception score of Salimans et al. (2016), section 4: a number in [1, Y].
 
     The exponential of the mean over images of KL(p(y | image) || p(y)), where p(y) is
     the mean of p(y | image) over all images.
 
     Args:
         classes: [N, Y] class probabilities p(y | image).
-
-    Returns:
-        A number in [1, Y].
     """
     log = np.log(np.maximum(classes, _TINY))
     mean = classes.mean(0)

@@ -180,7 +180,9 @@ class Adversarial(Task):
         return self._batches(self.config.data.batch_size, self.config.seed)
 
     def _batches(self, batch_size: int, seed: int) -> Batches:
-        return Batches(self.images, self.config.model.size, batch_size, seed)
+        return Batches(
+            self.images, self.config.model.size, batch_size=batch_size, seed=seed
+        )
 
     def examples(self, split: str, *, full: bool = True) -> dict[str, list[Noise]]:
         """Returns the classes of the real images of a split; see `Task`.

@@ -26,7 +26,7 @@ from figures import charts
 from tasks.common.text import fold
 from tasks.common.vocabulary import PAD, UNK
 from tasks.language import agreement_data as agreement
-from tasks.language.agreement_metrics import by_distance
+from tasks.language.agreement_data import by_distance
 from tasks.language.samples import (
     Continuations,
     Continued,
@@ -149,7 +149,7 @@ class Agreement(Task):
         """Returns the scores of sentences of each size.
 
         Those of the training size: `perplexity`; `optimum`, the perplexity of the
-        source; the accuracies of `tasks.language.agreement_metrics.by_distance`;
+        source; the accuracies of `tasks.language.agreement_data.by_distance`;
         `controller`, the percentage of dependent words whose maximum weight is on the
         controller, in the layer with the highest percentage (words that directly follow
         their controller are left out). Those of another size S end in `_size_S`. During

@@ -14,9 +14,10 @@ types.
 Sentences are drawn word by word, with known probabilities, so that the perplexity of
 the source itself is known.
 
-Axes: B batch; T words; S size.
+Axes: B batch; T words; S size; N dependent words.
 """
 
+import dataclasses
 import functools
 import math
 from collections.abc import Iterable, Sequence
@@ -24,7 +25,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tasks.common.batches import Batch, EndlessBatches
+from tasks.common.batches import Batch, EndlessBatches, pad
 from tasks.common.splits import held_out_rng
 from tasks.common.vocabulary import BOS, EOS, PAD, UNK
 
@@ -38,6 +39,7 @@ _CLASSES = {  # verb, and nouns by class
 _NUMBERS = ("", "s")  # singular and plural noun; the verb has the other ending
 _PREPOSITIONS = ("near", "behind", "beside", "above")
 _PAIRS = ("()", "[]", "{}", "<>", "/\\", "«»", "bd", "pq")
+_FIRST = 2  # the first group has the distances 1 and 2; each further one doubles
 _ATTRACTOR, _RELATIVE = 0.6, 0.5  # probabilities of one more, of a relative clause
 
 
@@ -113,13 +115,7 @@ class _Writer:
 
 
 def draw(language: str, rng: np.random.Generator, size: int) -> Sentence:
-    """Draws a sentence.
-
-    Args:
-        language: one of `LANGUAGES`.
-        rng: random generator.
-        size: S.
-    """
+    """Draws a sentence of size S of one of `LANGUAGES`."""
     writer = _Writer(rng)
     if language == "agreement":
         writer.clause(size, DEPTH)
@@ -190,59 +186,35 @@ vocabulary = functools.cache(lambda language: LANGUAGES[language]())
 
 
 def encode(language: str, sentences: Sequence[Sentence], width: int) -> Batch:
-    """Returns sentences as a batch of token ids and controllers.
-
-    Args:
-        language: a key of `LANGUAGES`.
-        sentences: B sentences of at most `width` words, EOS included.
-        width: T.
+    """Returns B sentences of at most `width` words, EOS included, as a batch.
 
     Returns:
         int32 `tokens` [B, T], and `controllers` [B, T]: the position of the controller
         of a dependent word, -1 elsewhere.
     """
-    words = vocabulary(language)
-    tokens = np.full((len(sentences), width), PAD, np.int32)
-    controllers = np.full((len(sentences), width), -1, np.int32)
-    for row, sentence in enumerate(sentences):
-        ids = words.encode(" ".join(sentence.words))
-        tokens[row, : len(ids)] = ids
-        controllers[row, : len(ids) - 1] = sentence.controllers
-    return {"tokens": tokens, "controllers": controllers}
+    encode = vocabulary(language).encode
+    tokens = [encode(" ".join(sentence.words)) for sentence in sentences]
+    controllers = pad([each.controllers for each in sentences], width, fill=-1)
+    return {"tokens": pad(tokens, width, fill=PAD), "controllers": controllers}
 
 
+@dataclasses.dataclass
 class Batches(EndlessBatches):
-    """Endless batches of sentences.
+    """Endless batches of sentences of a language, of size S."""
 
-    Args:
-        language: a key of `LANGUAGES`.
-        size: S.
-        batch_size: B.
-        seed: seed of the sentences.
-    """
-
-    def __init__(self, language: str, size: int, *, batch_size: int, seed: int):
-        super().__init__(seed, batch_size)
-        self._language, self._size = language, size
+    language: str
+    size: int
 
     def _rows(self, rng: np.random.Generator, index: int, rows: np.ndarray) -> Batch:
-        seeds = rng.integers(2**63, size=self._batch_size)[rows]
-        sentences = [
-            draw(self._language, np.random.default_rng(seed), self._size)
-            for seed in seeds
-        ]
-        return encode(self._language, sentences, max_length(self._language, self._size))
+        seeds = rng.integers(2**63, size=self.batch_size)[rows]
+        rngs = map(np.random.default_rng, seeds)
+        sentences = [draw(self.language, rng, self.size) for rng in rngs]
+        return encode(self.language, sentences, max_length(self.language, self.size))
 
 
 @functools.lru_cache(maxsize=16)
 def held_out(language: str, split: str, size: int, count: int) -> tuple[Batch, float]:
     """Returns the first `count` sentences of a split, always the same.
-
-    Args:
-        language: a key of `LANGUAGES`.
-        split: "validation" or "test".
-        size: maximum number of attractors, or of pairs of brackets.
-        count: number of sentences.
 
     Returns:
         A batch, and -log p of its sentences under the source itself, in nats.
@@ -251,3 +223,26 @@ def held_out(language: str, split: str, size: int, count: int) -> tuple[Batch, f
     sentences = [draw(language, rng, size) for _ in range(count)]
     batch = encode(language, sentences, max_length(language, size))
     return batch, sum(sentence.nats for sentence in sentences)
+
+
+def group(distance: np.ndarray) -> np.ndarray:
+    """Returns the maximum distance of each distance's group: 2, 4, 8, 16, ..."""
+    return np.maximum(_FIRST, 2 ** np.ceil(np.log2(distance)).astype(int))
+
+
+def by_distance(correct: np.ndarray, distance: np.ndarray) -> dict[str, float]:
+    """Accuracy of dependent words, overall and by distance to their controller.
+
+    Args:
+        correct: bool [N].
+        distance: int [N], number of words from the controller, at least 1.
+
+    Returns:
+        Per cent: `accuracy`, and `accuracy_G` of each group of distances that occurs,
+        from G / 2 + 1 to G words (1 and 2 for G = 2).
+    """
+    groups = group(distance)
+    scores = {"accuracy": 100 * float(correct.mean())}
+    for name in np.unique(groups):
+        scores[f"accuracy_{name}"] = 100 * float(correct[groups == name].mean())
+    return scores

@@ -6,7 +6,7 @@ Axes: B batch; T tokens; W vocabulary.
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -60,16 +60,6 @@ class Continued(NamedTuple):
     maps: tuple[AttentionMap, ...]
 
 
-class Vocabulary(Protocol):
-    """Vocabulary of a language; see `tasks.common.vocabulary.Vocabulary`."""
-
-    def decode(self, ids: Any) -> str:
-        """Returns the text of ids."""
-
-    def pieces(self, ids: Any) -> list[str]:
-        """Returns the pieces of ids."""
-
-
 def previous(tokens: Any) -> jax.Array:
     """Returns the input of each step [B, T]: BOS, then the previous tokens."""
     return jnp.pad(tokens[:, :-1], ((0, 0), (1, 0)), constant_values=BOS)
@@ -82,21 +72,20 @@ def token_nats(logits: jax.Array, tokens: Any) -> jax.Array:
 
 
 class Continuations:
-    """Continuations of texts by a language model, and its attention."""
+    """Continuations of texts by a language model, and its attention.
+
+    Args:
+        model: a language model; see `models.lstm_language`.
+        vocabulary: its vocabulary, with `decode` and `pieces`.
+        labels: makes pieces readable.
+    """
 
     def __init__(
         self,
         model: Any,
-        vocabulary: Vocabulary,
+        vocabulary: Any,
         labels: Callable[[Sequence[str]], Sequence[str]] = list,
     ):
-        """Stores the arguments.
-
-        Args:
-            model: a language model; see `models.lstm_language`.
-            vocabulary: its vocabulary.
-            labels: makes pieces readable.
-        """
         self.model, self.vocabulary, self._labels = model, vocabulary, labels
         self.read = jax.jit(functools.partial(model.apply, train=False))
         self._sample = jax.jit(self._continue, static_argnames="options")
@@ -125,13 +114,7 @@ class Continuations:
         )
 
     def answer(self, params: Any, prompt: Prompt, *, attention: bool) -> Continued:
-        """Returns the continuation of a prompt, and the attention of the whole text.
-
-        Args:
-            params: parameters of the model.
-            prompt: the prompt.
-            attention: whether to return attention maps.
-        """
+        """Returns the continuation of a prompt, and the attention of the whole text."""
         variables, read = {"params": params}, [BOS, *prompt.ids]
         new, score = [EOS], 0.0
         if prompt.options:

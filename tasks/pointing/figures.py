@@ -46,11 +46,6 @@ def pointing(
             the end symbol; drawn as a heat map to the right of the panels or below.
         weight_rows: T labels of the steps; 1, ..., T by default.
 
-    Returns:
-        `path`.
-
-    Raises:
-        ValueError: if `weights` does not fit the points or the labels.
     """
     from matplotlib.patheffects import withStroke
 
@@ -63,11 +58,6 @@ def pointing(
     if weights is not None:
         weights = np.asarray(weights, np.float32)
         rows = weight_rows or [str(step + 1) for step in range(len(weights))]
-        if weights.shape != (len(rows), count + 1):
-            raise ValueError(
-                f"weights must have shape ({len(rows)} rows, {count} points + 1), "
-                f"got {weights.shape}"
-            )
         x, y = 0.45 + canvas.text_width(rows), head  # top left corner of the heat map
         map_width = min(canvas.CELL * (count + 1), width - x - _BAR)
         map_height = min(canvas.CELL * len(rows), 2 * side)
@@ -123,14 +113,7 @@ def _edges(polygons: Sequence[Sequence[int]]) -> set[tuple[int, int]]:
     return {(a, b) for a, b in pairs if a != b}
 
 
-def _draw_polygons(
-    axes: "Axes",
-    points: np.ndarray,
-    polygons: Sequence[Sequence[int]],
-    *,
-    edges: set[tuple[int, int]],
-    true_edges: set[tuple[int, int]],
-) -> None:
+def _draw_polygons(axes: "Axes", points, polygons, *, edges, true_edges) -> None:
     """Draws points [P, 2], the edges between them, and the areas of polygons."""
     from matplotlib.collections import LineCollection, PolyCollection
 
@@ -155,16 +138,10 @@ def _draw_polygons(
 def _place_labels(
     points: np.ndarray, edges: set[tuple[int, int]], distance: float
 ) -> np.ndarray:
-    """Finds positions for the points' numbers with the most space around them.
+    """Positions [P, 2] of the points' numbers with the most space around them.
 
-    Args:
-        points: [P, 2].
-        edges: pairs of indices of connected points.
-        distance: distance of a number from its point.
-
-    Returns:
-        [P, 2]. Each position is the furthest, of 24 candidates around its point, from
-        all points, all edges and the previous numbers.
+    Each is the furthest, of 24 candidates at a distance from its point, from all
+    points, all edges (pairs of indices of points) and the previous numbers.
     """
     angles = np.linspace(0, 2 * np.pi, 24, endpoint=False)
     # Numbers are wider than high.

@@ -48,21 +48,10 @@ def pointing_scores(
     Returns:
         Finite numbers. Undefined means are absent: `area` if all answers failed,
         `length` and `excess` if no tour is valid.
-
-    Raises:
-        ValueError: for an unknown kind.
     """
-    if kind not in _SCORES:
-        raise ValueError(f"kind is {kind!r}: must be one of {', '.join(_SCORES)}")
-    cases = list(
-        zip(
-            (x[:n] for x, n in zip(batch["inputs"], batch["lengths"], strict=True)),
-            sequences(tokens),
-            sequences(batch["target"]),
-            strict=True,
-        )
-    )
-    return _SCORES[kind](cases)
+    inputs = (x[:n] for x, n in zip(batch["inputs"], batch["lengths"], strict=True))
+    predicted, truth = sequences(tokens), sequences(batch["target"])
+    return _SCORES[kind](list(zip(inputs, predicted, truth, strict=True)))
 
 
 def _percent(values: list | np.ndarray) -> float:

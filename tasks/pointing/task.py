@@ -36,6 +36,7 @@ from generation.constraints import triangles, visit_once
 from generation.options import BeamOptions, NBestOptions
 from generation.pointers import PointerSearch
 from generation.search import BEAM, Hypothesis, Search
+from tasks.common.batches import BucketedBatches
 from tasks.pointing import data as pointing
 from tasks.pointing import figures as geometry
 from tasks.pointing import text as pointing_text
@@ -136,7 +137,7 @@ class Pointing(Task):
         self.held_out = functools.cache(functools.partial(held_out, self.kind))
         self.blank = pointing.blank(self.kind, max(evaluation.sizes))
 
-    def train_data(self) -> pointing.Batches:
+    def train_data(self) -> BucketedBatches:
         """Returns the training batches."""
         return pointing.batches(self.config.data, self.config.seed)
 

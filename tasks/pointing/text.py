@@ -83,11 +83,7 @@ class Instance:
 
 
 def parse(kind: str, text: str) -> Instance:
-    """Parses an instance.
-
-    Args:
-        kind: one of `pointing.KINDS`.
-        text: text of the instance.
+    """Parses an instance of a kind.
 
     Raises:
         UserError: if an item is not F finite numbers, there are too few items, or all

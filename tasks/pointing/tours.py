@@ -54,14 +54,8 @@ def held_karp(points: np.ndarray) -> np.ndarray:
 
     Returns:
         int [B, n] cities, counter-clockwise from city 0.
-
-    Raises:
-        ValueError: if n is out of range.
     """
-    n = points.shape[1]
-    if not 3 <= n <= MAX_EXACT:
-        raise ValueError(f"held_karp: n is {n}: must be 3 to {MAX_EXACT}")
-    size = sum(cities.size for cities, _ in _subsets(n - 1)[0])
+    size = sum(cities.size for cities, _ in _subsets(points.shape[1] - 1)[0])
     chunk = min(max(_TABLE // size, 8), 128)  # 84 MB for 20 cities
     parts = [_held_karp(points[i : i + chunk]) for i in range(0, len(points), chunk)]
     return counter_clockwise(points, np.concatenate(parts))

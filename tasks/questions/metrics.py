@@ -24,12 +24,11 @@ def summary(
         training_errors: the same on the training questions.
 
     Returns:
-        `error`, the mean over tasks and repeats, and `error_T`, that of task T; their
-        standard deviations over the repeats, `error_deviation` (of the mean over tasks)
-        and `error_T_deviation`, and `repeat_N`, the mean over tasks of the N-th repeat,
-        if there are several repeats; `best`, the mean error of the best repeats, and
-        `best_T`, that of task T; `failed`, the number of tasks whose best repeat has an
-        error above 5 %.
+        `error`, the mean over tasks and repeats, and `error_T`, that of task T; if
+        there are several repeats, the standard deviations of both over the repeats,
+        `..._deviation`, and `repeat_N`, the mean over tasks of the N-th repeat; `best`,
+        the mean error of the best repeats, and `best_T`; `failed`, the number of tasks
+        whose best repeat has an error above 5 %.
     """
     table = np.array(list(errors.values()))  # [tasks, R]
     choice = np.argmin(np.array([training_errors[task] for task in errors]), 1)
@@ -60,6 +59,4 @@ def attention_on_facts(top: np.ndarray, facts: np.ndarray) -> np.ndarray:
     """
     answerable = (facts >= 0).any(-1)
     hits = (top[..., None] == facts[:, None]).any(-1)[..., answerable, :]
-    if not answerable.any():
-        return np.full((*top.shape[:-2], top.shape[-1]), np.nan)
-    return 100 * hits.mean(-2)
+    return 100 * (hits.sum(-2) / (answerable.sum() or np.nan))

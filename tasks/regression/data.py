@@ -6,6 +6,7 @@ are grids without noise; the test points lie halfway between the validation poin
 Axes: K training points; Q points of a grid.
 """
 
+import dataclasses
 import math
 
 import numpy as np
@@ -25,16 +26,13 @@ def curve(x: np.ndarray) -> np.ndarray:
 def training_points(
     *, points: int, length: float, noise: float, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draws noisy points of the curve.
+    """Draws noisy points of the curve: float32 x [K], sorted, and y [K].
 
     Args:
         points: K.
         length: upper end of x.
         noise: standard deviation of the noise.
         seed: seed of the points.
-
-    Returns:
-        float32 x [K], sorted, and y [K].
     """
     rng = np.random.default_rng(seed)
     x = np.sort(rng.uniform(0, length, points))
@@ -43,12 +41,7 @@ def training_points(
 
 
 def grid(split: str, *, queries: int, length: float) -> np.ndarray:
-    """Returns the evenly spaced x of a split: float32 [Q].
-
-    Args:
-        split: "validation" or "test".
-        queries: Q.
-        length: upper end of x.
+    """Returns the Q evenly spaced x of a split, from 0 to below `length`: float32 [Q].
 
     Raises:
         UserError: if the split is unknown.
@@ -58,26 +51,18 @@ def grid(split: str, *, queries: int, length: float) -> np.ndarray:
     return (steps * length / queries).astype(np.float32)
 
 
+@dataclasses.dataclass(kw_only=True)
 class FullBatch(EndlessBatches):
     """Training batches, each the whole training set."""
 
-    def __init__(self, batch: Batch):
-        super().__init__(seed=0, batch_size=len(batch["x"]))
-        self._whole = batch
+    whole: Batch
 
     def _rows(self, rng: np.random.Generator, index: int, rows: np.ndarray) -> Batch:
-        return take(self._whole, rows)
+        return take(self.whole, rows)
 
 
 def parse(text: str) -> float:
-    """Parses a typed x.
-
-    Args:
-        text: text of the number.
-
-    Raises:
-        UserError: if the text is not a finite float32.
-    """
+    """Parses a typed x; a UserError unless it is a finite float32."""
     try:
         number = parse_number(text)
     except ValueError:

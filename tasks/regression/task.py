@@ -76,7 +76,8 @@ class Regression(Task):
     def train_data(self) -> regression.FullBatch:
         """Returns training batches, each of all training points."""
         numbers = np.arange(len(self.x), dtype=np.int32)
-        return regression.FullBatch({"x": self.x, "y": self.y, "own_key": numbers})
+        whole = {"x": self.x, "y": self.y, "own_key": numbers}
+        return regression.FullBatch(whole=whole, batch_size=len(numbers), seed=0)
 
     def loss(
         self, params: Any, batch: Batch, rng: Any, state: Any = None

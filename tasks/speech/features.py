@@ -1,4 +1,4 @@
-"""Log-mel spectrograms and cepstra of audio.
+"""Log-mel spectrograms and cepstra of audio, and their augmentation in training.
 
 A frame is a window of 50 ms every 25 ms (Hann), with 128 triangular filters from 0 Hz
 to half the sampling rate, on the mel scale 2595 log10(1 + f / 700), in decibels. At
@@ -18,6 +18,7 @@ from scipy import signal
 SECONDS = 0.025  # between frames
 _BANDS = 128
 NORMALISATIONS = ("mean_variance", "mean")
+_WAVES = 4  # cosines in a filter; the finest has as many half waves
 _RANGE = 80.0  # dB below the maximum of a recording
 
 
@@ -67,25 +68,18 @@ def _cosines(count: int, points: np.ndarray) -> np.ndarray:
     return basis / np.sqrt(_BANDS)
 
 
-def _centres(bands: int) -> np.ndarray:
-    return (np.arange(bands) + 0.5) / bands
-
-
 def cepstra(samples: np.ndarray, rate: int, count: int, new_rate: int) -> np.ndarray:
-    """Mel-frequency cepstra of audio, the orthonormal DCT-II of its log-mel bands.
+    """Mel-frequency cepstra, the orthonormal DCT-II of log-mel bands: float32 [T, C].
 
     Args:
         samples: [N] in [-1, 1], of 0.05 seconds or more.
         rate: sampling rate of the samples, in Hz.
         count: C.
         new_rate: sampling rate that they are resampled to, in Hz.
-
-    Returns:
-        float32 [T, C].
     """
     divisor = np.gcd(new_rate, rate)
     samples = signal.resample_poly(samples, new_rate // divisor, rate // divisor)
-    basis = _cosines(count, _centres(_BANDS))
+    basis = _cosines(count, (np.arange(_BANDS) + 0.5) / _BANDS)
     return (log_mel(samples, new_rate) @ basis.T).astype(np.float32)
 
 
@@ -97,7 +91,7 @@ def envelope(
     frequency_scale: float = 1.0,
     rate: int = 8000,
 ) -> np.ndarray:
-    """Smooth log-mel spectrogram from its first C cepstra; the others count as 0.
+    """Smooth log-mel spectrogram [T, M] in dB from C cepstra; the others count as 0.
 
     With C = M = 128, this is the inverse DCT and returns the spectrogram itself.
 
@@ -110,11 +104,8 @@ def envelope(
         frequency_scale: factor of all frequencies, 1 for none: 2 is an octave higher,
             as if the samples were played at twice their rate.
         rate: sampling rate in Hz, for `frequency_scale`.
-
-    Returns:
-        [T, M] in dB.
     """
-    points = _centres(bands) * warp
+    points = (np.arange(bands) + 0.5) / bands * warp
     if frequency_scale != 1:
         top = mel(rate / 2)
         points = mel(hertz(points * top) / frequency_scale) / top
@@ -129,10 +120,57 @@ def normalised(decibels: np.ndarray, kind: str) -> np.ndarray:
         kind: "mean_variance" divides each band by its standard deviation, so that
             quiet, noisy bands count as much as others; "mean" divides all bands by one
             standard deviation.
-
-    Returns:
-        float32 [T, M].
     """
     centred = decibels - decibels.mean(0)
     deviation = decibels.std(0) if kind == "mean_variance" else centred.std()
     return (centred / np.maximum(deviation, 1e-3)).astype(np.float32)
+
+
+def random_filter(rng: np.random.Generator, bands: int, deviation: float) -> np.ndarray:
+    """Draws a smooth filter [M] in dB, like that of another microphone or room.
+
+    Its mean over the bands is 0: it does not change the loudness.
+
+    Args:
+        rng: a random generator.
+        bands: M.
+        deviation: standard deviation over bands and filters, in dB; 0 for no change.
+    """
+    points = np.pi * (np.arange(bands) + 0.5) / bands
+    waves = np.cos(np.arange(1, _WAVES + 1)[:, None] * points)
+    return deviation * np.sqrt(2 / _WAVES) * (rng.normal(size=_WAVES) @ waves)
+
+
+def mask(
+    decibels: np.ndarray,
+    rng: np.random.Generator,
+    *,
+    time_masks: int,
+    max_frames: int,
+    frequency_masks: int,
+    max_bands: int,
+) -> np.ndarray:
+    """Masks time and frequency: SpecAugment (Park et al. 2019), section 2.
+
+    Masked values are set to the mean of their band, which is 0 after normalisation.
+    There is no time warping.
+
+    Args:
+        decibels: [T, M].
+        rng: a random generator.
+        time_masks: number of masks of consecutive frames.
+        max_frames: maximum number of frames of a mask; at most T are used.
+        frequency_masks: number of masks of consecutive bands.
+        max_bands: maximum number of bands of a mask, at most M.
+    """
+    masked = np.zeros(decibels.shape, bool)
+    for axis, count, widest in (
+        (0, time_masks, max_frames),
+        (1, frequency_masks, max_bands),
+    ):
+        length = decibels.shape[axis]
+        for _ in range(count):
+            width = rng.integers(min(widest, length) + 1)
+            start = rng.integers(length - width + 1)
+            np.moveaxis(masked, axis, 0)[start : start + width] = True
+    return np.where(masked, decibels.mean(0), decibels)

@@ -35,14 +35,7 @@ def aligned_spectrogram(
         title: title of the figure.
         path: PNG file to write; its folder is created.
 
-    Returns:
-        `path`.
-
-    Raises:
-        ValueError: if the labels do not fit `weights`.
     """
-    if weights.shape[0] != len(characters):
-        raise ValueError(f"{len(characters)} characters for weights {weights.shape}")
     width = float(np.clip(0.06 * len(spectrogram), 4.0, 12.0))
     height = float(np.clip(0.2 * len(characters), 1.0, 10.0))
     total_width = max(_LEFT + width + 1.3, canvas.title_width(title))

@@ -32,17 +32,17 @@ def error_rates(hypotheses: Sequence[str], references: Sequence[str]) -> dict:
         `wer` and `cer`, which can exceed 100; `correct`, the percentage of texts
         without an error.
     """
-    hypotheses, references = (
-        list(map(composed, hypotheses)),
-        list(map(composed, references)),
-    )
-    pairs = list(zip(hypotheses, references, strict=True))
-    words = sum(edit_distance(h.split(), r.split()) for h, r in pairs)
-    characters = sum(edit_distance(h, r) for h, r in pairs)
+    pairs = zip(map(composed, hypotheses), map(composed, references), strict=True)
+    rows = [
+        (edit_distance(h.split(), r.split()), len(r.split()))
+        + (edit_distance(h, r), len(r), h == r)
+        for h, r in pairs
+    ]
+    words, all_words, characters, all_characters, correct = np.sum(rows, 0).tolist()
     return {
-        "wer": 100 * words / sum(len(r.split()) for r in references),
-        "cer": 100 * characters / sum(map(len, references)),
-        "correct": 100 * float(np.mean([h == r for h, r in pairs])),
+        "wer": 100 * words / all_words,
+        "cer": 100 * characters / all_characters,
+        "correct": 100 * correct / len(rows),
     }
 
 

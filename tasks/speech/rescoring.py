@@ -10,7 +10,7 @@ Axes: B texts; T characters.
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Self
 
 import jax
 import numpy as np
@@ -22,6 +22,7 @@ from base.options import option
 from base.ranges import TEXT, WEIGHT
 from generation.options import SamplingOptions
 from generation.search import Hypothesis, padded_width
+from tasks.common.batches import pad
 from tasks.common.vocabulary import EOS, PAD, UNK
 from tasks.language.samples import token_nats
 from tasks.language.text_data import normal_lines
@@ -35,13 +36,6 @@ RANGES = {
 _FIELD = "config.evaluation.language_model"
 _ACCEPTED = "the folder of a run of TextModeling with config.data.pieces=char"
 _NAMED = 8  # missing characters that an error lists, at most
-
-
-class LanguageModel(Protocol):
-    """A distribution over texts."""
-
-    def log_probs(self, texts: Sequence[str]) -> np.ndarray:
-        """Returns log P(text) in nats, [B]."""
 
 
 class CharacterLanguageModel:
@@ -96,15 +90,10 @@ class CharacterLanguageModel:
         return cls(run.task, run.state.params, batch_size=batch_size)
 
     def log_probs(self, texts: Sequence[str]) -> np.ndarray:
-        """Returns the log-probabilities of texts as whole lines.
+        """Returns the log-probabilities of texts as whole lines: float64 [B], in nats.
 
-        Texts are normalised like the training text, and read after an end of line.
-
-        Args:
-            texts: the texts.
-
-        Returns:
-            float64 [B], log P_LM in nats, end of line included.
+        Texts are normalised like the training text, read after an end of line, and
+        include their own.
         """
         lines = {text: " ".join(normal_lines(text)) for text in texts}
         unique = sorted(set(lines.values()), key=lambda x: (len(x), x))
@@ -122,12 +111,10 @@ class CharacterLanguageModel:
         for start in range(0, len(lines), size):
             rows = [self._vocabulary.encode(x) for x in lines[start : start + size]]
             width = padded_width(max(map(len, rows)))
-            tokens = np.full((size, width), PAD, np.int32)
-            before = tokens.copy()
-            for i, ids in enumerate(rows):
-                tokens[i, : len(ids)] = ids
-                before[i, : len(ids)] = [EOS, *ids[:-1]]
-            yield {"tokens": tokens, "before": before}
+            filler = [[]] * (size - len(rows))
+            before = [[EOS, *ids[:-1]] for ids in rows]
+            parts = {"tokens": rows, "before": before}.items()
+            yield {name: pad(x + filler, width, fill=PAD) for name, x in parts}
 
     def _sums(self, params: Any, batch: dict[str, jax.Array]) -> jax.Array:
         """Log-probabilities [B] of tokens [B, T]."""
@@ -143,12 +130,10 @@ class CharacterLanguageModel:
 class Rescoring(NamedTuple):
     """Adds the log-probabilities of a language model to the scores of hypotheses.
 
-    Attributes:
-        language_model: the language model.
-        weight: lambda of eq. 14.
+    Their weight is lambda of eq. 14.
     """
 
-    language_model: LanguageModel
+    language_model: CharacterLanguageModel
     weight: float
 
     def rank(
@@ -173,10 +158,6 @@ class Rescoring(NamedTuple):
 
 def configured(evaluation: ConfigDict, characters: str) -> Rescoring | None:
     """Returns the rescoring of `config.evaluation`; None without a language model.
-
-    Args:
-        evaluation: `config.evaluation`.
-        characters: characters of the transcripts.
 
     Raises:
         UserError: see `CharacterLanguageModel.load`.
@@ -206,10 +187,7 @@ class TranscriptOptions(SamplingOptions):
     ) -> Rescoring | None:
         """Returns the rescoring of these flags; None without a language model.
 
-        Args:
-            default: that of `evaluation`, for flags that are not given.
-            evaluation: `config.evaluation`.
-            characters: characters of the transcripts.
+        `default`, that of `evaluation`, has the flags that are not given.
 
         Raises:
             UserError: see `CharacterLanguageModel.load`.

@@ -75,12 +75,8 @@ class SpeechSearch:
             examples: utterances; their texts are not used.
             characters: ids of characters.
             search: checked options.
-            seeds: for sampling only: the seed of each utterance; see
-                `Generator.generate`.
+            seeds: for sampling only: the seed of each utterance.
             rescoring: rescores the beam of a search; not used for samples.
-
-        Returns:
-            Predictions with `Details`.
         """
         n_best, samples = search.n_best, search.temperature > 0
         ranks = rescoring is not None and not samples

@@ -1,5 +1,6 @@
 """Utterances of a speech recogniser, and the characters of their transcripts."""
 
+import dataclasses
 import functools
 from collections.abc import Sequence
 from pathlib import Path
@@ -94,21 +95,10 @@ class Speech:
         left_out: Sequence[str] | None = None,
     ):
         self.config, data = config, config.data
+        names = {field.name for field in dataclasses.fields(Mixing)} - {"noise"}
         self.mixing = Mixing(
-            bands=data.bands,
-            cepstra=data.cepstra,
-            pause=data.pause,
             noise=(data.min_snr, data.max_snr),
-            warp=data.warp,
-            speed=data.speed,
-            resampling=data.resampling,
-            rate=data.rate,
-            equalizer=data.equalizer,
-            gain=data.gain,
-            time_masks=data.time_masks,
-            time_mask=data.time_mask,
-            frequency_masks=data.frequency_masks,
-            frequency_mask=data.frequency_mask,
+            **{name: getattr(data, name) for name in names},
         )
         self._characters, self._left_out = characters, left_out
         self._drawn = functools.cache(self._draw)
@@ -148,9 +138,7 @@ class Speech:
     def held_out(self, split: str, words: int | None = None) -> list[HeldOut]:
         """Returns the held-out utterances of a split, drawn once.
 
-        Args:
-            split: "validation" or "test".
-            words: number of words; by default those of training.
+        `words` is their number of words; by default those of training.
         """
         check_split(split)
         data = self.config.data
@@ -167,11 +155,7 @@ class Speech:
         )
 
     def recording(self, path: Path) -> HeldOut:
-        """Returns the utterance of an audio file, without a transcript.
-
-        Raises:
-            UserError: see `tasks.speech.audio.read`.
-        """
+        """Returns the utterance of an audio file; for errors see `audio.read`."""
         data = self.config.data
         part = audio.cepstra(path, data.cepstra, data.rate)
         return HeldOut(utterances.clean_spectrogram(self.mixing, [part]), "")
@@ -179,11 +163,6 @@ class Speech:
 
 def prepare(config: ConfigDict, folder: Path, *, training: bool) -> Speech:
     """Returns the utterances of a run, and writes their characters in training.
-
-    Args:
-        config: a config that `check` accepts.
-        folder: folder that holds the file of characters.
-        training: read the utterances; otherwise read only `folder`.
 
     Raises:
         UserError: for a package, a program or a file that is missing.

@@ -1,9 +1,7 @@
 """Utterances with transcripts: digit strings, synthetic phrases, audio files.
 
-A source has `sample(rng, split, words)`, which draws an utterance, and
-`utterances(split)`, the fixed ones of a list of files. Training utterances are drawn;
-held-out utterances are those of the files or, without files, drawn with their index as
-the seed.
+Training utterances are drawn; held-out utterances are those of the files or, without
+files, drawn with their index as the seed.
 
 Axes: B utterances; T frames; T' characters; M mel bands; C cepstra.
 """
@@ -11,14 +9,14 @@ Axes: B utterances; T frames; T' characters; M mel bands; C cepstra.
 import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from tasks.common.batches import Batch, EndlessBatches
+from tasks.common.batches import Batch, EndlessBatches, pad
 from tasks.common.splits import held_out_rng
 from tasks.common.vocabulary import EOS, PAD, UNK
-from tasks.speech import augmentation, features
+from tasks.speech import features
 from tasks.speech.digits import NAMES, Bank, Recording
 
 _SPECIAL = 4  # ids of padding, start, end and unknown character
@@ -34,8 +32,8 @@ class Utterance(NamedTuple):
     text: str
 
 
-class Source(Protocol):
-    """Utterances of three splits.
+class Source:
+    """Utterances of three splits, drawn unless `utterances` has them.
 
     Attributes:
         characters: the characters of the transcripts.
@@ -43,16 +41,18 @@ class Source(Protocol):
     """
 
     characters: str
-    listed: bool
+    listed = False
 
     def sample(self, rng: np.random.Generator, split: str, words: int) -> Utterance:
         """Draws an utterance of `words` words; a list of files ignores `words`."""
+        raise NotImplementedError
 
     def utterances(self, split: str) -> list[Utterance]:
         """Returns all utterances of a split, if they are listed."""
+        return []
 
 
-class DigitStrings:
+class DigitStrings(Source):
     """Strings of digits.
 
     Args:
@@ -62,7 +62,6 @@ class DigitStrings:
     """
 
     characters = "".join(sorted(set(" ".join(NAMES))))
-    listed = False
 
     def __init__(self, bank: Bank, *, one_voice: bool):
         self._voices = {
@@ -77,18 +76,12 @@ class DigitStrings:
         parts = [bank[digit][rng.integers(len(bank[digit]))] for digit in digits]
         return Utterance(parts, " ".join(NAMES[digit] for digit in digits))
 
-    def utterances(self, split: str) -> list[Utterance]:
-        """Returns none: digit strings are drawn."""
-        return []
-
 
 def _cepstra(digits: Sequence[Sequence[Recording]]) -> list[list[np.ndarray]]:
     return [[recording.cepstra for recording in each] for each in digits]
 
 
-def _by_voice(
-    digits: Sequence[Sequence[Recording]],
-) -> list[list[list[np.ndarray]]]:
+def _by_voice(digits: Sequence[Sequence[Recording]]) -> list[list[list[np.ndarray]]]:
     """The cepstra of each digit by each voice."""
     voices = sorted({recording.voice for each in digits for recording in each})
     return [
@@ -151,7 +144,7 @@ class Mixing:
         warp, scale, steps, pauses = self._timing(parts, rng, changes)
         change = np.zeros(self.bands)
         if changes is not None:
-            change = augmentation.random_filter(changes, self.bands, self.equalizer)
+            change = features.random_filter(changes, self.bands, self.equalizer)
         gain = self.gain if distort else _GAIN
         silences = [np.full((frames, self.bands), _SILENCE) for frames in pauses]
         pieces = [silences[0]]
@@ -168,7 +161,7 @@ class Mixing:
         mixed = 10 * np.log10(10 ** (clean / 10) + 10 ** (noise / 10))
         if changes is None:
             return mixed
-        return augmentation.mask(
+        return features.mask(
             mixed,
             changes,
             time_masks=self.time_masks,
@@ -188,10 +181,7 @@ class Mixing:
     def _timing(self, parts, rng, changes):
         """Draws factors of mel axis and frequency, frames to read, lengths of pauses.
 
-        Args:
-            parts: cepstra [T, C] of the parts.
-            rng: a random generator.
-            changes: another generator, for random changes in training; None for none.
+        `changes` is another generator, for random changes in training; None for none.
         """
         warp, speed = 1 + np.array([self.warp, self.speed]) * rng.uniform(-1, 1, 2)
         scale = 1.0
@@ -206,11 +196,7 @@ class Mixing:
 
 
 class Characters:
-    """Ids of characters; 0 to 3 are padding, start, end and unknown.
-
-    Args:
-        characters: all characters, in the order of their ids.
-    """
+    """Ids of characters, in order; 0 to 3 are padding, start, end and unknown."""
 
     def __init__(self, characters: str):
         self.characters = characters
@@ -254,62 +240,45 @@ def padded(
     for row, x in zip(batch["frames"], spectrograms, strict=True):
         row[: len(x)] = features.normalised(x, normalisation)
     if texts is not None:
-        longest = max(characters, *map(len, texts))
-        width = -(-longest // _CHARACTERS) * _CHARACTERS
-        batch["target"] = np.full((len(texts), width), PAD, np.int32)
-        for row, ids in zip(batch["target"], texts, strict=True):
-            row[: len(ids)] = ids
+        batch["target"] = pad(texts, characters, fill=PAD, multiple=_CHARACTERS)
     return batch
 
 
+@dataclasses.dataclass
 class Batches(EndlessBatches):
-    """Training batches; batch i depends on (seed, i) only.
+    """Training batches, of a single number of words each, drawn from `words`.
 
-    All utterances of a batch have the same number of words, drawn from `words`.
-
-    Args:
+    Attributes:
         source: the source.
         mixing: makes spectrograms.
         characters: ids of characters.
         normalisation: see `features.normalised`.
         words: minimum and maximum number of words.
-        batch_size: B.
-        seed: seed of the random generators.
     """
 
-    def __init__(
-        self,
-        source: Source,
-        mixing: Mixing,
-        characters: Characters,
-        *,
-        normalisation: str,
-        words: Sequence[int],
-        batch_size: int,
-        seed: int,
-    ):
-        super().__init__(seed, batch_size)
-        self._source, self._mixing, self._characters = source, mixing, characters
-        self._normalisation, self._words = normalisation, words
+    source: Source
+    mixing: Mixing
+    characters: Characters
+    normalisation: str
+    words: Sequence[int]
 
     def _rows(self, rng: np.random.Generator, index: int, rows: np.ndarray) -> Batch:
         # The longest utterance of the whole batch gives the widths, whatever `rows` is.
-        words = int(rng.integers(self._words[0], self._words[1] + 1))
-        drawn = [
-            self._source.sample(rng, "train", words) for _ in range(self._batch_size)
-        ]
-        texts = [self._characters.encode(x.text) for x in drawn]
-        seeds = rng.integers(2**63, size=self._batch_size)
+        words = int(rng.integers(self.words[0], self.words[1] + 1))
+        count = self.batch_size
+        drawn = [self.source.sample(rng, "train", words) for _ in range(count)]
+        texts = [self.characters.encode(x.text) for x in drawn]
+        seeds = rng.integers(2**63, size=count)
 
         def make(function: Callable[..., Any], row: int) -> Any:
             generator = np.random.default_rng(seeds[row])
             return function(drawn[row].parts, generator, distort=True)
 
         return padded(
-            [make(self._mixing.spectrogram, row) for row in rows],
+            [make(self.mixing.spectrogram, row) for row in rows],
             [texts[row] for row in rows],
-            normalisation=self._normalisation,
-            frames=max(make(self._mixing.frames, row) for row in range(len(drawn))),
+            normalisation=self.normalisation,
+            frames=max(make(self.mixing.frames, row) for row in range(count)),
             characters=max(map(len, texts)),
         )
 
@@ -334,16 +303,9 @@ class HeldOut(NamedTuple):
 def held_out(
     source: Source, mixing: Mixing, split: str, *, words: Sequence[int], count: int
 ) -> list[HeldOut]:
-    """Returns the held-out utterances of a split.
+    """Returns the held-out utterances of a split: all files, or `count` that are drawn.
 
-    Utterance i depends on the split, `words` and i only.
-
-    Args:
-        source: the source.
-        mixing: makes spectrograms.
-        split: "validation" or "test".
-        words: minimum and maximum number of words.
-        count: number of utterances to draw; files are all used.
+    Utterance i depends on the split, `words` (minimum and maximum) and i only.
     """
     if source.listed:
         return [

@@ -20,8 +20,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from tasks.common.batches import Batch, rows_of
-from tasks.common.vocabulary import PAD, Segmentations
+from tasks.common.batches import Batch, pad, rows_of
+from tasks.common.vocabulary import Segmentations
 
 
 def choose_boxes(
@@ -35,10 +35,7 @@ def choose_boxes(
     Args:
         source: [pairs] source lengths.
         target: [pairs] target lengths.
-        count: maximum number of boxes.
-
-    Returns:
-        (S, T) of each box, in order of S + T.
+        count: maximum number of boxes (S, T), returned in order of S + T.
     """
     sizes, weights = np.unique(
         np.stack([source, target], 1), axis=0, return_counts=True
@@ -153,9 +150,6 @@ class Batches:
         seed: seed of the order and of the drawn segmentations.
         pack: whether a row has several sentences; see the module's docstring.
         batch_size_multiple: divisor of B; a multiple of the number of devices.
-
-    Raises:
-        ValueError: if there are no pairs, or not as many sources as targets.
     """
 
     def __init__(
@@ -169,8 +163,6 @@ class Batches:
         pack: bool = False,
         batch_size_multiple: int = 8,
     ):
-        if len(source) != len(target) or not len(source):
-            raise ValueError(f"{len(source)} sources for {len(target)} targets")
         self._sides, self._seed = (source, target), seed
         # At least the best length, so that the best segmentations always fit.
         s, t = (
@@ -284,18 +276,14 @@ def _fill(
 ) -> np.ndarray:
     """Ids int32 [rows, width], one drawn segmentation per sentence.
 
-    Args:
-        side: sentences of one side.
-        sentences: numbers of the sentences of each row of the batch, without filler.
-        rows: rows to fill.
-        width: width of a row.
-        rng: random generator.
+    `sentences` are the numbers of those of each row of the batch, without filler.
     """
-    ids = np.full((len(rows), width), PAD, np.int32)
     drawn = side.draw(np.concatenate(sentences), rng)
     ends = np.cumsum([len(row) for row in sentences])
-    for r, number in enumerate(rows):
+    filled: list[Sequence[int]] = []
+    for number in rows:
         if number >= len(sentences):
+            filled.append([])
             continue
         row = sentences[number]
         chosen = [*drawn[ends[number] - len(row) : ends[number]]]
@@ -307,12 +295,8 @@ def _fill(
                 if overflow <= 0:
                     break
                 chosen[i], overflow = best[i], overflow - excess[i]
-        end = 0
-        for c in chosen:
-            part = side.ids(c)
-            ids[r, end : end + len(part)] = part
-            end += len(part)
-    return ids
+        filled.append(np.concatenate([side.ids(c) for c in chosen]))
+    return pad(filled, width)
 
 
 def eval_batches(
@@ -324,14 +308,8 @@ def eval_batches(
 ) -> Iterator[tuple[np.ndarray, Batch]]:
     """Yields every pair once in its best segmentation, one per row, in few shapes.
 
-    Args:
-        source: source sentences.
-        target: their translations.
-        batch_size: B.
-        max_shapes: maximum number of shapes.
-
     Yields:
-        (indices [n], batch): row r < n is pair indices[r]; the rest is filler.
+        (indices [n], batch [B]): row r < n is pair indices[r]; the rest is filler.
     """
     if not len(source):
         return
@@ -343,10 +321,8 @@ def eval_batches(
         members = np.flatnonzero(assigned == k)
         for start in range(0, len(members), batch_size):
             indices = members[start : start + batch_size]
-            batch = {}
+            filler, batch = [[]] * (batch_size - len(indices)), {}
             for (name, side), width in zip(sides.items(), box, strict=True):
-                batch[name] = np.full((batch_size, width), PAD, np.int32)
-                for r, n in enumerate(indices):
-                    ids = side.ids(side.first[n])
-                    batch[name][r, : len(ids)] = ids
+                best = [side.ids(side.first[n]) for n in indices]
+                batch[name] = pad(best + filler, width)
             yield indices, batch

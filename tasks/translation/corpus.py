@@ -109,11 +109,7 @@ def check(config: ConfigDict) -> None:
 
 
 def read(data: ConfigDict) -> parallel_text.Corpus:
-    """Returns the sentence pairs selected by `config.data`.
-
-    Raises:
-        UserError: for a file that cannot be found, downloaded or read.
-    """
+    """Returns the sentence pairs selected by `config.data`; for errors see `load`."""
     return parallel_text.load(
         data.corpus,
         data.source_language,

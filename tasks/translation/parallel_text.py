@@ -37,21 +37,16 @@ import numpy as np
 
 from base import storage
 from base.errors import UserError
-from tasks.common.numbers import number_records
 from tasks.common.splits import EVALUATION_SPLITS, SPLITS
 from tasks.common.text import LETTER, RUN, fold, normal
 from tasks.common.text import words as runs
 from tasks.translation.corpora import home_assistant, libreoffice
 from tasks.translation.corpora.files import read_files
-from tasks.translation.corpora.names import check_name
-from tasks.translation.corpora.records import TRAINING, Pair, Record, words
-from tasks.translation.corpora.reversal import reversal_records
-from tasks.translation.corpora.selection import Selection
+from tasks.translation.corpora.generated import number_records, reversal_records
+from tasks.translation.corpora.records import TRAINING, Pair, Record, Selection, words
 from tasks.translation.corpora.tfds import read_tfds
 
-HELD_OUT = (
-    0.07  # fraction of a corpus for validation, and for test, if it has no splits
-)
+_HELD_OUT = 0.07  # fraction for validation, and for test, of a corpus without splits
 # Minimum number of pairs within the limits in these splits; at most 1/5 of all.
 _ENOUGH = 20
 _OWN = ("files", "tfds:")  # the user's text: names in it are not replaced
@@ -128,16 +123,10 @@ def load(
         split_seed: seed that selects the groups for validation and test, if the corpus
             has no splits.
 
-    Returns:
-        The splits.
-
     Raises:
         UserError: if the data cannot be found, downloaded or read.
     """
     languages = source_language, target_language
-    for name in (corpus, *extra):
-        field = "data.extra_corpora" if name in extra else "data.corpus"
-        check_name(field, name, languages, files or {})
     read = functools.partial(_splits, languages=languages, files=files, seed=split_seed)
     splits = read(corpus, limits=(min_words, max_words))
     train, validation, test = (splits[name] for name in SPLITS)
@@ -163,14 +152,9 @@ def load(
                 f"corpus {corpus} {source_language}-{target_language} has no {name} "
                 f"pairs: {selection}"
             )
-    overlaps = {
-        name: overlap(train.pairs, splits[name].pairs) for name in EVALUATION_SPLITS
-    }
-    renamed = iter(
-        make_up_names(
-            [pair for pair in train.pairs if pair not in unchanged], made_up_names
-        )
-    )
+    overlaps = {x: overlap(train.pairs, splits[x].pairs) for x in EVALUATION_SPLITS}
+    changed = [pair for pair in train.pairs if pair not in unchanged]
+    renamed = iter(make_up_names(changed, made_up_names))
     pairs = [pair if pair in unchanged else next(renamed) for pair in train.pairs]
     report = [f"{name} pairs: {splits[name]}" for name in SPLITS]
     if unchanged and made_up_names:
@@ -193,7 +177,7 @@ def load(
     )
 
 
-def make_up_names(pairs: Sequence[Pair], share: float, seed: int = 0) -> list[Pair]:
+def make_up_names(pairs: Sequence[Pair], share: float) -> list[Pair]:
     """Replaces names that occur in both source and target by made-up names.
 
     New text has names that are not in training and must be copied; training with names
@@ -205,18 +189,9 @@ def make_up_names(pairs: Sequence[Pair], share: float, seed: int = 0) -> list[Pa
         pairs: sentence pairs.
         share: fraction, in [0, 1], of the pairs with names in which the names are
             replaced.
-        seed: seed that selects pairs and names.
-
-    Returns:
-        As many pairs, in the same order.
-
-    Raises:
-        UserError: if `share` is not in [0, 1].
     """
-    if not 0 <= share <= 1:
-        raise UserError(f"config.data.made_up_names is {share}: must be in [0, 1]")
     names = [sorted(_names(source) & _names(target)) for source, target in pairs]
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     pools = defaultdict(set)  # placeholders such as {host_name} have their own pool
     for name in {name for copied in names for name in copied}:
         pools[name.islower()].add(name)
@@ -338,19 +313,10 @@ def _splits(
     seed: int,
     limits: tuple[int, int],
 ) -> dict[str, Selection]:
-    """Reads the splits of a corpus.
-
-    Args:
-        corpus: name of the corpus.
-        languages: source and target language.
-        files: see `load`.
-        seed: see `load`.
-        limits: minimum and maximum number of words in validation and test.
-    """
+    """Reads the splits of a corpus; `limits` are those of validation and test."""
     if corpus == "files":
-        return _hold_out(
-            read_files(files or {}, languages), limits, "config.data.files.train"
-        )
+        splits = read_files(files or {}, languages)
+        return _hold_out(splits, limits, "config.data.files.train")
     if corpus.startswith("tfds:"):
         splits = read_tfds(corpus.removeprefix("tfds:"), languages)
         return _hold_out(splits, limits, corpus)
@@ -358,11 +324,8 @@ def _splits(
         return _split_groups(number_records(languages, seed), seed, limits)
     if corpus == "reversal":
         return _split_groups(reversal_records(limits, seed), seed, limits)
-    if corpus == "homeassistant":
-        records = home_assistant.records(*languages)
-    else:
-        records = libreoffice.records(*languages)
-    return _split_groups(records, seed, limits, equal_words=2)
+    package = home_assistant if corpus == "homeassistant" else libreoffice
+    return _split_groups(package.records(*languages), seed, limits, equal_words=2)
 
 
 def _split_groups(
@@ -373,7 +336,7 @@ def _split_groups(
 ) -> dict[str, Selection]:
     """Fills test and validation with whole groups, in the order of a hash.
 
-    Each has at least `HELD_OUT` of the pairs, and `_ENOUGH` within the limits.
+    Each has at least `_HELD_OUT` of the pairs, and `_ENOUGH` within the limits.
     Pairs of `TRAINING` groups are only in training.
 
     Args:
@@ -392,7 +355,7 @@ def _split_groups(
             groups[group].append((source, target))
     splits: dict[str, list[Pair]] = {name: [] for name in SPLITS}
     training = {g: groups.pop(g) for g in list(groups) if g.startswith(TRAINING)}
-    held_out, size = set(), HELD_OUT * sum(map(len, groups.values()))
+    held_out, size = set(), _HELD_OUT * sum(map(len, groups.values()))
     fitting = {}  # number of pairs within the limits
     for group, pairs in groups.items():
         selection = Selection(pairs)
@@ -437,7 +400,7 @@ def _hold_out(
             f"{name} has too few pairs, {len(train.pairs)}: must have at least "
             f"{len(missing) + 1}, as {' and '.join(missing)} are taken from its end"
         )
-    size = max(int(HELD_OUT * len(train.pairs)), 1)
+    size = max(int(_HELD_OUT * len(train.pairs)), 1)
     for split in missing:
         splits[split] = Selection(train.pairs[-size:])
         splits[split].limit(*limits, "min_words")

@@ -4,6 +4,7 @@ The vocabulary and the evaluation splits are in a folder of the run directory, s
 evaluation and prediction do not read the corpus.
 """
 
+import contextlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -56,15 +57,9 @@ class TextAssets(NamedTuple):
         sources, references = zip(*pairs, strict=True)
         return list(map(normal, sources)), list(map(normal, references))
 
-    def near_duplicates(self, split: str) -> list[int] | None:
-        """Returns the indices of the pairs with a similar source in training.
-
-        See `tasks.translation.parallel_text.overlap`. None for runs that did not record
-        them.
-        """
+    def near_duplicates(self, split: str) -> list[int]:
+        """Returns the indices of the pairs with a similar source in training."""
         path = self.folder / _NEAR_DUPLICATES
-        if not path.exists():
-            return None
         try:
             return parse_json(path.read_text())[split]
         except (OSError, ValueError, TypeError, KeyError):
@@ -77,13 +72,11 @@ def _damaged(path: Path) -> UserError:
 
 def _parse(content: bytes) -> list[list[str]] | None:
     """Returns the pairs of a file, each of two texts; None if it is damaged."""
-    try:
+    with contextlib.suppress(ValueError, TypeError):
         pairs = parse_json(content)
         kinds = [list(map(type, pair)) for pair in pairs]
         if isinstance(pairs, list) and kinds == [[str, str]] * len(pairs):
             return pairs
-    except (ValueError, TypeError):
-        pass
     return None
 
 
@@ -130,12 +123,7 @@ def encode_training(
 ) -> tuple[Segmentations, Segmentations]:
     """Returns the training pairs up to a maximum length, as sources and targets.
 
-    Args:
-        corpus: sentence pairs.
-        vocabulary: vocabulary of both sides.
-        max_length: maximum number of pieces of a side, EOS included.
-        nbest: see `Vocabulary.encode_all`.
-        alpha: see `Vocabulary.encode_all`.
+    For `nbest` and `alpha` see `Vocabulary.encode_all`.
 
     Raises:
         UserError: if all pairs are too long.

@@ -30,7 +30,7 @@ class Classifier(nn.Module):  # logistic regression on bags minus the mean bag
 
 class Batches(EndlessBatches):
     def __init__(self, data, seed):
-        super().__init__(seed, data.batch_size)
+        super().__init__(seed=seed, batch_size=data.batch_size)
         self.data = data
 
     def _rows(self, rng, index, rows):  # of the batch of a step

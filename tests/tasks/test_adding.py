@@ -130,17 +130,6 @@ def test_a_constant_has_the_accuracy_of_chance(operation, variance, chances):
         assert abs(share - chance) < error * np.sqrt(chance)
 
 
-@pytest.mark.parametrize("protocol", adding.PROTOCOLS)
-def test_a_batch_depends_on_seed_and_index_only(protocol):
-    source = adding.batches("add", protocol, **FIELDS)
-    repeated = adding.batches("add", protocol, **FIELDS)
-    backwards = [repeated[i] for i in range(4, -1, -1)][::-1]
-    assert all(same(source[i], batch) for i, batch in enumerate(backwards))
-    other = adding.batches("add", protocol, **FIELDS | {"seed": 1})
-    batches = [*backwards, *(other[i] for i in range(5))]
-    assert len({float(batch["target"][0]) for batch in batches}) == 10
-
-
 def test_lengths_of_the_variable_protocol_are_uniform_in_few_shapes():
     source = adding.batches("add", "variable", **FIELDS | {"batch_size": 101})
     batches = [source[i] for i in range(307)]

@@ -11,7 +11,7 @@ from configs import lstmn_language
 from tasks.common.vocabulary import EOS, PAD, UNK
 from tasks.language import agreement_data as agreement
 from tasks.language.agreement import Agreement
-from tasks.language.agreement_metrics import by_distance, group
+from tasks.language.agreement_data import by_distance, group
 from tasks.language.samples import LanguageOptions
 from training import evaluate
 from training.task import Stacked

@@ -183,23 +183,6 @@ def test_the_optimal_predictor_beats_other_priors_and_contexts():
         assert np.mean(excess) > 3 * np.std(excess) / np.sqrt(len(optimum))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_training_batches_depend_on_seed_and_index_alone(kind):
-    def batch(seed, index):
-        batches = algorithmic.batches(
-            kind, min_size=6, max_size=11, buckets=2, batch_size=5, seed=seed
-        )
-        return batches[index]
-
-    def same(a, b):
-        return all(np.array_equal(a[n], b[n]) for n in a)
-
-    assert same(batch(0, 13), batch(0, 13))
-    assert not same(batch(0, 13), batch(1, 13))
-    shapes = {batch(0, i)["inputs"].shape for i in range(40)}
-    assert len(shapes) == 2 and all(shape[0] == 5 for shape in shapes)
-
-
 def test_smaller_held_out_sets_are_prefixes_of_larger_ones():
     for kind in KINDS:
         small, large = (held_out(kind, "test", 7, count) for count in (3, 5))

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from tasks.speech import augmentation, digits, features
+from tasks.speech import digits, features
 from tasks.speech.utterances import Batches, Characters, DigitStrings, Mixing
 
 M, T = 7, 23
@@ -95,12 +95,12 @@ def test_resampling_multiplies_frequencies_and_speed():
 
 def test_a_filter_is_smooth_has_mean_0_and_the_deviation():
     rng = np.random.default_rng(0)
-    filters = np.array([augmentation.random_filter(rng, 41, 3.0) for _ in range(2000)])
+    filters = np.array([features.random_filter(rng, 41, 3.0) for _ in range(2000)])
     np.testing.assert_allclose(filters.mean(1), 0, atol=1e-12)
     assert filters.std() == pytest.approx(3, rel=0.03)
     neighbours = np.corrcoef(filters[:, 20], filters[:, 21])[0, 1]
     assert neighbours > 0.95
-    np.testing.assert_array_equal(augmentation.random_filter(rng, 41, 0.0), 0)
+    np.testing.assert_array_equal(features.random_filter(rng, 41, 0.0), 0)
 
 
 @pytest.mark.parametrize(("axis", "kind"), [(0, "time"), (1, "frequency")])
@@ -111,7 +111,7 @@ def test_a_mask_covers_consecutive_lines_with_the_mean_of_their_band(axis, kind)
     means = np.broadcast_to(decibels.mean(0), decibels.shape)
     for seed in range(60):
         rng = np.random.default_rng(seed)
-        masked = augmentation.mask(decibels, rng, **options)
+        masked = features.mask(decibels, rng, **options)
         changed = masked != decibels
         lines = np.flatnonzero(changed.any(1 - axis))
         assert changed.take(lines, axis).all()
@@ -124,7 +124,7 @@ def test_a_mask_covers_consecutive_lines_with_the_mean_of_their_band(axis, kind)
 def test_masked_values_are_0_after_normalisation():
     decibels = np.random.default_rng(1).normal(0, 9, (T, M))
     options = MASKS | {"frequency_masks": 1, "max_bands": M}
-    masked = augmentation.mask(decibels, np.random.default_rng(0), **options)
+    masked = features.mask(decibels, np.random.default_rng(0), **options)
     bands = np.flatnonzero((masked != decibels).any(0))
     assert 0 < len(bands) < M
     np.testing.assert_allclose(
@@ -135,7 +135,7 @@ def test_masked_values_are_0_after_normalisation():
 def test_no_masks_change_nothing_and_large_ones_fit():
     decibels = np.random.default_rng(1).normal(0, 9, (T, M))
     rng = np.random.default_rng(0)
-    np.testing.assert_array_equal(augmentation.mask(decibels, rng, **MASKS), decibels)
+    np.testing.assert_array_equal(features.mask(decibels, rng, **MASKS), decibels)
     options = dict(time_masks=9, max_frames=99, frequency_masks=0, max_bands=0)
-    masked = augmentation.mask(decibels, rng, **options)
+    masked = features.mask(decibels, rng, **options)
     assert masked.shape == (T, M) and np.isfinite(masked).all()

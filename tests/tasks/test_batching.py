@@ -152,13 +152,6 @@ def test_drawn_segmentations_fit_their_row():
         assert lengths[3] > 0.1 * 97 * 3
 
 
-def test_sides_must_have_as_many_sentences():
-    with pytest.raises(ValueError, match="^2 sources for 3 targets$"):
-        Batches(
-            _sentences([3, 4]), _sentences([3, 4, 5]), tokens=64, max_shapes=1, seed=0
-        )
-
-
 def test_evaluation_has_every_pair_once_with_its_index():
     source, target = map(_sentences, _corpus(101))
     evaluated, shapes = [], set()

@@ -22,7 +22,7 @@ from configs.captioning import get_config
 from figures import canvas
 from figures.strips import Strip
 from models.captioner import ShowAttendTell
-from tasks.captioning import captions, image_maps, scenes
+from tasks.captioning import captions, inputs, scenes
 from tasks.captioning import task as captioning
 from tasks.captioning.metrics import split_scores
 from tasks.captioning.scenes import Scene
@@ -555,8 +555,8 @@ def test_feature_maps_are_computed_once_in_parts(tmp_path, monkeypatch):
     config = files(tmp_path)
     config.model.encoder, config.data.size = "maps", 32
     task = create(config, tmp_path / "run", training=True)
-    monkeypatch.setattr(image_maps, "_FILE_SIZE", 4)
-    monkeypatch.setattr(image_maps.storage, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(inputs, "_FILE_SIZE", 4)
+    monkeypatch.setattr(inputs.storage, "cache_folder", lambda: tmp_path)
     sizes = []
 
     def maps(images):

@@ -1,9 +1,8 @@
-"""Metrics of predicted bits and of real-valued estimates."""
+"""Metrics of predicted bits."""
 
 import numpy as np
 import pytest
 
-from tasks.adding.metrics import within_tolerance
 from tasks.algorithmic.metrics import bits_per_sequence, wrong_bits
 
 
@@ -25,10 +24,3 @@ def test_wrong_bits_equal_a_loop_over_output_steps():
     assert wrong_bits(2 * targets - 1, targets, mask) == 0
     assert wrong_bits(1 - 2 * targets, targets, mask) == 5 * mask.sum()
     assert wrong_bits(0 * targets, targets, mask) == targets[mask].sum()
-
-
-def test_an_estimate_is_correct_within_the_tolerance_on_both_sides():
-    errors = np.array([0.0, 0.039, -0.039, 0.041, -0.041])
-    assert within_tolerance(errors).tolist() == [True] * 3 + [False] * 2
-    assert within_tolerance(errors, 0.01).tolist() == [True] + [False] * 4
-    assert not within_tolerance(np.array([0.5]), 0.5)

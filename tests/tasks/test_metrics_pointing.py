@@ -121,8 +121,3 @@ def test_any_tokens_have_finite_scores(kind, T):
         assert all(type(value) is float and value >= 0 for value in scores.values())
         lengths = {scores.pop(k, 1) for k in ("excess", "length", "optimum")}
         assert min(lengths) > 0 and max(scores.values()) <= 100
-
-
-def test_an_unknown_kind_is_refused():
-    with pytest.raises(ValueError, match="kind is 'x': must be one of sorting, hull"):
-        pointing_scores("x", {}, None)

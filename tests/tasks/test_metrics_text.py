@@ -8,7 +8,7 @@ import pytest
 import sacrebleu
 
 from base.errors import UserError
-from tasks.common import bootstrap
+from tasks.common import text_metrics
 from tasks.common.text_metrics import (
     Translations,
     bleu_by_length,
@@ -103,7 +103,7 @@ def test_the_interval_of_a_group_contains_its_bleu_and_narrows():
     ],
 )
 def test_the_interval_holds_95_percent_of_resampled_corpora(monkeypatch, options):
-    monkeypatch.setattr(bootstrap, "_SAMPLES", 101)
+    monkeypatch.setattr(text_metrics, "_SAMPLES", 101)
     bleu = sacrebleu.metrics.BLEU(**options)
     references = ["a b c", "d e", "f g h i", "j k", "a c", "f h j l m", "d f j"]
     hypotheses = ["a b", "d f", "f g h b", "j", "a c", "h f j l m", "d f j"]
@@ -113,11 +113,11 @@ def test_the_interval_holds_95_percent_of_resampled_corpora(monkeypatch, options
         sample = [i for i in range(7) for _ in range(counts[i])]
         texts = [hypotheses[i] for i in sample], [[references[i] for i in sample]]
         scores.append(bleu.corpus_score(*texts).score)
-    actual = bootstrap.interval(bleu, hypotheses, references)
+    actual = text_metrics._interval(bleu, hypotheses, references)
     low, high = np.percentile(scores, [2.5, 97.5])
     assert actual == pytest.approx({"bleu_low": low, "bleu_high": high})
     with pytest.raises(ValueError, match="shorter"):
-        bootstrap.interval(bleu, hypotheses, references[1:])
+        text_metrics._interval(bleu, hypotheses, references[1:])
 
 
 def test_new_sentences_are_those_without_a_near_duplicate():
@@ -129,16 +129,15 @@ def test_new_sentences_are_those_without_a_near_duplicate():
     whole, _ = translation_scores(texts.hypotheses, texts.references)
     assert scores["bleu_new"] == without["bleu"] > whole["bleu"]
     assert scores["bleu_low"] < whole["bleu"] < scores["bleu_high"]
-    for near_duplicates in (None, range(13)):  # unknown, or no sentence is new
-        scores = detailed_scores(texts, near_duplicates=near_duplicates)
-        assert not {"bleu_new", "new_sentences"} & set(scores)
+    scores = detailed_scores(texts, near_duplicates=range(13))  # no sentence is new
+    assert not {"bleu_new", "new_sentences"} & set(scores)
 
 
 def test_detailed_scores_are_those_of_the_language():
     sources = ["one two"] * 11 + ["one " * 7] * 2
     references, hypotheses = REFERENCES[:1] * 13, HYPOTHESES[:1] * 12 + ["the mat"]
     texts = Translations(sources, references, hypotheses)
-    scores = detailed_scores(texts, near_duplicates=None, language="th")
+    scores = detailed_scores(texts, near_duplicates=range(13), language="th")
     interval = bleu_interval(hypotheses, references, language="th")
     assert scores == {
         "sentences": 13,

@@ -89,19 +89,33 @@ def check_parts(source):
             assert len(shares) == 1 or 0 < max(counts) < whole_count
 
 
+def same(batch, other):
+    leaves = zip(*map(jax.tree.leaves, (batch, other)), strict=True)
+    return all(np.array_equal(a, b) for a, b in leaves)
+
+
 @pytest.mark.parametrize("name", CONFIGS)
 def test_the_parts_of_a_batch_are_the_whole_and_made_alone(name, tmp_path):
     config = importlib.import_module(f"configs.{name}").get_config("smoke")
     for field in ("batch_size", "batch_size_multiple", "points"):
         if field in config.data:
             config.data[field] = 8
-    check_parts(create(config, tmp_path, training=True).train_data())
+    first, again, other = (
+        create(config, tmp_path / name, training=True).train_data()
+        for name, config.seed in (("first", 3), ("again", 3), ("other", 5))
+    )
+    check_parts(first)
+    for index in (7, 0):  # depends on the seed and the index alone
+        jax.tree.map(np.testing.assert_array_equal, first[index], again[index])
+        assert not same(first[index], other[index]) or name == "kernel_regression"
+    with pytest.raises(IndexError):
+        first[-1]
 
 
 @pytest.mark.parametrize("kind", pointing.KINDS)
 def test_solvers_give_the_same_answers_in_every_part(kind):
     sizes = {"min_size": 5, "max_size": 17, "buckets": 2}
-    check_parts(pointing.Batches(kind, **sizes, batch_size=24, seed=3))
+    check_parts(pointing.batches({"kind": kind, "batch_size": 24} | sizes, seed=3))
 
 
 def test_masked_sequences_are_the_same_in_every_part():

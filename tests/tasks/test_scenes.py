@@ -99,32 +99,15 @@ def test_novel_drawings_are_only_in_their_split_and_have_words_of_others():
     assert set(counts) == {1, 2}
 
 
-@pytest.mark.parametrize(
-    "changes, message",
-    [
-        ({"size": 23}, "config.data.size is 23: must be in 24..1024"),
-        ({"min_objects": 1}, "config.data.min_objects is 1: must be in 2..9"),
-        (
-            {"min_objects": 4, "max_objects": 3},
-            "config.data.max_objects is 3: must be in 4..9",
-        ),
-        ({"references": 0}, "config.data.references is 0: must be in 1..24"),
-    ],
-)
-def test_numbers_out_of_range_are_refused(changes, message):
-    with pytest.raises(UserError, match=f"^{message}$"):
-        make("train", **changes)
-
-
-def test_too_few_drawings_and_unknown_splits_are_refused():
-    message = (
-        "^config.data.groups has 10 drawings that are not novel: must be at least 20$"
-    )
-    with pytest.raises(UserError, match=message):
+def test_large_scenes_and_too_few_drawings_are_refused():
+    with pytest.raises(
+        UserError, match="^config.data.size is 1025: must be at most 102"
+    ):
+        make("train", size=1025)
+    with pytest.raises(
+        UserError, match="10 drawings that are not novel: must be at le"
+    ):
         scenes.Scenes(MADE_UP[:10], "train", size=SIZE)
-    message = "^split is dev: must be one of train, validation, test, novel$"
-    with pytest.raises(UserError, match=message):
-        make("dev")
     plain = [drawing._replace(name=f"n{drawing.code}") for drawing in MADE_UP]
     with pytest.raises(UserError, match="^config.data.groups has no novel drawings$"):
         scenes.Scenes(plain, "novel", size=SIZE)
@@ -139,12 +122,8 @@ def test_openmoji_has_the_drawings_of_the_reported_results():
     assert astronaut == ("1F469-200D-1F680", *astronaut[1:3], "person-role")
     animals = drawings.select(["animal-"])
     assert all(d.subgroup.startswith("animal-") for d in animals)
-    german = {d.code: d.name for d in drawings.catalogue("de")}
-    assert german["1F436"] == "hundegesicht"
     with pytest.raises(UserError, match="config.data.groups has 'animls'"):
         drawings.select(["animls"])
-    with pytest.raises(UserError, match="emoji has no names in 'xx'"):
-        drawings.catalogue("xx")
 
 
 @pytest.mark.network

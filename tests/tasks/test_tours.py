@@ -76,9 +76,3 @@ def test_the_length_of_a_tour_is_invariant_to_rotation_and_reversal():
     expected = sum(math.dist(points[i], points[j]) for i, j in legs)
     for order in (tour, np.roll(tour, 5), tour[::-1]):
         np.testing.assert_allclose(tour_length(points, order), expected, rtol=1e-12)
-
-
-@pytest.mark.parametrize("n", [2, 21])
-def test_numbers_of_cities_out_of_range_are_refused(n):
-    with pytest.raises(ValueError, match=f"^held_karp: n is {n}: must be 3 to 20$"):
-        held_karp(random_points(1, n, 2))

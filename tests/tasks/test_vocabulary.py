@@ -9,7 +9,6 @@ import pytest
 
 from base import asset_files
 from base.errors import UserError
-from tasks.common.numbers import english_number, german_number
 from tasks.common.vocabulary import (
     EOS,
     UNK,
@@ -17,6 +16,7 @@ from tasks.common.vocabulary import (
     Vocabulary,
     train_vocabulary,
 )
+from tasks.translation.corpora.generated import english_number, german_number
 
 TEXTS = [
     words(7919 * n % 1_000_000)

@@ -11,24 +11,17 @@ statements, padded.
 """
 
 import dataclasses
-import re
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 from base.errors import UserError
-from tasks.common.batches import ALL, Batch, EndlessBatches, Rows
+from tasks.common.batches import ALL, Batch, EndlessBatches, Rows, pad
 from tasks.questions.babi.story import Lines, words
-
-_OLD_WORD = re.compile(r"[\w'-]+(?:,[\w'-]+)*")  # of older runs: no marks and symbols
 
 
 class Vocabulary:
-    """Word ids.
-
-    Args:
-        names: the words; the id of a word is its position in this list, from 1.
-    """
+    """Word ids: the positions of the words in a list, from 1."""
 
     def __init__(self, names: Sequence[str]):
         self.names = list(names)
@@ -45,28 +38,11 @@ class Vocabulary:
         """Returns the word of an id; "" for nil or an id without a word."""
         return self.names[index - 1] if 0 < index <= len(self.names) else ""
 
-    def read(self, text: str, place: str) -> list[int]:
-        """Returns the ids of the words of a text; see `encode`.
-
-        A word that is not in the vocabulary, but is without its marks and symbols, is
-        read without them, as in older runs.
-        """
-        names: list[str] = []
-        for word in words(text):
-            old = _OLD_WORD.findall(word)
-            is_old = word not in self._ids and all(name in self._ids for name in old)
-            names += old if is_old else [word]
-        return self.encode(names, place)
-
     def encode(self, names: Iterable[str], place: str) -> list[int]:
         """Returns the ids of words.
 
-        Args:
-            names: the words.
-            place: name of the text in errors.
-
         Raises:
-            UserError: for a word that is not in the vocabulary.
+            UserError: for a word that is not in the vocabulary; `place` names its text.
         """
         try:
             return [self._ids[name] for name in names]
@@ -172,12 +148,9 @@ def _positions(rng, count, total, slots, rows) -> np.ndarray:
 def encode(
     stories: Iterable[Lines], vocabulary: Vocabulary, name: str = "the story"
 ) -> Questions:
-    """Returns the questions of stories as arrays.
+    """Returns the questions of stories, one at least, as arrays.
 
-    Args:
-        stories: the stories, with at least one question in all.
-        vocabulary: has all their words; an answer "?" needs no id.
-        name: name of the stories in errors.
+    The vocabulary has all their words; an answer "?" needs no id.
 
     Raises:
         UserError: for a word that is not in the vocabulary.
@@ -187,7 +160,7 @@ def encode(
     for lines in stories:
         first, rows = len(statements), {}
         for number, line in enumerate(lines, 1):
-            ids = vocabulary.read(line.text, name)
+            ids = vocabulary.encode(words(line.text), name)
             if not line.answer:
                 rows[number] = len(statements)
                 statements.append(ids)
@@ -199,51 +172,35 @@ def encode(
             answers.append(vocabulary.encode(names, name) or [0])
             facts.append([rows[n] for n in line.support])
     return Questions(
-        _padded(statements),
+        pad(statements, 1),
         np.array(start, np.int32),
         np.array(stop, np.int32),
-        _padded(questions),
+        pad(questions, 1),
         np.array(answers, np.int32)[:, 0],
-        _padded(facts, -1),
+        pad(facts, 1, fill=-1),
     )
-
-
-def _padded(lists: Sequence[Sequence[int]], fill: int = 0) -> np.ndarray:
-    array = np.full((len(lists), max(1, *map(len, lists), 1)), fill, np.int32)
-    for row, values in zip(array, lists, strict=True):
-        row[: len(values)] = values
-    return array
 
 
 def joined(parts: Sequence[Questions]) -> Questions:
     """Returns all questions of several sets as one."""
-    rows = np.cumsum([0, *(len(part.statements) for part in parts)])[:-1]
-    return Questions(
-        _stack([part.statements for part in parts]),
-        np.concatenate([x.start + n for x, n in zip(parts, rows, strict=True)]),
-        np.concatenate([x.stop + n for x, n in zip(parts, rows, strict=True)]),
-        _stack([part.question for part in parts]),
-        np.concatenate([part.answer for part in parts]),
-        _stack(
-            [
-                np.where(x.facts >= 0, x.facts + n, -1)
-                for x, n in zip(parts, rows, strict=True)
-            ],
-            -1,
-        ),
-    )
+    rows = np.cumsum([0, *(len(part.statements) for part in parts)])
+    moved = [
+        dataclasses.replace(
+            part,
+            start=part.start + n,
+            stop=part.stop + n,
+            facts=np.where(part.facts >= 0, part.facts + n, -1),
+        )
+        for part, n in zip(_same_widths(parts), rows[:-1], strict=True)
+    ]
+    names = [field.name for field in dataclasses.fields(Questions)]
+    return Questions(*(np.concatenate([getattr(x, n) for x in moved]) for n in names))
 
 
-def _stack(arrays: Sequence[np.ndarray], fill: int = 0) -> np.ndarray:
-    """Arrays [..., J] of different J, padded and concatenated."""
-    width = max(x.shape[-1] for x in arrays)
-    return np.concatenate([widened(x, width, fill) for x in arrays])
-
-
-def widened(array: np.ndarray, width: int, fill: int = 0) -> np.ndarray:
-    """Returns an array [..., J] with padding up to J = `width`."""
-    pad = [(0, 0)] * (array.ndim - 1) + [(0, width - array.shape[-1])]
-    return np.pad(array, pad, constant_values=fill)
+def _widened(array: np.ndarray, width: int, fill: int) -> np.ndarray:
+    """An array [..., J] with padding up to J = `width`."""
+    widths = [(0, 0)] * (array.ndim - 1) + [(0, width - array.shape[-1])]
+    return np.pad(array, widths, constant_values=fill)
 
 
 def numbered(
@@ -275,49 +232,37 @@ def numbered(
     ], texts
 
 
+@dataclasses.dataclass
 class Batches(EndlessBatches):
     """Training batches of several models, drawn with replacement.
 
     A batch has an entry for each number of slots N, named str(N): arrays [B, P, ...] of
     `Questions.batch` for the models with N slots, in order.
 
-    Args:
+    Attributes:
         groups: by number of slots, the questions of each task.
         repeats: models for each task, each with questions of its own in a batch.
-        batch_size: B, questions for each model.
         memory: maximum time index.
         noise: see `Questions.batch`.
-        seed: seed of the random generators.
     """
 
-    def __init__(
-        self,
-        groups: Mapping[int, Sequence[Questions]],
-        *,
-        repeats: int,
-        batch_size: int,
-        memory: int,
-        noise: float,
-        seed: int,
-    ):
-        super().__init__(seed, batch_size)
-        self._groups = {slots: _same_widths(x) for slots, x in groups.items()}
-        self._shape = batch_size, repeats
-        self._memory, self._noise = memory, noise
+    groups: Mapping[int, Sequence[Questions]]
+    repeats: int
+    memory: int
+    noise: float
+
+    def __post_init__(self):
+        self.groups = {slots: _same_widths(x) for slots, x in self.groups.items()}
 
     def _rows(
         self, rng: np.random.Generator, index: int, rows: np.ndarray
     ) -> dict[str, Batch]:
-        batch = {}
-        for slots, tasks in self._groups.items():
+        batch, shape = {}, (self.batch_size, self.repeats)
+        options = {"memory": self.memory, "noise": self.noise, "rng": rng, "rows": rows}
+        for slots, tasks in self.groups.items():
             parts = [
                 questions.batch(
-                    rng.integers(len(questions), size=self._shape),
-                    slots,
-                    memory=self._memory,
-                    rng=rng,
-                    noise=self._noise,
-                    rows=rows,
+                    rng.integers(len(questions), size=shape), slots, **options
                 )
                 for questions in tasks
             ]
@@ -330,16 +275,14 @@ class Batches(EndlessBatches):
 
 def _same_widths(parts: Sequence[Questions]) -> list[Questions]:
     """Questions whose arrays have equal numbers of words and of facts."""
-    widths = {
-        name: max(getattr(part, name).shape[-1] for part in parts)
-        for name in ("statements", "question", "facts")
-    }
+    fields = {"statements": 0, "question": 0, "facts": -1}  # with their padding
+    widths = {name: max(getattr(x, name).shape[-1] for x in parts) for name in fields}
     return [
         dataclasses.replace(
             part,
             **{
-                name: widened(getattr(part, name), width, -(name == "facts"))
-                for name, width in widths.items()
+                name: _widened(getattr(part, name), widths[name], fill)
+                for name, fill in fields.items()
             },
         )
         for part in parts

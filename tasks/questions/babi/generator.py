@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable
 
 from tasks.common.splits import SPLITS
 from tasks.questions.babi import moves, people, puzzles
-from tasks.questions.babi.story import Lines, facts
+from tasks.questions.babi.story import Lines, Story, facts
 
-TASKS: dict[int, Callable[[random.Random], Lines]] = {
+TASKS: dict[int, Callable[[Story], None]] = {
     1: moves.single_fact,
     2: moves.two_facts,
     3: moves.three_facts,
@@ -55,7 +55,9 @@ def stories(task: int, split: str, count: int) -> tuple[Lines, ...]:
     drawn: list[Lines] = []
     remaining = count
     while remaining:
-        lines = TASKS[task](rng)
+        story = Story(rng)
+        TASKS[task](story)
+        lines = tuple(story.lines)
         if split_of(lines) != split:
             continue
         asked_lines = [n for n, line in enumerate(lines, 1) if line.answer]

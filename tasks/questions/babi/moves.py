@@ -13,13 +13,12 @@ receipt, as in the published stories, not in one order for all questions. The pu
 stories, which come from the first generator, also ask about dropped objects in task 2.
 """
 
-import random
 from typing import NamedTuple
 
-from tasks.questions.babi.story import ACTORS, OBJECTS, PLACES, Lines, Story
+from tasks.questions.babi.story import ACTORS, OBJECTS, PLACES, Story
 
 _GO = ("moved", "went", "journeyed", "travelled", "went back")
-_GET = ("got", "took", "grabbed", "picked up")
+GET = ("got", "took", "grabbed", "picked up")
 _DROP = ("dropped", "left", "put down", "discarded")
 _GIVE = ("gave", "handed", "passed")
 _GIVERS = ("Bill", "Fred", "Jeff", "Mary")
@@ -128,7 +127,7 @@ class World:
             verbs = _DROP
             del self.holders[thing]
         else:
-            verbs = _GET
+            verbs = GET
             self.holders[thing] = actor
         texts = [f"{actor} {verb} the {thing}" for verb in verbs]
         self._state(
@@ -163,31 +162,26 @@ class World:
 
     def _visit(self, thing: str, carried: int, moved: int) -> None:
         """Adds a known place, or updates the support of the current stay."""
-        visits, place, support = (
-            self.visits[thing],
-            self.places[thing],
-            (carried, moved),
-        )
+        visits, place = self.visits[thing], self.places[thing]
+        support = carried, moved
         if visits and visits[-1].place == place:
             visits[-1] = visits[-1]._replace(support=support)
         else:
             visits.append(Visit(place, support, support))
 
 
-def _places(rng: random.Random, ask, *actions: str) -> Lines:
-    """A story with five questions, which `ask(world, story)` adds at random steps."""
-    story = Story(rng)
+def _places(story: Story, ask, *actions: str) -> None:
+    """Five questions, which `ask(world)` adds at random steps."""
     world = World(story)
     while story.questions < 5:
         world.act(*actions)
-        if story.pause > 2 and rng.random() < 0.5:
-            ask(world, story)
-    return tuple(story.lines)
+        if story.pause > 2 and story.rng.random() < 0.5:
+            ask(world)
 
 
-def single_fact(rng: random.Random) -> Lines:
+def single_fact(story: Story) -> None:
     """Task 1: the place of a person, from one fact."""
-    story = Story(rng)
+    rng = story.rng
     world = World(story)
     for _ in range(5):
         world.act("go")
@@ -195,39 +189,38 @@ def single_fact(rng: random.Random) -> Lines:
         actor = rng.choice(list(world.moved))
         support = [world.moved[actor]]
         story.ask(f"Where is {actor}?", world.places[actor], support)
-    return tuple(story.lines)
 
 
-def two_facts(rng: random.Random) -> Lines:
+def two_facts(story: Story) -> None:
     """Task 2: the place of a held object, from its last transfer and a move."""
 
-    def ask(world, story):
+    def ask(world):
         things = [x for x, holder in world.holders.items() if holder in world.moved]
         if things:
-            thing = rng.choice(things)
+            thing = world.rng.choice(things)
             visit = world.visits[thing][-1]
             story.ask(f"Where is the {thing}?", visit.place, visit.support)
 
-    return _places(rng, ask, "handle", "handle", "go")
+    _places(story, ask, "handle", "handle", "go")
 
 
-def three_facts(rng: random.Random) -> Lines:
+def three_facts(story: Story) -> None:
     """Task 3: the place of an object before its current place."""
 
-    def ask(world, story):
+    def ask(world):
         things = [thing for thing in OBJECTS if len(world.visits[thing]) > 1]
         if things:
-            thing = rng.choice(things)
+            thing = world.rng.choice(things)
             before, last = world.visits[thing][-2:]
             text = f"Where was the {thing} before the {last.place}?"
             story.ask(text, before.place, (*last.arrival, *before.arrival))
 
-    return _places(rng, ask, "handle", "handle", "go")
+    _places(story, ask, "handle", "handle", "go")
 
 
-def three_arguments(rng: random.Random) -> Lines:
+def three_arguments(story: Story) -> None:
     """Task 5: giver, receiver or object of the latest gift."""
-    story = Story(rng)
+    rng = story.rng
     world = World(story, _GIVERS)
     forms = (
         ("What did {giver} give to {receiver}?", "thing"),
@@ -243,12 +236,11 @@ def three_arguments(rng: random.Random) -> Lines:
         if story.pause > 2 and gift and gift.line > since and rng.random() < 0.5:
             form, field = rng.choice(forms)
             story.ask(form.format(**gift._asdict()), getattr(gift, field), [gift.line])
-    return tuple(story.lines)
 
 
-def yes_no(rng: random.Random) -> Lines:
+def yes_no(story: Story) -> None:
     """Task 6: whether a person is at a place."""
-    story = Story(rng)
+    rng = story.rng
     world = World(story)
     while story.questions < 5:
         world.act("go", "go", "get", "drop")
@@ -260,30 +252,27 @@ def yes_no(rng: random.Random) -> Lines:
             answer = "yes" if place == world.places[actor] else "no"
             text = f"Is {actor} in the {place}?"
             story.ask(text, answer, [world.moved[actor]])
-    return tuple(story.lines)
 
 
-def _objects(rng: random.Random, form: str, answer) -> Lines:
-    """A story with five questions about the objects of a person."""
-    story = Story(rng)
+def _objects(story: Story, form: str, answer) -> None:
+    """Five questions about the objects of a person."""
     world = World(story)
     while story.questions < 5:
         world.act("handle", "give", "give", "go")
         if story.pause > 1 and world.handled:
-            actor = rng.choice(list(world.handled))
+            actor = story.rng.choice(list(world.handled))
             held = [x for x, holder in world.holders.items() if holder == actor]
             held.sort(key=world.carried.__getitem__)
             story.ask(form.format(actor), answer(held), world.handled[actor])
-    return tuple(story.lines)
 
 
-def counting(rng: random.Random) -> Lines:
+def counting(story: Story) -> None:
     """Task 7: the number of objects that a person carries."""
     form = "How many objects is {} carrying?"
-    return _objects(rng, form, lambda held: _NUMBERS[len(held)])
+    _objects(story, form, lambda held: _NUMBERS[len(held)])
 
 
-def lists(rng: random.Random) -> Lines:
+def lists(story: Story) -> None:
     """Task 8: the objects that a person carries, in the order of receipt."""
     form = "What is {} carrying?"
-    return _objects(rng, form, lambda held: ",".join(held) or "nothing")
+    _objects(story, form, lambda held: ",".join(held) or "nothing")

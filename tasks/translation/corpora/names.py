@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 
 from base.errors import FieldError, UserError
-from tasks.common.numbers import LANGUAGES
+from tasks.translation.corpora.generated import LANGUAGES
 
 CORPORA = ("homeassistant", "libreoffice", "files", "numbers", "reversal")
 

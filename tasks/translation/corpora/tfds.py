@@ -3,18 +3,11 @@
 from base.errors import UserError
 from tasks.common.splits import SPLITS
 from tasks.common.text import normal
-from tasks.translation.corpora.selection import Selection
+from tasks.translation.corpora.records import Selection
 
 
 def read_tfds(name: str, languages: tuple[str, str]) -> dict[str, Selection]:
-    """Reads the splits of a data set.
-
-    Args:
-        name: name of the data set, for `tfds.data_source`.
-        languages: source and target language.
-
-    Returns:
-        The pairs by split, without pairs with an empty side.
+    """Reads the splits of a data set, without pairs with an empty side.
 
     Raises:
         UserError: if the data set cannot be opened, or lacks training data or a

@@ -1,4 +1,8 @@
-"""Generated English and German number words, for runs without a network."""
+"""Generated corpora, for runs without a network: number words, reversed letters.
+
+The reversal of random letters is hard for a fixed-size encoding of the source and easy
+with attention.
+"""
 
 import numpy as np
 
@@ -55,3 +59,18 @@ def _german(n: int) -> str:
         return _GERMAN[n]
     tens = _GERMAN_TENS[n // 10 - 2]
     return f"{_GERMAN[n % 10]}und{tens}" if n % 10 else tens
+
+
+def reversal_records(limits: tuple[int, int], seed: int) -> list[Record]:
+    """Draws 10,000 sequences of letters, each in its own group.
+
+    Their lengths are uniform within the limits; none if the minimum is above the
+    maximum.
+    """
+    if limits[0] > limits[1]:
+        return []
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(limits[0], limits[1] + 1, 10_000)
+    drawn = (rng.choice(list("abcdefghijklmnopqrst"), length) for length in lengths)
+    pairs = ((" ".join(letters), " ".join(letters[::-1])) for letters in drawn)
+    return [(source, source, target) for source, target in pairs]
