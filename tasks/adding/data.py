@@ -27,12 +27,11 @@ so that there are only as many array shapes as buckets.
 Axes: B batch; T steps.
 """
 
-import functools
 import math
 
 import numpy as np
 
-from base.errors import UserError, parse_number
+from base.errors import FieldError, UserError, parse_number
 from tasks.common.batches import ALL, Batch, BucketedBatches, Rows
 from tasks.common.splits import held_out_rng
 
@@ -50,8 +49,10 @@ def sequences(
     lengths: np.ndarray,
     width: int,
     rows: Rows = ALL,
+    *,
+    masked: bool = False,
 ) -> Batch:
-    """Draws a batch without a mask, or its `rows`.
+    """Draws a batch, or its `rows`.
 
     Args:
         operation: one of `OPERATIONS`.
@@ -59,6 +60,7 @@ def sequences(
         lengths: [B] int in `MIN_LENGTH`..width.
         width: T.
         rows: sequences to return.
+        masked: whether the batch has a mask of the padding.
     """
     numbers = rng.random((len(lengths), width), np.float32)[rows]
     first = rng.integers(1, 10, len(lengths))[rows]
@@ -73,19 +75,8 @@ def sequences(
     markers[i, first] = markers[i, second] = 1
     x1, x2 = numbers[i, first], numbers[i, second]
     target = 0.5 + (x1 + x2) / 4 if operation == "add" else x1 * x2
-    return {"inputs": np.stack([numbers, markers], -1), "target": target}
-
-
-def masked_sequences(
-    operation: str,
-    rng: np.random.Generator,
-    lengths: np.ndarray,
-    width: int,
-    rows: Rows = ALL,
-) -> Batch:
-    """Draws sequences with a mask of their padding; see `sequences`."""
-    mask = np.arange(width) < lengths[rows, None]
-    return sequences(operation, rng, lengths, width, rows) | {"mask": mask}
+    batch = {"inputs": np.stack([numbers, markers], -1), "target": target}
+    return batch | ({"mask": np.arange(width) < lengths[:, None]} if masked else {})
 
 
 def batches(
@@ -109,17 +100,18 @@ def batches(
         batch_size: B.
         seed: seed of the sequences.
     """
-
-    def fixed(rng, lengths, _, rows):
-        return sequences(operation, rng, lengths, padded_length(length), rows)
-
     low, high = training_lengths(protocol, length, min_length)
-    variable = functools.partial(masked_sequences, operation)
+    masked = protocol == "variable"
+
+    def make(rng, lengths, width, rows):
+        width = width if masked else padded_length(length)
+        return sequences(operation, rng, lengths, width, rows, masked=masked)
+
     return BucketedBatches(
-        make=fixed if protocol == "fixed" else variable,
+        make=make,
         min_size=low,
         max_size=high,
-        buckets=1 if protocol == "fixed" else buckets,
+        buckets=buckets if masked else 1,
         batch_size=batch_size,
         seed=seed,
     )
@@ -141,7 +133,7 @@ def held_out(
     rng = _held_out_rng(operation, protocol, split, min_length, length)
     lengths = np.linspace(min_length, length, _LENGTHS).astype(int)
     lengths = lengths.repeat(_SEQUENCES_PER_LENGTH)
-    return masked_sequences(operation, rng, lengths, length)
+    return sequences(operation, rng, lengths, length, masked=True)
 
 
 def held_out_at(operation: str, protocol: str, split: str, length: int) -> Batch:
@@ -184,20 +176,17 @@ def parse(operation: str, text: str) -> np.ndarray:
         try:
             value, marker = map(parse_number, word.split(","))
         except ValueError:
-            raise UserError(
-                f"step {number} is {word[:40]!r}: must be NUMBER,MARKER, such as 0.3,1"
-            ) from None
+            accepted = "NUMBER,MARKER, such as 0.3,1"
+            raise FieldError(f"step {number}", word[:40], accepted) from None
+        place = f"step {number} is {word[:40]!r}"
         if not minimum <= value <= 1:
-            raise UserError(
-                f"step {number} is {word[:40]!r}: its number must be in [{minimum}, 1]"
-            )
+            raise UserError(f"{place}: its number must be in [{minimum}, 1]")
         markers = (-1,) if number in (1, len(words)) else (0, 1)
         if marker not in markers:
             accepted = " or ".join(map(str, markers))
-            place = "first or last" if len(markers) == 1 else "inner"
+            steps_of = "first or last" if len(markers) == 1 else "inner"
             raise UserError(
-                f"step {number} is {word[:40]!r}: the marker of {place} steps "
-                f"must be {accepted}"
+                f"{place}: the marker of {steps_of} steps must be {accepted}"
             )
         steps.append((value, marker))
     sequence = np.array(steps, np.float32)

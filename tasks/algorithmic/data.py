@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from base.errors import UserError, parse_number
+from base.errors import FieldError, UserError, parse_number
 from tasks.common.batches import ALL, Batch, BucketedBatches, Rows
 from tasks.common.splits import held_out_rng
 
@@ -58,9 +58,7 @@ KINDS = {
 def kind_of(name: str) -> Kind:
     """Returns an entry of `KINDS`; a UserError if the kind is unknown."""
     if name not in KINDS:
-        raise UserError(
-            f"config.data.kind is {name!r}: must be one of {', '.join(KINDS)}"
-        )
+        raise FieldError("config.data.kind", name, f"one of {', '.join(KINDS)}")
     return KINDS[name]
 
 
@@ -195,15 +193,11 @@ def parse(kind: str, text: str) -> Batch:
         items = [[_bits(v, ITEM_BITS) for v in word.split("-")] for word in words]
         for word, item in zip(words, items, strict=True):
             if len(item) != ITEM_VECTORS:
-                raise UserError(
-                    f"an item is {word!r}: must be {ITEM_VECTORS} vectors joined by -"
-                )
+                raise FieldError("an item", word, f"{ITEM_VECTORS} vectors joined by -")
     elif kind == "repeat_copy":
         *words, count = words or [""]
         if not re.fullmatch("x0*[1-9][0-9]{0,2}", count):
-            raise UserError(
-                f"the last word is {count!r}: must be a repeat count from x1 to x999"
-            )
+            raise FieldError("the last word", count, "a repeat count from x1 to x999")
         repeats = int(count[1:])
     elif kind == "sort":
         pairs = [word.partition(":")[::2] for word in words]
@@ -266,7 +260,7 @@ def optimal_bits(batch: Batch) -> np.ndarray:
 def _check_size(kind: str, name: str, size: int) -> None:
     min_size = kind_of(kind).min_size
     if size < min_size:
-        raise UserError(f"{name} is {size}: must be at least {min_size} for {kind}")
+        raise FieldError(name, size, f"at least {min_size} for {kind}")
 
 
 def _bits(text: str, count: int | None) -> list[int]:
@@ -282,9 +276,8 @@ def _number(text: str) -> float:
     except ValueError:
         number = np.nan
     if not abs(number) <= 1:
-        raise UserError(
-            f"a priority is {text!r}: must be a number in [-1, 1], as in 10110100:0.5"
-        )
+        accepted = "a number in [-1, 1], as in 10110100:0.5"
+        raise FieldError("a priority", text, accepted)
     return number
 
 

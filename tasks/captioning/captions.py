@@ -16,11 +16,12 @@ Axes: B images; I, J rows and columns of an image; T target steps.
 """
 
 import dataclasses
+import functools
 import io
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
@@ -32,7 +33,7 @@ from base.errors import UserError, parse_json
 from tasks.captioning.scenes import Scene
 from tasks.common.batches import Batch, EndlessBatches, pad
 from tasks.common.text import fold, words
-from tasks.common.user_files import REFUSE, UserFiles
+from tasks.common.user_files import UserFiles
 from tasks.common.vocabulary import EOS, PAD, Vocabulary
 
 _KARPATHY = {"train": ("train", "restval"), "validation": ("val",), "test": ("test",)}
@@ -117,34 +118,17 @@ def read_image(path: Path, size: int) -> np.ndarray:
     return np.asarray(ImageOps.fit(image, (size, size)))
 
 
-def image_files(
-    damaged: str = REFUSE, left_out: Collection[str] | None = None
-) -> UserFiles:
-    """Returns image files; see `UserFiles`."""
-    return UserFiles(_decode, "image", damaged, left_out)
-
-
-def _decode(path: Path) -> None:
-    read_image(path, 8)
-
-
+image_files = functools.partial(UserFiles, lambda path: read_image(path, 8), "image")
 Captioned = CaptionedImage | Photo | Scene
 
 
 class PhotoSet(NamedTuple):
-    """The images of a split that have captions, in the order of the file.
+    """The images of a split that have captions, in the order of the file."""
 
-    Attributes:
-        photos: the images.
-        files: paths of the image files, without symbolic links.
-        without_captions: number of images without a caption.
-        has_splits: whether the file is in Karpathy's format.
-    """
-
-    photos: list[Photo]
-    files: list[str]
-    without_captions: int
-    has_splits: bool
+    photos: list[Photo]  # the images
+    files: list[str]  # paths of the image files, without symbolic links
+    without_captions: int  # number of images without a caption
+    has_splits: bool  # whether the file is in Karpathy's format
 
 
 def read_files(
@@ -191,9 +175,8 @@ def read_files(
             f"{field}: not in the format of {_FORMATS} ({reason})"
         ) from None
     if not os.path.isdir(folder):
-        raise UserError(
-            f"config.data.files.{split}.images is {str(folder)!r}: must be a folder"
-        )
+        field = f"config.data.files.{split}.images"
+        raise UserError(f"{field} is {str(folder)!r}: must be a folder")
     photos, without, root = [], 0, os.path.join(os.path.realpath(folder), "")
     for name, texts in texts_by_image:
         path = folder / name
@@ -259,16 +242,12 @@ class Batches(EndlessBatches):
     """Endless training batches, with one caption for each image and T a multiple of 8.
 
     A batch is {"source": uint8 [B, I, J, 3] or feature maps, "target": int32 [B, T]}.
-
-    Attributes:
-        pick: function (rng, n) -> the n-th training example, counted over all batches.
-        vocabulary: vocabulary of the captions.
-        max_length: maximum length of a target, EOS included; longer captions are cut.
     """
 
+    # function (rng, n) -> the n-th training example, counted over all batches
     pick: Callable[[np.random.Generator, int], Captioned]
-    vocabulary: Vocabulary
-    max_length: int
+    vocabulary: Vocabulary  # vocabulary of the captions
+    max_length: int  # maximum length of a target, EOS included; longer captions are cut
 
     def _rows(self, rng: np.random.Generator, index: int, rows: np.ndarray) -> Batch:
         examples, targets = [], []

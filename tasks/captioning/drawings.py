@@ -38,19 +38,12 @@ _HASHES = {
 
 
 class Drawing(NamedTuple):
-    """A drawing's code, name and groups.
+    """A drawing's code, name and groups."""
 
-    Attributes:
-        code: its characters in hexadecimal, such as "1F469-200D-1F680".
-        name: its name, such as "woman astronaut".
-        group: one of ten groups, such as "People & Body".
-        subgroup: part of the group, such as "person-role".
-    """
-
-    code: str
-    name: str
-    group: str
-    subgroup: str
+    code: str  # its characters in hexadecimal, such as "1F469-200D-1F680"
+    name: str  # its name, such as "woman astronaut"
+    group: str  # one of ten groups, such as "People & Body"
+    subgroup: str  # part of the group, such as "person-role"
 
     @property
     def toned(self) -> bool:

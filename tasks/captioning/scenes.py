@@ -51,21 +51,14 @@ _MIN_BACKGROUND = 200  # minimum brightness of the background
 
 @dataclasses.dataclass(frozen=True)
 class Scene:
-    """An image of N drawings, and its captions.
+    """An image of N drawings, and its captions."""
 
-    Attributes:
-        compose: returns the image, uint8 [I, J, 3].
-        names: names of the drawings.
-        cells: their cells, in `CELLS`.
-        boxes: int [N, 4], in pixels: top row, left column, bottom row + 1, right
-            column + 1.
-        captions: reference captions, which differ in the order of the drawings.
-    """
-
-    compose: Callable[[], np.ndarray]
-    names: tuple[str, ...]
-    cells: tuple[str, ...]
+    compose: Callable[[], np.ndarray]  # returns the image, uint8 [I, J, 3]
+    names: tuple[str, ...]  # names of the drawings
+    cells: tuple[str, ...]  # their cells, in `CELLS`
+    # int [N, 4], in pixels: top row, left column, bottom row + 1, right column + 1
     boxes: np.ndarray
+    # reference captions, which differ in the order of the drawings
     captions: tuple[str, ...]
 
     @functools.cached_property
@@ -180,19 +173,12 @@ class Scenes:
 
 
 class Mention(NamedTuple):
-    """An object that a caption mentions, and its cell.
+    """An object that a caption mentions, and its cell."""
 
-    Attributes:
-        name: name of the object.
-        cell: its cell according to the caption, in `CELLS`.
-        first: index of the first word of the name in the caption.
-        last: index after the last word of the name.
-    """
-
-    name: str
-    cell: str
-    first: int
-    last: int
+    name: str  # name of the object
+    cell: str  # its cell according to the caption, in `CELLS`
+    first: int  # index of the first word of the name in the caption
+    last: int  # index after the last word of the name
 
 
 def mentions(words: Sequence[str]) -> list[Mention]:

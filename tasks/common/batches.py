@@ -105,20 +105,15 @@ class BucketedBatches(EndlessBatches):
     proportional to its number of sizes, so that all sizes are equally frequent. The
     width of a batch is the maximum size of its bucket.
 
-    Attributes:
-        make: function (rng, sizes [B] int, width, rows) -> rows of the batch.
-        min_size: minimum size.
-        max_size: maximum size.
-        buckets: maximum number of shapes.
-
     Raises:
         UserError: if the maximum is below the minimum.
     """
 
+    # function (rng, sizes [B] int, width, rows) -> rows of the batch
     make: Callable[[np.random.Generator, np.ndarray, int, np.ndarray], Batch]
-    min_size: int
-    max_size: int
-    buckets: int
+    min_size: int  # minimum size
+    max_size: int  # maximum size
+    buckets: int  # maximum number of shapes
 
     def __post_init__(self):
         if self.max_size < self.min_size:

@@ -36,6 +36,7 @@ def held_out_rng(split: str, *key: int) -> np.random.Generator:
 def read_splits(
     files: Mapping[str, str],
     parse: Callable[[str, str], list[_Example]],
+    content: str,
     *,
     shuffle: bool = False,
     taken: Sequence[str] = EVALUATION_SPLITS,
@@ -45,14 +46,18 @@ def read_splits(
     Args:
         files: path of each split's file, "" for none.
         parse: `parse(text, name)` returns the examples of a file; `name` is for errors.
+        content: what a file must have, for errors.
         shuffle: whether to change the order of the training examples first, always in
             the same way. Files may be sorted, for example by label.
         taken: splits that have the last tenth of the remaining training examples if
             they have no file.
 
     Raises:
-        UserError: for a file that cannot be read.
+        UserError: for a file that is missing or cannot be read.
     """
+    if not files["train"]:
+        line = f"config.data.files.train is missing: must be the path of {content}"
+        raise UserError(line)
     splits = {}
     for split in SPLITS:
         if files[split]:

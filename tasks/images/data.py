@@ -49,21 +49,13 @@ class Files:
 
 
 class LabelledImages(NamedTuple):
-    """Images with class labels.
+    """Images with class labels."""
 
-    Attributes:
-        values: uint8 [N, I, J, 3].
-        labels: int32 [N].
-        names: names of the classes.
-        augmented: whether training shifts and mirrors the images at random.
-        paths: the N files of a folder.
-    """
-
-    values: np.ndarray | Files
-    labels: np.ndarray
-    names: tuple[str, ...]
-    augmented: bool = False
-    paths: tuple[Path, ...] = ()
+    values: np.ndarray | Files  # uint8 [N, I, J, 3]
+    labels: np.ndarray  # int32 [N]
+    names: tuple[str, ...]  # names of the classes
+    augmented: bool = False  # whether training shifts and mirrors the images at random
+    paths: tuple[Path, ...] = ()  # the N files of a folder
 
 
 def check_source(source: str, path: str) -> None:
@@ -154,10 +146,8 @@ def folder(path: Path, size: int, files: UserFiles | None = None) -> LabelledIma
         ) from None
     classes = sorted(p for p in folders if not p.name.startswith("."))
     if not classes:
-        raise UserError(
-            f"config.data.folder is {str(path)!r}: must be a folder of folders of "
-            "images, one per class"
-        )
+        accepted = "must be a folder of folders of images, one per class"
+        raise UserError(f"config.data.folder is {str(path)!r}: {accepted}")
     files = files or image_files()
     every = [(p, label) for label, x in enumerate(classes) for p in folders[x]]
     images = [(p, x) for p, x in every if p.suffix.lower() in _SUFFIXES]
@@ -220,15 +210,10 @@ def corners(
 
 @dataclasses.dataclass
 class Batches(EndlessBatches):
-    """Endless batches {"image": uint8 [B, I, I, 3], "label": int32 [B]}.
+    """Endless batches {"image": uint8 [B, I, I, 3], "label": int32 [B]}."""
 
-    Attributes:
-        images: data set; None for `corners`, which have one class.
-        size: I.
-    """
-
-    images: LabelledImages | None
-    size: int
+    images: LabelledImages | None  # data set; None for `corners`, which have one class
+    size: int  # I
 
     def _rows(self, rng: np.random.Generator, index: int, rows: np.ndarray) -> Batch:
         if self.images is None:

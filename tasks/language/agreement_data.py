@@ -44,17 +44,11 @@ _ATTRACTOR, _RELATIVE = 0.6, 0.5  # probabilities of one more, of a relative cla
 
 
 class Sentence(NamedTuple):
-    """A sentence.
+    """A sentence."""
 
-    Attributes:
-        words: the words.
-        controllers: position of the controller of each word, -1 for none.
-        nats: -log p of the sentence, including its end.
-    """
-
-    words: list[str]
-    controllers: list[int]
-    nats: float
+    words: list[str]  # the words
+    controllers: list[int]  # position of the controller of each word, -1 for none
+    nats: float  # -log p of the sentence, including its end
 
 
 class _Writer:
@@ -168,21 +162,16 @@ class Words:
         return words
 
 
-def _agreement_words() -> Words:
-    verbs = [verb + ending for verb in _CLASSES for ending in _NUMBERS]
-    nouns = [
-        n + ending for kind in _CLASSES.values() for n in kind for ending in _NUMBERS
-    ]
-    return Words(["the", "that", *_PREPOSITIONS, *nouns, *verbs], verbs)
+_VERBS = [verb + ending for verb in _CLASSES for ending in _NUMBERS]
+_NOUNS = [x + ending for y in _CLASSES.values() for x in y for ending in _NUMBERS]
+_OPENING, _CLOSING = zip(*_PAIRS, strict=True)
+LANGUAGES = {
+    "agreement": Words(["the", "that", *_PREPOSITIONS, *_NOUNS, *_VERBS], _VERBS),
+    "brackets": Words([*_OPENING, *_CLOSING], _CLOSING),
+}
 
 
-def _bracket_words() -> Words:
-    closing = [pair[1] for pair in _PAIRS]
-    return Words([*(pair[0] for pair in _PAIRS), *closing], closing)
-
-
-LANGUAGES = {"agreement": _agreement_words, "brackets": _bracket_words}
-vocabulary = functools.cache(lambda language: LANGUAGES[language]())
+vocabulary = LANGUAGES.__getitem__
 
 
 def encode(language: str, sentences: Sequence[Sentence], width: int) -> Batch:

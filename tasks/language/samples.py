@@ -39,16 +39,11 @@ class LanguageOptions(DrawOptions):
 
 
 class Prompt(NamedTuple):
-    """A text to continue.
+    """A text to continue."""
 
-    Attributes:
-        text: the text as typed, which samples depend on.
-        ids: its ids, without BOS and EOS.
-        options: options of sampling; None to read the text only.
-    """
-
-    text: str
-    ids: Sequence[int]
+    text: str  # the text as typed, which samples depend on
+    ids: Sequence[int]  # its ids, without BOS and EOS
+    # options of sampling; None to read the text only
     options: LanguageOptions | None = None
 
 

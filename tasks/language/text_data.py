@@ -103,13 +103,10 @@ def _speeches() -> dict[str, Lines]:
 
 
 def _files(files: Mapping[str, str]) -> dict[str, Lines]:
-    if not files["train"]:
-        raise UserError(
-            "config.data.files.train is missing: must be the path of a text file"
-        )
-    splits = read_splits(
-        files, lambda text, name: normal_lines("\n".join(storage.lines(text, name)))
-    )
+    def parse(text: str, name: str) -> Lines:
+        return normal_lines("\n".join(storage.lines(text, name)))
+
+    splits = read_splits(files, parse, "a text file")
     for split, lines in splits.items():
         if not lines:
             raise UserError(
@@ -120,19 +117,12 @@ def _files(files: Mapping[str, str]) -> dict[str, Lines]:
 
 
 class Texts(NamedTuple):
-    """The vocabulary and the texts of a run.
+    """The vocabulary and the texts of a run."""
 
-    Attributes:
-        vocabulary: of words, subwords or characters.
-        folder: folder of the evaluation splits, one file of lines each.
-        train: ids of the training text; None unless training.
-        left_out: number of training lines that were left out, the first ones.
-    """
-
-    vocabulary: Vocabulary
-    folder: Path
-    train: np.ndarray | None = None
-    left_out: int = 0
+    vocabulary: Vocabulary  # of words, subwords or characters
+    folder: Path  # folder of the evaluation splits, one file of lines each
+    train: np.ndarray | None = None  # ids of the training text; None unless training
+    left_out: int = 0  # number of training lines that were left out, the first ones
 
     def lines(self, split: str) -> Lines:
         """Returns the lines of an evaluation split; a UserError if there are none."""
@@ -189,16 +179,12 @@ class Batches(EndlessBatches):
 
     An epoch begins at a token that depends on the seed and the epoch.
 
-    Attributes:
-        ids: the text.
-        tokens: T.
-
     Raises:
         UserError: if the text is shorter than a batch.
     """
 
-    ids: np.ndarray
-    tokens: int
+    ids: np.ndarray  # the text
+    tokens: int  # T
 
     def __post_init__(self):
         size = self.batch_size * self.tokens

@@ -35,7 +35,7 @@ from typing import Any
 import numpy as np
 from scipy.spatial import QhullError
 
-from base.errors import UserError
+from base.errors import FieldError, UserError
 from tasks.common.batches import ALL, Batch, BucketedBatches, Rows, pad
 from tasks.common.splits import held_out_rng
 from tasks.pointing.geometry import convex_hulls, triangulations
@@ -57,13 +57,9 @@ def check_size(kind: str, name: str, size: int) -> None:
     `name` is that of the number in the error.
     """
     if kind not in KINDS:
-        raise UserError(
-            f"config.data.kind is {kind!r}: must be one of {', '.join(KINDS)}"
-        )
+        raise FieldError("config.data.kind", kind, f"one of {', '.join(KINDS)}")
     if size < _MIN_SIZES[kind]:
-        raise UserError(
-            f"{name} is {size}: must be at least {_MIN_SIZES[kind]} for {kind}"
-        )
+        raise FieldError(name, size, f"at least {_MIN_SIZES[kind]} for {kind}")
 
 
 def features(kind: str) -> int:

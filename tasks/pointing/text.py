@@ -20,19 +20,13 @@ from tasks.pointing.tours import MAX_EXACT
 
 @dataclasses.dataclass(frozen=True)
 class Instance:
-    """An instance with its text and, if known, its true answer.
+    """An instance with its text and, if known, its true answer."""
 
-    Attributes:
-        kind: one of `pointing.KINDS`.
-        inputs: [n, F].
-        items: text of each of the n inputs.
-        truth: indices of the true answer, from 0; None for a tour, which is expensive
-            to compute: see `solution`.
-    """
-
-    kind: str
-    inputs: np.ndarray
-    items: Sequence[str]
+    kind: str  # one of `pointing.KINDS`
+    inputs: np.ndarray  # [n, F]
+    items: Sequence[str]  # text of each of the n inputs
+    # indices of the true answer, from 0; None for a tour, which is expensive to
+    # compute: see `solution`
     truth: np.ndarray | None
 
     def labels(self) -> list[str]:

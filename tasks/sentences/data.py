@@ -42,6 +42,10 @@ _PACKAGE, _VERSION = "vaderSentiment", "0.5"
 _SHA256 = "5d97c37f3ef6e24eef331122e055dbedafeb6a56abfce0608b326701116ea49a"
 _ALTERNATIVE = "config.data.source=files reads your own sentences"
 _RATED = 0.5  # minimum absolute rating of a review
+_CONTENT = (
+    "lines LABEL<tab>TEXT, of LABEL<tab>TEXT<tab>TEXT, or of JSON lines in the format "
+    "of SNLI"
+)
 _STEPS = 300  # of gradient descent, of the logistic regression
 _HELD_OUT = 1000  # examples of validation and of test
 
@@ -100,13 +104,7 @@ def _reviews() -> dict[str, list[Example]]:
 
 
 def _files(files: Mapping[str, str]) -> dict[str, list[Example]]:
-    if not files["train"]:
-        raise UserError(
-            "config.data.files.train is missing: must be the path of lines "
-            "LABEL<tab>TEXT, of LABEL<tab>TEXT<tab>TEXT, or of JSON lines in the "
-            "format of SNLI"
-        )
-    splits = read_splits(files, _parse_file, shuffle=True)
+    splits = read_splits(files, _parse_file, _CONTENT, shuffle=True)
     if not splits["train"]:
         raise UserError(f"config.data.files.train: {files['train']} has too few lines")
     if len({label for label, *_ in splits["train"]}) < 2:
@@ -171,17 +169,11 @@ def _is_json(line: str) -> bool:
 
 
 class Sentences(NamedTuple):
-    """The examples and the vocabulary of a run.
+    """The examples and the vocabulary of a run."""
 
-    Attributes:
-        words: the vocabulary, of the training texts.
-        labels: the labels, in order of their numbers.
-        splits: examples by split.
-    """
-
-    words: Words
-    labels: tuple[str, ...]
-    splits: Splits
+    words: Words  # the vocabulary, of the training texts
+    labels: tuple[str, ...]  # the labels, in order of their numbers
+    splits: Splits  # examples by split
 
     @property
     def paired(self) -> bool:
@@ -257,15 +249,10 @@ def load(folder: Path) -> Sentences:
 
 @dataclasses.dataclass
 class Batches(EndlessBatches):
-    """Endless batches of examples, shuffled anew in each epoch.
+    """Endless batches of examples, shuffled anew in each epoch."""
 
-    Attributes:
-        sentences: the examples.
-        length: maximum number of tokens of a text.
-    """
-
-    sentences: Sentences
-    length: int
+    sentences: Sentences  # the examples
+    length: int  # maximum number of tokens of a text
 
     def __post_init__(self):
         examples = self.sentences.examples("train")

@@ -165,10 +165,10 @@ def configured(evaluation: ConfigDict, characters: str) -> Rescoring | None:
     folder, weight = evaluation.language_model, evaluation.language_model_weight
     if not folder:
         return None
-    size = evaluation.batch_size
-    return Rescoring(
-        CharacterLanguageModel.load(folder, characters, batch_size=size), weight
+    model = CharacterLanguageModel.load(
+        folder, characters, batch_size=evaluation.batch_size
     )
+    return Rescoring(model, weight)
 
 
 @dataclasses.dataclass(frozen=True)

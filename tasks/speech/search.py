@@ -26,19 +26,12 @@ _FRAMES = 1024
 
 
 class Details(NamedTuple):
-    """An utterance, and the alignment of its predicted transcript.
+    """An utterance, and the alignment of its predicted transcript."""
 
-    Attributes:
-        spectrogram: [T, M] in dB.
-        weights: [Q, S].
-        frames: number of frames per position of the attention.
-        characters: Q characters; the text of a prediction composes them.
-    """
-
-    spectrogram: np.ndarray
-    weights: np.ndarray
-    frames: int
-    characters: str
+    spectrogram: np.ndarray  # [T, M] in dB
+    weights: np.ndarray  # [Q, S]
+    frames: int  # number of frames per position of the attention
+    characters: str  # Q characters; the text of a prediction composes them
 
 
 class SpeechSearch:

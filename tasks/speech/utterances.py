@@ -95,39 +95,27 @@ class Mixing:
     """Turns the parts of an utterance into a spectrogram: pauses, noise, distortion.
 
     The fields from `warp` on are for training only: strengths of random changes.
-
-    Attributes:
-        bands: M.
-        cepstra: number of cepstra that are used, C at most.
-        pause: maximum pause before and after each part, in seconds.
-        noise: minimum and maximum ratio of the loudest frame to the noise, in dB.
-        warp: maximum relative change of the mel axis, as of the vocal tract's length.
-        speed: maximum relative change of the speed.
-        resampling: maximum relative change of the sampling rate, which changes the
-            speed and all frequencies by the same factor (Ko et al. 2015).
-        rate: the sampling rate in Hz, for `resampling`.
-        equalizer: standard deviation of a smooth random filter of an utterance, in dB.
-        gain: range of the loudness of each part, in dB.
-        time_masks: number of masks of frames.
-        time_mask: maximum duration of a mask, in seconds.
-        frequency_masks: number of masks of bands.
-        frequency_mask: maximum number of bands of a mask.
     """
 
-    bands: int
-    cepstra: int
-    pause: float
+    bands: int  # M
+    cepstra: int  # number of cepstra that are used, C at most
+    pause: float  # maximum pause before and after each part, in seconds
+    # minimum and maximum ratio of the loudest frame to the noise, in dB
     noise: Sequence[float]
+    # maximum relative change of the mel axis, as of the vocal tract's length
     warp: float
-    speed: float
+    speed: float  # maximum relative change of the speed
+    # maximum relative change of the sampling rate, which changes the speed and all
+    # frequencies by the same factor (Ko et al. 2015)
     resampling: float = 0.0
-    rate: int = 8000
+    rate: int = 8000  # the sampling rate in Hz, for `resampling`
+    # standard deviation of a smooth random filter of an utterance, in dB
     equalizer: float = 0.0
-    gain: float = _GAIN
-    time_masks: int = 0
-    time_mask: float = 0.0
-    frequency_masks: int = 0
-    frequency_mask: int = 0
+    gain: float = _GAIN  # range of the loudness of each part, in dB
+    time_masks: int = 0  # number of masks of frames
+    time_mask: float = 0.0  # maximum duration of a mask, in seconds
+    frequency_masks: int = 0  # number of masks of bands
+    frequency_mask: int = 0  # maximum number of bands of a mask
 
     def spectrogram(
         self, parts: Sequence[np.ndarray], rng: np.random.Generator, *, distort: bool
@@ -246,21 +234,13 @@ def padded(
 
 @dataclasses.dataclass
 class Batches(EndlessBatches):
-    """Training batches, of a single number of words each, drawn from `words`.
+    """Training batches, of a single number of words each, drawn from `words`."""
 
-    Attributes:
-        source: the source.
-        mixing: makes spectrograms.
-        characters: ids of characters.
-        normalisation: see `features.normalised`.
-        words: minimum and maximum number of words.
-    """
-
-    source: Source
-    mixing: Mixing
-    characters: Characters
-    normalisation: str
-    words: Sequence[int]
+    source: Source  # the source
+    mixing: Mixing  # makes spectrograms
+    characters: Characters  # ids of characters
+    normalisation: str  # see `features.normalised`
+    words: Sequence[int]  # minimum and maximum number of words
 
     def _rows(self, rng: np.random.Generator, index: int, rows: np.ndarray) -> Batch:
         # The longest utterance of the whole batch gives the widths, whatever `rows` is.

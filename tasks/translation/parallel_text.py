@@ -54,26 +54,18 @@ _OWN = ("files", "tfds:")  # the user's text: names in it are not replaced
 
 @dataclass(frozen=True)
 class Corpus:
-    """Sentence pairs of one language pair.
+    """Sentence pairs of one language pair."""
 
-    Attributes:
-        train: pairs to train on.
-        validation: pairs to choose settings and checkpoints with.
-        test: pairs for reported results.
-        leakage: overlap of the test split with training; see `leakage`.
-        near_duplicates: for validation and test the indices of the pairs whose source
-            `overlap` finds in training, verbatim, edited or near.
-        digest: SHA-256 of the three splits.
-        report: lines for the log: for each split the number of pairs that were read,
-            and the number that each rule left out.
-    """
-
-    train: list[Pair]
-    validation: list[Pair]
-    test: list[Pair]
-    leakage: dict[str, float]
+    train: list[Pair]  # pairs to train on
+    validation: list[Pair]  # pairs to choose settings and checkpoints with
+    test: list[Pair]  # pairs for reported results
+    leakage: dict[str, float]  # overlap of the test split with training; see `leakage`
+    # for validation and test the indices of the pairs whose source `overlap` finds in
+    # training, verbatim, edited or near
     near_duplicates: dict[str, list[int]]
-    digest: str
+    digest: str  # SHA-256 of the three splits
+    # lines for the log: for each split the number of pairs that were read, and the
+    # number that each rule left out
     report: tuple[str, ...]
 
     def __str__(self) -> str:

@@ -26,17 +26,11 @@ _NEAR_DUPLICATES = "near_duplicates.json"
 
 
 class TextAssets(NamedTuple):
-    """The vocabulary and the texts of a translator.
+    """The vocabulary and the texts of a translator."""
 
-    Attributes:
-        vocabulary: vocabulary of both languages.
-        folder: folder of the evaluation splits.
-        batches: training batches; None unless training.
-    """
-
-    vocabulary: Vocabulary
-    folder: Path
-    batches: Batches | None = None
+    vocabulary: Vocabulary  # vocabulary of both languages
+    folder: Path  # folder of the evaluation splits
+    batches: Batches | None = None  # training batches; None unless training
 
     def pairs(self, split: str) -> tuple[list[str], list[str]]:
         """Returns the sources and references of a split, in normal form.

@@ -87,16 +87,6 @@ def test_sentences_fit_and_decode_to_their_words(language):
     assert set(batch["tokens"][dependent]) <= set(words.dependent)
 
 
-def test_a_batch_depends_on_seed_and_index_alone():
-    def source(seed):
-        return agreement.Batches("agreement", 2, batch_size=8, seed=seed)
-
-    for name, x in source(3)[5].items():
-        np.testing.assert_array_equal(x, source(3)[5][name])
-    assert (source(3)[5]["tokens"] != source(4)[5]["tokens"]).any()
-    assert (source(3)[5]["tokens"] != source(3)[6]["tokens"]).any()
-
-
 def test_accuracies_by_distance_are_those_of_a_loop():
     distance = np.array([1, 2, 3, 4, 5, 8, 9, 16, 17])
     np.testing.assert_array_equal(group(distance), [2, 2, 4, 4, 8, 8, 16, 16, 32])

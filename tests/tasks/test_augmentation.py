@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tasks.speech import digits, features
-from tasks.speech.utterances import Batches, Characters, DigitStrings, Mixing
+from tasks.speech.utterances import Mixing
 
 M, T = 7, 23
 PLAIN = Mixing(bands=M, cepstra=11, pause=0.2, noise=(10, 20), warp=0.0, speed=0.0)
@@ -49,27 +49,6 @@ def test_each_change_is_of_training_alone_and_depends_on_the_seed_alone(fields):
     for seed in range(5):
         frames = mixing.frames(parts(), np.random.default_rng(seed), distort=True)
         assert len(spectrogram(mixing, seed)) == frames
-
-
-def test_a_row_of_a_batch_does_not_depend_on_the_other_rows():
-    strengths = {name: x for each in STRENGTHS.values() for name, x in each.items()}
-    source = DigitStrings(digits.tones(), one_voice=True)
-    batches = Batches(
-        source,
-        dataclasses.replace(PLAIN, **strengths),
-        Characters(source.characters),
-        normalisation="mean_variance",
-        words=(2, 4),
-        batch_size=6,
-        seed=5,
-    )
-    for index in (0, 7):
-        whole = batches[index]
-        for piece in range(3):
-            part = batches.part(index, (piece,), 3)
-            for name, rows in part.items():
-                expected = whole[name][2 * piece : 2 * piece + 2]
-                np.testing.assert_array_equal(rows, expected)
 
 
 def test_resampling_multiplies_frequencies_and_speed():

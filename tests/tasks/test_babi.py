@@ -9,7 +9,7 @@ import pytest
 from base.errors import UserError
 from tasks.common.splits import SPLITS
 from tasks.questions.babi import generator, text
-from tasks.questions.babi.encoding import Batches, Vocabulary, encode, joined, numbered
+from tasks.questions.babi.encoding import Vocabulary, encode, joined, numbered
 from tasks.questions.babi.story import Line, facts, words
 
 SMALL = {task: generator.all_splits(task, 110) for task in generator.TASKS}
@@ -195,19 +195,3 @@ def test_numbers_stand_for_the_same_statements():
         for name, array in expected.items():
             np.testing.assert_array_equal(actual[name], array)
     assert numbered(parts, max(counts) - 1) == (parts, None)
-
-
-def test_a_batch_depends_on_seed_and_step_and_has_parts():
-    groups = {16: [encoded(1)[1], encoded(16)[1]], 50: [encoded(2)[1]]}
-    make = {"repeats": 3, "batch_size": 8, "memory": 50, "noise": 0.1}
-    source = Batches(groups, seed=5, **make)
-    batch = source[7]
-    assert batch["16"]["sentences"].shape[:3] == (8, 6, 16)
-    assert batch["50"]["times"].shape == (8, 3, 50)
-    again = Batches(groups, seed=5, **make)[7]
-    part = source.part(7, (1, 3), 4)
-    for name, array in batch["16"].items():
-        np.testing.assert_array_equal(array, again["16"][name])
-        np.testing.assert_array_equal(array[[2, 3, 6, 7]], part["16"][name])
-    other = Batches(groups, seed=6, **make)[7]
-    assert (other["50"]["sentences"] != batch["50"]["sentences"]).any()

@@ -1,6 +1,5 @@
 """Batches of sentence pairs: epochs, determinism, shapes, packing, evaluation."""
 
-import sys
 from collections import Counter
 from itertools import combinations
 
@@ -57,22 +56,6 @@ def test_an_epoch_has_every_pair_once_and_its_sides_in_one_row(pack, epoch):
             assert (s, t) == (source[n], target[n])
             count[n] += 1
     assert count == Counter(range(331))
-
-
-@pytest.mark.parametrize("pack", [False, True])
-def test_a_batch_depends_on_seed_and_index_alone(pack):
-    first, second, other = _batches(pack), _batches(pack), _batches(pack, seed=8)
-    order = [2 * len(first) + 1, 0, len(first) + 3, 1]
-    expected = {i: first[i] for i in sorted(order)}
-    for i in order:
-        for name in ("source", "target"):
-            np.testing.assert_array_equal(second[i][name], expected[i][name])
-    assert any(
-        not np.array_equal(first[i]["source"], other[i]["source"])
-        for i in range(len(first))
-    )
-    with pytest.raises(IndexError):
-        first[-1]
 
 
 @pytest.mark.parametrize("pack", [False, True])
@@ -165,23 +148,3 @@ def test_evaluation_has_every_pair_once_with_its_index():
         evaluated += indices.tolist()
     assert sorted(evaluated) == list(range(101))
     assert len(shapes) <= 4
-
-
-def _calls(function):
-    """Number of calls of Python and C functions while a function runs."""
-    calls = []
-    sys.setprofile(lambda frame, event, _: calls.append(event))
-    try:
-        function()
-    finally:
-        sys.setprofile(None)
-    return sum(event in ("call", "c_call") for event in calls)
-
-
-@pytest.mark.parametrize("count", [503, 5003])
-def test_a_batch_takes_few_function_calls_per_sentence(count):
-    batches = _batches(True, tokens=2048, count=count)
-    batches[0]  # computes the order of the epoch
-    for index in range(len(batches)):
-        sentences = len(_sentences_in(batches[index]["source"]))
-        assert _calls(lambda index=index: batches[index]) < 20 * sentences

@@ -100,6 +100,9 @@ def test_the_parts_of_a_batch_are_the_whole_and_made_alone(name, tmp_path):
     for field in ("batch_size", "batch_size_multiple", "points"):
         if field in config.data:
             config.data[field] = 8
+    if name == "las_digits":
+        config.data.update({"warp": 0.3, "speed": 0.3, "resampling": 0.3, "gain": 9.0})
+        config.data.update({"time_masks": 2, "time_mask": 0.2, "frequency_masks": 1})
     first, again, other = (
         create(config, tmp_path / name, training=True).train_data()
         for name, config.seed in (("first", 3), ("again", 3), ("other", 5))
@@ -110,12 +113,6 @@ def test_the_parts_of_a_batch_are_the_whole_and_made_alone(name, tmp_path):
         assert not same(first[index], other[index]) or name == "kernel_regression"
     with pytest.raises(IndexError):
         first[-1]
-
-
-@pytest.mark.parametrize("kind", pointing.KINDS)
-def test_solvers_give_the_same_answers_in_every_part(kind):
-    sizes = {"min_size": 5, "max_size": 17, "buckets": 2}
-    check_parts(pointing.batches({"kind": kind, "batch_size": 24} | sizes, seed=3))
 
 
 def test_masked_sequences_are_the_same_in_every_part():

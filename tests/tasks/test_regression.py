@@ -11,7 +11,6 @@ from PIL import Image
 
 from base.errors import UserError
 from configs.kernel_regression import VARIANTS, get_config
-from figures import canvas
 from tasks.regression.data import curve
 from training import evaluate, loop, trained
 from training.task import NoOptions, Prediction, Stacked, create
@@ -247,16 +246,6 @@ def test_a_single_string_is_refused_and_a_run_has_a_short_repr():
     assert len(repr(run)) < 200
 
 
-def test_figures_without_matplotlib_are_refused(monkeypatch, tmp_path):
-    task = make()
-    state = task.objective.init(jax.random.key(0))
-    monkeypatch.setattr(canvas, "available", lambda: False)
-    with pytest.raises(UserError, match="figures need matplotlib"):
-        run_of(task, state).predict(["1"], figures=tmp_path)
-    assert scores(task, state).keys() == {"mse", "width"}
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
@@ -266,23 +255,9 @@ def test_figures_without_matplotlib_are_refused(monkeypatch, tmp_path):
         ("data__noise", -1.0, "config.data.noise is -1.0: must be at least 0"),
         ("model__kernel", "cosine", "config.model.kernel is 'cosine': must be one of"),
         ("model__width", 0.0, "config.model.width is 0.0: must be at least 1e-06"),
-        (
-            "model__width",
-            float("inf"),
-            "config.model.width is inf: must be at least 1e-06 and at most 1000000",
-        ),
-        (
-            "model__kernel",
-            "boxcar",
-            "config.model.learned is True: must be False for the kernel 'boxcar', "
-            "which has no gradient in its width; kernels with a gradient: gaussian, "
-            "triangular, epanechnikov",
-        ),
-        (
-            "optimizer__schedule",
-            "noam",
-            "must be one of .* as the model has no field d_model",
-        ),
+        ("model__width", float("inf"), "config.model.width is inf: must be at least 1"),
+        ("model__kernel", "boxcar", "config.model.learned is True: must be False for"),
+        ("optimizer__schedule", "noam", "must be one of .* as the model has no field"),
     ],
 )
 def test_a_config_out_of_range_is_refused(name, value, message):

@@ -68,13 +68,6 @@ def model(folder):
     return CharacterLanguageModel.load(str(folder), CHARACTERS, batch_size=3)
 
 
-def test_the_vocabulary_has_the_characters(folder):
-    vocabulary = trained.load(folder).task.texts.vocabulary
-    ids = vocabulary.encode("one two")
-    assert vocabulary.pieces(ids) == [*"▁one▁two", "</s>"]
-    assert vocabulary.size == 4 + len(CHARACTERS)
-
-
 def test_log_probabilities_are_those_of_reading_character_by_character(folder, model):
     loaded = trained.load(folder)
     variables, model_of = {"params": loaded.state.params}, loaded.task.model

@@ -242,7 +242,7 @@ def read_stories(tmp_path, text, end):
     rows = [f"1 Mary{text}went.", f"2 Where{text}is she?\thome\t1"]
     path = tmp_path / "stories.txt"
     path.write_bytes(end.join([*rows, ""]).encode())
-    ((first, second),) = stories.read_file(path)
+    ((first, second),) = stories.read(storage.read_text(path), "x")
     return [first.text, second.text]
 
 

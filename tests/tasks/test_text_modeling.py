@@ -27,16 +27,6 @@ def smoke(**fields):
     return config
 
 
-def test_lines_are_sentences_of_tokens():
-    text = "Mr. Speaker's well-known words: 3 wars!  Thank you.\nGod bless"
-    assert running_text.normal_lines(text) == [
-        "mr .",
-        "speaker's well - known words : 3 wars !",
-        "thank you .",
-        "god bless",
-    ]
-
-
 def test_consecutive_batches_continue_each_row_and_cover_an_epoch():
     ids = np.arange(100, 100 + 47, dtype=np.int32)
     source = running_text.Batches(ids, batch_size=B, tokens=T, seed=1)

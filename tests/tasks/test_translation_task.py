@@ -259,41 +259,21 @@ def test_figures_show_every_layer(fitted, tmp_path):
     [
         ("loss__smoothing", 1.0, "config.loss.smoothing is 1.0"),
         ("loss__reward", -0.1, "config.loss.reward is -0.1: must be at least 0"),
-        (
-            "evaluation__batch_size",
-            0,
-            "config.evaluation.batch_size is 0: must be at least 1",
-        ),
+        ("evaluation__batch_size", 0, "config.evaluation.batch_size is 0: must be at"),
         ("evaluation__beam", 0, "config.evaluation.beam is 0: must be at least 1"),
         ("evaluation__alpha", -0.1, "config.evaluation.alpha is -0.1: must be at"),
         ("optimizer__accumulate", 0, "config.optimizer.accumulate is 0: must be at"),
-        (
-            "optimizer__accumulate",
-            3,
-            "config.optimizer.accumulate is 3: must divide config.data.batch_size_mul",
-        ),
-        (
-            "data__tokens",
-            7,
-            "config.data.tokens is 7: must be at least config.data.batch_size_multiple",
-        ),
+        ("optimizer__accumulate", 3, "config.optimizer.accumulate is 3: must divide c"),
+        ("data__tokens", 7, "config.data.tokens is 7: must be at least config.data.ba"),
         ("data__max_shapes", 0, "config.data.max_shapes is 0: must be at least 1"),
-        (
-            "data__batch_size_multiple",
-            0,
-            "config.data.batch_size_multiple is 0: must be at least",
-        ),
+        ("data__batch_size_multiple", 0, "config.data.batch_size_multiple is 0: must"),
         ("model__d_model", 0, "config.model.d_model is 0: must be at least 1"),
         ("model__decoder_layers", 0, "config.model.decoder_layers is 0: must be at"),
         ("model__heads", 3, "config.model.heads is 3: must be a divisor of d_model"),
         ("model__norm", "nrom", "config.model.norm is 'nrom': must be one of post"),
         ("model__positions", "absolute", "config.model.positions is 'absolute'"),
         ("model__cross_score", "dott", "config.model.cross_score is 'dott'"),
-        (
-            "model__cross_score",
-            "location",
-            "one sentence per row, config.data.pack=false",
-        ),
+        ("model__cross_score", "location", "one sentence per row, config.data.pack=fa"),
         ("model__dtype", "float23", "float23"),
         ("model__dropout", 1.0, "dropout"),
     ],
@@ -353,9 +333,7 @@ def test_invalid_values_of_recurrent_models_are_reported(config, field, value, m
 def test_a_local_alignment_of_the_transformer_needs_one_sentence_per_row(alignment):
     config = get_config("smoke")
     config.model.cross_alignment = alignment
-    with pytest.raises(
-        UserError, match=f"cross_alignment is '{alignment}'.*pack=false$"
-    ):
+    with pytest.raises(UserError, match=f"cross_alignment is '{alignment}'.*pack=fals"):
         Translation.check(config)
     config.data.pack = False
     Translation.check(config)
@@ -478,10 +456,7 @@ def test_local_p_maps_have_the_predicted_position(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (
-            {"beam": 2, "n_best": 3},
-            "n_best is 3: must be at most the beam size 2, which --beam sets",
-        ),
+        ({"beam": 2, "n_best": 3}, "n_best is 3: must be at most the beam size 2, whi"),
         ({"temperature": -1.0}, "temperature is -1.0"),
         ({"top_p": 0.0, "temperature": 1.0}, "top_p is 0.0: must be above 0 and"),
         ({"top_k": 5}, "top_k is 5: must be 0 unless temperature is above 0"),
@@ -514,12 +489,11 @@ def test_a_missing_tokenizer_is_reported_before_data_is_read(
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     config = get_config("smoke")
     config.data.target_language = "ja"
-    message = "^config.data.target_language is 'ja': BLEU's tokenizer ja-mecab needs "
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UserError, match="^config.data.target_language is 'ja': BLEU's"):
         create(config, tmp_path, training=True)
     assert not list(tmp_path.iterdir())
     japanese = Translation(config, task.assets)
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UserError, match="BLEU's tokenizer ja-mecab needs"):
         evaluate.evaluate(japanese, state, "test", TranslationOptions())
 
 

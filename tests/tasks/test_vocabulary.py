@@ -43,12 +43,6 @@ def test_special_ids_and_round_trip(vocabulary):
         assert vocabulary.pieces([*ids, 0])[-1] == "</s>"
 
 
-def test_texts_are_normalised_to_composed_characters_and_single_spaces(vocabulary):
-    assert vocabulary.encode("  fu\u0308nf\n hundert") == vocabulary.encode(
-        "fünf hundert"
-    )
-
-
 def test_unseen_characters_are_unknown(vocabulary):
     assert UNK in vocabulary.encode("漢")
 
@@ -94,6 +88,8 @@ def test_a_damaged_vocabulary_is_not_read(tmp_path):
         path.write_bytes(damaged)
         with pytest.raises(UserError, match="v.model is not a readable vocabulary: "):
             Vocabulary(path)
+    with pytest.raises(UserError, match="none.model is not a readable vocabulary: "):
+        Vocabulary(tmp_path / "none.model")
 
 
 def test_training_twice_gives_the_same_vocabulary(tmp_path):
@@ -106,11 +102,6 @@ def test_few_texts_yield_a_small_vocabulary_and_none_are_refused(tmp_path):
     assert train_vocabulary(["a b", "ab"], 5003, tmp_path / "a").size < 20
     with pytest.raises(UserError, match="101 pieces cannot be trained on 0 sentences"):
         train_vocabulary([], 101, tmp_path / "c")
-
-
-def test_a_missing_vocabulary_is_named(tmp_path):
-    with pytest.raises(UserError, match="none.model is not a readable vocabulary: "):
-        Vocabulary(tmp_path / "none.model")
 
 
 def test_the_first_of_the_n_best_is_the_best_and_all_decode_to_the_text(vocabulary):

@@ -55,23 +55,15 @@ class Vocabulary:
 
 @dataclasses.dataclass(frozen=True)
 class Questions:
-    """Questions about stories.
+    """Questions about stories."""
 
-    Attributes:
-        statements: int32 [S, J] word ids of the statements of all stories, in order.
-        start: int32 [Q], row of the first statement of each question's story.
-        stop: int32 [Q], row after the last statement before each question.
-        question: int32 [Q, J] word ids.
-        answer: int32 [Q] word ids; 0 for an answer without an id.
-        facts: int32 [Q, F] rows of the supporting facts, -1 at padding.
-    """
-
+    # int32 [S, J] word ids of the statements of all stories, in order
     statements: np.ndarray
-    start: np.ndarray
-    stop: np.ndarray
-    question: np.ndarray
-    answer: np.ndarray
-    facts: np.ndarray
+    start: np.ndarray  # int32 [Q], row of the first statement of each question's story
+    stop: np.ndarray  # int32 [Q], row after the last statement before each question
+    question: np.ndarray  # int32 [Q, J] word ids
+    answer: np.ndarray  # int32 [Q] word ids; 0 for an answer without an id
+    facts: np.ndarray  # int32 [Q, F] rows of the supporting facts, -1 at padding
 
     def __len__(self) -> int:
         return len(self.answer)
@@ -238,18 +230,13 @@ class Batches(EndlessBatches):
 
     A batch has an entry for each number of slots N, named str(N): arrays [B, P, ...] of
     `Questions.batch` for the models with N slots, in order.
-
-    Attributes:
-        groups: by number of slots, the questions of each task.
-        repeats: models for each task, each with questions of its own in a batch.
-        memory: maximum time index.
-        noise: see `Questions.batch`.
     """
 
+    # by number of slots, the questions of each task
     groups: Mapping[int, Sequence[Questions]]
-    repeats: int
-    memory: int
-    noise: float
+    repeats: int  # models for each task, each with questions of its own in a batch
+    memory: int  # maximum time index
+    noise: float  # see `Questions.batch`
 
     def __post_init__(self):
         self.groups = {slots: _same_widths(x) for slots, x in self.groups.items()}

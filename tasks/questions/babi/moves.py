@@ -31,17 +31,12 @@ def go(actor: str, place: str) -> list[str]:
 
 
 class Visit(NamedTuple):
-    """A stay of an object at a place, as known to the reader.
+    """A stay of an object at a place, as known to the reader."""
 
-    Attributes:
-        place: the place.
-        arrival: numbers of the statements from which the stay is first known.
-        support: numbers of the latest statements from which it is known.
-    """
-
-    place: str
+    place: str  # the place
+    # numbers of the statements from which the stay is first known
     arrival: tuple[int, ...]
-    support: tuple[int, ...]
+    support: tuple[int, ...]  # numbers of the latest statements from which it is known
 
 
 class Gift(NamedTuple):

@@ -16,6 +16,7 @@ from tasks.questions.babi.encoding import Questions, Vocabulary, encode
 from tasks.questions.babi.story import Lines
 
 _FILE = "vocabularies.json"
+_CONTENT = "stories in the bAbI format"
 OWN_STORIES = 0  # task number of a user's stories
 
 Splits = Mapping[int, Mapping[str, Iterable[Lines]]]  # stories by task and split
@@ -23,14 +24,10 @@ Splits = Mapping[int, Mapping[str, Iterable[Lines]]]  # stories by task and spli
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """Stories of the tasks of a run.
+    """Stories of the tasks of a run."""
 
-    Attributes:
-        stories: stories by task and split.
-        vocabularies: vocabulary of each task; the same for all in joint training.
-    """
-
-    stories: Splits
+    stories: Splits  # stories by task and split
+    # vocabulary of each task; the same for all in joint training
     vocabularies: Mapping[int, Vocabulary]
 
     @property
@@ -72,17 +69,12 @@ def from_files(files: Mapping[str, str]) -> Splits:
     Raises:
         UserError: for a file that is missing or not in the format of `text`.
     """
-    if not files["train"]:
-        raise UserError(
-            "config.data.files.train is missing: must be the path of stories in the "
-            "bAbI format"
-        )
 
     def parse(content: str, name: str) -> list[Lines]:
         stories = text.read(content, name)
         return [x for x in stories if any(line.answer for line in x)]
 
-    splits = read_splits(files, parse, taken=("validation",))
+    splits = read_splits(files, parse, _CONTENT, taken=("validation",))
     if not splits["train"]:
         raise UserError(
             f"config.data.files.train: {files['train']} has 1 story with a "
@@ -130,8 +122,11 @@ def load(stories: Splits | None, workdir: Path) -> Source:
         ) from None
     if stories is None:
         paths = {split: folder / f"{split}.txt" for split in SPLITS}
-        files = {
-            x: path for x, path in paths.items() if storage.is_file(path, str(path))
+        stories = {
+            OWN_STORIES: {
+                split: text.read(storage.read_text(path), str(path))
+                for split, path in paths.items()
+                if storage.is_file(path, str(path))
+            }
         }
-        stories = {OWN_STORIES: {x: text.read_file(path) for x, path in files.items()}}
     return Source(stories, vocabularies)

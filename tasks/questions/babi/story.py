@@ -20,17 +20,12 @@ _WORD = re.compile(r"[^\s,]+(?:,[^\s,]+)*")
 
 
 class Line(NamedTuple):
-    """A line of a story.
+    """A line of a story."""
 
-    Attributes:
-        text: a statement, or a question.
-        answer: the answer to a question; "" for a statement.
-        support: numbers of the lines that support the answer, in the order of the
-            reasoning; lines are counted from 1, questions included.
-    """
-
-    text: str
-    answer: str = ""
+    text: str  # a statement, or a question
+    answer: str = ""  # the answer to a question; "" for a statement
+    # numbers of the lines that support the answer, in the order of the reasoning; lines
+    # are counted from 1, questions included
     support: tuple[int, ...] = ()
 
 

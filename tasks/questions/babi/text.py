@@ -17,7 +17,6 @@ are two answers.
 """
 
 from collections.abc import Iterable
-from pathlib import Path
 
 from base import storage
 from base.errors import UserError
@@ -38,21 +37,6 @@ def _text(line: Line) -> str:
     if not line.answer:
         return line.text
     return f"{line.text}\t{line.answer}\t{' '.join(map(str, line.support))}"
-
-
-def read_file(path: Path) -> list[Lines]:
-    """Reads the stories of a file.
-
-    Raises:
-        UserError: if the file cannot be read or is not in the format.
-    """
-    try:
-        text = storage.read_text(path)
-    except UnicodeDecodeError:
-        raise UserError(f"{path} is not UTF-8 text") from None
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}") from None
-    return read(text, str(path))
 
 
 def read(text: str, name: str) -> list[Lines]:
@@ -104,10 +88,8 @@ def _read_line(stories: list[list[Line]], row: str, name: str) -> None:
 def _fact(number: str, story: list[Line], name: str) -> int:
     statements = [n for n, line in enumerate(story, 1) if not line.answer]
     if number not in map(str, statements):
-        raise UserError(
-            f"{name} has the supporting fact {number[:40]!r}: must be the number of an "
-            "earlier statement of the story"
-        )
+        fact = f"{name} has the supporting fact {number[:40]!r}"
+        raise UserError(f"{fact}: must be the number of an earlier statement")
     return int(number)
 
 

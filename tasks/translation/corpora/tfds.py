@@ -26,30 +26,25 @@ def read_tfds(name: str, languages: tuple[str, str]) -> dict[str, Selection]:
     if "train" not in sources:
         raise UserError(f"tfds:{name} has no split train, only {', '.join(sources)}")
     splits = {}
-    for split in SPLITS:
-        if split in sources:
-            pairs = []
-            for n in range(len(sources[split])):
-                example = sources[split][n]
-                for language in languages:
-                    if not isinstance(example.get(language), (bytes, str)):
-                        raise UserError(
-                            f"tfds:{name} has no text in {language!r}, only "
-                            f"{', '.join(sorted(example))}"
-                        )
-                try:
-                    texts = [_text(example[language]) for language in languages]
-                except UnicodeDecodeError as error:
-                    raise UserError(
-                        f"tfds:{name}: example {n} of {split} is not UTF-8: {error}"
-                    ) from None
-                pair = tuple(map(normal, texts))
-                if all(pair):
-                    pairs.append(pair)
-            rules = {"with an empty side": len(sources[split]) - len(pairs)}
-            splits[split] = Selection(pairs, rules)
+    for split in (x for x in SPLITS if x in sources):
+        source = sources[split]
+        place = f"tfds:{name}, {split}"
+        read = [_pair(source[n], languages, place) for n in range(len(source))]
+        pairs = [pair for pair in read if all(pair)]
+        rules = {"with an empty side": len(read) - len(pairs)}
+        splits[split] = Selection(pairs, rules)
     return splits
 
 
-def _text(value: bytes | str) -> str:
-    return value.decode() if isinstance(value, bytes) else value
+def _pair(example: dict, languages: tuple[str, str], place: str) -> tuple[str, ...]:
+    texts = []
+    for language in languages:
+        text = example.get(language)
+        if not isinstance(text, (bytes, str)):
+            names = ", ".join(sorted(example))
+            raise UserError(f"{place} has no text in {language!r}, only {names}")
+        try:
+            texts.append(normal(text.decode() if isinstance(text, bytes) else text))
+        except UnicodeDecodeError as error:
+            raise UserError(f"{place} has text that is not UTF-8: {error}") from None
+    return tuple(texts)
