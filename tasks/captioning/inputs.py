@@ -11,6 +11,7 @@ training images are computed once and kept in the cache folder.
 Axes: B images; I, J rows and columns.
 """
 
+import dataclasses
 import functools
 import hashlib
 import os
@@ -79,21 +80,16 @@ def check_files(files: Any, split: str) -> None:
         )
 
 
+@dataclasses.dataclass
 class CaptionSplits:
-    """Captioned images by split.
+    """Captioned images by split, each read once, for all evaluations."""
 
-    Args:
-        fields: `config.data` of a captioner; its `source` is one of `SOURCES`.
-        count: maximum number of images in an evaluation split.
-        left_out: see `tasks.common.user_files.left_out`.
-    """
+    fields: Any  # `config.data` of a captioner
+    count: int  # maximum number of images in an evaluation split
+    left_out: Collection[str] | None = None  # see `tasks.common.user_files.left_out`
 
-    def __init__(
-        self, fields: Any, count: int, left_out: Collection[str] | None = None
-    ):
-        self.fields, self.count = fields, count
-        self.files = captions.image_files(fields.damaged, left_out)
-        # Read once, for all evaluations.
+    def __post_init__(self):
+        self.files = captions.image_files(self.fields.damaged, self.left_out)
         self._read = functools.cache(self._read)
         self.photos = functools.cache(self._photos)
         self.examples = functools.cache(self._examples)
@@ -222,25 +218,18 @@ class CaptionSplits:
         return [scenes[i] for i in range(self.count)]
 
 
+@dataclasses.dataclass
 class CaptionData:
-    """Captioned images, their vocabulary and the model's inputs.
+    """Captioned images, their vocabulary and the model's inputs, read on first use."""
 
-    Files are read on first use.
+    config: ConfigDict
+    vocabulary: Vocabulary | None = None  # of the captions; None before it is built
+    left_out: Sequence[str] | None = None  # see `tasks.common.user_files.left_out`
 
-    Attributes:
-        splits: captioned images of each split.
-        vocabulary: vocabulary of the captions; None if it has not been built yet.
-        left_out: see `tasks.common.user_files.left_out`.
-    """
-
-    def __init__(
-        self,
-        config: ConfigDict,
-        vocabulary: Vocabulary | None = None,
-        left_out: Sequence[str] | None = None,
-    ):
-        self.config, self.vocabulary = config, vocabulary
-        self.splits = CaptionSplits(config.data, config.evaluation.images, left_out)
+    def __post_init__(self):
+        config = self.config
+        count = config.evaluation.images
+        self.splits = CaptionSplits(config.data, count, self.left_out)
         self.frozen = config.model.encoder == "maps"
 
     def batches(self) -> captions.Batches:

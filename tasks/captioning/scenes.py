@@ -71,52 +71,39 @@ class Scene:
         return self.image.tobytes()
 
 
+@dataclasses.dataclass
 class Scenes:
     """Endless random access to scenes; scene i depends on (seed, split, i) only.
-
-    Args:
-        drawings: drawings to compose scenes of.
-        split: "train", "validation", "test" or "novel".
-        size: I = J, in pixels.
-        min_objects: minimum number of drawings of a scene.
-        max_objects: maximum number of drawings of a scene.
-        references: number of captions of a scene; at most N!, the number of orders.
-        seed: seed of the random generators.
 
     Raises:
         UserError: if the size is too large or there are too few drawings.
     """
 
-    def __init__(
-        self,
-        drawings: Sequence[Drawing],
-        split: str,
-        *,
-        size: int,
-        min_objects: int = 2,
-        max_objects: int = 4,
-        references: int = 4,
-        seed: int = 0,
-    ):
-        if size > _MAX_SIZE:
-            raise FieldError(
-                "config.data.size", size, f"at most {_MAX_SIZE} for scenes"
-            )
-        self._drawings = tuple(drawings)
-        held_out = novel(drawings)
-        self._common = [d for d in drawings if d not in held_out]
-        self._novel = [d for d in drawings if d in held_out]
+    drawings: Sequence[Drawing]  # to compose scenes of
+    split: str  # "train", "validation", "test" or "novel"
+    _: dataclasses.KW_ONLY
+    size: int  # I = J, in pixels
+    min_objects: int = 2  # minimum number of drawings of a scene
+    max_objects: int = 4
+    references: int = 4  # captions of a scene; at most N!, the number of orders
+    seed: int = 0
+
+    def __post_init__(self):
+        if self.size > _MAX_SIZE:
+            accepted = f"at most {_MAX_SIZE} for scenes"
+            raise FieldError("config.data.size", self.size, accepted)
+        held_out = novel(self.drawings)
+        self._common = [d for d in self.drawings if d not in held_out]
+        self._novel = [d for d in self.drawings if d in held_out]
         if len(self._common) < 2 * _PARTS:
             raise UserError(
                 f"config.data.groups has {len(self._common)} drawings that are not "
                 f"novel: must be at least {2 * _PARTS}"
             )
-        if split == "novel" and not self._novel:
+        if self.split == "novel" and not self._novel:
             raise UserError("config.data.groups has no novel drawings")
-        self._split, self._size = split, size
-        self._counts = range(min_objects, max_objects + 1)
-        self._references, self._seed = references, seed
-        cell = size // 3
+        self._counts = range(self.min_objects, self.max_objects + 1)
+        cell = self.size // 3
         self._sizes = np.unique(np.linspace(_MIN_SCALE * cell, cell, 3).astype(int))
 
     def __getitem__(self, index: int) -> Scene:
@@ -127,7 +114,7 @@ class Scenes:
         """
         if index < 0:
             raise IndexError(index)
-        key = (self._seed, _SPLITS.index(self._split), index, 1)
+        key = (self.seed, _SPLITS.index(self.split), index, 1)
         rng = np.random.default_rng(key)
         drawings = self._draw(rng)
         cells = rng.permutation(len(CELLS))[: len(drawings)]
@@ -135,13 +122,13 @@ class Scenes:
         boxes, sprites = np.zeros((len(drawings), 4), int), []
         for drawing, cell, box in zip(drawings, cells, boxes, strict=True):
             side = int(rng.choice(self._sizes))
-            margin = self._size // 3 - side
-            corner = np.array(divmod(int(cell), 3)) * (self._size // 3)
+            margin = self.size // 3 - side
+            corner = np.array(divmod(int(cell), 3)) * (self.size // 3)
             top, left = corner + rng.integers(0, margin + 1, 2)
             box[:] = top, left, top + side, left + side
-            sprites.append(_sprites(self._drawings, side)[drawing])
+            sprites.append(_sprites(tuple(self.drawings), side)[drawing])
         return Scene(
-            functools.partial(_compose, self._size, background, sprites, boxes),
+            functools.partial(_compose, self.size, background, sprites, boxes),
             tuple(drawing.name for drawing in drawings),
             tuple(CELLS[cell] for cell in cells),
             boxes,
@@ -151,20 +138,20 @@ class Scenes:
     def _draw(self, rng: np.random.Generator) -> list[Drawing]:
         """Draws the drawings of a scene until they belong to the split."""
         count = int(rng.choice(self._counts))
-        if self._split == "novel":
+        if self.split == "novel":
             novel_count = min(int(rng.integers(1, 3)), len(self._novel), count)
             drawings = _choose(rng, self._novel, novel_count)
             drawings += _choose(rng, self._common, count - novel_count)
             return [drawings[i] for i in rng.permutation(count)]
         while True:
             drawings = _choose(rng, self._common, count)
-            if split_of([drawing.name for drawing in drawings]) == self._split:
+            if split_of([drawing.name for drawing in drawings]) == self.split:
                 return drawings
 
     def _captions(self, rng, drawings, cells) -> tuple[str, ...]:
         parts = [f"{d.name} {CELLS[c]}" for d, c in zip(drawings, cells, strict=True)]
         captions = []
-        while len(captions) < min(self._references, math.factorial(len(parts))):
+        while len(captions) < min(self.references, math.factorial(len(parts))):
             order = [parts[i] for i in rng.permutation(len(parts))]
             caption = f"{', '.join(order[:-1])} and {order[-1]}"
             if caption not in captions:

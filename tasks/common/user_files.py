@@ -7,6 +7,7 @@ run leaves out the same files, which need not exist any more.
 """
 
 import contextlib
+import dataclasses
 import hashlib
 import json
 import os
@@ -40,27 +41,20 @@ def left_out(assets: Path, training: bool) -> list[str] | None:
         return None
 
 
+@dataclasses.dataclass
 class UserFiles:
-    """The files of a data set: those that are left out, and digests of the others.
+    """The files of a data set: those that are left out, and digests of the others."""
 
-    Args:
-        decode: decodes a file; raises `UserError` if it is damaged.
-        kind: name of what `decode` accepts, such as "image".
-        damaged: `REFUSE` damaged files or `LEAVE_OUT`.
-        left_out: see the function `left_out`; if not None, no others are left out.
-    """
+    decode: Callable[[Path], Any]  # raises `UserError` for a damaged file
+    kind: str  # name of what `decode` accepts, such as "image"
+    damaged: str = REFUSE
+    # see the function `left_out`; if not None, no others are left out
+    left_out: Collection[str] | None = None
 
-    def __init__(
-        self,
-        decode: Callable[[Path], Any],
-        kind: str,
-        damaged: str = REFUSE,
-        left_out: Collection[str] | None = None,
-    ):
-        self._decode, self._kind = decode, kind
-        self._resumed = left_out is not None
-        self._leaves_out = damaged == LEAVE_OUT and not self._resumed
-        self._left_out = set(left_out or ())
+    def __post_init__(self):
+        self._resumed = self.left_out is not None
+        self._leaves_out = self.damaged == LEAVE_OUT and not self._resumed
+        self._left_out = set(self.left_out or ())
         self._digests: dict[Path, str] = {}
 
     def uses(self, path: Path) -> bool:
@@ -102,7 +96,7 @@ class UserFiles:
             print(line, file=sys.stderr)
 
     def _find(self, paths: list[Path], name: str) -> dict[Path, _Finding]:
-        key = storage.sha256(f"{self._kind} {os.path.abspath(name)}".encode())[:16]
+        key = storage.sha256(f"{self.kind} {os.path.abspath(name)}".encode())[:16]
         memory = storage.cache_folder() / f"files-{key}.json"
         findings = _read(memory)
         before = {path: findings.get(os.path.abspath(path)) for path in paths}
@@ -133,7 +127,7 @@ class UserFiles:
         if before and before[2] == digest:
             return (stat.st_size, stat.st_mtime_ns, *before[2:])
         try:
-            self._decode(path)
+            self.decode(path)
         except UserError as error:
             return stat.st_size, stat.st_mtime_ns, digest, str(error)
         return stat.st_size, stat.st_mtime_ns, digest, ""

@@ -4,6 +4,7 @@ A list is a text file with a path and a transcript on each line, separated by a 
 relative paths start from the folder of the list. Transcripts are lower-cased.
 """
 
+import dataclasses
 import functools
 import io
 from collections.abc import Mapping, Sequence
@@ -124,41 +125,32 @@ def read_list(path: Path, files: UserFiles | None = None) -> list[tuple[Path, st
     return entries
 
 
+@dataclasses.dataclass
 class Files(Source):
     """Utterances in audio files.
-
-    Args:
-        lists: path of the list of each split, read on first use.
-        cepstra: number of cepstra.
-        rate: sampling rate that audio is resampled to, in Hz.
-        damaged: see `UserFiles`.
-        left_out: see `UserFiles`.
 
     Raises:
         UserError: for a list that is missing or cannot be read.
     """
 
+    lists: Mapping[str, str]  # path of the list of each split, read on first use
+    _: dataclasses.KW_ONLY
+    cepstra: int  # number of cepstra
+    rate: int  # sampling rate that audio is resampled to, in Hz
+    damaged: str = REFUSE  # see `UserFiles`
+    left_out: Sequence[str] | None = None
     listed = True
 
-    def __init__(
-        self,
-        lists: Mapping[str, str],
-        *,
-        cepstra: int,
-        rate: int,
-        damaged: str = REFUSE,
-        left_out: Sequence[str] | None = None,
-    ):
-        for split, path in lists.items():
+    def __post_init__(self):
+        for split, path in self.lists.items():
             if not path:
                 raise UserError(
                     f"config.data.files.{split} is missing: must be the path of a list "
                     "of audio files and transcripts"
                 )
-        self._paths, self._read = lists, functools.cache(self._read_list)
-        self._options = cepstra, rate
-        decode, kind = self._decode, f"audio {cepstra} {rate}"
-        self.files = UserFiles(decode, kind, damaged=damaged, left_out=left_out)
+        self._read = functools.cache(self._read_list)
+        kind = f"audio {self.cepstra} {self.rate}"
+        self.files = UserFiles(self._decode, kind, self.damaged, self.left_out)
 
     @property
     def characters(self) -> str:
@@ -179,13 +171,14 @@ class Files(Source):
         return [self._utterance(split, *entry) for entry in self._read(split)]
 
     def _decode(self, path: Path) -> np.ndarray:
-        return cepstra.__wrapped__(path, *self._options)  # not of an earlier content
+        # Not of an earlier content, which is cached.
+        return cepstra.__wrapped__(path, self.cepstra, self.rate)
 
     def _read_list(self, split: str) -> list[tuple[Path, str]]:
-        return read_list(Path(self._paths[split]), self.files)
+        return read_list(Path(self.lists[split]), self.files)
 
     def _utterance(self, split: str, path: Path, text: str) -> Utterance:
         try:
-            return Utterance([cepstra(path, *self._options)], text)
+            return Utterance([cepstra(path, self.cepstra, self.rate)], text)
         except UserError as error:
-            raise UserError(f"transcripts {self._paths[split]}: {error}") from None
+            raise UserError(f"transcripts {self.lists[split]}: {error}") from None

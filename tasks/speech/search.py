@@ -34,22 +34,18 @@ class Details(NamedTuple):
     characters: str  # Q characters; the text of a prediction composes them
 
 
+@dataclasses.dataclass
 class SpeechSearch:
-    """Search for transcripts with a `generation.search.Model`.
+    """Search for transcripts with a `generation.search.Model`."""
 
-    Args:
-        model: the model.
-        bands: M.
-        normalisation: see `tasks.speech.features.normalised`.
-        batch_size: number of utterances that are decoded together.
-    """
+    model: nn.Module
+    _: dataclasses.KW_ONLY
+    bands: int  # M
+    normalisation: str  # see `tasks.speech.features.normalised`
+    batch_size: int  # number of utterances that are decoded together
 
-    def __init__(
-        self, model: nn.Module, *, bands: int, normalisation: str, batch_size: int
-    ):
-        self._model, self._bands, self._batch_size = model, bands, batch_size
-        self._normalisation = normalisation
-        self._generator = Generator(model, forbidden=(PAD, BOS, UNK))
+    def __post_init__(self):
+        self._generator = Generator(self.model, forbidden=(PAD, BOS, UNK))
 
     def transcripts(
         self,
@@ -90,13 +86,13 @@ class SpeechSearch:
 
     def _batches(self, examples: Sequence[HeldOut]) -> Iterator[Batch]:
         """Batches of utterances of similar length, all padded to one batch size."""
-        size = min(self._batch_size, len(examples))
+        size = min(self.batch_size, len(examples))
         order = sorted(range(len(examples)), key=lambda i: len(examples[i].spectrogram))
         for start in range(0, len(order), max(size, 1)):
             indices = order[start : start + size]
             filled = indices + indices[-1:] * (size - len(indices))
             spectrograms = [examples[i].spectrogram for i in filled]
-            source = utterances.padded(spectrograms, normalisation=self._normalisation)
+            source = utterances.padded(spectrograms, normalisation=self.normalisation)
             # A character takes at least two frames.
             limit = source["lengths"] // 2 + 1
             length = source["frames"].shape[1] // 2 + 1
@@ -104,10 +100,10 @@ class SpeechSearch:
 
     def _frames(self, params: Any) -> int:
         """Number of frames per position of the attention."""
-        frames = jnp.zeros((1, _FRAMES, self._bands))
+        frames = jnp.zeros((1, _FRAMES, self.bands))
         source = {"frames": frames, "lengths": jnp.full(1, _FRAMES, jnp.int32)}
         memory = jax.eval_shape(
-            lambda p: self._model.apply({"params": p}, source, method="encode"), params
+            lambda p: self.model.apply({"params": p}, source, method="encode"), params
         )
         return _FRAMES // memory.mask.shape[1]
 

@@ -114,13 +114,6 @@ def test_repeated_copies_end_in_a_marker(repeats):
         assert np.flatnonzero(inputs[:, 8]).tolist() == [size]
 
 
-def test_counts_of_repeats_are_standardised():
-    rng = np.random.default_rng(0)
-    batch = sequences("repeat_copy", rng, np.ones(10_000, int), 1)
-    marks = batch["inputs"][:, 1, 8]
-    assert abs(marks.mean()) < 0.05 and abs(marks.std() - 1) < 0.03  # sampling
-
-
 def test_recall_asks_for_the_item_after_the_queried_one():
     batch = draw("recall")
     for row, size in enumerate(SIZES):

@@ -100,17 +100,6 @@ def test_a_mask_covers_consecutive_lines_with_the_mean_of_their_band(axis, kind)
     assert widths == set(range(widest + 1))
 
 
-def test_masked_values_are_0_after_normalisation():
-    decibels = np.random.default_rng(1).normal(0, 9, (T, M))
-    options = MASKS | {"frequency_masks": 1, "max_bands": M}
-    masked = features.mask(decibels, np.random.default_rng(0), **options)
-    bands = np.flatnonzero((masked != decibels).any(0))
-    assert 0 < len(bands) < M
-    np.testing.assert_allclose(
-        features.normalised(masked, "mean")[:, bands], 0, atol=1e-9
-    )
-
-
 def test_no_masks_change_nothing_and_large_ones_fit():
     decibels = np.random.default_rng(1).normal(0, 9, (T, M))
     rng = np.random.default_rng(0)

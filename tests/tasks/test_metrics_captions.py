@@ -6,13 +6,12 @@ import pytest
 from tasks.captioning.captions import CaptionedImage
 from tasks.captioning.metrics import (
     caption_scores,
-    mentioned_boxes,
     pointing_share,
     scene_scores,
     split_scores,
     word_boxes,
 )
-from tasks.captioning.scenes import Scene, mentions
+from tasks.captioning.scenes import Scene
 
 SCENE = Scene(
     compose=lambda: np.zeros((12, 12, 3), np.uint8),
@@ -82,12 +81,6 @@ def test_pointing_is_the_share_of_words_with_the_maximum_in_the_box():
 def test_a_caption_without_named_objects_has_no_pointing():
     scores = scene_scores([SCENE], [["a", "fox"]], [weights([(0, 0), (1, 1)])])
     assert scores == {"objects": 0, "exact": 0}
-
-
-def test_only_objects_of_the_scene_have_boxes():
-    mentioned = mentions("fox at the top and cat face in the middle".split())
-    ((mention, box),) = mentioned_boxes(SCENE, mentioned)
-    assert mention.name == "cat face" and box.tolist() == [4, 0, 8, 4]
 
 
 def test_a_position_is_in_a_box_if_its_centre_is():

@@ -120,13 +120,3 @@ def test_openmoji_has_the_drawings_of_the_reported_results():
     assert all(d.subgroup.startswith("animal-") for d in animals)
     with pytest.raises(UserError, match="config.data.groups has 'animls'"):
         drawings.select(["animls"])
-
-
-@pytest.mark.network
-def test_a_drawing_is_opaque_on_a_transparent_background():
-    (sun,) = [d for d in drawings.catalogue() if d.name == "sun"]
-    (image,) = drawings.draw([sun], 33)
-    assert image.shape == (33, 33, 4)
-    assert image[16, 16, 3] == 255 and image[0, 0, 3] == 0
-    red, _, blue, _ = image[16, 16]
-    assert red > 200 > blue

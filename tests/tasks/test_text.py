@@ -15,14 +15,13 @@ from tasks.common.text_metrics import Translations, detailed_scores, translation
 from tasks.common.vocabulary import UNK, train_vocabulary
 from tasks.images.data import folder as read_folder
 from tasks.language import text_data as running_text
-from tasks.questions.babi import sources, story
+from tasks.questions.babi import story
 from tasks.questions.babi import text as stories
 from tasks.questions.babi.encoding import Vocabulary, encode
 from tasks.sentences import data as sentences
 from tasks.speech import audio
 from tasks.speech.metrics import error_rates
 from tasks.translation import parallel_text
-from tasks.translation.corpora import records
 from tasks.translation.corpora.files import read_files
 from tasks.translation.text_assets import TextAssets
 from training.trained import read_lines
@@ -157,15 +156,6 @@ def test_a_word_keeps_its_marks_and_joiners(text):
     assert running_text.normal_lines(f"{text}!") == [
         " ".join(running_text.normal_lines(text)) + " !"
     ]
-
-
-@pytest.mark.parametrize("text", [text for text in WORDS if "་" not in text])
-def test_running_text_and_near_duplicates_have_whole_words(text):
-    expected = [fold(word) for word in text.split()]
-    assert running_text.normal_lines(text) == [" ".join(expected)]
-    assert "".join(parallel_text._sequence(text)) == "".join(expected)
-    for word in (*parallel_text._sequence(text), *records.words(text)):
-        assert not unicodedata.category(word[0]).startswith("M")
 
 
 def test_english_words_are_cut_as_ever():
@@ -312,14 +302,3 @@ def test_lines_are_those_of_an_editor():
     assert storage.lines("\n", "x") == [""]
     assert storage.lines("a\u2028b\r\n\r\nc", "x") == ["a\u2028b", "", "c"]
     assert storage.lines("a\n\n", "x") == ["a", ""]
-
-
-def test_own_stories_keep_characters_inside_a_line(tmp_path):
-    path = tmp_path / "a.txt"
-    row = "1 Mary\x85went\rhome.\n2 Where\u2028is she?\tA\x0cB\t1\n"
-    path.write_bytes((row * 3).encode())
-    files = {"train": str(path), "validation": str(path), "test": ""}
-    source = sources.create(sources.from_files(files), tmp_path, joint=False)
-    loaded = sources.load(None, tmp_path)
-    assert loaded.stories[0]["train"] == source.stories[0]["train"]
-    assert len(loaded.questions("train")[0]) == 3

@@ -1,5 +1,6 @@
 """Stories: numbered statements and questions, with answers and supporting facts."""
 
+import dataclasses
 import functools
 import random
 import re
@@ -32,21 +33,14 @@ class Line(NamedTuple):
 Lines = tuple[Line, ...]
 
 
+@dataclasses.dataclass
 class Story:
-    """A story under construction.
+    """A story under construction."""
 
-    Attributes:
-        rng: random generator of the story.
-        lines: lines so far.
-        questions: number of questions so far.
-        pause: number of statements since the last question.
-    """
-
-    def __init__(self, rng: random.Random):
-        self.rng = rng
-        self.lines: list[Line] = []
-        self.questions = 0
-        self.pause = 0
+    rng: random.Random
+    lines: list[Line] = dataclasses.field(default_factory=list)
+    questions: int = 0
+    pause: int = 0  # number of statements since the last question
 
     def state(self, *texts: str) -> int:
         """Adds one of `texts` as a statement; returns its number."""
