@@ -16,6 +16,7 @@ the last EOS of a row; a row that is all PAD is filler.
 Axes: B rows of a batch; S source length and T target length of a row, with EOS.
 """
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -130,6 +131,7 @@ def _pack(
     return rows
 
 
+@dataclasses.dataclass
 class Batches:
     """Endless random access to training batches; batch i depends on (seed, i) only.
 
@@ -140,47 +142,38 @@ class Batches:
     Rows are planned for the expected lengths of their sentences. If the drawn
     segmentations of a row are too long, the sentences that exceed their best
     segmentation the most take the best one instead, until the row fits.
-
-    Args:
-        source: source sentences.
-        target: their translations, in the same order.
-        tokens: maximum of B * max(S, T), padding included; a batch of
-            `batch_size_multiple` rows may exceed it.
-        max_shapes: maximum number of shapes.
-        seed: seed of the order and of the drawn segmentations.
-        pack: whether a row has several sentences; see the module's docstring.
-        batch_size_multiple: divisor of B; a multiple of the number of devices.
     """
 
-    def __init__(
-        self,
-        source: Segmentations,
-        target: Segmentations,
-        *,
-        tokens: int,
-        max_shapes: int,
-        seed: int,
-        pack: bool = False,
-        batch_size_multiple: int = 8,
-    ):
-        self._sides, self._seed = (source, target), seed
+    source: Segmentations  # source sentences
+    target: Segmentations  # their translations, in the same order
+    _: dataclasses.KW_ONLY
+    # maximum of B * max(S, T), padding included; a batch of `batch_size_multiple` rows
+    # may exceed it
+    tokens: int
+    max_shapes: int  # maximum number of shapes
+    seed: int  # seed of the order and of the drawn segmentations
+    pack: bool = False  # whether a row has several sentences, see above
+    batch_size_multiple: int = 8  # divisor of B; a multiple of the number of devices
+
+    def __post_init__(self):
+        self._sides = self.source, self.target
         # At least the best length, so that the best segmentations always fit.
         s, t = (
             np.maximum(np.rint(side.mean_lengths()), side.best_lengths()).astype(int)
             for side in self._sides
         )
-        if pack:
-            boxes = _row_sizes(s, t, max_shapes)
+        if self.pack:
+            boxes = _row_sizes(s, t, self.max_shapes)
             rows = _pack(s, t, boxes)
         else:
-            boxes = choose_boxes(s, t, max_shapes)
+            boxes = choose_boxes(s, t, self.max_shapes)
             assigned, _ = _best_boxes(np.array(boxes), np.stack([s, t], 1))
             rows = [
                 [[int(n)] for n in np.flatnonzero(assigned == k)]
                 for k in range(len(boxes))
             ]
-        unit = batch_size_multiple
-        heights = [max(tokens // max(box) // unit, 1) * unit for box in boxes]
+        unit = self.batch_size_multiple
+        heights = [max(self.tokens // max(box) // unit, 1) * unit for box in boxes]
         _merge_remainders(rows, boxes, heights)
         filled = [k for k in range(len(boxes)) if rows[k]]
         self._rows = [rows[k] for k in filled]
@@ -214,7 +207,7 @@ class Batches:
             self._plan = plan = (epoch, self._order(epoch))
         shape, members = plan[1][position]
         height, *widths = self.shapes[shape]
-        rng = np.random.default_rng((self._seed, epoch, position))
+        rng = np.random.default_rng((self.seed, epoch, position))
         sentences = [self._rows[shape][r] for r in members]
         rows = rows_of(pieces, count, height)
         return {
@@ -226,7 +219,7 @@ class Batches:
 
     def _order(self, epoch: int) -> list[tuple[int, np.ndarray]]:
         """The batches of an epoch, each a shape's index and the indices of its rows."""
-        rng = np.random.default_rng((self._seed, epoch))
+        rng = np.random.default_rng((self.seed, epoch))
         batches = []
         for k, count in enumerate(self._counts):
             # array_split spreads the filler rows over the shape's batches.
