@@ -62,7 +62,9 @@ def read_tensors(content: bytes, name: str) -> dict[str, np.ndarray]:
             )
             file.seek(count * np.dtype(dtype).itemsize, io.SEEK_CUR)
         return {key: view.read(content, storages) for key, view in views.items()}
-    except Exception as error:  # damaged pickles raise errors of all kinds
+    except (pickle.UnpicklingError, ValueError, TypeError, KeyError, EOFError) as error:
+        raise UserError(f"cannot read the tensors of {name}: {error}") from None
+    except (AttributeError, IndexError, StopIteration) as error:
         reason = f"{type(error).__name__}: {error}"
         raise UserError(f"cannot read the tensors of {name}: {reason}") from None
 
