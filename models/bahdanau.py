@@ -22,16 +22,12 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from attention.fast.scan import Matrix
-from base.ranges import LAYERS, SCALE, SIZE
+from base.ranges import LAYERS, SIZE
 from models.cells import CELLS, CellMatrices
-from models.encoder_decoder import DecoderCarry, EncoderDecoder, Step, StepInput
-from models.layers import PAD, Dense, check_fields, logits
+from models.encoder_decoder import AttentiveDecoder, DecoderCarry, Step, StepInput
+from models.layers import PAD, Dense, logits
 from models.recurrent import Encoder, Init, Maxout, Stack, orthogonal
-from models.source_attention import (
-    ATTENTION_CHOICES,
-    AttendedSource,
-    SourceMemory,
-)
+from models.source_attention import AttendedSource, SourceMemory
 
 
 class BahdanauMatrices(NamedTuple):
@@ -41,7 +37,7 @@ class BahdanauMatrices(NamedTuple):
     state: CellMatrices  # U, recurrent matrices
 
 
-class Bahdanau(EncoderDecoder):
+class Bahdanau(AttentiveDecoder):
     """RNNsearch; see the module's docstring.
 
     Batches are dicts of int32 `source` [B, S] and `target` [B, T], one sentence per
@@ -53,17 +49,11 @@ class Bahdanau(EncoderDecoder):
         maxout: l, maxout units of the readout.
         readout_state: decoder state in the readout: "previous", s_{i-1} as in the
             appendix, or "new", s_i.
-        score: a key of `attention.scores.STEPWISE_SCORES`.
-        alignment: a key of `attention.alignments.ALIGNMENTS`.
-        score_hidden: A, the paper's n', for the additive score and the position of
-            local-p.
-        max_length: maximum source length, for the location score.
-        window: half-width of a local alignment's window in positions.
-        temperature: temperature of the Gumbel alignment.
         score_gradient: whether the scores' gradient reaches the encoder.
 
-    The other fields are inherited from `EncoderDecoder`. Defaults are the paper's
-    (appendices A and B); `max_length`, `window` and `temperature` are not in the paper.
+    The other fields are inherited from `AttentiveDecoder`; A is the paper's n'.
+    Defaults are the paper's (appendices A and B); `max_length`, `window` and
+    `temperature` are not in the paper.
     """
 
     cell: str = "gru"
@@ -77,12 +67,12 @@ class Bahdanau(EncoderDecoder):
     readout_state: str = "previous"
     score: str = "additive"
     alignment: str = "global"
-    score_hidden: Annotated[int, SIZE] = 1000
-    max_length: Annotated[int, SIZE] = 128
-    window: Annotated[int, SIZE] = 10
-    temperature: Annotated[float, SCALE] = 1.0
+    score_hidden: int = 1000
     score_gradient: bool = True
 
+    choices: ClassVar = AttentiveDecoder.choices | {
+        "readout_state": ("previous", "new")
+    }
     # Appendix B.1. Attention is initially uniform, since v_a is 0.
     paper_init: ClassVar[Init] = Init(
         kernel=nn.initializers.normal(0.01),
@@ -92,16 +82,9 @@ class Bahdanau(EncoderDecoder):
         score_vector=nn.initializers.zeros,
     )
 
-    @property
-    def draws(self) -> bool:
-        """True if the alignment is hard and needs REINFORCE to train."""
-        return self.alignment == "hard"
-
     def setup(self):
         """Checks the fields and creates the submodules."""
         super().setup()
-        choices = ATTENTION_CHOICES | {"readout_state": ("previous", "new")}
-        check_fields(self, choices)
         n, cell, inits = self.hidden, CELLS[self.cell], self.inits
         self.source_table, self.target_table = self.tables(share=self.share_embeddings)
         self.encoder = Encoder(
@@ -114,9 +97,7 @@ class Bahdanau(EncoderDecoder):
             inits=inits,
         )
         self.bridge = Dense(cell.states * n, kernel_init=inits.kernel)
-        self.cross_attention = self.source_attention(
-            score_gradient=self.score_gradient,
-        )
+        self.cross_attention = self.source_attention(score_gradient=self.score_gradient)
         self.stack = Stack(
             cell=self.cell, features=n, layers=1, dropout=self.dropout, inits=inits
         )
@@ -141,14 +122,12 @@ class Bahdanau(EncoderDecoder):
             start=(start,),
         )
 
-    def matrices(self, memory: SourceMemory) -> BahdanauMatrices:
-        """Returns the weight matrices used inside the step."""
+    def prepare(self, memory: SourceMemory) -> tuple[BahdanauMatrices, AttendedSource]:
+        """Returns the matrices of the step, and the source with its attention."""
         (state,) = self.stack.matrices().states
-        return BahdanauMatrices(memory.values, state)
-
-    def shared(self, memory: SourceMemory) -> AttendedSource:
-        """Returns the source with the parameters of score and alignment."""
-        return self.cross_attention.source(memory)
+        return BahdanauMatrices(memory.values, state), self.cross_attention.source(
+            memory
+        )
 
     @nn.nowrap
     def advance(

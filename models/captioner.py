@@ -28,16 +28,18 @@ from flax import linen as nn
 from attention.fast.convolution import blocks
 from attention.fast.scan import Matrix
 from base.errors import FieldError
-from base.ranges import PROBABILITY, SCALE, SIZE
+from base.ranges import PROBABILITY, SIZE
 from models.cells import CELLS, CellMatrices
-from models.encoder_decoder import DecoderCarry, EncoderDecoder, Step, StepInput
-from models.layers import Dense, Dropout, LayerNorm, check_fields, logits
-from models.recurrent import Init, Stack, uniform_init
-from models.source_attention import (
-    ATTENTION_CHOICES,
-    AttendedSource,
-    SourceMemory,
+from models.encoder_decoder import (
+    AttentiveDecoder,
+    DecoderCarry,
+    EncoderDecoder,
+    Step,
+    StepInput,
 )
+from models.layers import Dense, Dropout, LayerNorm, logits
+from models.recurrent import Init, Stack, uniform_init
+from models.source_attention import AttendedSource, SourceMemory
 
 ENCODERS = ("cnn", "maps")
 
@@ -100,7 +102,7 @@ class CaptionerShared(NamedTuple):
     beta_bias: jax.Array | None  # [1]
 
 
-class ShowAttendTell(EncoderDecoder):
+class ShowAttendTell(AttentiveDecoder):
     """Captioner with attention, Xu et al. (2015); see the module's docstring.
 
     A batch is a dict of `source`, the images or maps of `ImageEncoder`, and `target`,
@@ -109,19 +111,13 @@ class ShowAttendTell(EncoderDecoder):
     Attributes:
         encoder: see `ImageEncoder`.
         channels: see `ImageEncoder`.
-        score: a key of `attention.scores.STEPWISE_SCORES`.
-        alignment: a key of `attention.alignments.ALIGNMENTS`.
-        score_hidden: A, for the additive score and the position of local-p.
-        max_length: maximum number of positions S, for the location score.
-        window: half-width of a local alignment's window in positions.
-        temperature: temperature of the Gumbel alignment.
         selector: whether the context is multiplied by beta_t.
         soft_prob: probability that a training batch replaces the weights of a hard or
             Gumbel alignment by their expectation, the soft weights; 0.5 in the authors'
             code, while section 4.1 decides per image. A variable `soft_prob` in the
             collection "schedule" overrides it.
 
-    The other fields are inherited from `EncoderDecoder`. Defaults follow the authors'
+    The other fields are inherited from `AttentiveDecoder`. Defaults follow the authors'
     code for MS-COCO, except `window` and `temperature`, which it does not have.
     """
 
@@ -134,30 +130,21 @@ class ShowAttendTell(EncoderDecoder):
     channels: Annotated[tuple[int, ...], SIZE.each()] = (512,)
     score: str = "additive"
     alignment: str = "global"
-    score_hidden: Annotated[int, SIZE] = 512
-    max_length: Annotated[int, SIZE] = 196
-    window: Annotated[int, SIZE] = 10
-    temperature: Annotated[float, SCALE] = 1.0
+    score_hidden: int = 512
+    max_length: int = 196
     selector: bool = True
     soft_prob: Annotated[float, PROBABILITY] = 0.5
 
     paper_init: ClassVar[Init] = uniform_init(0.08)
-
-    @property
-    def draws(self) -> bool:
-        """True if the alignment is hard, which is trained by REINFORCE."""
-        return self.alignment == "hard"
+    choices: ClassVar = AttentiveDecoder.choices | {"encoder": ENCODERS}
 
     def setup(self):
         """Checks the fields and creates the submodules."""
         super().setup()
-        check_fields(self, ATTENTION_CHOICES | {"encoder": ENCODERS})
         _check_channels(self.channels)
         n, cell, inits = self.hidden, CELLS[self.cell], self.inits
         _, self.target_table = self.tables(share=True)
-        self.cross_attention = self.source_attention(
-            keys="positions",
-        )
+        self.cross_attention = self.source_attention(keys="positions")
         self.annotate = ImageEncoder(self.encoder, self.channels, self.dropout)
         self.bridge = Dense(cell.states * n, kernel_init=inits.kernel)
         self.stack = Stack(
@@ -188,18 +175,17 @@ class ShowAttendTell(EncoderDecoder):
             start=(start,),
         )
 
-    def matrices(self, memory: SourceMemory) -> CaptionerMatrices:
-        """Returns the weight matrices used inside the step."""
+    def prepare(
+        self, memory: SourceMemory
+    ) -> tuple[CaptionerMatrices, CaptionerShared]:
+        """Returns the matrices of the step, and the image with its attention."""
         (state,) = self.stack.matrices().states
-        beta = self.beta if self.selector else None
-        return CaptionerMatrices(
-            annotations=memory.annotations, context=self.context, beta=beta, state=state
-        )
-
-    def shared(self, memory: SourceMemory) -> CaptionerShared:
-        """Returns the image to attend to, and the bias of the selector."""
+        beta, bias = (self.beta, self.beta_bias) if self.selector else (None, None)
         source = self.cross_attention.source(memory, self._soft())
-        return CaptionerShared(source, self.beta_bias if self.selector else None)
+        return (
+            CaptionerMatrices(memory.annotations, self.context, beta, state),
+            CaptionerShared(source, bias),
+        )
 
     def _soft(self) -> jax.Array | None:
         """Returns a bool scalar, True for soft weights; None if no key is sampled."""
@@ -269,11 +255,11 @@ class ShowAndTell(EncoderDecoder):
     channels: Annotated[tuple[int, ...], SIZE.each()] = (512,)
 
     paper_init: ClassVar[Init] = uniform_init(0.08)
+    choices: ClassVar = EncoderDecoder.choices | {"encoder": ENCODERS}
 
     def setup(self):
         """Checks the fields and creates the submodules."""
         super().setup()
-        check_fields(self, {"encoder": ENCODERS})
         _check_channels(self.channels)
         inits = self.inits
         _, self.target_table = self.tables(share=True)
@@ -296,13 +282,9 @@ class ShowAndTell(EncoderDecoder):
         zeros = jnp.zeros((len(gates), cell.states * self.hidden))
         return ImageState((cell.step(gates, zeros, state),))
 
-    def matrices(self, memory: ImageState) -> CellMatrices:
-        """Returns the weight matrices used inside the step, U."""
-        (state,) = self.stack.matrices().states
-        return state
-
-    def shared(self, memory: ImageState) -> None:
-        """Returns None, since the image is in the state."""
+    def prepare(self, memory: ImageState) -> tuple[CellMatrices, None]:
+        """Returns the recurrent matrices U; the image is in the state."""
+        return self.stack.matrices().states[0], None
 
     @nn.nowrap
     def advance(

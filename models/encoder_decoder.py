@@ -3,12 +3,14 @@
 `EncoderDecoder` is the base class of the models in `bahdanau.py`, `luong.py`,
 `seq2seq.py`, `captioner.py` and `listener.py`: it embeds tokens, scans over the target
 in training and decodes step by step. A model adds its encoder, its decoder's step
-(`advance`, the equations of its paper) and its readout.
+(`advance`, the equations of its paper) and its readout. `AttentiveDecoder` adds the
+fields of an attention to the source.
 
 Axes: as in `models.recurrent`; D is also the width of a query; F width of a key; A
 hidden width of a score.
 """
 
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 import jax
@@ -18,13 +20,13 @@ from flax import linen as nn
 from attention.core import Attention
 from attention.fast.scan import scan
 from attention.scores import STEPWISE_SCORES
-from base.ranges import FRACTION, SIZE
+from base.ranges import FRACTION, SCALE, SIZE
 from models.attention import AlignmentOutput
 from models.cells import CELLS, batch_first, time_first
 from models.layers import BOS, Dropout, check_fields
 from models.recurrent import STANDARD, Gates, Init
 from models.sharding import RECURRENT
-from models.source_attention import SourceAttention
+from models.source_attention import ATTENTION_CHOICES, SourceAttention
 
 
 class StepInput(NamedTuple):
@@ -78,10 +80,9 @@ class EncoderDecoder(nn.Module):
 
     *   `target_table`, and a source table if it has one, by `tables`;
     *   `stack`, a `Stack` with the layers of the decoder;
-    *   `cross_attention`, a `SourceAttention`, if it attends to the source,
+    *   `cross_attention`, by `source_attention`, if it is an `AttentiveDecoder`,
 
-    and defines the methods `encode`, `matrices`, `shared`, `advance` and `readout`. The
-    memory that `encode` returns has a field `start` with the first carry of each layer.
+    and defines the methods `encode`, `prepare`, `advance` and `readout`.
 
     Attributes:
         vocab_size: W.
@@ -108,11 +109,14 @@ class EncoderDecoder(nn.Module):
     sharding: ClassVar = RECURRENT
     draws: ClassVar[bool] = False  # True if a hard alignment needs REINFORCE to train
     paper_init: ClassVar[Init]
+    choices: ClassVar[Mapping[str, tuple[str, ...]]] = {  # values of text fields
+        "init_scheme": ("standard", "paper"),
+        "cell": tuple(CELLS),
+    }
 
     def setup(self):
-        """Checks the shared fields and creates the shared submodules."""
-        choices = {"init_scheme": ("standard", "paper"), "cell": tuple(CELLS)}
-        check_fields(self, choices)
+        """Checks the fields and creates the shared submodules."""
+        check_fields(self, self.choices)
         self.inits = self.paper_init if self.init_scheme == "paper" else STANDARD
         self.drop = Dropout(self.dropout)
         self.gates = Gates(self.cell, self.hidden, self.inits)
@@ -126,24 +130,6 @@ class EncoderDecoder(nn.Module):
         tables = [self.param(name, self.inits.embedding, shape) for name in names]
         return tables[0], tables[-1]
 
-    def source_attention(self, **fields: Any) -> SourceAttention:
-        """Creates the attention to the source; for use in `setup`.
-
-        Args:
-            **fields: further fields of `SourceAttention`.
-        """
-        return SourceAttention(
-            score=self.score,
-            alignment=self.alignment,
-            width=self.hidden,
-            score_hidden=self.score_hidden,
-            max_length=self.max_length,
-            window=self.window,
-            temperature=self.temperature,
-            inits=self.inits,
-            **fields,
-        )
-
     def encode(self, source: jax.Array, *, train: bool = False) -> Any:
         """Encodes sources to a memory, once for all steps.
 
@@ -156,12 +142,12 @@ class EncoderDecoder(nn.Module):
         """
         raise NotImplementedError
 
-    def matrices(self, memory: Any) -> Any:
-        """Returns the weight matrices of the step; see `attention.fast.scan.scan`."""
-        raise NotImplementedError
+    def prepare(self, memory: Any) -> tuple[Any, Any]:
+        """Returns the matrices of the step and its other loop-invariant arrays.
 
-    def shared(self, memory: Any) -> Any:
-        """Returns the other loop-invariant arrays of the step, a pytree."""
+        Both are pytrees, the arguments `weights` and `shared` of
+        `attention.fast.scan.scan`.
+        """
         raise NotImplementedError
 
     @nn.nowrap
@@ -171,8 +157,8 @@ class EncoderDecoder(nn.Module):
         """Computes one step of the decoder, a pure function of its arguments.
 
         Args:
-            w: result of `matrices`, or handles to it; see `attention.fast.scan.scan`.
-            shared: result of `shared`.
+            w: matrices from `prepare`, or handles to them in a scan.
+            shared: other arrays from `prepare`.
             carry: from `start` or the previous step.
             x: inputs of the step.
 
@@ -231,13 +217,9 @@ class EncoderDecoder(nn.Module):
         rngs = None
         if self._draws():
             rngs = jax.random.split(self.make_rng("alignment"), steps)
-        _, step = scan(
-            self.advance,
-            weights=self.matrices(memory),
-            shared=self.shared(memory),
-            carry=self.start(memory, 1, steps),
-            inputs=StepInput(time_first(self.gates(embedded)), noise, rngs),
-        )
+        inputs = StepInput(time_first(self.gates(embedded)), noise, rngs)
+        carry = self.start(memory, 1, steps)
+        _, step = scan(self.advance, *self.prepare(memory), carry, inputs)
         step = jax.tree.map(batch_first, step)
         return self.readout(embedded, step, memory, train=train), step
 
@@ -276,7 +258,7 @@ class EncoderDecoder(nn.Module):
         """
         embedded = self.drop(self.target_table[token], train=False)
         x = StepInput(self.gates(embedded))
-        carry, step = self.advance(self.matrices(memory), self.shared(memory), carry, x)
+        carry, step = self.advance(*self.prepare(memory), carry, x)
         attention = None
         if step.aligned is not None:
             step = step._replace(context=step.read(memory.annotations))
@@ -287,3 +269,50 @@ class EncoderDecoder(nn.Module):
         """Returns True if the alignment samples a key in this pass."""
         attention = self.cross_attention
         return attention is not None and attention.draws and self.has_rng("alignment")
+
+
+class AttentiveDecoder(EncoderDecoder):
+    """Base class of encoder-decoders whose decoder attends to the source.
+
+    Attributes:
+        score: a key of `attention.scores.STEPWISE_SCORES`.
+        alignment: a key of `attention.alignments.ALIGNMENTS`.
+        score_hidden: A, for scores with a hidden layer and for the position of local-p.
+        max_length: maximum number of source positions, for the location score.
+        window: half-width of a local alignment's window in positions.
+        temperature: temperature of the Gumbel alignment.
+
+    The other fields are those of `EncoderDecoder`.
+    """
+
+    score: str
+    alignment: str
+    score_hidden: Annotated[int, SIZE]
+    max_length: Annotated[int, SIZE] = 128
+    window: Annotated[int, SIZE] = 10
+    temperature: Annotated[float, SCALE] = 1.0
+
+    choices: ClassVar = EncoderDecoder.choices | ATTENTION_CHOICES
+
+    @property
+    def draws(self) -> bool:
+        """True if the alignment is hard and needs REINFORCE to train."""
+        return self.alignment == "hard"
+
+    def source_attention(self, **fields: Any) -> SourceAttention:
+        """Creates the attention to the source; for use in `setup`.
+
+        Args:
+            **fields: further fields of `SourceAttention`.
+        """
+        return SourceAttention(
+            score=self.score,
+            alignment=self.alignment,
+            width=self.hidden,
+            score_hidden=self.score_hidden,
+            max_length=self.max_length,
+            window=self.window,
+            temperature=self.temperature,
+            inits=self.inits,
+            **fields,
+        )

@@ -25,16 +25,12 @@ from flax import linen as nn
 
 from attention.fast.scan import Matrix
 from base.errors import FieldError
-from base.ranges import DEPTH, LAYERS, PROBABILITY, SCALE, SIZE
+from base.ranges import DEPTH, LAYERS, PROBABILITY, SIZE
 from models.cells import CELLS
-from models.encoder_decoder import DecoderCarry, EncoderDecoder, Step, StepInput
-from models.layers import Dense, Dropout, check_fields, logits
+from models.encoder_decoder import AttentiveDecoder, DecoderCarry, Step, StepInput
+from models.layers import Dense, Dropout, logits
 from models.recurrent import Encoder, Init, Stack, StackMatrices, uniform_init
-from models.source_attention import (
-    ATTENTION_CHOICES,
-    AttendedSource,
-    SourceMemory,
-)
+from models.source_attention import ATTENTION_CHOICES, AttendedSource, SourceMemory
 
 # All but hard alignment, which needs REINFORCE.
 ALIGNMENTS = tuple(x for x in ATTENTION_CHOICES["alignment"] if x != "hard")
@@ -134,7 +130,7 @@ class SpellerShared(NamedTuple):
     biases: tuple[jax.Array, ...]  # [G] per layer after the first
 
 
-class ListenAttendSpell(EncoderDecoder):
+class ListenAttendSpell(AttentiveDecoder):
     """Listen, Attend and Spell; see the module docstring.
 
     A batch is a dict of `source`, itself a dict of float32 `frames` [B, T, M] and int32
@@ -148,18 +144,13 @@ class ListenAttendSpell(EncoderDecoder):
             `listener_layers`. 0 is the paper's baseline without a pyramid.
         layers: number of layers of the speller.
         sampling: probability that a previous character is sampled, in training.
-        score: a key of `attention.scores.STEPWISE_SCORES`.
         alignment: one of `ALIGNMENTS`.
-        score_hidden: A, for scores with a hidden layer and for the position of local-p.
-        max_length: maximum number of positions S, for the location score.
-        window: half-width of a local alignment's window in positions.
-        temperature: temperature of the Gumbel alignment.
         filters: number of filters of the location-aware score.
         filter_width: width of these filters in positions.
 
-    The other fields are inherited from `EncoderDecoder`. Defaults are the paper's
+    The other fields are inherited from `AttentiveDecoder`. Defaults are the paper's
     (section 4), except for fields that it does not specify: `embedding`,
-    `score_hidden`, and those from `max_length` on.
+    `score_hidden`, `max_length`, `window`, `temperature` and those of the filters.
     """
 
     cell: str = "lstm"
@@ -174,19 +165,17 @@ class ListenAttendSpell(EncoderDecoder):
     sampling: Annotated[float, PROBABILITY] = 0.1
     score: str = "multiplicative"
     alignment: str = "global"
-    score_hidden: Annotated[int, SIZE] = 512
-    max_length: Annotated[int, SIZE] = 256
-    window: Annotated[int, SIZE] = 10
-    temperature: Annotated[float, SCALE] = 1.0
+    score_hidden: int = 512
+    max_length: int = 256
     filters: Annotated[int, SIZE] = 10
     filter_width: Annotated[int, LAYERS] = 15
 
     paper_init: ClassVar[Init] = uniform_init(0.1)  # section 4
+    choices: ClassVar = AttentiveDecoder.choices | {"alignment": ALIGNMENTS}
 
     def setup(self):
         """Checks the fields and creates the submodules."""
         super().setup()
-        check_fields(self, ATTENTION_CHOICES | {"alignment": ALIGNMENTS})
         if self.halvings >= self.listener_layers:
             accepted = f"less than listener_layers={self.listener_layers}"
             raise FieldError("halvings", self.halvings, accepted)
@@ -201,9 +190,7 @@ class ListenAttendSpell(EncoderDecoder):
             inits=inits,
         )
         self.cross_attention = self.source_attention(
-            filters=self.filters,
-            filter_width=self.filter_width,
-            keys="frames",
+            filters=self.filters, filter_width=self.filter_width, keys="frames"
         )
         self.stack = Stack(
             cell=self.cell,
@@ -239,13 +226,13 @@ class ListenAttendSpell(EncoderDecoder):
         context = jnp.zeros((batch, rows, width), memory.annotations.dtype)
         return super().start(memory, rows, length)._replace(feed=context)
 
-    def matrices(self, memory: SourceMemory) -> SpellerMatrices:
-        """Returns the weight matrices used inside the step."""
-        return SpellerMatrices(memory.annotations, self.context, self.stack.matrices())
-
-    def shared(self, memory: SourceMemory) -> SpellerShared:
-        """Returns the source with the parameters of its attention, and the biases."""
-        return SpellerShared(self.cross_attention.source(memory), self.stack.biases())
+    def prepare(self, memory: SourceMemory) -> tuple[SpellerMatrices, SpellerShared]:
+        """Returns the matrices of the step, and the source with its attention."""
+        stack, source = self.stack.matrices(), self.cross_attention.source(memory)
+        return (
+            SpellerMatrices(memory.annotations, self.context, stack),
+            SpellerShared(source, self.stack.biases()),
+        )
 
     def previous(
         self, target: jax.Array, memory: SourceMemory, *, train: bool

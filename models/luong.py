@@ -23,10 +23,10 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from attention.fast.scan import Matrix
-from base.ranges import DEPTH, LAYERS, SCALE, SIZE
+from base.ranges import DEPTH, LAYERS
 from models.cells import CELLS
-from models.encoder_decoder import DecoderCarry, EncoderDecoder, Step, StepInput
-from models.layers import PAD, Dense, check_fields, logits
+from models.encoder_decoder import AttentiveDecoder, DecoderCarry, Step, StepInput
+from models.layers import PAD, Dense, logits
 from models.recurrent import (
     RESIDUALS,
     Encoder,
@@ -35,11 +35,7 @@ from models.recurrent import (
     StackMatrices,
     uniform_init,
 )
-from models.source_attention import (
-    ATTENTION_CHOICES,
-    AttendedSource,
-    SourceMemory,
-)
+from models.source_attention import AttendedSource, SourceMemory
 
 
 class LuongMatrices(NamedTuple):
@@ -58,7 +54,7 @@ class LuongShared(NamedTuple):
     biases: tuple[jax.Array, ...]  # [G] per layer after the first
 
 
-class Luong(EncoderDecoder):
+class Luong(AttentiveDecoder):
     """Encoder-decoder with global or local attention; see the module's docstring.
 
     Batches are dicts of int32 `source` [B, S] and `target` [B, T], one sentence per
@@ -73,15 +69,9 @@ class Luong(EncoderDecoder):
         bidirectional: whether the encoder runs in both directions.
         reverse_source: whether the encoder reverses the source tokens.
         input_feeding: whether h~_t enters the next step (section 3.3).
-        score: a key of `attention.scores.STEPWISE_SCORES`.
-        alignment: a key of `attention.alignments.ALIGNMENTS`.
-        score_hidden: A, for the concat score and the position of local-p.
-        max_length: maximum source length, for the location score.
-        window: half-width of a local alignment's window in positions.
-        temperature: temperature of the Gumbel alignment.
         score_gradient: whether the scores' gradient reaches the encoder.
 
-    The other fields are inherited from `EncoderDecoder`. Defaults are the paper's
+    The other fields are inherited from `AttentiveDecoder`. Defaults are the paper's
     (section 4), except `max_length` and `temperature`, which it does not have.
     """
 
@@ -99,23 +89,15 @@ class Luong(EncoderDecoder):
     input_feeding: bool = True
     score: str = "general"
     alignment: str = "global"
-    score_hidden: Annotated[int, SIZE] = 1000
-    max_length: Annotated[int, SIZE] = 128
-    window: Annotated[int, SIZE] = 10
-    temperature: Annotated[float, SCALE] = 1.0
+    score_hidden: int = 1000
     score_gradient: bool = True
 
     paper_init: ClassVar[Init] = uniform_init(0.1)  # section 4.1
-
-    @property
-    def draws(self) -> bool:
-        """True if the alignment is hard and needs REINFORCE to train."""
-        return self.alignment == "hard"
+    choices: ClassVar = AttentiveDecoder.choices | {"residual": RESIDUALS}
 
     def setup(self):
         """Checks the fields and creates the submodules."""
         super().setup()
-        check_fields(self, ATTENTION_CHOICES | {"residual": RESIDUALS})
         n, cell, inits = self.hidden, CELLS[self.cell], self.inits
         self.depth = self.decoder_layers or self.layers
         self.source_table, self.target_table = self.tables(share=self.share_embeddings)
@@ -134,9 +116,7 @@ class Luong(EncoderDecoder):
                 Dense(cell.states * n, kernel_init=inits.kernel)
                 for _ in range(self.depth)
             ]
-        self.cross_attention = self.source_attention(
-            score_gradient=self.score_gradient,
-        )
+        self.cross_attention = self.source_attention(score_gradient=self.score_gradient)
         self.stack = Stack(
             cell=self.cell,
             features=n,
@@ -184,18 +164,16 @@ class Luong(EncoderDecoder):
         shape = (len(memory.mask), rows, self.hidden)
         return carry._replace(feed=jnp.zeros(shape, memory.values.dtype))
 
-    def matrices(self, memory: SourceMemory) -> LuongMatrices:
-        """Returns the weight matrices used inside the step."""
-        return LuongMatrices(
+    def prepare(self, memory: SourceMemory) -> tuple[LuongMatrices, LuongShared]:
+        """Returns the matrices of the step, and the source with its attention."""
+        matrices = LuongMatrices(
             values=memory.values,
             attend=self.attend_state,
             feed=self.feed if self.input_feeding else None,
             stack=self.stack.matrices(),
         )
-
-    def shared(self, memory: SourceMemory) -> LuongShared:
-        """Returns the source with the parameters of score and alignment, and biases."""
-        return LuongShared(self.cross_attention.source(memory), self.stack.biases())
+        source = self.cross_attention.source(memory)
+        return matrices, LuongShared(source, self.stack.biases())
 
     @nn.nowrap
     def advance(

@@ -24,7 +24,7 @@ from base.errors import FieldError
 from base.ranges import COUNT, LAYERS
 from models.cells import CELLS
 from models.encoder_decoder import DecoderCarry, EncoderDecoder, Step, StepInput
-from models.layers import PAD, Dense, check_fields, logits
+from models.layers import PAD, Dense, logits
 from models.recurrent import Encoder, Init, Maxout, Stack, StackMatrices, uniform_init
 
 FEEDS = ("every_step", "first_step", "initial_state", "feed_forward")
@@ -81,6 +81,7 @@ class Seq2Seq(EncoderDecoder):
     maxout: Annotated[int, COUNT] = 0
 
     paper_init: ClassVar[Init] = uniform_init(0.08)  # Sutskever et al., section 3.4
+    choices: ClassVar = EncoderDecoder.choices | {"summary": ("state", "tanh")}
 
     def setup(self):
         """Checks the fields and creates the submodules."""
@@ -116,7 +117,6 @@ class Seq2Seq(EncoderDecoder):
         self.output = self.param("output", inits.embedding, shape)
 
     def _check(self):
-        check_fields(self, {"summary": ("state", "tanh")})
         feed = set(self.feed)
         if not feed or feed - set(FEEDS):
             raise FieldError("feed", self.feed, f"one or more of {', '.join(FEEDS)}")
@@ -156,13 +156,10 @@ class Seq2Seq(EncoderDecoder):
             states = [jnp.zeros_like(state) for state in states]
         return Seq2SeqMemory(vector, gates, tuple(states))
 
-    def matrices(self, memory: Seq2SeqMemory) -> StackMatrices:
-        """Returns the weight matrices used inside the step."""
-        return self.stack.matrices()
-
-    def shared(self, memory: Seq2SeqMemory) -> Seq2SeqShared:
-        """Returns the vector's contribution to the gates, and biases."""
-        return Seq2SeqShared(memory.gates, self.stack.biases())
+    def prepare(self, memory: Seq2SeqMemory) -> tuple[StackMatrices, Seq2SeqShared]:
+        """Returns the matrices of the step, the vector's gates, and the biases."""
+        shared = Seq2SeqShared(memory.gates, self.stack.biases())
+        return self.stack.matrices(), shared
 
     @nn.nowrap
     def advance(

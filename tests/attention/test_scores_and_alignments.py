@@ -52,7 +52,7 @@ def decoder_step(model):
     embedded = model.target_table[TARGETS]
     rng = model.make_rng("alignment") if model.alignment in DRAWN else None
     x = StepInput(model.gates(embedded), rng=rng)
-    _, step = model.advance(model.matrices(memory), model.shared(memory), carry, x)
+    _, step = model.advance(*model.prepare(memory), carry, x)
     model.cross_attention.record(step.aligned)
     return model.readout(embedded, step, memory, train=True)
 
