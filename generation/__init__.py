@@ -1,7 +1,7 @@
 """Sequence generation: greedy decoding, sampling and beam search."""
 
 from generation.beam import beam_search
-from generation.greedy import greedy
+from generation.rollout import greedy
 from generation.sampling import sample
 from generation.search import (
     Batch,

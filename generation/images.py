@@ -4,8 +4,8 @@ Axes: B images of a batch; N requested images; I, J rows and columns; K, L rows 
 columns of the keys' map; Z width of the noise.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,21 +13,7 @@ import numpy as np
 
 from base import spread
 from base.records import AttentionRecord, collect
-
-
-class Model(Protocol):
-    """A class-conditional generator, a Flax module."""
-
-    def apply(
-        self,
-        variables: Any,
-        noise: jax.Array,
-        label: jax.Array,
-        *,
-        train: bool,
-        mutable: Sequence[str],
-    ) -> tuple[jax.Array, Any]:
-        """Returns images [B, I, J, 3] in [-1, 1] and the sown collections."""
+from generation.types import Model
 
 
 class ImageGenerator:
@@ -42,7 +28,8 @@ class ImageGenerator:
         """Stores the arguments; compiles on first use.
 
         Args:
-            model: see `Model`.
+            model: a class-conditional generator: `apply(variables, noise [B, Z], label
+                [B], train=False)` returns images [B, I, J, 3] in [-1, 1].
             sample: (rng, label [B]) -> noise [B, Z].
             batch_size: B.
         """
@@ -75,10 +62,7 @@ class ImageGenerator:
     ) -> tuple[np.ndarray, list[AttentionRecord]]:
         """Returns a batch of generated images with their attention records.
 
-        Args:
-            variables: the model's parameters and other collections.
-            labels: int [N] classes, repeated to fill the batch.
-            seed: seed of the noise.
+        The arguments are those of `images`; the labels are repeated to fill the batch.
 
         Returns:
             Images, uint8 [B, I, J, 3], and records with weights [B, I, J, K, L].

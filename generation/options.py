@@ -1,12 +1,18 @@
 """Command-line options of generation; None selects the value of `config.evaluation`."""
 
 import dataclasses
+from typing import Any
 
 from base.options import Options, option
 from base.ranges import SEED, declared
 from generation.search import Search
 
 _RANGES = declared(Search)
+
+
+def _searched(name: str, default: Any, text: str) -> Any:
+    """An option that replaces the field of this name of a `Search`."""
+    return option(default, text, _RANGES[name])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,7 +26,7 @@ class SeedOptions(Options):
 class BeamOptions(Options):
     """Flags of eval.py for tasks with beam search."""
 
-    beam: int | None = option(None, "Beam size; 1 is greedy decoding.", _RANGES["beam"])
+    beam: int | None = _searched("beam", None, "Beam size; 1 is greedy decoding.")
 
     def search(self, default: Search) -> Search:
         """Returns a search with these options, checked.
@@ -31,20 +37,21 @@ class BeamOptions(Options):
         Raises:
             UserError: for a flag out of range.
         """
-        fields = {field.name for field in dataclasses.fields(Search)}
-        given = dataclasses.asdict(self).items()
-        return default.override(**{n: value for n, value in given if n in fields})
+        given = dataclasses.asdict(self)
+        return default.override(
+            **{name: given[name] for name in _RANGES & given.keys()}
+        )
 
 
 @dataclasses.dataclass(frozen=True)
 class NBestOptions(BeamOptions):
     """Flags of predict.py for tasks with beam search."""
 
-    n_best: int = option(
+    n_best: int = _searched(
+        "n_best",
         1,
         "Number of predictions per line; above 1 each is printed as line number, score "
         "and text.",
-        _RANGES["n_best"],
     )
 
     @property
@@ -57,8 +64,8 @@ class NBestOptions(BeamOptions):
 class TranslationOptions(BeamOptions):
     """Flags of eval.py for beam search with a length penalty."""
 
-    alpha: float | None = option(
-        None, "Exponent of the length penalty; 0 for none.", _RANGES["alpha"]
+    alpha: float | None = _searched(
+        "alpha", None, "Exponent of the length penalty; 0 for none."
     )
 
 
@@ -66,20 +73,18 @@ class TranslationOptions(BeamOptions):
 class DrawOptions(Options):
     """Flags of predict.py for the distribution that tokens are sampled from."""
 
-    temperature: float = option(
+    temperature: float = _searched(
+        "temperature",
         0.0,
         "Sampling temperature; 0 for beam search, 1 for the model's distribution.",
-        _RANGES["temperature"],
     )
-    top_k: int = option(
-        0,
-        "Sample only from the k most probable tokens; 0 for all.",
-        _RANGES["top_k"],
+    top_k: int = _searched(
+        "top_k", 0, "Sample only from the k most probable tokens; 0 for all."
     )
-    top_p: float = option(
+    top_p: float = _searched(
+        "top_p",
         1.0,
         "Sample only from the most probable tokens with this total probability.",
-        _RANGES["top_p"],
     )
     seed: int = option(
         0,

@@ -1,14 +1,16 @@
-"""Decoding loop of independent hypotheses, for greedy decoding and sampling.
+"""Greedy decoding, and the decoding loop of independent hypotheses.
 
 Axes: as in `generation.types`.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
+from attention.fast.top_k import top
 from generation.types import Carry, Decoded, Step
 
 
@@ -60,6 +62,24 @@ def empty_weights(
     return jnp.zeros((max_length, *weights.shape), weights.dtype)
 
 
+def greedy(step: Step, carry: Carry, **options: Any) -> Decoded:
+    """Greedy decoding: takes the most probable token at every step until EOS.
+
+    Args:
+        step: see `generation.types.Step`.
+        carry: the state before the first token, with one row (R = 1).
+        **options: see `rollout`.
+
+    Returns:
+        One hypothesis per sentence (N = 1); its score is its log-probability.
+    """
+
+    def most_probable(logits: jax.Array, _: jax.Array) -> jax.Array:
+        return top(logits, 1)[1][..., 0]
+
+    return rollout(step, carry, most_probable, rows=1, **options)
+
+
 def rollout(
     step: Step,
     carry: Carry,
@@ -68,11 +88,11 @@ def rollout(
     batch: int,
     rows: int,
     max_length: int,
-    limit: jax.Array | None,
-    bos: int,
-    eos: int,
-    pad: int,
-    keep_weights: bool,
+    limit: jax.Array | None = None,
+    keep_weights: bool = False,
+    bos: int = 1,
+    eos: int = 2,
+    pad: int = 0,
 ) -> Decoded:
     """Extends [B, R] rows by `choose(logits, t)` until all end in EOS.
 
@@ -82,16 +102,20 @@ def rollout(
         choose: (logits [B, R, W] float32, t) -> token [B, R].
         batch: number of sentences, B.
         rows: number of hypotheses per sentence, R.
-        max_length: L, the maximum number of tokens, EOS included.
-        limit: [B] maximum number of tokens of each sentence; None for L. The last
-            token is always EOS.
+        max_length: L, the maximum number of tokens, EOS included; the last is always
+            EOS.
+        limit: [B] maximum number of tokens of each sentence, such as source length +
+            50; None for L.
+        keep_weights: whether to return attention weights.
         bos: the first input token.
         eos: the token that ends a row.
         pad: the id after `eos`.
-        keep_weights: whether to return attention weights.
 
     Returns:
         R hypotheses per sentence; the score is the log-probability.
+
+    Raises:
+        ValueError: if a size is below 1 or `limit` is not [B].
     """
     limit = limits(limit, batch, max_length)[:, None]
     token = jnp.full([batch, rows], bos, jnp.int32)

@@ -7,6 +7,7 @@ Axes: as in `generation.types`.
 """
 
 import hashlib
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -38,17 +39,11 @@ def sample(
     carry: Carry,
     seeds: jax.Array,
     *,
-    batch: int,
-    max_length: int,
     temperature: float = 1.0,
     top_k: int = 0,
     top_p: float = 1.0,
     samples: int = 1,
-    limit: jax.Array | None = None,
-    keep_weights: bool = False,
-    bos: int = 1,
-    eos: int = 2,
-    pad: int = 0,
+    **options: Any,
 ) -> Decoded:
     """Ancestral sampling: draws every token from the model's distribution until EOS.
 
@@ -59,19 +54,12 @@ def sample(
         step: see `generation.types.Step`.
         carry: the state before the first token, with R = `samples` equal rows.
         seeds: uint32 [B], one for each sentence: its samples depend on no other's.
-        batch: number of sentences, B.
-        max_length: L, the maximum number of tokens, EOS included; the last is always
-            EOS.
         temperature: divides the logits before truncation, above 0.
         top_k: sample from the k most probable tokens only; 0 for all.
         top_p: sample from the fewest tokens with this total probability, after top-k;
             in (0, 1].
         samples: N, the number of hypotheses per sentence.
-        limit: [B] maximum number of tokens of each sentence; None for L.
-        keep_weights: whether to return attention weights.
-        bos: the first input token.
-        eos: the token that ends a hypothesis.
-        pad: the id after `eos`.
+        **options: see `generation.rollout.rollout`.
 
     Returns:
         N hypotheses per sentence. The score is the log-probability under the model,
@@ -111,16 +99,4 @@ def sample(
             token = jnp.take_along_axis(tokens, token[..., None], -1)[..., 0]
         return token
 
-    return rollout(
-        step,
-        carry,
-        choose,
-        batch=batch,
-        rows=samples,
-        max_length=max_length,
-        limit=limit,
-        keep_weights=keep_weights,
-        bos=bos,
-        eos=eos,
-        pad=pad,
-    )
+    return rollout(step, carry, choose, rows=samples, **options)

@@ -24,9 +24,10 @@ import numpy as np
 from base import ranges, spread
 from base.errors import FieldError
 from base.ranges import COUNT, SCALE, Range
+from generation import types
 from generation.beam import beam_search
 from generation.constraints import Constraint, forbid
-from generation.greedy import greedy
+from generation.rollout import greedy
 from generation.sampling import sample
 from generation.types import Carry, Decoded, Step
 
@@ -137,7 +138,7 @@ class Batch(NamedTuple):
     limit: np.ndarray | None = None
 
 
-class Model(Protocol):
+class Model(types.Model, Protocol):
     """A Flax module with methods `encode`, `start` and `step`.
 
     `encode(source) -> memory`; `start(memory, R, L) -> Carry`;
@@ -145,9 +146,6 @@ class Model(Protocol):
     `attention` has `weights` [B, R, S] or is None. A decoder without an encoder has no
     `encode`: its memory is the source itself, such as prompts [B, P] with P >= 0.
     """
-
-    def apply(self, variables: Any, *args: Any, method: str) -> Any:
-        """Returns the result of the named method."""
 
 
 class Generator:
@@ -175,7 +173,7 @@ class Generator:
         """
         self._model, self._forbidden, self._constrain = model, forbidden, constrain
         self._special = {"bos": bos, "eos": eos, "pad": pad}
-        self._jit_decode = jax.jit(
+        self.decode = jax.jit(
             self._decode, static_argnames=("search", "length", "keep_weights")
         )
 
@@ -238,44 +236,6 @@ class Generator:
                 results[index] = [Hypothesis(*x) for x in hypotheses]
         return [results[index] for index in range(len(results))]
 
-    def decode(
-        self,
-        params: Any,
-        source: Any,
-        search: Search,
-        *,
-        length: int,
-        limit: jax.Array | np.ndarray | None = None,
-        seeds: jax.Array | np.ndarray | None = None,
-        keep_weights: bool = False,
-    ) -> Decoded:
-        """Decodes one batch, jitted.
-
-        Args:
-            params: the model's parameters.
-            source: a pytree of [B, ...] arrays.
-            search: checked options; static.
-            length: L; static.
-            limit: [B] maximum number of tokens of each input; None for L.
-            seeds: uint32 [B]; for sampling only.
-            keep_weights: whether to return attention weights; static.
-
-        Returns:
-            [B, N] hypotheses.
-
-        Raises:
-            ValueError: if attention is requested and the model has none.
-        """
-        return self._jit_decode(
-            params,
-            source,
-            limit,
-            seeds,
-            search=search,
-            length=length,
-            keep_weights=keep_weights,
-        )
-
     def attends(self, params: Any, source: Any) -> bool:
         """Returns True if the model's step has attention weights.
 
@@ -291,8 +251,30 @@ class Generator:
         return jax.eval_shape(weights, params, source) is not None
 
     def _decode(
-        self, params, source, limit, seeds, *, search, length, keep_weights
+        self,
+        params: Any,
+        source: Any,
+        search: Search,
+        *,
+        length: int,
+        limit: jax.Array | None = None,
+        seeds: jax.Array | None = None,
+        keep_weights: bool = False,
     ) -> Decoded:
+        """Decodes one batch to [B, N] hypotheses; `decode` is its jitted form.
+
+        Args:
+            params: the model's parameters.
+            source: a pytree of [B, ...] arrays.
+            search: checked options.
+            length: L.
+            limit: [B] maximum number of tokens of each input; None for L.
+            seeds: uint32 [B]; for sampling only.
+            keep_weights: whether to return attention weights.
+
+        Raises:
+            ValueError: if attention is requested and the model has none.
+        """
         sampled = search.temperature > 0
         rows = search.n_best if sampled else search.beam
         step, carry = self._start(params, source, rows, length)

@@ -6,12 +6,19 @@ returned hypotheses; L positions of the output; S source positions; W vocabulary
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import jax
 import numpy as np
 
 from base.errors import UserError
+
+
+class Model(Protocol):
+    """A Flax module."""
+
+    def apply(self, variables: Any, *args: Any, **options: Any) -> Any:
+        """Returns the result of a method, with the sown collections if requested."""
 
 
 class Carry(Protocol):

@@ -91,10 +91,9 @@ class Bahdanau(AttentiveDecoder):
             cell=self.cell,
             features=n,
             layers=self.encoder_layers,
-            bidirectional=True,
-            reverse=False,
-            dropout=self.dropout,
             inits=inits,
+            bidirectional=True,
+            dropout=self.dropout,
         )
         self.bridge = Dense(cell.states * n, kernel_init=inits.kernel)
         self.cross_attention = self.source_attention(score_gradient=self.score_gradient)

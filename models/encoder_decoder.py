@@ -19,9 +19,8 @@ from flax import linen as nn
 
 from attention.core import Attention
 from attention.fast.scan import scan
-from attention.scores import STEPWISE_SCORES
 from base.ranges import FRACTION, SCALE, SIZE
-from models.attention import AlignmentOutput
+from models.attention import Alignment, AlignmentOutput, Score
 from models.cells import CELLS, batch_first, time_first
 from models.layers import BOS, Dropout, check_fields
 from models.recurrent import STANDARD, Gates, Init
@@ -93,9 +92,6 @@ class EncoderDecoder(nn.Module):
             matrix; never on recurrent connections (Zaremba et al. 2014).
         init_scheme: "standard" for Glorot, orthogonal recurrent matrices and a forget
             bias of 1, or "paper" for `paper_init`.
-
-    Raises:
-        FieldError: if a field is out of range, on `init` and `apply`.
     """
 
     vocab_size: Annotated[int, SIZE]
@@ -237,7 +233,7 @@ class EncoderDecoder(nn.Module):
             return jnp.broadcast_to(x[:, None], (x.shape[0], rows, *x.shape[1:]))
 
         module, attention = self.cross_attention, None
-        if module is not None and STEPWISE_SCORES[module.score].stepwise:
+        if module is not None and module.score.stepwise:
             attention = repeat(jnp.zeros_like(memory.mask, memory.keys.dtype))
         states = jax.tree.map(repeat, memory.start)
         return DecoderCarry(jnp.zeros((), jnp.int32), states, attention=attention)
@@ -299,20 +295,31 @@ class AttentiveDecoder(EncoderDecoder):
         """True if the alignment is hard and needs REINFORCE to train."""
         return self.alignment == "hard"
 
-    def source_attention(self, **fields: Any) -> SourceAttention:
+    def source_attention(
+        self, *, filters: tuple[int, int] = (10, 15), **fields: Any
+    ) -> SourceAttention:
         """Creates the attention to the source; for use in `setup`.
 
         Args:
+            filters: number and width of the filters of the location-aware score.
             **fields: further fields of `SourceAttention`.
         """
-        return SourceAttention(
-            score=self.score,
-            alignment=self.alignment,
-            width=self.hidden,
-            score_hidden=self.score_hidden,
+        score = Score(
+            self.score,
+            hidden=self.score_hidden,
             max_length=self.max_length,
+            filters=filters[0],
+            filter_width=filters[1],
+            matrix_init=self.inits.score,
+            vector_init=self.inits.score_vector,
+        )
+        alignment = Alignment(
+            self.alignment,
+            hidden=self.score_hidden,
             window=self.window,
             temperature=self.temperature,
-            inits=self.inits,
-            **fields,
+            params_init=self.inits.score,
+        )
+        return SourceAttention(
+            score, alignment, self.hidden, self.inits.kernel, **fields
         )

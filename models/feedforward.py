@@ -36,9 +36,6 @@ class FeedForwardAttention(nn.Module):
     Attributes:
         pooling: "attention", or "mean" for the baseline.
         hidden: D, width of both hidden layers.
-
-    Raises:
-        FieldError: at the first call, for a field that is out of range.
     """
 
     pooling: str = "attention"

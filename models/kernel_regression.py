@@ -43,9 +43,6 @@ class KernelRegression(nn.Module):
             learned.
         learned: whether the width is learned.
         leave_one_out: whether a query's own key is masked in training.
-
-    Raises:
-        FieldError: at the first call, for a field that is out of range.
     """
 
     kernel: str = "gaussian"

@@ -25,6 +25,8 @@ def check_fields(
 ) -> None:
     """Checks the fields of a model against their ranges; see `ranges`.
 
+    Models call it in `setup`, so that `init` and `apply` refuse a field out of range.
+
     Args:
         module: the model.
         choices: accepted values of each text field, by name.

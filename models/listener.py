@@ -102,16 +102,15 @@ class Listener(nn.Module):
                 x = Dropout(self.dropout)(x, train=train)
             if layer >= self.layers - self.halvings:
                 x, mask = halve(x, mask)
-            x, _ = Encoder(
-                cell=self.cell,
-                features=self.features,
+            encoder = Encoder(
+                self.cell,
+                self.features,
                 layers=1,
-                bidirectional=True,
-                reverse=False,
-                dropout=0.0,
                 inits=self.inits,
+                bidirectional=True,
                 name=f"layer_{layer}",
-            )(x, mask, train=train)
+            )
+            x, _ = encoder(x, mask, train=train)
         return x, mask
 
 
@@ -190,7 +189,7 @@ class ListenAttendSpell(AttentiveDecoder):
             inits=inits,
         )
         self.cross_attention = self.source_attention(
-            filters=self.filters, filter_width=self.filter_width, keys="frames"
+            filters=(self.filters, self.filter_width), keys="frames"
         )
         self.stack = Stack(
             cell=self.cell,

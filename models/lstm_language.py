@@ -20,33 +20,8 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from base.ranges import FRACTION, LAYERS, SIZE
-from models.cells import CELLS, run_cell, time_first
 from models.layers import Dropout, check_fields, logits
-from models.recurrent import STANDARD, Gates, StateMatrices
-
-
-class LSTMLayer(nn.Module):
-    """LSTM layer with the interface of `LSTMNLayer`.
-
-    Attributes:
-        features: D.
-    """
-
-    features: int
-
-    @nn.compact
-    def __call__(
-        self, x: jax.Array, state: jax.Array | None
-    ) -> tuple[jax.Array, jax.Array]:
-        """Returns the outputs [B, T, D] of x [B, T, C], and the state [B, 2 D].
-
-        None is the state at the beginning of the texts.
-        """
-        if state is None:
-            state = jnp.zeros((len(x), 2 * self.features), x.dtype)
-        gates = Gates("lstm", self.features, STANDARD, name="input")(x)
-        u = StateMatrices("lstm", self.features, STANDARD, name="state")()
-        return run_cell(CELLS["lstm"], time_first(gates), state, u)
+from models.recurrent import STANDARD, Recurrence
 
 
 class RecurrentLanguageModel(nn.Module):
@@ -59,9 +34,6 @@ class RecurrentLanguageModel(nn.Module):
         layers: number of layers.
         skip: whether the embedded token also enters the layers after the first.
         dropout: dropout rate of embeddings and of the output of each layer.
-
-    Raises:
-        FieldError: at the first call, for a field that is out of range.
     """
 
     vocab_size: Annotated[int, SIZE]
@@ -125,19 +97,23 @@ class RecurrentLanguageModel(nn.Module):
         return logits(x, self.output) + self.bias, tuple(states)
 
     def read(self, layer: Any, x: jax.Array, state: Any) -> tuple[jax.Array, Any]:
-        """Applies a layer: outputs [B, T, D] and the next state."""
-        return layer(x, state)
+        """Applies a layer to x [B, T, C]: outputs [B, T, D] and the next state."""
+        raise NotImplementedError
 
 
 class LSTMLanguageModel(RecurrentLanguageModel):
     """Language model of LSTM layers; see `RecurrentLanguageModel`."""
 
     @nn.nowrap
-    def layer(self, number: int) -> LSTMLayer:
+    def layer(self, number: int) -> Recurrence:
         """Returns layer `number`."""
-        return LSTMLayer(self.hidden)
+        return Recurrence("lstm", self.hidden, STANDARD)
 
     @nn.nowrap
     def state(self, batch: int) -> jax.Array:
         """Returns the state [B, 2 D] of a layer before the first token."""
         return jnp.zeros((batch, 2 * self.hidden))
+
+    def read(self, layer: Any, x: jax.Array, state: Any) -> tuple[jax.Array, Any]:
+        """Applies a layer: outputs [B, T, D] and the next state."""
+        return layer(x, carry=state)

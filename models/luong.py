@@ -105,10 +105,10 @@ class Luong(AttentiveDecoder):
             cell=self.cell,
             features=n,
             layers=self.layers,
+            inits=inits,
             bidirectional=self.bidirectional,
             reverse=self.reverse_source,
             dropout=self.dropout,
-            inits=inits,
             residual=self.residual,
         )
         if self.bidirectional:

@@ -93,9 +93,6 @@ class MemoryNetwork(nn.Module):
             sentence in training.
         empty_slots: whether slots without a sentence take part in the softmax.
         init_scale: standard deviation of the initial parameters.
-
-    Raises:
-        FieldError: at the first call, for a field that is out of range.
     """
 
     vocab_size: Annotated[int, SIZE]
@@ -282,9 +279,6 @@ class MemoryNetworkLanguageModel(nn.Module):
         memory: N.
         init_scale: standard deviation of the initial parameters.
         dropout: dropout rate of A x, C x and u^(K+1).
-
-    Raises:
-        FieldError: at the first call, for a field that is out of range.
     """
 
     vocab_size: Annotated[int, SIZE]

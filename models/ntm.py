@@ -100,9 +100,6 @@ class NeuralTuringMachine(nn.Module):
         shifts: J, odd: a head moves by at most J // 2 slots per step.
         memory_init: initial memory: "constant" (1e-6), "learned", or "random" (normal,
             the same for every sequence and run).
-
-    Raises:
-        FieldError: at the first call, for a field that is out of range.
     """
 
     outputs: Annotated[int, SIZE]
@@ -255,9 +252,6 @@ class LSTM(nn.Module):
         hidden: D of each layer; 256 for copy and associative recall in the paper
             (table 3).
         layers: number of layers.
-
-    Raises:
-        FieldError: at the first call, for a field that is out of range.
     """
 
     outputs: Annotated[int, SIZE]
@@ -269,10 +263,8 @@ class LSTM(nn.Module):
         """Maps inputs [B, T, I] to logits [B, T, O]; `train` has no effect."""
         del train
         check_fields(self)
-        x, mask = inputs, jnp.ones(inputs.shape[:2], bool)
+        x = inputs
         for layer in range(self.layers):
-            recurrence = Recurrence(
-                "lstm", self.hidden, STANDARD, name=f"layer_{layer}"
-            )
-            x, _ = recurrence(x, mask)
+            name = f"layer_{layer}"
+            x, _ = Recurrence("lstm", self.hidden, STANDARD, name=name)(x)
         return Dense(self.outputs, name="output")(x)

@@ -177,9 +177,6 @@ class PointerNetwork(nn.Module):
         max_inputs: maximum S of a baseline and of the location score.
         init_scheme: "standard" (Glorot, orthogonal, forget gates open), or "paper"
             (uniform in [-0.08, 0.08]).
-
-    Raises:
-        FieldError: at the first call, for a field that is out of range.
     """
 
     encoder: str = "recurrent"

@@ -296,12 +296,18 @@ class Recurrence(nn.Module):
     backward: bool = False
 
     @nn.compact
-    def __call__(self, x: jax.Array, mask: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def __call__(
+        self,
+        x: jax.Array,
+        mask: jax.Array | None = None,
+        carry: jax.Array | None = None,
+    ) -> tuple[jax.Array, jax.Array]:
         """Runs the layer over sequences.
 
         Args:
             x: [B, S, C].
-            mask: [B, S] bool, False at padding.
+            mask: [B, S] bool, False at padding; None without padding.
+            carry: [B, states D] before the first token; None for 0.
 
         Returns:
             Outputs [B, S, D] and the carry after the last token, [B, states D].
@@ -309,7 +315,8 @@ class Recurrence(nn.Module):
         cell = CELLS[self.cell]
         gates = Gates(self.cell, self.features, self.inits, name="input")(x)
         u = StateMatrices(self.cell, self.features, self.inits, name="state")()
-        carry = jnp.zeros((x.shape[0], cell.states * self.features), x.dtype)
+        if carry is None:
+            carry = jnp.zeros((len(x), cell.states * self.features), x.dtype)
         return run_cell(
             cell, time_first(gates), carry, u=u, mask=mask, reverse=self.backward
         )
@@ -322,22 +329,22 @@ class Encoder(nn.Module):
         cell: a key of `CELLS`.
         features: D, per direction.
         layers: number of layers.
+        inits: initializers.
         bidirectional: whether each layer runs in both directions and concatenates their
             outputs.
         reverse: whether the source tokens are reversed (Sutskever et al. 2014, section
             3.3). EOS stays last, and annotations are in the order of the source.
         dropout: dropout rate at the inputs of the layers after the first.
-        inits: initializers.
         residual: one of `RESIDUALS`, for the layers after the first; see `add_inputs`.
     """
 
     cell: str
     features: int
     layers: int
-    bidirectional: bool
-    reverse: bool
-    dropout: float
     inits: Init
+    bidirectional: bool = False
+    reverse: bool = False
+    dropout: float = 0.0
     residual: str = "none"
 
     @nn.compact

@@ -172,9 +172,6 @@ class Network(nn.Module):
         form, key_reduction, value_reduction, pool: see `SelfAttention`.
         spectral: whether each layer has a spectral norm of 1.
         axis_name: see `BatchNorm`.
-
-    Raises:
-        FieldError: at the first call, for a field that is out of range.
     """
 
     size: Annotated[int, SIZE] = 128

@@ -56,9 +56,6 @@ class SentenceClassifier(nn.Module):
         score_hidden: hidden width of the scores.
         classifier: width of the ReLU layers.
         dropout: dropout rate of embeddings and of the ReLU layers.
-
-    Raises:
-        FieldError: at the first call, for a field that is out of range.
     """
 
     vocab_size: Annotated[int, SIZE]

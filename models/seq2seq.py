@@ -93,10 +93,9 @@ class Seq2Seq(EncoderDecoder):
             cell=self.cell,
             features=n,
             layers=self.layers,
-            bidirectional=False,
+            inits=inits,
             reverse=self.reverse_source,
             dropout=self.dropout,
-            inits=inits,
         )
         if self.summary == "tanh":
             self.summarise = Dense(n, kernel_init=inits.kernel)

@@ -3,6 +3,7 @@
 Axes: as in `models.encoder_decoder`.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import flax
@@ -10,10 +11,10 @@ import jax
 from flax import linen as nn
 
 from attention.alignments import ALIGNMENTS
+from attention.declaration import Score as ScoreFunction
 from attention.scores import STEPWISE_SCORES
 from models.attention import DRAWN, Alignment, AlignmentOutput, Score
 from models.layers import Dense
-from models.recurrent import Init
 
 # Accepted values of the fields that choose an attention, for `check_fields`.
 ATTENTION_CHOICES = {"score": tuple(STEPWISE_SCORES), "alignment": tuple(ALIGNMENTS)}
@@ -99,66 +100,46 @@ class SourceAttention(nn.Module):
     bidirectional encoder, for example) are projected to it by a matrix [E, D].
 
     Attributes:
-        score: a key of `attention.scores.STEPWISE_SCORES`.
-        alignment: a key of `attention.alignments.ALIGNMENTS`.
+        scores: the score, a key of `attention.scores.STEPWISE_SCORES`.
+        align: the alignment.
         width: width of a query, D.
-        score_hidden: A, for the additive score and the position of local-p.
-        max_length: maximum source length, for the location score.
-        window: half-width of a local alignment's window in positions.
-        temperature: temperature of the Gumbel alignment.
-        inits: initializers.
+        kernel_init: initializer of the matrix [E, D].
         score_gradient: whether the scores' gradient reaches the annotations; False
             leaves the encoder only the gradient of the contexts.
         keys: meaning of the keys' axis; see `base.records.AttentionRecord`.
-        filters: number of filters of the location-aware score.
-        filter_width: width of these filters in positions.
     """
 
-    score: str
-    alignment: str
+    scores: Score
+    align: Alignment
     width: int
-    score_hidden: int
-    max_length: int
-    window: int
-    temperature: float
-    inits: Init
+    kernel_init: Callable
     score_gradient: bool = True
     keys: str = "source"
-    filters: int = 10
-    filter_width: int = 15
 
     def setup(self):
-        self.scores = Score(
-            self.score,
-            hidden=self.score_hidden,
-            max_length=self.max_length,
-            filters=self.filters,
-            filter_width=self.filter_width,
-            matrix_init=self.inits.score,
-            vector_init=self.inits.score_vector,
-        )
-        self.align = Alignment(
-            self.alignment, hidden=self.score_hidden, params_init=self.inits.score
-        )
-        if STEPWISE_SCORES[self.score].same_width:
+        if self.score.same_width:
             self.narrow = Dense(
-                self.width, kernel_init=self.inits.kernel, use_bias=False
+                self.width, kernel_init=self.kernel_init, use_bias=False
             )
+
+    @property
+    def score(self) -> ScoreFunction:
+        """The score function."""
+        return STEPWISE_SCORES[self.scores.function]
 
     @property
     def draws(self) -> bool:
         """True if the alignment samples a key when it gets an rng."""
-        return self.alignment in DRAWN
+        return self.align.function in DRAWN
 
     def project(self, annotations: jax.Array) -> jax.Array:
         """Projects annotations [B, S, E] to keys [B, S, F], once per source."""
-        score = STEPWISE_SCORES[self.score]
         if not self.score_gradient:
             annotations = jax.lax.stop_gradient(annotations)
-        if score.same_width and annotations.shape[-1] != self.width:
+        if self.score.same_width and annotations.shape[-1] != self.width:
             annotations = self.narrow(annotations)
         parameters = self.scores.parameters(self.width, annotations.shape[-1])
-        return score.project(annotations, **parameters)
+        return self.score.project(annotations, **parameters)
 
     def source(
         self, memory: SourceMemory, soft: jax.Array | None = None
@@ -169,21 +150,16 @@ class SourceAttention(nn.Module):
             memory: an encoded source with keys from `project`.
             soft: see `AttendedSource`.
         """
-        same_width = STEPWISE_SCORES[self.score].same_width
-        width = self.width if same_width else memory.annotations.shape[-1]
+        width = memory.annotations.shape[-1]
+        width = self.width if self.score.same_width else width
         return AttendedSource(
             keys=memory.keys,
             mask=memory.mask,
             score_parameters=self.scores.parameters(self.width, width),
             align_parameters=self.align.parameters(self.width),
             soft=soft,
-            score_function=self.score,
-            alignment=Alignment(
-                self.alignment,
-                window=self.window,
-                temperature=self.temperature,
-                parent=None,
-            ),
+            score_function=self.scores.function,
+            alignment=self.align.clone(parent=None),
         )
 
     def record(self, aligned: AlignmentOutput) -> None:

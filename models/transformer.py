@@ -221,9 +221,6 @@ class Transformer(nn.Module):
         share_embeddings: whether source, target and output share one matrix.
         dtype: dtype of matrix products; parameters, softmax, norms and loss stay
             float32.
-
-    Raises:
-        FieldError: if a field is out of range, on `init` and `apply`.
     """
 
     vocab_size: Annotated[int, SIZE]

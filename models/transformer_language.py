@@ -36,9 +36,6 @@ class TransformerLanguageModel(nn.Module):
         positions: "sinusoidal", "relative" or "rotary".
         max_distance: clipping distance of relative positions.
         dropout: dropout rate.
-
-    Raises:
-        FieldError: at the first call, for a field that is out of range.
     """
 
     vocab_size: Annotated[int, SIZE]

@@ -29,12 +29,11 @@ from base.ranges import FRACTION, LAYERS
 from base.records import DrawRecord, collect
 from figures import charts
 from figures.attention import AttentionMap, draw_heads, text_maps
-from generation.attention import AttentionReader
-from generation.likelihood import Likelihood
 from generation.options import SamplingOptions, TranslationOptions
 from generation.sampling import line_seed
 from generation.search import RANGES as SEARCH_RANGES
 from generation.search import Search
+from generation.teacher_forced import AttentionReader, Likelihood
 from generation.texts import Text, TextSearch
 from tasks.common import text_metrics as metrics
 from tasks.common.vocabulary import BOS, EOS, PAD, UNK

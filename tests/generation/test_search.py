@@ -372,7 +372,7 @@ def test_a_program_is_compiled_for_each_shape_and_search():
         (sequences([17] * 4), Search(2), 3),
     ]:
         generator.generate(PARAMS, batches_of(inputs_now, 4), search)
-        assert generator._jit_decode._cache_size() == count
+        assert generator.decode._cache_size() == count
 
 
 def test_a_constraint_wraps_the_step_and_sees_the_source():

@@ -39,10 +39,9 @@ def encoder(cell, layers=1, bidirectional=False, reverse=False):
         cell=cell,
         features=STATE,
         layers=layers,
+        inits=STANDARD,
         bidirectional=bidirectional,
         reverse=reverse,
-        dropout=0.0,
-        inits=STANDARD,
     )
 
 
@@ -168,7 +167,7 @@ def test_residual_connections_add_the_inputs_of_the_last_layers(draw, residual, 
 def test_a_decoder_has_the_residual_connections_of_an_encoder(draw, residual):
     common = dict(cell="rnn", features=STATE, layers=3, dropout=0.0, inits=STANDARD)
     common |= {"residual": residual}
-    encoder = Encoder(**common, bidirectional=False, reverse=False)
+    encoder = Encoder(**common)
     x, full = draw(BATCH, SOURCE, WIDTH), jnp.ones((BATCH, SOURCE), bool)
     variables = normal_variables(encoder, x, full, train=False)
     annotations, _ = encoder.apply(variables, x, full, train=False)

@@ -46,7 +46,6 @@ TESTS = {
     "attention/spatial.py": "spatial",
     "generation/beam.py": "generation",
     "generation/constraints.py": "generation",
-    "generation/greedy.py": "generation",
     "generation/images.py": "adversarial",
     "generation/rollout.py": "generation",
     "generation/sampling.py": "generation",

@@ -1,0 +1,100 @@
+"""Teacher-forced passes of a text-to-text model: attention weights, log-likelihood.
+
+Axes: B batch; S source positions; T target steps; H heads; Q queries; K keys; W
+vocabulary.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from base import spread
+from base.records import AttentionRecord, collect
+from generation.search import padded_width
+from generation.types import Model
+
+
+class AttentionReader:
+    """Reads attention records of a model; compiles once per pair of padded widths."""
+
+    def __init__(self, model: Model):
+        """Stores the model; compiles on first use.
+
+        Args:
+            model: `apply(variables, {"source": [1, S], "target": [1, T]},
+                train=False)` sows `base.records.AttentionRecord`s.
+        """
+        self._model = model
+        self._jit_records = jax.jit(self._records)
+
+    def exists(self, params: Any) -> bool:
+        """Returns True if the model, of these parameters or shapes, has attention."""
+        blank = jnp.ones((1, 2), jnp.int32)
+        batch = {"source": blank, "target": blank}
+        return bool(jax.eval_shape(self._records, params, batch))
+
+    def records(
+        self, params: Any, source: Sequence[int], target: Sequence[int]
+    ) -> list[AttentionRecord]:
+        """Returns the attention of a teacher-forced pass.
+
+        Args:
+            params: the model's parameters.
+            source: source token ids.
+            target: target token ids.
+
+        Returns:
+            Records with numpy weights [1, H, Q, K], padded in Q and K.
+        """
+        batch = {
+            name: np.pad([ids], ((0, 0), (0, padded_width(len(ids)) - len(ids))))
+            for name, ids in (("source", source), ("target", target))
+        }
+        return jax.device_get(self._jit_records(params, batch))
+
+    def _records(
+        self, params: Any, batch: dict[str, jax.Array]
+    ) -> list[AttentionRecord]:
+        _, sown = self._model.apply(
+            {"params": params}, batch, train=False, mutable=["attention"]
+        )
+        return collect(sown, AttentionRecord)
+
+
+class Likelihood:
+    """Negative log-likelihood of targets; compiled once per shape."""
+
+    def __init__(self, model: Model, *, pad: int = 0):
+        """Stores the arguments; compiles on first use.
+
+        Args:
+            model: `apply(variables, batch, train=False) -> logits [B, T, W]`.
+            pad: the id of padding, which has no effect.
+        """
+        self._model, self._pad = model, pad
+        self._jit_nats = jax.jit(self._nats)
+
+    def nats(self, params: Any, batches: Iterable[dict[str, np.ndarray]]) -> float:
+        """Returns the negative log-likelihood of all targets, in nats.
+
+        Args:
+            params: the model's parameters.
+            batches: inputs of the model, including `target` [B, T] int32.
+        """
+
+        def batch_nats(batch: dict[str, np.ndarray]) -> float:
+            nats = self._jit_nats(params, batch)
+            return float(np.asarray(nats, np.float64).sum())
+
+        return sum(spread.each(batch_nats, batches))
+
+    def _nats(self, params: Any, batch: dict[str, jax.Array]) -> jax.Array:
+        """Returns the sum over steps [B]; 0 for rows of padding."""
+        logits = self._model.apply({"params": params}, batch, train=False)
+        target = batch["target"]
+        nats = optax.softmax_cross_entropy_with_integer_labels(logits, target)
+        return jnp.sum(nats * (target != self._pad), axis=-1)
