@@ -32,9 +32,23 @@ def sentences():
     return {"source": jnp.asarray(source), "target": jnp.asarray(target)}
 
 
+def inputs_of(model):
+    """A batch for a model: `sentences`, feature maps, images or spectrograms."""
+    rng, batch = np.random.default_rng(0), sentences()
+    if hasattr(model, "listener"):
+        frames = jnp.asarray(rng.standard_normal((BATCH, 11, 5)), jnp.float32)
+        batch["source"] = {"frames": frames, "lengths": jnp.array([11, 8, 5])}
+    elif getattr(model, "encoder", "") == "maps":
+        maps = rng.standard_normal((BATCH, 2, 3, 5))
+        batch["source"] = jnp.asarray(maps, jnp.float32)
+    elif getattr(model, "encoder", "") == "cnn":
+        batch["source"] = jnp.asarray(rng.integers(0, 256, (BATCH, 8, 12, 3)), "uint8")
+    return batch
+
+
 def shapes_of(model):
     return jax.eval_shape(
-        lambda: model.init(jax.random.key(0), sentences(), train=False)["params"]
+        lambda: model.init(jax.random.key(0), inputs_of(model), train=False)["params"]
     )
 
 
@@ -64,7 +78,7 @@ def variables_of(model):
 def translator(family, *changes):
     """Returns a model, its variables and a batch; later `changes` override earlier."""
     model = family(**functools.reduce(lambda a, b: a | b, changes))
-    return model, variables_of(model), sentences()
+    return model, variables_of(model), inputs_of(model)
 
 
 @functools.partial(quick_jit, static_argnums=0)
@@ -128,7 +142,7 @@ def decode(model, variables, batch, hypotheses):
             model, variables, carry=carry, token=jnp.asarray(token), memory=memory
         )
         if attention is not None:
-            assert attention.weights.shape == (*shape, SOURCE)
+            assert attention.weights.shape[:2] == shape
         logits = np.concatenate([logits, step_logits[:, :, None]], axis=2)
         parent = rng.integers(0, hypotheses, shape)
         token = rng.integers(4, VOCAB, shape)
@@ -230,7 +244,7 @@ def check_a_field_is_refused(family, fields, message):
 @functools.partial(quick_jit, static_argnums=0)
 def initial(model):
     """The initial parameters of a model."""
-    return model.init(jax.random.key(0), sentences(), train=False)["params"]
+    return model.init(jax.random.key(0), inputs_of(model), train=False)["params"]
 
 
 def descend(loss, params, rate, updates):
@@ -251,8 +265,8 @@ def descend(loss, params, rate, updates):
 
 
 def overfit(model, updates=150, rate=0.03):
-    """Trains on `sentences`; returns the loss per token before each update."""
-    batch = sentences()
+    """Trains on `inputs_of`; returns the loss per token before each update."""
+    batch = inputs_of(model)
 
     def loss(params):
         logits = model.apply({"params": params}, batch, train=False)

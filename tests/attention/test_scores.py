@@ -10,9 +10,9 @@ from jax.test_util import check_grads
 from attention import scores
 from attention.core import attend
 from attention.declaration import Scalar, score_function
-from attention.scores import SCORES
+from attention.scores import STEPWISE_SCORES as SCORES
 
-B, H, Q, K, D, E, A, L, V = 2, 3, 5, 7, 11, 13, 17, 19, 23
+B, H, Q, K, D, E, A, L, V, R, C = 2, 3, 5, 7, 11, 13, 17, 19, 23, 4, 29
 NAMES = sorted(SCORES.keys() - {"concat"})  # another name of "additive"
 
 
@@ -22,17 +22,22 @@ def same_width(name):
 
 @pytest.fixture
 def inputs(draw):
-    """Query, key and parameters of a named score; `heads`: batch axes of the latter."""
+    """Query, key and parameters of a named score; `heads`: batch axes of the latter.
+
+    The parameters of a stepwise score include `previous` weights.
+    """
 
     def make(name, heads=()):
         key = draw(B, H, K, D if same_width(name) else E)
-        sizes = {"D": D, "E": E, "A": A, "L": L}
+        sizes = {"D": D, "E": E, "A": A, "L": L, "R": R, "C": C}
         parameters = {
             parameter: 1 + jnp.abs(draw(*heads))
             if isinstance(axes, Scalar)
             else draw(*heads, *(sizes[axis] for axis in axes))
             for parameter, axes in SCORES[name].parameters.items()
         }
+        if SCORES[name].stepwise:
+            parameters["previous"] = jax.nn.softmax(draw(B, H, Q, K))
         return draw(B, H, Q, D), key, parameters
 
     return make
@@ -57,6 +62,10 @@ def loop_score(name, q, k, position, p):
     if name == "cosine":
         norms = math.sqrt(sum(a * a for a in q) * sum(b * b for b in k))
         return p["strength"] * sum(a * b for a, b in zip(q, k, strict=True)) / norms
+    if name == "location_aware":
+        near = np.pad(p["previous"], R)[position + R - R // 2 :][:R]
+        location = (near @ p["filters"]) @ p["w_location"]
+        return p["v"] @ np.tanh(q @ p["w_query"] + k @ p["w_key"] + location)
     raise AssertionError(f"add a branch for {name} to loop_score in {__file__}")
 
 
@@ -68,6 +77,8 @@ def test_score_equals_a_loop_with_parameters_per_head(x64, inputs, name):
     for b, h, i, j in np.ndindex(B, H, Q, K):
         q, k = np.asarray(query[b, h, i]), np.asarray(key[b, h, j])
         head = {n: np.asarray(p[h]) for n, p in parameters.items()}
+        if "previous" in parameters:
+            head["previous"] = np.asarray(parameters["previous"][b, h, i])
         expected = loop_score(name, q, k, j, head)
         np.testing.assert_allclose(actual[b, h, i, j], expected, atol=1e-12)
 
@@ -75,7 +86,10 @@ def test_score_equals_a_loop_with_parameters_per_head(x64, inputs, name):
 @pytest.mark.parametrize("name", NAMES)
 def test_shared_parameters_are_the_same_in_every_head(x64, inputs, name):
     query, key, shared = inputs(name)
-    heads = {n: jnp.broadcast_to(p, (H, *p.shape)) for n, p in shared.items()}
+    heads = {
+        n: p if n == "previous" else jnp.broadcast_to(p, (H, *p.shape))
+        for n, p in shared.items()
+    }
     np.testing.assert_allclose(
         SCORES[name](query, key, **shared),
         SCORES[name](query, key, **heads),
@@ -88,7 +102,8 @@ def test_batched_equals_vmapped_and_jitted(x64, inputs, name):
     query, key, parameters = inputs(name, heads=(H,))
     expected = SCORES[name](query, key, **parameters)
     heads = jax.vmap(lambda q, k, p: SCORES[name](q, k, **p))
-    mapped = jax.vmap(heads, in_axes=(0, 0, None))(query, key, parameters)
+    axes = {n: 0 if n == "previous" else None for n in parameters}
+    mapped = jax.vmap(heads, in_axes=(0, 0, axes))(query, key, parameters)
     np.testing.assert_allclose(mapped, expected, atol=1e-12)
     jitted = jax.jit(SCORES[name])(query, key, **parameters)
     np.testing.assert_allclose(jitted, expected, atol=1e-12)
@@ -322,6 +337,8 @@ def test_parameters_name_their_axes():
         "scaled_multiplicative": {"w_query": ("D", "A"), "w_key": ("E", "A")},
         "additive": {"w_query": ("D", "A"), "w_key": ("E", "A"), "v": ("A",)},
         "location": {"w": ("D", "L")},
+        "location_aware": {"w_query": ("D", "A"), "w_key": ("E", "A"), "v": ("A",)}
+        | {"filters": ("R", "C"), "w_location": ("C", "A")},
         "cosine": {"strength": Scalar(start=math.sqrt)},
     }
     assert set(filter(same_width, NAMES)) == {"dot", "scaled_dot", "cosine"}

@@ -3,25 +3,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from fields import BAHDANAU as PAPER
-from fields import EMBEDDING, HIDDEN, SCORE, UNITS
+from fields import HIDDEN, UNITS
 from translators import (
     BATCH,
-    SOURCE,
     TARGET,
     VOCAB,
     affine,
-    check_a_field_is_refused,
-    check_dropout_sites,
-    check_no_later_token_changes_earlier_logits,
-    check_padding_changes_nothing,
-    check_steps_equal_the_full_pass,
     encode,
     forward,
     forward_with_records,
     gru,
     initial,
-    overfit,
-    parameter_count,
     start,
     step,
     translator,
@@ -30,38 +22,10 @@ from translators import (
 from attention.core import attend
 from attention.scores import SCORES
 from models.bahdanau import Bahdanau
-from models.cells import CELLS
-
-OTHER = PAPER | dict(
-    cell="lstm", encoder_layers=2, readout_state="new", alignment="local_p"
-)
-BOTH = pytest.mark.parametrize("fields", [PAPER, OTHER], ids=["paper", "other"])
 
 
 def build(*changes):
     return translator(Bahdanau, *changes)
-
-
-@pytest.mark.parametrize("hypotheses", [1, 3])
-@BOTH
-def test_steps_along_beams_equal_the_full_pass(fields, hypotheses):
-    check_steps_equal_the_full_pass(*build(fields), hypotheses=hypotheses)
-
-
-def test_steps_of_local_m_advance_its_position():
-    check_steps_equal_the_full_pass(
-        *build(PAPER, {"alignment": "local_m"}), hypotheses=3
-    )
-
-
-@BOTH
-def test_padding_changes_nothing(fields):
-    check_padding_changes_nothing(*build(fields))
-
-
-@BOTH
-def test_a_later_target_token_changes_no_earlier_logits(fields):
-    check_no_later_token_changes_earlier_logits(*build(fields))
 
 
 def test_the_model_equals_a_loop_of_the_appendix():
@@ -145,18 +109,6 @@ def test_the_readout_reads_the_state_before_or_after_the_step(readout_state):
     assert (change[1:] > 1e-3).all()
 
 
-def test_the_query_is_the_state_before_the_previous_token_is_read():
-    model, variables, batch = build(PAPER)
-    _, records = forward_with_records(model, variables, batch)
-    for t in range(1, TARGET):
-        # Token t - 1 is an input of step t, but not of its weights.
-        target = batch["target"].at[:, t - 1].set(9)
-        _, changed = forward_with_records(model, variables, dict(batch, target=target))
-        change = np.abs(changed["weights"] - records["weights"])[:2, 0].max((0, 2))
-        assert not np.any(change[: t + 1])
-        assert (change[t + 1 : t + 2] > 1e-5).all()
-
-
 def test_dot_of_a_state_and_a_projected_annotation_is_general():
     # Annotations of a bidirectional encoder are twice as wide as the state.
     model, variables, batch = build(PAPER, {"score": "dot"})
@@ -168,76 +120,4 @@ def test_dot_of_a_state_and_a_projected_annotation_is_general():
         forward(model, variables, batch),
         forward(general, {"params": params}, batch),
         atol=1e-5,
-    )
-
-
-def count(fields):
-    """Number of parameters by a formula, in the paper's letters."""
-    m, n, a, units = EMBEDDING, HIDDEN, SCORE, UNITS
-    cell = CELLS[fields["cell"]]
-    first, later = (cell.gates * n * (width + n + 1) for width in (m, 2 * n))
-    total = VOCAB * m * (2 - fields["share_embeddings"])
-    total += 2 * (first + (fields["encoder_layers"] - 1) * later)
-    total += (n + 1) * cell.states * n  # s_0
-    total += first + 2 * n * cell.gates * n  # decoder, and C of its context
-    if fields["score"] == "additive":
-        total += n * a + 2 * n * a + a  # W_a, U_a, v_a
-    else:
-        total += 2 * n * n  # projects annotations to the width of states
-    if fields["alignment"] == "local_p":
-        total += n * a + a  # W_p, v_p
-    return total + (n + m + 2 * n + 1) * 2 * units + units * VOCAB
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        PAPER,
-        OTHER,
-        PAPER | {"encoder_layers": 3, "share_embeddings": False},
-        PAPER | {"score": "dot"},
-    ],
-)
-def test_the_number_of_parameters_equals_a_formula(fields):
-    assert parameter_count(Bahdanau(**fields)) == count(fields)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"cell": "elman"}, "cell is 'elman': must be one of gru, lstm, rnn"),
-        (
-            {"readout_state": "old"},
-            "readout_state is 'old': must be one of previous, n",
-        ),
-        ({"score": "dto"}, "score is 'dto': must be one of dot, scaled_dot"),
-        ({"alignment": "soft"}, "alignment is 'soft': must be one of global, local_m"),
-        ({"init_scheme": "zero"}, "init_scheme is 'zero': must be one of standard, pa"),
-        ({"encoder_layers": 0}, "encoder_layers is 0: must be at least 1"),
-        ({"maxout": 0}, "maxout is 0: must be at least 1"),
-        ({"window": 0}, "window is 0: must be at least 1"),
-        ({"dropout": -0.1}, "dropout is -0.1: must be at least 0 and below 1"),
-    ],
-)
-def test_a_field_out_of_range_is_refused(changes, message):
-    check_a_field_is_refused(Bahdanau, PAPER | changes, message)
-
-
-def test_it_overfits_one_batch():
-    losses = overfit(Bahdanau(**PAPER))
-    assert losses[0] > 2.5 and losses[-1] < 0.05
-
-
-def test_dropout_applies_to_embeddings_between_layers_and_before_the_output():
-    model, variables, batch = build(PAPER, dict(dropout=0.25, encoder_layers=3))
-    check_dropout_sites(
-        model,
-        variables,
-        batch,
-        {
-            (BATCH, SOURCE, EMBEDDING): 1,
-            (BATCH, SOURCE, 2 * HIDDEN): 2,
-            (BATCH, TARGET, EMBEDDING): 1,
-            (BATCH, TARGET, UNITS): 1,
-        },
     )

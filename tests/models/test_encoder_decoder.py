@@ -1,14 +1,38 @@
+"""Properties of all encoder-decoders: steps, padding, causality, dropout, fields."""
+
 import importlib
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from fields import BAHDANAU, LUONG, SUTSKEVER
+from fields import (
+    BAHDANAU,
+    CASES,
+    CHO,
+    EMBEDDING,
+    HIDDEN,
+    LUONG,
+    SUTSKEVER,
+    TRANSFORMER,
+    UNITS,
+    VINYALS,
+    XU,
+)
 from translators import (
     BATCH,
+    SOURCE,
     TARGET,
     VOCAB,
+    check_a_field_is_refused,
+    check_dropout_needs_its_stream_and_changes_with_it,
+    check_dropout_sites,
+    check_no_later_token_changes_earlier_logits,
+    check_padding_changes_nothing,
+    check_steps_equal_the_full_pass,
+    forward_with_records,
+    inputs_of,
+    overfit,
     quick_jit,
     sentences,
     shapes_of,
@@ -18,10 +42,208 @@ from translators import (
 from models import cells, encoder_decoder
 from models.bahdanau import Bahdanau
 from models.captioner import ShowAndTell, ShowAttendTell
+from models.listener import ListenAttendSpell
 from models.luong import Luong
 from models.seq2seq import Seq2Seq
+from models.transformer import Transformer
 
 ATTENTIVE = [(Bahdanau, BAHDANAU), (Luong, LUONG)]
+TEXTS = [name for name in CASES if not name.startswith(("xu", "vinyals", "chan"))]
+
+
+@pytest.mark.parametrize("hypotheses", [1, 3])
+@pytest.mark.parametrize("name", CASES)
+def test_steps_along_beams_equal_the_full_pass(name, hypotheses):
+    check_steps_equal_the_full_pass(*translator(*CASES[name]), hypotheses=hypotheses)
+
+
+@pytest.mark.parametrize("name", [x for x in TEXTS if x != "transformer"])
+def test_padding_changes_nothing(name):
+    check_padding_changes_nothing(*translator(*CASES[name]))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_later_target_token_changes_no_earlier_logits(name):
+    check_no_later_token_changes_earlier_logits(*translator(*CASES[name]))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_parameter_changes_the_logits(name):
+    model, variables, batch = translator(*CASES[name])
+
+    def loss(variables):
+        return jnp.sin(model.apply(variables, batch, train=False)).sum()
+
+    gradients = quick_jit(jax.grad(loss))(variables)
+    for path, gradient in jax.tree_util.tree_leaves_with_path(gradients):
+        assert np.isfinite(gradient).all() and np.any(gradient), path
+
+
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [("bahdanau", {}), ("luong", {"layers": 1}), ("sutskever", {"layers": 1})]
+    + [(name, {}) for name in ("cho", "xu", "vinyals", "chan")]
+    + [("chan, location-aware", {})],
+)
+def test_it_overfits_one_batch(name, fields):
+    family, defaults = CASES[name]
+    losses = overfit(family(**defaults | fields))
+    assert losses[0] > 1.5 and losses[-1] < 0.05
+
+
+@pytest.mark.parametrize(("family", "delay"), [(Bahdanau, 1), (Luong, 0)])
+def test_the_query_is_the_state_before_or_after_the_previous_token(family, delay):
+    """Token t - 1 is an input of step t; Bahdanau attends to it from step t + 1 on."""
+    model, variables, batch = translator(family, dict(ATTENTIVE)[family])
+    _, records = forward_with_records(model, variables, batch)
+    for t in range(1, TARGET):
+        target = batch["target"].at[:, t - 1].set(9)
+        _, changed = forward_with_records(model, variables, dict(batch, target=target))
+        change = np.abs(changed["weights"] - records["weights"])[:2, 0].max((0, 2))
+        assert not np.any(change[: t + delay])
+        assert (change[t + delay : t + delay + 1] > 1e-5).all()
+
+
+SOURCES = (BATCH, SOURCE, EMBEDDING)
+TARGETS = (BATCH, TARGET, EMBEDDING)
+
+
+@pytest.mark.parametrize(
+    ("family", "fields", "sites"),
+    [
+        (
+            Bahdanau,
+            BAHDANAU | {"encoder_layers": 3},
+            {SOURCES: 1, (BATCH, SOURCE, 2 * HIDDEN): 2, TARGETS: 1}
+            | {(BATCH, TARGET, UNITS): 1},
+        ),
+        *(
+            (
+                Luong,
+                LUONG | {"bidirectional": sides == 2, "layers": 3},
+                {SOURCES: 1, (BATCH, SOURCE, sides * HIDDEN): 2, TARGETS: 1}
+                # A mask per step and layer, none over time: Zaremba et al. (2014).
+                | {(TARGET, BATCH, 1, 2 * HIDDEN): 1, (BATCH, TARGET, HIDDEN): 1},
+            )
+            for sides in (1, 2)
+        ),
+        *(
+            (
+                Seq2Seq,
+                fields | {"layers": layers},
+                {SOURCES: 1, (BATCH, SOURCE, HIDDEN): layers - 1, TARGETS: 1}
+                | {(TARGET, BATCH, 1, (layers - 1) * HIDDEN): 1}
+                | {(BATCH, TARGET, fields["maxout"] or HIDDEN): 1},
+            )
+            for fields, layers in ((SUTSKEVER, 3), (CHO, 2))
+        ),
+        # Of the annotations, the previous word, the state and the deep output.
+        *(
+            (family, fields, {(BATCH, 6, 7): 1, TARGETS: 2, (BATCH, TARGET, HIDDEN): 1})
+            for family, fields in ((ShowAttendTell, XU), (ShowAndTell, VINYALS))
+        ),
+        # Of the embeddings and the output of each sub-layer.
+        *(
+            (
+                Transformer,
+                TRANSFORMER | {"norm": norm},
+                {(BATCH, SOURCE, 12): 1 + 2 * 2, (BATCH, TARGET, 12): 1 + 3 * 3},
+            )
+            for norm in ("post", "pre")
+        ),
+    ],
+)
+def test_dropout_applies_to_its_sites_and_needs_its_stream(family, fields, sites):
+    case = translator(family, fields, {"dropout": 0.25})
+    check_dropout_sites(*case, sites)
+    check_dropout_needs_its_stream_and_changes_with_it(*case)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "message"),
+    [
+        ("bahdanau", {"cell": "elman"}, "cell is 'elman': must be one of gru, lstm, "),
+        ("bahdanau", {"readout_state": "old"}, "must be one of previous, new"),
+        (
+            "bahdanau",
+            {"score": "dto"},
+            "score is 'dto': must be one of dot, scaled_dot",
+        ),
+        ("bahdanau", {"alignment": "soft"}, "alignment is 'soft': must be one of glob"),
+        ("bahdanau", {"init_scheme": "zero"}, "'zero': must be one of standard, paper"),
+        ("bahdanau", {"encoder_layers": 0}, "encoder_layers is 0: must be at least 1"),
+        ("bahdanau", {"maxout": 0}, "maxout is 0: must be at least 1"),
+        ("bahdanau", {"window": 0}, "window is 0: must be at least 1"),
+        ("bahdanau", {"max_length": 0}, "max_length is 0: must be at least 1"),
+        ("bahdanau", {"score_hidden": 0}, "score_hidden is 0: must be at least 1"),
+        (
+            "bahdanau",
+            {"dropout": -0.1},
+            "dropout is -0.1: must be at least 0 and below",
+        ),
+        ("luong", {"score": "dto"}, "score is 'dto': must be one of dot, scaled_dot"),
+        ("luong", {"residual": "all"}, "must be one of none, residual, dense"),
+        ("luong", {"layers": 0}, "layers is 0: must be at least 1"),
+        ("luong", {"dropout": 1.0}, "dropout is 1.0: must be at least 0 and below 1"),
+        ("sutskever", {"summary": "mean"}, "must be one of state, tanh"),
+        ("sutskever", {"hidden": 0}, "hidden is 0: must be at least 1"),
+        ("sutskever", {"maxout": -1}, "maxout is -1: must be at least 0"),
+        ("sutskever", {"feed": ()}, r"\(\): must be one or more of every_step, first_"),
+        ("sutskever", {"feed": ("never",)}, r"\('never',\): must be one or more of"),
+        (
+            "sutskever",
+            {"feed": ("initial_state", "feed_forward")},
+            "at most one of initial_state and feed_forward",
+        ),
+        (
+            "sutskever",
+            {"feed": ("every_step", "first_step")},
+            "at most one of every_step and first_step",
+        ),
+        ("sutskever", {"summary": "tanh"}, "feed_forward instead of initial_state"),
+        (
+            "sutskever",
+            {"summary": "tanh", "feed": ("every_step",), "init_scheme": "paper"},
+            "init_scheme is 'paper': must be 'standard' if summary is 'tanh'",
+        ),
+        ("transformer", {"norm": "nrom"}, "norm is 'nrom': must be one of post, pre"),
+        (
+            "transformer",
+            {"positions": "absolute"},
+            "must be one of sinusoidal, learned, relative, rotary, none",
+        ),
+        (
+            "transformer",
+            {"cross_score": "dto"},
+            "cross_score is 'dto': must be one of ",
+        ),
+        ("transformer", {"dtype": "float64"}, "must be one of float32, bfloat16"),
+        ("transformer", {"heads": 5}, "heads is 5: must be a divisor of d_model, whic"),
+        (
+            "transformer",
+            {"positions": "rotary", "heads": 4},
+            "^heads is 4: must be of even width with rotary pos",
+        ),
+        ("transformer", {"decoder_layers": 0}, "decoder_layers is 0: must be at least"),
+        ("xu", {"encoder": "vgg"}, "encoder is 'vgg': must be one of cnn"),
+        ("xu", {"soft_prob": 1.5}, "soft_prob is 1.5: must be at least 0 and at most"),
+        ("xu", {"alignment": "softer"}, "alignment is 'softer'"),
+        ("vinyals", {"channels": ()}, r"channels is \(\): must be a list of one or m"),
+        (
+            "chan",
+            {"halvings": 3},
+            "^halvings is 3: must be less than listener_layers=3",
+        ),
+        (
+            "chan",
+            {"alignment": "hard"},  # needs REINFORCE
+            "^alignment is 'hard': must be one of global, local_m, local_p, gumbel",
+        ),
+    ],
+)
+def test_a_field_out_of_range_is_refused(name, changes, message):
+    family, fields = CASES[name]
+    check_a_field_is_refused(family, fields | changes, message)
 
 
 def plain_scan(step, weights, shared, carry, inputs):
@@ -79,15 +301,13 @@ def test_the_paper_s_init_is_uniform_in_its_range(family, fields, limit):
 
 
 @pytest.mark.parametrize(
-    "family", [Bahdanau, Luong, Seq2Seq, ShowAttendTell, ShowAndTell]
+    "family",
+    [Bahdanau, Luong, Seq2Seq, ShowAttendTell, ShowAndTell, ListenAttendSpell],
 )
 def test_all_fields_but_the_vocabulary_size_have_defaults(family):
-    batch = sentences()
-    if family in (ShowAttendTell, ShowAndTell):
-        batch["source"] = jnp.zeros((BATCH, 2, 3, 112))  # feature maps
     model = family(vocab_size=VOCAB)
     logits, variables = jax.eval_shape(
-        lambda: model.init_with_output(jax.random.key(0), batch, train=False)
+        lambda: model.init_with_output(jax.random.key(0), inputs_of(model), train=False)
     )
     assert logits.shape == (BATCH, TARGET, VOCAB)
     table = "embedding_table" if "embedding_table" in variables["params"] else "output"

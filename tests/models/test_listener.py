@@ -3,56 +3,46 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
-from translators import affine, descend, lstm, normal_like, quick_jit
+from fields import CHAN, HIDDEN
+from translators import (
+    BATCH as B,
+)
+from translators import (
+    TARGET as STEPS,
+)
+from translators import (
+    VOCAB as W,
+)
+from translators import (
+    affine,
+    encode,
+    forward_with_records,
+    lstm,
+    quick_jit,
+    start,
+    step,
+    translator,
+)
 
-from base.errors import FieldError
-from base.records import AttentionRecord, collect
 from models.layers import BOS
 from models.listener import ListenAttendSpell, halve, mix_samples
 
-B, T, M, W, STEPS = 3, 11, 5, 13, 4
+T, M = 11, 5  # frames and mel bands
 LENGTHS = jnp.array([11, 8, 5])
-FIELDS = dict(
-    vocab_size=W,
-    embedding=7,
-    hidden=11,
-    listener=3,
-    listener_layers=3,
-    halvings=2,
-    score_hidden=17,
-    filter_width=3,
-    init_scheme="standard",
-)
 
 
-@pytest.fixture
-def batch():
-    rng = np.random.default_rng(0)
-    frames = jnp.asarray(rng.standard_normal((B, T, M)), jnp.float32)
-    target = jnp.asarray(rng.integers(4, W, (B, STEPS)), jnp.int32)
-    return {"source": {"frames": frames, "lengths": LENGTHS}, "target": target}
-
-
-def build(batch, **fields):
-    model = ListenAttendSpell(**FIELDS | fields)
-    shapes = jax.eval_shape(
-        lambda: model.init(jax.random.key(0), batch, train=False)["params"]
-    )
-    return model, {"params": normal_like(shapes)}
+def build(**fields):
+    return translator(ListenAttendSpell, CHAN, fields)
 
 
 def forward(model, variables, batch, rngs=None, train=False):
-    @quick_jit
-    def compute(variables, batch, rngs):
-        return model.apply(
-            variables, batch, train=train, rngs=rngs, mutable=["attention"]
-        )
-
-    logits, sown = compute(variables, batch, rngs)
-    (record,) = collect(sown, AttentionRecord)
-    return logits, record.weights
+    """Logits, and weights [B, T, S]."""
+    if not train:
+        logits, records = forward_with_records(model, variables, batch, rngs)
+        return logits, records["weights"][:, 0]
+    apply = quick_jit(lambda x: model.apply(variables, x, train=True, rngs=rngs))
+    return apply(batch), None
 
 
 def test_halving_concatenates_pairs_of_frames_and_clears_padding():
@@ -69,9 +59,9 @@ def test_halving_concatenates_pairs_of_frames_and_clears_padding():
 
 
 @pytest.mark.parametrize("halvings", [0, 1, 2])
-def test_each_halving_halves_the_positions(batch, halvings):
-    model, variables = build(batch, halvings=halvings)
-    memory = model.apply(variables, batch["source"], method="encode")
+def test_each_halving_halves_the_positions(halvings):
+    model, variables, batch = build(halvings=halvings)
+    memory = encode(model, variables, batch["source"])
     length = LENGTHS
     for _ in range(halvings):
         length = -(-length // 2)
@@ -80,8 +70,8 @@ def test_each_halving_halves_the_positions(batch, halvings):
 
 
 @pytest.mark.parametrize("score", ["multiplicative", "location_aware"])
-def test_padding_changes_nothing(batch, score):
-    model, variables = build(batch, score=score)
+def test_padding_changes_nothing(score):
+    model, variables, batch = build(score=score)
     logits, weights = forward(model, variables, batch)
     source = batch["source"]
     junk = jnp.full((B, 9, M), 1e3)
@@ -96,77 +86,45 @@ def test_padding_changes_nothing(batch, score):
     np.testing.assert_array_equal(wide[..., positions:], 0)
 
 
-@pytest.mark.parametrize("layers", [1, 2])
-@pytest.mark.parametrize("score", ["multiplicative", "location_aware"])
-def test_decoding_step_by_step_equals_the_full_pass(batch, score, layers):
-    model, variables = build(batch, score=score, layers=layers)
+def test_the_speller_equals_its_equations_in_a_loop():
+    model, variables, batch = build(score="multiplicative", layers=1)
     logits, weights = forward(model, variables, batch)
-    memory = model.apply(variables, batch["source"], method="encode")
-    carry = model.apply(variables, memory, 1, STEPS, method="start")
-    token = jnp.full((B, 1), BOS)
-    step = quick_jit(
-        lambda carry, token: model.apply(variables, carry, token, memory, method="step")
-    )
-    for t in range(STEPS):
-        carry, out, attention = step(carry, token)
-        np.testing.assert_allclose(out[:, 0], logits[:, t], atol=1e-4)
-        np.testing.assert_allclose(attention.weights[:, 0], weights[:, 0, t], atol=1e-5)
-        np.testing.assert_allclose(carry.feed, attention.context, atol=1e-5)
-        token = batch["target"][:, t : t + 1]
-
-
-def test_the_speller_equals_its_equations_in_a_loop(batch):
-    model, variables = build(batch, score="multiplicative", layers=1)
-    logits, weights = forward(model, variables, batch)
-    memory = model.apply(variables, batch["source"], method="encode")
+    memory = encode(model, variables, batch["source"])
     params = jax.tree.map(np.asarray, variables["params"])
     score, cell = params["cross_attention"]["scores"], params["stack"]["states_0"]
     for b in range(B):
         h = np.asarray(memory.annotations[b])[memory.mask[b]]
-        carry, c = np.zeros(2 * 11), np.zeros(6)
+        carry, c = np.zeros(2 * HIDDEN), np.zeros(6)
         for i, character in enumerate([BOS, *batch["target"][b, :-1]]):
             y = params["embedding_table"][character]
             gates = affine(y, params["gates"]) + c @ params["context"]
             carry = lstm(gates, carry, cell)  # eq. 6
-            s = carry[:11]
+            s = carry[:HIDDEN]
             e = [(s @ score["w_query"]) @ (h_u @ score["w_key"]) for h_u in h]
             alpha = np.exp(e) / np.exp(e).sum()
             c = sum(a * h_u for a, h_u in zip(alpha, h, strict=True))  # eq. 7
             units = np.tanh(affine(np.concatenate([s, c]), params["character"]))
             expected = params["output"] @ units  # eq. 8
-            np.testing.assert_allclose(weights[b, 0, i, : len(h)], alpha, atol=1e-5)
+            np.testing.assert_allclose(weights[b, i, : len(h)], alpha, atol=1e-5)
             np.testing.assert_allclose(logits[b, i], expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("score", ["multiplicative", "location_aware"])
-def test_it_overfits_one_batch(batch, score):
-    model, variables = build(batch, score=score, layers=1)
-    batch["target"] = target = batch["target"].at[:, 0].set(jnp.array([4, 5, 6]))
-
-    def loss(params):
-        logits = model.apply({"params": params}, batch, train=True)
-        return optax.softmax_cross_entropy_with_integer_labels(logits, target).mean()
-
-    losses = descend(loss, variables["params"], 0.02, 200)
-    assert losses[0] > 1.5 and losses[-1] < 0.05
-
-
-def test_the_previous_context_enters_the_next_step(batch):
-    model, variables = build(batch)
-    memory = model.apply(variables, batch["source"], method="encode")
-    carry = model.apply(variables, memory, 1, STEPS, method="start")
+def test_the_previous_context_enters_the_next_step():
+    model, variables, batch = build()
+    memory = encode(model, variables, batch["source"])
+    carry = start(model, variables, memory, hypotheses=1)
     np.testing.assert_array_equal(carry.feed, 0)
     token = jnp.full((B, 1), BOS)
     outputs = [
-        model.apply(variables, carry._replace(feed=x), token, memory, method="step")[1]
+        step(model, variables, carry._replace(feed=x), token, memory)[1]
         for x in (carry.feed, carry.feed + 1)
     ]
     assert np.abs(outputs[0] - outputs[1]).max() > 1e-3
 
 
-def test_characters_are_sampled_in_training_only_and_never_the_start(batch):
-    given, _ = forward(*build(batch, sampling=0.0), batch)
-    model, variables = build(batch, sampling=1.0)
+def test_characters_are_sampled_in_training_only_and_never_the_start():
+    given, _ = forward(*build(sampling=0.0))
+    model, variables, batch = build(sampling=1.0)
     rngs = {"sampling": jax.random.key(0)}
     for train, streams in ((False, rngs), (True, None)):
         actual, _ = forward(model, variables, batch, streams, train)
@@ -176,15 +134,15 @@ def test_characters_are_sampled_in_training_only_and_never_the_start(batch):
     assert np.abs(sampled[:, 1:] - given[:, 1:]).max() > 1e-2
 
 
-def test_a_certain_model_samples_its_most_probable_character(batch):
-    model, variables = build(batch, sampling=1.0)
+def test_a_certain_model_samples_its_most_probable_character():
+    model, variables, batch = build(sampling=1.0)
     params = variables["params"]
     peak = jnp.zeros_like(params["output"]).at[6].set(1e4)
     bias = jnp.zeros_like(params["character"]["bias"]).at[:].set(9.0)
     kernel = jnp.zeros_like(params["character"]["kernel"])
     params = params | {"output": peak, "character": {"kernel": kernel, "bias": bias}}
     rngs = {"sampling": jax.random.key(0)}
-    memory = model.apply({"params": params}, batch["source"], method="encode")
+    memory = encode(model, {"params": params}, batch["source"])
     previous = model.apply(
         {"params": params},
         batch["target"],
@@ -233,30 +191,3 @@ def test_samples_have_the_probabilities_of_the_output():
     for character, p in enumerate(probabilities):
         deviation = (p * (1 - p) / (size * (steps - 1))) ** 0.5
         assert abs(np.mean(mixed[:, 1:] == character) - p) < 4 * deviation
-
-
-def test_evaluation_and_a_model_without_the_stream_sample_nothing(batch):
-    model, variables = build(batch, sampling=0.9)
-    rngs = {"sampling": jax.random.key(0)}
-    expected = np.insert(np.asarray(batch["target"])[:, :-1], 0, BOS, axis=1)
-    for train, streams in ((False, rngs), (True, None)):
-        options = dict(train=train, rngs=streams, method="previous")
-        previous = model.apply(variables, batch["target"], None, **options)
-        np.testing.assert_array_equal(previous, expected)
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "line"),
-    [
-        ("halvings", 3, "halvings is 3: must be less than listener_layers=3"),
-        (
-            "alignment",  # needs REINFORCE
-            "hard",
-            "alignment is 'hard': must be one of global, local_m, local_p, gumbel",
-        ),
-    ],
-)
-def test_a_field_that_does_not_fit_is_refused(batch, field, value, line):
-    with pytest.raises(FieldError) as error:
-        build(batch, **{field: value})
-    assert str(error.value) == line

@@ -2,7 +2,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from fields import BAHDANAU, EMBEDDING, HIDDEN, SCORE
+from fields import BAHDANAU, HIDDEN
 from fields import LUONG as PAPER
 from translators import (
     BATCH,
@@ -10,17 +10,10 @@ from translators import (
     TARGET,
     VOCAB,
     affine,
-    check_a_field_is_refused,
-    check_dropout_sites,
-    check_no_later_token_changes_earlier_logits,
-    check_padding_changes_nothing,
-    check_steps_equal_the_full_pass,
     encode,
     forward,
     forward_with_records,
     lstm,
-    overfit,
-    parameter_count,
     quick_jit,
     start,
     step,
@@ -28,43 +21,15 @@ from translators import (
 )
 
 from models.bahdanau import Bahdanau
-from models.cells import CELLS
 from models.luong import Luong
 
-OTHER = PAPER | dict(
-    cell="gru",
-    bidirectional=True,
-    reverse_source=False,
-    input_feeding=False,
-    score="concat",
-    alignment="local_p",
-)
 DEEP = PAPER | dict(cell="rnn", layers=2, decoder_layers=3, residual="dense")
-BOTH = pytest.mark.parametrize("fields", [PAPER, OTHER], ids=["paper", "other"])
 SINGLE_LAYER = {"layers": 1}
 LENGTHS = np.asarray([7, 4, 7])  # of the sources
 
 
 def build(*changes):
     return translator(Luong, *changes)
-
-
-@pytest.mark.parametrize(
-    ("fields", "hypotheses"),
-    [(PAPER, 1), (PAPER, 3), (OTHER, 1), (OTHER, 3), (DEEP, 3)],
-)
-def test_steps_along_beams_equal_the_full_pass(fields, hypotheses):
-    check_steps_equal_the_full_pass(*build(fields), hypotheses=hypotheses)
-
-
-@BOTH
-def test_padding_changes_nothing(fields):
-    check_padding_changes_nothing(*build(fields))
-
-
-@BOTH
-def test_a_later_target_token_changes_no_earlier_logits(fields):
-    check_no_later_token_changes_earlier_logits(*build(fields))
 
 
 def test_the_model_equals_a_loop_of_section_3():
@@ -139,18 +104,6 @@ def test_without_its_score_gradient_the_encoder_learns_from_contexts_only(family
         assert changed == (name in ("encoder", "embedding_table")), name
 
 
-def test_the_query_is_the_state_after_the_previous_token_is_read():
-    model, variables, batch = build(PAPER)
-    _, records = forward_with_records(model, variables, batch)
-    for t in range(1, TARGET):
-        # Token t - 1 is an input of step t and of its weights.
-        target = batch["target"].at[:, t - 1].set(9)
-        _, changed = forward_with_records(model, variables, dict(batch, target=target))
-        change = np.abs(changed["weights"] - records["weights"])[:2, 0].max((0, 2))
-        assert not np.any(change[:t])
-        assert change[t] > 1e-5
-
-
 def test_input_feeding_changes_only_later_steps():
     model, variables, batch = build(PAPER)
     off, _, _ = build(PAPER, {"input_feeding": False})
@@ -169,24 +122,6 @@ def test_input_feeding_changes_only_later_steps():
     token = jnp.ones((BATCH, 1), jnp.int32)
     carry, logits, _ = step(model, variables, carry=carry, token=token, memory=memory)
     np.testing.assert_allclose(carry.feed @ params["output"].T, logits, atol=1e-5)
-
-
-def test_dot_is_general_with_w_the_identity():
-    model, variables, batch = build(PAPER)
-    dot, _, _ = build(PAPER, {"score": "dot"})
-    identity = {"scores": {"w": jnp.eye(HIDDEN)}}
-    general = {"params": variables["params"] | {"cross_attention": identity}}
-    np.testing.assert_allclose(
-        forward(dot, variables, batch), forward(model, general, batch), atol=1e-5
-    )
-
-
-def test_local_m_with_a_window_over_the_sentence_is_global():
-    model, variables, batch = build(PAPER)
-    wide, _, _ = build(PAPER, {"alignment": "local_m", "window": SOURCE})
-    np.testing.assert_allclose(
-        forward(wide, variables, batch), forward(model, variables, batch), atol=1e-5
-    )
 
 
 def test_local_m_attends_to_a_window_around_the_step():
@@ -213,20 +148,6 @@ def test_local_p_attends_to_a_window_around_its_predicted_position():
     # As in eq. 10, weights are not normalised again after the Gaussian.
     sums = weights.sum(-1)
     assert (sums < 1).all() and sums.max() > 0.1
-
-
-def test_the_parameters_of_local_p_have_a_gradient():
-    model, variables, batch = build(PAPER, SINGLE_LAYER, {"alignment": "local_p"})
-
-    def loss(align):
-        attention = variables["params"]["cross_attention"] | {"align": align}
-        params = variables["params"] | {"cross_attention": attention}
-        return jnp.sin(model.apply({"params": params}, batch, train=False)).sum()
-
-    align = variables["params"]["cross_attention"]["align"]
-    gradients = quick_jit(jax.grad(loss))(align)
-    assert set(gradients) == {"position_w", "position_v"}
-    assert all(np.abs(x).max() > 1e-3 for x in gradients.values())
 
 
 def test_a_hard_alignment_without_a_stream_takes_the_most_probable_position():
@@ -268,85 +189,3 @@ def test_a_hard_alignment_draws_with_its_stream_and_records_the_log_probability(
         np.testing.assert_allclose(entropy[:, 0, 0], first_entropy, atol=1e-5)
         draws.append(weights.argmax(-1))
     assert (np.stack(draws).std(0) > 0).mean() > 0.5
-
-
-def count(fields):
-    """Number of parameters by a formula."""
-    m, n, a, sides = EMBEDDING, HIDDEN, SCORE, 1 + fields["bidirectional"]
-    cell, layers = CELLS[fields["cell"]], fields["layers"]
-    first, upper, encoder = (
-        cell.gates * n * (width + n + 1) for width in (m, n, sides * n)
-    )
-    total = VOCAB * m * (2 - fields["share_embeddings"])
-    total += sides * (first + (layers - 1) * encoder)
-    total += first + (layers - 1) * upper  # decoder
-    if fields["bidirectional"]:
-        states = cell.states * n
-        total += layers * (2 * states + 1) * states
-    if fields["input_feeding"]:
-        total += n * cell.gates * n
-    match fields["score"]:
-        case "general":
-            total += n * sides * n
-        case "concat":
-            total += (n + sides * n + 1) * a
-        case "dot" if sides == 2:  # projects annotations to the width of states
-            total += 2 * n * n
-    if fields["alignment"] == "local_p":
-        total += n * a + a
-    return total + (n + sides * n) * n + n * VOCAB  # W_c, W_s
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        PAPER,
-        OTHER,
-        PAPER | {"score": "dot", "layers": 4, "share_embeddings": False},
-        PAPER | {"score": "dot", "bidirectional": True},
-    ],
-)
-def test_the_number_of_parameters_equals_a_formula(fields):
-    assert parameter_count(Luong(**fields)) == count(fields)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"cell": "elman"}, "cell is 'elman': must be one of gru, lstm, rnn"),
-        ({"score": "dto"}, "score is 'dto': must be one of dot, scaled_dot"),
-        ({"alignment": "soft"}, "alignment is 'soft': must be one of global, local_m"),
-        ({"init_scheme": "zero"}, "init_scheme is 'zero': must be one of standard, pa"),
-        ({"layers": 0}, "layers is 0: must be at least 1"),
-        ({"max_length": 0}, "max_length is 0: must be at least 1"),
-        ({"dropout": 1.0}, "dropout is 1.0: must be at least 0 and below 1"),
-    ],
-)
-def test_a_field_out_of_range_is_refused(changes, message):
-    check_a_field_is_refused(Luong, PAPER | changes, message)
-
-
-def test_it_overfits_one_batch():
-    losses = overfit(Luong(**PAPER | SINGLE_LAYER))
-    assert losses[0] > 2.5 and losses[-1] < 0.05
-
-
-@pytest.mark.parametrize("bidirectional", [False, True])
-def test_dropout_applies_to_embeddings_between_layers_and_before_the_output(
-    bidirectional,
-):
-    fields = dict(bidirectional=bidirectional, dropout=0.25, layers=3)
-    model, variables, batch = build(PAPER, fields)
-    annotation = HIDDEN * (1 + bidirectional)
-    check_dropout_sites(
-        model,
-        variables,
-        batch,
-        {
-            (BATCH, SOURCE, EMBEDDING): 1,
-            (BATCH, SOURCE, annotation): 2,
-            (BATCH, TARGET, EMBEDDING): 1,
-            (TARGET, BATCH, 1, 2 * HIDDEN): 1,  # a mask per step and layer
-            (BATCH, TARGET, HIDDEN): 1,
-        },
-    )
