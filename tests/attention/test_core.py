@@ -38,26 +38,12 @@ def test_softmax_equals_a_loop(x64, draw, shape):
     np.testing.assert_allclose(masked_softmax(scores, mask), expected, atol=1e-12)
 
 
-def test_mask_can_bring_batch_axes(draw):
-    scores, mask = draw(Q, K), draw(B, 1, K) > 0
-    expected = masked_softmax(jnp.broadcast_to(scores, (B, Q, K)), mask)
-    np.testing.assert_array_equal(masked_softmax(scores, mask), expected)
-
-
 def test_without_a_mask_it_is_the_softmax(draw):
     scores = draw(B, H, Q, K)
     expected = jax.nn.softmax(scores)
     np.testing.assert_allclose(masked_softmax(scores), expected, atol=1e-6)
     everything = jnp.ones((K,), bool)
     np.testing.assert_allclose(masked_softmax(scores, everything), expected, atol=1e-6)
-
-
-def test_weights_sum_to_one_and_those_of_masked_keys_are_exactly_zero(draw, mask):
-    weights = np.asarray(masked_softmax(10 * draw(B, H, Q, K), mask))
-    mask = np.broadcast_to(mask, weights.shape)
-    assert (weights >= 0).all()
-    assert (weights[~mask] == 0).all()
-    np.testing.assert_allclose(weights.sum(-1), mask.any(-1), atol=1e-6)
 
 
 def test_a_fully_masked_row_is_zero_with_zero_gradients(draw, mask):
@@ -75,34 +61,11 @@ def test_a_fully_masked_row_is_zero_with_zero_gradients(draw, mask):
         assert np.isfinite(array).all()
 
 
-def test_a_score_of_minus_infinity_counts_as_masked(draw, mask):
-    scores = draw(B, H, Q, K)
-    infinite = jnp.where(mask, scores, -jnp.inf)
-    expected = masked_softmax(scores, mask)
-    np.testing.assert_array_equal(masked_softmax(infinite), expected)
-    np.testing.assert_array_equal(masked_softmax(infinite, mask), expected)
-    gradient = jax.grad(lambda s: jnp.sum(masked_softmax(s) ** 2))(infinite)
-    assert np.isfinite(gradient).all()
-
-
 def test_adding_a_constant_to_a_row_changes_nothing(x64, draw, mask):
     scores, shift = draw(B, H, Q, K), 1000 * draw(B, H, Q, 1)
     np.testing.assert_allclose(
         masked_softmax(scores + shift, mask), masked_softmax(scores, mask), atol=1e-12
     )
-
-
-def test_a_nan_score_gives_nan_weights(draw):
-    weights = masked_softmax(draw(Q, K).at[1, 3].set(jnp.nan))
-    assert np.isnan(weights[1]).all()
-    assert np.isfinite(weights[jnp.array([0, 2, 3, 4])]).all()
-
-
-def test_a_masked_nan_score_has_no_effect(draw):
-    scores, mask = draw(Q, K), jnp.arange(K) != 3
-    expected = masked_softmax(scores, mask)
-    weights = masked_softmax(scores.at[:, 3].set(jnp.nan), mask)
-    np.testing.assert_array_equal(weights, expected)
 
 
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16, jnp.float32])
@@ -146,34 +109,6 @@ def test_attend_equals_a_loop(x64, draw, mask):
         np.testing.assert_allclose(context[b, h, q], expected_context, atol=1e-12)
 
 
-def test_a_masked_value_has_no_effect(draw):
-    scores, value, mask = draw(B, H, Q, K), draw(B, H, K, V), jnp.arange(K) < 4
-    changed = value.at[:, :, 4:].set(1e30)
-    np.testing.assert_array_equal(
-        attend(scores, changed, mask=mask).context,
-        attend(scores, value, mask=mask).context,
-    )
-
-
-def test_padding_the_keys_changes_nothing(draw):
-    scores, value = draw(B, H, Q, K), draw(B, H, K, V)
-    padded = attend(
-        jnp.concatenate([scores, draw(B, H, Q, 2)], axis=-1),
-        jnp.concatenate([value, draw(B, H, 2, V)], axis=-2),
-        mask=jnp.arange(K + 2) < K,
-    )
-    expected = attend(scores, value)
-    np.testing.assert_allclose(padded.context, expected.context, atol=1e-6)
-    np.testing.assert_allclose(padded.weights[..., :K], expected.weights, atol=1e-6)
-
-
-def test_context_lies_within_the_values(draw):
-    value = draw(B, H, K, V)
-    context = attend(3 * draw(B, H, Q, K), value).context
-    assert (context <= value.max(-2, keepdims=True) + 1e-6).all()
-    assert (context >= value.min(-2, keepdims=True) - 1e-6).all()
-
-
 def test_one_key_reads_its_value_and_equal_scores_the_mean(draw):
     value = draw(B, H, K, V)
     single = attend(draw(B, H, Q, 1), value[:, :, :1]).context
@@ -183,14 +118,6 @@ def test_one_key_reads_its_value_and_equal_scores_the_mean(draw):
     mean = attend(jnp.ones((B, H, Q, K)), value).context
     expected = jnp.broadcast_to(value.mean(-2, keepdims=True), mean.shape)
     np.testing.assert_allclose(mean, expected, atol=1e-6)
-
-
-def test_order_of_keys_does_not_matter_and_queries_keep_theirs(draw):
-    scores, value = draw(B, H, Q, K), draw(B, H, K, V)
-    keys, queries = np.random.default_rng(1).permutation(K), np.arange(Q)[::-1]
-    expected = attend(scores, value).context[:, :, queries]
-    context = attend(scores[..., keys][:, :, queries], value[:, :, keys]).context
-    np.testing.assert_allclose(context, expected, atol=1e-6)
 
 
 def test_attend_takes_another_alignment(draw):
@@ -207,8 +134,6 @@ def test_attend_takes_another_alignment(draw):
 
 def test_a_wrong_mask_is_refused(draw):
     scores = draw(B, H, Q, K)
-    with pytest.raises(TypeError, match="mask must be bool .* got float32"):
-        masked_softmax(scores, jnp.ones((Q, K)))
     for shape in [(B, K), (K, Q), (B, 1, Q, 1, K + 1)]:
         with pytest.raises(ValueError, match=rf"mask \({shape[0]}, .* does not broad"):
             masked_softmax(scores, jnp.ones(shape, bool))
@@ -216,9 +141,7 @@ def test_a_wrong_mask_is_refused(draw):
         masked_softmax(scores[..., :1], jnp.ones((K,), bool))
 
 
-def test_integer_scores_and_different_numbers_of_keys_are_refused(draw):
-    with pytest.raises(TypeError, match="scores must be floating, got int32"):
-        masked_softmax(jnp.ones((Q, K), jnp.int32))
+def test_different_numbers_of_keys_are_refused(draw):
     with pytest.raises(ValueError, match="have 7 keys, value .* has 5"):
         attend(draw(B, H, Q, K), draw(B, H, Q, V))
     with pytest.raises(

@@ -52,19 +52,6 @@ def test_gradient_equals_that_of_log_softmax(case, smoothing):
     )
 
 
-def test_the_minimum_is_the_entropy_of_the_smoothed_target():
-    q = np.full(WORDS, 0.1 / WORDS)
-    q[4] += 0.9
-    targets, weights = np.array([4]), np.ones(1, np.float32)
-
-    def loss(logits):
-        return smoothed_cross_entropy(logits, targets, 0.1, weights)[0]
-
-    best = np.log(q)[None].astype(np.float32)
-    np.testing.assert_allclose(loss(best), -(q * np.log(q)).sum(), rtol=1e-5)
-    np.testing.assert_allclose(jax.grad(loss)(best), 0, atol=1e-6)
-
-
 def test_a_position_of_weight_zero_has_no_effect(case):
     logits, targets, weights = case
     changed = np.where(weights[..., None] == 0, 100 * logits, logits)

@@ -58,11 +58,6 @@ def test_window_mask_is_exact_for_positions_that_bfloat16_rounds():
     np.testing.assert_array_equal(np.flatnonzero(mask[0]), np.arange(297, 304))
 
 
-def test_a_window_over_all_positions_masks_nothing():
-    assert window_mask(jnp.arange(7), 11, 10).all()
-    np.testing.assert_array_equal(window_mask(jnp.arange(7), 7, 0), np.eye(7))
-
-
 def test_a_negative_window_is_refused():
     with pytest.raises(ValueError, match="^window is -1: must be at least 0$"):
         window_mask(jnp.arange(7), 11, -1)
@@ -107,14 +102,6 @@ def test_distances_are_signed_and_wide_enough_for_all_positions(x64, dtype, wide
     assert actual.dtype == wide
     expected = np.arange(11) - np.array([[3, 0], [5, 250]])[..., None]
     np.testing.assert_array_equal(actual, expected)
-
-
-def test_masks_combine():
-    valid = jnp.array([[True, True, False], [True, True, True]])
-    both = padding_mask(valid) & causal_mask(3, 3)
-    assert both.shape == (2, 3, 3)
-    assert not both[0, :, 2].any()
-    assert both[1, 2, 2] and not both[1, 1, 2]
 
 
 def test_token_ids_are_refused_as_a_mask():

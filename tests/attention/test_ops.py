@@ -66,37 +66,6 @@ def test_relative_attention_is_the_plain_one(x64, draw, k, offset):
     )
 
 
-@pytest.mark.parametrize("queries, keys", [(1, 1), (1, 7), (5, 1), (7, 5), (3, 3)])
-def test_relative_scores_and_values_of_any_lengths(x64, draw, queries, keys):
-    def both(module):
-        def function(query, weights, key_table, value_table):
-            scores = module.relative_scores(query, key_table, keys, 1)
-            return scores, module.relative_values(weights, value_table, 1)
-
-        return function
-
-    arguments = draw(B, queries, D), draw(B, queries, keys), draw(5, D), draw(5, V)
-    assert_equal(both(attention.fast.relative), both(attention.relative), *arguments)
-
-
-def test_relative_positions_of_traced_offsets_in_vmap_scan_and_checkpoint(x64, draw):
-    offsets = jnp.array([[4, 1], [0, 2], [9, -2]])
-
-    def rows(module):
-        def single(x, offset, tables):
-            return module.relative_attention(x, x, x, *tables, offset=offset).context
-
-        layer = jax.checkpoint(jax.vmap(single, in_axes=(0, 0, None)))
-
-        def scanned(x, *tables):
-            return jax.lax.scan(lambda x, t: (layer(x, t, tables), None), x, offsets)[0]
-
-        return scanned
-
-    arguments = draw(B, Q, D), draw(5, D), draw(5, D)
-    assert_equal(rows(attention.fast.relative), rows(attention.relative), *arguments)
-
-
 def test_relative_memory_grows_with_the_scores_and_not_with_the_width(draw):
     length, width = 211, 101
     arguments = [draw(length, width)] * 3 + [draw(9, width)] * 2
@@ -107,20 +76,6 @@ def test_relative_memory_grows_with_the_scores_and_not_with_the_width(draw):
     step = jax.jit(jax.grad(loss, range(5)))
     memory = step.lower(*arguments).compile().memory_analysis()
     assert memory.temp_size_in_bytes < 0.2 * 4 * length * length * width
-
-
-def test_relative_tables_that_do_not_fit_are_refused(draw):
-    relative_scores = attention.fast.relative.relative_scores
-    with pytest.raises(
-        ValueError, match=r"table \(4, 11\) must have an odd number of rows, 2k \+ 1"
-    ):
-        relative_scores(draw(Q, D), draw(4, D), K)
-    with pytest.raises(
-        ValueError, match=r"table \(11,\) must have an odd number of rows, 2k \+ 1"
-    ):
-        attention.fast.relative.relative_values(draw(Q, K), draw(D))
-    with pytest.raises(ValueError, match=r"\(5, 11\) and table \(3, 19\) differ"):
-        relative_scores(draw(Q, D), draw(3, V), K)
 
 
 @pytest.mark.parametrize("stride, side", [(1, 3), (2, 3), (2, 5)])
@@ -207,18 +162,22 @@ def test_halve_and_double_are_the_strided_convolutions(x64, draw):
     assert_equal(double, transposed, x, kernel)
 
 
-def test_widen_is_the_mean_of_four_positions_of_a_convolution(x64, draw):
-    def plain(x, kernel):
+def test_widen_is_a_convolution_before_mean_pooling_or_after_upsampling(x64, draw):
+    def convolve(x, kernel):
         layout = ("NHWC", "HWIO", "NHWC")
-        y = jax.lax.conv_general_dilated(
+        return jax.lax.conv_general_dilated(
             x, kernel, (1, 1), "SAME", dimension_numbers=layout
         )
-        return y.reshape(B, 3, 2, 5, 2, T).mean((2, 4))
 
-    def fast(x, kernel):
-        return halve(x, widen(kernel) / 4)
+    def pooled(x, kernel):
+        return convolve(x, kernel).reshape(B, 3, 2, 5, 2, T).mean((2, 4))
 
-    assert_equal(fast, plain, draw(B, 6, 10, 3), draw(3, 3, 3, T))
+    def upsampled(x, kernel):
+        return convolve(x.repeat(2, 1).repeat(2, 2), kernel)
+
+    x, kernel = draw(B, 6, 10, 3), draw(3, 3, 3, T)
+    assert_equal(lambda x, kernel: halve(x, widen(kernel) / 4), pooled, x, kernel)
+    assert_equal(lambda x, kernel: double(x, widen(kernel)), upsampled, x, kernel)
 
 
 def test_dropout_is_the_product_with_its_mask(x64, draw):

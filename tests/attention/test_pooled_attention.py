@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from attention.fast.pooled_attention import chunked_context, feedforward_context
+from attention.fast.pooled_attention import chunked_context
 from attention.feedforward import feedforward_attention
 
 B, T, D, F = 3, 7, 5, 2
@@ -23,14 +23,6 @@ def inputs(draw):
 def mask(draw):
     """A random mask; every step of sequence 1 is masked."""
     return (draw(B, T) > -0.3).at[1].set(False)
-
-
-def test_feedforward_context_is_the_plain_one(x64, draw, mask):
-    x, kernel, w, b = draw(B, T, F), draw(F, D), draw(D), draw()
-    encode = encoder(kernel)
-    context = feedforward_context(encode, x, w, b, mask=mask)
-    expected = attention(encode(x), w, b, mask=mask).context
-    np.testing.assert_allclose(context, expected, atol=1e-12)
 
 
 def test_a_fully_masked_sequence_is_zero_with_zero_gradients(inputs, mask):

@@ -18,11 +18,6 @@ def test_sinusoids_equal_a_loop(x64, length, dim, offset):
         assert abs(encodings[row, column] - expected) < 1e-12
 
 
-def test_each_pair_of_channels_lies_on_the_unit_circle():
-    pairs = sinusoids(101, 14).reshape(101, 7, 2)
-    np.testing.assert_allclose(jnp.sum(pairs**2, axis=-1), 1, atol=1e-6)
-
-
 @pytest.mark.parametrize("step", [1, 5, 23])
 def test_a_shift_is_the_same_rotation_at_every_position(x64, step):
     dim = 14

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from jax.test_util import check_grads
 
+from attention import relative as plain
 from attention.core import attend
+from attention.fast import relative as fast
 from attention.masks import causal_mask
-from attention.relative import relative_attention, relative_scores, relative_values
 from attention.scores import scaled_dot_scores
 
 B, H, Q, K, D, V = 2, 3, 5, 7, 11, 13
@@ -36,6 +37,17 @@ def loop_attention(query, key, value, key_table, value_table, mask, offset):
     return context, weights
 
 
+@pytest.fixture(params=[plain, fast], ids=["plain", "fast"])
+def form(request):
+    """The module with a form of the functions."""
+    return request.param
+
+
+def modes(form):
+    """Modes of differentiation that a form supports."""
+    return ("rev",) if form is fast else ("fwd", "rev")
+
+
 @pytest.fixture
 def inputs(draw):
     def make(k=2, heads=(H,)):
@@ -47,10 +59,10 @@ def inputs(draw):
 
 @pytest.mark.parametrize("offset", [0, 3, 40, -3])
 @pytest.mark.parametrize("k", [0, 1, 2, 4, 17])
-def test_attention_equals_a_loop(x64, inputs, draw, k, offset):
+def test_attention_equals_a_loop(form, x64, inputs, draw, k, offset):
     arguments = inputs(k)
     mask = (draw(B, 1, Q, K) > -0.5).at[..., 0].set(True)
-    attention = jax.jit(relative_attention)(*arguments, mask=mask, offset=offset)
+    attention = jax.jit(form.relative_attention)(*arguments, mask=mask, offset=offset)
     for b, h in np.ndindex(B, H):
         head = [x[b, h] for x in arguments[:3]] + [x[h] for x in arguments[3:]]
         expected = loop_attention(*map(np.asarray, head), mask[b, 0], offset)
@@ -59,10 +71,10 @@ def test_attention_equals_a_loop(x64, inputs, draw, k, offset):
 
 
 @pytest.mark.parametrize("queries, keys", [(1, 1), (1, 7), (5, 1), (7, 5), (3, 3)])
-def test_any_lengths(x64, draw, queries, keys):
+def test_any_lengths(form, x64, draw, queries, keys):
     query, table, weights = draw(queries, D), draw(5, D), draw(queries, keys)
-    scores = jax.jit(relative_scores, static_argnums=2)(query, table, keys, 1)
-    values = jax.jit(relative_values)(weights, table, 1)
+    scores = jax.jit(form.relative_scores, static_argnums=2)(query, table, keys, 1)
+    values = jax.jit(form.relative_values)(weights, table, 1)
     query, weights = np.asarray(query), np.asarray(weights)
     for i in range(queries):
         rows = np.asarray(table)[[row(1 + i, j, 2) for j in range(keys)]]
@@ -71,32 +83,32 @@ def test_any_lengths(x64, draw, queries, keys):
 
 
 @pytest.mark.parametrize("k", [0, 2])
-def test_gradients_are_those_of_finite_differences(x64, inputs, k):
+def test_gradients_are_those_of_finite_differences(form, x64, inputs, k):
     mask = causal_mask(Q, K, 1)
 
     def attention(*arguments):
-        return relative_attention(*arguments, mask=mask, offset=1)
+        return form.relative_attention(*arguments, mask=mask, offset=1)
 
-    check_grads(jax.jit(attention), inputs(k), order=1)
+    check_grads(jax.jit(attention), inputs(k), order=1, modes=modes(form))
 
 
-def test_weights_sum_to_one_and_a_masked_key_has_no_effect(inputs):
+def test_weights_sum_to_one_and_a_masked_key_has_no_effect(form, inputs):
     query, key, value, *tables = inputs()
     mask = jnp.arange(K) < 4
-    attention = relative_attention(query, key, value, *tables, mask=mask)
+    attention = form.relative_attention(query, key, value, *tables, mask=mask)
     assert (attention.weights >= 0).all()
     np.testing.assert_allclose(attention.weights.sum(-1), 1, atol=1e-6)
     np.testing.assert_array_equal(attention.weights[..., 4:], 0)
     changed = key.at[:, :, 4:].add(9), value.at[:, :, 4:].add(1e30)
-    unaffected = relative_attention(query, *changed, *tables, mask=mask)
+    unaffected = form.relative_attention(query, *changed, *tables, mask=mask)
     np.testing.assert_allclose(unaffected.context, attention.context, atol=1e-5)
 
 
-def test_a_fully_masked_row_is_zero_with_finite_gradients(inputs):
+def test_a_fully_masked_row_is_zero_with_finite_gradients(form, inputs):
     mask = jnp.ones((Q, K), bool).at[2].set(False)
 
     def read(*arguments):
-        return relative_attention(*arguments, mask=mask).context
+        return form.relative_attention(*arguments, mask=mask).context
 
     arguments = inputs()
     np.testing.assert_array_equal(read(*arguments)[:, :, 2], 0)
@@ -106,20 +118,20 @@ def test_a_fully_masked_row_is_zero_with_finite_gradients(inputs):
     np.testing.assert_array_equal(gradients[0][:, :, 2], 0)
 
 
-def test_batched_equals_vmapped(x64, inputs):
+def test_batched_equals_vmapped(form, x64, inputs):
     arguments = inputs()
-    expected = relative_attention(*arguments)
-    heads = jax.vmap(relative_attention)
+    expected = form.relative_attention(*arguments)
+    heads = jax.vmap(form.relative_attention)
     mapped = jax.jit(jax.vmap(heads, in_axes=(0, 0, 0, None, None)))(*arguments)
     for a, b in zip(mapped, expected, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-12)
 
 
-def test_gradients_pass_through_jit_scan_and_rematerialisation(draw):
+def test_gradients_pass_through_jit_scan_and_rematerialisation(form, draw):
     query, tables = draw(Q, D), (draw(5, D), draw(5, D))
 
     def layer(x, offset):
-        return relative_attention(x, x, x, *tables, offset=offset).context
+        return form.relative_attention(x, x, x, *tables, offset=offset).context
 
     def scanned(x):
         wrapped = jax.checkpoint(jax.jit(layer))
@@ -131,37 +143,37 @@ def test_gradients_pass_through_jit_scan_and_rematerialisation(draw):
     np.testing.assert_allclose(gradient, expected, atol=1e-4)  # float32 products
 
 
-def test_tables_may_be_shared_by_the_heads(x64, inputs):
+def test_tables_may_be_shared_by_the_heads(form, x64, inputs):
     *arrays, key_table, value_table = inputs(heads=())
     tables = [jnp.broadcast_to(t, (H, *t.shape)) for t in (key_table, value_table)]
-    expected = relative_attention(*arrays, *tables)
+    expected = form.relative_attention(*arrays, *tables)
     for a, b in zip(
-        relative_attention(*arrays, key_table, value_table), expected, strict=True
+        form.relative_attention(*arrays, key_table, value_table), expected, strict=True
     ):
         np.testing.assert_allclose(a, b, atol=1e-12)
 
 
-def test_one_query_at_a_time_equals_all_at_once(x64, inputs):
+def test_one_query_at_a_time_equals_all_at_once(form, x64, inputs):
     query, key, value, *tables = inputs()
     step = jax.jit(
-        lambda q, time: relative_attention(
+        lambda q, time: form.relative_attention(
             q, key, value, *tables, mask=causal_mask(1, K, time), offset=time
         )
     )
-    whole = relative_attention(query, key, value, *tables, mask=causal_mask(Q, K))
+    whole = form.relative_attention(query, key, value, *tables, mask=causal_mask(Q, K))
     for time in range(Q):
         single = step(query[:, :, time : time + 1], time)
         for a, b in zip(single, whole, strict=True):
             np.testing.assert_allclose(a[:, :, 0], b[:, :, time], atol=1e-12)
 
 
-def test_offsets_may_differ_per_batch_element(x64, draw):
+def test_offsets_may_differ_per_batch_element(form, x64, draw):
     query, table, weights = draw(B, Q, D), draw(5, D), draw(B, Q, K)
     offsets = jnp.array([4, 1])
 
     def both(query, weights, offset):
-        scores = relative_scores(query, table, K, offset)
-        return scores, relative_values(weights, table, offset)
+        scores = form.relative_scores(query, table, K, offset)
+        return scores, form.relative_values(weights, table, offset)
 
     mapped = jax.vmap(both)(query, weights, offsets)
     for b in range(B):
@@ -169,62 +181,54 @@ def test_offsets_may_differ_per_batch_element(x64, draw):
         for a, e in zip(mapped, expected, strict=True):
             np.testing.assert_allclose(a[b], e, atol=1e-12)
     mapped = jax.jit(lambda q, w: jax.vmap(both)(q, w, offsets))
-    check_grads(mapped, (query, weights), order=1)
+    check_grads(mapped, (query, weights), order=1, modes=modes(form))
 
 
-def test_zero_tables_give_plain_attention(inputs):
+def test_zero_tables_give_plain_attention(form, inputs):
     query, key, value, *tables = inputs()
-    actual = relative_attention(query, key, value, *(0 * t for t in tables))
+    actual = form.relative_attention(query, key, value, *(0 * t for t in tables))
     expected = attend(scaled_dot_scores(query, key), value)
     np.testing.assert_allclose(actual.context, expected.context, atol=1e-6)
     np.testing.assert_allclose(actual.weights, expected.weights, atol=1e-6)
 
 
-def test_with_k_of_0_the_order_of_the_keys_has_no_effect(x64, inputs):
+def test_with_k_of_0_the_order_of_the_keys_has_no_effect(form, x64, inputs):
     query, key, value, *tables = inputs(k=0)
     order = np.random.default_rng(1).permutation(K)
-    actual = relative_attention(query, key[:, :, order], value[:, :, order], *tables)
-    expected = relative_attention(query, key, value, *tables)
+    actual = form.relative_attention(
+        query, key[:, :, order], value[:, :, order], *tables
+    )
+    expected = form.relative_attention(query, key, value, *tables)
     np.testing.assert_allclose(actual.context, expected.context, atol=1e-12)
 
 
-def test_shifting_queries_and_keys_together_changes_nothing(x64, draw):
+def test_shifting_queries_and_keys_together_changes_nothing(form, x64, draw):
     query, key, value = draw(Q, D), draw(K, D), draw(K, V)
     tables, shift = (draw(5, D), draw(5, V)), 3
     moved = [jnp.pad(x, ((shift, 0), (0, 0))) for x in (key, value)]
     mask = jnp.arange(K + shift) >= shift
-    attention = jax.jit(relative_attention)
+    attention = jax.jit(form.relative_attention)
     actual = attention(query, *moved, *tables, mask=mask, offset=1 + shift)
     expected = attention(query, key, value, *tables, offset=1)
     np.testing.assert_allclose(actual.context, expected.context, atol=1e-12)
 
 
-def test_the_last_row_of_a_table_is_for_later_keys():
+def test_the_last_row_of_a_table_is_for_later_keys(form):
     table = jnp.arange(5.0)[:, None]
-    scores = relative_scores(jnp.ones((4, 1)), table, 4)
+    scores = form.relative_scores(jnp.ones((4, 1)), table, 4)
     np.testing.assert_array_equal(
         scores, [[2, 3, 4, 4], [1, 2, 3, 4], [0, 1, 2, 3], [0, 0, 1, 2]]
     )
 
 
-def test_the_first_query_is_at_position_0_by_default(draw):
-    query, weights, table = draw(Q, D), draw(Q, K), draw(5, D)
-    np.testing.assert_array_equal(
-        relative_scores(query, table, K), relative_scores(query, table, K, 0)
-    )
-    np.testing.assert_array_equal(
-        relative_values(weights, table), relative_values(weights, table, 0)
-    )
-
-
-def test_tables_that_do_not_fit_are_refused(draw):
+def test_tables_that_do_not_fit_are_refused(form, draw):
     with pytest.raises(
         ValueError, match=r"table \(4, 11\) must have an odd number of rows, 2k \+ 1"
     ):
-        relative_scores(draw(Q, D), draw(4, D), K)
+        form.relative_scores(draw(Q, D), draw(4, D), K)
     with pytest.raises(
         ValueError, match=r"table \(11,\) must have an odd number of rows, 2k \+ 1"
     ):
-        relative_values(draw(Q, K), draw(D))
+        form.relative_values(draw(Q, K), draw(D))
     with pytest.raises(ValueError, match=r"\(5, 11\) and table \(3, 13\) differ"):
-        relative_scores(draw(Q, D), draw(3, V), K)
+        form.relative_scores(draw(Q, D), draw(3, V), K)

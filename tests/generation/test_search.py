@@ -13,7 +13,6 @@ from attention.core import Attention
 from base.errors import UserError
 from generation import (
     Generator,
-    Hypothesis,
     Search,
     array_batches,
     beam_search,
@@ -21,7 +20,6 @@ from generation import (
     sequence_batches,
 )
 from generation.sampling import line_seed
-from generation.search import padded_width
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
 WIDTH, VOCAB = 7, 13
@@ -179,13 +177,6 @@ def test_few_sequences_form_a_batch_of_a_power_of_two(count, size):
     assert sizes == ({size} if count else set())
 
 
-def test_widths_are_powers_of_two_from_16():
-    for length in range(1, 131):
-        width = padded_width(length)
-        assert length <= width and width in (16, 32, 64, 128, 256)
-        assert width == 16 or width < 2 * length
-
-
 @pytest.mark.parametrize("count", [1, 4, 5, 6, 11])
 def test_arrays_are_batched_in_order_in_one_shape(count):
     rng = np.random.default_rng(0)
@@ -271,13 +262,6 @@ def test_a_search_without_a_finite_hypothesis_is_refused_in_one_line(search, off
     batches = batches_of(sequences([3, 5]), extra=1, max_length=7)
     with pytest.raises(UserError, match="^the search finds no hypothesis w"):
         generator.generate(PARAMS, batches, search)
-
-
-def test_weights_are_returned_only_if_requested():
-    generator, batches = Generator(Translator()), batches_of(sequences([3]))
-    ((hypothesis,),) = generator.generate(PARAMS, batches, Search())
-    assert hypothesis.weights is None
-    assert isinstance(hypothesis, Hypothesis)
 
 
 @pytest.mark.parametrize("attends", [False, True])

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from translators import descend
+from translators import descend, sigmoid
 
 from attention.fast.softmax import attend
 from attention.scores import SCORES
@@ -45,10 +45,6 @@ def build(draw, x, **fields):
 
 def as_drawn(params, x):
     return jax.tree.map(lambda leaf: leaf.astype(x.dtype), params)
-
-
-def sigmoid(z):
-    return 1 / (1 + np.exp(-z))
 
 
 def read_in_a_loop(query, summary, key, value, valid, *, w, v):

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from translators import descend, quick_jit
+from translators import descend, quick_jit, sigmoid
 
 from base.errors import FieldError
 from base.records import AttentionRecord, collect
@@ -77,9 +77,6 @@ def test_the_machine_equals_a_loop_of_the_paper(controller, x):
     logits, weights = apply(model, params, x)
     p = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params)
 
-    def sigmoid(z):
-        return 1 / (1 + np.exp(-z))
-
     def softplus(z):
         return np.log1p(np.exp(z))
 
@@ -138,22 +135,6 @@ def test_the_number_of_parameters_does_not_depend_on_the_slots(
     )
     assert count(few, x) == count(many, x)
     assert apply(many, random_params(few, x), x)[0].shape == (BATCH, STEPS, OUTPUTS)
-
-
-def test_a_learned_memory_adds_n_times_m_parameters(x):
-    difference = count(machine(memory_init="learned"), x) - count(machine(), x)
-    assert difference == SLOTS * WIDTH
-
-
-@pytest.mark.parametrize(("controller", "memory_init"), ALL)
-def test_weights_are_on_the_simplex_at_every_step(controller, memory_init, x):
-    model = machine(controller=controller, memory_init=memory_init)
-    _, by_kind = apply(model, random_params(model, x), x)
-    for kind, heads in {"read": 2, "write": 3}.items():
-        weights = by_kind[kind]
-        assert weights.shape == (BATCH, heads, STEPS, SLOTS)
-        assert (weights >= 0).all()
-        np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
 
 
 @pytest.mark.parametrize(

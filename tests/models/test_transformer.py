@@ -54,6 +54,12 @@ def test_base_and_big_have_the_parameter_counts_of_the_paper():
     # Sections 3.1-3.4, without biases in the attention projections.
     assert round(variant_count("base") / 1e6, 1) == 63.0
     assert round(variant_count("big") / 1e6, 1) == 214.2
+    defaults = Transformer(vocab_size=37_000)
+    fields = transformer_nmt.get_config("base").model.to_dict()
+    assert {name: getattr(defaults, name) for name in fields} == fields
+    # Source, target and output share one matrix.
+    apart = parameter_count(share_embeddings=False)
+    assert apart - parameter_count() == 2 * 37_000 * SMALL["d_model"]
 
 
 def test_encoder_and_decoder_have_separate_depths():
@@ -185,23 +191,6 @@ def test_every_attention_sows_weights_that_sum_to_one():
         np.testing.assert_allclose(sums, 1, atol=1e-5)
         if keys == SOURCE:  # weights of the unmasked queries on the padding of source 1
             assert not np.any(weights[1, :, :4, 4:])
-
-
-def test_the_default_fields_are_the_base_model_of_the_paper():
-    model = Transformer(vocab_size=37_000)
-    batch = {name: jnp.zeros((1, 8), jnp.int32) for name in ("source", "target")}
-    shapes = jax.eval_shape(
-        lambda: model.init(jax.random.key(0), batch, train=False)["params"]
-    )
-    count = sum(x.size for x in jax.tree.leaves(shapes))
-    assert round(count / 1e6, 1) == 63.0
-
-
-def test_share_embeddings_ties_the_three_matrices():
-    _, shared, _ = build()
-    _, separate, _ = build(share_embeddings=False)
-    tables = [name for name in separate["params"] if name.endswith("embedding")]
-    assert "embedding" in shared["params"] and len(tables) == 3
 
 
 def test_bfloat16_keeps_float32_parameters_and_logits():
