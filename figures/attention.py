@@ -5,10 +5,11 @@ Axes: B batch; H heads; Q queries; K keys.
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
+from base.records import AttentionRecord
 from figures.heatmaps import attention_heatmaps, legible
 
 _POSITION = "line: predicted position"
@@ -47,19 +48,8 @@ class AttentionMap(NamedTuple):
     note: str = ""
 
 
-class Record(Protocol):
-    """Attention of one layer; see `base.records.AttentionRecord`."""
-
-    weights: Any
-    position: Any
-    kind: str
-    layer: int
-    queries: str
-    keys: str
-
-
 def attention_map(
-    record: Record,
+    record: AttentionRecord,
     queries: Sequence[str],
     keys: Sequence[str],
     titles: tuple[str, str] = ("query", "key"),
@@ -87,7 +77,7 @@ def attention_map(
 
 
 def text_maps(
-    records: Sequence[Record], source: Sequence[str], target: Sequence[str]
+    records: Sequence[AttentionRecord], source: Sequence[str], target: Sequence[str]
 ) -> tuple[AttentionMap, ...]:
     """Returns the attention maps of a text and its translation; see `attention_map`.
 
@@ -121,9 +111,6 @@ def draw_attention(maps: Sequence[AttentionMap], title: str, path: Path) -> Path
         maps: attention maps of the same queries and keys.
         title: title of the figure.
         path: PNG file to write; its folder is created.
-
-    Returns:
-        `path`.
     """
     maps = [each for each in maps if each.name == "cross"] or maps
     first, several_heads = maps[0], any(len(each.weights) > 1 for each in maps)

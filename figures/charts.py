@@ -50,9 +50,6 @@ def bars(
         intervals: lower and upper bounds of groups, drawn as error bars.
         maximum: end of the axis of values, such as 100 for percentages; None to fit it
             to the values.
-
-    Returns:
-        `path`.
     """
     from matplotlib.figure import Figure
 
@@ -130,9 +127,6 @@ def fit(
         title: title of the figure.
         path: PNG file to write; its folder is created.
         axis_titles: titles of the x and y axes.
-
-    Returns:
-        `path`.
     """
     from matplotlib.figure import Figure
 
@@ -173,9 +167,6 @@ def estimates(
         tolerance: maximum error of a correct estimate.
         title: title of the figure.
         path: PNG file to write; its folder is created.
-
-    Returns:
-        `path`.
     """
     band = [tolerance, 1 + tolerance, 1 - tolerance, -tolerance, tolerance]
     return fit(
@@ -198,9 +189,6 @@ def sequence_weights(
         marked: bool, for each step of the sequence: at most T. True to draw a dot.
         title: title of the figure.
         path: PNG file to write; its folder is created.
-
-    Returns:
-        `path`.
     """
     if len(marked) < len(weights):
         title += f" ({weights[len(marked) :].sum():.1%} of the weight on padding)"
@@ -243,9 +231,6 @@ def lines(
         value_title: title of the axis of values.
         notes: notes on groups, drawn under their names.
         intervals: 95 % bootstrap interval of each group of a series, drawn as a line.
-
-    Returns:
-        `path`.
     """
     notes, intervals = notes or {}, intervals or {}
     groups = list(dict.fromkeys(name for values in series.values() for name in values))
@@ -433,18 +418,9 @@ def _name_lines(
 def _space(
     positions: Sequence[float], gap: float, low: float, high: float
 ) -> np.ndarray:
-    """Spaces sorted positions at least `gap` apart within bounds, by least squares.
+    """Spaces sorted positions at least `gap` apart within bounds, by least squares."""
+    from scipy.optimize import isotonic_regression
 
-    Isotonic regression of the positions minus their gaps, by the min-max formula.
-    """
     offsets = gap * np.arange(len(positions))
-    targets = np.asarray(positions) - offsets
-    count = len(positions)
-    fitted = [
-        max(
-            min(targets[i:k].mean() for k in range(j + 1, count + 1))
-            for i in range(j + 1)
-        )
-        for j in range(count)
-    ]
+    fitted = isotonic_regression(np.asarray(positions) - offsets).x
     return np.clip(fitted, low, max(low, high - offsets[-1])) + offsets

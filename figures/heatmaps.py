@@ -60,9 +60,6 @@ def attention_heatmaps(
         uniform: weight to mark on the colour scale, 1 / K by default; 0 for none.
         note: explanation of the labels, below the maps.
 
-    Returns:
-        `path`.
-
     Raises:
         ValueError: if the labels or `marks` do not fit `weights`.
     """
@@ -138,37 +135,6 @@ def legible(heads: int, rows: Sequence[str], columns: Sequence[str]) -> bool:
     across, width, height, left, top = layout
     sides = left + across * (width + _BETWEEN), -(-heads // across) * (height + top)
     return max(sides) <= _PAGE
-
-
-def pointers(
-    weights: np.ndarray,
-    rows: Sequence[str],
-    inputs: Sequence[str],
-    title: str,
-    path: Path,
-) -> Path:
-    """Draws the weights of a pointer over the inputs and the end symbol.
-
-    Args:
-        weights: [Q, K + 1], column 0 for the end symbol.
-        rows: Q labels of the steps, such as the selected inputs.
-        inputs: K labels of the inputs.
-        title: title of the figure.
-        path: PNG file to write; its folder is created.
-
-    Returns:
-        `path`.
-    """
-    return attention_heatmaps(
-        weights[None],
-        rows=rows,
-        columns=["end", *inputs],
-        title=title,
-        path=path,
-        panels=[""],
-        row_title="output",
-        column_title="input",
-    )
 
 
 def _layout(

@@ -6,10 +6,11 @@ Axes: B images; T words; I, J rows and columns of a map or of an image.
 import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
+from base.records import AttentionRecord
 from figures import canvas, fonts
 from figures.drawings import drawing
 
@@ -56,9 +57,6 @@ def caption_strips(
         path: PNG file to write; its folder is created.
         references: captions by people, in the words of `strips`. The first is shown;
             words that are in none of them have another colour.
-
-    Returns:
-        `path`.
 
     Raises:
         ValueError: if the numbers of maps and words differ.
@@ -148,9 +146,6 @@ def position_strips(
             image's sides.
         title: title of the figure.
         path: PNG file to write; its folder is created.
-
-    Returns:
-        `path`.
     """
     rows, columns = weights.shape[:2]
     cell = np.array([len(image) // rows, image.shape[1] // columns])
@@ -165,15 +160,9 @@ def position_strips(
     return caption_strips(image, [strip], title=title, path=path)
 
 
-class MapRecord(Protocol):
-    """Attention of one layer over maps; see `base.records.AttentionRecord`."""
-
-    weights: Any
-
-
 def map_attention(
     images: np.ndarray,
-    records: Sequence[MapRecord],
+    records: Sequence[AttentionRecord],
     names: Mapping[str, str],
     margin: float,
     folder: Path,
@@ -211,9 +200,6 @@ def image_grid(
         names: names of the rows.
         title: title of the figure.
         path: PNG file to write; its folder is created.
-
-    Returns:
-        `path`.
     """
     gap = max(1, images.shape[2] // 16)
     padding = ((0, 0), (0, 0), (0, gap), (0, gap), (0, 0))

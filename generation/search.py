@@ -258,7 +258,7 @@ class Generator:
         *,
         length: int,
         limit: jax.Array | None = None,
-        seeds: jax.Array | None = None,
+        seeds: Any = None,
         keep_weights: bool = False,
     ) -> Decoded:
         """Decodes one batch to [B, N] hypotheses; `decode` is its jitted form.

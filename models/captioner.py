@@ -86,6 +86,48 @@ class ImageEncoder(nn.Module):
         return Dropout(self.dropout)(x, train=train)
 
 
+class Captioner(EncoderDecoder):
+    """Base class of captioners.
+
+    A batch is a dict of `source`, the images or maps of `ImageEncoder`, and `target`,
+    [B, T] int32 tokens with ids 0 = padding, 1 = start, 2 = end.
+
+    Attributes:
+        encoder: see `ImageEncoder`.
+        channels: see `ImageEncoder`.
+
+    The other fields are those of `EncoderDecoder`. Defaults are the widths of Vinyals
+    et al. (section 4.3.1), and the initialisation and dropout of their code.
+    """
+
+    cell: str = "lstm"
+    embedding: int = 512
+    hidden: int = 512
+    dropout: float = 0.3
+    init_scheme: str = "paper"
+    encoder: str = "maps"
+    channels: Annotated[tuple[int, ...], SIZE.each()] = (512,)
+
+    paper_init: ClassVar[Init] = uniform_init(0.08)
+    choices: ClassVar = EncoderDecoder.choices | {"encoder": ENCODERS}
+
+    def setup(self):
+        """Checks the fields and creates the shared submodules."""
+        super().setup()
+        if not self.channels:
+            accepted = "a list of one or more widths"
+            raise FieldError("channels", self.channels, accepted)
+        inits = self.inits
+        _, self.target_table = self.tables(share=True)
+        self.annotate = ImageEncoder(self.encoder, self.channels, self.dropout)
+        self.stack = Stack(
+            self.cell, features=self.hidden, layers=1, dropout=self.dropout, inits=inits
+        )
+        self.from_state = Dense(self.embedding, kernel_init=inits.kernel)
+        shape = (self.vocab_size, self.embedding)
+        self.output = self.param("output", inits.embedding, shape)
+
+
 class CaptionerMatrices(NamedTuple):
     """Weight matrices used inside the step."""
 
@@ -102,32 +144,24 @@ class CaptionerShared(NamedTuple):
     beta_bias: jax.Array | None  # [1]
 
 
-class ShowAttendTell(AttentiveDecoder):
+class ShowAttendTell(Captioner, AttentiveDecoder):
     """Captioner with attention, Xu et al. (2015); see the module's docstring.
 
-    A batch is a dict of `source`, the images or maps of `ImageEncoder`, and `target`,
-    [B, T] int32 tokens with ids 0 = padding, 1 = start, 2 = end.
-
     Attributes:
-        encoder: see `ImageEncoder`.
-        channels: see `ImageEncoder`.
         selector: whether the context is multiplied by beta_t.
         soft_prob: probability that a training batch replaces the weights of a hard or
             Gumbel alignment by their expectation, the soft weights; 0.5 in the authors'
             code, while section 4.1 decides per image. A variable `soft_prob` in the
             collection "schedule" overrides it.
 
-    The other fields are inherited from `AttentiveDecoder`. Defaults follow the authors'
-    code for MS-COCO, except `window` and `temperature`, which it does not have.
+    The other fields are those of `Captioner` and `AttentiveDecoder`. Defaults follow
+    the authors' code for MS-COCO, except `window` and `temperature`, which it does not
+    have.
     """
 
-    cell: str = "lstm"
-    embedding: int = 512
     hidden: int = 1800
     dropout: float = 0.5
     init_scheme: str = "standard"
-    encoder: str = "maps"
-    channels: Annotated[tuple[int, ...], SIZE.each()] = (512,)
     score: str = "additive"
     alignment: str = "global"
     score_hidden: int = 512
@@ -135,27 +169,17 @@ class ShowAttendTell(AttentiveDecoder):
     selector: bool = True
     soft_prob: Annotated[float, PROBABILITY] = 0.5
 
-    paper_init: ClassVar[Init] = uniform_init(0.08)
-    choices: ClassVar = AttentiveDecoder.choices | {"encoder": ENCODERS}
+    choices: ClassVar = Captioner.choices | AttentiveDecoder.choices
 
     def setup(self):
         """Checks the fields and creates the submodules."""
         super().setup()
-        _check_channels(self.channels)
         n, cell, inits = self.hidden, CELLS[self.cell], self.inits
-        _, self.target_table = self.tables(share=True)
         self.cross_attention = self.source_attention(keys="positions")
-        self.annotate = ImageEncoder(self.encoder, self.channels, self.dropout)
         self.bridge = Dense(cell.states * n, kernel_init=inits.kernel)
-        self.stack = Stack(
-            self.cell, features=n, layers=1, dropout=self.dropout, inits=inits
-        )
-        self.from_state = Dense(self.embedding, kernel_init=inits.kernel)
         self.from_context = Dense(
             self.embedding, kernel_init=inits.kernel, use_bias=False
         )
-        shape = (self.vocab_size, self.embedding)
-        self.output = self.param("output", inits.embedding, shape)
         shape = (self.channels[-1], cell.gates * n)
         self.context = self.param("context", inits.kernel, shape)
         if self.selector:
@@ -233,46 +257,18 @@ class ImageState(NamedTuple):
     start: tuple[jax.Array]  # [B, states D], the carry after the image
 
 
-class ShowAndTell(EncoderDecoder):
+class ShowAndTell(Captioner):
     """Captioner without attention, Show and Tell: Vinyals et al. (2015).
 
-    Batches are as for `ShowAttendTell`.
-
-    Attributes:
-        encoder: see `ImageEncoder`.
-        channels: see `ImageEncoder`.
-
-    The other fields are inherited from `EncoderDecoder`. Defaults are the paper's
-    widths (section 4.3.1), and the initialisation and dropout of the authors' code.
+    The fields are those of `Captioner`.
     """
-
-    cell: str = "lstm"
-    embedding: int = 512
-    hidden: int = 512
-    dropout: float = 0.3
-    init_scheme: str = "paper"
-    encoder: str = "maps"
-    channels: Annotated[tuple[int, ...], SIZE.each()] = (512,)
-
-    paper_init: ClassVar[Init] = uniform_init(0.08)
-    choices: ClassVar = EncoderDecoder.choices | {"encoder": ENCODERS}
 
     def setup(self):
         """Checks the fields and creates the submodules."""
         super().setup()
-        _check_channels(self.channels)
-        inits = self.inits
-        _, self.target_table = self.tables(share=True)
-        self.annotate = ImageEncoder(self.encoder, self.channels, self.dropout)
-        self.stack = Stack(
-            self.cell, features=self.hidden, layers=1, dropout=self.dropout, inits=inits
-        )
-        self.from_state = Dense(self.embedding, kernel_init=inits.kernel)
-        shape = (self.vocab_size, self.embedding)
-        self.output = self.param("output", inits.embedding, shape)
         shape = (self.channels[-1], self.embedding)
         # Older checkpoints have this parameter name.
-        self.from_image = self.param("picture", inits.kernel, shape)
+        self.from_image = self.param("picture", self.inits.kernel, shape)
 
     def encode(self, source: jax.Array, *, train: bool = False) -> ImageState:
         """Feeds the image to the LSTM as its first input: eq. 10."""
@@ -302,8 +298,3 @@ class ShowAndTell(EncoderDecoder):
         state = self.drop(step.state, train=train)
         units = embedded + self.from_state(state)
         return logits(self.drop(nn.tanh(units), train=train), self.output)
-
-
-def _check_channels(channels: tuple[int, ...]) -> None:
-    if not channels:
-        raise FieldError("channels", channels, "a list of one or more widths")

@@ -79,7 +79,7 @@ class LSTMNShared(NamedTuple):
     source: FusionSource | None = None
 
 
-class StepInput(NamedTuple):
+class LSTMNInput(NamedTuple):
     """Contributions of the token x_t, computed for all steps at once."""
 
     gates: jax.Array  # [B, 4 D], W x_t + b
@@ -88,8 +88,8 @@ class StepInput(NamedTuple):
     gate: jax.Array | None = None  # [B, D], W_r x_t + b_r
 
 
-class State(NamedTuple):
-    """State that a layer carries from one part of a text to the next.
+class LSTMNState(NamedTuple):
+    """LSTMNState that a layer carries from one part of a text to the next.
 
     Attributes:
         value: [B, K, 2 D], the tape: [h_i; c_i].
@@ -102,7 +102,7 @@ class State(NamedTuple):
     summary: jax.Array
 
     @classmethod
-    def start(cls, batch: int, slots: int, features: int) -> "State":
+    def start(cls, batch: int, slots: int, features: int) -> "LSTMNState":
         """Returns the state before the first token of B texts."""
         tape = empty_tape(batch, slots=slots, key=0, value=2 * features)
         return cls(tape.value, tape.valid, jnp.zeros((batch, features)))
@@ -142,7 +142,7 @@ def lstmn(
     tape: tuple[jax.Array, jax.Array],
     valid: jax.Array,
     carry: tuple[jax.Array, ...],
-    x: StepInput,
+    x: LSTMNInput,
     score: str = "additive",
 ) -> tuple[
     tuple[jax.Array, ...],
@@ -235,16 +235,16 @@ class LSTMNLayer(nn.Module):
     def __call__(
         self,
         x: jax.Array,
-        state: State | None = None,
+        state: LSTMNState | None = None,
         mask: jax.Array | None = None,
         source: Tape | None = None,
-    ) -> tuple[Tape, State]:
+    ) -> tuple[Tape, LSTMNState]:
         """Reads texts.
 
         Args:
             x: [B, T, C] embedded tokens, or the outputs of a lower layer.
             state: the state after the preceding part of the texts; None at their
-                beginning, with the same result as `State.start`, but faster.
+                beginning, with the same result as `LSTMNState.start`, but faster.
             mask: bool [B, T], False at padding after the last token.
             source: tape of another text, for deep fusion.
 
@@ -255,7 +255,7 @@ class LSTMNLayer(nn.Module):
         batch, steps, _ = x.shape
         n, slots = self.features, self.memory
         empty = state is None
-        state = State.start(batch, slots, n) if empty else state
+        state = LSTMNState.start(batch, slots, n) if empty else state
         mask = jnp.ones((batch, steps), bool) if mask is None else mask
         valid = jnp.concatenate([state.valid, mask], 1)
         w, shared, inputs = self._prepare(x, source)
@@ -280,12 +280,12 @@ class LSTMNLayer(nn.Module):
         )
         self._record(*attended)
         every = jnp.concatenate([state.value, value], 1)
-        state = State(every[:, -slots:], valid[:, -slots:], carry[0])
+        state = LSTMNState(every[:, -slots:], valid[:, -slots:], carry[0])
         return Tape(hidden, value, mask), state
 
     def _prepare(
         self, x: jax.Array, source: Tape | None
-    ) -> tuple[LSTMNMatrices, LSTMNShared, StepInput]:
+    ) -> tuple[LSTMNMatrices, LSTMNShared, LSTMNInput]:
         """Creates the parameters; computes the contributions of all tokens at once."""
         n, additive = self.features, "v" in SCORES[self.score].parameters
         gates = Gates("lstm", n, STANDARD, name="input")(x)
@@ -294,7 +294,7 @@ class LSTMNLayer(nn.Module):
         query, intra_matrices, v = intra(x)
         if source is None:
             matrices = LSTMNMatrices(recurrent.gates, intra_matrices)
-            return matrices, LSTMNShared(v), StepInput(gates, query)
+            return matrices, LSTMNShared(v), LSTMNInput(gates, query)
         inter = TapeAttention(n, self.score_hidden, additive, name="inter")
         source_query, inter_matrices, u = inter(x)
         gate = self.param("gate", STANDARD.kernel, (n, n))
@@ -307,7 +307,7 @@ class LSTMNLayer(nn.Module):
         return (
             LSTMNMatrices(recurrent.gates, intra_matrices, inter_matrices, gate),
             LSTMNShared(v, fusion),
-            StepInput(gates, query, source_query, Dense(n, name="input_gate")(x)),
+            LSTMNInput(gates, query, source_query, Dense(n, name="input_gate")(x)),
         )
 
     def _record(self, intra: jax.Array, inter: jax.Array | None = None) -> None:
@@ -349,9 +349,9 @@ class LSTMNLanguageModel(RecurrentLanguageModel):
         )
 
     @nn.nowrap
-    def state(self, batch: int) -> State:
+    def state(self, batch: int) -> LSTMNState:
         """Returns the state of a layer before the first token."""
-        return State.start(batch, self.memory, self.hidden)
+        return LSTMNState.start(batch, self.memory, self.hidden)
 
     def read(self, layer: Any, x: jax.Array, state: Any) -> tuple[jax.Array, Any]:
         """Applies a layer: outputs [B, T, D] and the next state."""

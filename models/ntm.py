@@ -61,7 +61,7 @@ class NTMCarry(NamedTuple):
     weights: jax.Array  # [B, H, N], read heads first
 
 
-class Step(NamedTuple):
+class NTMStep(NamedTuple):
     """Outputs of one step."""
 
     hidden: jax.Array  # [B, 1, D] of the controller
@@ -174,7 +174,7 @@ class NeuralTuringMachine(nn.Module):
     @nn.nowrap
     def _step(
         self, w: NTMMatrices, bias: jax.Array, carry: NTMCarry, gates: jax.Array
-    ) -> tuple[NTMCarry, Step]:
+    ) -> tuple[NTMCarry, NTMStep]:
         """Computes one step of controller and heads: section 3.
 
         Args:
@@ -198,7 +198,7 @@ class NeuralTuringMachine(nn.Module):
 
         carry = NTMCarry(state=state, reads=reads, memory=memory, weights=weights)
         carry = bounded_gradient(carry, _MAX_GRADIENT)
-        return carry, Step(hidden=hidden, reads=reads, weights=weights)
+        return carry, NTMStep(hidden=hidden, reads=reads, weights=weights)
 
     @nn.nowrap
     def _head_parameters(self, x: jax.Array) -> tuple[Addressing, Writing]:

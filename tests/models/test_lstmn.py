@@ -18,12 +18,12 @@ from models.cells import LSTMMatrices, lstm
 from models.lstm_language import LSTMLanguageModel
 from models.lstmn import (
     FusionSource,
+    LSTMNInput,
     LSTMNLanguageModel,
     LSTMNLayer,
     LSTMNMatrices,
     LSTMNShared,
-    State,
-    StepInput,
+    LSTMNState,
     TapeMatrices,
 )
 from models.memory_network import MemoryNetworkLanguageModel
@@ -38,7 +38,7 @@ def layer(**fields):
 
 def build(draw, x, **fields):
     module = layer(score_hidden=A, **fields)
-    state = State.start(B, module.memory, D)
+    state = LSTMNState.start(B, module.memory, D)
     params = jax.jit(module.init)(jax.random.key(0), x, state)["params"]
     return module, {"params": as_drawn(params, x)}, state
 
@@ -64,7 +64,7 @@ def test_a_step_equals_its_equations_in_a_python_loop(draw, x64, deep):
         return TapeMatrices(draw(D, A), draw(D, A))
 
     w, shared = LSTMNMatrices(draw(D, 4 * D), tape_weights()), LSTMNShared(draw(A))
-    x, carry = StepInput(draw(B, 4 * D), draw(B, A)), (draw(B, D),)
+    x, carry = LSTMNInput(draw(B, 4 * D), draw(B, A)), (draw(B, D),)
     key, value = draw(B, K, A), draw(B, K, 2 * D)
     valid = jnp.arange(K) >= jnp.array([[0], [4]])
     if deep:
@@ -251,7 +251,7 @@ def test_padding_is_not_stored(draw):
 
 def fused(draw, x, source):
     module = layer(score_hidden=A)
-    state = State.start(B, module.memory, D)
+    state = LSTMNState.start(B, module.memory, D)
     params = jax.jit(module.init)(jax.random.key(0), x, state, None, source)["params"]
     return module, {"params": as_drawn(params, x)}, state
 
@@ -281,7 +281,7 @@ def read_source(draw):
 def test_no_state_is_the_state_at_the_beginning(draw, slots):
     x, source = draw(B, T, C), read_source(draw)
     module = layer(score_hidden=A, memory=slots)
-    state = State.start(B, slots, D)
+    state = LSTMNState.start(B, slots, D)
     init = jax.jit(module.init)
     params = init(jax.random.key(0), x, state, None, source)["params"]
     mask = jnp.arange(T) < jnp.array([[T], [4]])
