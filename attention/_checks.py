@@ -1,4 +1,4 @@
-"""Argument checks shared by `attention` and its fast equivalents in `ops`."""
+"""Argument checks shared by the mechanisms and their fast forms."""
 
 import jax
 import numpy as np

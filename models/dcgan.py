@@ -23,8 +23,8 @@ from base.ranges import SIZE
 from models.sagan import Network
 
 
-class Generator(Network):
-    """DCGAN's generator; see the module's docstring."""
+class DCGAN(Network):
+    """Base class of both networks, with their defaults; see `Network`."""
 
     attention: Annotated[Sequence[int], SIZE.each()] = ()
     spectral: bool = False
@@ -33,6 +33,10 @@ class Generator(Network):
     def kernel_init(self) -> Callable:
         """Initializer of kernels: section 4."""
         return nn.initializers.normal(0.02)
+
+
+class Generator(DCGAN):
+    """DCGAN's generator; see the module's docstring."""
 
     @nn.compact
     def __call__(self, noise: jax.Array, label: jax.Array, *, train: bool) -> jax.Array:
@@ -55,16 +59,8 @@ class Generator(Network):
         return self.sizes()[:-1]
 
 
-class Discriminator(Network):
+class Discriminator(DCGAN):
     """DCGAN's discriminator; see the module's docstring."""
-
-    attention: Annotated[Sequence[int], SIZE.each()] = ()
-    spectral: bool = False
-
-    @property
-    def kernel_init(self) -> Callable:
-        """Initializer of kernels: section 4."""
-        return nn.initializers.normal(0.02)
 
     @nn.compact
     def __call__(self, x: jax.Array, label: jax.Array, *, train: bool) -> jax.Array:
@@ -77,7 +73,3 @@ class Discriminator(Network):
                 x = self.norm(f"{name}_norm")(x, None, train=train)
             x = self.attend(nn.leaky_relu(x, 0.2), train=train)
         return self.project(x, label, train=train)
-
-    def maps(self) -> list[int]:
-        """See `Network`."""
-        return [self.initial_size, *self.sizes()[:-1]][::-1]

@@ -30,7 +30,7 @@ from models.cells import CELLS
 from models.encoder_decoder import AttentiveDecoder, DecoderCarry, Step, StepInput
 from models.layers import Dense, Dropout, logits
 from models.recurrent import Encoder, Init, Stack, StackMatrices, uniform_init
-from models.source_attention import ATTENTION_CHOICES, AttendedSource, SourceMemory
+from models.source_attention import ATTENTION_CHOICES, SourceAndBiases, SourceMemory
 
 # All but hard alignment, which needs REINFORCE.
 ALIGNMENTS = tuple(x for x in ATTENTION_CHOICES["alignment"] if x != "hard")
@@ -120,13 +120,6 @@ class SpellerMatrices(NamedTuple):
     annotations: Matrix  # [B, S, E], h_u
     context: Matrix  # [E, G], multiplies c_{i-1}
     stack: StackMatrices
-
-
-class SpellerShared(NamedTuple):
-    """Other arrays used inside the step."""
-
-    source: AttendedSource
-    biases: tuple[jax.Array, ...]  # [G] per layer after the first
 
 
 class ListenAttendSpell(AttentiveDecoder):
@@ -225,12 +218,12 @@ class ListenAttendSpell(AttentiveDecoder):
         context = jnp.zeros((batch, rows, width), memory.annotations.dtype)
         return super().start(memory, rows, length)._replace(feed=context)
 
-    def prepare(self, memory: SourceMemory) -> tuple[SpellerMatrices, SpellerShared]:
+    def prepare(self, memory: SourceMemory) -> tuple[SpellerMatrices, SourceAndBiases]:
         """Returns the matrices of the step, and the source with its attention."""
         stack, source = self.stack.matrices(), self.cross_attention.source(memory)
         return (
             SpellerMatrices(memory.annotations, self.context, stack),
-            SpellerShared(source, self.stack.biases()),
+            SourceAndBiases(source, self.stack.biases()),
         )
 
     def previous(
@@ -250,7 +243,7 @@ class ListenAttendSpell(AttentiveDecoder):
     def advance(
         self,
         w: SpellerMatrices,
-        shared: SpellerShared,
+        shared: SourceAndBiases,
         carry: DecoderCarry,
         x: StepInput,
     ) -> tuple[DecoderCarry, Step]:

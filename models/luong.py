@@ -35,7 +35,7 @@ from models.recurrent import (
     StackMatrices,
     uniform_init,
 )
-from models.source_attention import AttendedSource, SourceMemory
+from models.source_attention import SourceAndBiases, SourceMemory
 
 
 class LuongMatrices(NamedTuple):
@@ -45,13 +45,6 @@ class LuongMatrices(NamedTuple):
     attend: Matrix  # [D, D], the half of W_c for h_t
     feed: Matrix | None  # [D, G], input feeding
     stack: StackMatrices
-
-
-class LuongShared(NamedTuple):
-    """Other arrays used inside the step."""
-
-    source: AttendedSource
-    biases: tuple[jax.Array, ...]  # [G] per layer after the first
 
 
 class Luong(AttentiveDecoder):
@@ -164,7 +157,7 @@ class Luong(AttentiveDecoder):
         shape = (len(memory.mask), rows, self.hidden)
         return carry._replace(feed=jnp.zeros(shape, memory.values.dtype))
 
-    def prepare(self, memory: SourceMemory) -> tuple[LuongMatrices, LuongShared]:
+    def prepare(self, memory: SourceMemory) -> tuple[LuongMatrices, SourceAndBiases]:
         """Returns the matrices of the step, and the source with its attention."""
         matrices = LuongMatrices(
             values=memory.values,
@@ -173,11 +166,15 @@ class Luong(AttentiveDecoder):
             stack=self.stack.matrices(),
         )
         source = self.cross_attention.source(memory)
-        return matrices, LuongShared(source, self.stack.biases())
+        return matrices, SourceAndBiases(source, self.stack.biases())
 
     @nn.nowrap
     def advance(
-        self, w: LuongMatrices, shared: LuongShared, carry: DecoderCarry, x: StepInput
+        self,
+        w: LuongMatrices,
+        shared: SourceAndBiases,
+        carry: DecoderCarry,
+        x: StepInput,
     ) -> tuple[DecoderCarry, Step]:
         """Computes one step of the decoder: section 3, eqs. 5, 7 and 8."""
         source, biases = shared

@@ -215,8 +215,11 @@ class Network(nn.Module):
         ]
 
     def maps(self) -> list[int]:
-        """Returns the sizes of the maps, in the order in which they are computed."""
-        raise NotImplementedError
+        """Returns the sizes of the maps, in the order in which they are computed.
+
+        By default those of a discriminator.
+        """
+        return [self.initial_size, *self.sizes()[:-1]][::-1]
 
     def width(self, size: int) -> int:
         """Returns the channels of a map of this size."""
@@ -360,10 +363,6 @@ class Discriminator(Network):
         y = self.layer(x.shape[-1], name="last_conv_1")(nn.relu(x), train=train)
         y = self.layer(x.shape[-1], name="last_conv_2")(nn.relu(y), train=train)
         return self.project(nn.relu(x + y), label, train=train)
-
-    def maps(self) -> list[int]:
-        """See `Network`."""
-        return [self.initial_size, *self.sizes()[:-1]][::-1]
 
     def block(
         self, x: jax.Array, activated: jax.Array, size: int, *, train: bool

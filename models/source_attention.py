@@ -93,6 +93,13 @@ class AttendedSource:
         )
 
 
+class SourceAndBiases(NamedTuple):
+    """Loop-invariant arrays of a decoder with several layers."""
+
+    source: AttendedSource
+    biases: tuple[jax.Array, ...]  # [G] per layer after the first
+
+
 class SourceAttention(nn.Module):
     """A decoder's attention to the source, with any score and any alignment.
 

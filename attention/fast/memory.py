@@ -44,54 +44,23 @@ def address(
     shifts: jax.Array,
     sharpening: jax.Array,
 ) -> jax.Array:
-    """NTM addressing in four stages; see `attention.memory.address`.
+    """NTM addressing in four stages, [..., H, N] weights.
 
-    Args:
-        memory: stores [..., M, N].
-        previous: [..., H, N] weights of the previous step.
-        key: [..., H, M].
-        strength: [..., H], positive.
-        gate: [..., H] in (0, 1).
-        shifts: [..., H, J], a distribution.
-        sharpening: [..., H], at least 1.
-
-    Returns:
-        [..., H, N] weights.
-
-    Raises:
-        ValueError: if J is even or greater than N.
+    See `attention.memory.address` for arguments and errors; the memory is a `Memory`.
     """
     query = key * (strength * _inverse_norm(key, axis=-1))[..., None]
     return _address(memory.transposed, previous, query, gate, shifts, sharpening)
 
 
 def read(weights: jax.Array, memory: Memory) -> jax.Array:
-    """Read vectors; see `attention.memory.read`.
-
-    Args:
-        weights: [..., H, N].
-        memory: stores [..., M, N].
-
-    Returns:
-        [..., H, M] read vectors.
-    """
+    """Read vectors [..., H, M] by weights [..., H, N]; see `attention.memory.read`."""
     return _sum_over_slots(weights, memory.transposed)
 
 
 def write(
     memory: Memory, weights: jax.Array, erase: jax.Array, add: jax.Array
 ) -> Memory:
-    """Memory write by erase and add; see `attention.memory.write`.
-
-    Args:
-        memory: stores [..., M, N].
-        weights: [..., H, N].
-        erase: [..., H, M] in (0, 1).
-        add: [..., H, M].
-
-    Returns:
-        The memory after the step.
-    """
+    """Memory write by erase and add; see `attention.memory.write`."""
     return Memory(_write(memory.transposed, weights, erase, add))
 
 

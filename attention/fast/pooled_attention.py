@@ -63,26 +63,15 @@ def chunked_context(
 ) -> jax.Array:
     """Context sum_t exp(e_t) h_t / sum_t exp(e_t), summed over chunks of a sequence.
 
-    Scores are bounded, so that the sums need no running maximum. Chunks are computed
-    one after the other and recomputed in the backward pass, so that their values stay
-    in the CPU's cache. At [20, 10000, 100], value and gradient are at least 10 times as
-    fast as without chunks, on two threads of a CPU.
+    Scores are bounded, so that the sums need no running maximum. Chunks of at most
+    `chunk` steps are computed one after the other and recomputed in the backward pass,
+    so that their values stay in the CPU's cache. At [20, 10000, 100], value and
+    gradient are at least 10 times as fast as without chunks, on two threads of a CPU.
 
-    Args:
-        encode: function from inputs [steps, F] to values [steps, D], applied per step.
-        inputs: [..., T, F].
-        w: [D] weight vector of the score.
-        b: scalar bias of the score.
-        mask: bool, True = may attend; broadcasts against [..., T].
-        chunk: maximum number of steps of a chunk.
+    See `feedforward_context` for the other arguments and errors.
 
     Returns:
         [..., D] in the dtype of the values; sums are computed in float32 or wider.
-
-    Raises:
-        TypeError: if `mask` is not bool.
-        ValueError: if `w` does not fit what `encode` returns, or `mask` does not
-            broadcast.
     """
     value = jax.eval_shape(
         encode, jax.ShapeDtypeStruct(inputs.shape[-2:], inputs.dtype)

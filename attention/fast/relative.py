@@ -31,20 +31,9 @@ from .softmax import attend
 def relative_scores(
     query: jax.Array, table: jax.Array, keys: int, offset: int | jax.Array = 0
 ) -> jax.Array:
-    """Relative-position scores; see `attention.relative.relative_scores`.
+    """Relative-position scores.
 
-    Args:
-        query: [..., Q, D].
-        table: [..., 2k+1, D], a^K.
-        keys: number of keys, K.
-        offset: position of the first query; may be traced.
-
-    Returns:
-        [..., Q, K] unnormalised scores.
-
-    Raises:
-        ValueError: if the number of rows of `table` is even, or the widths of `query`
-            and `table` differ.
+    See `attention.relative.relative_scores` for arguments, result and errors.
     """
     check_table(table)
     if query.shape[-1] != table.shape[-1]:
@@ -56,18 +45,9 @@ def relative_scores(
 def relative_values(
     weights: jax.Array, table: jax.Array, offset: int | jax.Array = 0
 ) -> jax.Array:
-    """Relative-position values; see `attention.relative.relative_values`.
+    """Relative-position values.
 
-    Args:
-        weights: [..., Q, K].
-        table: [..., 2k+1, V], a^V.
-        offset: position of the first query; may be traced.
-
-    Returns:
-        [..., Q, V], to be added to the context.
-
-    Raises:
-        ValueError: if the number of rows of `table` is even.
+    See `attention.relative.relative_values` for arguments, result and errors.
     """
     check_table(table)
     k, keys = table.shape[-2] // 2, weights.shape[-1]

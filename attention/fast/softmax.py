@@ -15,18 +15,9 @@ from .. import core
 
 
 def masked_softmax(scores: jax.Array, mask: jax.Array | None = None) -> jax.Array:
-    """Masked softmax over the keys; see `attention.core.masked_softmax`.
+    """Masked softmax over the keys.
 
-    Args:
-        scores: [..., Q, K] unnormalised, floating.
-        mask: bool, True = may attend; broadcasts against `scores`.
-
-    Returns:
-        [..., Q, K] weights in the dtype of `scores`, computed in float32 or wider.
-
-    Raises:
-        TypeError: if `mask` is not bool or `scores` is not floating.
-        ValueError: if `mask` does not broadcast against `scores`.
+    See `attention.core.masked_softmax` for arguments, result and errors.
     """
     return _softmax(core.masked_scores(scores, mask)).astype(scores.dtype)
 

@@ -4,9 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from translators import LOOPS, affine, normal_like, quick_jit
+from translators import affine, normal_like, quick_jit
 
-from models import layers
 from models.cells import CELLS, GRUMatrices, RNNMatrices, gru
 from models.recurrent import (
     STANDARD,
@@ -45,23 +44,6 @@ def encoder(cell, layers=1, bidirectional=False, reverse=False):
     )
 
 
-@pytest.mark.parametrize("backward", [False, True])
-@pytest.mark.parametrize("cell", sorted(CELLS))
-def test_a_layer_equals_a_loop_of_the_printed_equations(x64, draw, cell, backward):
-    x = draw(BATCH, SOURCE, WIDTH)
-    layer = Recurrence(cell, STATE, STANDARD, backward=backward)
-    variables = normal_variables(layer, x, MASK)
-    outputs, last = layer.apply(variables, x, MASK)
-    params = jax.tree.map(np.asarray, variables["params"])
-    for b, length in enumerate(LENGTHS):
-        carry = np.zeros(CELLS[cell].states * STATE)
-        for position in range(length)[:: -1 if backward else 1]:
-            gates = affine(np.asarray(x[b, position]), params["input"])
-            carry = LOOPS[cell](gates, carry, params["state"])
-            np.testing.assert_allclose(outputs[b, position], carry[:STATE])
-        np.testing.assert_allclose(last[b], carry)
-
-
 def test_reversal_keeps_eos_and_padding_in_place(draw):
     x = draw(BATCH, SOURCE, WIDTH)
     reverse = reverse_tokens(x, MASK)
@@ -75,30 +57,6 @@ def test_reversal_keeps_eos_and_padding_in_place(draw):
     )
     all_padding = jnp.zeros_like(MASK)
     np.testing.assert_array_equal(reverse_tokens(x, all_padding), x)
-
-
-@pytest.mark.parametrize(
-    "encoder",
-    [encoder("gru", 2, bidirectional=True), encoder("lstm", 2, reverse=True)],
-    ids=["bidirectional", "reversed"],
-)
-def test_padding_changes_neither_annotations_nor_carries(draw, encoder):
-    x = draw(BATCH, SOURCE, WIDTH)
-    variables = normal_variables(encoder, x, MASK, train=False)
-    annotate = quick_jit(functools.partial(encoder.apply, train=False))
-    annotations, carries = annotate(variables, x, MASK)
-    filler = 99 * draw(BATCH + 2, SOURCE + 3, WIDTH)
-    mask = jnp.pad(MASK, ((0, 2), (0, 3)))
-    padded = filler.at[:BATCH, :SOURCE].set(jnp.where(MASK[..., None], x, 99))
-    padded_annotations, padded_carries = annotate(variables, padded, mask)
-    assert np.isfinite(padded_annotations).all()
-    np.testing.assert_allclose(
-        padded_annotations[:BATCH, :SOURCE][MASK], annotations[MASK], atol=1e-6
-    )
-    leaves = map(jax.tree.leaves, (padded_carries, carries))
-    for padded_carry, carry in zip(*leaves, strict=True):
-        np.testing.assert_allclose(padded_carry[:BATCH], carry, atol=1e-6)
-        assert not np.any(padded_carry[BATCH:])  # sources that are all padding
 
 
 def test_the_backward_half_of_the_first_annotation_depends_on_the_last_token(draw):
@@ -125,20 +83,6 @@ def test_a_reversed_encoder_returns_annotations_in_the_order_of_the_source(draw)
     )
     np.testing.assert_array_equal(reverse_tokens(annotations, MASK), expected)
     np.testing.assert_array_equal(carries[0][0], expected_carries[0][0])
-
-
-def test_an_encoder_has_no_dropout_at_the_input_of_its_first_layer(draw):
-    # The model drops out embeddings itself. Dropout here would lack its stream.
-    x = draw(BATCH, SOURCE, WIDTH)
-    plain = encoder("gru")
-    variables = normal_variables(plain, x, MASK, train=False)
-    with_dropout = plain.clone(dropout=0.5)
-    for actual, expected in zip(
-        jax.tree.leaves(with_dropout.apply(variables, x, MASK, train=True)),
-        jax.tree.leaves(plain.apply(variables, x, MASK, train=False)),
-        strict=True,
-    ):
-        np.testing.assert_array_equal(actual, expected)
 
 
 @pytest.mark.parametrize(
@@ -261,18 +205,3 @@ def test_masks_between_layers_differ_by_step_sentence_and_layer():
     rows = np.concatenate([np.asarray(mask).reshape(-1, 101) for mask in masks])
     assert len({row.tobytes() for row in rows}) == 2 * SOURCE * BATCH
     assert set(np.unique(rows)) == {0, 2}
-
-
-def test_each_layer_of_an_encoder_after_the_first_reads_a_dropped_input(
-    draw, monkeypatch
-):
-    """With all elements dropped, the second layer's output is independent of x."""
-    monkeypatch.setattr(layers, "dropout", lambda x, rate, rng: 0 * x)
-    module = encoder("gru", layers=2, bidirectional=True).clone(dropout=0.5)
-    x, other = draw(BATCH, SOURCE, WIDTH), draw(BATCH, SOURCE, WIDTH)
-    variables = normal_variables(module, x, MASK, train=False)
-    rngs = {"dropout": jax.random.key(0)}
-    for train in (True, False):
-        annotations, carries = module.apply(variables, x, MASK, train=train, rngs=rngs)
-        changed, _ = module.apply(variables, other, MASK, train=train, rngs=rngs)
-        assert (np.abs(annotations - changed).max() == 0) == train
