@@ -32,6 +32,29 @@ def figures(monkeypatch):
     return saved
 
 
+def boxes(texts):
+    """Returns the bounding boxes of texts, in pixels."""
+    return [Text.get_window_extent(text) for text in texts]
+
+
+def apart(boxes):
+    """Returns True if no boxes overlap."""
+    return not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
+
+
+def check_layout(boxes, figure):
+    """Checks that boxes are inside a figure, or axes, without overlap."""
+    frame = figure.get_window_extent()
+    assert boxes and apart(boxes)
+    assert all(frame.x0 <= x.x0 and x.x1 <= frame.x1 for x in boxes)
+    assert all(frame.y0 <= x.y0 and x.y1 <= frame.y1 for x in boxes)
+
+
+def frames(figure):
+    """The bounding boxes of a figure's axes, with their labels."""
+    return [axes.get_tightbbox() for axes in figure.axes]
+
+
 @pytest.mark.parametrize("heights", [[0.0, 0.0], [0.0, 3.5]])
 def test_the_axis_of_bars_starts_at_0(heights, figures, tmp_path):
     charts.bars(
@@ -99,13 +122,8 @@ def test_names_of_lines_do_not_overlap_and_lines_have_different_styles(
     series = {f"system {i}": {"a": [9.0], "b": [end]} for i, end in enumerate(ends)}
     draw_lines(series, tmp_path)
     (axes,) = figures[0].axes
-    boxes = sorted(
-        (Text.get_window_extent(name) for name in axes.texts), key=lambda x: x.y0
-    )
-    assert len(boxes) == count
-    assert all(low.y1 <= high.y0 for low, high in itertools.pairwise(boxes))
-    width, height = figures[0].get_size_inches() * figures[0].dpi
-    assert all(0 < x.y0 and x.y1 < height and x.x1 < width for x in boxes)
+    assert len(axes.texts) == count
+    check_layout(boxes(axes.texts), figures[0])
     styles = {(line.get_color(), line.get_marker()) for line in axes.lines[:count]}
     assert len(styles) == count
 
@@ -162,16 +180,6 @@ def test_labels_of_pieces_mark_continued_words():
     labels = ["re", "·start", "▁", ".", "now", "·2", "</s>"]
     assert attention.piece_labels(pieces) == labels
     assert attention.piece_labels(["start", "ed"]) == ["start", "·ed"]  # no word before
-
-
-def boxes(texts):
-    """Returns the bounding boxes of texts, in pixels."""
-    return [Text.get_window_extent(text) for text in texts]
-
-
-def apart(boxes):
-    """Returns True if no boxes overlap."""
-    return not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
 
 
 def draw_pointing(figures, path, count=7, **options):
@@ -242,10 +250,8 @@ def test_numbers_of_points_are_next_to_them_without_overlap(count, figures, tmp_
         assert [text.get_text() for text in axes.texts] == [
             str(number) for number in range(1, count + 1)
         ]
-        numbers, frame = boxes(axes.texts), axes.get_window_extent()
-        assert apart(numbers)
-        assert all(frame.x0 < x.x0 and x.x1 < frame.x1 for x in numbers)
-        assert all(frame.y0 < x.y0 and x.y1 < frame.y1 for x in numbers)
+        numbers = boxes(axes.texts)
+        check_layout(numbers, axes)
         positions = axes.transData.transform(points)
         centres = np.array([[(x.x0 + x.x1) / 2, (x.y0 + x.y1) / 2] for x in numbers])
         gaps = np.linalg.norm(centres[:, None] - positions, axis=-1)
@@ -260,12 +266,9 @@ def test_pointer_weights_are_drawn_beside_the_panels_or_below(
     _, _, _, axes = draw_pointing(figures, tmp_path, count, weights=weights)
     truth, predicted, heat, _ = axes
     np.testing.assert_allclose(heat.images[0].get_array(), weights, rtol=1e-6)
-    frames = [x.get_tightbbox() for x in axes]
-    assert apart(frames)
-    assert (frames[2].y1 < frames[0].y0) == (count > 20)  # too wide for the side
-    size = figures[-1].bbox
-    assert all(x.x0 >= 0 and x.y0 >= 0 for x in frames)
-    assert all(x.x1 <= size.x1 and x.y1 <= size.y1 for x in frames)
+    first, _, below, _ = places = frames(figures[-1])
+    check_layout(places, figures[-1])
+    assert (below.y1 < first.y0) == (count > 20)  # too wide for the side
     columns, rows = heat.get_xticklabels(), heat.get_yticklabels()
     assert apart(boxes(columns)) and apart(boxes(rows))
     names = dict(zip(heat.get_xticks(), (x.get_text() for x in columns), strict=True))
@@ -302,9 +305,7 @@ def test_maps_share_the_time_axis_without_overlap(steps, figures, tmp_path):
         column = axes.get_window_extent()
         assert column.x0 == pytest.approx(maps[0].get_window_extent().x0)
         assert column.width / steps >= 4
-    frames = [axes.get_tightbbox() for axes in figures[0].axes]
-    assert apart(frames)
-    assert all(frame.x0 >= 0 and frame.y0 >= 0 for frame in frames)
+    check_layout(frames(figures[0]), figures[0])
     tops = [axes.get_window_extent().y1 for axes in maps]
     assert tops == sorted(tops, reverse=True)
     assert all(apart(boxes(axes.get_yticklabels())) for axes in maps)
@@ -340,12 +341,8 @@ def test_the_words_of_a_strip_do_not_overlap(count, figures, tmp_path):
     image = np.zeros((9, 9, 3), np.uint8)
     captions = [strips.Strip(words, maps), strips.Strip(words, maps, label="soft")]
     strips.caption_strips(image, captions, "title", tmp_path / "x.png")
-    boxes = [axes.get_tightbbox() for axes in figures[0].axes]
-    assert len(boxes) == 2 * min(count + 1, 24)
-    assert apart(boxes)
-    width, height = figures[0].get_size_inches() * figures[0].dpi
-    assert all(0 <= box.x0 and box.x1 <= width for box in boxes)
-    assert all(0 <= box.y0 and box.y1 <= height for box in boxes)
+    assert len(figures[0].axes) == 2 * min(count + 1, 24)
+    check_layout(frames(figures[0]), figures[0])
 
 
 def test_a_caption_without_attention_is_drawn_as_the_image_alone(figures, tmp_path):
@@ -480,11 +477,8 @@ def test_titles_are_wrapped_above_the_panels(text, figures, tmp_path):
         np.ones((1, 2, 3)) / 3, "ab", ["W" * 20, "b", "c"], text, tmp_path / "a.png"
     )
     (figure,) = figures
-    frames = [axes.get_tightbbox() for axes in figure.axes]
-    titles = boxes(figure.texts)
-    assert apart([*titles, *frames]) and len(titles) == (1 if "\n" in text else 3)
-    assert all(0 <= x.x0 and x.x1 <= figure.bbox.x1 for x in titles + frames)
-    assert all(0 <= x.y0 and x.y1 <= figure.bbox.y1 for x in titles + frames)
+    check_layout([*boxes(figure.texts), *frames(figure)], figure)
+    assert len(figure.texts) == (1 if "\n" in text else 3)
     assert (figure.texts[-1].get_text()[-1] == "…") == ("\n" not in text)
 
 
@@ -613,10 +607,9 @@ def test_the_titles_of_axes_are_written_once_without_overlap(
     )
     (figure,) = figures
     *maps, bar = figure.axes
-    assert [x.get_xlabel() for x in maps] == [titles["column_title"]] + [""] * (
-        heads - 1
-    )
-    assert [x.get_ylabel() for x in maps] == [titles["row_title"]] + [""] * (heads - 1)
+    others = [""] * (heads - 1)
+    assert [x.get_xlabel() for x in maps] == [titles["column_title"], *others]
+    assert [x.get_ylabel() for x in maps] == [titles["row_title"], *others]
     names = [maps[0].xaxis.label, maps[0].yaxis.label]
     others = [bar.get_tightbbox(), *(x.get_window_extent() for x in maps)]
     others += boxes(label for x in maps for label in x.get_yticklabels())
@@ -696,10 +689,8 @@ def test_labels_of_bars_do_not_overlap(figures, tmp_path):
         charts.bars(heights, "t", tmp_path / "a.png", **titles)
         (axes,) = figures[-1].axes
         for texts in (axes.get_xticklabels(), axes.texts):
-            boxes = [text.get_window_extent() for text in texts]
-            assert boxes and (len(boxes) == count or count > 23)
-            for left, right in itertools.pairwise(boxes):
-                assert left.x1 < right.x0
+            assert len(texts) == count or count > 23
+            check_layout(boxes(texts), figures[-1])
 
 
 def test_error_bars_are_the_confidence_intervals(figures, tmp_path):
