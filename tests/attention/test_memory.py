@@ -1,19 +1,43 @@
+"""The memory access of the NTM, in its plain and in its fast form."""
+
+import types
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from translators import quick_jit
 
-from attention.memory import (
-    address,
-    content_weights,
-    read,
-    sharpen,
-    shift,
-    write,
-)
+from attention import memory as plain
+from attention.fast import memory as fast
+from attention.memory import content_weights, sharpen, shift
 
 BATCH, HEADS, SLOTS, WIDTH, TAPS = 2, 3, 7, 5, 3
+
+
+def on_transposed(function):
+    """Wraps a fast function to take and return memories [..., N, M]."""
+
+    def call(*, memory, **arguments):
+        memory = fast.Memory(jnp.swapaxes(memory, -1, -2))
+        result = function(memory=memory, **arguments)
+        if isinstance(result, fast.Memory):
+            return jnp.swapaxes(result.transposed, -1, -2)
+        return result
+
+    return call
+
+
+NAMES = ("address", "read", "write")
+WRAPPED = types.SimpleNamespace(
+    **{name: on_transposed(getattr(fast, name)) for name in NAMES}
+)
+
+
+@pytest.fixture(params=[plain, WRAPPED], ids=["plain", "fast"])
+def form(request):
+    """Functions that address, read and write a memory."""
+    return request.param
 
 
 @pytest.fixture
@@ -46,8 +70,8 @@ def loop_address(memory, previous, key, strength, gate, shifts, sharpening):
     return moved**sharpening / (moved**sharpening).sum()
 
 
-def test_addressing_equals_a_loop_of_the_printed_equations(x64, inputs):
-    weights = address(**inputs)
+def test_addressing_equals_a_loop_of_the_printed_equations(x64, form, inputs):
+    weights = form.address(**inputs)
     arrays = {name: np.asarray(value) for name, value in inputs.items()}
     for b in range(BATCH):
         for h in range(HEADS):
@@ -55,11 +79,15 @@ def test_addressing_equals_a_loop_of_the_printed_equations(x64, inputs):
             np.testing.assert_allclose(weights[b, h], loop_address(**head), atol=1e-12)
 
 
-def test_reading_and_writing_equal_loops_in_which_all_heads_erase_first(x64, draw):
+def test_reading_and_writing_equal_loops_where_all_heads_erase_first(x64, form, draw):
     memory, add = draw(BATCH, SLOTS, WIDTH), draw(BATCH, HEADS, WIDTH)
     weights = jax.nn.softmax(draw(BATCH, HEADS, SLOTS))
     erase = jax.nn.sigmoid(draw(BATCH, HEADS, WIDTH))
-    written, vectors = write(memory, weights, erase, add), read(weights, memory)
+    arguments = {"memory": memory, "weights": weights}
+    written, vectors = (
+        form.write(**arguments, erase=erase, add=add),
+        form.read(**arguments),
+    )
     for b in range(BATCH):
         slots = np.array(memory[b])
         for h in range(HEADS):
@@ -83,17 +111,17 @@ def test_a_one_hot_shift_rotates_the_weights(inputs, taps):
 
 
 @pytest.mark.parametrize("taps", [2, 4, 9])
-def test_an_even_number_of_shifts_or_more_than_the_slots_is_refused(inputs, taps):
+def test_an_even_number_of_shifts_or_more_than_the_slots_is_refused(form, inputs, taps):
     with pytest.raises(
         ValueError, match=f"number of shifts is {taps}: must be odd and at most 7, "
     ):
-        shift(inputs["previous"], jnp.ones((BATCH, HEADS, taps)))
+        form.address(**inputs | {"shifts": jnp.ones((BATCH, HEADS, taps))})
 
 
-def test_a_gate_of_0_without_a_shift_keeps_the_weights(inputs):
+def test_a_gate_of_0_without_a_shift_keeps_the_weights(form, inputs):
     ones = jnp.ones((BATCH, HEADS))
     no_shift = jnp.zeros((BATCH, HEADS, TAPS)).at[..., 1].set(1)
-    weights = address(
+    weights = form.address(
         **inputs | {"gate": 0 * ones, "shifts": no_shift, "sharpening": ones}
     )
     np.testing.assert_allclose(weights, inputs["previous"], atol=1e-6)
@@ -116,30 +144,81 @@ def test_a_weight_of_0_stays_0_when_it_is_sharpened(draw):
     np.testing.assert_allclose(sharpened, expected, atol=1e-6)
 
 
-def test_one_hot_weights_overwrite_their_slot_and_no_other(draw):
+def test_one_hot_weights_overwrite_their_slot_and_no_other(form, draw):
     memory, value = draw(BATCH, SLOTS, WIDTH), draw(BATCH, 1, WIDTH)
     certain = jnp.broadcast_to(jax.nn.one_hot(4, SLOTS), (BATCH, 1, SLOTS))
-    written = write(memory, certain, jnp.ones_like(value), value)
+    arguments = {"memory": memory, "weights": certain, "add": value}
+    written = form.write(**arguments, erase=jnp.ones_like(value))
     np.testing.assert_array_equal(written, memory.at[:, 4].set(value[:, 0]))
-    np.testing.assert_array_equal(read(certain, written), value)
-    added = write(memory, certain, jnp.zeros_like(value), value)
+    np.testing.assert_array_equal(form.read(weights=certain, memory=written), value)
+    added = form.write(**arguments, erase=jnp.zeros_like(value))
     np.testing.assert_allclose(added, memory.at[:, 4].add(value[:, 0]), atol=1e-6)
 
 
-def test_one_hot_weights_and_slots_of_zeros_have_finite_gradients(inputs):
+def test_one_hot_weights_and_vectors_of_zeros_have_finite_gradients(form, inputs, draw):
     certain = jnp.broadcast_to(jax.nn.one_hot(2, SLOTS), (BATCH, HEADS, SLOTS))
-    arguments = inputs | {"memory": inputs["memory"].at[:, 3].set(0)}
-    arguments |= {"previous": certain, "gate": jnp.zeros((BATCH, HEADS))}
-    arguments["shifts"] = jnp.zeros((BATCH, HEADS, TAPS)).at[..., 1].set(1)
-    total = lambda arguments: jnp.sum(jnp.sin(address(**arguments)))  # noqa: E731
-    gradients = quick_jit(jax.grad(total))(arguments)
-    for name, gradient in gradients.items():
-        assert np.isfinite(gradient).all(), name
+    memory = inputs["memory"].at[:, 3].set(0)
+    addressing = inputs | {"memory": memory, "key": inputs["key"].at[:, 1].set(0)}
+    addressing |= {"previous": certain, "gate": jnp.zeros((BATCH, HEADS))}
+    addressing["shifts"] = jnp.zeros((BATCH, HEADS, TAPS)).at[..., 1].set(1)
+    writing = {name: draw(BATCH, HEADS, WIDTH) for name in ("erase", "add")}
+    writing |= {"memory": memory, "weights": certain}
+    for function, arguments in (form.address, addressing), (form.write, writing):
+        gradients = quick_jit(
+            jax.grad(lambda x, f=function: jnp.sum(jnp.sin(f(**x))))  # nonlinear
+        )(arguments)
+        for name, gradient in gradients.items():
+            assert np.isfinite(gradient).all(), name
 
 
-def test_the_elements_of_a_batch_are_independent(inputs):
-    batched = jax.jit(lambda arguments: address(**arguments))(inputs)
-    mapped = jax.vmap(lambda arguments: address(**arguments))(inputs)
+def test_the_elements_of_a_batch_are_independent(form, inputs):
+    batched = jax.jit(lambda arguments: form.address(**arguments))(inputs)
+    mapped = jax.vmap(lambda arguments: form.address(**arguments))(inputs)
     np.testing.assert_allclose(batched, mapped, atol=1e-6)
-    other = inputs | {"memory": inputs["memory"].at[1].set(0)}
-    np.testing.assert_array_equal(address(**other)[0], address(**inputs)[0])
+
+
+@pytest.mark.parametrize("writers", [1, 2, 3])
+@pytest.mark.parametrize("name", ["address", "read", "write", "steps"])
+def test_the_fast_form_has_the_values_and_gradients_of_the_plain_one(
+    x64, inputs, draw, name, writers
+):
+    """Also over two steps, in which some heads read and the others write."""
+    memory = {"memory": inputs["memory"]}
+    weights = memory | {"weights": jax.nn.softmax(draw(BATCH, writers, SLOTS))}
+    vectors = {"erase": jax.nn.sigmoid(draw(BATCH, writers, WIDTH))}
+    vectors["add"] = draw(BATCH, writers, WIDTH)
+    arguments = {"address": inputs, "read": weights, "write": weights | vectors}
+    arguments = (arguments | {"steps": inputs | vectors})[name]
+
+    def steps(form):
+        def run(*, memory, previous, erase, add, **addressing):
+            weights, reads = previous, []
+            for _ in range(2):
+                weights = form.address(memory=memory, previous=weights, **addressing)
+                readers, writing = jnp.split(weights, [HEADS - writers], axis=-2)
+                reads.append(form.read(weights=readers, memory=memory).ravel())
+                memory = form.write(
+                    memory=memory, weights=writing, erase=erase, add=add
+                )
+            reads.append(form.read(weights=weights, memory=memory).ravel())
+            return jnp.concatenate([*reads, weights.ravel()])
+
+        return run
+
+    def function(form):
+        return steps(form) if name == "steps" else getattr(form, name)
+
+    value = quick_jit(function(plain))(**arguments)
+    actual = quick_jit(function(WRAPPED))(**arguments)
+    np.testing.assert_allclose(actual, value, atol=1e-12)
+    direction = draw(*value.shape)
+    written_out, automatic = (
+        quick_jit(jax.grad(lambda x, f=function(form): jnp.vdot(direction, f(**x))))(
+            arguments
+        )
+        for form in (WRAPPED, plain)
+    )
+    for key in arguments:
+        np.testing.assert_allclose(
+            written_out[key], automatic[key], atol=1e-10, err_msg=key
+        )

@@ -25,30 +25,6 @@ def mask(draw):
     return (draw(B, T) > -0.3).at[1].set(False)
 
 
-def test_a_fully_masked_sequence_is_zero_with_zero_gradients(inputs, mask):
-    def loss(value, w, b):
-        context = chunked_context(jnp.cos, value, w, b, mask=mask, chunk=3)
-        return jnp.sum(jnp.square(context - 2)), context
-
-    gradient = jax.jit(jax.grad(loss, (0, 1, 2), has_aux=True))
-    gradients, context = gradient(*inputs)
-    assert all(np.isfinite(x).all() for x in (*gradients, context))
-    for array in (gradients[0], context):
-        np.testing.assert_array_equal(array[1], 0)
-        assert array[0].any()
-
-
-def test_arguments_that_do_not_fit_are_refused(draw, inputs):
-    _, w, b = inputs
-    x, encode = draw(B, T, F), encoder(draw(F, D))
-    with pytest.raises(ValueError, match=r"chunked_context: w \(4,\) must have"):
-        chunked_context(encode, x, w[1:], b)
-    with pytest.raises(TypeError, match="mask must be bool"):
-        chunked_context(encode, x, w, b, mask=jnp.ones((B, T)))
-    with pytest.raises(ValueError, match="mask .* does not broadcast"):
-        chunked_context(encode, x, w, b, mask=jnp.ones((B, T - 1), bool))
-
-
 def test_sums_over_chunks_are_kept_in_float32(draw):
     x, w = jnp.ones((1, 4000, D), jnp.bfloat16), jnp.zeros(D, jnp.bfloat16)
     context = chunked_context(lambda x: x, x, w, jnp.zeros((), jnp.bfloat16))

@@ -10,6 +10,7 @@ import pytest
 from jax.test_util import check_grads
 
 from attention.core import Attention
+from attention.fast.pooled_attention import chunked_context
 from attention.feedforward import feedforward_attention
 from models.feedforward import FeedForwardAttention
 
@@ -48,9 +49,21 @@ def test_context_equals_a_loop(x64, inputs, mask, masked):
         np.testing.assert_allclose(context[i], expected_context, atol=1e-12)
 
 
-def test_a_fully_masked_sequence_is_zero_with_zero_gradients(inputs, mask):
+def chunked(value, w, b, mask=None):
+    return chunked_context(jnp.asarray, value, w, b, mask=mask, chunk=3)
+
+
+CONTEXTS = pytest.mark.parametrize(
+    "context_of",
+    [lambda *x, **options: attention(*x, **options).context, chunked],
+    ids=["plain", "chunked"],
+)
+
+
+@CONTEXTS
+def test_a_fully_masked_sequence_is_zero_with_zero_gradients(context_of, inputs, mask):
     def loss(value, w, b):
-        context = attention(value, w, b, mask=mask).context
+        context = context_of(value, w, b, mask=mask)
         return jnp.sum(jnp.square(context - 2)), context
 
     gradient = jax.jit(jax.grad(loss, (0, 1, 2), has_aux=True))
@@ -117,16 +130,15 @@ def test_dtype_is_that_of_the_inputs(inputs):
     assert {x.dtype for x in outputs} == {jnp.dtype(jnp.bfloat16)}
 
 
-def test_arguments_that_do_not_fit_are_refused(inputs):
+@CONTEXTS
+def test_arguments_that_do_not_fit_are_refused(context_of, inputs):
     value, w, b = inputs
-    with pytest.raises(
-        ValueError, match=r"^feedforward_attention: w \(4,\) must have the width"
-    ):
-        attention(value, w[1:], b)
+    with pytest.raises(ValueError, match=r"^\w+: w \(4,\) must have the width of val"):
+        context_of(value, w[1:], b)
     with pytest.raises(TypeError, match="mask must be bool"):
-        attention(value, w, b, mask=jnp.ones((B, T)))
+        context_of(value, w, b, mask=jnp.ones((B, T)))
     with pytest.raises(ValueError, match="mask .* does not broadcast"):
-        attention(value, w, b, mask=jnp.ones((B, T - 1), bool))
+        context_of(value, w, b, mask=jnp.ones((B, T - 1), bool))
 
 
 def params_of(model):
