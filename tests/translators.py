@@ -32,9 +32,27 @@ def sentences():
     return {"source": jnp.asarray(source), "target": jnp.asarray(target)}
 
 
+def instances(size=7):
+    """A batch of sets of points; the second and third are smaller and padded."""
+    rng = np.random.default_rng(0)
+    lengths = np.array([size, size - 2, size - 1])
+    inputs = rng.random((BATCH, size, 2), np.float32)
+    target = np.zeros((BATCH, size + 1), np.int32)
+    for b, n in enumerate(lengths):
+        inputs[b, n:] = 0
+        target[b, :n] = 1 + rng.permutation(n)
+    return {
+        "inputs": jnp.asarray(inputs),
+        "lengths": jnp.asarray(lengths, jnp.int32),
+        "target": jnp.asarray(target),
+    }
+
+
 def inputs_of(model):
-    """A batch for a model: `sentences`, feature maps, images or spectrograms."""
+    """A batch: `sentences`, feature maps, images, spectrograms or `instances`."""
     rng, batch = np.random.default_rng(0), sentences()
+    if hasattr(model, "process_steps"):
+        return instances()
     if hasattr(model, "listener"):
         frames = jnp.asarray(rng.standard_normal((BATCH, 11, 5)), jnp.float32)
         batch["source"] = {"frames": frames, "lengths": jnp.array([11, 8, 5])}

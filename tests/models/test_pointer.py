@@ -1,11 +1,24 @@
-import functools
 import itertools
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from translators import LOOPS, affine, descend, normal_like, quick_jit
+from translators import (
+    BATCH,
+    LOOPS,
+    affine,
+    descend,
+    encode,
+    forward,
+    initial,
+    instances,
+    quick_jit,
+    shapes_of,
+    start,
+    step,
+    translator,
+)
 
 from attention.fast.cross_entropy import smoothed_cross_entropy
 from attention.scores import SCORES
@@ -14,7 +27,7 @@ from base.records import AttentionRecord, collect
 from models.cells import CELLS
 from models.pointer import PointerNetwork
 
-BATCH, INPUTS, NUMBERS = 3, 7, 2
+INPUTS = 7
 STEPS = INPUTS + 1
 EMBEDDING, HIDDEN, SCORE, MAX_INPUTS = 13, 11, 19, 17
 PAPER = dict(
@@ -38,57 +51,6 @@ ALL = pytest.mark.parametrize(
     [PAPER, ORDER, ATTENTION, NONE],
     ids=["paper", "order", "attention", "none"],
 )
-
-
-def instances(size=INPUTS):
-    """A batch of three instances; the second and third are smaller and padded."""
-    rng = np.random.default_rng(0)
-    lengths = np.array([size, size - 2, size - 1])
-    inputs = rng.random((BATCH, size, NUMBERS), np.float32)
-    target = np.zeros((BATCH, size + 1), np.int32)
-    for b, n in enumerate(lengths):
-        inputs[b, n:] = 0
-        target[b, :n] = 1 + rng.permutation(n)
-    return {
-        "inputs": jnp.asarray(inputs),
-        "lengths": jnp.asarray(lengths, jnp.int32),
-        "target": jnp.asarray(target),
-    }
-
-
-def shapes_of(model):
-    return jax.eval_shape(
-        lambda: model.init(jax.random.key(0), instances(), train=False)["params"]
-    )
-
-
-@functools.cache
-def variables_of(model):
-    return {"params": normal_like(shapes_of(model))}
-
-
-def build(*changes):
-    model = PointerNetwork(**functools.reduce(lambda a, b: a | b, changes))
-    return model, variables_of(model), instances()
-
-
-@functools.partial(quick_jit, static_argnums=0)
-def forward(model, variables, batch):
-    return model.apply(variables, batch, train=False)
-
-
-@functools.partial(quick_jit, static_argnums=0)
-def encode(model, variables, batch):
-    return model.apply(variables, batch, method="encode")
-
-
-@functools.partial(quick_jit, static_argnums=0)
-def step(model, variables, carry, token, memory):
-    return model.apply(variables, carry, token, memory, method="step")
-
-
-def start(model, variables, memory, hypotheses):
-    return model.apply(variables, memory, hypotheses, STEPS, method="start")
 
 
 def real_steps(batch):
@@ -160,7 +122,7 @@ class Loop:
 
 @ALL
 def test_the_model_equals_a_loop_of_the_papers_over_unpadded_instances(fields):
-    model, variables, batch = build(fields)
+    model, variables, batch = translator(PointerNetwork, fields)
     loop = Loop(fields, variables["params"])
     logits = forward(model, variables, batch)
     assert logits.shape == (BATCH, STEPS, INPUTS + 1)
@@ -174,9 +136,9 @@ def test_the_model_equals_a_loop_of_the_papers_over_unpadded_instances(fields):
 @pytest.mark.parametrize("beam_size", [1, 3])
 @ALL
 def test_steps_along_beams_equal_the_full_pass(fields, beam_size):
-    model, variables, batch = build(fields)
+    model, variables, batch = translator(PointerNetwork, fields)
     memory = encode(model, variables, batch)
-    carry = start(model, variables, memory, beam_size)
+    carry = start(model, variables, memory, hypotheses=beam_size)
     rng = np.random.default_rng(2)
     history = np.zeros((BATCH, beam_size, 0), int)
     actual = np.zeros((BATCH, beam_size, 0, INPUTS + 1))
@@ -212,7 +174,7 @@ def test_steps_along_beams_equal_the_full_pass(fields, beam_size):
 
 @ALL
 def test_padding_changes_nothing(fields):
-    model, variables, batch = build(fields)
+    model, variables, batch = translator(PointerNetwork, fields)
     inputs = jnp.pad(batch["inputs"], ((0, 2), (0, 3), (0, 0)))
     real = jnp.arange(INPUTS) < batch["lengths"][:, None]
     inputs = inputs.at[:BATCH, :INPUTS].add(9.0 * ~real[..., None])
@@ -231,7 +193,7 @@ def test_padding_changes_nothing(fields):
 
 @ALL
 def test_instances_are_independent_and_logits_depend_on_previous_pointers(fields):
-    model, variables, batch = build(fields)
+    model, variables, batch = translator(PointerNetwork, fields)
     before = forward(model, variables, batch)
     other = batch | {"inputs": batch["inputs"].at[1].add(0.5)}
     change = np.abs(forward(model, variables, other) - before)
@@ -248,7 +210,7 @@ def test_instances_are_independent_and_logits_depend_on_previous_pointers(fields
 @pytest.mark.parametrize("encoder", ["recurrent", "process"])
 @pytest.mark.parametrize("size", [3, 13, 29])
 def test_the_same_parameters_point_at_any_number_of_inputs(encoder, size):
-    model, variables, _ = build(ORDER, {"encoder": encoder})
+    model, variables, _ = translator(PointerNetwork, ORDER, {"encoder": encoder})
     logits = forward(model, variables, instances(size))
     assert logits.shape == (BATCH, size + 1, size + 1)
     np.testing.assert_array_equal(
@@ -258,7 +220,9 @@ def test_the_same_parameters_point_at_any_number_of_inputs(encoder, size):
 
 @pytest.mark.parametrize("encoder", ["process", "recurrent"])
 def test_the_process_encoder_is_invariant_to_the_order_of_its_inputs(encoder):
-    model, variables, batch = build(ORDER, {"encoder": encoder, "process_steps": 3})
+    model, variables, batch = translator(
+        PointerNetwork, ORDER, {"encoder": encoder, "process_steps": 3}
+    )
     # Permutes the inputs that are padding in no instance.
     order = np.random.default_rng(1).permutation(INPUTS - 2)
     order = np.concatenate([order, np.arange(INPUTS - 2, INPUTS)])
@@ -279,7 +243,7 @@ def test_the_process_encoder_is_invariant_to_the_order_of_its_inputs(encoder):
 
 
 def test_each_process_step_changes_the_initial_state():
-    _, variables, batch = build(ORDER)
+    _, variables, batch = translator(PointerNetwork, ORDER)
     states = []
     for steps in range(4):
         model = PointerNetwork(**ORDER | {"process_steps": steps})
@@ -292,7 +256,7 @@ def test_each_process_step_changes_the_initial_state():
 
 @pytest.mark.parametrize("score", sorted(set(SCORES) - {"additive", "concat"}))
 def test_any_score_points_reads_and_processes(score):
-    model, variables, batch = build(ORDER, {"score": score})
+    model, variables, batch = translator(PointerNetwork, ORDER, {"score": score})
     logits = forward(model, variables, batch)
     real = np.arange(INPUTS + 1) <= np.asarray(batch["lengths"])[:, None, None]
     np.testing.assert_array_equal(
@@ -301,17 +265,17 @@ def test_any_score_points_reads_and_processes(score):
 
 
 def test_a_baseline_and_a_glimpse_do_not_read_the_end():
-    model, variables, batch = build(PAPER, {"glimpses": 1})
+    model, variables, batch = translator(PointerNetwork, PAPER, {"glimpses": 1})
     memory = encode(model, variables, batch)
     token = jnp.zeros((BATCH, 1), jnp.int32)
-    carry = start(model, variables, memory, 1)
+    carry = start(model, variables, memory, hypotheses=1)
     other = memory._replace(annotations=memory.annotations.at[:, 0].add(7.0))
     jax.tree.map(
         np.testing.assert_array_equal,
         step(model, variables, carry, token, memory)[:2],
         step(model, variables, carry, token, other)[:2],
     )
-    model, variables, batch = build(ATTENTION)
+    model, variables, batch = translator(PointerNetwork, ATTENTION)
     memory = encode(model, variables, batch)
     _, _, attention = step(model, variables, carry, token, memory)
     assert not attention.weights[..., 0].any() and "end" not in variables["params"]
@@ -319,9 +283,7 @@ def test_a_baseline_and_a_glimpse_do_not_read_the_end():
 
 def test_the_init_of_the_paper_is_uniform_within_its_limits():
     model = PointerNetwork(**PAPER | {"init_scheme": "paper"})
-    params = quick_jit(
-        lambda: model.init(jax.random.key(0), instances(), train=False)["params"]
-    )()
+    params = initial(model)
     for path, x in jax.tree_util.tree_leaves_with_path(params):
         if path[-1].key == "bias":
             assert not x.any()
@@ -379,7 +341,7 @@ def test_the_defaults_are_those_of_the_paper():
     ids=["paper", "order", "attention", "none"],
 )
 def test_the_full_pass_sows_the_attention_of_its_steps(fields, kinds):
-    model, variables, batch = build(fields)
+    model, variables, batch = translator(PointerNetwork, fields)
     logits, sown = quick_jit(
         lambda: model.apply(variables, batch, train=False, mutable=["attention"])
     )()
@@ -397,7 +359,7 @@ def test_the_full_pass_sows_the_attention_of_its_steps(fields, kinds):
 
 @ALL
 def test_every_parameter_has_a_gradient_and_it_overfits_one_batch(fields):
-    model, variables, batch = build(fields)
+    model, variables, batch = translator(PointerNetwork, fields)
     weights = jnp.asarray(real_steps(batch), jnp.float32)
 
     def loss(params):
