@@ -13,7 +13,7 @@ import numpy as np
 
 from base import spread
 from base.records import AttentionRecord, collect
-from generation.types import Model
+from generation.types import Module
 
 
 class ImageGenerator:
@@ -21,7 +21,7 @@ class ImageGenerator:
 
     def __init__(
         self,
-        model: Model,
+        model: Module,
         sample: Callable[[jax.Array, jax.Array], jax.Array],
         batch_size: int,
     ):

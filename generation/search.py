@@ -138,7 +138,7 @@ class Batch(NamedTuple):
     limit: np.ndarray | None = None
 
 
-class Model(types.Model, Protocol):
+class Model(types.Module, Protocol):
     """A Flax module with methods `encode`, `start` and `step`.
 
     `encode(source) -> memory`; `start(memory, R, L) -> Carry`;

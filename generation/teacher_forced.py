@@ -15,13 +15,13 @@ import optax
 from base import spread
 from base.records import AttentionRecord, collect
 from generation.search import padded_width
-from generation.types import Model
+from generation.types import Module
 
 
 class AttentionReader:
     """Reads attention records of a model; compiles once per pair of padded widths."""
 
-    def __init__(self, model: Model):
+    def __init__(self, model: Module):
         """Stores the model; compiles on first use.
 
         Args:
@@ -68,7 +68,7 @@ class AttentionReader:
 class Likelihood:
     """Negative log-likelihood of targets; compiled once per shape."""
 
-    def __init__(self, model: Model, *, pad: int = 0):
+    def __init__(self, model: Module, *, pad: int = 0):
         """Stores the arguments; compiles on first use.
 
         Args:

@@ -14,7 +14,7 @@ import numpy as np
 from base.errors import UserError
 
 
-class Model(Protocol):
+class Module(Protocol):
     """A Flax module."""
 
     def apply(self, variables: Any, *args: Any, **options: Any) -> Any:

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import translators
 from fields import TRANSFORMER as SMALL
 from translators import (
     BATCH,
@@ -29,11 +30,7 @@ def build(**changes):
 
 def parameter_count(**changes):
     model = Transformer(**SMALL | dict(vocab_size=37_000) | changes)
-    batch = {name: jnp.zeros((1, 8), jnp.int32) for name in ("source", "target")}
-    shapes = jax.eval_shape(
-        lambda: model.init(jax.random.key(0), batch, train=False)["params"]
-    )
-    return sum(x.size for x in jax.tree.leaves(shapes))
+    return translators.parameter_count(model)
 
 
 def variant_count(variant):
