@@ -176,13 +176,6 @@ def test_beam_of_one_without_penalty_is_greedy():
         np.testing.assert_allclose(actual, reference, rtol=1e-5, atol=1e-6)
 
 
-def test_greedy_takes_the_most_probable_token():
-    model = Model(seed=3)
-    for b, (tokens,) in enumerate(texts(run("greedy", model))):
-        choice = model.follow(tokens, b)[0].argmax(-1)
-        assert tokens[: LENGTH - 1] == tuple(choice[: LENGTH - 1])
-
-
 @pytest.mark.parametrize("method", METHODS)
 def test_hypotheses_are_consistent(method):
     model = Model(seed=4, sharpness=0.7, batch=13, vocab=17)
