@@ -16,7 +16,7 @@ from typing import Any
 
 from base import ranges
 from base.errors import FieldError, UserError, parse_number
-from base.ranges import Kind, Range
+from base.ranges import Accepted
 
 _KINDS = {
     int: "a whole number",
@@ -45,7 +45,7 @@ class Options:
         return False
 
 
-def option(default: Any, text: str, accepted: Range | Kind | None = None) -> Any:
+def option(default: Any, text: str, accepted: Accepted | None = None) -> Any:
     """Returns a dataclass field.
 
     Args:
@@ -119,7 +119,7 @@ def as_flags(options: Any) -> Iterator[None]:
         raise FieldError(f"--{error.name}", error.value, error.accepted) from error
 
 
-def _ranges(options: type) -> dict[str, Range | Kind]:
+def _ranges(options: type) -> dict[str, Accepted]:
     fields = dataclasses.fields(options)
     return {x.name: x.metadata["range"] for x in fields if x.metadata.get("range")}
 

@@ -13,7 +13,7 @@ import functools
 import math
 import numbers
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from base.errors import FieldError
@@ -110,6 +110,31 @@ class Kind:
             raise FieldError(name, value, self.accepted)
 
 
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """The values of a list, with the methods of a `Range`."""
+
+    values: Collection[Any]
+
+    def __post_init__(self):
+        object.__setattr__(self, "values", tuple(self.values))
+
+    def holds(self, value: Any) -> bool:
+        """Returns whether a value is accepted."""
+        return isinstance(value, str | int) and value in self.values
+
+    @property
+    def accepted(self) -> str:
+        """The accepted values, worded to follow "must be"."""
+        return f"one of {', '.join(map(str, self.values))}"
+
+    def check(self, name: str, value: Any) -> None:
+        """Raises a FieldError unless `holds(value)`."""
+        if not self.holds(value):
+            raise FieldError(name, value, self.accepted)
+
+
+Accepted = Range | Kind | Choice
 # By meaning. Every maximum is far above the values in use: it rejects typos.
 SIZE = Range(1, 10**6, whole=True)  # widths, lengths, numbers of examples
 COUNT = Range(0, 10**6, whole=True)  # as SIZE, but possibly none
@@ -129,25 +154,31 @@ WEIGHT = Range(0, 10**6)  # factors of losses and gradients, 0 for none
 FLAG = Kind("true or false", bool)
 TEXT = Kind("text", str)
 TEXTS = Kind("a list of texts", str, listed=True)
+# Of fields whose annotation is the type alone.
+_BY_TYPE: dict[Any, Kind] = {bool: FLAG, str: TEXT, tuple[str, ...]: TEXTS}
 
 
 @functools.cache
-def declared(owner: type | Callable[..., Any]) -> Mapping[str, Range | Kind]:
+def declared(owner: type | Callable[..., Any]) -> Mapping[str, Accepted]:
     """Returns the ranges in the annotations of a class's fields or of parameters."""
-    ranges: dict[str, Range | Kind] = {}
+    ranges: dict[str, Accepted] = {}
     # A subclass that declares only another default keeps the range of its base.
     for base in reversed(owner.__mro__ if isinstance(owner, type) else [owner]):
         for name, hint in typing.get_type_hints(base, include_extras=True).items():
             for stated in getattr(hint, "__metadata__", ()):
-                if isinstance(stated, Range):
+                if isinstance(stated, Accepted):
                     ranges[name] = stated
-            if hint is bool:
-                ranges[name] = FLAG
+            if typing.get_origin(hint) is typing.Literal:
+                ranges[name] = Choice(typing.get_args(hint))
+            elif hint in _BY_TYPE and not isinstance(ranges.get(name), Choice):
+                ranges[name] = _BY_TYPE[hint]
     return ranges
 
 
 def check(
-    ranges: Mapping[str, Range | Kind], values: Mapping[str, Any], prefix: str = ""
+    ranges: Mapping[str, Accepted],
+    values: Mapping[str, Any],
+    prefix: str = "",
 ) -> None:
     """Checks values against their ranges.
 

@@ -9,6 +9,7 @@ from configs._optimizer import adam, rmsprop
 from configs._variants import apply, steps, update
 from models.ntm import LSTM, NeuralTuringMachine
 from tasks.algorithmic.task import Algorithmic
+from training.configuration import defaults
 
 FEEDFORWARD = {"model.controller": "feedforward"}
 # The paper's baseline (table 3) has three layers, of width 128 in two tasks and 256 or
@@ -63,45 +64,13 @@ def ntm_config(
         variants: changed fields by variant.
         variant: a key of `variants`.
     """
-    config = ConfigDict()
-    config.task = Algorithmic
-    config.architecture = NeuralTuringMachine
-
-    config.model = ConfigDict()
-    config.model.controller = "lstm"  # or "feedforward"
-    config.model.hidden = 100  # tables 1 and 2, like the next four
-    config.model.read_heads = 1
-    config.model.write_heads = 1
-    config.model.slots = 128
-    config.model.width = 20
-    config.model.shifts = 3  # -1, 0, 1; the paper does not state it
-    config.model.memory_init = "constant"  # learns fastest: Collier and Beel (2018)
-
+    config = defaults(Algorithmic, NeuralTuringMachine)
     # The paper's RMSProp is in the variant `paper`. A cosine schedule decays before the
     # machine has converged. Gradient norms are mostly below 0.2; a few larger ones undo
     # what was learned.
     config.optimizer = adam(1e-3, decay_steps=5000, clip=0.5)
-
-    config.data = ConfigDict()
-    config.data.kind = "copy"  # a key of tasks.algorithmic.data.KINDS
-    config.data.min_size = 1
-    config.data.max_size = 20
-    config.data.buckets = 4  # a batch has sequences of 5 sizes: little padding
-    config.data.batch_size = 32
-
-    config.evaluation = ConfigDict()
-    config.evaluation.sizes = (20,)
-    config.evaluation.sequences = 200  # per size
-    config.evaluation.checkpoint = "best"  # later steps can undo what was learned
-    config.evaluation.average = 1
-
-    config.seed = 0
     config.train_steps = 5000
     config.eval_every = 500
     config.save_every = 500
-    config.log_every = 100
-    config.checkpoints = ConfigDict({"keep": 1})
-    config.mesh = ConfigDict({"data": -1, "fsdp": 1, "tensor": 1})
     config.parallel = "cores"  # for small steps; or "jit", "pmap"
-    config.non_finite = "stop"  # or "skip": leave out updates that are not finite
     return apply(update(config, fields), variants, variant)

@@ -9,6 +9,7 @@ from configs._optimizer import adam, sgd
 from configs._variants import apply, steps, update
 from models.pointer import PointerNetwork
 from tasks.pointing.task import Pointing
+from training.configuration import defaults
 
 # A few steps of a small model.
 SMOKE = {
@@ -87,50 +88,18 @@ def pointing_config(
         variants: changed fields by variant.
         variant: a key of `variants`.
     """
-    config = ConfigDict()
-    config.task = Pointing
-    config.architecture = PointerNetwork
-
-    config.model = ConfigDict()
-    config.model.encoder = "recurrent"  # or "process", from Order Matters
-    config.model.process_steps = 5  # for "process"
-    config.model.output = "pointer"  # or the baselines "attention" and "none"
-    config.model.glimpses = 0  # reads per pointer; 0 or 1 in Order Matters
-    config.model.score = "additive"  # any key of attention.scores
-    config.model.cell = "lstm"  # or "gru", "rnn"
+    config = defaults(Pointing, PointerNetwork)
     config.model.embedding = 128
     config.model.hidden = 128  # 256 or 512 in the paper
     config.model.score_hidden = 128
-    config.model.max_inputs = 50  # for the baselines and the location score
     config.model.init_scheme = "standard"  # or "paper", U(-0.08, 0.08)
-
     # The clipping is the paper's; its SGD is in the variant `paper`.
     config.optimizer = adam(
         3e-3, schedule="warmup_cosine", warmup=100, decay_steps=3000, clip=2.0
     )
-
-    config.data = ConfigDict()
     config.data.kind = kind
-    config.data.min_size = 10  # inputs
-    config.data.max_size = 10
-    config.data.buckets = 1  # batch shapes; each costs a compilation
-    config.data.batch_size = 128  # the paper's
-
-    config.evaluation = ConfigDict()
-    config.evaluation.sizes = (5, 10)
-    config.evaluation.instances = 1000  # per size
-    config.evaluation.beam = 1  # greedy
-    config.evaluation.constrain = False  # of the first metrics; True for permutations
-    config.evaluation.checkpoint = "last"
-    config.evaluation.average = 1
-
-    config.seed = 0
     config.train_steps = 3000
     config.eval_every = 300
     config.save_every = 300
-    config.log_every = 100
-    config.checkpoints = ConfigDict({"keep": 1})
-    config.mesh = ConfigDict({"data": -1, "fsdp": 1, "tensor": 1})
     config.parallel = "cores"  # for small steps; or "jit", "pmap"
-    config.non_finite = "stop"  # or "skip": leave out updates that are not finite
     return apply(update(config, fields), variants, variant)

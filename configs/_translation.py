@@ -4,6 +4,7 @@ from ml_collections import ConfigDict
 
 from configs._optimizer import adam
 from tasks.translation.task import Translation
+from training.configuration import defaults
 
 # Seconds of training on generated number words, for any model.
 SMOKE = {
@@ -85,12 +86,8 @@ REVERSAL = {
 
 
 def translation_config(architecture: type) -> ConfigDict:
-    """Returns the default config, with an empty group `model`."""
-    config = ConfigDict()
-    config.task = Translation
-    config.architecture = architecture
-    config.model = ConfigDict()
-
+    """Returns the config of a translator, with the model's own defaults."""
+    config = defaults(Translation, architecture)
     config.optimizer = adam(
         0.003,  # peak; a factor of eq. 3 for "noam"
         b2=0.98,  # Vaswani et al., section 5.3, like `eps`
@@ -100,50 +97,11 @@ def translation_config(architecture: type) -> ConfigDict:
         decay_steps=3500,  # where "warmup_cosine" reaches 0
     )
     config.optimizer.accumulate = 1  # micro-batches per step
-
-    config.data = ConfigDict()
-    # Or "libreoffice", "numbers", "reversal", "files", "tfds:...".
-    config.data.corpus = "homeassistant"
-    config.data.extra_corpora = ()  # more training corpora
-    config.data.files = ConfigDict({"train": "", "validation": "", "test": ""})
-    config.data.split_seed = 0  # chooses the held-out components
-    config.data.source_language = "en"
-    config.data.target_language = "de"
-    config.data.min_words = 3  # of the source, in evaluation
-    config.data.max_words = 40
-    config.data.train_min_words = 1  # user-interface labels teach vocabulary
-    # Fraction of the pairs of homeassistant and libreoffice; teaches copying of names.
-    config.data.made_up_names = 0.4
-    config.data.vocab_size = 4000
-    config.data.segmentations = 1  # to sample from; 1 for no subword regularisation
-    config.data.sampling_alpha = 0.2  # Kudo (2018), section 3.3; 0 is uniform
-    config.data.max_length = 256  # subwords; longer training pairs are dropped
-    config.data.tokens = 1024  # per batch: rows x longer side
-    config.data.pack = True  # several sentences per row: little padding
-    config.data.max_shapes = 3  # batch shapes; each costs a compilation
-    config.data.batch_size_multiple = 8  # a multiple of devices x accumulate
-
-    config.loss = ConfigDict()
-    config.loss.smoothing = 0.1  # Vaswani et al., section 5.4
-    config.loss.reward = 0.1  # weight of REINFORCE; with 1.0, short runs learn less
-    config.loss.entropy = 0.0  # weight of the entropy of hard alignments
-
-    config.evaluation = ConfigDict()
-    config.evaluation.beam = 4  # Vaswani et al., section 6.1
-    config.evaluation.alpha = 1.0  # 0.6 in the paper, for longer sentences
-    config.evaluation.max_extra_length = 50  # section 6.1; subwords beyond the source
-    config.evaluation.batch_size = 64  # sentences per batch
     config.evaluation.checkpoint = "average"  # or "best", "last"
     config.evaluation.average = 5
-    config.evaluation.figures = 2  # number of sentences
-
-    config.seed = 0
+    config.checkpoints.keep = 5
     config.train_steps = 3500  # at most optimizer.decay_steps
     config.eval_every = 700
     config.save_every = 100  # the last five are averaged
     config.log_every = 50
-    config.checkpoints = ConfigDict({"keep": 5})
-    config.mesh = ConfigDict({"data": -1, "fsdp": 1, "tensor": 1})
-    config.parallel = "jit"  # or "pmap"
-    config.non_finite = "stop"  # or "skip": leave out updates that are not finite
     return config

@@ -25,6 +25,7 @@ from configs._optimizer import adam
 from configs._variants import apply, steps
 from models.captioner import ShowAndTell, ShowAttendTell
 from tasks.captioning.task import Captioning
+from training.configuration import defaults
 
 # Fields of both captioners.
 _FIELDS = {
@@ -84,68 +85,11 @@ VARIANTS = {
 
 def get_config(variant: str = "") -> ConfigDict:
     """Returns the config of a variant; "" is the default."""
-    config = ConfigDict()
-    config.task = Captioning
-    config.architecture = ShowAttendTell
-
-    config.model = ConfigDict(_FIELDS)
-    config.model.score = "additive"  # any key of attention.scores
-    config.model.alignment = "global"  # any key of attention.alignments
+    config = defaults(Captioning, ShowAttendTell)
+    config.model.update(_FIELDS)
     config.model.score_hidden = 128
-    config.model.max_length = 196  # positions; for the location score
-    config.model.window = 10  # D of local alignments
-    config.model.temperature = 1.0  # for the Gumbel alignment
-    config.model.selector = True  # section 4.2.1
-    config.model.soft_prob = 0.5  # for hard alignment, section 4.1
-
-    config.loss = ConfigDict()
-    # lambda of eq. 14; 1 in the authors' code. Here a drawing covers a ninth of the
-    # map; with 1, attention spreads over the whole map and no names are learned.
-    config.loss.coverage = 0.0
-    # lambda_r of eq. 12 and lambda_e, per caption. The authors' code amounts to 0.5 and
-    # 0.13: it divides the reward by the number of words, and neither term by the batch
-    # size.
-    config.loss.reward = 0.1
-    config.loss.entropy = 0.002
-    # With 0, hard attention learns no names in 6,000 steps.
-    config.loss.soft_steps = 0
-
     config.optimizer = adam(
         1e-3, schedule="warmup_cosine", warmup=200, decay_steps=6000, clip=5.0
     )
-
-    config.data = ConfigDict()
-    config.data.source = "scenes"  # or "files"
-    config.data.damaged = "refuse"  # or "leave_out": damaged files
-    config.data.groups = ("animal-", "food-", "person-role")  # of OpenMoji
-    config.data.size = 72  # pixels per side
-    config.data.min_objects = 2  # drawings per scene
-    config.data.max_objects = 3
-    config.data.references = 4  # captions per image
-    config.data.scenes = 4000  # training scenes, if the encoder reads maps
-    config.data.vocab_size = 1000  # maximum number of words
-    config.data.max_length = 48  # words, including EOS
-    config.data.batch_size = 32  # images per batch
-    config.data.files = ConfigDict(
-        {
-            split: {"captions": "", "images": ""}
-            for split in ("train", "validation", "test")
-        }
-    )
-
-    config.evaluation = ConfigDict()
-    config.evaluation.images = 500
-    config.evaluation.batch_size = 100
-    config.evaluation.beam = 3
-    config.evaluation.alpha = 0.0
-    config.evaluation.checkpoint = "last"
-    config.evaluation.average = 1
-
-    config.seed = 0
     config.update(steps(6000))
-    config.log_every = 100
-    config.checkpoints = ConfigDict({"keep": 1})
-    config.mesh = ConfigDict({"data": -1, "fsdp": 1, "tensor": 1})
-    config.parallel = "jit"  # or "pmap"
-    config.non_finite = "stop"  # or "skip": leave out updates that are not finite
     return apply(config, VARIANTS, variant)

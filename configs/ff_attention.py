@@ -23,6 +23,7 @@ from configs._optimizer import adam
 from configs._variants import apply
 from models.feedforward import FeedForwardAttention
 from tasks.adding.task import Adding
+from training.configuration import defaults
 
 _MULTIPLY = {"data.operation": "multiply"}
 _MEAN = {"model.pooling": "mean"}
@@ -59,37 +60,10 @@ VARIANTS = {
 
 def get_config(variant: str = "") -> ConfigDict:
     """Returns the config of a variant; "" is the default."""
-    config = ConfigDict()
-    config.task = Adding
-    config.architecture = FeedForwardAttention
-
-    config.model = ConfigDict()
-    config.model.pooling = "attention"  # or "mean", the paper's baseline
-    config.model.hidden = 100  # the paper's
-
+    config = defaults(Adding, FeedForwardAttention)
     # One of the paper's rates: 0.01, 0.003, 0.001 and 0.0003.
     config.optimizer = adam(0.003, decay_steps=3000)
-
-    config.data = ConfigDict()
-    config.data.operation = "add"  # or "multiply"
-    config.data.protocol = "fixed"  # or "variable"
-    config.data.length = 100  # T0; the maximum in the variable protocol
-    config.data.min_length = 50  # variable protocol only, like `buckets`
-    config.data.buckets = 16  # batch shapes; each costs a compilation
-    config.data.batch_size = 100  # the paper's
-
-    config.evaluation = ConfigDict()
-    config.evaluation.lengths = (50, 100, 200, 500, 1000)  # further lengths, in eval.py
-    config.evaluation.checkpoint = "last"
-    config.evaluation.average = 1
-
-    config.seed = 0
     config.train_steps = 3000
     config.eval_every = 1000  # the paper's epoch: 100,000 sequences
     config.save_every = 1000
-    config.log_every = 100
-    config.checkpoints = ConfigDict({"keep": 1})
-    config.mesh = ConfigDict({"data": -1, "fsdp": 1, "tensor": 1})
-    config.parallel = "jit"  # or "pmap"
-    config.non_finite = "stop"  # or "skip": leave out updates that are not finite
     return apply(config, VARIANTS, variant)

@@ -26,6 +26,7 @@ from configs._optimizer import adam
 from configs._variants import apply
 from models.kernel_regression import KernelRegression
 from tasks.regression.task import Regression
+from training.configuration import defaults
 
 _FIXED = {"model.learned": False, "train_steps": 1, "eval_every": 1}  # nothing to learn
 # Changed fields by variant.
@@ -53,36 +54,11 @@ VARIANTS = {
 
 def get_config(variant: str = "") -> ConfigDict:
     """Returns the config of a variant; "" is the default."""
-    config = ConfigDict()
-    config.task = Regression
-    config.architecture = KernelRegression
-
-    config.model = ConfigDict()
-    config.model.kernel = "gaussian"  # any key of attention.kernels.KERNELS
-    config.model.width = 1.0  # initial value if learned
-    config.model.learned = True
-    config.model.leave_one_out = True  # without it, the width falls towards 0
-
+    config = defaults(Regression, KernelRegression)
     # The parameter is the log width: a step changes the width by 3 %.
     config.optimizer = adam(0.03, decay_steps=300)
-
-    config.data = ConfigDict()
-    config.data.points = 40  # as in the source, like the next three
-    config.data.length = 5.0  # x is in [0, length]
-    config.data.noise = 1.0  # standard deviation; training points only
-    config.data.queries = 50  # per split: steps of 0.1
-
-    config.evaluation = ConfigDict()
-    config.evaluation.checkpoint = "last"  # "best" would use the true curve
-    config.evaluation.average = 1
-
-    config.seed = 0  # also of the points
     config.train_steps = 300
     config.eval_every = 100
     config.save_every = 100
     config.log_every = 50
-    config.checkpoints = ConfigDict({"keep": 1})
-    config.mesh = ConfigDict({"data": -1, "fsdp": 1, "tensor": 1})
-    config.parallel = "jit"  # or "pmap"
-    config.non_finite = "stop"  # or "skip": leave out updates that are not finite
     return apply(config, VARIANTS, variant)

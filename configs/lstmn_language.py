@@ -25,6 +25,7 @@ from configs._optimizer import adam
 from configs._variants import apply
 from models.lstmn import LSTMNLanguageModel
 from tasks.language.agreement import Agreement
+from training.configuration import defaults
 
 # As many parameters as the LSTMN, 50,000.
 _LSTM = lstm(embedding=32, hidden=89, dropout=0.0)
@@ -59,40 +60,14 @@ VARIANTS = {
 
 def get_config(variant: str = "") -> ConfigDict:
     """Returns the config of a variant; "" is the default."""
-    config = ConfigDict()
-    config.task = Agreement
-    config.architecture = LSTMNLanguageModel
-
-    config.model = ConfigDict()
+    config = defaults(Agreement, LSTMNLanguageModel)
     config.model.embedding = 32
     config.model.hidden = 80
-    config.model.layers = 1  # 1 or 3 in the paper
-    config.model.skip = True
     config.model.memory = 64  # longer than a training sentence
-    config.model.score = "additive"  # or "multiplicative", "scaled_multiplicative"
     config.model.score_hidden = 40
-    config.model.dropout = 0.0
-
     config.optimizer = adam(3e-3, clip=1.0)
-
-    config.data = ConfigDict()
-    config.data.language = "agreement"  # or "brackets"
-    config.data.size = 4  # attractors of a noun, or pairs of brackets, at most
-    config.data.batch_size = 32
-
-    config.evaluation = ConfigDict()
-    config.evaluation.sizes = (8,)  # besides that of training
-    config.evaluation.sentences = 500  # per size
-    config.evaluation.checkpoint = "best"
-    config.evaluation.average = 1
-
-    config.seed = 0
     config.train_steps = 3000
     config.eval_every = 300
     config.save_every = 300
     config.log_every = 50
-    config.checkpoints = ConfigDict({"keep": 1})
-    config.mesh = ConfigDict({"data": -1, "fsdp": 1, "tensor": 1})
-    config.parallel = "jit"  # or "cores", "pmap"
-    config.non_finite = "stop"  # or "skip": leave out updates that are not finite
     return apply(config, VARIANTS, variant)

@@ -28,6 +28,7 @@ from configs._optimizer import adam
 from configs._variants import apply, steps
 from models.sentences import SentenceClassifier
 from tasks.sentences.task import SentenceClassification
+from training.configuration import defaults
 
 _LSTM = {"model.encoder": "lstm"}
 _MEAN = {"model.encoder": "mean"}
@@ -74,41 +75,15 @@ VARIANTS = {
 
 def get_config(variant: str = "") -> ConfigDict:
     """Returns the config of a variant; "" is the default."""
-    config = ConfigDict()
-    config.task = SentenceClassification
-    config.architecture = SentenceClassifier
-
-    config.model = ConfigDict()
-    config.model.encoder = "lstmn"  # or "lstm", "mean"
-    config.model.fusion = "none"  # or "shallow", "deep", for pairs
+    config = defaults(SentenceClassification, SentenceClassifier)
     config.model.embedding = 64  # 300 in the paper
     config.model.hidden = 64  # 300 in the paper
-    config.model.layers = 1  # 1 or 2 in the paper
-    config.model.score = "additive"  # or "multiplicative", "scaled_multiplicative"
     config.model.score_hidden = 64
     config.model.classifier = 64
-    config.model.dropout = 0.5  # the paper's
-
     # The paper's learning rates: 1e-3 for SNLI, 2e-3 for sentiment.
     config.optimizer = adam(1e-3, clip=5.0)
-
-    config.data = ConfigDict()
-    config.data.source = "reviews"  # or "entailment", "files"
-    config.data.files = ConfigDict({"train": "", "validation": "", "test": ""})
-    config.data.examples = 10_000  # maximum for training; the reviews have 8,072
-    config.data.vocab_size = 5000
-    config.data.max_length = 48  # words; longer texts are truncated
-    config.data.batch_size = 32
-
-    config.evaluation = ConfigDict({"checkpoint": "best", "average": 1})
-
-    config.seed = 0
     config.train_steps = 1500  # 6 epochs
     config.eval_every = 150
     config.save_every = 150
     config.log_every = 50
-    config.checkpoints = ConfigDict({"keep": 1})
-    config.mesh = ConfigDict({"data": -1, "fsdp": 1, "tensor": 1})
-    config.parallel = "jit"  # or "cores", "pmap"
-    config.non_finite = "stop"  # or "skip": leave out updates that are not finite
     return apply(config, VARIANTS, variant)

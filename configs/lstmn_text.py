@@ -28,6 +28,7 @@ from configs._optimizer import adam
 from configs._variants import apply
 from models.lstmn import LSTMNLanguageModel
 from tasks.language.text_modeling import TextModeling
+from training.configuration import defaults
 
 _LSTM = lstm(embedding=64, hidden=131, dropout=0.2)
 _TRANSFORMER = transformer(d_model=92, d_ff=180, memory=32, dropout=0.1)
@@ -83,43 +84,15 @@ VARIANTS = {
 
 def get_config(variant: str = "") -> ConfigDict:
     """Returns the config of a variant; "" is the default."""
-    config = ConfigDict()
-    config.task = TextModeling
-    config.architecture = LSTMNLanguageModel
-
-    config.model = ConfigDict()
+    config = defaults(TextModeling, LSTMNLanguageModel)
     config.model.embedding = 64  # 150 in the paper
     config.model.hidden = 128  # 300 in the paper
-    config.model.layers = 1  # 1 or 3 in the paper
-    config.model.skip = True
     config.model.memory = 32  # words; the paper's tape holds all of them
-    config.model.score = "additive"  # or "multiplicative", "scaled_multiplicative"
     config.model.score_hidden = 64
     config.model.dropout = 0.2
-
     config.optimizer = adam(2e-3, clip=5.0)  # the paper: SGD, 0.65 with decay, clip 5
-
-    config.data = ConfigDict()
-    config.data.source = "speeches"  # or "files", "digits", "generated"
-    config.data.files = ConfigDict({"train": "", "validation": "", "test": ""})
-    config.data.train_words = 400_000  # the last ones
-    config.data.pieces = "word"  # or "unigram", "char"
-    config.data.vocab_size = 5000  # 10,000 in the paper
-    config.data.tokens = 32  # sequence length
-    config.data.batch_size = 40  # the paper's
-
-    config.evaluation = ConfigDict()
-    config.evaluation.batch_size = 20  # rows of the text, read in parallel
-    config.evaluation.checkpoint = "best"
-    config.evaluation.average = 1
-
-    config.seed = 0
     config.train_steps = 2000
     config.eval_every = 200
     config.save_every = 200
     config.log_every = 50
-    config.checkpoints = ConfigDict({"keep": 1})
-    config.mesh = ConfigDict({"data": -1, "fsdp": 1, "tensor": 1})
-    config.parallel = "jit"
-    config.non_finite = "stop"  # or "skip": leave out updates that are not finite
     return apply(config, VARIANTS, variant)

@@ -35,6 +35,7 @@ from configs._optimizer import sgd
 from configs._variants import apply
 from models.memory_network import MemoryNetwork
 from tasks.questions.task import QuestionAnswering
+from training.configuration import defaults
 
 _EPOCH = 28  # batches of 32 in 900 questions
 _NO_NOISE = {"data.time_noise": 0.0}
@@ -95,26 +96,8 @@ VARIANTS = {
 
 def get_config(variant: str = "") -> ConfigDict:
     """Returns the config of a variant; "" is the default."""
-    config = ConfigDict()
-    config.task = QuestionAnswering
-    config.architecture = MemoryNetwork
-
-    config.model = ConfigDict()
-    config.model.hops = 3  # 1 to 3 in the paper
-    config.model.width = 20  # the paper's for single tasks
-    config.model.encoding = "position"  # or "bag"
-    config.model.position_scale = 2.0  # as in the authors' code, not in the paper
-    config.model.position_length = 0  # J of the authors' code; 0 for the paper's
-    config.model.tying = "adjacent"  # or "layerwise"
-    config.model.score = "dot"
-    config.model.alignment = "global"
-    config.model.empty_slots = True  # as in the authors' code
-    config.model.init_scale = 0.1  # the paper's
-
-    config.loss = ConfigDict()
+    config = defaults(QuestionAnswering, MemoryNetwork)
     config.loss.linear_steps = 20 * _EPOCH  # at most; exactly, in the authors' code
-    config.loss.supervision = 0.0  # weight of the attention loss
-
     config.optimizer = sgd(
         0.005,  # the paper's with a linear start, in both phases
         schedule="step_decay",
@@ -125,27 +108,8 @@ def get_config(variant: str = "") -> ConfigDict:
         clip=40.0,  # the paper's, on that sum
         clip_by="matrix",
     )
-
-    config.data = ConfigDict()
-    config.data.source = "generated"  # or "files"
-    config.data.tasks = tuple(range(1, 21))
-    config.data.training = "single"  # or "joint"
-    config.data.questions = 1000  # for training and validation, or 10,000
-    config.data.repeats = 1  # models for each task; 10 in the paper
-    config.data.memory = 50  # statements, the last ones of a story
-    config.data.time_noise = 0.1  # maximum share of skipped time indices
-    config.data.batch_size = 32
-    config.data.files = ConfigDict({"train": "", "validation": "", "test": ""})
-
-    config.evaluation = ConfigDict({"checkpoint": "last", "average": 1})
-
-    config.seed = 0
     config.train_steps = 120 * _EPOCH  # 100 epochs after the linear start
     config.eval_every = 4 * _EPOCH
     config.save_every = 20 * _EPOCH
     config.log_every = _EPOCH
-    config.checkpoints = ConfigDict({"keep": 1})
-    config.mesh = ConfigDict({"data": -1, "fsdp": 1, "tensor": 1})
-    config.parallel = "jit"  # or "pmap"
-    config.non_finite = "stop"  # or "skip": leave out updates that are not finite
     return apply(config, VARIANTS, variant)

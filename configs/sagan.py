@@ -27,6 +27,7 @@ from configs._variants import apply, steps
 from models import dcgan
 from models.sagan import Discriminator, Generator
 from tasks.images.task import Adversarial
+from training.configuration import defaults
 
 
 def _attending(*sizes: int) -> dict[str, tuple[int, ...]]:
@@ -99,51 +100,16 @@ VARIANTS = {
 
 def get_config(variant: str = "") -> ConfigDict:
     """Returns the config of a variant; "" is the default."""
-    config = ConfigDict()
-    config.task = Adversarial
-    config.architecture = Generator
+    config = defaults(Adversarial, Generator)
     config.discriminator_architecture = Discriminator
-
-    config.model = ConfigDict()
     config.model.size = 32  # pixels per side
-    config.model.initial_size = 4  # pixels per side of the smallest map
-    config.model.spatial_noise = False  # separate noise for each position of that map
     config.model.channels = 16  # channels of the full-size maps; 64 in `imagenet128`
     config.model.channel_multiplier = 8  # maximum factor of `channels` in smaller maps
-    config.model.form = "embedded_gaussian"  # any key of attention.spatial.NON_LOCAL
     config.model.key_reduction = 2  # 8 in the paper, for more channels
     config.model.value_reduction = 2  # the authors' code; 1 in the paper
     config.model.pool = True  # the authors' code
-    config.model.spectral = True
-    config.attention = ConfigDict()  # sizes of the maps with self-attention
-    config.attention.generator = (16,)
-    config.attention.discriminator = (16,)
-    config.latent_size = 128  # Z; the paper's
-
-    config.loss = "hinge"  # or "log"
     # Section 4.2: two learning rates, no momentum.
     config.generator = adam(1e-4, b1=0.0, b2=0.9, decay_steps=10_000)
     config.discriminator = adam(4e-4, b1=0.0, b2=0.9, decay_steps=10_000)
-    config.average_decay = 0.999  # decay of the generator's moving average
-
-    config.data = ConfigDict()
-    config.data.source = "openmoji"  # or "corners", or "folder"
-    config.data.groups = ()  # of OpenMoji, one class each; empty for all
-    config.data.folder = ""  # one subfolder of images per class
-    config.data.damaged = "refuse"  # or "leave_out": damaged files
-    config.data.batch_size = 32  # images per batch
-
-    config.evaluation = ConfigDict()
-    config.evaluation.images = 2000
-    config.evaluation.size = 96  # pixels per side for the frozen classifier
-    config.evaluation.checkpoint = "last"
-    config.evaluation.average = 1
-
-    config.seed = 0
     config.update(steps(6_000))
-    config.log_every = 100
-    config.checkpoints = ConfigDict({"keep": 1})
-    config.mesh = ConfigDict({"data": -1, "fsdp": 1, "tensor": 1})
-    config.parallel = "jit"  # or "pmap"
-    config.non_finite = "stop"  # or "skip": leave out updates that are not finite
     return apply(config, VARIANTS, variant)

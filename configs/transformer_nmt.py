@@ -117,17 +117,6 @@ def get_config(variant: str = "") -> ConfigDict:
     config.model.norm = "pre"  # learns faster in few steps; "post" is section 3.1
     # "sinusoidal" is section 3.5; or "learned", "rotary", "none".
     config.model.positions = "relative"
-    config.model.max_distance = 16  # k of relative positions; Shaw et al., section 4.1
-    config.model.max_length = 256  # for learned positions and the location score
-    config.model.encoder_score = "scaled_dot"  # eq. 1; any key of attention.scores
-    config.model.decoder_score = "scaled_dot"
-    config.model.cross_score = "scaled_dot"
-    config.model.cross_alignment = "global"  # any key of attention.alignments
-    config.model.score_hidden = 64  # for the additive score
-    config.model.window = 10  # D of local alignments
-    config.model.temperature = 1.0  # for the Gumbel alignment
-    config.model.share_embeddings = True  # section 3.4
-    config.model.dtype = "float32"  # "bfloat16" on accelerators
     # Muon learns in half as many steps as Adam; three iterations make each step a
     # quarter longer.
     config.optimizer = muon(

@@ -33,7 +33,6 @@ from generation.types import Carry, Decoded, Step
 
 BEAM = Range(1, 1000, whole=True)  # larger beams run out of memory
 ALPHA, OFFSET = Range(0, 10), Range(0, 1000)
-RANGES = {"evaluation.beam": BEAM, "evaluation.alpha": ALPHA}
 _MIN_WIDTH = 16  # of a batch of sequences
 
 

@@ -38,7 +38,6 @@ for field in _FIELDS:
     texts = [f"{name}: {TARGETS[name]['flags'][field.name][1]}" for name in names]
     define = _DEFINE.get(type(default), flags.DEFINE_string)
     define(field.name, default, ALL.get(field.name) or "; ".join(texts))
-_MEMORY = sys.maxsize  # that of the hosts is not known here
 
 
 def main(arguments: Arguments) -> int:
@@ -101,7 +100,7 @@ def _check_output(target: str) -> None:
 
 
 def _check_config(job: Job) -> None:
-    """Checks the config as `train.py` or `sweep.py` would, for any memory."""
+    """Checks the config as `train.py` or `sweep.py` would."""
     from sweeps import plan  # slow to import, like the next
     from training import configuration
     from training.task import Task
@@ -113,11 +112,9 @@ def _check_config(job: Job) -> None:
                 f"--hosts is {job.hosts}: must be 1, as the method tpe of {job.sweep} "
                 "chooses its trials on one machine"
             )
-        plan.Plan(sweep, job.config, job.overrides, Path(job.workdir)).check(_MEMORY)
+        plan.Plan(sweep, job.config, job.overrides, Path(job.workdir)).check()
         return
-    config = configuration.read(job.config, job.overrides)
-    configuration.check(config, Task)
-    config.task.check(config, _MEMORY)
+    configuration.check(configuration.read(job.config, job.overrides), Task)
 
 
 def _submit(target: str, job: Job, out: str) -> int:

@@ -96,7 +96,7 @@ class MemoryNetwork(nn.Module):
     """
 
     vocab_size: Annotated[int, SIZE]
-    memory: Annotated[int, SIZE] = 50
+    memory: Annotated[int, SIZE]
     hops: Annotated[int, LAYERS] = 3
     width: Annotated[int, SIZE] = 20
     encoding: str = "position"

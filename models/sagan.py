@@ -159,6 +159,8 @@ class Network(nn.Module):
     """Base class of the generators and discriminators of this module and `dcgan.py`.
 
     Attributes:
+        classes: Y.
+        attention: sizes of the maps with self-attention; empty for none.
         size: I = J of an image, `initial_size` times a power of two.
         initial_size: rows and columns of the smallest map.
         spatial_noise: whether the noise is split into one part per position of the
@@ -167,20 +169,18 @@ class Network(nn.Module):
         channels: channels of a map of the image's size; they double with each halving
             of the size, up to `channel_multiplier` times `channels`.
         channel_multiplier: maximum factor of `channels`.
-        classes: Y.
-        attention: sizes of the maps with self-attention; empty for none.
         form, key_reduction, value_reduction, pool: see `SelfAttention`.
         spectral: whether each layer has a spectral norm of 1.
         axis_name: see `BatchNorm`.
     """
 
+    classes: Annotated[int, SIZE]
+    attention: Annotated[Sequence[int], SIZE.each()]
     size: Annotated[int, SIZE] = 128
     initial_size: Annotated[int, SIZE] = 4
     spatial_noise: bool = False
     channels: Annotated[int, SIZE] = 64
     channel_multiplier: Annotated[int, SIZE] = 16
-    classes: Annotated[int, SIZE] = 1000
-    attention: Annotated[Sequence[int], SIZE.each()] = (32,)
     form: str = "embedded_gaussian"
     key_reduction: Annotated[int, SIZE] = 8
     value_reduction: Annotated[int, SIZE] = 1

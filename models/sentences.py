@@ -60,7 +60,7 @@ class SentenceClassifier(nn.Module):
 
     vocab_size: Annotated[int, SIZE]
     classes: Annotated[int, SIZE]
-    memory: Annotated[int, SIZE] = 64
+    memory: Annotated[int, SIZE]
     encoder: str = "lstmn"
     fusion: str = "none"
     embedding: Annotated[int, SIZE] = 300

@@ -152,13 +152,10 @@ class Plan:
         self.trials.append(trial)
         return trial
 
-    def check(self, memory: int | None = None) -> None:
+    def check(self) -> None:
         """Checks the config of every run before the first one starts.
 
         For "tpe", whose points are not known, checks the corners of the space.
-
-        Args:
-            memory: bytes of memory of the device; None for those of this machine.
 
         Raises:
             UserError: as `train.py` would for the first config that it refuses.
@@ -167,10 +164,8 @@ class Plan:
         if self.sweep.method == "tpe":
             points += space.corners(self.sweep)
         for point in points:
-            config = self._read(point)
-            configuration.check(config, Task)
             try:
-                config.task.check(config, memory)
+                configuration.check(self._read(point), Task)
             except UserError as error:
                 raise UserError(f"{describe(point)}: {error}") from error
         for seed in self.sweep.seeds:

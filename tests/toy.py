@@ -1,14 +1,18 @@
 """A task that trains within a second: an MLP with dropout fits a sine."""
 
+import dataclasses
 import sys
 import types
+from typing import Annotated
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
+from base.ranges import BATCH, FRACTION, SIZE
 from tasks.common.batches import rows_of, take
+from training import configuration
 from training.objective import Supervised
 from training.optimizers import make_optimizer
 from training.task import Prediction, Task
@@ -17,9 +21,7 @@ from training.task import Prediction, Task
 def get_config(variant=""):
     if variant not in ("", "smoke"):
         raise ValueError(f"the variant is smoke or none, got {variant}")
-    config = ConfigDict()
-    config.task = Toy
-    config.model = ConfigDict({"width": 16, "dropout": 0.1, "name": "toy"})
+    config = configuration.defaults(Toy)
     config.optimizer = ConfigDict(
         {
             "name": "adam",
@@ -37,17 +39,11 @@ def get_config(variant=""):
             "accumulate": 1,
         }
     )
-    config.data = ConfigDict({"batch_size": (16, 32), "inputs": 3, "shuffle": True})
-    config.evaluation = ConfigDict({"checkpoint": "last", "average": 1})
-    config.seed = 0
     config.train_steps = 12
     config.eval_every = 4
     config.save_every = 3
     config.log_every = 5
-    config.checkpoints = ConfigDict({"keep": 2})
-    config.mesh = ConfigDict({"data": -1, "fsdp": 1, "tensor": 1})
-    config.parallel = "jit"
-    config.non_finite = "stop"
+    config.checkpoints.keep = 2
     return config
 
 
@@ -69,7 +65,29 @@ class Source:
         return take(batch, rows_of(pieces, count, len(batch["x"])))
 
 
+@dataclasses.dataclass(frozen=True)
+class ToyModel:
+    width: Annotated[int, SIZE] = 16
+    dropout: Annotated[float, FRACTION] = 0.1
+    name: str = "toy"
+
+
+@dataclasses.dataclass(frozen=True)
+class ToyData:
+    batch_size: Annotated[tuple[int, ...], BATCH.each()] = (16, 32)
+    inputs: Annotated[int, SIZE] = 3
+    shuffle: bool = True
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ToyConfig(configuration.Config):
+    model: ToyModel = ToyModel()
+    optimizer: ConfigDict
+    data: ToyData = ToyData()
+
+
 class Toy(Task):
+    Config = ToyConfig
     metric = ("error", "min")
 
     @classmethod
@@ -81,7 +99,7 @@ class Toy(Task):
         self.objective = Supervised(
             self.init_params,
             self.loss,
-            make_optimizer(config, width=config.model.width),
+            make_optimizer(config),
             accumulate=config.optimizer.accumulate,
             axis_name=axis_name,
         )

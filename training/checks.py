@@ -1,10 +1,10 @@
-"""Checks of configs and input lines, shared by tasks."""
+"""Checks of models and of the memory that a run needs."""
 
+import contextlib
 import dataclasses
-import difflib
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,85 +13,41 @@ from flax import linen as nn
 from ml_collections import ConfigDict
 
 from base import ranges
-from base.errors import FieldError, UserError, one_line
-from base.ranges import Kind, Range
-from training import configuration, optimizers
+from base.errors import FieldError, UserError
+from base.ranges import Kind
+from training import encoding
 
-Ranges = Mapping[str, Range | Kind]  # by the name of the field, such as "data.tokens"
-GROUP = Kind("a group of fields", ConfigDict)
 MODEL = Kind("a flax.linen.Module", type)
-# Fields of a task with one model and one optimizer.
-SUPERVISED: Ranges = {"architecture": MODEL, "model": GROUP, "optimizer": GROUP}
 
 
-def range_tables(config: ConfigDict) -> Iterator[Ranges]:
-    """Yields the ranges of the loop, the optimizers, the model and the task."""
-    yield configuration.RANGES
-    for group, fields in optimizers.groups(config):
-        yield {
-            f"{group}.{name}": x
-            for name, x in optimizers.RANGES.items()
-            if name in fields
-        }
-    fields = config.get("model")
-    if isinstance(config.get("architecture"), type) and isinstance(fields, ConfigDict):
-        stated = ranges.declared(config.architecture).items()
-        yield {f"model.{name}": x for name, x in stated if name in fields}
-    yield config.task.ranges
+def models(config: ConfigDict) -> Iterator[str]:
+    """Yields the names of the fields with an architecture."""
+    for name, value in config.items():
+        if name.endswith("architecture") and isinstance(value, type):
+            yield name
 
 
-def check_ranges(config: ConfigDict) -> None:
-    """Checks all fields against their ranges.
+def check_models(config: ConfigDict) -> None:
+    """Checks `config.model`, without the sizes that depend on the data.
+
+    Besides ranges, a model may have rules in a method `check`.
 
     Raises:
-        UserError: for a field that is out of range, a missing field whose range the
-            task declares, or another number in one of its groups.
+        UserError: for a class that is no Flax module, or a field that it does not have
+            or that is out of range.
     """
-    leaves, stated = dict(configuration.leaves(config)), set[str]()
-    fields = dict(config.items()) | leaves
-    for table in range_tables(config):
-        ranges.check(table, fields, "config.")
-        stated |= set(table)
-    for name, accepted in config.task.ranges.items():
-        if name not in fields:
-            raise UserError(f"config.{name} is missing: must be {accepted.accepted}")
-    # `build_model` and the optimizers check their own groups, with better advice.
-    groups = {name.rpartition(".")[0] for name in config.task.ranges} - {""}
-    for name, value in leaves.items():
-        checked = name in stated or name.rpartition(".")[0] not in groups
-        if not checked and ranges.has_number(value):
-            near = difflib.get_close_matches(name, stated, n=1)
-            hint = f"did you mean config.{near[0]}?" if near else "remove it"
-            raise UserError(
-                f"config.{name} is unknown: {config.task.__name__} does not declare "
-                f"it in `ranges`; {hint}"
-            )
-        if name not in stated and not ranges.is_finite(value):
-            raise FieldError(f"config.{name}", value, "finite")
-
-
-def check_architectures(config: ConfigDict, methods: Iterable[str]) -> None:
-    """Checks that the architectures of a config are models of its task.
-
-    Args:
-        config: the config.
-        methods: names of the methods and properties that the task calls.
-
-    Raises:
-        UserError: for a class that is no Flax module, or lacks a method.
-    """
-    for field in ("architecture", "discriminator_architecture"):
-        if field not in config:
-            continue
-        model = config[field]
-        if not (isinstance(model, type) and issubclass(model, nn.Module)):
-            text = model.__name__ if isinstance(model, type) else one_line(model)
-            raise UserError(f"config.{field} is {text}: must be a flax.linen.Module")
-        if absent := [method for method in methods if not hasattr(model, method)]:
-            raise UserError(
-                f"config.{field} is {model.__name__}: must have {', '.join(absent)}, "
-                f"which the task {config.task.__name__} calls"
-            )
+    given = config.get("model")
+    for name in models(config) if isinstance(given, ConfigDict) else ():
+        model = config[name]
+        if not issubclass(model, nn.Module):
+            raise FieldError(f"config.{name}", model.__name__, "a flax.linen.Module")
+        accepted = dataclasses.fields(model)
+        for field in given:
+            if field not in [x.name for x in accepted]:
+                raise UserError(
+                    f"config.model.{field} is not a field of {model.__name__}"
+                )
+        ranges.check(ranges.declared(model), given, "config.model.")
 
 
 def build_model(
@@ -136,26 +92,26 @@ def build_model(
     return architecture(**given)
 
 
-def check_model(
-    init: Callable[[jax.Array], Any], names: Mapping[str, str] | None = None
-) -> Any:
-    """Checks the fields of a model by initialising it with abstract values.
-
-    Args:
-        init: a function of a PRNG key, such as `objective.init`.
-        names: config field by model field, for fields outside `config.model`.
-
-    Returns:
-        The shapes and dtypes of `init(rng)`.
-
-    Raises:
-        UserError: for a field that the model rejects.
-    """
+@contextlib.contextmanager
+def model_errors(config: ConfigDict) -> Iterator[None]:
+    """Names the field of the config in an error of a model that is built or traced."""
     try:
-        return jax.eval_shape(init, jax.random.key(0))
+        yield
     except FieldError as error:
-        name = (names or {}).get(error.name, f"config.model.{error.name}")
-        raise FieldError(name, error.value, error.accepted) from error
+        if error.name.startswith("config."):
+            raise
+        ends = [n for n, _ in encoding.leaves(config) if n.split(".")[-1] == error.name]
+        name = next(iter(ends), f"model.{error.name}")
+        name = f"model.{error.name}" if f"model.{error.name}" in ends else name
+        raise FieldError(f"config.{name}", error.value, error.accepted) from error
+    except AttributeError as error:
+        for name in models(config):
+            if isinstance(error.obj, config[name]):
+                raise UserError(
+                    f"config.{name} is {config[name].__name__}: must have "
+                    f"{error.name}, which the task {config.task.__name__} calls"
+                ) from error
+        raise
 
 
 def check_state(config: ConfigDict, state: Any, memory: float | None = None) -> None:
@@ -163,7 +119,7 @@ def check_state(config: ConfigDict, state: Any, memory: float | None = None) -> 
 
     Args:
         config: the config.
-        state: shapes and dtypes of a `TrainState`, from `check_model`.
+        state: shapes and dtypes of a `TrainState`.
         memory: bytes of a device; None for those of this machine.
 
     Raises:
@@ -247,51 +203,3 @@ def bytes_text(size: int) -> str:
     """Returns a number of bytes with its unit, such as "1.5 GiB"."""
     power = min((size.bit_length() - 1) // 10, 5) if size else 0
     return f"{size / 2 ** (10 * power):.4g} {'B KiB MiB GiB TiB PiB'.split()[power]}"
-
-
-def choice(name: str, value: Any, accepted: Iterable[Any]) -> None:
-    """Raises a UserError for a value of `config.<name>` that is not accepted."""
-    accepted = list(accepted)
-    if value not in accepted:
-        names = ", ".join(map(str, accepted))
-        raise UserError(f"config.{name} is {value!r}: must be one of {names}")
-
-
-def unread_files(config: ConfigDict, fields: str, needed: str) -> None:
-    """Raises a UserError for a file that is named but not read.
-
-    Args:
-        config: a config that does not read the files.
-        fields: field or group of fields with their names, such as "data.files".
-        needed: the setting that reads them, such as "data.source=files".
-    """
-    for name, value in configuration.leaves(config):
-        if value and f"{name}.".startswith(f"{fields}."):
-            raise UserError(
-                f"config.{name} is {one_line(value)}: needs config.{needed}"
-            )
-
-
-def ordered(config: ConfigDict, minimum: str, maximum: str) -> None:
-    """Raises a UserError if the field `minimum` is above the field `maximum`."""
-    fields = dict(configuration.leaves(config))
-    if fields[minimum] > fields[maximum]:
-        accepted = f"at least config.{minimum}={fields[minimum]}"
-        raise FieldError(f"config.{maximum}", fields[maximum], accepted)
-
-
-def unfinished_phase(config: ConfigDict, field: str, effect: str) -> list[str]:
-    """Returns a line if the phase of `config.loss.FIELD` steps lasts until the end.
-
-    Args:
-        config: the config.
-        field: name of the number of steps in `config.loss`.
-        effect: the end of the line.
-    """
-    phase, steps = config.loss[field], config.train_steps
-    if phase < steps:
-        return []
-    return [
-        f"config.loss.{field} is {phase}, which is not less than "
-        f"config.train_steps={steps}: {effect}"
-    ]

@@ -10,6 +10,7 @@ steps up to which they counted.
 """
 
 import contextlib
+import dataclasses
 import difflib
 import importlib
 import importlib.util
@@ -18,11 +19,11 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from ml_collections import ConfigDict
 
-from base import ranges, storage
+from base import fields, ranges, storage
 from base.errors import (
     FieldError,
     UserError,
@@ -32,28 +33,79 @@ from base.errors import (
     parse_number,
     shorten,
 )
-from base.ranges import SEED, SIZE, STEPS, Range
-from training import encoding, run_directory
+from base.ranges import SEED, SIZE, STEPS, Kind, Range
+from training import checks, encoding, optimizers, run_directory
+from training.checks import MODEL
 from training.encoding import encode, leaves
 
 _DEVICES = Range(-1, 10**6, whole=True)
-# Ranges of the fields that the training loop reads.
-RANGES = {
-    **dict.fromkeys(("train_steps", "eval_every", "save_every", "log_every"), STEPS),
-    "seed": SEED,
-    "checkpoints.keep": SIZE,
-    "mesh.data": _DEVICES,
-    "mesh.fsdp": _DEVICES,
-    "mesh.tensor": _DEVICES,
-    "evaluation.average": SIZE,
-}
-# Accepted values of other fields that every config has.
-_REQUIRED = {
-    "task": "a subclass of training.task.Task",
-    "parallel": "one of jit, pmap, cores",
-    "non_finite": "one of stop, skip",
-    "evaluation.checkpoint": "last, best, average or a step",
-}
+
+
+@dataclasses.dataclass(frozen=True)
+class Kept:
+    """`config.checkpoints`."""
+
+    keep: Annotated[int, SIZE] = 1  # the last ones, in addition to the best
+
+
+@dataclasses.dataclass(frozen=True)
+class Mesh:
+    """`config.mesh`: numbers of devices; -1 for all that are left."""
+
+    data: Annotated[int, _DEVICES] = -1
+    fsdp: Annotated[int, _DEVICES] = 1
+    tensor: Annotated[int, _DEVICES] = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class EvaluationConfig:
+    """`config.evaluation`: the checkpoint of eval.py and predict.py."""
+
+    checkpoint: str = "last"  # or "best", "average", a step
+    average: Annotated[int, SIZE] = 1  # number of the last checkpoints
+
+    def __post_init__(self):
+        names = "last", "best", "average"
+        if self.checkpoint not in names and not self.checkpoint.isdecimal():
+            accepted = "last, best, average or a step"
+            raise FieldError("checkpoint", self.checkpoint, accepted)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config:
+    """The fields that the training loop reads; base of every task's config."""
+
+    task: Annotated[type, Kind("a subclass of training.task.Task", type)]
+    evaluation: EvaluationConfig = EvaluationConfig()
+    seed: Annotated[int, SEED] = 0
+    train_steps: Annotated[int, STEPS]
+    eval_every: Annotated[int, STEPS]
+    save_every: Annotated[int, STEPS]
+    log_every: Annotated[int, STEPS] = 100
+    checkpoints: Kept = Kept()
+    mesh: Mesh = Mesh()
+    parallel: Literal["jit", "pmap", "cores"] = "jit"  # "cores" is for small steps
+    non_finite: Literal["stop", "skip"] = "stop"  # "skip": leave out such updates
+
+    def __post_init__(self):
+        which, average = self.evaluation.checkpoint, self.evaluation.average
+        if which.isdecimal() and float(which) > self.train_steps:
+            accepted = f"at most config.train_steps={self.train_steps}"
+            raise FieldError("evaluation.checkpoint", which, accepted)
+        if average > (keep := self.checkpoints.keep):
+            accepted = f"at most config.checkpoints.keep={keep}"
+            raise FieldError("evaluation.average", average, accepted)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ModelConfig(Config):
+    """The fields of a task with one model and one optimizer."""
+
+    architecture: Annotated[type, MODEL]
+    model: ConfigDict
+    optimizer: ConfigDict
+
+
 # Fields that may change when a run is resumed.
 CHANGEABLE = (
     "train_steps eval_every save_every log_every mesh parallel checkpoints non_finite"
@@ -286,40 +338,40 @@ def _near(names: Sequence[str]) -> str:
     return f"; did you mean {' or '.join(names)}?" if names else ""
 
 
+def defaults(task: Any, architecture: type | None = None) -> ConfigDict:
+    """Returns a config with the defaults of a task and of a model.
+
+    Args:
+        task: a subclass of `training.task.Task`.
+        architecture: a Flax module; its fields without a default depend on the data.
+    """
+    config = ConfigDict({"task": task, **fields.defaults(task.Config)})
+    if architecture:
+        config.architecture, config.model = architecture, fields.defaults(architecture)
+    return config
+
+
 def check(config: ConfigDict, base: type) -> None:
-    """Checks the fields that the training loop reads.
+    """Checks a config; reads no data.
 
     Args:
         config: the config.
         base: the base class of tasks, `training.task.Task`.
 
     Raises:
-        UserError: for a field that is missing or out of range.
+        UserError: for a field that is missing, unknown or out of range, or fields that
+            contradict each other.
     """
-    fields = dict(leaves(config))
-    required = _REQUIRED | {name: x.accepted for name, x in RANGES.items()}
-    for name, accepted in required.items():
-        if name not in fields:
-            raise UserError(f"config.{name} is missing: must be {accepted}")
-    task = config.task
+    task: Any = config.get("task", "missing")
     if not (isinstance(task, type) and issubclass(task, base)):
         text = encode(task) if isinstance(task, type) else one_line(task)
-        raise UserError(f"config.task is {text}: must be {_REQUIRED['task']}")
-    ranges.check(RANGES, fields, "config.")
-    if config.non_finite not in ("stop", "skip"):
-        accepted = _REQUIRED["non_finite"]
-        raise FieldError("config.non_finite", config.non_finite, accepted)
-    which = fields["evaluation.checkpoint"]
-    if which not in ("last", "best", "average") and not str(which).isdecimal():
-        accepted = _REQUIRED["evaluation.checkpoint"]
-        raise FieldError("config.evaluation.checkpoint", which, accepted)
-    if str(which).isdecimal() and float(which) > config.train_steps:
-        accepted = f"at most config.train_steps={config.train_steps}"
-        raise FieldError("config.evaluation.checkpoint", which, accepted)
-    keep, averaged = config.checkpoints.keep, config.evaluation.average
-    if averaged > keep:
-        accepted = f"at most config.checkpoints.keep={keep}, the number that is kept"
-        raise FieldError("config.evaluation.average", averaged, accepted)
+        accepted = "a subclass of training.task.Task"
+        raise UserError(f"config.task is {text}: must be {accepted}")
+    optimizers.check_ranges(config)
+    checks.check_models(config)
+    fields.check(config.task.Config, config)
+    for name, _ in optimizers.groups(config):
+        optimizers.make_optimizer(config, name=name)
 
 
 def prepare(config: ConfigDict, workdir: Path) -> None:

@@ -7,7 +7,6 @@ stopped at any point resumes to bit-identical parameters.
 
 import contextlib
 import dataclasses
-import math
 import shutil
 import sys
 from collections import deque
@@ -28,6 +27,7 @@ from training import (
     configuration,
     encoding,
     evaluate,
+    optimizers,
     runtime,
     sharding,
     sharding_table,
@@ -70,7 +70,6 @@ def train(
             a loss or parameter that is not finite.
     """
     configuration.check(config, Task)
-    config.task.check(config, None if memory_check else math.inf)
     layout = Layout(config.mesh, config.parallel)
     configuration.prepare(config, workdir)
     try:
@@ -112,7 +111,7 @@ def _train(
         if jax.process_index() == 0:
             configuration.record(config, workdir)
         task = create(config, workdir, training=True, axis_name=layout.axis_name)
-    for line in config.task.warnings(config):
+    for line in optimizers.warnings(config):
         print(f"warning: {line}", file=sys.stderr)
     with Checkpoints(workdir, config.checkpoints.keep) as checkpoints:
         start = max(checkpoints.steps(), default=0)
@@ -199,7 +198,11 @@ class _Run:
         self.objective = self.task.objective
         self.init_rng, self.rng = jax.random.split(jax.random.key(self.config.seed))
         self.rules = sharding.rules_of(self.config)
-        self.like = self.layout.abstract(self.objective.init, self.init_rng, self.rules)
+        init, rules = self.objective.init, self.rules
+        with checks.model_errors(self.config):
+            self.like = self.layout.abstract(init, self.init_rng, rules)
+        if self.memory_check:
+            checks.check_state(self.config, self.like)
 
     @contextlib.contextmanager
     def paused(self, name: str) -> Iterator[None]:

@@ -29,7 +29,7 @@ from ml_collections import ConfigDict
 
 from base import ranges
 from base.errors import FieldError, UserError
-from base.ranges import FRACTION, POSITIVE, STEPS, WEIGHT, Kind, Range
+from base.ranges import FRACTION, POSITIVE, SIZE, STEPS, WEIGHT, Accepted, Range
 
 _FACTOR = Range(0, 1, open_min=True)
 _TABLES = ("embedding", "positions", "output")  # matrices with one row per symbol
@@ -255,10 +255,11 @@ _UNFINISHED = {
     "decay_steps": "the learning rate does not reach 0",
 }
 # Ranges of the fields of a group, whether or not its optimizer reads them.
-RANGES: dict[str, Range | Kind] = {
+RANGES: dict[str, Accepted] = {
     "learning_rate": WEIGHT,
     "scale": POSITIVE,
     "clip": WEIGHT,
+    "accumulate": SIZE,
 }
 for _make in (*OPTIMIZERS.values(), *SCHEDULES.values()):
     RANGES |= ranges.declared(_make)
@@ -271,8 +272,17 @@ def groups(config: ConfigDict) -> Iterator[tuple[str, ConfigDict]]:
             yield name, group
 
 
+def check_ranges(config: ConfigDict) -> None:
+    """Raises a FieldError for a field of an optimizer that is out of range."""
+    for name, group in groups(config):
+        for field, value in group.items():
+            if not ranges.is_finite(value):
+                raise FieldError(f"config.{name}.{field}", value, "finite")
+        ranges.check(RANGES, group, f"config.{name}.")
+
+
 def warnings(config: ConfigDict) -> list[str]:
-    """Returns a line for each schedule that does not fit `config.train_steps`."""
+    """Returns a line for each schedule or phase that does not fit `train_steps`."""
     lines, steps = [], config.train_steps
     for name, group in groups(config):
         for field in _fields(SCHEDULES[group.schedule]):
@@ -282,18 +292,23 @@ def warnings(config: ConfigDict) -> list[str]:
                     f"config.train_steps={steps}: {_UNFINISHED[field]}"
                 )
                 break
+    loss = config.get("loss")
+    for field, value in loss.items() if isinstance(loss, ConfigDict) else ():
+        if field.endswith("_steps") and value >= steps:
+            lines.append(
+                f"config.loss.{field} is {value}, which is not less than "
+                f"config.train_steps={steps}: that phase lasts until the end"
+            )
     return lines
 
 
-def make_schedule(
-    config: ConfigDict, width: int | None = None, name: str = "optimizer"
-) -> optax.Schedule:
+def make_schedule(config: ConfigDict, name: str = "optimizer") -> optax.Schedule:
     """Returns the learning-rate schedule of a config group.
 
     Args:
         config: has a group `name`, whose `schedule` is a key of `SCHEDULES` and whose
-            `learning_rate` is the peak rate (a factor for "noam").
-        width: width of the model, for "noam".
+            `learning_rate` is the peak rate (a factor for "noam", which reads
+            `config.model.d_model`).
         name: name of the group.
 
     Raises:
@@ -309,6 +324,7 @@ def make_schedule(
     ranges.check(RANGES, optimizer, f"config.{name}.")
     values = {field: optimizer[field] for field in fields}
     if kind == "noam":
+        width = config.get("model", {}).get("d_model")
         if width is None:
             others = ", ".join(other for other in SCHEDULES if other != kind)
             accepted = f"one of {others}, as the model has no field d_model"
@@ -338,7 +354,7 @@ def make_schedule(
 
 
 def make_optimizer(
-    config: ConfigDict, *, width: int | None = None, name: str = "optimizer"
+    config: ConfigDict, *, name: str = "optimizer"
 ) -> optax.GradientTransformation:
     """Returns the optimizer of a config group, with its clipping and schedule.
 
@@ -348,7 +364,6 @@ def make_optimizer(
 
     Args:
         config: has a group `name`; see the module docstring.
-        width: width of the model, for the schedule "noam".
         name: name of the group.
 
     Raises:
@@ -361,7 +376,7 @@ def make_optimizer(
     _require(optimizer, fields, f"config.{name}.name={optimizer.name}", name)
     ranges.check(RANGES, optimizer, f"config.{name}.")
     clip = _choose(CLIPPING, optimizer.clip_by, f"config.{name}.clip_by")
-    rate = make_schedule(config, width, name)
+    rate = make_schedule(config, name)
     parts = [optax.scale(optimizer.scale)] if optimizer.scale != 1 else []
     if optimizer.clip:
         parts.append(clip(optimizer.clip))

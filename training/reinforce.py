@@ -12,8 +12,9 @@ that starts at 0, is per token; soft weights never replace a draw.
 Axes: B batch; T target steps; `...` layer axes such as heads.
 """
 
+import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -24,8 +25,13 @@ from attention.masks import later_mask
 from base.ranges import WEIGHT
 from training.state import Metrics
 
-# Fields of the config that the losses read.
-RANGES = {"loss.reward": WEIGHT, "loss.entropy": WEIGHT}
+
+@dataclasses.dataclass(frozen=True)
+class Weights:
+    """`config.loss`: weights of the terms of REINFORCE."""
+
+    reward: Annotated[float, WEIGHT] = 0.1
+    entropy: Annotated[float, WEIGHT] = 0.0  # of hard alignments
 
 
 def initial_baseline(draws: bool) -> dict[str, jax.Array] | None:

@@ -21,7 +21,8 @@ from base import asset_files, spread
 from base.errors import UserError
 from base.options import Options
 from figures.attention import AttentionMap, draw_attention
-from training import checks, optimizers
+from training import checks
+from training.configuration import ModelConfig
 from training.objective import Objective
 from training.state import Scores, TrainState
 
@@ -109,12 +110,7 @@ class Task(abc.ABC):
     Attributes:
         metric: name of the validation metric that selects the best checkpoint, and
             "max" or "min".
-        ranges: ranges of the fields that the task reads, by name, such as
-            {"data.batch_size": SIZE}; numbers without a range must be finite.
-        model_methods: names of the methods and properties of the model that the task
-            calls, besides `init` and `apply`.
-        model_fields: field of the config by field of the model, for fields outside
-            `config.model`.
+        Config: the dataclass that declares the fields of a config.
         EvaluationOptions: a frozen dataclass whose fields become flags of eval.py.
         Options: a frozen dataclass whose fields become flags of predict.py; see
             `options`.
@@ -131,9 +127,7 @@ class Task(abc.ABC):
     """
 
     metric: ClassVar[tuple[str, str]]
-    ranges: ClassVar[checks.Ranges] = {}
-    model_methods: ClassVar[Sequence[str]] = ()
-    model_fields: ClassVar[Mapping[str, str]] = {}
+    Config: ClassVar[type] = ModelConfig
     EvaluationOptions: ClassVar[type] = NoOptions
     Options: ClassVar[type] = NoOptions
     figure_name: ClassVar[str] = "attention"
@@ -144,48 +138,11 @@ class Task(abc.ABC):
     objective: Objective
 
     @classmethod
-    def check(cls, config: ConfigDict, memory: float | None = None) -> None:
-        """Checks a config; reads no data.
-
-        The model is initialised with abstract values.
-
-        Args:
-            config: the config.
-            memory: bytes of memory of the device; None for those of this machine.
-
-        Raises:
-            UserError: for fields that are out of range or contradict each other, or
-                a state that does not fit into memory.
-        """
-        checks.check_ranges(config)
-        checks.check_architectures(config, cls.model_methods)
-        cls.check_rules(config)
-        state = checks.check_model(cls(config).objective.init, cls.model_fields)
-        checks.check_state(config, state, memory)
-
-    @classmethod
-    def check_rules(cls, config: ConfigDict) -> None:
-        """Checks fields that depend on each other; none by default.
-
-        Args:
-            config: a config whose fields are in their ranges.
-
-        Raises:
-            UserError: for fields that contradict each other.
-        """
-        del config
-
-    @classmethod
-    def warnings(cls, config: ConfigDict) -> list[str]:
-        """Returns a line for each accepted setting that is probably a mistake."""
-        return optimizers.warnings(config)
-
-    @classmethod
     def prepare(cls, config: ConfigDict, workdir: Path, *, training: bool) -> Any:
         """Returns the assets of the task; None by default.
 
         Args:
-            config: a config that `check` accepts.
+            config: a config that `configuration.check` accepts.
             workdir: the run directory, with the assets in `assets/`.
             training: True to read the training data and write the assets, by
                 `asset_files.write`; False to read only the run directory.
@@ -196,15 +153,12 @@ class Task(abc.ABC):
         return None
 
     @abc.abstractmethod
-    def __init__(
-        self, config: ConfigDict, assets: Any = None, *, axis_name: str | None = None
-    ):
+    def __init__(self, config: ConfigDict, assets: Any, *, axis_name: str | None):
         """Builds the model and the objective.
 
         Args:
-            config: a config that `check` accepts.
-            assets: result of `prepare`; None takes sizes from the config, which is
-                enough to check shapes.
+            config: a config that `configuration.check` accepts.
+            assets: result of `prepare`.
             axis_name: `pmap` axis of the devices that a step sums over; None if arrays
                 span the whole batch.
         """
@@ -369,14 +323,14 @@ def create(
     """Returns the task of a config, built from its assets.
 
     Args:
-        config: a config that `config.task.check` accepts.
+        config: a config that `configuration.check` accepts.
         workdir: the run directory.
         training: see `Task.prepare`.
         axis_name: see `Task`.
 
     Raises:
         UserError: for data that cannot be read or are not those of the checkpoints of
-            the run, or an asset that is damaged.
+            the run, an asset that is damaged, or a field that the model rejects.
     """
     folder = Path(workdir) / "assets"
     if not training:
@@ -384,4 +338,5 @@ def create(
     assets = config.task.prepare(config, workdir, training=training)
     if training:
         asset_files.seal(folder)
-    return config.task(config, assets, axis_name=axis_name)
+    with checks.model_errors(config):
+        return config.task(config, assets, axis_name=axis_name)

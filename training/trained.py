@@ -21,7 +21,7 @@ from ml_collections import ConfigDict
 from base import spread, storage
 from base.errors import UserError
 from figures import canvas
-from training import checkpoints, configuration, evaluate, run_directory
+from training import checkpoints, checks, configuration, evaluate, run_directory
 from training.state import TrainState
 from training.task import Evaluation, Prediction, Task, create
 
@@ -131,9 +131,9 @@ def load(
     checkpoints.require(workdir)  # reports a missing checkpoint first
     configuration.check(config, Task)
     which = config.evaluation.checkpoint if checkpoint is None else checkpoint
-    config.task.check(config)
     task = create(config, workdir, training=False)
-    like = jax.eval_shape(task.objective.init, jax.random.key(config.seed))
+    with checks.model_errors(config):
+        like = jax.eval_shape(task.objective.init, jax.random.key(config.seed))
     if which == "average":
         state = checkpoints.average(workdir, config.evaluation.average, like)
     else:

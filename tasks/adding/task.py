@@ -12,16 +12,18 @@ Works with any model that has the methods of `models.feedforward.FeedForwardAtte
 Axes: B sequences; T steps.
 """
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
 from base.errors import FieldError
-from base.ranges import BATCH, SHAPES, TEXT, Range
+from base.fields import ordered
+from base.ranges import BATCH, SHAPES, Range
 from figures import charts
 from figures.attention import AttentionMap
 from tasks.adding import data as adding
@@ -29,6 +31,7 @@ from tasks.adding.metrics import TOLERANCE, accuracy, accuracy_by_length
 from tasks.common import batches as endless
 from tasks.common.batches import BucketedBatches
 from training import checks
+from training.configuration import EvaluationConfig, ModelConfig
 from training.evaluate import evaluate
 from training.objective import Supervised
 from training.optimizers import make_optimizer
@@ -40,33 +43,48 @@ _GROUPS = 5  # groups of lengths in an evaluation of the variable protocol
 _FIGURES = 3  # sequences whose weights are drawn
 
 
+@dataclasses.dataclass(frozen=True)
+class AddingData:
+    """`config.data`: generated sequences."""
+
+    operation: Literal["add", "multiply"] = "add"
+    protocol: Literal["fixed", "variable"] = "fixed"
+    length: Annotated[int, _LENGTH] = 100  # T0; the maximum in the variable protocol
+    min_length: Annotated[int, _LENGTH] = 50  # variable protocol only, like `buckets`
+    buckets: Annotated[int, SHAPES] = 16  # batch shapes; each costs a compilation
+    batch_size: Annotated[int, BATCH] = 100  # the paper's
+
+    def __post_init__(self):
+        if self.protocol != "fixed":
+            ordered(self, "min_length", "length", "data")
+
+
+@dataclasses.dataclass(frozen=True)
+class AddingEvaluation(EvaluationConfig):
+    """`config.evaluation`."""
+
+    # Further lengths, in eval.py.
+    lengths: Annotated[tuple[int, ...], _LENGTH.each()] = (50, 100, 200, 500, 1000)
+
+    def __post_init__(self):
+        super().__post_init__()
+        if not self.lengths:
+            raise FieldError("lengths", (), "a list of one or more lengths")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AddingConfig(ModelConfig):
+    """The config of the adding or the multiplication problem."""
+
+    data: AddingData = AddingData()
+    evaluation: AddingEvaluation = AddingEvaluation()
+
+
 class Adding(Task):
     """The adding or the multiplication problem; see the module docstring."""
 
     metric = ("accuracy", "max")
-    ranges = {
-        **checks.SUPERVISED,
-        "data.operation": TEXT,
-        "data.protocol": TEXT,
-        "data.length": _LENGTH,
-        "data.min_length": _LENGTH,
-        "data.buckets": SHAPES,
-        "data.batch_size": BATCH,
-        "evaluation.lengths": _LENGTH.each(),
-    }
-    model_methods = ("read",)
-
-    @classmethod
-    def check_rules(cls, config: ConfigDict) -> None:
-        """Checks the operation, the protocol and its lengths; see `Task`."""
-        data = config.data
-        checks.choice("data.operation", data.operation, adding.OPERATIONS)
-        checks.choice("data.protocol", data.protocol, adding.PROTOCOLS)
-        if data.protocol != "fixed":
-            checks.ordered(config, "data.min_length", "data.length")
-        if not config.evaluation.lengths:
-            accepted = "a list of one or more lengths"
-            raise FieldError("config.evaluation.lengths", (), accepted)
+    Config = AddingConfig
 
     def __init__(
         self, config: ConfigDict, assets: None = None, *, axis_name: str | None = None

@@ -12,10 +12,11 @@ as `base.records.AttentionRecord`s with weights [B, H, T, N].
 Axes: B batch; T steps; I inputs; O outputs; H heads; N memory slots.
 """
 
+import dataclasses
 import functools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +25,7 @@ import optax
 from ml_collections import ConfigDict
 
 from base.errors import FieldError
-from base.ranges import BATCH, SHAPES, TEXT, Range
+from base.ranges import BATCH, SHAPES, Choice, Range
 from base.records import AttentionRecord, collect
 from figures.attention import AttentionMap
 from tasks.algorithmic import data as algorithmic
@@ -33,12 +34,53 @@ from tasks.algorithmic.metrics import bits_per_sequence, wrong_bits
 from tasks.common import batches as endless
 from tasks.common.batches import BucketedBatches
 from training import checks
+from training.configuration import EvaluationConfig, ModelConfig
 from training.objective import Supervised
 from training.optimizers import make_optimizer
 from training.state import Batch, LossResult, Scores, TrainState
 from training.task import Evaluation, NoOptions, Prediction, Stacked, Task
 
 _SIZE = Range(1, algorithmic.MAX_SIZE, whole=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class AlgorithmicData:
+    """`config.data`: generated sequences."""
+
+    kind: Annotated[str, Choice(algorithmic.KINDS)] = "copy"
+    min_size: Annotated[int, _SIZE] = 1
+    max_size: Annotated[int, _SIZE] = 20
+    buckets: Annotated[int, SHAPES] = 4  # a batch has sequences of similar sizes
+    batch_size: Annotated[int, BATCH] = 32
+
+    def __post_init__(self):
+        algorithmic.batches(**vars(self), seed=0)  # checks its arguments
+
+
+@dataclasses.dataclass(frozen=True)
+class AlgorithmicEvaluation(EvaluationConfig):
+    """`config.evaluation`."""
+
+    sizes: Annotated[tuple[Any, ...], _SIZE.each()] = (20,)
+    sequences: Annotated[int, BATCH] = 200  # per size
+    checkpoint: str = "best"  # later steps can undo what was learned
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AlgorithmicConfig(ModelConfig):
+    """The config of an algorithmic task."""
+
+    data: AlgorithmicData = AlgorithmicData()
+    evaluation: AlgorithmicEvaluation = AlgorithmicEvaluation()
+
+    def __post_init__(self):
+        super().__post_init__()
+        kind, sizes = self.data.kind, self.evaluation.sizes
+        if not sizes and kind != "ngrams":  # which the paper tests at one size
+            accepted = f"a list of one or more sizes for {kind}"
+            raise FieldError("evaluation.sizes", sizes, accepted)
+        for size in sizes:
+            algorithmic.held_out_size(kind, size)
 
 
 class Answers(NamedTuple):
@@ -53,27 +95,7 @@ class Algorithmic(Task):
     """An algorithmic task; see the module docstring."""
 
     metric = ("bits", "min")
-    ranges = {
-        **checks.SUPERVISED,
-        "data.kind": TEXT,
-        "data.min_size": _SIZE,
-        "data.max_size": _SIZE,
-        "data.buckets": SHAPES,
-        "data.batch_size": BATCH,
-        "evaluation.sizes": _SIZE.each(),
-        "evaluation.sequences": BATCH,
-    }
-
-    @classmethod
-    def check_rules(cls, config: ConfigDict) -> None:
-        """Checks `config.data` and the evaluation sizes; see `Task`."""
-        _batches(config)
-        kind, sizes = config.data.kind, config.evaluation.sizes
-        if not sizes and kind != "ngrams":  # which the paper tests at one size
-            accepted = f"a list of one or more sizes for {kind}"
-            raise FieldError("config.evaluation.sizes", sizes, accepted)
-        for size in sizes:
-            algorithmic.held_out_size(kind, size)
+    Config = AlgorithmicConfig
 
     def __init__(
         self, config: ConfigDict, assets: None = None, *, axis_name: str | None = None
@@ -96,7 +118,7 @@ class Algorithmic(Task):
 
     def train_data(self) -> BucketedBatches:
         """Returns the training batches; see `tasks.algorithmic.data.batches`."""
-        return _batches(self.config)
+        return algorithmic.batches(**self.config.data, seed=self.config.seed)
 
     def loss(
         self, params: Any, batch: Batch, rng: Any, state: Any = None
@@ -216,18 +238,6 @@ def _nats(logits, batch):
     """Cross-entropy [B] of the output bits."""
     nats = optax.sigmoid_binary_cross_entropy(logits, batch["targets"])
     return jnp.sum(nats * batch["mask"][..., None], (1, 2))
-
-
-def _batches(config: ConfigDict) -> BucketedBatches:
-    data = config.data
-    return algorithmic.batches(
-        data.kind,
-        min_size=data.min_size,
-        max_size=data.max_size,
-        buckets=data.buckets,
-        batch_size=data.batch_size,
-        seed=config.seed,
-    )
 
 
 @functools.lru_cache(maxsize=32)

@@ -27,7 +27,6 @@ from ml_collections import ConfigDict
 
 from base import storage
 from base.errors import UserError
-from base.ranges import BATCH, EXAMPLES, TEXT, TEXTS, VOCABULARY, Range
 from models import efficientnet
 from tasks.captioning import captions, drawings, frozen
 from tasks.captioning.captions import Captioned, CaptionedImage, Photo, PhotoSet
@@ -35,31 +34,7 @@ from tasks.captioning.scenes import Scene, Scenes, novel
 from tasks.common import user_files
 from tasks.common.splits import SPLITS
 from tasks.common.vocabulary import Vocabulary, train_vocabulary
-from training import checks
 
-RANGES = {
-    **checks.SUPERVISED,
-    "model.encoder": TEXT,
-    "data.source": TEXT,
-    "data.damaged": TEXT,
-    "data.groups": TEXTS,
-    **{
-        f"data.files.{split}.{field}": TEXT
-        for split in SPLITS
-        for field in ("captions", "images")
-    },
-    "data.size": Range(24, 10_000, whole=True),
-    "data.min_objects": Range(2, 9, whole=True),
-    "data.max_objects": Range(2, 9, whole=True),
-    "data.references": Range(1, 24, whole=True),
-    "data.scenes": EXAMPLES,
-    "data.vocab_size": VOCABULARY,
-    "data.max_length": Range(2, 10_000, whole=True),
-    "data.batch_size": BATCH,
-    "evaluation.images": EXAMPLES,
-    "evaluation.batch_size": BATCH,
-}
-SOURCES = ("scenes", "files")
 _VOCABULARY_SCENES = 4000  # number of scenes whose captions train the vocabulary
 _NETWORK = "EfficientNet-lite0"
 _BATCH = 50  # images per batch of feature maps

@@ -19,7 +19,7 @@ Axes: B images; H heads; S positions of a feature map; T target steps.
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -27,66 +27,121 @@ import optax
 from ml_collections import ConfigDict
 
 from attention.fast.cross_entropy import smoothed_cross_entropy
-from base.ranges import STEPS, WEIGHT
+from base.fields import ordered, unread
+from base.ranges import BATCH, EXAMPLES, STEPS, VOCABULARY, WEIGHT, Range
 from base.records import AttentionRecord, DrawRecord, collect
 from figures.strips import caption_strips
 from generation.options import BeamOptions, NBestOptions
-from generation.search import RANGES as SEARCH_RANGES
-from generation.search import Search
+from generation.search import ALPHA, BEAM, Search
 from tasks.captioning import captions
 from tasks.captioning import inputs as caption_data
 from tasks.captioning.captions import Captioned
-from tasks.captioning.inputs import SOURCES, CaptionData, check_files
+from tasks.captioning.inputs import CaptionData, check_files
 from tasks.captioning.metrics import split_scores
 from tasks.captioning.search import CaptionSearch
 from tasks.common.splits import SPLITS, check_split
-from tasks.common.user_files import DAMAGED
 from tasks.common.vocabulary import PAD
 from training import checks, reinforce
+from training.configuration import EvaluationConfig, ModelConfig
 from training.objective import Supervised
 from training.optimizers import make_optimizer
 from training.state import Batch, LossResult, TrainState
 from training.task import Evaluation, Prediction, Scores, Task
 
 _FIGURES = 4  # images of a split that are drawn
-_RANGES = {
-    "loss.coverage": WEIGHT,
-    "loss.soft_steps": dataclasses.replace(STEPS, min=0),
-}
+_OBJECTS = Range(2, 9, whole=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class CaptionedFiles:
+    """Captions, a JSON file, and the folder of the images that it names."""
+
+    captions: str = ""
+    images: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class SplitFiles:
+    """Captioned files of each split; those of the test may be missing."""
+
+    train: CaptionedFiles = CaptionedFiles()
+    validation: CaptionedFiles = CaptionedFiles()
+    test: CaptionedFiles = CaptionedFiles()
+
+
+@dataclasses.dataclass(frozen=True)
+class CaptioningData:
+    """`config.data`: captioned images."""
+
+    source: Literal["scenes", "files"] = "scenes"
+    damaged: Literal["refuse", "leave_out"] = "refuse"  # damaged files
+    groups: tuple[str, ...] = ("animal-", "food-", "person-role")  # of OpenMoji
+    size: Annotated[int, Range(24, 10_000, whole=True)] = 72  # pixels per side
+    min_objects: Annotated[int, _OBJECTS] = 2  # drawings per scene
+    max_objects: Annotated[int, _OBJECTS] = 3
+    references: Annotated[int, Range(1, 24, whole=True)] = 4  # captions per image
+    scenes: Annotated[int, EXAMPLES] = 4000  # for training, if the encoder reads maps
+    vocab_size: Annotated[int, VOCABULARY] = 1000  # maximum number of words
+    # Words, including EOS.
+    max_length: Annotated[int, Range(2, 10_000, whole=True)] = 48
+    batch_size: Annotated[int, BATCH] = 32  # images per batch
+    files: SplitFiles = SplitFiles()
+
+    def __post_init__(self):
+        ordered(self, "min_objects", "max_objects", "data")
+        if self.source != "files":
+            unread("files", self.files, "config.data.source=files")
+            return
+        for split in SPLITS:
+            check_files(getattr(self.files, split), split)
+
+
+@dataclasses.dataclass(frozen=True)
+class CaptioningLoss(reinforce.Weights):
+    """`config.loss`.
+
+    `reward` and `entropy` are lambda_r and lambda_e of eq. 12, per caption. The
+    authors' code amounts to 0.5 and 0.13: it divides the reward by the number of words,
+    and neither term by the batch size.
+    """
+
+    # lambda of eq. 14; 1 in the authors' code. Here a drawing covers a ninth of the
+    # map; with 1, attention spreads over the whole map and no names are learned.
+    coverage: Annotated[float, WEIGHT] = 0.0
+    entropy: Annotated[float, WEIGHT] = 0.002
+    # With 0, hard attention learns no names in 6,000 steps.
+    soft_steps: Annotated[int, dataclasses.replace(STEPS, min=0)] = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class CaptioningEvaluation(EvaluationConfig):
+    """`config.evaluation`."""
+
+    images: Annotated[int, EXAMPLES] = 500
+    batch_size: Annotated[int, BATCH] = 100
+    beam: Annotated[int, BEAM] = 3
+    alpha: Annotated[float, ALPHA] = 0.0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CaptioningConfig(ModelConfig):
+    """The config of a captioner."""
+
+    data: CaptioningData = CaptioningData()
+    loss: CaptioningLoss = CaptioningLoss()
+    evaluation: CaptioningEvaluation = CaptioningEvaluation()
 
 
 class Captioning(Task):
     """Training, evaluation and figures of a captioner; see the module docstring."""
 
     metric = ("bleu_4", "max")
-    ranges = _RANGES | reinforce.RANGES | caption_data.RANGES | SEARCH_RANGES
-    model_methods = ("draws", "encode", "start", "step")
+    Config = CaptioningConfig
     EvaluationOptions = BeamOptions
     Options = NBestOptions
     figure_name = "caption"
     table = "captions", ("image", "caption", "references")
     one_by_one = False
-
-    @classmethod
-    def check_rules(cls, config: ConfigDict) -> None:
-        """Checks the data source and its objects; see `Task`."""
-        checks.choice("data.source", config.data.source, SOURCES)
-        checks.choice("data.damaged", config.data.damaged, DAMAGED)
-        checks.ordered(config, "data.min_objects", "data.max_objects")
-        if config.data.source != "files":
-            checks.unread_files(config, "data.files", "data.source=files")
-        else:
-            for split in SPLITS:
-                check_files(config.data.files[split], split)
-
-    @classmethod
-    def warnings(cls, config: ConfigDict) -> list[str]:
-        """Adds a line if sampling begins after the last step; see `Task`."""
-        lines = super().warnings(config)
-        if config.model.get("alignment") == "hard":
-            effect = "only soft attention is trained"
-            lines += checks.unfinished_phase(config, "soft_steps", effect)
-        return lines
 
     @classmethod
     def prepare(
@@ -98,16 +153,15 @@ class Captioning(Task):
     def __init__(
         self,
         config: ConfigDict,
-        assets: CaptionData | None = None,
+        assets: CaptionData,
         *,
         axis_name: str | None = None,
     ):
         """Builds the model for the vocabulary; see `Task`."""
-        self.config, self.data = config, assets or CaptionData(config)
-        self.vocabulary, size = self.data.vocabulary, config.data.vocab_size
-        size = self.vocabulary.size if self.vocabulary else size
+        self.config, self.data = config, assets
+        self.vocabulary = assets.vocabulary
         self.model = checks.build_model(
-            config.architecture, config.model, vocab_size=size
+            config.architecture, config.model, vocab_size=self.vocabulary.size
         )
         blank = {"source": self.data.blank(), "target": jnp.ones((1, 2), jnp.int32)}
         self.objective = Supervised(

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from base import storage
-from base.errors import FieldError, UserError
+from base.errors import UserError
 from tasks.captioning import drawings
 from tasks.captioning.captions import Photo, image_files, read_images
 from tasks.common.batches import ALL, Batch, EndlessBatches, Rows
@@ -58,17 +58,6 @@ class LabelledImages(NamedTuple):
     paths: tuple[Path, ...] = ()  # the N files of a folder
 
 
-def check_source(source: str, path: str) -> None:
-    """Raises a UserError for an unknown source, or "folder" without a path."""
-    if source not in SOURCES:
-        raise FieldError("config.data.source", source, f"one of {', '.join(SOURCES)}")
-    if source == "folder" and not path:
-        raise UserError(
-            "config.data.folder is missing: must be a folder of folders of images, one "
-            "per class"
-        )
-
-
 def read(
     source: str,
     size: int,
@@ -88,7 +77,6 @@ def read(
     Raises:
         UserError: if the images cannot be downloaded or read.
     """
-    check_source(source, path)
     if source == "corners":
         return None
     if source == "openmoji":

@@ -22,14 +22,15 @@ import dataclasses
 import functools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from ml_collections import ConfigDict
 
 from base import asset_files, storage
-from base.errors import WRITTEN_AGAIN, UserError
-from base.ranges import BATCH, EXAMPLES, FRACTION, SIZE, TEXT, TEXTS, Range
+from base.errors import WRITTEN_AGAIN, FieldError, UserError
+from base.fields import unread
+from base.ranges import BATCH, EXAMPLES, FRACTION, SIZE, Choice, Range
 from figures.strips import image_grid, map_attention
 from generation.images import ImageGenerator
 from generation.options import SeedOptions
@@ -43,15 +44,15 @@ from tasks.common.splits import EVALUATION_SPLITS, check_split
 from tasks.common.text import normal
 from tasks.common.user_files import UserFiles
 from tasks.images import corners
-from tasks.images.data import Batches, LabelledImages, check_source, read
+from tasks.images.data import SOURCES, Batches, LabelledImages, read
 from tasks.images.frechet import frechet_distance, inception_score
 from training import adversarial, checks
+from training.configuration import Config, EvaluationConfig
 from training.optimizers import make_optimizer
 from training.state import TrainState
 from training.task import Evaluation, Prediction, Scores, Task
 
 _BATCH = 100  # images generated or evaluated at a time
-_SIZES = SIZE.each()
 _SPLITS = len(EVALUATION_SPLITS)
 _REAL_SEED = 2**40  # seed of the real images in evaluations
 _PER_CLASS = 8  # images per class in a figure
@@ -74,39 +75,73 @@ class Noise(NamedTuple):
     name: str = ""
 
 
+@dataclasses.dataclass(frozen=True)
+class ImageData:
+    """`config.data`: labelled images."""
+
+    source: Annotated[str, Choice(SOURCES)] = "openmoji"
+    groups: tuple[str, ...] = ()  # of OpenMoji, one class each; empty for all
+    folder: str = ""  # one subfolder of images per class
+    damaged: Literal["refuse", "leave_out"] = "refuse"  # damaged files
+    batch_size: Annotated[int, BATCH] = 32
+
+    def __post_init__(self):
+        if self.source != "folder":
+            unread("folder", self.folder, "config.data.source=folder")
+        elif not self.folder:
+            accepted = "a folder of folders of images, one per class"
+            raise FieldError("folder", "", accepted)
+
+
+@dataclasses.dataclass(frozen=True)
+class ImageEvaluation(EvaluationConfig):
+    """`config.evaluation`."""
+
+    # The corners of each image are compared with corners of other images.
+    images: Annotated[int, dataclasses.replace(EXAMPLES, min=corners.OTHERS + 1)] = 2000
+    # Pixels per side for the frozen classifier.
+    size: Annotated[int, Range(1, 1000, whole=True)] = 96
+
+
+@dataclasses.dataclass(frozen=True)
+class AttentionSizes:
+    """`config.attention`: sizes of the maps with self-attention."""
+
+    generator: Annotated[tuple[int, ...], SIZE.each()] = (16,)
+    discriminator: Annotated[tuple[int, ...], SIZE.each()] = (16,)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AdversarialConfig(Config):
+    """The config of a generator and a discriminator."""
+
+    architecture: Annotated[type, checks.MODEL]
+    discriminator_architecture: Annotated[type, checks.MODEL]
+    model: ConfigDict
+    attention: AttentionSizes = AttentionSizes()
+    latent_size: Annotated[int, SIZE] = 128  # Z; the paper's
+    loss: Annotated[str, Choice(adversarial.LOSSES)] = "hinge"
+    generator: ConfigDict  # an optimizer, like the next
+    discriminator: ConfigDict
+    # Decay of the generator's moving average.
+    average_decay: Annotated[float, FRACTION] = 0.999
+    data: ImageData = ImageData()
+    evaluation: ImageEvaluation = ImageEvaluation()
+
+    def __post_init__(self):
+        super().__post_init__()
+        if "size" not in self.model:
+            raise FieldError("model.size", "missing", "a number of pixels")
+
+
 class Adversarial(Task):
     """Training, evaluation and figures of a generator; see the module docstring."""
 
     metric = ("quality", "max")
-    ranges = {
-        **dict.fromkeys(("architecture", "discriminator_architecture"), checks.MODEL),
-        **dict.fromkeys(("model", "generator", "discriminator"), checks.GROUP),
-        **dict.fromkeys(("data.source", "data.folder", "loss"), TEXT),
-        "data.damaged": TEXT,
-        "data.groups": TEXTS,
-        "average_decay": FRACTION,
-        "latent_size": SIZE,
-        **dict.fromkeys(("attention.generator", "attention.discriminator"), _SIZES),
-        "data.batch_size": BATCH,
-        # The corners of each image are compared with corners of other images.
-        "evaluation.images": dataclasses.replace(EXAMPLES, min=corners.OTHERS + 1),
-        "evaluation.size": Range(1, 1000, whole=True),
-    }
-    model_fields = {"noise": "config.latent_size", "attention": "config.attention"}
+    Config = AdversarialConfig
     Options = SeedOptions
     figure_name = "images"
     needs_figures = True
-
-    @classmethod
-    def check_rules(cls, config: ConfigDict) -> None:
-        """Checks the data source and the loss; see `Task`."""
-        checks.choice("loss", config.loss, adversarial.LOSSES)
-        check_source(config.data.source, config.data.folder)
-        checks.choice("data.damaged", config.data.damaged, user_files.DAMAGED)
-        if config.data.source != "folder":
-            checks.unread_files(config, "data.folder", "data.source=folder")
-        if "size" not in config.model:
-            raise UserError("config.model.size is missing: must be a number of pixels")
 
     @classmethod
     def prepare(cls, config: ConfigDict, workdir: Path, *, training: bool) -> Assets:
@@ -133,13 +168,13 @@ class Adversarial(Task):
     def __init__(
         self,
         config: ConfigDict,
-        assets: Assets | None = None,
+        assets: Assets,
         *,
         axis_name: str | None = None,
     ):
         """Builds both networks; see `Task`."""
         self.config = config
-        self.classes, self.left_out = assets or Assets()
+        self.classes, self.left_out = assets
         families = dict(
             generator="architecture", discriminator="discriminator_architecture"
         )

@@ -10,9 +10,10 @@ Works with the language models; see `models.lstm_language`.
 Axes: B batch; T tokens; W vocabulary.
 """
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +21,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from base.errors import UserError
-from base.ranges import BATCH, EXAMPLES, TEXT, Range
+from base.ranges import BATCH, EXAMPLES, Choice, Range
 from base.records import AttentionRecord, collect
 from figures import charts
 from tasks.common.text import fold
@@ -36,6 +37,7 @@ from tasks.language.samples import (
     token_nats,
 )
 from training import checks
+from training.configuration import EvaluationConfig, ModelConfig
 from training.objective import Supervised
 from training.optimizers import make_optimizer
 from training.state import Batch, LossResult, Scores, TrainState
@@ -45,26 +47,40 @@ _SIZE = Range(1, 200, whole=True)
 _VALIDATED = ("perplexity", "optimum", "accuracy", "controller")
 
 
+@dataclasses.dataclass(frozen=True)
+class AgreementData:
+    """`config.data`: generated sentences."""
+
+    language: Annotated[str, Choice(agreement.LANGUAGES)] = "agreement"
+    # Attractors of a noun, or pairs of brackets, at most.
+    size: Annotated[int, _SIZE] = 4
+    batch_size: Annotated[int, BATCH] = 32
+
+
+@dataclasses.dataclass(frozen=True)
+class AgreementEvaluation(EvaluationConfig):
+    """`config.evaluation`."""
+
+    sizes: Annotated[tuple[int, ...], _SIZE.each()] = (8,)  # besides that of training
+    sentences: Annotated[int, EXAMPLES] = 500  # per size
+    checkpoint: str = "best"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AgreementConfig(ModelConfig):
+    """The config of a language model of generated sentences."""
+
+    data: AgreementData = AgreementData()
+    evaluation: AgreementEvaluation = AgreementEvaluation()
+
+
 class Agreement(Task):
     """Language modelling with exact agreement; see the module docstring."""
 
     metric = ("perplexity", "min")
-    ranges = {
-        **checks.SUPERVISED,
-        "data.language": TEXT,
-        "data.size": _SIZE,
-        "data.batch_size": BATCH,
-        "evaluation.sizes": _SIZE.each(),
-        "evaluation.sentences": EXAMPLES,
-    }
-    model_methods = ("start",)
+    Config = AgreementConfig
     Options = LanguageOptions
     batch_size = 50
-
-    @classmethod
-    def check_rules(cls, config: ConfigDict) -> None:
-        """Checks the language; see `Task`."""
-        checks.choice("data.language", config.data.language, agreement.LANGUAGES)
 
     def __init__(
         self, config: ConfigDict, assets: None = None, *, axis_name: str | None = None

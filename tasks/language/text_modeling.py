@@ -16,7 +16,7 @@ import itertools
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -24,9 +24,9 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from base.errors import FieldError
-from base.ranges import BATCH, SIZE, TEXT, VOCABULARY, Range
+from base.fields import Files, unread
+from base.ranges import BATCH, SIZE, VOCABULARY, Choice, Range
 from figures.attention import piece_labels
-from tasks.common.splits import SPLITS
 from tasks.common.vocabulary import UNK
 from tasks.language import text_data as running_text
 from tasks.language.samples import (
@@ -38,12 +38,12 @@ from tasks.language.samples import (
 )
 from tasks.language.text_data import Texts
 from training import checks
+from training.configuration import EvaluationConfig, ModelConfig
 from training.objective import Supervised
 from training.optimizers import make_optimizer
 from training.state import Batch, LossResult, Metrics, Scores, TrainState
 from training.task import Evaluation, Prediction, Task
 
-_PIECES = ("word", "unigram", "char")
 _LEGIBLE = range(5, 25)  # tokens of a line in a figure
 _FIGURES = 3
 
@@ -66,35 +66,52 @@ class Truncated(Supervised):
         return dataclasses.replace(state, extra=metrics.pop("carry")), metrics
 
 
+@dataclasses.dataclass(frozen=True)
+class TextModelingData:
+    """`config.data`: running text."""
+
+    source: Annotated[str, Choice(running_text.SOURCES)] = "speeches"
+    files: Files = Files()
+    # The last ones.
+    train_words: Annotated[int, Range(1, 10**9, whole=True)] = 400_000
+    pieces: Literal["word", "unigram", "char"] = "word"
+    vocab_size: Annotated[int, VOCABULARY] = 5000  # 10,000 in the paper
+    tokens: Annotated[int, SIZE] = 32  # sequence length
+    batch_size: Annotated[int, BATCH] = 40  # the paper's
+
+    def __post_init__(self):
+        if self.source != "files":
+            unread("files", self.files, "config.data.source=files")
+
+
+@dataclasses.dataclass(frozen=True)
+class TextModelingEvaluation(EvaluationConfig):
+    """`config.evaluation`."""
+
+    batch_size: Annotated[int, BATCH] = 20  # rows of the text, read in parallel
+    checkpoint: str = "best"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TextModelingConfig(ModelConfig):
+    """The config of a language model of running text."""
+
+    data: TextModelingData = TextModelingData()
+    evaluation: TextModelingEvaluation = TextModelingEvaluation()
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.parallel != "jit":
+            accepted = "jit, as the state is carried from batch to batch"
+            raise FieldError("parallel", self.parallel, accepted)
+
+
 class TextModeling(Task):
     """Language modelling of running text; see the module docstring."""
 
     metric = ("perplexity", "min")
-    ranges = {
-        **checks.SUPERVISED,
-        "data.source": TEXT,
-        **{f"data.files.{split}": TEXT for split in SPLITS},
-        "data.train_words": Range(1, 10**9, whole=True),
-        "data.pieces": TEXT,
-        "data.vocab_size": VOCABULARY,
-        "data.tokens": SIZE,
-        "data.batch_size": BATCH,
-        "evaluation.batch_size": BATCH,
-    }
-    # Logits, the states of a tape, the hidden layer of the additive score, weights.
-    model_methods = ("start",)
+    Config = TextModelingConfig
     Options = LanguageOptions
-
-    @classmethod
-    def check_rules(cls, config: ConfigDict) -> None:
-        """Checks the source, the vocabulary and the layout; see `Task`."""
-        checks.choice("data.source", config.data.source, running_text.SOURCES)
-        checks.choice("data.pieces", config.data.pieces, _PIECES)
-        if config.data.source != "files":
-            checks.unread_files(config, "data.files", "data.source=files")
-        if config.parallel != "jit":
-            accepted = "jit, as the state is carried from batch to batch"
-            raise FieldError("config.parallel", config.parallel, accepted)
 
     @classmethod
     def prepare(cls, config: ConfigDict, workdir: Path, *, training: bool) -> Texts:
@@ -126,20 +143,17 @@ class TextModeling(Task):
     def __init__(
         self,
         config: ConfigDict,
-        assets: Texts | None = None,
+        assets: Texts,
         *,
         axis_name: str | None = None,
     ):
         """Builds the model and the objective; see `Task`."""
         self.config, self.texts = config, assets
-        size = assets.vocabulary.size if assets else config.data.vocab_size
+        vocabulary = assets.vocabulary
         self.model = checks.build_model(
-            config.architecture, config.model, vocab_size=size
+            config.architecture, config.model, vocab_size=vocabulary.size
         )
-        if assets:
-            self.continuations = Continuations(
-                self.model, assets.vocabulary, piece_labels
-            )
+        self.continuations = Continuations(self.model, vocabulary, piece_labels)
         self.read = jax.jit(self._read)
         tokens = jnp.ones((1, 2), jnp.int32)
         self.objective = Truncated(

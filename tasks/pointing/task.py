@@ -20,7 +20,7 @@ import functools
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
@@ -30,7 +30,7 @@ from ml_collections import ConfigDict
 from attention.fast.cross_entropy import smoothed_cross_entropy
 from base.errors import FieldError, UserError
 from base.options import option
-from base.ranges import BATCH, FLAG, SHAPES, TEXT, Range
+from base.ranges import BATCH, SHAPES, Choice, Range
 from figures.attention import AttentionMap
 from generation.constraints import triangles, visit_once
 from generation.options import BeamOptions, NBestOptions
@@ -43,6 +43,7 @@ from tasks.pointing import text as pointing_text
 from tasks.pointing.metrics import pointing_scores
 from tasks.pointing.text import Instance
 from training import checks
+from training.configuration import EvaluationConfig, ModelConfig
 from training.objective import Supervised
 from training.optimizers import make_optimizer
 from training.state import Batch, LossResult, TrainState
@@ -57,6 +58,50 @@ _CONSTRAINTS: dict[str, Any] = {
 }
 _INPUTS = Range(1, 1000, whole=True)
 _END = 0  # pointer that ends, starts and pads an answer
+
+
+@dataclasses.dataclass(frozen=True)
+class PointingData:
+    """`config.data`: generated instances."""
+
+    kind: Annotated[str, Choice(pointing.KINDS)] = "sorting"
+    min_size: Annotated[int, _INPUTS] = 10  # inputs
+    max_size: Annotated[int, _INPUTS] = 10
+    buckets: Annotated[int, SHAPES] = 1  # batch shapes; each costs a compilation
+    batch_size: Annotated[int, BATCH] = 128  # the paper's
+
+    def __post_init__(self):
+        pointing.batches(vars(self), seed=0)  # checks its arguments
+
+
+@dataclasses.dataclass(frozen=True)
+class PointingEvaluation(EvaluationConfig):
+    """`config.evaluation`."""
+
+    sizes: Annotated[tuple[int, ...], _INPUTS.each()] = (5, 10)
+    instances: Annotated[int, BATCH] = 1000  # per size
+    beam: Annotated[int, BEAM] = 1  # greedy
+    constrain: bool = False  # of the first metrics; True for permutations
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PointingConfig(ModelConfig):
+    """The config of a pointer task."""
+
+    data: PointingData = PointingData()
+    evaluation: PointingEvaluation = PointingEvaluation()
+
+    def __post_init__(self):
+        super().__post_init__()
+        kind, evaluation = self.data.kind, self.evaluation
+        if self.data.max_size not in evaluation.sizes:
+            accepted = f"a list with config.data.max_size={self.data.max_size}"
+            raise FieldError("evaluation.sizes", evaluation.sizes, accepted)
+        for size in evaluation.sizes:
+            pointing.check_size(kind, "a size of config.evaluation.sizes", size)
+        if evaluation.constrain and kind not in _PERMUTED:
+            accepted = f"False, as answers of {kind!r} are not permutations"
+            raise FieldError("evaluation.constrain", True, accepted)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,36 +127,11 @@ class Pointing(Task):
     """Training, evaluation and figures of pointing; see the module docstring."""
 
     metric = ("accuracy", "max")  # a metric of every kind
-    model_methods = ("encode", "start", "step")
+    Config = PointingConfig
     EvaluationOptions = BeamOptions
     Options = PointingOptions
     figure_name = "pointing"
     one_by_one = False
-    ranges = {
-        **checks.SUPERVISED,
-        "data.kind": TEXT,
-        **dict.fromkeys(("data.min_size", "data.max_size"), _INPUTS),
-        "data.buckets": SHAPES,
-        "data.batch_size": BATCH,
-        "evaluation.sizes": _INPUTS.each(),
-        "evaluation.instances": BATCH,
-        "evaluation.beam": BEAM,
-        "evaluation.constrain": FLAG,
-    }
-
-    @classmethod
-    def check_rules(cls, config: ConfigDict) -> None:
-        """Checks `config.data` and the evaluation sizes; see `Task`."""
-        kind, evaluation = config.data.kind, config.evaluation
-        pointing.batches(config.data, config.seed)  # checks its arguments
-        if config.data.max_size not in evaluation.sizes:
-            accepted = f"a list with config.data.max_size={config.data.max_size}"
-            raise FieldError("config.evaluation.sizes", evaluation.sizes, accepted)
-        for size in evaluation.sizes:
-            pointing.check_size(kind, "a size of config.evaluation.sizes", size)
-        if evaluation.constrain and kind not in _PERMUTED:
-            accepted = f"False, as answers of {kind!r} are not permutations"
-            raise FieldError("config.evaluation.constrain", True, accepted)
 
     def __init__(
         self, config: ConfigDict, assets: None = None, *, axis_name: str | None = None

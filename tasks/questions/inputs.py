@@ -27,25 +27,22 @@ class QuestionData:
         model_slots: number of memory slots of each model [P].
     """
 
-    def __init__(self, config: ConfigDict, source: Source | None):
+    def __init__(self, config: ConfigDict, source: Source):
         """Counts the slots of each task.
 
         Args:
             config: the config.
-            source: the stories; None if only the shapes of a state are needed, in which
-                case each memory has its maximum size.
+            source: the stories.
         """
         data = self.config = config.data
         self.seed = config.seed
-        if source:
-            self.questions = functools.cache(source.questions)  # encoded once
+        self.questions = functools.cache(source.questions)  # encoded once
         self.tasks = [sources.OWN_STORIES]
         if data.source == "generated":
             self.tasks = list(data.tasks)
         self.joint = data.training == "joint"
-        slots = [data.memory] * (1 if self.joint else len(self.tasks))
-        if source:  # maximum number of statements before a training question
-            slots = [min(x.longest, data.memory) for x in self._by_model()]
+        # Maximum number of statements before a training question.
+        slots = [min(x.longest, data.memory) for x in self._by_model()]
         by_task = slots * len(self.tasks) if self.joint else slots
         self.slots = dict(zip(self.tasks, by_task, strict=True))
         self.model_slots = np.repeat(slots, data.repeats).tolist()

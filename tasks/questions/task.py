@@ -18,15 +18,16 @@ import dataclasses
 import functools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import jax
 import numpy as np
 from ml_collections import ConfigDict
 
 from base.errors import FieldError
+from base.fields import Files, unread
 from base.options import Options, option
-from base.ranges import BATCH, COUNT, EXAMPLES, FRACTION, SIZE, TEXT, WEIGHT, Range
+from base.ranges import BATCH, COUNT, EXAMPLES, FRACTION, SIZE, WEIGHT, Range
 from figures import charts
 from figures.attention import attention_map
 from figures.fonts import MAX_LABEL
@@ -39,17 +40,15 @@ from tasks.questions.inputs import QuestionData, Training
 from tasks.questions.linear_start import LinearStart
 from tasks.questions.models import Outputs, QuestionModels, select
 from training import checks
+from training.configuration import ModelConfig
 from training.optimizers import make_optimizer
 from training.state import LossResult, Scores, TrainState
 from training.task import Evaluation, Prediction, Task
 
-TRAININGS = ("single", "joint")
-_SOURCES = ("generated", "files")
 _TASK = Range(1, 20, whole=True)
 _REPEATS = Range(1, 1000, whole=True)
 _FIGURES = 3  # questions of each task in a figure folder
 _FACT, _EMPTY = "• ", "(empty slots)"
-_PLACEHOLDER = 200  # size of a vocabulary that is not known yet
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,48 +84,54 @@ class Story(NamedTuple):
     lines: Sequence[Line]
 
 
+@dataclasses.dataclass(frozen=True)
+class QuestionFields:
+    """`config.data`: stories."""
+
+    source: Literal["generated", "files"] = "generated"
+    tasks: Annotated[tuple[int, ...], _TASK.each()] = tuple(range(1, 21))
+    training: Literal["single", "joint"] = "single"
+    # For training and validation, or 10,000.
+    questions: Annotated[int, dataclasses.replace(EXAMPLES, min=10)] = 1000
+    repeats: Annotated[int, _REPEATS] = 1  # models for each task; 10 in the paper
+    memory: Annotated[int, SIZE] = 50  # statements, the last ones of a story
+    # Maximum share of skipped time indices.
+    time_noise: Annotated[float, FRACTION] = 0.1
+    batch_size: Annotated[int, BATCH] = 32
+    files: Files = Files()
+
+    def __post_init__(self):
+        if self.source != "files":
+            unread("files", self.files, "config.data.source=files")
+        if not self.tasks or len(set(self.tasks)) < len(self.tasks):
+            accepted = "a list of at least one task, without repeats"
+            raise FieldError("tasks", self.tasks, accepted)
+
+
+@dataclasses.dataclass(frozen=True)
+class QuestionLoss:
+    """`config.loss`."""
+
+    # At most; exactly, in the authors' code.
+    linear_steps: Annotated[int, COUNT] = 0
+    supervision: Annotated[float, WEIGHT] = 0.0  # weight of the attention loss
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class QuestionConfig(ModelConfig):
+    """The config of question answering."""
+
+    data: QuestionFields = QuestionFields()
+    loss: QuestionLoss = QuestionLoss()
+
+
 class QuestionAnswering(Task):
     """Question answering; see the module docstring."""
 
     metric = ("error", "min")
-    ranges = {
-        **checks.SUPERVISED,
-        "data.source": TEXT,
-        "data.tasks": _TASK.each(),
-        "data.training": TEXT,
-        "data.questions": dataclasses.replace(EXAMPLES, min=10),
-        "data.repeats": _REPEATS,
-        "data.memory": SIZE,
-        "data.time_noise": FRACTION,
-        "data.batch_size": BATCH,
-        "data.files.train": TEXT,
-        "data.files.validation": TEXT,
-        "data.files.test": TEXT,
-        "loss.linear_steps": COUNT,
-        "loss.supervision": WEIGHT,
-    }
-    model_fields = {"memory": "data.memory"}
+    Config = QuestionConfig
     Options = QuestionOptions
     table = "tasks", ("task", "repeat", "error", *(f"fact_{k}" for k in range(1, 21)))
-
-    @classmethod
-    def check_rules(cls, config: ConfigDict) -> None:
-        """Checks the source, the training and the tasks; see `Task`."""
-        data = config.data
-        checks.choice("data.source", data.source, _SOURCES)
-        checks.choice("data.training", data.training, TRAININGS)
-        if data.source != "files":
-            checks.unread_files(config, "data.files", "data.source=files")
-        if not data.tasks or len(set(data.tasks)) < len(data.tasks):
-            accepted = "a list of at least one task, without repeats"
-            raise FieldError("config.data.tasks", data.tasks, accepted)
-
-    @classmethod
-    def warnings(cls, config: ConfigDict) -> list[str]:
-        """Adds a line if the linear start may last until the end; see `Task`."""
-        effect = "models may be trained without a softmax"
-        lines = checks.unfinished_phase(config, "linear_steps", effect)
-        return super().warnings(config) + lines
 
     @classmethod
     def prepare(cls, config: ConfigDict, workdir: Path, *, training: bool) -> Source:
@@ -143,7 +148,7 @@ class QuestionAnswering(Task):
     def __init__(
         self,
         config: ConfigDict,
-        assets: Source | None = None,
+        assets: Source,
         *,
         axis_name: str | None = None,
     ):
@@ -153,7 +158,7 @@ class QuestionAnswering(Task):
         self.model = checks.build_model(
             config.architecture,
             config.model,
-            vocab_size=assets.vocab_size if assets else _PLACEHOLDER,
+            vocab_size=assets.vocab_size,
             memory=config.data.memory,
         )
         self.models = QuestionModels(

@@ -11,9 +11,10 @@ and `current_width() -> scalar`.
 Axes: Q queries; K training points.
 """
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +27,7 @@ from figures import charts, heatmaps
 from figures.attention import AttentionMap
 from tasks.regression import data as regression
 from training import checks
+from training.configuration import ModelConfig
 from training.evaluate import evaluate
 from training.objective import Supervised
 from training.optimizers import make_optimizer
@@ -35,20 +37,30 @@ from training.task import Evaluation, NoOptions, Prediction, Stacked, Task
 _FINE = 501  # points of a drawn curve
 
 
+@dataclasses.dataclass(frozen=True)
+class RegressionData:
+    """`config.data`: noisy points of a curve; defaults are the source's."""
+
+    points: Annotated[int, Range(2, 10**6, whole=True)] = 40
+    length: Annotated[float, POSITIVE] = 5.0  # x is in [0, length]
+    noise: Annotated[float, WEIGHT] = 1.0  # standard deviation; training points only
+    queries: Annotated[int, SIZE] = 50  # per split: steps of 0.1
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RegressionConfig(ModelConfig):
+    """The config of kernel regression."""
+
+    data: RegressionData = RegressionData()
+
+
 class Regression(Task):
     """Kernel regression; see the module docstring."""
 
     metric = ("mse", "min")
     one_by_one = False
 
-    ranges = {
-        **checks.SUPERVISED,
-        "data.points": Range(2, 10**6, whole=True),
-        "data.queries": SIZE,
-        "data.length": POSITIVE,
-        "data.noise": WEIGHT,
-    }
-    model_methods = ("current_width",)
+    Config = RegressionConfig
 
     def __init__(
         self, config: ConfigDict, assets: None = None, *, axis_name: str | None = None

@@ -12,10 +12,11 @@ logits`, which may sow attention of the kinds "intra" and "cross".
 Axes: B batch; S, T tokens.
 """
 
+import dataclasses
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
@@ -24,45 +25,53 @@ import optax
 from ml_collections import ConfigDict
 
 from base.errors import UserError
-from base.ranges import BATCH, SIZE, TEXT, VOCABULARY, Range
+from base.fields import Files, unread
+from base.ranges import BATCH, SIZE, VOCABULARY, Choice, Range
 from base.records import AttentionRecord, collect
 from figures import charts
 from figures.attention import attention_map
-from tasks.common.splits import SPLITS
 from tasks.sentences import data as sentences
 from tasks.sentences.data import Example, Sentences
 from training import checks
+from training.configuration import EvaluationConfig, ModelConfig
 from training.objective import Supervised
 from training.optimizers import make_optimizer
 from training.state import Batch, LossResult, Scores, TrainState
 from training.task import Evaluation, NoOptions, Prediction, Task
 
-_PLACEHOLDER = 3  # labels that are not known yet
+
+@dataclasses.dataclass(frozen=True)
+class SentenceData:
+    """`config.data`: labelled sentences or pairs."""
+
+    source: Annotated[str, Choice(sentences.SOURCES)] = "reviews"
+    files: Files = Files()
+    # Maximum for training; the reviews have 8,072.
+    examples: Annotated[int, Range(1, 10**7, whole=True)] = 10_000
+    vocab_size: Annotated[int, VOCABULARY] = 5000
+    max_length: Annotated[int, SIZE] = 48  # words; longer texts are truncated
+    batch_size: Annotated[int, BATCH] = 32
+
+    def __post_init__(self):
+        if self.source != "files":
+            unread("files", self.files, "config.data.source=files")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SentenceConfig(ModelConfig):
+    """The config of a sentence classifier."""
+
+    data: SentenceData = SentenceData()
+    evaluation: EvaluationConfig = EvaluationConfig(checkpoint="best")
 
 
 class SentenceClassification(Task):
     """Classification of sentences or pairs; see the module docstring."""
 
     metric = ("accuracy", "max")
-    ranges = {
-        **checks.SUPERVISED,
-        "data.source": TEXT,
-        **{f"data.files.{split}": TEXT for split in SPLITS},
-        "data.examples": Range(1, 10**7, whole=True),
-        "data.vocab_size": VOCABULARY,
-        "data.max_length": SIZE,
-        "data.batch_size": BATCH,
-    }
-    model_fields = {"memory": "data.max_length"}
+    Config = SentenceConfig
     table = "answers", ("answer", "label", "first", "second")
     figure_name = "example"
-
-    @classmethod
-    def check_rules(cls, config: ConfigDict) -> None:
-        """Checks the source; see `Task`."""
-        checks.choice("data.source", config.data.source, sentences.SOURCES)
-        if config.data.source != "files":
-            checks.unread_files(config, "data.files", "data.source=files")
 
     @classmethod
     def prepare(cls, config: ConfigDict, workdir: Path, *, training: bool) -> Sentences:
@@ -84,21 +93,20 @@ class SentenceClassification(Task):
     def __init__(
         self,
         config: ConfigDict,
-        assets: Sentences | None = None,
+        assets: Sentences,
         *,
         axis_name: str | None = None,
     ):
         """Builds the model and the objective; see `Task`."""
         self.config, self.sentences = config, assets
-        paired = assets.paired if assets else config.data.source == "entailment"
         self.model = checks.build_model(
             config.architecture,
             config.model,
-            vocab_size=assets.words.size if assets else config.data.vocab_size,
-            classes=len(assets.labels) if assets else _PLACEHOLDER,
+            vocab_size=assets.words.size,
+            classes=len(assets.labels),
             memory=config.data.max_length,
         )
-        fields = ("first", "second")[: 1 + paired]
+        fields = ("first", "second")[: 1 + assets.paired]
         blank = dict.fromkeys(fields, jnp.ones((1, 2), jnp.int32))
         self.objective = Supervised(
             lambda rng: self.model.init(rng, blank, train=False)["params"],

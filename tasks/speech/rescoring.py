@@ -19,7 +19,7 @@ from ml_collections import ConfigDict
 from base import spread
 from base.errors import FieldError, UserError
 from base.options import option
-from base.ranges import TEXT, WEIGHT
+from base.ranges import WEIGHT
 from generation.options import SamplingOptions
 from generation.search import Hypothesis, padded_width
 from tasks.common.batches import pad
@@ -29,10 +29,6 @@ from tasks.language.text_data import normal_lines
 from tasks.language.text_modeling import TextModeling
 from training import trained
 
-RANGES = {
-    "evaluation.language_model": TEXT,
-    "evaluation.language_model_weight": WEIGHT,
-}
 _FIELD = "config.evaluation.language_model"
 _ACCEPTED = "the folder of a run of TextModeling with config.data.pieces=char"
 _NAMED = 8  # missing characters that an error lists, at most

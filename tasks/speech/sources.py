@@ -4,83 +4,79 @@ import dataclasses
 import functools
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated, Literal
 
 from ml_collections import ConfigDict
 
 from base import asset_files, storage
 from base.errors import WRITTEN_AGAIN, FieldError, UserError
-from base.ranges import BATCH, COUNT, DEPTH, EXAMPLES, FLAG, SIZE, TEXT, Range
+from base.fields import Files, ordered, unread
+from base.ranges import BATCH, COUNT, DEPTH, SIZE, Range
 from tasks.common import user_files
 from tasks.common.splits import check_split
-from tasks.speech import audio, digits, features, utterances
+from tasks.speech import audio, digits, utterances
 from tasks.speech.espeak import Phrases
 from tasks.speech.utterances import Characters, HeldOut, Mixing, Source
-from training import checks
 
-SOURCES = ("digits", "tones", "espeak", "files")
 _WORDS, _SNR = Range(1, 100, whole=True), Range(-100, 100)
-RANGES: checks.Ranges = {
-    "evaluation.utterances": EXAMPLES,
-    "evaluation.words": _WORDS.each(),
-    "data.source": TEXT,
-    "data.files.train": TEXT,
-    "data.files.validation": TEXT,
-    "data.files.test": TEXT,
-    "data.damaged": TEXT,
-    "data.min_words": _WORDS,
-    "data.max_words": _WORDS,
-    "data.test_voice": Range(0, digits.SEPARATE - 1, whole=True),
-    "data.bands": SIZE,
-    "data.cepstra": Range(2, 128, whole=True),
-    "data.rate": Range(8000, 48_000, whole=True),
-    "data.pause": Range(0, 60),
-    "data.min_snr": _SNR,
-    "data.max_snr": _SNR,
-    "data.warp": Range(0, 0.5),
-    "data.speed": Range(0, 0.5),
-    "data.resampling": Range(0, 0.5),
-    "data.equalizer": Range(0, 40),
-    "data.gain": Range(0, 80),
-    "data.time_masks": DEPTH,
-    "data.time_mask": Range(0, 60),
-    "data.frequency_masks": DEPTH,
-    "data.frequency_mask": COUNT,
-    "data.one_voice": FLAG,
-    "data.normalisation": TEXT,
-    "data.batch_size": BATCH,
-}
 
 
-def check(config: ConfigDict) -> None:
-    """Checks `config.data`.
+@dataclasses.dataclass(frozen=True)
+class SpeechData:
+    """`config.data`: recordings, and their augmentation in training (0 for none)."""
 
-    Raises:
-        UserError: for fields that contradict each other.
-    """
-    data = config.data
-    checks.choice("data.source", data.source, SOURCES)
-    checks.choice("data.damaged", data.damaged, user_files.DAMAGED)
-    checks.choice("data.normalisation", data.normalisation, features.NORMALISATIONS)
-    checks.ordered(config, "data.min_words", "data.max_words")
-    checks.ordered(config, "data.min_snr", "data.max_snr")
-    checks.ordered(config, "data.frequency_mask", "data.bands")
-    if data.source != "files":
-        checks.unread_files(config, "data.files", "data.source=files")
-    given = f"with config.data.source={data.source}"
-    if data.source in ("digits", "tones") and data.cepstra > digits.CEPSTRA:
-        accepted = f"at most {digits.CEPSTRA} {given}"
-        raise FieldError("config.data.cepstra", data.cepstra, accepted)
-    if data.source != "digits" and data.test_voice:
-        raise FieldError("config.data.test_voice", data.test_voice, f"0 {given}")
-    if data.source in ("digits", "tones") and data.rate != digits.RATE:
-        raise FieldError("config.data.rate", data.rate, f"{digits.RATE} {given}")
+    source: Literal["digits", "tones", "espeak", "files"] = "digits"
+    damaged: Literal["refuse", "leave_out"] = "refuse"  # damaged files
+    files: Files = Files()
+    # Of the four that can be held out.
+    test_voice: Annotated[int, Range(0, digits.SEPARATE - 1, whole=True)] = 0
+    min_words: Annotated[int, _WORDS] = 2
+    max_words: Annotated[int, _WORDS] = 7
+    bands: Annotated[int, SIZE] = 40  # the paper's
+    # In the package; up to 128 for espeak and files.
+    cepstra: Annotated[int, Range(2, 128, whole=True)] = 13
+    rate: Annotated[int, Range(8000, 48_000, whole=True)] = 8000  # Hz
+    normalisation: Literal["mean", "mean_variance"] = "mean"  # of each band
+    pause: Annotated[float, Range(0, 60)] = 0.3  # seconds
+    min_snr: Annotated[float, _SNR] = 10.0  # dB, of the loudest frame to the noise
+    max_snr: Annotated[float, _SNR] = 40.0
+    one_voice: bool = False  # whether one voice speaks a whole training string
+    # Maximum change of the mel axis (vocal tract length).
+    warp: Annotated[float, Range(0, 0.5)] = 0.1
+    speed: Annotated[float, Range(0, 0.5)] = 0.2  # maximum change
+    # Maximum change of speed and frequencies together.
+    resampling: Annotated[float, Range(0, 0.5)] = 0.0
+    # dB, standard deviation of a smooth filter.
+    equalizer: Annotated[float, Range(0, 40)] = 0.0
+    gain: Annotated[float, Range(0, 80)] = 6.0  # dB, range of the loudness of a word
+    time_masks: Annotated[int, DEPTH] = 0  # SpecAugment (Park et al. 2019)
+    time_mask: Annotated[float, Range(0, 60)] = 0.1  # seconds
+    frequency_masks: Annotated[int, DEPTH] = 0
+    frequency_mask: Annotated[int, COUNT] = 6  # bands
+    batch_size: Annotated[int, BATCH] = 32
+
+    def __post_init__(self):
+        ordered(self, "min_words", "max_words", "data")
+        ordered(self, "min_snr", "max_snr", "data")
+        ordered(self, "frequency_mask", "bands", "data")
+        given = f"with config.data.source={self.source}"
+        if self.source != "files":
+            unread("files", self.files, "config.data.source=files")
+        if self.source != "digits" and self.test_voice:
+            raise FieldError("test_voice", self.test_voice, f"0 {given}")
+        if self.source not in ("digits", "tones"):
+            return
+        if self.cepstra > (maximum := digits.CEPSTRA):
+            raise FieldError("cepstra", self.cepstra, f"at most {maximum} {given}")
+        if self.rate != digits.RATE:
+            raise FieldError("rate", self.rate, f"{digits.RATE} {given}")
 
 
 class Speech:
     """The utterances of a run, read on first use, and their characters.
 
     Args:
-        config: a config that `check` accepts.
+        config: the config.
         characters: those of the run; None for those of the utterances.
         left_out: see `tasks.common.user_files.left_out`.
 

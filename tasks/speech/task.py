@@ -14,20 +14,20 @@ a dict of `frames` [B, T, M] and `lengths` [B] as `source`, such as
 Axes: B utterances; T frames; M mel bands.
 """
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
 from ml_collections import ConfigDict
 
 from attention.fast.cross_entropy import smoothed_cross_entropy
-from base.ranges import BATCH, FRACTION
+from base.ranges import BATCH, EXAMPLES, FRACTION, WEIGHT, Range
 from generation.options import TranslationOptions
 from generation.sampling import line_seed
-from generation.search import OFFSET, Search
-from generation.search import RANGES as SEARCH_RANGES
+from generation.search import ALPHA, BEAM, OFFSET, Search
 from tasks.common.batches import Batch
 from tasks.common.vocabulary import PAD
 from tasks.speech import features, rescoring, utterances
@@ -36,41 +36,58 @@ from tasks.speech import sources as speech_data
 from tasks.speech.figures import aligned_spectrogram
 from tasks.speech.rescoring import TranscriptOptions
 from tasks.speech.search import SpeechSearch
-from tasks.speech.sources import Speech
+from tasks.speech.sources import Speech, SpeechData
 from tasks.speech.utterances import HeldOut
 from training import checks
+from training.configuration import EvaluationConfig, ModelConfig
 from training.objective import Supervised
 from training.optimizers import make_optimizer
 from training.state import LossResult, TrainState
 from training.task import Evaluation, Prediction, Scores, Task
 
-_PLACEHOLDER = 32  # size of a vocabulary that is not known yet
+
+@dataclasses.dataclass(frozen=True)
+class ListeningLoss:
+    """`config.loss`."""
+
+    smoothing: Annotated[float, FRACTION] = 0.1
+
+
+@dataclasses.dataclass(frozen=True)
+class ListeningEvaluation(EvaluationConfig):
+    """`config.evaluation`; `alpha` 1 with `offset` 0 divides by the length."""
+
+    utterances: Annotated[int, EXAMPLES] = 300
+    # Groups of further lengths.
+    words: Annotated[tuple[int, ...], Range(1, 100, whole=True).each()] = (10, 15)
+    batch_size: Annotated[int, BATCH] = 50
+    beam: Annotated[int, BEAM] = 8  # 32 in the paper
+    alpha: Annotated[float, ALPHA] = 1.0
+    offset: Annotated[float, OFFSET] = 0.0
+    language_model: str = ""  # a run of lstmn_text:digits, or none
+    language_model_weight: Annotated[float, WEIGHT] = 0.008  # lambda of the paper
+    checkpoint: str = "best"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ListeningConfig(ModelConfig):
+    """The config of a speech recogniser."""
+
+    data: SpeechData = SpeechData()
+    loss: ListeningLoss = ListeningLoss()
+    evaluation: ListeningEvaluation = ListeningEvaluation()
 
 
 class Listening(Task):
     """Training, evaluation and figures of a speech recogniser."""
 
     metric = ("wer", "min")
-    ranges = {
-        **checks.SUPERVISED,
-        **SEARCH_RANGES,
-        **speech_data.RANGES,
-        **rescoring.RANGES,
-        "evaluation.offset": OFFSET,
-        "evaluation.batch_size": BATCH,
-        "loss.smoothing": FRACTION,
-    }
-    model_methods = ("draws", "encode", "start", "step")
+    Config = ListeningConfig
     EvaluationOptions = TranslationOptions
     Options = TranscriptOptions
     figure_name = "alignment"
     table = "transcripts", ("reference", "hypothesis")
     one_by_one = False
-
-    @classmethod
-    def check_rules(cls, config: ConfigDict) -> None:
-        """Checks `config.data`; see `Task`."""
-        speech_data.check(config)
 
     @classmethod
     def prepare(cls, config: ConfigDict, workdir: Path, *, training: bool) -> Speech:
@@ -79,18 +96,14 @@ class Listening(Task):
         return speech_data.prepare(config, folder, training=training)
 
     def __init__(
-        self,
-        config: ConfigDict,
-        assets: Speech | None = None,
-        *,
-        axis_name: str | None = None,
+        self, config: ConfigDict, assets: Speech, *, axis_name: str | None = None
     ):
         """Builds the model and the objective; see `Task`."""
-        self.config, self.data = config, assets or Speech(config)
+        self.config, self.data = config, assets
         self.model = checks.build_model(
             config.architecture,
             config.model,
-            vocab_size=assets.characters.size if assets else _PLACEHOLDER,
+            vocab_size=assets.characters.size,
         )
         frames = jnp.zeros((1, 8, config.data.bands))
         source = {"frames": frames, "lengths": jnp.full(1, 8, jnp.int32)}
@@ -108,10 +121,8 @@ class Listening(Task):
             normalisation=config.data.normalisation,
             batch_size=config.evaluation.batch_size,
         )
-        self.rescoring = None
-        if assets:
-            characters = assets.characters.characters
-            self.rescoring = rescoring.configured(config.evaluation, characters)
+        characters = assets.characters.characters
+        self.rescoring = rescoring.configured(config.evaluation, characters)
 
     def train_data(self) -> utterances.Batches:
         """Returns the training batches."""

@@ -1,58 +1,69 @@
 """Parallel text of a translation run: config checks, vocabulary and batches."""
 
+import dataclasses
 import sys
 from pathlib import Path
+from typing import Annotated, Any
 
 import jax
 from ml_collections import ConfigDict
 
-from base.errors import UserError
-from base.ranges import (
-    BATCH,
-    FLAG,
-    PROBABILITY,
-    SEED,
-    SHAPES,
-    SIZE,
-    TEXT,
-    TEXTS,
-    VOCABULARY,
-    WEIGHT,
-    Range,
-)
-from tasks.common.splits import SPLITS
+from base.errors import FieldError
+from base.fields import Files, ordered, unread
+from base.ranges import PROBABILITY, SEED, SHAPES, SIZE, VOCABULARY, WEIGHT, Range
 from tasks.common.text_metrics import require_tokenizer
 from tasks.common.vocabulary import Vocabulary
 from tasks.translation import parallel_text
 from tasks.translation.batching import Batches
 from tasks.translation.corpora.names import check_name
 from tasks.translation.text_assets import TextAssets, encode_training, write_assets
-from training import checks
 
 _WORDS = Range(1, 1000, whole=True)
-RANGES = {
-    **checks.SUPERVISED,
-    **dict.fromkeys(("data.corpus", "data.source_language"), TEXT),
-    "data.target_language": TEXT,
-    "data.extra_corpora": TEXTS,
-    **{f"data.files.{split}": TEXT for split in SPLITS},
-    "data.split_seed": SEED,
-    "data.min_words": _WORDS,
-    "data.max_words": _WORDS,
-    "data.train_min_words": _WORDS,
-    "data.made_up_names": PROBABILITY,
-    "data.vocab_size": VOCABULARY,
-    "data.segmentations": Range(1, 512, whole=True),
-    "data.sampling_alpha": WEIGHT,
-    "data.max_length": SIZE,
-    "data.tokens": Range(1, 10**9, whole=True),
-    "data.max_shapes": SHAPES,
-    "data.batch_size_multiple": SIZE,
-    "data.pack": FLAG,
-    "optimizer.accumulate": SIZE,
-    "evaluation.max_extra_length": Range(0, 1000, whole=True),
-    "evaluation.batch_size": BATCH,
-}
+
+
+@dataclasses.dataclass(frozen=True)
+class TranslationData:
+    """`config.data`: parallel text, its vocabulary and batches."""
+
+    # Or "libreoffice", "numbers", "reversal", "files", "tfds:...".
+    corpus: str = "homeassistant"
+    extra_corpora: tuple[str, ...] = ()  # more training corpora
+    files: Files = Files()
+    split_seed: Annotated[int, SEED] = 0  # chooses the held-out components
+    source_language: str = "en"
+    target_language: str = "de"
+    min_words: Annotated[int, _WORDS] = 3  # of the source, in evaluation
+    max_words: Annotated[int, _WORDS] = 40
+    # User-interface labels teach vocabulary.
+    train_min_words: Annotated[int, _WORDS] = 1
+    # Fraction of the pairs of homeassistant and libreoffice; teaches copying of names.
+    made_up_names: Annotated[float, PROBABILITY] = 0.4
+    vocab_size: Annotated[int, VOCABULARY] = 4000
+    # To sample from; 1 for no subword regularisation.
+    segmentations: Annotated[int, Range(1, 512, whole=True)] = 1
+    # Kudo (2018), section 3.3; 0 is uniform.
+    sampling_alpha: Annotated[float, WEIGHT] = 0.2
+    max_length: Annotated[int, SIZE] = 256  # subwords; longer pairs are dropped
+    # Per batch: rows x longer side.
+    tokens: Annotated[int, Range(1, 10**9, whole=True)] = 1024
+    pack: bool = True  # several sentences per row: little padding
+    max_shapes: Annotated[int, SHAPES] = 3  # batch shapes; each costs a compilation
+    # A multiple of devices x accumulate.
+    batch_size_multiple: Annotated[int, SIZE] = 8
+
+    def __post_init__(self):
+        languages = self.source_language, self.target_language
+        files = dataclasses.asdict(self.files)
+        check_name("data.corpus", self.corpus, languages, files)
+        for name in self.extra_corpora:
+            check_name("data.extra_corpora", name, languages, files)
+        if "files" not in (self.corpus, *self.extra_corpora):
+            unread("files", self.files, "config.data.corpus=files")
+        ordered(self, "min_words", "max_words", "data")
+        ordered(self, "train_min_words", "max_words", "data")
+        ordered(self, "batch_size_multiple", "tokens", "data")
+
+
 _LEGIBLE = range(8, 21)  # numbers of pieces of sentences with legible figures
 # Values of model fields that depend on the position in a row, by field.
 _POSITIONAL = {
@@ -63,49 +74,25 @@ _POSITIONAL = {
 }
 
 
-def check(config: ConfigDict) -> None:
-    """Checks `config.data` and that the model and the optimizer fit it.
+def check(data: TranslationData, model: ConfigDict, architecture: Any) -> None:
+    """Checks that the model fits the data.
 
     Raises:
-        UserError: for a field out of range, or fields that contradict each other.
+        FieldError: otherwise.
     """
-    data, model = config.data, config.model
-    languages = data.source_language, data.target_language
-    check_name("data.corpus", data.corpus, languages, data.files)
-    for name in data.extra_corpora:
-        check_name("data.extra_corpora", name, languages, data.files)
-    if "files" not in (data.corpus, *data.extra_corpora):
-        checks.unread_files(config, "data.files", "data.corpus=files")
-    checks.ordered(config, "data.min_words", "data.max_words")
-    checks.ordered(config, "data.train_min_words", "data.max_words")
-    checks.ordered(config, "data.batch_size_multiple", "data.tokens")
     # A parameter of these has an entry for each position.
     indexed = [model.get(x) for x in ("positions", "score", *_POSITIONAL)]
-    learned = {"learned", "location"} & {*indexed}
-    if learned and "max_length" not in model:
-        raise UserError("config.model.max_length is missing, as positions are learned")
-    if learned and data.max_length > model.max_length:
-        raise UserError(
-            f"config.data.max_length is {data.max_length}: must be at most "
-            f"config.model.max_length={model.max_length}, as positions are learned"
-        )
-    if data.pack and not config.architecture.packs:
-        raise UserError(
-            "config.data.pack is true: must be false, as "
-            f"{config.architecture.__name__} takes one sentence per row"
-        )
+    maximum = model.get("max_length", 0)
+    if {"learned", "location"} & {*indexed} and data.max_length > maximum:
+        accepted = f"at most config.model.max_length={maximum}: positions are learned"
+        raise FieldError("data.max_length", data.max_length, accepted)
+    if data.pack and not getattr(architecture, "packs", False):
+        accepted = f"false, as {architecture.__name__} takes one sentence per row"
+        raise FieldError("data.pack", True, accepted)
     for name, values in _POSITIONAL.items():
-        if data.pack and name in model and model[name] in values:
-            raise UserError(
-                f"config.model.{name} is {model[name]!r}: needs one sentence per row, "
-                "config.data.pack=false"
-            )
-    accumulate, multiple = config.optimizer.accumulate, data.batch_size_multiple
-    if multiple % accumulate:
-        raise UserError(
-            f"config.optimizer.accumulate is {accumulate}: must divide "
-            f"config.data.batch_size_multiple={multiple}"
-        )
+        if data.pack and model.get(name) in values:
+            accepted = "another one with config.data.pack=true, several sentences a row"
+            raise FieldError(f"model.{name}", model[name], accepted)
 
 
 def read(data: ConfigDict) -> parallel_text.Corpus:

@@ -14,9 +14,10 @@ decodes greedily, `evaluate` by beam search.
 Axes: B batch; S source positions; T target steps; W vocabulary.
 """
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -25,28 +26,29 @@ import optax
 from ml_collections import ConfigDict
 
 from attention.fast.cross_entropy import smoothed_cross_entropy
-from base.ranges import FRACTION, LAYERS
+from base.errors import FieldError
+from base.ranges import BATCH, FRACTION, LAYERS, Range
 from base.records import DrawRecord, collect
 from figures import charts
 from figures.attention import AttentionMap, draw_heads, text_maps
 from generation.options import SamplingOptions, TranslationOptions
 from generation.sampling import line_seed
-from generation.search import RANGES as SEARCH_RANGES
-from generation.search import Search
+from generation.search import ALPHA, BEAM, Search
 from generation.teacher_forced import AttentionReader, Likelihood
 from generation.texts import Text, TextSearch
 from tasks.common import text_metrics as metrics
 from tasks.common.vocabulary import BOS, EOS, PAD, UNK
 from tasks.translation import corpus
 from tasks.translation.batching import eval_batches
+from tasks.translation.corpus import TranslationData
 from tasks.translation.text_assets import TextAssets
 from training import checks, reinforce
+from training.configuration import EvaluationConfig, ModelConfig
 from training.objective import Supervised
 from training.optimizers import make_optimizer
 from training.state import Batch, LossResult, TrainState
 from training.task import Evaluation, Prediction, Scores, Task
 
-_RANGES = {"loss.smoothing": FRACTION, "evaluation.figures": LAYERS}
 _BLANK = {"source": np.ones((1, 2), np.int32), "target": np.ones((1, 2), np.int32)}
 
 
@@ -75,22 +77,52 @@ class Translated(NamedTuple):
     maps: tuple[AttentionMap, ...]
 
 
+@dataclasses.dataclass(frozen=True)
+class TranslationLoss(reinforce.Weights):
+    """`config.loss`; with a reward of 1.0, short runs learn less."""
+
+    smoothing: Annotated[float, FRACTION] = 0.1  # Vaswani et al. (2017), section 5.4
+
+
+@dataclasses.dataclass(frozen=True)
+class TranslationEvaluation(EvaluationConfig):
+    """`config.evaluation`."""
+
+    beam: Annotated[int, BEAM] = 4  # Vaswani et al. (2017), section 6.1
+    alpha: Annotated[float, ALPHA] = 1.0  # 0.6 in the paper, for longer sentences
+    # Subwords beyond the source; section 6.1.
+    max_extra_length: Annotated[int, Range(0, 1000, whole=True)] = 50
+    batch_size: Annotated[int, BATCH] = 64  # sentences per batch
+    figures: Annotated[int, LAYERS] = 2  # number of sentences
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TranslationConfig(ModelConfig):
+    """The config of a translator."""
+
+    data: TranslationData = TranslationData()
+    loss: TranslationLoss = TranslationLoss()
+    evaluation: TranslationEvaluation = TranslationEvaluation()
+
+    def __post_init__(self):
+        super().__post_init__()
+        corpus.check(self.data, self.model, self.architecture)
+        accumulate = self.optimizer.get("accumulate", 1)
+        if (multiple := self.data.batch_size_multiple) % accumulate:
+            accepted = f"a divisor of config.data.batch_size_multiple={multiple}"
+            raise FieldError("optimizer.accumulate", accumulate, accepted)
+
+
 class Translation(Task):
     """Training, evaluation and figures of a translator; see the module docstring."""
 
     metric = ("bleu", "max")
-    ranges = _RANGES | reinforce.RANGES | corpus.RANGES | SEARCH_RANGES
-    model_methods = ("packs", "draws", "encode", "start", "step")
+    Config = TranslationConfig
     EvaluationOptions = TranslationOptions
     Options = SamplingOptions
     figure_name = "alignment"
     table = "translations", ("source", "reference", "hypothesis")
     one_by_one = False
-
-    @classmethod
-    def check_rules(cls, config: ConfigDict) -> None:
-        """Checks `config.data`, and that the model fits it; see `Task`."""
-        corpus.check(config)
 
     @classmethod
     def prepare(
@@ -100,23 +132,19 @@ class Translation(Task):
         return corpus.prepare(config, Path(workdir) / "assets", training=training)
 
     def __init__(
-        self,
-        config: ConfigDict,
-        assets: TextAssets | None = None,
-        *,
-        axis_name: str | None = None,
+        self, config: ConfigDict, assets: TextAssets, *, axis_name: str | None = None
     ):
         """Builds the model for the vocabulary; see `Task`."""
         self.config, self.assets = config, assets
         self.language = config.data.target_language
-        self.vocabulary = assets.vocabulary if assets else None
-        fields, size = config.model, config.data.vocab_size
-        size = self.vocabulary.size if self.vocabulary else size
-        self.model = checks.build_model(config.architecture, fields, vocab_size=size)
+        self.vocabulary = assets.vocabulary
+        self.model = checks.build_model(
+            config.architecture, config.model, vocab_size=self.vocabulary.size
+        )
         self.objective = Supervised(
             lambda rng: self.model.init(rng, _BLANK, train=False)["params"],
             self.loss,
-            make_optimizer(config, width=fields.get("d_model")),
+            make_optimizer(config),
             extra=reinforce.initial_baseline(self.model.draws),
             update_extra=reinforce.move_baseline,
             accumulate=config.optimizer.accumulate,
@@ -125,7 +153,7 @@ class Translation(Task):
         self.search = Search.configured(config.evaluation)
         self.translator = TextSearch(
             self.model,
-            lambda ids: self.vocabulary.decode(ids),
+            self.vocabulary.decode,
             forbidden=(PAD, BOS, UNK),
             batch_size=config.evaluation.batch_size,
             extra=config.evaluation.max_extra_length,

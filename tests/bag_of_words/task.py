@@ -15,6 +15,7 @@ from figures.charts import bars
 from tasks.common.batches import EndlessBatches, take
 from tasks.common.splits import held_out_rng
 from training import checks
+from training.configuration import ModelConfig
 from training.objective import Supervised
 from training.optimizers import make_optimizer
 from training.task import Prediction, Stacked, Task
@@ -59,9 +60,20 @@ class BagOptions(Options):
     threshold: float = option(0.5, "Minimum probability of an odd answer.", PROBABILITY)
 
 
+@dataclasses.dataclass(frozen=True)
+class BagData:
+    words: Annotated[int, Range(2, 1000, whole=True)] = 11
+    batch_size: Annotated[int, SIZE] = 32
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BagConfig(ModelConfig):
+    data: BagData = BagData()
+
+
 class BagOfWords(Task):
     metric = ("accuracy", "max")
-    ranges = {"data.words": Range(2, 1000, whole=True), "data.batch_size": SIZE}
+    Config = BagConfig
     Options = BagOptions
     table = "correct", ("correct",)
     figure_name = "words"
@@ -73,7 +85,7 @@ class BagOfWords(Task):
             asset_files.write(path, " ".join(f"w{i}" for i in range(config.data.words)))
         return path.read_text().split()
 
-    def __init__(self, config, assets=None, *, axis_name=None):
+    def __init__(self, config, assets, *, axis_name=None):
         self.config, self.words = config, assets
         self.model = checks.build_model(config.architecture, config.model)
         zeros = jnp.zeros(config.data.words)

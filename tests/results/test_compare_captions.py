@@ -66,7 +66,7 @@ def test_runs_that_cannot_be_compared_are_refused(load, tmp_path, monkeypatch):
     with pytest.raises(UserError, match=r"image 99: must be in 1\.\."):
         compare_captions.main(["soft", "--images", "99", "--to", str(tmp_path)])
     config = translator()
-    run = trained.Run(config, config.task(config), None, "last")
+    run = trained.Run(config, None, None, "last")
     monkeypatch.setattr(trained, "load", lambda folder: run)
     with pytest.raises(UserError, match="^run: must be the run of a captioner$"):
         compare_captions.main(["run", "--to", str(tmp_path)])

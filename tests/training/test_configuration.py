@@ -8,13 +8,13 @@ import pytest
 from ml_collections import ConfigDict
 from tracing import leaves
 
-from base.errors import UserError
+from base.errors import FieldError, UserError
 from configs import transformer_nmt
 from models.bahdanau import Bahdanau
 from models.ntm import LSTM
 from models.transformer import Transformer
 from tasks.translation.task import Translation
-from training import configuration
+from training import checks, configuration
 from training.task import Task
 
 TOY = str(Path(__file__).parents[1] / "toy.py")
@@ -235,19 +235,39 @@ def test_a_task_must_be_a_task(text):
     ("architecture", "message"),
     [
         (Translation, "config.architecture is Translation: must be a flax.linen.Mod"),
-        (
-            LSTM,
-            "config.architecture is LSTM: must have packs, draws, encode, start, st",
-        ),
-        (Bahdanau, "config.data.pack is true: must be false, as Bahdanau takes one"),
+        (LSTM, "config.model.d_model is not a field of LSTM"),
     ],
 )
-def test_an_architecture_must_be_a_model_that_fits_the_task(architecture, message):
+def test_an_architecture_must_be_a_model_with_the_fields(architecture, message):
     config = transformer_nmt.get_config()
     with config.ignore_type():
         config.architecture = architecture
     with pytest.raises(UserError, match=message):
-        config.task.check(config)
+        configuration.check(config, Task)
+
+
+def test_a_recurrent_translator_takes_a_sentence_per_row():
+    config = configuration.defaults(Translation, Bahdanau)
+    fields = transformer_nmt.get_config()
+    config.optimizer, config.checkpoints = fields.optimizer, fields.checkpoints
+    config.update({"train_steps": 5, "eval_every": 5, "save_every": 5})
+    message = "config.data.pack is True: must be false, as Bahdanau takes one sentence"
+    with pytest.raises(UserError, match=message):
+        configuration.check(config, Task)
+
+
+def test_errors_of_a_model_name_the_field_of_the_config():
+    config = configuration.defaults(Translation, Bahdanau)
+    model = Bahdanau(vocab_size=7)
+    with pytest.raises(
+        UserError, match="^config.architecture is Bahdanau: must have dr"
+    ):
+        with checks.model_errors(config):
+            model.drawings  # noqa: B018
+    for field, name in {"hidden": "model.hidden", "pack": "data.pack"}.items():
+        with pytest.raises(UserError, match=f"^config.{name} is 3: must be odd"):
+            with checks.model_errors(config):
+                raise FieldError(field, 3, "odd")
 
 
 def test_a_field_out_of_range_is_rejected():
@@ -272,7 +292,7 @@ def test_a_negative_seed_is_rejected():
             "checkpoint is 'bset': must be last, best, average or a",
         ),
         ("average", 0, "config.evaluation.average is 0: must be at least 1"),
-        ("average", 6, "average is 6: must be at most config.checkpoints.keep=5, the"),
+        ("average", 6, "average is 6: must be at most config.checkpoints.keep=5"),
     ],
 )
 def test_evaluation_fields_are_checked_before_training(name, value, message):

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ from configs._optimizer import adam
 from tasks.images.task import Adversarial, Assets
 from tasks.translation.task import Translation
 from training import checkpoints, loop, parallel, sharding, sharding_table
+from training.task import create
 
 ROOT = Path(__file__).parents[2]
 
@@ -299,7 +301,9 @@ def test_both_networks_of_a_gan_learn_the_same_in_every_layout():
 
 def compiled_step(config, name):
     """The compiled step of a layout, and the parameters."""
-    layout, task = make_layout(name), config.task(config)
+    with tempfile.TemporaryDirectory() as folder:
+        task = create(config, Path(folder), training=True)
+    layout = make_layout(name)
     rng, rules = jax.random.key(0), sharding.rules_of(config)
     like = layout.abstract(task.objective.init, rng, rules)
     shapes = {"source": (16, 11), "target": (16, 13)}

@@ -8,6 +8,7 @@ from jax.sharding import PartitionSpec
 
 from configs import luong_nmt, sagan, transformer_nmt
 from training import sharding, sharding_table
+from training.task import create
 
 MESH = {"data": 2, "fsdp": 5, "tensor": 3}
 RULES = (("out/kernel", ("tensor", None)), ("kernel", (None, "tensor")))
@@ -36,10 +37,11 @@ def test_an_axis_of_one_device_cuts_nothing():
 
 
 @pytest.mark.parametrize("module", [transformer_nmt, luong_nmt, sagan])
-def test_every_rule_of_a_model_applies(module):
+def test_every_rule_of_a_model_applies(module, tmp_path):
     config = module.get_config("smoke")
     rules = sharding.rules_of(config)
-    state = jax.eval_shape(config.task(config).objective.init, jax.random.key(0))
+    task = create(config, tmp_path, training=True)
+    state = jax.eval_shape(task.objective.init, jax.random.key(0))
     paths = {
         sharding.path_text(path): x.shape
         for path, x in jax.tree_util.tree_leaves_with_path(state.params)
