@@ -523,7 +523,7 @@ def test_the_table_of_optimizers_has_a_function_for_each():
 def test_an_invalid_optimizer_is_rejected(changes, message):
     with pytest.raises(UserError, match=message):
         config = make_config(**changes)
-        optimizers.check_ranges(config)
+        check_ranges(config)
         make_optimizer(config)
 
 
