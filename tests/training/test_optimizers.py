@@ -14,7 +14,13 @@ from ml_collections import ConfigDict
 from base.errors import UserError
 from configs import _optimizer
 from training import checkpoints, configuration, loop
-from training.optimizers import OPTIMIZERS, make_optimizer, make_schedule, warnings
+from training.optimizers import (
+    OPTIMIZERS,
+    check_ranges,
+    make_optimizer,
+    make_schedule,
+    warnings,
+)
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = sorted(p.stem for p in (ROOT / "configs").glob("*.py") if p.stem[0] != "_")
