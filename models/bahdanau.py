@@ -15,7 +15,7 @@ gates are applied to the annotations instead, once per source: C c_i = sum_j alp
 Axes: as in `models.recurrent`; E is 2 D; A hidden width of a score.
 """
 
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -64,15 +64,12 @@ class Bahdanau(AttentiveDecoder):
     share_embeddings: bool = False
     encoder_layers: Annotated[int, LAYERS] = 1
     maxout: Annotated[int, SIZE] = 500
-    readout_state: str = "previous"
+    readout_state: Literal["previous", "new"] = "previous"
     score: str = "additive"
     alignment: str = "global"
     score_hidden: int = 1000
     score_gradient: bool = True
 
-    choices: ClassVar = AttentiveDecoder.choices | {
-        "readout_state": ("previous", "new")
-    }
     # Appendix B.1. Attention is initially uniform, since v_a is 0.
     paper_init: ClassVar[Init] = Init(
         kernel=nn.initializers.normal(0.01),

@@ -28,7 +28,7 @@ from flax import linen as nn
 from attention.fast.convolution import blocks
 from attention.fast.scan import Matrix
 from base.errors import FieldError
-from base.ranges import PROBABILITY, SIZE
+from base.ranges import PROBABILITY, SIZE, Choice
 from models.cells import CELLS, CellMatrices
 from models.encoder_decoder import (
     AttentiveDecoder,
@@ -105,11 +105,10 @@ class Captioner(EncoderDecoder):
     hidden: int = 512
     dropout: float = 0.3
     init_scheme: str = "paper"
-    encoder: str = "maps"
+    encoder: Annotated[str, Choice(ENCODERS)] = "maps"
     channels: Annotated[tuple[int, ...], SIZE.each()] = (512,)
 
     paper_init: ClassVar[Init] = uniform_init(0.08)
-    choices: ClassVar = EncoderDecoder.choices | {"encoder": ENCODERS}
 
     def setup(self):
         """Checks the fields and creates the shared submodules."""
@@ -168,8 +167,6 @@ class ShowAttendTell(Captioner, AttentiveDecoder):
     max_length: int = 196
     selector: bool = True
     soft_prob: Annotated[float, PROBABILITY] = 0.5
-
-    choices: ClassVar = Captioner.choices | AttentiveDecoder.choices
 
     def setup(self):
         """Checks the fields and creates the submodules."""

@@ -20,6 +20,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from base.ranges import SIZE
+from models.layers import check_fields
 from models.sagan import Network
 
 
@@ -41,7 +42,7 @@ class Generator(DCGAN):
     @nn.compact
     def __call__(self, noise: jax.Array, label: jax.Array, *, train: bool) -> jax.Array:
         """Generates images; see `models.sagan.Generator`."""
-        self.check()
+        check_fields(self)
         x = self.first_map(noise, self.width(2 * self.initial_size), train=train)
         for size in self.maps():
             norm = self.norm(f"to_{size}_norm_1", classes=self.classes)
@@ -54,6 +55,7 @@ class Generator(DCGAN):
         image = self.layer(3, kernel=4, scale="double", name="picture")
         return jnp.tanh(image(x, train=train))
 
+    @nn.nowrap
     def maps(self) -> list[int]:
         """See `Network`; the last transposed convolution outputs the image."""
         return self.sizes()[:-1]
@@ -65,7 +67,7 @@ class Discriminator(DCGAN):
     @nn.compact
     def __call__(self, x: jax.Array, label: jax.Array, *, train: bool) -> jax.Array:
         """Computes logits [B]; see `models.sagan.Discriminator`."""
-        self.check()
+        check_fields(self)
         for size in self.maps():
             width, name = self.width(2 * size), f"to_{size}"
             x = self.layer(width, kernel=4, scale="half", name=name)(x, train=train)

@@ -10,22 +10,23 @@ Axes: as in `models.recurrent`; D is also the width of a query; F width of a key
 hidden width of a score.
 """
 
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from attention.alignments import ALIGNMENTS
 from attention.core import Attention
 from attention.fast.scan import scan
-from base.ranges import FRACTION, SCALE, SIZE
+from attention.scores import STEPWISE_SCORES
+from base.ranges import FRACTION, SCALE, SIZE, Choice
 from models.attention import Alignment, AlignmentOutput, Score
 from models.cells import CELLS, batch_first, time_first
 from models.layers import BOS, Dropout, check_fields
 from models.recurrent import STANDARD, Gates, Init
 from models.sharding import RECURRENT
-from models.source_attention import ATTENTION_CHOICES, SourceAttention
+from models.source_attention import SourceAttention
 
 
 class StepInput(NamedTuple):
@@ -95,24 +96,20 @@ class EncoderDecoder(nn.Module):
     """
 
     vocab_size: Annotated[int, SIZE]
-    cell: str
+    cell: Annotated[str, Choice(CELLS)]
     embedding: Annotated[int, SIZE]
     hidden: Annotated[int, SIZE]
     dropout: Annotated[float, FRACTION]
-    init_scheme: str
+    init_scheme: Literal["standard", "paper"]
 
     packs: ClassVar[bool] = False  # each row of a batch holds a single sentence
     sharding: ClassVar = RECURRENT
     draws: ClassVar[bool] = False  # True if a hard alignment needs REINFORCE to train
     paper_init: ClassVar[Init]
-    choices: ClassVar[Mapping[str, tuple[str, ...]]] = {  # values of text fields
-        "init_scheme": ("standard", "paper"),
-        "cell": tuple(CELLS),
-    }
 
     def setup(self):
         """Checks the fields and creates the shared submodules."""
-        check_fields(self, self.choices)
+        check_fields(self)
         self.inits = self.paper_init if self.init_scheme == "paper" else STANDARD
         self.drop = Dropout(self.dropout)
         self.gates = Gates(self.cell, self.hidden, self.inits)
@@ -281,14 +278,12 @@ class AttentiveDecoder(EncoderDecoder):
     The other fields are those of `EncoderDecoder`.
     """
 
-    score: str
-    alignment: str
+    score: Annotated[str, Choice(STEPWISE_SCORES)]
+    alignment: Annotated[str, Choice(ALIGNMENTS)]
     score_hidden: Annotated[int, SIZE]
     max_length: Annotated[int, SIZE] = 128
     window: Annotated[int, SIZE] = 10
     temperature: Annotated[float, SCALE] = 1.0
-
-    choices: ClassVar = EncoderDecoder.choices | ATTENTION_CHOICES
 
     @property
     def draws(self) -> bool:

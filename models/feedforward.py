@@ -13,7 +13,7 @@ Differs from the authors' code: matrices are initialised from He's normal distri
 of variance 2 / inputs, as the paper says; the code omits the rectifier's gain.
 """
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +24,6 @@ from attention.feedforward import feedforward_attention
 from base.ranges import SIZE
 from models.layers import check_fields
 
-POOLINGS = ("attention", "mean")
 FEATURES = 2  # numbers per step: a value and a marker
 
 _he = nn.initializers.variance_scaling(2.0, "fan_in", "normal")
@@ -38,11 +37,11 @@ class FeedForwardAttention(nn.Module):
         hidden: D, width of both hidden layers.
     """
 
-    pooling: str = "attention"
+    pooling: Literal["attention", "mean"] = "attention"
     hidden: Annotated[int, SIZE] = 100
 
     def setup(self):
-        check_fields(self, {"pooling": POOLINGS})
+        check_fields(self)
         width, zeros = self.hidden, nn.initializers.zeros
         self.input_kernel = self.param("input_kernel", _he, (FEATURES, width))
         self.input_bias = self.param("input_bias", zeros, (width,))

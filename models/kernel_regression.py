@@ -26,7 +26,7 @@ from flax import linen as nn
 from attention.core import Attention
 from attention.kernels import KERNELS, kernel_regression
 from base.errors import FieldError
-from base.ranges import SCALE
+from base.ranges import SCALE, Choice
 from models.layers import check_fields
 
 _FLAT = ("boxcar", "constant")  # kernels without a gradient in the width
@@ -45,21 +45,24 @@ class KernelRegression(nn.Module):
         leave_one_out: whether a query's own key is masked in training.
     """
 
-    kernel: str = "gaussian"
+    kernel: Annotated[str, Choice(KERNELS)] = "gaussian"
     width: Annotated[float, SCALE] = 1.0
     learned: bool = True
     leave_one_out: bool = True
 
-    def setup(self):
-        check_fields(self, {"kernel": tuple(KERNELS)})
+    @nn.nowrap
+    def check(self) -> None:
+        """Checks rules between the fields."""
         if self.learned and self.kernel in _FLAT:
             smooth = ", ".join(name for name in KERNELS if name not in _FLAT)
-            raise FieldError(
-                "learned",
-                self.learned,
+            accepted = (
                 f"False for the kernel {self.kernel!r}, which has no gradient in its "
-                f"width; kernels with a gradient: {smooth}",
+                f"width; kernels with a gradient: {smooth}"
             )
+            raise FieldError("learned", self.learned, accepted)
+
+    def setup(self):
+        check_fields(self)
         init = nn.initializers.constant(math.log(self.width))
         self.log_width = self.param("log_width", init, ())
 

@@ -3,7 +3,7 @@
 Axes: ... any batch; C width of the model; W vocabulary.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -13,33 +13,26 @@ from attention.fast.dropout import dropout
 from attention.fast.layer_norm import layer_norm
 from attention.fast.linear import linear
 from base import ranges
-from base.errors import FieldError
 
 PAD, BOS, EOS = 0, 1, 2  # ids of padding, start and end of a sentence
 
 _glorot = nn.initializers.xavier_uniform()
 
 
-def check_fields(
-    module: nn.Module, choices: Mapping[str, Sequence[str]] | None = None
-) -> None:
-    """Checks the fields of a model against their ranges; see `ranges`.
+def check_fields(module: nn.Module) -> None:
+    """Checks the fields of a model against their ranges, then calls its `check`.
 
     Models call it in `setup`, so that `init` and `apply` refuse a field out of range.
-
-    Args:
-        module: the model.
-        choices: accepted values of each text field, by name.
+    `check` has rules between fields; it does not read fields without a default, since
+    configs are checked before the data are known.
 
     Raises:
         FieldError: for the first field that is out of range.
     """
-    for name, accepted in (choices or {}).items():
-        value = getattr(module, name)
-        if value not in accepted:
-            raise FieldError(name, value, f"one of {', '.join(accepted)}")
     stated = ranges.declared(type(module))
     ranges.check(stated, {name: getattr(module, name) for name in stated})
+    if hasattr(module, "check"):
+        module.check()
 
 
 class Dropout(nn.Module):

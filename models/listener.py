@@ -23,17 +23,18 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from attention.alignments import ALIGNMENTS
 from attention.fast.scan import Matrix
 from base.errors import FieldError
-from base.ranges import DEPTH, LAYERS, PROBABILITY, SIZE
+from base.ranges import DEPTH, LAYERS, PROBABILITY, SIZE, Choice
 from models.cells import CELLS
 from models.encoder_decoder import AttentiveDecoder, DecoderCarry, Step, StepInput
 from models.layers import Dense, Dropout, logits
 from models.recurrent import Encoder, Init, Stack, StackMatrices, uniform_init
-from models.source_attention import ATTENTION_CHOICES, SourceAndBiases, SourceMemory
+from models.source_attention import SourceAndBiases, SourceMemory
 
 # All but hard alignment, which needs REINFORCE.
-ALIGNMENTS = tuple(x for x in ATTENTION_CHOICES["alignment"] if x != "hard")
+SOFT_ALIGNMENTS = tuple(x for x in ALIGNMENTS if x != "hard")
 
 
 def halve(x: jax.Array, mask: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -136,7 +137,7 @@ class ListenAttendSpell(AttentiveDecoder):
             `listener_layers`. 0 is the paper's baseline without a pyramid.
         layers: number of layers of the speller.
         sampling: probability that a previous character is sampled, in training.
-        alignment: one of `ALIGNMENTS`.
+        alignment: one of `SOFT_ALIGNMENTS`.
         filters: number of filters of the location-aware score.
         filter_width: width of these filters in positions.
 
@@ -156,21 +157,24 @@ class ListenAttendSpell(AttentiveDecoder):
     layers: Annotated[int, LAYERS] = 2
     sampling: Annotated[float, PROBABILITY] = 0.1
     score: str = "multiplicative"
-    alignment: str = "global"
+    alignment: Annotated[str, Choice(SOFT_ALIGNMENTS)] = "global"
     score_hidden: int = 512
     max_length: int = 256
     filters: Annotated[int, SIZE] = 10
     filter_width: Annotated[int, LAYERS] = 15
 
     paper_init: ClassVar[Init] = uniform_init(0.1)  # section 4
-    choices: ClassVar = AttentiveDecoder.choices | {"alignment": ALIGNMENTS}
+
+    @nn.nowrap
+    def check(self) -> None:
+        """Checks rules between the fields."""
+        if self.halvings >= self.listener_layers:
+            accepted = f"less than listener_layers={self.listener_layers}"
+            raise FieldError("halvings", self.halvings, accepted)
 
     def setup(self):
         """Checks the fields and creates the submodules."""
         super().setup()
-        if self.halvings >= self.listener_layers:
-            accepted = f"less than listener_layers={self.listener_layers}"
-            raise FieldError("halvings", self.halvings, accepted)
         n, cell, inits = self.hidden, CELLS[self.cell], self.inits
         _, self.target_table = self.tables(share=True)
         self.listen = Listener(

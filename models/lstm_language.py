@@ -12,7 +12,6 @@ the layer below (Graves 2013).
 Axes: B batch; T tokens; C width of an embedding; D width of a state; W vocabulary.
 """
 
-from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
 import jax
@@ -44,7 +43,6 @@ class RecurrentLanguageModel(nn.Module):
     dropout: Annotated[float, FRACTION] = 0.0
 
     attends: ClassVar[bool] = False
-    choices: ClassVar[Mapping[str, tuple[str, ...]]] = {}  # values of text fields
 
     @nn.nowrap
     def layer(self, number: int) -> Any:
@@ -57,7 +55,7 @@ class RecurrentLanguageModel(nn.Module):
         raise NotImplementedError
 
     def setup(self):
-        check_fields(self, self.choices)
+        check_fields(self)
         init = STANDARD.embedding
         self.table = self.param(
             "embedding_table", init, (self.vocab_size, self.embedding)

@@ -23,7 +23,6 @@ The language model of section 5.1 stacks such layers with skip connections.
 Differs from the paper: biases; no attention beyond the last K tokens.
 """
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Annotated, Any, ClassVar, NamedTuple
 
@@ -36,7 +35,7 @@ from attention.fast.scan import Matrix
 from attention.fast.softmax import attend
 from attention.fast.tape import tape_scan
 from attention.tape import Tape, empty_tape, token_weights
-from base.ranges import SIZE
+from base.ranges import SIZE, Choice
 from models.attention import AlignmentOutput, glorot_uniform
 from models.layers import Dense
 from models.lstm_language import RecurrentLanguageModel
@@ -331,11 +330,10 @@ class LSTMNLanguageModel(RecurrentLanguageModel):
     """
 
     memory: Annotated[int, SIZE] = 50
-    score: str = "additive"
+    score: Annotated[str, Choice(SCORES)] = "additive"
     score_hidden: Annotated[int, SIZE] = 300
 
     attends: ClassVar[bool] = True
-    choices: ClassVar[Mapping[str, tuple[str, ...]]] = {"score": tuple(SCORES)}
 
     @nn.nowrap
     def layer(self, number: int) -> LSTMNLayer:

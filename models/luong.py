@@ -23,7 +23,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from attention.fast.scan import Matrix
-from base.ranges import DEPTH, LAYERS
+from base.ranges import DEPTH, LAYERS, Choice
 from models.cells import CELLS
 from models.encoder_decoder import AttentiveDecoder, DecoderCarry, Step, StepInput
 from models.layers import PAD, Dense, logits
@@ -76,7 +76,7 @@ class Luong(AttentiveDecoder):
     share_embeddings: bool = False
     layers: Annotated[int, LAYERS] = 4
     decoder_layers: Annotated[int, DEPTH] = 0
-    residual: str = "none"
+    residual: Annotated[str, Choice(RESIDUALS)] = "none"
     bidirectional: bool = False
     reverse_source: bool = True
     input_feeding: bool = True
@@ -86,7 +86,6 @@ class Luong(AttentiveDecoder):
     score_gradient: bool = True
 
     paper_init: ClassVar[Init] = uniform_init(0.1)  # section 4.1
-    choices: ClassVar = AttentiveDecoder.choices | {"residual": RESIDUALS}
 
     def setup(self):
         """Checks the fields and creates the submodules."""

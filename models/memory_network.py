@@ -30,7 +30,7 @@ The language model of section 5 has memories of single words, the most recent on
 `MemoryNetworkLanguageModel`.
 """
 
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
@@ -38,15 +38,13 @@ from flax import linen as nn
 
 from attention.fast.softmax import masked_softmax
 from attention.scores import SCORES
-from base.ranges import COUNT, FRACTION, LAYERS, POSITIVE, SIZE
+from base.ranges import COUNT, FRACTION, LAYERS, POSITIVE, SIZE, Choice
 from models.attention import Alignment, AlignmentOutput, Score
 from models.layers import PAD, Dropout, check_fields, logits
 
 _QUERY = 0.1  # u^1 of the language model, the same for every unit
 _UNROLLED = 64  # words of a sentence; the loop over more would compile for minutes
 
-ENCODINGS = ("position", "bag")
-TYINGS = ("adjacent", "layerwise")
 ALIGNMENTS = ("global", "local_p", "gumbel")
 
 
@@ -99,25 +97,17 @@ class MemoryNetwork(nn.Module):
     memory: Annotated[int, SIZE]
     hops: Annotated[int, LAYERS] = 3
     width: Annotated[int, SIZE] = 20
-    encoding: str = "position"
+    encoding: Literal["position", "bag"] = "position"
     position_scale: Annotated[float, POSITIVE] = 2.0
     position_length: Annotated[int, COUNT] = 0
-    tying: str = "adjacent"
-    score: str = "dot"
-    alignment: str = "global"
+    tying: Literal["adjacent", "layerwise"] = "adjacent"
+    score: Annotated[str, Choice(SCORES)] = "dot"
+    alignment: Annotated[str, Choice(ALIGNMENTS)] = "global"
     empty_slots: bool = True
     init_scale: Annotated[float, POSITIVE] = 0.1
 
     def setup(self):
-        check_fields(
-            self,
-            {
-                "encoding": ENCODINGS,
-                "tying": TYINGS,
-                "score": tuple(SCORES),
-                "alignment": ALIGNMENTS,
-            },
-        )
+        check_fields(self)
         normal = nn.initializers.normal(self.init_scale)
         shape = self.vocab_size + self.memory, self.width
         adjacent = self.tying == "adjacent"

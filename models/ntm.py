@@ -21,7 +21,7 @@ key strength, 1 + softplus for the sharpening, tanh for keys and add vectors, an
 constant memory, which learned fastest, follow Collier and Beel (2018), section 3.
 """
 
-from typing import Annotated, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -103,24 +103,25 @@ class NeuralTuringMachine(nn.Module):
     """
 
     outputs: Annotated[int, SIZE]
-    controller: str = "lstm"
+    controller: Literal["lstm", "feedforward"] = "lstm"
     hidden: Annotated[int, SIZE] = 100
     read_heads: Annotated[int, _UNROLLED] = 1
     write_heads: Annotated[int, _UNROLLED] = 1
     slots: Annotated[int, _SLOTS] = 128
     width: Annotated[int, SIZE] = 20
     shifts: Annotated[int, _UNROLLED] = 3
-    memory_init: str = "constant"
+    memory_init: Literal["constant", "learned", "random"] = "constant"
+
+    @nn.nowrap
+    def check(self) -> None:
+        """Checks rules between the fields."""
+        if self.shifts % 2 == 0 or self.shifts > self.slots:
+            accepted = f"odd and at most slots={self.slots}"
+            raise FieldError("shifts", self.shifts, accepted)
 
     def setup(self):
         """Checks the fields and creates the parameters."""
-        memories = ("constant", "learned", "random")
-        controllers = ("lstm", "feedforward")
-        check_fields(self, {"controller": controllers, "memory_init": memories})
-        if self.shifts % 2 == 0 or self.shifts > self.slots:
-            raise FieldError(
-                "shifts", self.shifts, f"odd and at most slots={self.slots}"
-            )
+        check_fields(self)
         n, zeros = self.hidden, nn.initializers.zeros
         if self.controller == "lstm":
             self.gates = Gates("lstm", n, STANDARD)

@@ -21,7 +21,7 @@ Q queries, T or R; F features of an input; C width of an embedding; D width of a
 A hidden width of a score; G width of a cell's gates.
 """
 
-from typing import Annotated, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -33,7 +33,7 @@ from attention.fast.scan import Matrix, scan
 from attention.fast.softmax import attend, masked_softmax
 from attention.scores import SCORES
 from base.errors import FieldError
-from base.ranges import DEPTH, SIZE
+from base.ranges import DEPTH, SIZE, Choice
 from base.records import AttentionRecord
 from models.attention import Score
 from models.cells import CELLS, CellMatrices, run_cell, time_first
@@ -179,33 +179,28 @@ class PointerNetwork(nn.Module):
             (uniform in [-0.08, 0.08]).
     """
 
-    encoder: str = "recurrent"
+    encoder: Literal["recurrent", "process"] = "recurrent"
     process_steps: Annotated[int, DEPTH] = 5
-    output: str = "pointer"
+    output: Literal["pointer", "attention", "none"] = "pointer"
     glimpses: Annotated[int, DEPTH] = 0
-    score: str = "additive"
-    cell: str = "lstm"
+    score: Annotated[str, Choice(SCORES)] = "additive"
+    cell: Annotated[str, Choice(CELLS)] = "lstm"
     embedding: Annotated[int, SIZE] = 256
     hidden: Annotated[int, SIZE] = 256
     score_hidden: Annotated[int, SIZE] = 256
     max_inputs: Annotated[int, SIZE] = 50
-    init_scheme: str = "paper"
+    init_scheme: Literal["standard", "paper"] = "paper"
 
-    def setup(self):
-        """Checks the fields and creates the submodules."""
-        check_fields(
-            self,
-            {
-                "encoder": ("recurrent", "process"),
-                "output": ("pointer", "attention", "none"),
-                "score": tuple(SCORES),
-                "cell": tuple(CELLS),
-                "init_scheme": ("standard", "paper"),
-            },
-        )
+    @nn.nowrap
+    def check(self) -> None:
+        """Checks rules between the fields."""
         if self.glimpses and self.output != "pointer":
             accepted = f"0 for output={self.output}, which has no pointer"
             raise FieldError("glimpses", self.glimpses, accepted)
+
+    def setup(self):
+        """Checks the fields and creates the submodules."""
+        check_fields(self)
         inits = uniform_init(0.08) if self.init_scheme == "paper" else STANDARD
         n, cell = self.hidden, CELLS[self.cell]
         self.table = Table(self.embedding, inits)

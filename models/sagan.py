@@ -30,7 +30,7 @@ from attention.fast.softmax import masked_softmax
 from attention.spatial import NON_LOCAL as PLAIN_NON_LOCAL
 from attention.spatial import embedded_gaussian, max_pool
 from base.errors import FieldError
-from base.ranges import SIZE
+from base.ranges import SIZE, Choice
 from base.records import AttentionRecord
 from models.layers import check_fields
 from models.spectral import Layer, normed_kernel
@@ -181,7 +181,7 @@ class Network(nn.Module):
     spatial_noise: bool = False
     channels: Annotated[int, SIZE] = 64
     channel_multiplier: Annotated[int, SIZE] = 16
-    form: str = "embedded_gaussian"
+    form: Annotated[str, Choice(NON_LOCAL)] = "embedded_gaussian"
     key_reduction: Annotated[int, SIZE] = 8
     value_reduction: Annotated[int, SIZE] = 1
     pool: bool = False
@@ -193,20 +193,21 @@ class Network(nn.Module):
         """Initializer of kernels."""
         return nn.initializers.xavier_uniform()
 
+    @nn.nowrap
     def check(self) -> None:
-        """Checks the fields; see `Network`."""
-        check_fields(self, {"form": tuple(NON_LOCAL)})
+        """Checks rules between the fields; see `Network`."""
         if self.sizes()[-1:] != [self.size]:
             sizes = ", ".join(str(self.initial_size << n) for n in (1, 2, 3))
             raise FieldError("size", self.size, f"{sizes}, ...")
         sizes = self.maps()
-        if set(self.attention) - set(sizes):
+        if set(getattr(self, "attention", ())) - set(sizes):
             raise FieldError(
                 "attention",
                 tuple(self.attention),
                 f"sizes of maps, which are {', '.join(map(str, sizes))}",
             )
 
+    @nn.nowrap
     def sizes(self) -> list[int]:
         """Returns the doublings of `initial_size`, up to the size of an image."""
         return [
@@ -214,6 +215,7 @@ class Network(nn.Module):
             for n in range(1, (self.size // self.initial_size).bit_length())
         ]
 
+    @nn.nowrap
     def maps(self) -> list[int]:
         """Returns the sizes of the maps, in the order in which they are computed.
 
@@ -310,7 +312,7 @@ class Generator(Network):
         Returns:
             [B, I, J, 3] images in [-1, 1].
         """
-        self.check()
+        check_fields(self)
         x = self.first_map(noise, self.width(self.initial_size), train=train)
         for size in self.maps():
             x = self.block(x, label, size, train=train)
@@ -319,6 +321,7 @@ class Generator(Network):
         # Older checkpoints have this layer name.
         return jnp.tanh(self.layer(3, name="picture")(x, train=train))
 
+    @nn.nowrap
     def maps(self) -> list[int]:
         """See `Network`."""
         return self.sizes()
@@ -355,7 +358,7 @@ class Discriminator(Network):
         Returns:
             [B] logits, positive for images classified as real.
         """
-        self.check()
+        check_fields(self)
         for size in self.maps():
             activated = x if size == self.maps()[0] else nn.relu(x)  # not of the image
             x = self.block(x, activated, size, train=train)

@@ -16,7 +16,7 @@ embedding; D width of a state.
 Differs from the paper: embeddings are not pre-trained.
 """
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import jax
 import jax.numpy as jnp
@@ -26,17 +26,11 @@ from attention.fast.softmax import attend
 from attention.masks import padding_mask
 from attention.tape import Tape
 from base.errors import FieldError
-from base.ranges import FRACTION, LAYERS, SIZE
+from base.ranges import FRACTION, LAYERS, SIZE, Choice
 from models.attention import AlignmentOutput, Score
 from models.layers import PAD, Dense, Dropout, check_fields
 from models.lstmn import SCORES, LSTMNLayer
 from models.recurrent import STANDARD, Recurrence
-
-CHOICES = {
-    "encoder": ("lstmn", "lstm", "mean"),
-    "fusion": ("none", "shallow", "deep"),
-    "score": tuple(SCORES),
-}
 
 
 class SentenceClassifier(nn.Module):
@@ -61,23 +55,27 @@ class SentenceClassifier(nn.Module):
     vocab_size: Annotated[int, SIZE]
     classes: Annotated[int, SIZE]
     memory: Annotated[int, SIZE]
-    encoder: str = "lstmn"
-    fusion: str = "none"
+    encoder: Literal["lstmn", "lstm", "mean"] = "lstmn"
+    fusion: Literal["none", "shallow", "deep"] = "none"
     embedding: Annotated[int, SIZE] = 300
     hidden: Annotated[int, SIZE] = 300
     layers: Annotated[int, LAYERS] = 1
-    score: str = "additive"
+    score: Annotated[str, Choice(SCORES)] = "additive"
     score_hidden: Annotated[int, SIZE] = 300
     classifier: Annotated[int, SIZE] = 300
     dropout: Annotated[float, FRACTION] = 0.5
 
-    def setup(self):
-        check_fields(self, CHOICES)
+    @nn.nowrap
+    def check(self) -> None:
+        """Checks rules between the fields."""
         if self.fusion == "deep" and self.encoder != "lstmn":
             raise FieldError("encoder", self.encoder, "lstmn, as fusion is deep")
         if self.fusion == "shallow" and self.encoder == "mean":
             accepted = "lstmn or lstm, as fusion is shallow"
             raise FieldError("encoder", self.encoder, accepted)
+
+    def setup(self):
+        check_fields(self)
         shape = self.vocab_size, self.embedding
         self.table = self.param("table", nn.initializers.normal(0.1), shape)
         self.drop = Dropout(self.dropout)

@@ -14,7 +14,7 @@ summary's contribution.
 Axes: as in `models.recurrent`.
 """
 
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -76,17 +76,15 @@ class Seq2Seq(EncoderDecoder):
     share_embeddings: bool = False
     layers: Annotated[int, LAYERS] = 4
     reverse_source: bool = True
-    summary: str = "state"
+    summary: Literal["state", "tanh"] = "state"
     feed: tuple[str, ...] = ("initial_state",)
     maxout: Annotated[int, COUNT] = 0
 
     paper_init: ClassVar[Init] = uniform_init(0.08)  # Sutskever et al., section 3.4
-    choices: ClassVar = EncoderDecoder.choices | {"summary": ("state", "tanh")}
 
     def setup(self):
         """Checks the fields and creates the submodules."""
         super().setup()
-        self._check()
         n, cell, inits = self.hidden, CELLS[self.cell], self.inits
         self.source_table, self.target_table = self.tables(share=self.share_embeddings)
         self.encoder = Encoder(
@@ -115,7 +113,9 @@ class Seq2Seq(EncoderDecoder):
         shape = (self.vocab_size, self.maxout or n)
         self.output = self.param("output", inits.embedding, shape)
 
-    def _check(self):
+    @nn.nowrap
+    def check(self) -> None:
+        """Checks rules between the fields."""
         feed = set(self.feed)
         if not feed or feed - set(FEEDS):
             raise FieldError("feed", self.feed, f"one or more of {', '.join(FEEDS)}")

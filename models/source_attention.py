@@ -10,14 +10,10 @@ import flax
 import jax
 from flax import linen as nn
 
-from attention.alignments import ALIGNMENTS
 from attention.declaration import Score as ScoreFunction
 from attention.scores import STEPWISE_SCORES
 from models.attention import DRAWN, Alignment, AlignmentOutput, Score
 from models.layers import Dense
-
-# Accepted values of the fields that choose an attention, for `check_fields`.
-ATTENTION_CHOICES = {"score": tuple(STEPWISE_SCORES), "alignment": tuple(ALIGNMENTS)}
 
 
 class SourceMemory(NamedTuple):

@@ -15,7 +15,7 @@ width of a head; W vocabulary; R hypotheses that share one source; L maximum dec
 length.
 """
 
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -27,18 +27,12 @@ from attention.masks import causal_mask, padding_mask, segment_mask
 from attention.positions import learned_positions, sinusoids
 from attention.scores import SCORES
 from base.errors import FieldError
-from base.ranges import COUNT, FRACTION, LAYERS, SCALE, SIZE
+from base.ranges import COUNT, FRACTION, LAYERS, SCALE, SIZE, Choice
 from models.layers import BOS, EOS, PAD, Dense, Dropout, LayerNorm, check_fields, logits
 from models.multi_head import Cache, MultiHeadAttention
 from models.sharding import TRANSFORMER
 
-CHOICES = {  # accepted values by name of the field
-    "norm": ("post", "pre"),
-    "positions": ("sinusoidal", "learned", "relative", "rotary", "none"),
-    "dtype": ("float32", "bfloat16"),
-    **dict.fromkeys(("encoder_score", "decoder_score", "cross_score"), tuple(SCORES)),
-    "cross_alignment": tuple(ALIGNMENTS),
-}
+_SCORE = Choice(SCORES)
 
 
 class TransformerMemory(NamedTuple):
@@ -230,19 +224,21 @@ class Transformer(nn.Module):
     decoder_layers: Annotated[int, LAYERS] = 6
     d_ff: Annotated[int, SIZE] = 2048
     dropout: Annotated[float, FRACTION] = 0.1
-    norm: str = "post"
-    positions: str = "sinusoidal"
+    norm: Literal["post", "pre"] = "post"
+    positions: Literal["sinusoidal", "learned", "relative", "rotary", "none"] = (
+        "sinusoidal"
+    )
     max_distance: Annotated[int, COUNT] = 16
     max_length: Annotated[int, SIZE] = 256
-    encoder_score: str = "scaled_dot"
-    decoder_score: str = "scaled_dot"
-    cross_score: str = "scaled_dot"
-    cross_alignment: str = "global"
+    encoder_score: Annotated[str, _SCORE] = "scaled_dot"
+    decoder_score: Annotated[str, _SCORE] = "scaled_dot"
+    cross_score: Annotated[str, _SCORE] = "scaled_dot"
+    cross_alignment: Annotated[str, Choice(ALIGNMENTS)] = "global"
     score_hidden: Annotated[int, SIZE] = 64
     window: Annotated[int, SIZE] = 10
     temperature: Annotated[float, SCALE] = 1.0
     share_embeddings: bool = True
-    dtype: str = "float32"
+    dtype: Literal["float32", "bfloat16"] = "float32"
 
     packs: ClassVar[bool] = True  # a row of a batch may hold several sentences
     sharding: ClassVar = TRANSFORMER
@@ -252,15 +248,18 @@ class Transformer(nn.Module):
         """True if the alignment is hard and needs REINFORCE to train."""
         return self.cross_alignment == "hard"
 
-    def setup(self):
-        check_fields(self, CHOICES)
+    @nn.nowrap
+    def check(self) -> None:
+        """Checks rules between the fields."""
         if self.d_model % self.heads:
-            raise FieldError(
-                "heads", self.heads, f"a divisor of d_model, which is {self.d_model}"
-            )
+            accepted = f"a divisor of d_model, which is {self.d_model}"
+            raise FieldError("heads", self.heads, accepted)
         if self.positions == "rotary" and self.d_model // self.heads % 2:
             accepted = f"of even width with rotary positions; d_model is {self.d_model}"
             raise FieldError("heads", self.heads, accepted)
+
+    def setup(self):
+        check_fields(self)
         init, dtype = nn.initializers.normal(self.d_model**-0.5), jnp.dtype(self.dtype)
         names = ("embedding",)  # of source, target and output
         if not self.share_embeddings:

@@ -6,7 +6,7 @@ and encodes them again. For the interface, see `models.lstm_language`.
 Axes: B batch; T tokens; P carried tokens; C width of the model; W vocabulary.
 """
 
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
@@ -44,17 +44,21 @@ class TransformerLanguageModel(nn.Module):
     layers: Annotated[int, LAYERS] = 2
     d_ff: Annotated[int, SIZE] = 512
     memory: Annotated[int, SIZE] = 50
-    positions: str = "relative"
+    positions: Literal["sinusoidal", "relative", "rotary"] = "relative"
     max_distance: Annotated[int, SIZE] = 50
     dropout: Annotated[float, FRACTION] = 0.0
 
     attends: ClassVar[bool] = True
 
-    def setup(self):
-        check_fields(self, {"positions": ("sinusoidal", "relative", "rotary")})
+    @nn.nowrap
+    def check(self) -> None:
+        """Checks rules between the fields."""
         if self.d_model % self.heads:
             accepted = f"a divisor of d_model, which is {self.d_model}"
             raise FieldError("heads", self.heads, accepted)
+
+    def setup(self):
+        check_fields(self)
         init = nn.initializers.normal(self.d_model**-0.5)
         shape = (self.vocab_size, self.d_model)
         self.table = self.param("embedding_table", init, shape)

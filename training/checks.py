@@ -48,6 +48,13 @@ def check_models(config: ConfigDict) -> None:
                     f"config.model.{field} is not a field of {model.__name__}"
                 )
         ranges.check(ranges.declared(model), given, "config.model.")
+        if not hasattr(model, "check"):
+            continue
+        module = object.__new__(model)  # without the fields that depend on the data
+        for field, value in given.items():
+            object.__setattr__(module, field, value)
+        with model_errors(config):
+            module.check()
 
 
 def build_model(
