@@ -1,8 +1,7 @@
 """Groups of a config's fields: a dataclass declares names, ranges and defaults.
 
 Example:
-    @dataclasses.dataclass(frozen=True)
-    class Data:
+    class Data(Fields):
         source: Literal["generated", "files"] = "generated"
         min_size: Annotated[int, SIZE] = 1
         max_size: Annotated[int, SIZE] = 20
@@ -24,6 +23,15 @@ from ml_collections import ConfigDict
 
 from base import ranges
 from base.errors import FieldError, UserError
+
+
+@typing.dataclass_transform(frozen_default=True, kw_only_default=True)
+class Fields:
+    """Base class of groups; a subclass is a frozen dataclass."""
+
+    def __init_subclass__(cls, **options: Any):
+        super().__init_subclass__(**options)
+        dataclasses.dataclass(frozen=True, kw_only=True)(cls)
 
 
 def defaults(declared: type) -> ConfigDict:
@@ -127,8 +135,7 @@ def _texts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
         yield from _texts(f"{name}.{field.name}", getattr(value, field.name))
 
 
-@dataclasses.dataclass(frozen=True)
-class Files:
+class Files(Fields):
     """A file for each split; empty for none."""
 
     train: str = ""

@@ -1,6 +1,5 @@
 """A task that trains within a second: an MLP with dropout fits a sine."""
 
-import dataclasses
 import sys
 import types
 from typing import Annotated
@@ -10,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
+from base.fields import Fields
 from base.ranges import BATCH, FRACTION, SIZE
 from tasks.common.batches import rows_of, take
 from training import configuration
@@ -65,21 +65,18 @@ class Source:
         return take(batch, rows_of(pieces, count, len(batch["x"])))
 
 
-@dataclasses.dataclass(frozen=True)
-class ToyModel:
+class ToyModel(Fields):
     width: Annotated[int, SIZE] = 16
     dropout: Annotated[float, FRACTION] = 0.1
     name: str = "toy"
 
 
-@dataclasses.dataclass(frozen=True)
-class ToyData:
+class ToyData(Fields):
     batch_size: Annotated[tuple[int, ...], BATCH.each()] = (16, 32)
     inputs: Annotated[int, SIZE] = 3
     shuffle: bool = True
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class ToyConfig(configuration.Config):
     model: ToyModel = ToyModel()
     optimizer: ConfigDict

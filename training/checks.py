@@ -45,7 +45,8 @@ def check_models(config: ConfigDict) -> None:
         for field in given:
             if field not in [x.name for x in accepted]:
                 raise UserError(
-                    f"config.model.{field} is not a field of {model.__name__}"
+                    f"config.model.{field} is not a field of "
+                    f"config.{name}={model.__name__}"
                 )
         ranges.check(ranges.declared(model), given, "config.model.")
         if not hasattr(model, "check"):

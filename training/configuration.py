@@ -10,7 +10,6 @@ steps up to which they counted.
 """
 
 import contextlib
-import dataclasses
 import difflib
 import importlib
 import importlib.util
@@ -33,6 +32,7 @@ from base.errors import (
     parse_number,
     shorten,
 )
+from base.fields import Fields
 from base.ranges import SEED, SIZE, STEPS, Kind, Range
 from training import checks, encoding, optimizers, run_directory
 from training.checks import MODEL
@@ -41,15 +41,13 @@ from training.encoding import encode, leaves
 _DEVICES = Range(-1, 10**6, whole=True)
 
 
-@dataclasses.dataclass(frozen=True)
-class Kept:
+class Kept(Fields):
     """`config.checkpoints`."""
 
     keep: Annotated[int, SIZE] = 1  # the last ones, in addition to the best
 
 
-@dataclasses.dataclass(frozen=True)
-class Mesh:
+class Mesh(Fields):
     """`config.mesh`: numbers of devices; -1 for all that are left."""
 
     data: Annotated[int, _DEVICES] = -1
@@ -57,8 +55,7 @@ class Mesh:
     tensor: Annotated[int, _DEVICES] = 1
 
 
-@dataclasses.dataclass(frozen=True)
-class EvaluationConfig:
+class EvaluationConfig(Fields):
     """`config.evaluation`: the checkpoint of eval.py and predict.py."""
 
     checkpoint: str = "last"  # or "best", "average", a step
@@ -71,8 +68,7 @@ class EvaluationConfig:
             raise FieldError("checkpoint", self.checkpoint, accepted)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Config:
+class Config(Fields):
     """The fields that the training loop reads; base of every task's config."""
 
     task: Annotated[type, Kind("a subclass of training.task.Task", type)]
@@ -97,7 +93,6 @@ class Config:
             raise FieldError("evaluation.average", average, accepted)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class ModelConfig(Config):
     """The fields of a task with one model and one optimizer."""
 

@@ -12,7 +12,6 @@ that starts at 0, is per token; soft weights never replace a draw.
 Axes: B batch; T target steps; `...` layer axes such as heads.
 """
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Protocol
 
@@ -22,12 +21,12 @@ from ml_collections import ConfigDict
 
 from attention.alignments import reinforce, update_baseline
 from attention.masks import later_mask
+from base.fields import Fields
 from base.ranges import WEIGHT
 from training.state import Metrics
 
 
-@dataclasses.dataclass(frozen=True)
-class Weights:
+class Weights(Fields):
     """`config.loss`: weights of the terms of REINFORCE."""
 
     reward: Annotated[float, WEIGHT] = 0.1

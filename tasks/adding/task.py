@@ -12,7 +12,6 @@ Works with any model that has the methods of `models.feedforward.FeedForwardAtte
 Axes: B sequences; T steps.
 """
 
-import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -22,7 +21,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from base.errors import FieldError
-from base.fields import ordered
+from base.fields import Fields, ordered
 from base.ranges import BATCH, SHAPES, Range
 from figures import charts
 from figures.attention import AttentionMap
@@ -43,8 +42,7 @@ _GROUPS = 5  # groups of lengths in an evaluation of the variable protocol
 _FIGURES = 3  # sequences whose weights are drawn
 
 
-@dataclasses.dataclass(frozen=True)
-class AddingData:
+class AddingData(Fields):
     """`config.data`: generated sequences."""
 
     operation: Literal["add", "multiply"] = "add"
@@ -59,7 +57,6 @@ class AddingData:
             ordered(self, "min_length", "length", "data")
 
 
-@dataclasses.dataclass(frozen=True)
 class AddingEvaluation(EvaluationConfig):
     """`config.evaluation`."""
 
@@ -72,7 +69,6 @@ class AddingEvaluation(EvaluationConfig):
             raise FieldError("lengths", (), "a list of one or more lengths")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class AddingConfig(ModelConfig):
     """The config of the adding or the multiplication problem."""
 

@@ -12,7 +12,6 @@ as `base.records.AttentionRecord`s with weights [B, H, T, N].
 Axes: B batch; T steps; I inputs; O outputs; H heads; N memory slots.
 """
 
-import dataclasses
 import functools
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,6 +24,7 @@ import optax
 from ml_collections import ConfigDict
 
 from base.errors import FieldError
+from base.fields import Fields
 from base.ranges import BATCH, SHAPES, Choice, Range
 from base.records import AttentionRecord, collect
 from figures.attention import AttentionMap
@@ -43,8 +43,7 @@ from training.task import Evaluation, NoOptions, Prediction, Stacked, Task
 _SIZE = Range(1, algorithmic.MAX_SIZE, whole=True)
 
 
-@dataclasses.dataclass(frozen=True)
-class AlgorithmicData:
+class AlgorithmicData(Fields):
     """`config.data`: generated sequences."""
 
     kind: Annotated[str, Choice(algorithmic.KINDS)] = "copy"
@@ -57,7 +56,6 @@ class AlgorithmicData:
         algorithmic.batches(**vars(self), seed=0)  # checks its arguments
 
 
-@dataclasses.dataclass(frozen=True)
 class AlgorithmicEvaluation(EvaluationConfig):
     """`config.evaluation`."""
 
@@ -66,7 +64,6 @@ class AlgorithmicEvaluation(EvaluationConfig):
     checkpoint: str = "best"  # later steps can undo what was learned
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class AlgorithmicConfig(ModelConfig):
     """The config of an algorithmic task."""
 

@@ -27,7 +27,7 @@ import optax
 from ml_collections import ConfigDict
 
 from attention.fast.cross_entropy import smoothed_cross_entropy
-from base.fields import ordered, unread
+from base.fields import Fields, ordered, unread
 from base.ranges import BATCH, EXAMPLES, STEPS, VOCABULARY, WEIGHT, Range
 from base.records import AttentionRecord, DrawRecord, collect
 from figures.strips import caption_strips
@@ -52,16 +52,14 @@ _FIGURES = 4  # images of a split that are drawn
 _OBJECTS = Range(2, 9, whole=True)
 
 
-@dataclasses.dataclass(frozen=True)
-class CaptionedFiles:
+class CaptionedFiles(Fields):
     """Captions, a JSON file, and the folder of the images that it names."""
 
     captions: str = ""
     images: str = ""
 
 
-@dataclasses.dataclass(frozen=True)
-class SplitFiles:
+class SplitFiles(Fields):
     """Captioned files of each split; those of the test may be missing."""
 
     train: CaptionedFiles = CaptionedFiles()
@@ -69,8 +67,7 @@ class SplitFiles:
     test: CaptionedFiles = CaptionedFiles()
 
 
-@dataclasses.dataclass(frozen=True)
-class CaptioningData:
+class CaptioningData(Fields):
     """`config.data`: captioned images."""
 
     source: Literal["scenes", "files"] = "scenes"
@@ -96,7 +93,6 @@ class CaptioningData:
             check_files(getattr(self.files, split), split)
 
 
-@dataclasses.dataclass(frozen=True)
 class CaptioningLoss(reinforce.Weights):
     """`config.loss`.
 
@@ -113,7 +109,6 @@ class CaptioningLoss(reinforce.Weights):
     soft_steps: Annotated[int, dataclasses.replace(STEPS, min=0)] = 0
 
 
-@dataclasses.dataclass(frozen=True)
 class CaptioningEvaluation(EvaluationConfig):
     """`config.evaluation`."""
 
@@ -123,7 +118,6 @@ class CaptioningEvaluation(EvaluationConfig):
     alpha: Annotated[float, ALPHA] = 0.0
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class CaptioningConfig(ModelConfig):
     """The config of a captioner."""
 

@@ -29,7 +29,7 @@ from ml_collections import ConfigDict
 
 from base import asset_files, storage
 from base.errors import WRITTEN_AGAIN, FieldError, UserError
-from base.fields import unread
+from base.fields import Fields, unread
 from base.ranges import BATCH, EXAMPLES, FRACTION, SIZE, Choice, Range
 from figures.strips import image_grid, map_attention
 from generation.images import ImageGenerator
@@ -75,8 +75,7 @@ class Noise(NamedTuple):
     name: str = ""
 
 
-@dataclasses.dataclass(frozen=True)
-class ImageData:
+class ImageData(Fields):
     """`config.data`: labelled images."""
 
     source: Annotated[str, Choice(SOURCES)] = "openmoji"
@@ -93,7 +92,6 @@ class ImageData:
             raise FieldError("folder", "", accepted)
 
 
-@dataclasses.dataclass(frozen=True)
 class ImageEvaluation(EvaluationConfig):
     """`config.evaluation`."""
 
@@ -103,15 +101,13 @@ class ImageEvaluation(EvaluationConfig):
     size: Annotated[int, Range(1, 1000, whole=True)] = 96
 
 
-@dataclasses.dataclass(frozen=True)
-class AttentionSizes:
+class AttentionSizes(Fields):
     """`config.attention`: sizes of the maps with self-attention."""
 
     generator: Annotated[tuple[int, ...], SIZE.each()] = (16,)
     discriminator: Annotated[tuple[int, ...], SIZE.each()] = (16,)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class AdversarialConfig(Config):
     """The config of a generator and a discriminator."""
 

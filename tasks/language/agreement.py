@@ -10,7 +10,6 @@ Works with the language models; see `models.lstm_language`.
 Axes: B batch; T tokens; W vocabulary.
 """
 
-import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,6 +20,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from base.errors import UserError
+from base.fields import Fields
 from base.ranges import BATCH, EXAMPLES, Choice, Range
 from base.records import AttentionRecord, collect
 from figures import charts
@@ -47,8 +47,7 @@ _SIZE = Range(1, 200, whole=True)
 _VALIDATED = ("perplexity", "optimum", "accuracy", "controller")
 
 
-@dataclasses.dataclass(frozen=True)
-class AgreementData:
+class AgreementData(Fields):
     """`config.data`: generated sentences."""
 
     language: Annotated[str, Choice(agreement.LANGUAGES)] = "agreement"
@@ -57,7 +56,6 @@ class AgreementData:
     batch_size: Annotated[int, BATCH] = 32
 
 
-@dataclasses.dataclass(frozen=True)
 class AgreementEvaluation(EvaluationConfig):
     """`config.evaluation`."""
 
@@ -66,7 +64,6 @@ class AgreementEvaluation(EvaluationConfig):
     checkpoint: str = "best"
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class AgreementConfig(ModelConfig):
     """The config of a language model of generated sentences."""
 

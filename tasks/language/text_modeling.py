@@ -24,7 +24,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from base.errors import FieldError
-from base.fields import Files, unread
+from base.fields import Fields, Files, unread
 from base.ranges import BATCH, SIZE, VOCABULARY, Choice, Range
 from figures.attention import piece_labels
 from tasks.common.vocabulary import UNK
@@ -66,8 +66,7 @@ class Truncated(Supervised):
         return dataclasses.replace(state, extra=metrics.pop("carry")), metrics
 
 
-@dataclasses.dataclass(frozen=True)
-class TextModelingData:
+class TextModelingData(Fields):
     """`config.data`: running text."""
 
     source: Annotated[str, Choice(running_text.SOURCES)] = "speeches"
@@ -84,7 +83,6 @@ class TextModelingData:
             unread("files", self.files, "config.data.source=files")
 
 
-@dataclasses.dataclass(frozen=True)
 class TextModelingEvaluation(EvaluationConfig):
     """`config.evaluation`."""
 
@@ -92,7 +90,6 @@ class TextModelingEvaluation(EvaluationConfig):
     checkpoint: str = "best"
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class TextModelingConfig(ModelConfig):
     """The config of a language model of running text."""
 

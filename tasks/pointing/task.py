@@ -29,6 +29,7 @@ from ml_collections import ConfigDict
 
 from attention.fast.cross_entropy import smoothed_cross_entropy
 from base.errors import FieldError, UserError
+from base.fields import Fields
 from base.options import option
 from base.ranges import BATCH, SHAPES, Choice, Range
 from figures.attention import AttentionMap
@@ -60,8 +61,7 @@ _INPUTS = Range(1, 1000, whole=True)
 _END = 0  # pointer that ends, starts and pads an answer
 
 
-@dataclasses.dataclass(frozen=True)
-class PointingData:
+class PointingData(Fields):
     """`config.data`: generated instances."""
 
     kind: Annotated[str, Choice(pointing.KINDS)] = "sorting"
@@ -74,7 +74,6 @@ class PointingData:
         pointing.batches(vars(self), seed=0)  # checks its arguments
 
 
-@dataclasses.dataclass(frozen=True)
 class PointingEvaluation(EvaluationConfig):
     """`config.evaluation`."""
 
@@ -84,7 +83,6 @@ class PointingEvaluation(EvaluationConfig):
     constrain: bool = False  # of the first metrics; True for permutations
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class PointingConfig(ModelConfig):
     """The config of a pointer task."""
 

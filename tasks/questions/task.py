@@ -25,7 +25,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from base.errors import FieldError
-from base.fields import Files, unread
+from base.fields import Fields, Files, unread
 from base.options import Options, option
 from base.ranges import BATCH, COUNT, EXAMPLES, FRACTION, SIZE, WEIGHT, Range
 from figures import charts
@@ -84,8 +84,7 @@ class Story(NamedTuple):
     lines: Sequence[Line]
 
 
-@dataclasses.dataclass(frozen=True)
-class QuestionFields:
+class QuestionFields(Fields):
     """`config.data`: stories."""
 
     source: Literal["generated", "files"] = "generated"
@@ -108,8 +107,7 @@ class QuestionFields:
             raise FieldError("tasks", self.tasks, accepted)
 
 
-@dataclasses.dataclass(frozen=True)
-class QuestionLoss:
+class QuestionLoss(Fields):
     """`config.loss`."""
 
     # At most; exactly, in the authors' code.
@@ -117,7 +115,6 @@ class QuestionLoss:
     supervision: Annotated[float, WEIGHT] = 0.0  # weight of the attention loss
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class QuestionConfig(ModelConfig):
     """The config of question answering."""
 

@@ -11,7 +11,6 @@ and `current_width() -> scalar`.
 Axes: Q queries; K training points.
 """
 
-import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,6 +21,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from attention.core import Attention
+from base.fields import Fields
 from base.ranges import POSITIVE, SIZE, WEIGHT, Range
 from figures import charts, heatmaps
 from figures.attention import AttentionMap
@@ -37,8 +37,7 @@ from training.task import Evaluation, NoOptions, Prediction, Stacked, Task
 _FINE = 501  # points of a drawn curve
 
 
-@dataclasses.dataclass(frozen=True)
-class RegressionData:
+class RegressionData(Fields):
     """`config.data`: noisy points of a curve; defaults are the source's."""
 
     points: Annotated[int, Range(2, 10**6, whole=True)] = 40
@@ -47,7 +46,6 @@ class RegressionData:
     queries: Annotated[int, SIZE] = 50  # per split: steps of 0.1
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class RegressionConfig(ModelConfig):
     """The config of kernel regression."""
 

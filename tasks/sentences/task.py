@@ -12,7 +12,6 @@ logits`, which may sow attention of the kinds "intra" and "cross".
 Axes: B batch; S, T tokens.
 """
 
-import dataclasses
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,7 +24,7 @@ import optax
 from ml_collections import ConfigDict
 
 from base.errors import UserError
-from base.fields import Files, unread
+from base.fields import Fields, Files, unread
 from base.ranges import BATCH, SIZE, VOCABULARY, Choice, Range
 from base.records import AttentionRecord, collect
 from figures import charts
@@ -40,8 +39,7 @@ from training.state import Batch, LossResult, Scores, TrainState
 from training.task import Evaluation, NoOptions, Prediction, Task
 
 
-@dataclasses.dataclass(frozen=True)
-class SentenceData:
+class SentenceData(Fields):
     """`config.data`: labelled sentences or pairs."""
 
     source: Annotated[str, Choice(sentences.SOURCES)] = "reviews"
@@ -57,7 +55,6 @@ class SentenceData:
             unread("files", self.files, "config.data.source=files")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class SentenceConfig(ModelConfig):
     """The config of a sentence classifier."""
 

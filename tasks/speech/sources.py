@@ -1,6 +1,5 @@
 """Utterances of a speech recogniser, and the characters of their transcripts."""
 
-import dataclasses
 import functools
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +9,7 @@ from ml_collections import ConfigDict
 
 from base import asset_files, storage
 from base.errors import WRITTEN_AGAIN, FieldError, UserError
-from base.fields import Files, ordered, unread
+from base.fields import Fields, Files, ordered, unread
 from base.ranges import BATCH, COUNT, DEPTH, SIZE, Range
 from tasks.common import user_files
 from tasks.common.splits import check_split
@@ -21,8 +20,7 @@ from tasks.speech.utterances import Characters, HeldOut, Mixing, Source
 _WORDS, _SNR = Range(1, 100, whole=True), Range(-100, 100)
 
 
-@dataclasses.dataclass(frozen=True)
-class SpeechData:
+class SpeechData(Fields):
     """`config.data`: recordings, and their augmentation in training (0 for none)."""
 
     source: Literal["digits", "tones", "espeak", "files"] = "digits"

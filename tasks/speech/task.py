@@ -14,7 +14,6 @@ a dict of `frames` [B, T, M] and `lengths` [B] as `source`, such as
 Axes: B utterances; T frames; M mel bands.
 """
 
-import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,6 +23,7 @@ import jax.numpy as jnp
 from ml_collections import ConfigDict
 
 from attention.fast.cross_entropy import smoothed_cross_entropy
+from base.fields import Fields
 from base.ranges import BATCH, EXAMPLES, FRACTION, WEIGHT, Range
 from generation.options import TranslationOptions
 from generation.sampling import line_seed
@@ -46,14 +46,12 @@ from training.state import LossResult, TrainState
 from training.task import Evaluation, Prediction, Scores, Task
 
 
-@dataclasses.dataclass(frozen=True)
-class ListeningLoss:
+class ListeningLoss(Fields):
     """`config.loss`."""
 
     smoothing: Annotated[float, FRACTION] = 0.1
 
 
-@dataclasses.dataclass(frozen=True)
 class ListeningEvaluation(EvaluationConfig):
     """`config.evaluation`; `alpha` 1 with `offset` 0 divides by the length."""
 
@@ -69,7 +67,6 @@ class ListeningEvaluation(EvaluationConfig):
     checkpoint: str = "best"
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class ListeningConfig(ModelConfig):
     """The config of a speech recogniser."""
 

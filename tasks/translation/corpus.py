@@ -9,7 +9,7 @@ import jax
 from ml_collections import ConfigDict
 
 from base.errors import FieldError
-from base.fields import Files, ordered, unread
+from base.fields import Fields, Files, ordered, unread
 from base.ranges import PROBABILITY, SEED, SHAPES, SIZE, VOCABULARY, WEIGHT, Range
 from tasks.common.text_metrics import require_tokenizer
 from tasks.common.vocabulary import Vocabulary
@@ -21,8 +21,7 @@ from tasks.translation.text_assets import TextAssets, encode_training, write_ass
 _WORDS = Range(1, 1000, whole=True)
 
 
-@dataclasses.dataclass(frozen=True)
-class TranslationData:
+class TranslationData(Fields):
     """`config.data`: parallel text, its vocabulary and batches."""
 
     # Or "libreoffice", "numbers", "reversal", "files", "tfds:...".

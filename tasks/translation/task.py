@@ -14,7 +14,6 @@ decodes greedily, `evaluate` by beam search.
 Axes: B batch; S source positions; T target steps; W vocabulary.
 """
 
-import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -77,14 +76,12 @@ class Translated(NamedTuple):
     maps: tuple[AttentionMap, ...]
 
 
-@dataclasses.dataclass(frozen=True)
 class TranslationLoss(reinforce.Weights):
     """`config.loss`; with a reward of 1.0, short runs learn less."""
 
     smoothing: Annotated[float, FRACTION] = 0.1  # Vaswani et al. (2017), section 5.4
 
 
-@dataclasses.dataclass(frozen=True)
 class TranslationEvaluation(EvaluationConfig):
     """`config.evaluation`."""
 
@@ -96,7 +93,6 @@ class TranslationEvaluation(EvaluationConfig):
     figures: Annotated[int, LAYERS] = 2  # number of sentences
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class TranslationConfig(ModelConfig):
     """The config of a translator."""
 

@@ -9,6 +9,7 @@ import optax
 from flax import linen as nn
 
 from base import asset_files
+from base.fields import Fields
 from base.options import Options, option
 from base.ranges import POSITIVE, PROBABILITY, SIZE, Range
 from figures.charts import bars
@@ -60,13 +61,11 @@ class BagOptions(Options):
     threshold: float = option(0.5, "Minimum probability of an odd answer.", PROBABILITY)
 
 
-@dataclasses.dataclass(frozen=True)
-class BagData:
+class BagData(Fields):
     words: Annotated[int, Range(2, 1000, whole=True)] = 11
     batch_size: Annotated[int, SIZE] = 32
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class BagConfig(ModelConfig):
     data: BagData = BagData()
 

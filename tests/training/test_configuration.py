@@ -234,8 +234,8 @@ def test_a_task_must_be_a_task(text):
 @pytest.mark.parametrize(
     ("architecture", "message"),
     [
-        (Translation, "config.architecture is Translation: must be a flax.linen.Mod"),
-        (LSTM, "config.model.d_model is not a field of LSTM"),
+        (Translation, "config.architecture is 'Translation': must be a flax.linen.Mod"),
+        (LSTM, "config.model.* is not a field of config.architecture=LSTM"),
     ],
 )
 def test_an_architecture_must_be_a_model_with_the_fields(architecture, message):
