@@ -1,5 +1,6 @@
 """Utterances of a speech recogniser, and the characters of their transcripts."""
 
+import dataclasses
 import functools
 from collections.abc import Sequence
 from pathlib import Path

@@ -18,7 +18,7 @@ from attention import scores
 from base.errors import UserError
 from launch.targets import Job
 from training import configuration, loop
-from training.task import NoOptions
+from training.task import NoOptions, Task
 
 ROOT = Path(__file__).parents[2]
 PAGES = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"]
@@ -107,7 +107,7 @@ def check(words):
             config = value if flag == "config" else config
     if config:
         config = configuration.read(config, overrides)
-        config.task.check(config)
+        configuration.check(config, Task)
 
 
 def test_commands_are_parsed():

@@ -13,8 +13,8 @@ from base.errors import UserError
 from configs.ff_attention import VARIANTS, get_config
 from tasks.adding import data as adding
 from tasks.adding.metrics import accuracy
-from training import evaluate, trained
-from training.task import Evaluation, NoOptions, Prediction, Stacked, create
+from training import configuration, evaluate, trained
+from training.task import Evaluation, NoOptions, Prediction, Stacked, Task, create
 
 FIELDS = {"length": 101, "min_length": 23, "buckets": 5, "batch_size": 7, "seed": 0}
 FORM = "must be NUMBER,MARKER, such as 0.3,1"
@@ -25,7 +25,7 @@ def make(variant="", **fields):
     for name, value in fields.items():
         group, _, field = name.partition("__")
         (config[group] if field else config)[field or group] = value
-    config.task.check(config)
+    configuration.check(config, Task)
     return create(config, Path("unused"), training=True)
 
 

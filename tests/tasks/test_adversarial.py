@@ -18,9 +18,9 @@ from tasks.images import data as images
 from tasks.images import task as adversarial
 from tasks.images.corners import consistency
 from tasks.images.task import Adversarial, Assets, SeedOptions
-from training import evaluate
+from training import configuration, evaluate
 from training.adversarial import LOSSES
-from training.task import Evaluation, NoOptions, create
+from training.task import Evaluation, NoOptions, Task, create
 
 rng = np.random.default_rng
 
@@ -301,7 +301,7 @@ def test_generated_images_are_compared_with_as_many_real_ones_of_their_classes(
 )
 def test_fields_out_of_range_are_refused(changes, message):
     with pytest.raises(UserError, match=message):
-        Adversarial.check(config(**changes))
+        configuration.check(config(**changes), Task)
 
 
 def test_a_missing_folder_is_reported(tmp_path):

@@ -13,8 +13,8 @@ from tasks.language import agreement_data as agreement
 from tasks.language.agreement import Agreement
 from tasks.language.agreement_data import by_distance, group
 from tasks.language.samples import LanguageOptions
-from training import evaluate
-from training.task import Stacked
+from training import configuration, evaluate
+from training.task import Stacked, Task
 
 VERBS = {"speak": "girl king doctor uncle", "run": "dog horse cat goat"}
 VERBS |= {"grow": "tree rose fern vine", "fall": "stone door cup hat"}
@@ -118,7 +118,7 @@ def test_an_unknown_language_is_an_error():
     config = lstmn_language.get_config("smoke")
     config.data.language = "english"
     with pytest.raises(UserError, match="data.language is 'english': must be one of"):
-        Agreement.check(config)
+        configuration.check(config, Task)
 
 
 @pytest.mark.parametrize("variant", ["", "lstm", "transformer", "deep"])

@@ -18,8 +18,8 @@ from tasks.algorithmic import data as algorithmic
 from tasks.algorithmic import figures as sequence_figures
 from tasks.algorithmic import task as tasks_algorithmic
 from tasks.algorithmic.data import KINDS, held_out, optimal_bits, parse, sequences
-from training import evaluate, trained
-from training.task import Evaluation, NoOptions, create
+from training import configuration, evaluate, trained
+from training.task import Evaluation, NoOptions, Task, create
 
 CONFIGS = {
     "copy": ntm_copy,
@@ -217,7 +217,7 @@ def make(kind="copy", **fields):
     for name, value in fields.items():
         group, _, field = name.partition("__")
         (config[group] if field else config)[field or group] = value
-    config.task.check(config)
+    configuration.check(config, Task)
     return create(config, Path("unused"), training=True)
 
 

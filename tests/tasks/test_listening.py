@@ -19,7 +19,8 @@ from tasks.speech.figures import aligned_spectrogram
 from tasks.speech.search import Details
 from tasks.speech.task import Listening
 from tasks.speech.utterances import Characters, HeldOut
-from training.task import Prediction, create
+from training import configuration
+from training.task import Prediction, Task, create
 
 
 def config(**fields):
@@ -43,7 +44,7 @@ def config(**fields):
 )
 def test_a_config_that_contradicts_itself_is_refused_in_one_line(fields, line):
     with pytest.raises(UserError) as error:
-        Listening.check(config(**fields))
+        configuration.check(config(**fields), Task)
     assert str(error.value).startswith(line) and "\n" not in str(error.value)
 
 
@@ -54,7 +55,7 @@ def test_the_characters_of_a_run_are_those_of_its_training_transcripts(tmp_path)
     settings.data.source = "files"
     for split in settings.data.files:
         settings.data.files[split] = str(tmp_path / "list.tsv")
-    Listening.check(settings)
+    configuration.check(settings, Task)
     trained = create(settings, tmp_path, training=True)
     (tmp_path / "list.tsv").unlink()  # a prediction does not read it
     loaded = create(settings, tmp_path, training=False)

@@ -17,9 +17,9 @@ from generation import Search
 from tasks.pointing import data as pointing
 from tasks.pointing import figures as geometry
 from tasks.pointing.metrics import pointing_scores
-from training import evaluate, trained
+from training import configuration, evaluate, trained
 from training.state import TrainState
-from training.task import Evaluation, Prediction, create
+from training.task import Evaluation, Prediction, Task, create
 
 CONFIGS = {
     "sorting": pointer_sorting,
@@ -40,7 +40,7 @@ def make(kind="sorting", **fields):
     for name, value in fields.items():
         group, _, field = name.partition("__")
         (config[group] if field else config)[field or group] = value
-    config.task.check(config)
+    configuration.check(config, Task)
     return create(config, Path("unused"), training=True)
 
 

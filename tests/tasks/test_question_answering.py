@@ -17,10 +17,10 @@ from tasks.questions.babi.encoding import Vocabulary, encode
 from tasks.questions.babi.story import Line
 from tasks.questions.linear_start import LinearStart
 from tasks.questions.models import fact_losses
-from tasks.questions.task import QuestionAnswering, QuestionOptions, Story
-from training import evaluate
+from tasks.questions.task import QuestionOptions, Story
+from training import configuration, evaluate, optimizers
 from training.optimizers import make_optimizer
-from training.task import NoOptions, create
+from training.task import NoOptions, Task, create
 
 
 def config(**changes):
@@ -34,7 +34,7 @@ def config(**changes):
 def trained(tmp_path, steps, **changes):
     """A task, its state after some steps, and its batches."""
     smoke = config(**changes)
-    QuestionAnswering.check(smoke)
+    configuration.check(smoke, Task)
     task = create(smoke, tmp_path, training=True)
     state = task.objective.init(jax.random.key(0))
     data, step = task.train_data(), jax.jit(task.objective.step)
@@ -306,7 +306,7 @@ def test_joint_training_has_one_model_for_all_tasks(tmp_path):
 )
 def test_a_wrong_config_is_rejected(changes, complaint):
     with pytest.raises(UserError) as error:
-        QuestionAnswering.check(config(**changes))
+        configuration.check(config(**changes), Task)
     assert complaint in str(error.value)
 
 
@@ -384,13 +384,13 @@ def test_held_out_stories_without_a_question_are_left_out(tmp_path, files):
 def test_a_linear_start_until_the_end_gives_a_warning():
     changed = config(loss__linear_steps=4)
     changed.train_steps = 4
-    (line,) = QuestionAnswering.warnings(changed)
+    (line,) = optimizers.warnings(changed)
     assert line == (
         "config.loss.linear_steps is 4, which is not less than config.train_steps=4: "
-        "models may be trained without a softmax"
+        "that phase lasts until the end"
     )
     changed.train_steps = 5
-    assert not QuestionAnswering.warnings(changed)
+    assert not optimizers.warnings(changed)
 
 
 def test_a_split_without_a_file_has_no_evaluation():

@@ -12,8 +12,8 @@ from PIL import Image
 from base.errors import UserError
 from configs.kernel_regression import VARIANTS, get_config
 from tasks.regression.data import curve
-from training import evaluate, loop, trained
-from training.task import NoOptions, Prediction, Stacked, create
+from training import configuration, evaluate, loop, trained
+from training.task import NoOptions, Prediction, Stacked, Task, create
 
 FIXED = ("average", "gaussian", "boxcar", "triangular", "epanechnikov")
 
@@ -24,7 +24,7 @@ def make(variant="", **fields):
     for name, value in fields.items():
         group, _, field = name.partition("__")
         (config[group] if field else config)[field or group] = value
-    config.task.check(config)
+    configuration.check(config, Task)
     return create(config, Path("unused"), training=True)
 
 

@@ -19,8 +19,8 @@ from tasks.sentences import data as sentences
 from tasks.sentences import entailment
 from tasks.sentences.entailment import Sentence, pairs, parse, split_of
 from tasks.sentences.task import SentenceClassification
-from training import evaluate
-from training.task import create
+from training import configuration, evaluate
+from training.task import Task, create
 
 B, S, T, W = 2, 5, 7, 19
 
@@ -308,7 +308,7 @@ def test_a_source_that_is_unknown_is_an_error():
     config = lstmn_sentences.get_config("smoke")
     config.data.source = "web"
     with pytest.raises(UserError, match="^config.data.source is 'web': must be one of"):
-        SentenceClassification.check(config)
+        configuration.check(config, Task)
 
 
 @pytest.mark.network

@@ -1,6 +1,7 @@
 """Running text, and truncated back-propagation through time that resumes."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -12,8 +13,8 @@ from configs import lstmn_text
 from tasks.common.vocabulary import BOS, PAD, UNK
 from tasks.language import text_data as running_text
 from tasks.language.text_modeling import TextModeling
-from training import evaluate, loop
-from training.task import NoOptions, create
+from training import configuration, evaluate, loop
+from training.task import NoOptions, Task, create
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -146,7 +147,9 @@ def test_continuations_begin_with_the_line_and_never_have_unknown_words(trained)
     "variant", ["", "lstm", "transformer", "memory_network", "deep"]
 )
 def test_the_models_have_as_many_parameters(variant):
-    task = TextModeling(lstmn_text.get_config(variant))
+    config = lstmn_text.get_config(variant)
+    vocabulary = SimpleNamespace(size=config.data.vocab_size)
+    task = TextModeling(config, SimpleNamespace(vocabulary=vocabulary))
     state = jax.eval_shape(task.objective.init, jax.random.key(0))
     count = sum(x.size for x in jax.tree.leaves(state.params))
     assert abs(count / 1_080_000 - 1) < 0.02, count
@@ -154,7 +157,7 @@ def test_the_models_have_as_many_parameters(variant):
 
 def test_a_layout_that_splits_the_carried_state_is_an_error():
     with pytest.raises(UserError, match="^config.parallel is 'pmap': must be jit, as"):
-        TextModeling.check(smoke(parallel="pmap"))
+        configuration.check(smoke(parallel="pmap"), Task)
 
 
 @pytest.mark.parametrize(

@@ -25,9 +25,9 @@ from tasks.common.vocabulary import EOS, UNK
 from tasks.translation import corpus
 from tasks.translation.task import Translation
 from tasks.translation.text_assets import TextAssets
-from training import evaluate
+from training import configuration, evaluate
 from training.state import gradients
-from training.task import Evaluation, create
+from training.task import Evaluation, Task, create
 from training.trained import Run
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -283,17 +283,17 @@ def test_invalid_values_are_reported_before_data_is_read(field, value, message):
     group, _, name = field.partition("__")
     config[group][name] = value
     with pytest.raises(UserError, match=message) as error:
-        Translation.check(config)
+        configuration.check(config, Task)
     assert "\n" not in str(error.value)
 
 
 def test_learned_positions_must_cover_the_maximum_length():
     config = get_config("smoke")
     config.data.max_length = 10**6
-    Translation.check(config)
+    configuration.check(config, Task)
     config.model.positions = "learned"
     with pytest.raises(UserError, match="max_length is 1000000: must be at most .*=64"):
-        Translation.check(config)
+        configuration.check(config, Task)
 
 
 @pytest.mark.parametrize("config", [seq2seq_nmt, bahdanau_nmt, luong_nmt])
@@ -325,7 +325,7 @@ def test_invalid_values_of_recurrent_models_are_reported(config, field, value, m
     group, _, name = field.partition("__")
     config[group][name] = value
     with pytest.raises(UserError, match=message) as error:
-        Translation.check(config)
+        configuration.check(config, Task)
     assert "\n" not in str(error.value)
 
 
@@ -334,9 +334,14 @@ def test_a_local_alignment_of_the_transformer_needs_one_sentence_per_row(alignme
     config = get_config("smoke")
     config.model.cross_alignment = alignment
     with pytest.raises(UserError, match=f"cross_alignment is '{alignment}'.*pack=fals"):
-        Translation.check(config)
+        configuration.check(config, Task)
     config.data.pack = False
-    Translation.check(config)
+    configuration.check(config, Task)
+
+
+def assets(config):
+    vocabulary = SimpleNamespace(size=config.data.vocab_size, decode=None)
+    return SimpleNamespace(vocabulary=vocabulary)
 
 
 def hard_task():
@@ -347,7 +352,7 @@ def hard_task():
     batch = {name: rng.integers(4, 120, (3, 5)) for name in ("source", "target")}
     batch["target"][1, 2:] = 2, 0, 0
     batch["target"][2, 1] = 2  # two sentences in the third row
-    return Translation(config), jax.tree.map(jnp.asarray, batch)
+    return Translation(config, assets(config)), jax.tree.map(jnp.asarray, batch)
 
 
 def test_a_sample_is_rewarded_by_its_own_and_later_tokens():
@@ -392,7 +397,8 @@ def test_the_baseline_of_a_hard_alignment_follows_the_mean_reward():
     assert after.extra["baseline"] == pytest.approx(
         update_baseline(0.0, reward), rel=1e-5
     )
-    soft = Translation(luong_nmt.get_config("smoke"))
+    config = luong_nmt.get_config("smoke")
+    soft = Translation(config, assets(config))
     assert soft.objective.init(jax.random.key(0)).extra is None
 
 

@@ -15,7 +15,8 @@ from tasks.common import user_files
 from tasks.common.user_files import UserFiles
 from tasks.images import data as images
 from tasks.speech import audio
-from training.task import create
+from training import configuration
+from training.task import Task, create
 
 DOUBLE = {"subtype": "DOUBLE"}
 NOISE = np.random.default_rng(0).uniform(-0.3, 0.3, 4001)
@@ -229,7 +230,7 @@ def test_the_option_is_one_of_two():
     config = configs.sagan.get_config("smoke")
     config.data.damaged = "skip"
     with pytest.raises(UserError, match="config.data.damaged is 'skip': must be one o"):
-        config.task.check(config)
+        configuration.check(config, Task)
 
 
 @pytest.mark.parametrize("name", [x for x in TASKS if x != "images"])

@@ -34,7 +34,7 @@ LAYERS = {
         "training",
         "tasks",
     },
-    "configs": {"models", "tasks", "configs", "sweeps"},
+    "configs": {"models", "tasks", "configs", "sweeps", "training"},
     "sweeps": {"base", "sweeps", "training", "figures"},
     "results": {"base", "results", "training", "tasks", "figures", "sweeps"},
     "launch": {"base", "launch", "training", "sweeps"},

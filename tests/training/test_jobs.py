@@ -180,7 +180,9 @@ def without_subtracted(params, value=0.0):
 
 
 def test_the_biases_left_out_of_the_comparison_do_not_change_an_image():
-    generator = adversarial.Adversarial(sagan.get_config("smoke")).models["generator"]
+    generator = adversarial.Adversarial(
+        sagan.get_config("smoke"), adversarial.Assets()
+    ).models["generator"]
     noise = np.random.default_rng(0).normal(size=(8, 16)).astype(np.float32)
     label = np.zeros(8, np.int32)
     variables = generator.init(jax.random.key(0), noise, label, train=True)
