@@ -1,7 +1,6 @@
 """Options of a task: a frozen dataclass whose fields become command-line flags.
 
 Example:
-    @dataclasses.dataclass(frozen=True)
     class SearchOptions(Options):
         beam: int | None = option(None, "Beam size; 1 is greedy decoding.", SIZE)
 """
@@ -16,6 +15,7 @@ from typing import Any
 
 from base import ranges
 from base.errors import FieldError, UserError, parse_number
+from base.fields import Fields
 from base.ranges import Accepted
 
 _KINDS = {
@@ -27,8 +27,7 @@ _KINDS = {
 _BOOLS = {"true": True, "false": False}
 
 
-@dataclasses.dataclass(frozen=True)
-class Options:
+class Options(Fields):
     """Base class of task options; also used by tasks without options.
 
     Raises:

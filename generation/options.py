@@ -15,14 +15,12 @@ def _searched(name: str, default: Any, text: str) -> Any:
     return option(default, text, _RANGES[name])
 
 
-@dataclasses.dataclass(frozen=True)
 class SeedOptions(Options):
     """Flags of predict.py for tasks that only sample."""
 
     seed: int = option(0, "Random seed of the noise.", SEED)
 
 
-@dataclasses.dataclass(frozen=True)
 class BeamOptions(Options):
     """Flags of eval.py for tasks with beam search."""
 
@@ -43,7 +41,6 @@ class BeamOptions(Options):
         )
 
 
-@dataclasses.dataclass(frozen=True)
 class NBestOptions(BeamOptions):
     """Flags of predict.py for tasks with beam search."""
 
@@ -60,7 +57,6 @@ class NBestOptions(BeamOptions):
         return self.n_best > 1
 
 
-@dataclasses.dataclass(frozen=True)
 class TranslationOptions(BeamOptions):
     """Flags of eval.py for beam search with a length penalty."""
 
@@ -69,7 +65,6 @@ class TranslationOptions(BeamOptions):
     )
 
 
-@dataclasses.dataclass(frozen=True)
 class DrawOptions(Options):
     """Flags of predict.py for the distribution that tokens are sampled from."""
 
@@ -93,6 +88,5 @@ class DrawOptions(Options):
     )
 
 
-@dataclasses.dataclass(frozen=True)
 class SamplingOptions(DrawOptions, NBestOptions, TranslationOptions):
     """Flags of predict.py for beam search or sampling."""

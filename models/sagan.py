@@ -275,7 +275,7 @@ class Network(nn.Module):
             return x.reshape(*positions, width)
         if noise.shape[-1] % start**2:
             raise FieldError(
-                "noise",
+                "latent_size",
                 noise.shape[-1],
                 f"a multiple of the {start**2} positions of the first map",
             )

@@ -108,9 +108,11 @@ def model_errors(config: ConfigDict) -> Iterator[None]:
     except FieldError as error:
         if error.name.startswith("config."):
             raise
-        ends = [n for n, _ in encoding.leaves(config) if n.split(".")[-1] == error.name]
-        name = next(iter(ends), f"model.{error.name}")
-        name = f"model.{error.name}" if f"model.{error.name}" in ends else name
+        names = [name for name, _ in encoding.leaves(config)]
+        ends = [name for name in names if name.split(".")[-1] == error.name]
+        name = f"model.{error.name}"
+        if name not in names and (ends or error.name in config):
+            name = [*ends, error.name][0]
         raise FieldError(f"config.{name}", error.value, error.accepted) from error
     except AttributeError as error:
         for name in models(config):

@@ -3,7 +3,6 @@
 Axes: B batch; T tokens; W vocabulary.
 """
 
-import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -26,7 +25,6 @@ from training.task import Prediction
 _LENGTH = Range(1, 1000, whole=True)
 
 
-@dataclasses.dataclass(frozen=True)
 class LanguageOptions(DrawOptions):
     """Flags of predict.py for language models."""
 

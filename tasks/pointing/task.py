@@ -15,7 +15,6 @@ Works with any model with `model.apply(variables, batch, train=...) -> logits
 Axes: B instances; S inputs, padded; T pointers.
 """
 
-import dataclasses
 import functools
 import itertools
 from collections.abc import Sequence
@@ -102,7 +101,6 @@ class PointingConfig(ModelConfig):
             raise FieldError("evaluation.constrain", True, accepted)
 
 
-@dataclasses.dataclass(frozen=True)
 class PointingOptions(NBestOptions):
     """Flags of predict.py for pointer tasks."""
 

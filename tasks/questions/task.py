@@ -51,7 +51,6 @@ _FIGURES = 3  # questions of each task in a figure folder
 _FACT, _EMPTY = "• ", "(empty slots)"
 
 
-@dataclasses.dataclass(frozen=True)
 class QuestionOptions(Options):
     """Flags of predict.py for question answering."""
 

@@ -7,7 +7,6 @@ eq. 14. The language model is a run of `tasks.language.text_modeling` with
 Axes: B texts; T characters.
 """
 
-import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -167,7 +166,6 @@ def configured(evaluation: ConfigDict, characters: str) -> Rescoring | None:
     return Rescoring(model, weight)
 
 
-@dataclasses.dataclass(frozen=True)
 class TranscriptOptions(SamplingOptions):
     """Flags of predict.py for speech recognisers."""
 

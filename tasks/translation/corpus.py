@@ -90,7 +90,7 @@ def check(data: TranslationData, model: ConfigDict, architecture: Any) -> None:
         raise FieldError("data.pack", True, accepted)
     for name, values in _POSITIONAL.items():
         if data.pack and model.get(name) in values:
-            accepted = "another one with config.data.pack=true, several sentences a row"
+            accepted = "another one, or one sentence per row, config.data.pack=false"
             raise FieldError(f"model.{name}", model[name], accepted)
 
 

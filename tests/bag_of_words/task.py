@@ -1,6 +1,5 @@
 """Bag-of-words classification of sentences: mostly odd or mostly even words."""
 
-import dataclasses
 from typing import Annotated
 
 import jax.numpy as jnp
@@ -56,7 +55,6 @@ class Objective(Supervised):  # tracks the mean bag and the best accuracy
         return state.replace(extra=state.extra | {"best": best})
 
 
-@dataclasses.dataclass(frozen=True)
 class BagOptions(Options):
     threshold: float = option(0.5, "Minimum probability of an odd answer.", PROBABILITY)
 

@@ -18,7 +18,7 @@ from tasks.images import data as images
 from tasks.images import task as adversarial
 from tasks.images.corners import consistency
 from tasks.images.task import Adversarial, Assets, SeedOptions
-from training import configuration, evaluate
+from training import checks, configuration, evaluate
 from training.adversarial import LOSSES
 from training.task import Evaluation, NoOptions, Task, create
 
@@ -292,8 +292,6 @@ def test_generated_images_are_compared_with_as_many_real_ones_of_their_classes(
         ({"average_decay": 1.0}, "config.average_decay is 1.0: must be at least 0 and"),
         ({"model.size": 12}, "config.model.size is 12: must be 8, 16, 32"),
         ({"model.initial_size": 0}, "config.model.initial_size is 0"),
-        ({"model.spatial_noise": True}, "config.latent_size is 7: must be a multiple"),
-        ({"attention.generator": (7,)}, r"config.attention is \(7,\): must be sizes"),
         ({"generator.learning_rate": -1.0}, "config.generator.learning_rate is -1.0"),
         ({"loss": "wasserstein"}, "config.loss is 'wasserstein': must be one of hinge"),
         ({"generator.schedule": "x"}, "config.generator.schedule is 'x': must be"),
@@ -304,9 +302,23 @@ def test_fields_out_of_range_are_refused(changes, message):
         configuration.check(config(**changes), Task)
 
 
-def test_a_missing_folder_is_reported(tmp_path):
-    with pytest.raises(UserError, match="config.data.folder is missing"):
-        create(config(**{"data.source": "folder"}), tmp_path, training=True)
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"model.spatial_noise": True}, "config.latent_size is 7: must be a multiple"),
+        ({"attention.generator": (7,)}, r"config.attention is \(7,\): must be sizes"),
+    ],
+)
+def test_sizes_that_the_networks_cannot_have_are_refused(changes, message, tmp_path):
+    fields = config(**changes)
+    task = create(fields, tmp_path, training=True)
+    with pytest.raises(UserError, match=message), checks.model_errors(fields):
+        jax.eval_shape(task.objective.init, jax.random.key(0))
+
+
+def test_a_missing_folder_is_reported():
+    with pytest.raises(UserError, match="config.data.folder is '': must be a folder"):
+        configuration.check(config(**{"data.source": "folder"}), Task)
 
 
 def test_an_unknown_class_is_named(tmp_path):

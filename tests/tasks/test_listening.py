@@ -36,7 +36,7 @@ def config(**fields):
         ({"data.min_words": 5}, "config.data.max_words is 3: must be at least config."),
         ({"data.min_snr": 50.0}, "config.data.max_snr is 40.0: must be at least confi"),
         ({"data.cepstra": 14}, "config.data.cepstra is 14: must be at most 13 with co"),
-        ({"data.files.train": "a"}, "config.data.files.train is 'a': needs config.dat"),
+        ({"data.files.train": "a"}, "config.data.files.train is 'a': must be empty"),
         ({"model.alignment": "hard"}, "config.model.alignment is 'hard': must be one"),
         ({"model.halvings": 3}, "config.model.halvings is 3: must be less than listen"),
         ({"evaluation.offset": -1.0}, "config.evaluation.offset is -1.0: must be at l"),

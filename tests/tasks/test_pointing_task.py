@@ -17,7 +17,7 @@ from generation import Search
 from tasks.pointing import data as pointing
 from tasks.pointing import figures as geometry
 from tasks.pointing.metrics import pointing_scores
-from training import configuration, evaluate, trained
+from training import checks, configuration, evaluate, trained
 from training.state import TrainState
 from training.task import Evaluation, Prediction, Task, create
 
@@ -449,4 +449,6 @@ def test_an_invalid_config_is_refused(kind, name, value, message):
 
 def test_a_baseline_is_limited_to_max_inputs():
     with pytest.raises(UserError, match="config.model.max_inputs is 5: must be at lea"):
-        make(model__output="attention", model__glimpses=0, model__max_inputs=5)
+        task = make(model__output="attention", model__glimpses=0, model__max_inputs=5)
+        with checks.model_errors(task.config):
+            jax.eval_shape(task.objective.init, jax.random.key(0))

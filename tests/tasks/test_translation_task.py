@@ -263,7 +263,7 @@ def test_figures_show_every_layer(fitted, tmp_path):
         ("evaluation__beam", 0, "config.evaluation.beam is 0: must be at least 1"),
         ("evaluation__alpha", -0.1, "config.evaluation.alpha is -0.1: must be at"),
         ("optimizer__accumulate", 0, "config.optimizer.accumulate is 0: must be at"),
-        ("optimizer__accumulate", 3, "config.optimizer.accumulate is 3: must divide c"),
+        ("optimizer__accumulate", 3, "config.optimizer.accumulate is 3: must be a div"),
         ("data__tokens", 7, "config.data.tokens is 7: must be at least config.data.ba"),
         ("data__max_shapes", 0, "config.data.max_shapes is 0: must be at least 1"),
         ("data__batch_size_multiple", 0, "config.data.batch_size_multiple is 0: must"),
@@ -311,7 +311,7 @@ def test_rows_of_the_reversal_toy_are_one_piece_per_letter_and_eos(config, tmp_p
     ("config", "field", "value", "message"),
     [
         (seq2seq_nmt, "data__pack", True, "Seq2Seq takes one sentence per row"),
-        (luong_nmt, "data__pack", True, "config.data.pack is true: must be false"),
+        (luong_nmt, "data__pack", True, "config.data.pack is True: must be false"),
         (luong_nmt, "model__alignment", "local", "config.model.alignment is 'local'"),
         (luong_nmt, "model__window", 0, "config.model.window is 0: must be at least"),
         (luong_nmt, "model__cell", "ltsm", "config.model.cell is 'ltsm': must be one"),
