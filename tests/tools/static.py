@@ -19,7 +19,7 @@ ENTRY_POINTS = {"train", "eval", "predict", "sweep"}
 
 # Folders and modules of this project that each folder may import.
 LAYERS = {
-    "base": {"base"},
+    "base": {"base", "ml_collections"},
     "attention": {"attention"},
     "models": {"base", "attention", "models"},
     "generation": {"base", "attention", "models", "generation"},
@@ -45,7 +45,7 @@ OURS = set(LAYERS) - {"entry points"} | {"benchmarks", "tests"}
 # Libraries that a folder may import; folders not listed may import any.
 LIBRARIES = {
     "attention": {"jax", "numpy"},
-    "base": {"jax", "flax", "numpy"},
+    "base": {"jax", "flax", "numpy", "ml_collections"},
     "generation": {"jax", "numpy", "optax"},
     "figures": {"matplotlib", "numpy", "scipy"},
     "models": {"jax", "numpy", "flax"},
