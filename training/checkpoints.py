@@ -86,6 +86,7 @@ class Checkpoints:
         # What orbax and its tasks log is raised as well.
         absl.logging.set_verbosity(absl.logging.FATAL)
         logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+        sys.unraisablehook = _report_unraisable
         self._manager = ocp.CheckpointManager(
             self.path,
             options=ocp.CheckpointManagerOptions(
@@ -388,6 +389,12 @@ def _sealed_path(errors: list[Exception]) -> type[atomicity.AtomicRenameTemporar
                 self._final_path = final
 
     return SealedPath
+
+
+def _report_unraisable(unraisable: Any) -> None:
+    """Leaves out writes that end after a failed save, whose event loop is closed."""
+    if str(unraisable.exc_value) != "Event loop is closed":
+        sys.__unraisablehook__(unraisable)
 
 
 def _score(metrics: Mapping[str, Any]) -> float:
