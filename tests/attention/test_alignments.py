@@ -667,3 +667,50 @@ def test_alignments_by_name():
         "hard": alignments.hard_alignment,
         "gumbel": alignments.gumbel_alignment,
     }
+
+
+def test_local_p_with_a_wide_window_approaches_global_alignment(x64, draw):
+    scores = draw(B, Q, K)
+    for window in (10**3, 10**5):
+        options = {"position": POSITION, "window": window}
+        ratio = local_p_alignment(scores, **options) / global_alignment(scores)
+        # The ratio is exp(-2 (distance / window)^2), with distances of at most 11.
+        np.testing.assert_allclose(ratio, 1, atol=2 * (11 / window) ** 2)
+
+
+def test_gradient_steps_move_the_position_to_the_highest_score():
+    scores = jnp.where(jnp.arange(K) == 7, 3.0, -3.0)[None]
+
+    @jax.jit
+    @jax.grad
+    def slope(position):
+        weights = local_p_alignment(scores, position=position, window=5)
+        return jnp.sum(jnp.log(weights[0, 7]))
+
+    position = np.array([4.2], np.float32)
+    for _ in range(50):
+        position = position + np.asarray(slope(position))
+    # Each step covers 1 / sigma^2 = 0.16 of the distance; 2.8 * 0.84^50 is 5e-4.
+    np.testing.assert_allclose(position, 7, atol=1e-3)
+
+
+def test_the_relaxed_sample_approaches_the_hard_one_at_low_temperature(x64, draw):
+    scores, mask, rng = draw(101, K), np.arange(K) != 4, prng(5)
+    drawn = hard_alignment(scores, mask=jnp.asarray(mask), rng=rng)
+    errors = [
+        abs(relaxed_sample(scores, mask, temperature, rng) - np.asarray(drawn)).mean()
+        for temperature in (1.0, 0.1, 0.01)
+    ]
+    assert errors[0] > 3 * errors[1] > 9 * errors[2]
+    coldest = relaxed_sample(scores, mask, 1e-5, rng)
+    np.testing.assert_allclose(coldest, drawn, atol=1e-9)
+
+
+def test_the_mean_over_many_samples_is_the_exact_gradient(toy):
+    draws = jnp.broadcast_to(toy.scores, (20_000, STEPS, WAYS))
+    drawn = hard_alignment(draws, mask=toy.mask, rng=prng(2))
+    expected, exact = toy.exact()
+    estimates = np.asarray(toy.estimates(drawn, expected))
+    error = estimates.std(0) / math.sqrt(len(estimates))
+    # 9 means; 1 in 15,000 deviates by more than 4 standard errors.
+    assert (abs(estimates.mean(0) - exact) <= 4 * error).all()

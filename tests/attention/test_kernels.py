@@ -219,3 +219,11 @@ def test_arguments_that_do_not_fit_are_refused(inputs):
         estimate("gaussian", query, key, value[:, 1:])
     with pytest.raises(TypeError, match="mask must be bool"):
         estimate("gaussian", query, key, value, mask=jnp.ones((Q, K)))
+
+
+def test_the_constant_kernel_is_average_pooling(inputs):
+    query, key, value = inputs
+    attention = estimate("constant", query, key, value)
+    mean = jnp.broadcast_to(value.mean(1, keepdims=True), (B, Q, V))
+    np.testing.assert_allclose(attention.weights, 1 / K, atol=1e-6)
+    np.testing.assert_allclose(attention.context, mean, atol=1e-6)

@@ -222,3 +222,12 @@ def test_the_fast_form_has_the_values_and_gradients_of_the_plain_one(
         np.testing.assert_allclose(
             written_out[key], automatic[key], atol=1e-10, err_msg=key
         )
+
+
+def test_sharpening_lowers_the_entropy(inputs):
+    def entropy(sharpening):
+        weights = sharpen(inputs["previous"], jnp.full((BATCH, HEADS), sharpening))
+        return -jnp.sum(weights * jnp.log(weights), axis=-1)
+
+    entropies = [entropy(sharpening) for sharpening in (1.0, 2.0, 4.0)]
+    assert (entropies[0] > entropies[1]).all() and (entropies[1] > entropies[2]).all()
