@@ -5,11 +5,11 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from configs._optimizer import adam, rmsprop
 from configs._variants import apply, steps, update
 from models.ntm import LSTM, NeuralTuringMachine
 from tasks.algorithmic.task import Algorithmic
 from training.configuration import defaults
+from training.optimizers import adam, rmsprop
 
 FEEDFORWARD = {"model.controller": "feedforward"}
 # The paper's baseline (table 3) has three layers, of width 128 in two tasks and 256 or

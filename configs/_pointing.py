@@ -5,11 +5,11 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from configs._optimizer import adam, sgd
 from configs._variants import apply, steps, update
 from models.pointer import PointerNetwork
 from tasks.pointing.task import Pointing
 from training.configuration import defaults
+from training.optimizers import adam, sgd
 
 # A few steps of a small model.
 SMOKE = {

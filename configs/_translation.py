@@ -2,9 +2,9 @@
 
 from ml_collections import ConfigDict
 
-from configs._optimizer import adam
 from tasks.translation.task import Translation
 from training.configuration import defaults
+from training.optimizers import adam
 
 # Seconds of training on generated number words, for any model.
 SMOKE = {

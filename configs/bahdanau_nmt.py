@@ -20,7 +20,6 @@ subwords; the average of the last checkpoints.
 
 from ml_collections import ConfigDict
 
-from configs._optimizer import adadelta
 from configs._translation import (
     NARROW,
     RECURRENT,
@@ -32,6 +31,7 @@ from configs._translation import (
 )
 from configs._variants import apply, update
 from models.bahdanau import Bahdanau
+from training.optimizers import adadelta
 
 # Changed fields by variant.
 VARIANTS = {

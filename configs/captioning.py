@@ -21,11 +21,11 @@ Variants:
 
 from ml_collections import ConfigDict
 
-from configs._optimizer import adam
 from configs._variants import apply, steps
 from models.captioner import ShowAndTell, ShowAttendTell
 from tasks.captioning.task import Captioning
 from training.configuration import defaults
+from training.optimizers import adam
 
 # Fields of both captioners.
 _FIELDS = {

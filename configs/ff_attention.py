@@ -19,11 +19,11 @@ Variants:
 
 from ml_collections import ConfigDict
 
-from configs._optimizer import adam
 from configs._variants import apply
 from models.feedforward import FeedForwardAttention
 from tasks.adding.task import Adding
 from training.configuration import defaults
+from training.optimizers import adam
 
 _MULTIPLY = {"data.operation": "multiply"}
 _MEAN = {"model.pooling": "mean"}

@@ -22,11 +22,11 @@ Variants:
 
 from ml_collections import ConfigDict
 
-from configs._optimizer import adam
 from configs._variants import apply
 from models.kernel_regression import KernelRegression
 from tasks.regression.task import Regression
 from training.configuration import defaults
+from training.optimizers import adam
 
 _FIXED = {"model.learned": False, "train_steps": 1, "eval_every": 1}  # nothing to learn
 # Changed fields by variant.

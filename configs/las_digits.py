@@ -15,11 +15,11 @@ Variants:
 
 from ml_collections import ConfigDict
 
-from configs._optimizer import adam
 from configs._variants import apply
 from models.listener import ListenAttendSpell
 from tasks.speech.task import Listening
 from training.configuration import defaults
+from training.optimizers import adam
 
 VARIANTS = {
     "": {},

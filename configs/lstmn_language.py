@@ -21,11 +21,11 @@ Variants:
 from ml_collections import ConfigDict
 
 from configs._language import lstm, transformer
-from configs._optimizer import adam
 from configs._variants import apply
 from models.lstmn import LSTMNLanguageModel
 from tasks.language.agreement import Agreement
 from training.configuration import defaults
+from training.optimizers import adam
 
 # As many parameters as the LSTMN, 50,000.
 _LSTM = lstm(embedding=32, hidden=89, dropout=0.0)

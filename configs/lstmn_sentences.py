@@ -24,11 +24,11 @@ Variants:
 
 from ml_collections import ConfigDict
 
-from configs._optimizer import adam
 from configs._variants import apply, steps
 from models.sentences import SentenceClassifier
 from tasks.sentences.task import SentenceClassification
 from training.configuration import defaults
+from training.optimizers import adam
 
 _LSTM = {"model.encoder": "lstm"}
 _MEAN = {"model.encoder": "mean"}

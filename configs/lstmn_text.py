@@ -24,11 +24,11 @@ Variants:
 from ml_collections import ConfigDict
 
 from configs._language import lstm, memory_network, transformer
-from configs._optimizer import adam
 from configs._variants import apply
 from models.lstmn import LSTMNLanguageModel
 from tasks.language.text_modeling import TextModeling
 from training.configuration import defaults
+from training.optimizers import adam
 
 _LSTM = lstm(embedding=64, hidden=131, dropout=0.2)
 _TRANSFORMER = transformer(d_model=92, d_ff=180, memory=32, dropout=0.1)

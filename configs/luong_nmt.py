@@ -30,7 +30,6 @@ of steps, computed for WMT14.
 
 from ml_collections import ConfigDict
 
-from configs._optimizer import sgd
 from configs._translation import (
     BRITZ,
     NARROW,
@@ -43,6 +42,7 @@ from configs._translation import (
 )
 from configs._variants import apply, update
 from models.luong import Luong
+from training.optimizers import sgd
 
 _EPOCH = 35_000  # steps: 4.5M pairs, batch size 128
 # Changed fields by variant.

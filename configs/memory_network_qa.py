@@ -31,11 +31,11 @@ Variants:
 
 from ml_collections import ConfigDict
 
-from configs._optimizer import sgd
 from configs._variants import apply
 from models.memory_network import MemoryNetwork
 from tasks.questions.task import QuestionAnswering
 from training.configuration import defaults
+from training.optimizers import sgd
 
 _EPOCH = 28  # batches of 32 in 900 questions
 _NO_NOISE = {"data.time_noise": 0.0}

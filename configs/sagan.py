@@ -22,12 +22,12 @@ Variants:
 
 from ml_collections import ConfigDict
 
-from configs._optimizer import adam
 from configs._variants import apply, steps
 from models import dcgan
 from models.sagan import Discriminator, Generator
 from tasks.images.task import Adversarial
 from training.configuration import defaults
+from training.optimizers import adam
 
 
 def _attending(*sizes: int) -> dict[str, tuple[int, ...]]:

@@ -28,7 +28,6 @@ sentences instead of the phrases of a translation system.
 
 from ml_collections import ConfigDict
 
-from configs._optimizer import adadelta, sgd
 from configs._translation import (
     BRITZ,
     NARROW,
@@ -41,6 +40,7 @@ from configs._translation import (
 )
 from configs._variants import apply, update
 from models.seq2seq import Seq2Seq
+from training.optimizers import adadelta, sgd
 
 _CHO = {
     "model.cell": "gru",

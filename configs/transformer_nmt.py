@@ -19,10 +19,10 @@ Variants:
 
 from ml_collections import ConfigDict
 
-from configs._optimizer import adam, muon
 from configs._translation import SHORT, SMOKE, translation_config
 from configs._variants import apply
 from models.transformer import Transformer
+from training.optimizers import adam, muon
 
 _BETAS = {"b2": 0.98, "eps": 1e-9}  # section 5.3
 # The paper's optimizer, with the best sizes, dropout and rate on validation after a

@@ -8,7 +8,10 @@ A group such as `config.optimizer` has
 *   `clip`, the bound on the scaled gradients, 0.0 for none;
 *   `clip_by`, the kind of clipping, a key of `CLIPPING`.
 
-`configs/_optimizer.py` makes such groups.
+`config_group` makes such a group, with the defaults of the papers; `adam`, `sgd`, ... are
+its forms for one optimizer:
+
+    config.optimizer = adam(1e-3, schedule="warmup_cosine", warmup=9, decay_steps=99)
 
 Losses here are means over tokens (or bits, or pointers); many papers sum over a
 sequence and average over the batch. Adam is invariant to that factor, up to eps; SGD,
@@ -17,6 +20,7 @@ paper's learning rate, clipping bound and eps can be used as printed.
 """
 
 import dataclasses
+import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any
@@ -55,7 +59,7 @@ def _noam(
 
 
 def _constant(
-    learning_rate: float, *, warmup: Annotated[int, _UPDATES]
+    learning_rate: float, *, warmup: Annotated[int, _UPDATES] = 0
 ) -> optax.Schedule:
     """Linear warmup over `warmup` steps, then constant.
 
@@ -111,10 +115,10 @@ def _step_decay(
 def _adam(
     rate: optax.Schedule,
     *,
-    b1: Annotated[float, FRACTION],
-    b2: Annotated[float, FRACTION],
-    eps: Annotated[float, POSITIVE],
-    weight_decay: Annotated[float, WEIGHT],
+    b1: Annotated[float, FRACTION] = 0.9,
+    b2: Annotated[float, FRACTION] = 0.999,
+    eps: Annotated[float, POSITIVE] = 1e-8,
+    weight_decay: Annotated[float, WEIGHT] = 0.0,
 ) -> Transformations:
     """Adam, Kingma and Ba (2015), algorithm 1; AdamW with `weight_decay`.
 
@@ -128,7 +132,7 @@ def _adam(
 
 
 def _sgd(
-    rate: optax.Schedule, *, momentum: Annotated[float, FRACTION]
+    rate: optax.Schedule, *, momentum: Annotated[float, FRACTION] = 0.0
 ) -> Transformations:
     """Gradient descent; with `momentum` above 0, Polyak (1964)."""
     return [optax.sgd(rate, momentum or None)]
@@ -137,12 +141,15 @@ def _sgd(
 def _rmsprop(
     rate: optax.Schedule,
     *,
-    decay: Annotated[float, FRACTION],
-    eps: Annotated[float, POSITIVE],
-    centered: bool,
-    momentum: Annotated[float, FRACTION],
+    decay: Annotated[float, FRACTION] = 0.95,
+    eps: Annotated[float, POSITIVE] = 1e-4,
+    centered: bool = True,
+    momentum: Annotated[float, FRACTION] = 0.9,
 ) -> Transformations:
-    """RMSProp; centered and with momentum: Graves (2013), eqs. 38 to 45."""
+    """RMSProp; centered and with momentum: Graves (2013), eqs. 38 to 45.
+
+    `eps` is added to the variance, under the root.
+    """
     rmsprop = optax.rmsprop(
         rate, decay=decay, eps=eps, centered=centered, momentum=momentum or None
     )
@@ -152,8 +159,8 @@ def _rmsprop(
 def _adadelta(
     rate: optax.Schedule,
     *,
-    rho: Annotated[float, FRACTION],
-    eps: Annotated[float, POSITIVE],
+    rho: Annotated[float, FRACTION] = 0.95,
+    eps: Annotated[float, POSITIVE] = 1e-6,
 ) -> Transformations:
     """Adadelta, Zeiler (2012), algorithm 1, with a learning rate of 1.0."""
     return [optax.adadelta(rate, rho=rho, eps=eps)]
@@ -162,8 +169,8 @@ def _adadelta(
 def _adafactor(
     rate: optax.Schedule,
     *,
-    decay_rate: Annotated[float, _FACTOR],
-    clipping_threshold: Annotated[float, POSITIVE],
+    decay_rate: Annotated[float, _FACTOR] = 0.8,
+    clipping_threshold: Annotated[float, POSITIVE] = 1.0,
 ) -> Transformations:
     """Adafactor, Shazeer and Stern (2018), algorithms 4 and 5, without momentum."""
     adafactor = optax.adafactor(
@@ -175,11 +182,11 @@ def _adafactor(
 def _muon(
     rate: optax.Schedule,
     *,
-    beta: Annotated[float, FRACTION],
-    iterations: Annotated[int, STEPS],
-    b1: Annotated[float, FRACTION],
-    b2: Annotated[float, FRACTION],
-    eps: Annotated[float, POSITIVE],
+    beta: Annotated[float, FRACTION] = 0.95,
+    iterations: Annotated[int, STEPS] = 5,
+    b1: Annotated[float, FRACTION] = 0.9,
+    b2: Annotated[float, FRACTION] = 0.999,
+    eps: Annotated[float, POSITIVE] = 1e-8,
 ) -> Transformations:
     """Muon, Jordan et al. (2024), scaled as in Liu et al. (2025), section 2.2.
 
@@ -263,6 +270,44 @@ RANGES: dict[str, Accepted] = {
 }
 for _make in (*OPTIMIZERS.values(), *SCHEDULES.values()):
     RANGES |= ranges.declared(_make)
+
+
+def config_group(
+    name: str,
+    learning_rate: float = 1.0,
+    *,
+    schedule: str = "constant",
+    scale: float = 1.0,
+    clip: float = 0.0,
+    clip_by: str = "norm",
+    **fields: Any,
+) -> ConfigDict:
+    """Returns a config group; see the module docstring.
+
+    Args:
+        name: a key of `OPTIMIZERS`.
+        learning_rate: peak rate; a factor for "noam".
+        schedule: a key of `SCHEDULES`.
+        scale: a factor of the gradients: the mean sequence length if the paper's loss
+            sums over a sequence.
+        clip: bound on the scaled gradients, 0 for none.
+        clip_by: a key of `CLIPPING`.
+        **fields: keyword arguments of the optimizer and the schedule.
+    """
+    shared = {"schedule": schedule, "scale": scale, "clip": clip, "clip_by": clip_by}
+    makers = OPTIMIZERS[name], SCHEDULES[schedule]
+    defaults = {k: x for make in makers for k, x in (make.__kwdefaults__ or {}).items()}
+    rate = {"name": name, "learning_rate": learning_rate}
+    return ConfigDict(rate | shared | defaults | fields)
+
+
+adam = functools.partial(config_group, "adam")
+adamw = functools.partial(config_group, "adamw")
+sgd = functools.partial(config_group, "sgd")
+rmsprop = functools.partial(config_group, "rmsprop")
+adadelta = functools.partial(config_group, "adadelta")
+adafactor = functools.partial(config_group, "adafactor")
+muon = functools.partial(config_group, "muon")
 
 
 def groups(config: ConfigDict) -> Iterator[tuple[str, ConfigDict]]:
@@ -403,5 +448,5 @@ def _require(
         names = ", ".join(f"config.{name}.{field}" for field in missing)
         raise UserError(
             f"{owner} needs {names}: a flag cannot add a field; set the whole group in "
-            "a variant of the config with a function of configs/_optimizer.py"
+            "a variant of the config with a function of training/optimizers.py"
         )

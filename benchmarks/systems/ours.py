@@ -18,9 +18,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.systems import worker
-from configs._optimizer import adam
 from generation import Generator, Search
 from training import configuration, runtime
+from training.optimizers import adam
 from training.parallel import Layout
 
 EOS = 2

@@ -11,10 +11,10 @@ from benchmarks.__main__ import BENCHMARKS
 from benchmarks.harness import OURS
 from benchmarks.systems.ours import gflop, make_config, read_config
 from configs import transformer_nmt
-from configs._optimizer import muon
 from results.records import BENCHMARKS as FILE
 from results.records import FOLDER, INITIAL_ENTROPY, read, read_json
 from tasks.common.vocabulary import PAD
+from training.optimizers import muon
 
 SYSTEMS = {
     f"{name}: {system.name}": (name, system)

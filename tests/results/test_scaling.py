@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from benchmarks import scaling
 from configs import transformer_nmt
-from configs._optimizer import adam
+from training.optimizers import adam
 
 chip = scaling.Chip("a chip", flops=1000.0, ici=10.0)
 sums = scaling.Step(operations=6000, reduced=20, gathered=0, scatters=False)

@@ -12,8 +12,7 @@ import toy
 from ml_collections import ConfigDict
 
 from base.errors import UserError
-from configs import _optimizer
-from training import checkpoints, configuration, loop
+from training import checkpoints, configuration, loop, optimizers
 from training.optimizers import (
     OPTIMIZERS,
     check_ranges,
@@ -33,7 +32,7 @@ TARGET = {
 
 def make_config(group=None, *, train_steps=29, **changes):
     """Returns a config with a group `optimizer`; Adam by default."""
-    group = group or _optimizer.adam(0.01, warmup=3, decay_steps=29)
+    group = group or optimizers.adam(0.01, warmup=3, decay_steps=29)
     group.update(changes)
     model = {"d_model": 11}
     return ConfigDict({"optimizer": group, "train_steps": train_steps, "model": model})
@@ -56,7 +55,7 @@ def equal(a, b):
 
 def clipped(gradients, clip, clip_by):
     """Returns the gradients after clipping."""
-    group = _optimizer.sgd(1.0, clip=clip, clip_by=clip_by)
+    group = optimizers.sgd(1.0, clip=clip, clip_by=clip_by)
     optimizer = make_optimizer(make_config(group))
     updates, _ = optimizer.update(gradients, optimizer.init(gradients), gradients)
     return jax.tree.map(lambda u: -np.asarray(u), updates)
@@ -89,7 +88,7 @@ def test_a_constant_rate_without_warmup_is_constant_from_the_first_step():
 
 def test_the_rate_of_luong_et_al_is_halved_every_epoch_after_five():
     epoch = 7  # steps
-    group = _optimizer.sgd(
+    group = optimizers.sgd(
         1.0,
         schedule="step_decay",
         decay_begin=5 * epoch,
@@ -120,7 +119,7 @@ def test_paper_variants_halve_the_rate_as_often_as_the_papers():
 
 @pytest.mark.parametrize(("begin", "every"), [(0, 3), (2, 5), (5, 2)])
 def test_step_decay_begins_at_decay_begin(begin, every):
-    group = _optimizer.sgd(
+    group = optimizers.sgd(
         0.3,
         schedule="step_decay",
         decay_begin=begin,
@@ -136,13 +135,13 @@ def test_step_decay_begins_at_decay_begin(begin, every):
 
 def test_an_exponential_decay_equals_step_decay_once_every_period():
     fields = {"decay_begin": 5, "decay_every": 3, "decay_factor": 0.8}
-    group = _optimizer.sgd(0.3, schedule="exponential_decay", **fields)
+    group = optimizers.sgd(0.3, schedule="exponential_decay", **fields)
     rate = make_schedule(make_config(group))
     for count in (0, 4, 5, 6, 8, 23):
         expected = 0.3 * 0.8 ** (max(count - 5, 0) / 3)
         np.testing.assert_allclose(rate(count), expected, rtol=1e-6)
     step = make_schedule(
-        make_config(_optimizer.sgd(0.3, schedule="step_decay", **fields))
+        make_config(optimizers.sgd(0.3, schedule="step_decay", **fields))
     )
     for count in (8, 11, 20):
         np.testing.assert_allclose(step(count), rate(count) * 0.8, rtol=1e-6)
@@ -152,13 +151,13 @@ def test_an_exponential_decay_equals_step_decay_once_every_period():
 
 
 def test_adam_equals_optax_bit_for_bit():
-    config = make_config(_optimizer.adam(0.03, b1=0.8, b2=0.95, eps=1e-7))
+    config = make_config(optimizers.adam(0.03, b1=0.8, b2=0.95, eps=1e-7))
     expected = optax.adam(optax.constant_schedule(0.03), 0.8, 0.95, 1e-7)
     equal(descend(make_optimizer(config)), descend(expected))
 
 
 def test_adamw_decays_only_matrices():
-    config = make_config(_optimizer.adamw(0.03, weight_decay=0.1))
+    config = make_config(optimizers.adamw(0.03, weight_decay=0.1))
     matrices = {"matrix": True, "vector": False}
     expected = optax.adamw(
         optax.constant_schedule(0.03), weight_decay=0.1, mask=matrices
@@ -171,7 +170,7 @@ def test_adamw_decays_only_matrices():
 
 @pytest.mark.parametrize("momentum", [0.0, 0.7])
 def test_sgd_accumulates_a_velocity(momentum):
-    config = make_config(_optimizer.sgd(0.02, momentum=momentum))
+    config = make_config(optimizers.sgd(0.02, momentum=momentum))
     params = jax.tree.map(lambda t: np.ones(t.shape), TARGET)
     velocity = jax.tree.map(lambda t: np.zeros(t.shape), TARGET)
     for _ in range(7):
@@ -189,7 +188,7 @@ def test_sgd_accumulates_a_velocity(momentum):
 
 
 def test_rmsprop_equals_a_loop_of_graves():
-    config = make_config(_optimizer.rmsprop(0.01))
+    config = make_config(optimizers.rmsprop(0.01))
     params = jax.tree.map(lambda t: np.ones(t.shape), TARGET)
     squares, means, change = (
         jax.tree.map(lambda t: np.zeros(t.shape), TARGET) for _ in range(3)
@@ -211,13 +210,13 @@ def test_rmsprop_equals_a_loop_of_graves():
 
 
 def test_rmsprop_without_centering_and_momentum_equals_optax():
-    group = _optimizer.rmsprop(0.01, decay=0.9, eps=1e-8, centered=False, momentum=0.0)
+    group = optimizers.rmsprop(0.01, decay=0.9, eps=1e-8, centered=False, momentum=0.0)
     expected = optax.rmsprop(optax.constant_schedule(0.01), decay=0.9, eps=1e-8)
     equal(descend(make_optimizer(make_config(group))), descend(expected))
 
 
 def test_adadelta_equals_a_loop_of_zeiler():
-    config = make_config(_optimizer.adadelta())
+    config = make_config(optimizers.adadelta())
     params = jax.tree.map(lambda t: np.ones(t.shape), TARGET)
     squares, updates = (
         jax.tree.map(lambda t: np.zeros(t.shape), TARGET) for _ in range(2)
@@ -239,7 +238,7 @@ def test_adadelta_equals_a_loop_of_zeiler():
 
 
 def test_adafactor_equals_optax():
-    group = _optimizer.adafactor(0.1, decay_rate=0.7, clipping_threshold=0.5)
+    group = optimizers.adafactor(0.1, decay_rate=0.7, clipping_threshold=0.5)
     expected = optax.adafactor(
         optax.constant_schedule(0.1), decay_rate=0.7, clipping_threshold=0.5
     )
@@ -247,7 +246,7 @@ def test_adafactor_equals_optax():
 
 
 def test_muon_orthogonalises_the_momentum_of_a_matrix():
-    group = _optimizer.muon(0.01, beta=0.9, iterations=7)
+    group = optimizers.muon(0.01, beta=0.9, iterations=7)
     optimizer = make_optimizer(make_config(group))
     momentum, params = np.zeros((3, 5)), TARGET
     state = optimizer.init(params)
@@ -276,7 +275,7 @@ def test_muon_leaves_vectors_and_tables_to_adam():
     gradients = jax.tree.map(
         lambda p: jnp.linspace(-1, 2, p.size).reshape(p.shape), params
     )
-    muon = make_optimizer(make_config(_optimizer.muon(0.01)))
+    muon = make_optimizer(make_config(optimizers.muon(0.01)))
     adam = optax.nadam(0.01)  # with Nesterov momentum
     ours, _ = muon.update(gradients, muon.init(params), params)
     expected, _ = adam.update(gradients, adam.init(params), params)
@@ -301,13 +300,13 @@ def test_the_state_of_adam_has_the_structure_of_older_checkpoints(clip, decay):
 
 
 GROUPS_BY_NAME = {
-    "adam": lambda: _optimizer.adam(0.01),
-    "adamw": lambda: _optimizer.adamw(0.01, weight_decay=0.1),
-    "sgd": lambda: _optimizer.sgd(0.02, momentum=0.5),
-    "rmsprop": lambda: _optimizer.rmsprop(0.003),
-    "adadelta": lambda: _optimizer.adadelta(scale=30.0),
-    "adafactor": lambda: _optimizer.adafactor(0.05),
-    "muon": lambda: _optimizer.muon(0.02),
+    "adam": lambda: optimizers.adam(0.01),
+    "adamw": lambda: optimizers.adamw(0.01, weight_decay=0.1),
+    "sgd": lambda: optimizers.sgd(0.02, momentum=0.5),
+    "rmsprop": lambda: optimizers.rmsprop(0.003),
+    "adadelta": lambda: optimizers.adadelta(scale=30.0),
+    "adafactor": lambda: optimizers.adafactor(0.05),
+    "muon": lambda: optimizers.muon(0.02),
 }
 
 
@@ -381,7 +380,7 @@ def test_clipping_by_matrix_with_a_single_parameter_is_clipping_by_norm():
 
 
 def test_gradients_are_scaled_before_they_are_clipped():
-    group = _optimizer.sgd(1.0, scale=3.0, clip=2.0, clip_by="value")
+    group = optimizers.sgd(1.0, scale=3.0, clip=2.0, clip_by="value")
     optimizer = make_optimizer(make_config(group))
     gradients = jnp.asarray([0.1, 0.5, -1.0])
     updates, _ = optimizer.update(gradients, optimizer.init(gradients), gradients)
@@ -389,8 +388,8 @@ def test_gradients_are_scaled_before_they_are_clipped():
 
 
 def test_sgd_with_a_scale_is_sgd_with_a_higher_rate():
-    scaled = make_optimizer(make_config(_optimizer.sgd(0.002, scale=10.0)))
-    plain = make_optimizer(make_config(_optimizer.sgd(0.02)))
+    scaled = make_optimizer(make_config(optimizers.sgd(0.002, scale=10.0)))
+    plain = make_optimizer(make_config(optimizers.sgd(0.02)))
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5),
         descend(scaled),
@@ -456,7 +455,7 @@ def test_every_paper_variant_is_listed():
 
 def test_the_table_of_optimizers_has_a_function_for_each():
     for name in OPTIMIZERS:
-        assert callable(getattr(_optimizer, name))
+        assert callable(getattr(optimizers, name))
 
 
 # --- errors
@@ -500,7 +499,7 @@ def test_the_table_of_optimizers_has_a_function_for_each():
             "^config.optimizer.name=rmsprop needs config.optimizer.decay, "
             "config.optimizer.centered, config.optimizer.momentum: a flag cannot add a "
             "field; set the whole group in a variant of the config with a function of "
-            "configs/_optimizer.py$",
+            "training/optimizers.py$",
         ),
         (
             {"schedule": "step_decay"},

@@ -17,10 +17,10 @@ from ml_collections import ConfigDict
 
 from base.errors import UserError
 from configs import luong_nmt, sagan, transformer_nmt
-from configs._optimizer import adam
 from tasks.images.task import Adversarial, Assets
 from tasks.translation.task import Translation
 from training import checkpoints, loop, parallel, sharding, sharding_table
+from training.optimizers import adam
 from training.task import create
 
 ROOT = Path(__file__).parents[2]
