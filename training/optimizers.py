@@ -8,8 +8,8 @@ A group such as `config.optimizer` has
 *   `clip`, the bound on the scaled gradients, 0.0 for none;
 *   `clip_by`, the kind of clipping, a key of `CLIPPING`.
 
-`config_group` makes such a group, with the defaults of the papers; `adam`, `sgd`, ... are
-its forms for one optimizer:
+`config_group` makes such a group, with the defaults of the papers; `adam`, `sgd`, ...
+are its forms for one optimizer:
 
     config.optimizer = adam(1e-3, schedule="warmup_cosine", warmup=9, decay_steps=99)
 
