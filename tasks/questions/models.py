@@ -1,13 +1,19 @@
-"""Question-answering models, trained and evaluated side by side.
+"""Question-answering models and their questions, trained and evaluated side by side.
 
 The parameters of P models are arrays with P as the first axis. Models whose memories
 have the same number of slots form a group: one array of questions, one call.
 
+A linear start (Sukhbaatar et al. 2015, section 4.2) leaves out the softmax of each hop
+at first. When the validation loss stops decreasing, the softmax is restored and
+training goes on with a new optimizer state, at the initial learning rate.
+
 Axes: B batch; Q questions; P models; R repeats of a model; K hops; N memory slots; F
-supporting facts; W vocabulary.
+supporting facts; W vocabulary; D distinct statements; J words of a statement.
 """
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -15,11 +21,87 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from flax import linen as nn
+from ml_collections import ConfigDict
 
 from base import spread
 from base.records import AttentionRecord, collect
-from tasks.questions.babi.encoding import Questions
-from training.state import Batch, LossResult, TrainState
+from tasks.questions.babi import sources
+from tasks.questions.babi.encoding import Batches, Questions, joined, numbered
+from tasks.questions.babi.sources import Source
+from training.objective import Loss, Supervised
+from training.state import Batch, LossResult, Metrics, Scores, TrainState
+
+# Training questions of each model, and word ids [P, D, J] of the numbered statements.
+Training = Mapping[int, tuple[list[Questions], np.ndarray | None]]
+
+
+class QuestionData:
+    """The questions of a run.
+
+    Attributes:
+        tasks: numbers of the tasks.
+        joint: whether one model, with its repeats, learns all tasks.
+        slots: number of memory slots by task.
+        model_slots: number of memory slots of each model [P].
+    """
+
+    def __init__(self, config: ConfigDict, source: Source):
+        """Counts the slots of each task.
+
+        Args:
+            config: the config.
+            source: the stories.
+        """
+        data = self.config = config.data
+        self.seed = config.seed
+        self.questions = functools.cache(source.questions)  # encoded once
+        self.tasks = [sources.OWN_STORIES]
+        if data.source == "generated":
+            self.tasks = list(data.tasks)
+        self.joint = data.training == "joint"
+        # Maximum number of statements before a training question.
+        slots = [min(x.longest, data.memory) for x in self._by_model()]
+        by_task = slots * len(self.tasks) if self.joint else slots
+        self.slots = dict(zip(self.tasks, by_task, strict=True))
+        self.model_slots = np.repeat(slots, data.repeats).tolist()
+
+    def _by_model(self) -> list[Questions]:
+        """The training questions of each model, once for all its repeats."""
+        models = list(self.questions("train").values())
+        return [joined(models)] if self.joint else models
+
+    def members(self, task: int) -> slice:
+        """Returns the range of the models of a task, one for each repeat."""
+        repeats = self.config.repeats
+        start = 0 if self.joint else self.tasks.index(task) * repeats
+        return slice(start, start + repeats)
+
+    def training(self, groups: Mapping[int, np.ndarray]) -> Training:
+        """Returns the training questions by number of slots; see `numbered`.
+
+        Args:
+            groups: by number of slots, the numbers of the models.
+        """
+        repeats, models = self.config.repeats, self._by_model()
+        return {
+            size: numbered(
+                [models[n] for n in group[::repeats] // repeats],
+                self.config.batch_size * size // 2,  # with more, few are repeated
+            )
+            for size, group in groups.items()
+        }
+
+    def batches(self, training: Training) -> Batches:
+        """Returns the training batches; see `tasks.questions.babi.encoding.Batches`."""
+        return Batches(
+            {size: questions for size, (questions, _) in training.items()},
+            repeats=self.config.repeats,
+            batch_size=self.config.batch_size,
+            memory=self.config.memory,
+            noise=self.config.time_noise,
+            seed=self.seed,
+        )
+
 
 _BATCH = 200  # questions evaluated at a time
 
@@ -189,3 +271,80 @@ def fact_losses(weights: jax.Array, facts: jax.Array) -> jax.Array:
 
 def _cross_entropy(logits: Any, answer: Any) -> jax.Array:
     return optax.softmax_cross_entropy_with_integer_labels(logits, answer)
+
+
+class LinearStart(Supervised):
+    """Minimisation of the losses of P models, each with its own clipping.
+
+    `TrainState.extra` has, for each model, `linear` (whether its softmax is left out),
+    `ends` (whether it is restored in the next step) and `best` (the minimum validation
+    loss so far).
+    """
+
+    def __init__(
+        self,
+        init_params: Callable[[jax.Array], Any],
+        loss: Loss,
+        optimizer: optax.GradientTransformation,
+        *,
+        models: int,
+        linear_steps: int,
+        validation_losses: Callable[[TrainState], jax.Array],
+        axis_name: str | None = None,
+    ):
+        """Creates the objective.
+
+        Args:
+            init_params: `init_params(rng) -> params` of one model.
+            loss: sum of the losses of all models, see `Supervised`; the count is that
+                of one model.
+            optimizer: optimizer of one model.
+            models: P.
+            linear_steps: maximum number of steps without the softmax; 0 for no linear
+                start.
+            validation_losses: `validation_losses(state) -> losses [P]`.
+            axis_name: see `training.parallel.total`.
+        """
+        self.linear_steps, self.validation_losses = linear_steps, validation_losses
+        side_by_side = optax.GradientTransformation(
+            jax.vmap(optimizer.init), jax.vmap(optimizer.update)
+        )
+        super().__init__(
+            lambda rng: jax.vmap(init_params)(jax.random.split(rng, models)),
+            loss,
+            side_by_side,
+            extra={
+                "linear": jnp.full(models, linear_steps > 0),
+                "ends": jnp.full(models, False),
+                "best": jnp.full(models, jnp.inf),
+            },
+            axis_name=axis_name,
+        )
+
+    def step(
+        self, state: TrainState, batch: Batch, rng: jax.Array
+    ) -> tuple[TrainState, Metrics]:
+        """Takes one step, with the softmax of the models whose linear start ends."""
+        linear = state.extra["linear"] & ~state.extra["ends"]
+        extra = state.extra | {"linear": linear}
+        return super().step(dataclasses.replace(state, extra=extra), batch, rng)
+
+    def after_evaluation(self, state: TrainState, scores: Scores) -> TrainState:
+        """Decides which models get their softmax back in the next step.
+
+        During the linear start, the optimizer state is new after each evaluation, so
+        that the learning rate does not decay.
+        """
+        linear, best = state.extra["linear"], state.extra["best"]
+        if not linear.any():
+            return state
+        losses = jnp.asarray(self.validation_losses(state))
+        ends = linear & ((losses >= best) | (state.step >= self.linear_steps))
+        initial = self.optimizer.init(state.params)
+
+        def restart(new, old):
+            return jnp.where(linear.reshape(-1, *[1] * (old.ndim - 1)), new, old)
+
+        extra = {"linear": linear, "ends": ends, "best": jnp.minimum(best, losses)}
+        opt_state = jax.tree.map(restart, initial, state.opt_state)
+        return dataclasses.replace(state, opt_state=opt_state, extra=extra)

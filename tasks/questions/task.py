@@ -36,9 +36,14 @@ from tasks.questions.babi import sources, text
 from tasks.questions.babi.encoding import Batches, Questions, encode
 from tasks.questions.babi.sources import Source
 from tasks.questions.babi.story import Line
-from tasks.questions.inputs import QuestionData, Training
-from tasks.questions.linear_start import LinearStart
-from tasks.questions.models import Outputs, QuestionModels, select
+from tasks.questions.models import (
+    LinearStart,
+    Outputs,
+    QuestionData,
+    QuestionModels,
+    Training,
+    select,
+)
 from training import checks
 from training.configuration import ModelConfig
 from training.optimizers import make_optimizer

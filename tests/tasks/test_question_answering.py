@@ -15,8 +15,7 @@ from tasks.questions import metrics as answers
 from tasks.questions.babi import generator, sources, text
 from tasks.questions.babi.encoding import Vocabulary, encode
 from tasks.questions.babi.story import Line
-from tasks.questions.linear_start import LinearStart
-from tasks.questions.models import fact_losses
+from tasks.questions.models import LinearStart, fact_losses
 from tasks.questions.task import QuestionOptions, Story
 from training import configuration, evaluate, optimizers
 from training.optimizers import make_optimizer
