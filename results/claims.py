@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from results import markdown, significance
-from results.measured import Measured
 from results.records import Record, read_translations
-from results.schema import SEEDS, Claim, Run, Table
+from results.schema import SEEDS, Claim, Measured, Run, Table
 from results.significance import Verdict
 
 _WORDS = ("", "One", "Two", "Three", "Four")
@@ -85,7 +84,11 @@ def tested(measured: Measured) -> list[Tested]:
             values = {name: x[:1] for name, x in values.items()}
         compare = _Comparison(table, claim, values, records, single, measured.folder)
         verdict = significance.test(
-            claim, values, compare, lower=table.lower, floor=measured.tested_floor
+            claim,
+            values,
+            compare,
+            lower=table.lower,
+            floor=measured.floor(table.tested_metric[1]),
         )
         pair = claim.better, verdict.rival
         sign = -1 if table.lower else 1
@@ -243,8 +246,9 @@ def of_all(groups: Mapping[str, Measured], homes: Mapping[str, str]) -> str:
     """
     lines, counted = [], []
     for name, group in groups.items():
-        table, floor, rows = group.table, group.tested_floor, tested(group)
+        table, rows = group.table, tested(group)
         title, metric = table.tested_metric
+        floor = group.floor(metric)
         counted += rows
         for row in rows:
             text, home = row.claim.text, homes.get(name)

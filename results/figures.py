@@ -19,7 +19,7 @@ from figures import canvas, charts, drawings, heatmaps, strips
 from results import compare_captions
 from results.arguments import Parser
 from results.records import ROOT
-from results.schema import cells, pairs
+from results.schema import rows
 from tasks.algorithmic import figures as sequences
 from tasks.pointing import figures as geometry
 from tasks.speech import figures as spectrogram
@@ -51,62 +51,43 @@ class Shown(NamedTuple):
     line: str
 
 
-def _figures(text: str) -> tuple[Shown, ...]:
-    """The figures of a text: name, figure and runs; training, minutes and line."""
-    rows = []
-    for first, second in pairs(text):
-        name, figure, *runs = first.split()
-        training, minutes, line = cells(second)
-        rows.append(Shown(name, figure, tuple(runs), training, float(minutes), line))
-    return tuple(rows)
-
-
 # In order of the minutes of their training.
-SHOWN = _figures("""
-kernels fit_test.png kernels
-    kernel_regression | 0.1
-kernels_attention attention_test.png kernels
-    kernel_regression | 0.1
-ff_attention attention_1_test.png ff_attention
-    ff_attention | 0.3
+SHOWN = [
+    Shown(name, figure, tuple(runs), training, float(minutes), line)
+    for words, training, minutes, line in rows("""
+kernels fit_test.png kernels | kernel_regression | 0.1
+kernels_attention attention_test.png kernels | kernel_regression | 0.1
+ff_attention attention_1_test.png ff_attention | ff_attention | 0.3
 memory_network task_2_1_validation.png memory_network
-    memory_network_qa --config.data.tasks='(2,)' --config.train_steps=900 | 1
-lstmn agreement_2_test.png lstmn_language
-    lstmn_language | 1
+    | memory_network_qa --config.data.tasks='(2,)' --config.train_steps=900 | 1
+lstmn agreement_2_test.png lstmn_language | lstmn_language | 1
 reversal alignment_0001.png reversal_bahdanau
-    bahdanau_nmt:reversal | 1.6 | i t b k k m h i n a m j s j j t
-ntm_copy_120 copy_120_test.png ntm_copy
-    ntm_copy | 3.5
+    | bahdanau_nmt:reversal | 1.6 | i t b k k m h i n a m j s j j t
+ntm_copy_120 copy_120_test.png ntm_copy | ntm_copy | 3.5
 pointer_sorting pointing_0001.png pointer_sorting
-    pointer_sorting | 3.6 | 0.3 0.9 0.1 0.7 0.5 0.2 0.8 0.4 0.6 0.0
-lstm_copy_30 copy_30_test.png lstm
-    ntm_copy:lstm | 4.2
-ntm_repeat_copy repeat_copy_10x20_test.png ntm_repeat_copy
-    ntm_repeat_copy | 6.4
-corners attention_16_test_1.png sagan_corners
-    sagan:corners | 7.2
-corners_made images_0001.png sagan_corners
-    sagan:corners | 7.2 | corners
+    | pointer_sorting | 3.6 | 0.3 0.9 0.1 0.7 0.5 0.2 0.8 0.4 0.6 0.0
+lstm_copy_30 copy_30_test.png lstm | ntm_copy:lstm | 4.2
+ntm_repeat_copy repeat_copy_10x20_test.png ntm_repeat_copy | ntm_repeat_copy | 6.4
+corners attention_16_test_1.png sagan_corners | sagan:corners | 7.2
+corners_made images_0001.png sagan_corners | sagan:corners | 7.2 | corners
 alignment alignment_0001.png transformer_nmt
-    transformer_nmt | 9.2 | The device is no longer available.
-pointer_tour tsp_test_1.png pointer_tsp
-    pointer_tsp | 11.2
-las alignment_1_test.png las_digits
-    las_digits | 20.6
-sagan images_test.png sagan
-    sagan | 21.1
-sagan_attention attention_16_test_1.png sagan
-    sagan | 21.1
+    | transformer_nmt | 9.2 | The device is no longer available.
+pointer_tour tsp_test_1.png pointer_tsp | pointer_tsp | 11.2
+las alignment_1_test.png las_digits | las_digits | 20.6
+sagan images_test.png sagan | sagan | 21.1
+sagan_attention attention_16_test_1.png sagan | sagan | 21.1
 bahdanau alignment_0001.png bahdanau_nmt
-    bahdanau_nmt | 23.4
-        | Failed to connect to the server, please check the address and try again.
+    | bahdanau_nmt | 23.4
+    | Failed to connect to the server, please check the address and try again.
 local_p alignment_0001.png luong_nmt_local_p
-    luong_nmt --config.model.alignment=local_p --config.optimizer.learning_rate=0.003
-        | 29.4
-        | Failed to connect to the server, please check the address and try again.
+    | luong_nmt --config.model.alignment=local_p --config.optimizer.learning_rate=0.003
+    | 29.4
+    | Failed to connect to the server, please check the address and try again.
 captions_1 captions_1.png captioning_soft captioning_hard
-    captioning:soft, captioning:hard | 40.6
+    | captioning:soft, captioning:hard | 40.6
 """)
+    for name, figure, *runs in [words.split()]
+]
 
 
 def keep(runs: Sequence[Path], root: Path = ROOT) -> list[Path]:

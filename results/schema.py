@@ -1,23 +1,28 @@
-"""Types of the tables and charts that `families/` declares."""
+"""Types of the tables and charts that `families/` declares, with their records."""
 
 import dataclasses
 import re
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from base.errors import UserError
+from results.records import OURS, Record
 
 SEEDS = 5  # of each run that a claim compares, if its table plans no other number
 
 
-def pairs(text: str) -> Iterator[tuple[str, str]]:
-    """Returns pairs of lines; a line that begins with a bar continues the last one."""
-    text = re.sub(r"\n +\|", " |", text.strip())
-    lines = [line.strip() for line in text.splitlines()]
-    return zip(lines[::2], lines[1::2], strict=True)
+def rows(text: str) -> Iterator[list[str]]:
+    """Yields the cells of each row of a text, "" for those that are missing.
 
-
-def cells(line: str) -> list[str]:
-    """Returns three cells of a line between bars; "" for one that is missing or "-"."""
-    values = [cell.strip() for cell in line.split("|")]
-    return ["" if cell == "-" else cell for cell in [*values, "", ""][:3]]
+    Args:
+        text: a row per line, of four cells at most between bars; a line that begins
+            with a bar continues the last one.
+    """
+    for line in re.sub(r"\n +\|", " |", text.strip()).splitlines():
+        cells = [cell.strip() for cell in line.split("|")]
+        yield [*cells, *[""] * (4 - len(cells))]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -46,31 +51,27 @@ class Run:
 
 
 def runs(text: str) -> tuple[Run, ...]:
-    """Returns the runs of a text with two lines for each.
+    """Returns the runs of a text, see `rows`.
 
     Args:
-        text: name, config and overrides of a run; then its label ("-" for the default)
-            and, after bars, the number in the paper and the number of seeds if it is
-            not one:
+        text: name, config and overrides; label; number in the paper; number of seeds
+            if it is not one:
 
                 short_bahdanau_dot bahdanau_nmt:short model.score=dot
-                    Bahdanau, dot, global | 18.6 (WMT14) | 3
+                    | Bahdanau, dot, global | 18.6 (WMT14) | 3
     """
-    rows = []
-    for first, second in pairs(text):
-        name, config, *overrides = first.split()
-        label, paper, seeds = cells(second)
-        rows.append(
-            Run(
-                name=name,
-                config=config,
-                label=label,
-                paper=paper,
-                overrides=tuple(overrides),
-                seeds=tuple(range(int(seeds or 1))),
-            )
+    return tuple(
+        Run(
+            name=name,
+            config=config,
+            label=label,
+            paper=paper,
+            overrides=tuple(overrides),
+            seeds=tuple(range(int(seeds or 1))),
         )
-    return tuple(rows)
+        for words, label, paper, seeds in rows(text)
+        for name, config, *overrides in [words.split()]
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -101,23 +102,27 @@ class Claim:
 
 
 def claims(text: str) -> tuple[Claim, ...]:
-    """Returns the claims of a text with two lines for each.
+    """Returns the claims of a text, see `rows`.
 
     Args:
-        text: a claim and, after bars, its source and any `Claim.rate`; then the
-            preferred run and, after ">", its rivals:
+        text: the preferred run and its rivals, after ">>" if ranks are compared; the
+            claim; its source; any `Claim.rate`:
 
-                gated cells beat the vanilla cell | Britz et al. (2017), section 4.2
-                    britz > britz_rnn
+                britz > britz_rnn
+                    | gated cells beat the vanilla cell | Britz et al. (2017)
     """
-    rows = []
-    for first, second in pairs(text):
-        claim, paper, rate = cells(first)
-        better, _, *than = second.split()
-        rows.append(
-            Claim(text=claim, paper=paper, better=better, than=tuple(than), rate=rate)
+    return tuple(
+        Claim(
+            text=claim,
+            paper=paper,
+            better=better,
+            than=tuple(than),
+            ranked=sign == ">>",
+            rate=rate,
         )
-    return tuple(rows)
+        for words, claim, paper, rate in rows(text)
+        for better, sign, *than in [words.split()]
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -165,8 +170,7 @@ class Table:
         return next(x for x in items if not self.repeated or x[1] == self.repeated)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Headline:
+class Headline(NamedTuple):
     """A row of the README's table: the first metric of one run.
 
     Attributes:
@@ -179,23 +183,7 @@ class Headline:
     run: str
     system: str
     task: str
-    paper: str = ""
-
-
-def headlines(text: str) -> tuple[Headline, ...]:
-    """Returns the rows of a text: a run, then its system, task and any paper's value.
-
-    Args:
-        text: two lines for each row:
-
-                sagan_attention
-                    SAGAN | drawings of 32 pixels
-    """
-    rows = []
-    for run, line in pairs(text):
-        system, task, paper = cells(line)
-        rows.append(Headline(run=run, system=system, task=task, paper=paper))
-    return tuple(rows)
+    paper: str
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -221,16 +209,56 @@ class Chart:
     loss_every: int = 0
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Benchmark:
-    """A table of a benchmark, one row per system.
+class Row(NamedTuple):
+    """A row of a table: a run of this project, or None for another system."""
+
+    run: Run | None
+    records: list[Record]  # one per seed
+
+
+class Measured(NamedTuple):
+    """A table with its records.
 
     Attributes:
-        title: heading of the table.
-        columns: fields of the record by column title.
-        page: name of the page in docs/ that has the table.
+        name: name of the table.
+        table: the table.
+        rows: its recorded rows.
+        floors: metrics of its floors by name.
+        folder: the folder of the records.
     """
 
-    title: str
-    columns: Mapping[str, str]
-    page: str = "benchmarks"
+    name: str
+    table: Table
+    rows: list[Row]
+    floors: Mapping[str, Mapping[str, float]]
+    folder: Path
+
+    def select(self, runs: Sequence[str]) -> list[Row]:
+        """Returns the rows of the named runs; all rows if none is named.
+
+        Raises:
+            UserError: for a run that is not in the table.
+        """
+        for run in runs:
+            if run not in [run.name for run in self.table.runs]:
+                raise UserError(f"the table {self.name} has no run {run}")
+        return [x for x in self.rows if not runs or (x.run and x.run.name in runs)]
+
+    def floor(self, metric: str) -> float | None:
+        """Returns a metric of the first floor."""
+        return next(iter(self.floors.values()), {}).get(metric)
+
+
+def recorded(table: Table, records: Sequence[Record]) -> list[Row]:
+    """Returns the recorded rows: each run, then other systems with its config."""
+    ours, others = defaultdict(list), defaultdict(list)
+    for record in records:
+        if record["system"] == OURS:
+            ours[record["name"]].append(record)
+        else:
+            others[record["config"]].append(record)
+    rows = []
+    for run in table.runs:
+        rows.append(Row(run, ours[run.name]))
+        rows += [Row(None, [record]) for record in others.pop(run.config, [])]
+    return [row for row in rows if row.records]

@@ -16,7 +16,6 @@ from base.errors import UserError
 from figures import canvas, drawings
 from results import claims, figures, line_charts, markdown, pages, timings
 from results.families import FIGURES, HEADLINES, TABLES
-from results.measured import Measured, rows
 from results.records import (
     BENCHMARKS,
     FLOORS,
@@ -28,7 +27,7 @@ from results.records import (
     read_json,
     read_runs,
 )
-from results.schema import Run
+from results.schema import Measured, Run, recorded
 
 _MAX_COLUMNS = 8  # maximum number of columns of the learning curves
 
@@ -57,7 +56,9 @@ def tables(
         read_json(INITIAL_ENTROPY, folder),
     )
     measured = {
-        name: Measured(name, table, rows(table, records), floors.get(name, {}), folder)
+        name: Measured(
+            name, table, recorded(table, records), floors.get(name, {}), folder
+        )
         for name, table in TABLES.items()
     }
     shows: dict[str, pages.Show] = {}

@@ -1,8 +1,10 @@
 """Tables of the benchmarks: times of this project and of other libraries."""
 
+from typing import NamedTuple
+
 from results import markdown
 from results.records import Record
-from results.schema import Benchmark, cells, pairs
+from results.schema import rows
 
 _MS, _SHARE = {"ms/step": "median_ms"}, {"share of matmul rate": "share"}
 _COMPILATION, _MEMORY = {"compilation, s": "compile_s"}, {"peak memory, MB": "peak_mb"}
@@ -17,51 +19,50 @@ _COLUMNS = {
 }
 
 
-def _benchmarks(text: str) -> dict[str, Benchmark]:
-    """The benchmarks of a text: module and kind; title and, of a step, its rate."""
-    benchmarks = {}
-    for first, second in pairs(text):
-        (name, kind), (title, rate, _) = first.split(), cells(second)
-        columns = _COLUMNS.get(kind) or _MS | {rate: "rate"} | (
-            _SHARE | _COMPILATION | _MEMORY
-        )
-        page = "scaling" if kind == "overheads" else "benchmarks"
-        benchmarks[name] = Benchmark(title=title, columns=columns, page=page)
-    return benchmarks
+class Benchmark(NamedTuple):
+    """A table of a benchmark, one row per system."""
+
+    title: str
+    columns: dict[str, str]  # fields of the record by column title
+    page: str  # name of the page in docs/ that has the table
 
 
 # By name of the module in `benchmarks/`.
-BENCHMARKS = _benchmarks("""
+BENCHMARKS = {
+    name: Benchmark(
+        title,
+        _COLUMNS.get(kind) or _MS | {rate: "rate"} | _SHARE | _COMPILATION | _MEMORY,
+        "scaling" if kind == "overheads" else "benchmarks",
+    )
+    for words, title, rate, _ in rows("""
 transformer_step transformer
-    Training step: Transformer, 11.7M parameters, 64 × (32 + 32) tokens
-decoding search
-    Beam search: the same Transformer, beam 4, 64 sentences to 32 tokens
-tokens corpus
-    Training on the default corpus, batches of 2048 target tokens
+    | Training step: Transformer, 11.7M parameters, 64 × (32 + 32) tokens
+decoding search | Beam search: the same Transformer, beam 4, 64 sentences to 32 tokens
+tokens corpus | Training on the default corpus, batches of 2048 target tokens
 transformer_base transformer
-    Training step: Transformer-base, 63M parameters, 32 × (64 + 64) tokens
+    | Training step: Transformer-base, 63M parameters, 32 × (64 + 64) tokens
 recurrent_step step
-    Training step: recurrent models, states of 512, 64 × (32 + 32) tokens
-        | target tokens/s
+    | Training step: recurrent models, states of 512, 64 × (32 + 32) tokens
+    | target tokens/s
 recurrent_decoding recurrent_search
-    Beam search: the recurrent models, beam 4, 64 sentences to 32 tokens
+    | Beam search: the recurrent models, beam 4, 64 sentences to 32 tokens
 ntm_step step
-    Training step: NTM, LSTM of 100, memory 128 × 20, copies of 20 vectors | sequences/s
+    | Training step: NTM, LSTM of 100, memory 128 × 20, copies of 20 vectors
+    | sequences/s
 lstmn_step step
-    Training step: LSTMN, states of 300, 32 sentences of 48 words | steps/s
+    | Training step: LSTMN, states of 300, 32 sentences of 48 words | steps/s
 memory_network_step step
-    Training step: memory networks of width 20, 3 hops, 50 sentences | questions/s
+    | Training step: memory networks of width 20, 3 hops, 50 sentences | questions/s
 pointer_step step
-    Training step: pointer network, states of 256, 128 sets of 10 points | steps/s
+    | Training step: pointer network, states of 256, 128 sets of 10 points | steps/s
 caption_step step
-    Training step: captioner, 32 maps of 14 × 14, 20 words, states of 512 | steps/s
-sagan_step step
-    Training step: SAGAN, both networks, 16 images of 64 pixels | steps/s
-overheads overheads
-    Overheads of training the default translator
-sweep_trials sweep
-    Eight equal runs of a small translator by sweep.py
+    | Training step: captioner, 32 maps of 14 × 14, 20 words, states of 512 | steps/s
+sagan_step step | Training step: SAGAN, both networks, 16 images of 64 pixels | steps/s
+overheads overheads | Overheads of training the default translator
+sweep_trials sweep | Eight equal runs of a small translator by sweep.py
 """)
+    for name, kind in [words.split()]
+}
 
 # Facts listed below the table of a benchmark, by field of its record.
 FACTS: dict[str, str] = {
@@ -85,12 +86,6 @@ FACTS: dict[str, str] = {
     "product_gflop_a_second": "matrix products alone: {:.0f} GFLOP/s",
 }
 
-# Parts of the names of systems in the records, and the words of the tables for them.
-LABELS: dict[str, str] = {
-    "malloc as it is": "default malloc",
-    "Bahdanau as JoeyNMT has it": "JoeyNMT's variant of Bahdanau",
-}
-
 
 def render(benchmarks: list[Record], page: str) -> str:
     """Returns the tables of a page as Markdown, in the order of `BENCHMARKS`.
@@ -108,17 +103,15 @@ def render(benchmarks: list[Record], page: str) -> str:
     return "\n\n".join(tables) or markdown.EMPTY
 
 
-def _label(system: str) -> str:
-    """The name of a recorded system as the tables show it."""
-    for recorded, label in LABELS.items():
-        system = system.replace(recorded, label)
-    return system
-
-
 def _render(benchmark: Benchmark, record: Record) -> str:
     fields = benchmark.columns.values()
-    rows = [
-        [_label(system), *(markdown.number(values, field) for field in fields)]
+    lines = [
+        [
+            system.replace("malloc as it is", "default malloc").replace(
+                "Bahdanau as JoeyNMT has it", "JoeyNMT's variant of Bahdanau"
+            ),
+            *(markdown.number(values, field) for field in fields),
+        ]
         for system, values in record["systems"].items()
     ]
     facts = [
@@ -127,7 +120,6 @@ def _render(benchmark: Benchmark, record: Record) -> str:
         if record.get(field) is not None
     ]
     facts += [f"{record['device']}, commit `{record['commit'] or 'unknown'}`"]
-    return (
-        f"**{benchmark.title}** (`python -m benchmarks.{record['name']}`)\n\n"
-        f"{markdown.table(['system', *benchmark.columns], rows)}\n\n{'; '.join(facts)}."
-    )
+    table = markdown.table(["system", *benchmark.columns], lines)
+    title = f"**{benchmark.title}** (`python -m benchmarks.{record['name']}`)"
+    return f"{title}\n\n{table}\n\n{'; '.join(facts)}."

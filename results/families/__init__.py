@@ -17,7 +17,7 @@ from results.families import (
     speech,
     translation,
 )
-from results.schema import Chart, Run, Table, headlines
+from results.schema import Chart, Headline, Run, Table, rows
 
 
 def planned(tables: Mapping[str, Table]) -> dict[str, Table]:
@@ -74,48 +74,36 @@ FIGURES: tuple[Chart, ...] = (
     *memory.FIGURES,
     *gan.FIGURES,
 )
-HEADLINES = headlines(
-    """
-    seq2seq_nmt
-        Encoder-decoder without attention | English-German translation
-    bahdanau_nmt
-        Bahdanau, additive attention | English-German translation
-    luong_nmt
-        Luong, general score, global alignment | English-German translation
-    transformer_nmt_sinusoidal_equal
-        Transformer, sinusoids as in the paper | English-German translation
-            | 27.3 BLEU (base, WMT14)
-    transformer_nmt_equal
-        Transformer, relative positions | English-German translation
-            | 26.8 BLEU (base, WMT14)
-    transformer_nmt
-        Transformer, relative positions, Muon (the default) | English-German translation
-    ntm_copy
-        Neural Turing Machine | copying 20 vectors
-    ntm_recall
-        Neural Turing Machine | associative recall
-    memory_network_noise_3
-        End-to-end memory network | twenty bAbI tasks | 13.9 % (published stories)
-    language
-        LSTMN | number agreement over a distance
-    las_digits
-        Listen, Attend and Spell | spoken digits of one new voice
-            | 14.1 % of words (voice search)
-    pointer_sorting_10_5_1
-        Pointer network, set encoder | sorting 10 numbers
-    pointer_hull_10
-        Pointer network | convex hulls of 10 points | 87.0 % (trained on 5 to 50)
-    pointer_tsp_10
-        Pointer network | tours of 10 cities
-    captioning_soft
-        Show, Attend and Tell, soft attention | captions of composed scenes
-    captioning_hard
-        Show, Attend and Tell, hard attention | captions of composed scenes
-    sagan_attention
-        SAGAN | drawings of 32 pixels
-    ff_add_1000
-        Feed-forward attention | addition over 1,000 steps | –
-    kernels_learned
-        Kernel regression | estimating a noisy curve
-    """
-)
+HEADLINES = [
+    Headline(*cells)
+    for cells in rows("""
+seq2seq_nmt | Encoder-decoder without attention | English-German translation
+bahdanau_nmt | Bahdanau, additive attention | English-German translation
+luong_nmt | Luong, general score, global alignment | English-German translation
+transformer_nmt_sinusoidal_equal
+    | Transformer, sinusoids as in the paper | English-German translation
+    | 27.3 BLEU (base, WMT14)
+transformer_nmt_equal
+    | Transformer, relative positions | English-German translation
+    | 26.8 BLEU (base, WMT14)
+transformer_nmt
+    | Transformer, relative positions, Muon (the default) | English-German translation
+ntm_copy | Neural Turing Machine | copying 20 vectors
+ntm_recall | Neural Turing Machine | associative recall
+memory_network_noise_3
+    | End-to-end memory network | twenty bAbI tasks | 13.9 % (published stories)
+language | LSTMN | number agreement over a distance
+las_digits
+    | Listen, Attend and Spell | spoken digits of one new voice
+    | 14.1 % of words (voice search)
+pointer_sorting_10_5_1 | Pointer network, set encoder | sorting 10 numbers
+pointer_hull_10
+    | Pointer network | convex hulls of 10 points | 87.0 % (trained on 5 to 50)
+pointer_tsp_10 | Pointer network | tours of 10 cities
+captioning_soft | Show, Attend and Tell, soft attention | captions of composed scenes
+captioning_hard | Show, Attend and Tell, hard attention | captions of composed scenes
+sagan_attention | SAGAN | drawings of 32 pixels
+ff_add_1000 | Feed-forward attention | addition over 1,000 steps | –
+kernels_learned | Kernel regression | estimating a noisy curve
+""")
+]

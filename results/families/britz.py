@@ -54,50 +54,52 @@ _SEARCHES = (
 
 _SEEDS = len(_SWEEP.seeds)
 _TRAININGS = "\n".join(
-    f"{name} luong_nmt:britz {' '.join(space.overrides(point))}\n"
-    f"{label} | {paper} | {_SEEDS}"
+    f"{name} luong_nmt:britz {' '.join(space.overrides(point))} "
+    f"| {label} | {paper} | {_SEEDS}"
     for (name, label, paper), point in zip(_TRIALS, space.points(_SWEEP), strict=True)
 )
 _TRAININGS += f"""
 britz_none_state seq2seq_nmt:britz
-    no attention, vector as first state | 9.98 | {_SEEDS}
+    | no attention, vector as first state | 9.98 | {_SEEDS}
 britz_none_input seq2seq_nmt:britz model.feed=('every_step',)
-    no attention, vector in every step | 11.57 | {_SEEDS}
+    | no attention, vector in every step | 11.57 | {_SEEDS}
 """
 _CLAIMS = """
-the widest embedding is best | Britz et al. (2017), section 4.1
-    britz_embedding_512 > britz britz_embedding_64 britz_embedding_256
-LSTMs beat GRUs | Britz et al. (2017), section 4.2
-    britz_lstm > britz
-gated cells beat the vanilla cell | Britz et al. (2017), section 4.2
-    britz > britz_rnn
-a decoder of four layers beats one of one or two | Britz et al. (2017), section 4.3
-    britz_decoder_4 > britz britz_decoder_2
-dense connections beat residual ones in a deep decoder
-        | Britz et al. (2017), section 4.3
-    britz_decoder_4_dense > britz_decoder_4_residual
-deep encoders are better without residual connections | Britz et al. (2017), section 4.3
-    britz_encoder_4 > britz_encoder_4_residual britz_encoder_4_dense
-bidirectional encoders beat unidirectional ones | Britz et al. (2017), section 4.4
-    britz > britz_forward britz_reversed
-reversing the source helps a unidirectional encoder | Britz et al. (2017), section 4.4
-    britz_reversed > britz_forward
-additive scores beat multiplicative scores | Britz et al. (2017), section 4.5
-    britz > britz_multiplicative_128
-additive scores beat dot products of wide keys | Vaswani et al. (2017), section 3.2.1
-    britz_additive_512 > britz_multiplicative_512
-the scale helps dot products of wide keys | Vaswani et al. (2017), section 3.2.1
-    britz_scaled_512 > britz_multiplicative_512
-attention beats one fixed vector | Britz et al. (2017), section 4.5
-    britz > britz_none_state britz_none_input
-a beam of 10 with a length penalty beats greedy search
-        | Britz et al. (2017), section 4.6
-    britz > britz_beam_1
-a length penalty helps a beam of 10 | Britz et al. (2017), section 4.6
-    britz > britz_beam_10
-without a length penalty a beam of 100 is worse than one of 10
-        | Britz et al. (2017), section 4.6
-    britz_beam_10 > britz_beam_100
+britz_embedding_512 > britz britz_embedding_64 britz_embedding_256
+    | the widest embedding is best | Britz et al. (2017), section 4.1
+britz_lstm > britz | LSTMs beat GRUs | Britz et al. (2017), section 4.2
+britz > britz_rnn | gated cells beat the vanilla cell | Britz et al. (2017), section 4.2
+britz_decoder_4 > britz britz_decoder_2
+    | a decoder of four layers beats one of one or two
+    | Britz et al. (2017), section 4.3
+britz_decoder_4_dense > britz_decoder_4_residual
+    | dense connections beat residual ones in a deep decoder
+    | Britz et al. (2017), section 4.3
+britz_encoder_4 > britz_encoder_4_residual britz_encoder_4_dense
+    | deep encoders are better without residual connections
+    | Britz et al. (2017), section 4.3
+britz > britz_forward britz_reversed
+    | bidirectional encoders beat unidirectional ones | Britz et al. (2017), section 4.4
+britz_reversed > britz_forward
+    | reversing the source helps a unidirectional encoder
+    | Britz et al. (2017), section 4.4
+britz > britz_multiplicative_128
+    | additive scores beat multiplicative scores | Britz et al. (2017), section 4.5
+britz_additive_512 > britz_multiplicative_512
+    | additive scores beat dot products of wide keys
+    | Vaswani et al. (2017), section 3.2.1
+britz_scaled_512 > britz_multiplicative_512
+    | the scale helps dot products of wide keys | Vaswani et al. (2017), section 3.2.1
+britz > britz_none_state britz_none_input
+    | attention beats one fixed vector | Britz et al. (2017), section 4.5
+britz > britz_beam_1
+    | a beam of 10 with a length penalty beats greedy search
+    | Britz et al. (2017), section 4.6
+britz > britz_beam_10
+    | a length penalty helps a beam of 10 | Britz et al. (2017), section 4.6
+britz_beam_10 > britz_beam_100
+    | without a length penalty a beam of 100 is worse than one of 10
+    | Britz et al. (2017), section 4.6
 """
 
 TABLES = {

@@ -9,81 +9,51 @@ import dataclasses
 
 from results.schema import Run, Table, claims, runs
 
-_AGREEMENT = runs(
-    """
-    language lstmn_language
-        LSTMN, 1 layer | –
-    language_lstm lstmn_language:lstm
-        LSTM, 1 layer | –
-    language_transformer lstmn_language:transformer
-        Transformer | – | 3
-    language_deep lstmn_language:deep
-        LSTMN, 3 layers | – | 3
-    """
-)
-_BRACKETS = runs(
-    """
-    language_brackets lstmn_language:brackets
-        LSTMN, 1 layer | –
-    language_brackets_lstm lstmn_language:brackets_lstm
-        LSTM, 1 layer | –
-    language_brackets_transformer lstmn_language:brackets_transformer
-        Transformer | – | 3
-    """
-)
-_TEXT = runs(
-    """
-    text lstmn_text
-        LSTMN, 1 layer, words | 108 (Penn Treebank, from memory)
-    text_lstm lstmn_text:lstm
-        LSTM, 1 layer, words | 115 (Penn Treebank, from memory)
-    text_transformer lstmn_text:transformer
-        Transformer, words | – | 3
-    text_deep lstmn_text:deep
-        LSTMN, 3 layers, words | 102 (Penn Treebank)
-    text_memory_network lstmn_text:memory_network
-        memory network, 6 hops, words | 111 (Penn Treebank, from memory)
-    text_pieces lstmn_text:pieces
-        LSTMN, 1 layer, subwords | – | 3
-    text_pieces_lstm lstmn_text:pieces_lstm
-        LSTM, 1 layer, subwords | – | 3
-    text_pieces_transformer lstmn_text:pieces_transformer
-        Transformer, subwords | – | 3
-    """
-)
-_REVIEWS = runs(
-    """
-    reviews lstmn_sentences
-        LSTMN | 86.3 % (treebank)
-    reviews_lstm lstmn_sentences:lstm
-        LSTM | –
-    reviews_mean lstmn_sentences:mean
-        mean of embeddings | – | 3
-    """
-)
-_ENTAILMENT = runs(
-    """
-    pairs_entailment lstmn_sentences:entailment
-        LSTMN, deep fusion | 86.3 % (SNLI)
-    pairs_entailment_shallow lstmn_sentences:entailment_shallow
-        LSTMN, shallow fusion | –
-    pairs_entailment_none lstmn_sentences:entailment_none
-        LSTMN, no fusion | – | 3
-    pairs_entailment_lstm lstmn_sentences:entailment_lstm
-        LSTM, no fusion | – | 3
-    pairs_entailment_mean lstmn_sentences:entailment_mean
-        mean of embeddings | – | 3
-    """
-)
+_AGREEMENT = runs("""
+language lstmn_language | LSTMN, 1 layer | –
+language_lstm lstmn_language:lstm | LSTM, 1 layer | –
+language_transformer lstmn_language:transformer | Transformer | – | 3
+language_deep lstmn_language:deep | LSTMN, 3 layers | – | 3
+""")
+_BRACKETS = runs("""
+language_brackets lstmn_language:brackets | LSTMN, 1 layer | –
+language_brackets_lstm lstmn_language:brackets_lstm | LSTM, 1 layer | –
+language_brackets_transformer lstmn_language:brackets_transformer | Transformer | – | 3
+""")
+_TEXT = runs("""
+text lstmn_text | LSTMN, 1 layer, words | 108 (Penn Treebank, from memory)
+text_lstm lstmn_text:lstm | LSTM, 1 layer, words | 115 (Penn Treebank, from memory)
+text_transformer lstmn_text:transformer | Transformer, words | – | 3
+text_deep lstmn_text:deep | LSTMN, 3 layers, words | 102 (Penn Treebank)
+text_memory_network lstmn_text:memory_network
+    | memory network, 6 hops, words | 111 (Penn Treebank, from memory)
+text_pieces lstmn_text:pieces | LSTMN, 1 layer, subwords | – | 3
+text_pieces_lstm lstmn_text:pieces_lstm | LSTM, 1 layer, subwords | – | 3
+text_pieces_transformer lstmn_text:pieces_transformer | Transformer, subwords | – | 3
+""")
+_REVIEWS = runs("""
+reviews lstmn_sentences | LSTMN | 86.3 % (treebank)
+reviews_lstm lstmn_sentences:lstm | LSTM | –
+reviews_mean lstmn_sentences:mean | mean of embeddings | – | 3
+""")
+_ENTAILMENT = runs("""
+pairs_entailment lstmn_sentences:entailment | LSTMN, deep fusion | 86.3 % (SNLI)
+pairs_entailment_shallow lstmn_sentences:entailment_shallow | LSTMN, shallow fusion | –
+pairs_entailment_none lstmn_sentences:entailment_none | LSTMN, no fusion | – | 3
+pairs_entailment_lstm lstmn_sentences:entailment_lstm | LSTM, no fusion | – | 3
+pairs_entailment_mean lstmn_sentences:entailment_mean | mean of embeddings | – | 3
+""")
 _TEXT_CLAIMS = """
-an LSTMN has a lower perplexity than an LSTM on real text
+text > text_lstm
+    | an LSTMN has a lower perplexity than an LSTM on real text
     | Cheng et al. 2016, section 5.1
-    text > text_lstm
-three layers of LSTMN have a lower perplexity than one | Cheng et al. 2016, section 5.1
-    text_deep > text
-a memory network has a lower perplexity than an LSTM | Sukhbaatar et al. 2015, section 5
-        | the better of two for the first, not searched for the rival
-    text_memory_network > text_lstm
+text_deep > text
+    | three layers of LSTMN have a lower perplexity than one
+    | Cheng et al. 2016, section 5.1
+text_memory_network > text_lstm
+    | a memory network has a lower perplexity than an LSTM
+    | Sukhbaatar et al. 2015, section 5
+    | the better of two for the first, not searched for the rival
 """
 
 
@@ -123,13 +93,11 @@ TABLES = {
         digits=2,
         lower=True,
         runs=_AGREEMENT,
-        claims=claims(
-            """
-            an LSTMN has a lower perplexity than an LSTM on agreement
-                | Cheng et al. 2016, section 5.1
-                language > language_lstm
-            """
-        ),
+        claims=claims("""
+        language > language_lstm
+            | an LSTMN has a lower perplexity than an LSTM on agreement
+            | Cheng et al. 2016, section 5.1
+        """),
     ),
     "language_distance": Table(
         rate="one for all rows, not searched",
@@ -141,13 +109,11 @@ TABLES = {
         },
         digits=2,
         runs=tuple(map(_distant, _AGREEMENT)),
-        claims=claims(
-            """
-            an LSTMN is more accurate than an LSTM at long distances
-                | Cheng et al. 2016, section 5.1
-                language_distant > language_lstm_distant
-            """
-        ),
+        claims=claims("""
+        language_distant > language_lstm_distant
+            | an LSTMN is more accurate than an LSTM at long distances
+            | Cheng et al. 2016, section 5.1
+        """),
     ),
     "language_brackets": Table(
         rate="one for all rows, not searched",
@@ -155,13 +121,11 @@ TABLES = {
         digits=2,
         lower=True,
         runs=_BRACKETS,
-        claims=claims(
-            """
-            an LSTMN has a lower perplexity than an LSTM on nested brackets
-                | Cheng et al. 2016, section 5.1
-                language_brackets > language_brackets_lstm
-            """
-        ),
+        claims=claims("""
+        language_brackets > language_brackets_lstm
+            | an LSTMN has a lower perplexity than an LSTM on nested brackets
+            | Cheng et al. 2016, section 5.1
+        """),
     ),
     "language_text": Table(
         rate="one for all rows, not searched",
@@ -179,13 +143,11 @@ TABLES = {
         rate="one for all rows, not searched",
         metrics={"% correct": "accuracy", "TF-IDF, logistic regression": "tfidf"},
         runs=_REVIEWS,
-        claims=claims(
-            """
-            an LSTMN classifies reviews better than an LSTM
-                | Cheng et al. 2016, section 5.2
-                reviews > reviews_lstm
-            """
-        ),
+        claims=claims("""
+        reviews > reviews_lstm
+            | an LSTMN classifies reviews better than an LSTM
+            | Cheng et al. 2016, section 5.2
+        """),
     ),
     "sentences_entailment": Table(
         rate="one for all rows, not searched",
@@ -197,11 +159,9 @@ TABLES = {
             "TF-IDF, logistic regression": "tfidf",
         },
         runs=_ENTAILMENT,
-        claims=claims(
-            """
-            deep fusion is better than shallow fusion | Cheng et al. 2016, section 5.3
-                pairs_entailment > pairs_entailment_shallow
-            """
-        ),
+        claims=claims("""
+        pairs_entailment > pairs_entailment_shallow
+            | deep fusion is better than shallow fusion | Cheng et al. 2016, section 5.3
+        """),
     ),
 }

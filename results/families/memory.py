@@ -46,12 +46,10 @@ TABLES = {
             "≈ 0.5 bits after 1M sequences (3 × 256)",
             seeds=(0, 1, 2),
         ),
-        claims=claims(
-            """
-            the NTM learns to copy much faster than the LSTM | Graves et al. (2014)
-                ntm_copy > ntm_copy_lstm
-            """
-        ),
+        claims=claims("""
+        ntm_copy > ntm_copy_lstm
+            | the NTM learns to copy much faster than the LSTM | Graves et al. (2014)
+        """),
     ),
     "ntm_recall": Table(
         rate="one for all rows, chosen for the NTM",
@@ -66,12 +64,11 @@ TABLES = {
             "≈ 0 bits",
             "not learned after 1M sequences (3 × 256)",
         ),
-        claims=claims(
-            """
-            recall is learned best with a feed-forward controller | Graves et al. (2014)
-                ntm_recall_feedforward > ntm_recall ntm_recall_lstm
-            """
-        ),
+        claims=claims("""
+        ntm_recall_feedforward > ntm_recall ntm_recall_lstm
+            | recall is learned best with a feed-forward controller
+            | Graves et al. (2014)
+        """),
     ),
     "ntm_ngrams": Table(
         rate="chosen for the NTM",
@@ -81,12 +78,9 @@ TABLES = {
         runs=_runs(
             "ngrams", _BETWEEN, _BETWEEN, "≈ 136 bits (3 × 128)", seeds=(0, 1, 2)
         ),
-        claims=claims(
-            """
-            the NTM beats the LSTM | Graves et al. (2014)
-                ntm_ngrams > ntm_ngrams_lstm
-            """
-        ),
+        claims=claims("""
+        ntm_ngrams > ntm_ngrams_lstm | the NTM beats the LSTM | Graves et al. (2014)
+        """),
     ),
     "ntm_repeat_copy": Table(
         metrics={
@@ -100,12 +94,9 @@ TABLES = {
         columns=_SPEED,
         digits=2,
         lower=True,
-        runs=runs(
-            """
-            ntm_repeat_copy ntm_repeat_copy
-                NTM, LSTM controller | ≈ 0 bits
-            """
-        ),
+        runs=runs("""
+        ntm_repeat_copy ntm_repeat_copy | NTM, LSTM controller | ≈ 0 bits
+        """),
     ),
     "ntm_sort": Table(
         metrics={
@@ -117,12 +108,9 @@ TABLES = {
         columns=_SPEED,
         digits=2,
         lower=True,
-        runs=runs(
-            """
-            ntm_sort ntm_sort
-                NTM, LSTM controller | learned
-            """
-        ),
+        runs=runs("""
+        ntm_sort ntm_sort | NTM, LSTM controller | learned
+        """),
     ),
 }
 

@@ -17,7 +17,7 @@ _ROWS = (  # name, variant, label, the paper's number with 3 hops
 )
 _HOPS = "\n".join(
     f"memory_network_{name}_{hops} memory_network_qa{variant} data.repeats=10 "
-    f"model.hops={hops}\n{label}, {hops} hop{'s' * (hops > 1)} | "
+    f"model.hops={hops} | {label}, {hops} hop{'s' * (hops > 1)} | "
     f"{f'{paper} (from memory)' if hops == 3 else '–'}"
     for name, variant, label, paper in _ROWS
     for hops in (1, 2, 3)
@@ -25,38 +25,36 @@ _HOPS = "\n".join(
 _ABLATED = "memory_network_qa data.repeats=10 model.hops=3"
 # In most tasks a statement has at most nine words, and its time is one more.
 _LENGTH = "model.position_length=10"
-_RUNS = runs(
-    f"""
-    {_HOPS}
-    memory_network_printed_3 {_ABLATED} model.position_scale=1.0
-        PE, LS, random noise (RN), 3 hops, PE as printed in the paper | –
-    memory_network_authors_position_3 {_ABLATED} {_LENGTH}
-        PE, LS, random noise (RN), 3 hops, PE as in the authors' code | –
-    memory_network_masked_3 {_ABLATED} model.empty_slots=false
-        PE, LS, random noise (RN), 3 hops, no empty slots | –
-    memory_network_supervised memory_network_qa:supervised data.repeats=10
-        PE, RN, attention trained on the facts, 3 hops
-        | 6.7 % (Weston et al. 2015, from memory)
-    memory_network_joint memory_network_qa:joint
-        PE, LS, RN, 3 hops, joint, one model | 12.4 % (authors' code, rerun by others)
-    memory_network_layerwise memory_network_qa:layerwise
-        PE, LS, RN, 3 hops, joint, layer-wise, one model | –
-    memory_network_10k memory_network_qa:10k
-        PE, LS, RN, 3 hops, 10,000 questions, one model
-        | 6.6 % (authors' code, rerun by others)
-    """
-)
+_RUNS = runs(f"""
+{_HOPS}
+memory_network_printed_3 {_ABLATED} model.position_scale=1.0
+    | PE, LS, random noise (RN), 3 hops, PE as printed in the paper | –
+memory_network_authors_position_3 {_ABLATED} {_LENGTH}
+    | PE, LS, random noise (RN), 3 hops, PE as in the authors' code | –
+memory_network_masked_3 {_ABLATED} model.empty_slots=false
+    | PE, LS, random noise (RN), 3 hops, no empty slots | –
+memory_network_supervised memory_network_qa:supervised data.repeats=10
+    | PE, RN, attention trained on the facts, 3 hops
+    | 6.7 % (Weston et al. 2015, from memory)
+memory_network_joint memory_network_qa:joint
+    | PE, LS, RN, 3 hops, joint, one model | 12.4 % (authors' code, rerun by others)
+memory_network_layerwise memory_network_qa:layerwise
+    | PE, LS, RN, 3 hops, joint, layer-wise, one model | –
+memory_network_10k memory_network_qa:10k
+    | PE, LS, RN, 3 hops, 10,000 questions, one model
+    | 6.6 % (authors' code, rerun by others)
+""")
 _CLAIMS = """
-position encoding is better than a bag of words | Sukhbaatar et al. 2015, table 1
-    memory_network_position_3 > memory_network_bag_3
-the linear start helps | Sukhbaatar et al. 2015, table 1
-    memory_network_linear_start_3 > memory_network_position_3
-random noise in the time indices helps | Sukhbaatar et al. 2015, table 1
-    memory_network_noise_3 > memory_network_linear_start_3
-three hops are better than two and one | Sukhbaatar et al. 2015, table 1
-    memory_network_noise_3 > memory_network_noise_2 memory_network_noise_1
-training the attention on the facts helps | Sukhbaatar et al. 2015, table 1
-    memory_network_supervised > memory_network_noise_3
+memory_network_position_3 > memory_network_bag_3
+    | position encoding is better than a bag of words | Sukhbaatar et al. 2015, table 1
+memory_network_linear_start_3 > memory_network_position_3
+    | the linear start helps | Sukhbaatar et al. 2015, table 1
+memory_network_noise_3 > memory_network_linear_start_3
+    | random noise in the time indices helps | Sukhbaatar et al. 2015, table 1
+memory_network_noise_3 > memory_network_noise_2 memory_network_noise_1
+    | three hops are better than two and one | Sukhbaatar et al. 2015, table 1
+memory_network_supervised > memory_network_noise_3
+    | training the attention on the facts helps | Sukhbaatar et al. 2015, table 1
 """
 # The authors' code with PE, LS, RN and 3 hops, rerun by others, by task from 1 to 20.
 _RERUN = (

@@ -8,25 +8,18 @@ import dataclasses
 
 from results.schema import Run, Table, claims, runs
 
-_DEFAULT, _FLAT, _CONTENT, _GIVEN, *_HELD_OUT = runs(
-    """
-    las_digits las_digits
-        pyramid, location-aware, 10 % sampled, beam of 8
-            | 14.1 % (10 % sampled, beam of 32) | 3
-    las_flat las_digits model.halvings=0 train_steps=1400 optimizer.decay_steps=1400
-        no pyramid, about as many minutes | no convergence in a month | 3
-    las_content las_digits model.score=multiplicative
-        content attention | – | 3
-    las_given las_digits model.sampling=0.0
-        no sampled characters | 16.2 % | 3
-    las_digits_voice_1 las_digits data.test_voice=1
-        the same, tested on voice 1 | – | 3
-    las_digits_voice_2 las_digits data.test_voice=2
-        the same, tested on voice 2 | – | 3
-    las_digits_voice_3 las_digits data.test_voice=3
-        the same, tested on voice 3 | – | 3
-    """
-)
+_DEFAULT, _FLAT, _CONTENT, _GIVEN, *_HELD_OUT = runs("""
+las_digits las_digits
+    | pyramid, location-aware, 10 % sampled, beam of 8
+    | 14.1 % (10 % sampled, beam of 32) | 3
+las_flat las_digits model.halvings=0 train_steps=1400 optimizer.decay_steps=1400
+    | no pyramid, about as many minutes | no convergence in a month | 3
+las_content las_digits model.score=multiplicative | content attention | – | 3
+las_given las_digits model.sampling=0.0 | no sampled characters | 16.2 % | 3
+las_digits_voice_1 las_digits data.test_voice=1 | the same, tested on voice 1 | – | 3
+las_digits_voice_2 las_digits data.test_voice=2 | the same, tested on voice 2 | – | 3
+las_digits_voice_3 las_digits data.test_voice=3 | the same, tested on voice 3 | – | 3
+""")
 _GREEDY = dataclasses.replace(
     _DEFAULT,
     name="las_greedy",
@@ -36,18 +29,17 @@ _GREEDY = dataclasses.replace(
     trained="las_digits",
 )
 _CLAIMS = """
-in about as many minutes, a pyramid beats a flat encoder
-        | Chan et al. (2016), section 3.1
-    las_digits > las_flat
-sampling characters in training helps | Chan et al. (2016), table 1
-    las_digits > las_given
-a beam beats greedy decoding | Chan et al. (2016), figure 3
-    las_digits > las_greedy
+las_digits > las_flat
+    | in about as many minutes, a pyramid beats a flat encoder
+    | Chan et al. (2016), section 3.1
+las_digits > las_given
+    | sampling characters in training helps | Chan et al. (2016), table 1
+las_digits > las_greedy | a beam beats greedy decoding | Chan et al. (2016), figure 3
 """
 _LONG_CLAIMS = """
-location-aware attention beats content attention on strings longer than in training
-        | Chorowski et al. (2015), section 5
-    las_digits_long > las_content_long
+las_digits_long > las_content_long
+  | location-aware attention beats content attention on strings longer than in training
+    | Chorowski et al. (2015), section 5
 """
 
 

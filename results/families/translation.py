@@ -26,7 +26,7 @@ LOCAL_P = (
 # Adam, and 30 ms more per step for Muon: 8.45, 8.41, 7.91, 8.05 and 8.47 steps/s.
 _POSITIONS = "\n".join(
     f"positions_{positions} transformer_nmt model.positions={positions} "
-    f"train_steps={steps} optimizer.decay_steps={steps}\n{positions} | {paper}"
+    f"train_steps={steps} optimizer.decay_steps={steps} | {positions} | {paper}"
     for positions, steps, paper in (
         ("sinusoidal", 3580, "27.3 BLEU (base, WMT14)"),
         ("learned", 3570, ""),
@@ -38,7 +38,7 @@ _POSITIONS = "\n".join(
 # The two best sizes of configs/sweeps/transformer.py, for four times as many steps.
 _SIZES = "\n".join(
     f"{row} train_steps={steps} optimizer.decay_steps={steps} eval_every={steps // 2}"
-    f"\n{label}"
+    f" | {label}"
     for label, steps, row in (
         (
             "width 128, 3 + 3 layers",
@@ -56,35 +56,30 @@ _SIZES = "\n".join(
 )
 _RUNS = f"""
 transformer_nmt transformer_nmt
-    -
 transformer_nmt_adam transformer_nmt:adam
-    - | 26.8 BLEU (base, WMT14; 26.5 with sinusoids)
-transformer_nmt_sinusoidal transformer_nmt:sinusoidal
-    - | 27.3 BLEU (base, WMT14)
+    || 26.8 BLEU (base, WMT14; 26.5 with sinusoids)
+transformer_nmt_sinusoidal transformer_nmt:sinusoidal || 27.3 BLEU (base, WMT14)
 transformer_nmt_equal transformer_nmt:adam {_EQUAL}
-    Transformer, relative, equal tokens
+    | Transformer, relative, equal tokens
 transformer_nmt_sinusoidal_equal transformer_nmt:sinusoidal {_EQUAL}
-    Transformer, sinusoids, equal tokens
-luong_nmt luong_nmt
-    - | 17.3 BLEU (WMT14)
+    | Transformer, sinusoids, equal tokens
+luong_nmt luong_nmt || 17.3 BLEU (WMT14)
 luong_nmt_local_p luong_nmt {" ".join(LOCAL_P)}
-    `luong_nmt`, local-p | 19.0 BLEU (WMT14)
-bahdanau_nmt bahdanau_nmt
-    - | 26.8 BLEU (English to French, WMT14)
-seq2seq_nmt seq2seq_nmt
-    - | 30.6 BLEU (English to French, WMT14)
+    | `luong_nmt`, local-p | 19.0 BLEU (WMT14)
+bahdanau_nmt bahdanau_nmt || 26.8 BLEU (English to French, WMT14)
+seq2seq_nmt seq2seq_nmt || 30.6 BLEU (English to French, WMT14)
 """
 _CLAIMS = """
-attention beats one fixed vector | Bahdanau et al. (2015)
-        | the better of two for the rival, not searched for the first
-    bahdanau_nmt > seq2seq_nmt
-local-p beats global alignment | Luong et al. (2015), table 4 | searched for both
-    luong_nmt_local_p > luong_nmt
-the Transformer beats recurrent models | Vaswani et al. (2017)
-        | searched for the first, not for the rival
-    transformer_nmt_sinusoidal_equal > bahdanau_nmt luong_nmt luong_nmt_local_p
-relative positions beat sinusoids | Shaw et al. (2018) | searched once, for both
-    transformer_nmt_equal > transformer_nmt_sinusoidal_equal
+bahdanau_nmt > seq2seq_nmt
+    | attention beats one fixed vector | Bahdanau et al. (2015)
+    | the better of two for the rival, not searched for the first
+luong_nmt_local_p > luong_nmt
+    | local-p beats global alignment | Luong et al. (2015), table 4 | searched for both
+transformer_nmt_sinusoidal_equal > bahdanau_nmt luong_nmt luong_nmt_local_p
+    | the Transformer beats recurrent models | Vaswani et al. (2017)
+    | searched for the first, not for the rival
+transformer_nmt_equal > transformer_nmt_sinusoidal_equal
+    | relative positions beat sinusoids | Shaw et al. (2018) | searched once, for both
 """
 
 TABLES = {
@@ -104,18 +99,16 @@ TABLES = {
         seeds=1,
         columns={"parameters": "parameters", "tokens": "tokens"},
         runs=runs(_POSITIONS),
-        claims=claims(
-            """
-            relative positions beat sinusoids in the same minutes | Shaw et al. (2018)
-                positions_relative > positions_sinusoidal
-            rotary positions beat sinusoids in the same minutes | Su et al. (2021)
-                positions_rotary > positions_sinusoidal
-            sinusoids beat learned positions | Vaswani et al. (2017), table 3: equal
-                positions_sinusoidal > positions_learned
-            sinusoids beat none | Vaswani et al. (2017), section 3.5
-                positions_sinusoidal > positions_none
-            """
-        ),
+        claims=claims("""
+        positions_relative > positions_sinusoidal
+            | relative positions beat sinusoids in the same minutes | Shaw et al. (2018)
+        positions_rotary > positions_sinusoidal
+            | rotary positions beat sinusoids in the same minutes | Su et al. (2021)
+        positions_sinusoidal > positions_learned
+            | sinusoids beat learned positions | Vaswani et al. (2017), table 3: equal
+        positions_sinusoidal > positions_none
+            | sinusoids beat none | Vaswani et al. (2017), section 3.5
+        """),
     ),
     "sizes": Table(
         metrics=METRICS,
