@@ -4,13 +4,14 @@ import functools
 import math
 import re
 import statistics
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from results import markdown, significance
 from results.records import Record, read_translations
-from results.schema import SEEDS, Claim, Measured, Run, Table
+from results.schema import SEEDS, Claim, Measured, Table
 from results.significance import Verdict
 
 _WORDS = ("", "One", "Two", "Three", "Four")
@@ -37,8 +38,8 @@ class Tested(NamedTuple):
     claim: Claim
     verdict: Verdict
     p: float
-    records: tuple[Sequence[Record], Sequence[Record]]
-    labels: tuple[str, str]
+    records: tuple[Sequence[Record], ...]
+    labels: tuple[str, ...]
     test: str
     rate: str
     ahead: int
@@ -50,11 +51,12 @@ class Tested(NamedTuple):
         return self.seeds[0] < self.seeds[1]
 
     @property
-    def verdict_text(self) -> str:
-        """The verdict, with the number of seeds if some are missing."""
-        if not self.is_provisional:
-            return self.verdict.text
-        return "{}; provisional, {} of {} seeds".format(self.verdict.text, *self.seeds)
+    def last_cells(self) -> list[str]:
+        """The corrected p-value, and the verdict with the seeds if some are missing."""
+        text = self.verdict.text
+        if self.is_provisional:
+            text += "; provisional, {} of {} seeds".format(*self.seeds)
+        return [significance.p_text(self.verdict.p), text]
 
     def scores(self, metric: str, digits: int) -> list[str]:
         """Returns the cells of the two runs, each a label and a mean."""
@@ -73,86 +75,80 @@ def tested(measured: Measured) -> list[Tested]:
     table = measured.table
     records = {run.name: records for run, records in measured.rows if run}
     runs = {run.name: run for run in table.runs}
-    rows = []
+    sign = -1 if table.lower else 1
+    tested = []
     for claim in table.claims:
         names = claim.runs
         if not set(names) <= set(records):
             continue
+        tests = {
+            rival: _compare(measured, claim, rival, records) for rival in claim.than
+        }
         values = {name: _values(table, records[name]) for name in names}
-        single = any(len(x) == 1 for x in values.values())
-        if single:  # compared by their first seeds
+        if _is_single(table, claim, records):
             values = {name: x[:1] for name, x in values.items()}
-        compare = _Comparison(table, claim, values, records, single, measured.folder)
         verdict = significance.test(
             claim,
             values,
-            compare,
+            {rival: p for rival, (_, p) in tests.items()},
             lower=table.lower,
             floor=measured.floor(table.tested_metric[1]),
         )
-        pair = claim.better, verdict.rival
-        sign = -1 if table.lower else 1
+        pair = [runs[claim.better], runs[verdict.rival]]
         best = max(sign * x for name in claim.than for x in values[name])
-        seeds = min(
-            ((len(records[name]), len(runs[name].seeds)) for name in names),
-            key=lambda counts: counts[0] - counts[1],
-        )
-        rates = _both([_rate(records[name][0]) for name in pair])
         note = claim.rate or table.rate
-        rows.append(
+        tested.append(
             Tested(
                 claim,
                 verdict,
                 verdict.p,
-                (records[pair[0]], records[pair[1]]),
-                tuple(runs[x].label or _default_label(runs[x]) for x in pair),
-                "–" if math.isnan(verdict.p) else compare.label(*pair),
-                rates + f" ({note})" * bool(note),
-                sum(sign * x > best for x in values[claim.better]),
-                seeds,
+                records=tuple(records[run.name] for run in pair),
+                labels=tuple(
+                    run.label or " ".join([run.config, *run.overrides]) for run in pair
+                ),
+                test="–" if math.isnan(verdict.p) else tests[verdict.rival][0],
+                rate=_both([_rate(records[run.name][0]) for run in pair])
+                + f" ({note})" * bool(note),
+                ahead=sum(sign * x > best for x in values[claim.better]),
+                seeds=min(
+                    ((len(records[name]), len(runs[name].seeds)) for name in names),
+                    key=lambda counts: counts[0] - counts[1],
+                ),
             )
         )
-    corrected = significance.holm([row.verdict for row in rows])
-    return [row._replace(verdict=x) for row, x in zip(rows, corrected, strict=True)]
+    corrected = significance.holm([row.verdict for row in tested])
+    return [row._replace(verdict=x) for row, x in zip(tested, corrected, strict=True)]
 
 
-class _Comparison(NamedTuple):
-    """The test of two runs of a claim: maps their names to a p-value."""
+def _is_single(
+    table: Table, claim: Claim, records: Mapping[str, Sequence[Record]]
+) -> bool:
+    """True if a run has a single value, so that all are compared by first seeds."""
+    return any(len(_values(table, records[name])) == 1 for name in claim.runs)
 
-    table: Table
-    claim: Claim
-    values: Mapping[str, Sequence[float]]
-    records: Mapping[str, Sequence[Record]]
-    single: bool
-    folder: Path
 
-    def __call__(self, a: str, b: str) -> float:
-        if self.single:
-            return _bootstrap(self.folder, a, b)
-        if self._is_paired(a, b):
-            return significance.paired_t(self._by_seed(a), self._by_seed(b))
-        test = significance.mann_whitney if self.claim.ranked else significance.welch
-        return test(self.values[a], self.values[b])
-
-    def label(self, a: str, b: str) -> str:
-        """Returns the name of the test, and the number of seeds or models."""
-        if self.single:
-            return "paired bootstrap"
-        name = "rank test" if self.claim.ranked else "Welch"
-        name = "paired t" if self._is_paired(a, b) else name
-        counts = sorted({len(self.values[x]) for x in (a, b)})
-        unit = "models" if self.table.repeated else "seeds"
-        return f"{name}, {' and '.join(map(str, counts))} {unit}"
-
-    def _is_paired(self, a: str, b: str) -> bool:
-        """True if two runs evaluate the same trained models."""
-        trained = {run.name: run.trained or run.name for run in self.table.runs}
-        return trained[a] == trained[b]
-
-    def _by_seed(self, name: str) -> dict[int, float]:
-        records = self.records[name]
-        values = (_values(self.table, [record])[0] for record in records)
-        return dict(zip((record["seed"] for record in records), values, strict=True))
+def _compare(
+    measured: Measured,
+    claim: Claim,
+    rival: str,
+    records: Mapping[str, Sequence[Record]],
+) -> tuple[str, float]:
+    """The name of the test of a claim's winner against a rival, and its p-value."""
+    table, names = measured.table, (claim.better, rival)
+    if _is_single(table, claim, records):
+        return "paired bootstrap", _bootstrap(measured.folder, *names)
+    samples = [_values(table, records[name]) for name in names]
+    trained = {run.trained or run.name for run in table.runs if run.name in names}
+    if len(trained) == 1:  # both evaluate the same models
+        name = "paired t"
+        seeds = [[record["seed"] for record in records[x]] for x in names]
+        p = significance.paired_t(*map(dict, map(zip, seeds, samples)))
+    elif claim.ranked:
+        name, p = "rank test", significance.mann_whitney(*samples)
+    else:
+        name, p = "Welch", significance.welch(*samples)
+    counts = " and ".join(map(str, sorted({len(x) for x in samples})))
+    return f"{name}, {counts} {'models' if table.repeated else 'seeds'}", p
 
 
 def of_table(table: Table, rows: Sequence[Tested], records: Sequence[Record]) -> str:
@@ -169,8 +165,7 @@ def of_table(table: Table, rows: Sequence[Tested], records: Sequence[Record]) ->
             row.claim.text,
             row.claim.paper,
             *row.scores(metric, table.digits),
-            significance.p_text(row.verdict.p),
-            row.verdict_text,
+            *row.last_cells,
         ]
         for row in rows
     ]
@@ -205,7 +200,7 @@ def seeds(
         is_less = table.seeds < SEEDS and not table.repeated
         lines.append(
             [
-                f"[{name}]({homes[name]})" if name in homes else name,
+                markdown.link(name, homes.get(name)),
                 str(len(table.claims)),
                 "one, of several models" if table.repeated else str(table.seeds),
                 str(missing),
@@ -251,10 +246,9 @@ def of_all(groups: Mapping[str, Measured], homes: Mapping[str, str]) -> str:
         floor = group.floor(metric)
         counted += rows
         for row in rows:
-            text, home = row.claim.text, homes.get(name)
             lines.append(
                 [
-                    f"[{text}]({home})" if home else text,
+                    markdown.link(row.claim.text, homes.get(name)),
                     row.claim.paper,
                     title,
                     *row.scores(metric, table.digits),
@@ -264,8 +258,7 @@ def of_all(groups: Mapping[str, Measured], homes: Mapping[str, str]) -> str:
                     row.rate,
                     row.test,
                     significance.p_text(row.p),
-                    significance.p_text(row.verdict.p),
-                    row.verdict_text,
+                    *row.last_cells,
                 ]
             )
     titles = ["claim", "paper", "metric", "expected winner", "strongest rival"]
@@ -276,23 +269,18 @@ def of_all(groups: Mapping[str, Measured], homes: Mapping[str, str]) -> str:
 
 def _counts(rows: Sequence[Tested]) -> str:
     """The numbers of claims by verdict, as a sentence."""
-    texts = [row.verdict.text for row in rows]
-    against = texts.count(significance.RIVAL_BELOW)
-    holds = texts.count(significance.HOLDS) + against
-    parts = [
-        f"{holds} hold ({against} against a rival below the floor)",
-        f"{texts.count(significance.FAILS)} do not hold here",
-        f"{texts.count(significance.INCONCLUSIVE)} are inconclusive",
-        f"{texts.count(significance.BELOW)} are below the floor",
-    ]
-    text = f"{len(rows)} claims: {', '.join(parts)}."
+    count = Counter(row.verdict.text for row in rows)
+    against = count[significance.RIVAL_BELOW]
+    text = (
+        f"{len(rows)} claims: {count[significance.HOLDS] + against} hold "
+        f"({against} against a rival below the floor), "
+        f"{count[significance.FAILS]} do not hold here, "
+        f"{count[significance.INCONCLUSIVE]} are inconclusive, "
+        f"{count[significance.BELOW]} are below the floor."
+    )
     if provisional := sum(row.is_provisional for row in rows):
         text += f" {provisional} are provisional, since planned seeds are missing."
     return text
-
-
-def _default_label(run: Run) -> str:
-    return " ".join([run.config, *run.overrides])
 
 
 def _rate(record: Record) -> str:

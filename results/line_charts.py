@@ -1,7 +1,6 @@
 """Line charts of records, and their tables: BLEU by source length, and training."""
 
 import statistics
-from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -26,16 +25,11 @@ def table(figure: Chart, records: list[Record]) -> str:
         title, digits = f"{figure.value_title} by {_axis_title(figure)}", ".3g"
         groups = {group for line in series.values() for group in line}
         titles = {group: group for group in sorted(groups, key=float)}
-    rows = [
-        [
-            label,
-            *(
-                f"{statistics.mean(line[group]):{digits}}" if group in line else ""
-                for group in titles
-            ),
-        ]
-        for label, line in series.items()
-    ]
+    rows = []
+    for label, line in series.items():
+        means = {group: statistics.mean(line[group]) for group in line}
+        cells = [f"{means[x]:{digits}}" if x in means else "" for x in titles]
+        rows.append([label, *cells])
     return markdown.table([title, *titles.values()], rows)
 
 
@@ -63,41 +57,32 @@ def _axis_title(figure: Chart) -> str:
     return "steps" if figure.loss_every else "thousand examples seen"
 
 
-def _of(figure: Chart, records: list[Record]) -> dict[str, list[Record]]:
-    """The records of each line by label, without lines that have none."""
-    lines = {
-        label: [
-            record
-            for record in records
-            if record["system"] == OURS and record["name"] == source.partition(":")[0]
-        ]
-        for label, source in figure.lines.items()
-    }
-    return {label: line for label, line in lines.items() if line}
-
-
 def _series(figure: Chart, records: list[Record]) -> _Series:
     """The values of each recorded line by length, steps or thousands of examples."""
     series: _Series = {}
-    for label, line in _of(figure, records).items():
+    for label, line in _lines(figure, records).items():
         _, _, metric = figure.lines[label].partition(":")
-        values = defaultdict(list)
-        for record in line:
-            if figure.by_length:
-                by_length = record.get("by_length", {})
-                points = [(group, x["bleu"]) for group, x in by_length.items()]
-            elif figure.loss_every:
-                points = [(str(step), loss) for step, loss in record["training_loss"]]
-            else:
-                curve = [value for _, value in record["curve"]]
-                curve = record["curves"][metric] if metric else curve
-                thousands = [f"{count / 1e3:.3g}" for count in record["examples"]]
-                points = list(zip(thousands, curve, strict=True))
-            for group, value in points:
-                values[group].append(value)
-        if values:
-            series[label] = values
+        for group, value in (x for each in line for x in _points(figure, each, metric)):
+            series.setdefault(label, {}).setdefault(group, []).append(value)
     return series
+
+
+def _lines(figure: Chart, records: list[Record]) -> dict[str, list[Record]]:
+    """The records of each line by label."""
+    names = {label: text.partition(":")[0] for label, text in figure.lines.items()}
+    ours = [record for record in records if record["system"] == OURS]
+    return {label: [x for x in ours if x["name"] == names[label]] for label in names}
+
+
+def _points(figure: Chart, record: Record, metric: str) -> list[tuple[str, float]]:
+    """The groups and values of a record."""
+    if figure.by_length:
+        return [(group, x["bleu"]) for group, x in record.get("by_length", {}).items()]
+    if figure.loss_every:
+        return [(str(step), loss) for step, loss in record["training_loss"]]
+    curve = record["curves"][metric] if metric else [x for _, x in record["curve"]]
+    thousands = [f"{count / 1e3:.3g}" for count in record["examples"]]
+    return list(zip(thousands, curve, strict=True))
 
 
 def _sentences(figure: Chart, records: list[Record]) -> dict[str, int]:
@@ -107,7 +92,7 @@ def _sentences(figure: Chart, records: list[Record]) -> dict[str, int]:
         UserError: if it is not the same for all runs.
     """
     sentences: dict[str, int] = {}
-    for record in (x for line in _of(figure, records).values() for x in line):
+    for record in (x for line in _lines(figure, records).values() for x in line):
         by_length = record.get("by_length", {})
         counts = {group: x["sentences"] for group, x in by_length.items()}
         sentences = sentences or counts
@@ -119,9 +104,7 @@ def _sentences(figure: Chart, records: list[Record]) -> dict[str, int]:
     return sentences
 
 
-def _intervals(
-    figure: Chart, records: list[Record]
-) -> dict[str, dict[str, tuple[float, float]]]:
+def _intervals(figure: Chart, records: list[Record]) -> dict[str, dict]:
     """Bootstrap intervals of the lines with a single seed, by source length."""
     return {
         label: {
@@ -129,6 +112,6 @@ def _intervals(
             for group, values in line[0]["by_length"].items()
             if "bleu_low" in values
         }
-        for label, line in _of(figure, records).items()
+        for label, line in _lines(figure, records).items()
         if len(line) == 1
     }

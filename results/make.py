@@ -110,14 +110,7 @@ def is_current(run: Run, seed: int) -> bool:
 
 
 def make(run: Run, seed: int, share: Share, processes: Processes) -> None:
-    """Trains the remaining steps, evaluates the test split and writes the record.
-
-    Args:
-        run: the run.
-        seed: its seed.
-        share: the part of the machine to use.
-        processes: the running processes.
-    """
+    """Trains the remaining steps, evaluates the test split and writes the record."""
     trained = _trained(run)
     workdir = _folder(trained, seed)
     train, evaluate = commands(run, seed, workdir.relative_to(ROOT))
@@ -158,10 +151,7 @@ def _folder(run: Run, seed: int) -> Path:
 def commands(run: Run, seed: int, workdir: Path | None = None) -> list[str]:
     """Returns the commands that train and evaluate a run, quoted for a shell.
 
-    Args:
-        run: the run.
-        seed: its seed.
-        workdir: the run directory; None for its folder under runs/.
+    The run directory is by default the run's folder under runs/.
     """
     trained = _trained(run)
     name, _, variant = run.config.partition(":")
@@ -187,13 +177,13 @@ def collect(run: Run, seed: int, workdir: Path) -> Record:
             for name in ("eval_test.json", "environment.json")
         )
     except FileNotFoundError as error:
-        raise UserError(
-            f"{error.filename} is missing: train and evaluate first"
-        ) from None
+        problem = f"{error.filename} is missing: train and evaluate first"
+        raise UserError(problem) from None
     except ValueError as error:
-        raise UserError(
+        problem = (
             f"a JSON file of {workdir} is damaged ({error}): train and evaluate again"
-        ) from None
+        )
+        raise UserError(problem) from None
     config = configuration.load(workdir)
     if "extended" in config:
         raise UserError(
@@ -215,10 +205,8 @@ def collect(run: Run, seed: int, workdir: Path) -> Record:
         "seed": seed,
         "settings": _identity(run, seed),
         "commands": commands(run, seed),
-        "metrics": {
-            **{k: round(v, 3) for k, v in metrics.items() if k != "step"},
-            **{f"{k}_signature": v for k, v in scores.get("signatures", {}).items()},
-        },
+        "metrics": {k: round(v, 3) for k, v in metrics.items() if k != "step"}
+        | {f"{k}_signature": v for k, v in scores.get("signatures", {}).items()},
         "checkpoint": scores["checkpoint"],
         "steps": rows[-1]["step"],
         "minutes": round(rows[-1]["seconds"] / 60, 1),
@@ -230,6 +218,13 @@ def collect(run: Run, seed: int, workdir: Path) -> Record:
         "versions": environment["versions"],
         "commit": environment["commit"],
     }
+    sources = [x.partition(":") for each in FIGURES for x in each.lines.values()]
+    loss_every = [x.loss_every for x in FIGURES if run.name in x.lines.values()]
+    perfect = [
+        count
+        for count, row in zip(examples, evaluations, strict=False)
+        if metric == "accuracy" and row[metric] >= 100  # in percent
+    ]
     optional = {
         "by_length": {
             group: {k: round(v, 3) for k, v in values.items()}
@@ -241,22 +236,19 @@ def collect(run: Run, seed: int, workdir: Path) -> Record:
         "examples": examples,
         "curves": {
             name: [round(row[name], 4) for row in evaluations]
-            for name in _curve_metrics(run)
+            for shown, _, name in sources
+            if shown == run.name and name
         },
-        "training_loss": _training_loss(run, rows),
-        "perfect_after": None,
+        "training_loss": [
+            (row["step"], round(row["loss"], 4))
+            for row in rows
+            if any(loss_every)
+            and row["split"] == "train"
+            and row["step"] % max(loss_every) == 0
+        ],
+        "perfect_after": perfect[0] if perfect else None,
     }
-    if metric == "accuracy":  # in percent
-        optional["perfect_after"] = next(
-            (
-                count
-                for count, row in zip(examples, evaluations, strict=False)
-                if row[metric] >= 100
-            ),
-            None,
-        )
-    record |= {k: v for k, v in optional.items() if v not in (None, {}, [])}
-    return record
+    return record | {k: v for k, v in optional.items() if v not in (None, {}, [])}
 
 
 def work(workdir: Path, *, compiles: bool = False) -> dict[str, float]:
@@ -267,9 +259,8 @@ def work(workdir: Path, *, compiles: bool = False) -> dict[str, float]:
         compiles: whether to measure the memory of a step, which compiles it.
 
     Returns:
-        `parameters`, the number of learned parameters; for translators and language
-        models also `tokens`, the number of target tokens, or tokens of the text, in all
-        training batches, without padding; if measured, `step_mb`.
+        `parameters`, the number of learned parameters; with token batches `tokens`, the
+        (target) tokens in all of them, without padding; if measured, `step_mb`.
     """
     config = configuration.load(workdir)
     assets = config.task.prepare(config, workdir, training=True)
@@ -321,7 +312,7 @@ def _keep_translations(name: str, path: Path, *, test_set: str) -> None:
 
 
 def _device(environment: Mapping[str, Any]) -> str:
-    """Returns the device of a run, such as "CPU, 2 cores"."""
+    """The device of a run, such as "CPU, 2 cores"."""
     if environment["backend"] == "cpu":
         cores = environment["cpus"]
         return f"CPU, {cores} core{'s' * (cores > 1)}"
@@ -329,64 +320,33 @@ def _device(environment: Mapping[str, Any]) -> str:
     return f"{len(devices)} x {devices[0]}"
 
 
-def _median(
-    rows: Sequence[Mapping[str, Any]], field: str, *, digits: int
-) -> float | None:
-    """Returns the median of a field of the log, or None if no row has it."""
+def _median(rows: Sequence[dict], field: str, *, digits: int) -> float | None:
+    """The median of a field of the log; None if no row has it."""
     values = [row[field] for row in rows if field in row]
     return round(statistics.median(values), digits) if values else None
 
 
-def _audio_per_second(
-    config: ConfigDict, rows: Sequence[Mapping[str, Any]]
-) -> float | None:
-    """Returns the median seconds of audio per second of training; None without."""
-    heard = [
-        {"rate": row["audio_seconds"] * row["steps_per_second"]}
+def _audio_per_second(config: ConfigDict, rows: Sequence[dict]) -> float | None:
+    """The median seconds of audio per second of training; None without."""
+    size = config.data.get("batch_size")
+    rates = [
+        {"rate": row["audio_seconds"] * row["steps_per_second"] * size}
         for row in rows
         if "audio_seconds" in row
     ]
-    rate = _median(heard, "rate", digits=6)
-    return None if rate is None else round(rate * config.data.batch_size, 1)
+    return _median(rates, "rate", digits=1)
 
 
 def _shows(run: Run, field: str) -> bool:
-    """Returns whether a table of the run has a column with this field."""
-    return any(
-        field in table.columns.values()
-        for table in TABLES.values()
-        if run in table.runs
-    )
-
-
-def _curve_metrics(run: Run) -> list[str]:
-    """Returns the metrics of a run, other than its first, that figures show."""
-    sources = (
-        source.partition(":") for figure in FIGURES for source in figure.lines.values()
-    )
-    return [metric for name, _, metric in sources if name == run.name and metric]
-
-
-def _training_loss(
-    run: Run, rows: Sequence[Mapping[str, Any]]
-) -> list[tuple[int, float]]:
-    """Returns steps and losses of the log for the figure that shows the run's loss."""
-    every = [
-        figure.loss_every for figure in FIGURES if run.name in figure.lines.values()
-    ]
-    return [
-        (row["step"], round(row["loss"], 4))
-        for row in rows
-        if any(every) and row["split"] == "train" and row["step"] % max(every) == 0
-    ]
+    """True if a table of the run has a column with this field."""
+    tables = [table for table in TABLES.values() if run in table.runs]
+    return any(field in table.columns.values() for table in tables)
 
 
 def _trained(run: Run) -> Run:
-    """Returns the run whose training is evaluated, usually the run itself."""
-    if not run.trained:
-        return run
-    runs = {run.name: run for table in TABLES.values() for run in table.runs}
-    return runs[run.trained]
+    """The run whose training is evaluated, usually the run itself."""
+    runs = [run, *(each for table in TABLES.values() for each in table.runs)]
+    return next(each for each in runs if each.name == (run.trained or run.name))
 
 
 def _identity(run: Run, seed: int) -> dict[str, Any]:
@@ -400,15 +360,15 @@ def _config(run: Run, seed: int) -> ConfigDict:
 
 
 def _overrides(run: Run, seed: int) -> list[str]:
-    return [*run.overrides, *([f"seed={seed}"] if seed != run.seeds[0] else [])]
+    return [*run.overrides, *[f"seed={seed}"] * (seed != run.seeds[0])]
 
 
 def _label(run: Run, seed: int) -> str:
-    return run.name + (f".seed{seed}" if seed != run.seeds[0] else "")
+    return run.name + f".seed{seed}" * (seed != run.seeds[0])
 
 
 def _is_done(run: Run, seed: int, workdir: Path) -> bool:
-    """Returns whether the run directory has reached the last step of the config."""
+    """True if the run directory has reached the last step of the config."""
     if not (workdir / "config.json").exists():
         return False
     config = _config(run, seed)

@@ -28,6 +28,11 @@ def table(
     return "\n".join(f"| {' | '.join(row)} |" for row in [titles, ruler, *rows])
 
 
+def link(text: str, home: str | None) -> str:
+    """Returns a link to the page of a table; the text alone without one."""
+    return f"[{text}]({home})" if home else text
+
+
 def number(values: Mapping[str, float | None], field: str) -> str:
     """Returns a field of a record to three digits, or a dash if it is missing."""
     value = values.get(field)

@@ -25,6 +25,12 @@ def rows(text: str) -> Iterator[list[str]]:
         yield [*cells, *[""] * (4 - len(cells))]
 
 
+def fields(text: str) -> dict[str, str]:
+    """Returns fields of records by column title: "TITLE: FIELD", with bars between."""
+    pairs = (pair.rpartition(":") for pair in re.split(r"[|\n]", text.strip()))
+    return {title.strip(): field.strip() for title, _, field in pairs}
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Run:
     """A reported experiment, one row of a table or of several.

@@ -26,7 +26,7 @@ not better than the floor of the table: training may have failed on one side onl
 import itertools
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -60,7 +60,7 @@ class Verdict(NamedTuple):
 def test(
     claim: Claim,
     values: Mapping[str, Sequence[float]],
-    compare: Callable[[str, str], float],
+    p: Mapping[str, float],
     *,
     lower: bool,
     floor: float | None,
@@ -70,7 +70,7 @@ def test(
     Args:
         claim: the claim.
         values: metric of each seed, by name of the run.
-        compare: maps the names of two runs to their p-value.
+        p: p-value of the comparison with each rival.
         lower: whether a lower value is better.
         floor: metric of the table's floor.
     """
@@ -79,9 +79,11 @@ def test(
     centre = statistics.median if claim.ranked else statistics.mean
     mean = {name: sign * centre(values[name]) for name in values}
     rival = max(claim.than, key=mean.__getitem__)
-    p = {name: compare(claim.better, name) for name in claim.than}
     if mean[claim.better] > mean[rival]:
-        decisive, text = max(p.values(), key=_or_one), HOLDS
+        decisive, text = (
+            max(p.values(), key=lambda p: 1.0 if math.isnan(p) else p),
+            HOLDS,
+        )
     else:
         decisive, text = min(p[rival] * len(p), 1.0), FAILS
     below = {name for name in mean if floor is not None and mean[name] <= sign * floor}
@@ -144,11 +146,9 @@ def paired_t(a: Mapping[int, float], b: Mapping[int, float]) -> float:
     differences = [a[seed] - b[seed] for seed in sorted(a.keys() & b.keys())]
     if len(differences) < 2:
         return math.nan
-    mean, deviation = statistics.mean(differences), statistics.stdev(differences)
-    if deviation == 0:
-        return float(mean == 0)
-    t = abs(mean) / (deviation / math.sqrt(len(differences)))
-    return float(2 * stats.t.sf(t, len(differences) - 1))
+    if statistics.variance(differences) == 0:
+        return float(differences[0] == 0)
+    return float(stats.ttest_1samp(differences, 0).pvalue)
 
 
 def mann_whitney(a: Sequence[float], b: Sequence[float]) -> float:
@@ -184,7 +184,3 @@ def _decided(verdict: Verdict) -> Verdict:
     if verdict.text == BELOW or verdict.p < LEVEL:
         return verdict
     return verdict._replace(text=INCONCLUSIVE)
-
-
-def _or_one(p: float) -> float:
-    return 1.0 if math.isnan(p) else p

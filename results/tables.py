@@ -5,36 +5,21 @@
 See `results.pages` for the marks around a table.
 """
 
-import functools
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
 from base.errors import UserError
 from figures import canvas, drawings
-from results import claims, figures, line_charts, markdown, pages, timings
+from results import claims, figures, line_charts, markdown, pages, records, timings
 from results.families import FIGURES, HEADLINES, TABLES
-from results.records import (
-    BENCHMARKS,
-    FLOORS,
-    FOLDER,
-    INITIAL_ENTROPY,
-    ROOT,
-    Record,
-    read,
-    read_json,
-    read_runs,
-)
+from results.records import FLOORS, FOLDER, ROOT, Record
 from results.schema import Measured, Run, recorded
 
 _MAX_COLUMNS = 8  # maximum number of columns of the learning curves
-
-
-def names() -> list[str]:
-    """Returns the names of all tables."""
-    return list(tables())
 
 
 def tables(
@@ -50,43 +35,33 @@ def tables(
         Functions that take names of runs (all if empty) and return Markdown, or raise a
         `UserError` for a run that is not in the table.
     """
-    records, floors = read_runs(folder), read_json(FLOORS, folder)
-    benchmarks, entropies = (
-        read(folder / BENCHMARKS),
-        read_json(INITIAL_ENTROPY, folder),
-    )
+    all_records, floors = records.read_runs(folder), records.read_json(FLOORS, folder)
+    benchmarks = records.read(folder / records.BENCHMARKS)
+    entropies = records.read_json(records.INITIAL_ENTROPY, folder)
     measured = {
         name: Measured(
-            name, table, recorded(table, records), floors.get(name, {}), folder
+            name, table, recorded(table, all_records), floors.get(name, {}), folder
         )
         for name, table in TABLES.items()
     }
     shows: dict[str, pages.Show] = {}
     for name, table in TABLES.items():
-        shows[name] = functools.partial(_results, measured[name])
+        shows[name] = partial(_results, measured[name])
         if table.curves:
-            shows[f"{name}_curves"] = functools.partial(
-                _learning_curves, measured[name]
-            )
+            shows[f"{name}_curves"] = partial(_learning_curves, measured[name])
         if table.claims:
-            shows[f"{name}_claims"] = functools.partial(
-                _claims, measured[name], records
-            )
+            shows[f"{name}_claims"] = partial(_claims, measured[name], all_records)
     whole: dict[str, Callable[[], str]] = {
-        Path(figure.file).stem: functools.partial(line_charts.table, figure, records)
-        for figure in FIGURES
+        "claims": partial(claims.of_all, measured, homes),
+        "seeds": partial(claims.seeds, TABLES, all_records, homes),
+        "initial_entropy": partial(_initial_entropy, entropies),
+        "headline": partial(_headline, measured, homes),
     }
-    for page in dict.fromkeys(each.page for each in timings.BENCHMARKS.values()):
-        whole[page] = functools.partial(timings.render, benchmarks, page)
-    whole |= {
-        "claims": lambda: claims.of_all(measured, homes),
-        "seeds": lambda: claims.seeds(TABLES, records, homes),
-        "initial_entropy": lambda: _initial_entropy(entropies),
-        "headline": lambda: _headline(measured, homes),
-    }
-    for name, show in whole.items():
-        shows[name] = functools.partial(_whole, name, show)
-    return shows
+    for figure in FIGURES:
+        whole[Path(figure.file).stem] = partial(line_charts.table, figure, all_records)
+    for page in {each.page for each in timings.BENCHMARKS.values()}:
+        whole[page] = partial(timings.render, benchmarks, page)
+    return shows | {name: partial(_whole, name, show) for name, show in whole.items()}
 
 
 def filled(root: Path = ROOT) -> dict[str, str]:
@@ -97,7 +72,7 @@ def filled(root: Path = ROOT) -> dict[str, str]:
             shown in full on exactly one page.
     """
     texts = pages.read(root)
-    shows = tables(homes=pages.homes(texts, names()))
+    shows = tables(homes=pages.homes(texts, tables()))
     return {page: pages.fill(page, text, shows) for page, text in texts.items()}
 
 
@@ -112,9 +87,9 @@ def draw(folder: Path = FOLDER, root: Path = ROOT) -> list[Path]:
     """
     if not canvas.available():
         return []
-    records = read_runs(folder)
+    runs = records.read_runs(folder)
     with drawings.recorded():
-        paths = [x for each in FIGURES for x in line_charts.draw(each, records, root)]
+        paths = [x for each in FIGURES for x in line_charts.draw(each, runs, root)]
         return paths + figures.redraw(root)
 
 
@@ -142,27 +117,25 @@ def _results(measured: Measured, runs: Sequence[str]) -> str:
     titles += ["steps", "minutes", "device", "commit", "paper"]
     lines = [
         [
-            _title(run, records) + _seeds(run, records),
-            *(markdown.mean(records, x, table.digits) for x in table.metrics.values()),
-            *(markdown.mean_field(records, x) for x in table.columns.values()),
-            f"{records[0]['steps']:,}",
-            markdown.minutes(records),
-            records[0]["device"],
-            ", ".join(dict.fromkeys(f"`{r['commit']}`" for r in records)),
+            _title(run, seeds) + _seeds(run, seeds),
+            *(markdown.mean(seeds, x, table.digits) for x in table.metrics.values()),
+            *(markdown.mean_field(seeds, x) for x in table.columns.values()),
+            f"{seeds[0]['steps']:,}",
+            markdown.minutes(seeds),
+            seeds[0]["device"],
+            ", ".join(dict.fromkeys(f"`{x['commit']}`" for x in seeds)),
             run.paper if run else "",
         ]
-        for run, records in rows
+        for run, seeds in rows
     ]
     for title, scores in (measured.floors | table.cited).items():
-        metrics = [
-            markdown.decimal(scores.get(metric), table.digits)
-            for metric in table.metrics.values()
-        ]
-        lines.append([f"*{title}*", *metrics, *[""] * (len(titles) - len(metrics) - 1)])
+        values = [scores.get(metric) for metric in table.metrics.values()]
+        cells = [markdown.decimal(value, table.digits) for value in values]
+        lines.append([f"*{title}*", *cells, *[""] * (len(titles) - len(cells) - 1)])
     signatures = dict.fromkeys(
         f"{title} `{record['metrics'][f'{metric}_signature']}`"
-        for _, records in rows
-        for record in records
+        for _, seeds in rows
+        for record in seeds
         for title, metric in table.metrics.items()
         if f"{metric}_signature" in record["metrics"]
     )
@@ -218,21 +191,19 @@ def _headline(measured: Mapping[str, Measured], homes: Mapping[str, str]) -> str
         if row.run
     }
     lines = []
-    for headline in HEADLINES:
-        if headline.run not in rows:
-            continue
-        each, run, records = rows[headline.run]
+    for headline in (x for x in HEADLINES if x.run in rows):
+        each, run, seeds = rows[headline.run]
         title, metric = next(iter(each.table.metrics.items()))
-        digits, home = each.table.digits, homes.get(each.name)
+        digits = each.table.digits
         lines.append(
             [
                 headline.system,
-                f"[{headline.task}]({home})" if home else headline.task,
+                markdown.link(headline.task, homes.get(each.name)),
                 title,
-                markdown.mean(records, metric, digits),
+                markdown.mean(seeds, metric, digits),
                 markdown.decimal(each.floor(metric), digits),
                 headline.paper or run.paper or "–",
-                markdown.trained_on(records),
+                markdown.trained_on(seeds),
             ]
         )
     titles = ["system", "task", "metric", "here", "floor", "paper", "trained on"]
@@ -244,14 +215,12 @@ def _learning_curves(measured: Measured, runs: Sequence[str]) -> str:
     rows = [row for row in measured.select(runs) if row.records[0]["curve"]]
     if not rows:
         return markdown.EMPTY
-    minutes = _minutes(max(records[0]["curve"][-1][0] for _, records in rows))
-    lines = [
-        [
-            _title(run, records),
-            *(_reached(records[0]["curve"], m, minutes.step) for m in minutes),
-        ]
-        for run, records in rows
-    ]
+    minutes = _minutes(max(seeds[0]["curve"][-1][0] for _, seeds in rows))
+    lines = []
+    for run, seeds in rows:
+        curve = seeds[0]["curve"]
+        reached = [_reached(curve, minute, minutes.step) for minute in minutes]
+        lines.append([_title(run, seeds), *reached])
     title = f"validation {next(iter(measured.table.metrics))} by minutes of training"
     return markdown.table([title, *map(str, minutes)], lines)
 

@@ -4,7 +4,7 @@ The paper's numbers are quoted from memory: epochs of 100,000 sequences until 10
 the accuracy on lengths of 50 to 10,000.
 """
 
-from results.schema import Table, runs
+from results.schema import Table, fields, runs
 
 _MODELS = {  # by variant of the config
     "": "addition, attention",
@@ -35,12 +35,11 @@ _VARIABLE = "\n".join(
 
 TABLES = {
     "ff_attention": Table(
-        metrics={"% correct": "accuracy"},
-        columns={
-            "sequences until 100 %": "perfect_after",
-            "steps/s": "steps_per_second",
-            "waiting for data": "waiting",
-        },
+        metrics=fields("% correct: accuracy"),
+        columns=fields("""
+        sequences until 100 %: perfect_after | steps/s: steps_per_second
+        waiting for data: waiting
+        """),
         runs=runs(f"{_FIXED}\n{_VARIABLE}"),
     ),
 }

@@ -5,7 +5,7 @@ to German.
 """
 
 from results.families.translation import LOCAL_P, METRICS
-from results.schema import Table, claims, runs
+from results.schema import Table, claims, fields, runs
 
 _ALIGNMENTS = {  # label, overrides, and BLEU in the paper by score
     "global": (
@@ -91,18 +91,16 @@ TABLES = {
     "alignments": Table(
         metrics=METRICS,
         rate="the best of three for its kind of model",
-        columns={
-            "parameters": "parameters",
-            "tokens": "tokens",
-            "steps/s": "steps_per_second",
-        },
+        columns=fields("""
+        parameters: parameters | tokens: tokens | steps/s: steps_per_second
+        """),
         translations="short",
         runs=runs(_RUNS),
         claims=claims(_CLAIMS),
     ),
     "reversal": Table(
-        metrics={"% words correct": "word_accuracy"},
-        columns={"steps/s": "steps_per_second"},
+        metrics=fields("% words correct: word_accuracy"),
+        columns=fields("steps/s: steps_per_second"),
         runs=runs(_REVERSAL),
     ),
 }

@@ -6,7 +6,7 @@ numbers are BLEU on newstest2013, English to German, with widths four times as l
 """
 
 from results.records import ROOT
-from results.schema import Chart, Run, Table, claims, runs
+from results.schema import Chart, Run, Table, claims, fields, runs
 from sweeps import plan, space
 
 _SWEEP = plan.read_file(str(ROOT / "configs" / "sweeps" / "britz.py"))
@@ -105,8 +105,8 @@ britz_beam_10 > britz_beam_100
 TABLES = {
     "britz": Table(
         rate="the baseline's for every row",
-        metrics={"BLEU": "bleu", "BLEU, new": "bleu_new", "perplexity": "perplexity"},
-        columns={"parameters": "parameters", "steps/s": "steps_per_second"},
+        metrics=fields("BLEU: bleu | BLEU, new: bleu_new | perplexity: perplexity"),
+        columns=fields("parameters: parameters | steps/s: steps_per_second"),
         runs=(
             *runs(_TRAININGS),
             *(

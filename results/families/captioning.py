@@ -1,21 +1,16 @@
 """Captions of images with soft, hard and no attention (Xu et al. 2015)."""
 
-from results.schema import Table, claims, runs
+from results.schema import Table, claims, fields, runs
 
 TABLES = {
     "captioning": Table(
         rate="one for all rows, not searched",
-        metrics={
-            "BLEU-4": "bleu_4",
-            "BLEU-1": "bleu_1",
-            "chrF": "chrf",
-            "% objects named": "objects",
-            "% exact captions": "exact",
-            "% pointing accuracy": "pointing",
-            "% pointing accuracy by chance": "chance",
-            "% new objects named": "objects_novel",
-        },
-        columns={"steps/s": "steps_per_second"},
+        metrics=fields("""
+        BLEU-4: bleu_4 | BLEU-1: bleu_1 | chrF: chrf | % objects named: objects
+        % exact captions: exact | % pointing accuracy: pointing
+        % pointing accuracy by chance: chance | % new objects named: objects_novel
+        """),
+        columns=fields("steps/s: steps_per_second"),
         runs=runs("""
         captioning_soft captioning | soft attention | 24.3 BLEU-4 (MS-COCO)
         captioning_hard captioning:hard | hard attention | 25.0 BLEU-4 (MS-COCO)

@@ -1,18 +1,16 @@
 """SAGAN (Zhang et al. 2019): images generated with and without self-attention."""
 
-from results.schema import Chart, Table, claims, runs
+from results.schema import Chart, Table, claims, fields, runs
 
 TABLES = {
     "sagan": Table(
         rate="the paper's",
-        metrics={
-            "Frechet distance": "frechet",
-            "Frechet distance of real images": "frechet_real",
-            "Inception score": "score",
-            "gamma of the generator": "gamma_generator_16",
-            "gamma of the discriminator": "gamma_discriminator_16",
-        },
-        columns={"steps/s": "steps_per_second"},
+        metrics=fields("""
+        Frechet distance: frechet | Frechet distance of real images: frechet_real
+        Inception score: score | gamma of the generator: gamma_generator_16
+        gamma of the discriminator: gamma_discriminator_16
+        """),
+        columns=fields("steps/s: steps_per_second"),
         digits=2,
         lower=True,
         runs=runs("""
@@ -28,13 +26,12 @@ TABLES = {
     ),
     "corners": Table(
         rate="one for both rows, higher than the paper's",
-        metrics={
-            "% consistent": "consistent",
-            "colour spread": "spread",
-            "gamma of the generator": "gamma_generator_16",
-            "gamma of the discriminator": "gamma_discriminator_8",
-        },
-        columns={"steps/s": "steps_per_second"},
+        metrics=fields("""
+        % consistent: consistent | colour spread: spread
+        gamma of the generator: gamma_generator_16
+        gamma of the discriminator: gamma_discriminator_8
+        """),
+        columns=fields("steps/s: steps_per_second"),
         digits=2,
         runs=runs("""
         sagan_corners sagan:corners | with attention

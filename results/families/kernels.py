@@ -1,10 +1,10 @@
 """Kernel regression (Nadaraya 1964, Watson 1964): fixed and learned widths."""
 
-from results.schema import Table, runs
+from results.schema import Table, fields, runs
 
 TABLES = {
     "kernels": Table(
-        metrics={"mean squared error": "mse", "width": "width"},
+        metrics=fields("mean squared error: mse | width: width"),
         digits=2,
         runs=runs("""
         kernels_average kernel_regression:average | average of all points || 5

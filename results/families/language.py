@@ -7,7 +7,7 @@ network (Sukhbaatar et al. 2015), are quoted from memory.
 
 import dataclasses
 
-from results.schema import Run, Table, claims, runs
+from results.schema import Run, Table, claims, fields, runs
 
 _AGREEMENT = runs("""
 language lstmn_language | LSTMN, 1 layer | –
@@ -101,12 +101,11 @@ TABLES = {
     ),
     "language_distance": Table(
         rate="one for all rows, not searched",
-        metrics={
-            "% correct, 17 to 32 words": "accuracy_32",
-            "% correct, 33 to 64 words": "accuracy_64",
-            "% correct, 17 to 32 words, size 8": "accuracy_32_size_8",
-            "% correct, 33 to 64 words, size 8": "accuracy_64_size_8",
-        },
+        metrics=fields("""
+        % correct, 17 to 32 words: accuracy_32 | % correct, 33 to 64 words: accuracy_64
+        % correct, 17 to 32 words, size 8: accuracy_32_size_8
+        % correct, 33 to 64 words, size 8: accuracy_64_size_8
+        """),
         digits=2,
         runs=tuple(map(_distant, _AGREEMENT)),
         claims=claims("""
@@ -130,18 +129,17 @@ TABLES = {
     "language_text": Table(
         rate="one for all rows, not searched",
         curves=True,
-        metrics={
-            "perplexity by token": "perplexity",
-            "perplexity by word": "word_perplexity",
-            "% unknown": "unknown",
-        },
+        metrics=fields("""
+        perplexity by token: perplexity | perplexity by word: word_perplexity
+        % unknown: unknown
+        """),
         lower=True,
         runs=_TEXT,
         claims=claims(_TEXT_CLAIMS),
     ),
     "sentences_reviews": Table(
         rate="one for all rows, not searched",
-        metrics={"% correct": "accuracy", "TF-IDF, logistic regression": "tfidf"},
+        metrics=fields("% correct: accuracy | TF-IDF, logistic regression: tfidf"),
         runs=_REVIEWS,
         claims=claims("""
         reviews > reviews_lstm
@@ -151,13 +149,11 @@ TABLES = {
     ),
     "sentences_entailment": Table(
         rate="one for all rows, not searched",
-        metrics={
-            "% correct": "accuracy",
-            "entailment": "accuracy_entailment",
-            "contradiction": "accuracy_contradiction",
-            "neutral": "accuracy_neutral",
-            "TF-IDF, logistic regression": "tfidf",
-        },
+        metrics=fields("""
+        % correct: accuracy | entailment: accuracy_entailment
+        contradiction: accuracy_contradiction | neutral: accuracy_neutral
+        TF-IDF, logistic regression: tfidf
+        """),
         runs=_ENTAILMENT,
         claims=claims("""
         pairs_entailment > pairs_entailment_shallow

@@ -1,8 +1,8 @@
 """Neural Turing Machine (Graves et al. 2014) and LSTM, on the paper's tasks."""
 
-from results.schema import Chart, Run, Table, claims, runs
+from results.schema import Chart, Run, Table, claims, fields, runs
 
-_SPEED = {"steps/s": "steps_per_second", "waiting for data": "waiting"}
+_SPEED = fields("steps/s: steps_per_second | waiting for data: waiting")
 _LABELS = {
     "": "NTM, LSTM controller",
     "_feedforward": "NTM, feed-forward controller",
@@ -28,14 +28,10 @@ def _runs(task: str, *papers: str, seeds: tuple[int, ...] = (0,)) -> tuple[Run, 
 TABLES = {
     "ntm_copy": Table(
         rate="chosen for the NTM",
-        metrics={
-            "bits at 20": "bits",
-            "bits at 10": "bits_10",
-            "bits at 30": "bits_30",
-            "bits at 50": "bits_50",
-            "bits at 120": "bits_120",
-            "% wrong bits at 120": "wrong_120",
-        },
+        metrics=fields("""
+        bits at 20: bits | bits at 10: bits_10 | bits at 30: bits_30
+        bits at 50: bits_50 | bits at 120: bits_120 | % wrong bits at 120: wrong_120
+        """),
         columns=_SPEED,
         digits=2,
         lower=True,
@@ -72,7 +68,7 @@ TABLES = {
     ),
     "ntm_ngrams": Table(
         rate="chosen for the NTM",
-        metrics={"bits": "bits", "bits of the optimal predictor": "optimum"},
+        metrics=fields("bits: bits | bits of the optimal predictor: optimum"),
         columns=_SPEED,
         lower=True,
         runs=_runs(
@@ -83,14 +79,11 @@ TABLES = {
         """),
     ),
     "ntm_repeat_copy": Table(
-        metrics={
-            "bits at 10": "bits",
-            "bits at 10 x 10": "bits_10x10",
-            "bits at 20 x 10": "bits_20x10",
-            "bits at 10 x 20": "bits_10x20",
-            "% wrong bits at 20 x 10": "wrong_20x10",
-            "% wrong bits at 10 x 20": "wrong_10x20",
-        },
+        metrics=fields("""
+        bits at 10: bits | bits at 10 x 10: bits_10x10 | bits at 20 x 10: bits_20x10
+        bits at 10 x 20: bits_10x20 | % wrong bits at 20 x 10: wrong_20x10
+        % wrong bits at 10 x 20: wrong_10x20
+        """),
         columns=_SPEED,
         digits=2,
         lower=True,
@@ -99,12 +92,10 @@ TABLES = {
         """),
     ),
     "ntm_sort": Table(
-        metrics={
-            "bits at 20": "bits",
-            "bits at 10": "bits_10",
-            "bits at 15": "bits_15",
-            "% wrong bits at 20": "wrong",
-        },
+        metrics=fields("""
+        bits at 20: bits | bits at 10: bits_10 | bits at 15: bits_15
+        % wrong bits at 20: wrong
+        """),
         columns=_SPEED,
         digits=2,
         lower=True,

@@ -7,7 +7,7 @@ code with RN, rerun by others, has 13.8 %, and 12.4 % with joint training:
 github.com/vinhkhuc/MemN2N-babi-python, bechmarks/README.md.
 """
 
-from results.schema import Table, claims, runs
+from results.schema import Table, claims, fields, runs
 
 _ROWS = (  # name, variant, label, the paper's number with 3 hops
     ("bag", ":bag", "bag of words", "25.1 %"),
@@ -74,15 +74,12 @@ def _by_task(metric: str, **fields) -> Table:
 
 TABLES = {
     "memory_networks": Table(
-        metrics={
-            "% wrong, best of ten": "best",
-            "% wrong, mean": "error",
-            "failed tasks": "failed",
-            "% on a fact: hop 1": "fact_1",
-            "% on a fact: hop 2": "fact_2",
-            "% on a fact: hop 3": "fact_3",
-        },
-        columns={"steps/s": "steps_per_second"},
+        metrics=fields("""
+        % wrong, best of ten: best | % wrong, mean: error | failed tasks: failed
+        % on a fact: hop 1: fact_1 | % on a fact: hop 2: fact_2
+        % on a fact: hop 3: fact_3
+        """),
+        columns=fields("steps/s: steps_per_second"),
         lower=True,
         repeated="error",
         rate="the paper's, lower with a linear start",

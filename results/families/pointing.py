@@ -5,9 +5,9 @@ iterations: percentage of inputs sorted without an error. P is the number of pro
 steps of an order-invariant encoder. The other numbers are from Vinyals et al. (2015).
 """
 
-from results.schema import Table, claims, runs
+from results.schema import Table, claims, fields, runs
 
-_SPEED = {"steps/s": "steps_per_second", "waiting for data": "waiting"}
+_SPEED = fields("steps/s: steps_per_second | waiting for data: waiting")
 
 _SORTING_RUNS = """
 pointer_sorting_5_lstm_0 pointer_sorting:small model.glimpses=0
@@ -52,45 +52,37 @@ pointer_hull_10_attention > pointer_hull_10_seq2seq
 TABLES = {
     "pointer_sorting": Table(
         rate="one for all rows, not searched",
-        metrics={
-            "% exact": "accuracy",
-            "% exact at 5": "accuracy_5",
-            "% exact at 10": "accuracy_10",
-            "% exact at 15": "accuracy_15",
-        },
+        metrics=fields("""
+        % exact: accuracy | % exact at 5: accuracy_5 | % exact at 10: accuracy_10
+        % exact at 15: accuracy_15
+        """),
         columns=_SPEED,
         runs=runs(_SORTING_RUNS),
         claims=claims(_SORTING_CLAIMS),
     ),
     "pointer_hull": Table(
         rate="one for all rows, not searched",
-        metrics={
-            "% exact": "accuracy",
-            "% area covered": "area",
-            "% self-intersecting": "failure",
-            "% exact at 5": "accuracy_5",
-            "% exact at 10": "accuracy_10",
-            "% exact at 20": "accuracy_20",
-        },
+        metrics=fields("""
+        % exact: accuracy | % area covered: area | % self-intersecting: failure
+        % exact at 5: accuracy_5 | % exact at 10: accuracy_10
+        % exact at 20: accuracy_20
+        """),
         columns=_SPEED,
         runs=runs(_HULL_RUNS),
         claims=claims(_HULL_CLAIMS),
     ),
     "pointer_delaunay": Table(
-        metrics={"% exact": "accuracy", "% triangles found": "coverage"},
+        metrics=fields("% exact: accuracy | % triangles found: coverage"),
         columns=_SPEED,
         runs=runs("""
         pointer_delaunay_5 pointer_delaunay | n = 5, pointer | 80.7 %, triangles 93.0 %
         """),
     ),
     "pointer_tsp": Table(
-        metrics={
-            "tour length": "length",
-            "optimal length": "optimum",
-            "% longer than optimal": "excess",
-            "% optimal tours": "accuracy",
-            "% valid tours, unconstrained search": "valid_free",
-        },
+        metrics=fields("""
+        tour length: length | optimal length: optimum | % longer than optimal: excess
+        % optimal tours: accuracy | % valid tours, unconstrained search: valid_free
+        """),
         columns=_SPEED,
         digits=3,
         lower=True,

@@ -6,7 +6,7 @@ after 2,000 hours of speech.
 
 import dataclasses
 
-from results.schema import Run, Table, claims, runs
+from results.schema import Run, Table, claims, fields, runs
 
 _DEFAULT, _FLAT, _CONTENT, _GIVEN, *_HELD_OUT = runs("""
 las_digits las_digits
@@ -51,41 +51,34 @@ def _long(run: Run) -> Run:
 TABLES = {
     "speech": Table(
         rate="the default's for every row",
-        metrics={
-            "% wrong digits": "wer",
-            "% wrong characters": "cer",
-            "% correct strings": "correct",
-            "% monotonic": "monotony",
-        },
-        columns={
-            "steps/s": "steps_per_second",
-            "audio, s/s": "audio_per_second",
-            "step memory, MB": "step_mb",
-            "waiting for data": "waiting",
-        },
+        metrics=fields("""
+        % wrong digits: wer | % wrong characters: cer | % correct strings: correct
+        % monotonic: monotony
+        """),
+        columns=fields("""
+        steps/s: steps_per_second | audio, s/s: audio_per_second
+        step memory, MB: step_mb | waiting for data: waiting
+        """),
         curves=True,
         lower=True,
         runs=(_DEFAULT, _FLAT, _CONTENT, _GIVEN, _GREEDY),
         claims=claims(_CLAIMS),
     ),
     "speech_voices": Table(
-        metrics={
-            "% wrong digits, test voice": "wer",
-            "% correct strings, test voice": "correct",
-        },
-        columns={"% wrong digits, validation voice": "min_validation"},
+        metrics=fields("""
+        % wrong digits, test voice: wer | % correct strings, test voice: correct
+        """),
+        columns=fields("% wrong digits, validation voice: min_validation"),
         lower=True,
         runs=(_DEFAULT, *_HELD_OUT),
     ),
     "speech_long": Table(
         rate="the default's for every row",
-        metrics={
-            "% wrong digits, 15 digits": "wer_15",
-            "% wrong digits, 10 digits": "wer_10",
-            "% wrong digits, 2 to 7 digits": "wer",
-            "% monotonic, 15 digits": "monotony_15",
-            "% monotonic, 10 digits": "monotony_10",
-        },
+        metrics=fields("""
+        % wrong digits, 15 digits: wer_15 | % wrong digits, 10 digits: wer_10
+        % wrong digits, 2 to 7 digits: wer | % monotonic, 15 digits: monotony_15
+        % monotonic, 10 digits: monotony_10
+        """),
         lower=True,
         runs=(_long(_DEFAULT), _long(_CONTENT)),
         claims=claims(_LONG_CLAIMS),

@@ -232,7 +232,7 @@ def test_columns_of_the_records_follow_the_metrics(tmp_path, monkeypatch):
     blocks = {"benchmarks", "claims", "headline", "initial_entropy", "scaling", "seeds"}
     assert {benchmark.page for benchmark in timings.BENCHMARKS.values()} <= blocks
     generated = blocks | {"t"} | figures  # no t_curves
-    assert set(tables.names()) == generated
+    assert set(tables.tables()) == generated
 
 
 def test_a_table_can_show_the_minimum_of_the_validation_metric(tmp_path, monkeypatch):
