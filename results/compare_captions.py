@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from base import storage
 from base.errors import UserError
 from figures import canvas
@@ -28,30 +30,26 @@ def main(arguments: Sequence[str] | None = None) -> list[Path]:
     parser = Parser(__doc__)
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN")
     parser.add_argument("--images", nargs="+", type=whole, default=[1, 2], metavar="N")
-    parser.add_argument(
-        "--to", type=Path, default=Path("runs/captions"), metavar="FOLDER"
-    )
+    folder = Path("runs/captions")
+    parser.add_argument("--to", type=Path, default=folder, metavar="FOLDER")
     args = parser.parse_args(arguments)
     canvas.require()
     storage.make_folder(args.to, f"--to={args.to}")
     captions = [_captions(run, args.images) for run in args.runs]
     paths = []
     for number, *row in zip(args.images, *captions, strict=True):
-        images = [details.example.image for details in row]
-        strips = [
-            details.strip._replace(label=run.name)
-            for run, details in zip(args.runs, row, strict=True)
-        ]
-        for run, image, strip in zip(args.runs, images, strips, strict=True):
-            if strip.maps is None:
+        first, strips = row[0].example.image, []
+        for run, details in zip(args.runs, row, strict=True):
+            if details.strip.maps is None:
                 raise UserError(f"{run}: must be a captioner with attention")
-            if image.shape != images[0].shape or (image != images[0]).any():
+            if not np.array_equal(details.example.image, first):
                 raise UserError(
                     f"{run}: must have the same test images as {args.runs[0]}"
                 )
+            strips.append(details.strip._replace(label=run.name))
         path, title = args.to / f"captions_{number}.png", f"Test image {number}"
         given = {"references": row[0].references}
-        paths.append(caption_strips(images[0], strips, title, path, **given))
+        paths.append(caption_strips(first, strips, title, path, **given))
     return paths
 
 

@@ -31,24 +31,14 @@ _MODULES = charts, geometry, heatmaps, sequences, spectrogram, strips
 
 
 class Shown(NamedTuple):
-    """A figure of docs/ that shows a trained run.
-
-    Attributes:
-        name: the figure is docs/figures/<name>.png.
-        figure: the file that the run draws: a figure of a split, of the prediction of
-            `line`, or of a comparison of several runs.
-        runs: names of the run directories.
-        training: arguments of the training, which takes `minutes` on one core.
-        minutes: minutes of the training.
-        line: input line of the prediction.
-    """
+    """A figure docs/figures/<name>.png that shows a trained run."""
 
     name: str
-    figure: str
-    runs: tuple[str, ...]
-    training: str
-    minutes: float
-    line: str
+    figure: str  # file that the run draws for a split, `line` or a comparison of runs
+    runs: tuple[str, ...]  # names of the run directories
+    training: str  # arguments of the training
+    minutes: float  # of the training, on one core
+    line: str  # input line of the prediction
 
 
 # In order of the minutes of their training.
@@ -129,12 +119,7 @@ def _draw(drawing: Shown, runs: Sequence[Path], folder: Path) -> None:
 
 
 def redraw(root: Path = ROOT, to: Path | None = None) -> list[Path]:
-    """Draws all figures from their arrays; returns their paths.
-
-    Args:
-        root: folder with docs/figures.
-        to: folder of the figures; by default docs/figures.
-    """
+    """Draws all figures from their arrays, to docs/figures or `to`; returns them."""
     return _redraw(sorted((root / "docs/figures").glob("*.npz")), to)
 
 

@@ -17,7 +17,6 @@ page that shows it in full; every table has exactly one.
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -35,13 +34,9 @@ _LINK = re.compile(r"\]\(([^)#:]+)\)")
 
 
 class Block(NamedTuple):
-    """A generated block of a page.
+    """A generated block of a page: the text from `start` to `end`, between its marks.
 
-    Attributes:
-        table: name of the table.
-        runs: names of the selected runs; all if empty.
-        start: index of the first character after the begin mark.
-        end: index of the end mark.
+    It shows the selected runs of a table; all if none is named.
     """
 
     table: str
@@ -53,9 +48,7 @@ class Block(NamedTuple):
 def read(root: Path = ROOT) -> dict[str, str]:
     """Returns the text of every page by name."""
     paths = [root / "README.md", *sorted((root / "docs").glob("**/*.md"))]
-    return {
-        path.relative_to(root).as_posix(): path.read_text("utf-8") for path in paths
-    }
+    return {x.relative_to(root).as_posix(): x.read_text("utf-8") for x in paths}
 
 
 def blocks(page: str, text: str) -> Iterator[Block]:
@@ -79,11 +72,7 @@ def blocks(page: str, text: str) -> Iterator[Block]:
 
 
 def homes(texts: Mapping[str, str], tables: Iterable[str]) -> dict[str, str]:
-    """Returns the page of each table.
-
-    Args:
-        texts: text of every page by name.
-        tables: names of the tables that exist.
+    """Returns the page of each of the tables.
 
     Raises:
         UserError: for an unknown table, or a table on no page or on several.
@@ -100,9 +89,8 @@ def homes(texts: Mapping[str, str], tables: Iterable[str]) -> dict[str, str]:
             pages[block.table] = page
     for table in tables:
         if table not in pages:
-            raise UserError(
-                f"no page shows the table {table}: put its marks on a page of docs/"
-            )
+            problem = f"no page shows the table {table}"
+            raise UserError(f"{problem}: put its marks on a page of docs/")
     return pages
 
 
@@ -120,17 +108,16 @@ def fill(page: str, text: str, tables: Mapping[str, Show]) -> str:
             raise UserError(f"{page}: {error}") from error
         parts += [text[position : block.start], f"\n\n{_relative(table, page)}\n\n"]
         position = block.end
-    include = partial(_include, page)
+
+    def include(match: re.Match[str]) -> str:
+        """A source file between its marks, as a code block."""
+        try:
+            source = (ROOT / match[2]).read_text("utf-8")
+        except FileNotFoundError:
+            raise UserError(f"{page}: there is no file {match[2]}") from None
+        return f"{match[1]}\n```py\n{source}```\n\n{match[3]}"
+
     return _SOURCE.sub(include, "".join([*parts, text[position:]]))
-
-
-def _include(page: str, match: re.Match[str]) -> str:
-    """A source file between its marks, as a code block."""
-    try:
-        source = (ROOT / match[2]).read_text("utf-8")
-    except FileNotFoundError:
-        raise UserError(f"{page}: there is no file {match[2]}") from None
-    return f"{match[1]}\n```py\n{source}```\n\n{match[3]}"
 
 
 def write(texts: Mapping[str, str], root: Path = ROOT) -> None:

@@ -106,35 +106,22 @@ def write_json(name: str, content: Mapping[str, Any]) -> None:
 def read_translations(
     name: str, folder: Path = FOLDER
 ) -> tuple[list[str], list[str]] | None:
-    """Returns the translations of a run's first seed and their references.
+    """Returns the translations of a run's first seed and their references, by line.
 
-    Args:
-        name: name of the run.
-        folder: folder of the records.
-
-    Returns:
-        The lines of both; None if the translations are not kept.
+    Returns None if the translations are not kept.
     """
     path = next((folder / HYPOTHESES).glob(f"*/{name}.txt"), None)
     if path is None:
         return None
-    files = path, path.with_name(REFERENCES)
-    hypotheses, references = (
-        file.read_text("utf-8").removesuffix("\n").split("\n") for file in files
-    )
+    texts = (x.read_text("utf-8") for x in (path, path.with_name(REFERENCES)))
+    hypotheses, references = (x.removesuffix("\n").split("\n") for x in texts)
     return hypotheses, references
 
 
 def identity(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the settings that determine the numbers of a record.
+    """Returns the settings of a config that determine the numbers of a record.
 
     Two configs with the same identity are the same experiment.
-
-    Args:
-        settings: a config encoded by `configuration.encode`, or an identity.
-
-    Returns:
-        The settings without the fields that have no effect on the numbers.
     """
     identity, left_out = copy.deepcopy(dict(settings)), _LEFT_OUT
     if settings.get("evaluation", {}).get("checkpoint") != "average":
@@ -185,9 +172,7 @@ def _locked(path: Path) -> Iterator[None]:
 def _remove(settings: dict[str, Any], names: list[str]) -> None:
     """Removes a field if it exists, and its group if the group is then empty."""
     first, *rest = names
-    if first not in settings:
-        return
-    if rest:
+    if rest and first in settings:
         _remove(settings[first], rest)
-    if not rest or not settings[first]:
-        del settings[first]
+    if not rest or not settings.get(first):
+        settings.pop(first, None)

@@ -135,13 +135,8 @@ def welch(a: Sequence[float], b: Sequence[float]) -> float:
 def paired_t(a: Mapping[int, float], b: Mapping[int, float]) -> float:
     """Two-sided p-value of the paired t-test over the seeds that two runs share.
 
-    Args:
-        a: values of a run by seed.
-        b: values of another run by seed.
-
-    Returns:
-        The p-value; nan for fewer than two shared seeds. If the differences do not
-        vary, 1 if they are zero and 0 otherwise.
+    It is nan for fewer than two shared seeds. If the differences do not vary, it is 1
+    if they are zero and 0 otherwise.
     """
     differences = [a[seed] - b[seed] for seed in sorted(a.keys() & b.keys())]
     if len(differences) < 2:
@@ -157,26 +152,18 @@ def mann_whitney(a: Sequence[float], b: Sequence[float]) -> float:
     The rank sum of `a` is compared with those of every choice of as many values.
     """
     ranks = stats.rankdata([*a, *b])
-    sums = [sum(x) for x in itertools.combinations(ranks, len(a))]
-    distances = np.abs(np.array(sums) - statistics.mean(sums))
-    observed = abs(sum(ranks[: len(a)]) - statistics.mean(sums))
-    return float(np.mean(distances >= observed - 1e-9))  # rank sums are half-integers
+    sums = np.array([sum(x) for x in itertools.combinations(ranks, len(a))])
+    distances = np.abs(sums - sums.mean())  # of the first choice, `a`, in front
+    return float(np.mean(distances >= distances[0] - 1e-9))  # sums are half-integers
 
 
 def paired_bootstrap(
     a: Sequence[str], b: Sequence[str], references: Sequence[str]
 ) -> float:
-    """p-value of a difference in BLEU by sacreBLEU's paired bootstrap.
-
-    Args:
-        a: translations of one system.
-        b: translations of another system.
-        references: the references.
-    """
+    """p-value of a difference in BLEU by sacreBLEU's paired bootstrap."""
     bleu = BLEU(references=[references])
-    systems = [("a", a), ("b", b)]
-    _, scores = PairedTest(systems, {"BLEU": bleu}, None, test_type="bs")()
-    return scores["BLEU"][1].p_value
+    test = PairedTest([("a", a), ("b", b)], {"BLEU": bleu}, None, test_type="bs")
+    return test()[1]["BLEU"][1].p_value
 
 
 def _decided(verdict: Verdict) -> Verdict:
