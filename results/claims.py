@@ -138,7 +138,7 @@ def _compare(
     if _is_single(table, claim, records):
         return "paired bootstrap", _bootstrap(measured.folder, *names)
     samples = [_values(table, records[name]) for name in names]
-    trained = {run.trained or run.name for run in table.runs if run.name in names}
+    trained = {run.training for run in table.runs if run.name in names}
     if len(trained) == 1:  # both evaluate the same models
         name = "paired t"
         seeds = [[record["seed"] for record in records[x]] for x in names]
@@ -218,7 +218,7 @@ def _price(table: Table, records: Sequence[Record], seeds: int) -> tuple[int, fl
 
     A run takes the mean time of its records; a run without a record is not priced.
     """
-    trained = {run.name: run.trained or run.name for run in table.runs}
+    trained = {run.name: run.training for run in table.runs}
     missing, minutes = 0, 0.0
     for name in {trained[x] for claim in table.claims for x in claim.runs}:
         times = [

@@ -236,8 +236,8 @@ def collect(run: Run, seed: int, workdir: Path) -> Record:
         "examples": examples,
         "curves": {
             name: [round(row[name], 4) for row in evaluations]
-            for shown, _, name in sources
-            if shown == run.name and name
+            for source, _, name in sources
+            if source == run.name and name
         },
         "training_loss": [
             (row["step"], round(row["loss"], 4))
@@ -346,7 +346,7 @@ def _shows(run: Run, field: str) -> bool:
 def _trained(run: Run) -> Run:
     """The run whose training is evaluated, usually the run itself."""
     runs = [run, *(each for table in TABLES.values() for each in table.runs)]
-    return next(each for each in runs if each.name == (run.trained or run.name))
+    return next(each for each in runs if each.name == run.training)
 
 
 def _identity(run: Run, seed: int) -> dict[str, Any]:

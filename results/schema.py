@@ -55,8 +55,13 @@ class Run:
     seeds: tuple[int, ...] = (0,)
     trained: str = ""
 
+    @property
+    def training(self) -> str:
+        """Name of the run whose training is evaluated, usually this one."""
+        return self.trained or self.name
 
-def runs(text: str) -> tuple[Run, ...]:
+
+def runs(text: str, trained: str = "") -> tuple[Run, ...]:
     """Returns the runs of a text, see `rows`.
 
     Args:
@@ -65,6 +70,7 @@ def runs(text: str) -> tuple[Run, ...]:
 
                 short_bahdanau_dot bahdanau_nmt:short model.score=dot
                     | Bahdanau, dot, global | 18.6 (WMT14) | 3
+        trained: name of the run that they evaluate, see `Run`.
     """
     return tuple(
         Run(
@@ -74,6 +80,7 @@ def runs(text: str) -> tuple[Run, ...]:
             paper=paper,
             overrides=tuple(overrides),
             seeds=tuple(range(int(seeds or 1))),
+            trained=trained,
         )
         for words, label, paper, seeds in rows(text)
         for name, config, *overrides in [words.split()]

@@ -25,20 +25,16 @@ def planned(tables: Mapping[str, Table]) -> dict[str, Table]:
 
     Runs that evaluate the same training have the same seeds.
     """
-    trained = {
-        run.name: run.trained or run.name
-        for table in tables.values()
-        for run in table.runs
-    }
+    runs = {run.name: run for table in tables.values() for run in table.runs}
     counts = {
-        trained[name]: table.seeds
+        runs[name].training: table.seeds
         for table in tables.values()
         for claim in table.claims
         for name in claim.runs
     }
 
     def with_seeds(run: Run) -> Run:
-        count = counts.get(trained[run.name], len(run.seeds))
+        count = counts.get(run.training, len(run.seeds))
         return dataclasses.replace(run, seeds=tuple(range(count)))
 
     return {

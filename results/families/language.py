@@ -15,46 +15,6 @@ language_lstm lstmn_language:lstm | LSTM, 1 layer | –
 language_transformer lstmn_language:transformer | Transformer | – | 3
 language_deep lstmn_language:deep | LSTMN, 3 layers | – | 3
 """)
-_BRACKETS = runs("""
-language_brackets lstmn_language:brackets | LSTMN, 1 layer | –
-language_brackets_lstm lstmn_language:brackets_lstm | LSTM, 1 layer | –
-language_brackets_transformer lstmn_language:brackets_transformer | Transformer | – | 3
-""")
-_TEXT = runs("""
-text lstmn_text | LSTMN, 1 layer, words | 108 (Penn Treebank, from memory)
-text_lstm lstmn_text:lstm | LSTM, 1 layer, words | 115 (Penn Treebank, from memory)
-text_transformer lstmn_text:transformer | Transformer, words | – | 3
-text_deep lstmn_text:deep | LSTMN, 3 layers, words | 102 (Penn Treebank)
-text_memory_network lstmn_text:memory_network
-    | memory network, 6 hops, words | 111 (Penn Treebank, from memory)
-text_pieces lstmn_text:pieces | LSTMN, 1 layer, subwords | – | 3
-text_pieces_lstm lstmn_text:pieces_lstm | LSTM, 1 layer, subwords | – | 3
-text_pieces_transformer lstmn_text:pieces_transformer | Transformer, subwords | – | 3
-""")
-_REVIEWS = runs("""
-reviews lstmn_sentences | LSTMN | 86.3 % (treebank)
-reviews_lstm lstmn_sentences:lstm | LSTM | –
-reviews_mean lstmn_sentences:mean | mean of embeddings | – | 3
-""")
-_ENTAILMENT = runs("""
-pairs_entailment lstmn_sentences:entailment | LSTMN, deep fusion | 86.3 % (SNLI)
-pairs_entailment_shallow lstmn_sentences:entailment_shallow | LSTMN, shallow fusion | –
-pairs_entailment_none lstmn_sentences:entailment_none | LSTMN, no fusion | – | 3
-pairs_entailment_lstm lstmn_sentences:entailment_lstm | LSTM, no fusion | – | 3
-pairs_entailment_mean lstmn_sentences:entailment_mean | mean of embeddings | – | 3
-""")
-_TEXT_CLAIMS = """
-text > text_lstm
-    | an LSTMN has a lower perplexity than an LSTM on real text
-    | Cheng et al. 2016, section 5.1
-text_deep > text
-    | three layers of LSTMN have a lower perplexity than one
-    | Cheng et al. 2016, section 5.1
-text_memory_network > text_lstm
-    | a memory network has a lower perplexity than an LSTM
-    | Sukhbaatar et al. 2015, section 5
-    | the better of two for the first, not searched for the rival
-"""
 
 
 def _distant(run: Run) -> Run:
@@ -119,7 +79,12 @@ TABLES = {
         metrics=_metrics(40, 32),
         digits=2,
         lower=True,
-        runs=_BRACKETS,
+        runs=runs("""
+        language_brackets lstmn_language:brackets | LSTMN, 1 layer | –
+        language_brackets_lstm lstmn_language:brackets_lstm | LSTM, 1 layer | –
+        language_brackets_transformer lstmn_language:brackets_transformer
+            | Transformer | – | 3
+        """),
         claims=claims("""
         language_brackets > language_brackets_lstm
             | an LSTMN has a lower perplexity than an LSTM on nested brackets
@@ -134,13 +99,40 @@ TABLES = {
         % unknown: unknown
         """),
         lower=True,
-        runs=_TEXT,
-        claims=claims(_TEXT_CLAIMS),
+        runs=runs("""
+        text lstmn_text | LSTMN, 1 layer, words | 108 (Penn Treebank, from memory)
+        text_lstm lstmn_text:lstm
+            | LSTM, 1 layer, words | 115 (Penn Treebank, from memory)
+        text_transformer lstmn_text:transformer | Transformer, words | – | 3
+        text_deep lstmn_text:deep | LSTMN, 3 layers, words | 102 (Penn Treebank)
+        text_memory_network lstmn_text:memory_network
+            | memory network, 6 hops, words | 111 (Penn Treebank, from memory)
+        text_pieces lstmn_text:pieces | LSTMN, 1 layer, subwords | – | 3
+        text_pieces_lstm lstmn_text:pieces_lstm | LSTM, 1 layer, subwords | – | 3
+        text_pieces_transformer lstmn_text:pieces_transformer
+            | Transformer, subwords | – | 3
+        """),
+        claims=claims("""
+        text > text_lstm
+            | an LSTMN has a lower perplexity than an LSTM on real text
+            | Cheng et al. 2016, section 5.1
+        text_deep > text
+            | three layers of LSTMN have a lower perplexity than one
+            | Cheng et al. 2016, section 5.1
+        text_memory_network > text_lstm
+            | a memory network has a lower perplexity than an LSTM
+            | Sukhbaatar et al. 2015, section 5
+            | the better of two for the first, not searched for the rival
+        """),
     ),
     "sentences_reviews": Table(
         rate="one for all rows, not searched",
         metrics=fields("% correct: accuracy | TF-IDF, logistic regression: tfidf"),
-        runs=_REVIEWS,
+        runs=runs("""
+        reviews lstmn_sentences | LSTMN | 86.3 % (treebank)
+        reviews_lstm lstmn_sentences:lstm | LSTM | –
+        reviews_mean lstmn_sentences:mean | mean of embeddings | – | 3
+        """),
         claims=claims("""
         reviews > reviews_lstm
             | an LSTMN classifies reviews better than an LSTM
@@ -154,7 +146,15 @@ TABLES = {
         contradiction: accuracy_contradiction | neutral: accuracy_neutral
         TF-IDF, logistic regression: tfidf
         """),
-        runs=_ENTAILMENT,
+        runs=runs("""
+        pairs_entailment lstmn_sentences:entailment | LSTMN, deep fusion | 86.3 % (SNLI)
+        pairs_entailment_shallow lstmn_sentences:entailment_shallow
+            | LSTMN, shallow fusion | –
+        pairs_entailment_none lstmn_sentences:entailment_none | LSTMN, no fusion | – | 3
+        pairs_entailment_lstm lstmn_sentences:entailment_lstm | LSTM, no fusion | – | 3
+        pairs_entailment_mean lstmn_sentences:entailment_mean
+            | mean of embeddings | – | 3
+        """),
         claims=claims("""
         pairs_entailment > pairs_entailment_shallow
             | deep fusion is better than shallow fusion | Cheng et al. 2016, section 5.3

@@ -1,8 +1,8 @@
 """Tables of the pages, the records and the reported runs agree."""
 
 import dataclasses
+import functools
 import importlib
-import itertools
 import json
 import math
 import os
@@ -14,8 +14,8 @@ import sys
 from pathlib import Path
 
 import jax
-import numpy as np
 import pytest
+from scipy import stats
 
 from base import storage
 from base.errors import UserError
@@ -29,6 +29,7 @@ from results import (
     markdown,
     pages,
     records,
+    schema,
     significance,
     tables,
     timings,
@@ -93,22 +94,26 @@ def test_every_reported_run_has_a_config(monkeypatch):
         assert configuration.read(flag, run.overrides), run.name
 
 
-def test_the_names_of_reported_runs_are_unique():
-    assert len({run.name for run in RUNS}) == len(RUNS)
+def test_names_of_runs_are_unique_and_claims_and_headlines_name_runs():
+    names = [run.name for run in RUNS]
+    assert len(set(names)) == len(names)
+    headlines = [headline.run for headline in HEADLINES]
+    assert set(headlines) <= set(names) and len(set(headlines)) == len(headlines)
+    for table in TABLES.values():
+        for claim in table.claims:
+            assert set(claim.runs) <= {run.name for run in table.runs}
+            assert claim.better not in claim.than
+            assert claim.rate or table.rate  # how the learning rates were chosen
 
 
 def test_runs_that_share_a_training_differ_only_in_their_evaluation():
     runs = {run.name: run for run in RUNS}
     for run in RUNS:
-        if not run.trained:
-            continue
-        trained = runs[run.trained]
+        trained, count = runs[run.training], len(runs[run.training].overrides)
         assert not trained.trained and trained.seeds == run.seeds
         assert trained.config == run.config
-        count = len(trained.overrides)
         assert run.overrides[:count] == trained.overrides
-        for override in run.overrides[count:]:
-            assert override.startswith("evaluation.")
+        assert all(x.startswith("evaluation.") for x in run.overrides[count:])
 
 
 def test_the_lines_of_figures_are_reported_runs():
@@ -579,66 +584,39 @@ def test_an_expected_winner_below_the_floor_decides_nothing(
     assert line.endswith(f"| {verdict} |")
 
 
-def test_welch_is_the_formula_of_the_paper():
+def test_tests_of_samples_that_do_not_vary_or_are_too_small():
     a, b = (3.0, 5.0, 7.5, 4.0, 2.0), (6.0, 9.5, 8.0)
-    means = [np.mean(x) for x in (a, b)]
-    errors = [np.var(x, ddof=1) / len(x) for x in (a, b)]
-    t = abs(means[0] - means[1]) / np.sqrt(sum(errors))
-    freedom = sum(errors) ** 2 / sum(
-        e**2 / (len(x) - 1) for e, x in zip(errors, (a, b), strict=True)
-    )
-    density = np.vectorize(lambda x: (1 + x * x / freedom) ** (-(freedom + 1) / 2))
-    grid = np.linspace(0, 400, 400_001)
-    below = grid <= t
-    tail = np.trapezoid(density(grid[~below]), grid[~below])
-    p = tail / np.trapezoid(density(grid), grid)
-    assert significance.welch(a, b) == pytest.approx(p, rel=1e-3)
+    expected = stats.ttest_ind(a, b, equal_var=False).pvalue
+    assert significance.welch(a, b) == pytest.approx(expected)
     assert math.isnan(significance.welch(a, (6.0,)))
     assert significance.welch((2.0, 2.0), (2.0, 2.0)) == 1.0
     assert significance.welch((2.0, 2.0), (3.0, 3.0)) == 0.0
-
-
-def test_the_paired_test_is_that_of_the_differences_of_shared_seeds():
-    a = {0: 27.2, 1: 28.1, 2: 26.9, 7: 90.0}
-    b = {2: 25.3, 0: 25.6, 1: 26.4, 5: 10.0}
-    differences = np.array([1.6, 1.7, 1.6])
-    t = differences.mean() / (differences.std(ddof=1) / np.sqrt(3))
-    # Student's t with two degrees of freedom has a closed form.
-    p = 1 - t / np.sqrt(t * t + 2)
-    assert significance.paired_t(a, b) == pytest.approx(p, rel=1e-6)
-    assert significance.paired_t(a, b) < significance.welch(
-        tuple(a.values()), tuple(b.values())
-    )
     assert math.isnan(significance.paired_t({0: 1.0, 1: 2.0}, {0: 3.0, 2: 4.0}))
     assert significance.paired_t({0: 1.0, 1: 4.0}, {0: 1.0, 1: 4.0}) == 1.0
     assert significance.paired_t({0: 1.0, 1: 4.0}, {0: 1.5, 1: 4.5}) == 0.0
 
 
+def test_the_paired_test_is_that_of_the_differences_of_shared_seeds():
+    a = {0: 27.2, 1: 28.1, 2: 26.9, 7: 90.0}
+    b = {2: 25.3, 0: 25.6, 1: 26.4, 5: 10.0}
+    p = stats.ttest_rel([27.2, 28.1, 26.9], [25.6, 26.4, 25.3]).pvalue
+    assert significance.paired_t(a, b) == pytest.approx(p)
+    assert p < significance.welch(tuple(a.values()), tuple(b.values()))
+
+
 @pytest.mark.parametrize(
-    ("a", "b"),
+    ("a", "b", "extreme"),  # choices of values with a rank sum at least as extreme
     [
-        ((5.0, 6.0, 7.0), (1.0, 2.0)),
-        ((1.0, 7.0, 8.0), (2.0, 3.0, 4.0)),
-        ((2.0, 2.0), (2.0, 2.0, 2.0)),
-        ((9.0, 9.0, 9.0, 1.0), (2.0, 3.0, 4.0, 5.0)),
+        ((5.0, 6.0, 7.0), (1.0, 2.0), 2 / 10),
+        ((1.0, 7.0, 8.0), (2.0, 3.0, 4.0), 14 / 20),
+        ((2.0, 2.0), (2.0, 2.0, 2.0), 1),
+        ((9.0, 9.0, 9.0, 1.0), (2.0, 3.0, 4.0, 5.0), 22 / 70),
     ],
 )
-def test_the_rank_test_counts_all_choices_of_the_values(a, b):
-    values = [*a, *b]
-
-    def wins(chosen):  # Mann-Whitney's U, a tie counts one half
-        rest = [i for i in range(len(values)) if i not in chosen]
-        pairs = itertools.product(chosen, rest)
-        return sum(
-            (values[i] > values[j]) + (values[i] == values[j]) / 2 for i, j in pairs
-        )
-
-    middle = len(a) * len(b) / 2
-    choices = list(itertools.combinations(range(len(values)), len(a)))
-    observed = abs(wins(tuple(range(len(a)))) - middle)
-    extreme = sum(abs(wins(chosen) - middle) >= observed for chosen in choices)
-    assert significance.mann_whitney(a, b) == pytest.approx(extreme / len(choices))
-    assert significance.mann_whitney(b, a) == pytest.approx(extreme / len(choices))
+def test_the_rank_test_counts_all_choices_of_the_values(a, b, extreme):
+    p = significance.mann_whitney(a, b)
+    assert significance.mann_whitney(b, a) == pytest.approx(p)
+    assert p == pytest.approx(extreme)
 
 
 def test_a_ranked_claim_counts_the_seeds_that_are_ahead(tmp_path, monkeypatch):
@@ -824,11 +802,6 @@ def test_the_nearest_training_pair_shares_the_most_trigrams():
     assert [target for _, target in nearest][:3] == ["a", "b", "c"]
 
 
-def test_every_claim_says_how_its_learning_rates_were_chosen():
-    for table in TABLES.values():
-        assert all(claim.rate or table.rate for claim in table.claims)
-
-
 def test_the_rates_of_a_claim_are_shown_with_how_they_were_chosen(
     tmp_path, monkeypatch
 ):
@@ -843,14 +816,6 @@ def test_the_rates_of_a_claim_are_shown_with_how_they_were_chosen(
     table = dataclasses.replace(tables.TABLES["t"], claims=(claim,))
     monkeypatch.setitem(tables.TABLES, "t", table)
     assert "| 0.01 / 0.005 (searched for A) |" in show(tmp_path, "claims")
-
-
-def test_the_runs_of_claims_are_in_their_table():
-    for table in TABLES.values():
-        names = {run.name for run in table.runs}
-        for claim in table.claims:
-            assert {claim.better, *claim.than} <= names
-            assert claim.better not in claim.than
 
 
 def test_a_curve_shows_the_last_value_by_each_minute(tmp_path):
@@ -1042,12 +1007,6 @@ def test_a_headline_is_the_first_metric_of_a_run_with_a_link(tmp_path, monkeypat
     ]
 
 
-def test_every_headline_is_a_reported_run():
-    names = [headline.run for headline in HEADLINES]
-    assert set(names) <= {run.name for run in RUNS}
-    assert len(set(names)) == len(names)
-
-
 def put_run(folder, config, rows, **scores):
     """The files of a run directory that records are collected from."""
     configuration.record(config, folder)
@@ -1161,34 +1120,30 @@ def test_a_run_is_done_when_its_last_step_is(workdir):
 
 
 def test_only_missing_runs_are_made(tmp_path, monkeypatch, capsys):
-    run = Run(
-        name="x",
-        config="transformer_nmt",
-        overrides=("model.heads=2",),
-        seeds=(0, 1),
-    )
+    (run,) = schema.runs("x transformer_nmt model.heads=2 | | | 2")
     settings = make._identity(run, 0)
-    monkeypatch.setitem(families.FAMILY, "x", "runs")
-    put(tmp_path, record(name="x", settings=settings))
     trained = []
+    monkeypatch.setitem(families.FAMILY, "x", "runs")
     monkeypatch.setattr(records, "FOLDER", tmp_path)
-    monkeypatch.setattr(
-        make, "TABLES", {"t": dataclasses.replace(TABLES["translation"], runs=(run,))}
-    )
-    monkeypatch.setattr(
-        make, "make", lambda run, seed, *_: trained.append((run.name, seed))
-    )
+    monkeypatch.setattr(make, "TABLES", {"t": Table(metrics={}, runs=(run,))})
+    monkeypatch.setattr(make, "make", lambda run, seed, *_: trained.append(seed))
     monkeypatch.setattr(tables, "write", lambda: None)
-    make.main([])
-    assert trained == [("x", 1)]
-    assert "nothing is missing" not in capsys.readouterr().out
-    put(tmp_path, record(name="x"))  # with other settings
-    make.main([])
-    assert trained[1:] == [("x", 0), ("x", 1)]
-    settings["loss"]["smoothing"] = 0.0  # from an older config
+
+    def train_missing(**fields):
+        put(tmp_path, record(name="x", **fields))
+        trained.clear()
+        make.main([])
+        return trained
+
+    assert train_missing(settings=settings) == [1]
+    assert train_missing(settings={}) == [0, 1]
+    other = json.loads(json.dumps(settings))
+    other["loss"]["smoothing"] = 0.0  # from an older config
+    assert train_missing(settings=other) == [0, 1]
     put(tmp_path, record(name="x", settings=settings))
-    make.main([])
-    assert trained[3:] == [("x", 0), ("x", 1)]
+    capsys.readouterr()
+    assert train_missing(seed=1, settings=make._identity(run, 1)) == []
+    assert "nothing is missing: all 2 trainings" in capsys.readouterr().out
 
 
 def test_a_run_that_a_sweep_has_trained_is_only_evaluated(tmp_path, monkeypatch):
@@ -1207,83 +1162,39 @@ def test_a_run_that_a_sweep_has_trained_is_only_evaluated(tmp_path, monkeypatch)
     assert make._folder(run, 1) == folders[1]
 
 
-def test_a_complete_set_of_records_is_reported(monkeypatch, capsys):
-    monkeypatch.setattr(make, "is_current", lambda run, seed: True)
-    monkeypatch.setattr(
-        make, "make", lambda *_: pytest.fail("ran although nothing is missing")
-    )
-    monkeypatch.setattr(tables, "write", lambda: None)
-    make.main([])
-    count = sum(len(run.seeds) for run in RUNS)
-    assert f"nothing is missing: all {count} trainings" in capsys.readouterr().out
-
-
 SAMPLES = ["transformer_nmt", "ntm_copy", "sagan_attention"]  # the first averages
 
 
-@pytest.fixture(params=SAMPLES)
-def recorded(request, monkeypatch):
-    """A recorded run, and a function that changes its current config."""
-    (run,) = (run for run in RUNS if run.name == request.param)
+@pytest.mark.parametrize("name", SAMPLES)
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *[("log_every", 7), ("parallel", "pmap"), ("evaluation.figures", 11)],
+        *[("mesh.data", 5), ("mesh.fsdp", 7), ("mesh.tensor", 3)],
+        *[("data.folder", "elsewhere"), ("data.files", {"train": "elsewhere"})],
+        *[("train_steps", 7), ("seed", 7), ("eval_every", 7)],
+        *[("save_every", 7), ("checkpoints.keep", 7), ("evaluation.average", 7)],
+    ],
+)
+def test_a_record_is_valid_until_a_field_with_an_effect_changes(
+    name, field, value, monkeypatch
+):
+    (run,) = (run for run in RUNS if run.name == name)
     assert make.is_current(run, 0)
     read = configuration.read
 
-    def change(name, value, groups=("",)):
-        def read_changed(*args):
-            config = read(*args).unlock()
-            for group in groups:
-                parent = config
-                for part in filter(None, group.split(".")):
-                    parent = parent.get(part, {})
-                parent[name] = value
-            return config.lock()
+    def read_changed(*args):
+        config = read(*args).unlock()
+        *groups, last = field.split(".")
+        functools.reduce(lambda x, name: x.get(name, {}), groups, config)[last] = value
+        return config.lock()
 
-        monkeypatch.setattr(configuration, "read", read_changed)
-
-    return run, change
-
-
-@pytest.mark.parametrize(
-    ("group", "name", "value"),
-    [
-        ("", "log_every", 7),
-        ("", "parallel", "pmap"),
-        ("mesh", "data", 5),
-        ("mesh", "fsdp", 7),
-        ("mesh", "tensor", 3),
-        ("data", "folder", "elsewhere"),
-        ("data", "files", {"train": "elsewhere"}),
-        ("evaluation", "figures", 11),
-    ],
-)
-def test_a_record_stays_valid_if_a_field_without_effect_changes(
-    recorded, group, name, value
-):
-    run, change = recorded
-    change(name, value, groups=(group,))
-    assert make.is_current(run, 0)
-
-
-@pytest.mark.parametrize(
-    ("group", "name", "value"),
-    [("", "train_steps", 7), ("", "seed", 7), ("", "eval_every", 7)],
-)
-def test_a_record_is_invalid_if_the_training_changes(recorded, group, name, value):
-    run, change = recorded
-    change(name, value, groups=(group,))
-    assert not make.is_current(run, 0)
-
-
-@pytest.mark.parametrize(
-    ("group", "name"),
-    [("", "save_every"), ("checkpoints", "keep"), ("evaluation", "average")],
-)
-def test_kept_checkpoints_matter_only_if_they_are_averaged(recorded, group, name):
-    run, change = recorded
     averages = make._config(run, 0).evaluation.checkpoint == "average"
-    assert averages == (run.name == SAMPLES[0])
-    change(name, 7, groups=(group,))
-    assert make.is_current(run, 0) is not averages
+    assert averages == (name == SAMPLES[0])
+    monkeypatch.setattr(configuration, "read", read_changed)
+    averaged = field in ("save_every", "checkpoints.keep", "evaluation.average")
+    invalid = averages if averaged else field in ("train_steps", "seed", "eval_every")
+    assert make.is_current(run, 0) is not invalid
 
 
 def test_a_new_record_holds_its_identity(workdir):
@@ -1304,11 +1215,8 @@ def test_an_emptied_group_is_not_part_of_the_identity():
 
 
 def test_only_the_runs_of_tables_that_are_named_are_made(monkeypatch):
-    table = TABLES["translation"]
     chosen = {
-        name: dataclasses.replace(
-            table, runs=(Run(name=name * 2, config="transformer_nmt"),)
-        )
+        name: Table(metrics={}, runs=schema.runs(f"{name * 2} transformer_nmt"))
         for name in "abc"
     }
     trained = []
@@ -1317,7 +1225,6 @@ def test_only_the_runs_of_tables_that_are_named_are_made(monkeypatch):
     monkeypatch.setattr(make, "make", lambda run, *_: trained.append(run.name))
     monkeypatch.setattr(tables, "write", lambda: trained.append("written"))
     make.main(["c", "a"])
-    assert trained == ["cc", "aa", "written"]
     with pytest.raises(UserError, match="^table d: must be one of a, b, c$"):
         make.main(["a", "d"])
     assert trained == ["cc", "aa", "written"]
