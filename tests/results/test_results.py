@@ -1,6 +1,5 @@
 """Tables of the pages, the records and the reported runs agree."""
 
-import dataclasses
 import functools
 import importlib
 import json
@@ -35,7 +34,7 @@ from results import (
     timings,
 )
 from results.families import FIGURES, HEADLINES, TABLES
-from results.schema import Chart, Claim, Run, Table
+from results.schema import Chart, Run, Table
 from sweeps import workers
 from tasks.language import agreement_data as agreement
 from training import configuration
@@ -476,9 +475,7 @@ def test_the_table_of_all_claims_shows_test_floor_and_work(tmp_path, monkeypatch
     cells = show(tmp_path, "claims").splitlines()[-1].split(" | ")
     expected = ["5M tokens / 5.01M tokens", "1M", "0.003", "Welch, 3 seeds"]
     assert cells[6:10] == expected
-    claim = Claim(text="A beats C", paper="", better="a", than=("c",))
-    table = dataclasses.replace(tables.TABLES["t"], claims=(claim,))
-    monkeypatch.setitem(tables.TABLES, "t", table)
+    put_claim(tmp_path, monkeypatch, {}, claims=schema.claims("a > c"))
     cells = show(tmp_path, "claims").splitlines()[-1].split(" | ")
     assert cells[6] == "5M tokens / 11,900 examples"  # 1,700 steps of 7
 
@@ -599,12 +596,9 @@ def test_a_ranked_claim_counts_the_seeds_that_are_ahead(tmp_path, monkeypatch):
         "b": (1, 2, 3, 4, 5),
         "c": (0, 0, 0, 0, 0.1),
     }
-    line = put_claim(tmp_path, monkeypatch, scores)
-    assert "seeds ahead" not in line
-    ranked = Claim(text="", paper="", better="a", than=("b", "c"), ranked=True)
-    table = dataclasses.replace(tables.TABLES["t"], claims=(ranked,))
-    monkeypatch.setitem(tables.TABLES, "t", table)
-    line = show(tmp_path, "t_claims").splitlines()[-1]
+    assert "seeds ahead" not in put_claim(tmp_path, monkeypatch, scores)
+    ranked = schema.claims("a >> b c")
+    line = put_claim(tmp_path, monkeypatch, scores, claims=ranked)
     assert "(4 of 5 seeds ahead of every rival's)" in line
     p = significance.mann_whitney(scores["a"], scores["b"])
     assert line.endswith(f"| {p:.2g} | inconclusive |")
@@ -613,17 +607,13 @@ def test_a_ranked_claim_counts_the_seeds_that_are_ahead(tmp_path, monkeypatch):
 
 def test_rows_that_evaluate_the_same_models_are_paired(tmp_path, monkeypatch):
     scores = {"a": (27.2, 28.1, 26.9), "b": (26.6, 27.6, 26.35), "c": (1, 2, 3)}
-    put_claim(tmp_path, monkeypatch, scores)
-    assert "| inconclusive |" in show(tmp_path, "t_claims")
-    table = tables.TABLES["t"]
-    a, b, c = table.runs
-    runs = a, dataclasses.replace(b, trained="a"), c
-    claim = Claim(text="", paper="", better="b", than=("a",))
-    table = dataclasses.replace(table, runs=runs, claims=(claim,))
-    monkeypatch.setitem(tables.TABLES, "t", table)
+    assert "| inconclusive |" in put_claim(tmp_path, monkeypatch, scores)
+    fields = {"claims": schema.claims("b > a")}
+    fields["runs"] = schema.runs("a x") + schema.runs("b x", trained="a")
+    line = put_claim(tmp_path, monkeypatch, scores, **fields)
     by_seed = (dict(enumerate(scores[name])) for name in "ba")
     p = significance.p_text(significance.paired_t(*by_seed))
-    assert show(tmp_path, "t_claims").endswith(f"| {p} | does not hold here |")
+    assert line.endswith(f"| {p} | does not hold here |")
     assert "| paired t, 3 seeds |" in show(tmp_path, "claims")
 
 
@@ -657,10 +647,8 @@ def test_p_values_are_corrected_for_the_claims_of_their_table():
 
 def test_a_claim_with_missing_seeds_is_provisional(tmp_path, monkeypatch):
     scores = {"a": (30.0, 30.5, 31.0), "b": (20, 21), "c": (19, 20, 21)}
-    put_claim(tmp_path, monkeypatch, scores)
-    claim = tables.TABLES["t"].claims[0]
-    table = dataclasses.replace(tables.TABLES["t"], claims=(claim,))
-    plan = families.planned({"t": table})
+    put_claim(tmp_path, monkeypatch, scores, claims=schema.claims("a > b c"))
+    plan = families.planned(tables.TABLES)
     monkeypatch.setattr(tables, "TABLES", plan)
     assert [run.seeds for run in plan["t"].runs] == [(0, 1, 2, 3, 4)] * 3
     line = show(tmp_path, "t_claims").splitlines()[-1]
@@ -675,17 +663,13 @@ def test_a_claim_with_missing_seeds_is_provisional(tmp_path, monkeypatch):
 
 def test_a_table_can_plan_fewer_seeds_at_a_price(tmp_path, monkeypatch):
     scores = {"a": (30.0, 30.5, 31.0), "b": (20, 21, 22), "c": (19, 20, 21)}
-    put_claim(tmp_path, monkeypatch, scores)
-    claim = tables.TABLES["t"].claims[0]
-    table = dataclasses.replace(tables.TABLES["t"], claims=(claim,), seeds=3)
-    monkeypatch.setattr(tables, "TABLES", families.planned({"t": table}))
+    put_claim(tmp_path, monkeypatch, scores, claims=schema.claims("a > b c"), seeds=3)
+    monkeypatch.setattr(tables, "TABLES", families.planned(tables.TABLES))
     table, _, note = show(tmp_path, "t_claims").rpartition("\n\n")
+    hours = f"{6 * 26 / 60:.1f}"
     assert table.endswith("| holds |")
-    hours = 6 * 26 / 60
-    assert (
-        note == f"Three seeds, as planned: five would take {hours:.1f} core-hours more."
-    )
-    assert show(tmp_path, "seeds").endswith(f"| 3 | 0 | – | {hours:.1f} |")
+    assert note == f"Three seeds, as planned: five would take {hours} core-hours more."
+    assert show(tmp_path, "seeds").endswith(f"| 3 | 0 | – | {hours} |")
 
 
 def test_runs_of_one_training_have_the_seeds_of_its_claims():
@@ -772,16 +756,13 @@ def test_the_nearest_training_pair_shares_the_most_trigrams():
 def test_the_rates_of_a_claim_are_shown_with_how_they_were_chosen(
     tmp_path, monkeypatch
 ):
-    fields = {"rate": "one for all rows"}
-    put_claim(tmp_path, monkeypatch, {}, **fields)
     for name, rate in {"a": 0.01, "b": 0.005, "c": 0.005}.items():
         settings = {"optimizer": {"learning_rate": rate}}
         put(tmp_path, record(name=name, settings=settings))
+    put_claim(tmp_path, monkeypatch, {}, rate="one for all rows")
     assert "| 0.01 / 0.005 (one for all rows) |" in show(tmp_path, "claims")
-    claim = tables.TABLES["t"].claims[0]
-    claim = dataclasses.replace(claim, rate="searched for A")
-    table = dataclasses.replace(tables.TABLES["t"], claims=(claim,))
-    monkeypatch.setitem(tables.TABLES, "t", table)
+    fields = {"claims": schema.claims("a > b c | | | searched for A")}
+    put_claim(tmp_path, monkeypatch, {}, rate="one for all rows", **fields)
     assert "| 0.01 / 0.005 (searched for A) |" in show(tmp_path, "claims")
 
 
@@ -915,11 +896,9 @@ def test_a_page_can_include_a_source_file():
 
 
 def test_a_page_can_show_a_selection_of_rows_and_claims(tmp_path, monkeypatch):
-    runs = tuple(Run(name=x, config="transformer_nmt", label=x * 2) for x in "abcd")
-    claims = (
-        Claim(text="a is best", paper="Doe (2015)", better="a", than=("b", "c")),
-        Claim(text="c beats d", paper="Doe (2016)", better="c", than=("d",)),
-    )
+    lines = (f"{x} transformer_nmt | {x * 2}" for x in "abcd")
+    runs = schema.runs("\n".join(lines))
+    claims = schema.claims("a > b c | a is best\nc > d | c beats d")
     table = Table(metrics={"BLEU": "bleu"}, runs=runs, claims=claims, curves=True)
     monkeypatch.setattr(tables, "TABLES", {"t": table})
     for run, bleu in zip(runs, (5.0, 2.0, 3.0, 4.0), strict=True):
