@@ -1,42 +1,39 @@
-"""Runs every benchmark in turn; takes half an hour on an idle machine.
+"""Runs a benchmark, or every one in turn, which takes half an hour on an idle machine.
 
+    python -m benchmarks transformer_step --no-write
     make bench
 
 Does not run `benchmarks.joeynmt_translation`, which trains another library's model.
 """
 
+import importlib
 import subprocess
 import sys
+from collections.abc import Sequence
 
-BENCHMARKS = (
-    "transformer_step",
-    "decoding",
-    "tokens",
-    "transformer_base",
-    "recurrent_step",
-    "recurrent_decoding",
-    "ntm_step",
-    "lstmn_step",
-    "memory_network_step",
-    "pointer_step",
-    "caption_step",
-    "sagan_step",
-    "overheads",
-    "sweep_trials",
-)
+from benchmarks.table import BENCHMARKS
+
+NAMES = *BENCHMARKS, "tokens", "overheads", "sweep_trials"
 
 
-def main() -> None:
-    """Runs the benchmarks with this command's arguments; fails if one fails."""
-    failed = [name for name in BENCHMARKS if _run(name)]
+def main(arguments: Sequence[str]) -> None:
+    """Runs the benchmark that the first argument names, or all of them.
+
+    Args:
+        arguments: the command line; what follows the name goes to the benchmark.
+    """
+    if arguments and not arguments[0].startswith("-"):
+        name, *rest = arguments
+        if name not in NAMES:
+            sys.exit(f"error: no benchmark {name}: choose from {', '.join(NAMES)}")
+        if name in BENCHMARKS:
+            return BENCHMARKS[name].run(name, rest)
+        return importlib.import_module(f"benchmarks.{name}").main(rest)
+    command = [sys.executable, "-m", "benchmarks"]
+    failed = [x for x in NAMES if subprocess.run([*command, x, *arguments]).returncode]
     if failed:
         sys.exit(f"error: failed: {', '.join(failed)}")
 
 
-def _run(name: str) -> int:
-    command = [sys.executable, "-m", f"benchmarks.{name}", *sys.argv[1:]]
-    return subprocess.run(command).returncode
-
-
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

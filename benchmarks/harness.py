@@ -35,7 +35,20 @@ class System:
     module: str
     mode: str
     spec: dict
-    peer: bool = False  # whether it runs in the environment of the other libraries
+
+    @property
+    def peer(self) -> bool:
+        """True if it runs in the environment of the other libraries."""
+        return self.module == "joey" or self.module.startswith("pytorch")
+
+
+def mallocs(name: str, module: str, mode: str, spec: dict) -> list[System]:
+    """Returns a system with both malloc settings, its default first."""
+    default, other = System(name, module, mode, spec), spec | TUNED
+    if module == "ours":
+        as_it_is = dataclasses.replace(default, name=f"{name}, malloc as it is")
+        return [System(name, module, mode, other), as_it_is]
+    return [default, System(f"{name}, same malloc", module, mode, other)]
 
 
 def against(
@@ -57,34 +70,28 @@ def against(
         mode: mode of this project's system.
         suffix: appended to every name.
     """
-    ours, theirs = f"{OURS}{suffix}", f"{peer}{suffix}"
     return [
-        System(ours, "ours", mode, spec | TUNED),
-        System(f"{ours}, malloc as it is", "ours", mode, spec),
-        System(theirs, module, "step", peer_spec, peer=True),
-        System(f"{theirs}, same malloc", module, "step", peer_spec | TUNED, peer=True),
+        *mallocs(f"{OURS}{suffix}", "ours", mode, spec),
+        *mallocs(f"{peer}{suffix}", module, "step", peer_spec),
     ]
 
 
 def parser(
-    description: str, *, rounds: int | None = None, steps: int | None = None
+    description: str, name: str = "", *, rounds: int = 0, steps: int | None = None
 ) -> argparse.ArgumentParser:
     """Returns the command-line parser shared by the benchmarks."""
     result = argparse.ArgumentParser(
-        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog=f"python -m benchmarks {name}" if name else None,
+        description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    add = result.add_argument
     if rounds:
-        result.add_argument(
-            "--rounds", type=int, default=rounds, help="rounds over all systems"
-        )
-        result.add_argument("--steps", type=int, default=steps, help="steps per block")
-        result.add_argument("--only", nargs="*", help="names of systems to measure")
-    result.add_argument(
-        "--write",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="write results/",
-    )
+        add("--rounds", type=int, default=rounds, help="rounds over all systems")
+        add("--steps", type=int, default=steps, help="steps per block")
+        add("--only", nargs="*", help="names of systems to measure")
+    write = argparse.BooleanOptionalAction
+    add("--write", action=write, default=True, help="write results/")
     return result
 
 
@@ -206,6 +213,19 @@ def report_training(
         **ratios(measured, systems),
         **goals,
     )
+
+
+def report_decoding(
+    name: str,
+    args: argparse.Namespace,
+    systems: Sequence[System],
+    **goals: float,
+) -> None:
+    """Measures beam search; arguments as of `report_training`."""
+    measured = measure(systems, args)
+    columns = {"sentences/s": "rate", "ms/batch": "median_ms", "peak MB": "peak_mb"}
+    columns |= {"compilation s": "compile_s"}
+    report(name, args, measured, columns, **ratios(measured, systems), **goals)
 
 
 def ratios(
@@ -354,12 +374,11 @@ def write(file: str, record: records.Record) -> None:
 
 def environment(threads: int = THREADS) -> dict:
     """Returns the device, platform, commit and command of this measurement."""
-    main = sys.modules["__main__"].__spec__
     return {
         "device": f"{_processor()}, {threads} thread{'s' * (threads > 1)}",
         "platform": platform.platform(terse=True),
         "commit": runtime.commit(),
-        "command": " ".join(["python -m", main.name if main else "", *sys.argv[1:]]),
+        "command": " ".join(["python", *sys.orig_argv[1:]]),
     }
 
 

@@ -1,6 +1,6 @@
 """Overheads of training the default translator: saves, resuming, a second process.
 
-    python -m benchmarks.overheads
+    python -m benchmarks overheads
 
 The two sides of each comparison alternate on the same cores.
 
@@ -41,15 +41,15 @@ _CONFIG = "configs/transformer_nmt.py"
 _RESUMED = 20  # the step from which the runs resume
 
 
-def main() -> None:
+def main(arguments: Sequence[str]) -> None:
     """Measures the three overheads and writes the record."""
     runtime.tune_memory(True)
-    parser = harness.parser(__doc__)
+    parser = harness.parser(__doc__, "overheads")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument(
         "--steps", type=int, default=200, help="steps from save to save"
     )
-    args = parser.parse_args()
+    args = parser.parse_args(arguments)
     args.only = []
     harness.use_cores()
     with tempfile.TemporaryDirectory(prefix="overheads-") as name:
@@ -200,7 +200,3 @@ def last_step(workdir: Path) -> int:
     """Returns the step of the last row of a run's log; 0 without one."""
     rows = read_rows(workdir / "metrics.jsonl")
     return rows[-1]["step"] if rows else 0
-
-
-if __name__ == "__main__":
-    main()

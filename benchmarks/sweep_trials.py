@@ -1,6 +1,6 @@
 """Time of a sweep of eight equal runs on two cores, and of single runs on one core.
 
-    python -m benchmarks.sweep_trials
+    python -m benchmarks sweep_trials
 
 Each run trains the translator of configs/luong_nmt.py:britz for some steps and
 evaluates it. Single runs go before and after each sweep, with nothing beside them;
@@ -24,10 +24,10 @@ _CONFIG = "--config=configs/luong_nmt.py:britz"
 _RUNS = 8
 
 
-def main() -> None:
+def main(arguments: Sequence[str]) -> None:
     """Measures the sweep and the single runs, and writes the record."""
-    parser = harness.parser(__doc__, rounds=1, steps=300)
-    args = parser.parse_args()
+    parser = harness.parser(__doc__, "sweep_trials", rounds=1, steps=300)
+    args = parser.parse_args(arguments)
     cores = tuple(sorted(os.sched_getaffinity(0))[:2])
     fields = {"train_steps": args.steps, "eval_every": args.steps, "log_every": 50}
     flags = [_CONFIG, *(f"--config.{name}={value}" for name, value in fields.items())]
@@ -78,7 +78,3 @@ def _seconds(commands: Sequence[Sequence[str]], share: Share, workdir: Path) -> 
         if Processes().call(command, share, folder=ROOT, log=log):
             raise SystemExit(f"error: {command[0]} failed: {log.read_text()[-500:]}")
     return round(time.perf_counter() - begin, 1)
-
-
-if __name__ == "__main__":
-    main()

@@ -27,7 +27,7 @@ class Benchmark(NamedTuple):
     page: str  # name of the page in docs/ that has the table
 
 
-# By name of the module in `benchmarks/`.
+# By name of the benchmark.
 BENCHMARKS = {
     name: Benchmark(
         title,
@@ -121,5 +121,5 @@ def _render(benchmark: Benchmark, record: Record) -> str:
     ]
     facts += [f"{record['device']}, commit `{record['commit'] or 'unknown'}`"]
     table = markdown.table(["system", *benchmark.columns], lines)
-    title = f"**{benchmark.title}** (`python -m benchmarks.{record['name']}`)"
+    title = f"**{benchmark.title}** (`python -m benchmarks {record['name']}`)"
     return f"{title}\n\n{table}\n\n{'; '.join(facts)}."

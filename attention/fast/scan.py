@@ -43,7 +43,7 @@ def scan(
     """`jax.lax.scan` of a step with weight matrices; equal value, cheaper gradient.
 
     With `jax.lax.scan` instead, the training steps of Bahdanau's and Luong's
-    translators in `benchmarks.recurrent_step` take 1.05 times as long at a batch size
+    translators (benchmark `recurrent_step`) take 1.05 times as long at a batch size
     of 64, and 1.15 and 1.24 times as long at 16, on two threads of a CPU.
 
     Only reverse-mode gradients are defined, and all floating arrays must have the same

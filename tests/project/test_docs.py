@@ -16,6 +16,7 @@ import pytest
 import attention
 from attention import scores
 from base.errors import UserError
+from benchmarks.__main__ import NAMES
 from launch.targets import Job
 from training import configuration, loop
 from training.task import NoOptions, Task
@@ -86,6 +87,8 @@ def check(words):
     if words[1:3] == ["-m", "launch"]:
         words = ["python", "launch/__main__.py", *words[3:]]
     if words[1] == "-m":
+        if words[2] == "benchmarks":
+            assert set(words[3:4]) <= set(NAMES), words
         module = ROOT / words[2].replace(".", "/")
         assert module.with_suffix(".py").exists() or (module / "__main__.py").exists()
         return
@@ -121,6 +124,7 @@ def test_a_command_that_names_nothing_is_refused(monkeypatch):
         "tarin",
         "python trian.py",
         "python -m benchmarks.nothing",
+        "python -m benchmarks nothing",
         "python eval.py --wrokdir=x",
         "python train.py --config=configs/nothing.py",
         "python -m launch --zome=x",

@@ -1,15 +1,13 @@
 """Counts of operations and parameters, optimizers, and entropies in the benchmarks."""
 
-import importlib
-
 import jax
 import jax.numpy as jnp
 import pytest
 
 from benchmarks import initial_entropy
-from benchmarks.__main__ import BENCHMARKS
 from benchmarks.harness import OURS
 from benchmarks.systems.ours import gflop, make_config, read_config
+from benchmarks.table import BENCHMARKS
 from configs import transformer_nmt
 from results.records import BENCHMARKS as FILE
 from results.records import FOLDER, INITIAL_ENTROPY, read, read_json
@@ -18,8 +16,8 @@ from training.optimizers import muon
 
 SYSTEMS = {
     f"{name}: {system.name}": (name, system)
-    for name in BENCHMARKS
-    for system in getattr(importlib.import_module(f"benchmarks.{name}"), "SYSTEMS", ())
+    for name, benchmark in BENCHMARKS.items()
+    for system in benchmark.systems
     if "malloc" not in system.name
 }
 RECORDS = {record["name"]: record for record in read(FOLDER / FILE)}

@@ -1,0 +1,391 @@
+"""The benchmarks that compare systems side by side, by name."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from benchmarks import harness
+from benchmarks.harness import OURS, TUNED, System
+from tasks.language.agreement_data import max_length, vocabulary
+
+_NOTES = """
+All systems compute in float32 with two threads. `train.py` makes glibc's malloc keep
+large buffers: "same malloc" gives other libraries this setting, "malloc as it is"
+removes it here. PyTorch compiles nothing; "compilation s" is this project's time.
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Benchmark:
+    """A comparison of systems.
+
+    Attributes:
+        description: the sizes, and how the systems differ.
+        systems: the measured systems, this project's first.
+        rounds: default number of rounds over all systems.
+        steps: default number of steps in a block.
+        fields: further arguments of `report`: the column title of the units per second
+            and fields of the record.
+        report: measures the systems and writes the record.
+    """
+
+    description: str
+    systems: Sequence[System]
+    rounds: int = 6
+    steps: int = 5
+    fields: dict[str, Any] = dataclasses.field(default_factory=dict)
+    report: Callable[..., None] = harness.report_training
+
+    def run(self, name: str, arguments: Sequence[str]) -> None:
+        """Measures, prints the table and writes the record.
+
+        Args:
+            name: name of the benchmark.
+            arguments: the command line after the name.
+        """
+        parser = harness.parser(
+            self.description + _NOTES, name, rounds=self.rounds, steps=self.steps
+        )
+        args = parser.parse_args(arguments)
+        self.report(name, args, self.systems, **self.fields)
+
+
+def _config(name: str, overrides: str, units: int = 1, **more: Any) -> dict:
+    """Specification of a config; `overrides` are separated by spaces."""
+    spec = {"config": f"configs/{name}", "overrides": overrides.split()}
+    return spec | {"units": units} | more
+
+
+_TRANSFORMER = {
+    **{"d_model": 256, "heads": 4, "layers": 3, "d_ff": 1024},
+    **{"vocab_size": 8000, "share_embeddings": False},
+    **{"dropout": 0.1, "smoothing": 0.1},
+    **{"batch_size": 64, "source": 32, "target": 32},
+}
+_BASE = {
+    **{"d_model": 512, "heads": 8, "layers": 6, "d_ff": 2048},
+    **{"vocab_size": 37000, "share_embeddings": True},
+    **{"dropout": 0.1, "smoothing": 0.1},
+    **{"batch_size": 32, "source": 64, "target": 64},
+}
+_SEARCH = {"beam": 4, "alpha": 0.6}
+_SEARCHED = """
+Random weights, 64 sources of 32 tokens, beam size 4, length penalty 0.6. The end token
+is suppressed, so that every hypothesis has 32 tokens.
+"""
+
+_RECURRENT = {
+    **{"embedding": 256, "hidden": 512, "layers": 1},
+    **{"vocab_size": 8000, "share_embeddings": False},
+    **{"dropout": 0.2, "smoothing": 0.0},  # neither paper has any smoothing
+    **{"batch_size": 64, "source": 32, "target": 32},
+}
+_BAHDANAU = _RECURRENT | {"group": "bahdanau", "cell": "gru", "score_hidden": 512}
+_LUONG = _RECURRENT | {"group": "luong", "cell": "lstm", "score_hidden": 512}
+_OUR_LUONG = {"model": "luong", "bidirectional": True}
+_OURS = {  # specifications by name of the system
+    f"{OURS}, Bahdanau": _BAHDANAU
+    | {"model": "bahdanau", "score": "additive", "maxout": 256, "key": "bahdanau"},
+    f"{OURS}, Bahdanau as JoeyNMT has it": _BAHDANAU
+    | _OUR_LUONG
+    | {"score": "concat", "key": "same"},
+    f"{OURS}, Luong": _LUONG | _OUR_LUONG | {"score": "general", "key": "luong"},
+}
+_JOEY = {
+    "JoeyNMT, Bahdanau": _BAHDANAU | {"score": "concat"},
+    "JoeyNMT, Luong": _LUONG | {"score": "general"},
+}
+
+
+def _recurrent(mode: str, more: dict, *, tuned_peers: bool) -> list[System]:
+    """The recurrent translators, each with both malloc settings."""
+
+    def systems(specs: dict, module: str, suffix: str, tuned: dict) -> list[System]:
+        return [
+            System(f"{name}{suffix}", module, mode, spec | more | tuned)
+            for name, spec in specs.items()
+        ]
+
+    return [
+        *systems(_OURS, "ours", "", TUNED),
+        *systems(_OURS, "ours", ", malloc as it is", {}),
+        *systems(_JOEY, "joey", "", {}),
+        *(systems(_JOEY, "joey", ", same malloc", TUNED) if tuned_peers else ()),
+    ]
+
+
+_NTM = """
+    data.min_size=20 data.max_size=20 data.buckets=1 model.controller=lstm
+    model.hidden=100 model.slots=128 model.width=20 model.shifts=3 optimizer.name=adam
+"""
+_MEMORY_NETWORK = """
+    data.tasks=(2,) data.batch_size=32 data.memory=50 model.hops=3 model.width=20
+    model.encoding=position model.tying=adjacent optimizer.name=sgd optimizer.clip=40.0
+"""
+_LSTMN_WORDS = max_length("agreement", 4)
+
+
+def _ntm(batch_size: int) -> list[System]:
+    """The Neural Turing Machines of a batch size."""
+    group = {"group": f"batch {batch_size}"}
+    overrides = f"data.batch_size={batch_size} {_NTM}"
+    if batch_size == 1:
+        overrides += "parallel=jit"  # nothing to split
+    sizes = {"length": 20, "bits": 8, "controller": 100, "slots": 128, "width": 20}
+    return harness.against(
+        "pytorch-ntm style",
+        "pytorch_ntm",
+        _config("ntm_copy.py", overrides, batch_size, key=f"rows_{batch_size}")
+        | group,  # `key` is part of fields of the record
+        sizes | {"batch_size": batch_size} | group,
+        suffix=f", batch {batch_size}",
+    )
+
+
+BENCHMARKS = {
+    "transformer_step": Benchmark(
+        """Training-step time of the Transformer, against other libraries.
+
+Width 256, 4 heads, 3 + 3 layers, feed-forward 1024, vocabulary 8000 + 8000 untied,
+batch size 64, 32 source and 32 target tokens, label smoothing 0.1, dropout 0.1, Adam.
+Tokens are random, without padding, but every system masks padding.
+
+Each library applies dropout at its default places: this project as in the paper;
+Flax's WMT example, PyTorch and JoeyNMT also to the attention weights and inside the
+feed-forward blocks. PyTorch is post-norm as published, the others are pre-norm. The
+machine's rate of matrix products is measured with XLA: the faster of two sizes.
+
+trax 1.4.1, no longer maintained, is not measured: it needs TensorFlow and older
+versions of numpy and jax than this project (`numpy.float_` is the first missing name).
+""",
+        [
+            *harness.mallocs(OURS, "ours", "step", _TRANSFORMER),
+            *harness.mallocs("Flax WMT style", "flax_wmt", "step", _TRANSFORMER),
+            *harness.mallocs("torch.nn.Transformer", "pytorch", "step", _TRANSFORMER),
+            *harness.mallocs("JoeyNMT", "joey", "step", _TRANSFORMER),
+        ],
+        fields={"goal": 1.7},
+    ),
+    "decoding": Benchmark(
+        f"""Beam-search time of the Transformer, against other libraries.
+
+The model of `transformer_step`. {_SEARCHED.lstrip()}""",
+        [
+            *harness.mallocs(OURS, "ours", "decode", _TRANSFORMER | _SEARCH),
+            System("Flax WMT style", "flax_wmt", "decode", _TRANSFORMER | _SEARCH),
+            System("JoeyNMT", "joey", "decode", _TRANSFORMER | _SEARCH),
+        ],
+        rounds=5,
+        steps=2,
+        fields={"goal_sentences_a_second": 150},
+        report=harness.report_decoding,
+    ),
+    "transformer_base": Benchmark(
+        """Training-step time and memory of Transformer-base, against PyTorch.
+
+The base model of Vaswani et al. (2017), table 3: width 512, 8 heads, 6 + 6 layers,
+feed-forward 2048, one vocabulary of 37,000 shared by source, target and output (63M
+parameters). Batch size 32, 64 source and 64 target tokens, dropout and label smoothing
+0.1, Adam. PyTorch's model is `torch.nn.Transformer` with tied embeddings, post-norm as
+published; this project's is pre-norm, as in `configs/transformer_nmt.py`. Memory is the
+peak resident set of the process, compilation included.
+""",
+        harness.against("torch.nn.Transformer", "pytorch", _BASE, _BASE, mode="step"),
+        rounds=4,
+        steps=3,
+        fields={"goal": 2.2, "goal_mb": 3600},
+    ),
+    "recurrent_step": Benchmark(
+        """Training-step time of the recurrent translators, against JoeyNMT.
+
+Embeddings of 256, states of 512, one layer on each side, vocabulary 8000 + 8000 untied,
+batch size 64, 32 source and 32 target tokens, dropout 0.2, Adam. Tokens are random,
+without padding, but every system masks padding.
+
+JoeyNMT has one recurrent model, Luong's decoder with input feeding; its "bahdanau" is
+the additive score and, here, GRUs. Its encoder is always bidirectional, unlike Luong's.
+This project has
+
+*   Bahdanau et al. as published, with l = n / 2 maxout units;
+*   "Bahdanau as JoeyNMT has it", JoeyNMT's model: Luong's decoder with the additive
+    score and GRUs;
+*   Luong et al.: LSTMs, the general score, and a bidirectional encoder as in JoeyNMT.
+    The layer that combines the last states of both directions takes h and c here (17.4M
+    parameters), but only h in JoeyNMT (15.8M). The difference is less than 1 % of the
+    matrix products, which are counted as equal.
+""",
+        _recurrent("step", {}, tuned_peers=True),
+        fields={"goal": 2.0},
+    ),
+    "recurrent_decoding": Benchmark(
+        f"""Beam-search time of the recurrent translators, against JoeyNMT.
+
+The models of `recurrent_step`. {_SEARCHED.lstrip()}""",
+        _recurrent("decode", _SEARCH, tuned_peers=False),
+        rounds=5,
+        steps=2,
+        fields={"goal": 10.0},
+        report=harness.report_decoding,
+    ),
+    "ntm_step": Benchmark(
+        """Training-step time of the Neural Turing Machine, against pytorch-ntm.
+
+The copy task: 20 vectors of 8 bits, the delimiter, 20 steps without input. The
+controller is an LSTM of width 100; the memory is 128 x 20, with one read and one write
+head of three shifts; RMSprop. The batch size is 1, with which pytorch-ntm trains, or
+32. pytorch-ntm is not a package; its stand-in is `benchmarks/systems/pytorch_ntm.py`.
+
+This project runs `configs/ntm_copy.py` (Adam; a batch of 32 is split over two devices,
+one per core).
+""",
+        [*_ntm(1), *_ntm(32)],
+        steps=10,
+        fields={"rate": "sequences/s"},
+    ),
+    "lstmn_step": Benchmark(
+        """Training-step time of the LSTMN, against a plain PyTorch loop over the tape.
+
+A language model with the widths of Cheng et al. (2016): embeddings of 150, one layer of
+300, on 32 generated sentences of up to 48 words; Adam. The other system is
+`benchmarks/systems/pytorch_lstmn.py`: a list of states that is stacked at each step, as
+straightforward code does; there is no published one to run. This project runs
+`configs/lstmn_language.py`.
+""",
+        harness.against(
+            "PyTorch loop",
+            "pytorch_lstmn",
+            _config(
+                "lstmn_language.py",
+                f"""data.size=4 data.batch_size=32 model.embedding=150 model.hidden=300
+                model.score_hidden=300 model.memory={_LSTMN_WORDS} model.layers=1
+                model.score=additive model.dropout=0.0 optimizer.name=adam
+                optimizer.clip=1.0""",
+            ),
+            {"length": _LSTMN_WORDS, "batch_size": 32, "embedding": 150, "hidden": 300}
+            | {"vocab_size": vocabulary("agreement").size},
+        ),
+        fields={"rate": "steps/s", "goal": 4.0},
+    ),
+    "memory_network_step": Benchmark(
+        """Training-step time of memory networks on bAbI, against MemN2N-pytorch.
+
+Task 2, whose stories fill the memory of 50 sentences. Sukhbaatar et al. (2015): width
+20, three hops, position encoding, batches of 32 questions. MemN2N-pytorch is not a
+package; its stand-in is `benchmarks/systems/pytorch_memory_network.py`. It trains one
+model at a time.
+
+This project runs `configs/memory_network_qa.py` with ten models of the task, as in the
+paper, which are trained side by side, as one array per parameter; "one model" trains
+one.
+""",
+        [
+            *harness.against(
+                "MemN2N-pytorch style",
+                "pytorch_memory_network",
+                _config(
+                    "memory_network_qa.py",
+                    f"{_MEMORY_NETWORK} data.repeats=10",
+                    units=320,
+                    prepares=True,
+                ),
+                {"batch_size": 32, "hops": 3, "memory": 50, "width": 20}
+                | {"words": 7}  # of a sentence of task 2, with the time index
+                | {"vocab_size": 84},  # of task 2: words, nil and 50 time indices
+            ),
+            System(
+                f"{OURS}, one model",
+                "ours",
+                "generated",
+                _config("memory_network_qa.py", _MEMORY_NETWORK, 32, prepares=True)
+                | TUNED
+                | {"key": "one_model"},  # part of fields of the record
+            ),
+        ],
+        steps=20,
+        fields={"rate": "questions/s", "goal": 20.0},
+    ),
+    "pointer_step": Benchmark(
+        """Training-step time of the pointer network, against shirgur's PointerNet.
+
+Tours of 10 points, batch size 128; one unidirectional LSTM layer on each side, states
+and scores of width 256, embeddings of 128, Adam. PointerNet is not a package; its
+stand-in is `benchmarks/systems/pytorch_pointer.py`. It has no end token, so it points
+10 times and this project 11 times. It feeds back its own choices; this project feeds
+the true ones. This project runs `configs/pointer_tsp.py`.
+""",
+        harness.against(
+            "PointerNet style",
+            "pytorch_pointer",
+            _config(
+                "pointer_tsp.py",
+                """data.batch_size=128 data.min_size=10 data.max_size=10 data.buckets=1
+                model.hidden=256 model.score_hidden=256 model.embedding=128
+                model.encoder=recurrent model.cell=lstm model.score=additive
+                model.glimpses=0 optimizer.name=adam""",
+            ),
+            {"batch_size": 128, "size": 10, "hidden": 256, "embedding": 128}
+            | {"layers": 1, "bidirectional": False},  # an option of PointerNet
+        ),
+        steps=15,
+        fields={"rate": "steps/s"},
+    ),
+    "caption_step": Benchmark(
+        """Training-step time of a captioner, against sgrvinod's tutorial.
+
+The decoder of Show, Attend and Tell on given maps of 14 x 14 positions: batch size 32,
+captions of 20 words, a vocabulary of 5000 words, states and attention of 512, Adam. The
+tutorial is not a package; its stand-in is `benchmarks/systems/pytorch_caption.py`. The
+tutorial's maps have 512 channels; this project's have 112, which a learned layer
+projects to 512. The tutorial's scores have a ReLU and its gate is as wide as the map;
+in the paper and here, the scores have a tanh and the gate is a scalar. This project
+runs `configs/captioning.py:frozen`.
+""",
+        harness.against(
+            "tutorial style",
+            "pytorch_caption",
+            _config(
+                "captioning.py:frozen",
+                """data.batch_size=32 data.vocab_size=5000 model.channels=(512,)
+                model.embedding=512 model.hidden=512 model.score_hidden=512
+                model.cell=lstm model.score=additive model.alignment=global
+                model.dropout=0.5 loss.coverage=1.0 optimizer.name=adam
+                optimizer.clip=5.0""",
+                **{"batch_size": 32, "target": 20, "vocab_size": 5000},
+            ),
+            {"batch_size": 32, "target": 20, "vocab_size": 5000, "side": 14}
+            | dict.fromkeys(("depth", "embedding", "hidden", "score_hidden"), 512),
+            mode="captions",
+        ),
+        steps=8,
+        fields={"rate": "steps/s"},
+    ),
+    "sagan_step": Benchmark(
+        """Training-step time of SAGAN, both networks, against heykeetae's port.
+
+Images of 64 pixels, batch size 16, 64 channels at the largest map, strided
+convolutions, attention without pooling over maps of 16 and 32 in the generator and of 8
+and 4 in the discriminator. The port is not a package; its stand-in is
+`benchmarks/systems/pytorch_sagan.py`. It generates images twice per step, once for each
+network, and backpropagates the discriminator's loss into the generator without using
+the result; this project generates them once. This project has a projection for classes
+(one class here) and spectral norms in every layer, attention included; the port has
+none in attention and in the last layer of each network. This project runs
+`configs/sagan.py:dcgan`.
+""",
+        harness.against(
+            "heykeetae style",
+            "pytorch_sagan",
+            _config(
+                "sagan.py:dcgan",
+                """data.source=corners data.batch_size=16 latent_size=128 model.size=64
+                loss=hinge model.channels=64 model.key_reduction=8
+                model.value_reduction=1 model.pool=false model.form=embedded_gaussian
+                model.spectral=true generator.name=adam discriminator.name=adam
+                attention.generator=(16,32) attention.discriminator=(8,4)""",
+            ),
+            {"batch_size": 16, "noise": 128, "channels": 64},
+        ),
+        steps=8,
+        fields={"rate": "steps/s"},
+    ),
+}
