@@ -29,7 +29,7 @@ TUNED = {"tune_memory": True}  # the malloc settings of `train.py`
 
 @dataclasses.dataclass(frozen=True)
 class System:
-    """A measured system: `python -m benchmarks.systems.MODULE MODE SPEC`."""
+    """A measured system: `benchmarks.systems.worker MODULE MODE SPEC`."""
 
     name: str
     module: str
@@ -95,6 +95,11 @@ def parser(
     return result
 
 
+def worker_arguments(module: str, mode: str, spec: dict) -> list[str]:
+    """Returns Python's arguments for the process of a system."""
+    return ["-m", "benchmarks.systems.worker", module, mode, json.dumps(spec)]
+
+
 def process_environment(threads: int = THREADS) -> dict[str, str]:
     """Returns the environment of a measured process."""
     names = "OMP_NUM_THREADS", "MKL_NUM_THREADS"
@@ -112,10 +117,9 @@ class Process:
 
     def __init__(self, system: System):
         python = peers_python() if system.peer else sys.executable
-        module = f"benchmarks.systems.{system.module}"
         self.name = system.name
         self.process = subprocess.Popen(
-            [python, "-m", module, system.mode, json.dumps(system.spec)],
+            [python, *worker_arguments(system.module, system.mode, system.spec)],
             cwd=ROOT,
             env=process_environment(),
             stdin=subprocess.PIPE,

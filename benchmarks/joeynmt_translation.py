@@ -133,7 +133,7 @@ def main() -> None:
 
 def _train(mode: str, spec: dict, folder: Path, cores: int) -> dict:
     """Trains in a process of JoeyNMT's environment; returns what it reports."""
-    command = [peers_python(), "-m", "benchmarks.systems.joey", mode, json.dumps(spec)]
+    command = [peers_python(), *harness.worker_arguments("joey", mode, spec)]
     subprocess.run(
         command,
         cwd=ROOT,

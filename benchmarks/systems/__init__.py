@@ -1,6 +1,7 @@
-"""One module per library, each run in a process that answers the harness.
+"""One module per system, each run in a process that answers the harness.
 
-`python -m benchmarks.systems.NAME MODE SPEC`, where SPEC is a JSON object from the
-benchmark. A module imports only its library and `worker`, so that it runs in the
-environment of that library.
+`python -m benchmarks.systems.worker NAME MODE SPEC`, where SPEC is a JSON object from
+the benchmark, calls `build(MODE, SPEC)` of the module. It returns the arguments of
+`worker.serve`: a step, facts about the system, and the number of steps to warm up. A
+module imports only its library, so that it runs in the environment of that library.
 """

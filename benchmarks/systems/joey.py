@@ -30,8 +30,6 @@ from joeynmt.search import search
 from joeynmt.training import TrainManager
 from joeynmt.vocabulary import Vocabulary
 
-from benchmarks.systems import worker
-
 SPECIALS = SimpleNamespace(
     unk_token="<unk>",
     pad_token="<pad>",
@@ -309,9 +307,8 @@ def versions() -> dict:
     return {name: version(name) for name in ("joeynmt", "torch", "sentencepiece")}
 
 
-def main() -> None:
-    """Serves steps of the mode, or runs "translate"."""
-    mode, spec = worker.arguments()
+def build(mode: str, spec: dict):
+    """Returns step, facts and warm-up of the mode; None after "translate"."""
     logging.disable(logging.WARNING)
     if mode in ("trial", "translate"):
         torch.manual_seed(spec["seed"])
@@ -363,8 +360,4 @@ def main() -> None:
             return spec["batch_size"]
 
     info["parameters"] = sum(p.numel() for p in model.parameters())
-    worker.serve(step, info, warmup=1 if mode == "decode" else 2)
-
-
-if __name__ == "__main__":
-    main()
+    return step, info, 1 if mode == "decode" else 2

@@ -6,14 +6,11 @@ MODE is "M,K,N": [M, K] @ [K, N]; the units are GFLOP.
 import jax
 import jax.numpy as jnp
 
-from benchmarks.systems import worker
-
 REPEATS = 20  # products per step, long enough to time
 
 
-def main() -> None:
-    """Serves products of one size."""
-    mode, _ = worker.arguments()
+def build(mode: str, spec: dict):
+    """Returns a step of products of one size, and the version of jax."""
     m, k, n = (int(size) for size in mode.split(","))
     a, b = jnp.ones((m, k)), jnp.ones((k, n))
     product = jax.jit(jnp.matmul)
@@ -23,8 +20,4 @@ def main() -> None:
             product(a, b).block_until_ready()
         return REPEATS * 2e-9 * m * k * n
 
-    worker.serve(step, {"versions": {"jax": jax.__version__}})
-
-
-if __name__ == "__main__":
-    main()
+    return step, {"versions": {"jax": jax.__version__}}

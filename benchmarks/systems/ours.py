@@ -17,7 +17,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.systems import worker
 from generation import Generator, Search
 from training import configuration, runtime
 from training.optimizers import adam
@@ -162,9 +161,8 @@ def decoding(task, spec: dict):
     return step, sum(x.size for x in jax.tree.leaves(params))
 
 
-def main() -> None:
-    """Serves steps of the mode."""
-    mode, spec = worker.arguments()
+def build(mode: str, spec: dict):
+    """Returns the step of the mode, the facts about it, and no warm-up."""
     config = read_config(mode, spec)
     runtime.start(cores=config.parallel == "cores")
     jax.config.update("jax_enable_compilation_cache", False)  # compilation is timed
@@ -224,8 +222,4 @@ def main() -> None:
         return time.perf_counter() - start
 
     info["compile_s"] = round(time_first_calls() - time_first_calls(), 1)
-    worker.serve(step, info, warmup=0)
-
-
-if __name__ == "__main__":
-    main()
+    return step, info, 0

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from benchmarks.systems import worker
+from benchmarks.systems.pytorch_training import Served, trained
 
 PAD = 0
 
@@ -68,9 +68,8 @@ def sinusoids(length: int, width: int) -> torch.Tensor:
     return torch.stack([angles.sin(), angles.cos()], -1).flatten(1)
 
 
-def main() -> None:
-    """Serves training steps."""
-    _, spec = worker.arguments()
+def build(mode: str, spec: dict) -> Served:
+    """Returns a training step and the facts about the system."""
     torch.manual_seed(0)
     model = Model(spec).train()
     adam = torch.optim.Adam(model.parameters(), 1e-4, betas=(0.9, 0.98), eps=1e-9)
@@ -78,24 +77,13 @@ def main() -> None:
     target = torch.randint(4, spec["vocab_size"], (spec["batch_size"], spec["target"]))
     shifted = F.pad(target[:, :-1], (1, 0), value=1)
 
-    def step() -> float:
-        logits = model(source, shifted)
-        loss = F.cross_entropy(
-            logits.flatten(0, 1),
+    def loss() -> torch.Tensor:
+        adam.zero_grad()
+        return F.cross_entropy(
+            model(source, shifted).flatten(0, 1),
             target.flatten(),
             ignore_index=PAD,
             label_smoothing=spec["smoothing"],
         )
-        loss.backward()
-        adam.step()
-        adam.zero_grad()
-        loss.item()
-        return target.numel()
 
-    parameters = sum(p.numel() for p in model.parameters())
-    versions = {"torch": torch.__version__}
-    worker.serve(step, {"parameters": parameters, "versions": versions})
-
-
-if __name__ == "__main__":
-    main()
+    return trained(model, adam, loss, target.numel())

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
-from benchmarks.systems import worker
+from benchmarks.systems.pytorch_training import Served, clip_values, trained
 
 
 class Attention(nn.Module):
@@ -69,9 +69,8 @@ class Decoder(nn.Module):
         return logits, maps, steps
 
 
-def main() -> None:
-    """Serves training steps."""
-    _, spec = worker.arguments()
+def build(mode: str, spec: dict) -> Served:
+    """Returns a training step and the facts about the system."""
     torch.manual_seed(0)
     model = Decoder(spec)
     adam = torch.optim.Adam(model.parameters(), 4e-4)
@@ -82,25 +81,14 @@ def main() -> None:
     captions = torch.randint(4, spec["vocab_size"], (batch_size, length))
     lengths = [length] * batch_size
 
-    def step() -> float:
+    def loss() -> torch.Tensor:
         logits, maps, steps = model(image, captions, lengths)
         packed = [
             pack_padded_sequence(x, steps, batch_first=True).data
             for x in (logits, captions[:, 1:])
         ]
-        loss = criterion(*packed) + ((1 - maps.sum(1)) ** 2).mean()
+        total = criterion(*packed) + ((1 - maps.sum(1)) ** 2).mean()
         adam.zero_grad()
-        loss.backward()
-        for parameter in model.parameters():
-            parameter.grad.clamp_(-5, 5)
-        adam.step()
-        loss.item()
-        return 1
+        return total
 
-    parameters = sum(p.numel() for p in model.parameters())
-    versions = {"torch": torch.__version__}
-    worker.serve(step, {"parameters": parameters, "versions": versions})
-
-
-if __name__ == "__main__":
-    main()
+    return trained(model, adam, loss, 1, lambda: clip_values(model, 5))

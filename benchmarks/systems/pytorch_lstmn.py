@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from benchmarks.systems import worker
+from benchmarks.systems.pytorch_training import Served, trained
 
 
 class LSTMN(nn.Module):
@@ -58,29 +58,20 @@ class LSTMN(nn.Module):
         return self.output(torch.stack(hiddens, 1))
 
 
-def main() -> None:
-    """Serves training steps."""
-    _, spec = worker.arguments()
+def build(mode: str, spec: dict) -> Served:
+    """Returns a training step and the facts about the system."""
     torch.manual_seed(0)
     model = LSTMN(spec)
-    optimizer = torch.optim.Adam(model.parameters(), 3e-3)
+    adam = torch.optim.Adam(model.parameters(), 3e-3)
     shape = spec["batch_size"], spec["length"] + 1
     tokens = torch.randint(4, spec["vocab_size"], shape)
 
-    def step() -> float:
-        optimizer.zero_grad()
+    def loss() -> torch.Tensor:
+        adam.zero_grad()
         logits = model(tokens[:, :-1])
-        loss = F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
-        loss.backward()
+        return F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
+
+    def clip() -> None:
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        loss.item()
-        return 1
 
-    parameters = sum(p.numel() for p in model.parameters())
-    versions = {"torch": torch.__version__}
-    worker.serve(step, {"parameters": parameters, "versions": versions})
-
-
-if __name__ == "__main__":
-    main()
+    return trained(model, adam, loss, 1, clip)

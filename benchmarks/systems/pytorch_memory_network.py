@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from benchmarks.systems import worker
+from benchmarks.systems.pytorch_training import Served, trained
 
 
 class MemoryNetwork(nn.Module):
@@ -49,32 +49,23 @@ class MemoryNetwork(nn.Module):
         return state @ self.tables[-1].weight.T
 
 
-def main() -> None:
-    """Serves training steps."""
-    _, spec = worker.arguments()
+def build(mode: str, spec: dict) -> Served:
+    """Returns a training step and the facts about the system."""
     torch.manual_seed(0)
     model = MemoryNetwork(spec)
-    optimizer = torch.optim.SGD(model.parameters(), 1e-4)
+    sgd = torch.optim.SGD(model.parameters(), 1e-4)
     rows, words = spec["batch_size"], spec["words"]
     story = torch.randint(1, spec["vocab_size"], (rows, spec["memory"], words))
     question = torch.randint(1, spec["vocab_size"], (rows, words))
     answer = torch.randint(1, spec["vocab_size"], (rows,))
 
-    def step() -> float:
-        optimizer.zero_grad()
-        loss = F.cross_entropy(model(story, question), answer, reduction="sum")
-        loss.backward()
+    def loss() -> torch.Tensor:
+        sgd.zero_grad()
+        return F.cross_entropy(model(story, question), answer, reduction="sum")
+
+    def clip_and_disturb() -> None:
         nn.utils.clip_grad_norm_(model.parameters(), 40.0)
         for parameter in model.parameters():
             parameter.grad.add_(torch.randn(parameter.shape) * 1e-3)
-        optimizer.step()
-        loss.item()
-        return rows
 
-    parameters = sum(p.numel() for p in model.parameters())
-    versions = {"torch": torch.__version__}
-    worker.serve(step, {"parameters": parameters, "versions": versions})
-
-
-if __name__ == "__main__":
-    main()
+    return trained(model, sgd, loss, rows, clip_and_disturb)

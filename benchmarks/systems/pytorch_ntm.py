@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from benchmarks.systems import worker
+from benchmarks.systems.pytorch_training import Served, clip_values, trained
 
 SHIFTS = 3
 
@@ -104,37 +104,22 @@ def copies(spec: dict):
     return inputs, targets
 
 
-def main() -> None:
-    """Serves training steps."""
-    _, spec = worker.arguments()
+def build(mode: str, spec: dict) -> Served:
+    """Returns a training step and the facts about the system."""
     torch.manual_seed(0)
-    machine = Machine(spec)
-    optimizer = torch.optim.RMSprop(
-        machine.parameters(), 1e-4, alpha=0.95, momentum=0.9
-    )
+    machine, batch_size = Machine(spec), spec["batch_size"]
+    rmsprop = torch.optim.RMSprop(machine.parameters(), 1e-4, alpha=0.95, momentum=0.9)
     inputs, targets = copies(spec)
     blank = torch.zeros(inputs.shape[1:])
 
-    def step() -> float:
-        optimizer.zero_grad()
-        state = machine.start(spec["batch_size"])
+    def loss() -> torch.Tensor:
+        rmsprop.zero_grad()
+        state = machine.start(batch_size)
         for x in inputs:
             _, state = machine(x, state)
         bits = torch.zeros(targets.shape)
         for i in range(len(targets)):
             bits[i], state = machine(blank, state)
-        loss = F.binary_cross_entropy(bits, targets)
-        loss.backward()
-        for parameter in machine.parameters():
-            parameter.grad.clamp_(-10, 10)
-        optimizer.step()
-        loss.item()
-        return spec["batch_size"]
+        return F.binary_cross_entropy(bits, targets)
 
-    parameters = sum(p.numel() for p in machine.parameters())
-    versions = {"torch": torch.__version__}
-    worker.serve(step, {"parameters": parameters, "versions": versions})
-
-
-if __name__ == "__main__":
-    main()
+    return trained(machine, rmsprop, loss, batch_size, lambda: clip_values(machine, 10))

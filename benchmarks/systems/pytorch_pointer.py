@@ -17,7 +17,7 @@ import math
 import torch
 from torch import nn
 
-from benchmarks.systems import worker
+from benchmarks.systems.pytorch_training import Served, trained
 
 
 class Attention(nn.Module):
@@ -89,31 +89,20 @@ class PointerNetwork(nn.Module):
         return torch.stack(outputs, 1), torch.stack(pointers, 1)
 
 
-def main() -> None:
-    """Serves training steps."""
-    _, spec = worker.arguments()
+def build(mode: str, spec: dict) -> Served:
+    """Returns a training step and the facts about the system."""
     torch.manual_seed(0)
     model = PointerNetwork(spec)
-    trainable = [p for p in model.parameters() if p.requires_grad]
-    adam = torch.optim.Adam(trainable, 1e-4)
+    adam = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], 1e-4)
     criterion = nn.CrossEntropyLoss()
     batch_size, size = spec["batch_size"], spec["size"]
     points = torch.rand(batch_size, size, 2)
     target = torch.rand(batch_size, size).argsort(1)
 
-    def step() -> float:
+    def loss() -> torch.Tensor:
         weights, _ = model(points)
-        loss = criterion(weights.flatten(0, 1), target.flatten())
+        total = criterion(weights.flatten(0, 1), target.flatten())
         adam.zero_grad()
-        loss.backward()
-        adam.step()
-        loss.item()
-        return 1
+        return total
 
-    parameters = sum(p.numel() for p in trainable)
-    versions = {"torch": torch.__version__}
-    worker.serve(step, {"parameters": parameters, "versions": versions})
-
-
-if __name__ == "__main__":
-    main()
+    return trained(model, adam, loss, 1)

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 from torch.nn.functional import normalize
 
-from benchmarks.systems import worker
+from benchmarks.systems.pytorch_training import Served, facts
 
 
 class SpectralNorm(nn.Module):
@@ -100,9 +100,8 @@ def discriminator(width: int) -> nn.Module:
     )
 
 
-def main() -> None:
-    """Serves training steps."""
-    _, spec = worker.arguments()
+def build(mode: str, spec: dict) -> Served:
+    """Returns a training step and the facts about the system."""
     torch.manual_seed(0)
     batch_size, noise = spec["batch_size"], spec["noise"]
     generate = generator(noise, spec["channels"])
@@ -138,10 +137,4 @@ def main() -> None:
         loss.item()
         return 1
 
-    parameters = sum(p.numel() for part in trainable for p in part)
-    versions = {"torch": torch.__version__}
-    worker.serve(step, {"parameters": parameters, "versions": versions})
-
-
-if __name__ == "__main__":
-    main()
+    return step, facts(nn.ModuleList([generate, discriminate]))

@@ -1,5 +1,9 @@
-"""Serving side of the harness; runs in any environment."""
+"""A process that runs a system and answers the harness, in any environment.
 
+python -m benchmarks.systems.worker MODULE MODE SPEC
+"""
+
+import importlib
 import json
 import os
 import resource
@@ -8,21 +12,24 @@ import time
 from collections.abc import Callable
 
 
-def arguments() -> tuple[str, dict]:
-    """Returns this process's mode and specification from the command line.
+def main() -> None:
+    """Serves the steps of a module's `build`, if it returns a step.
 
     If the specification has `tune_memory`, Python restarts first, with the malloc
     settings of `train.py`.
     """
-    mode, spec = sys.argv[1], json.loads(sys.argv[2])
+    module, mode, text = sys.argv[1:]
+    spec = json.loads(text)
     if spec.get("tune_memory"):
         from training import runtime
 
         runtime.tune_memory(True)
-    return mode, spec
+    system = importlib.import_module(f"benchmarks.systems.{module}").build(mode, spec)
+    if system:
+        serve(*system)
 
 
-def serve(step: Callable[[], float], info: dict, *, warmup: int = 2) -> None:
+def serve(step: Callable[[], float], info: dict, warmup: int = 2) -> None:
     """Reads numbers of steps from standard input, runs them, and answers in JSON.
 
     Args:
@@ -46,3 +53,7 @@ def serve(step: Callable[[], float], info: dict, *, warmup: int = 2) -> None:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # from KB
         answer = {"seconds": seconds, "units": units, "peak_mb": peak}
         print(json.dumps(answer), file=channel)
+
+
+if __name__ == "__main__":
+    main()
