@@ -11,6 +11,7 @@ import itertools
 import math
 import tempfile
 import time
+import types
 from pathlib import Path
 
 import jax
@@ -18,6 +19,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from generation import Generator, Search
+from tasks.captioning.inputs import CaptionData
+from tasks.captioning.task import Captioning
+from tasks.images.task import Adversarial, Assets
 from training import configuration, runtime
 from training.optimizers import adam
 from training.parallel import Layout
@@ -65,14 +69,24 @@ def read_config(mode: str, spec: dict):
     return make_config(spec)
 
 
-def training(config, assets=None):
+def stand_in(config):
+    """Returns assets for a task whose data are not read: sizes of the model."""
+    if config.task is Adversarial:
+        return Assets()
+    vocabulary = types.SimpleNamespace(size=config.data.get("vocab_size"), decode=None)
+    if config.task is Captioning:
+        return CaptionData(config, vocabulary)
+    return types.SimpleNamespace(vocabulary=vocabulary)
+
+
+def training(config, assets):
     """Returns a task, its training step, and its number of parameters.
 
     The step takes a batch and waits until the update is computed.
 
     Args:
         config: config of the task.
-        assets: assets of the task; None if it needs only its config.
+        assets: assets of the task.
     """
     layout, rng = Layout(config.mesh, config.parallel), jax.random.key(0)
     task = config.task(config, assets, axis_name=layout.axis_name)
@@ -185,7 +199,7 @@ def build(mode: str, spec: dict):
             return int(np.count_nonzero(batch["target"]))
 
     elif mode in ("generated", "captions"):
-        assets = None
+        assets = stand_in(config)
         if spec.get("prepares"):
             with tempfile.TemporaryDirectory() as folder:
                 assets = config.task.prepare(config, Path(folder), training=True)
@@ -205,7 +219,7 @@ def build(mode: str, spec: dict):
             return spec["units"]
 
     elif mode == "step":
-        task, run, info["parameters"] = training(config)
+        task, run, info["parameters"] = training(config, stand_in(config))
         batch = {name: random_ids(spec, spec[name]) for name in ("source", "target")}
 
         def step() -> float:

@@ -282,7 +282,8 @@ def test_the_default_widths_are_those_of_the_paper_and_the_authors_code():
     families = (Generator, (2, 128)), (Discriminator, (2, 128, 128, 3))
     widths = {}
     for family, shape in families:
-        init = functools.partial(family().init, train=True)
+        model = family(classes=1000, attention=(32,))
+        init = functools.partial(model.init, train=True)
         args = jnp.zeros(shape), jnp.zeros(2, int)
         params = jax.eval_shape(init, jax.random.key(0), *args)["params"]
         widths[family] = {

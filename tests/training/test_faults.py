@@ -455,7 +455,7 @@ def test_a_config_without_a_group_is_refused(name, value, workdir):
     path.write_text(json.dumps(config))
     for flags in ((), ("--checkpoint=last",)):
         line = one_line(run("eval.py", workdir, *flags))
-        assert line.startswith(f"error: config.{name}.") and "is missing: must" in line
+        assert line.startswith(f"error: config.{name}") and ": must be " in line
 
 
 @pytest.mark.parametrize(
