@@ -209,3 +209,15 @@ def test_points_on_a_line_have_no_answer(kind):
     line = np.linspace(0, 1, 5, dtype=np.float32)[None, :, None].repeat(2, axis=2)
     with pytest.raises(UserError, match="^points on one line have no hull and no tria"):
         answers(kind, line, np.array([5]))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("width", [7, 11, 53])
+def test_training_solvers_agree_with_evaluation_solvers(kind, width):
+    max_size = min(width, MAX_EXACT_TRAINING) if kind == "tsp" else width
+    sizes = np.random.default_rng(0).integers(
+        3, max_size + 1, 400 if width < 20 else 40
+    )
+    batch = make(kind, sizes, width)
+    expected = answers(kind, batch["inputs"], batch["lengths"])
+    np.testing.assert_array_equal(batch["target"], expected)
