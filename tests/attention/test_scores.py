@@ -69,6 +69,24 @@ def loop_score(name, q, k, position, p):
     raise AssertionError(f"add a branch for {name} to loop_score in {__file__}")
 
 
+def test_scaled_dot_is_dot_with_a_scaled_query(inputs):
+    query, key, _ = inputs("dot")
+    np.testing.assert_allclose(
+        scores.scaled_dot_scores(query, key),
+        scores.dot_scores(query, key) / math.sqrt(D),
+        atol=1e-6,
+    )
+
+
+def test_additive_with_a_zero_v_has_uniform_weights(inputs, draw):
+    query, key, parameters = inputs("additive")
+    parameters["v"] = jnp.zeros(A)
+    attention = attend(
+        scores.additive_scores(query, key, **parameters), draw(B, H, K, V)
+    )
+    np.testing.assert_allclose(attention.weights, 1 / K, atol=1e-6)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_score_equals_a_loop_with_parameters_per_head(x64, inputs, name):
     query, key, parameters = inputs(name, heads=(H,))
@@ -324,21 +342,3 @@ def test_parameters_name_their_axes():
         "cosine": {"strength": Scalar(start=math.sqrt)},
     }
     assert set(filter(same_width, NAMES)) == {"dot", "scaled_dot", "cosine"}
-
-
-def test_scaled_dot_is_dot_with_a_scaled_query(inputs):
-    query, key, _ = inputs("dot")
-    np.testing.assert_allclose(
-        scores.scaled_dot_scores(query, key),
-        scores.dot_scores(query, key) / math.sqrt(D),
-        atol=1e-6,
-    )
-
-
-def test_additive_with_a_zero_v_has_uniform_weights(inputs, draw):
-    query, key, parameters = inputs("additive")
-    parameters["v"] = jnp.zeros(A)
-    attention = attend(
-        scores.additive_scores(query, key, **parameters), draw(B, H, K, V)
-    )
-    np.testing.assert_allclose(attention.weights, 1 / K, atol=1e-6)
