@@ -391,10 +391,10 @@ def _sealed_path(errors: list[Exception]) -> type[atomicity.AtomicRenameTemporar
     return SealedPath
 
 
-def _report_unraisable(unraisable: Any) -> None:
+def _report_unraisable(unraisable: Any, report: Any = sys.unraisablehook) -> None:
     """Leaves out writes that end after a failed save, whose event loop is closed."""
     if str(unraisable.exc_value) != "Event loop is closed":
-        sys.__unraisablehook__(unraisable)
+        report(unraisable)
 
 
 def _score(metrics: Mapping[str, Any]) -> float:
