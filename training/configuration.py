@@ -68,10 +68,13 @@ class EvaluationConfig(Fields):
             raise FieldError("checkpoint", self.checkpoint, accepted)
 
 
+_TASK = Kind("a subclass of training.task.Task", type)
+
+
 class Config(Fields):
     """The fields that the training loop reads; base of every task's config."""
 
-    task: Annotated[type, Kind("a subclass of training.task.Task", type)]
+    task: Annotated[type, _TASK]
     evaluation: EvaluationConfig = EvaluationConfig()
     seed: Annotated[int, SEED] = 0
     train_steps: Annotated[int, STEPS]
@@ -89,7 +92,7 @@ class Config(Fields):
             accepted = f"at most config.train_steps={self.train_steps}"
             raise FieldError("evaluation.checkpoint", which, accepted)
         if average > (keep := self.checkpoints.keep):
-            accepted = f"at most config.checkpoints.keep={keep}"
+            accepted = f"at most config.checkpoints.keep={keep}, the number kept"
             raise FieldError("evaluation.average", average, accepted)
 
 
@@ -360,8 +363,7 @@ def check(config: ConfigDict, base: type) -> None:
     task: Any = config.get("task", "missing")
     if not (isinstance(task, type) and issubclass(task, base)):
         text = encode(task) if isinstance(task, type) else one_line(task)
-        accepted = "a subclass of training.task.Task"
-        raise UserError(f"config.task is {text}: must be {accepted}")
+        raise UserError(f"config.task is {text}: must be {_TASK.accepted}")
     optimizers.check_ranges(config)
     checks.check_models(config)
     fields.check(config.task.Config, config)

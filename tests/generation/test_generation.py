@@ -388,7 +388,11 @@ def test_top_k_and_top_p_sample_exactly_their_support():
     [
         ("beam", {"beam": 2, "n_best": 3}, "n_best is 3: must be 1 to beam=2"),
         ("beam", {"alpha": -0.5}, "alpha is -0.5: must be at least 0"),
-        ("beam", {"max_length": 0}, "batch is 3 and max_length is 0: must be at least"),
+        (
+            "beam",
+            {"max_length": 0},
+            "batch is 3 and max_length is 0: must be at least 1",
+        ),
         ("beam", {"limit": jnp.ones(2)}, r"limit is \[2\]: must be \[3\]"),
         ("sample", {"temperature": 0.0}, "temperature is 0.0: must be above 0"),
         ("sample", {"top_k": -1}, "top_k is -1: must be at least 0"),

@@ -162,14 +162,22 @@ def test_dropout_applies_to_its_sites_and_needs_its_stream(family, fields, sites
 @pytest.mark.parametrize(
     ("name", "changes", "message"),
     [
-        ("bahdanau", {"cell": "elman"}, "cell is 'elman': must be one of gru, lstm, "),
+        (
+            "bahdanau",
+            {"cell": "elman"},
+            "cell is 'elman': must be one of gru, lstm, rnn",
+        ),
         ("bahdanau", {"readout_state": "old"}, "must be one of previous, new"),
         (
             "bahdanau",
             {"score": "dto"},
             "score is 'dto': must be one of dot, scaled_dot",
         ),
-        ("bahdanau", {"alignment": "soft"}, "alignment is 'soft': must be one of glob"),
+        (
+            "bahdanau",
+            {"alignment": "soft"},
+            "alignment is 'soft': must be one of global, local_m",
+        ),
         ("bahdanau", {"init_scheme": "zero"}, "'zero': must be one of standard, paper"),
         ("bahdanau", {"encoder_layers": 0}, "encoder_layers is 0: must be at least 1"),
         ("bahdanau", {"maxout": 0}, "maxout is 0: must be at least 1"),
@@ -179,7 +187,7 @@ def test_dropout_applies_to_its_sites_and_needs_its_stream(family, fields, sites
         (
             "bahdanau",
             {"dropout": -0.1},
-            "dropout is -0.1: must be at least 0 and below",
+            "dropout is -0.1: must be at least 0 and below 1",
         ),
         ("luong", {"score": "dto"}, "score is 'dto': must be one of dot, scaled_dot"),
         ("luong", {"residual": "all"}, "must be one of none, residual, dense"),
@@ -215,20 +223,36 @@ def test_dropout_applies_to_its_sites_and_needs_its_stream(family, fields, sites
         (
             "transformer",
             {"cross_score": "dto"},
-            "cross_score is 'dto': must be one of ",
+            "cross_score is 'dto': must be one of dot, scaled_dot",
         ),
         ("transformer", {"dtype": "float64"}, "must be one of float32, bfloat16"),
-        ("transformer", {"heads": 5}, "heads is 5: must be a divisor of d_model, whic"),
+        (
+            "transformer",
+            {"heads": 5},
+            "heads is 5: must be a divisor of d_model, which is 12",
+        ),
         (
             "transformer",
             {"positions": "rotary", "heads": 4},
             "^heads is 4: must be of even width with rotary pos",
         ),
-        ("transformer", {"decoder_layers": 0}, "decoder_layers is 0: must be at least"),
+        (
+            "transformer",
+            {"decoder_layers": 0},
+            "decoder_layers is 0: must be at least 1",
+        ),
         ("xu", {"encoder": "vgg"}, "encoder is 'vgg': must be one of cnn"),
-        ("xu", {"soft_prob": 1.5}, "soft_prob is 1.5: must be at least 0 and at most"),
+        (
+            "xu",
+            {"soft_prob": 1.5},
+            "soft_prob is 1.5: must be at least 0 and at most 1",
+        ),
         ("xu", {"alignment": "softer"}, "alignment is 'softer'"),
-        ("vinyals", {"channels": ()}, r"channels is \(\): must be a list of one or m"),
+        (
+            "vinyals",
+            {"channels": ()},
+            r"channels is \(\): must be a list of one or more widths",
+        ),
         (
             "chan",
             {"halvings": 3},

@@ -289,7 +289,10 @@ def test_generated_images_are_compared_with_as_many_real_ones_of_their_classes(
     [
         ({"data.source": "cifar"}, "config.data.source is 'cifar'"),
         ({"data.batch_size": 0}, "config.data.batch_size is 0"),
-        ({"average_decay": 1.0}, "config.average_decay is 1.0: must be at least 0 and"),
+        (
+            {"average_decay": 1.0},
+            ("config.average_decay is 1.0: must be at least 0 and below 1"),
+        ),
         ({"model.size": 12}, "config.model.size is 12: must be 8, 16, 32"),
         ({"model.initial_size": 0}, "config.model.initial_size is 0"),
         ({"generator.learning_rate": -1.0}, "config.generator.learning_rate is -1.0"),
@@ -305,7 +308,10 @@ def test_fields_out_of_range_are_refused(changes, message):
 @pytest.mark.parametrize(
     "changes, message",
     [
-        ({"model.spatial_noise": True}, "config.latent_size is 7: must be a multiple"),
+        (
+            {"model.spatial_noise": True},
+            "config.latent_size is 7: must be a multiple of the 16 po",
+        ),
         ({"attention.generator": (7,)}, r"config.attention is \(7,\): must be sizes"),
     ],
 )

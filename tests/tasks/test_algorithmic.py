@@ -176,22 +176,58 @@ def test_smaller_held_out_sets_are_prefixes_of_larger_ones():
     [
         ("copy", "1011010", "the bits are '1011010': must be 8 bits, each 0 or 1"),
         ("copy", "10110102", "the bits are '10110102': must be 8 bits, each 0 or 1"),
-        ("repeat_copy", "10110100", "the last word is '10110100': must be a repeat co"),
-        ("repeat_copy", "10110100 x0", "the last word is 'x0': must be a repeat count"),
-        ("repeat_copy", "10110100 x\u00b2", "the last word is 'x\u00b2': must be a re"),
-        ("repeat_copy", "10110100 x1000", "the last word is 'x1000': must be a repeat"),
+        (
+            "repeat_copy",
+            "10110100",
+            ("the last word is '10110100': must be a repeat count from x1 to x999"),
+        ),
+        (
+            "repeat_copy",
+            "10110100 x0",
+            ("the last word is 'x0': must be a repeat count from x1 to x999"),
+        ),
+        (
+            "repeat_copy",
+            "10110100 x\u00b2",
+            ("the last word is 'x²': must be a repeat count from x1 to x999"),
+        ),
+        (
+            "repeat_copy",
+            "10110100 x1000",
+            ("the last word is 'x1000': must be a repeat count from x1 to x999"),
+        ),
         ("repeat_copy", "x3", "the size is 0: must be at least 1"),
-        ("recall", "101010-110010-010101", "must end in `? ITEM`, where ITEM is in th"),
-        ("recall", "101010-110010 001100 ? 101010-110010", "an item is '101010-110010"),
+        (
+            "recall",
+            "101010-110010-010101",
+            (
+                "must end in `? ITEM`, where ITEM is in the sequence and "
+                "not its last item: 000111-001100-010101 "
+                "111000-110011-101010 ? 000111-001100-010101"
+            ),
+        ),
+        (
+            "recall",
+            "101010-110010 001100 ? 101010-110010",
+            "an item is '101010-110010': must be 3 vectors joined by -",
+        ),
         ("ngrams", "01102", "the bits are '01102': must be bits, each 0 or 1"),
         ("ngrams", "0110", "the size is 4: must be at least 6"),
-        ("sort", "10110100:0.5 01101001:2", "a priority is '2': must be a number in"),
-        ("sort", "10110100:0.5 01101001", "a priority is '': must be a number in"),
+        (
+            "sort",
+            "10110100:0.5 01101001:2",
+            ("a priority is '2': must be a number in [-1, 1], as in 10110100:0.5"),
+        ),
+        (
+            "sort",
+            "10110100:0.5 01101001",
+            ("a priority is '': must be a number in [-1, 1], as in 10110100:0.5"),
+        ),
         ("sort", "10110100:0.5", "the size is 1: must be at least 2"),
     ],
 )
 def test_invalid_text_is_refused(kind, text, message):
-    with pytest.raises(UserError, match=f"^{re.escape(message)}"):
+    with pytest.raises(UserError, match=f"^{re.escape(message)}$"):
         parse(kind, text)
 
 
@@ -392,13 +428,28 @@ def test_a_figure_has_the_write_weights_above_the_numbered_read_weights(
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"data__kind": "sorting"}, "config.data.kind is 'sorting': must be one of co"),
+        (
+            {"data__kind": "sorting"},
+            (
+                "config.data.kind is 'sorting': must be one of copy, "
+                "repeat_copy, recall, ngrams, sort"
+            ),
+        ),
         ({"data__min_size": 0}, "config.data.min_size is 0: must be at least 1"),
         ({"data__max_size": 0}, "config.data.max_size is 0: must be at least 1"),
         ({"data__buckets": 0}, "config.data.buckets is 0: must be at least 1"),
-        ({"evaluation__sequences": 0}, "config.evaluation.sequences is 0: must be at"),
-        ({"evaluation__sizes": (3.5,)}, "config.evaluation.sizes is (3.5,): must be a"),
-        ({"evaluation__sizes": ((3, 2),)}, "config.evaluation.sizes has (3, 2): must"),
+        (
+            {"evaluation__sequences": 0},
+            "config.evaluation.sequences is 0: must be at least 1",
+        ),
+        (
+            {"evaluation__sizes": (3.5,)},
+            ("config.evaluation.sizes is (3.5,): must be a list of whole numbers"),
+        ),
+        (
+            {"evaluation__sizes": ((3, 2),)},
+            "config.evaluation.sizes has (3, 2): must be a whole number",
+        ),
         (
             {"data__kind": "repeat_copy", "evaluation__sizes": ((4, 0),)},
             "config.evaluation.sizes is ((4, 0),): must be a list of whole numbers",
@@ -408,7 +459,10 @@ def test_a_figure_has_the_write_weights_above_the_numbered_read_weights(
             "config.evaluation.sizes has (4, 2, 1): must be a whole number or "
             "(vectors, repeats)",
         ),
-        ({"evaluation__sizes": (0,)}, "config.evaluation.sizes is (0,): must be a lis"),
+        (
+            {"evaluation__sizes": (0,)},
+            ("config.evaluation.sizes is (0,): must be a list of whole numbers"),
+        ),
         ({"model__shifts": 2}, "config.model.shifts is 2: must be odd"),
     ],
 )

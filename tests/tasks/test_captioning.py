@@ -82,9 +82,17 @@ def test_files_in_the_format_of_coco_are_read(tmp_path):
         ({1: "link.png"}, [(1, "a")], "its image 'link.png' is not inside "),
         ({float("nan"): "here.png"}, [], "it has the number NaN"),
         ({1: "here.png"}, [(2, "a")], "a caption of image 2, which is not in images"),
-        ({1: 5}, [(1, "a")], "not in the format of MS-COCO, .*a value has another typ"),
+        (
+            {1: 5},
+            [(1, "a")],
+            "not in the format of MS-COCO, .*a value has another type",
+        ),
         ({1: "here.png"}, [(1, "!")], "captions.json': it has no caption for train"),
-        ({1: "here.png"}, [(1, None)], "not in the format of MS-COCO, .*a value has a"),
+        (
+            {1: "here.png"},
+            [(1, None)],
+            "not in the format of MS-COCO, .*a value has another type",
+        ),
     ],
 )
 def test_invalid_caption_files_are_named(tmp_path, images, annotations, message):
@@ -157,7 +165,10 @@ def test_other_formats_pipes_and_large_images_are_refused(tmp_path, monkeypatch)
     with pytest.raises(UserError, match="pipe cannot be read: not a regular file"):
         captions.read_image(tmp_path / "pipe", 4)
     Image.new("1", (20_011, 20_011)).save(path)  # more than Pillow's own limit
-    with pytest.raises(UserError, match="a.png has 20,011 x 20,011 pixels: must have"):
+    with pytest.raises(
+        UserError,
+        match=("a.png has 20,011 x 20,011 pixels: must have at most 50,000,000$"),
+    ):
         captions.read_image(path, 4)
 
 
@@ -460,7 +471,13 @@ def test_training_needs_no_test_split(tmp_path):
     config.data.files.test.captions = config.data.files.test.images = ""
     task = create(config, tmp_path / "run", training=True)
     assert task.train_data()[0].keys() >= {"source", "target"}
-    with pytest.raises(UserError, match=r"files\.test is not set: there are no images"):
+    with pytest.raises(
+        UserError,
+        match=(
+            r"files\.test is not set: there are no images for "
+            "--split=test$"
+        ),
+    ):
         task.data.splits.examples("test")
 
 

@@ -84,7 +84,10 @@ def test_numbers_need_no_package_in_either_direction(monkeypatch):
         (
             "wmt",
             LANGUAGES,
-            "config.data.corpus is 'wmt': must be homeassistant, libreof",
+            (
+                "^config.data.corpus is 'wmt': must be homeassistant, "
+                "libreoffice, files, numbers, reversal or tfds:NAME$"
+            ),
         ),
         (
             "numbers",
@@ -163,7 +166,10 @@ def test_an_invalid_archive_and_a_missing_location_are_named(tmp_path):
     (tmp_path / "a.de").write_text("x\n")
     with pytest.raises(UserError, match="a.en.gz cannot be read"):
         _load_files(train=f"{tmp_path}/a")
-    with pytest.raises(UserError, match="^config.data.files.train is 'a,b,c': names 3"):
+    with pytest.raises(
+        UserError,
+        match=("^config.data.files.train is 'a,b,c': names 3 files, must be 2$"),
+    ):
         _load_files(train="a,b,c")
     with pytest.raises(UserError, match="a.de and .*a.de are the same file$"):
         _load_files(train=f"{tmp_path}/a.de,{tmp_path}/a.de")
@@ -182,7 +188,11 @@ def test_an_archive_that_expands_too_far_is_refused(tmp_path, monkeypatch):
 def test_too_few_pairs_for_three_splits_are_refused(tmp_path, count):
     for language in LANGUAGES:
         (tmp_path / f"a.{language}").write_text("x\n" * count)
-    with pytest.raises(UserError, match="^config.data.files.train has too few pairs,"):
+    message = (
+        f"^config.data.files.train has too few pairs, {count}: must have at least 3, "
+        "as test and validation are taken from its end$"
+    )
+    with pytest.raises(UserError, match=message):
         _load_files(train=f"{tmp_path}/a")
 
 
@@ -260,7 +270,13 @@ def test_home_assistant_strings_are_aligned_by_path(cache, monkeypatch):
     _wheels(cache, tables)
     assert load("homeassistant", *LANGUAGES, min_words=1) == corpus
     assert converted.read_text() == content
-    with pytest.raises(UserError, match="^config.data.target_language is 'du': must b"):
+    with pytest.raises(
+        UserError,
+        match=(
+            "^config.data.target_language is 'du': must be one of the "
+            "2 languages of Home Assistant, such as de, en$"
+        ),
+    ):
         load("homeassistant", "en", "du")
     with pytest.raises(UserError, match="^config.data.source_language is 'ja': must"):
         load("homeassistant", "ja", "de")

@@ -411,7 +411,9 @@ def test_numbers_and_sizes_outside_of_training_are_reported(capsys):
 
 def test_unsupported_figures_inputs_and_options_are_reported(monkeypatch, tmp_path):
     task, state = built(model__output="none", model__glimpses=0, model__max_inputs=6)
-    with pytest.raises(UserError, match="figures: PointerNetwork has no attention to"):
+    with pytest.raises(
+        UserError, match="figures: PointerNetwork has no attention to draw"
+    ):
         predict(task, state, ["0.5 0"], figures=tmp_path)
     assert evaluate.draw(task, state, Evaluation("test"), tmp_path) == []
     with pytest.raises(UserError, match="config.model.max_inputs is 6: must be at le"):
@@ -432,14 +434,39 @@ def test_unsupported_figures_inputs_and_options_are_reported(monkeypatch, tmp_pa
     [
         ("hull", "data__kind", "cube", "kind is 'cube': must be one of sorting, hull"),
         ("hull", "data__min_size", 2, "config.data.min_size is 2: must be at least 3"),
-        ("hull", "data__max_size", 7, "sizes is .5, 6.: must be a list with config.da"),
-        ("hull", "evaluation__sizes", (5, 2), "a size of config.evaluation.sizes is 2"),
-        ("hull", "evaluation__sizes", (5.0, 6), r"evaluation.sizes is \(5.0, 6\): mus"),
-        ("hull", "evaluation__beam", 0, "config.evaluation.beam is 0: must be at leas"),
+        (
+            "hull",
+            "data__max_size",
+            7,
+            ("sizes is .5, 6.: must be a list with config.data.max_size=7"),
+        ),
+        (
+            "hull",
+            "evaluation__sizes",
+            (5, 2),
+            "a size of config.evaluation.sizes is 2: must",
+        ),
+        (
+            "hull",
+            "evaluation__sizes",
+            (5.0, 6),
+            r"evaluation.sizes is \(5.0, 6\): must be a list",
+        ),
+        (
+            "hull",
+            "evaluation__beam",
+            0,
+            "config.evaluation.beam is 0: must be at least 1",
+        ),
         ("hull", "evaluation__instances", 0, "evaluation.instances is 0: must be at l"),
         ("hull", "evaluation__constrain", True, "must be False, as answers of 'hull' "),
         ("hull", "model__cell", "ltsm", "config.model.cell is 'ltsm': must be one of"),
-        ("hull", "optimizer__schedule", "noam", "schedule is 'noam': must be one of c"),
+        (
+            "hull",
+            "optimizer__schedule",
+            "noam",
+            "schedule is 'noam': must be one of constant",
+        ),
     ],
 )
 def test_an_invalid_config_is_refused(kind, name, value, message):

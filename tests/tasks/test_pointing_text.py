@@ -70,7 +70,9 @@ def test_labels_are_short():
 @pytest.mark.parametrize("kind", ["hull", "delaunay"])
 def test_points_on_a_line_are_refused_except_for_tours(kind):
     text = "0,0 0.5,0.5 1,1"
-    with pytest.raises(UserError, match="^points on one line have no hull and no tria"):
+    with pytest.raises(
+        UserError, match="^points on one line have no hull and no triangles$"
+    ):
         parse(kind, text)
     assert sorted(parse("tsp", text).solution()) == [0, 1, 2]
 

@@ -255,9 +255,26 @@ def test_a_single_string_is_refused_and_a_run_has_a_short_repr():
         ("data__noise", -1.0, "config.data.noise is -1.0: must be at least 0"),
         ("model__kernel", "cosine", "config.model.kernel is 'cosine': must be one of"),
         ("model__width", 0.0, "config.model.width is 0.0: must be at least 1e-06"),
-        ("model__width", float("inf"), "config.model.width is inf: must be at least 1"),
-        ("model__kernel", "boxcar", "config.model.learned is True: must be False for"),
-        ("optimizer__schedule", "noam", "must be one of .* as the model has no field"),
+        (
+            "model__width",
+            float("inf"),
+            ("config.model.width is inf: must be at least 1e-06 and at most 1000000"),
+        ),
+        (
+            "model__kernel",
+            "boxcar",
+            (
+                "config.model.learned is True: must be False for the "
+                "kernel 'boxcar', which has no gradient in its width; "
+                "kernels with a gradient: gaussian, triangular, "
+                "epanechnikov"
+            ),
+        ),
+        (
+            "optimizer__schedule",
+            "noam",
+            "must be one of .* as the model has no field d_model",
+        ),
     ],
 )
 def test_a_config_out_of_range_is_refused(name, value, message):

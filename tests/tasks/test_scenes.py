@@ -102,7 +102,10 @@ def test_novel_drawings_are_only_in_their_split_and_have_words_of_others():
 def test_large_scenes_and_too_few_drawings_are_refused():
     with pytest.raises(UserError, match="^config.data.size is 1025: must be at most 1"):
         make("train", size=1025)
-    with pytest.raises(UserError, match="10 drawings that are not novel: must be at l"):
+    message = (
+        "^config.data.groups has 10 drawings that are not novel: must be at least 20$"
+    )
+    with pytest.raises(UserError, match=message):
         scenes.Scenes(MADE_UP[:10], "train", size=SIZE)
     plain = [drawing._replace(name=f"n{drawing.code}") for drawing in MADE_UP]
     with pytest.raises(UserError, match="^config.data.groups has no novel drawings$"):

@@ -259,21 +259,40 @@ def test_figures_show_every_layer(fitted, tmp_path):
     [
         ("loss__smoothing", 1.0, "config.loss.smoothing is 1.0"),
         ("loss__reward", -0.1, "config.loss.reward is -0.1: must be at least 0"),
-        ("evaluation__batch_size", 0, "config.evaluation.batch_size is 0: must be at"),
+        (
+            "evaluation__batch_size",
+            0,
+            "config.evaluation.batch_size is 0: must be at least 1",
+        ),
         ("evaluation__beam", 0, "config.evaluation.beam is 0: must be at least 1"),
         ("evaluation__alpha", -0.1, "config.evaluation.alpha is -0.1: must be at"),
         ("optimizer__accumulate", 0, "config.optimizer.accumulate is 0: must be at"),
         ("optimizer__accumulate", 3, "config.optimizer.accumulate is 3: must be a div"),
-        ("data__tokens", 7, "config.data.tokens is 7: must be at least config.data.ba"),
+        (
+            "data__tokens",
+            7,
+            (
+                "config.data.tokens is 7: must be at least "
+                "config.data.batch_size_multiple"
+            ),
+        ),
         ("data__max_shapes", 0, "config.data.max_shapes is 0: must be at least 1"),
-        ("data__batch_size_multiple", 0, "config.data.batch_size_multiple is 0: must"),
+        (
+            "data__batch_size_multiple",
+            0,
+            "config.data.batch_size_multiple is 0: must be at least",
+        ),
         ("model__d_model", 0, "config.model.d_model is 0: must be at least 1"),
         ("model__decoder_layers", 0, "config.model.decoder_layers is 0: must be at"),
         ("model__heads", 3, "config.model.heads is 3: must be a divisor of d_model"),
         ("model__norm", "nrom", "config.model.norm is 'nrom': must be one of post"),
         ("model__positions", "absolute", "config.model.positions is 'absolute'"),
         ("model__cross_score", "dott", "config.model.cross_score is 'dott'"),
-        ("model__cross_score", "location", "one sentence per row, config.data.pack=fa"),
+        (
+            "model__cross_score",
+            "location",
+            "one sentence per row, config.data.pack=false",
+        ),
         ("model__dtype", "float23", "float23"),
         ("model__dropout", 1.0, "dropout"),
     ],
@@ -462,7 +481,10 @@ def test_local_p_maps_have_the_predicted_position(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"beam": 2, "n_best": 3}, "n_best is 3: must be at most the beam size 2, whi"),
+        (
+            {"beam": 2, "n_best": 3},
+            ("n_best is 3: must be at most the beam size 2, which --beam sets"),
+        ),
         ({"temperature": -1.0}, "temperature is -1.0"),
         ({"top_p": 0.0, "temperature": 1.0}, "top_p is 0.0: must be above 0 and"),
         ({"top_k": 5}, "top_k is 5: must be 0 unless temperature is above 0"),
@@ -495,7 +517,12 @@ def test_a_missing_tokenizer_is_reported_before_data_is_read(
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     config = get_config("smoke")
     config.data.target_language = "ja"
-    with pytest.raises(UserError, match="^config.data.target_language is 'ja': BLEU's"):
+    with pytest.raises(
+        UserError,
+        match=(
+            "^config.data.target_language is 'ja': BLEU's tokenizer ja-mecab needs "
+        ),
+    ):
         create(config, tmp_path, training=True)
     assert not list(tmp_path.iterdir())
     japanese = Translation(config, task.assets)

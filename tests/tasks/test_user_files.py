@@ -229,7 +229,9 @@ def test_a_run_leaves_out_the_files_that_were_damaged_when_it_began(
 def test_the_option_is_one_of_two():
     config = configs.sagan.get_config("smoke")
     config.data.damaged = "skip"
-    with pytest.raises(UserError, match="config.data.damaged is 'skip': must be one o"):
+    with pytest.raises(
+        UserError, match="config.data.damaged is 'skip': must be one of"
+    ):
         configuration.check(config, Task)
 
 

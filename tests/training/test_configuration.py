@@ -292,7 +292,11 @@ def test_a_negative_seed_is_rejected():
             "checkpoint is 'bset': must be last, best, average or a",
         ),
         ("average", 0, "config.evaluation.average is 0: must be at least 1"),
-        ("average", 6, "average is 6: must be at most config.checkpoints.keep=5"),
+        (
+            "average",
+            6,
+            ("average is 6: must be at most config.checkpoints.keep=5, the"),
+        ),
     ],
 )
 def test_evaluation_fields_are_checked_before_training(name, value, message):
