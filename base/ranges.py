@@ -19,8 +19,27 @@ from typing import Any
 from base.errors import FieldError
 
 
+class Accepted:
+    """The accepted values of a field; base of ranges, kinds and choices.
+
+    Attributes:
+        accepted: the accepted values, worded to follow "must be".
+    """
+
+    accepted: Any
+
+    def holds(self, value: Any) -> bool:
+        """Returns whether a value is accepted."""
+        raise NotImplementedError
+
+    def check(self, name: str, value: Any) -> None:
+        """Raises a FieldError unless `holds(value)`."""
+        if not self.holds(value):
+            raise FieldError(name, value, self.accepted)
+
+
 @dataclasses.dataclass(frozen=True)
-class Range:
+class Range(Accepted):
     """A range of numbers; no range includes nan, infinity or a bool.
 
     Attributes:
@@ -83,8 +102,8 @@ class Range:
 
 
 @dataclasses.dataclass(frozen=True)
-class Kind:
-    """The values of a type, with the methods of a `Range`.
+class Kind(Accepted):
+    """The values of a type.
 
     Attributes:
         accepted: the accepted values, worded to follow "must be".
@@ -104,15 +123,10 @@ class Kind:
             isinstance(x, self.type) for x in value
         )
 
-    def check(self, name: str, value: Any) -> None:
-        """Raises a FieldError unless `holds(value)`."""
-        if not self.holds(value):
-            raise FieldError(name, value, self.accepted)
-
 
 @dataclasses.dataclass(frozen=True)
-class Choice:
-    """The values of a list, with the methods of a `Range`."""
+class Choice(Accepted):
+    """The values of a list."""
 
     values: Collection[Any]
 
@@ -128,13 +142,7 @@ class Choice:
         """The accepted values, worded to follow "must be"."""
         return f"one of {', '.join(map(str, self.values))}"
 
-    def check(self, name: str, value: Any) -> None:
-        """Raises a FieldError unless `holds(value)`."""
-        if not self.holds(value):
-            raise FieldError(name, value, self.accepted)
 
-
-Accepted = Range | Kind | Choice
 # By meaning. Every maximum is far above the values in use: it rejects typos.
 SIZE = Range(1, 10**6, whole=True)  # widths, lengths, numbers of examples
 COUNT = Range(0, 10**6, whole=True)  # as SIZE, but possibly none

@@ -110,12 +110,16 @@ class Captioner(EncoderDecoder):
 
     paper_init: ClassVar[Init] = uniform_init(0.08)
 
-    def setup(self):
-        """Checks the fields and creates the shared submodules."""
-        super().setup()
+    @nn.nowrap
+    def check(self) -> None:
+        """Checks rules between the fields."""
         if not self.channels:
             accepted = "a list of one or more widths"
             raise FieldError("channels", self.channels, accepted)
+
+    def setup(self):
+        """Checks the fields and creates the shared submodules."""
+        super().setup()
         inits = self.inits
         _, self.target_table = self.tables(share=True)
         self.annotate = ImageEncoder(self.encoder, self.channels, self.dropout)

@@ -88,7 +88,7 @@ class LSTMNInput(NamedTuple):
 
 
 class LSTMNState(NamedTuple):
-    """LSTMNState that a layer carries from one part of a text to the next.
+    """State that a layer carries from one part of a text to the next.
 
     Attributes:
         value: [B, K, 2 D], the tape: [h_i; c_i].

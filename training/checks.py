@@ -21,9 +21,9 @@ MODEL = Kind("a flax.linen.Module", type)
 
 
 def models(config: ConfigDict) -> Iterator[str]:
-    """Yields the names of the fields with an architecture."""
-    for name, value in config.items():
-        if name.endswith("architecture") and isinstance(value, type):
+    """Yields the names of the fields that the task declares as models."""
+    for name, accepted in ranges.declared(config.task.Config).items():
+        if accepted is MODEL and isinstance(config.get(name), type):
             yield name
 
 

@@ -419,7 +419,6 @@ def make_optimizer(
     make = _choose(OPTIMIZERS, optimizer.name, f"config.{name}.name")
     fields = _fields(make)
     _require(optimizer, fields, f"config.{name}.name={optimizer.name}", name)
-    ranges.check(RANGES, optimizer, f"config.{name}.")
     clip = _choose(CLIPPING, optimizer.clip_by, f"config.{name}.clip_by")
     rate = make_schedule(config, name)
     parts = [optax.scale(optimizer.scale)] if optimizer.scale != 1 else []
