@@ -14,7 +14,7 @@ Axes: B sequences; T steps.
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -22,7 +22,7 @@ from ml_collections import ConfigDict
 
 from base.errors import FieldError
 from base.fields import Fields, ordered
-from base.ranges import BATCH, SHAPES, Range
+from base.ranges import BATCH, SHAPES, Choice, Range
 from figures import charts
 from figures.attention import AttentionMap
 from tasks.adding import data as adding
@@ -45,8 +45,8 @@ _FIGURES = 3  # sequences whose weights are drawn
 class AddingData(Fields):
     """`config.data`: generated sequences."""
 
-    operation: Literal["add", "multiply"] = "add"
-    protocol: Literal["fixed", "variable"] = "fixed"
+    operation: Annotated[str, Choice(adding.OPERATIONS)] = "add"
+    protocol: Annotated[str, Choice(adding.PROTOCOLS)] = "fixed"
     length: Annotated[int, _LENGTH] = 100  # T0; the maximum in the variable protocol
     min_length: Annotated[int, _LENGTH] = 50  # variable protocol only, like `buckets`
     buckets: Annotated[int, SHAPES] = 16  # batch shapes; each costs a compilation

@@ -42,7 +42,7 @@ _FILE_SIZE = 1000  # maps per cache file
 
 
 def check_files(files: Any, split: str) -> None:
-    """Raises a UserError unless a split of files is named; that of the test may miss.
+    """Raises a UserError unless a split of files is named; "test" may be absent.
 
     `files` is `config.data.files.<split>`, with `captions` and `images`.
     """

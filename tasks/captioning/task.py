@@ -39,6 +39,7 @@ from tasks.captioning.captions import Captioned
 from tasks.captioning.inputs import CaptionData, check_files
 from tasks.captioning.metrics import split_scores
 from tasks.captioning.search import CaptionSearch
+from tasks.common import user_files
 from tasks.common.splits import SPLITS, check_split
 from tasks.common.vocabulary import PAD
 from training import checks, reinforce
@@ -71,7 +72,7 @@ class CaptioningData(Fields):
     """`config.data`: captioned images."""
 
     source: Literal["scenes", "files"] = "scenes"
-    damaged: Literal["refuse", "leave_out"] = "refuse"  # damaged files
+    damaged: user_files.Damaged = user_files.REFUSE
     groups: tuple[str, ...] = ("animal-", "food-", "person-role")  # of OpenMoji
     size: Annotated[int, Range(24, 10_000, whole=True)] = 72  # pixels per side
     min_objects: Annotated[int, _OBJECTS] = 2  # drawings per scene

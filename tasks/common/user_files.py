@@ -16,12 +16,14 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from base import asset_files, storage
 from base.errors import UserError, parse_json
+from base.ranges import Choice
 
-REFUSE, LEAVE_OUT = DAMAGED = ("refuse", "leave_out")
+REFUSE, LEAVE_OUT = "refuse", "leave_out"
+Damaged = Annotated[str, Choice((REFUSE, LEAVE_OUT))]  # of `config.data.damaged`
 _ASSET = "files.json"
 _SECONDS = 10.0  # between two lines of progress
 

@@ -22,7 +22,7 @@ import dataclasses
 import functools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from ml_collections import ConfigDict
@@ -81,7 +81,7 @@ class ImageData(Fields):
     source: Annotated[str, Choice(SOURCES)] = "openmoji"
     groups: tuple[str, ...] = ()  # of OpenMoji, one class each; empty for all
     folder: str = ""  # one subfolder of images per class
-    damaged: Literal["refuse", "leave_out"] = "refuse"  # damaged files
+    damaged: user_files.Damaged = user_files.REFUSE
     batch_size: Annotated[int, BATCH] = 32
 
     def __post_init__(self):

@@ -11,10 +11,10 @@ from ml_collections import ConfigDict
 from base import asset_files, storage
 from base.errors import WRITTEN_AGAIN, FieldError, UserError
 from base.fields import Fields, Files, ordered, unread
-from base.ranges import BATCH, COUNT, DEPTH, SIZE, Range
+from base.ranges import BATCH, COUNT, DEPTH, SIZE, Choice, Range
 from tasks.common import user_files
 from tasks.common.splits import check_split
-from tasks.speech import audio, digits, utterances
+from tasks.speech import audio, digits, features, utterances
 from tasks.speech.espeak import Phrases
 from tasks.speech.utterances import Characters, HeldOut, Mixing, Source
 
@@ -25,7 +25,7 @@ class SpeechData(Fields):
     """`config.data`: recordings, and their augmentation in training (0 for none)."""
 
     source: Literal["digits", "tones", "espeak", "files"] = "digits"
-    damaged: Literal["refuse", "leave_out"] = "refuse"  # damaged files
+    damaged: user_files.Damaged = user_files.REFUSE
     files: Files = Files()
     # Of the four that can be held out.
     test_voice: Annotated[int, Range(0, digits.SEPARATE - 1, whole=True)] = 0
@@ -35,7 +35,8 @@ class SpeechData(Fields):
     # In the package; up to 128 for espeak and files.
     cepstra: Annotated[int, Range(2, 128, whole=True)] = 13
     rate: Annotated[int, Range(8000, 48_000, whole=True)] = 8000  # Hz
-    normalisation: Literal["mean", "mean_variance"] = "mean"  # of each band
+    # Of each band.
+    normalisation: Annotated[str, Choice(features.NORMALISATIONS)] = "mean"
     pause: Annotated[float, Range(0, 60)] = 0.3  # seconds
     min_snr: Annotated[float, _SNR] = 10.0  # dB, of the loudest frame to the noise
     max_snr: Annotated[float, _SNR] = 40.0
