@@ -72,22 +72,72 @@ def train(
     configuration.check(config, Task)
     layout = Layout(config.mesh, config.parallel)
     configuration.prepare(config, workdir)
+    with (
+        _disk_errors(workdir),
+        Lock(workdir, enabled=jax.process_index() == 0) as lock,
+        StopSignal() as stop,
+    ):
+        if jax.process_count() > 1:
+            # The others write nothing before process 0 has the lock.
+            owner = job.of_first(lock.owner)
+            if jax.process_index() > 0:
+                lock.check_shared(owner)
+            fields = encoding.leaves(encoding.encode(config), "config.")
+            code = {"the commit": runtime.commit()}
+            code["the hash of the changes"] = storage.sha256(runtime.changes())[:10]
+            job.agree(dict(fields) | code)
+        dog = Watchdog(watchdog)
+        stop.leave = _leave(lock, "stopped before a step: the same command continues")
+        with job.first_alone("the assets are written"):
+            if jax.process_index() == 0:
+                configuration.record(config, workdir)
+            task = create(config, workdir, training=True, axis_name=layout.axis_name)
+        for line in optimizers.warnings(config):
+            print(f"warning: {line}", file=sys.stderr)
+        with Checkpoints(workdir, config.checkpoints.keep) as checkpoints:
+            start = max(checkpoints.steps(), default=0)
+            job.agree({"the last checkpoint": start})
+            every = {"evaluating": config.eval_every, "saving": config.save_every}
+            log = Log(
+                workdir,
+                start,
+                config.train_steps,
+                every=every,
+                metric=config.task.metric,
+                sums=checkpoints.sums(start) if start else {},
+            )
+            with contextlib.closing(log), _divergence(workdir, checkpoints):
+                run = _Run(
+                    config,
+                    workdir,
+                    task,
+                    layout,
+                    checkpoints,
+                    log,
+                    stop,
+                    lock,
+                    dog,
+                    memory_check,
+                )
+                with dog:
+                    run.steps(start)
+                    with dog.off():
+                        checkpoints.wait()
+                    if not stop.reached():
+                        run.figures()
+                        with dog.off():
+                            job.wait("the figures are drawn")  # jax waits for 300 s
+                        return 0
+                step = checkpoints.steps()[-1]
+                log.say(f"stopped, saved at step {step}: the same command resumes")
+                return 128 + (stop.received or 0)
+
+
+@contextlib.contextmanager
+def _disk_errors(workdir: Path) -> Iterator[None]:
+    """Adds the way to resume to an error of the operating system."""
     try:
-        with (
-            Lock(workdir, enabled=jax.process_index() == 0) as lock,
-            StopSignal() as stop,
-        ):
-            if jax.process_count() > 1:
-                # The others write nothing before process 0 has the lock.
-                owner = job.of_first(lock.owner)
-                if jax.process_index() > 0:
-                    lock.check_shared(owner)
-                fields = encoding.leaves(encoding.encode(config), "config.")
-                code = {"the commit": runtime.commit()}
-                code["the hash of the changes"] = storage.sha256(runtime.changes())[:10]
-                job.agree(dict(fields) | code)
-            dog = Watchdog(watchdog)
-            return _train(config, workdir, layout, lock, stop, dog, memory_check)
+        yield
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -97,69 +147,20 @@ def train(
         ) from error
 
 
-def _train(
-    config: ConfigDict,
-    workdir: Path,
-    layout: Layout,
-    lock: Lock,
-    stop: StopSignal,
-    watchdog: Watchdog,
-    memory_check: bool,
-) -> int:
-    stop.leave = _leave(lock, "stopped before a step: the same command continues")
-    with job.first_alone("the assets are written"):
-        if jax.process_index() == 0:
-            configuration.record(config, workdir)
-        task = create(config, workdir, training=True, axis_name=layout.axis_name)
-    for line in optimizers.warnings(config):
-        print(f"warning: {line}", file=sys.stderr)
-    with Checkpoints(workdir, config.checkpoints.keep) as checkpoints:
-        start = max(checkpoints.steps(), default=0)
-        job.agree({"the last checkpoint": start})
-        every = {"evaluating": config.eval_every, "saving": config.save_every}
-        log = Log(
-            workdir,
-            start,
-            config.train_steps,
-            every=every,
-            metric=config.task.metric,
-            sums=checkpoints.sums(start) if start else {},
-        )
-        with contextlib.closing(log):
-            run = _Run(
-                config,
-                workdir,
-                task,
-                layout,
-                checkpoints,
-                log,
-                stop,
-                lock,
-                watchdog,
-                memory_check,
-            )
-            try:
-                with watchdog:
-                    run.steps(start)
-                    with watchdog.off():
-                        checkpoints.wait()
-                    if not stop.reached():
-                        run.figures()
-                        with watchdog.off():
-                            job.wait("the figures are drawn")  # jax waits for 300 s
-                        return 0
-            except FloatingPointError as error:
-                checkpoints.wait()
-                steps = checkpoints.steps()
-                raise UserError(
-                    f"{error}, training stopped; the last good checkpoint in {workdir} "
-                    f"is {f'step {steps[-1]}' if steps else 'none'}. A lower learning "
-                    "rate or clipping may help, in another --workdir; "
-                    "--config.non_finite=skip skips such updates"
-                ) from error
-            step = checkpoints.steps()[-1]
-            log.say(f"stopped, saved at step {step}: the same command resumes")
-            return 128 + (stop.received or 0)
+@contextlib.contextmanager
+def _divergence(workdir: Path, checkpoints: Checkpoints) -> Iterator[None]:
+    """Adds the last good checkpoint to an error of a loss that is not finite."""
+    try:
+        yield
+    except FloatingPointError as error:
+        checkpoints.wait()
+        steps = checkpoints.steps()
+        raise UserError(
+            f"{error}, training stopped; the last good checkpoint in {workdir} "
+            f"is {f'step {steps[-1]}' if steps else 'none'}. A lower learning "
+            "rate or clipping may help, in another --workdir; "
+            "--config.non_finite=skip skips such updates"
+        ) from error
 
 
 def _leave(lock: Lock, line: str, log: Log | None = None) -> Callable[[int], None]:

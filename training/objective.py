@@ -6,6 +6,7 @@ networks.
 
 import abc
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -89,10 +90,7 @@ class Supervised(Objective):
         self, state: TrainState, batch: Any, rng: jax.Array
     ) -> tuple[TrainState, Metrics]:
         """Takes one step of the optimizer."""
-
-        def loss(params, batch, rng):
-            return self.loss(params, batch, rng, state)
-
+        loss = functools.partial(self.loss, state=state)
         grads, metrics = gradients(
             loss, state.params, batch, rng, self.accumulate, self.axis_name
         )
