@@ -35,8 +35,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ._checks import broadcasts
-from .core import masked_scores
-from .fast.softmax import masked_softmax
+from .core import masked_scores, masked_softmax
 from .masks import distances, window_mask
 
 __all__ = [

@@ -25,8 +25,8 @@ from attention.alignments import (
     log_probability,
     predicted_position,
 )
+from attention.core import masked_softmax
 from attention.declaration import Scalar
-from attention.fast.softmax import masked_softmax
 from attention.scores import SCORES, STEPWISE_SCORES
 from base.records import AttentionRecord, DrawRecord
 

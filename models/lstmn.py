@@ -31,8 +31,8 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from attention import scores
+from attention.core import attend
 from attention.fast.scan import Matrix
-from attention.fast.softmax import attend
 from attention.fast.tape import tape_scan
 from attention.tape import Tape, empty_tape, token_weights
 from base.ranges import SIZE, Choice

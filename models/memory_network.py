@@ -36,7 +36,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from attention.fast.softmax import masked_softmax
+from attention.core import masked_softmax
 from attention.scores import SCORES
 from base.ranges import COUNT, FRACTION, LAYERS, POSITIVE, SIZE, Choice
 from models.attention import Alignment, AlignmentOutput, Score

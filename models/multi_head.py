@@ -15,10 +15,9 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from attention.core import Attention
+from attention.core import Attention, attend
 from attention.fast.linear import linear, merge_heads, split_heads
 from attention.fast.relative import relative_attention
-from attention.fast.softmax import attend
 from attention.positions import rotary
 from models.attention import DRAWN, Alignment, AlignmentOutput, Score, glorot_uniform
 

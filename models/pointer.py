@@ -27,10 +27,9 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from attention.core import Attention, masked_scores
+from attention.core import Attention, attend, masked_scores, masked_softmax
 from attention.fast.linear import linear
 from attention.fast.scan import Matrix, scan
-from attention.fast.softmax import attend, masked_softmax
 from attention.scores import SCORES
 from base.errors import FieldError
 from base.ranges import DEPTH, SIZE, Choice

@@ -26,7 +26,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from attention.fast.softmax import masked_softmax
+from attention.core import masked_softmax
 from attention.spatial import NON_LOCAL as PLAIN_NON_LOCAL
 from attention.spatial import embedded_gaussian, max_pool
 from base.errors import FieldError

@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from attention.fast.softmax import attend
+from attention.core import attend
 from attention.masks import padding_mask
 from attention.tape import Tape
 from base.errors import FieldError

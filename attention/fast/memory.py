@@ -18,8 +18,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from ..core import masked_softmax
 from ..memory import interpolate, sharpen, shift
-from .softmax import masked_softmax
 
 _MIN_SQUARE = 1e-24  # shorter vectors count as 0: the derivative would overflow
 

@@ -21,11 +21,10 @@ import jax
 import jax.numpy as jnp
 
 from .._checks import check_table
-from ..core import Attention
+from ..core import Attention, attend
 from ..declaration import Scoring
 from ..masks import distances
 from ..scores import scaled_dot_scores
-from .softmax import attend
 
 
 def relative_scores(

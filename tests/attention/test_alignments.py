@@ -10,7 +10,6 @@ from jax.test_util import check_grads
 from attention import alignments, core
 from attention.alignments import ALIGNMENTS, reinforce, update_baseline
 from attention.core import attend
-from attention.fast import softmax
 
 # Compiled as a whole, which is faster than one operation at a time.
 masked_softmax = jax.jit(core.masked_softmax)
@@ -661,7 +660,7 @@ def test_the_baseline_is_the_exponential_moving_average_of_the_rewards(x64, draw
 
 def test_alignments_by_name():
     assert ALIGNMENTS == {
-        "global": softmax.masked_softmax,
+        "global": core.masked_softmax,
         "local_m": alignments.local_m_alignment,
         "local_p": alignments.local_p_alignment,
         "hard": alignments.hard_alignment,

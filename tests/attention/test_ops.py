@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from flax import linen as nn
 
-import attention.core
 import attention.fast.relative
 import attention.relative
 import attention.scores
@@ -16,7 +15,6 @@ from attention.fast.dropout import dropout
 from attention.fast.layer_norm import layer_norm
 from attention.fast.linear import linear, merge_heads, split_heads
 from attention.fast.nucleus import nucleus
-from attention.fast.softmax import masked_softmax
 from attention.fast.top_k import top
 
 B, H, T, Q, K, D, E, A, V = 2, 3, 5, 5, 7, 11, 13, 17, 19
@@ -188,20 +186,6 @@ def test_dropout_is_the_product_with_its_mask(x64, draw):
         return jnp.where(mask, x / (1 - rate), 0)
 
     assert_equal(lambda x: dropout(x, rate, rng), plain, draw(B, T, D))
-
-
-def test_masked_softmax_is_the_plain_one(x64, draw):
-    scores, mask = draw(B, Q, K), draw(B, Q, K) > 0
-    mask = mask.at[0, 0].set(False)
-    for maybe_mask in (mask, None):
-
-        def fast(scores, maybe_mask=maybe_mask):
-            return masked_softmax(scores, maybe_mask)
-
-        def plain(scores, maybe_mask=maybe_mask):
-            return attention.core.masked_softmax(scores, maybe_mask)
-
-        assert_equal(fast, plain, scores)
 
 
 def test_layer_norm_is_that_of_the_library(x64, draw):

@@ -9,7 +9,7 @@ import optax
 import pytest
 from translators import descend, sigmoid
 
-from attention.fast.softmax import attend
+from attention.core import attend
 from attention.scores import SCORES
 from base.errors import FieldError
 from base.records import AttentionRecord, collect
