@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from benchmarks.table import BENCHMARKS
 
-NAMES = *BENCHMARKS, "tokens", "overheads", "sweep_trials"
+NAMES = *BENCHMARKS, "tokens", "overheads", "fast_forms", "sweep_trials"
 
 
 def main(arguments: Sequence[str]) -> None:

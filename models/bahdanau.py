@@ -105,7 +105,7 @@ class Bahdanau(AttentiveDecoder):
     def encode(self, source: jax.Array, *, train: bool = False) -> SourceMemory:
         """Annotates sources [B, S] of int32 ids, padded with 0: appendix A.2.1."""
         mask = source != PAD
-        embedded = self.drop(self.source_table[source], train=train)
+        embedded = self.drop(self.source_table[source], deterministic=not train)
         annotations, carries = self.encoder(embedded, mask, train=train)
         _, backward = carries[-1]
         # s_0 = tanh(W_s h_1), with h_1 of the backward direction.
@@ -151,4 +151,4 @@ class Bahdanau(AttentiveDecoder):
         """Computes logits [B, T, W], W_o maxout(U_o s + V_o E y_{i-1} + C_o c_i)."""
         context = step.read(memory.annotations)
         units = self.deep(jnp.concatenate([step.state, embedded, context], axis=-1))
-        return logits(self.drop(units, train=train), self.output)
+        return logits(self.drop(units, deterministic=not train), self.output)

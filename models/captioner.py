@@ -37,7 +37,7 @@ from models.encoder_decoder import (
     Step,
     StepInput,
 )
-from models.layers import Dense, Dropout, LayerNorm, logits
+from models.layers import Dense, LayerNorm, logits
 from models.recurrent import Init, Stack, uniform_init
 from models.source_attention import AttendedSource, SourceMemory
 
@@ -83,7 +83,7 @@ class ImageEncoder(nn.Module):
                 x = nn.Conv(self.channels[-1], (3, 3), kernel_init=init)(x)
                 x = nn.relu(LayerNorm()(x))
         x = x.reshape(x.shape[0], -1, x.shape[-1])
-        return Dropout(self.dropout)(x, train=train)
+        return nn.Dropout(self.dropout)(x, deterministic=not train)
 
 
 class Captioner(EncoderDecoder):
@@ -247,9 +247,9 @@ class ShowAttendTell(Captioner, AttentiveDecoder):
         self, embedded: jax.Array, step: Step, memory: SourceMemory, *, train: bool
     ) -> jax.Array:
         """Computes the logits L_o tanh(E y_{t-1} + L_h h_t + L_z z_t): eq. 7."""
-        state = self.drop(step.state, train=train)
+        state = self.drop(step.state, deterministic=not train)
         units = embedded + self.from_state(state) + self.from_context(step.context)
-        return logits(self.drop(nn.tanh(units), train=train), self.output)
+        return logits(self.drop(nn.tanh(units), deterministic=not train), self.output)
 
 
 class ImageState(NamedTuple):
@@ -296,6 +296,6 @@ class ShowAndTell(Captioner):
         self, embedded: jax.Array, step: Step, memory: ImageState, *, train: bool
     ) -> jax.Array:
         """Computes the logits L_o tanh(E y_{t-1} + L_h h_t)."""
-        state = self.drop(step.state, train=train)
+        state = self.drop(step.state, deterministic=not train)
         units = embedded + self.from_state(state)
-        return logits(self.drop(nn.tanh(units), train=train), self.output)
+        return logits(self.drop(nn.tanh(units), deterministic=not train), self.output)

@@ -23,7 +23,7 @@ from attention.scores import STEPWISE_SCORES
 from base.ranges import FRACTION, SCALE, SIZE, Choice
 from models.attention import Alignment, AlignmentOutput, Score
 from models.cells import CELLS, batch_first, time_first
-from models.layers import BOS, Dropout, check_fields
+from models.layers import BOS, check_fields
 from models.recurrent import STANDARD, Gates, Init
 from models.sharding import RECURRENT
 from models.source_attention import SourceAttention
@@ -111,7 +111,7 @@ class EncoderDecoder(nn.Module):
         """Checks the fields and creates the shared submodules."""
         check_fields(self)
         self.inits = self.paper_init if self.init_scheme == "paper" else STANDARD
-        self.drop = Dropout(self.dropout)
+        self.drop = nn.Dropout(self.dropout)
         self.gates = Gates(self.cell, self.hidden, self.inits)
         self.cross_attention = None
 
@@ -205,7 +205,7 @@ class EncoderDecoder(nn.Module):
     ) -> tuple[jax.Array, Step]:
         """Returns logits [B, T, W] and all steps, for previous tokens [B, T]."""
         size, steps = previous.shape
-        embedded = self.drop(self.target_table[previous], train=train)
+        embedded = self.drop(self.target_table[previous], deterministic=not train)
         noise = self.stack.noise(steps, size) if train else None
         rngs = None
         if self._draws():
@@ -249,7 +249,7 @@ class EncoderDecoder(nn.Module):
             The next carry, logits [B, R, W] float32, and the attention: context
             [B, R, E] and weights [B, R, S]; None without attention.
         """
-        embedded = self.drop(self.target_table[token], train=False)
+        embedded = self.drop(self.target_table[token], deterministic=True)
         x = StepInput(self.gates(embedded))
         carry, step = self.advance(*self.prepare(memory), carry, x)
         attention = None

@@ -29,7 +29,7 @@ from base.errors import FieldError
 from base.ranges import DEPTH, LAYERS, PROBABILITY, SIZE, Choice
 from models.cells import CELLS
 from models.encoder_decoder import AttentiveDecoder, DecoderCarry, Step, StepInput
-from models.layers import Dense, Dropout, logits
+from models.layers import Dense, logits
 from models.recurrent import Encoder, Init, Stack, StackMatrices, uniform_init
 from models.source_attention import SourceAndBiases, SourceMemory
 
@@ -100,7 +100,7 @@ class Listener(nn.Module):
         """Computes [B, S, E] and its mask [B, S] from [B, T, M] and its mask."""
         for layer in range(self.layers):
             if layer:
-                x = Dropout(self.dropout)(x, train=train)
+                x = nn.Dropout(self.dropout)(x, deterministic=not train)
             if layer >= self.layers - self.halvings:
                 x, mask = halve(x, mask)
             encoder = Encoder(
@@ -271,5 +271,5 @@ class ListenAttendSpell(AttentiveDecoder):
     ) -> jax.Array:
         """Computes the logits of CharacterDistribution(s_i, c_i): eq. 8."""
         x = jnp.concatenate([step.state, step.context], axis=-1)
-        x = nn.tanh(self.character(self.drop(x, train=train)))
-        return logits(self.drop(x, train=train), self.output)
+        x = nn.tanh(self.character(self.drop(x, deterministic=not train)))
+        return logits(self.drop(x, deterministic=not train), self.output)

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from base.ranges import FRACTION, LAYERS, SIZE
-from models.layers import Dropout, check_fields, logits
+from models.layers import check_fields, logits
 from models.recurrent import STANDARD, Recurrence
 
 
@@ -63,7 +63,7 @@ class RecurrentLanguageModel(nn.Module):
         self.output = self.param("output", init, (self.vocab_size, self.hidden))
         self.bias = self.param("bias", nn.initializers.zeros, (self.vocab_size,))
         self.stack = [self.layer(number) for number in range(self.layers)]
-        self.drop = Dropout(self.dropout)
+        self.drop = nn.Dropout(self.dropout)
 
     @nn.nowrap
     def start(self, batch: int) -> tuple[Any, ...]:
@@ -84,13 +84,13 @@ class RecurrentLanguageModel(nn.Module):
             [B, T, W] logits of the next tokens, and the carry.
         """
         carry = (None,) * self.layers if carry is None else carry
-        embedded = self.drop(self.table[tokens], train=train)
+        embedded = self.drop(self.table[tokens], deterministic=not train)
         x, states = embedded, []
         for number, (layer, state) in enumerate(zip(self.stack, carry, strict=True)):
             if number and self.skip:
                 x = jnp.concatenate([x, embedded], -1)
             x, state = self.read(layer, x, state)
-            x = self.drop(x, train=train)
+            x = self.drop(x, deterministic=not train)
             states.append(state)
         return logits(x, self.output) + self.bias, tuple(states)
 

@@ -128,7 +128,7 @@ class Luong(AttentiveDecoder):
     def encode(self, source: jax.Array, *, train: bool = False) -> SourceMemory:
         """Annotates sources [B, S] of int32 ids, padded with 0."""
         mask = source != PAD
-        embedded = self.drop(self.source_table[source], train=train)
+        embedded = self.drop(self.source_table[source], deterministic=not train)
         annotations, carries = self.encoder(embedded, mask, train=train)
         # Layers of encoder and decoder correspond from the last one down.
         first = self.layers - self.depth
@@ -192,4 +192,4 @@ class Luong(AttentiveDecoder):
         self, embedded: jax.Array, step: Step, memory: SourceMemory, *, train: bool
     ) -> jax.Array:
         """Computes the logits [B, T, W], W_s h~_t: eq. 6."""
-        return logits(self.drop(step.state, train=train), self.output)
+        return logits(self.drop(step.state, deterministic=not train), self.output)

@@ -40,7 +40,7 @@ from attention.core import masked_softmax
 from attention.scores import SCORES
 from base.ranges import COUNT, FRACTION, LAYERS, POSITIVE, SIZE, Choice
 from models.attention import Alignment, AlignmentOutput, Score
-from models.layers import PAD, Dropout, check_fields, logits
+from models.layers import PAD, check_fields, logits
 
 _QUERY = 0.1  # u^1 of the language model, the same for every unit
 _UNROLLED = 64  # words of a sentence; the loop over more would compile for minutes
@@ -290,7 +290,7 @@ class MemoryNetworkLanguageModel(nn.Module):
         self.output_times = self.param("output_times", init, times)  # T_C
         self.state_kernel = self.param("state_kernel", init, (self.width,) * 2)  # H
         self.output = self.param("output", init, words)  # W
-        self.drop = Dropout(self.dropout)
+        self.drop = nn.Dropout(self.dropout)
 
     @nn.nowrap
     def start(self, batch: int) -> jax.Array:
@@ -308,8 +308,8 @@ class MemoryNetworkLanguageModel(nn.Module):
         memory = jnp.arange(steps)[:, None] + jnp.arange(self.memory)  # [T, N]
         mask = text[:, memory] != PAD  # [B, T, N]
         # A x and C x, [B, N - 1 + T, D].
-        a = self.drop(self.memory_embedding[text], train=train)
-        c = self.drop(self.output_embedding[text], train=train)
+        a = self.drop(self.memory_embedding[text], deterministic=not train)
+        c = self.drop(self.output_embedding[text], deterministic=not train)
         time_a, time_c = self.memory_times[::-1], self.output_times[::-1]  # T_A, T_C
         u = jnp.full((batch, steps, self.width), _QUERY)
         linear = jnp.arange(self.width) < self.width // 2
@@ -324,7 +324,7 @@ class MemoryNetworkLanguageModel(nn.Module):
             AlignmentOutput(weights[:, None, :, self.memory - 1 :]).record(
                 self, kind="memory", layer=k, queries="tokens", keys="tokens"
             )
-        u = self.drop(u, train=train)
+        u = self.drop(u, deterministic=not train)
         return logits(u, self.output), text[:, steps:]
 
 

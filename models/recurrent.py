@@ -12,11 +12,10 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from attention.fast.dropout import dropout
 from attention.fast.linear import linear
 from attention.fast.scan import Matrix
 from models.cells import CELLS, CellMatrices, run_cell, time_first
-from models.layers import Dense, Dropout
+from models.layers import Dense
 
 
 class Init(NamedTuple):
@@ -258,8 +257,8 @@ class Stack(nn.Module):
         upper_layers = self.layers - 1
         if not self.dropout or not upper_layers:
             return None
-        ones = jnp.ones((steps, batch, 1, upper_layers * self.features))
-        masks = dropout(ones, self.dropout, self.make_rng("dropout"))
+        shape, keeps = (steps, batch, 1, upper_layers * self.features), 1 - self.dropout
+        masks = jax.random.bernoulli(self.make_rng("dropout"), keeps, shape) / keeps
         return tuple(jnp.split(masks, upper_layers, axis=-1))
 
 
@@ -371,7 +370,7 @@ class Encoder(nn.Module):
         for layer in range(self.layers):
             if layer:
                 inputs.append(x)
-                x = Dropout(self.dropout)(x, train=train)
+                x = nn.Dropout(self.dropout)(x, deterministic=not train)
             directions = [
                 Recurrence(
                     self.cell,

@@ -28,7 +28,7 @@ from attention.tape import Tape
 from base.errors import FieldError
 from base.ranges import FRACTION, LAYERS, SIZE, Choice
 from models.attention import AlignmentOutput, Score
-from models.layers import PAD, Dense, Dropout, check_fields
+from models.layers import PAD, Dense, check_fields
 from models.lstmn import SCORES, LSTMNLayer
 from models.recurrent import STANDARD, Recurrence
 
@@ -78,7 +78,7 @@ class SentenceClassifier(nn.Module):
         check_fields(self)
         shape = self.vocab_size, self.embedding
         self.table = self.param("table", nn.initializers.normal(0.1), shape)
-        self.drop = Dropout(self.dropout)
+        self.drop = nn.Dropout(self.dropout)
         self.first = self.stack() if self.encoder != "mean" else []
         # Layers with deep fusion have more parameters; without it, layers are shared.
         self.second = self.stack() if self.fusion == "deep" else self.first
@@ -126,7 +126,7 @@ class SentenceClassifier(nn.Module):
                 means = self.shallow(others[-1], tapes[-1])
             features = jnp.concatenate([features, means], -1)
         for dense in self.dense:
-            features = self.drop(nn.relu(dense(features)), train=train)
+            features = self.drop(nn.relu(dense(features)), deterministic=not train)
         return self.output(features)
 
     def read(
@@ -134,7 +134,7 @@ class SentenceClassifier(nn.Module):
     ) -> tuple[list[Tape], jax.Array]:
         """Reads sentences; returns the tape of each layer and the mean state [B, D]."""
         mask = tokens != PAD
-        embedded = self.drop(self.table[tokens], train=train)
+        embedded = self.drop(self.table[tokens], deterministic=not train)
         x, tapes = embedded, []
         for number, layer in enumerate(stack):
             if number:  # skip connection

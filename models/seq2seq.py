@@ -140,7 +140,7 @@ class Seq2Seq(EncoderDecoder):
 
     def encode(self, source: jax.Array, *, train: bool = False) -> Seq2SeqMemory:
         """Encodes sources [B, S] of int32 ids, padded with 0, to one vector each."""
-        embedded = self.drop(self.source_table[source], train=train)
+        embedded = self.drop(self.source_table[source], deterministic=not train)
         _, carries = self.encoder(embedded, source != PAD, train=train)
         states = [carry for (carry,) in carries]
         vector = jnp.concatenate(states, axis=-1)
@@ -184,4 +184,4 @@ class Seq2Seq(EncoderDecoder):
             vector = memory.vector[:, None]
             vector = jnp.broadcast_to(vector, (*x.shape[:2], vector.shape[-1]))
             x = self.deep(jnp.concatenate([x, embedded, vector], axis=-1))
-        return logits(self.drop(x, train=train), self.output)
+        return logits(self.drop(x, deterministic=not train), self.output)

@@ -28,7 +28,7 @@ from attention.positions import learned_positions, sinusoids
 from attention.scores import SCORES
 from base.errors import FieldError
 from base.ranges import COUNT, FRACTION, LAYERS, SCALE, SIZE, Choice
-from models.layers import BOS, EOS, PAD, Dense, Dropout, LayerNorm, check_fields, logits
+from models.layers import BOS, EOS, PAD, Dense, LayerNorm, check_fields, logits
 from models.multi_head import Cache, MultiHeadAttention
 from models.sharding import TRANSFORMER
 
@@ -89,7 +89,7 @@ class Residual(nn.Module):
 
     def setup(self):
         self.layer_norm = LayerNorm()
-        self.dropout = Dropout(self.rate)
+        self.dropout = nn.Dropout(self.rate)
 
     def pre(self, x: jax.Array) -> jax.Array:
         """Returns the input [B, T, C] of the sub-layer."""
@@ -97,7 +97,7 @@ class Residual(nn.Module):
 
     def post(self, x: jax.Array, y: jax.Array, *, train: bool) -> jax.Array:
         """Adds the sub-layer's output y [B, T, C] to x."""
-        x = x + self.dropout(y, train=train)
+        x = x + self.dropout(y, deterministic=not train)
         return x if self.norm == "pre" else self.layer_norm(x)
 
 
@@ -272,7 +272,7 @@ class Transformer(nn.Module):
                 self.param(f"{side}_positions", init, (self.max_length, self.d_model))
                 for side in ("source", "target")
             ]
-        self.embedding_dropout = Dropout(self.dropout)
+        self.embedding_dropout = nn.Dropout(self.dropout)
 
         self.encoder = [
             EncoderLayer(
@@ -350,7 +350,7 @@ class Transformer(nn.Module):
         sentence, position = _segments(target)
         previous = jnp.pad(target[:, :-1], ((0, 0), (1, 0)))
         x = self._embed(jnp.where(position == 0, BOS, previous), position, side=1)
-        x = self.embedding_dropout(x, train=train)
+        x = self.embedding_dropout(x, deterministic=not train)
         causal = causal_mask(target.shape[1], target.shape[1])
         causal &= segment_mask(sentence, sentence)[:, None]  # [B, 1, T, T]
         mask = segment_mask(sentence, _segments(source)[0])[:, None]  # [B, 1, T, S]
@@ -365,7 +365,7 @@ class Transformer(nn.Module):
         sentence, position = _segments(source)
         mask = segment_mask(sentence, sentence)[:, None]  # [B, 1, S, S]
         x = self._embed(source, position, side=0)
-        x = self.embedding_dropout(x, train=train)
+        x = self.embedding_dropout(x, deterministic=not train)
         for layer in self.encoder:
             x = layer(x, mask, train=train)
         if self.norm == "pre":

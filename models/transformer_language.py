@@ -16,7 +16,7 @@ from attention.masks import causal_mask, padding_mask
 from attention.positions import sinusoids
 from base.errors import FieldError
 from base.ranges import FRACTION, LAYERS, SIZE
-from models.layers import PAD, Dropout, LayerNorm, check_fields, logits
+from models.layers import PAD, LayerNorm, check_fields, logits
 from models.multi_head import MultiHeadAttention
 from models.transformer import EncoderLayer, FeedForward
 
@@ -83,7 +83,7 @@ class TransformerLanguageModel(nn.Module):
             )
             for layer in range(self.layers)
         ]
-        self.norm, self.drop = LayerNorm(), Dropout(self.dropout)
+        self.norm, self.drop = LayerNorm(), nn.Dropout(self.dropout)
 
     @nn.nowrap
     def start(self, batch: int) -> jax.Array:
@@ -102,7 +102,7 @@ class TransformerLanguageModel(nn.Module):
         x = self.table[every] * self.d_model**0.5
         if self.positions == "sinusoidal":
             x += sinusoids(length, self.d_model)
-        x = self.drop(x, train=train)
+        x = self.drop(x, deterministic=not train)
         for layer in self.stack:
             x = layer(x, mask[:, None], train=train)
         x = self.norm(x[:, past.shape[1] :])

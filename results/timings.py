@@ -16,6 +16,7 @@ _COLUMNS = {
     "recurrent_search": _SEARCH | _COMPILATION | _MEMORY,
     "overheads": {"time added": "overhead", "seconds": "seconds"},
     "sweep": {"seconds": "seconds"},
+    "forms": {"ms/step": "median_ms", "plain / fast": "factor"},
 }
 
 
@@ -59,6 +60,7 @@ caption_step step
     | Training step: captioner, 32 maps of 14 × 14, 20 words, states of 512 | steps/s
 sagan_step step | Training step: SAGAN, both networks, 16 images of 64 pixels | steps/s
 overheads overheads | Overheads of training the default translator
+fast_forms forms | Training steps with the plain forms of attention/fast/
 sweep_trials sweep | Eight equal runs of a small translator by sweep.py
 """)
     for name, kind in [words.split()]

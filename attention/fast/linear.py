@@ -1,10 +1,9 @@
-"""Matrix products and the split into heads, with cheaper gradients.
+"""Matrix products with a cheaper gradient, and several of them as one.
 
 Axes: ... any batch; B batch; T positions; H heads; C, F channels; D width of a head.
 """
 
 from collections.abc import Sequence
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -61,14 +60,11 @@ def merge_heads(kernels: Sequence[jax.Array], heads: int) -> jax.Array:
     return jnp.stack(columns, axis=2).reshape(len(kernels[0]), -1)
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(1, 2))
 def split_heads(x: jax.Array, parts: int, heads: int) -> tuple[jax.Array, ...]:
-    """Splits projections into heads; the gradient joins them.
-
-    The automatic gradient pads each slice to full size and adds all of them up.
+    """Splits the product with a kernel of `merge_heads` into heads.
 
     Args:
-        x: [B, T, H parts D], a product with a kernel of `merge_heads`.
+        x: [B, T, H parts D].
         parts: number of projections: 3 for query, key and value.
         heads: H.
 
@@ -77,13 +73,3 @@ def split_heads(x: jax.Array, parts: int, heads: int) -> tuple[jax.Array, ...]:
     """
     x = x.reshape(*x.shape[:2], heads, parts, -1)
     return tuple(jnp.swapaxes(x[:, :, :, i], 1, 2) for i in range(parts))
-
-
-def _split_heads_backward(parts, heads, _, gradients):
-    rows = jnp.stack([jnp.swapaxes(g, 1, 2) for g in gradients], axis=3)
-    return (rows.reshape(*rows.shape[:2], -1),)
-
-
-split_heads.defvjp(
-    lambda x, *shape: (split_heads(x, *shape), None), _split_heads_backward
-)

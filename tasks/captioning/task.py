@@ -26,7 +26,6 @@ import jax.numpy as jnp
 import optax
 from ml_collections import ConfigDict
 
-from attention.fast.cross_entropy import smoothed_cross_entropy
 from base.fields import Fields, ordered, unread
 from base.ranges import BATCH, EXAMPLES, STEPS, VOCABULARY, WEIGHT, Range
 from base.records import AttentionRecord, DrawRecord, collect
@@ -40,6 +39,7 @@ from tasks.captioning.inputs import CaptionData, check_files
 from tasks.captioning.metrics import split_scores
 from tasks.captioning.search import CaptionSearch
 from tasks.common import user_files
+from tasks.common.losses import smoothed_cross_entropy
 from tasks.common.splits import SPLITS, check_split
 from tasks.common.vocabulary import PAD
 from training import checks, reinforce

@@ -26,7 +26,6 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
-from attention.fast.cross_entropy import smoothed_cross_entropy
 from base.errors import FieldError, UserError
 from base.fields import Fields
 from base.options import option
@@ -37,6 +36,7 @@ from generation.options import BeamOptions, NBestOptions
 from generation.pointers import PointerSearch
 from generation.search import BEAM, Hypothesis, Search
 from tasks.common.batches import BucketedBatches
+from tasks.common.losses import smoothed_cross_entropy
 from tasks.pointing import data as pointing
 from tasks.pointing import figures as geometry
 from tasks.pointing import text as pointing_text

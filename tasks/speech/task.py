@@ -22,13 +22,13 @@ import jax
 import jax.numpy as jnp
 from ml_collections import ConfigDict
 
-from attention.fast.cross_entropy import smoothed_cross_entropy
 from base.fields import Fields
 from base.ranges import BATCH, EXAMPLES, FRACTION, WEIGHT, Range
 from generation.options import TranslationOptions
 from generation.sampling import line_seed
 from generation.search import ALPHA, BEAM, OFFSET, Search
 from tasks.common.batches import Batch
+from tasks.common.losses import smoothed_cross_entropy
 from tasks.common.vocabulary import PAD
 from tasks.speech import features, rescoring, utterances
 from tasks.speech import metrics as speech

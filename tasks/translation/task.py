@@ -24,7 +24,6 @@ import numpy as np
 import optax
 from ml_collections import ConfigDict
 
-from attention.fast.cross_entropy import smoothed_cross_entropy
 from base.errors import FieldError
 from base.ranges import BATCH, FRACTION, LAYERS, Range
 from base.records import DrawRecord, collect
@@ -36,6 +35,7 @@ from generation.search import ALPHA, BEAM, Search
 from generation.teacher_forced import AttentionReader, Likelihood
 from generation.texts import Text, TextSearch
 from tasks.common import text_metrics as metrics
+from tasks.common.losses import smoothed_cross_entropy
 from tasks.common.vocabulary import BOS, EOS, PAD, UNK
 from tasks.translation import corpus
 from tasks.translation.batching import eval_batches

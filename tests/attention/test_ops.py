@@ -4,15 +4,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import linen as nn
 
 import attention.fast.relative
 import attention.relative
 import attention.scores
 from attention.fast.categorical import categorical
 from attention.fast.convolution import depthwise, double, halve, widen
-from attention.fast.dropout import dropout
-from attention.fast.layer_norm import layer_norm
 from attention.fast.linear import linear, merge_heads, split_heads
 from attention.fast.nucleus import nucleus
 from attention.fast.top_k import top
@@ -176,24 +173,6 @@ def test_widen_is_a_convolution_before_mean_pooling_or_after_upsampling(x64, dra
     x, kernel = draw(B, 6, 10, 3), draw(3, 3, 3, T)
     assert_equal(lambda x, kernel: halve(x, widen(kernel) / 4), pooled, x, kernel)
     assert_equal(lambda x, kernel: double(x, widen(kernel)), upsampled, x, kernel)
-
-
-def test_dropout_is_the_product_with_its_mask(x64, draw):
-    rng, rate = jax.random.key(0), 0.25
-    mask = dropout(jnp.ones((B, T, D)), rate, rng) != 0
-
-    def plain(x):
-        return jnp.where(mask, x / (1 - rate), 0)
-
-    assert_equal(lambda x: dropout(x, rate, rng), plain, draw(B, T, D))
-
-
-def test_layer_norm_is_that_of_the_library(x64, draw):
-    def plain(x, scale, bias):
-        layer = nn.LayerNorm(use_fast_variance=False)
-        return layer.apply({"params": {"scale": scale, "bias": bias}}, x)
-
-    assert_equal(layer_norm, plain, draw(B, T, D), draw(D), draw(D))
 
 
 def test_split_heads_is_a_reshape(x64, draw):

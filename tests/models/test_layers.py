@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from attention.declaration import Scalar, score_function
-from attention.fast.dropout import dropout
 from attention.scores import SCORES, STEPWISE_SCORES
 from models.attention import Score
 from models.layers import LayerNorm
@@ -18,33 +17,6 @@ BATCH, STEPS, WIDTH, WIDE = 3, 5, 7, 11
 def draw():
     rng = np.random.default_rng(0)
     return lambda *shape: rng.normal(size=shape).astype(np.float32)
-
-
-@pytest.mark.parametrize("rate", [0.1, 0.3, 0.5])
-def test_dropout_zeroes_its_share_and_preserves_the_mean(rate):
-    x = jnp.ones((307, 1009))
-    y = np.asarray(dropout(x, rate, jax.random.key(0)))
-    share = round(256 * rate) / 256
-    deviation = 5 * np.sqrt(share * (1 - share) / x.size)  # five standard errors
-    assert abs((y == 0).mean() - share) < deviation
-    assert abs(y.mean() - 1) < deviation / (1 - share)
-    assert len(np.unique(y)) == 2
-
-
-def test_dropout_masks_are_independent_between_neighbours():
-    y = np.asarray(dropout(jnp.ones((307, 1009)), 0.5, jax.random.key(0))) > 0
-    for lag in (1, 2, 3, 4, 5):
-        together = (y[:, lag:] & y[:, :-lag]).mean()
-        assert abs(together - 0.25) < 5 * 0.5 / np.sqrt(y.size)
-
-
-def test_dropout_of_rate_zero_is_the_identity_and_of_one_an_error():
-    x = jnp.ones((BATCH, WIDTH))
-    np.testing.assert_array_equal(dropout(x, 0.0, jax.random.key(0)), x)
-    with pytest.raises(
-        ValueError, match=r"^rate is 1\.0: must be at least 0 and below 1$"
-    ):
-        dropout(x, 1.0, jax.random.key(0))
 
 
 def test_a_score_has_separate_parameters_per_head(draw):

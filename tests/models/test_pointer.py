@@ -20,12 +20,12 @@ from translators import (
     translator,
 )
 
-from attention.fast.cross_entropy import smoothed_cross_entropy
 from attention.scores import SCORES
 from base.errors import FieldError
 from base.records import AttentionRecord, collect
 from models.cells import CELLS
 from models.pointer import PointerNetwork
+from tasks.common.losses import smoothed_cross_entropy
 
 INPUTS = 7
 STEPS = INPUTS + 1

@@ -57,7 +57,7 @@ TESTS = {
     "tasks/images/frechet.py": "metrics",
     "tasks/pointing/metrics.py": "metrics_pointing",
     "tasks/common/text_metrics.py": "metrics_text metrics_captions",
-    "attention/fast/cross_entropy.py": "cross_entropy",
+    "tasks/common/losses.py": "losses",
     "training/adversarial.py": "adversarial",
     "training/checkpoints.py": "checkpoints",
     "base/manifest.py": "checkpoints faults",

@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from attention.fast.cross_entropy import smoothed_cross_entropy
+from tasks.common.losses import smoothed_cross_entropy
 
 BATCH, STEPS, WORDS = 3, 5, 11
 
