@@ -11,7 +11,6 @@ import pytest
 from flax import errors
 
 from base.records import AttentionRecord, DrawRecord, collect
-from models import layers, recurrent
 
 BATCH, SOURCE, TARGET, VOCAB = 3, 7, 5, 23
 
@@ -233,17 +232,16 @@ def check_dropout_sites(model, variables, batch, sites):
     shapes = []
 
     def logits(zeroed):
-        """Logits if dropout sets one array to 0 and changes no other."""
+        """Logits if dropout sets one array to 0 and keeps all others."""
         shapes.clear()
 
-        def dropout(x, rate, rng):
-            assert rate == model.dropout
-            shapes.append(x.shape)
-            return jnp.where(zeroed == len(shapes) - 1, 0, x)
+        def bernoulli(rng, p, shape):
+            assert p == 1 - model.dropout
+            shapes.append(tuple(shape))
+            return jnp.broadcast_to(zeroed != len(shapes) - 1, shape)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(layers, "dropout", dropout)
-            patch.setattr(recurrent, "dropout", dropout)
+            patch.setattr(jax.random, "bernoulli", bernoulli)
             rngs = {"dropout": jax.random.key(0)}
             return model.apply(variables, batch, train=True, rngs=rngs)
 
