@@ -4,7 +4,7 @@ A model sows its records as `module.sow(*record.sown())`; `apply` returns them i
 collections named in `mutable`:
 
     logits, sown = model.apply(variables, batch, train=False, mutable=["attention"])
-    for record in collect(sown, AttentionRecord):
+    for record in records_of(sown, AttentionRecord):
         print(record.kind, record.layer, record.weights.shape)
 
 Axes: B batch; H heads; Q queries; K keys; T steps; N memory slots; I, J rows and
@@ -69,7 +69,7 @@ class DrawRecord:
 Record = TypeVar("Record", AttentionRecord, DrawRecord)
 
 
-def collect(sown: Mapping[str, Any], record_type: type[Record]) -> list[Record]:
+def records_of(sown: Mapping[str, Any], record_type: type[Record]) -> list[Record]:
     """Returns the records of a type, in order of kind and layer.
 
     Args:

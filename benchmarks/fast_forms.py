@@ -1,4 +1,4 @@
-"""What each fast form of `attention.fast` gains in a training step that uses it.
+"""Gains of the fast forms of `attention.fast`, in training steps that use them.
 
     python -m benchmarks fast_forms
     python -m benchmarks fast_forms --only relative scan

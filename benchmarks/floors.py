@@ -37,15 +37,15 @@ from tasks.captioning.scenes import CELLS, Scene
 from tasks.common.text_metrics import translation_scores, word_accuracy
 from tasks.common.vocabulary import PAD
 from tasks.images.corners import OTHERS
-from tasks.images.data import Batches, read
+from tasks.images.data import ImageBatches, read
 from tasks.images.frechet import frechet_distance, inception_score
 from tasks.language import agreement_data as agreement
 from tasks.language import text_data as running_text
 from tasks.language.agreement_data import by_distance
 from tasks.pointing import data as pointing
 from tasks.pointing.metrics import pointing_scores
-from tasks.questions.babi import generator
-from tasks.questions.babi.story import Line
+from tasks.questions.babi import sources as stories
+from tasks.questions.babi.text import Line
 from tasks.regression import data as regression
 from tasks.sentences import entailment
 from tasks.speech import sources as speech_data
@@ -243,7 +243,7 @@ def images() -> Floors:
     data, count, size = config.data, config.evaluation.images, config.model.size
     source = read(data.source, size, tuple(data.groups), data.folder)
     flat, real = (
-        Batches(source, size, batch_size=count, seed=seed)[0]["image"]
+        ImageBatches(source, size, batch_size=count, seed=seed)[0]["image"]
         for seed in (0, 1)
     )
     flat = np.broadcast_to(flat.mean((1, 2), keepdims=True), flat.shape)
@@ -297,8 +297,8 @@ def questions() -> Floors:
         "most frequent answer": lambda line: None,
     }
     floors: Floors = {name: {} for name in by_key}
-    for task in generator.TASKS:
-        splits = generator.all_splits(task, _config("memory_network_qa").data.questions)
+    questions = _config("memory_network_qa").data.questions
+    for task, splits in stories.generated(stories.TASKS, questions).items():
         train, test = (
             [line for lines in splits[split] for line in lines if line.answer]
             for split in ("train", "test")
@@ -362,7 +362,7 @@ def agreements(flag: str, sentences: int | None = None) -> Floors:
     language, size = config.data.language, config.data.size
     sentences = sentences or config.evaluation.sentences
     words = agreement.vocabulary(language)
-    source = agreement.Batches(language, size, batch_size=100, seed=0)
+    source = agreement.AgreementBatches(language, size, batch_size=100, seed=0)
     train = np.concatenate([source[i]["tokens"] for i in range(30)]).ravel()
     counts = np.bincount(train[train != PAD], minlength=words.size) + 1.0
     frequent = max(words.dependent, key=lambda i: counts[i])
@@ -392,7 +392,7 @@ def seen_in_training(
         sentences: number of test sentences.
         config: its seed, batch size and number of steps give the training sentences.
     """
-    source = agreement.Batches(
+    source = agreement.AgreementBatches(
         language, size, batch_size=config.data.batch_size, seed=config.seed
     )
     train = {

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 from ml_collections import ConfigDict
 
 from attention import SCORES, entropy
-from base.records import AttentionRecord, collect
+from base.records import AttentionRecord, records_of
 from configs import luong_nmt
 from results.records import INITIAL_ENTROPY, write_json
 from tasks.common.vocabulary import PAD
@@ -85,7 +85,7 @@ def measure(
         _, sown = task.model.apply(
             {"params": params}, batch, train=False, mutable=["attention"]
         )
-        (record,) = collect(sown, AttentionRecord)
+        (record,) = records_of(sown, AttentionRecord)
         real = batch["target"] != PAD  # [B, T]
         return jnp.sum(real * shares(record.weights[:, 0], batch)), jnp.sum(real)
 

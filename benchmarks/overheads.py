@@ -96,7 +96,7 @@ def blocks(workdir: Path, steps: int, rounds: int) -> tuple[list[float], list[fl
         nonlocal state, saved
         begin = time.perf_counter()
         for i in range(steps):
-            state, metrics = step(state, layout.get(source, i), rng)
+            state, metrics = step(state, layout.global_batch(source, i), rng)
             if saves and i == 0:
                 saved += 1
                 checkpoints.save(saved, state)

@@ -54,7 +54,7 @@ def paper(length: float) -> dict[str, Any]:
     }
 
 
-def sized(min_size: int, max_size: int, *sizes: int) -> dict[str, Any]:
+def size_range(min_size: int, max_size: int, *sizes: int) -> dict[str, Any]:
     """Returns the fields for a range of sizes.
 
     Args:
@@ -69,7 +69,7 @@ def sized(min_size: int, max_size: int, *sizes: int) -> dict[str, Any]:
     }
 
 
-def lasting(count: int) -> dict[str, int]:
+def cosine_steps(count: int) -> dict[str, int]:
     """Returns the fields for `count` steps, with a cosine that reaches 0 at the end."""
     return steps(count) | {"optimizer.decay_steps": count}
 

@@ -16,13 +16,13 @@ Variants:
 
 from ml_collections import ConfigDict
 
-from configs._pointing import SMOKE, lasting, paper, pointing_config, sized
+from configs._pointing import SMOKE, cosine_steps, paper, pointing_config, size_range
 
-_FIELDS = lasting(12_000) | sized(5, 5, 10)
+_FIELDS = cosine_steps(12_000) | size_range(5, 5, 10)
 # Changed fields by variant.
 VARIANTS = {
     "": {},
-    "large": sized(10, 10),
+    "large": size_range(10, 10),
     "paper": paper(12.0),
     "smoke": SMOKE,
 }

@@ -23,23 +23,23 @@ from configs._pointing import (
     ATTENTION,
     SEQ2SEQ,
     SMOKE,
-    lasting,
+    cosine_steps,
     paper,
     pointing_config,
-    sized,
+    size_range,
 )
 
-_FIELDS = lasting(4000) | {"evaluation.sizes": (5, 10, 20)}
+_FIELDS = cosine_steps(4000) | {"evaluation.sizes": (5, 10, 20)}
 # Changed fields by variant.
 VARIANTS = {
     "": {},
-    "small": sized(5, 5, 10),
-    "large": sized(50, 50) | {"data.batch_size": 64, "evaluation.instances": 500},
-    "mixed": sized(5, 50, 10, 100)
+    "small": size_range(5, 5, 10),
+    "large": size_range(50, 50) | {"data.batch_size": 64, "evaluation.instances": 500},
+    "mixed": size_range(5, 50, 10, 100)
     | {"data.batch_size": 64, "data.buckets": 5, "evaluation.instances": 500},
     "seq2seq": SEQ2SEQ,
     "attention": ATTENTION,
-    "paper": sized(50, 50) | paper(11.0) | {"evaluation.instances": 500},
+    "paper": size_range(50, 50) | paper(11.0) | {"evaluation.instances": 500},
     "smoke": SMOKE,
 }
 

@@ -23,17 +23,17 @@ from configs._pointing import (
     PROCESS,
     SEQ2SEQ,
     SMOKE,
-    lasting,
+    cosine_steps,
     pointing_config,
-    sized,
+    size_range,
 )
 
 _FIELDS = {"model.glimpses": 1, "evaluation.sizes": (5, 10, 15)}
 # Changed fields by variant.
 VARIANTS = {
     "": {},
-    "small": sized(5, 5, 10),
-    "mixed": sized(5, 15, 10, 20) | lasting(6000) | {"data.buckets": 4},
+    "small": size_range(5, 5, 10),
+    "mixed": size_range(5, 15, 10, 20) | cosine_steps(6000) | {"data.buckets": 4},
     "process": PROCESS,
     "seq2seq": SEQ2SEQ | {"model.glimpses": 0},
     "attention": ATTENTION | {"model.glimpses": 0},

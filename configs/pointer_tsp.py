@@ -23,13 +23,13 @@ from configs._pointing import (
     ATTENTION,
     SEQ2SEQ,
     SMOKE,
-    lasting,
+    cosine_steps,
     paper,
     pointing_config,
-    sized,
+    size_range,
 )
 
-_FIELDS = lasting(12_000) | {
+_FIELDS = cosine_steps(12_000) | {
     "evaluation.sizes": (5, 10),
     "evaluation.constrain": True,
     "evaluation.beam": 4,  # in the final evaluation; validation is greedy
@@ -37,9 +37,9 @@ _FIELDS = lasting(12_000) | {
 # Changed fields by variant.
 VARIANTS = {
     "": {},
-    "small": sized(5, 5, 10) | lasting(3000),
-    "mixed": sized(5, 20, 10, 25)
-    | lasting(5000)
+    "small": size_range(5, 5, 10) | cosine_steps(3000),
+    "mixed": size_range(5, 20, 10, 25)
+    | cosine_steps(5000)
     | {
         "data.buckets": 4,
         "evaluation.instances": 100,  # exact tours of 20 cities are slow

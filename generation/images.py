@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from base import spread
-from base.records import AttentionRecord, collect
+from base.records import AttentionRecord, records_of
 from generation.types import Module
 
 
@@ -82,4 +82,4 @@ class ImageGenerator:
             mutable=["attention"],
         )
         images = jnp.round((images + 1) * 127.5).astype(jnp.uint8)
-        return images, collect(sown, AttentionRecord)
+        return images, records_of(sown, AttentionRecord)

@@ -13,7 +13,7 @@ import numpy as np
 import optax
 
 from base import spread
-from base.records import AttentionRecord, collect
+from base.records import AttentionRecord, records_of
 from generation.search import padded_width
 from generation.types import Module
 
@@ -62,7 +62,7 @@ class AttentionReader:
         _, sown = self._model.apply(
             {"params": params}, batch, train=False, mutable=["attention"]
         )
-        return collect(sown, AttentionRecord)
+        return records_of(sown, AttentionRecord)
 
 
 class Likelihood:

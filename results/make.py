@@ -119,7 +119,7 @@ def make(run: Run, seed: int, share: Share, processes: Processes) -> None:
         if not _is_done(trained, seed, workdir):
             _call(train, share, processes)
         _call(evaluate, share, processes)
-        record = collect(run, seed, workdir)
+        record = make_record(run, seed, workdir)
         record |= work(workdir, compiles=_shows(run, "step_mb"))
         records.write(_records(run), record)
         test_set = next(t.translations for t in TABLES.values() if run in t.runs)
@@ -165,7 +165,7 @@ def commands(run: Run, seed: int, workdir: Path | None = None) -> list[str]:
     return [shlex.join(train), shlex.join(evaluate)]
 
 
-def collect(run: Run, seed: int, workdir: Path) -> Record:
+def make_record(run: Run, seed: int, workdir: Path) -> Record:
     """Returns the record of a trained and evaluated run directory.
 
     Raises:

@@ -10,7 +10,7 @@ import optax
 import pytest
 from flax import errors
 
-from base.records import AttentionRecord, DrawRecord, collect
+from base.records import AttentionRecord, DrawRecord, records_of
 
 BATCH, SOURCE, TARGET, VOCAB = 3, 7, 5, 23
 
@@ -104,7 +104,7 @@ def forward_with_records(model, variables, batch, rngs=None):
     logits, sown = model.apply(
         variables, batch, train=False, mutable=["attention", "reinforce"], rngs=rngs
     )
-    records = [*collect(sown, AttentionRecord), *collect(sown, DrawRecord)]
+    records = [*records_of(sown, AttentionRecord), *records_of(sown, DrawRecord)]
     names = ("weights", "position", "log_probability", "entropy")
     return logits, {
         name: getattr(record, name)

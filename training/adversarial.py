@@ -91,7 +91,7 @@ class Adversarial(Objective):
             average_decay: decay of the generator's moving average, in [0, 1), as a
                 function of the step count.
             measure: function from the parameters to metrics by name.
-            axis_name: see `training.parallel.total`.
+            axis_name: see `training.parallel.psum`.
         """
         self.models, self.optimizers, self.loss = models, optimizers, loss
         self.latent_size, self.size = latent_size, size
@@ -156,7 +156,7 @@ class Adversarial(Objective):
             return jnp.sum(self.loss.generator(logits))
 
         value, gradient = jax.value_and_grad(generator_loss)(fake)
-        grads, value = parallel.total((back(gradient)[0], value), self.axis_name)
+        grads, value = parallel.psum((back(gradient)[0], value), self.axis_name)
         params, opt_state = self._descend(
             "generator", params, opt_state, grads, sums["count"]
         )
@@ -205,7 +205,7 @@ class Adversarial(Objective):
             Images [B, I, J, 3] or logits [B], and the new variables of this network.
         """
         return self.models[name].apply(
-            {"params": sharding.collect(params), **variables[name]},
+            {"params": sharding.all_gather(params), **variables[name]},
             x,
             label,
             train=True,
@@ -237,7 +237,7 @@ class Adversarial(Objective):
         )
         sums = {"loss": value, "real": losses[0], "fake": losses[1]}
         sums["count"] = jnp.asarray(len(label), jnp.float32)
-        sums, grads = parallel.total((sums, grads), self.axis_name)
+        sums, grads = parallel.psum((sums, grads), self.axis_name)
         return grads, new, sums
 
     def _descend(self, name, params, opt_state, grads, count):

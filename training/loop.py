@@ -123,7 +123,7 @@ def train(
                     run.steps(start)
                     with dog.off():
                         checkpoints.wait()
-                    if not stop.reached():
+                    if not stop.should_stop():
                         run.figures()
                         with dog.off():
                             job.wait("the figures are drawn")  # jax waits for 300 s
@@ -242,9 +242,9 @@ class _Run:
         if pending:
             self.stop.leave = None
             state = self.save(start, state)
-            if self.stop.reached():
+            if self.stop.should_stop():
                 return
-        batches = prefetch(lambda i: self.layout.get(source, i), start, total)
+        batches = prefetch(lambda i: self.layout.global_batch(source, i), start, total)
         with contextlib.closing(batches):
             for step, batch in enumerate(log.awaited(batches), start + 1):
                 shape = tuple(x.shape for x in jax.tree.leaves(batch))
@@ -260,9 +260,9 @@ class _Run:
                 if step % config.log_every == 0 or step == total:
                     log.train_row(step)
                 saves = self.evaluates(step) or step % config.save_every == 0
-                if self.stop.reached() or saves:
+                if self.stop.should_stop() or saves:
                     state = self.save(step, state)
-                    if self.stop.reached():
+                    if self.stop.should_stop():
                         return
 
     def evaluates(self, step: int) -> bool:
@@ -316,7 +316,7 @@ class _Run:
             # passes through the same states.
             if step % self.config.eval_every == 0:
                 state = self.objective.after_evaluation(state, scores)
-                state = self.layout.place(state, self.like)
+                state = self.layout.shard_state(state, self.like)
         stopped = evaluates and scores is None
         if stopped and step in self.checkpoints.steps():  # of a run that resumed here
             return state
@@ -333,7 +333,7 @@ class _Run:
 
         def stops() -> bool:
             self.watchdog.progress()
-            return self.stop.reached()
+            return self.stop.should_stop()
 
         with self.log.paused("evaluating"):
             evaluated = _evaluated(state)

@@ -31,7 +31,7 @@ class Objective(abc.ABC):
     ) -> tuple[TrainState, Metrics]:
         """Takes one training step; a pure function.
 
-        Sums over the batch must pass through `parallel.total` (as in
+        Sums over the batch must pass through `parallel.psum` (as in
         `state.gradients`), so that the same step runs on many devices.
 
         Args:
@@ -76,7 +76,7 @@ class Supervised(Objective):
             update_extra: `update_extra(extra, metrics) -> extra`, called after each
                 step; None keeps `extra` constant.
             accumulate: number of micro-batches that a batch is split into.
-            axis_name: see `training.parallel.total`.
+            axis_name: see `training.parallel.psum`.
         """
         self.init_params, self.loss, self.optimizer = init_params, loss, optimizer
         self.extra, self.update_extra = extra, update_extra

@@ -3,7 +3,7 @@
 *   "jit": the batch is sharded over the mesh axes "data" and "fsdp", and every leaf of
     the state (parameters and optimizer moments) over "fsdp" and "tensor", see
     `training.sharding`. XLA inserts the communication.
-*   "pmap": each device has the whole state and a part of the batch; `total` sums over
+*   "pmap": each device has the whole state and a part of the batch; `psum` sums over
     devices. In a job of several processes, `jit` of `shard_map` takes the place of
     `pmap`, which has the devices of one process only.
 *   "cores": on a CPU, "pmap" with each core as a device (see `runtime.start`), since
@@ -27,7 +27,7 @@ from training.cluster import job
 from training.sharding import AXES, DATA, FSDP, TENSOR
 
 
-def total(tree: Any, axis_name: str | None) -> Any:
+def psum(tree: Any, axis_name: str | None) -> Any:
     """Sums each leaf over the devices.
 
     All leaves are summed as one vector, because two sums in flight can deadlock on a
@@ -130,7 +130,7 @@ class Layout:
         self._rules = rules
 
         def leaf(path, x):
-            cut = sharding.cut(
+            cut = sharding.partition(
                 sharding.path_text(path), x.shape, rules, self.mesh.shape
             )
             placed = self._replicated
@@ -144,11 +144,11 @@ class Layout:
         """Returns `init(rng)` with the shardings of `like`, from `abstract`."""
         return jax.jit(init, out_shardings=_shardings(like))(rng)
 
-    def place(self, state: Any, like: Any) -> Any:
+    def shard_state(self, state: Any, like: Any) -> Any:
         """Moves a state to the shardings of `like`, from `abstract`."""
         return jax.device_put(state, _shardings(like))
 
-    def get(self, source: Any, index: int) -> Any:
+    def global_batch(self, source: Any, index: int) -> Any:
         """Returns a batch on the devices; this process builds only its devices' rows.
 
         The whole batch does not depend on the numbers of devices and processes.
@@ -161,14 +161,14 @@ class Layout:
             UserError: if data x fsdp does not divide the batch.
         """
         if jax.process_count() == 1:
-            return self.put(source[index])
+            return self.shard_batch(source[index])
         part = source.part(index, self._pieces, self._count)
         rows = self.batch_sharding
         return jax.tree.map(
             lambda x: jax.make_array_from_process_local_data(rows, x), part
         )
 
-    def put(self, batch: Any) -> Any:
+    def shard_batch(self, batch: Any) -> Any:
         """Moves a batch to the devices, which are all of this process.
 
         Args:
@@ -205,7 +205,7 @@ class Layout:
         """Returns a step that draws the random numbers of its step."""
 
         def whole_step(state, batch, rng):
-            with sharding.on(self.mesh, self._rules):
+            with sharding.use_mesh(self.mesh, self._rules):
                 return step(state, batch, jax.random.fold_in(rng, state.step))
 
         return whole_step

@@ -35,7 +35,7 @@ AXES = (DATA, FSDP, TENSOR)
 Rules = Sequence[tuple[str, tuple[str | None, ...]]]
 
 
-class Cut(NamedTuple):
+class Partition(NamedTuple):
     """Sharding of an array.
 
     Attributes:
@@ -62,9 +62,9 @@ def path_text(path: Any) -> str:
     return jax.tree_util.keystr(path, simple=True, separator="/")
 
 
-def cut(
+def partition(
     path: str, shape: tuple[int, ...], rules: Rules, mesh: Mapping[str, int]
-) -> Cut:
+) -> Partition:
     """Returns the sharding of an array.
 
     Args:
@@ -94,7 +94,7 @@ def cut(
         axes[int(np.argmax(free))] = FSDP
     while axes and axes[-1] is None:
         axes.pop()
-    return Cut(PartitionSpec(*axes), rule, undivided)
+    return Partition(PartitionSpec(*axes), rule, undivided)
 
 
 def divisor(spec: PartitionSpec, mesh: Mapping[str, int]) -> int:
@@ -106,8 +106,8 @@ _current: ContextVar[tuple[Mesh, Rules] | None] = ContextVar("mesh", default=Non
 
 
 @contextlib.contextmanager
-def on(mesh: Mesh, rules: Rules) -> Iterator[None]:
-    """Sets the mesh and the rules of `collect`, while a step is traced."""
+def use_mesh(mesh: Mesh, rules: Rules) -> Iterator[None]:
+    """Sets the mesh and the rules of `all_gather`, while a step is traced."""
     token = _current.set((mesh, rules))
     try:
         yield
@@ -115,7 +115,7 @@ def on(mesh: Mesh, rules: Rules) -> Iterator[None]:
         _current.reset(token)
 
 
-def collect(params: Any) -> Any:
+def all_gather(params: Any) -> Any:
     """Returns parameters without their sharding over "fsdp".
 
     A loss calls it on its parameters, so that a step collects each of them once. Their
@@ -130,7 +130,7 @@ def collect(params: Any) -> Any:
     mesh, rules = current
 
     def leaf(path, x):
-        spec = cut(path_text(path), x.shape, rules, mesh.shape).spec
+        spec = partition(path_text(path), x.shape, rules, mesh.shape).spec
         if FSDP not in spec:
             return x
         whole = PartitionSpec(*(None if name == FSDP else name for name in spec))

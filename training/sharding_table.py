@@ -28,7 +28,7 @@ def table(like: Any, rules: Rules, mesh: Mapping[str, int]) -> list[str]:
     """
     groups: dict[tuple[str, str], list[int]] = collections.defaultdict(lambda: [0, 0])
     for path, x in jax.tree_util.tree_leaves_with_path(like):
-        cut = sharding.cut(sharding.path_text(path), x.shape, rules, mesh)
+        cut = sharding.partition(sharding.path_text(path), x.shape, rules, mesh)
         axes = ", ".join(name or "-" for name in cut.spec) or "replicated"
         if cut.undivided:
             axes += f" ({sharding.TENSOR} does not divide it)"

@@ -114,7 +114,7 @@ def gradients(
         batch: pytree of arrays with the batch on the first axis.
         rng: a PRNG key for this step; it is split over micro-batches.
         accumulate: number of micro-batches; divides the batch size per device.
-        axis_name: see `parallel.total`.
+        axis_name: see `parallel.psum`.
 
     Returns:
         Gradients like `params`, and `{"loss": (sum, count), **metrics}`.
@@ -124,7 +124,7 @@ def gradients(
     """
 
     def collected_loss(params, batch, rng):
-        return loss(sharding.collect(params), batch, rng)
+        return loss(sharding.all_gather(params), batch, rng)
 
     differentiate = jax.value_and_grad(collected_loss, has_aux=True)
     if accumulate == 1:
@@ -144,7 +144,7 @@ def gradients(
             lambda x: jnp.zeros(x.shape, x.dtype), (value, count, metrics, grads)
         )
         sums, _ = jax.lax.scan(micro, zeros, parts)
-    value, count, metrics, grads = parallel.total(sums, axis_name)
+    value, count, metrics, grads = parallel.psum(sums, axis_name)
     scale = 1 / jnp.maximum(count, 1)
     grads = jax.tree.map(lambda g: (g * scale).astype(g.dtype), grads)
     return grads, {"loss": (value, count), **metrics}

@@ -96,7 +96,7 @@ def training(config, assets):
 
     def run(batch) -> None:
         nonlocal state
-        state, metrics = step(state, layout.put(batch), rng)
+        state, metrics = step(state, layout.shard_batch(batch), rng)
         jax.block_until_ready(metrics)
 
     return task, run, sum(x.size for x in jax.tree.leaves(abstract_state.params))

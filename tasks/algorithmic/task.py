@@ -26,7 +26,7 @@ from ml_collections import ConfigDict
 from base.errors import FieldError
 from base.fields import Fields
 from base.ranges import BATCH, SHAPES, Choice, Range
-from base.records import AttentionRecord, collect
+from base.records import AttentionRecord, records_of
 from figures.attention import AttentionMap
 from tasks.algorithmic import data as algorithmic
 from tasks.algorithmic import figures as sequences
@@ -144,7 +144,7 @@ class Algorithmic(Task):
             train=False,
             mutable=["attention"],
         )
-        records = collect(sown, AttentionRecord) if attention else []
+        records = records_of(sown, AttentionRecord) if attention else []
         return Answers(logits, _nats(logits, batch), records)
 
     def score(self, state: TrainState, evaluation: Evaluation) -> Scores:

@@ -238,7 +238,7 @@ def read_images(examples: Sequence[Captioned]) -> list[np.ndarray]:
 
 
 @dataclasses.dataclass
-class Batches(EndlessBatches):
+class CaptionBatches(EndlessBatches):
     """Endless training batches, with one caption for each image and T a multiple of 8.
 
     A batch is {"source": uint8 [B, I, J, 3] or feature maps, "target": int32 [B, T]}.
@@ -268,5 +268,5 @@ class Batches(EndlessBatches):
 def at_random(
     examples: Sequence[Captioned],
 ) -> Callable[[np.random.Generator, int], Captioned]:
-    """Returns a `pick` for `Batches` that draws examples with replacement."""
+    """Returns a `pick` for `CaptionBatches` that draws examples with replacement."""
     return lambda rng, n: examples[rng.integers(len(examples))]

@@ -207,7 +207,7 @@ class CaptionData:
         self.splits = CaptionSplits(config.data, count, self.left_out)
         self.frozen = config.model.encoder == "maps"
 
-    def batches(self) -> captions.Batches:
+    def batches(self) -> captions.CaptionBatches:
         """Returns the training batches; computes feature maps missing in the cache."""
         data, seed = self.config.data, self.config.seed
         if data.source == "scenes" and not self.frozen:
@@ -226,7 +226,7 @@ class CaptionData:
                 examples = self._with_maps(examples)
             pick = captions.at_random(examples)
         lengths = {"batch_size": data.batch_size, "max_length": data.max_length}
-        return captions.Batches(pick, self.vocabulary, **lengths, seed=seed)
+        return captions.CaptionBatches(pick, self.vocabulary, **lengths, seed=seed)
 
     def _with_maps(self, examples: Sequence[Photo | Scene]) -> list[CaptionedImage]:
         """The examples with maps instead of images, from files of the cache folder."""

@@ -28,7 +28,7 @@ from ml_collections import ConfigDict
 
 from base.fields import Fields, ordered, unread
 from base.ranges import BATCH, EXAMPLES, STEPS, VOCABULARY, WEIGHT, Range
-from base.records import AttentionRecord, DrawRecord, collect
+from base.records import AttentionRecord, DrawRecord, records_of
 from figures.strips import caption_strips
 from generation.options import BeamOptions, NBestOptions
 from generation.search import ALPHA, BEAM, Search
@@ -170,7 +170,7 @@ class Captioning(Task):
         self.search = Search.configured(config.evaluation)
         self.captioner = CaptionSearch(self.model, self.data)
 
-    def train_data(self) -> captions.Batches:
+    def train_data(self) -> captions.CaptionBatches:
         """Returns the training batches."""
         return self.data.batches()
 
@@ -197,7 +197,7 @@ class Captioning(Task):
         )
         count = jnp.asarray(len(target), jnp.float32)
         metrics = {"nll": (loss, tokens), "tokens": (tokens, tokens)}
-        for record in collect(sown, AttentionRecord):
+        for record in records_of(sown, AttentionRecord):
             coverage = jnp.einsum("bhts,bt->bhs", record.weights, mask)
             penalty = jnp.sum(jnp.square(1 - coverage))
             loss += weights.coverage * penalty
@@ -205,7 +205,7 @@ class Captioning(Task):
         if state.extra is not None:
             nll = optax.softmax_cross_entropy_with_integer_labels(logits, target)
             reward = jax.lax.stop_gradient(-jnp.sum(nll * mask, axis=1))  # [B]
-            records, baseline = collect(sown, DrawRecord), state.extra["baseline"]
+            records, baseline = records_of(sown, DrawRecord), state.extra["baseline"]
             loss += reinforce.reinforce_loss(
                 records, reward[:, None], baseline, mask=mask, weights=weights
             )

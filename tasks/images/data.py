@@ -197,7 +197,7 @@ def corners(
 
 
 @dataclasses.dataclass
-class Batches(EndlessBatches):
+class ImageBatches(EndlessBatches):
     """Endless batches {"image": uint8 [B, I, I, 3], "label": int32 [B]}."""
 
     images: LabelledImages | None  # data set; None for `corners`, which have one class

@@ -44,7 +44,7 @@ from tasks.common.splits import EVALUATION_SPLITS, check_split
 from tasks.common.text import normal
 from tasks.common.user_files import UserFiles
 from tasks.images import corners
-from tasks.images.data import SOURCES, Batches, LabelledImages, read
+from tasks.images.data import SOURCES, ImageBatches, LabelledImages, read
 from tasks.images.frechet import frechet_distance, inception_score
 from training import adversarial, checks
 from training.configuration import Config, EvaluationConfig
@@ -206,12 +206,12 @@ class Adversarial(Task):
         files = image_files(left_out=self.left_out)
         return _read_images(self.config, files)
 
-    def train_data(self) -> Batches:
+    def train_data(self) -> ImageBatches:
         """Returns the training batches."""
         return self._batches(self.config.data.batch_size, self.config.seed)
 
-    def _batches(self, batch_size: int, seed: int) -> Batches:
-        return Batches(
+    def _batches(self, batch_size: int, seed: int) -> ImageBatches:
+        return ImageBatches(
             self.images, self.config.model.size, batch_size=batch_size, seed=seed
         )
 

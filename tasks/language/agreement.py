@@ -22,7 +22,7 @@ from ml_collections import ConfigDict
 from base.errors import UserError
 from base.fields import Fields
 from base.ranges import BATCH, EXAMPLES, Choice, Range
-from base.records import AttentionRecord, collect
+from base.records import AttentionRecord, records_of
 from figures import charts
 from tasks.common.text import fold
 from tasks.common.vocabulary import PAD, UNK
@@ -99,10 +99,10 @@ class Agreement(Task):
             axis_name=axis_name,
         )
 
-    def train_data(self) -> agreement.Batches:
+    def train_data(self) -> agreement.AgreementBatches:
         """Returns the training batches; see `tasks.language.agreement_data`."""
         data = self.config.data
-        return agreement.Batches(
+        return agreement.AgreementBatches(
             self.language,
             data.size,
             batch_size=data.batch_size,
@@ -140,7 +140,7 @@ class Agreement(Task):
         )
         dependent = jnp.array(self.words.dependent)
         best = dependent[logits[..., dependent].argmax(-1)]
-        records = collect(sown, AttentionRecord)
+        records = records_of(sown, AttentionRecord)
         top = [record.weights.mean(1).argmax(-1) for record in records]
         return token_nats(logits, tokens).sum(-1), best, top
 

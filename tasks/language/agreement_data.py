@@ -188,7 +188,7 @@ def encode(language: str, sentences: Sequence[Sentence], width: int) -> Batch:
 
 
 @dataclasses.dataclass
-class Batches(EndlessBatches):
+class AgreementBatches(EndlessBatches):
     """Endless batches of sentences of a language, of size S."""
 
     language: str

@@ -14,7 +14,7 @@ import optax
 
 from base.options import option
 from base.ranges import Range, declared
-from base.records import AttentionRecord, collect
+from base.records import AttentionRecord, records_of
 from figures.attention import AttentionMap, attention_map
 from generation.options import DrawOptions
 from generation.sampling import line_seed, sample
@@ -130,7 +130,7 @@ class Continuations:
         labels = self._labels(["<s>", *self.vocabulary.pieces(ids)])
         maps = (
             attention_map(record, labels, labels, ("word being read", "attended word"))
-            for record in collect(sown, AttentionRecord)
+            for record in records_of(sown, AttentionRecord)
         )
         return Continued(new, score, tuple(maps))
 

@@ -174,7 +174,7 @@ def load(folder: Path) -> Texts:
 
 
 @dataclasses.dataclass
-class Batches(EndlessBatches):
+class TextBatches(EndlessBatches):
     """Endless batches of consecutive parts of a text.
 
     An epoch begins at a token that depends on the seed and the epoch.

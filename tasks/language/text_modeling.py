@@ -161,10 +161,10 @@ class TextModeling(Task):
             axis_name=axis_name,
         )
 
-    def train_data(self) -> running_text.Batches:
+    def train_data(self) -> running_text.TextBatches:
         """Returns the training batches; see `tasks.language.text_data`."""
         data = self.config.data
-        return running_text.Batches(
+        return running_text.TextBatches(
             self.texts.train,
             batch_size=data.batch_size,
             tokens=data.tokens,

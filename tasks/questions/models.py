@@ -24,9 +24,14 @@ from flax import linen as nn
 from ml_collections import ConfigDict
 
 from base import spread
-from base.records import AttentionRecord, collect
+from base.records import AttentionRecord, records_of
 from tasks.questions.babi import sources
-from tasks.questions.babi.encoding import Batches, Questions, joined, numbered
+from tasks.questions.babi.encoding import (
+    QuestionBatches,
+    Questions,
+    concatenate,
+    deduplicate,
+)
 from tasks.questions.babi.sources import Source
 from training.objective import Loss, Supervised
 from training.state import Batch, LossResult, Metrics, Scores, TrainState
@@ -68,7 +73,7 @@ class QuestionData:
     def _by_model(self) -> list[Questions]:
         """The training questions of each model, once for all its repeats."""
         models = list(self.questions("train").values())
-        return [joined(models)] if self.joint else models
+        return [concatenate(models)] if self.joint else models
 
     def members(self, task: int) -> slice:
         """Returns the range of the models of a task, one for each repeat."""
@@ -77,23 +82,23 @@ class QuestionData:
         return slice(start, start + repeats)
 
     def training(self, groups: Mapping[int, np.ndarray]) -> Training:
-        """Returns the training questions by number of slots; see `numbered`.
+        """Returns the training questions by number of slots; see `deduplicate`.
 
         Args:
             groups: by number of slots, the numbers of the models.
         """
         repeats, models = self.config.repeats, self._by_model()
         return {
-            size: numbered(
+            size: deduplicate(
                 [models[n] for n in group[::repeats] // repeats],
                 self.config.batch_size * size // 2,  # with more, few are repeated
             )
             for size, group in groups.items()
         }
 
-    def batches(self, training: Training) -> Batches:
-        """Returns the training batches; see `tasks.questions.babi.encoding.Batches`."""
-        return Batches(
+    def batches(self, training: Training) -> QuestionBatches:
+        """Returns the training batches; see `QuestionBatches`."""
+        return QuestionBatches(
             {size: questions for size, (questions, _) in training.items()},
             repeats=self.config.repeats,
             batch_size=self.config.batch_size,
@@ -161,7 +166,7 @@ class QuestionModels:
 
         Args:
             params: parameters of the P models.
-            batch: a batch of `tasks.questions.babi.encoding.Batches`.
+            batch: a batch of `tasks.questions.babi.encoding.QuestionBatches`.
             rng: PRNG key.
             state: the training state.
             texts: by number of slots, the word ids of each task's statements whose
@@ -199,7 +204,7 @@ class QuestionModels:
         )
         losses = _cross_entropy(logits, batch["answer"])
         if self.supervision:
-            (record,) = collect(sown, AttentionRecord)
+            (record,) = records_of(sown, AttentionRecord)
             attention = fact_losses(record.weights[:, 0], batch["facts"])
             losses += self.supervision * attention
         return losses, logits.argmax(-1) == batch["answer"]
@@ -209,7 +214,7 @@ class QuestionModels:
         logits, sown = self.model.apply(
             {"params": params}, batch, train=False, linear=linear, mutable=["attention"]
         )
-        (record,) = collect(sown, AttentionRecord)
+        (record,) = records_of(sown, AttentionRecord)
         return logits, record
 
     def outputs(
@@ -303,7 +308,7 @@ class LinearStart(Supervised):
             linear_steps: maximum number of steps without the softmax; 0 for no linear
                 start.
             validation_losses: `validation_losses(state) -> losses [P]`.
-            axis_name: see `training.parallel.total`.
+            axis_name: see `training.parallel.psum`.
         """
         self.linear_steps, self.validation_losses = linear_steps, validation_losses
         side_by_side = optax.GradientTransformation(

@@ -33,9 +33,9 @@ from figures.attention import attention_map
 from figures.fonts import MAX_LABEL
 from tasks.questions import metrics as answers
 from tasks.questions.babi import sources, text
-from tasks.questions.babi.encoding import Batches, Questions, encode
+from tasks.questions.babi.encoding import QuestionBatches, Questions, encode
 from tasks.questions.babi.sources import Source
-from tasks.questions.babi.story import Line
+from tasks.questions.babi.text import Line
 from tasks.questions.models import (
     LinearStart,
     Outputs,
@@ -188,8 +188,8 @@ class QuestionAnswering(Task):
         texts = {size: texts for size, (_, texts) in self.training.items()}
         return self.models.loss(params, batch, rng, state, texts)
 
-    def train_data(self) -> Batches:
-        """Returns the training batches; see `tasks.questions.babi.encoding.Batches`."""
+    def train_data(self) -> QuestionBatches:
+        """Returns the training batches; see `QuestionBatches`."""
         return self.data.batches(self.training)
 
     def validation_losses(self, state: TrainState) -> np.ndarray:

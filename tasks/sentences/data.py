@@ -248,7 +248,7 @@ def load(folder: Path) -> Sentences:
 
 
 @dataclasses.dataclass
-class Batches(EndlessBatches):
+class SentenceBatches(EndlessBatches):
     """Endless batches of examples, shuffled anew in each epoch."""
 
     sentences: Sentences  # the examples

@@ -26,7 +26,7 @@ from ml_collections import ConfigDict
 from base.errors import UserError
 from base.fields import Fields, Files, unread
 from base.ranges import BATCH, SIZE, VOCABULARY, Choice, Range
-from base.records import AttentionRecord, collect
+from base.records import AttentionRecord, records_of
 from figures import charts
 from figures.attention import attention_map
 from tasks.sentences import data as sentences
@@ -112,10 +112,10 @@ class SentenceClassification(Task):
             axis_name=axis_name,
         )
 
-    def train_data(self) -> sentences.Batches:
+    def train_data(self) -> sentences.SentenceBatches:
         """Returns the training batches; see `tasks.sentences.data`."""
         data = self.config.data
-        return sentences.Batches(
+        return sentences.SentenceBatches(
             self.sentences,
             batch_size=data.batch_size,
             length=data.max_length,
@@ -150,7 +150,7 @@ class SentenceClassification(Task):
         logits, sown = self.model.apply(
             {"params": state.params}, batch, train=False, mutable=["attention"]
         )
-        return logits, collect(sown, AttentionRecord) if attention else []
+        return logits, records_of(sown, AttentionRecord) if attention else []
 
     def score(self, state: TrainState, evaluation: Evaluation) -> Scores:
         """Returns accuracies in per cent.

@@ -118,10 +118,10 @@ class Speech:
         """The characters of the transcripts."""
         return self._characters or Characters(self.source.characters)
 
-    def batches(self) -> utterances.Batches:
+    def batches(self) -> utterances.UtteranceBatches:
         """Returns the training batches."""
         data = self.config.data
-        return utterances.Batches(
+        return utterances.UtteranceBatches(
             self.source,
             self.mixing,
             self.characters,

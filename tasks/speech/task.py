@@ -121,7 +121,7 @@ class Listening(Task):
         characters = assets.characters.characters
         self.rescoring = rescoring.configured(config.evaluation, characters)
 
-    def train_data(self) -> utterances.Batches:
+    def train_data(self) -> utterances.UtteranceBatches:
         """Returns the training batches."""
         return self.data.batches()
 

@@ -233,7 +233,7 @@ def padded(
 
 
 @dataclasses.dataclass
-class Batches(EndlessBatches):
+class UtteranceBatches(EndlessBatches):
     """Training batches, of a single number of words each, drawn from `words`."""
 
     source: Source  # the source

@@ -132,7 +132,7 @@ def _pack(
 
 
 @dataclasses.dataclass
-class Batches:
+class TranslationBatches:
     """Endless random access to training batches; batch i depends on (seed, i) only.
 
     An epoch is `len(self)` batches and has every pair exactly once; batch i belongs to

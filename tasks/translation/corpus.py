@@ -14,7 +14,7 @@ from base.ranges import PROBABILITY, SEED, SHAPES, SIZE, VOCABULARY, WEIGHT, Ran
 from tasks.common.text_metrics import require_tokenizer
 from tasks.common.vocabulary import Vocabulary
 from tasks.translation import parallel_text
-from tasks.translation.batching import Batches
+from tasks.translation.batching import TranslationBatches
 from tasks.translation.corpora.names import check_name
 from tasks.translation.text_assets import TextAssets, encode_training, write_assets
 
@@ -137,7 +137,7 @@ def prepare(config: ConfigDict, folder: Path, *, training: bool) -> TextAssets:
         nbest=data.segmentations,
         alpha=data.sampling_alpha,
     )
-    batches = Batches(
+    batches = TranslationBatches(
         source,
         target,
         tokens=data.tokens,

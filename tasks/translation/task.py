@@ -26,7 +26,7 @@ from ml_collections import ConfigDict
 
 from base.errors import FieldError
 from base.ranges import BATCH, FRACTION, LAYERS, Range
-from base.records import DrawRecord, collect
+from base.records import DrawRecord, records_of
 from figures import charts
 from figures.attention import AttentionMap, draw_heads, text_maps
 from generation.options import SamplingOptions, TranslationOptions
@@ -182,7 +182,7 @@ class Translation(Task):
         if state.extra is not None:
             nll = optax.softmax_cross_entropy_with_integer_labels(logits, target)
             reward = jax.lax.stop_gradient(-nll) * mask
-            draws, baseline = collect(sown, DrawRecord), state.extra["baseline"]
+            draws, baseline = records_of(sown, DrawRecord), state.extra["baseline"]
             ends = target == EOS
             loss += reinforce.sentence_loss(
                 draws, reward, ends, baseline=baseline, mask=mask, weights=weights

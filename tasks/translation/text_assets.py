@@ -19,7 +19,7 @@ from tasks.common.vocabulary import (
     Vocabulary,
     train_vocabulary,
 )
-from tasks.translation.batching import Batches
+from tasks.translation.batching import TranslationBatches
 from tasks.translation.parallel_text import Corpus
 
 _NEAR_DUPLICATES = "near_duplicates.json"
@@ -30,7 +30,7 @@ class TextAssets(NamedTuple):
 
     vocabulary: Vocabulary  # vocabulary of both languages
     folder: Path  # folder of the evaluation splits
-    batches: Batches | None = None  # training batches; None unless training
+    batches: TranslationBatches | None = None  # training batches; None unless training
 
     def pairs(self, split: str) -> tuple[list[str], list[str]]:
         """Returns the sources and references of a split, in normal form.

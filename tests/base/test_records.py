@@ -7,7 +7,7 @@ import pytest
 from flax import linen as nn
 
 from base.errors import FieldError
-from base.records import AttentionRecord, DrawRecord, collect
+from base.records import AttentionRecord, DrawRecord, records_of
 
 
 class Layer(nn.Module):
@@ -37,7 +37,7 @@ def sow():
 
 
 def test_records_are_sorted_by_kind_and_layer():
-    records = collect(sow(), AttentionRecord)
+    records = records_of(sow(), AttentionRecord)
     assert [(r.kind, r.layer) for r in records] == [
         ("cross", 2),
         ("cross", 11),
@@ -52,13 +52,13 @@ def test_records_are_sorted_by_kind_and_layer():
 
 
 def test_draws_are_collected_separately():
-    records = collect(sow(), DrawRecord)
+    records = records_of(sow(), DrawRecord)
     assert [r.log_probability.shape for r in records] == [(2, 5)] * 4
     assert [r.entropy.shape for r in records] == [(2, 5)] * 4
 
 
 def test_without_sown_records_the_list_is_empty():
-    assert collect({}, AttentionRecord) == collect({}, DrawRecord) == []
+    assert records_of({}, AttentionRecord) == records_of({}, DrawRecord) == []
 
 
 def test_a_field_error_names_field_value_and_accepted_values():

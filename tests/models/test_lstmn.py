@@ -12,7 +12,7 @@ from translators import descend, sigmoid
 from attention.core import attend
 from attention.scores import SCORES
 from base.errors import FieldError
-from base.records import AttentionRecord, collect
+from base.records import AttentionRecord, records_of
 from models import lstmn
 from models.cells import LSTMMatrices, lstm
 from models.lstm_language import LSTMLanguageModel
@@ -292,7 +292,7 @@ def test_no_state_is_the_state_at_the_beginning(draw, slots):
             {"params": params}, x, state, mask, source, mutable=["attention"]
         )
         loss = jnp.sin(3 * tape.value).sum() + last.summary.sum()
-        weights = [r.weights for r in collect(sown, AttentionRecord)]
+        weights = [r.weights for r in records_of(sown, AttentionRecord)]
         valid = last.valid[..., None]
         return loss, (tape, last.valid, last.value * valid, last.summary, weights)
 
@@ -317,7 +317,7 @@ def test_padding_of_the_other_text_has_no_effect(draw):
     )
     expected, _ = module.apply(variables, x, state, None, source)
     np.testing.assert_array_equal(tape.value, expected.value)
-    cross, intra = collect(sown, AttentionRecord)
+    cross, intra = records_of(sown, AttentionRecord)
     assert (cross.kind, cross.weights.shape) == ("cross", (B, 1, T, S))
     np.testing.assert_array_equal(cross.weights[1, ..., 2:], 0)
     np.testing.assert_allclose(cross.weights.sum(-1), 1, atol=1e-6)

@@ -9,7 +9,7 @@ from translators import descend
 
 from attention.scores import SCORES
 from base.errors import FieldError
-from base.records import AttentionRecord, collect
+from base.records import AttentionRecord, records_of
 from models.memory_network import ALIGNMENTS, MemoryNetwork, position_weights
 
 B, N, J, W, T, D, K = 3, 7, 5, 13, 11, 4, 2
@@ -41,7 +41,7 @@ def outputs(model, variables, batch, **arguments):
     logits, sown = model.apply(
         variables, batch, train=False, mutable=["attention"], **arguments
     )
-    (record,) = collect(sown, AttentionRecord)
+    (record,) = records_of(sown, AttentionRecord)
     assert (record.kind, record.queries, record.keys) == ("memory", "hops", "sentences")
     return logits, record.weights
 

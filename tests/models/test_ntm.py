@@ -10,7 +10,7 @@ import pytest
 from translators import descend, quick_jit, sigmoid
 
 from base.errors import FieldError
-from base.records import AttentionRecord, collect
+from base.records import AttentionRecord, records_of
 from models import ntm
 from models.ntm import LSTM, NeuralTuringMachine
 
@@ -56,7 +56,7 @@ def random_params(model, x, seed=1):
 def apply(model, params, x):
     """Logits, and the weights of the read and write heads, by kind."""
     logits, sown = model.apply({"params": params}, x, train=False, mutable="attention")
-    records = collect(sown, AttentionRecord)
+    records = records_of(sown, AttentionRecord)
     assert all((r.queries, r.keys) == ("steps", "memory") for r in records)
     return logits, {record.kind: record.weights for record in records}
 

@@ -22,7 +22,7 @@ from translators import (
 
 from attention.scores import SCORES
 from base.errors import FieldError
-from base.records import AttentionRecord, collect
+from base.records import AttentionRecord, records_of
 from models.cells import CELLS
 from models.pointer import PointerNetwork
 from tasks.common.losses import smoothed_cross_entropy
@@ -345,7 +345,7 @@ def test_the_full_pass_sows_the_attention_of_its_steps(fields, kinds):
     logits, sown = quick_jit(
         lambda: model.apply(variables, batch, train=False, mutable=["attention"])
     )()
-    records = collect(sown, AttentionRecord)
+    records = records_of(sown, AttentionRecord)
     assert [record.kind for record in records] == kinds
     for record in records:
         assert (record.queries, record.keys) == ("steps", "inputs")

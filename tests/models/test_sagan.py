@@ -8,7 +8,7 @@ from flax import linen as nn
 from translators import normal_like, quick_jit
 
 from attention.spatial import NON_LOCAL
-from base.records import AttentionRecord, collect
+from base.records import AttentionRecord, records_of
 from configs.sagan import get_config
 from models import dcgan
 from models.sagan import (
@@ -180,7 +180,7 @@ def test_attention_is_initially_the_identity_and_only_gamma_learns(form, pool, d
 def test_the_weights_of_each_position_sum_to_1():
     model, variables = build(Generator)
     _, sown = run(model, variables, *inputs(Generator))
-    (record,) = collect(sown, AttentionRecord)
+    (record,) = records_of(sown, AttentionRecord)
     assert (record.kind, record.layer) == ("spatial", 0)
     weights = record.weights
     assert weights.shape == (B, 8, 8, 4, 4)  # keys are pooled
@@ -196,7 +196,7 @@ def test_attention_reads_the_positions_in_the_order_of_the_image(draw):
         attend(x[:, ::-1, ::-1]), attend(x)[:, ::-1, ::-1], atol=1e-4
     )
     _, sown = layer.apply({"params": params}, x, train=False, mutable=["attention"])
-    ((weights,),) = (jax.tree.leaves(x) for x in collect(sown, AttentionRecord))
+    ((weights,),) = (jax.tree.leaves(x) for x in records_of(sown, AttentionRecord))
     value = x @ params["value"]["normed"]["kernel"]
     context = jnp.einsum("bijkl,bklc->bijc", weights, value)
     output = params["gamma"] * context @ params["output"]["normed"]["kernel"]

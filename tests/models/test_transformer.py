@@ -19,7 +19,7 @@ from translators import (
 )
 
 from attention.scores import SCORES
-from base.records import AttentionRecord, collect
+from base.records import AttentionRecord, records_of
 from configs import transformer_nmt
 from models.transformer import Residual, Transformer
 
@@ -171,7 +171,7 @@ def test_every_attention_sows_weights_that_sum_to_one():
     sown = quick_jit(
         lambda: model.apply(variables, batch, train=False, mutable=["attention"])[1]
     )()
-    records = collect(sown, AttentionRecord)
+    records = records_of(sown, AttentionRecord)
     assert [(r.kind, r.layer, r.queries, r.keys) for r in records] == [
         *(("cross", layer, "target", "source") for layer in range(3)),
         *(("decoder", layer, "previous", "previous") for layer in range(3)),

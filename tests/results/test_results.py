@@ -738,7 +738,9 @@ def test_the_page_of_languages_states_how_many_test_sentences_are_in_training():
 def test_a_test_sentence_is_seen_if_it_is_in_training_word_for_word():
     config = floors._config("lstmn_language:smoke")
     share = floors.seen_in_training("agreement", 1, 103, config)
-    train = agreement.Batches("agreement", 1, batch_size=config.data.batch_size, seed=0)
+    train = agreement.AgreementBatches(
+        "agreement", 1, batch_size=config.data.batch_size, seed=0
+    )
     rows = [tuple(x) for i in range(config.train_steps) for x in train[i]["tokens"]]
     test, _ = agreement.held_out("agreement", "test", 1, 103)
     count = sum(tuple(x) in rows for x in test["tokens"])
@@ -994,7 +996,7 @@ def workdir(tmp_path):
 
 
 def test_a_record_is_collected_from_the_run_directory(workdir):
-    saved = make.collect(RUNS[0], 0, workdir)
+    saved = make.make_record(RUNS[0], 0, workdir)
     assert set(record()) <= set(saved)
     assert saved["metrics"] == {"bleu": 21.043, "bleu_signature": "nrefs:1"}
     assert saved["curve"] == [[0.5, 7.123], [1.5, 9.0]]
@@ -1005,7 +1007,7 @@ def test_a_record_is_collected_from_the_run_directory(workdir):
     assert "waiting" not in saved and "examples" not in saved
     (workdir / "eval_test.json").unlink()
     with pytest.raises(UserError, match=r"eval_test\.json is missing"):
-        make.collect(RUNS[0], 0, workdir)
+        make.make_record(RUNS[0], 0, workdir)
 
 
 def test_a_run_that_was_planned_shorter_is_no_record(workdir):
@@ -1013,7 +1015,7 @@ def test_a_run_that_was_planned_shorter_is_no_record(workdir):
     settings["extended"] = [{"step": 7, "train_steps": 11}, {"step": 13}]
     (workdir / "config.json").write_text(json.dumps(settings))
     with pytest.raises(UserError, match="was planned shorter, up to step 13: a record"):
-        make.collect(RUNS[0], 0, workdir)
+        make.make_record(RUNS[0], 0, workdir)
 
 
 def test_a_record_of_generated_data_counts_examples_and_waiting(tmp_path, monkeypatch):
@@ -1036,7 +1038,7 @@ def test_a_record_of_generated_data_counts_examples_and_waiting(tmp_path, monkey
     rows[-1]["wrong"] = 0.12345
     config = read_config("ntm_copy", "data.batch_size=7")
     put_run(tmp_path, config, rows, checkpoint="last", step=30, bits=1.25)
-    saved = make.collect(Run(name="x", config="ntm_copy"), 0, tmp_path)
+    saved = make.make_record(Run(name="x", config="ntm_copy"), 0, tmp_path)
     assert (saved["examples"], saved["waiting"]) == ([210], 0.03)  # the median
     assert saved["curve"] == [[0.07, 1.5]]
     assert saved["curves"] == {"wrong": [0.1235]}
@@ -1052,7 +1054,7 @@ def test_a_record_has_the_examples_until_the_first_perfect_evaluation(tmp_path):
             for i, x in enumerate(accuracies, 1)
         ]
         put_run(tmp_path, config, rows, checkpoint="last", step=40, accuracy=99.0)
-        return make.collect(Run(name="x", config="pointer_sorting"), 0, tmp_path)
+        return make.make_record(Run(name="x", config="pointer_sorting"), 0, tmp_path)
 
     assert collect(50.0, 100.0, 99.0, 100.0)["perfect_after"] == 140
     assert "perfect_after" not in collect(50.0, 99.9)
@@ -1145,7 +1147,7 @@ def test_a_record_is_valid_until_a_field_with_an_effect_changes(
 
 
 def test_a_new_record_holds_its_identity(workdir):
-    settings = make.collect(RUNS[0], 0, workdir)["settings"]
+    settings = make.make_record(RUNS[0], 0, workdir)["settings"]
     assert settings == records.identity(settings)
     for name in ("log_every", "mesh", "parallel"):
         assert name not in settings

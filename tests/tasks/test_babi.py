@@ -8,11 +8,11 @@ import pytest
 
 from base.errors import UserError
 from tasks.common.splits import SPLITS
-from tasks.questions.babi import generator, text
-from tasks.questions.babi.encoding import Vocabulary, encode, joined, numbered
-from tasks.questions.babi.story import Line, facts, words
+from tasks.questions.babi import sources, text
+from tasks.questions.babi.encoding import Vocabulary, concatenate, deduplicate, encode
+from tasks.questions.babi.text import Line, facts, words
 
-SMALL = {task: generator.all_splits(task, 110) for task in generator.TASKS}
+SMALL = sources.generated(sources.TASKS, 110)
 
 
 def questions(stories):
@@ -26,14 +26,14 @@ def questions(stories):
                 statements[number] = line.text
 
 
-@pytest.mark.parametrize("task", generator.TASKS)
+@pytest.mark.parametrize("task", sources.TASKS)
 def test_an_independent_solver_agrees_with_every_answer(task):
     for statements, question in questions(SMALL[task]["test"]):
         answer = babi_solver.solve(task, statements.values(), question.text)
         assert answer == question.answer, (statements, question)
 
 
-@pytest.mark.parametrize("task", sorted(generator.TASKS.keys() - {3, 5, 7, 8}))
+@pytest.mark.parametrize("task", sorted(sources.TASKS.keys() - {3, 5, 7, 8}))
 def test_the_supporting_facts_are_enough(task):
     # Counts, histories and gifts depend on all facts.
     for statements, question in questions(SMALL[task]["test"]):
@@ -42,7 +42,7 @@ def test_the_supporting_facts_are_enough(task):
         assert answer == question.answer, (support, question)
 
 
-@pytest.mark.parametrize("task", generator.TASKS)
+@pytest.mark.parametrize("task", sources.TASKS)
 def test_splits_share_no_story_and_have_their_numbers_of_questions(task):
     stories = {split: {facts(x) for x in SMALL[task][split]} for split in SPLITS}
     for a, b in itertools.combinations(SPLITS, 2):
@@ -51,7 +51,7 @@ def test_splits_share_no_story_and_have_their_numbers_of_questions(task):
     assert counts == {"train": 99, "validation": 11, "test": 1000}
 
 
-@pytest.mark.parametrize("task", generator.TASKS)
+@pytest.mark.parametrize("task", sources.TASKS)
 def test_answers_are_balanced_enough_for_errors_to_mean_something(task):
     answers = [question.answer for _, question in questions(SMALL[task]["test"])]
     share = 5 / 8 if task == 9 else 0.58  # three in eight statements are answered yes
@@ -67,13 +67,13 @@ def test_a_question_is_about_the_two_latest_statements(task):
 
 
 def test_stories_are_the_same_each_time():
-    generator.stories.cache_clear()
-    again = generator.stories(2, "train", 99)
+    sources.generate.cache_clear()
+    again = sources.generate(2, "train", 99)
     assert again == SMALL[2]["train"]
-    assert generator.stories(2, "train", 50)[:9] == again[:9]
+    assert sources.generate(2, "train", 50)[:9] == again[:9]
 
 
-@pytest.mark.parametrize("task", generator.TASKS)
+@pytest.mark.parametrize("task", sources.TASKS)
 def test_the_text_format_keeps_stories(task):
     stories = SMALL[task]["validation"]
     assert text.read(text.write(stories), "x") == list(stories)
@@ -164,7 +164,7 @@ def test_joined_questions_are_those_of_the_parts():
     stories = [SMALL[task]["validation"] for task in (4, 18)]
     vocabulary = Vocabulary.of(itertools.chain(*stories))
     parts = [encode(part, vocabulary) for part in stories]
-    both = joined(parts)
+    both = concatenate(parts)
     assert len(both) == sum(map(len, parts))
     index = np.arange(len(parts[1]))
     expected = parts[1].batch(index, 11, memory=11)
@@ -180,7 +180,7 @@ def test_joined_questions_are_those_of_the_parts():
 def test_numbers_stand_for_the_same_statements():
     parts = [encoded(task)[1] for task in (1, 2)]
     counts = [len(np.unique(part.statements, axis=0)) for part in parts]
-    few, texts = numbered(parts, max(counts))
+    few, texts = deduplicate(parts, max(counts))
     assert texts.shape[:2] == (2, 1 + max(counts)) and not texts[:, 0].any()
     assert max(counts) < len(parts[1].statements)  # some are repeated
     index = np.arange(50)
@@ -194,4 +194,4 @@ def test_numbers_stand_for_the_same_statements():
         assert (expected["times"] == 0).any()  # empty slots, with number 0
         for name, array in expected.items():
             np.testing.assert_array_equal(actual[name], array)
-    assert numbered(parts, max(counts) - 1) == (parts, None)
+    assert deduplicate(parts, max(counts) - 1) == (parts, None)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tasks.common.vocabulary import EOS, Segmentations
-from tasks.translation.batching import Batches, choose_boxes, eval_batches
+from tasks.translation.batching import TranslationBatches, choose_boxes, eval_batches
 
 
 def _sentences(lengths):
@@ -24,7 +24,7 @@ def _corpus(count=331, seed=0):
 
 def _batches(pack, tokens=128, max_shapes=3, seed=7, count=331):
     source, target = map(_sentences, _corpus(count))
-    return Batches(
+    return TranslationBatches(
         source, target, tokens=tokens, max_shapes=max_shapes, seed=seed, pack=pack
     )
 
@@ -122,7 +122,7 @@ def test_drawn_segmentations_fit_their_row():
     listed = [[[n + 4] * k + [EOS] for k in (1, 2, 5)] for n in range(97)]
     sides = [Segmentations(listed) for _ in range(2)]
     for pack in (False, True):
-        batches = Batches(*sides, tokens=64, max_shapes=2, seed=1, pack=pack)
+        batches = TranslationBatches(*sides, tokens=64, max_shapes=2, seed=1, pack=pack)
         lengths = Counter()
         for i in range(3 * len(batches)):
             source, target = (

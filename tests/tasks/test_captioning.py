@@ -18,7 +18,7 @@ from attention.alignments import ALIGNMENTS
 from attention.scores import SCORES
 from base import storage
 from base.errors import UserError
-from base.records import AttentionRecord, DrawRecord, collect
+from base.records import AttentionRecord, DrawRecord, records_of
 from configs.captioning import get_config
 from figures import canvas
 from figures.strips import Strip
@@ -249,7 +249,7 @@ def test_a_batch_has_a_caption_per_image_and_cuts_long_ones(tmp_path):
     words = "one two three four five six seven eight nine"
     vocabulary = train_vocabulary([words], 99, tmp_path / "v.model", pieces="word")
     fields = {"batch_size": 5, "max_length": 7, "seed": 0}
-    batches = captions.Batches(lambda rng, n: Example(n), vocabulary, **fields)
+    batches = captions.CaptionBatches(lambda rng, n: Example(n), vocabulary, **fields)
     batch, repeated = batches[2], batches[2]
     assert (batch["target"] == repeated["target"]).all()
     assert batch["source"][:, 0, 0, 0].tolist() == [10, 11, 12, 13, 14]
@@ -322,7 +322,7 @@ def test_the_gradient_of_a_hard_alignment_is_unbiased():
             rngs={"dropout": key, "alignment": jax.random.fold_in(key, 1)},
             mutable=["reinforce"],
         )
-        (draw,) = collect(sown, DrawRecord)
+        (draw,) = records_of(sown, DrawRecord)
         log_probs = jax.nn.log_softmax(logits)[0, [0, 1], batch["target"][0]]
         return draw.log_probability.sum(), -log_probs.sum()
 

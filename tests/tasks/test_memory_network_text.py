@@ -8,7 +8,7 @@ import pytest
 from states import last_state
 
 from base.errors import FieldError
-from base.records import AttentionRecord, collect
+from base.records import AttentionRecord, records_of
 from configs import lstmn_text
 from models.memory_network import MemoryNetworkLanguageModel
 from tasks.common.vocabulary import PAD
@@ -34,7 +34,7 @@ def draw_tokens(seed=1):
 def outputs(model, variables, tokens, carry=None):
     read = functools.partial(model.apply, train=False, mutable=["attention"])
     (logits, carry), sown = jax.jit(read)(variables, tokens, carry)
-    return logits, carry, collect(sown, AttentionRecord)
+    return logits, carry, records_of(sown, AttentionRecord)
 
 
 def reference(params, text, t, memory, hops):

@@ -12,9 +12,9 @@ from base.errors import UserError
 from configs import memory_network_qa
 from figures import attention as figures_attention
 from tasks.questions import metrics as answers
-from tasks.questions.babi import generator, sources, text
+from tasks.questions.babi import sources, text
 from tasks.questions.babi.encoding import Vocabulary, encode
-from tasks.questions.babi.story import Line
+from tasks.questions.babi.text import Line
 from tasks.questions.models import LinearStart, fact_losses
 from tasks.questions.task import QuestionOptions, Story
 from training import configuration, evaluate, optimizers
@@ -313,7 +313,7 @@ def test_a_wrong_config_is_rejected(changes, complaint):
 def files(tmp_path):
     """Paths of a user's stories by split."""
     paths = {}
-    for split, stories in generator.all_splits(6, 60).items():
+    for split, stories in sources.generated([6], 60)[6].items():
         path = tmp_path / f"{split}.txt"
         path.write_text(text.write(itertools.islice(stories, 12)), "utf-8")
         paths[split] = str(path)

@@ -12,7 +12,7 @@ from translators import descend
 
 from attention.tape import Tape
 from base.errors import FieldError, UserError
-from base.records import AttentionRecord, collect
+from base.records import AttentionRecord, records_of
 from configs import lstmn_sentences
 from models.sentences import SentenceClassifier
 from tasks.sentences import data as sentences
@@ -119,7 +119,7 @@ def apply(classifier, inputs, params=None):
             {"params": params}, inputs, train=False, mutable=["attention"]
         )
     )()
-    return params, logits, collect(sown, AttentionRecord)
+    return params, logits, records_of(sown, AttentionRecord)
 
 
 FUSIONS = [("lstmn", "none"), ("lstmn", "shallow"), ("lstmn", "deep"), ("lstm", "none")]
@@ -276,7 +276,7 @@ def test_an_epoch_has_each_example_once(tmp_path):
     splits = {s: [("a", "x y"), ("b", "y"), ("a", "z")] for s in ("train", "test")}
     splits["validation"] = splits["test"]
     prepared = sentences.create(splits, tmp_path, vocab_size=10)
-    source = sentences.Batches(prepared, batch_size=2, length=4, seed=0)
+    source = sentences.SentenceBatches(prepared, batch_size=2, length=4, seed=0)
     texts = np.concatenate([source[i]["first"] for i in range(3)])
     for epoch in np.split(texts, 2):
         assert len(np.unique(epoch, axis=0)) == 3

@@ -15,7 +15,7 @@ from base.errors import UserError
 from configs import las_digits
 from tasks.speech import audio, digits, espeak, features, utterances
 from tasks.speech import sources as speech_data
-from tasks.speech.utterances import Batches, Characters, DigitStrings, Mixing
+from tasks.speech.utterances import Characters, DigitStrings, Mixing, UtteranceBatches
 
 MIXING = Mixing(bands=7, cepstra=11, pause=0.2, noise=(10, 20), warp=0.1, speed=0.2)
 
@@ -28,7 +28,7 @@ def strings():
 def batches(source, *, seed=0, words=(2, 4)):
     characters = Characters(source.characters)
     options = dict(normalisation="mean", words=words, batch_size=6, seed=seed)
-    return Batches(source, MIXING, characters, **options)
+    return UtteranceBatches(source, MIXING, characters, **options)
 
 
 def spectrogram(samples, rate):

@@ -15,7 +15,6 @@ from tasks.common.text_metrics import Translations, detailed_scores, translation
 from tasks.common.vocabulary import UNK, train_vocabulary
 from tasks.images.data import folder as read_folder
 from tasks.language import text_data as running_text
-from tasks.questions.babi import story
 from tasks.questions.babi import text as stories
 from tasks.questions.babi.encoding import Vocabulary, encode
 from tasks.sentences import data as sentences
@@ -152,7 +151,7 @@ def test_a_word_keeps_its_marks_and_joiners(text):
     assert words(text) == expected
     assert words(f"“{text}”, ({text})! ❤\ufe0f _")[: len(expected)] == expected
     folded = [fold(word) for word in expected]
-    assert plain(text).split() == story.words(text) == folded
+    assert plain(text).split() == stories.words(text) == folded
     assert running_text.normal_lines(f"{text}!") == [
         " ".join(running_text.normal_lines(text)) + " !"
     ]
@@ -167,7 +166,7 @@ def test_english_words_are_cut_as_ever():
         "the dog's well - known o'clock , it’s snake_case : 3 . 5 e - mails - 7 ' "
         "quoted ' ."
     ]
-    assert story.words(text) == (
+    assert stories.words(text) == (
         "the dog's well-known o'clock it s snake_case 3 5 e-mails -7 'quoted'".split()
     )
     assert parallel_text._sequence(text) == tuple(

@@ -99,7 +99,7 @@ def test_a_difference_is_named_and_no_process_goes_on(three):
 
 
 def test_processes_that_stop_know_the_maximum_of_their_calls(three):
-    assert three(lambda number: job.last_call(5 - number)) == [5, 5, 5]
+    assert three(lambda number: job.agree_on_last_step(5 - number)) == [5, 5, 5]
     assert three(lambda number: job.is_stopping()) == [True] * 3
 
 

@@ -93,7 +93,7 @@ def run_steps(name, count):
     step = layout.compile(task.objective.step, like, programs.append)
     params, sums = [jax.tree.map(np.array, state.params)], []
     for i in range(count):
-        state, metrics = step(state, layout.put(source[i]), rng)
+        state, metrics = step(state, layout.shard_batch(source[i]), rng)
         params.append(jax.tree.map(np.array, state.params))
         sums.append(jax.tree.map(np.array, metrics))
     (program,) = programs
@@ -158,7 +158,7 @@ def test_raw_gradients_of_every_layout_are_those_of_one_device():
         like = layout.abstract(task.objective.init, rng)
         state = layout.init(task.objective.init, rng, like)
         step = layout.compile(gradient_step, like)
-        return step(state, layout.put(task.train_data()[0]), rng)[0].params
+        return step(state, layout.shard_batch(task.train_data()[0]), rng)[0].params
 
     expected = raw("one", 1)
     for name, accumulate in (
@@ -231,7 +231,7 @@ def test_a_translator_has_the_same_gradients_in_every_layout(model, tmp_path):
         state = layout.init(objective.init, rng, like)
         before = jax.tree.map(np.array, learned(state))
         step = layout.compile(objective.step, like)
-        state, metrics = step(state, layout.put(batch), rng)
+        state, metrics = step(state, layout.shard_batch(batch), rng)
         return before, *jax.tree.map(np.array, (learned(state), metrics))
 
     def learned(state):
@@ -283,7 +283,7 @@ def test_both_networks_of_a_gan_learn_the_same_in_every_layout():
         state = layout.init(objective.init, rng, like)
         before = jax.tree.map(np.array, learned(state))
         step = layout.compile(objective.step, like)
-        state, metrics = step(state, layout.put(batch), rng)
+        state, metrics = step(state, layout.shard_batch(batch), rng)
         return before, *jax.tree.map(np.array, (learned(state), metrics))
 
     def learned(state):
@@ -462,7 +462,7 @@ def test_a_batch_that_does_not_divide_over_devices_is_rejected(monkeypatch):
     with pytest.raises(
         UserError, match="the batch size is 12: must be a multiple of the 8 dev"
     ):
-        layout.put({"x": np.zeros((12, 3))})
+        layout.shard_batch({"x": np.zeros((12, 3))})
 
 
 def test_under_pmap_each_device_and_step_has_its_own_noise():
@@ -483,7 +483,7 @@ def test_under_pmap_each_device_and_step_has_its_own_noise():
 
         compiled, rows = layout.compile(step, like), []
         for _ in range(2):
-            state, noise = compiled(state, layout.put(np.zeros((8, 1))), rng)
+            state, noise = compiled(state, layout.shard_batch(np.zeros((8, 1))), rng)
             rows.extend(np.asarray(noise).reshape(-1, 3).tolist())
         draws[name] = set(map(tuple, rows))
     assert len(draws["one"]) == 2 and len(draws["pmap"]) == 2 * 8

@@ -28,12 +28,12 @@ RULES = (("out/kernel", ("tensor", None)), ("kernel", (None, "tensor")))
     ],
 )
 def test_a_rule_cuts_its_axes_and_fsdp_the_longest_that_remains(path, shape, spec):
-    assert sharding.cut(path, shape, RULES, MESH).spec == PartitionSpec(*spec)
+    assert sharding.partition(path, shape, RULES, MESH).spec == PartitionSpec(*spec)
 
 
 def test_an_axis_of_one_device_cuts_nothing():
     mesh = dict.fromkeys(sharding.AXES, 1)
-    assert sharding.cut("kernel", (6, 6), RULES, mesh).spec == PartitionSpec()
+    assert sharding.partition("kernel", (6, 6), RULES, mesh).spec == PartitionSpec()
 
 
 @pytest.mark.parametrize("module", [transformer_nmt, luong_nmt, sagan])
@@ -47,7 +47,9 @@ def test_every_rule_of_a_model_applies(module, tmp_path):
         for path, x in jax.tree_util.tree_leaves_with_path(state.params)
     }
     mesh = {"data": 1, "fsdp": 1, "tensor": 2}
-    applied = {sharding.cut(path, x, rules, mesh).rule for path, x in paths.items()}
+    applied = {
+        sharding.partition(path, x, rules, mesh).rule for path, x in paths.items()
+    }
     optional = {"*_attention/scores/*", "*_attention/align/*"}
     assert {pattern for pattern, _ in rules} - optional <= applied
 
@@ -94,4 +96,4 @@ def test_an_asynchronous_operation_counts_once_without_its_operands():
 
 def test_parameters_are_not_collected_without_a_mesh():
     params = {"kernel": np.ones((5, 3))}
-    assert sharding.collect(params) is params
+    assert sharding.all_gather(params) is params

@@ -26,21 +26,21 @@ def shared(monkeypatch):
     """A job whose other process has called `reached` five times."""
     announced = threading.Event()
 
-    def last_call(calls):
+    def agree_on_last_step(calls):
         announced.set()
         return max(calls, 5)
 
     monkeypatch.setattr(jax, "process_count", lambda: 2)
     monkeypatch.setattr(job, "is_stopping", announced.is_set)
-    monkeypatch.setattr(job, "last_call", last_call)
+    monkeypatch.setattr(job, "agree_on_last_step", agree_on_last_step)
     return announced
 
 
 def test_a_signal_is_recorded_and_a_second_one_acts():
     with StopSignal() as stop:
-        assert stop.received is None and not stop.reached()
+        assert stop.received is None and not stop.should_stop()
         os.kill(os.getpid(), signal.SIGINT)
-        assert stop.received == signal.SIGINT and stop.reached()
+        assert stop.received == signal.SIGINT and stop.should_stop()
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
 
@@ -54,10 +54,10 @@ def test_handlers_are_restored():
 
 def calls_until(stop):
     """Calls `reached` until it is true, once the processes agree; returns how often."""
-    assert not stop.reached()
+    assert not stop.should_stop()
     while stop._last_call is None:
         stop._closed.wait(0.01)
-    return 1 + next(n for n in range(1, 10) if stop.reached())
+    return 1 + next(n for n in range(1, 10) if stop.should_stop())
 
 
 @pytest.mark.parametrize("number", NUMBERS)
@@ -65,7 +65,7 @@ def test_a_process_announces_its_signal_and_stops_at_the_call_of_all(shared, num
     with StopSignal() as stop:
         os.kill(os.getpid(), number)
         assert calls_until(stop) == 6
-        assert stop.received == number and stop.reached()
+        assert stop.received == number and stop.should_stop()
     assert shared.is_set()
 
 
@@ -103,6 +103,6 @@ def test_a_signal_is_only_noted_once_there_is_something_to_save():
         stop.leave = left.append
         stop.leave = None
         os.kill(os.getpid(), signal.SIGTERM)
-        assert stop.reached()
+        assert stop.should_stop()
         stop._closed.wait(0.5)
     assert left == []

@@ -109,13 +109,13 @@ def leave(status: int) -> None:
 
 
 def is_stopping() -> bool:
-    """Returns whether a process of the job has called `last_call`."""
+    """Returns whether a process of the job has called `agree_on_last_step`."""
     with contextlib.suppress(RuntimeError):  # none
         return bool(_service()[0].key_value_try_get(_STOP))
     return False
 
 
-def last_call(call: int) -> int:
+def agree_on_last_step(call: int) -> int:
     """Returns the maximum of a number over the processes; called once, at a signal."""
     client, number = _service()
     with contextlib.suppress(RuntimeError):  # another process was first

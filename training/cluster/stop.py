@@ -64,7 +64,7 @@ class StopSignal:
         os.close(self._reader)
         os.close(self._writer)
 
-    def reached(self) -> bool:
+    def should_stop(self) -> bool:
         """Returns whether to stop; all processes of a job call it equally often."""
         if not self._shared:
             return self.received is not None
@@ -89,7 +89,7 @@ class StopSignal:
                 self.received = signal.SIGTERM
         if self.received and self._shared:
             with self._lock, contextlib.suppress(RuntimeError):  # a process is dead
-                self._last_call = 1 + job.last_call(self._calls)
+                self._last_call = 1 + job.agree_on_last_step(self._calls)
         while self.received and not self._closed.wait(_POLL / 10):
             if leave := self.leave:
                 leave(self.received)

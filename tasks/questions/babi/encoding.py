@@ -17,7 +17,7 @@ import numpy as np
 
 from base.errors import UserError
 from tasks.common.batches import ALL, Batch, EndlessBatches, Rows, pad
-from tasks.questions.babi.story import Lines, words
+from tasks.questions.babi.text import Lines, words
 
 
 class Vocabulary:
@@ -173,7 +173,7 @@ def encode(
     )
 
 
-def joined(parts: Sequence[Questions]) -> Questions:
+def concatenate(parts: Sequence[Questions]) -> Questions:
     """Returns all questions of several sets as one."""
     rows = np.cumsum([0, *(len(part.statements) for part in parts)])
     moved = [
@@ -189,13 +189,13 @@ def joined(parts: Sequence[Questions]) -> Questions:
     return Questions(*(np.concatenate([getattr(x, n) for x in moved]) for n in names))
 
 
-def _widened(array: np.ndarray, width: int, fill: int) -> np.ndarray:
+def _padded(array: np.ndarray, width: int, fill: int) -> np.ndarray:
     """An array [..., J] with padding up to J = `width`."""
     widths = [(0, 0)] * (array.ndim - 1) + [(0, width - array.shape[-1])]
     return np.pad(array, widths, constant_values=fill)
 
 
-def numbered(
+def deduplicate(
     parts: Sequence[Questions], limit: int
 ) -> tuple[list[Questions], np.ndarray | None]:
     """Replaces statements by numbers of distinct statements, if these are few.
@@ -225,7 +225,7 @@ def numbered(
 
 
 @dataclasses.dataclass
-class Batches(EndlessBatches):
+class QuestionBatches(EndlessBatches):
     """Training batches of several models, drawn with replacement.
 
     A batch has an entry for each number of slots N, named str(N): arrays [B, P, ...] of
@@ -268,7 +268,7 @@ def _same_widths(parts: Sequence[Questions]) -> list[Questions]:
         dataclasses.replace(
             part,
             **{
-                name: _widened(getattr(part, name), widths[name], fill)
+                name: _padded(getattr(part, name), widths[name], fill)
                 for name, fill in fields.items()
             },
         )

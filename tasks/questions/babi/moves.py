@@ -15,7 +15,7 @@ stories, which come from the first generator, also ask about dropped objects in 
 
 from typing import NamedTuple
 
-from tasks.questions.babi.story import ACTORS, OBJECTS, PLACES, Story
+from tasks.questions.babi.text import ACTORS, OBJECTS, PLACES, Story
 
 _GO = ("moved", "went", "journeyed", "travelled", "went back")
 GET = ("got", "took", "grabbed", "picked up")

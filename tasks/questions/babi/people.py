@@ -8,7 +8,7 @@ questions are about a place that the latest statement names.
 import random
 
 from tasks.questions.babi.moves import go
-from tasks.questions.babi.story import ACTORS, PLACES, Story
+from tasks.questions.babi.text import ACTORS, PLACES, Story
 
 _THEN = ("Then", "After that", "Afterwards", "Following that")
 _TIMES = ("yesterday", "this morning", "this afternoon", "this evening")

@@ -7,7 +7,7 @@ smaller than the four containers, and a story has at most five questions.
 from collections.abc import Iterator
 
 from tasks.questions.babi.moves import GET, go
-from tasks.questions.babi.story import PLACES, Story
+from tasks.questions.babi.text import PLACES, Story
 
 _ANIMALS = {"mouse": "Mice", "sheep": "Sheep", "wolf": "Wolves", "cat": "Cats"}
 _OWNERS = ("Gertrude", "Winona", "Jessica", "Emily")

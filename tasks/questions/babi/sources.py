@@ -1,25 +1,109 @@
-"""Vocabularies and questions of a run: generated tasks, or a user's stories.
+"""Stories of a run, generated or a user's, and its vocabularies.
 
-A run directory keeps its vocabularies, and copies of a user's stories, in `assets/`.
+A generated story's split depends on a hash of its statements, so no two splits share
+one. Stories may repeat within a split: task 4 has only 480 different ones. A run
+directory keeps its vocabularies, and copies of a user's stories, in `assets/`.
+
+Differs from the published files: the stories are new, and no two splits share one.
 """
 
 import dataclasses
+import functools
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import random
+import zlib
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from base import asset_files, storage
 from base.errors import WRITTEN_AGAIN, UserError, parse_json
 from tasks.common.splits import SPLITS, read_splits
-from tasks.questions.babi import generator, text
+from tasks.questions.babi import moves, people, puzzles, text
 from tasks.questions.babi.encoding import Questions, Vocabulary, encode
-from tasks.questions.babi.story import Lines
+from tasks.questions.babi.text import Lines, Story, facts
+
+Splits = Mapping[int, Mapping[str, Iterable[Lines]]]  # stories by task and split
 
 _FILE = "vocabularies.json"
 _CONTENT = "stories in the bAbI format"
 OWN_STORIES = 0  # task number of a user's stories
+TASKS: dict[int, Callable[[Story], None]] = {
+    1: moves.single_fact,
+    2: moves.two_facts,
+    3: moves.three_facts,
+    4: puzzles.two_arguments,
+    5: moves.three_arguments,
+    6: moves.yes_no,
+    7: moves.counting,
+    8: moves.lists,
+    9: people.negation,
+    10: people.indefinite,
+    11: people.coreference,
+    12: people.conjunction,
+    13: people.compound_coreference,
+    14: people.time,
+    15: puzzles.deduction,
+    16: puzzles.induction,
+    17: puzzles.positions,
+    18: puzzles.sizes,
+    19: puzzles.paths,
+    20: puzzles.motives,
+}
+TEST_QUESTIONS = 1000  # the published number
+# Hash modulo 100: each split has the values below its end, from the end before it.
+_ENDS = {"train": 60, "validation": 70, "test": 100}
 
-Splits = Mapping[int, Mapping[str, Iterable[Lines]]]  # stories by task and split
+
+@functools.lru_cache(maxsize=128)
+def generate(task: int, split: str, count: int) -> tuple[Lines, ...]:
+    """Returns stories with a given number of questions in all, always the same ones.
+
+    Args:
+        task: a key of `TASKS`.
+        split: "train", "validation" or "test".
+        count: number of questions; the last story ends with the last of them.
+    """
+    rng = random.Random(f"{task} {split}")
+    drawn: list[Lines] = []
+    remaining = count
+    while remaining:
+        story = Story(rng)
+        TASKS[task](story)
+        lines = tuple(story.lines)
+        if split_of(lines) != split:
+            continue
+        asked_lines = [n for n, line in enumerate(lines, 1) if line.answer]
+        if len(asked_lines) > remaining:
+            lines = lines[: asked_lines[remaining - 1]]
+        remaining -= min(remaining, len(asked_lines))
+        drawn.append(lines)
+    return tuple(drawn)
+
+
+def split_of(lines: Lines) -> str:
+    """Returns the split that a story belongs to."""
+    value = zlib.crc32(facts(lines).encode()) % 100
+    return next(split for split in SPLITS if value < _ENDS[split])
+
+
+def generated(tasks: Iterable[int], questions: int) -> Splits:
+    """Returns the stories of tasks, by task and split.
+
+    Args:
+        tasks: keys of `TASKS`.
+        questions: number of questions of a task, of which a tenth is for validation,
+            the rest for training.
+    """
+    validation = max(1, questions // 10)
+    counts = {
+        "train": questions - validation,
+        "validation": validation,
+        "test": TEST_QUESTIONS,
+    }
+    return {
+        task: {split: generate(task, split, n) for split, n in counts.items()}
+        for task in tasks
+    }
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,11 +135,6 @@ class Source:
             name = f"task {task}" if task else f"config.data.files.{split}"
             parts[task] = encode(splits[split], self.vocabularies[task], name)
         return parts
-
-
-def generated(tasks: Sequence[int], questions: int) -> Splits:
-    """Returns the stories of generated tasks; see `generator.all_splits`."""
-    return {task: generator.all_splits(task, questions) for task in tasks}
 
 
 def from_files(files: Mapping[str, str]) -> Splits:

@@ -1,4 +1,4 @@
-"""Text format of the bAbI tasks, and typed questions.
+"""Stories: lines, their words, the text format of the bAbI tasks, typed questions.
 
 A file is a list of stories. Each line has a number, which starts again at 1 with each
 story; a question is followed by its answer and the numbers of its supporting facts,
@@ -16,12 +16,85 @@ Answers are equal if their texts are equal in lower case and normal form: "C++" 
 are two answers.
 """
 
-from collections.abc import Iterable
+import dataclasses
+import functools
+import random
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from base import storage
 from base.errors import UserError
-from tasks.common.text import QUESTION_MARKS, sentences
-from tasks.questions.babi.story import Line, Lines, normal_answer, words
+from tasks.common.text import QUESTION_MARKS, fold, normal, sentences
+
+PLACES = ("bathroom", "bedroom", "garden", "hallway", "kitchen", "office")
+OBJECTS = ("apple", "football", "milk")
+ACTORS = {"Daniel": "he", "John": "he", "Mary": "she", "Sandra": "she"}
+
+# Characters of words: letters, marks, digits, symbols such as "+" and "$", and these.
+_CATEGORIES = ("L", "M", "N", "Sc", "Sm", "So")
+_OTHERS = "_'-#%&*@\u200c\u200d"
+_WORD = re.compile(r"[^\s,]+(?:,[^\s,]+)*")
+
+
+class Line(NamedTuple):
+    """A line of a story."""
+
+    text: str  # a statement, or a question
+    answer: str = ""  # the answer to a question; "" for a statement
+    # numbers of the lines that support the answer, in the order of the reasoning; lines
+    # are counted from 1, questions included
+    support: tuple[int, ...] = ()
+
+
+Lines = tuple[Line, ...]
+
+
+@dataclasses.dataclass
+class Story:
+    """A story under construction."""
+
+    rng: random.Random
+    lines: list[Line] = dataclasses.field(default_factory=list)
+    questions: int = 0
+    pause: int = 0  # number of statements since the last question
+
+    def state(self, *texts: str) -> int:
+        """Adds one of `texts` as a statement; returns its number."""
+        self.lines.append(Line(self.rng.choice(texts)))
+        self.pause += 1
+        return len(self.lines)
+
+    def ask(self, text: str, answer: str, support: Iterable[int]) -> None:
+        """Adds a question; repeated supporting facts count once."""
+        facts = tuple(dict.fromkeys(support))
+        self.lines.append(Line(text, normal_answer(answer), facts))
+        self.questions += 1
+        self.pause = 0
+
+
+def words(text: str) -> list[str]:
+    """Returns the lower-case words of a text with their symbols; "n,w" is one word."""
+    return _WORD.findall("".join(map(_part, fold(text))))
+
+
+@functools.cache
+def _part(character: str) -> str:
+    """The character if it can be part of a word, else a space."""
+    category = unicodedata.category(character)
+    is_part = category.startswith(_CATEGORIES) or character in f"{_OTHERS},"
+    return character if is_part else " "
+
+
+def normal_answer(text: str) -> str:
+    """Returns an answer in the form in which answers are compared."""
+    return normal(fold(text))
+
+
+def facts(lines: Sequence[Line]) -> str:
+    """Returns the statements of a story, without its questions."""
+    return " ".join(line.text for line in lines if not line.answer)
 
 
 def write(stories: Iterable[Lines]) -> str:
