@@ -1,7 +1,7 @@
 """Stop signals: at the end of a step, and the same one in all processes of a job.
 
 The process that receives a signal announces it to the others. In each process, a thread
-notices that within a second; together the threads choose the next call of `reached`
+notices that within a second; together the threads choose the next call of `should_stop`
 that no process has made yet. jax's own protocol does not know SIGINT, and does not say
 that a signal has arrived before a step ends.
 """
@@ -58,7 +58,7 @@ class StopSignal:
     def __exit__(self, *_: Any) -> None:
         self._restore()
         self._closed.set()
-        self._thread.join(5 * _POLL)  # others may be dead, or never call `reached`
+        self._thread.join(5 * _POLL)  # others may be dead, or never call `should_stop`
         with contextlib.suppress(ValueError, AttributeError):
             signal.set_wakeup_fd(self._wakeup)
         os.close(self._reader)
