@@ -5,12 +5,11 @@ to the annotations with its *previous* state s_{i-1}. The context c_i enters the
 and, with s_{i-1} and the previous token, a maxout readout.
 
 Differs from the paper: gates, initial state and maxout layer have biases, which its
-equations omit; optional dropout, its rate rounded to a multiple of 1/256; the two
-pieces of a maxout unit are half a layer apart instead of adjacent. For a score that
-needs keys of the query's width, such as "dot", the annotations are projected by a
-matrix [2 D, D]. The matrices C that multiply a context c_i = sum_j alpha_ij h_j in the
-gates are applied to the annotations instead, once per source: C c_i = sum_j alpha_ij
-(C h_j).
+equations omit; optional dropout; the two pieces of a maxout unit are half a layer apart
+instead of adjacent. For a score that needs keys of the query's width, such as "dot",
+the annotations are projected by a matrix [2 D, D]. The matrices C that multiply a
+context c_i = sum_j alpha_ij h_j in the gates are applied to the annotations instead,
+once per source: C c_i = sum_j alpha_ij (C h_j).
 
 Axes: as in `models.recurrent`; E is 2 D; A hidden width of a score.
 """

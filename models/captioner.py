@@ -12,8 +12,8 @@ Differs from the papers: the encoder is a small network trained jointly, or is r
 by precomputed feature maps; the readout applies a tanh to its sum, as in Xu's code; one
 layer computes the initial state from the mean annotation, where that code has two; the
 additive score is Bahdanau's, without a bias; dropout of embeddings, annotations and
-readout is optional, its rate rounded to a multiple of 1/256. Show and Tell gets the
-mean of all positions, and has the readout of Xu et al. without a context.
+readout is optional. Show and Tell gets the mean of all positions, and has the readout
+of Xu et al. without a context.
 
 Axes: as in `models.recurrent`; I, J rows and columns of a map; S = I J positions, row
 by row; A hidden width of a score.

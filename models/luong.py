@@ -5,13 +5,12 @@ h_t. The attentional vector h~_t = tanh(W_c [c_t; h_t]) predicts the token and i
 the next step.
 
 Differs from the paper: optional dropout of embeddings, between layers and before the
-output matrix, its rate rounded to a multiple of 1/256; biases start at 0; local
-alignments count positions in the order of the source even if the encoder reverses it,
-and local-m stays at the last position if the target is longer. A bidirectional encoder,
-which the paper does not have, initialises the decoder through a tanh layer; residual
-connections and a decoder of another depth are those of Britz et al. (2017). W_c is
-split into two halves, and the half for the context is applied to the annotations, once
-per source, instead of to each context.
+output matrix; biases start at 0; local alignments count positions in the order of the
+source even if the encoder reverses it, and local-m stays at the last position if the
+target is longer. A bidirectional encoder, which the paper does not have, initialises
+the decoder through a tanh layer; residual connections and a decoder of another depth
+are those of Britz et al. (2017). W_c is split into two halves, and the half for the
+context is applied to the annotations, once per source, instead of to each context.
 
 Axes: as in `models.recurrent`; A hidden width of a score.
 """

@@ -8,8 +8,6 @@ positions of Shaw et al. (2018) or the rotary ones of Su et al. (2021) instead o
 absolute ones, any score in any of the three attentions, any alignment in
 cross-attention.
 
-Differs from the paper: the dropout rate is rounded to a multiple of 1/256.
-
 Axes: B batch; S source positions; T target steps; C width of the model; H heads; D
 width of a head; W vocabulary; R hypotheses that share one source; L maximum decoded
 length.
