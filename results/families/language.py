@@ -92,7 +92,7 @@ TABLES = {
         """),
     ),
     "language_text": Table(
-        rate="one for all rows, not searched",
+        rate="the better of two on validation",
         curves=True,
         metrics=fields("""
         perplexity by token: perplexity | perplexity by word: word_perplexity
@@ -119,10 +119,10 @@ TABLES = {
         text_deep > text
             | three layers of LSTMN have a lower perplexity than one
             | Cheng et al. 2016, section 5.1
+            | not searched for three layers, the better of two for one
         text_memory_network > text_lstm
             | a memory network has a lower perplexity than an LSTM
             | Sukhbaatar et al. 2015, section 5
-            | the better of two for the first, not searched for the rival
         """),
     ),
     "sentences_reviews": Table(
